@@ -138,35 +138,25 @@ func newHealth(c Config) *Health {
 	return h
 }
 
-// beat records that the loop runs.
-func (h *Health) beat() {
+func (h *Health) set(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.beaten = h.now()
+	change()
 }
+
+// beat records that the loop runs.
+func (h *Health) beat() { h.set(func() { h.beaten = h.now() }) }
 
 // Waiting records that another agent has the machine's lock.
 func (h *Health) Waiting() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.beaten, h.err = h.now(), errors.New("another agent runs on this machine")
+	h.set(func() { h.beaten, h.err = h.now(), errors.New("another agent runs on this machine") })
 }
 
 // published records a report on the node; err is why it does not have the GPUs.
-func (h *Health) published(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.wrote, h.err = h.now(), err
-}
+func (h *Health) published(err error) { h.set(func() { h.wrote, h.err = h.now(), err }) }
 
 // ticked records the result of a tick.
-func (h *Health) ticked(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err != nil {
-		h.err = err
-	}
-}
+func (h *Health) ticked(err error) { h.set(func() { h.err = cmp.Or(err, h.err) }) }
 
 // Live returns why the agent must be restarted, nil if it need not be. A hanging driver is no
 // reason: a new agent would hang as well.

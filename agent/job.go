@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +67,7 @@ func (a *Agent) serve(ctx context.Context, node *corev1.Node, r contract.Record)
 			return true, errors.Join(err, ctx.Err())
 		}
 		if err != nil {
-			state, j.answer.Message = contract.AgentFailed, join(j.answer.Message, "going back: "+err.Error())
+			state, j.answer.Message = contract.AgentFailed, strings.TrimPrefix(j.answer.Message+"; going back: "+err.Error(), "; ")
 		}
 	}
 	j.answer.State = state
@@ -94,20 +95,10 @@ func (j *job) result(ctx context.Context, err error) string {
 	return resultFailed
 }
 
-func join(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a + "; " + b
-}
-
 // begin returns the answer to continue with: the one on the node, or a new one that keeps what an
 // earlier attempt left behind. known is false where an answer is missing or unreadable.
 func begin(node *corev1.Node, r contract.Record) (a contract.Answer, known bool) {
-	fresh := contract.Answer{ID: r.ID, State: contract.AgentWorking}
-	if r.Undo != nil {
-		fresh.Undo = r.Undo.Attempts
-	}
+	fresh := contract.Answer{ID: r.ID, Undo: r.Attempt(), State: contract.AgentWorking}
 	text, there := node.Annotations[contract.AgentAnnotation]
 	a, err := contract.ParseAnswer(text)
 	switch {

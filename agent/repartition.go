@@ -201,12 +201,7 @@ func unused(affected []device, next step, allocated map[string]string) error {
 // resets reports whether a product must be reset to change its MIG mode: the Ampere ones.
 func resets(product string) bool {
 	name := gpu.ProductName(product)
-	for _, ampere := range []string{"A100", "A800", "A30", "PG506"} {
-		if strings.HasPrefix(name, ampere) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"A100", "A800", "A30", "PG506"}, func(ampere string) bool { return strings.HasPrefix(name, ampere) })
 }
 
 // idle returns what uses a GPU, nil for nothing. A GPU that cannot be read may be in use.

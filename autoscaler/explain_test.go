@@ -46,7 +46,7 @@ func TestTheSameWordEverywhere(t *testing.T) {
 	snapshot, policy, err := scenario.Parse(crowded)
 	require.NoError(t, err)
 	registry := prometheus.NewRegistry()
-	l := reconciled(t, snapshot, policy, loop.NewMetrics(registry))
+	l := reconciled(t, snapshot, policy, registry)
 	const word = string(plan.PoolAtMax)
 	last, _ := l.State.Last()
 	if text := planText(last); !strings.Contains(text, "pod a/waits "+word) {

@@ -93,7 +93,7 @@ const (
 )
 
 func withDefaults(s observe.Series) observe.Series {
-	s.Horizon, s.History, s.Step = cmp.Or(s.Horizon, duration(defaultHorizon)), cmp.Or(s.History, duration(defaultHistory)), cmp.Or(s.Step, duration(defaultStep))
+	s.Horizon.Duration, s.History.Duration, s.Step.Duration = cmp.Or(s.Horizon.Duration, defaultHorizon), cmp.Or(s.History.Duration, defaultHistory), cmp.Or(s.Step.Duration, defaultStep)
 	return s
 }
 
@@ -110,9 +110,9 @@ func validateForecasts(all []observe.Series, url string, p *problems) {
 		if !(f.PerReplica > 0) {
 			p.add(at+"perReplica", "%v: want more than 0", f.PerReplica)
 		}
-		p.notNegative(at+"horizon", f.Horizon)
-		p.notNegative(at+"history", f.History)
-		p.notNegative(at+"step", f.Step)
+		p.notNegative(at+"horizon", f.Horizon.Duration)
+		p.notNegative(at+"history", f.History.Duration)
+		p.notNegative(at+"step", f.Step.Duration)
 		f = withDefaults(f)
 		if history, step := f.History.Duration, f.Step.Duration; step > 0 && history/step > maxSteps {
 			p.add(at+"step", "%s in steps of %s: want at most %d steps", history, step, maxSteps)

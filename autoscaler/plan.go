@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -142,41 +143,27 @@ func located(file, text string, err error) error {
 	return badSnapshot{errors.Join(out...)}
 }
 
-// verbs declare the subjects of problems, by the beginning of their path.
-var verbs = map[string]string{"pools": "pool", "nodes": "node", "pods": "pod", "forecasts": "forecast"}
+// subjects are the verbs that declare the subjects of problems, by the beginning of their path.
+var subjects = map[string]string{
+	"pools": "pool", "nodes": "node", "pods": "pod", "forecasts": "forecast", "tenants": "quota", "policy": "policy", "state": "tick", "now": "tick",
+}
 
-// lineOf finds the last line about the subject of a problem such as "pools[p].min: …"; 0
-// for none.
+// about finds the path of a problem: its beginning, and the subject's name, such as of "pools[p].min: …" or
+// "tenants: tenant \"t\": …".
+var about = regexp.MustCompile(`^(\w+)(?:\[([^\]]*)\](?:\.gpus\[(\w+)\])?|: tenant "([^"]*)"|[.:])`)
+
+// lineOf finds the last line about the subject of a problem; 0 for none.
 func lineOf(text, problem string) int {
-	switch {
-	case strings.HasPrefix(problem, "policy."):
-		return scenario.LineOf(text, "policy", "")
-	case strings.HasPrefix(problem, "state."), strings.HasPrefix(problem, "now:"):
-		return scenario.LineOf(text, "tick", "")
-	case strings.HasPrefix(problem, "tenants"):
-		_, rest, _ := strings.Cut(problem, "tenant \"")
-		name, _, quoted := strings.Cut(rest, "\"")
-		if !quoted { // "tenants[t].reclaimIdle: …"
-			_, rest, _ = strings.Cut(problem, "[")
-			if name, _, quoted = strings.Cut(rest, "]"); !quoted {
-				return 0
-			}
-		}
-		return scenario.LineOf(text, "quota", name)
-	}
-	kind, rest, ok := strings.Cut(problem, "[")
-	name, field, closed := strings.Cut(rest, "]")
-	verb := verbs[kind]
-	if !ok || !closed || verb == "" {
+	m := about.FindStringSubmatch(problem)
+	if m == nil || subjects[m[1]] == "" {
 		return 0
 	}
-	if index, ok := strings.CutPrefix(field, ".gpus["); ok && kind == "nodes" {
-		index, _, _ = strings.Cut(index, "]")
-		if line := scenario.LineOf(text, "gpu", name+"/"+index); line > 0 {
+	if m[3] != "" {
+		if line := scenario.LineOf(text, "gpu", m[2]+"/"+m[3]); line > 0 {
 			return line
 		}
 	}
-	return scenario.LineOf(text, verb, name)
+	return scenario.LineOf(text, subjects[m[1]], m[2]+m[4])
 }
 
 const planHelp = `Print the plan for a snapshot: the autoscaler's actions, and the reasons.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan/replay"
 )
 
@@ -207,7 +208,7 @@ func traceOf(name string, items []corev1.Pod) ([]replay.Pod, error) {
 		if bound, ended := boundAt(p), endedAt(p); !bound.IsZero() {
 			if ended.IsZero() {
 				ended = newest
-				if hasEnded(p) {
+				if kube.IsOver(p) {
 					one.Unplayed = "ended at an unknown time"
 				}
 			}
@@ -228,15 +229,11 @@ func boundAt(p *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-func hasEnded(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-}
-
 // endedAt is when the last container of a pod that has ended did; zero for one that has
 // not, and where the kubelet has reported none, as of evicted pods.
 func endedAt(p *corev1.Pod) time.Time {
 	var at time.Time
-	if !hasEnded(p) {
+	if !kube.IsOver(p) {
 		return at
 	}
 	for _, c := range p.Status.ContainerStatuses {

@@ -40,6 +40,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -52,28 +53,36 @@ const component = "gpuscale-autoscaler"
 // run runs the autoscaler until ctx ends. It returns an error when this replica loses
 // leadership.
 func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
-	tuneCollector()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
 	kube.UseLogger(log)
 	ctrllog.SetLogger(logr.FromSlogHandler(log.With("from", "controller-runtime").Handler()))
 	rc, err := kube.Config(kube.Options{Kubeconfig: f.kubeconfig, UserAgent: component + "/" + buildinfo.Version()})
 	if err != nil {
 		return err
 	}
-	holder, err := identity()
+	host, err := os.Hostname()
 	if err != nil {
-		return err
+		return fmt.Errorf("finding the host name: %w", err)
 	}
+	holder := host + "_" + string(uuid.NewUUID()) // of this process: after a restart it is another one
 	mgr, err := newManager(rc, c, f.dryRun, holder)
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	recorder, err := newRecorder(ctx, rc, mgr.GetScheme(), registry)
+	live := mgr.GetAPIReader()
+	epoch := newEpoch(c.Election, f.dryRun, holder, live, log)
+	writer, err := client.New(act.Fence(rc, epoch), client.Options{ // reads from caches, and writes under epoch
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Cache: &client.CacheOptions{Reader: mgr.GetCache()},
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("making a client: %w", err)
 	}
 	waker := loop.NewWaker()
+	if err := wakeOn(ctx, mgr, waker); err != nil {
+		return err
+	}
 	watcher, err := newWatcher(rc, c.ProvisioningClasses, waker.Stir, log)
 	if err != nil {
 		return err
@@ -82,22 +91,40 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	epoch := newEpoch(c.Election, f.dryRun, holder, mgr.GetAPIReader(), log)
-	writer, err := client.New(act.Fence(rc, epoch), client.Options{
-		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Cache: &client.CacheOptions{Reader: mgr.GetCache()},
-	})
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	l, reader, err := assemble(assembly{
-		config: c, dryRun: f.dryRun, log: log, client: writer, epoch: epoch, live: mgr.GetAPIReader(), pods: podsOf(mgr.GetCache()),
-		recorder: recorder, registry: registry, wake: waker.C(), changed: waker.Changed(), foreign: watcher.Objects, outlooks: outlooks.Latest,
-	})
+	reader, err := newReader(c, log)
 	if err != nil {
 		return err
 	}
-	if err := wakeOn(ctx, mgr, waker); err != nil {
+	providers, err := newProviders(c, writer, live, epoch, log)
+	if err != nil {
 		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	configMap := client.ObjectKey{Namespace: c.MIGManager.Namespace, Name: c.MIGManager.ConfigMap}
+	o := loop.Options{
+		Observer: observe.New(observe.Options{
+			Cluster: writer, Pods: podsOf(mgr.GetCache()), Readings: reader.Latest, Pools: providers, ConfigMap: configMap,
+			Foreign: watcher.Objects, Outlooks: outlooks.Latest, MaxAge: c.Prometheus.MaxAge, Log: log,
+		}),
+		Actor: act.New(act.Options{
+			Client: writer, Live: live, Pools: providers, Partition: partition.NewManager(writer, live, configMap), Policy: c.Policy,
+			ConfigDelay: c.MIGManager.ConfigDelay, Nominate: c.Nominate, DryRun: f.dryRun, Log: log,
+		}),
+		Store: loop.NewStatusStore(writer, live, epoch), Policy: c.Policy, DryRun: f.dryRun,
+		Interval: c.Interval, IdleInterval: c.IdleInterval, Settle: c.Settle, Waker: waker,
+		Registry: registry, Log: log,
+	}
+	if !f.dryRun {
+		recorder, err := newRecorder(ctx, rc, mgr.GetScheme(), registry)
+		if err != nil {
+			return err
+		}
+		o.Publisher = loop.NewClusterPublisher(writer, recorder, log)
+	}
+	l := loop.New(o)
+	if c.IdleInterval > c.Interval {
+		reader.AskRarely(c.Prometheus.MaxAge, l.State.Unhurried)
 	}
 	server, err := newServer(f.listen, l, c, registry, mgr.GetCache(), log)
 	if err != nil {
@@ -106,13 +133,17 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	return runAll(ctx, mgr, log, server, watcher.Run, l.Run, reader.Run, outlooks.Run)
 }
 
+// garbagePercent is the collector's GOGC unless that is set. Most allocations live for one reconcile; the
+// default 100 would double the memory of the caches to save little CPU time.
+const garbagePercent = 50
+
 // wakeOn makes the loop reconcile on changes in the cluster.
 func wakeOn(ctx context.Context, mgr manager.Manager, waker *loop.Waker) error {
 	for _, on := range []struct {
 		object  client.Object
 		handler toolscache.ResourceEventHandler
 	}{
-		{&corev1.Pod{}, waker.Handler()}, {&corev1.Node{}, waker.Nodes()}, {&v1alpha1.GPUNodePool{}, waker.Specs()}, {&v1alpha1.GPUQuota{}, waker.Specs()},
+		{&corev1.Pod{}, waker.Pods()}, {&corev1.Node{}, waker.Nodes()}, {&v1alpha1.GPUNodePool{}, waker.Specs()}, {&v1alpha1.GPUQuota{}, waker.Specs()},
 	} {
 		informer, err := mgr.GetCache().GetInformer(ctx, on.object, cache.BlockUntilSynced(false))
 		if meta.IsNoMatchError(err) {
@@ -151,13 +182,14 @@ func podsOf(from cache.Cache) func(context.Context) ([]*corev1.Pod, error) {
 	}
 }
 
-// newManager returns a manager with the caches and the leader election. A dry run has no
-// leader election, which would write a lease.
+// newManager returns a manager with the caches and the leader election. The identity in its lease is given, since
+// writes are checked against it. A dry run has no leader election, which would write a lease.
 func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.Manager, error) {
 	configMap := fields.OneTermEqualSelector("metadata.name", c.MIGManager.ConfigMap)
-	lock, err := newLock(rc, c.Election, holder)
+	e := c.Election
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, e.Namespace, e.Name, resourcelock.ResourceLockConfig{Identity: holder}, rc, e.RenewDeadline)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("preparing lease %s/%s: %w", e.Namespace, e.Name, err)
 	}
 	mgr, err := manager.New(rc, manager.Options{
 		Scheme:         scheme.New(),
@@ -173,12 +205,12 @@ func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.
 				&corev1.ConfigMap{}:             {Namespaces: map[string]cache.Config{c.MIGManager.Namespace: {FieldSelector: configMap}}},
 			},
 		},
-		LeaderElection:                      c.Election.Enabled && !dryRun,
+		LeaderElection:                      e.Enabled && !dryRun,
 		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel:       true,
-		LeaseDuration:                       &c.Election.LeaseDuration.Duration,
-		RenewDeadline:                       &c.Election.RenewDeadline.Duration,
-		RetryPeriod:                         &c.Election.RetryPeriod.Duration,
+		LeaseDuration:                       &e.LeaseDuration,
+		RenewDeadline:                       &e.RenewDeadline,
+		RetryPeriod:                         &e.RetryPeriod,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
@@ -212,26 +244,6 @@ func runAll(ctx context.Context, mgr manager.Manager, log *slog.Logger, server *
 	return together.Wait()
 }
 
-// identity is unique to this process: after a restart it is another one.
-func identity() (string, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("finding the host name: %w", err)
-	}
-	return host + "_" + string(uuid.NewUUID()), nil
-}
-
-// newLock is the lease of the leader election. Its holder identity is given, since writes
-// are checked against it.
-func newLock(rc *rest.Config, c ElectionConfig, holder string) (resourcelock.Interface, error) {
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, c.Namespace, c.Name,
-		resourcelock.ResourceLockConfig{Identity: holder}, rc, c.RenewDeadline.Duration)
-	if err != nil {
-		return nil, fmt.Errorf("preparing lease %s/%s: %w", c.Namespace, c.Name, err)
-	}
-	return lock, nil
-}
-
 // newEpoch is this replica's epoch, for when it leads; nil in a dry run, which writes nothing. Without
 // leader election there is no lease to check, and the replica that started last leads.
 func newEpoch(c ElectionConfig, dryRun bool, holder string, live client.Reader, log *slog.Logger) *act.Epoch {
@@ -258,17 +270,6 @@ func newWatcher(rc *rest.Config, classes []string, changed func(), log *slog.Log
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	return foreign.NewWatcher(foreign.WatcherOptions{Client: objects, Discovery: apis, Classes: classes, Changed: changed, Log: log}), nil
-}
-
-// garbagePercent is the collector's GOGC. Most allocations live for one reconcile; the
-// default 100 would double the memory of the caches to save little CPU time.
-const garbagePercent = 50
-
-// tuneCollector sets up the garbage collector, unless GOGC is set.
-func tuneCollector() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbagePercent)
-	}
 }
 
 // Bounds of the requests for Events: how many a second, and at once.

@@ -11,11 +11,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/internal/serve"
@@ -23,12 +25,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// syncer is a cache.
-type syncer interface {
-	WaitForCacheSync(ctx context.Context) bool
-}
-
-func newServer(address string, l *loop.Loop, c Config, registry prometheus.Gatherer, caches syncer, log *slog.Logger) (*serve.Server, error) {
+func newServer(address string, l *loop.Loop, c Config, registry prometheus.Gatherer, caches cache.Cache, log *slog.Logger) (*serve.Server, error) {
 	return serve.New(serve.Options{
 		Address: address,
 		Metrics: serve.Metrics(registry, log),
@@ -41,7 +38,7 @@ func newServer(address string, l *loop.Loop, c Config, registry prometheus.Gathe
 			return l.State.Ready()
 		},
 		Live:   l.State.Live,
-		Routes: func(mux *http.ServeMux) { routes(mux, l.State, c.Policy.Plan(), guard{c.Debug, log}) },
+		Routes: func(mux *http.ServeMux) { routes(mux, l.State, c.Policy, guard{c.Debug, log}) },
 		Log:    log,
 	})
 }
@@ -176,23 +173,11 @@ func local(r *http.Request) bool {
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && a.Network() == "unix" {
 		return true
 	}
+	// A called name other than this machine's is a web page whose name leads here (DNS rebinding), in a browser
+	// beside kubectl port-forward.
+	called := (&url.URL{Host: r.Host}).Hostname()
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	ip := net.ParseIP(host)
-	return err == nil && ip != nil && ip.IsLoopback() && loopback(hostOf(r))
-}
-
-// hostOf is the name that the client called. Another one than this machine's is a web page whose name
-// leads here (DNS rebinding), in a browser beside kubectl port-forward.
-func hostOf(r *http.Request) string {
-	if host, _, err := net.SplitHostPort(r.Host); err == nil {
-		return host
-	}
-	return strings.Trim(r.Host, "[]")
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	return err == nil && net.ParseIP(host).IsLoopback() && (strings.EqualFold(called, "localhost") || net.ParseIP(called).IsLoopback())
 }
 
 // same compares in constant time.

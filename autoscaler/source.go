@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -18,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
@@ -118,8 +121,8 @@ func (s *snapshotSource) fromCluster(ctx context.Context, secret string) (string
 	if err != nil {
 		return "", fmt.Errorf("finding the leader (lease %s/%s): %w; set --namespace and --lease, or --url", s.namespace, s.lease, err)
 	}
-	leader, ok := leaderOf(lease.Spec.HolderIdentity)
-	if !ok {
+	leader, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_") // POD_uuid
+	if leader == "" {
 		return "", fmt.Errorf("lease %s/%s has no holder: the autoscaler is not running", s.namespace, s.lease)
 	}
 	request := s.client.CoreV1().RESTClient().Get().Namespace(s.namespace).Resource("pods").
@@ -136,18 +139,6 @@ func (s *snapshotSource) fromCluster(ctx context.Context, secret string) (string
 			s.namespace, leader, err, s.namespace, leader, s.port, s.port)
 	}
 	return string(text), nil
-}
-
-// leaderOf is the pod's name in a holder identity, "POD_uuid".
-func leaderOf(holder *string) (string, bool) {
-	if holder == nil || *holder == "" {
-		return "", false
-	}
-	name := *holder
-	if i := strings.LastIndexByte(name, '_'); i > 0 {
-		name = name[:i]
-	}
-	return name, true
 }
 
 // refine explains why a pod is not in the snapshot, if a cluster is available.
@@ -170,18 +161,14 @@ func (s *snapshotSource) refine(ctx context.Context, err error, name string) err
 	return fmt.Errorf("pod %s: %w: it requests no GPU known to gpuscale, only %s", name, explain.ErrNotFound, requests(p))
 }
 
+// requests are the names of what a pod requests.
 func requests(p *corev1.Pod) string {
 	var names []string
-	for _, c := range p.Spec.Containers {
-		for resource := range c.Resources.Requests {
-			names = append(names, string(resource))
-		}
-	}
-	if len(names) == 0 {
-		return "nothing"
+	for name := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
+		names = append(names, string(name))
 	}
 	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ", ")
+	return cmp.Or(strings.Join(names, ", "), "nothing")
 }
 
 // withFile reads a file, - for in, which may be packed with gzip.

@@ -3,6 +3,7 @@ package hardware
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -13,16 +14,14 @@ import (
 // Destroy destroys a GPU instance with its compute instances. An instance that does not exist is no
 // error; ErrInUse is one that a process uses.
 func (n *NVML) Destroy(ctx context.Context, uuid string, id int) error {
-	return n.with(ctx, func(lib nvml.Interface) error {
-		d, err := device(lib, uuid)
-		if err != nil {
-			return err
-		}
+	return n.on(ctx, uuid, func(d nvml.Device) error {
+		_, all, err := partsOf(d)
 		// The driver's lookup by ID succeeds for some that are gone.
-		gi, found, err := findInstance(d, func(info nvml.GpuInstanceInfo, _ profile) bool { return int(info.Id) == id })
-		if err != nil || !found {
+		at := slices.IndexFunc(all, func(i instance) bool { return int(i.info.Id) == id })
+		if err != nil || at < 0 {
 			return err
 		}
+		gi := all[at].GpuInstance
 		for i := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 			info, ret := gi.GetComputeInstanceProfileInfo(i, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
 			if ret != nvml.SUCCESS {
@@ -43,65 +42,34 @@ func (n *NVML) Destroy(ctx context.Context, uuid string, id int) error {
 	})
 }
 
-func findInstance(d nvml.Device, is func(nvml.GpuInstanceInfo, profile) bool) (nvml.GpuInstance, bool, error) {
-	profiles, err := profilesOf(d)
-	if err != nil {
-		return nil, false, err
-	}
-	for _, p := range profiles {
-		gis, ret := d.GetGpuInstances(&p.info)
-		if ret != nvml.SUCCESS {
-			return nil, false, failure(ret)
-		}
-		for _, gi := range gis {
-			info, ret := gi.GetInfo()
-			if ret != nvml.SUCCESS {
-				return nil, false, failure(ret)
-			}
-			if is(info, p) {
-				return gi, true, nil
-			}
-		}
-	}
-	return nil, false, nil
-}
-
 // Create creates an instance at exactly this placement, with one compute instance of its full size.
 // An instance that exists already gets its missing compute instance. ErrNoFreeSlices means that the
 // placement is not free.
 func (n *NVML) Create(ctx context.Context, uuid string, at mig.Placement) error {
-	return n.with(ctx, func(lib nvml.Interface) error {
-		d, err := device(lib, uuid)
+	return n.on(ctx, uuid, func(d nvml.Device) error {
+		profiles, all, err := partsOf(d)
 		if err != nil {
 			return err
 		}
-		p, err := profileLike(d, at.Profile)
+		p, err := profileLike(profiles, at.Profile)
 		if err != nil {
 			return err
 		}
-		place := nvml.GpuInstancePlacement{Start: uint32(at.Start), Size: uint32(at.Profile.Memory)}
-		gi, there, err := findInstance(d, func(info nvml.GpuInstanceInfo, q profile) bool {
-			return q.info.Id == p.info.Id && info.Placement.Start == place.Start
-		})
-		if err != nil {
-			return err
-		}
-		if !there {
-			var ret nvml.Return
-			if gi, ret = d.CreateGpuInstanceWithPlacement(&p.info, &place); ret != nvml.SUCCESS {
-				return failure(ret)
+		for _, i := range all {
+			if i.profile.info.Id == p.info.Id && int(i.info.Placement.Start) == at.Start {
+				return fill(i, int(p.info.SliceCount))
 			}
+		}
+		gi, ret := d.CreateGpuInstanceWithPlacement(&p.info, &nvml.GpuInstancePlacement{Start: uint32(at.Start), Size: uint32(at.Profile.Memory)})
+		if ret != nvml.SUCCESS {
+			return failure(ret)
 		}
 		return fill(gi, int(p.info.SliceCount))
 	})
 }
 
-// profileLike finds the GPU's profile with these slices and attributes.
-func profileLike(d nvml.Device, want mig.Profile) (profile, error) {
-	profiles, err := profilesOf(d)
-	if err != nil {
-		return profile{}, err
-	}
+// profileLike finds the profile with these slices and attributes.
+func profileLike(profiles []profile, want mig.Profile) (profile, error) {
 	for _, p := range profiles {
 		name, err := mig.ParseName(strings.TrimPrefix(p.seen.Name, "MIG "))
 		if err != nil || len(p.seen.Places) == 0 {
@@ -115,10 +83,10 @@ func profileLike(d nvml.Device, want mig.Profile) (profile, error) {
 }
 
 // fill gives an instance a compute instance of all its slices, unless it has one.
-func fill(gi nvml.GpuInstance, slices int) error {
+func fill(gi nvml.GpuInstance, size int) error {
 	for i := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 		info, ret := gi.GetComputeInstanceProfileInfo(i, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
-		if ret != nvml.SUCCESS || int(info.SliceCount) != slices {
+		if ret != nvml.SUCCESS || int(info.SliceCount) != size {
 			continue
 		}
 		count := info
@@ -133,17 +101,13 @@ func fill(gi nvml.GpuInstance, slices int) error {
 		_, ret = gi.CreateComputeInstance(&info)
 		return failure(ret)
 	}
-	return fmt.Errorf("the instance has no compute profile of %d slices", slices)
+	return fmt.Errorf("the instance has no compute profile of %d slices", size)
 }
 
 // SetMode enables or disables MIG. ErrNeedsReset and ErrInUse are changes that did not take effect;
 // the pending mode is then restored.
 func (n *NVML) SetMode(ctx context.Context, uuid string, on bool) error {
-	return n.with(ctx, func(lib nvml.Interface) error {
-		d, err := device(lib, uuid)
-		if err != nil {
-			return err
-		}
+	return n.on(ctx, uuid, func(d nvml.Device) error {
 		before, _, ret := d.GetMigMode()
 		if ret != nvml.SUCCESS {
 			return failure(ret)

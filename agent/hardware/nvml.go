@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,10 +31,7 @@ type NVML struct {
 
 // New returns the driver behind a library, LibraryName if path is empty. timeout bounds each call.
 func New(path string, timeout time.Duration) *NVML {
-	if path == "" {
-		path = LibraryName
-	}
-	return &NVML{path: path, timeout: timeout}
+	return &NVML{path: cmp.Or(path, LibraryName), timeout: timeout}
 }
 
 // with runs do with the driver open. It returns ErrHanging when the driver does not answer in time;
@@ -57,6 +55,17 @@ func (n *NVML) with(ctx context.Context, do func(nvml.Interface) error) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// on runs do with a GPU, which it finds by its UUID.
+func (n *NVML) on(ctx context.Context, uuid string, do func(nvml.Device) error) error {
+	return n.with(ctx, func(lib nvml.Interface) error {
+		d, err := device(lib, uuid)
+		if err != nil {
+			return err
+		}
+		return do(d)
+	})
 }
 
 func (n *NVML) open(do func(nvml.Interface) error) error {

@@ -84,7 +84,7 @@ func (c *GPU) read(d nvml.Device) error {
 }
 
 func (c *GPU) readLayout(d nvml.Device, pids map[int][]int) error {
-	profiles, err := profilesOf(d)
+	profiles, all, err := partsOf(d)
 	if err != nil {
 		return err
 	}
@@ -99,26 +99,14 @@ func (c *GPU) readLayout(d nvml.Device, pids map[int][]int) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range profiles {
-		gis, ret := d.GetGpuInstances(&p.info)
-		if ret != nvml.SUCCESS {
-			return failure(ret)
+	for _, i := range all {
+		id := int(i.info.Id)
+		at := Instance{ID: id, Placement: mig.Placement{Profile: c.Spec.Profiles[i.at].Profile, Start: int(i.info.Placement.Start)}, PIDs: pids[id]}
+		if have := uuids[id]; len(have) > 0 {
+			at.Whole, at.UUID, at.More = true, have[0], have[1:]
 		}
-		for _, gi := range gis {
-			info, ret := gi.GetInfo()
-			if ret != nvml.SUCCESS {
-				return failure(ret)
-			}
-			at := Instance{
-				ID: int(info.Id), Placement: mig.Placement{Profile: c.Spec.Profiles[i].Profile, Start: int(info.Placement.Start)},
-				PIDs: pids[int(info.Id)],
-			}
-			if have := uuids[at.ID]; len(have) > 0 {
-				at.Whole, at.UUID, at.More = true, have[0], have[1:]
-			}
-			delete(pids, at.ID)
-			c.Instances = append(c.Instances, at)
-		}
+		delete(pids, id)
+		c.Instances = append(c.Instances, at)
 	}
 	// The remaining processes run on the GPU, in an instance that the driver did not name.
 	for _, id := range slices.Sorted(maps.Keys(pids)) {
@@ -164,6 +152,35 @@ func profilesOf(d nvml.Device) ([]profile, error) {
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// instance is a GPU instance, and its profile's index among the GPU's.
+type instance struct {
+	nvml.GpuInstance
+	info    nvml.GpuInstanceInfo
+	profile profile
+	at      int
+}
+
+// partsOf reads the profiles and the instances of a GPU in MIG mode.
+func partsOf(d nvml.Device) (profiles []profile, all []instance, err error) {
+	if profiles, err = profilesOf(d); err != nil {
+		return nil, nil, err
+	}
+	for i, p := range profiles {
+		gis, ret := d.GetGpuInstances(&p.info)
+		if ret != nvml.SUCCESS {
+			return nil, nil, failure(ret)
+		}
+		for _, gi := range gis {
+			info, ret := gi.GetInfo()
+			if ret != nvml.SUCCESS {
+				return nil, nil, failure(ret)
+			}
+			all = append(all, instance{gi, info, p, i})
+		}
+	}
+	return profiles, all, nil
 }
 
 // migUUIDs returns the MIG devices by GPU instance: one for each compute instance.

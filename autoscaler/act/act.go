@@ -48,12 +48,14 @@ type Actor struct {
 	// promises by pod. They are not persisted: a new leader starts without any.
 	promises  map[string]promise
 	withdrawn map[string]time.Time // by pool, the last attempt
+	waiting   map[string]bool      // the actions that waited in the last reconcile
+	published map[string]time.Time // MIG configs that were published within ConfigDelay
 }
 
 // New returns an Actor.
 func New(o Options) *Actor {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Actor{o: o, promises: map[string]promise{}, withdrawn: map[string]time.Time{}}
+	return &Actor{o: o, promises: map[string]promise{}, withdrawn: map[string]time.Time{}, published: map[string]time.Time{}}
 }
 
 // Outcome of an action, one of the constants below.
@@ -73,6 +75,8 @@ type Result struct {
 	Action  plan.Action
 	Outcome Outcome
 	Err     error // the cause, for Waiting, Refused and Failed
+	// Continued is set for an action that waits, and waited in the reconcile before.
+	Continued bool
 }
 
 // errRefused and errWaiting mark errors that are not failures.
@@ -96,6 +100,8 @@ var errTooLong = errors.New("the actions of this reconcile have taken too long")
 // Apply carries out the actions of p, the plan for s, in order. After an action
 // that does not succeed it continues with the next one.
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
+	waited := a.waiting
+	a.waiting = map[string]bool{}
 	if len(p.Actions) == 0 && len(a.promises) == 0 {
 		return nil // most reconciles: s need not be indexed
 	}
@@ -106,7 +112,13 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 	results := make([]Result, 0, len(p.Actions))
 	for _, action := range p.Actions {
 		err := a.apply(ctx, r, action)
-		results = append(results, Result{Action: action, Outcome: outcome(err, a.o.DryRun), Err: err})
+		result := Result{Action: action, Outcome: outcome(err, a.o.DryRun), Err: err}
+		if result.Outcome == Waiting {
+			// Without the detail, which has changing durations.
+			key := fmt.Sprintf("%s %s/%s %s: %s", action.Verb, action.Pool, action.Node, action.Pod, action.Reason)
+			a.waiting[key], result.Continued = true, waited[key]
+		}
+		results = append(results, result)
 	}
 	if r.evictions > 0 { // each eviction makes the scheduler retry pending pods, which clears nominations
 		a.keepPromises(ctx, r)

@@ -98,9 +98,14 @@ func (e *Epoch) Follows(last *v1alpha1.Epoch) error {
 	return e.depose(fmt.Sprintf("%s leads since term %d, ours was %d", last.Holder, last.Term, own.Term))
 }
 
-// Check asks the API server whether this replica leads. An error other than
-// ErrDeposed means that this is unknown.
-func (e *Epoch) Check(ctx context.Context) error {
+// May returns why a write must not be made: ErrDeposed if this replica no longer leads, and another error where
+// that is unknown. It asks the API server.
+func (e *Epoch) May(ctx context.Context, write string) (err error) {
+	defer func() {
+		if errors.Is(err, ErrDeposed) {
+			e.o.Log.Warn("write refused", "write", write, "err", err)
+		}
+	}()
 	e.mu.Lock()
 	deposed, changes := e.deposed, e.changes
 	e.mu.Unlock()
@@ -190,13 +195,4 @@ func (f fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 		answer.Header.Del("Retry-After")
 	}
 	return answer, err
-}
-
-// May returns why a write must not be made: e has ended, or whether it has is unknown.
-func (e *Epoch) May(ctx context.Context, write string) error {
-	err := e.Check(ctx)
-	if errors.Is(err, ErrDeposed) {
-		e.o.Log.Warn("write refused", "write", write, "err", err)
-	}
-	return err
 }

@@ -138,7 +138,9 @@ func TestDrainIsRecorded(t *testing.T) {
 		t.Errorf("%d writes for a drain under way", w.writes-writes)
 	}
 	w.full["b"] = false
-	w.want(Waiting, later)
+	if got := w.do(later); got.Outcome != Waiting || !got.Continued {
+		t.Errorf("a drain under way: %+v", got)
+	}
 	w.want(Done, later)
 	w.want(Done, plan.Action{Verb: plan.Uncordon, Pool: "p", Node: "p-1"}) // the planner gives up a drain like this
 	w.inService()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -68,24 +69,13 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 	if offered, want := partition.Advertised(node), before.Resources(); !partition.SameOffer(offered, want) {
 		return contract.Record{}, refuse("node %s advertises %v, not %v as in the snapshot", node.Name, offered, want)
 	}
-	added := false
-	if !byAgent {
-		if err := contract.Synced(node); err != nil {
-			return contract.Record{}, err
-		}
-		if added, err = a.o.Partition.Publish(ctx, before, after); err != nil {
-			return contract.Record{}, err
-		}
-	}
 	record := contract.Record{
 		ID: action.Operation, GPU: action.GPU, Model: action.Model, Whole: !before[action.GPU].MIG,
-		Target: action.Target.String(), Before: action.Before.String(),
-		Config: after.Name(), Previous: partition.FirstName(node.Labels[contract.ConfigLabel]),
-		Expect: after.Resources(), Was: before.Resources(), Pods: r.podsOn(node.Name),
-		Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
+		Target: action.Target.String(), Before: action.Before.String(), Expect: after.Resources(), Was: before.Resources(),
+		Pods: r.podsOn(node.Name), Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
 	}
 	if byAgent {
-		record.Actuator, record.Config, record.Previous = contract.ActuatorAgent, "", ""
+		record.Actuator = contract.ActuatorAgent
 		for _, c := range r.nodes[action.Node].GPUs {
 			if c.Index == action.GPU {
 				record.UUID = c.UUID
@@ -95,16 +85,26 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 		if err := contract.AgentReady(node, record.UUID, r.now); err != nil {
 			return contract.Record{}, refuse("node %s: %v", node.Name, err)
 		}
-	} else {
-		missing, err := a.name(ctx, node, before, &record)
-		if err != nil {
-			return contract.Record{}, err
-		}
-		record.LabelAfter = r.now.Add(settleDelay)
-		if added || missing {
-			record.LabelAfter = r.now.Add(max(settleDelay, a.o.ConfigDelay))
-		}
+		return record, nil
 	}
+	if err := contract.Synced(node); err != nil {
+		return contract.Record{}, err
+	}
+	added, err := a.o.Partition.Publish(ctx, before, after)
+	if err != nil {
+		return contract.Record{}, err
+	}
+	record.Config, record.Previous = after.Name(), partition.FirstName(node.Labels[contract.ConfigLabel])
+	missing, err := a.name(ctx, node, before, &record)
+	if err != nil {
+		return contract.Record{}, err
+	}
+	if added || missing {
+		maps.DeleteFunc(a.published, func(_ string, at time.Time) bool { return r.now.Sub(at) > a.o.ConfigDelay })
+		a.published[record.Config] = r.now
+	}
+	// The config may have been published by an attempt whose record was not written.
+	record.LabelAfter = slices.MaxFunc([]time.Time{r.now.Add(settleDelay), a.published[record.Config].Add(a.o.ConfigDelay)}, time.Time.Compare)
 	return record, nil
 }
 
@@ -301,12 +301,8 @@ func setCordon(n *corev1.Node, why string) {
 	n.Spec.Unschedulable = true
 }
 
-// patchNode writes a change, under the resourceVersion that was read.
 func (a *Actor) patchNode(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error {
-	if err := partition.PatchNode(ctx, a.o.Client, node, change); err != nil {
-		return fmt.Errorf("patching node %s: %w", node.Name, err)
-	}
-	return nil
+	return partition.PatchNode(ctx, a.o.Client, node, "patching", change)
 }
 
 // Resume continues recorded operations whose config is not selected yet, because of

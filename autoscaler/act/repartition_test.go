@@ -146,9 +146,10 @@ func TestPodOfTheSameNameCameMeanwhile(t *testing.T) {
 }
 
 // TestResume: the label of a new config is set after ConfigDelay, by the replica that
-// leads then.
+// leads then; also where the record's first write has a conflict, and the config is there at the second.
 func TestResume(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.ConfigDelay = time.Minute })
+	w.conflicts = 1
 	w.want(Done, w.repartition())
 	resume := func(after time.Duration, want bool) {
 		t.Helper()

@@ -29,7 +29,9 @@ type Actor interface {
 
 // Store persists the planner's state; *StatusStore is one.
 type Store interface {
-	Load(ctx context.Context) (plan.State, error)
+	// Load returns what was saved. Times to come count as now: a leader whose clock was ahead recorded them, and its
+	// cooldowns and limits would last until then.
+	Load(ctx context.Context, now time.Time) (plan.State, error)
 	// Save returns once the state is persisted. It writes changes only. Unsaved are the pools whose state the
 	// API server refuses to store; no action may be taken on them.
 	Save(ctx context.Context, s plan.Snapshot, m plan.State) (unsaved map[string]error, err error)
@@ -40,7 +42,7 @@ type Publisher interface {
 	Publish(ctx context.Context, r Reconcile)
 }
 
-// Options of a Loop. Wake, Publisher, Metrics and Log may be nil.
+// Options of a Loop. Waker, Publisher, Registry and Log may be nil.
 type Options struct {
 	Observer  Observer
 	Actor     Actor
@@ -55,18 +57,18 @@ type Options struct {
 	// Interval between reconciles, 0 for 1 s.
 	Interval time.Duration
 	// IdleInterval is the interval after an idle reconcile, which found nothing to do and
-	// nothing about to change; Changed ends it early. Without notices of providers it is three
+	// nothing about to change; a change of the cluster ends it early. Without notices of providers it is three
 	// times that. While pods wait and nothing is under way the interval is five times Interval,
 	// at most IdleInterval. A value not above Interval turns both off.
 	IdleInterval time.Duration
-	Changed      <-chan struct{}
-	// Wake starts a reconcile early, after Settle: pods often become pending together.
-	Wake   <-chan struct{}
+	// Waker starts a reconcile early, for pods after Settle: they often become pending together.
+	Waker  *Waker
 	Settle time.Duration
 	// Now is the clock, nil for time.Now.
-	Now     func() time.Time
-	Metrics *Metrics
-	Log     *slog.Logger
+	Now func() time.Time
+	// Registry exposes the loop's series.
+	Registry prometheus.Registerer
+	Log      *slog.Logger
 }
 
 // Reconcile is the result of one reconcile.
@@ -85,10 +87,10 @@ type Loop struct {
 	o      Options
 	state  plan.State
 	loaded bool
-	begun  map[string]bool // actions under way whose beginning is logged
-	waves  int             // reconciles in a row that pods woke, each less than Interval after the one before
+	waves  int // reconciles in a row that pods woke, each less than Interval after the one before
 	// contained are the problems of the last snapshot's objects.
 	contained map[string]bool
+	metrics   *metrics
 	State     *State
 }
 
@@ -98,15 +100,17 @@ func New(o Options) *Loop {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Waker == nil {
+		o.Waker = NewWaker()
+	}
 	if o.Plan == nil {
 		o.Plan = plan.Make
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	if o.Metrics == nil {
-		o.Metrics = NewMetrics(prometheus.NewRegistry())
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
 	}
-	o.Metrics.ages.setClock(o.Now)
-	return &Loop{o: o, State: newState(o.Interval, o.Now)}
+	return &Loop{o: o, State: newState(o.Interval, o.Now), metrics: newMetrics(o.Registry, o.Now)}
 }
 
 // Run reconciles until ctx ends and returns nil. A failed reconcile is logged, counted
@@ -122,11 +126,11 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 			l.waves = 0
-		case <-l.o.Changed: // ends the idle interval, not the interval
-			l.State.setPause(l.o.Interval)
+		case <-l.o.Waker.changed: // ends the idle interval, not the interval
+			l.State.set(func(s *State) { s.pause = l.o.Interval })
 			timer.Reset(max(0, l.o.Interval-time.Since(ended)))
 			continue
-		case <-l.o.Wake:
+		case <-l.o.Waker.urgent:
 			if time.Since(ended) >= l.o.Interval {
 				l.waves = 0
 			}
@@ -141,7 +145,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		ended = time.Now()
 		pause := l.pause(err)
-		l.State.setPause(pause)
+		l.State.set(func(s *State) { s.pause = pause })
 		timer.Reset(pause)
 	}
 }
@@ -149,21 +153,20 @@ func (l *Loop) Run(ctx context.Context) error {
 // Lead sets whether this replica leads, as Run does while it runs: only a leader has the series
 // of the fleet.
 func (l *Loop) Lead(leading bool) {
-	l.State.lead(leading)
-	l.o.Metrics.leader(leading)
+	l.State.set(func(s *State) { s.leading, s.last = leading, s.now() })
+	l.metrics.leader(leading)
 }
 
 // Once reconciles once. No action is taken before the plan's state is persisted.
 func (l *Loop) Once(ctx context.Context) (err error) {
 	defer func() {
 		l.State.ended(err)
-		l.o.Metrics.reconcile(err, l.o.Now())
+		l.metrics.reconcile(err, l.o.Now())
 	}()
 	if !l.loaded {
-		if l.state, err = l.o.Store.Load(ctx); err != nil {
+		if l.state, err = l.o.Store.Load(ctx, l.o.Now()); err != nil {
 			return fmt.Errorf("loading the state: %w", err)
 		}
-		notAfter(&l.state, l.o.Now())
 		l.loaded = true
 	}
 	reconcile, err := l.decide(ctx)
@@ -173,43 +176,16 @@ func (l *Loop) Once(ctx context.Context) (err error) {
 	if err := l.act(ctx, &reconcile); err != nil {
 		return err
 	}
-	l.State.keep(reconcile)
-	if err := l.o.Metrics.publish(reconcile, l.o.Now()); err != nil {
+	l.State.set(func(s *State) { s.reconcile, s.snapshot = &reconcile, &reconcile.Snapshot })
+	if err := l.metrics.publish(reconcile, l.o.Now()); err != nil {
 		l.o.Log.Warn("accounting GPU time failed", "err", err)
 	}
 	published := l.o.Now()
 	if l.o.Publisher != nil {
 		l.o.Publisher.Publish(ctx, reconcile)
 	}
-	l.o.Metrics.phase("publish", l.o.Now().Sub(published))
+	l.metrics.phase("publish", l.o.Now().Sub(published))
 	return nil
-}
-
-// notAfter makes times to come now: a leader whose clock was ahead recorded them, and its cooldowns and
-// limits would last until then.
-func notAfter(m *plan.State, now time.Time) {
-	past := func(at time.Time) time.Time {
-		if at.After(now) {
-			return now
-		}
-		return at
-	}
-	for _, times := range []plan.Times{m.LastScaleUp, m.LastScaleDown, m.LastRepartition, m.SickSince, m.LastReplace, m.LastDrain} {
-		for name, at := range times {
-			times[name] = past(at)
-		}
-	}
-	for _, all := range []map[string][]plan.Growth{m.Grown, m.Removed} {
-		for _, list := range all {
-			for i := range list {
-				list[i].At = past(list[i].At)
-			}
-		}
-	}
-	for name, f := range m.Failures {
-		f.At = past(f.At)
-		m.Failures[name] = f
-	}
 }
 
 // decide observes and plans. What does not pass the planner's check is set apart.
@@ -220,9 +196,9 @@ func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 		return Reconcile{}, fmt.Errorf("observing: %w", err)
 	}
 	observed := l.o.Now()
-	l.o.Metrics.phase("observe", observed.Sub(started))
-	l.o.Metrics.ages.observed(started, seen.ReadingsAge)
-	l.o.Metrics.reports(seen.Ignored, seen.Exceeded)
+	l.metrics.phase("observe", observed.Sub(started))
+	l.metrics.ages.observed(started, seen.ReadingsAge)
+	l.metrics.reports(seen.Ignored, seen.Exceeded)
 	seen.State = l.state
 	if err := l.contain(&seen); err != nil {
 		return Reconcile{}, err
@@ -232,7 +208,7 @@ func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 		return Reconcile{}, err
 	}
 	reconcile := Reconcile{Observation: seen, Plan: made, Plans: l.plan}
-	l.o.Metrics.phase("plan", l.o.Now().Sub(observed))
+	l.metrics.phase("plan", l.o.Now().Sub(observed))
 	return reconcile, nil
 }
 
@@ -254,7 +230,7 @@ func (l *Loop) contain(seen *observe.Observation) error {
 		}
 	}
 	l.contained = logged
-	l.o.Metrics.containedObjects(seen.Contained)
+	l.metrics.containedObjects(seen.Contained)
 	if len(seen.Contained) == 0 {
 		return nil
 	}
@@ -282,8 +258,10 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 		l.o.Log.Error("resuming operations failed", "err", err)
 	}
 	reconcile.Results = l.o.Actor.Apply(ctx, reconcile.Snapshot, reconcile.Plan)
-	l.logAll(reconcile.Results)
-	l.o.Metrics.phase("act", l.o.Now().Sub(started))
+	for _, r := range reconcile.Results {
+		l.log(r)
+	}
+	l.metrics.phase("act", l.o.Now().Sub(started))
 	return nil
 }
 
@@ -291,7 +269,7 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 // that is not taken uses up no limit and begins no cooldown.
 func (l *Loop) leaveUnsaved(reconcile *Reconcile) {
 	unsaved := reconcile.Unsaved
-	l.o.Metrics.unsaved.Set(float64(len(unsaved)))
+	l.metrics.unsaved.Set(float64(len(unsaved)))
 	if len(unsaved) == 0 {
 		return
 	}
@@ -308,29 +286,16 @@ func (l *Loop) leaveUnsaved(reconcile *Reconcile) {
 	reconcile.Plan.State = reconcile.Plan.State.Without(reconcile.State, func(pool string) bool { return unsaved[pool] != nil }, func(node string) bool { return nodes[node] })
 }
 
-// logAll logs the results. An action that takes several reconciles is logged at its
+// log logs a result. An action that takes several reconciles is logged at its
 // beginning and its end; its continuation, and refused actions, are logged at debug level.
-func (l *Loop) logAll(results []act.Result) {
-	begun := map[string]bool{}
-	for _, r := range results {
-		level := slog.LevelInfo
-		switch r.Outcome {
-		case act.Failed:
-			level = slog.LevelError
-		case act.Refused:
-			level = slog.LevelDebug
-		case act.Waiting:
-			key := underWay(r.Action)
-			if begun[key] = true; l.begun[key] {
-				level = slog.LevelDebug
-			}
-		}
-		l.log(level, r)
+func (l *Loop) log(r act.Result) {
+	level := slog.LevelInfo
+	switch {
+	case r.Outcome == act.Failed:
+		level = slog.LevelError
+	case r.Outcome == act.Refused || r.Continued:
+		level = slog.LevelDebug
 	}
-	l.begun = begun
-}
-
-func (l *Loop) log(level slog.Level, r act.Result) {
 	attrs := []any{"verb", r.Action.Verb, "outcome", r.Outcome, "reason", r.Action.Reason, "detail", r.Action.Detail,
 		"pool", r.Action.Pool, "node", r.Action.Node, "for", len(r.Action.For)}
 	if r.Action.Pod != "" {

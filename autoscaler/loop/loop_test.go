@@ -25,6 +25,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -61,7 +62,7 @@ func newRig(t *testing.T, text string, change func(*Options)) *rig {
 	require.NoError(t, err)
 	r := &rig{t: t, world: sim.World{State: snapshot}, failing: map[string]error{}, metrics: prometheus.NewRegistry()}
 	o := Options{
-		Observer: r, Actor: r, Store: r, Policy: policy, Metrics: NewMetrics(r.metrics),
+		Observer: r, Actor: r, Store: r, Policy: policy, Registry: r.metrics,
 		Now: func() time.Time { return r.world.State.Now },
 	}
 	if change != nil {
@@ -82,7 +83,7 @@ func (r *rig) Observe(context.Context, time.Time) (observe.Observation, error) {
 	return observe.Observation{Snapshot: s, Ignored: r.ignored, Exceeded: r.exceeded}, r.note("observe")
 }
 
-func (r *rig) Load(context.Context) (plan.State, error) { return r.state, r.note("load") }
+func (r *rig) Load(context.Context, time.Time) (plan.State, error) { return r.state, r.note("load") }
 
 func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.State) (map[string]error, error) {
 	if len(m.LastScaleUp) > 0 {
@@ -141,10 +142,11 @@ func TestStateOfAClockAhead(t *testing.T) {
 	r := newRig(t, onePending, nil)
 	ahead := r.world.State.Now.Add(5 * time.Hour)
 	stamps := func() plan.Times { return plan.Times{"p": ahead} }
-	r.state = plan.State{
+	saved := poolState(plan.State{
 		LastScaleUp: stamps(), LastScaleDown: stamps(), LastRepartition: stamps(), SickSince: stamps(), LastReplace: stamps(), LastDrain: stamps(),
 		Grown: map[string][]plan.Growth{"p": {{At: ahead, Nodes: 1000}}}, Removed: map[string][]plan.Growth{"p": {{At: ahead, Nodes: 1}}}, Failures: map[string]plan.Failure{"p": {At: ahead}},
-	}
+	}, "p", map[string]string{"p": "p"}, v1alpha1.PlannerState{})
+	r.state = stateOf([]v1alpha1.GPUNodePool{poolWith(saved)}, r.world.State.Now)
 	r.want(nil, "load", "observe", "save scale-up", "resume")
 	if text := scenario.Print(plan.Snapshot{Now: r.world.State.Now, State: r.state}); strings.Contains(text, "14:00") {
 		t.Errorf("times to come are kept: %s", text)
@@ -188,8 +190,8 @@ func TestUnsavedPool(t *testing.T) {
 	if m := r.loop.state; len(m.LastScaleUp) != 1 || m.LastScaleUp["q"].IsZero() || len(m.Grown) != 1 || len(m.Grown["q"]) != 1 {
 		t.Errorf("an action that was not taken is in the state: %+v", m)
 	}
-	if len(last.Contained) != 0 || last.Unsaved["p"] == nil || testutil.ToFloat64(r.loop.o.Metrics.unsaved) != 1 {
-		t.Errorf("contained %v, unsaved %v, counted %v: the pool is valid", last.Contained, last.Unsaved, testutil.ToFloat64(r.loop.o.Metrics.unsaved))
+	if len(last.Contained) != 0 || last.Unsaved["p"] == nil || testutil.ToFloat64(r.loop.metrics.unsaved) != 1 {
+		t.Errorf("contained %v, unsaved %v, counted %v: the pool is valid", last.Contained, last.Unsaved, testutil.ToFloat64(r.loop.metrics.unsaved))
 	}
 }
 
@@ -199,12 +201,12 @@ func TestLiveAndReady(t *testing.T) {
 	if s.Live() != nil || s.Ready() != nil {
 		t.Error("a replica that does not lead is live and ready")
 	}
-	s.lead(true)
+	s.set(func(s *State) { s.leading, s.last = true, now })
 	if s.Ready() == nil {
 		t.Error("ready without a reconcile")
 	}
 	s.ended(nil)
-	s.keep(Reconcile{})
+	s.set(func(s *State) { s.reconcile = &Reconcile{} })
 	require.NoError(t, s.Ready())
 	now = now.Add(45 * time.Second) // four providers that hang for ten seconds each
 	require.NoError(t, s.Live())
@@ -237,7 +239,7 @@ func TestPlannerPanicFailsOneReconcile(t *testing.T) {
 			return plan.Make(s, p)
 		}
 	})
-	r.loop.State.lead(true)
+	r.loop.Lead(true)
 	r.log = nil
 	err := r.loop.Once(t.Context())
 	var caught *PlannerPanic
@@ -291,8 +293,7 @@ func TestLeftOutIsCounted(t *testing.T) {
 
 func TestSnapshotAge(t *testing.T) {
 	at := time.Unix(1000, 0)
-	a := newAges()
-	a.now = func() time.Time { return at.Add(3 * time.Second) }
+	a := newAges(func() time.Time { return at.Add(3 * time.Second) })
 	want := func(text string) {
 		t.Helper()
 		require.NoError(t, testutil.CollectAndCompare(a, strings.NewReader(text)))

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"runtime"
 	"sync"
 	"time"
@@ -15,8 +16,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Metrics are the loop's series.
-type Metrics struct {
+// metrics are the loop's series.
+type metrics struct {
 	leading    prometheus.Gauge
 	reconciles *prometheus.CounterVec
 	phases     *prometheus.HistogramVec
@@ -36,9 +37,9 @@ type Metrics struct {
 	fleet      *fleet.Fleet
 }
 
-// NewMetrics registers the loop's series.
-func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{
+// newMetrics registers the loop's series. now is the clock that dates snapshots.
+func newMetrics(r prometheus.Registerer, now func() time.Time) *metrics {
+	m := &metrics{
 		leading:    prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerLeader))),
 		reconciles: prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AutoscalerReconciles)), metric.AutoscalerReconciles.Labels),
 		last:       prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerReconcileAge))),
@@ -53,7 +54,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		unserved:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerUnservedSlices))),
 		operating:  prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerOperations)), metric.AutoscalerOperations.Labels),
 		panics:     prometheus.NewCounter(prometheus.CounterOpts(opts(metric.AutoscalerPlannerPanics))),
-		ages:       newAges(),
+		ages:       newAges(now),
 		fleet:      fleet.New(),
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: metric.AutoscalerReconcileSeconds.Name, Help: metric.AutoscalerReconcileSeconds.Help,
@@ -68,7 +69,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 func opts(d metric.Desc) prometheus.Opts { return prometheus.Opts{Name: d.Name, Help: d.Help} }
 
-func (m *Metrics) leader(leading bool) {
+func (m *metrics) leader(leading bool) {
 	m.leading.Set(0)
 	if leading {
 		m.leading.Set(1)
@@ -78,7 +79,7 @@ func (m *Metrics) leader(leading bool) {
 
 // reports records what the last reconcile left out of the exporters' series, and of namespaces that
 // exceed a limit.
-func (m *Metrics) reports(i observe.Ignored, all []observe.Exceeded) {
+func (m *metrics) reports(i observe.Ignored, all []observe.Exceeded) {
 	m.exceeded.Reset()
 	for _, e := range all {
 		m.exceeded.WithLabelValues(e.Namespace, string(e.Limit)).Set(float64(e.Pods))
@@ -89,7 +90,7 @@ func (m *Metrics) reports(i observe.Ignored, all []observe.Exceeded) {
 }
 
 // containedObjects records what the last snapshot had that was set apart.
-func (m *Metrics) containedObjects(all []plan.Problem) {
+func (m *metrics) containedObjects(all []plan.Problem) {
 	counts := map[plan.Kind]int{}
 	for _, p := range all {
 		counts[p.Kind]++
@@ -99,11 +100,11 @@ func (m *Metrics) containedObjects(all []plan.Problem) {
 	}
 }
 
-func (m *Metrics) phase(name string, d time.Duration) {
+func (m *metrics) phase(name string, d time.Duration) {
 	m.phases.WithLabelValues(name).Observe(d.Seconds())
 }
 
-func (m *Metrics) reconcile(err error, now time.Time) {
+func (m *metrics) reconcile(err error, now time.Time) {
 	if err != nil {
 		m.reconciles.WithLabelValues("error").Inc()
 		return
@@ -115,10 +116,10 @@ func (m *Metrics) reconcile(err error, now time.Time) {
 // publish sets the series from a reconcile whose actions ended at acted, and deletes
 // those of objects that are gone. The error is from the ledger of GPU time, which then
 // restarts at zero.
-func (m *Metrics) publish(r Reconcile, acted time.Time) error {
+func (m *metrics) publish(r Reconcile, acted time.Time) error {
 	for _, result := range r.Results {
 		a := result.Action
-		m.actions.WithLabelValues(string(a.Verb), a.Pool, string(a.Reason), resultLabel(result.Outcome)).Inc()
+		m.actions.WithLabelValues(string(a.Verb), a.Pool, string(a.Reason), cmp.Or(resultLabels[result.Outcome], "skipped")).Inc()
 	}
 	m.verdicts.Reset()
 	for _, v := range r.Plan.Verdicts {
@@ -148,17 +149,8 @@ func (m *Metrics) publish(r Reconcile, acted time.Time) error {
 	return m.fleet.Observe(fleet.Reconcile{Observation: &r.Observation, Plan: &r.Plan, Results: r.Results, Acted: acted, Idle: idle(r)})
 }
 
-// resultLabel is the value of the label result for an outcome.
-func resultLabel(o act.Outcome) string {
-	switch o {
-	case act.Done:
-		return "ok"
-	case act.Failed:
-		return "error"
-	default:
-		return "skipped"
-	}
-}
+// resultLabels are the values of the label result by outcome; others are "skipped".
+var resultLabels = map[act.Outcome]string{act.Done: "ok", act.Failed: "error"}
 
 // readyByPool counts the nodes that can take GPU pods.
 func readyByPool(nodes []plan.Node) map[string]int {
@@ -181,16 +173,9 @@ type ages struct {
 	taken map[string]time.Time // by kind
 }
 
-func newAges() *ages {
+func newAges(now func() time.Time) *ages {
 	d := metric.AutoscalerSnapshotAge
-	return &ages{desc: prometheus.NewDesc(d.Name, d.Help, d.Labels, nil), now: time.Now, taken: map[string]time.Time{}}
-}
-
-// setClock sets the loop's clock, which dates the snapshots.
-func (a *ages) setClock(now func() time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.now = now
+	return &ages{desc: prometheus.NewDesc(d.Name, d.Help, d.Labels, nil), now: now, taken: map[string]time.Time{}}
 }
 
 // observed records a snapshot taken at the time, and the age of Prometheus' readings

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -130,7 +131,7 @@ func (l *Loop) settle(ctx context.Context) bool {
 			return true
 		case <-settled.C:
 			return true
-		case <-l.o.Wake:
+		case <-l.o.Waker.urgent:
 			settled.Reset(max(l.o.Settle/2, least-time.Since(first)))
 		}
 	}
@@ -149,7 +150,7 @@ const waiting = 5
 func (l *Loop) pause(err error) time.Duration {
 	last, ok := l.State.Last()
 	switch {
-	case l.o.IdleInterval <= l.o.Interval || l.o.Changed == nil || err != nil || !ok:
+	case l.o.IdleInterval <= l.o.Interval || err != nil || !ok:
 		return l.o.Interval
 	case len(last.Plan.Actions) > 0 || len(last.Results) > 0 || !unhurried(&last):
 		return l.o.Interval
@@ -170,12 +171,6 @@ func NewWaker() *Waker {
 	return &Waker{urgent: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 }
 
-// C is for Options.Wake.
-func (w *Waker) C() <-chan struct{} { return w.urgent }
-
-// Changed is for Options.Changed.
-func (w *Waker) Changed() <-chan struct{} { return w.changed }
-
 // Wake requests a reconcile at once. It never blocks.
 func (w *Waker) Wake() { signal(w.urgent) }
 
@@ -189,72 +184,61 @@ func signal(c chan struct{}) {
 	}
 }
 
-// Handler is for a Pod informer: an unschedulable pod is urgent, any other change of a
+// Pods is for a Pod informer: an unschedulable pod is urgent, any other change of a
 // pod that requests devices ends the idle interval.
-func (w *Waker) Handler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			p, ok := obj.(*corev1.Pod)
-			if ok && unschedulable(p) {
-				w.Wake()
-			}
-			if ok && requestsDevices(p) {
-				w.Stir()
-			}
-		},
-		UpdateFunc: updated(func(before, after *corev1.Pod) {
-			if unschedulable(after) && !unschedulable(before) {
-				w.Wake()
-			}
-			if requestsDevices(after) && podChanged(before, after) {
-				w.Stir()
-			}
-		}),
-		DeleteFunc: func(obj any) {
-			if gone, missed := obj.(cache.DeletedFinalStateUnknown); missed {
-				obj = gone.Obj
-			}
-			if p, ok := obj.(*corev1.Pod); !ok || requestsDevices(p) {
-				w.Stir()
-			}
-		},
-	}
+func (w *Waker) Pods() cache.ResourceEventHandler {
+	return changes(func(before, after *corev1.Pod) {
+		if after != nil && unschedulable(after) && (before == nil || !unschedulable(before)) {
+			w.Wake()
+		}
+		if requestsDevices(cmp.Or(after, before)) && (before == nil || after == nil || podChanged(before, after)) {
+			w.Stir()
+		}
+	})
 }
 
 // Nodes is for a Node informer. Heartbeats are not changes.
 func (w *Waker) Nodes() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { w.Stir() },
-		UpdateFunc: updated(func(before, after *corev1.Node) {
-			if nodeChanged(before, after) {
-				w.Stir()
-			}
-		}),
-		DeleteFunc: func(any) { w.Stir() },
-	}
+	return changes(func(before, after *corev1.Node) {
+		if before == nil || after == nil || nodeChanged(before, after) {
+			w.Stir()
+		}
+	})
 }
 
 // Specs is for informers of GPUNodePools and GPUQuotas: a changed spec is urgent, the
 // status is our own.
 func (w *Waker) Specs() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { w.Wake() },
-		UpdateFunc: updated(func(before, after client.Object) {
-			if before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) {
-				w.Wake()
-			}
-		}),
-		DeleteFunc: func(any) { w.Wake() },
-	}
+	return changes(func(before, after client.Object) {
+		if before == nil || after == nil || before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) {
+			w.Wake()
+		}
+	})
 }
 
-// updated adapts do to the informer's untyped handler.
-func updated[T client.Object](do func(before, after T)) func(before, after any) {
-	return func(before, after any) {
-		a, okBefore := before.(T)
-		if b, okAfter := after.(T); okBefore && okAfter {
-			do(a, b)
-		}
+// changes calls do with an object before and after a change, nil where it did not exist, or does no longer.
+func changes[T client.Object](do func(before, after T)) cache.ResourceEventHandler {
+	var none T
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) {
+			if after, ok := o.(T); ok {
+				do(none, after)
+			}
+		},
+		UpdateFunc: func(was, is any) {
+			before, had := was.(T)
+			if after, ok := is.(T); ok && had {
+				do(before, after)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if gone, missed := o.(cache.DeletedFinalStateUnknown); missed {
+				o = gone.Obj
+			}
+			if before, ok := o.(T); ok {
+				do(before, none)
+			}
+		},
 	}
 }
 
@@ -270,10 +254,8 @@ func podChanged(a, b *corev1.Pod) bool {
 }
 
 func nodeChanged(a, b *corev1.Node) bool {
-	return a.Spec.Unschedulable != b.Spec.Unschedulable || a.Spec.ProviderID != b.Spec.ProviderID || kube.NodeReady(a) != kube.NodeReady(b) ||
-		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+	return !equality.Semantic.DeepEqual(a.Spec, b.Spec) || kube.NodeReady(a) != kube.NodeReady(b) || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
 		!maps.Equal(a.Labels, b.Labels) || annotationsChanged(a.Annotations, b.Annotations) || annotationsChanged(b.Annotations, a.Annotations) ||
-		!slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(x, y corev1.Taint) bool { return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect }) ||
 		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 

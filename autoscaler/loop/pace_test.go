@@ -119,7 +119,7 @@ func (p *pacer) Observe(_ context.Context, now time.Time) (observe.Observation, 
 	seen.Now = now
 	return seen, p.err
 }
-func (*pacer) Load(context.Context) (plan.State, error) { return plan.State{}, nil }
+func (*pacer) Load(context.Context, time.Time) (plan.State, error) { return plan.State{}, nil }
 func (*pacer) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {
 	return nil, nil
 }
@@ -138,7 +138,7 @@ func pacing(t *testing.T, p *pacer, during func(*Loop, *Waker)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWaker()
 		l := New(Options{
-			Observer: p, Actor: p, Store: p, IdleInterval: 10 * time.Second, Changed: w.Changed(), Wake: w.C(), Settle: 200 * time.Millisecond,
+			Observer: p, Actor: p, Store: p, IdleInterval: 10 * time.Second, Waker: w, Settle: 200 * time.Millisecond,
 			Plan: func(plan.Snapshot, plan.Policy) plan.Plan {
 				p.Lock()
 				defer p.Unlock()
@@ -346,16 +346,16 @@ func TestWhatWakes(t *testing.T) {
 		do   func(w *Waker)
 		want string
 	}{
-		"a pod has come":          {func(w *Waker) { w.Handler().OnAdd(pod(), false) }, soon},
-		"one without devices":     {func(w *Waker) { w.Handler().OnAdd(pod(plain), false) }, no},
-		"an unschedulable pod":    {func(w *Waker) { w.Handler().OnAdd(pod(unplaced), false) }, now},
-		"its status again":        {func(w *Waker) { w.Handler().OnUpdate(pod(unplaced), pod(unplaced, message)) }, no},
-		"a pod has ended":         {func(w *Waker) { w.Handler().OnUpdate(pod(), pod(over)) }, soon},
-		"a pod has a new message": {func(w *Waker) { w.Handler().OnUpdate(pod(), pod(message)) }, no},
-		"a pod has gone":          {func(w *Waker) { w.Handler().OnDelete(pod()) }, soon},
-		"one without devices has": {func(w *Waker) { w.Handler().OnDelete(pod(plain)) }, no},
+		"a pod has come":          {func(w *Waker) { w.Pods().OnAdd(pod(), false) }, soon},
+		"one without devices":     {func(w *Waker) { w.Pods().OnAdd(pod(plain), false) }, no},
+		"an unschedulable pod":    {func(w *Waker) { w.Pods().OnAdd(pod(unplaced), false) }, now},
+		"its status again":        {func(w *Waker) { w.Pods().OnUpdate(pod(unplaced), pod(unplaced, message)) }, no},
+		"a pod has ended":         {func(w *Waker) { w.Pods().OnUpdate(pod(), pod(over)) }, soon},
+		"a pod has a new message": {func(w *Waker) { w.Pods().OnUpdate(pod(), pod(message)) }, no},
+		"a pod has gone":          {func(w *Waker) { w.Pods().OnDelete(pod()) }, soon},
+		"one without devices has": {func(w *Waker) { w.Pods().OnDelete(pod(plain)) }, no},
 		"one whose end was missed": {func(w *Waker) {
-			w.Handler().OnDelete(cache.DeletedFinalStateUnknown{Obj: pod()})
+			w.Pods().OnDelete(cache.DeletedFinalStateUnknown{Obj: pod()})
 		}, soon},
 		"a report again":       {func(w *Waker) { w.Nodes().OnUpdate(node(reported(0, 2)), node(reported(time.Minute, 2))) }, no},
 		"another report":       {func(w *Waker) { w.Nodes().OnUpdate(node(reported(0, 2)), node(reported(0, 1))) }, soon},
@@ -372,10 +372,10 @@ func TestWhatWakes(t *testing.T) {
 		each.do(w)
 		each.do(w) // a second token is merged, without blocking
 		got := no
-		if len(w.Changed()) > 0 {
+		if len(w.changed) > 0 {
 			got = soon
 		}
-		if len(w.C()) > 0 {
+		if len(w.urgent) > 0 {
 			got = now
 		}
 		if got != each.want {

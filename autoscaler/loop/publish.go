@@ -31,7 +31,6 @@ type ClusterPublisher struct {
 	recorder record.EventRecorder
 	log      *slog.Logger
 	reported map[string]report    // the last verdict in an Event, by pod
-	begun    map[string]bool      // actions under way whose beginning has an Event
 	written  map[string]time.Time // when a status was last written, within the last messageEvery
 }
 
@@ -50,38 +49,24 @@ const maxNote = 1024
 
 // NewClusterPublisher returns a Publisher. c may read from a cache.
 func NewClusterPublisher(c client.Client, recorder record.EventRecorder, log *slog.Logger) *ClusterPublisher {
-	return &ClusterPublisher{client: c, recorder: recorder, log: log, reported: map[string]report{}, begun: map[string]bool{}, written: map[string]time.Time{}}
+	return &ClusterPublisher{client: c, recorder: recorder, log: log, reported: map[string]report{}, written: map[string]time.Time{}}
 }
 
 // Publish implements Publisher. A failed write is logged, and repeated in the next
 // reconcile.
 func (p *ClusterPublisher) Publish(ctx context.Context, r Reconcile) {
-	begun := map[string]bool{}
 	answers, covered := map[string]string{}, map[string]bool{}
 	if len(r.Results) > 0 {
 		answers = servedPods(r.Plan.Verdicts)
 	}
 	for _, result := range r.Results {
-		switch result.Outcome {
-		case act.Done, act.Failed:
+		if result.Outcome == act.Done || result.Outcome == act.Failed || result.Outcome == act.Waiting && !result.Continued {
 			p.actionEvents(ctx, result, answers, covered)
-		case act.Waiting: // takes several reconciles: one Event at its beginning, one at its end
-			key := underWay(result.Action)
-			if begun[key] = true; !p.begun[key] {
-				p.actionEvents(ctx, result, answers, covered)
-			}
 		}
 	}
-	p.begun = begun
 	p.verdictEvents(ctx, r, covered)
-	if err := p.statuses(ctx, r); err != nil && ctx.Err() == nil {
-		p.log.Warn("publishing the status of pools failed", "err", err)
-	}
-	if err := p.provisioning(ctx, r); err != nil && ctx.Err() == nil {
-		p.log.Warn("publishing the conditions of ProvisioningRequests failed", "err", err)
-	}
-	if err := p.quotas(ctx, r); err != nil && ctx.Err() == nil {
-		p.log.Warn("publishing the status of quotas failed", "err", err)
+	if err := errors.Join(p.statuses(ctx, r), p.provisioning(ctx, r), p.quotas(ctx, r)); err != nil && ctx.Err() == nil {
+		p.log.Warn("publishing statuses failed", "err", err)
 	}
 	maps.DeleteFunc(p.written, func(_ string, at time.Time) bool { return r.Now.Sub(at) >= messageEvery })
 }
@@ -98,12 +83,6 @@ var eventReasons = map[plan.Verb]struct{ begins, done string }{
 	plan.Reclaim:     {"Reclaiming", "Reclaimed"},
 	plan.Replace:     {"ReplacingNode", "ReplacedNode"},
 	plan.Withdraw:    {"WithdrawingRequest", "WithdrewRequest"},
-}
-
-// underWay identifies an action over several reconciles. It leaves out the detail, which
-// has changing durations.
-func underWay(a plan.Action) string {
-	return fmt.Sprintf("%s %s/%s %s: %s", a.Verb, a.Pool, a.Node, a.Pod, a.Reason)
 }
 
 // servedPods returns the details of the verdicts of pods that an action serves, by pod.
@@ -233,18 +212,23 @@ func (p *ClusterPublisher) quotas(ctx context.Context, r Reconcile) error {
 	for i := range r.Quotas {
 		q := &r.Quotas[i]
 		status := next[q.Name]
-		key := "quota/" + q.Name
+		key := "quota " + q.Name
 		if equality.Semantic.DeepEqual(q.Status, status) ||
 			equality.Semantic.DeepEqual(q.Status.Conditions, status.Conditions) && r.Now.Sub(p.written[key]) < quotasEvery {
 			continue
 		}
 		changed := q.DeepCopy()
 		changed.Status = status
-		if err := p.client.Status().Patch(ctx, changed, client.MergeFrom(&v1alpha1.GPUQuota{ObjectMeta: q.ObjectMeta, Spec: q.Spec, Status: q.Status})); err != nil {
-			errs = append(errs, fmt.Errorf("quota %s: %w", q.Name, err))
-			continue
-		}
-		p.written[key] = r.Now
+		errs = append(errs, p.patch(ctx, key, r.Now, &v1alpha1.GPUQuota{ObjectMeta: q.ObjectMeta, Spec: q.Spec, Status: q.Status}, changed))
 	}
 	return errors.Join(errs...)
+}
+
+// patch writes the difference of a status, and notes when.
+func (p *ClusterPublisher) patch(ctx context.Context, key string, now time.Time, before, after client.Object) error {
+	if err := p.client.Status().Patch(ctx, after, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	p.written[key] = now
+	return nil
 }

@@ -14,24 +14,25 @@ import (
 type State struct {
 	interval time.Duration
 	now      func() time.Time
-	pause    time.Duration // until the next reconcile, where that is more than interval
 
 	mu        sync.Mutex
+	pause     time.Duration // until the next reconcile, where that is more than interval
 	leading   bool
 	last      time.Time  // when the last reconcile ended, or leading began
 	err       error      // of the last reconcile
 	reconcile *Reconcile // the last successful one
 	caught    *PlannerPanic
+	snapshot  *plan.Snapshot // of the later of both
 }
 
 func newState(interval time.Duration, now func() time.Time) *State {
 	return &State{interval: interval, now: now}
 }
 
-func (s *State) lead(leading bool) {
+func (s *State) set(change func(*State)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leading, s.last = leading, s.now()
+	change(s)
 }
 
 func (s *State) ended(err error) {
@@ -39,21 +40,8 @@ func (s *State) ended(err error) {
 	defer s.mu.Unlock()
 	s.last, s.err = s.now(), err
 	if caught := (*PlannerPanic)(nil); errors.As(err, &caught) {
-		s.caught = caught
+		s.caught, s.snapshot = caught, &caught.Snapshot
 	}
-}
-
-// setPause records the time until the next reconcile.
-func (s *State) setPause(pause time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pause = pause
-}
-
-func (s *State) keep(r Reconcile) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reconcile = &r
 }
 
 // maxReconcile is longer than any reconcile takes in which providers hang: their listings and
@@ -100,13 +88,10 @@ func (s *State) Panic() *PlannerPanic {
 func (s *State) Snapshot() (plan.Snapshot, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.caught != nil && (s.reconcile == nil || s.caught.At.After(s.reconcile.Now)):
-		return s.caught.Snapshot, true
-	case s.reconcile != nil:
-		return s.reconcile.Snapshot, true
+	if s.snapshot == nil {
+		return plan.Snapshot{}, false
 	}
-	return plan.Snapshot{}, false
+	return *s.snapshot, true
 }
 
 // Last returns the last successful reconcile; false before the first. It is read-only.
@@ -139,7 +124,7 @@ func (l *Loop) plan(s plan.Snapshot) (made plan.Plan, err error) {
 		if v := recover(); v != nil {
 			caught := &PlannerPanic{At: s.Now, Value: v, Stack: debug.Stack(), Snapshot: s}
 			made, err = plan.Plan{}, caught
-			l.o.Metrics.panics.Inc()
+			l.metrics.panics.Inc()
 			l.o.Log.Error("planner panicked", "panic", fmt.Sprint(v), "stack", string(caught.Stack))
 		}
 	}()

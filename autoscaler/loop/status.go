@@ -56,29 +56,21 @@ func (p *ClusterPublisher) statuses(ctx context.Context, r Reconcile) error {
 		} else {
 			continue // created after the snapshot
 		}
-		if !p.worthWriting(pool, next, r.Now) {
-			continue
+		key := "pool " + pool.Name
+		if worthWriting(pool, next, r.Now.Sub(p.written[key]) >= messageEvery) {
+			errs = append(errs, p.patch(ctx, key, r.Now, pool, next)) // without status.plannerState, which the Store writes
 		}
-		// The patch leaves out status.plannerState, which the Store writes.
-		if err := p.client.Status().Patch(ctx, next, client.MergeFrom(pool)); err != nil {
-			errs = append(errs, fmt.Errorf("pool %s: %w", pool.Name, err))
-			continue
-		}
-		p.written[pool.Name] = r.Now
 	}
 	return errors.Join(errs...)
 }
 
-func (p *ClusterPublisher) worthWriting(before, after *v1alpha1.GPUNodePool, now time.Time) bool {
-	if equality.Semantic.DeepEqual(before.Status, after.Status) {
-		return false
+// worthWriting reports whether a status has changed, and not in its message alone unless messages are due.
+func worthWriting(before, after *v1alpha1.GPUNodePool, messages bool) bool {
+	plain := after.Status
+	if !messages {
+		plain.Message = before.Status.Message
 	}
-	if now.Sub(p.written[before.Name]) >= messageEvery {
-		return true
-	}
-	plain := after.DeepCopy()
-	plain.Status.Message = before.Status.Message
-	return !equality.Semantic.DeepEqual(before.Status, plain.Status)
+	return !equality.Semantic.DeepEqual(before.Status, plain)
 }
 
 // finding is a reconcile's result for one pool.
@@ -130,20 +122,19 @@ func (f *finding) write(pool *v1alpha1.GPUNodePool) {
 	s.Operations = int32(f.operations)
 	s.Reason, s.Message = string(f.verdict.Reason), f.verdict.Detail
 	setCondition(pool, conditionValid, metav1.ConditionTrue, "Valid", "")
+	status, reason, message := metav1.ConditionTrue, "MinimumReady", ""
 	switch {
 	case f.pool.Fixed && s.Size == 0:
-		setCondition(pool, conditionReady, metav1.ConditionFalse, "NoNodes",
-			fmt.Sprintf("no node has the label %s=%s; label the nodes of the pool", v1alpha1.NodePoolLabel, pool.Name))
+		status, reason = metav1.ConditionFalse, "NoNodes"
+		message = fmt.Sprintf("no node has the label %s=%s; label the nodes of the pool", v1alpha1.NodePoolLabel, pool.Name)
 	case f.pool.Fixed && s.Ready < s.Size:
-		setCondition(pool, conditionReady, metav1.ConditionFalse, "NotAllReady", fmt.Sprintf("%d of %d nodes are ready", s.Ready, s.Size))
+		status, reason, message = metav1.ConditionFalse, "NotAllReady", fmt.Sprintf("%d of %d nodes are ready", s.Ready, s.Size)
 	case f.pool.Fixed:
-		setCondition(pool, conditionReady, metav1.ConditionTrue, "AllReady", "")
-	case s.Ready >= int32(f.pool.Min):
-		setCondition(pool, conditionReady, metav1.ConditionTrue, "MinimumReady", "")
-	default:
-		setCondition(pool, conditionReady, metav1.ConditionFalse, "BelowMinimum",
-			fmt.Sprintf("%d nodes are ready, min is %d", s.Ready, f.pool.Min))
+		reason = "AllReady"
+	case s.Ready < int32(f.pool.Min):
+		status, reason, message = metav1.ConditionFalse, "BelowMinimum", fmt.Sprintf("%d nodes are ready, min is %d", s.Ready, f.pool.Min)
 	}
+	setCondition(pool, conditionReady, status, reason, message)
 }
 
 // setInvalid writes why a pool is not valid. It keeps the counts, which are unknown.
@@ -160,11 +151,16 @@ func setInvalid(pool *v1alpha1.GPUNodePool, err error) {
 
 // setForeign sets or removes conditionForeign; nil is no other autoscaler.
 func setForeign(pool *v1alpha1.GPUNodePool, err error) {
-	if err == nil {
-		meta.RemoveStatusCondition(&pool.Status.Conditions, conditionForeign)
+	setWhile(err != nil, pool, conditionForeign, pools.ReasonForeign, fmt.Sprint(err))
+}
+
+// setWhile sets a condition that a pool has only while it is true.
+func setWhile(is bool, pool *v1alpha1.GPUNodePool, kind, reason, message string) {
+	if !is {
+		meta.RemoveStatusCondition(&pool.Status.Conditions, kind)
 		return
 	}
-	setCondition(pool, conditionForeign, metav1.ConditionTrue, pools.ReasonForeign, err.Error())
+	setCondition(pool, kind, metav1.ConditionTrue, reason, message)
 }
 
 // setLearned persists what the provider has learned, for the next leader.
@@ -195,20 +191,13 @@ const (
 // unusedNamed bounds the GPUs that a condition names.
 const unusedNamed = 5
 
-// setRemarks sets conditionGrowOnly and conditionUnused.
+// setRemarks sets or removes conditionGrowOnly and conditionUnused.
 func setRemarks(pool *v1alpha1.GPUNodePool, growOnly bool, unused []string) {
-	if ref := pool.Spec.Provider.Scale; growOnly && ref != nil && !pool.Spec.ScaleDown.Disabled {
-		setCondition(pool, conditionGrowOnly, metav1.ConditionTrue, "TargetUnnamed", fmt.Sprintf(
-			"spec.provider.scale: %s %s has replicas but no way to select the node to remove, so the pool scales up and never down; "+
-				"refer to a resource of Cluster API or Karpenter, or set spec.scaleDown.disabled", ref.Kind, ref.Name))
-	} else {
-		meta.RemoveStatusCondition(&pool.Status.Conditions, conditionGrowOnly)
-	}
-	if len(unused) == 0 {
-		meta.RemoveStatusCondition(&pool.Status.Conditions, conditionUnused)
-		return
-	}
-	setCondition(pool, conditionUnused, metav1.ConditionTrue, string(plan.GPUUnused), fmt.Sprintf(
+	ref := cmp.Or(pool.Spec.Provider.Scale, &v1alpha1.ScaleProvider{})
+	setWhile(growOnly && ref.Kind != "" && !pool.Spec.ScaleDown.Disabled, pool, conditionGrowOnly, "TargetUnnamed", fmt.Sprintf(
+		"spec.provider.scale: %s %s has replicas but no way to select the node to remove, so the pool scales up and never down; "+
+			"refer to a resource of Cluster API or Karpenter, or set spec.scaleDown.disabled", ref.Kind, ref.Name))
+	setWhile(len(unused) > 0, pool, conditionUnused, string(plan.GPUUnused), fmt.Sprintf(
 		"allocated and idle for an hour or more: %s; ask the owners of the pods, or set spec.reclaimIdle of their GPUQuota", text.Several(unused, unusedNamed)))
 }
 

@@ -94,7 +94,7 @@ func named(name string) *v1alpha1.GPUNodePool {
 // documentation names.
 func TestAllStateIsPersisted(t *testing.T) {
 	c := cluster(t, named("p"), named("q"))
-	s := NewStatusStore(c, c)
+	s := NewStatusStore(c, c, nil)
 	at := start.Truncate(time.Microsecond)
 	stamps := func(names ...string) plan.Times {
 		out := plan.Times{}
@@ -122,7 +122,7 @@ func TestAllStateIsPersisted(t *testing.T) {
 	}
 	_, err := s.Save(t.Context(), snap, m)
 	require.NoError(t, err)
-	got, err := s.Load(t.Context())
+	got, err := s.Load(t.Context(), at.Add(time.Hour))
 	require.NoError(t, err)
 	if text := func(m plan.State) string { return scenario.Print(plan.Snapshot{Now: at, State: m}) }; text(got) != text(m) {
 		t.Errorf("read back\n%swant\n%s", text(got), text(m))
@@ -233,14 +233,14 @@ func TestStatusAndEvents(t *testing.T) {
 func TestLongActionsHaveTwoEvents(t *testing.T) {
 	c := cluster(t)
 	a := c.publisher()
-	undo := func(outcome act.Outcome, detail string) {
-		a.Publish(t.Context(), Reconcile{Results: []act.Result{{Outcome: outcome, Action: plan.Action{
+	undo := func(outcome act.Outcome, continued bool, detail string) {
+		a.Publish(t.Context(), Reconcile{Results: []act.Result{{Outcome: outcome, Continued: continued, Action: plan.Action{
 			Verb: plan.Rollback, Node: "n1", Reason: plan.RepartitionOverdue, Detail: detail,
 		}}}})
 	}
-	undo(act.Waiting, "no answer after 60s")
-	undo(act.Waiting, "no answer after 61s")
-	undo(act.Done, "no answer after 62s")
+	undo(act.Waiting, false, "no answer after 60s")
+	undo(act.Waiting, true, "no answer after 61s")
+	undo(act.Done, false, "no answer after 62s")
 	c.recorded(
 		"Warning RollingBack RepartitionOverdue: no answer after 60s",
 		"Warning RolledBack RepartitionOverdue: no answer after 62s",
@@ -269,7 +269,7 @@ pod a/x requests=7g.80gb
 		}
 	}
 	c := cluster(t, named("p"))
-	a, m := c.publisher(), NewMetrics(prometheus.NewRegistry())
+	a, m := c.publisher(), newMetrics(prometheus.NewRegistry(), time.Now)
 	r := Reconcile{Observation: observe.Observation{Snapshot: s}, Plan: made, Results: []act.Result{{
 		Action: made.Actions[0], Outcome: act.Failed, Err: errors.New("the node stays cordoned until it is uncordoned by hand"),
 	}}}
@@ -497,13 +497,13 @@ func TestQuotaStatus(t *testing.T) {
 
 // follower is the store of a replica without leader election; its Load begins an epoch.
 func follower(c client.Client, live client.Reader, holder string) *StatusStore {
-	return NewStatusStore(c, live).Under(act.NewEpoch(act.EpochOptions{Holder: holder}))
+	return NewStatusStore(c, live, act.NewEpoch(act.EpochOptions{Holder: holder}))
 }
 
 // load loads the state, which makes the store's replica the leader.
 func load(t *testing.T, s *StatusStore) plan.State {
 	t.Helper()
-	m, err := s.Load(t.Context())
+	m, err := s.Load(t.Context(), start)
 	require.NoError(t, err)
 	return m
 }
@@ -598,7 +598,7 @@ func TestTakingOverUnderWay(t *testing.T) {
 	c := cluster(t, named("p"))
 	reader := &late{Reader: c}
 	reader.then = func() { load(t, follower(c, c, "second")) }
-	if _, err := follower(c, reader, "first").Load(t.Context()); !errors.Is(err, act.ErrDeposed) {
+	if _, err := follower(c, reader, "first").Load(t.Context(), start); !errors.Is(err, act.ErrDeposed) {
 		t.Errorf("the first leads: %v", err)
 	}
 	if e := c.pool().Status.PlannerState.Epoch; e.Holder != "second" {
@@ -653,7 +653,7 @@ func TestPlannerStateIsBounded(t *testing.T) {
 	if _, ok := s.LastRepartitionTime[fmt.Sprintf("n-%04d", 2*v1alpha1.MaxPlannerStates-1)]; !ok {
 		t.Error("the latest is not kept")
 	}
-	again := poolState(stateOf([]v1alpha1.GPUNodePool{poolWith(s)}), "p", poolOf, s)
+	again := poolState(stateOf([]v1alpha1.GPUNodePool{poolWith(s)}, at.Add(time.Hour)), "p", poolOf, s)
 	if len(again.Failures) != len(s.Failures) || len(again.SickSinceTime) != len(s.SickSinceTime) {
 		t.Errorf("read back: %d failures, %d sick", len(again.Failures), len(again.SickSinceTime))
 	}

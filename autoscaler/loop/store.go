@@ -31,21 +31,50 @@ type StatusStore struct {
 	epoch  *act.Epoch // nil: none
 }
 
-// NewStatusStore returns a Store. live must read from the API server, not from a cache.
-func NewStatusStore(c client.Client, live client.Reader) *StatusStore {
-	return &StatusStore{client: c, live: live}
+// NewStatusStore returns a Store, which writes under an epoch: from its first Load on no replica of an earlier
+// one can save its state, and so act. nil is for a dry run. live must read from the API server, not from a cache.
+func NewStatusStore(c client.Client, live client.Reader, e *act.Epoch) *StatusStore {
+	return &StatusStore{client: c, live: live, epoch: e}
 }
 
-// Load implements Store. It begins the epoch that the store writes under.
-func (s *StatusStore) Load(ctx context.Context) (plan.State, error) {
-	var pools v1alpha1.GPUNodePoolList
-	if err := s.live.List(ctx, &pools); err != nil {
-		return plan.State{}, fmt.Errorf("listing GPUNodePools: %w", err)
+// Load implements Store. It begins the epoch that the store writes under, and writes it to every pool:
+// what it reads then includes all writes of an earlier leader, and later ones fail. A pool whose status the API
+// server refuses has no state saved, by any leader, and so no action.
+func (s *StatusStore) Load(ctx context.Context, now time.Time) (plan.State, error) {
+	pools, err := s.pools(ctx)
+	if err != nil || s.epoch == nil {
+		return stateOf(pools, now), err
 	}
-	if err := s.takeOver(ctx, pools.Items); err != nil {
-		return plan.State{}, err
+	latest := int64(0)
+	for i := range pools {
+		if last := pools[i].Status.PlannerState.Epoch; last != nil {
+			latest = max(latest, last.Term)
+		}
 	}
-	return stateOf(pools.Items), nil
+	if err := s.epoch.Begin(ctx, latest); err != nil {
+		return plan.State{}, fmt.Errorf("beginning the epoch: %w", err)
+	}
+	for i := range pools {
+		err := retry.RetryOnConflict(takeOverTries, func() error {
+			return s.write(ctx, pools[i].Name, func(had v1alpha1.PlannerState) v1alpha1.PlannerState { return had })
+		})
+		if err != nil && !isRefused(err) {
+			return plan.State{}, fmt.Errorf("taking over: %w", err)
+		}
+	}
+	pools, err = s.pools(ctx)
+	return stateOf(pools, now), err
+}
+
+// takeOverTries bounds the attempts to write one pool's status after conflicts.
+var takeOverTries = wait.Backoff{Steps: 8}
+
+func (s *StatusStore) pools(ctx context.Context) ([]v1alpha1.GPUNodePool, error) {
+	var list v1alpha1.GPUNodePoolList
+	if err := s.live.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing GPUNodePools: %w", err)
+	}
+	return list.Items, nil
 }
 
 // Save implements Store.
@@ -58,7 +87,8 @@ func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State
 		if !changed(snap.State, m, p.Name, poolOf) {
 			continue
 		}
-		if err := s.save(ctx, p.Name, m, poolOf); isRefused(err) {
+		err := s.write(ctx, p.Name, func(had v1alpha1.PlannerState) v1alpha1.PlannerState { return poolState(m, p.Name, poolOf, had) })
+		if isRefused(err) {
 			unsaved[p.Name] = err
 		} else if err != nil {
 			return nil, err
@@ -73,12 +103,13 @@ func isRefused(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
 }
 
-func (s *StatusStore) save(ctx context.Context, name string, m plan.State, poolOf map[string]string) error {
+// write changes a pool's state under compare-and-swap, in the name of the epoch. No change is no write.
+func (s *StatusStore) write(ctx context.Context, name string, change func(v1alpha1.PlannerState) v1alpha1.PlannerState) error {
 	var pool v1alpha1.GPUNodePool
 	if err := s.live.Get(ctx, client.ObjectKey{Name: name}, &pool); err != nil {
 		return fmt.Errorf("getting GPUNodePool %s: %w", name, err)
 	}
-	want := poolState(m, name, poolOf, pool.Status.PlannerState)
+	want := change(pool.Status.PlannerState)
 	if want.Epoch = pool.Status.PlannerState.Epoch; s.epoch != nil {
 		if err := s.epoch.Follows(want.Epoch); err != nil {
 			return fmt.Errorf("GPUNodePool %s: %w", name, err)
@@ -102,10 +133,21 @@ func changed(before, after plan.State, pool string, poolOf map[string]string) bo
 	return !equality.Semantic.DeepEqual(poolState(before, pool, poolOf, none), poolState(after, pool, poolOf, none))
 }
 
-// stateOf collects the state from the pools' statuses.
-func stateOf(pools []v1alpha1.GPUNodePool) plan.State {
+// stateOf collects the state from the pools' statuses. Times after now are now.
+func stateOf(pools []v1alpha1.GPUNodePool, now time.Time) plan.State {
 	m := plan.State{LastScaleUp: plan.Times{}, LastScaleDown: plan.Times{}, LastDrain: plan.Times{}, LastReplace: plan.Times{}, LastRepartition: plan.Times{},
 		SickSince: plan.Times{}, Grown: map[string][]plan.Growth{}, Removed: map[string][]plan.Growth{}, Failures: map[string]plan.Failure{}}
+	at := func(t metav1.MicroTime) time.Time {
+		if t.After(now) {
+			return now
+		}
+		return t.Time
+	}
+	growth := func(to map[string][]plan.Growth, pool string, list []v1alpha1.Growth) {
+		for _, g := range list {
+			to[pool] = append(to[pool], plan.Growth{At: at(g.Time), Nodes: int(g.Nodes)})
+		}
+	}
 	for i := range pools {
 		name, p := pools[i].Name, pools[i].Status.PlannerState
 		for _, f := range []struct {
@@ -113,24 +155,20 @@ func stateOf(pools []v1alpha1.GPUNodePool) plan.State {
 			at *metav1.MicroTime
 		}{{m.LastScaleUp, p.LastScaleUpTime}, {m.LastScaleDown, p.LastScaleDownTime}, {m.LastDrain, p.LastDrainTime}, {m.LastReplace, p.LastReplaceTime}} {
 			if f.at != nil {
-				f.to[name] = f.at.Time
+				f.to[name] = at(*f.at)
 			}
 		}
-		for node, at := range p.LastRepartitionTime {
-			m.LastRepartition[node] = at.Time
+		for node, t := range p.LastRepartitionTime {
+			m.LastRepartition[node] = at(t)
 		}
-		for node, at := range p.SickSinceTime {
-			m.SickSince[node] = at.Time
+		for node, t := range p.SickSinceTime {
+			m.SickSince[node] = at(t)
 		}
 		for device, f := range p.Failures {
-			m.Failures[device] = plan.Failure{Count: int(f.Count), At: f.LastTime.Time}
+			m.Failures[device] = plan.Failure{Count: int(f.Count), At: at(f.LastTime)}
 		}
-		for _, g := range p.Grown {
-			m.Grown[name] = append(m.Grown[name], plan.Growth{At: g.Time.Time, Nodes: int(g.Nodes)})
-		}
-		for _, g := range p.Removed {
-			m.Removed[name] = append(m.Removed[name], plan.Growth{At: g.Time.Time, Nodes: int(g.Nodes)})
-		}
+		growth(m.Grown, name, p.Grown)
+		growth(m.Removed, name, p.Removed)
 	}
 	return m
 }
@@ -202,56 +240,4 @@ func newest[V, W any](all map[string]V, at func(V) time.Time, as func(V) W, ours
 // micro truncates to the API's precision, so that a value reads back equal.
 func micro(t time.Time) metav1.MicroTime {
 	return metav1.NewMicroTime(t.Truncate(time.Microsecond))
-}
-
-// takeOverTries bounds the attempts to write one pool's status after conflicts.
-var takeOverTries = wait.Backoff{Steps: 8}
-
-// Under makes the store write under an epoch, which the first Load begins: from then on
-// no replica of an earlier epoch can save its state, and so act. nil is for a dry run.
-func (s *StatusStore) Under(e *act.Epoch) *StatusStore {
-	s.epoch = e
-	return s
-}
-
-// takeOver begins the epoch and writes it to every pool under compare-and-swap.
-// Afterwards pools include all writes of an earlier leader, and later ones fail. A pool whose status the API
-// server refuses has no state saved, by any leader, and so no action.
-func (s *StatusStore) takeOver(ctx context.Context, pools []v1alpha1.GPUNodePool) error {
-	if s.epoch == nil {
-		return nil
-	}
-	latest := int64(0)
-	for i := range pools {
-		if last := pools[i].Status.PlannerState.Epoch; last != nil {
-			latest = max(latest, last.Term)
-		}
-	}
-	if err := s.epoch.Begin(ctx, latest); err != nil {
-		return fmt.Errorf("beginning the epoch: %w", err)
-	}
-	for i := range pools {
-		if err := s.stamp(ctx, &pools[i]); err != nil && !isRefused(err) {
-			return fmt.Errorf("taking over GPUNodePool %s: %w", pools[i].Name, err)
-		}
-	}
-	return nil
-}
-
-// stamp writes the epoch to one pool.
-func (s *StatusStore) stamp(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
-	return retry.RetryOnConflict(takeOverTries, func() error {
-		if err := s.epoch.Follows(pool.Status.PlannerState.Epoch); err != nil {
-			return err
-		}
-		base := client.MergeFromWithOptions(pool.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		pool.Status.PlannerState.Epoch = s.epoch.Stamp()
-		err := s.client.Status().Patch(ctx, pool, base)
-		if apierrors.IsConflict(err) {
-			if unread := s.live.Get(ctx, client.ObjectKeyFromObject(pool), pool); unread != nil {
-				return unread
-			}
-		}
-		return err
-	})
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,8 +94,8 @@ func (w *week) restart() {
 		Observer: observe.New(observe.Options{Cluster: w.c, Readings: func() *observe.Readings { return nil }, Pools: providers, MaxAge: time.Hour}),
 		Actor: act.New(act.Options{Client: w.c, Live: w.c, Pools: providers, Partition: partition.NewManager(w.c, w.c, partition.DefaultConfigMap),
 			Policy: plan.DefaultPolicy()}),
-		Store: loop.NewStatusStore(w.c, w.c), Publisher: loop.NewClusterPublisher(w.c, &record.FakeRecorder{}, slog.New(slog.DiscardHandler)), Policy: plan.DefaultPolicy(),
-		Now: now, Metrics: loop.NewMetrics(prometheus.NewRegistry()),
+		Store: loop.NewStatusStore(w.c, w.c, nil), Publisher: loop.NewClusterPublisher(w.c, &record.FakeRecorder{}, slog.New(slog.DiscardHandler)), Policy: plan.DefaultPolicy(),
+		Now: now,
 	})
 }
 

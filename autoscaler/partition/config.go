@@ -54,10 +54,7 @@ func (d Devices) MarshalJSON() ([]byte, error) {
 	if d.All {
 		return []byte(`"all"`), nil
 	}
-	if d.Indices == nil {
-		return []byte("[]"), nil
-	}
-	return json.Marshal(d.Indices)
+	return json.Marshal(append([]int{}, d.Indices...))
 }
 
 // UnmarshalJSON reads "all" or a list of indices.
@@ -129,15 +126,11 @@ func (c Config) Counts(name string, index int) (counts map[string]int, mig, know
 		if e.DeviceFilter != nil {
 			return nil, false, false
 		}
-		if e.Devices.covers(index) {
+		if e.Devices.All || slices.Contains(e.Devices.Indices, index) {
 			return e.MIGDevices, e.MIGEnabled, true
 		}
 	}
 	return nil, false, false
-}
-
-func (d Devices) covers(index int) bool {
-	return d.All || slices.Contains(d.Indices, index)
 }
 
 // ConfigKey is the ConfigMap's key of the mig-parted file.
@@ -174,14 +167,7 @@ func (m *Manager) Publish(ctx context.Context, layouts ...NodeLayout) (added boo
 // Gives reports whether a config of that name can be selected and gives all GPUs of a node exactly
 // this layout, with the same spelling.
 func (m *Manager) Gives(ctx context.Context, name string, layout NodeLayout) (bool, error) {
-	var cm corev1.ConfigMap
-	if err := m.live.Get(ctx, m.configMap, &cm); err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return false, fmt.Errorf("ConfigMap %s: %w", m.configMap, err)
-	}
-	c, err := ParseConfig(cm.Data[ConfigKey])
+	_, _, c, err := m.read(ctx)
 	if err != nil {
 		return false, fmt.Errorf("ConfigMap %s: %w", m.configMap, err)
 	}
@@ -214,16 +200,19 @@ func (m *Manager) Collect(ctx context.Context, used map[string]bool) error {
 	})
 }
 
+// read gets the live ConfigMap and its configs. There are none if it is missing.
+func (m *Manager) read(ctx context.Context) (cm corev1.ConfigMap, missing bool, c Config, err error) {
+	err = m.live.Get(ctx, m.configMap, &cm)
+	if missing = apierrors.IsNotFound(err); err == nil || missing {
+		c, err = ParseConfig(cm.Data[ConfigKey])
+	}
+	return cm, missing, c, err
+}
+
 // edit applies change to the live ConfigMap and creates it if missing.
 func (m *Manager) edit(ctx context.Context, change func(*Config) error) error {
 	err := retry.OnError(retry.DefaultBackoff, retriable, func() error {
-		var cm corev1.ConfigMap
-		err := m.live.Get(ctx, m.configMap, &cm)
-		missing := apierrors.IsNotFound(err)
-		if err != nil && !missing {
-			return err
-		}
-		c, err := ParseConfig(cm.Data[ConfigKey])
+		cm, missing, c, err := m.read(ctx)
 		if err != nil {
 			return err
 		}

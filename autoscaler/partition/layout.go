@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -66,18 +67,23 @@ func layoutOf(tables mig.Tables, names Names, c plan.GPU) (GPULayout, error) {
 	if !ok {
 		return GPULayout{}, fmt.Errorf("no MIG table for model %q", c.Model.Name)
 	}
-	l := GPULayout{MIG: true, Counts: map[string]int{}}
-	for _, inst := range c.Instances {
-		if !table.Has(inst.Profile) {
-			return GPULayout{}, fmt.Errorf("%s has no profile %s", c.Model.Name, inst.Profile)
+	return names.count(table, Placements(c))
+}
+
+// count returns a layout by its numbers of instances.
+func (n Names) count(table *mig.Table, l mig.Layout) (GPULayout, error) {
+	out := GPULayout{MIG: true, Counts: map[string]int{}}
+	for _, p := range l {
+		if !table.Has(p.Profile) {
+			return GPULayout{}, fmt.Errorf("%s has no profile %s", table.Model(), p.Profile)
 		}
-		name, err := names.of(table, inst.Profile)
+		name, err := n.of(table, p.Profile)
 		if err != nil {
 			return GPULayout{}, err
 		}
-		l.Counts[name]++
+		out.Counts[name]++
 	}
-	return l, nil
+	return out, nil
 }
 
 // Placements of a GPU's instances, sorted.
@@ -98,19 +104,12 @@ func (l NodeLayout) With(tables mig.Tables, names Names, device int, model strin
 	if device < 0 || device >= len(l) {
 		return nil, fmt.Errorf("GPU %d: not one of GPUs 0 … %d", device, len(l)-1)
 	}
-	if err := table.Legal(target); err != nil {
+	gpu, err := names.count(table, target)
+	if err = cmp.Or(table.Legal(target), err); err != nil {
 		return nil, fmt.Errorf("GPU %d: %w", device, err)
 	}
-	counts := map[string]int{}
-	for _, p := range target {
-		name, err := names.of(table, p.Profile)
-		if err != nil {
-			return nil, fmt.Errorf("GPU %d: %w", device, err)
-		}
-		counts[name]++
-	}
 	out := slices.Clone(l)
-	out[device] = GPULayout{MIG: true, Counts: counts}
+	out[device] = gpu
 	return out, nil
 }
 

@@ -116,7 +116,7 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 		state, since := node.Labels[contract.StateLabel], elapsed(r.Undo.Since, now)
 		waited, again := since >= patience, since >= retryAfter(state, r.Undo.Attempts, patience)
 		switch {
-		case at && state == contract.StateSuccess && paused(node):
+		case at && state == contract.StateSuccess && len(paused(node)) > 0:
 			return false, m.resume(ctx, node)
 		case (at || waited) && state == contract.StateSuccess && Offers(node, r.Was):
 			return true, m.Unmark(ctx, node, r)
@@ -166,13 +166,14 @@ const (
 	deployPaused = "paused-for-mig-change"
 )
 
-func paused(node *corev1.Node) bool {
+// paused returns the keys of the labels of paused components.
+func paused(node *corev1.Node) (keys []string) {
 	for key, value := range node.Labels {
 		if strings.HasPrefix(key, deployPrefix) && value == deployPaused {
-			return true
+			keys = append(keys, key)
 		}
 	}
-	return false
+	return keys
 }
 
 // resume deploys the components that mig-manager has paused. After the first success
@@ -181,10 +182,8 @@ func paused(node *corev1.Node) bool {
 // the node would offer nothing until mig-manager's next success.
 func (m *Manager) resume(ctx context.Context, node *corev1.Node) error {
 	return m.patch(ctx, node, "resuming the device plugin on", func(n *corev1.Node) {
-		for key, value := range n.Labels {
-			if strings.HasPrefix(key, deployPrefix) && value == deployPaused {
-				n.Labels[key] = "true"
-			}
+		for _, key := range paused(n) {
+			n.Labels[key] = "true"
 		}
 	})
 }
@@ -232,21 +231,19 @@ func setRecord(n *corev1.Node, value string) {
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, contract.RecordAnnotation, value)
 }
 
-// patch writes change to node, unless the node has changed since it was read. node itself is
-// updated.
 func (m *Manager) patch(ctx context.Context, node *corev1.Node, what string, change func(*corev1.Node)) error {
-	if err := PatchNode(ctx, m.client, node, change); err != nil {
-		return fmt.Errorf("%s node %s: %w", what, node.Name, err)
-	}
-	return nil
+	return PatchNode(ctx, m.client, node, what, change)
 }
 
 // PatchNode writes a change of a node, unless the node has changed since it was read. node is then as
-// written.
-func PatchNode(ctx context.Context, c client.Client, node *corev1.Node, change func(*corev1.Node)) error {
+// written. what begins the error: "marking".
+func PatchNode(ctx context.Context, c client.Client, node *corev1.Node, what string, change func(*corev1.Node)) error {
 	base := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	change(node)
-	return c.Patch(ctx, node, base)
+	if err := c.Patch(ctx, node, base); err != nil {
+		return fmt.Errorf("%s node %s: %w", what, node.Name, err)
+	}
+	return nil
 }
 
 // Unreadable is the ID of an operation whose record cannot be parsed.

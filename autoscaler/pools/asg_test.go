@@ -635,7 +635,7 @@ func FuzzTags(f *testing.F) {
 			return
 		}
 		p := plan.Template{Labels: map[string]string{}}
-		n.addTo(&p)
+		complete(&p, n)
 		for _, o := range p.Others {
 			if o.Amount < 0 || o.Name == "" {
 				t.Errorf("%q=%q: %+v", key, value, o)
@@ -646,8 +646,8 @@ func FuzzTags(f *testing.F) {
 				t.Errorf("%q=%q: %+v", key, value, taint)
 			}
 		}
-		if n.gpus < 0 {
-			t.Errorf("%q=%q: %d GPUs", key, value, n.gpus)
+		if gpus := n.Status.Allocatable["nvidia.com/gpu"]; gpus.Sign() < 0 {
+			t.Errorf("%q=%q: %s GPUs", key, value, &gpus)
 		}
 	})
 }

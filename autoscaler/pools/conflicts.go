@@ -43,12 +43,8 @@ func Conflicts(all []v1alpha1.GPUNodePool) map[string]error {
 func targetKey(pool *v1alpha1.GPUNodePool) (key, field string) {
 	switch p := pool.Spec.Provider; {
 	case p.Scale != nil:
-		// Versions of one group are views of the same object.
-		gv, err := schema.ParseGroupVersion(p.Scale.APIVersion)
-		if err != nil {
-			return "", ""
-		}
-		return fmt.Sprintf("scale/%s/%s/%s/%s", gv.Group, p.Scale.Kind, p.Scale.Namespace, p.Scale.Name), fieldScale
+		kind := schema.FromAPIVersionAndKind(p.Scale.APIVersion, p.Scale.Kind).GroupKind() // versions are views of the same object
+		return fmt.Sprintf("scale/%s/%s/%s", kind, p.Scale.Namespace, p.Scale.Name), fieldScale
 	case p.ASG != nil:
 		return "asg/" + p.ASG.Region + "/" + p.ASG.Name, fieldASG
 	case p.ExternalGRPC != nil:
@@ -102,13 +98,6 @@ func ForeignOf(all []v1alpha1.GPUNodePool, nodes []corev1.Node) Foreign {
 // IsForeign reports whether Karpenter made a node with these labels for another NodePool than the pool's target.
 func IsForeign(pool *v1alpha1.GPUNodePool, node map[string]string) bool {
 	made, ok := node[labelKarpenterFor]
-	return ok && !isNodePool(pool.Spec.Provider.Scale, made)
-}
-
-func isNodePool(p *v1alpha1.ScaleProvider, name string) bool {
-	if p == nil || p.Kind != "NodePool" || p.Name != name {
-		return false
-	}
-	gv, err := schema.ParseGroupVersion(p.APIVersion)
-	return err == nil && gv.Group == karpenterGroup
+	p := pool.Spec.Provider.Scale
+	return ok && (p == nil || p.Name != made || schema.FromAPIVersionAndKind(p.APIVersion, p.Kind).GroupKind() != schema.GroupKind{Group: karpenterGroup, Kind: "NodePool"})
 }

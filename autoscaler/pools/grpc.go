@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
-	"github.com/gpuscale/gpuscale/plan"
 )
 
 const fieldGRPC = "spec.provider.externalGRPC"
@@ -95,12 +93,11 @@ func (g *grpcGroup) complete(ctx context.Context, l *Listing) error {
 	if err != nil {
 		return err
 	}
-	var n corev1.Node
-	if err := n.Unmarshal(text); err != nil {
+	l.like = &corev1.Node{}
+	if err := l.like.Unmarshal(text); err != nil {
 		return &Problem{ReasonTarget, fieldGRPC + ".nodeGroup",
 			fmt.Sprintf("the provider's template of node group %q is no Node: %v", g.id, err), "update the provider"}
 	}
-	l.nodes = factsOf(&n)
 	return nil
 }
 
@@ -161,19 +158,4 @@ func (e *external) refresh(ctx context.Context, c *externalgrpc.Client, name str
 		return err
 	}
 	return nil
-}
-
-// factsOf reads a template's Node. The pool's own template has CPU, memory and GPUs.
-func factsOf(n *corev1.Node) nodeFacts {
-	out := nodeFacts{labels: n.Labels}
-	for _, t := range n.Spec.Taints {
-		out.taints = append(out.taints, plan.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-	}
-	for name, q := range n.Status.Allocatable {
-		if strings.Contains(string(name), "/") && q.Sign() > 0 {
-			out.resource(string(name), q)
-		}
-	}
-	slices.SortFunc(out.others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
-	return out
 }

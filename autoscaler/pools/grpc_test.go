@@ -257,21 +257,25 @@ func TestNodeGroupWithdraws(t *testing.T) {
 }
 
 // TestNodeGroupTemplate: labels, taints and other resources of the provider's template complete the
-// pool's own, but not its hostname (AWS', Azure's and GCE's templates have one, 55c37cd); a provider has none if it says so, and one that fails is a failure.
+// pool's own, but not its hostname (AWS', Azure's and GCE's templates have one, 55c37cd), and not the state of the node that it
+// was made of; a provider has none if it says so, and one that fails is a failure.
 func TestNodeGroupTemplate(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		w := newGRPCWorld(t)
 		w.fake.asField1 = older
 		w.fake.template = &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"topology.kubernetes.io/zone": "a", "team": "theirs", corev1.LabelHostname: "template"}},
-			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}},
-			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"rdma/hca": resource.MustParse("8"), "cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}},
+			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule},
+				{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}}},
+			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"rdma/hca": resource.MustParse("8"), "hugepages-2Mi": resource.MustParse("1Gi"), "hugepages-1Gi": resource.MustParse("0"),
+				"attachable-volumes-disks": resource.MustParse("9"), "cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}},
 		}
 		w.pool.Spec.Template.Labels = map[string]string{"team": "ours"}
 		l, err := w.grpc.List(t.Context(), w.pool)
 		require.NoError(t, err)
 		got, err := Template(w.pool, nil, l)
-		if err != nil || got.Labels["topology.kubernetes.io/zone"] != "a" || got.Labels["team"] != "ours" || got.Labels[corev1.LabelHostname] != "" || len(got.Taints) != 1 || len(got.Others) != 1 || got.Others[0].Amount != 8 {
+		if err != nil || got.Labels["topology.kubernetes.io/zone"] != "a" || got.Labels["team"] != "ours" || got.Labels[corev1.LabelHostname] != "" || len(got.Taints) != 1 ||
+			fmt.Sprint(got.Others) != "[{hugepages-2Mi 1073741824} {rdma/hca 8}]" {
 			t.Errorf("older %v: %+v, %v", older, got, err)
 		}
 	}

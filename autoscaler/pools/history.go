@@ -165,11 +165,7 @@ func (r *record) arrived(took time.Duration) {
 
 func (r *record) fail(now time.Time) {
 	r.failures++
-	wait := maxBackoff
-	if r.failures < 6 { // 1, 2, 4, 8, 16 minutes
-		wait = firstBackoff << (r.failures - 1)
-	}
-	r.until = now.Add(wait)
+	r.until = now.Add(min(firstBackoff<<min(r.failures-1, 5), maxBackoff)) // 1, 2, 4, 8, 16, 30 minutes
 }
 
 func (r *record) learned() time.Duration {

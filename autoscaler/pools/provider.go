@@ -45,8 +45,8 @@ type Listing struct {
 	SpotPrice *float64
 	// Leaving are nodes with a notice of the provider.
 	Leaving []Leaving
-	// nodes are what the provider says of the pool's nodes, for Template.
-	nodes nodeFacts
+	// like is a node as the provider describes it, for Template; nil if it does not.
+	like *corev1.Node
 }
 
 // Providers dispatches to the provider of a pool. Each may be nil.
@@ -72,7 +72,7 @@ func (p Providers) writer(ctx context.Context, pool *v1alpha1.GPUNodePool, write
 // process.
 var ErrNoProvider = errors.New("no provider")
 
-// For returns the provider of pool.
+// For returns the provider of pool; ErrFixed for a fixed pool.
 func (p Providers) For(pool *v1alpha1.GPUNodePool) (Provider, error) {
 	switch spec := pool.Spec.Provider; {
 	case spec.Scale != nil && p.Scale != nil:
@@ -82,13 +82,16 @@ func (p Providers) For(pool *v1alpha1.GPUNodePool) (Provider, error) {
 	case spec.ExternalGRPC != nil && p.GRPC != nil:
 		return p.GRPC, nil
 	case spec.Fixed != nil:
-		return fixed{}, nil
+		return nil, ErrFixed
 	}
 	return nil, fmt.Errorf("pool %s: %w", pool.Name, ErrNoProvider)
 }
 
-// List implements Provider.
+// List implements Provider. The size of a fixed pool is the number of its nodes, which no provider knows.
 func (p Providers) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
+	if pool.Spec.Provider.Fixed != nil {
+		return Listing{}, nil
+	}
 	provider, err := p.For(pool)
 	if err != nil {
 		return Listing{}, err
@@ -136,10 +139,10 @@ func (p Providers) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) err
 	return nil
 }
 
-// passing reports whether an error is no evidence against the provider: a conflicting write, a
-// fixed pool, or the end of the process.
+// passing reports whether an error is no evidence against the provider: a conflicting write, or the
+// end of the process.
 func passing(ctx context.Context, err error) bool {
-	return apierrors.IsConflict(err) || errors.Is(err, ErrBusy) || errors.Is(err, ErrFixed) || ctx.Err() != nil
+	return apierrors.IsConflict(err) || errors.Is(err, ErrBusy) || ctx.Err() != nil
 }
 
 // unanswered reports an error of the API server itself: it was busy, failed, or its answer was
@@ -203,24 +206,6 @@ var ErrFixed = errors.New("the pool is fixed: its machines are neither made nor 
 // ErrUnnamed means that the provider cannot remove a particular node. Lowering its size instead
 // would remove an arbitrary one.
 var ErrUnnamed = errors.New("the provider cannot remove a node by name")
-
-// fixed is the provider of pools whose machines are neither made nor removed. The planner changes no such pool; should
-// it try, the provider returns ErrFixed.
-type fixed struct{}
-
-// List implements Provider. The size of a fixed pool is the number of its nodes, which no provider knows.
-func (fixed) List(context.Context, *v1alpha1.GPUNodePool) (Listing, error) { return Listing{}, nil }
-
-// SetSize implements Provider.
-func (fixed) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error { return ErrFixed }
-
-// Delete implements Provider.
-func (fixed) Delete(context.Context, *v1alpha1.GPUNodePool, *corev1.Node, bool) error {
-	return ErrFixed
-}
-
-// Withdraw implements Provider.
-func (fixed) Withdraw(context.Context, *v1alpha1.GPUNodePool) error { return ErrFixed }
 
 // sameNode rejects a node that is not of the pool, or was replaced or changed since it was read: the
 // decision was made on another state.

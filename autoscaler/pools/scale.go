@@ -34,15 +34,15 @@ func NewScale(c client.Client, live client.Reader) *Scale {
 
 // kind returns how the target's nodes are identified, nil if they cannot be.
 func (s *Scale) kind(t target) machines {
-	gvk := t.object.GroupVersionKind()
-	switch {
-	case gvk.Group == capiGroup:
-		switch gvk.Kind {
-		case kindMachineDeployment, "MachineSet", kindMachinePool:
+	switch kind := t.object.GroupVersionKind().GroupKind(); kind.Group {
+	case capiGroup:
+		if kind.Kind == kindMachineDeployment || kind.Kind == "MachineSet" || kind.Kind == kindMachinePool {
 			return clusterAPI{client: s.client, live: s.live}
 		}
-	case gvk.Group == karpenterGroup && gvk.Kind == "NodePool":
-		return karpenter{client: s.client, live: s.live}
+	case karpenterGroup:
+		if kind.Kind == "NodePool" {
+			return karpenter{client: s.client, live: s.live}
+		}
 	}
 	return nil
 }

@@ -47,15 +47,6 @@ type machines interface {
 	remove(ctx context.Context, t target, machine *unstructured.Unstructured) error
 }
 
-func gvkOf(p *v1alpha1.ScaleProvider) (schema.GroupVersionKind, error) {
-	gv, err := schema.ParseGroupVersion(p.APIVersion)
-	if err != nil {
-		return schema.GroupVersionKind{}, &Problem{ReasonTarget, fieldScale + ".apiVersion",
-			fmt.Sprintf("%q is no API version", p.APIVersion), "want group/version, such as cluster.x-k8s.io/v1beta2"}
-	}
-	return gv.WithKind(p.Kind), nil
-}
-
 // describe names a target in messages.
 func describe(p *v1alpha1.ScaleProvider) string {
 	if p.Namespace == "" {
@@ -67,12 +58,13 @@ func describe(p *v1alpha1.ScaleProvider) string {
 // read gets the target's current state from the API server.
 func (s *Scale) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (target, error) {
 	ref := pool.Spec.Provider.Scale
-	gvk, err := gvkOf(ref)
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return target{}, err
+		return target{}, &Problem{ReasonTarget, fieldScale + ".apiVersion",
+			fmt.Sprintf("%q is no API version", ref.APIVersion), "want group/version, such as cluster.x-k8s.io/v1beta2"}
 	}
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gvk)
+	u.SetGroupVersionKind(gv.WithKind(ref.Kind))
 	err = s.live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, u)
 	switch {
 	case meta.IsNoMatchError(err):

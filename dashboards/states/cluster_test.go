@@ -54,7 +54,7 @@ func newCluster() *cluster {
 // start makes the loop, with the policy of the story's first chapter, and reconciles.
 func (c *cluster) start() error {
 	c.loop = loop.New(loop.Options{
-		Observer: c, Actor: c, Store: c, Policy: c.world.Policy, Metrics: loop.NewMetrics(c.registry), Now: func() time.Time { return c.world.Sim.State.Now },
+		Observer: c, Actor: c, Store: c, Policy: c.world.Policy, Registry: c.registry, Now: func() time.Time { return c.world.Sim.State.Now },
 		Log: slog.New(slog.NewTextHandler(&failures{c}, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	c.loop.Lead(true)
@@ -150,7 +150,7 @@ func (c *cluster) Apply(_ context.Context, s plan.Snapshot, p plan.Plan) []act.R
 func (c *cluster) Resume(context.Context, time.Time) error { return nil }
 
 // Load implements loop.Store.
-func (c *cluster) Load(context.Context) (plan.State, error) { return plan.State{}, nil }
+func (c *cluster) Load(context.Context, time.Time) (plan.State, error) { return plan.State{}, nil }
 
 // Save implements loop.Store.
 func (c *cluster) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -9,8 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options of a connection. The zero Options finds the cluster by itself and uses
-// the default limits.
+// Options of a connection. The zero Options finds the cluster by itself.
 type Options struct {
 	// Kubeconfig is a file; empty means the pod's own service account, or
 	// $KUBECONFIG and the user's default file outside a cluster.
@@ -19,11 +19,11 @@ type Options struct {
 	Context string
 	// UserAgent in the API server's audit log: "gpuscale-autoscaler/v0.1.0".
 	UserAgent string
-	// QPS and Burst are the client's own limits; 0 means 100 and 200. API priority
-	// and fairness is the real limit; this one bounds the damage of a bug.
-	QPS   float32
-	Burst int
 }
+
+// The client's own limits. API priority and fairness is the real limit; this one bounds the
+// damage of a bug.
+const qps, burst = 100, 200
 
 // Config returns the connection for o. It opens nothing.
 func Config(o Options) (*rest.Config, error) {
@@ -31,16 +31,7 @@ func Config(o Options) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.QPS, cfg.Burst = o.QPS, o.Burst
-	if cfg.QPS == 0 {
-		cfg.QPS = 100
-	}
-	if cfg.Burst == 0 {
-		cfg.Burst = 200
-	}
-	if o.UserAgent != "" {
-		cfg.UserAgent = o.UserAgent
-	}
+	cfg.QPS, cfg.Burst, cfg.UserAgent = qps, burst, cmp.Or(o.UserAgent, cfg.UserAgent)
 	return cfg, nil
 }
 

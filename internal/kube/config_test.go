@@ -20,9 +20,9 @@ users: [{name: u, user: {token: t}}]
 func TestConfigFromFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(file, []byte(kubeconfig), 0o600))
-	cfg, err := Config(Options{Kubeconfig: file, UserAgent: "x/1", Burst: 7})
+	cfg, err := Config(Options{Kubeconfig: file, UserAgent: "x/1"})
 	require.NoError(t, err)
-	if cfg.Host != "https://127.0.0.1:6443" || cfg.QPS != 100 || cfg.Burst != 7 || cfg.UserAgent != "x/1" {
+	if cfg.Host != "https://127.0.0.1:6443" || cfg.QPS != 100 || cfg.Burst != 200 || cfg.UserAgent != "x/1" {
 		t.Errorf("got host %q qps %v burst %v agent %q", cfg.Host, cfg.QPS, cfg.Burst, cfg.UserAgent)
 	}
 }

@@ -7,13 +7,12 @@ import (
 	"net/url"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// How often a forwarded port is tried, and the pause after each time.
-const (
-	forwardTries = 30
-	forwardPause = 100 * time.Millisecond
-)
+// forward is how often a forwarded port is tried, and the pause in between.
+var forward = wait.Backoff{Steps: 30, Duration: 100 * time.Millisecond}
 
 // AwaitForward waits until a port of this machine accepts connections: "kubectl
 // port-forward … &" listens only once it has reached the API server. Other addresses, and
@@ -27,18 +26,11 @@ func awaitForward(ctx context.Context, address string, dial func(ctx context.Con
 	if err != nil || u.Port() == "" || u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback() {
 		return
 	}
-	for range forwardTries {
+	_ = wait.ExponentialBackoffWithContext(ctx, forward, func(ctx context.Context) (bool, error) { // its end leaves the port to the request
 		conn, err := dial(ctx, "tcp", u.Host)
 		if err == nil {
 			_ = conn.Close() // it was opened to see that it can be
 		}
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(forwardPause):
-		}
-	}
+		return !errors.Is(err, syscall.ECONNREFUSED), nil
+	})
 }

@@ -33,7 +33,7 @@ func TestAwaitForward(t *testing.T) {
 				here, _ := net.Pipe()
 				return here, c.after
 			})
-			if waits := time.Since(began); dials != c.dials || waits != time.Duration(min(dials, c.refused))*forwardPause {
+			if waits := time.Since(began); dials != c.dials || waits != time.Duration(max(0, dials-1))*forward.Duration {
 				t.Errorf("%q: %d dials in %s, want %d", address, dials, waits, c.dials)
 			}
 		})

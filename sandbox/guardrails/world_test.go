@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -112,8 +111,8 @@ func (w *world) start(s setup) {
 	})
 	w.actor = act.New(act.Options{Client: w.ours, Live: w.ours, Pools: provider, Partition: m, Policy: policy, Nominate: true, Log: log})
 	w.loop = loop.New(loop.Options{
-		Observer: w.seen, Actor: w.actor, Store: loop.NewStatusStore(w.ours, w.ours), Policy: policy, Log: log,
-		Now: w.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()), Publisher: loop.NewClusterPublisher(w.ours, w.recorder(s.events), log),
+		Observer: w.seen, Actor: w.actor, Store: loop.NewStatusStore(w.ours, w.ours, nil), Policy: policy, Log: log,
+		Now: w.now, Publisher: loop.NewClusterPublisher(w.ours, w.recorder(s.events), log),
 	})
 }
 

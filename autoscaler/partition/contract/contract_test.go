@@ -46,10 +46,10 @@ func TestStale(t *testing.T) {
 		"of a clock ahead":     {node(), noon.Add(-time.Hour), "is of"},
 		"another Node object":  {node(func(n *corev1.Node) { n.UID = "v" }), noon, `node UID "u", not "v"`},
 		"before a reboot":      {node(func(n *corev1.Node) { n.Status.NodeInfo.BootID = "c" }), noon, `boot "b", not "c"`},
-		"the same driver":      {node(labels(driverLabel, "580.159.03")), noon, ""},
-		"another driver":       {node(labels(driverLabel, "595.71.05")), noon, "driver 580.159.03, not 595.71.05"},
-		"by three labels":      {node(labels(driverLabels[0], "580", driverLabels[1], "159", driverLabels[2], "03")), noon, ""},
-		"another of the three": {node(labels(driverLabels[0], "580", driverLabels[1], "65")), noon, "not 580.65"},
+		"the same driver":      {node(labels(driverLabels+"driver-version.full", "580.159.03")), noon, ""},
+		"another driver":       {node(labels(driverLabels+"driver-version.full", "595.71.05")), noon, "driver 580.159.03, not 595.71.05"},
+		"by three labels":      {node(labels(driverLabels+"driver.major", "580", driverLabels+"driver.minor", "159", driverLabels+"driver.rev", "03")), noon, ""},
+		"another of the three": {node(labels(driverLabels+"driver.major", "580", driverLabels+"driver.minor", "65")), noon, "not 580.65"},
 	} {
 		if err := r.Stale(test.node, test.now); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)

@@ -122,24 +122,19 @@ func (c GPUReport) Layout(tables mig.Tables) (l mig.Layout, known bool, err erro
 	return l, err == nil, err
 }
 
-// GFD's node labels of the driver: the whole version, or its three numbers.
-const driverLabel = "nvidia.com/cuda.driver-version.full"
-
-var driverLabels = [3]string{"nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev"}
+// driverLabels begins GFD's node labels of the driver's version: the whole, or its three numbers.
+const driverLabels = "nvidia.com/cuda."
 
 // driverOf returns the driver's version from the node's labels, empty without them.
 func driverOf(node *corev1.Node) string {
-	if v := node.Labels[driverLabel]; v != "" {
+	if v := node.Labels[driverLabels+"driver-version.full"]; v != "" {
 		return v
 	}
-	major, minor, rev := node.Labels[driverLabels[0]], node.Labels[driverLabels[1]], node.Labels[driverLabels[2]]
-	switch {
-	case major == "" || minor == "":
+	major, minor, rev := node.Labels[driverLabels+"driver.major"], node.Labels[driverLabels+"driver.minor"], node.Labels[driverLabels+"driver.rev"]
+	if major == "" || minor == "" {
 		return ""
-	case rev == "":
-		return major + "." + minor
 	}
-	return major + "." + minor + "." + rev
+	return strings.TrimSuffix(major+"."+minor+"."+rev, ".")
 }
 
 // Stale returns why a report on node is not valid at now, nil if it is: it is old, or about another
