@@ -18,7 +18,8 @@ func (l *look) serving() map[string]bool {
 	out := map[string]bool{}
 	adapters := l.programs("adapter")
 	for _, a := range l.f.APIServices {
-		if c := available(a); isMetrics(a.Spec.Group) && c != nil && c.Status == apiregistrationv1.ConditionTrue && l.ownerOf(a, adapters) == us {
+		is, _ := l.owned(a, adapters)
+		if c := available(a); is && isMetrics(a.Spec.Group) && c != nil && c.Status == apiregistrationv1.ConditionTrue {
 			out[a.Spec.Group] = true
 		}
 	}

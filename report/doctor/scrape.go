@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+
+	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
 var scrapeChecks = []Check{
@@ -132,9 +134,6 @@ const (
 )
 
 func rulesMissing(l *look) {
-	if l.noGPUs() {
-		return
-	}
 	wanted := []string{gpuRule}
 	if slices.Contains(values(l.f.Answers[Builds], "program", ""), "autoscaler") {
 		wanted = append(wanted, poolRule)
@@ -161,9 +160,6 @@ func rulesMissing(l *look) {
 const window = 30 * 24 * time.Hour
 
 func retentionShort(l *look) {
-	if l.noGPUs() {
-		return
-	}
 	if l.f.Retention == "" {
 		l.skip("only Prometheus itself reports its retention, and this server is another")
 		return
@@ -183,12 +179,12 @@ func retentionShort(l *look) {
 	}
 }
 
-// parseRetention reads Prometheus' retention: "15d", "1y2w", "30d or 512GiB", "10GiB".
-// keeps is 0 where no time is given; sized reports a size.
+// parseRetention reads Prometheus' retention: "15d", "1y2w", "30d or 512GiB or 80%", "10GiB".
+// keeps is 0 where no time is given; sized reports a size, or a share of the disk.
 func parseRetention(text string) (keeps time.Duration, sized bool, err error) {
 	for part := range strings.SplitSeq(text, " or ") {
 		part = strings.TrimSpace(part)
-		if strings.HasSuffix(part, "B") {
+		if strings.HasSuffix(part, "B") || strings.HasSuffix(part, "%") {
 			sized = true
 			continue
 		}
@@ -224,7 +220,7 @@ func clockSkew(l *look) {
 	// certain; one that is behind may be a late renewal, and is not reported.
 	for _, n := range l.f.Nodes {
 		lease := find(l.f.NodeLeases, "kube-node-lease", n.Name)
-		if lease == nil || lease.Spec.RenewTime == nil || !isGPU(n) || !isReady(n) {
+		if lease == nil || lease.Spec.RenewTime == nil || !isGPU(n) || !kube.NodeReady(n) {
 			continue
 		}
 		if ahead := lease.Spec.RenewTime.Sub(l.f.Now.Add(l.f.Took)); ahead > skewed {

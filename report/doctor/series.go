@@ -19,14 +19,7 @@ func (l *look) perNode(source *Source, add func(Finding, ...string), f func(samp
 	}
 }
 
-func (l *look) noGPUs() bool {
-	return len(orSkip(l, l.f.Answers[GPUNodes], "Prometheus has no series of a GPU")) == 0
-}
-
 func profAbsent(l *look) {
-	if l.noGPUs() {
-		return
-	}
 	var commands []string
 	if exporters := l.programs("exporter"); len(exporters) > 0 {
 		commands = []string{l.install(exporters[0], "exporter.yaml", "exporter.profiling=true"), l.logs(exporters[0])}
@@ -41,9 +34,6 @@ func profAbsent(l *look) {
 }
 
 func namespaceLimits(l *look) {
-	if l.noGPUs() {
-		return
-	}
 	for _, s := range l.f.Answers[LimitsExceeded] {
 		namespace := cmp.Or(s.Labels.Get("exported_namespace"), s.Labels.Get("namespace"))
 		l.warn(Finding{
@@ -55,9 +45,6 @@ func namespaceLimits(l *look) {
 }
 
 func attributionStale(l *look) {
-	if l.noGPUs() {
-		return
-	}
 	logs, install := "", ""
 	if exporters := l.programs("exporter"); len(exporters) > 0 {
 		logs, install = l.logs(exporters[0]), l.install(exporters[0], "exporter-node.yaml", "exporter.attribution=true")
@@ -108,9 +95,6 @@ func honorLabels(l *look) {
 }
 
 func scrapedTwice(l *look) {
-	if l.noGPUs() {
-		return
-	}
 	v := l.f.Answers[GPUsTwice]
 	if len(v) == 0 {
 		return
