@@ -111,14 +111,11 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 		home, selector = exporters[0].Namespace, exporters[0].PodLabels[labelName]
 	}
 	look := l.in(home, "get", "pods", "-l", labelName+"="+selector, "--field-selector", "spec.nodeName="+n.Name, "-o", "wide")
-	if age, is := stale[n.Name]; is {
+	off := n.Labels[labelDeployDCGM]
+	switch age, old := stale[n.Name]; {
+	case old:
 		f.Seen = fmt.Sprintf("its newest value is %s old (gpu_sample_age_seconds)", whole(age))
 		f.Fix, f.Commands = "Check whether the driver or DCGM answers there.", []string{look}
-		l.lacks(n, f)
-		return
-	}
-	off := n.Labels[labelDeployDCGM]
-	switch {
 	case has:
 		return
 	case off == "false" || off == "paused-for-mig-change":

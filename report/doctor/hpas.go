@@ -91,24 +91,21 @@ func ofKEDA(h *hpa) bool {
 	return slices.ContainsFunc(h.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ScaledObject" })
 }
 
-// remedy for a condition's reason.
+// remedies for a condition's reason.
+var remedies = map[string]string{
+	"FailedGetScale":          "Its target does not exist, or has no scale: correct spec.scaleTargetRef.",
+	"AmbiguousSelector":       "Two HPAs select the same pods: remove one.",
+	"InvalidSelector":         "Correct what the message names.",
+	"InvalidMetricSourceType": "Correct what the message names.",
+	"ScalingDisabled":         "The target was scaled to 0, which switches the HPA off: scale it to 1 to switch it on again, unless this is intended.",
+	"FailedUpdateScale":       "The HPA controller may not write the target's scale, or something refuses it: see the message.",
+}
+
 func remedy(reason string) string {
-	switch reason {
-	case "FailedGetScale":
-		return "Its target does not exist, or has no scale: correct spec.scaleTargetRef."
-	case "AmbiguousSelector":
-		return "Two HPAs select the same pods: remove one."
-	case "InvalidSelector", "InvalidMetricSourceType":
-		return "Correct what the message names."
-	case "ScalingDisabled":
-		return "The target was scaled to 0, which switches the HPA off: scale it to 1 to switch it on again, unless this is intended."
-	case "FailedUpdateScale":
-		return "The HPA controller may not write the target's scale, or something refuses it: see the message."
-	}
-	if strings.HasPrefix(reason, "FailedGet") {
+	if remedies[reason] == "" && strings.HasPrefix(reason, "FailedGet") {
 		return "The metric is known and has no value for these pods: gpuscale-adapter explain hpa (docs/explain.md) gives the reason; check that their exporter or server is scraped."
 	}
-	return "See the message."
+	return cmp.Or(remedies[reason], "See the message.")
 }
 
 func hpaAtMax(l *look) {
