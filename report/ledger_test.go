@@ -93,7 +93,7 @@ func TestHoles(t *testing.T) {
 			if c.busy > 0 {
 				near(t, "busy", total[ledger.Busy], c.busy*cluster.Counted["busy"], 300)
 			}
-			if c.gaps > 0 && (len(l.Gaps) != c.gaps || l.Gaps[0].To.Sub(l.Gaps[0].From) < 115*time.Minute) {
+			if c.gaps > 0 && (len(l.Gaps) != c.gaps || l.Gaps[0].Until.Sub(l.Gaps[0].From) < 115*time.Minute) {
 				t.Errorf("gaps %v, want one of two hours", l.Gaps)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -71,56 +72,30 @@ func isMetrics(group string) bool { return group == groupCustom || group == grou
 // with commas. Without it the intended groups are unknown.
 const annotationAPIs = "gpuscale.io/metrics-apis"
 
-// meant reports whether an adapter is to serve a group.
-type meant int
-
-const (
-	perhaps meant = iota
-	yes
-	no
-)
-
-func groupMeant(adapters []Program, group string) meant {
-	answer := perhaps
+// groupMeant reports whether an adapter is to serve a group, or none is.
+func groupMeant(adapters []Program, group string) (yes, no bool) {
 	for _, p := range adapters {
-		if text, stated := p.Annotations[annotationAPIs]; stated {
-			if slices.Contains(strings.Split(text, ","), group) {
-				return yes
-			}
-			answer = no
-		}
+		text, stated := p.Annotations[annotationAPIs]
+		yes, no = yes || stated && slices.Contains(strings.Split(text, ","), group), no || stated
 	}
-	return answer
+	return yes, no && !yes
 }
-
-// owner of an APIService.
-type owner int
-
-const (
-	us owner = iota
-	other
-	none // its Service does not exist, and nothing marks it as another server's
-)
 
 // strangers are other servers of these groups, by the names of their Services.
 var strangers = []string{"keda", "prometheus-adapter", "datadog", "stackdriver", "kube-metrics-adapter"}
 
-// ownerOf returns the owner of an APIService.
-func (l *look) ownerOf(a *apiService, adapters []Program) owner {
+// owned reports whether an APIService is ours, or was: its Service does not exist, and nothing
+// marks it as another server's.
+func (l *look) owned(a *apiService, adapters []Program) (is, was bool) {
 	ref := a.Spec.Service
 	if ref == nil {
-		return other
+		return false, false
 	}
 	service := l.service(ref.Namespace, ref.Name)
-	switch {
-	case slices.ContainsFunc(adapters, func(p Program) bool {
+	is = slices.ContainsFunc(adapters, func(p Program) bool {
 		return p.Namespace == ref.Namespace && (p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && selects(service, p))
-	}):
-		return us
-	case service == nil && isOurs(a.Labels) && !slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) }):
-		return none
-	}
-	return other
+	})
+	return is, service == nil && isOurs(a.Labels) && !slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) })
 }
 
 func selects(s *corev1.Service, p Program) bool {
@@ -145,7 +120,7 @@ func (l *look) registered(ours bool) (all []*apiService, adapters []Program) {
 		return nil, nil
 	}
 	for _, a := range l.f.APIServices {
-		if isMetrics(a.Spec.Group) && (l.ownerOf(a, adapters) != other) == ours {
+		if is, was := l.owned(a, adapters); isMetrics(a.Spec.Group) && (is || was) == ours {
 			all = append(all, a)
 		}
 	}
@@ -188,7 +163,8 @@ func apiServiceMissing(l *look) {
 	there := func(name string) bool { return find(l.f.APIServices, "", name) != nil }
 	for _, name := range []string{"v1beta2." + groupCustom, "v1beta1." + groupCustom, "v1beta1." + groupExternal} {
 		_, group, _ := strings.Cut(name, ".")
-		if there(name) || groupMeant(adapters, group) == no {
+		meant, not := groupMeant(adapters, group)
+		if there(name) || not {
 			continue
 		}
 		users := asking(l.f.HPAs, group)
@@ -204,7 +180,7 @@ func apiServiceMissing(l *look) {
 		case group == groupCustom && (there("v1beta1."+group) || there("v1beta2."+group)):
 			f.Means = "the other version of the group answers; only v1beta2 takes a metric's own selector"
 			l.warn(f)
-		case len(users) > 0, groupMeant(adapters, group) == yes:
+		case len(users) > 0, meant:
 			l.fault(f)
 		default:
 			f.Fix = "If HPAs are to use this group, reinstall the adapter's registration."
@@ -237,27 +213,22 @@ func refused(a *apiService, words ...string) bool {
 // labelService of an EndpointSlice names its Service.
 const labelService = "kubernetes.io/service-name"
 
-// ready counts the endpoints of a Service that take requests.
-func (l *look) ready(namespace, service string) int {
+// ready reports whether a Service has an endpoint that takes requests. One that is a name of
+// something outside has none, and needs none.
+func (l *look) ready(s *corev1.Service) bool {
 	l.has(EndpointSlices)
-	n := 0
-	for _, s := range l.f.EndpointSlices {
-		if s.Namespace != namespace || s.Labels[labelService] != service {
-			continue
-		}
-		for _, e := range s.Endpoints {
-			if e.Conditions.Ready == nil || *e.Conditions.Ready {
-				n += len(e.Addresses)
-			}
-		}
-	}
-	return n
+	return s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(l.f.EndpointSlices, func(slice *discoveryv1.EndpointSlice) bool {
+		return slice.Namespace == s.Namespace && slice.Labels[labelService] == s.Name && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+			return len(e.Addresses) > 0 && (e.Conditions.Ready == nil || *e.Conditions.Ready)
+		})
+	})
 }
 
 func apiServiceOwner(l *look) {
 	all, adapters := l.registered(false)
 	for _, a := range all {
-		if groupMeant(adapters, a.Spec.Group) == no {
+		meant, not := groupMeant(adapters, a.Spec.Group)
+		if not {
 			continue
 		}
 		who := "the API server itself"
@@ -275,9 +246,10 @@ func apiServiceOwner(l *look) {
 		}
 		// Another version of the group may be ours.
 		split := slices.ContainsFunc(l.f.APIServices, func(b *apiService) bool {
-			return b.Spec.Group == a.Spec.Group && b.Name != a.Name && l.ownerOf(b, adapters) == us
+			is, _ := l.owned(b, adapters)
+			return is && b.Spec.Group == a.Spec.Group && b.Name != a.Name
 		})
-		if isOurs(a.Labels) || groupMeant(adapters, a.Spec.Group) == yes || split || len(users) > 0 {
+		if isOurs(a.Labels) || meant || split || len(users) > 0 {
 			l.fault(f)
 			continue
 		}

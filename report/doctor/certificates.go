@@ -23,7 +23,7 @@ func registration(l *look) {
 	reported := map[string]bool{} // a Service once
 	for _, a := range all {
 		id, add, f := l.way(a, adapters[0])
-		if id == l.check.ID && !reported[f.Object] {
+		if add != nil && id == l.check.ID && !reported[f.Object] {
 			reported[f.Object] = true
 			add(f)
 		}
@@ -31,9 +31,9 @@ func registration(l *look) {
 }
 
 // way looks for the first fault on the way from an APIService to the adapter. It returns the check that
-// reports it, none where there is no fault.
+// reports it, and how; no way to where there is no fault.
 func (l *look) way(a *apiService, p Program) (id string, add func(Finding, ...string), f Finding) {
-	const ca, certificate = "apiservice-ca", "adapter-certificate"
+	const certificate = "adapter-certificate"
 	ref, c := a.Spec.Service, available(a)
 	if c == nil {
 		c = &apiregistrationv1.APIServiceCondition{}
@@ -42,7 +42,7 @@ func (l *look) way(a *apiService, p Program) (id string, add func(Finding, ...st
 	bundle, unreadable := cert.ParseCertsPEM(a.Spec.CABundle)
 	how, commands := l.reissue(a, p)
 	early := "HPAs that use " + a.Spec.Group + " get no answer until the certificate is valid"
-	f = Finding{Object: "APIService " + a.Name, Seen: stated(a)}
+	id, add, f = "apiservice-ca", l.fault, Finding{Object: "APIService " + a.Name, Seen: stated(a)}
 	well := c.Status == apiregistrationv1.ConditionTrue
 	switch {
 	case service == nil, c.Reason == "ServiceNotFound":
@@ -51,53 +51,44 @@ func (l *look) way(a *apiService, p Program) (id string, add func(Finding, ...st
 		if f.Commands = []string{l.install(p, "adapter.yaml")}; l.service(p.Namespace, p.Name) != nil {
 			f.Commands = []string{l.take(a, p)}
 		}
-		return ca, l.fault, f
 	case !well && c.Reason == "ServicePortError":
 		f.Fix, f.Commands = "Name the port that the Service has.", []string{l.portOf(a)}
-		return ca, l.fault, f
-	// A Service that is a name of something outside has no endpoints, and needs none.
-	case !well && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound" ||
-		service.Spec.Type != corev1.ServiceTypeExternalName && l.ready(ref.Namespace, ref.Name) == 0):
-		return ca, l.fault, l.unreachable(service, p)
+	case !well && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound" || !l.ready(service)):
+		f = l.unreachable(service, p)
 	case len(a.Spec.CABundle) > 0 && unreadable != nil:
 		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", unreadable)
 		f.Fix, f.Commands = "Put the CA of the adapter's certificate there.", l.rebundle(a, p)
-		return ca, l.fault, f
 	case refused(a, "certificate has expired or is not yet valid"): // which is Go's error on either side
-		f.Fix, f.Commands = "Issue a new one. "+how, commands
+		id, f.Fix, f.Commands = certificate, "Issue a new one. "+how, commands
 		if refused(a, " is before ") {
 			f.Means = early
 			f.Fix = "The clock of the control plane, or of the certificate's issuer, is wrong: set both (NTP). Where the clocks are right, issue a new one. " + how
 		}
-		return certificate, l.fault, f
 	case refused(a, "x509: certificate is valid for", "x509: certificate is not valid for any names", "legacy Common Name field"):
 		f.Fix, f.Commands = fmt.Sprintf("Make a certificate for %s.%s.svc. ", ref.Name, ref.Namespace)+how, commands
 		if take := l.take(a, p); ref.Name != p.Name && take != "" {
 			f.Fix, f.Commands = "The adapter's certificate is for its own Service: name that one, "+p.Namespace+"/"+p.Name+".", []string{take}
 		}
-		return ca, l.fault, f
 	case refused(a, "x509:", "tls:"):
 		f.Fix, f.Commands = "spec.caBundle is not the CA of the adapter's certificate: put the CA there.", l.rebundle(a, p)
 		if p.Secret == "" {
 			f.Fix = "spec.caBundle is not the CA of the adapter's certificate. The adapter puts it there within a minute if it has the right to update this APIService, which an upgrade restores."
 		}
-		return ca, l.fault, f
 	case !well:
+		id = "apiservice-unavailable"
 		f.Fix = "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork)."
 		f.Commands = []string{l.logs(p), l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version)}
-		return "apiservice-unavailable", l.fault, f
 	case a.Spec.InsecureSkipTLSVerify:
-		f.Seen = "spec.insecureSkipTLSVerify is true"
+		add, f.Seen = l.warn, "spec.insecureSkipTLSVerify is true"
 		f.Means = "any server at the Service's address can send HPAs any value"
 		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", l.rebundle(a, p)
-		return ca, l.warn, f
-	case unreadable == nil: // without a bundle there is nothing to read
-		f.Fix, f.Commands = "Issue a new one. "+how, commands
-		if add := l.age(&f, bundle, early); add != nil {
-			return certificate, add, f
-		}
+	case unreadable != nil: // there is no bundle
+		add = nil
+	default:
+		id, f.Fix, f.Commands = certificate, "Issue a new one. "+how, commands
+		add = l.age(&f, bundle, early)
 	}
-	return "", nil, f
+	return id, add, f
 }
 
 // age reports a CA that is not valid now, or not for long; it returns nil for another.

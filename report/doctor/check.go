@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,30 +14,22 @@ import (
 // Schema of the JSON form.
 const Schema = "gpuscale.io/doctor/v1"
 
-// Severity of a finding.
-type Severity string
-
-// Severities. A fault breaks something now; a warning will, or is perhaps intended.
-const (
-	Warning Severity = "warning"
-	Fault   Severity = "fault"
-)
-
-// Outcome of a check.
+// Outcome of a check; that of one with findings is the worst of their severities.
 type Outcome string
 
-// Outcomes. Unknown is never ok: what could not be read may be broken.
+// Outcomes. A fault breaks something now; a warning will, or is perhaps intended. Unknown is
+// never ok: what could not be read may be broken.
 const (
-	OK         Outcome = "ok"
-	WithWarn   Outcome = "warning"
-	WithFault  Outcome = "fault"
-	Unknown    Outcome = "unknown"
-	NotLooking Outcome = "skipped"
+	OK      Outcome = "ok"
+	Warning Outcome = "warning"
+	Fault   Outcome = "fault"
+	Unknown Outcome = "unknown"
+	Skipped Outcome = "skipped"
 )
 
 // Finding is one problem of one object.
 type Finding struct {
-	Severity Severity `json:"severity"`
+	Severity Outcome `json:"severity"`
 	// Object, "APIService v1beta1.external.metrics.k8s.io".
 	Object string `json:"object"`
 	// Seen is the field, value or query with its answer.
@@ -54,9 +47,9 @@ type Check struct {
 	Title string
 	// Fault is the problem that it finds, Means its effect: both for the documentation.
 	Fault, Means string
-	// Looks are the facts that it needs: without one of them it is not run, and is unknown.
-	// Also are those without which it finds less, and is unknown. May are those that it reads
-	// besides. It reads no others.
+	// Looks are the facts that it needs: without one of them it is not run, and is unknown;
+	// where GPUNodes is one of them and empty, it is skipped. Also are those without which it
+	// finds less, and is unknown. May are those that it reads besides. It reads no others.
 	Looks, Also, May []*Source
 	Run              func(*look)
 }
@@ -101,7 +94,7 @@ const maxFindings = 20
 func Examine(f *Facts, checks []Check) Report {
 	r := Report{Schema: Schema, Nothing: f.nothing()}
 	for i := range checks {
-		result := Result{Outcome: NotLooking, Why: "gpuscale was not found", Findings: []Finding{}}
+		result := Result{Outcome: Skipped, Why: "gpuscale was not found", Findings: []Finding{}}
 		if r.Nothing == "" {
 			result = run(f, &checks[i])
 		}
@@ -125,8 +118,12 @@ func Examine(f *Facts, checks []Check) Report {
 }
 
 func run(f *Facts, c *Check) Result {
-	l := &look{f: f, check: c}
-	if l.has(c.Looks...) {
+	l := &look{f: f, check: c, findings: []Finding{}}
+	switch {
+	case !l.has(c.Looks...):
+	case slices.Contains(c.Looks, GPUNodes) && len(f.Answers[GPUNodes]) == 0:
+		l.skip("Prometheus has no series of a GPU")
+	default:
 		c.Run(l)
 	}
 	for _, s := range slices.Concat(c.Looks, c.Also) {
@@ -134,19 +131,16 @@ func run(f *Facts, c *Check) Result {
 			l.cannot("%s", f.Missing[s])
 		}
 	}
-	// The worst first, and the order of the facts otherwise.
-	r := Result{Findings: append(append([]Finding{}, l.faults...), l.warnings...), Why: strings.Join(l.unknown, "; ")}
+	// Faults before warnings, and the order of the facts otherwise.
+	slices.SortStableFunc(l.findings, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
+	r := Result{Outcome: OK, Findings: l.findings, Why: strings.Join(l.unknown, "; ")}
 	switch {
-	case len(l.faults) > 0:
-		r.Outcome = WithFault
-	case len(l.warnings) > 0:
-		r.Outcome = WithWarn
+	case len(l.findings) > 0:
+		r.Outcome = l.findings[0].Severity
 	case l.skipped != "":
-		r.Outcome, r.Why = NotLooking, Clean(l.skipped, maxText)
+		r.Outcome, r.Why = Skipped, Clean(l.skipped, maxText)
 	case r.Why != "":
 		r.Outcome = Unknown
-	default:
-		r.Outcome = OK
 	}
 	return r
 }
@@ -165,11 +159,11 @@ func Select(all []Check, ids []string) ([]Check, error) {
 // look is one check running: it returns facts, recording those that could not be read,
 // and collects findings.
 type look struct {
-	f                *Facts
-	check            *Check
-	faults, warnings []Finding
-	unknown          []string
-	skipped          string
+	f        *Facts
+	check    *Check
+	findings []Finding
+	unknown  []string
+	skipped  string
 }
 
 // has reports whether sources were read in full. It panics on one that the check does not
@@ -194,23 +188,18 @@ func (l *look) cannot(format string, args ...any) {
 func (l *look) skip(why string) { l.skipped = why }
 
 // fault and warn add a finding, with commands beside its own.
-func (l *look) fault(f Finding, commands ...string) {
-	l.faults = append(l.faults, l.finding(Fault, f, commands))
-}
+func (l *look) fault(f Finding, commands ...string) { l.add(Fault, f, commands) }
+func (l *look) warn(f Finding, commands ...string)  { l.add(Warning, f, commands) }
 
-func (l *look) warn(f Finding, commands ...string) {
-	l.warnings = append(l.warnings, l.finding(Warning, f, commands))
-}
-
-func (l *look) finding(s Severity, f Finding, commands []string) Finding {
-	f.Severity = s
+func (l *look) add(severity Outcome, f Finding, commands []string) {
+	f.Severity = severity
 	if f.Means == "" {
 		f.Means = strings.ReplaceAll(l.check.Means, "`", "")
 	}
 	f.Object, f.Seen = Clean(f.Object, 2*maxName), Clean(f.Seen, maxText)
 	f.Means, f.Fix = Clean(f.Means, maxText), Clean(f.Fix, maxText)
 	f.Commands = slices.DeleteFunc(append(append([]string{}, f.Commands...), commands...), func(c string) bool { return c == "" })
-	return f
+	l.findings = append(l.findings, f)
 }
 
 // programs of ours by their name, "adapter".

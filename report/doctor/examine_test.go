@@ -162,7 +162,7 @@ func read(t *testing.T, f *Facts, all []object) *Facts {
 	t.Helper()
 	into := *f
 	for _, o := range all {
-		_, _, err := o.source.take(&into)(o.page)
+		_, _, err := o.source.take(&into, o.page)
 		require.NoError(t, err)
 	}
 	return &into

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
+	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
 // Labels of GFD and the GPU Operator about a node's GPUs.
@@ -51,16 +52,6 @@ func changing(n *corev1.Node) bool {
 	return state == contract.StatePending || state == "rebooting"
 }
 
-func isReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func podReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
-}
-
 // byNode is an answer with a label node.
 func byNode(v []sample) map[string]float64 {
 	out := make(map[string]float64, len(v))
@@ -82,12 +73,12 @@ func exporterMissing(l *look) {
 	ready := map[string]bool{} // exporters of ours by node
 	for _, p := range l.f.Pods {
 		if isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
-			ready[p.Spec.NodeName] = ready[p.Spec.NodeName] || podReady(p)
+			ready[p.Spec.NodeName] = ready[p.Spec.NodeName] || kube.PodReady(p)
 		}
 	}
 	exported, stale := byNode(gpuNodes), byNode(l.f.Answers[SamplesOld])
 	for _, n := range l.f.Nodes {
-		if !isGPU(n) || !isReady(n) || changing(n) {
+		if !isGPU(n) || !kube.NodeReady(n) || changing(n) {
 			continue
 		}
 		l.exporterOf(n, exporters, ready, exported, stale, scraped && len(gpuNodes) > 0)
@@ -120,14 +111,11 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 		home, selector = exporters[0].Namespace, exporters[0].PodLabels[labelName]
 	}
 	look := l.in(home, "get", "pods", "-l", labelName+"="+selector, "--field-selector", "spec.nodeName="+n.Name, "-o", "wide")
-	if age, is := stale[n.Name]; is {
+	off := n.Labels[labelDeployDCGM]
+	switch age, old := stale[n.Name]; {
+	case old:
 		f.Seen = fmt.Sprintf("its newest value is %s old (gpu_sample_age_seconds)", whole(age))
 		f.Fix, f.Commands = "Check whether the driver or DCGM answers there.", []string{look}
-		l.lacks(n, f)
-		return
-	}
-	off := n.Labels[labelDeployDCGM]
-	switch {
 	case has:
 		return
 	case off == "false" || off == "paused-for-mig-change":
@@ -163,7 +151,7 @@ func (l *look) why(program, node string) string {
 		return ""
 	}
 	for _, p := range l.f.Pods {
-		if !l.f.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || podReady(p) {
+		if !l.f.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || kube.PodReady(p) {
 			continue
 		}
 		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {

@@ -19,6 +19,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -144,7 +145,7 @@ var neighbours = []string{"dcgm-exporter", "cluster-autoscaler", "k8s-mig-manage
 // keepPod reports whether checks read a pod: a program of ours or of a neighbour, or one
 // that requests devices and has not ended. Other pods are dropped page by page.
 func keepPod(p *corev1.Pod) bool {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if kube.IsOver(p) {
 		return false
 	}
 	return isOurs(p.Labels) || runs(p.Spec, neighbours...) || slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {

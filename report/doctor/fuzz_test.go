@@ -133,7 +133,7 @@ func commandsOf(r Report) (all []string) {
 func TestRetention(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"15d": 15 * 24 * time.Hour, "1y": 365 * 24 * time.Hour, "1w2d": 9 * 24 * time.Hour, "12h30m": 12*time.Hour + 30*time.Minute,
-		"30d or 512GiB": window, "10GiB": 0, "0s": 0,
+		"30d or 512GiB": window, "30d or 1GiB or 80%": window, "80%": 0, "10GiB": 0, "0s": 0,
 	} {
 		if got, _, err := parseRetention(text); err != nil || got != want {
 			t.Errorf("%q: %s, %v, want %s", text, got, err, want)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -61,7 +62,9 @@ type reading struct {
 	ctx   context.Context
 	kube  *rest.RESTClient
 	facts *Facts
-	mu    sync.Mutex // over Missing, Answers, Calls and the clock
+	calls atomic.Int32
+	clock sync.Once
+	mu    sync.Mutex // over Missing
 }
 
 // Gather reads the sources. The error is for an API server that does not answer or does
@@ -94,7 +97,7 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 			r.readNamed(s)
 		}
 	}
-	f.Took = time.Since(f.Local)
+	f.Took, f.Calls = time.Since(f.Local), int(min(r.calls.Load(), maxCalls))
 	return f, nil
 }
 
@@ -109,20 +112,14 @@ func (r *reading) connect() error {
 	return err
 }
 
-// counted counts calls, bounds answers and reads the API server's clock.
+// counted counts calls, bounds answers and reads the API server's clock from the first of them.
 type counted struct {
 	*reading
 	next http.RoundTripper
 }
 
 func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
-	c.mu.Lock()
-	full := c.facts.Calls >= maxCalls
-	if !full {
-		c.facts.Calls++
-	}
-	c.mu.Unlock()
-	if full {
+	if c.calls.Add(1) > maxCalls {
 		return nil, errCalls
 	}
 	asked := time.Now()
@@ -131,20 +128,21 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Body = http.MaxBytesReader(nil, resp.Body, maxBytes)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	// The header has whole seconds, so the middle of that second is taken.
-	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil && c.facts.Now.IsZero() {
-		took := time.Since(asked)
-		c.facts.Now, c.facts.Local = at.Add(time.Second/2), asked.Add(took/2)
-	}
+	c.clock.Do(func() {
+		// The header has whole seconds, so the middle of that second is taken.
+		if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+			c.facts.Now, c.facts.Local = at.Add(time.Second/2), asked.Add(time.Since(asked)/2)
+		}
+	})
 	return resp, nil
 }
 
 func (r *reading) get(path string, values url.Values) ([]byte, error) {
 	req := r.kube.Get().AbsPath(path).SetHeader("Accept", "application/json").MaxRetries(0)
-	for name, all := range values {
-		req.Param(name, all[0])
+	for name := range values {
+		if v := values.Get(name); v != "" {
+			req.Param(name, v)
+		}
 	}
 	answer := req.Do(r.ctx)
 	if err := answer.Error(); err != nil { // with the server's own words, which Raw has not
@@ -154,59 +152,52 @@ func (r *reading) get(path string, values url.Values) ([]byte, error) {
 }
 
 // sink takes a page, and returns the token of the next one and its number of objects.
-type sink func(page []byte) (next string, objects int, err error)
+type sink func(f *Facts, page []byte) (next string, objects int, err error)
 
 // into collects items for which keep is true; nil keeps all.
-func into[T any](field func(*Facts) *[]*T, keep func(*T) bool) func(*Facts) sink {
-	return func(f *Facts) sink {
-		all := field(f)
-		return func(raw []byte) (string, int, error) {
-			var page struct {
-				Metadata metav1.ListMeta `json:"metadata"`
-				Items    []T             `json:"items"`
-			}
-			if err := json.Unmarshal(raw, &page); err != nil {
-				return "", 0, fmt.Errorf("reading a list: %w", err)
-			}
-			for i := range page.Items {
-				if keep == nil || keep(&page.Items[i]) {
-					*all = append(*all, &page.Items[i])
-				}
-			}
-			return page.Metadata.Continue, len(page.Items), nil
+func into[T any](field func(*Facts) *[]*T, keep func(*T) bool) sink {
+	return func(f *Facts, raw []byte) (string, int, error) {
+		var page struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []T             `json:"items"`
 		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return "", 0, fmt.Errorf("reading a list: %w", err)
+		}
+		all := field(f)
+		for i := range page.Items {
+			if keep == nil || keep(&page.Items[i]) {
+				*all = append(*all, &page.Items[i])
+			}
+		}
+		return page.Metadata.Continue, len(page.Items), nil
 	}
 }
 
-// resources collects the names of a group's resources or metrics from its discovery page:
-// "pods/queue_depth" is queue_depth.
-func resources(all *[]string) sink {
-	return func(raw []byte) (string, int, error) {
+// discovery is the page of an API group that may be absent: the names of its resources or
+// metrics, "pods/queue_depth" as queue_depth.
+func discovery(name string, field func(*Facts) *[]string, paths ...string) *Source {
+	return &Source{Name: name, Paths: paths, Optional: true, take: func(f *Facts, raw []byte) (string, int, error) {
 		var list metav1.APIResourceList
 		if err := json.Unmarshal(raw, &list); err != nil {
 			return "", 0, fmt.Errorf("reading a discovery page: %w", err)
 		}
 		for _, r := range list.APIResources {
-			*all = append(*all, r.Name[strings.LastIndexByte(r.Name, '/')+1:])
+			*field(f) = append(*field(f), r.Name[strings.LastIndexByte(r.Name, '/')+1:])
 		}
 		return "", 0, nil
-	}
+	}}
 }
 
 // pages reads all pages of a list, up to the bound.
-func (r *reading) pages(path, labels, fields string, take sink) error {
-	values := url.Values{"limit": {fmt.Sprint(pageSize)}}
-	for name, selector := range map[string]string{"labelSelector": labels, "fieldSelector": fields} {
-		if selector != "" {
-			values.Set(name, selector)
-		}
-	}
+func (r *reading) pages(path, labels string, s *Source) error {
+	values := url.Values{"limit": {fmt.Sprint(pageSize)}, "labelSelector": {labels}, "fieldSelector": {s.Fields}}
 	for objects := 0; ; {
 		raw, err := r.get(path, values)
 		if err != nil {
 			return err
 		}
-		next, n, err := take(raw)
+		next, n, err := s.take(r.facts, raw)
 		if objects += n; err != nil || next == "" {
 			return err
 		}
@@ -221,7 +212,7 @@ func (r *reading) pages(path, labels, fields string, take sink) error {
 func (r *reading) read(s *Source) {
 	var err error
 	for _, path := range s.Paths {
-		if err = r.pages(path, "", s.Fields, s.take(r.facts)); !apierrors.IsNotFound(err) {
+		if err = r.pages(path, "", s); !apierrors.IsNotFound(err) {
 			break
 		}
 	}
@@ -292,8 +283,6 @@ func (r *reading) question(s *Source) (err error) {
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.facts.Answers[s] = v
 	switch s {
 	case Clusters:

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -98,9 +97,15 @@ func (l *look) never(b *budget) string {
 	return fmt.Sprintf("spec.minAvailable is %d, of %d pods", m.IntVal, b.Status.ExpectedPods)
 }
 
-// written are the resources that our programs write, beside their own Events and Leases.
-var written = []struct{ group, resource string }{
-	{"", "nodes"}, {"", "nodes/status"}, {"", "pods/eviction"}, {"", "pods/status"}, {"gpuscale.io", "gpunodepools/status"}, {"gpuscale.io", "gpuquotas/status"},
+// written are the writes of our programs, beside those of their own Events and Leases.
+var written = []struct {
+	group, resource string
+	operation       admissionv1.OperationType
+	scope           admissionv1.ScopeType
+}{
+	{"", "nodes", admissionv1.Update, admissionv1.ClusterScope}, {"", "nodes/status", admissionv1.Update, admissionv1.ClusterScope},
+	{"", "pods/eviction", admissionv1.Create, admissionv1.NamespacedScope}, {"", "pods/status", admissionv1.Update, admissionv1.NamespacedScope},
+	{"gpuscale.io", "gpunodepools/status", admissionv1.Update, admissionv1.ClusterScope}, {"gpuscale.io", "gpuquotas/status", admissionv1.Update, admissionv1.ClusterScope},
 }
 
 // webhook is the part of an admission webhook that checks read.
@@ -134,13 +139,18 @@ func covered(rules []admissionv1.RuleWithOperations) []string {
 	var out []string
 	for _, w := range written {
 		if slices.ContainsFunc(rules, func(r admissionv1.RuleWithOperations) bool {
-			return (slices.Contains(r.APIGroups, "*") || slices.Contains(r.APIGroups, w.group)) &&
+			return has(r.APIGroups, w.group) && has(r.Operations, w.operation) && (r.Scope == nil || has([]admissionv1.ScopeType{*r.Scope}, w.scope)) &&
 				slices.ContainsFunc(r.Resources, func(have string) bool { return sameResource(have, w.resource) })
 		}) {
 			out = append(out, w.resource)
 		}
 	}
 	return out
+}
+
+// has reports whether a rule's list has one, or all.
+func has[T ~string](all []T, one T) bool {
+	return slices.Contains(all, "*") || slices.Contains(all, one)
 }
 
 // sameResource compares a rule's resource with one: "*" has no subresources, "*/*" and
@@ -170,7 +180,7 @@ func webhookDead(l *look) {
 		case s == nil:
 			f.Seen += "does not exist"
 			l.fault(f)
-		case s.Spec.Type != corev1.ServiceTypeExternalName && l.ready(s.Namespace, s.Name) == 0:
+		case !l.ready(s):
 			f.Seen += "has no ready endpoint"
 			l.fault(f)
 		}

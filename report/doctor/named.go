@@ -36,7 +36,7 @@ func (r *reading) readNamed(s *Source) {
 		}
 		path := fmt.Sprintf(s.Paths[0], names...)
 		if !strings.HasSuffix(s.Paths[0], "%s") {
-			r.missing(s, r.pages(path, labels, "", s.take(r.facts)))
+			r.missing(s, r.pages(path, labels, s))
 			continue
 		}
 		raw, err := r.get(path, nil)
@@ -44,7 +44,7 @@ func (r *reading) readNamed(s *Source) {
 			continue
 		}
 		if err == nil {
-			_, _, err = s.take(r.facts)(slices.Concat([]byte(`{"items":[`), raw, []byte("]}")))
+			_, _, err = s.take(r.facts, slices.Concat([]byte(`{"items":[`), raw, []byte("]}")))
 		}
 		r.missing(s, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
 var nodeChecks = []Check{
@@ -98,7 +99,7 @@ func devicePluginMissing(l *look) {
 	claimed := l.claimed()
 	for _, n := range l.f.Nodes {
 		_, partitioned := n.Annotations[contract.RecordAnnotation]
-		if !isGPU(n) || !isReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) || partitioned || claimed[n.Name] > 0 {
+		if !isGPU(n) || !kube.NodeReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) || partitioned || claimed[n.Name] > 0 {
 			continue
 		}
 		off := n.Labels[labelDeployPlugin]

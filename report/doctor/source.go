@@ -22,7 +22,7 @@ type Source struct {
 	// Query of Prometheus: a name after a dollar sign is a selector.
 	Query string
 
-	take  func(*Facts) sink             // of a listing's pages
+	take  sink                          // of a listing's pages
 	named func(*reading, *Source) []key // what other facts name; nil where all are listed
 }
 
@@ -103,14 +103,14 @@ var Table = []*Source{
 }
 
 // list is a listing that has the name of its resource.
-func list(path string, take func(*Facts) sink, older ...string) *Source {
+func list(path string, take sink, older ...string) *Source {
 	s := &Source{Paths: append([]string{path}, older...), take: take}
 	s.Name = s.resource()
 	return s
 }
 
 // named is a listing, or objects, of what other facts name.
-func named(path string, take func(*Facts) sink, of func(*reading, *Source) []key) *Source {
+func named(path string, take sink, of func(*reading, *Source) []key) *Source {
 	s := list(path, take)
 	s.named = of
 	return s
@@ -127,11 +127,6 @@ func (s *Source) resource() string {
 func called(name string, s *Source) *Source { s.Name = name; return s }
 
 func optional(s *Source) *Source { s.Optional = true; return s }
-
-// discovery is the page of an API group that may be absent.
-func discovery(name string, field func(*Facts) *[]string, paths ...string) *Source {
-	return &Source{Name: name, Paths: paths, Optional: true, take: func(f *Facts) sink { return resources(field(f)) }}
-}
 
 func ask(name, promql string) *Source {
 	return &Source{Name: "prometheus: " + name, Query: promql}

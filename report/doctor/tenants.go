@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -104,64 +105,56 @@ func podsRefused(l *look) {
 func limitRangeGPUs(l *look) {
 	for _, r := range orSkip(l, l.f.LimitRanges, "there is no LimitRange") {
 		for at, item := range r.Spec.Limits {
-			switch item.Type {
-			case corev1.LimitTypeContainer:
-				l.perContainer(r, at, item)
-			case corev1.LimitTypePod:
-				l.perPod(r, at, item)
-			}
-			l.above(r, at, item)
-		}
-	}
-}
-
-// gpuNames of a list of resources, sorted.
-func gpuNames(r corev1.ResourceList) []corev1.ResourceName {
-	var out []corev1.ResourceName
-	for name := range r {
-		if isGPUResource(string(name)) {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-func (l *look) perContainer(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
-	for _, name := range gpuNames(item.Default) {
-		given := item.Default[name]
-		if given.Sign() <= 0 {
-			continue
-		}
-		seen := fmt.Sprintf("spec.limits[%d].default has %s: %s", at, name, given.String())
-		if most, there := item.Max[name]; there && most.Cmp(given) == 0 {
-			seen += "; a default that is not written is the max"
-		}
-		l.limitRange(r, seen, "each container that states none gets them, sidecars and init containers too", "Set its default to 0, and let pods state what they need.",
-			fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, pointer(name)))
-	}
-	for _, name := range gpuNames(item.Min) {
-		if least := item.Min[name]; least.Sign() > 0 {
-			l.limitRange(r, fmt.Sprintf("spec.limits[%d].min has %s: %s", at, name, least.String()),
-				"a pod with a container that requests none is refused", "Remove this minimum, unless every container of the namespace is to have one.",
-				fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/min/%s"}]`, at, pointer(name)))
-		}
-	}
-}
-
-// perPod reports bounds of whole pods: the API server refuses a pod that does not state a
-// bounded resource at all, unless a LimitRange has a default for its containers.
-func (l *look) perPod(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
-	for _, bound := range []string{"max", "min"} {
-		of := map[string]corev1.ResourceList{"max": item.Max, "min": item.Min}[bound]
-		for _, name := range gpuNames(of) {
-			if amount := of[name]; !l.hasDefault(r.Namespace, name) {
-				l.limitRange(r, fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String()),
-					"a pod that states none is refused",
-					"Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota.",
-					fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, pointer(name)))
+			for i, all := range []corev1.ResourceList{item.Default, item.Max, item.Min} {
+				for _, name := range slices.Sorted(maps.Keys(all)) {
+					if isGPUResource(string(name)) {
+						l.bound(r, at, []string{"default", "max", "min"}[i], name, all[name])
+					}
+				}
 			}
 		}
+	}
+}
+
+// bound reports one of a LimitRange's bounds that does not fit pods with GPUs. The API server
+// refuses a pod that does not state a resource bounded for whole pods at all, unless a
+// LimitRange has a default for its containers.
+func (l *look) bound(r *corev1.LimitRange, at int, bound string, name corev1.ResourceName, amount resource.Quantity) {
+	item, field := r.Spec.Limits[at], strings.NewReplacer("~", "~0", "/", "~1").Replace(string(name))
+	container, positive := item.Type == corev1.LimitTypeContainer, amount.Sign() > 0
+	f := Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name, Seen: fmt.Sprintf("spec.limits[%d].%s has %s: %s", at, bound, name, amount.String())}
+	// The list is patched by place: a merge would replace it.
+	patch := fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, field)
+	switch {
+	case container && positive && bound == "default":
+		if most, there := item.Max[name]; there && most.Cmp(amount) == 0 {
+			f.Seen += "; a default that is not written is the max"
+		}
+		f.Means, f.Fix = "each container that states none gets them, sidecars and init containers too", "Set its default to 0, and let pods state what they need."
+		patch = fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, field)
+	case container && positive && bound == "min":
+		f.Means, f.Fix = "a pod with a container that requests none is refused", "Remove this minimum, unless every container of the namespace is to have one."
+	case item.Type == corev1.LimitTypePod && bound != "default" && !l.hasDefault(r.Namespace, name):
+		f.Seen = fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String())
+		f.Means, f.Fix = "a pod that states none is refused", "Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota."
+	default:
+		patch = ""
+	}
+	if patch != "" {
+		l.warn(f, l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p", patch))
+	}
+	var over []string // pods that were created before the maximum
+	for _, p := range l.f.Pods {
+		if bound == "max" && p.Namespace == r.Namespace && allocatedOf(p, item.Type, name) > amount.Value() {
+			over = append(over, p.Name)
+		}
+	}
+	if len(over) > 0 {
+		slices.Sort(over)
+		l.warn(Finding{
+			Object: f.Object, Seen: fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, amount.String(), several(over)),
+			Means: "these pods are not created again after a drain or an eviction", Fix: "Raise the maximum, or the pods' successors are refused.",
+		}, l.in(r.Namespace, "describe", "limitrange", r.Name))
 	}
 }
 
@@ -174,55 +167,17 @@ func (l *look) hasDefault(namespace string, name corev1.ResourceName) bool {
 	})
 }
 
-// above reports pods that were created before a maximum.
-func (l *look) above(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
-	for _, name := range gpuNames(item.Max) {
-		most := item.Max[name]
-		var over []string
-		for _, p := range l.f.Pods {
-			if p.Namespace == r.Namespace && allocatedOf(p, item.Type, name) > most.Value() {
-				over = append(over, p.Name)
-			}
-		}
-		if len(over) == 0 {
-			continue
-		}
-		slices.Sort(over)
-		l.warn(Finding{
-			Object: "LimitRange " + r.Namespace + "/" + r.Name,
-			Seen:   fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, most.String(), several(over)),
-			Means:  "these pods are not created again after a drain or an eviction",
-			Fix:    "Raise the maximum, or the pods' successors are refused.",
-		}, l.in(r.Namespace, "describe", "limitrange", r.Name))
-	}
-}
-
 // allocatedOf is how many of a resource a pod's largest container has, or all of them together.
 func allocatedOf(p *corev1.Pod, of corev1.LimitType, name corev1.ResourceName) int64 {
-	var sum, largest resource.Quantity
+	var sum, largest int64
 	for _, c := range p.Spec.Containers {
 		q := c.Resources.Limits[name]
-		sum.Add(q)
-		if q.Cmp(largest) > 0 {
-			largest = q
-		}
+		sum, largest = sum+q.Value(), max(largest, q.Value())
 	}
 	if of == corev1.LimitTypePod {
-		return sum.Value()
+		return sum
 	}
-	return largest.Value()
-}
-
-// limitRange reports one of a LimitRange's limits, and the patch of its list, which a merge
-// would replace.
-func (l *look) limitRange(r *corev1.LimitRange, seen, means, fix, patch string) {
-	l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name, Seen: seen, Means: means, Fix: fix},
-		l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p", patch))
-}
-
-// pointer is a resource's name in a JSON pointer.
-func pointer(name corev1.ResourceName) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(string(name))
+	return largest
 }
 
 func networkPolicyScrape(l *look) {

@@ -39,31 +39,20 @@ func printed(r Report, k coloured) string {
 		return r.Nothing + "\n"
 	}
 	var b strings.Builder
-	for _, severity := range []Severity{Fault, Warning} {
+	for _, severity := range []Outcome{Fault, Warning} {
 		for _, c := range r.Checks {
 			findings(&b, c, severity, k)
 		}
 	}
 	b.WriteString(Summary(r) + "\n")
-	ids := func(o Outcome) []string {
-		var out []string
-		for _, c := range r.Checks {
-			if c.Outcome == o {
-				out = append(out, c.ID)
-			}
-		}
-		return out
-	}
-	if well := ids(OK); len(well) > 0 {
-		b.WriteString("ok: " + strings.Join(well, ", ") + "\n")
-	}
+	because(&b, "ok", r.Checks, OK, k)
 	because(&b, "not known", r.Checks, Unknown, k)
-	because(&b, "skipped", r.Checks, NotLooking, k)
+	because(&b, "skipped", r.Checks, Skipped, k)
 	return b.String()
 }
 
 // findings writes one check's findings of one severity.
-func findings(b *strings.Builder, c Result, severity Severity, k coloured) {
+func findings(b *strings.Builder, c Result, severity Outcome, k coloured) {
 	for i, f := range c.Findings {
 		if f.Severity != severity {
 			continue
@@ -99,7 +88,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// because lists checks with one outcome, those with the same reason together.
+// because lists checks with one outcome, those with the same reason, or with none, together.
 func because(b *strings.Builder, title string, all []Result, o Outcome, k coloured) {
 	var reasons []string
 	by := map[string][]string{}
@@ -113,7 +102,11 @@ func because(b *strings.Builder, title string, all []Result, o Outcome, k colour
 		by[c.Why] = append(by[c.Why], c.ID)
 	}
 	for _, why := range reasons {
-		fmt.Fprintf(b, "%s: %s %s\n", title, strings.Join(by[why], ", "), k.in(dim, "("+why+")"))
+		fmt.Fprintf(b, "%s: %s", title, strings.Join(by[why], ", "))
+		if why != "" {
+			b.WriteString(" " + k.in(dim, "("+why+")"))
+		}
+		b.WriteByte('\n')
 	}
 }
 

@@ -46,7 +46,10 @@ type Series struct {
 }
 
 // Gap is a time without a record.
-type Gap struct{ From, To time.Time }
+type Gap struct {
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
+}
 
 // Tolerance is how far the sum of the places may be from the capacity, as a share
 // of it: counters are read one after the other.
@@ -81,8 +84,8 @@ func Make(a query.Answers) Ledger {
 
 func (l *Ledger) gap(k int) {
 	from, to := l.Grid.At(k-1), l.Grid.At(k)
-	if n := len(l.Gaps); n > 0 && l.Gaps[n-1].To.Equal(from) {
-		l.Gaps[n-1].To = to
+	if n := len(l.Gaps); n > 0 && l.Gaps[n-1].Until.Equal(from) {
+		l.Gaps[n-1].Until = to
 		return
 	}
 	l.Gaps = append(l.Gaps, Gap{from, to})
@@ -166,7 +169,7 @@ func (b *book) close() {
 	slices.SortFunc(b.l.Series, func(a, b Series) int {
 		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
 	})
-	slices.SortStableFunc(b.l.Gaps, func(a, b Gap) int { return cmp.Compare(b.To.Sub(b.From), a.To.Sub(a.From)) })
+	slices.SortStableFunc(b.l.Gaps, func(a, b Gap) int { return cmp.Compare(b.Until.Sub(b.From), a.Until.Sub(a.From)) })
 }
 
 func (k Key) compare(o Key) int {

@@ -49,17 +49,15 @@ type HPA struct {
 }
 
 func (m *maker) demand() Demand {
-	d := Demand{}
+	d := Demand{Decision: m.waits(query.Decisions, "")[""]}
 	if !m.a.Autoscaler {
 		d.Missing = noAutoscaler + ": pending demand is unknown"
-		d.Decision = m.wait("all", nil)
 		return d
 	}
 	waits := m.waits(query.PodWait, metric.LabelTenant)
 	for _, t := range keys(waits) { // all of them, without a name, come first
 		d.Waits = append(d.Waits, waits[t])
 	}
-	d.Decision = m.waits(query.Decisions, "")[""]
 	for _, l := range m.a.Lines[query.Waiting] {
 		values := m.values(l)
 		hours := m.total(values)
@@ -104,55 +102,41 @@ func (m *maker) hpas() []HPA {
 // histogram is the growth of cumulative buckets by their upper bound.
 type histogram map[float64]float64
 
-// histograms reads buckets, by a label; all of them under "" without one.
-func (m *maker) histograms(id query.ID, label string) map[string]histogram {
-	all := map[string]histogram{}
+// waits reads the quantiles of a histogram by a label, and under "" those of all of it.
+func (m *maker) waits(id query.ID, label string) map[string]Wait {
+	histograms, since := map[string]histogram{"": {}}, m.autoscalerSince()
 	for _, l := range m.a.Lines[id] {
 		bound, err := strconv.ParseFloat(l.Labels.Get("le"), 64)
 		if err != nil {
 			continue
 		}
-		of := l.Labels.Get(label)
-		if all[of] == nil {
-			all[of] = histogram{}
+		grown := ledger.Grown(m.values(l), since)
+		for _, of := range slices.Compact([]string{"", l.Labels.Get(label)}) {
+			if histograms[of] == nil {
+				histograms[of] = histogram{}
+			}
+			histograms[of][bound] += grown
 		}
-		all[of][bound] += ledger.Grown(m.values(l), m.autoscalerSince())
+	}
+	all := map[string]Wait{}
+	for of, h := range histograms {
+		all[of] = m.wait(cmp.Or(of, "all"), h, m.open(id))
 	}
 	return all
 }
 
-// waits reads the quantiles of a histogram by a label, and under "" those of all of it.
-func (m *maker) waits(id query.ID, label string) map[string]Wait {
-	all, sum := map[string]Wait{}, histogram{}
-	for of, h := range m.histograms(id, label) {
-		all[of] = m.wait(of, h)
-		for bound, n := range h {
-			sum[bound] += n
-		}
-	}
-	all[""] = m.wait("all", sum)
-	why := m.open(id)
-	for of, w := range all {
-		if _, known := w.Count.Get(); !known && why != "" { // "no wait was recorded" is not known
-			all[of] = unknownWait(w.Of, why)
-		}
-	}
-	return all
-}
-
-// wait reads the quantiles of a histogram.
-func (m *maker) wait(of string, h histogram) Wait {
-	count := h[math.Inf(1)]
+// wait reads the quantiles of a histogram. Without a wait it is unknown, for a reason where the
+// query has one: it may have been lost.
+func (m *maker) wait(of string, h histogram, lost string) Wait {
+	why, count := "", h[math.Inf(1)]
 	switch {
 	case !m.a.Autoscaler:
-		return unknownWait(of, noAutoscaler)
+		why = noAutoscaler
 	case count < 0.5:
-		return unknownWait(of, "no wait was recorded in the window")
+		why = cmp.Or(lost, "no wait was recorded in the window")
+	default:
+		return Wait{of, Known(math.Round(count)), h.quantile(0.5), h.quantile(0.95), h.quantile(0.99)}
 	}
-	return Wait{of, Known(math.Round(count)), h.quantile(0.5), h.quantile(0.95), h.quantile(0.99)}
-}
-
-func unknownWait(of, why string) Wait {
 	none := Unknown(why)
 	return Wait{of, none, none, none, none}
 }

@@ -94,23 +94,18 @@ const (
 func (m *maker) forecast() Forecast {
 	f := Forecast{Note: "GPUs allocated, not GPUs requested: unserved demand is in section 2. The limit is the GPUs of a pool at its maximum, else those at the end. The bands are meant to contain 80 % and 95 % of outcomes; what each contained in the past is printed beside it. GPUs run out between when the upper and when the lower end of the 80 % band reaches the limit."}
 	whole := series{name: "all GPUs", limit: Known(0)}
-	var parts []series
-	limits := m.limits()
+	by, limits := map[string]*series{}, m.limits()
 	for _, s := range m.l.Series {
 		whole.sum(s.Allocated)
 		name := outlookName(s.Pool, s.Model)
-		if i := slices.IndexFunc(parts, func(p series) bool { return p.name == name }); i >= 0 {
-			parts[i].sum(s.Allocated)
-			continue
+		entry(by, name, series{name: name, limit: Unknown("there were no GPUs at the end of the window")}).sum(s.Allocated)
+		if limit, known := limits[name].Get(); known {
+			by[name].limit = Known(limit)
 		}
-		p := series{name: name, limit: limits[name]}
-		if _, ok := p.limit.Get(); !ok {
-			p.limit = Unknown("there were no GPUs at the end of the window")
-		} else {
-			whole.limit = whole.limit.Plus(p.limit)
-		}
-		p.sum(s.Allocated)
-		parts = append(parts, p)
+	}
+	parts := values(by)
+	for _, p := range parts {
+		whole.limit = Known(whole.limit.Or(0) + p.limit.Or(0)) // of those that are known
 	}
 	slices.SortStableFunc(parts, func(a, b series) int { return cmp.Compare(b.limit.Or(0), a.limit.Or(0)) })
 	if len(parts) > 1 {
@@ -149,9 +144,8 @@ func (s *series) sum(allocated []float64) {
 // is the GPUs at the end.
 func (m *maker) limits() map[string]Number {
 	all := map[string]Number{}
-	sizes := m.gpusPerNode()
 	for _, p := range m.r.Pools {
-		if size, ok := sizes[p.Pool]; ok && p.Pool != "" {
+		if size, ok := m.gpus.size[p.Pool]; ok && p.Pool != "" {
 			all[p.Pool] = p.Max
 			if v, ok := p.Max.Get(); ok {
 				all[p.Pool] = size.Times(v)
@@ -313,13 +307,8 @@ func (m *maker) expected() []Workload {
 	for _, s := range m.a.Vectors[query.Forecasts] {
 		name, none := s.Labels.Get(metric.LabelWorkload), Unknown("the autoscaler has no forecast")
 		w := entry(by, name, Workload{Workload: name, Low: none, Expected: none, High: none, Error: none})
-		switch s.Labels.Get(metric.LabelKind) {
-		case "low":
-			w.Low = Known(s.Value)
-		case "expected":
-			w.Expected = Known(s.Value)
-		case "high":
-			w.High = Known(s.Value)
+		if n := map[string]*Number{"low": &w.Low, "expected": &w.Expected, "high": &w.High}[s.Labels.Get(metric.LabelKind)]; n != nil {
+			*n = Known(s.Value)
 		}
 	}
 	for _, s := range m.a.Vectors[query.ForecastErr] {

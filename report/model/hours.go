@@ -71,14 +71,14 @@ func (m *maker) hours() Hours {
 		h.Capacity, h.Sum = Known(m.l.Capacity/hour), Known(total.Sum()/hour)
 		h.GPUs = Known(m.l.Capacity).Over(Known(m.a.Window.Length().Seconds() - m.l.Blank))
 	}
-	h.Money = m.placeMoney(ledger.Time.Sum)
+	h.Money = m.cost(func(r ledger.Row) float64 { return r.Time.Sum() })
 	for _, p := range waterfall {
 		place := Place{Place: p.place.String(), Group: p.group, Name: p.name, Meaning: p.meaning}
 		place.Hours = m.placeHours(p, total[p.place])
 		place.Share = place.Hours.Over(h.Capacity)
 		place.Money = place.Hours
 		if _, ok := place.Hours.Get(); ok {
-			place.Money = m.placeMoney(func(t ledger.Time) float64 { return t[p.place] })
+			place.Money = m.cost(func(r ledger.Row) float64 { return r.Time[p.place] })
 		}
 		h.Places = append(h.Places, place)
 	}
@@ -107,11 +107,11 @@ func (m *maker) placeHours(p placeText, seconds float64) Number {
 	return Known(seconds / hour)
 }
 
-// placeMoney adds up the cost of a part of each row.
-func (m *maker) placeMoney(part func(ledger.Time) float64) Number {
+// cost adds up the money of a part of each row, in seconds.
+func (m *maker) cost(part func(ledger.Row) float64) Number {
 	sum := Known(0)
 	for _, r := range m.l.Rows {
-		sum = sum.Plus(m.money(r.Pool, r.Model, part(r.Time)/hour))
+		sum = sum.Plus(m.money(r.Pool, r.Model, part(r)/hour))
 	}
 	if len(m.l.Rows) == 0 {
 		return Unknown("no record in the window")

@@ -13,19 +13,19 @@ import (
 // gpuPrices are prices of a GPU for an hour.
 type gpuPrices struct {
 	currency string
-	source   string // for the quality badge
-	device   func(pool, model string) Number
-	spot     map[string]string // class by pool
+	source   string             // for the quality badge
+	spot     map[string]string  // class by pool
+	node     map[string]float64 // price of a node by pool
+	size     map[string]Number  // GPUs per node by pool
 }
 
 const noPrices = "no prices: give --prices, or state pricePerHour in the GPUNodePools"
 
 func (m *maker) newGPUPrices() gpuPrices {
-	c := gpuPrices{spot: map[string]string{}}
-	node := map[string]float64{}
+	c := gpuPrices{spot: map[string]string{}, node: map[string]float64{}, size: m.gpusPerNode()}
 	for _, s := range m.a.Vectors[query.PoolPrice] {
 		pool := s.Labels.Get(metric.LabelPool)
-		node[pool] = s.Value
+		c.node[pool] = s.Value
 		c.spot[pool] = "on demand"
 		if s.Labels.Get(metric.LabelSpot) == "true" {
 			c.spot[pool] = "spot"
@@ -33,53 +33,50 @@ func (m *maker) newGPUPrices() gpuPrices {
 	}
 	switch {
 	case m.Prices != nil:
-		list := *m.Prices
-		c.currency = list.Currency
-		c.source = fmt.Sprintf("%s, of %s", list.Source, list.Date)
-		c.device = func(pool, model string) Number {
-			if v, ok := list.GPU(model, c.spot[pool] == "spot"); ok {
-				return Known(v)
-			}
-			kind := "on-demand"
-			if c.spot[pool] == "spot" {
-				kind = "spot"
-			}
-			return Unknown(fmt.Sprintf("the price list has no %s price of %s", kind, cmp.Or(gpu.ProductName(model), "GPUs without a model")))
-		}
-	case len(node) > 0:
+		c.currency = m.Prices.Currency
+		c.source = fmt.Sprintf("%s, of %s", m.Prices.Source, m.Prices.Date)
+	case len(c.node) > 0:
 		c.currency = cmp.Or(m.Currency, "cost units")
 		c.source = "pricePerHour of the GPUNodePools, as they were at the end of the window"
-		size := m.gpusPerNode()
-		c.device = func(pool, model string) Number {
-			if pool == "" {
-				return m.anyPool(node, size, model)
-			}
-			price, ok := node[pool]
-			if !ok {
-				return Unknown("pool " + pool + " states no price")
-			}
-			return Known(price).Over(size[pool])
-		}
 	default:
-		c.source = noPrices
-		if why := m.open(query.PoolPrice); why != "" {
-			c.source = why
-		}
-		c.device = func(string, string) Number { return Unknown(c.source) }
+		c.source = cmp.Or(m.open(query.PoolPrice), noPrices)
 	}
 	return c
 }
 
+// price of a GPU for an hour.
+func (m *maker) price(pool, model string) Number {
+	price, stated := m.gpus.node[pool]
+	switch {
+	case m.Prices != nil:
+		spot, kind := m.gpus.spot[pool] == "spot", "on-demand"
+		if spot {
+			kind = "spot"
+		}
+		if v, ok := m.Prices.GPU(model, spot); ok {
+			return Known(v)
+		}
+		return Unknown(fmt.Sprintf("the price list has no %s price of %s", kind, cmp.Or(gpu.ProductName(model), "GPUs without a model")))
+	case len(m.gpus.node) == 0:
+		return Unknown(m.gpus.source)
+	case pool == "":
+		return m.anyPool(model)
+	case !stated:
+		return Unknown("pool " + pool + " states no price")
+	}
+	return Known(price).Over(m.gpus.size[pool])
+}
+
 // anyPool is the price of a GPU of unknown pool: that of the pools with such GPUs, if
 // they agree.
-func (m *maker) anyPool(node map[string]float64, size map[string]Number, model string) Number {
+func (m *maker) anyPool(model string) Number {
 	price := Unknown("no pool with a price has such GPUs")
 	for _, s := range m.l.Series {
-		p, priced := node[s.Pool]
+		p, priced := m.gpus.node[s.Pool]
 		if !priced || gpu.ProductName(s.Model) != gpu.ProductName(model) {
 			continue
 		}
-		device := Known(p).Over(size[s.Pool])
+		device := Known(p).Over(m.gpus.size[s.Pool])
 		if old, ok := price.Get(); ok && old != device.Or(old) {
 			return Unknown("pools with such GPUs have different prices")
 		}
@@ -114,7 +111,7 @@ func (m *maker) money(pool, model string, hours float64) Number {
 	if hours == 0 && m.gpus.currency != "" {
 		return Known(0)
 	}
-	return m.gpus.device(pool, model).Times(hours)
+	return m.price(pool, model).Times(hours)
 }
 
 // modelMoney is that of a GPU of known model and unknown pool: the mean of the pools
@@ -128,7 +125,7 @@ func (m *maker) modelMoney(model string, hours float64) Number {
 		if gpu.ProductName(r.Model) != gpu.ProductName(model) {
 			continue
 		}
-		if p, ok := m.gpus.device(r.Pool, r.Model).Get(); ok {
+		if p, ok := m.price(r.Pool, r.Model).Get(); ok {
 			sum += p * r.Time.Sum()
 			weight += r.Time.Sum()
 		}

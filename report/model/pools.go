@@ -91,24 +91,25 @@ func (m *maker) pools() []Pool {
 
 func (m *maker) poolHours(p *Pool) {
 	var t ledger.Time
-	money := Known(0)
 	var models []string
 	for _, r := range m.l.Rows {
 		if r.Pool != p.Pool {
 			continue
 		}
 		t.Add(r.Time)
-		money = money.Plus(m.money(r.Pool, r.Model, r.Time.Sum()/hour))
 		if len(models) == 0 || models[len(models)-1] != r.Model {
 			models = append(models, r.Model)
 		}
 	}
 	p.Model = strings.Join(models, ", ")
-	p.Hours, p.Money, p.Used = Known(t.Sum()/hour), money, Known(t[ledger.Busy]).Over(Known(t.Sum()))
+	p.Hours, p.Used = Known(t.Sum()/hour), Known(t[ledger.Busy]).Over(Known(t.Sum()))
 	if t.Sum() == 0 {
 		p.Used = Unknown("the pool had no GPUs")
 	}
-	if m.gpus.currency == "" {
-		p.Money = Unknown(m.gpus.source)
-	}
+	p.Money = m.cost(func(r ledger.Row) float64 {
+		if r.Pool != p.Pool {
+			return 0
+		}
+		return r.Time.Sum()
+	})
 }

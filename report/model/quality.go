@@ -13,20 +13,14 @@ import (
 
 // Quality is how far the data can be relied on.
 type Quality struct {
-	Grade        string   `json:"grade" doc:"\"good\" at 99 % coverage or more with 1 % of hours unknown or less, \"fair\" at 90 % and 10 %, else \"poor\"; where the places exceed the capacity by 0.1 % it is \"fair\" at best, with 1 % \"poor\"."`
-	Coverage     Number   `json:"coverage" doc:"Share of the window of which there is a record."`
-	Gaps         []Gap    `json:"gaps" doc:"Times without a record, the longest first, at most 20."`
-	Unattributed Number   `json:"unattributed" doc:"Hours in the places unknown and unmeasured."`
-	Source       string   `json:"source" doc:"Series that the ledger is computed from."`
-	Prices       string   `json:"prices" doc:"Where prices come from and of which day they are, or why there are none."`
-	Problems     []string `json:"problems" doc:"Queries without an answer."`
-	Unanswered   []string `json:"unanswered" doc:"Names of the queries in methods.queries of which a piece of the answer is missing: numbers computed from them are unknown, and rows may be missing or too low."`
-}
-
-// Gap is a time without a record.
-type Gap struct {
-	From  time.Time `json:"from"`
-	Until time.Time `json:"until"`
+	Grade        string       `json:"grade" doc:"\"good\" at 99 % coverage or more with 1 % of hours unknown or less, \"fair\" at 90 % and 10 %, else \"poor\"; where the places exceed the capacity by 0.1 % it is \"fair\" at best, with 1 % \"poor\"."`
+	Coverage     Number       `json:"coverage" doc:"Share of the window of which there is a record."`
+	Gaps         []ledger.Gap `json:"gaps" doc:"Times without a record, the longest first, at most 20."`
+	Unattributed Number       `json:"unattributed" doc:"Hours in the places unknown and unmeasured."`
+	Source       string       `json:"source" doc:"Series that the ledger is computed from."`
+	Prices       string       `json:"prices" doc:"Where prices come from and of which day they are, or why there are none."`
+	Problems     []string     `json:"problems" doc:"Queries without an answer."`
+	Unanswered   []string     `json:"unanswered" doc:"Names of the queries in methods.queries of which a piece of the answer is missing: numbers computed from them are unknown, and rows may be missing or too low."`
 }
 
 const mostGaps = 20
@@ -42,6 +36,7 @@ func (m *maker) quality() Quality {
 		Coverage:     Known(min(1, (m.l.FromAutoscaler+m.l.FromExporter)/window)),
 		Unattributed: Known((total[ledger.Unknown] + total[ledger.Unmeasured]) / hour),
 		Prices:       m.gpus.source,
+		Gaps:         m.l.Gaps[:min(mostGaps, len(m.l.Gaps))],
 	}
 	switch {
 	case m.l.FromAutoscaler > 0 && m.l.FromExporter > 0:
@@ -56,9 +51,6 @@ func (m *maker) quality() Quality {
 	if n := len(m.a.Targets); n > 1 && len(m.a.Dialect.Trusted) == 0 {
 		q.Source += fmt.Sprintf("; they come from scrape targets in %d namespaces (%s), and any scraped pod can expose such series: --exporter-namespaces names those to believe",
 			n, strings.Join(m.a.Targets[:min(5, n)], ", "))
-	}
-	for _, g := range m.l.Gaps[:min(mostGaps, len(m.l.Gaps))] {
-		q.Gaps = append(q.Gaps, Gap{From: g.From, Until: g.To})
 	}
 	for _, id := range m.a.Unanswered() {
 		q.Unanswered = append(q.Unanswered, string(id))

@@ -38,7 +38,7 @@ type SickNode struct {
 func (m *maker) reliability() Reliability {
 	total := m.l.Total()
 	r := Reliability{Lost: Known((total[ledger.Sick] + total[ledger.Unready]) / hour)}
-	r.Money = m.placeMoney(func(t ledger.Time) float64 { return t[ledger.Sick] + t[ledger.Unready] })
+	r.Money = m.cost(func(r ledger.Row) float64 { return r.Time[ledger.Sick] + r.Time[ledger.Unready] })
 	if m.l.Capacity == 0 {
 		r.Lost = Unknown("no record in the window")
 	}
