@@ -31,9 +31,8 @@ const reconcileEvery = time.Second
 // order is the value of AnnotationRequest.
 type order struct {
 	// ID identifies the request; the answer repeats it.
-	ID      string   `json:"id"`
-	GPUs    []string `json:"gpus"`
-	Seconds int      `json:"seconds,omitempty"`
+	ID string `json:"id"`
+	selection
 }
 
 // States of an order.
@@ -57,12 +56,9 @@ func parseOrder(text string) (order, error) {
 	if err := strict([]byte(text), &o); err != nil {
 		return order{}, fmt.Errorf(`annotation %s: %w; want {"id":"…","gpus":["GPU-…"],"seconds":300}`, AnnotationRequest, err)
 	}
-	err := checkGPUs(o.GPUs, o.Seconds)
-	switch {
-	case o.ID == "" || len(o.ID) > 256:
+	err := o.check()
+	if o.ID == "" || len(o.ID) > 256 {
 		err = errors.New("id: want 1 to 256 characters")
-	case len(o.GPUs) == 0:
-		err = errors.New("gpus: none is named")
 	}
 	if err != nil {
 		return o, fmt.Errorf("annotation %s: %w", AnnotationRequest, err)

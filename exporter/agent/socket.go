@@ -111,7 +111,12 @@ const (
 // request is what is posted.
 type request struct {
 	Op string `json:"op"`
-	// GPUs by UUID or index; empty for status only.
+	selection
+}
+
+// selection is which GPUs are to be released, and for how long.
+type selection struct {
+	// GPUs by UUID or index.
 	GPUs []string `json:"gpus,omitempty"`
 	// Seconds until the GPUs are reacquired; 0 is node.DefaultQuiesce.
 	Seconds int `json:"seconds,omitempty"`
@@ -137,22 +142,24 @@ func parseRequest(text []byte) (request, error) {
 	switch {
 	case r.Op != verbQuiesce && r.Op != verbResume && r.Op != verbStatus:
 		return request{}, fmt.Errorf("op %q: want quiesce, resume or status", r.Op)
-	case r.Op == verbStatus && len(r.GPUs) > 0:
-		return request{}, errors.New("gpus: status is of all GPUs")
-	case r.Op != verbStatus && len(r.GPUs) == 0:
-		return request{}, errors.New("gpus: none is named")
 	case r.Op != verbQuiesce && r.Seconds != 0:
 		return request{}, fmt.Errorf("seconds: %s takes none", r.Op)
+	case r.Op != verbStatus:
+		return r, r.check()
+	case len(r.GPUs) > 0:
+		return request{}, errors.New("gpus: status is of all GPUs")
 	}
-	return r, checkGPUs(r.GPUs, r.Seconds)
+	return r, nil
 }
 
-func checkGPUs(gpus []string, seconds int) error {
-	if len(gpus) > maxGPUs {
-		return fmt.Errorf("gpus: %d, want at most %d", len(gpus), maxGPUs)
-	}
-	if most := int(node.MaxQuiesce.Seconds()); seconds < 0 || seconds > most {
-		return fmt.Errorf("seconds: %d, want 1 to %d, or 0 for %d", seconds, most, int(node.DefaultQuiesce.Seconds()))
+func (s selection) check() error {
+	switch most := int(node.MaxQuiesce.Seconds()); {
+	case len(s.GPUs) == 0:
+		return errors.New("gpus: none is named")
+	case len(s.GPUs) > maxGPUs:
+		return fmt.Errorf("gpus: %d, want at most %d", len(s.GPUs), maxGPUs)
+	case s.Seconds < 0 || s.Seconds > most:
+		return fmt.Errorf("seconds: %d, want 1 to %d, or 0 for %d", s.Seconds, most, int(node.DefaultQuiesce.Seconds()))
 	}
 	return nil
 }

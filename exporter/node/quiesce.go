@@ -147,11 +147,11 @@ func (s *sampler) ask(ctx context.Context, job func(context.Context) error) erro
 func (s *sampler) release(next map[string]time.Time) error {
 	uuids := slices.Sorted(maps.Keys(next))
 	var err error
-	if source, ok := s.source.(collect.Quiescer); ok {
+	if source, ok := s.opts.Source.(collect.Quiescer); ok {
 		err = source.Quiesce(uuids)
 	}
-	if s.beside != nil {
-		err = errors.Join(err, s.beside.Quiesce(uuids))
+	if s.opts.Beside != nil {
+		err = errors.Join(err, s.opts.Beside.Quiesce(uuids))
 	}
 	if err != nil {
 		return err
@@ -171,10 +171,10 @@ func (s *sampler) expire(now time.Time) {
 		return
 	}
 	if err := s.release(next); err != nil {
-		s.log.Warn("expired GPUs not reacquired", "error", err)
+		s.opts.Log.Warn("expired GPUs not reacquired", "error", err)
 		return
 	}
-	s.log.Info("expired GPUs reacquired", "still", len(next))
+	s.opts.Log.Info("expired GPUs reacquired", "still", len(next))
 }
 
 // know records the names of the GPUs read. A released GPU is not read and stays

@@ -81,7 +81,7 @@ func TestQuiesce(t *testing.T) {
 	h := newHandles()
 	inBubble(t, h, 30*time.Second, func(t *testing.T, n *Node) {
 		began, beside := time.Now(), newHandles()
-		n.sampler.beside = beside
+		n.sampler.opts.Beside = beside
 		released, err := n.Quiesce(t.Context(), []string{"1"}, 2*time.Minute)
 		if err != nil || len(released) != 1 || released[0].GPU != "GPU-b" || !released[0].Until.Equal(began.Add(2*time.Minute)) {
 			t.Fatalf("released %v: %v", released, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,11 +20,8 @@ const slowPass = 10 * time.Second
 
 // sampler reads a source on a fixed clock, from one goroutine.
 type sampler struct {
-	source   collect.Source
-	beside   collect.Quiescer // nil: nothing
-	interval time.Duration
-	metrics  *metrics
-	log      *slog.Logger
+	opts    Options
+	metrics *metrics
 
 	wants   atomic.Pointer[fieldSet] // fields to read, changed by a reload
 	watched *fieldSet                // fields last watched
@@ -44,11 +40,7 @@ type sampler struct {
 }
 
 func newSampler(o Options, m *metrics) *sampler {
-	s := &sampler{
-		source: o.Source, beside: o.Beside, interval: o.Interval,
-		metrics: m, log: o.Log, fresh: make(chan struct{}, 1),
-		jobs: make(chan func()), quiesced: map[string]time.Time{},
-	}
+	s := &sampler{opts: o, metrics: m, fresh: make(chan struct{}, 1), jobs: make(chan func()), quiesced: map[string]time.Time{}}
 	s.wants.Store(wanted(o.Compat, o.Interval))
 	return s
 }
@@ -87,8 +79,8 @@ func (s *sampler) run(ctx context.Context) {
 		s.expire(began)
 		s.pass(began)
 		if !s.wait(ctx, began) {
-			if err := s.source.Close(); err != nil {
-				s.log.Warn("closing the source", "error", err)
+			if err := s.opts.Source.Close(); err != nil {
+				s.opts.Log.Warn("closing the source", "error", err)
 			}
 			return
 		}
@@ -111,7 +103,7 @@ func (s *sampler) wait(ctx context.Context, began time.Time) bool {
 
 // pass takes one reading. A failure is logged when it begins and when it ends.
 func (s *sampler) pass(began time.Time) {
-	slow := time.AfterFunc(slowPass, func() { s.log.Warn("the source does not answer", "for", slowPass.String()) })
+	slow := time.AfterFunc(slowPass, func() { s.opts.Log.Warn("the source does not answer", "for", slowPass.String()) })
 	reading, err := s.read()
 	slow.Stop()
 	s.metrics.read(time.Since(began), err)
@@ -120,12 +112,12 @@ func (s *sampler) pass(began time.Time) {
 		s.failures++
 		s.failed.Store(&err)
 		if before == nil {
-			s.log.Warn("the source gives no reading", "error", err)
+			s.opts.Log.Warn("the source gives no reading", "error", err)
 		}
 		return
 	}
 	if before != nil {
-		s.log.Info("the source gives readings again")
+		s.opts.Log.Info("the source gives readings again")
 		s.metrics.reconnects.Inc()
 	}
 	s.failures = 0
@@ -141,10 +133,10 @@ func (s *sampler) pass(began time.Time) {
 
 func (s *sampler) read() (*collect.Reading, error) {
 	if wants := s.wants.Load(); s.watched != wants {
-		s.source.Watch(wants.fields, s.interval, wants.slower)
+		s.opts.Source.Watch(wants.fields, s.opts.Interval, wants.slower)
 		s.watched = wants
 	}
-	reading, err := s.source.Read()
+	reading, err := s.opts.Source.Read()
 	if err != nil {
 		return nil, fmt.Errorf("reading the source: %w", err)
 	}
@@ -154,7 +146,7 @@ func (s *sampler) read() (*collect.Reading, error) {
 // stale is why the source gives no fresh values, nil where it does. A reading without any is
 // none, unless GPUs are released.
 func (s *sampler) stale(now time.Time) error {
-	limit := collect.StaleAfter(s.interval)
+	limit := collect.StaleAfter(s.opts.Interval)
 	latest, failure := s.latest.Load(), s.failure()
 	if latest == nil {
 		if failure != nil {
@@ -204,8 +196,8 @@ func (s *sampler) pause() time.Duration {
 		return min(firstDelay<<min(s.failures-1, 10), longestDelay)
 	}
 	reading := s.latest.Load().reading
-	if age := reading.Taken.Sub(reading.Newest()); age > s.interval/4 && age < s.interval {
-		return s.interval - age + s.interval/10
+	if age := reading.Taken.Sub(reading.Newest()); age > s.opts.Interval/4 && age < s.opts.Interval {
+		return s.opts.Interval - age + s.opts.Interval/10
 	}
-	return s.interval
+	return s.opts.Interval
 }

@@ -82,10 +82,10 @@ func asking(t *testing.T, o Options) (w *Watcher, k *scripted, clock *time.Time,
 	o.Socket, o.now = socket, func() time.Time { return now }
 	w, err := New(o)
 	require.NoError(t, err)
-	t.Cleanup(func() { w.kubelet.conn.Close() })
+	t.Cleanup(func() { w.kubelet.Close() })
 	return w, k, &now, func() {
 		stop()
-		w.kubelet.conn.WaitForStateChange(t.Context(), connectivity.Ready) // the old connection's end is noticed
+		w.kubelet.WaitForStateChange(t.Context(), connectivity.Ready) // the old connection's end is noticed
 		stop = serveKubelet(t, socket, k)
 	}
 }

@@ -3,6 +3,7 @@ package pods
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/util/wait"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -70,7 +72,8 @@ type Snapshot struct {
 // Watcher keeps the newest answer of one kubelet.
 type Watcher struct {
 	opts    Options
-	kubelet *kubelet
+	kubelet *grpc.ClientConn
+	made    atomic.Uint64 // connections to it
 	cluster *cluster
 	users   *users // nil without Processes
 	last    atomic.Pointer[Snapshot]
@@ -89,13 +92,10 @@ type Watcher struct {
 // New returns a Watcher. Run connects, so an absent kubelet is no error.
 func New(o Options) (*Watcher, error) {
 	o = o.withDefaults()
-	k, err := dial(o.Socket)
-	if err != nil {
+	w := &Watcher{opts: o, cluster: newCluster(o), answered: make(chan struct{}), changed: make(chan struct{}, 1)}
+	var err error
+	if w.kubelet, err = dial(o.Socket, &w.made); err != nil {
 		return nil, err
-	}
-	w := &Watcher{
-		opts: o, kubelet: k, cluster: newCluster(o),
-		answered: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	if o.Processes != nil {
 		w.users = &users{source: o.Processes, proc: "/proc", world: w.cluster.now.Load, log: o.Log}
@@ -118,7 +118,7 @@ func (o Options) withDefaults() Options {
 
 // Run requests until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
-	defer w.kubelet.conn.Close()
+	defer w.kubelet.Close()
 	if w.opts.DRA || w.opts.asksPods() {
 		// The first answers come together, so that series do not begin without
 		// the pods that only the API server knows.
@@ -141,12 +141,13 @@ func (w *Watcher) ask(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, w.opts.limit)
 	defer cancel()
 	taken := w.opts.now()
-	pods, err := w.kubelet.list(limit)
+	answer, err := podresources.NewPodResourcesListerClient(w.kubelet).List(limit, &podresources.ListPodResourcesRequest{})
 	if ctx.Err() != nil {
 		return
 	}
 	before := w.Err()
 	if err != nil {
+		err = fmt.Errorf("listing pod resources on %s: %w", w.opts.Socket, err)
 		w.errors.Add(1)
 		w.failed.Store(&err)
 		if before == nil {
@@ -158,6 +159,7 @@ func (w *Watcher) ask(ctx context.Context) {
 		w.opts.Log.Info("the kubelet answers again")
 	}
 	w.failed.Store(nil)
+	pods := answer.GetPodResources()
 	w.take(&Snapshot{Taken: taken, Claims: w.claims(pods), pods: len(pods)})
 }
 
@@ -182,7 +184,7 @@ func (w *Watcher) take(next *Snapshot) {
 // used, nor one without any pod, since the exporter's own is on the node too;
 // the last good one ages meanwhile.
 func (w *Watcher) doubted(old, next *Snapshot) bool {
-	made := w.kubelet.connections.Load()
+	made := w.made.Load()
 	if old != nil && made != w.connections {
 		w.doubtSince = next.Taken
 	}
