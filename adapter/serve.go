@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -131,25 +132,16 @@ func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cac
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := metadata.NewForConfig(rest)
-	if err != nil {
-		return nil, nil, fmt.Errorf("building the metadata client: %w", err)
-	}
-	kube, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		return nil, nil, fmt.Errorf("building the client for Services: %w", err)
+	client, err1 := metadata.NewForConfig(rest)
+	kube, err2 := kubernetes.NewForConfig(rest)
+	dynamic, err3 := base.DynamicClient()
+	mapper, err4 := restMapper(ctx, base)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, nil, fmt.Errorf("building the clients of the API server: %w", err)
 	}
 	pods, err = provider.NewInformers(client, kube)
 	if err != nil {
 		return nil, nil, fmt.Errorf("preparing the pod informers: %w", err)
-	}
-	dynamic, err := base.DynamicClient()
-	if err != nil {
-		return nil, nil, err
-	}
-	mapper, err := restMapper(ctx, base)
-	if err != nil {
-		return nil, nil, err
 	}
 	p := provider.New(tables, pods, provider.NewScales(dynamic), mapper, reg)
 	var served cma.MetricsProvider = p

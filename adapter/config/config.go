@@ -96,24 +96,18 @@ func (c Config) Cache() cache.Options {
 // validate returns all problems outside the rules, each with its field path.
 func (c Config) validate() error {
 	var errs []error
-	positive := func(field string, d time.Duration) {
-		if d <= 0 {
-			errs = append(errs, fmt.Errorf("%s: must be positive", field))
+	when := func(wrong bool, what string) {
+		if wrong {
+			errs = append(errs, errors.New(what))
 		}
 	}
 	errs = append(errs, c.validateBackends()...)
-	positive("interval", c.Interval)
-	positive("idleAfter", c.IdleAfter)
-	positive("firstWait", c.FirstWait)
-	if c.Concurrency < 1 {
-		errs = append(errs, errors.New("concurrency: must be at least 1"))
-	}
-	if c.MaxQuestions < 1 {
-		errs = append(errs, errors.New("maxQuestions: must be at least 1"))
-	}
-	if c.MaxAge != 0 && c.MaxAge <= c.Interval {
-		errs = append(errs, errors.New("maxAge: must be longer than interval, or every value is stale"))
-	}
+	when(c.Interval <= 0, "interval: must be positive")
+	when(c.IdleAfter <= 0, "idleAfter: must be positive")
+	when(c.FirstWait <= 0, "firstWait: must be positive")
+	when(c.Concurrency < 1, "concurrency: must be at least 1")
+	when(c.MaxQuestions < 1, "maxQuestions: must be at least 1")
+	when(c.MaxAge != 0 && c.MaxAge <= c.Interval, "maxAge: must be longer than interval, or every value is stale")
 	if name := c.PrometheusAdapter.Backend; name != "" {
 		errs = append(errs, c.knows("prometheusAdapter.backend", name))
 	}

@@ -30,34 +30,33 @@ func ReadHPA(file string, raw []byte) (*autoscaling.HorizontalPodAutoscaler, err
 // sane rejects specs that the API server rejects and the arithmetic cannot
 // handle.
 func sane(spec autoscaling.HorizontalPodAutoscalerSpec) error {
-	s := hpa.Defaulted(spec)
-	if minimum := *s.MinReplicas; minimum < 0 || s.MaxReplicas < 1 || minimum > s.MaxReplicas {
-		return fmt.Errorf("minReplicas: %d, and maxReplicas %d: maxReplicas must be at least 1, minReplicas not negative, the first not above the second", minimum, s.MaxReplicas)
+	var errs []error
+	when := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
+	s := hpa.Defaulted(spec)
+	minimum := *s.MinReplicas
+	when(minimum < 0 || s.MaxReplicas < 1 || minimum > s.MaxReplicas,
+		"minReplicas: %d, and maxReplicas %d: maxReplicas must be at least 1, minReplicas not negative, the first not above the second", minimum, s.MaxReplicas)
 	for i, m := range s.Metrics {
-		a, err := metricOf(m)
-		if err != nil {
-			continue // reported with the explanation
-		}
+		a, err := metricOf(m) // its error is reported with the explanation
 		t := a.target
-		if t.Value != nil && t.Value.MilliValue() <= 0 || t.AverageValue != nil && t.AverageValue.MilliValue() <= 0 || t.Value == nil && t.AverageValue == nil {
-			return fmt.Errorf("metrics[%d]: a target needs a value or an averageValue, of at least a thousandth", i)
-		}
+		when(err == nil && (t.Value != nil && t.Value.MilliValue() <= 0 || t.AverageValue != nil && t.AverageValue.MilliValue() <= 0 || t.Value == nil && t.AverageValue == nil),
+			"metrics[%d]: a target needs a value or an averageValue, of at least a thousandth", i)
 	}
 	if s.Behavior == nil {
-		return nil
+		return errors.Join(errs...)
 	}
 	for _, rules := range []*autoscaling.HPAScalingRules{s.Behavior.ScaleUp, s.Behavior.ScaleDown} {
 		for _, p := range rules.Policies {
-			if p.Value <= 0 || p.PeriodSeconds <= 0 || p.PeriodSeconds > 1800 {
-				return fmt.Errorf("behavior: a policy's value must be positive, its periodSeconds between 1 and 1800")
-			}
+			when(p.Value <= 0 || p.PeriodSeconds <= 0 || p.PeriodSeconds > 1800, "behavior: a policy's value must be positive, its periodSeconds between 1 and 1800")
 		}
-		if w := rules.StabilizationWindowSeconds; w != nil && (*w < 0 || *w > 3600) {
-			return fmt.Errorf("behavior: stabilizationWindowSeconds must be between 0 and 3600")
-		}
+		w := rules.StabilizationWindowSeconds
+		when(w != nil && (*w < 0 || *w > 3600), "behavior: stabilizationWindowSeconds must be between 0 and 3600")
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Set applies changes like "minReplicas=2", "metrics[0].target.averageValue=12"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -62,32 +63,22 @@ var service = regexp.MustCompile(`^([a-z0-9](?:[-a-z0-9]*[a-z0-9])?\.[a-z0-9](?:
 // Validate returns all problems, each with its field path.
 func (t Target) Validate() error {
 	var errs []error
-	if (t.Service == "") == (t.URL == "") {
-		errs = append(errs, errors.New("service: give either service or url"))
-	} else if _, err := t.base(); err != nil {
-		errs = append(errs, err)
-	}
-	switch t.Identity {
-	case "", Own:
-		if t.TokenFile != "" && t.CertFile != "" {
-			errs = append(errs, errors.New("tokenFile: give either tokenFile or certFile"))
+	when := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
-	case Caller:
-		if t.CertFile == "" {
-			errs = append(errs, errors.New(`certFile: identity "caller" needs a client certificate of the other server's request-header CA`))
-		}
-		if t.TokenFile != "" {
-			errs = append(errs, errors.New(`tokenFile: identity "caller" shows a certificate and no token`))
-		}
-	default:
-		errs = append(errs, fmt.Errorf(`identity: %q is not one of "own", "caller"`, string(t.Identity)))
 	}
-	if (t.CertFile == "") != (t.KeyFile == "") {
-		errs = append(errs, errors.New("keyFile: certFile and keyFile go together"))
-	}
-	if t.Timeout < 0 || t.Timeout > maxTimeout {
-		errs = append(errs, fmt.Errorf("timeout: %s is not between 0 and %s", t.Timeout, maxTimeout))
-	}
+	_, err := t.base()
+	one := (t.Service == "") != (t.URL == "")
+	when(!one, "service: give either service or url")
+	when(one && err != nil, "%w", err)
+	caller := t.Identity == Caller
+	when(!slices.Contains([]Identity{"", Own, Caller}, t.Identity), `identity: %q is not one of "own", "caller"`, string(t.Identity))
+	when(!caller && t.TokenFile != "" && t.CertFile != "", "tokenFile: give either tokenFile or certFile")
+	when(caller && t.CertFile == "", `certFile: identity "caller" needs a client certificate of the other server's request-header CA`)
+	when(caller && t.TokenFile != "", `tokenFile: identity "caller" shows a certificate and no token`)
+	when((t.CertFile == "") != (t.KeyFile == ""), "keyFile: certFile and keyFile go together")
+	when(t.Timeout < 0 || t.Timeout > maxTimeout, "timeout: %s is not between 0 and %s", t.Timeout, maxTimeout)
 	return errors.Join(errs...)
 }
 

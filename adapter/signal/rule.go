@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -95,57 +97,39 @@ func (r Rule) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %w", field, err))
 		}
 	}
-	if !ruleName.MatchString(r.Name) {
-		check("name", fmt.Errorf("%q does not match %s", r.Name, ruleName))
-	}
-	switch r.Subject {
-	case Exported, Target, Namespace:
-	default:
-		check("subject", fmt.Errorf(`%q is not one of "exported", "target", "namespace"`, string(r.Subject)))
-	}
-	for _, l := range []struct{ field, name string }{{"labels.pod", r.pod()}, {"labels.namespace", r.namespace()}} {
-		if !model.UTF8Validation.IsValidLabelName(l.name) || l.name == model.MetricNameLabel || l.name == PartLabel {
-			check(l.field, fmt.Errorf("%q is no label of a series", l.name))
+	when := func(wrong bool, field, format string, args ...any) {
+		if wrong {
+			check(field, fmt.Errorf(format, args...))
 		}
 	}
-	if len(r.Namespaces) > 0 && (len(r.Sources) != 1 || r.Sources[0].Form != PromQL) {
-		check("namespaces", errors.New("are for a query"))
+	when(!ruleName.MatchString(r.Name), "name", "%q does not match %s", r.Name, ruleName)
+	when(!slices.Contains([]Subject{Exported, Target, Namespace}, r.Subject), "subject", `%q is not one of "exported", "target", "namespace"`, string(r.Subject))
+	label := func(field, name string) {
+		when(!model.UTF8Validation.IsValidLabelName(name) || name == model.MetricNameLabel || name == PartLabel, field, "%q is no label of a series", name)
 	}
+	label("labels.pod", r.pod())
+	label("labels.namespace", r.namespace())
+	when(len(r.Namespaces) > 0 && (len(r.Sources) != 1 || r.Sources[0].Form != PromQL), "namespaces", "are for a query")
 	for i, n := range r.Namespaces {
-		if problems := validation.IsDNS1123Label(n); len(problems) > 0 {
-			check(fmt.Sprintf("namespaces[%d]", i), fmt.Errorf("%q: %s", n, problems[0]))
-		}
+		problems := validation.IsDNS1123Label(n)
+		when(len(problems) > 0, fmt.Sprintf("namespaces[%d]", i), "%q: %s", n, strings.Join(problems, ", "))
 	}
-	if r.Subject == Exported && r.Labels != (Labels{}) {
-		check("labels", errors.New(`are for the subjects "target" and "namespace"`))
-	}
+	when(r.Subject == Exported && r.Labels != (Labels{}), "labels", `are for the subjects "target" and "namespace"`)
 	check("duplicates", r.Duplicates.validate())
 	check("perPod", r.PerPod.validate())
 	check("perWorkload", r.PerWorkload.validate())
-	if !(r.Minimum < r.Maximum) || r.Maximum > MaxValue || r.Minimum < -MaxValue {
-		check("maximum", fmt.Errorf("[%g, %g] is no range within ±%g", r.Minimum, r.Maximum, float64(MaxValue)))
-	}
-	if r.MaxAge <= 0 {
-		check("maxAge", errors.New("must be positive"))
-	}
-	if r.Window < 0 || r.Window > 0 && r.Window < time.Second {
-		check("window", errors.New("must be zero or at least a second"))
-	}
-	if r.Wide < 0 {
-		check("wide", errors.New("must not be negative"))
-	}
+	when(!(r.Minimum < r.Maximum) || r.Maximum > MaxValue || r.Minimum < -MaxValue, "maximum", "[%g, %g] is no range within ±%g", r.Minimum, r.Maximum, float64(MaxValue))
+	when(r.MaxAge <= 0, "maxAge", "must be positive")
+	when(r.Window < 0 || r.Window > 0 && r.Window < time.Second, "window", "must be zero or at least a second")
+	when(r.Wide < 0, "wide", "must not be negative")
 	for i, l := range r.Identity {
 		check(fmt.Sprintf("identity[%d]", i), identityLabel(l))
 	}
 	if r.AtZero != nil {
 		check("atZero", r.within(*r.AtZero))
 	}
-	if !(r.Activation >= 0 && r.Activation <= MaxValue) {
-		check("activation", fmt.Errorf("%g is not between 0 and %g", r.Activation, float64(MaxValue)))
-	}
-	if len(r.Sources) == 0 || len(r.Sources) > maxSources {
-		check("sources", fmt.Errorf("there are %d, not 1 to %d", len(r.Sources), maxSources))
-	}
+	when(!(r.Activation >= 0 && r.Activation <= MaxValue), "activation", "%g is not between 0 and %g", r.Activation, float64(MaxValue))
+	when(len(r.Sources) == 0 || len(r.Sources) > maxSources, "sources", "there are %d, not 1 to %d", len(r.Sources), maxSources)
 	for i, s := range r.Sources {
 		path := fmt.Sprintf("sources[%d].", i)
 		if s.Form == PromQL { // a query stands beside the rule's name

@@ -1,8 +1,8 @@
 package signal
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 )
@@ -157,6 +157,11 @@ func (s Series) each(path string, add func(field string, err error)) {
 
 // validate calls add for each field, with what is wrong with it.
 func (s Source) validate(r Rule, add func(field string, err error)) {
+	when := func(wrong bool, field, format string, args ...any) {
+		if wrong {
+			add(field, fmt.Errorf(format, args...))
+		}
+	}
 	if s.Form != PromQL { // whose metric is the query's, which may be no PromQL
 		add("metric", metricName(s.Metric))
 	}
@@ -168,32 +173,20 @@ func (s Source) validate(r Rule, add func(field string, err error)) {
 	case Value, Rate, Quantile, Mean:
 	case PromQL:
 		add("query", CheckPromQL(s.Query, r.Namespaces...))
-		if r.Subject == Exported {
-			add("query", errors.New(`is for the subjects "target" and "namespace"`))
-		}
+		when(r.Subject == Exported, "query", `is for the subjects "target" and "namespace"`)
 		return
 	default:
 		add("form", fmt.Errorf(`%q is not one of "", "rate", "quantile", "mean"`, string(s.Form)))
 		return
 	}
-	if s.Form != Value && r.Window <= 0 {
-		add("form", fmt.Errorf("%q needs the rule's window to be positive", string(s.Form)))
-	}
-	if s.Form == Quantile && !(s.Quantile > 0 && s.Quantile < 1) {
-		add("quantile", fmt.Errorf("%g is not between 0 and 1", s.Quantile))
-	}
-	if s.histogram() && s.Over != "" {
-		add("over", errors.New("a histogram is divided by nothing"))
-	}
-	if s.histogram() && len(s.Without) > 0 {
-		add("without", errors.New("a histogram is summed by its identity"))
-	}
+	when(s.Form != Value && r.Window <= 0, "form", "%q needs the rule's window to be positive", string(s.Form))
+	when(s.Form == Quantile && !(s.Quantile > 0 && s.Quantile < 1), "quantile", "%g is not between 0 and 1", s.Quantile)
+	when(s.histogram() && s.Over != "", "over", "a histogram is divided by nothing")
+	when(s.histogram() && len(s.Without) > 0, "without", "a histogram is summed by its identity")
 	for i, l := range s.Without {
 		add(fmt.Sprintf("without[%d]", i), identityLabel(l))
 	}
-	if s.Tier < 0 {
-		add("tier", errors.New("must not be negative"))
-	}
+	when(s.Tier < 0, "tier", "must not be negative")
 	for i, l := range s.Identity {
 		add(fmt.Sprintf("identity[%d]", i), identityLabel(l))
 	}
@@ -205,9 +198,7 @@ func (s Source) validate(r Rule, add func(field string, err error)) {
 	}
 	if s.Idle != nil && s.Idle.Progress != nil {
 		s.Idle.Progress.each("idle.progress", add)
-		if len(s.Idle.While) == 0 || r.Window == 0 {
-			add("idle.progress", errors.New("needs a series of while, and the rule's window"))
-		}
+		when(len(s.Idle.While) == 0 || r.Window == 0, "idle.progress", "needs a series of while, and the rule's window")
 	}
 	if s.Page != nil {
 		s.Page.each("page", add)
@@ -215,13 +206,9 @@ func (s Source) validate(r Rule, add func(field string, err error)) {
 	if s.Absent != nil {
 		add("absent.value", r.within(s.Absent.Value))
 		s.Absent.While.each("absent.while", add)
-		if (s.Absent.Label == "") != (s.Absent.From == "") {
-			add("absent.label", errors.New("label and from go together"))
-		}
+		when((s.Absent.Label == "") != (s.Absent.From == ""), "absent.label", "label and from go together")
 		for _, l := range []string{s.Absent.Label, s.Absent.From} {
-			if l == labels.MetricName || l == PartLabel || l == namespaceLabel || l == podLabel {
-				add("absent.label", fmt.Errorf("%q has a meaning of its own", l))
-			}
+			when(slices.Contains([]string{labels.MetricName, PartLabel, namespaceLabel, podLabel}, l), "absent.label", "%q has a meaning of its own", l)
 		}
 	}
 }

@@ -131,54 +131,38 @@ func (c Config) client() (*http.Client, error) {
 // no file.
 func (c Config) Validate() error {
 	var problems []error
-	add := func(field, format string, args ...any) {
-		problems = append(problems, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
+	when := func(wrong bool, field, format string, args ...any) {
+		if wrong {
+			problems = append(problems, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
+		}
 	}
 	u, err := url.Parse(c.URL)
 	switch {
 	case c.URL == "":
-		add("url", "is required")
+		when(true, "url", "is required")
 	case err != nil: // the error repeats the URL, which may contain a password
-		add("url", "cannot be read as a URL")
+		when(true, "url", "cannot be read as a URL")
 	case u.Scheme != "http" && u.Scheme != "https":
-		add("url", "scheme %q is neither http nor https", u.Scheme)
+		when(true, "url", "scheme %q is neither http nor https", u.Scheme)
 	case u.Host == "":
-		add("url", "has no host")
-	case u.User != nil:
-		add("url", "must not hold credentials; use http.basic_auth")
-	case u.RawQuery != "" || u.Fragment != "":
-		add("url", "must end with its path; put query parameters into parameters")
+		when(true, "url", "has no host")
+	default:
+		when(u.User != nil, "url", "must not hold credentials; use http.basic_auth")
+		when(u.RawQuery != "" || u.Fragment != "", "url", "must end with its path; put query parameters into parameters")
 	}
-	if err := c.HTTP.Validate(); err != nil {
-		add("http", "%v", err)
-	}
+	err = c.HTTP.Validate()
+	when(err != nil, "http", "%v", err)
 	if c.SigV4 != nil {
-		if err := c.SigV4.Validate(); err != nil {
-			add("sigv4", "%v", err)
-		}
-		if c.HTTP.Authorization != nil || c.HTTP.BasicAuth != nil || c.HTTP.OAuth2 != nil {
-			add("sigv4", "excludes authorization, basic_auth and oauth2")
-		}
+		err = c.SigV4.Validate()
+		when(err != nil, "sigv4", "%v", err)
+		when(c.HTTP.Authorization != nil || c.HTTP.BasicAuth != nil || c.HTTP.OAuth2 != nil, "sigv4", "excludes authorization, basic_auth and oauth2")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
-		switch name {
-		case "", "query", "time", "timeout", "limit":
-			add("parameters", "%q is set by the client", name)
-		}
+		when(slices.Contains([]string{"", "query", "time", "timeout", "limit"}, name), "parameters", "%q is set by the client", name)
 	}
-	switch c.Method {
-	case "", http.MethodPost, http.MethodGet:
-	default:
-		add("method", "%q is neither POST nor GET", c.Method)
-	}
-	if c.Timeout < 0 {
-		add("timeout", "must not be negative")
-	}
-	if c.MaxResponseBytes < 0 {
-		add("maxResponseBytes", "must not be negative")
-	}
-	if c.MaxSeries < 0 {
-		add("maxSeries", "must not be negative")
-	}
+	when(!slices.Contains([]string{"", http.MethodPost, http.MethodGet}, c.Method), "method", "%q is neither POST nor GET", c.Method)
+	when(c.Timeout < 0, "timeout", "must not be negative")
+	when(c.MaxResponseBytes < 0, "maxResponseBytes", "must not be negative")
+	when(c.MaxSeries < 0, "maxSeries", "must not be negative")
 	return errors.Join(problems...)
 }
