@@ -207,12 +207,9 @@ func (t *tracker) sweep(now time.Time) {
 	maps.DeleteFunc(t.seen, func(_ idleKey, e idleEntry) bool { return now.Sub(e.last) > t.gap })
 }
 
-// stillMeasured returns a test for busy ratios of a reading. The idle time beside a ratio counts
-// only while the ratio is no older than maxAge at now.
-func (n *nodeReading) stillMeasured(now time.Time, maxAge time.Duration) func(sample.Value) bool {
-	waited := max(0, now.Sub(n.taken))
-	return func(busy sample.Value) bool {
-		age, known := busy.Age()
-		return known && age+waited <= maxAge
-	}
+// measured reports whether a busy ratio of the reading is no older than maxAge: the idle time beside it counts
+// only then.
+func (in nodeInput) measured(busy sample.Value) bool {
+	age, known := busy.Age()
+	return known && age+max(0, in.now.Sub(in.reading.taken)) <= in.maxAge
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,13 +65,13 @@ type Outlooks struct {
 	log    *slog.Logger
 
 	mu     sync.Mutex
-	latest map[string]Outlook // by kind and workload
+	latest []Outlook // of each series, zero before the first
 }
 
 // NewOutlooks returns Outlooks over these series, which Run updates once per interval.
 func NewOutlooks(r Ranger, series []Series, every time.Duration, log *slog.Logger) *Outlooks {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
-	return &Outlooks{ranger: r, series: series, every: every, log: log, latest: map[string]Outlook{}}
+	return &Outlooks{ranger: r, series: series, every: every, log: log, latest: make([]Outlook, len(series))}
 }
 
 // Run updates the forecasts until ctx ends. It always returns nil.
@@ -81,16 +82,16 @@ func (o *Outlooks) Run(ctx context.Context) error {
 
 // Once updates the forecast of each series at now.
 func (o *Outlooks) Once(ctx context.Context, now time.Time) {
-	for _, s := range o.series {
+	for i, s := range o.series {
 		found := o.ahead(ctx, s, now)
 		if ctx.Err() != nil {
 			return
 		}
 		o.mu.Lock()
-		key := s.Kind + "/" + s.key()
-		had := o.latest[key]
-		o.latest[key] = found
+		had := o.latest[i]
+		o.latest[i] = found
 		o.mu.Unlock()
+		key := s.Kind + "/" + s.key()
 		if found.off() && !had.off() {
 			o.log.Info("forecast for a holiday", "workload", key, "why", found.Why)
 		}
@@ -129,13 +130,7 @@ func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
 func (o *Outlooks) Latest() []Outlook {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var out []Outlook
-	for _, s := range o.series {
-		if found, ok := o.latest[s.Kind+"/"+s.key()]; ok {
-			out = append(out, found)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(o.latest), func(l Outlook) bool { return l.At.IsZero() })
 }
 
 // replicas writes into f the replicas that are forecast: low, expected and high, with the mean error as a share. unsure

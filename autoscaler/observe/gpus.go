@@ -14,7 +14,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -22,14 +21,12 @@ import (
 const maxGPUs = 64
 
 // gpus returns the node's GPUs. The layout is the exporter's where it agrees with the device
-// plugin's offer, else the node agent's, else that of mig-manager's config. The result is valid
-// until the next call.
+// plugin's offer, else the node agent's, else that of mig-manager's config.
 func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 	gpus := o.devices(in, report)
 	if r := in.reading; r != nil {
-		measured := r.stillMeasured(in.now, o.o.MaxAge)
 		for i := range gpus {
-			fromReading(&gpus[i], r.gpus[gpus[i].Index], measured, in)
+			fromReading(&gpus[i], r.gpus[gpus[i].Index], in)
 			in.divideGPU(&gpus[i])
 		}
 	}
@@ -169,9 +166,8 @@ func demandOf(name string) (demand.Demand, error) {
 	return demand.FromResources(map[string]int64{name: 1})
 }
 
-// fromReading fills in the exporter's samples of a GPU; measured reports which busy ratios are
-// fresh.
-func fromReading(c *plan.GPU, r *gpuReading, measured func(sample.Value) bool, in nodeInput) {
+// fromReading fills in the exporter's samples of a GPU.
+func fromReading(c *plan.GPU, r *gpuReading, in nodeInput) {
 	if !r.usable() {
 		return
 	}
@@ -186,7 +182,7 @@ func fromReading(c *plan.GPU, r *gpuReading, measured func(sample.Value) bool, i
 		c.AllocatedTo = slices.Sorted(slices.Values(r.allocatedTo))
 	}
 	c.AllocationKnown = true
-	c.UnusedSince = r.unused(measured(c.Busy))
+	c.UnusedSince = r.unused(in.measured(c.Busy))
 	if !c.MIG {
 		return
 	}
@@ -204,7 +200,7 @@ func fromReading(c *plan.GPU, r *gpuReading, measured func(sample.Value) bool, i
 		}
 		start := i.info.value.start
 		inst := plan.Instance{Placement: mig.Placement{Profile: profile, Start: max(start, 0)}, Placed: start >= 0, UUID: i.info.value.uuid, Busy: i.ratio()}
-		inst.UnusedSince = i.unused(measured(inst.Busy))
+		inst.UnusedSince = i.unused(in.measured(inst.Busy))
 		if len(i.allocatedTo) > 0 {
 			inst.AllocatedTo = slices.Min(i.allocatedTo)
 		}
@@ -238,7 +234,7 @@ func agrees(in nodeInput, gpus []plan.GPU) bool {
 	if beingRepartitioned(in.node) || in.node.Labels[partition.StrategyLabel] == "single" {
 		return true
 	}
-	if !anyMIG(gpus) && len(in.facts.instances) == 0 {
+	if len(in.facts.instances) == 0 && !slices.ContainsFunc(gpus, func(c plan.GPU) bool { return c.MIG }) {
 		return true // most nodes: there is nothing to compare
 	}
 	layout, err := partition.LayoutOf(in.Tables, gpus)
@@ -246,15 +242,6 @@ func agrees(in nodeInput, gpus []plan.GPU) bool {
 		return false
 	}
 	return partition.SameOffer(instancesOnly(layout.Resources()), in.facts.instances)
-}
-
-func anyMIG(gpus []plan.GPU) bool {
-	for i := range gpus { // by index: a GPU is large to copy
-		if gpus[i].MIG {
-			return true
-		}
-	}
-	return false
 }
 
 const instancePrefix = "nvidia.com/mig-"

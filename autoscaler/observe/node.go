@@ -69,6 +69,7 @@ type nodeInput struct {
 	node    *corev1.Node
 	config  partition.Config
 	reading *nodeReading // nil: unknown
+	maxAge  time.Duration
 	bound   []*plan.Pod
 	now     time.Time
 	facts   *nodeFacts

@@ -204,7 +204,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 			continue
 		}
 		in := nodeInput{
-			node: n, facts: c.facts[n.Name], config: c.config, products: &o.products, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
+			node: n, facts: c.facts[n.Name], config: c.config, products: &o.products, reading: readings.node(n.Name, now, o.o.MaxAge), maxAge: o.o.MaxAge, bound: bound[n.Name], now: now,
 		}
 		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !others.Nodes[n.Name] && !o.going(n) {
 			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.listings[pool.Name].Unnamed

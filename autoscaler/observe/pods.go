@@ -38,7 +38,7 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 		MemoryMi:     (bounded(*requests.Memory()).Value() + 1<<20 - 1) >> 20,
 		NodeSelector: p.Spec.NodeSelector,
 		Affinity:     affinity(p),
-		Evictable:    evictable(p),
+		Evictable:    v1alpha1.SafeToEvict(p) && metav1.GetControllerOfNoCopy(p) != nil && !kube.IsDaemon(p),
 		LocalStorage: v1alpha1.HasLocalStorage(p),
 		DaemonSet:    kube.IsDaemon(p),
 		Others:       c.others(requests),
@@ -105,10 +105,6 @@ func owner(p *corev1.Pod) string {
 		return "Deployment/" + name
 	}
 	return ref.Kind + "/" + ref.Name
-}
-
-func evictable(p *corev1.Pod) bool {
-	return v1alpha1.SafeToEvict(p) && metav1.GetControllerOfNoCopy(p) != nil && !kube.IsDaemon(p)
 }
 
 // affinity returns the required node affinity, nil where every node matches.

@@ -120,7 +120,16 @@ func (o *Observer) hpas(c *cluster, pods []plan.Pod) []HPA {
 	for i := range c.hpas.Items {
 		h := &c.hpas.Items[i]
 		ref := h.Spec.ScaleTargetRef
-		if wanting[h.Namespace+"/"+ref.Kind+"/"+ref.Name] || o.templateWants(c, h.Namespace, ref, judged) {
+		requests := wanting[h.Namespace+"/"+ref.Kind+"/"+ref.Name]
+		if object := c.workload(Series{Namespace: h.Namespace, Kind: ref.Kind, Name: ref.Name}); !requests && object != nil {
+			known := false
+			if requests, known = o.requesting[object]; !known {
+				like, _ := c.template(h.Namespace, &object.Maker.Roles[0].Template)
+				requests = !like.Demand.Zero()
+			}
+			judged[object] = requests
+		}
+		if requests {
 			out = append(out, hpaOf(h))
 		}
 	}
@@ -129,21 +138,6 @@ func (o *Observer) hpas(c *cluster, pods []plan.Pod) []HPA {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return out
-}
-
-// templateWants reports whether pods of the target's template would request GPUs.
-func (o *Observer) templateWants(c *cluster, namespace string, ref autoscalingv2.CrossVersionObjectReference, judged map[*foreign.Object]bool) bool {
-	object := c.workload(Series{Namespace: namespace, Kind: ref.Kind, Name: ref.Name})
-	if object == nil {
-		return false
-	}
-	requests, known := o.requesting[object]
-	if !known {
-		like, _ := c.template(namespace, &object.Maker.Roles[0].Template)
-		requests = !like.Demand.Zero()
-	}
-	judged[object] = requests
-	return requests
 }
 
 func hpaOf(h *autoscalingv2.HorizontalPodAutoscaler) HPA {

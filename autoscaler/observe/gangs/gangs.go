@@ -251,12 +251,6 @@ var nested = map[string]bool{"RayJob": true, "RayService": true, "AppWrapper": t
 // unseen reports whether the pods of a Workload may exist without being known as its own: the
 // Workload is admitted, and no pod refers to it.
 func (j *joiner) unseen(o *foreign.Object) bool {
-	if o.Kind != foreign.KueueWorkload || !o.Maker.Started || !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return nested[r.Kind] }) {
-		return false
-	}
-	of := o.Key()
-	return j.live[place{of, 0, ""}]+j.done[place{of, 0, ""}] == 0 && !slices.ContainsFunc(o.Maker.Roles, func(r foreign.Role) bool {
-		at := place{of, 0, r.Name}
-		return j.live[at]+j.done[at] > 0
-	})
+	return o.Kind == foreign.KueueWorkload && o.Maker.Started && !j.seen[o.Key()] &&
+		slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return nested[r.Kind] })
 }

@@ -23,6 +23,7 @@ type joiner struct {
 	owned   map[owner]*foreign.Object // PodGroups
 	made    map[*foreign.Object]bool  // PodGroups of makers, which know what they have not created yet
 	gangs   map[string]*gang
+	seen    map[foreign.Key]bool // makers with pods, live or done
 	live    map[place]int
 	done    map[place]int
 	sets    map[setOf]*gang
@@ -84,7 +85,7 @@ func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
 func newJoiner(in Input) *joiner {
 	j := &joiner{
 		in: in, queued: map[owner]*foreign.Object{}, owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
-		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]int{}, spent: map[string]spent{}, leftOut: map[string]int{}, consumed: map[string]bool{},
+		gangs: map[string]*gang{}, seen: map[foreign.Key]bool{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]int{}, spent: map[string]spent{}, leftOut: map[string]int{}, consumed: map[string]bool{},
 	}
 	for _, k := range groupKinds {
 		for _, o := range in.Objects[k] {
@@ -195,8 +196,10 @@ func (j *joiner) add(p *Pod, at place) {
 	if at.maker.Name != "" {
 		switch {
 		case over:
+			j.seen[at.maker] = true
 			j.done[at]++
 		case !kube.IsOver(p.Pod) && !going:
+			j.seen[at.maker] = true
 			j.live[at]++
 		}
 	}

@@ -31,23 +31,18 @@ type sums struct {
 	guarantee, limit, borrow, lend quota.Amount
 }
 
-// add adds one resource. An unset quantity is unbounded, and so is its sum.
-func (s *sums) add(u units, q foreign.Quota) {
-	one, ok := u.perUnit(q.Resource)
-	if !ok {
-		return
-	}
-	s.any = true
-	s.guarantee = s.guarantee.Add(times(one, q.Guaranteed, quota.Amount{}))
-	s.limit = s.limit.Add(times(one, q.Limit, quota.All()))
-	s.borrow = s.borrow.Add(times(one, q.Borrow, quota.All()))
-	s.lend = s.lend.Add(times(one, q.Lend, quota.All()))
-}
-
-func (u units) sum(quotas []foreign.Quota) sums {
-	var s sums
+// sum adds quotas up. An unset quantity is unbounded, and so is its sum.
+func (u units) sum(quotas []foreign.Quota) (s sums) {
 	for _, q := range quotas {
-		s.add(u, q)
+		one, ok := u.perUnit(q.Resource)
+		if !ok {
+			continue
+		}
+		s.any = true
+		s.guarantee = s.guarantee.Add(times(one, q.Guaranteed, quota.Amount{}))
+		s.limit = s.limit.Add(times(one, q.Limit, quota.All()))
+		s.borrow = s.borrow.Add(times(one, q.Borrow, quota.All()))
+		s.lend = s.lend.Add(times(one, q.Lend, quota.All()))
 	}
 	return s
 }

@@ -19,8 +19,8 @@ import (
 // limits are the GPU resources of a ResourceQuota.
 type limits struct {
 	tenant string
-	// names of the resources it bounds.
-	names map[string]bool
+	// names of the resources it bounds, and the vendors whose whole GPUs these are.
+	names, vendors map[string]bool
 }
 
 // sharedResource is what NVIDIA's device plugin offers for GPUs that it shares with renameByDefault.
@@ -46,7 +46,7 @@ func (l *Ledger) addResourceQuotas(quotas []corev1.ResourceQuota) {
 			continue // it covers some pods only, so it is no tenant; Refuse checks its scopes
 		}
 		name := namespacePrefix + q.Namespace + "/" + q.Name
-		r := &limits{tenant: name, names: map[string]bool{}}
+		r := &limits{tenant: name, names: map[string]bool{}, vendors: map[string]bool{}}
 		var s sums
 		for name, hard := range q.Spec.Hard {
 			plain, ok := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
@@ -58,6 +58,9 @@ func (l *Ledger) addResourceQuotas(quotas []corev1.ResourceQuota) {
 				continue
 			}
 			r.names[plain] = true
+			if d, err := demand.FromResources(map[string]int64{plain: 1}); err == nil && d.GPUs == 1 {
+				r.vendors[d.Vendor] = true
+			}
 			s.guarantee = s.guarantee.Add(times(one, ptr.To(hard.AsApproximateFloat64()), quota.Amount{}))
 		}
 		if len(r.names) == 0 {
@@ -90,16 +93,7 @@ func (r *limits) bounds(c Claim) bool {
 			return false
 		}
 	}
-	if d.GPUs == 0 {
-		return true
-	}
-	for name := range r.names {
-		one, err := demand.FromResources(map[string]int64{name: 1})
-		if err == nil && one.GPUs == 1 && one.Vendor == d.Vendor {
-			return true
-		}
-	}
-	return false
+	return d.GPUs == 0 || r.vendors[d.Vendor]
 }
 
 // inScope reports whether a ResourceQuota covers a pod: all of its scopes must match.
