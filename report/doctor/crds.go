@@ -32,29 +32,24 @@ func crdOld(l *look) {
 		plural, group, _ := strings.Cut(k.crd, ".")
 		file := fmt.Sprintf("%s/files/crds/%s_%s.yaml", chartPath, group, plural)
 		f := Finding{Object: "CustomResourceDefinition " + k.crd, Fix: "Install the CRD of this version."}
-		if c == nil {
-			if len(programs) == 0 {
-				continue // it is not written
-			}
+		if c == nil && len(programs) > 0 { // else it is not written
 			f.Seen, f.Means = "it does not exist", "the autoscaler has no pools and no quotas, and does not start"
-			f.Commands = []string{l.installFile(programs[0], file)}
-			l.fault(f)
-			continue
+			l.fault(f, l.installFile(programs[0], file))
 		}
-		missing := lacking(c, k.of)
-		if len(missing) == 0 {
-			continue
+		if missing := lacking(c, k.of); len(missing) > 0 {
+			f.Seen = "its schema has no " + several(missing)
+			f.Means = "the API server drops these fields silently: yours, and the autoscaler's, which loses that state"
+			// Not by Helm: the old schema's field manager owns it, and Helm stops at the conflict.
+			l.fault(f, l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file))
 		}
-		f.Seen = "its schema has no " + several(missing)
-		f.Means = "the API server drops these fields silently: yours, and the autoscaler's, which loses that state"
-		// Not by Helm: the old schema's field manager owns it, and Helm stops at the conflict.
-		f.Commands = []string{l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)}
-		l.fault(f)
 	}
 }
 
-// lacking lists the fields of a type that the CRD's schema does not have.
+// lacking lists the fields of a type that the schema of a CRD, where there is one, does not have.
 func lacking(c *crd, t reflect.Type) (out []string) {
+	if c == nil {
+		return nil
+	}
 	v := the(c.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == "v1alpha1" })
 	if v == nil {
 		return []string{"version v1alpha1"}
