@@ -60,7 +60,7 @@ func lacking(c *crd, t reflect.Type) (out []string) {
 	}
 	for _, part := range []string{"Spec", "Status"} {
 		field, _ := t.FieldByName(part)
-		out = append(out, lacks(field, "", schema)...)
+		out = append(out, undeclared(field, "", schema)...)
 	}
 	slices.Sort(out)
 	return out
@@ -71,9 +71,9 @@ var leaves = []reflect.Type{
 	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 }
 
-// lacks lists what a schema does not have of a field and of what is in it; path is that of the
+// undeclared lists what a schema does not have of a field and of what is in it; path is that of the
 // struct around it.
-func lacks(f reflect.StructField, path string, around apiextensionsv1.JSONSchemaProps) (out []string) {
+func undeclared(f reflect.StructField, path string, around apiextensionsv1.JSONSchemaProps) (out []string) {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	schema := around
 	switch {
@@ -104,7 +104,7 @@ func lacks(f reflect.StructField, path string, around apiextensionsv1.JSONSchema
 			path, schema = path+"{}", *schema.AdditionalProperties.Schema
 		case reflect.Struct: // types of ours have no circles
 			for inner := range t.Fields() {
-				out = append(out, lacks(inner, path, schema)...)
+				out = append(out, undeclared(inner, path, schema)...)
 			}
 			return out
 		case reflect.Pointer:
