@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,11 +18,11 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/strict"
-	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -165,41 +166,53 @@ func (s *source) over(c *prom.Config) {
 	}
 }
 
+// advices are what to do about errors of Prometheus, by what they are or say: the first that fits.
+var advices = []struct {
+	is     error
+	says   []string
+	advice string
+}{
+	{is: query.ErrYoung, advice: "a shorter --since has shorter steps"},
+	{is: query.ErrNoData, advice: noSeries},
+	{says: []string{"HTTP 401", "HTTP 403"}, advice: "Prometheus refuses the credentials: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region"},
+	{says: []string{"x509: "}, advice: "its certificate is not trusted here: give --ca-file with the authority that signed it, or --server-name where it is for another name"},
+	{says: []string{"it is a web page"}, advice: "a web page answers there, not Prometheus: is it the address of Grafana, or of a login page?"},
+	{says: []string{"HTTP 404"}, advice: "there is no query API: is a path missing behind the address, such as /prometheus for Mimir?"},
+	{is: prom.ErrPartial, advice: "series may be missing, so the result is not reliable: check which part of the storage does not answer, or select another with --match or --parameter"},
+	{says: []string{badMatch}, advice: "--match wants matchers, such as --match 'cluster=\"a\"'"},
+	{says: []string{"a redirect, which is not followed"}, advice: "a login page or a redirect is in front of it: give the address that answers directly, and credentials as flags"},
+	{says: []string{"HTTP 429"}, advice: "it limits queries: try later, and a report with a lower --concurrency or a shorter --since"},
+	{is: context.DeadlineExceeded, says: []string{"timed out", "timeout"}, advice: "it takes too long to answer: give it a longer --timeout or --match for a part of it, and a report a shorter --since"},
+	{says: []string{"unable to read"}}, // a file of credentials, which the error names
+	{is: prom.ErrUnavailable, advice: "is the address right, and reachable from here? In a cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090"},
+}
+
+// noSeries names the scrape jobs to check where there are no series.
+var noSeries = fmt.Sprintf("there is no %s and no %s in the window: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400), and gpuscale-autoscaler? Look at up and at /targets of Prometheus",
+	metric.GPUInfo.Name, metric.AutoscalerGPUSeconds.Name)
+
+// badMatch is in errors about --match alone: our own queries have none.
+const badMatch = "parse error"
+
 // advise adds advice to an error of Prometheus.
 func advise(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
-	var several *query.ClustersError
-	switch {
-	case errors.As(err, &several):
+	if several, ok := errors.AsType[*query.ClustersError](err); ok {
 		return usage(fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0]))
-	case errors.Is(err, query.ErrYoung):
-		return fmt.Errorf("%w\na shorter --since has shorter steps", err)
-	case errors.Is(err, query.ErrNoData):
-		return fmt.Errorf("%w\n%s", err, model.Missing())
-	case strings.Contains(text, "HTTP 401"), strings.Contains(text, "HTTP 403"):
-		return fmt.Errorf("%w\nPrometheus refuses the credentials: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region", err)
-	case strings.Contains(text, "x509: "):
-		return fmt.Errorf("%w\nits certificate is not trusted here: give --ca-file with the authority that signed it, or --server-name where it is for another name", err)
-	case strings.Contains(text, "it is a web page"):
-		return fmt.Errorf("%w\na web page answers there, not Prometheus: is it the address of Grafana, or of a login page?", err)
-	case strings.Contains(text, "HTTP 404"):
-		return fmt.Errorf("%w\nthere is no query API: is a path missing behind the address, such as /prometheus for Mimir?", err)
-	case errors.Is(err, prom.ErrPartial):
-		return fmt.Errorf("%w\nseries may be missing, so the result is not reliable: check which part of the storage does not answer, or select another with --match or --parameter", err)
-	case strings.Contains(text, "parse error"): // our own queries have none
-		return usage(fmt.Errorf("%w\n--match wants matchers, such as --match 'cluster=\"a\"'", err))
-	case strings.Contains(text, "a redirect, which is not followed"):
-		return fmt.Errorf("%w\na login page or a redirect is in front of it: give the address that answers directly, and credentials as flags", err)
-	case strings.Contains(text, "HTTP 429"):
-		return fmt.Errorf("%w\nit limits queries: try later, and a report with a lower --concurrency or a shorter --since", err)
-	case query.Late(err):
-		return fmt.Errorf("%w\nit takes too long to answer: give it a longer --timeout or --match for a part of it, and a report a shorter --since", err)
-	case strings.Contains(text, "unable to read"): // a file of credentials, which the error names
-	case errors.Is(err, prom.ErrUnavailable):
-		return fmt.Errorf("%w\nis the address right, and reachable from here? In a cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090", err)
+	}
+	for _, a := range advices {
+		says := func(s string) bool { return strings.Contains(err.Error(), s) }
+		switch {
+		case (a.is == nil || !errors.Is(err, a.is)) && !slices.ContainsFunc(a.says, says):
+		case a.advice == "":
+			return err
+		case slices.Contains(a.says, badMatch):
+			return usage(fmt.Errorf("%w\n%s", err, a.advice))
+		default:
+			return fmt.Errorf("%w\n%s", err, a.advice)
+		}
 	}
 	return err
 }

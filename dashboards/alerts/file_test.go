@@ -43,7 +43,7 @@ func TestEveryAlertIsComplete(t *testing.T) {
 		if !slices.Contains([]alerts.Severity{alerts.Critical, alerts.Warning, alerts.Info}, a.Severity) || a.For%time.Minute != 0 {
 			t.Errorf("%s: %s for %s", a.Name, a.Severity, a.For)
 		}
-		if takes := strings.Contains(a.With("@"), "@"); takes != (a.Threshold != nil) {
+		if takes := strings.Contains(a.With("@"), "@"); takes != (a.Threshold != 0) {
 			t.Errorf("%s: its query has a threshold: %v", a.Name, takes)
 		}
 		var fired strings.Builder

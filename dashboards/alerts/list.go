@@ -19,7 +19,7 @@ func exporter() []Alert {
 	errs := "increase(" + metric.ExporterAttributionErrors.Name + "[15m]) > 0"
 	return []Alert{
 		{
-			Name: "GpuscaleExporterDown", Severity: Warning, Program: metric.Exporter, Threshold: at(staleSample), For: 10 * time.Minute,
+			Name: "GpuscaleExporterDown", Severity: Warning, Program: metric.Exporter, Threshold: staleSample, For: 10 * time.Minute,
 			Why:     "A node that boots or leaves, and a rollout of the DaemonSet, take minutes. Readings are seconds old: two minutes is many missed ones and less than Prometheus' lookback of five.",
 			Summary: "No current values of GPUs from {{ $labels.instance }}",
 			Description: "Prometheus does not reach this exporter, the driver does not answer it, or its values are old because a call for a GPU hangs. Nothing is known of the node's GPUs: HPAs over them do not scale and the autoscaler does not touch them. " +
@@ -28,7 +28,7 @@ func exporter() []Alert {
 				most(of(metric.GPUSampleAgeSeconds), labelInstance) + " > " + anyThreshold,
 		},
 		{
-			Name: "GpuscaleAttributionFailing", Severity: Warning, Program: metric.Exporter, Threshold: at(staleMap), For: 5 * time.Minute,
+			Name: "GpuscaleAttributionFailing", Severity: Warning, Program: metric.Exporter, Threshold: staleMap, For: 5 * time.Minute,
 			Why:     "The kubelet is read every few seconds; five minutes without an answer is not a restart of it.",
 			Summary: "Unknown which pods the GPUs are allocated to on {{ if $labels.node }}{{ $labels.node }}{{ else }}{{ $labels.instance }}{{ end }}",
 			Description: "The exporter has not read allocations from the kubelet. Use is then shown for no pod, and the autoscaler treats every GPU of the node as allocated. " +
@@ -82,7 +82,7 @@ func gpus() []Alert {
 				" and on ("+sources.On(metric.LabelNode)+") "+sources.By("count", before, metric.LabelNode)+" > "+sources.By("count", now, metric.LabelNode)+")", metric.LabelReason, "gone"),
 		},
 		{
-			Name: "GPUThrottled", Severity: Warning, Program: metric.Exporter, Threshold: at(throttledShare), For: 15 * time.Minute,
+			Name: "GPUThrottled", Severity: Warning, Program: metric.Exporter, Threshold: throttledShare, For: 15 * time.Minute,
 			Why:     "A quarter of the time over a quarter of an hour is longer than the start of a job.",
 			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} is slowed down {{ $value | humanizePercentage }} of the time ({{ $labels.reason }})",
 			Description: "Heat or the power supply holds the GPU's clocks down. Every job with a part on this GPU is as slow as this GPU. Power caps do not count here. " +
@@ -90,7 +90,7 @@ func gpus() []Alert {
 			query: most("rate("+of(metric.GPUThrottleSecondsTotal, throttled)+"[10m])", append(index, metric.LabelReason)...) + " > " + anyThreshold,
 		},
 		{
-			Name: "GPUHeldIdle", Severity: Info, Program: metric.Exporter, Threshold: at(idleLong), For: 10 * time.Minute,
+			Name: "GPUHeldIdle", Severity: Info, Program: metric.Exporter, Threshold: idleLong, For: 10 * time.Minute,
 			Why:     "Two hours is longer than loading a data set or a break. Ten minutes more, since a restart of the exporter resets the idle time.",
 			Summary: "{{ $labels.namespace }}/{{ $labels.pod }} has a GPU of {{ $labels.node }} allocated and has not used it for {{ $value | humanizeDuration }}",
 			Description: "A pod has a GPU or a slice allocated that no other pod can use, and computes nothing. " +
@@ -119,7 +119,7 @@ func adapter() []Alert {
 			query: wasThere(up(metric.Adapter)) + " unless on (" + sources.On() + ") " + group(up(metric.Adapter)+" == 1"),
 		},
 		{
-			Name: "GpuscaleAdapterRuleWithoutAnswer", Severity: Warning, Program: metric.Adapter, Threshold: at(oldAnswer), For: 5 * time.Minute,
+			Name: "GpuscaleAdapterRuleWithoutAnswer", Severity: Warning, Program: metric.Adapter, Threshold: oldAnswer, For: 5 * time.Minute,
 			Why:     "Rules are queried every few seconds, and an answer expires long before this.",
 			Summary: "Rule {{ $labels.rule }} has had no good answer for {{ $value | humanizeDuration }}",
 			Description: "HPAs that use the rule get an error, never an old number or a 0, and do not scale. The oldest answer of all replicas counts. " +
@@ -148,7 +148,7 @@ const (
 func autoscaler() []Alert {
 	return []Alert{
 		{
-			Name: "GpuscaleAutoscalerDown", Severity: Critical, Program: metric.Autoscaler, Threshold: at(lateReconcile), For: 5 * time.Minute,
+			Name: "GpuscaleAutoscalerDown", Severity: Critical, Program: metric.Autoscaler, Threshold: lateReconcile, For: 5 * time.Minute,
 			Why:     "A reconcile comes every second, every ten when idle, and its deadlines are below a minute. A Lease changes its holder within a minute.",
 			Summary: "The autoscaler completes no reconcile",
 			Description: "The autoscaler was scraped within the last day, and no replica has completed a reconcile for minutes: none runs, none leads, every reconcile fails, or one hangs. Pods are pending and nothing is added, repartitioned or reclaimed. " +
@@ -156,7 +156,7 @@ func autoscaler() []Alert {
 			query: wasThere(of(metric.AutoscalerLeader)) + " unless on (" + sources.On() + ") " + group("time() - "+of(metric.AutoscalerReconcileAge)+" < "+anyThreshold),
 		},
 		{
-			Name: "GpuscaleSnapshotStale", Severity: Warning, Program: metric.Autoscaler, Threshold: at(oldSnapshot), For: 5 * time.Minute,
+			Name: "GpuscaleSnapshotStale", Severity: Warning, Program: metric.Autoscaler, Threshold: oldSnapshot, For: 5 * time.Minute,
 			Why:     "The cluster is read each reconcile, Prometheus several times within the validity of its answers.",
 			Summary: "The autoscaler plans on data of {{ $labels.kind }} that is {{ $value | humanizeDuration }} old",
 			Description: "kind cluster: the API server has not been read. kind prometheus: allocation and use are unknown, so nothing idle is reclaimed, repartitioned or scaled down. " +
@@ -177,7 +177,7 @@ func capacity() []Alert {
 	}
 	return []Alert{
 		{
-			Name: "GpuscalePoolBackingOff", Severity: Warning, Program: metric.Autoscaler, Threshold: at(backoffShare), For: 10 * time.Minute,
+			Name: "GpuscalePoolBackingOff", Severity: Warning, Program: metric.Autoscaler, Threshold: backoffShare, For: 10 * time.Minute,
 			Why:     "Backoff comes and goes while a provider fails, so its share of an hour counts.",
 			Summary: "Pool {{ $labels.pool }} does not get the nodes it requests",
 			Description: "The pool's provider failed to deliver, and the pool was in backoff for {{ $value | humanizePercentage }} of the last hour. Other pools take over where they fit. " +

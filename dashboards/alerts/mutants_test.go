@@ -37,8 +37,8 @@ func mutants(t *testing.T, a alerts.Alert) []mutant {
 			changed.hold = time.Duration(factor * float64(a.For))
 			all = append(all, mutant{changed, fmt.Sprintf("for × %g", factor)})
 		}
-		if a.Threshold != nil {
-			changed := a.With(fmt.Sprint(factor * *a.Threshold))
+		if a.Threshold != 0 {
+			changed := a.With(fmt.Sprint(factor * a.Threshold))
 			all = append(all, mutant{rule{changed, a.For}, fmt.Sprintf("threshold × %g", factor)})
 		}
 	}
@@ -62,7 +62,7 @@ func mutants(t *testing.T, a alerts.Alert) []mutant {
 
 // changesOf are the changes of an operator, by what is changed. The threshold is changed
 // elsewhere: here it would be counted twice.
-func changesOf(op *parser.BinaryExpr, threshold *float64) map[string]func(*parser.BinaryExpr) {
+func changesOf(op *parser.BinaryExpr, threshold float64) map[string]func(*parser.BinaryExpr) {
 	if op.Op.IsSetOperator() {
 		return map[string]func(*parser.BinaryExpr){
 			"without the right side": func(b *parser.BinaryExpr) { b.Op, b.RHS = parser.LOR, b.LHS },
@@ -73,7 +73,7 @@ func changesOf(op *parser.BinaryExpr, threshold *float64) map[string]func(*parse
 		return nil
 	}
 	all := map[string]func(*parser.BinaryExpr){"flipped": func(b *parser.BinaryExpr) { b.Op = flipped[b.Op] }}
-	if n, ok := op.RHS.(*parser.NumberLiteral); ok && n.Val != 0 && (threshold == nil || n.Val != *threshold) {
+	if n, ok := op.RHS.(*parser.NumberLiteral); ok && n.Val != 0 && n.Val != threshold {
 		for _, factor := range []float64{0.5, 2} {
 			all[fmt.Sprintf("number × %g", factor)] = func(b *parser.BinaryExpr) { b.RHS.(*parser.NumberLiteral).Val *= factor }
 		}

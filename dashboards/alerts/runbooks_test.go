@@ -27,8 +27,8 @@ func fact(a alerts.Alert) string {
 		after = "After " + model.Duration(a.For).String()
 	}
 	line := fmt.Sprintf("Severity: %s. %s.", a.Severity, after)
-	if a.Threshold != nil {
-		line += fmt.Sprintf(" Threshold: %v (", *a.Threshold)
+	if a.Threshold != 0 {
+		line += fmt.Sprintf(" Threshold: %v (", a.Threshold)
 	}
 	return line
 }
@@ -69,8 +69,8 @@ func TestRunbookTable(t *testing.T) {
 	b.WriteString("| alert | severity | for | threshold | why |\n|---|---|---|---|---|\n")
 	for _, a := range alerts.All() {
 		threshold := ""
-		if a.Threshold != nil {
-			threshold = fmt.Sprint(*a.Threshold)
+		if a.Threshold != 0 {
+			threshold = fmt.Sprint(a.Threshold)
 		}
 		fmt.Fprintf(&b, "| [%[1]s](%[1]s.md) | %s | %s | %s | %s |\n", a.Name, a.Severity, model.Duration(a.For), threshold, a.Why)
 	}

@@ -248,20 +248,17 @@ func property(id string, value any) object { return object{"id": id, "value": va
 
 func (c Column) properties(b Board, titles map[string]string) []object {
 	var all []object
-	if c.Unit != "" {
-		all = append(all, property("unit", c.Unit))
-	}
-	if c.Coloured() {
-		all = append(all, property("custom.cellOptions", object{"type": "color-text"}))
-	}
-	if len(c.Scale) > 0 {
-		all = append(all, property("thresholds", thresholds(c.Scale)))
-	}
-	if len(c.Words) > 0 {
-		all = append(all, property("mappings", mappings(c.Words)))
-	}
-	if c.Width > 0 {
-		all = append(all, property("custom.width", c.Width))
+	for _, p := range []struct {
+		set   bool
+		id    string
+		value any
+	}{
+		{c.Unit != "", "unit", c.Unit}, {c.Coloured(), "custom.cellOptions", object{"type": "color-text"}}, {len(c.Scale) > 0, "thresholds", thresholds(c.Scale)},
+		{len(c.Words) > 0, "mappings", mappings(c.Words)}, {c.Width > 0, "custom.width", c.Width},
+	} {
+		if p.set {
+			all = append(all, property(p.id, p.value))
+		}
 	}
 	if c.Link != nil {
 		all = append(all, property("links", []object{link(object{"title": c.Link.Title, "type": "link", "url": c.Link.url(b, titles)})}))

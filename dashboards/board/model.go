@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -100,6 +101,7 @@ type Band struct{ Low, High string }
 // place among the queries.
 type Column struct {
 	Label string // of a label column
+	Expr  string // the query of its values, which With adds to the panel's
 	Value int    // 1 for the first query's value; 0 for a label column
 	Title string
 	Unit  Unit
@@ -108,6 +110,18 @@ type Column struct {
 	Link  *Link
 	Sort  bool // by this column, largest first
 	Width int
+}
+
+// With adds columns, and their queries after those that only select rows.
+func (p Panel) With(columns ...Column) Panel {
+	for _, c := range columns {
+		if c.Expr != "" {
+			p.Queries = append(p.Queries, Query{Expr: c.Expr})
+			c.Value = len(p.Queries)
+		}
+		p.Columns = append(p.Columns, c)
+	}
+	return p
 }
 
 // Coloured reports whether the column's values have a colour.
@@ -189,22 +203,8 @@ func (b Board) Layout() []Placed {
 	return all
 }
 
+// sizes are widths and heights of the kinds.
+var sizes = map[Kind][2]int{Stat: {4, 4}, Series: {12, 8}, Bars: {8, 8}, Table: {gridWidth, 8}, Timeline: {gridWidth, 8}}
+
 // size of a panel: its own, or its kind's.
-func (p Panel) size() (w, h int) {
-	w, h = 12, 8
-	switch p.Kind {
-	case Stat:
-		w, h = 4, 4
-	case Bars:
-		w = 8
-	case Table, Timeline:
-		w = gridWidth
-	}
-	if p.W != 0 {
-		w = p.W
-	}
-	if p.H != 0 {
-		h = p.H
-	}
-	return w, h
-}
+func (p Panel) size() (w, h int) { return cmp.Or(p.W, sizes[p.Kind][0]), cmp.Or(p.H, sizes[p.Kind][1]) }

@@ -48,20 +48,17 @@ func capacity(by ...string) string {
 }
 
 func fleetNow() []board.Panel {
-	stat := func(title, about, expr string, unit board.Unit, scale board.Scale) board.Panel {
-		return board.Panel{Kind: board.Stat, Title: title, About: about, Absent: noAutoscaler + noRules, Unit: unit, Scale: scale,
-			W: 3, Queries: []board.Query{{Expr: expr}}}
-	}
+	const absent = noAutoscaler + noRules
 	allGPUs := board.Sum(gpus())
 	return []board.Panel{
-		stat("GPUs", "All GPUs, in any state.", allGPUs, board.Number, board.Neutral()),
-		stat("Computing", "Share of all GPU time that was spent computing, over the last minutes.", board.Share(spent(nil, "busy"), capacity()), board.Percent, board.Falling(0.2, 0.5)),
-		stat("Allocated", "Share of the GPUs allocated to pods, in use or not.", board.Share(board.Sum(gpus("allocated")), allGPUs), board.Percent, board.Neutral()),
-		stat("Allocated and idle", "Share of all GPU time allocated to pods that hardly compute at all.", board.Share(spent(nil, "idle"), capacity()), board.Percent, board.Rising(0.1, 0.25)),
-		stat("Free", "GPUs, and parts of GPUs, free for the next pod.", board.Sum(gpus("free")), board.Number, board.Neutral()),
-		stat("Unusable", "Free GPUs, and parts of GPUs, that no pending pod can use: fragmented or stranded.", board.Share(board.Sum(gpus("fragmented", "stranded")), allGPUs), board.Percent, board.Rising(0.05, 0.15)),
-		stat("Sick or unready", "GPUs reported broken, or on nodes that are not ready and should be.", board.Sum(gpus("sick", "unready")), board.Number, board.Rising(0.001, 1)),
-		stat("Unserved", "GPUs that pending pods request without supply, present or upcoming.", unserved(), board.Number, board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Watch}, {From: 8, Colour: board.Bad}}),
+		stat(3, "GPUs", "All GPUs, in any state.", absent, allGPUs, board.Number, board.Neutral()),
+		stat(3, "Computing", "Share of all GPU time that was spent computing, over the last minutes.", absent, board.Share(spent(nil, "busy"), capacity()), board.Percent, board.Falling(0.2, 0.5)),
+		stat(3, "Allocated", "Share of the GPUs allocated to pods, in use or not.", absent, board.Share(board.Sum(gpus("allocated")), allGPUs), board.Percent, board.Neutral()),
+		stat(3, "Allocated and idle", "Share of all GPU time allocated to pods that hardly compute at all.", absent, board.Share(spent(nil, "idle"), capacity()), board.Percent, board.Rising(0.1, 0.25)),
+		stat(3, "Free", "GPUs, and parts of GPUs, free for the next pod.", absent, board.Sum(gpus("free")), board.Number, board.Neutral()),
+		stat(3, "Unusable", "Free GPUs, and parts of GPUs, that no pending pod can use: fragmented or stranded.", absent, board.Share(board.Sum(gpus("fragmented", "stranded")), allGPUs), board.Percent, board.Rising(0.05, 0.15)),
+		stat(3, "Sick or unready", "GPUs reported broken, or on nodes that are not ready and should be.", absent, board.Sum(gpus("sick", "unready")), board.Number, board.Rising(0.001, 1)),
+		stat(3, "Unserved", "GPUs that pending pods request without supply, present or upcoming.", absent, unserved(), board.Number, board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Watch}, {From: 8, Colour: board.Bad}}),
 	}
 }
 
@@ -97,18 +94,11 @@ func byPool() board.Panel {
 	const label = metric.LabelPool
 	of := func(states ...string) string { return board.Sum(gpus(states...), label) }
 	return board.Panel{
-		Kind: board.Table, Title: "By pool", H: 6, Unit: board.Number,
-		About:  "GPUs now, and the share of their time that was spent computing over the last minutes.",
-		Absent: noAutoscaler + noRules,
-		Queries: []board.Query{
-			{Expr: of()}, {Expr: of("allocated")}, {Expr: of("free")}, {Expr: of("fragmented", "stranded")}, {Expr: of("sick", "unready")},
-			{Expr: board.Share(spent([]string{label}, "busy"), capacity(label))},
-		},
-		Columns: []board.Column{
-			{Label: label, Title: "Node pool", Width: 160}, {Value: 1, Title: "GPUs", Sort: true}, {Value: 2, Title: "Allocated"}, {Value: 3, Title: "Free"},
-			{Value: 4, Title: "Unusable", Scale: board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Warn}}},
-			{Value: 5, Title: "Sick", Scale: board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Bad}}},
-			{Value: 6, Title: "Computing", Unit: board.Percent, Scale: board.Falling(0.2, 0.5)},
-		},
-	}
+		Kind: board.Table, Title: "By pool", H: 6, Unit: board.Number, Absent: noAutoscaler + noRules,
+		About: "GPUs now, and the share of their time that was spent computing over the last minutes.",
+	}.With(board.Column{Label: label, Title: "Node pool", Width: 160}, board.Column{Expr: of(), Title: "GPUs", Sort: true},
+		board.Column{Expr: of("allocated"), Title: "Allocated"}, board.Column{Expr: of("free"), Title: "Free"},
+		board.Column{Expr: of("fragmented", "stranded"), Title: "Unusable", Scale: from(0.001, board.Warn)},
+		board.Column{Expr: of("sick", "unready"), Title: "Sick", Scale: from(0.001, board.Bad)},
+		board.Column{Expr: board.Share(spent([]string{label}, "busy"), capacity(label)), Title: "Computing", Unit: board.Percent, Scale: board.Falling(0.2, 0.5)})
 }

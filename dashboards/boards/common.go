@@ -90,6 +90,23 @@ func xids() board.Mark {
 	}
 }
 
+// stat shows one value, now.
+func stat(width int, title, about, absent, expr string, unit board.Unit, scale board.Scale) board.Panel {
+	return board.Panel{Kind: board.Stat, Title: title, About: about, Absent: absent, Unit: unit, Scale: scale, W: width, Queries: []board.Query{{Expr: expr}}}
+}
+
+// from is a scale without good or bad below a value.
+func from(value float64, colour board.Colour) board.Scale {
+	return board.Scale{{Colour: board.Ink}, {From: value, Colour: colour}}
+}
+
+// column is a column of labels, and gpuColumns name a GPU.
+func column(label, title string) board.Column { return board.Column{Label: label, Title: title} }
+
+func gpuColumns(more ...board.Column) []board.Column {
+	return append([]board.Column{column("cluster", "Cluster"), column(metric.LabelNode, "Node"), {Label: metric.LabelGPU, Title: "GPU", Width: 60}}, more...)
+}
+
 // Labels that identify GPUs, and what can be allocated.
 var device, thing = rules.Device, rules.Thing
 

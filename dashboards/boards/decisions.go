@@ -43,27 +43,17 @@ func nodes(kind string) string {
 
 // poolTable has each pool's size, provider and cost.
 func poolTable() board.Panel {
-	t := board.Panel{Kind: board.Table, Title: "Pools", H: 6, Unit: board.Number, Absent: "the pool states none, or " + noPool,
-		About:   "Target is the number requested from the provider, nodes those that exist, ready those that work.",
-		Columns: []board.Column{{Label: metric.LabelPool, Title: "Node pool", Width: 200}}}
-	for _, k := range []struct {
-		kind, title string
-		scale       board.Scale
-	}{{"min", "Min", nil}, {"max", "Max", nil}, {"target", "Target", nil}, {"size", "Nodes", nil}, {"ready", "Ready", nil},
-		{"unready", "Unready", board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Bad}}}, {"upcoming", "Upcoming", nil}} {
-		t.Queries = append(t.Queries, board.Query{Expr: nodes(k.kind)})
-		t.Columns = append(t.Columns, board.Column{Value: len(t.Queries), Title: k.title, Scale: k.scale, Sort: k.kind == "size"})
-	}
-	add := func(expr string, c board.Column) {
-		t.Queries = append(t.Queries, board.Query{Expr: expr})
-		c.Value = len(t.Queries)
-		t.Columns = append(t.Columns, c)
-	}
-	add(board.Most(board.Of(metric.AutoscalerPoolBackoff, inPool), metric.LabelPool), board.Column{Title: "Provider", Words: board.YesNo("backing off", board.Bad, "ok", board.Good)})
-	add(board.Most(board.Of(metric.AutoscalerFrozen, inPool), metric.LabelPool), board.Column{Title: "Frozen", Words: board.YesNo("frozen", board.Watch, "no", board.Ink)})
-	add(board.Most(board.Of(metric.AutoscalerPoolPrice, inPool), metric.LabelPool), board.Column{Title: "Hourly price of a node", Unit: board.Number})
-	add(board.Sum(board.Of(metric.AutoscalerCost, inPool), metric.LabelPool), board.Column{Title: "Hourly cost", Unit: board.Number})
-	return t
+	of := func(d metric.Desc) string { return board.Most(board.Of(d, inPool), metric.LabelPool) }
+	return board.Panel{Kind: board.Table, Title: "Pools", H: 6, Unit: board.Number, Absent: "the pool states none, or " + noPool,
+		About: "Target is the number requested from the provider, nodes those that exist, ready those that work.",
+	}.With(board.Column{Label: metric.LabelPool, Title: "Node pool", Width: 200},
+		board.Column{Expr: nodes("min"), Title: "Min"}, board.Column{Expr: nodes("max"), Title: "Max"}, board.Column{Expr: nodes("target"), Title: "Target"},
+		board.Column{Expr: nodes("size"), Title: "Nodes", Sort: true}, board.Column{Expr: nodes("ready"), Title: "Ready"},
+		board.Column{Expr: nodes("unready"), Title: "Unready", Scale: from(1, board.Bad)}, board.Column{Expr: nodes("upcoming"), Title: "Upcoming"},
+		board.Column{Expr: of(metric.AutoscalerPoolBackoff), Title: "Provider", Words: board.YesNo("backing off", board.Bad, "ok", board.Good)},
+		board.Column{Expr: of(metric.AutoscalerFrozen), Title: "Frozen", Words: board.YesNo("frozen", board.Watch, "no", board.Ink)},
+		board.Column{Expr: of(metric.AutoscalerPoolPrice), Title: "Hourly price of a node", Unit: board.Number},
+		board.Column{Expr: board.Sum(board.Of(metric.AutoscalerCost, inPool), metric.LabelPool), Title: "Hourly cost", Unit: board.Number})
 }
 
 func pools() []board.Panel {

@@ -34,7 +34,7 @@ var (
 )
 
 // someAreBad is neutral at zero, where the series begin with the first event: zero proves no health.
-var someAreBad = board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Bad}}
+var someAreBad = from(1, board.Bad)
 
 // chosen narrows a series of GPUs to the products chosen: not every series has the
 // product as a label.
@@ -57,25 +57,18 @@ func healthNow() []board.Panel {
 	seen := "group by (" + join(device) + ") (" + board.Of(metric.GPUInfo, inNode, inProduct) + ")"
 	errorsIn := board.Sum(chosenEver(board.Happened(board.Of(metric.GPUXIDErrorsTotal, inNode), "$__range")))
 	return []board.Panel{
-		{Kind: board.Stat, Title: "GPUs", Unit: board.Count, W: 3, Absent: noExporter, About: "GPUs reported by exporters.", Queries: []board.Query{{Expr: "count(" + seen + ")"}}},
-		{Kind: board.Stat, Title: "Healthy", Unit: board.Percent, W: 3, Absent: noExporter, Scale: board.Falling(0.95, 1),
-			About: "Share of the GPUs whose health is known that are healthy.", Queries: []board.Query{{Expr: "avg(" + health() + ")"}}},
-		{Kind: board.Stat, Title: "Broken", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Rising(1, 1), About: "GPUs that their exporter calls broken.",
-			Queries: []board.Query{{Expr: "sum(" + health() + " == bool 0)"}}},
-		{Kind: board.Stat, Title: "Health unknown", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}},
-			About:   "GPUs reported without their health.",
-			Queries: []board.Query{{Expr: "count(" + seen + " unless on (" + join(device) + ") " + board.Of(metric.GPUHealthy, inNode) + ") or 0 * count(" + seen + ")"}}},
-		{Kind: board.Stat, Title: "XID errors", Unit: board.Count, W: 3, Absent: "no exporter answers (see Overview)." + noRules, Scale: someAreBad,
-			About:   "XID errors in the selected time. The series begin with the first error, so 0 means: none, while exporters answer.",
-			Queries: []board.Query{{Expr: board.ZeroWhile(errorsIn, board.Of(metric.ExporterUp)+" == 1")}}},
-		{Kind: board.Stat, Title: "Gone", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}},
-			About:   "GPUs reported at the beginning of the selected time and not now: removed nodes, GPUs that fell off the bus, exporters that stopped. The table below lists them.",
-			Queries: []board.Query{{Expr: "count(" + gone() + ") or 0 * count(" + seen + ")"}}},
-		{Kind: board.Stat, Title: "Oldest value", Unit: board.Seconds, W: 3, Absent: noExporter, Scale: board.Rising(60, 180),
-			About: "Age of the oldest current value of a GPU.", Queries: []board.Query{{Expr: "max(" + chosen(board.Of(metric.GPUSampleAgeSeconds, inNode)) + ")"}}},
-		{Kind: board.Stat, Title: "Energy", Unit: board.KWh, W: 3, Absent: noExporter + noRules,
-			About:   "Energy of the GPUs in the selected time, without their servers.",
-			Queries: []board.Query{{Expr: board.Sum(board.Integral(recorded("node:gpu_energy_joules:rate5m", inNode, inProduct))) + " / 3.6e6"}}},
+		stat(3, "GPUs", "GPUs reported by exporters.", noExporter, "count("+seen+")", board.Count, nil),
+		stat(3, "Healthy", "Share of the GPUs whose health is known that are healthy.", noExporter, "avg("+health()+")", board.Percent, board.Falling(0.95, 1)),
+		stat(3, "Broken", "GPUs that their exporter calls broken.", noExporter, "sum("+health()+" == bool 0)", board.Count, board.Rising(1, 1)),
+		stat(3, "Health unknown", "GPUs reported without their health.", noExporter,
+			"count("+seen+" unless on ("+join(device)+") "+board.Of(metric.GPUHealthy, inNode)+") or 0 * count("+seen+")", board.Count, from(1, board.Watch)),
+		stat(3, "XID errors", "XID errors in the selected time. The series begin with the first error, so 0 means: none, while exporters answer.",
+			"no exporter answers (see Overview)."+noRules, board.ZeroWhile(errorsIn, board.Of(metric.ExporterUp)+" == 1"), board.Count, someAreBad),
+		stat(3, "Gone", "GPUs reported at the beginning of the selected time and not now: removed nodes, GPUs that fell off the bus, exporters that stopped. The table below lists them.",
+			noExporter, "count("+gone()+") or 0 * count("+seen+")", board.Count, from(1, board.Watch)),
+		stat(3, "Oldest value", "Age of the oldest current value of a GPU.", noExporter, "max("+chosen(board.Of(metric.GPUSampleAgeSeconds, inNode))+")", board.Seconds, board.Rising(60, 180)),
+		stat(3, "Energy", "Energy of the GPUs in the selected time, without their servers.", noExporter+noRules,
+			board.Sum(board.Integral(recorded("node:gpu_energy_joules:rate5m", inNode, inProduct)))+" / 3.6e6", board.KWh, nil),
 	}
 }
 
@@ -91,13 +84,11 @@ func broken() []board.Panel {
 		{Kind: board.Table, Title: "Broken GPUs", W: 12, Unit: board.Count, Absent: "no GPU is called broken, or " + noExporter,
 			About:   "GPUs that their exporter calls broken, and why: lost is gone from the bus, xid_N condemned by that error, row_remap_failure and health_… what the driver's own watches say. docs/exporter.md lists which need a reset and which a replacement.",
 			Queries: []board.Query{{Expr: "group by (cluster,node,gpu,gpu_uuid,reason) (" + chosen(board.Of(metric.GPUHealthy, inNode)) + " == 0)"}},
-			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60}, {Label: metric.LabelReason, Title: "Reason"},
-				{Label: metric.LabelGPUUUID, Title: "UUID"}, {Value: 1, Title: "State", Words: []board.Word{{Value: 1, Text: "broken", Colour: board.Bad}}}}},
+			Columns: gpuColumns(column(metric.LabelReason, "Reason"), column(metric.LabelGPUUUID, "UUID"), board.Column{Value: 1, Title: "State", Words: []board.Word{{Value: 1, Text: "broken", Colour: board.Bad}}})},
 		{Kind: board.Table, Title: "Gone GPUs", W: 12, Unit: board.Count, Absent: "no GPU is gone, or " + noExporter,
 			About:   "GPUs reported at the beginning of the selected time and not now.",
 			Queries: []board.Query{{Expr: gone()}},
-			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60},
-				{Value: 1, Title: "State", Words: []board.Word{{Value: 1, Text: "gone", Colour: board.Watch}}}}},
+			Columns: gpuColumns(board.Column{Value: 1, Title: "State", Words: []board.Word{{Value: 1, Text: "gone", Colour: board.Watch}}})},
 		{Kind: board.Timeline, Title: "GPUs that were broken", Unit: board.Count, H: 6, Absent: "no GPU was called broken in this time, or " + noExporter + noRules,
 			About:   "GPUs that were called broken in the selected time, while they were. A gap: it was healthy then, or not reported.",
 			Words:   []board.Word{{Value: 1, Text: "broken", Colour: board.Bad}},
@@ -114,8 +105,7 @@ func xidErrors() []board.Panel {
 		{Kind: board.Table, Title: "XID errors by GPU", W: 12, Unit: board.Count, Absent: "none was counted in this time, or " + noExporter + noRules,
 			About:   "Errors in the selected time.",
 			Queries: []board.Query{{Expr: board.Sum(chosenEver(board.Happened(series, "$__range")), append(device, metric.LabelXID)...) + " > 0"}},
-			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60}, {Label: metric.LabelXID, Title: "XID"},
-				{Value: 1, Title: "Times", Sort: true, Scale: board.Scale{{Colour: board.Bad}}}}},
+			Columns: gpuColumns(column(metric.LabelXID, "XID"), board.Column{Value: 1, Title: "Times", Sort: true, Scale: board.Scale{{Colour: board.Bad}}})},
 	}
 }
 
@@ -128,20 +118,20 @@ func byUUID(expr string) string {
 }
 
 func memoryErrors() []board.Panel {
-	some := func(names ...metric.Read) board.Query {
+	some := func(title string, scale board.Scale, names ...metric.Read) board.Column {
 		var series []string
 		for _, r := range names {
 			series = append(series, board.Named(r.Name)+" > 0")
 		}
-		return board.Query{Expr: board.Most(byUUID(strings.Join(series, " or ")), device...)}
+		return board.Column{Expr: board.Most(byUUID(strings.Join(series, " or ")), device...), Title: title, Scale: scale, Sort: title == "Double-bit"}
 	}
 	return []board.Panel{
-		{Kind: board.Table, Title: "Memory errors by GPU", W: 12, Unit: board.Count, Absent: "none, or the exporter's counters file does not list the field (docs/report.md), or " + noExporter,
-			About:   "GPUs whose memory had errors. Single-bit errors were corrected; a double-bit error ends what ran. Rows are replaced for good: a few are normal over a GPU's life. A row that could not be replaced means that the GPU must be replaced.",
-			Queries: []board.Query{some(metric.DCGMSingleBitErrors), some(metric.DCGMDoubleBitErrors), some(metric.DCGMRowsCorrectable, metric.DCGMRowsCorrectableNew), some(metric.DCGMRowsUncorrectable, metric.DCGMRowsUncorrectableNew), some(metric.DCGMRowRemapFailure, metric.DCGMRowRemapFailureNew)},
-			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60},
-				{Value: 1, Title: "Single-bit"}, {Value: 2, Title: "Double-bit", Sort: true, Scale: someAreBad}, {Value: 3, Title: "Rows, corrected"}, {Value: 4, Title: "Rows, uncorrected", Scale: board.Scale{{Colour: board.Watch}}},
-				{Value: 5, Title: "Row not replaced", Scale: someAreBad}}},
+		board.Panel{Kind: board.Table, Title: "Memory errors by GPU", W: 12, Unit: board.Count, Absent: "none, or the exporter's counters file does not list the field (docs/report.md), or " + noExporter,
+			About: "GPUs whose memory had errors. Single-bit errors were corrected; a double-bit error ends what ran. Rows are replaced for good: a few are normal over a GPU's life. A row that could not be replaced means that the GPU must be replaced.",
+		}.With(gpuColumns(some("Single-bit", nil, metric.DCGMSingleBitErrors), some("Double-bit", someAreBad, metric.DCGMDoubleBitErrors),
+			some("Rows, corrected", nil, metric.DCGMRowsCorrectable, metric.DCGMRowsCorrectableNew),
+			some("Rows, uncorrected", board.Scale{{Colour: board.Watch}}, metric.DCGMRowsUncorrectable, metric.DCGMRowsUncorrectableNew),
+			some("Row not replaced", someAreBad, metric.DCGMRowRemapFailure, metric.DCGMRowRemapFailureNew))...),
 		{Kind: board.Series, Title: "Hottest GPUs", W: 6, Unit: board.Celsius, Absent: "the exporter reports no temperatures, or " + noExporter + noRules,
 			About:   "The hottest GPU of a node. The eight nodes that are hottest now. Clocks go down near the product's own limit, often between 83 and 90 °C: see below.",
 			Queries: []board.Query{{Expr: eightNodes(board.Most, "node:gpu_temperature_celsius:max"), Legend: "{{node}}"}}},

@@ -71,16 +71,12 @@ func profiles() []board.Panel {
 	busy := board.Most(board.Of(metric.GPUInstanceBusyRatio, inNode), append(thing, metric.LabelProfile)...)
 	memory := board.Most(board.Of(metric.GPUMemoryUsedBytes, inNode, `profile!=""`), append(thing, metric.LabelProfile)...)
 	return []board.Panel{
-		{Kind: board.Table, Title: "Instances by profile", Unit: board.Number, W: 12, Absent: "none of this profile, or " + noExporter,
+		board.Panel{Kind: board.Table, Title: "Instances by profile", Unit: board.Number, W: 12, Absent: "none of this profile, or " + noExporter,
 			About: "How many instances there are of each profile, how many are allocated, and how much of an instance is used.",
-			Queries: []board.Query{
-				{Expr: board.CountOf(instances, metric.LabelProfile)},
-				{Expr: board.CountOf(instances+" and on ("+join(thing)+") "+allocatedTo, metric.LabelProfile) + " or 0 * " + board.CountOf(instances+" and on (cluster,node) "+freshMap(), metric.LabelProfile)},
-				{Expr: "avg by (profile) (" + busy + ")"},
-				{Expr: "quantile by (profile) (0.95, " + memory + ")"},
-			},
-			Columns: []board.Column{{Label: metric.LabelProfile, Title: "Profile"}, {Value: 1, Title: "Instances", Sort: true}, {Value: 2, Title: "Allocated"},
-				{Value: 3, Title: "Mean busy", Unit: board.Percent, Scale: board.Falling(0.1, 0.4)}, {Value: 4, Title: "Memory used, p95", Unit: board.Bytes}}},
+		}.With(column(metric.LabelProfile, "Profile"), board.Column{Expr: board.CountOf(instances, metric.LabelProfile), Title: "Instances", Sort: true},
+			board.Column{Title: "Allocated", Expr: board.CountOf(instances+" and on ("+join(thing)+") "+allocatedTo, metric.LabelProfile) + " or 0 * " + board.CountOf(instances+" and on (cluster,node) "+freshMap(), metric.LabelProfile)},
+			board.Column{Expr: "avg by (profile) (" + busy + ")", Title: "Mean busy", Unit: board.Percent, Scale: board.Falling(0.1, 0.4)},
+			board.Column{Expr: "quantile by (profile) (0.95, " + memory + ")", Title: "Memory used, p95", Unit: board.Bytes}),
 		{Kind: board.Series, Title: "Instances", W: 12, Unit: board.Count, Stack: true, Steps: true, Absent: noExporter + noRules,
 			About: "Instances by profile: what the GPUs have been partitioned into.", Queries: []board.Query{{Expr: board.Sum(recorded("node:gpu_instance_info:count", inNode), metric.LabelProfile), Legend: "{{profile}}"}}},
 	}

@@ -42,20 +42,17 @@ func busyThings() string {
 func idleThings() string { return board.Most(board.Of(metric.GPUIdleSeconds), thing...) + " > 600" }
 
 func overviewNow() []board.Panel {
-	stat := func(title, about, expr string, unit board.Unit, scale board.Scale) board.Panel {
-		return board.Panel{Kind: board.Stat, Title: title, About: about, Absent: noExporter, Unit: unit, Scale: scale, W: 3, Queries: []board.Query{{Expr: expr}}}
-	}
 	noneOf := func(expr string) string { return "count(" + expr + ") or 0 * count(" + seenGPUs() + ")" }
 	return []board.Panel{
-		stat("GPUs", "GPUs that exporters report.", "count("+seenGPUs()+")", board.Count, board.Neutral()),
-		stat("Allocated", "Share of the GPUs of which at least a part is allocated to a pod.", "("+noneOf(allocatedGPUs())+") / count("+seenGPUs()+")", board.Percent, board.Neutral()),
-		stat("Mean busy", "Mean share of time in which GPUs, or their MIG instances, computed.", "avg("+busyThings()+")", board.Percent, board.Neutral()),
-		stat("Allocated and idle", "GPUs and MIG instances allocated to pods that have not computed for ten minutes.", "count("+idleThings()+") or 0 * count("+seenGPUs()+")",
-			board.Count, board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Warn}}),
-		stat("Broken", "GPUs that their exporter reports broken.", "sum(min by ("+join(device)+") ("+board.Of(metric.GPUHealthy)+") == bool 0)", board.Count, board.Rising(1, 1)),
-		stat("Driver not answering", "Exporters that run and whose driver does not answer.", "sum("+board.Of(metric.ExporterUp)+" == bool 0)", board.Count, board.Rising(1, 1)),
-		stat("Oldest value", "Age of the oldest current value of a GPU.", "max("+board.Of(metric.GPUSampleAgeSeconds)+")", board.Seconds, board.Rising(60, 180)),
-		stat("Power", "Power of all GPUs, without their servers.", board.Sum(board.Most(board.Of(metric.GPUPowerWatts), metric.LabelGPUUUID)), board.Watts, board.Neutral()),
+		stat(3, "GPUs", "GPUs that exporters report.", noExporter, "count("+seenGPUs()+")", board.Count, board.Neutral()),
+		stat(3, "Allocated", "Share of the GPUs of which at least a part is allocated to a pod.", noExporter, "("+noneOf(allocatedGPUs())+") / count("+seenGPUs()+")", board.Percent, board.Neutral()),
+		stat(3, "Mean busy", "Mean share of time in which GPUs, or their MIG instances, computed.", noExporter, "avg("+busyThings()+")", board.Percent, board.Neutral()),
+		stat(3, "Allocated and idle", "GPUs and MIG instances allocated to pods that have not computed for ten minutes.", noExporter, "count("+idleThings()+") or 0 * count("+seenGPUs()+")",
+			board.Count, from(1, board.Warn)),
+		stat(3, "Broken", "GPUs that their exporter reports broken.", noExporter, "sum(min by ("+join(device)+") ("+board.Of(metric.GPUHealthy)+") == bool 0)", board.Count, board.Rising(1, 1)),
+		stat(3, "Driver not answering", "Exporters that run and whose driver does not answer.", noExporter, "sum("+board.Of(metric.ExporterUp)+" == bool 0)", board.Count, board.Rising(1, 1)),
+		stat(3, "Oldest value", "Age of the oldest current value of a GPU.", noExporter, "max("+board.Of(metric.GPUSampleAgeSeconds)+")", board.Seconds, board.Rising(60, 180)),
+		stat(3, "Power", "Power of all GPUs, without their servers.", noExporter, board.Sum(board.Most(board.Of(metric.GPUPowerWatts), metric.LabelGPUUUID)), board.Watts, board.Neutral()),
 	}
 }
 
@@ -77,19 +74,19 @@ func overviewTables() []board.Panel {
 	node := []string{"cluster", metric.LabelNode}
 	by := []string{"cluster", metric.LabelNamespace}
 	return []board.Panel{
-		{Kind: board.Table, Title: "By node", W: 12, H: 9, Unit: board.Count, Absent: noExporter,
+		board.Panel{Kind: board.Table, Title: "By node", W: 12, H: 9, Unit: board.Count, Absent: noExporter,
 			About: "GPUs of each node, those of which a part is allocated, their mean use, and their power.",
-			Queries: []board.Query{{Expr: board.CountOf(seenGPUs(), node...)}, {Expr: board.CountOf(allocatedGPUs(), node...) + " or 0 * " + freshMap()}, {Expr: "avg by (" + join(node) + ") (" + busyThings() + ")"},
-				{Expr: board.Sum(board.Most(board.Of(metric.GPUPowerWatts), append(node, metric.LabelGPUUUID)...), node...)}},
-			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node", Link: &board.Link{Title: "Health of the node", UID: HealthUID, Set: map[string]string{"node": metric.LabelNode}}},
-				{Value: 1, Title: "GPUs", Sort: true}, {Value: 2, Title: "Allocated"}, {Value: 3, Title: "Busy", Unit: board.Percent}, {Value: 4, Title: "Power", Unit: board.Watts}}},
-		{Kind: board.Table, Title: "By namespace", W: 12, H: 9, Unit: board.Count, Absent: "nothing is allocated, or " + noExporter,
+		}.With(column("cluster", "Cluster"),
+			board.Column{Label: metric.LabelNode, Title: "Node", Link: &board.Link{Title: "Health of the node", UID: HealthUID, Set: map[string]string{"node": metric.LabelNode}}},
+			board.Column{Expr: board.CountOf(seenGPUs(), node...), Title: "GPUs", Sort: true}, board.Column{Expr: board.CountOf(allocatedGPUs(), node...) + " or 0 * " + freshMap(), Title: "Allocated"},
+			board.Column{Expr: "avg by (" + join(node) + ") (" + busyThings() + ")", Title: "Busy", Unit: board.Percent},
+			board.Column{Expr: board.Sum(board.Most(board.Of(metric.GPUPowerWatts), append(node, metric.LabelGPUUUID)...), node...), Title: "Power", Unit: board.Watts}),
+		board.Panel{Kind: board.Table, Title: "By namespace", W: 12, H: 9, Unit: board.Count, Absent: "nothing is allocated, or " + noExporter,
 			About: "GPUs and MIG instances allocated to the pods of each namespace, their mean use, and how many have not computed for ten minutes.",
-			Queries: []board.Query{{Expr: board.CountOf(podThings(), by...)}, {Expr: "avg by (" + join(by) + ") (" + busyOfAllocated() + ")"},
-				{Expr: board.Sum(board.Most(board.Own(metric.GPUIdleSeconds), holding...)+" > bool 600", by...)}},
-			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNamespace, Title: "Namespace", Link: &board.Link{Title: "Open the workloads", UID: WorkloadUID, Set: map[string]string{"namespace": metric.LabelNamespace}}},
-				{Value: 1, Title: "Allocated", Sort: true}, {Value: 2, Title: "Busy", Unit: board.Percent},
-				{Value: 3, Title: "Idle", Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Warn}}}}},
+		}.With(column("cluster", "Cluster"),
+			board.Column{Label: metric.LabelNamespace, Title: "Namespace", Link: &board.Link{Title: "Open the workloads", UID: WorkloadUID, Set: map[string]string{"namespace": metric.LabelNamespace}}},
+			board.Column{Expr: board.CountOf(podThings(), by...), Title: "Allocated", Sort: true}, board.Column{Expr: "avg by (" + join(by) + ") (" + busyOfAllocated() + ")", Title: "Busy", Unit: board.Percent},
+			board.Column{Expr: board.Sum(board.Most(board.Own(metric.GPUIdleSeconds), holding...)+" > bool 600", by...), Title: "Idle", Scale: from(1, board.Warn)}),
 	}
 }
 

@@ -17,24 +17,14 @@ func tenantGPUs(kind string) string {
 const noQuota = "no quota covers it (GPUQuota, ResourceQuota, Kueue), or no autoscaler leads (see Overview)."
 
 func quotas() []board.Panel {
-	words := []struct {
-		kind, title string
-		scale       board.Scale
-	}{
-		{"guaranteed", "Guaranteed", nil}, {"limit", "Limit", nil}, {"used", "Used", nil},
-		{"borrowed", "Borrowed", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Watch}}},
-		{"lent", "Lent", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Plain}}},
-		{"pending", "Pending", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Bad}}},
-	}
 	by := []string{metric.LabelTenant, metric.LabelNamespace}
-	t := board.Panel{Kind: board.Table, Title: "Quotas", W: 14, Unit: board.Number, Absent: noQuota,
-		About:   "GPUs by tenant. Borrowed is beyond the guarantee; lent is of the guarantee. Borrowed GPUs are reclaimed for their owner where policy.reclaimBorrowed is set.",
-		Columns: []board.Column{{Label: metric.LabelTenant, Title: "Tenant", Width: 200}}}
-	for i, w := range words {
-		t.Queries = append(t.Queries, board.Query{Expr: tenantGPUs(w.kind)})
-		t.Columns = append(t.Columns, board.Column{Value: i + 1, Title: w.title, Scale: w.scale, Sort: w.kind == "used"})
-	}
-	return []board.Panel{t,
+	return []board.Panel{
+		board.Panel{Kind: board.Table, Title: "Quotas", W: 14, Unit: board.Number, Absent: noQuota,
+			About: "GPUs by tenant. Borrowed is beyond the guarantee; lent is of the guarantee. Borrowed GPUs are reclaimed for their owner where policy.reclaimBorrowed is set.",
+		}.With(board.Column{Label: metric.LabelTenant, Title: "Tenant", Width: 200},
+			board.Column{Expr: tenantGPUs("guaranteed"), Title: "Guaranteed"}, board.Column{Expr: tenantGPUs("limit"), Title: "Limit"}, board.Column{Expr: tenantGPUs("used"), Title: "Used", Sort: true},
+			board.Column{Expr: tenantGPUs("borrowed"), Title: "Borrowed", Scale: from(0.001, board.Watch)}, board.Column{Expr: tenantGPUs("lent"), Title: "Lent", Scale: from(0.001, board.Plain)},
+			board.Column{Expr: tenantGPUs("pending"), Title: "Pending", Scale: from(0.001, board.Bad)}),
 		{Kind: board.Bars, Title: "Use of the guarantee", W: 10, Unit: board.Percent, Absent: "the tenant is guaranteed nothing, or " + noQuota,
 			About:   "GPUs used, of those guaranteed. Beyond 100 % is borrowed.",
 			Scale:   board.Scale{{Colour: board.Plain}, {From: 1.001, Colour: board.Watch}},
@@ -42,21 +32,14 @@ func quotas() []board.Panel {
 		{Kind: board.Series, Title: "Pending time, p95", W: 24, Unit: board.Seconds, Absent: notYet,
 			About:   "Time from a pod's creation until it was bound, 95th percentile over the time of one point.",
 			Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerPodPendingSeconds, "$__rate_interval", metric.LabelTenant), Legend: "{{tenant}}"}}},
-		{Kind: board.Table, Title: "GPU hours by namespace", Unit: board.Number, Absent: noAutoscaler + noRules,
+		board.Panel{Kind: board.Table, Title: "GPU hours by namespace", Unit: board.Number, Absent: noAutoscaler + noRules,
 			About: "Hours of whole GPUs in the selected time: allocated, of them computing, and of them allocated to something that hardly computes at all. Money is the cost of the allocated hours at the pools' prices of the time. The sums are of means over five minutes; the capacity report is exact.",
-			Queries: []board.Query{
-				{Expr: gpuHours(by, allocatedPlaces...)}, {Expr: gpuHours(by, "busy")}, {Expr: gpuHours(by, "idle")},
-				{Expr: board.Share(gpuHours(by, "busy"), gpuHours(by, allocatedPlaces...))},
-				{Expr: allocatedMoney(by)},
-			},
-			Columns: []board.Column{
-				{Label: metric.LabelTenant, Title: "Tenant", Width: 200},
-				{Label: metric.LabelNamespace, Title: "Namespace", Width: 200, Link: &board.Link{Title: "Open the workloads", UID: WorkloadUID, Set: map[string]string{"namespace": metric.LabelNamespace}}},
-				{Value: 1, Title: "Allocated, h", Sort: true}, {Value: 2, Title: "Computing, h"},
-				{Value: 3, Title: "Idle, h", Scale: board.Scale{{Colour: board.Ink}, {From: 0.01, Colour: board.Warn}}},
-				{Value: 4, Title: "Computing", Unit: board.Percent, Scale: board.Falling(0.2, 0.5)},
-				{Value: 5, Title: "Money"},
-			}},
+		}.With(board.Column{Label: metric.LabelTenant, Title: "Tenant", Width: 200},
+			board.Column{Label: metric.LabelNamespace, Title: "Namespace", Width: 200, Link: &board.Link{Title: "Open the workloads", UID: WorkloadUID, Set: map[string]string{"namespace": metric.LabelNamespace}}},
+			board.Column{Expr: gpuHours(by, allocatedPlaces...), Title: "Allocated, h", Sort: true}, board.Column{Expr: gpuHours(by, "busy"), Title: "Computing, h"},
+			board.Column{Expr: gpuHours(by, "idle"), Title: "Idle, h", Scale: from(0.01, board.Warn)},
+			board.Column{Expr: board.Share(gpuHours(by, "busy"), gpuHours(by, allocatedPlaces...)), Title: "Computing", Unit: board.Percent, Scale: board.Falling(0.2, 0.5)},
+			board.Column{Expr: allocatedMoney(by), Title: "Money"}),
 	}
 }
 

@@ -43,26 +43,20 @@ func ofAllocated(ds ...metric.Desc) string {
 // busy of instances where there are some, else of GPUs.
 func busyOfAllocated() string { return ofAllocated(metric.GPUInstanceBusyRatio, metric.GPUBusyRatio) }
 
+// longIdle is from ten minutes on, and from an hour on.
+var longIdle = board.Scale{{Colour: board.Ink}, {From: 600, Colour: board.Watch}, {From: 3600, Colour: board.Warn}}
+
 func workloadNow() []board.Panel {
-	idle := board.Own(metric.GPUIdleSeconds)
+	const none = "no GPU is allocated to a pod, or " + noExporter
 	return []board.Panel{
-		{Kind: board.Stat, Title: "Pods with GPUs", Unit: board.Count, Absent: "no GPU is allocated to a pod, or " + noExporter,
-			About:   "Pods of the namespaces with a GPU or a slice.",
-			Queries: []board.Query{{Expr: "count(" + board.CountOf(podThings(), metric.LabelNamespace, metric.LabelPod) + ")"}}},
-		{Kind: board.Stat, Title: "GPUs and slices", Unit: board.Count, Absent: "no GPU is allocated to a pod, or " + noExporter,
-			About:   "GPUs and MIG instances allocated to the pods, each counted once.",
-			Queries: []board.Query{{Expr: "count(" + board.Most(podThings(), thing...) + ")"}}},
-		{Kind: board.Stat, Title: "Mean busy", Unit: board.Percent, Absent: "nothing is allocated, or what is allocated has no busy ratio: " + noExporter,
-			About:   "Mean share of time in which what is allocated computed, a slice counting as much as a GPU. It has no threshold: what has no busy ratio is not in it.",
-			Queries: []board.Query{{Expr: "avg(" + busyOfAllocated() + ")"}}},
-		{Kind: board.Stat, Title: "Longest idle", Unit: board.Seconds, Scale: board.Scale{{Colour: board.Ink}, {From: 600, Colour: board.Watch}, {From: 3600, Colour: board.Warn}},
-			Absent: "nothing is allocated, or " + noExporter, About: "The longest time for which something has been allocated without computing.",
-			Queries: []board.Query{{Expr: "max(" + idle + ")"}}},
-		{Kind: board.Stat, Title: "Requests waiting now", Unit: board.Number, Absent: noServer, Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}, {From: 100, Colour: board.Bad}},
-			About: "Requests in the queues of the model servers of the namespaces.", Queries: []board.Query{{Expr: board.Sum(queues())}}},
-		{Kind: board.Stat, Title: "HPAs at their maximum", Unit: board.Count, Absent: noHPA, Scale: board.Rising(1, 3),
-			About:   "HPAs at their maximum. Their demand beyond it is not known.",
-			Queries: []board.Query{{Expr: "sum(" + hpaKind("current") + " >= bool " + hpaKind("max") + ")"}}},
+		stat(4, "Pods with GPUs", "Pods of the namespaces with a GPU or a slice.", none, "count("+board.CountOf(podThings(), metric.LabelNamespace, metric.LabelPod)+")", board.Count, nil),
+		stat(4, "GPUs and slices", "GPUs and MIG instances allocated to the pods, each counted once.", none, "count("+board.Most(podThings(), thing...)+")", board.Count, nil),
+		stat(4, "Mean busy", "Mean share of time in which what is allocated computed, a slice counting as much as a GPU. It has no threshold: what has no busy ratio is not in it.",
+			"nothing is allocated, or what is allocated has no busy ratio: "+noExporter, "avg("+busyOfAllocated()+")", board.Percent, nil),
+		stat(4, "Longest idle", "The longest time for which something has been allocated without computing.", "nothing is allocated, or "+noExporter, "max("+board.Own(metric.GPUIdleSeconds)+")", board.Seconds, longIdle),
+		stat(4, "Requests waiting now", "Requests in the queues of the model servers of the namespaces.", noServer, board.Sum(queues()),
+			board.Number, board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}, {From: 100, Colour: board.Bad}}),
+		stat(4, "HPAs at their maximum", "HPAs at their maximum. Their demand beyond it is not known.", noHPA, "sum("+hpaKind("current")+" >= bool "+hpaKind("max")+")", board.Count, board.Rising(1, 3)),
 	}
 }
 
@@ -128,21 +122,15 @@ func serving() []board.Panel {
 }
 
 func holdings() []board.Panel {
-	idle := board.Most(board.Own(metric.GPUIdleSeconds), holding...)
 	return []board.Panel{
-		{Kind: board.Table, Title: "Allocations", Unit: board.Number, Absent: "the exporter does not report it (see docs/exporter.md), or " + noExporter,
-			About: "A row for each GPU or slice allocated to a pod. Busy is of what is allocated, not of the whole GPU.",
-			Queries: []board.Query{{Expr: podThings()}, {Expr: busyOfAllocated()}, {Expr: idle},
-				{Expr: ofAllocated(metric.GPUMemoryUsedBytes)}, {Expr: ofAllocated(metric.GPUMemoryTotalBytes)}},
-			Columns: []board.Column{
-				{Label: "cluster", Title: "Cluster", Width: 90}, {Label: metric.LabelNamespace, Title: "Namespace", Width: 130}, {Label: metric.LabelPod, Title: "Pod", Width: 240},
-				{Label: metric.LabelNode, Title: "Node", Width: 150, Link: &board.Link{Title: "Health of the node", UID: HealthUID, Set: map[string]string{"node": metric.LabelNode}}},
-				{Label: metric.LabelGPU, Title: "GPU", Width: 60}, {Label: metric.LabelProfile, Title: "Profile", Width: 110},
-				{Label: metric.LabelGPUInstanceID, Title: "Instance", Width: 80},
-				{Value: 2, Title: "Busy", Unit: board.Percent, Scale: board.Falling(0.05, 0.5)},
-				{Value: 3, Title: "Idle for", Unit: board.Seconds, Sort: true, Scale: board.Scale{{Colour: board.Ink}, {From: 600, Colour: board.Watch}, {From: 3600, Colour: board.Warn}}},
-				{Value: 4, Title: "Memory used", Unit: board.Bytes}, {Value: 5, Title: "Memory", Unit: board.Bytes},
-			}},
+		board.Panel{Kind: board.Table, Title: "Allocations", Unit: board.Number, Absent: "the exporter does not report it (see docs/exporter.md), or " + noExporter,
+			About: "A row for each GPU or slice allocated to a pod. Busy is of what is allocated, not of the whole GPU.", Queries: []board.Query{{Expr: podThings()}},
+		}.With(board.Column{Label: "cluster", Title: "Cluster", Width: 90}, board.Column{Label: metric.LabelNamespace, Title: "Namespace", Width: 130}, board.Column{Label: metric.LabelPod, Title: "Pod", Width: 240},
+			board.Column{Label: metric.LabelNode, Title: "Node", Width: 150, Link: &board.Link{Title: "Health of the node", UID: HealthUID, Set: map[string]string{"node": metric.LabelNode}}},
+			board.Column{Label: metric.LabelGPU, Title: "GPU", Width: 60}, board.Column{Label: metric.LabelProfile, Title: "Profile", Width: 110}, board.Column{Label: metric.LabelGPUInstanceID, Title: "Instance", Width: 80},
+			board.Column{Expr: busyOfAllocated(), Title: "Busy", Unit: board.Percent, Scale: board.Falling(0.05, 0.5)},
+			board.Column{Expr: board.Most(board.Own(metric.GPUIdleSeconds), holding...), Title: "Idle for", Unit: board.Seconds, Sort: true, Scale: longIdle},
+			board.Column{Expr: ofAllocated(metric.GPUMemoryUsedBytes), Title: "Memory used", Unit: board.Bytes}, board.Column{Expr: ofAllocated(metric.GPUMemoryTotalBytes), Title: "Memory", Unit: board.Bytes}),
 		{Kind: board.Series, Title: "Busy by pod", Unit: board.Percent, Max: 1, Absent: "nothing is allocated to the pod, or it has no busy ratio." + noRules,
 			About:   "Mean share of time in which what is allocated to the pod computed. The twenty that compute least now.",
 			Queries: []board.Query{{Expr: ofPods("bottomk", "pod:gpu_busy_ratio:avg"), Legend: "{{namespace}}/{{pod}}"}}},

@@ -36,17 +36,15 @@ type row struct {
 // grid merges the answers to a table's queries into rows.
 func grid(p board.Panel, answers [][]prom.Line) Grid {
 	rows := merge(answers)
+	columns := slices.DeleteFunc(append(slices.Clone(p.Columns), unlisted(p, rows)...), func(c board.Column) bool {
+		return c.Label != "" && !slices.ContainsFunc(rows, func(r *row) bool { _, has := r.labels[c.Label]; return has })
+	})
 	if p.Matrix != nil {
-		return matrix(p, rows)
+		columns, rows = pivot(p, rows)
 	}
 	var g Grid
-	var columns []board.Column
-	for _, c := range append(slices.Clone(p.Columns), unlisted(p, rows)...) {
-		if c.Label != "" && !slices.ContainsFunc(rows, func(r *row) bool { _, has := r.labels[c.Label]; return has }) {
-			continue
-		}
-		columns = append(columns, c)
-		g.Columns = append(g.Columns, Column{Title: c.Title, Label: c.Label != "", Look: LookOfColumn(p, c), Coloured: c.Coloured()})
+	for _, c := range columns {
+		g.Columns = append(g.Columns, Column{Title: c.Title, Label: c.Label != "", Look: LookOfColumn(p, c), Coloured: c.Coloured(), Filled: p.Matrix != nil && c.Label == ""})
 	}
 	for _, r := range rows {
 		var cells []Cell
@@ -114,33 +112,26 @@ func merge(answers [][]prom.Line) []*row {
 	return rows
 }
 
-// matrix makes a grid of rows by two of their labels.
-func matrix(p board.Panel, rows []*row) Grid {
-	columns, values := map[string]bool{}, map[string]map[string]float64{}
+// pivot makes a column for each value of one label, and a row for each of another.
+func pivot(p board.Panel, rows []*row) ([]board.Column, []*row) {
+	of, names := map[string]*row{}, map[string]bool{}
 	for _, r := range rows {
-		name, column := r.labels[p.Matrix.Row], r.labels[p.Matrix.Column]
-		if values[name] == nil {
-			values[name] = map[string]float64{}
+		names[r.labels[p.Matrix.Column]] = true
+	}
+	columns := []board.Column{{Label: p.Matrix.Row, Title: p.Columns[0].Title}}
+	place := map[string]int{}
+	for i, name := range slices.SortedFunc(maps.Keys(names), natural) {
+		place[name] = i
+		columns = append(columns, board.Column{Value: i + 1, Title: name})
+	}
+	for _, r := range rows {
+		name := r.labels[p.Matrix.Row]
+		if of[name] == nil {
+			of[name] = &row{labels: map[string]string{p.Matrix.Row: name}, values: map[int]float64{}}
 		}
-		values[name][column], columns[column] = r.values[0], true
+		of[name].values[place[r.labels[p.Matrix.Column]]] = r.values[0]
 	}
-	names := slices.SortedFunc(maps.Keys(columns), natural)
-	g := Grid{Columns: []Column{{Title: p.Columns[0].Title, Label: true}}}
-	for _, name := range names {
-		g.Columns = append(g.Columns, Column{Title: name, Look: LookOf(p, ""), Filled: true})
-	}
-	for _, name := range slices.SortedFunc(maps.Keys(values), natural) {
-		cells := []Cell{{Text: name, Known: true}}
-		for i, column := range names {
-			if v, ok := values[name][column]; ok {
-				cells = append(cells, g.Columns[i+1].Look.Show(v))
-			} else {
-				cells = append(cells, Nothing())
-			}
-		}
-		g.Rows = append(g.Rows, cells)
-	}
-	return g
+	return columns, slices.SortedFunc(maps.Values(of), func(a, b *row) int { return natural(a.labels[p.Matrix.Row], b.labels[p.Matrix.Row]) })
 }
 
 // natural orders numbers as numbers.

@@ -52,7 +52,7 @@ func (l *look) way(a *apiService, p Program) (id string, add func(Finding, ...st
 			f.Commands = []string{l.take(a, p)}
 		}
 	case !well && c.Reason == "ServicePortError":
-		f.Fix, f.Commands = "Name the port that the Service has.", []string{l.portOf(a)}
+		f.Fix, f.Commands = "Name the port that the Service has.", []string{l.portOf(a, service)}
 	case !well && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound" || !l.ready(service)):
 		f = l.unreachable(service, p)
 	case len(a.Spec.CABundle) > 0 && unreadable != nil:
@@ -147,11 +147,7 @@ func (l *look) reselect(s *corev1.Service, p Program) string {
 
 // portOf writes the command that names the Service's port; where it has several and none
 // of them is https, one that shows them.
-func (l *look) portOf(a *apiService) string {
-	s := l.service(a.Spec.Service.Namespace, a.Spec.Service.Name)
-	if s == nil {
-		return ""
-	}
+func (l *look) portOf(a *apiService, s *corev1.Service) string {
 	for _, port := range s.Spec.Ports {
 		if port.Name == "https" || len(s.Spec.Ports) == 1 {
 			return l.patch("", "apiservice", a.Name, fmt.Sprintf(`{"spec":{"service":{"port":%d}}}`, port.Port))

@@ -32,29 +32,24 @@ func crdOld(l *look) {
 		plural, group, _ := strings.Cut(k.crd, ".")
 		file := fmt.Sprintf("%s/files/crds/%s_%s.yaml", chartPath, group, plural)
 		f := Finding{Object: "CustomResourceDefinition " + k.crd, Fix: "Install the CRD of this version."}
-		if c == nil {
-			if len(programs) == 0 {
-				continue // it is not written
-			}
+		if c == nil && len(programs) > 0 { // else it is not written
 			f.Seen, f.Means = "it does not exist", "the autoscaler has no pools and no quotas, and does not start"
-			f.Commands = []string{l.installFile(programs[0], file)}
-			l.fault(f)
-			continue
+			l.fault(f, l.installFile(programs[0], file))
 		}
-		missing := lacking(c, k.of)
-		if len(missing) == 0 {
-			continue
+		if missing := lacking(c, k.of); len(missing) > 0 {
+			f.Seen = "its schema has no " + several(missing)
+			f.Means = "the API server drops these fields silently: yours, and the autoscaler's, which loses that state"
+			// Not by Helm: the old schema's field manager owns it, and Helm stops at the conflict.
+			l.fault(f, l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file))
 		}
-		f.Seen = "its schema has no " + several(missing)
-		f.Means = "the API server drops these fields silently: yours, and the autoscaler's, which loses that state"
-		// Not by Helm: the old schema's field manager owns it, and Helm stops at the conflict.
-		f.Commands = []string{l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)}
-		l.fault(f)
 	}
 }
 
-// lacking lists the fields of a type that the CRD's schema does not have.
+// lacking lists the fields of a type that the schema of a CRD, where there is one, does not have.
 func lacking(c *crd, t reflect.Type) (out []string) {
+	if c == nil {
+		return nil
+	}
 	v := the(c.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == "v1alpha1" })
 	if v == nil {
 		return []string{"version v1alpha1"}
@@ -65,7 +60,7 @@ func lacking(c *crd, t reflect.Type) (out []string) {
 	}
 	for _, part := range []string{"Spec", "Status"} {
 		field, _ := t.FieldByName(part)
-		out = append(out, lacks(field, "", schema)...)
+		out = append(out, undeclared(field, "", schema)...)
 	}
 	slices.Sort(out)
 	return out
@@ -76,9 +71,9 @@ var leaves = []reflect.Type{
 	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 }
 
-// lacks lists what a schema does not have of a field and of what is in it; path is that of the
+// undeclared lists what a schema does not have of a field and of what is in it; path is that of the
 // struct around it.
-func lacks(f reflect.StructField, path string, around apiextensionsv1.JSONSchemaProps) (out []string) {
+func undeclared(f reflect.StructField, path string, around apiextensionsv1.JSONSchemaProps) (out []string) {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	schema := around
 	switch {
@@ -109,7 +104,7 @@ func lacks(f reflect.StructField, path string, around apiextensionsv1.JSONSchema
 			path, schema = path+"{}", *schema.AdditionalProperties.Schema
 		case reflect.Struct: // types of ours have no circles
 			for inner := range t.Fields() {
-				out = append(out, lacks(inner, path, schema)...)
+				out = append(out, undeclared(inner, path, schema)...)
 			}
 			return out
 		case reflect.Pointer:

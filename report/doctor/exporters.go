@@ -88,9 +88,9 @@ func exporterMissing(l *look) {
 // settle is the age of a node from which what it lacks is a fault.
 const settle = 10 * time.Minute
 
-// lacks reports what a node lacks: a warning while it is new, since drivers and
+// nodeLacks reports what a node lacks: a warning while it is new, since drivers and
 // plugins take minutes to come up.
-func (l *look) lacks(n *corev1.Node, f Finding) {
+func (l *look) nodeLacks(n *corev1.Node, f Finding) {
 	f.Object = "Node " + n.Name
 	if age := l.f.Now.Sub(n.CreationTimestamp.Time); age < settle {
 		f.Seen += fmt.Sprintf(" (the node is %s old: it may be starting)", max(age, 0).Round(time.Second))
@@ -141,7 +141,7 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 		f.Fix = "Prometheus scrapes other exporters: check whether it has this node's target, and whether a NetworkPolicy or firewall is in between."
 		f.Commands = []string{look}
 	}
-	l.lacks(n, f)
+	l.nodeLacks(n, f)
 }
 
 // why is the reason that a program's pods are not ready, on a node or (empty) on any: a

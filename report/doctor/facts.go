@@ -57,8 +57,6 @@ type Facts struct {
 	Kubectl []string
 	// Missing is why a source was not read, or not in full.
 	Missing map[*Source]string
-	// Calls made to Kubernetes.
-	Calls int
 
 	Nodes               []*corev1.Node
 	Pods                []*corev1.Pod // those for which keepPod is true
@@ -117,13 +115,15 @@ type Workload struct {
 		Replicas    *int32                 `json:"replicas"`
 		Parallelism *int32                 `json:"parallelism"`
 		Completions *int32                 `json:"completions"`
+		Suspend     bool                   `json:"suspend"`
 		Template    corev1.PodTemplateSpec `json:"template"`
 	} `json:"spec"`
 	Status struct {
-		Replicas       int32        `json:"replicas"`
-		Active         int32        `json:"active"`
-		Succeeded      int32        `json:"succeeded"`
-		CompletionTime *metav1.Time `json:"completionTime"`
+		Replicas       int32              `json:"replicas"`
+		Active         int32              `json:"active"`
+		Succeeded      int32              `json:"succeeded"`
+		CompletionTime *metav1.Time       `json:"completionTime"`
+		Conditions     []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,10 +95,10 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 	_ = g.Wait()                  // it has no error
 	for _, s := range o.Sources { // what the lists name
 		if s.named != nil {
-			r.readNamed(s)
+			r.read(s)
 		}
 	}
-	f.Took, f.Calls = time.Since(f.Local), int(min(r.calls.Load(), maxCalls))
+	f.Took = time.Since(f.Local)
 	return f, nil
 }
 
@@ -189,13 +190,55 @@ func discovery(name string, field func(*Facts) *[]string, paths ...string) *Sour
 	}}
 }
 
-// pages reads all pages of a list, up to the bound.
-func (r *reading) pages(path, labels string, s *Source) error {
-	values := url.Values{"limit": {fmt.Sprint(pageSize)}, "labelSelector": {labels}, "fieldSelector": {s.Fields}}
+// read reads a source: a list by the first of its paths that exists, or the objects and the lists
+// of namespaces that other facts name. A missing object is an answer: it is absent from the facts.
+func (r *reading) read(s *Source) {
+	keys, one := []key{{}}, strings.HasSuffix(s.Paths[0], "/%s")
+	if s.named != nil {
+		keys = s.named(r, s)
+	}
+	asked := map[key]bool{}
+	for _, k := range keys {
+		if asked[k] {
+			continue
+		}
+		asked[k] = true
+		values := url.Values{}
+		if s == EndpointSlices {
+			values.Set("labelSelector", labelService+"="+k.name)
+			k.name = ""
+		}
+		names := slices.DeleteFunc([]any{k.namespace, k.name}, func(n any) bool {
+			return n == "" || n == "." || n == ".." || strings.ContainsAny(n.(string), "/?#%") // that would change the path
+		})
+		if strings.Count(s.Paths[0], "%s") != len(names) {
+			continue
+		}
+		var err error
+		for _, path := range s.Paths {
+			if err = r.pages(s, fmt.Sprintf(path, names...), one, values); !apierrors.IsNotFound(err) {
+				break
+			}
+		}
+		if !apierrors.IsNotFound(err) || !s.Optional && !one {
+			r.missing(s, err)
+		}
+	}
+}
+
+// pages reads one object, or all pages of a list up to the bound.
+func (r *reading) pages(s *Source, path string, one bool, values url.Values) error {
+	if !one {
+		values.Set("limit", fmt.Sprint(pageSize))
+		values.Set("fieldSelector", s.Fields)
+	}
 	for objects := 0; ; {
 		raw, err := r.get(path, values)
 		if err != nil {
 			return err
+		}
+		if one {
+			raw = slices.Concat([]byte(`{"items":[`), raw, []byte("]}"))
 		}
 		next, n, err := s.take(r.facts, raw)
 		if objects += n; err != nil || next == "" {
@@ -205,19 +248,6 @@ func (r *reading) pages(path, labels string, s *Source) error {
 			return errTooMany
 		}
 		values.Set("continue", next)
-	}
-}
-
-// read reads one list, by the first of its paths that exists.
-func (r *reading) read(s *Source) {
-	var err error
-	for _, path := range s.Paths {
-		if err = r.pages(path, "", s); !apierrors.IsNotFound(err) {
-			break
-		}
-	}
-	if !s.Optional || !apierrors.IsNotFound(err) {
-		r.missing(s, err)
 	}
 }
 

@@ -2,53 +2,12 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // key is a namespace and a name; one of them may be empty.
 type key struct{ namespace, name string }
-
-// readNamed reads the objects, or the lists of namespaces, that other facts name. A missing
-// object is an answer: it is absent from the facts.
-func (r *reading) readNamed(s *Source) {
-	asked := map[key]bool{}
-	for _, k := range s.named(r, s) {
-		if asked[k] {
-			continue
-		}
-		asked[k] = true
-		labels := ""
-		if s == EndpointSlices {
-			labels, k.name = labelService+"="+k.name, ""
-		}
-		var names []any
-		for _, n := range []string{k.namespace, k.name} {
-			if n != "" && n != "." && n != ".." && !strings.ContainsAny(n, "/?#%") { // that would change the path
-				names = append(names, n)
-			}
-		}
-		if strings.Count(s.Paths[0], "%s") != len(names) {
-			continue
-		}
-		path := fmt.Sprintf(s.Paths[0], names...)
-		if !strings.HasSuffix(s.Paths[0], "%s") {
-			r.missing(s, r.pages(path, labels, s))
-			continue
-		}
-		raw, err := r.get(path, nil)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err == nil {
-			_, _, err = s.take(r.facts, slices.Concat([]byte(`{"items":[`), raw, []byte("]}")))
-		}
-		r.missing(s, err)
-	}
-}
 
 func ourCRDs(*reading, *Source) (all []key) {
 	for _, k := range kinds {

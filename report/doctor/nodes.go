@@ -122,7 +122,7 @@ func devicePluginMissing(l *look) {
 		default:
 			f.Commands = []string{l.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+n.Name)}
 		}
-		l.lacks(n, f)
+		l.nodeLacks(n, f)
 	}
 }
 
@@ -133,7 +133,7 @@ func productMissing(l *look) {
 		if !planned || gpus(n) == 0 || n.Labels[labelProduct] != "" {
 			continue
 		}
-		l.lacks(n, Finding{
+		l.nodeLacks(n, Finding{
 			Seen:     fmt.Sprintf("allocatable has %d of nvidia.com/*, and there is no label %s", gpus(n), labelProduct),
 			Fix:      "Run GPU feature discovery there (the GPU Operator, or the device plugin's chart with gfd.enabled), or label the node by hand.",
 			Commands: []string{l.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+n.Name)},

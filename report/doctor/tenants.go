@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -58,12 +59,13 @@ func lastSeen(e *corev1.Event) time.Time {
 	return e.LastTimestamp.Time
 }
 
-// lacks reports whether a workload has fewer pods than it should.
+// lacks reports whether a workload has fewer pods than it should. A Job that is over or suspended
+// should have none.
 func (w *Workload) lacks() bool {
 	if w.Kind != "Job" {
 		return w.Status.Replicas < orOne(w.Spec.Replicas)
 	}
-	if w.Status.CompletionTime != nil {
+	if w.Status.CompletionTime != nil || w.Spec.Suspend || meta.IsStatusConditionTrue(w.Status.Conditions, "Failed") {
 		return false
 	}
 	most := orOne(w.Spec.Parallelism)
@@ -191,7 +193,7 @@ func networkPolicyScrape(l *look) {
 			of, _ = metav1.LabelSelectorAsSelector(d.Spec.Selector)
 		}
 		for _, p := range l.f.Pods {
-			if p.Namespace != h.Namespace || len(gpuResources(&p.Spec)) == 0 || of == nil || !of.Matches(labels.Set(p.Labels)) {
+			if p.Namespace != h.Namespace || p.Spec.HostNetwork || len(gpuResources(&p.Spec)) == 0 || of == nil || !of.Matches(labels.Set(p.Labels)) {
 				continue
 			}
 			if closed := l.f.closed(p); len(closed) > 0 {

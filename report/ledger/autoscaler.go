@@ -17,8 +17,8 @@ func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, enter
 	n := b.l.Grid.N
 	counted, entered = make([]bool, n+1), make([]bool, n+1)
 	f := newFlow(a, b.l.Grid)
-	sums := map[[2]string][]float64{} // of the places
-	pms := slices.SortedFunc(maps.Keys(f.capacity), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
+	sums := map[Key][]float64{} // of the places
+	pms := slices.SortedFunc(maps.Keys(f.capacity), Key.compare)
 	for pm, growth := range f.capacity {
 		sums[pm] = make([]float64, n+1)
 		for k, v := range growth {
@@ -50,7 +50,7 @@ func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, enter
 			if there == 0 && sums[pm][k] == 0 {
 				continue
 			}
-			b.there(k, pm[0], pm[1], there)
+			b.there(k, pm, there)
 			b.rest(k, pm, there-sums[pm][k])
 		}
 		counted[k] = counted[k] || !f.broken[k]
@@ -61,16 +61,14 @@ func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, enter
 // rest is the capacity that no place accounts for; it is unknown. Places are read a
 // moment after the capacity, so their sum may exceed it a little: the excess is added to
 // the capacity.
-func (b *book) rest(k int, pm [2]string, seconds float64) {
-	if seconds > 0 {
-		if seconds < 1e-6*b.l.Grid.Step.Seconds() {
-			return // a rounding error
-		}
-		b.put(k, Key{Pool: pm[0], Model: pm[1]}, Unknown, seconds)
-		return
+func (b *book) rest(k int, pm Key, seconds float64) {
+	switch {
+	case seconds <= 0:
+		b.l.Capacity -= seconds
+		b.l.Over -= seconds
+	case seconds >= 1e-6*b.l.Grid.Step.Seconds(): // else it is a rounding error
+		b.put(k, pm, Unknown, seconds)
 	}
-	b.l.Capacity -= seconds
-	b.l.Over -= seconds
 }
 
 func poolModel(ls prom.Labels) Key {

@@ -16,7 +16,7 @@ import (
 // window; after that it counts as removed.
 const trailing = time.Hour
 
-// exporterRecord is the exporter's series on their own grid; nil without any.
+// exporterRecord is the exporter's series on their own grid.
 type exporterRecord struct {
 	models               map[string]*model
 	names                []string // of the models, in order
@@ -27,7 +27,7 @@ type exporterRecord struct {
 
 // has reports whether any GPU has a sample in a step of the ledger.
 func (r *exporterRecord) has(k int) bool {
-	return r != nil && slices.ContainsFunc(r.names, func(name string) bool {
+	return slices.ContainsFunc(r.names, func(name string) bool {
 		return slices.Contains(r.models[name].seen[(k-1)*r.each+1:k*r.each+1], true)
 	})
 }
@@ -35,13 +35,10 @@ func (r *exporterRecord) has(k int) bool {
 // exporter enters a step of the exporter's record: the GPUs with samples, and those
 // known from the steps around it.
 func (b *book) exporter(r *exporterRecord, k int) {
-	if r == nil {
-		return
-	}
 	for _, name := range r.names {
 		m := r.models[name]
 		put := func(key Key, p Place, gpus float64) {
-			b.there(k, "", name, gpus*r.step)
+			b.there(k, Key{Model: name}, gpus*r.step)
 			b.put(k, key, p, gpus*r.step)
 		}
 		for i := (k-1)*r.each + 1; i <= k*r.each; i++ {
@@ -56,11 +53,8 @@ func (b *book) exporter(r *exporterRecord, k int) {
 	}
 }
 
-// exporterSeen reads the exporter's series, or returns nil where there are none.
+// exporterSeen reads the exporter's series.
 func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
-	if len(a.Lines[query.Nodes]) == 0 {
-		return nil
-	}
 	g := a.Window.Grid(a.Window.Step)
 	models := exporterModels(a, g)
 	return &exporterRecord{

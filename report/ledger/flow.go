@@ -14,10 +14,10 @@ import (
 type flow struct {
 	known    int // the first moment with a sample: what was counted before is not the window's
 	replicas []*replica
-	present  []bool                  // moments with a sample of any replica
-	broken   []bool                  // steps without a sample at either end, or in which a process started
-	capacity map[[2]string][]float64 // growth by pool and model
-	step     float64                 // seconds
+	present  []bool            // moments with a sample of any replica
+	broken   []bool            // steps without a sample at either end, or in which a process started
+	capacity map[Key][]float64 // growth by pool and model
+	step     float64           // seconds
 }
 
 // replica is the counters of one replica. All counters of a process start together.
@@ -41,7 +41,7 @@ type counter struct {
 }
 
 func newFlow(a query.Answers, g query.Grid) *flow {
-	f := &flow{known: g.N + 1, present: make([]bool, g.N+1), broken: make([]bool, g.N+1), capacity: map[[2]string][]float64{}, step: g.Step.Seconds()}
+	f := &flow{known: g.N + 1, present: make([]bool, g.N+1), broken: make([]bool, g.N+1), capacity: map[Key][]float64{}, step: g.Step.Seconds()}
 	f.read(a, g)
 	for k := 1; k <= g.N; k++ {
 		f.broken[k] = !f.present[k] || !f.present[k-1]
@@ -64,8 +64,6 @@ func newFlow(a query.Answers, g query.Grid) *flow {
 	}
 	return f
 }
-
-func (k Key) poolModel() [2]string { return [2]string{k.Pool, k.Model} }
 
 // read reads the counters. Those of places without a capacity, and places of a later version,
 // are left out: they are in the capacity, as unknown, or count for nothing.
@@ -219,7 +217,7 @@ func (r *replica) growth(c *counter, known int) []float64 {
 // expected is the growth to assume for the capacity of a pool and model at a broken step: no
 // more than before and after the gap. A counter absent before the gap is not expected;
 // one that does not return is expected until the window's end.
-func (f *flow) expected(pm [2]string, k int) float64 {
+func (f *flow) expected(pm Key, k int) float64 {
 	before, after := f.usual(pm, k, -1), f.usual(pm, k, 1)
 	switch {
 	case math.IsNaN(before):
@@ -232,7 +230,7 @@ func (f *flow) expected(pm [2]string, k int) float64 {
 
 // usual is the mean growth over the nearest steps on one side that are not broken, NaN for none. One
 // step alone shows the beat of scrapes against the grid.
-func (f *flow) usual(pm [2]string, k, way int) float64 {
+func (f *flow) usual(pm Key, k, way int) float64 {
 	sum, n := 0.0, 0
 	for k += way; k > 0 && k < len(f.broken) && n < 6; k += way {
 		if !f.broken[k] {

@@ -41,8 +41,8 @@ type Ledger struct {
 
 // Series is one pool's or model's GPUs over the grid; NaN where nothing is known.
 type Series struct {
-	Pool, Model string
-	Allocated   []float64
+	Key
+	Allocated []float64
 }
 
 // Gap is a time without a record.
@@ -59,7 +59,7 @@ const Tolerance = 0.001
 func Make(a query.Answers) Ledger {
 	l := Ledger{Grid: a.Window.Grid(a.Window.Ledger)}
 	l.Steps = make([]Time, l.Grid.N+1)
-	b := book{l: &l, rows: map[Key]*Time{}, series: map[[2]string]*Series{}}
+	b := book{l: &l, rows: map[Key]*Time{}, series: map[Key]*Series{}}
 	seen := exporterSeen(a, l.Grid)
 	counted, entered := b.autoscaler(a, seen)
 	for k := 1; k <= l.Grid.N; k++ {
@@ -122,7 +122,7 @@ func (l Ledger) Check() error {
 type book struct {
 	l      *Ledger
 	rows   map[Key]*Time
-	series map[[2]string]*Series
+	series map[Key]*Series
 }
 
 // put adds time of a key at a step. It does not count as capacity.
@@ -143,19 +143,17 @@ func (b *book) put(k int, key Key, p Place, seconds float64) {
 }
 
 // there adds capacity.
-func (b *book) there(k int, pool, model string, seconds float64) {
+func (b *book) there(k int, key Key, seconds float64) {
 	b.l.Capacity += seconds
-	add(b.of(Key{Pool: pool, Model: model}).Allocated, k, 0)
+	add(b.of(key).Allocated, k, 0)
 }
 
 func (b *book) of(key Key) *Series {
-	id := [2]string{key.Pool, key.Model}
-	s := b.series[id]
-	if s == nil {
-		s = &Series{Pool: key.Pool, Model: key.Model, Allocated: nans(b.l.Grid.N + 1)}
-		b.series[id] = s
+	key = key.poolModel()
+	if b.series[key] == nil {
+		b.series[key] = &Series{Key: key, Allocated: nans(b.l.Grid.N + 1)}
 	}
-	return s
+	return b.series[key]
 }
 
 func (b *book) close() {
@@ -166,11 +164,12 @@ func (b *book) close() {
 	for _, s := range b.series {
 		b.l.Series = append(b.l.Series, *s)
 	}
-	slices.SortFunc(b.l.Series, func(a, b Series) int {
-		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
-	})
+	slices.SortFunc(b.l.Series, func(a, b Series) int { return a.compare(b.Key) })
 	slices.SortStableFunc(b.l.Gaps, func(a, b Gap) int { return cmp.Compare(b.Until.Sub(b.From), a.Until.Sub(a.From)) })
 }
+
+// poolModel is the key without its pod.
+func (k Key) poolModel() Key { return Key{Pool: k.Pool, Model: k.Model} }
 
 func (k Key) compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Pool, o.Pool), strings.Compare(k.Model, o.Model),

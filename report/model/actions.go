@@ -40,20 +40,25 @@ const worthwhile = 0.001
 
 // actions derives recommendations from the other sections. Each has the PromQL that
 // gives its hours, so that its figure can be verified.
-func (m *maker) actions() []Action {
-	idle, reclaimed := m.reclaim()
-	all := slices.Concat(idle, m.smaller(reclaimed), m.shrink(), m.scattered(), m.replace(), m.grow(), m.raiseHPAs())
-	least := worthwhile * m.l.Capacity / hour
-	all = slices.DeleteFunc(all, func(a Action) bool { return a.Kind != "raise-hpa" && a.Hours.Or(0) < least })
-	slices.SortStableFunc(all, func(a, b Action) int {
+func (m *maker) actions() {
+	m.smaller(m.reclaim())
+	m.shrink()
+	m.scattered()
+	m.replace()
+	m.grow()
+	m.raiseHPAs()
+	slices.SortStableFunc(m.r.Actions, func(a, b Action) int {
 		return cmp.Or(strings.Compare(a.Effect, b.Effect), cmp.Compare(b.Money.Or(-1), a.Money.Or(-1)), cmp.Compare(b.Hours.Or(-1), a.Hours.Or(-1)), strings.Compare(a.ID, b.ID))
 	})
-	return all
 }
 
-// action completes one about a subject: its id, equal in another report, and what its
-// confidence rests on, which is that of the window where none is given.
-func (m *maker) action(a Action, subject ...string) Action {
+// propose adds an action about a subject where it is worthwhile. It completes its id, equal in
+// another report, and what its confidence rests on, which is that of the window where none is
+// given.
+func (m *maker) propose(a Action, subject ...string) {
+	if a.Kind != "raise-hpa" && a.Hours.Or(0) < worthwhile*m.l.Capacity/hour {
+		return
+	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(strings.Join(subject, "\xff"))) // never fails
 	a.ID = fmt.Sprintf("%s-%08x", a.Kind, h.Sum32())
@@ -62,7 +67,7 @@ func (m *maker) action(a Action, subject ...string) Action {
 	if a.Effect == serves {
 		a.Money = Unknown("it serves demand, it saves nothing")
 	}
-	return a
+	m.r.Actions = append(m.r.Actions, a)
 }
 
 // sampled is the query behind a figure: an expression over the window, in its
@@ -104,9 +109,8 @@ func (m *maker) gauge(pool, state string) ([]float64, string) {
 }
 
 // reclaim is about pods that did not compute for a quarter of an hour or more, by
-// workload. It also returns the workloads of which most is proposed to be reclaimed.
-func (m *maker) reclaim() ([]Action, map[workKey]bool) {
-	var all []Action
+// workload. It returns the workloads of which most is proposed to be reclaimed.
+func (m *maker) reclaim() map[workKey]bool {
 	taken := map[workKey]bool{}
 	d := m.a.Dialect
 	for _, w := range m.sortedWork() {
@@ -125,15 +129,15 @@ func (m *maker) reclaim() ([]Action, map[workKey]bool) {
 			verb, word, because = "had", "low", "nothing was allocated to it at the end"
 			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing to stop now: see what may start it again", text.Quote(w.namespace), text.Quote(w.name))
 		}
-		all = append(all, m.action(Action{
+		m.propose(Action{
 			Kind: "reclaim", Effect: frees,
 			Title: fmt.Sprintf("%s/%s %s %s allocated without computing", w.namespace, w.name, verb, things),
 			Hours: Known(idle * w.part()), Money: m.modelMoney(w.model, idle*w.part()), Patch: patch,
 			Risk:       "The next request is delayed by a start. Ask the owner first.",
 			Confidence: word, Because: because, Query: m.sampled(d.IdleAllocations(w.matchers(d)...), w.part()),
-		}, w.namespace, w.name, w.profile))
+		}, w.namespace, w.name, w.profile)
 	}
-	return all, taken
+	return taken
 }
 
 // stop is the command that releases a workload's GPUs.
@@ -152,8 +156,7 @@ func (w *work) stop() string {
 
 // smaller turns right-sizing into actions, but for those of which most is to be
 // reclaimed anyway.
-func (m *maker) smaller(reclaimed map[workKey]bool) []Action {
-	var all []Action
+func (m *maker) smaller(reclaimed map[workKey]bool) {
 	d := m.a.Dialect
 	for _, s := range m.r.MIG.RightSize {
 		profile := s.From
@@ -169,7 +172,7 @@ func (m *maker) smaller(reclaimed map[workKey]bool) []Action {
 		if s.Evidence.Or(0) < 72 {
 			word = "low"
 		}
-		all = append(all, m.action(Action{
+		m.propose(Action{
 			Kind: "right-size", Effect: frees,
 			Title: fmt.Sprintf("%s/%s fits a %s slice in place of %s", s.Namespace, s.Workload, s.To, s.From),
 			Hours: s.Hours, Money: m.modelMoney(w.model, s.Hours.Or(0)),
@@ -177,14 +180,12 @@ func (m *maker) smaller(reclaimed map[workKey]bool) []Action {
 			Risk:       "A peak outside the window may not fit; throughput falls where compute is the bottleneck.",
 			Confidence: word, Because: fmt.Sprintf("%.3g hours of one pod", s.Evidence.Or(0)),
 			Query: m.sampled(d.Allocations(w.matchers(d)...), s.Hours.Or(0)/allocated),
-		}, s.Namespace, s.Workload, s.From))
+		}, s.Namespace, s.Workload, s.From)
 	}
-	return all
 }
 
 // grow is about demand unserved because a pool or a quota was at its limit.
-func (m *maker) grow() []Action {
-	var all []Action
+func (m *maker) grow() {
 	for _, u := range m.r.Demand.Unmet {
 		a := Action{Effect: serves, Hours: u.Hours}
 		switch u.Reason {
@@ -199,9 +200,8 @@ func (m *maker) grow() []Action {
 		}
 		a.Query = m.sampled("max by ("+metric.LabelShape+", "+metric.LabelReason+") ("+m.a.Dialect.Select(metric.AutoscalerPendingGPUs.Name,
 			query.Equal(metric.LabelShape, u.Shape), query.Equal(metric.LabelReason, u.Reason))+")", 1)
-		all = append(all, m.action(a, u.Shape, u.Reason))
+		m.propose(a, u.Shape, u.Reason)
 	}
-	return all
 }
 
 // raisePools names the pools that are at their maximum.
@@ -220,8 +220,7 @@ func (m *maker) raisePools() string {
 	return strings.Join(lines, "\n")
 }
 
-func (m *maker) raiseHPAs() []Action {
-	var all []Action
+func (m *maker) raiseHPAs() {
 	d := m.a.Dialect
 	for _, h := range m.r.Demand.HPAs {
 		high, ok := h.Max.Get()
@@ -231,14 +230,13 @@ func (m *maker) raiseHPAs() []Action {
 		kind := func(k string) string {
 			return "max by (" + d.AutoscalerNamespace() + ", " + metric.LabelHPA + ") (" + d.Select(metric.AutoscalerHPAReplicas.Name, query.Equal(d.AutoscalerNamespace(), h.Namespace), query.Equal(metric.LabelHPA, h.Name), query.Equal(metric.LabelKind, k)) + ")"
 		}
-		all = append(all, m.action(Action{
+		m.propose(Action{
 			Kind: "raise-hpa", Effect: serves, Title: fmt.Sprintf("HPA %s/%s ran at its maximum", h.Namespace, h.Name), Hours: h.AtMax,
 			Patch: fmt.Sprintf(`kubectl -n %s patch hpa %s --type merge -p '{"spec":{"maxReplicas":%.0f}}'`, text.Quote(h.Namespace), text.Quote(h.Name), math.Ceil(high*1.5)),
 			Risk:  "More replicas need more GPUs: look at the quota and the pool first.",
 			Query: m.sampled("("+kind("current")+") >= bool ("+kind("max")+")", 1),
-		}, h.Namespace, h.Name))
+		}, h.Namespace, h.Name)
 	}
-	return all
 }
 
 // quantile of the known values, as in PromQL.
@@ -256,9 +254,8 @@ func quantile(q float64, values []float64) Number {
 }
 
 // shrink is about pools whose minimum keeps nodes that were free nearly always.
-func (m *maker) shrink() []Action {
+func (m *maker) shrink() {
 	const q = 0.05
-	var all []Action
 	for _, p := range m.r.Pools {
 		size := m.gpus.size[p.Pool].Or(0)
 		values, expression := m.gauge(p.Pool, "free")
@@ -273,21 +270,19 @@ func (m *maker) shrink() []Action {
 		}
 		hours := nodes * size * m.r.Window.Hours
 		w := m.a.Window
-		all = append(all, m.action(Action{
+		m.propose(Action{
 			Kind: "shrink-pool", Effect: frees,
 			Title: fmt.Sprintf("Pool %s keeps %.0f %s that no pod needed 95 %% of the time", p.Pool, nodes, plural(nodes, "node", "nodes")),
 			Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours),
 			Patch: fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"min":%.0f}}'`, text.Quote(p.Pool), low-nodes),
 			Risk:  fmt.Sprintf("The next demand is pending until a node is ready (median: %s).", Seconds(p.ReadyP50)),
 			Query: fmt.Sprintf("clamp_max(floor(quantile_over_time(%g, %s) / %g), %g) * %g", q, query.Over(expression, w.Length(), w.Coarse), size, low, size*w.Length().Hours()),
-		}, p.Pool))
+		}, p.Pool)
 	}
-	return all
 }
 
 // scattered is about free GPUs that fit no pending pod, by pool.
-func (m *maker) scattered() []Action {
-	var all []Action
+func (m *maker) scattered() {
 	for _, p := range m.r.Pools {
 		for _, kind := range []struct{ state, kind, patch, risk string }{
 			{"fragmented", "repartition", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # names what blocks a repartition, such as spec.mig.idleAfter or spec.mig.allowedProfiles", text.Quote(p.Pool)),
@@ -304,14 +299,13 @@ func (m *maker) scattered() []Action {
 			if because != "" {
 				because = "causes: " + because
 			}
-			all = append(all, m.action(Action{
+			m.propose(Action{
 				Kind: kind.kind, Effect: frees, Title: fmt.Sprintf("Pool %s has GPUs that are %s", p.Pool, kind.state),
 				Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk, Because: because,
 				Query: m.sampled(expression, 1),
-			}, p.Pool))
+			}, p.Pool)
 		}
 	}
-	return all
 }
 
 // causes lists the reasons, the most hours first.
@@ -339,20 +333,18 @@ func (m *maker) causes(pool, state string) string {
 }
 
 // replace is about nodes with sick GPUs.
-func (m *maker) replace() []Action {
-	var all []Action
+func (m *maker) replace() {
 	d := m.a.Dialect
 	for _, n := range m.r.Reliability.Nodes {
 		expression := "count (max by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUInfo.Name, query.Equal(metric.LabelNode, n.Node)) + ") and on (" + metric.LabelGPUUUID +
 			") (min by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUHealthy.Name) + ") == 0))"
-		all = append(all, m.action(Action{
+		m.propose(Action{
 			Kind: "replace", Effect: frees, Title: fmt.Sprintf("Node %s had sick GPUs", n.Node),
 			Hours: n.Hours, Money: m.nodeMoney(n.Node, n.Hours.Or(0)),
 			Patch: fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then return it to its owner", text.Quote(n.Node)),
 			Risk:  "Pods on the node's other GPUs are evicted.", Query: m.sampled(expression, 1),
-		}, n.Node))
+		}, n.Node)
 	}
-	return all
 }
 
 func (m *maker) nodeMoney(node string, hours float64) Number {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -165,10 +164,4 @@ func (m *maker) methods() Methods {
 		o.Queries = append(o.Queries, Query{Name: string(q.ID), What: q.What, Step: step, PromQL: q.PromQL})
 	}
 	return o
-}
-
-// Missing names the scrape jobs to check where there are no series.
-func Missing() string {
-	return fmt.Sprintf("there is no %s and no %s in the window: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400), and gpuscale-autoscaler? Look at up and at /targets of Prometheus",
-		metric.GPUInfo.Name, metric.AutoscalerGPUSeconds.Name)
 }

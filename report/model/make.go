@@ -58,7 +58,7 @@ func Make(in Input) Report {
 	m.r.Forecast = m.forecast()
 	m.r.Reliability = m.reliability()
 	m.r.Answer.Quality = m.quality()
-	m.r.Actions = m.actions()
+	m.actions()
 	m.r.Answer.Figures = m.figures()
 	m.r.Answer.Text = m.text()
 	m.r.Methods = m.methods()

@@ -59,23 +59,18 @@ func (m *maker) use() Use {
 		money, waste Number
 	}
 	by := map[ledger.Key]*row{}
-	var order []ledger.Key
 	for _, r := range m.l.Rows {
 		allocated, key := r.Time.Allocated(), r.Key
 		if key.Pool = ""; allocated == 0 {
 			continue
-		}
-		if by[key] == nil {
-			order = append(order, key)
 		}
 		x := entry(by, key, row{money: Known(0), waste: Known(0)})
 		x.time.Add(r.Time)
 		x.money = x.money.Plus(m.money(r.Pool, r.Model, allocated/hour))
 		x.waste = x.waste.Plus(m.money(r.Pool, r.Model, r.Time[ledger.Idle]/hour))
 	}
-	priced := true // either all by hours or all by money
-	for _, key := range order {
-		x := by[key]
+	priced := true           // either all by hours or all by money
+	for key, x := range by { // most puts them in order
 		t, row := x.time, UseRow{Tenant: key.Tenant, Namespace: key.Namespace, Model: key.Model, Allocated: Known(x.time.Allocated() / hour), Money: x.money, Waste: x.waste}
 		measured := t.Allocated() - t[ledger.Unmeasured]
 		if measured > 0 {

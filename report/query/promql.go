@@ -65,28 +65,25 @@ func Like(label, expression string) string { return label + "=~" + strconv.Quote
 
 // Select writes the trusted series of a name, with the dialect's matchers and others.
 func (d Dialect) Select(name string, matchers ...string) string {
-	plain := func(selector string) string { return selector }
-	return d.trusted(name, matchers, plain, plain)
+	return d.Ranged("%s", "", name, matchers...)
 }
 
-// Ranged writes a function of the trusted series of a name over a window: "rate(%s)".
+// Ranged writes a function of the trusted series of a name over a window: "rate(%s)". Without a
+// window it is of their current values.
 func (d Dialect) Ranged(function, window, name string, matchers ...string) string {
-	over := func(function string) func(string) string {
-		return func(selector string) string { return fmt.Sprintf(function, selector+"["+window+"]") }
-	}
-	return d.trusted(name, matchers, over(function), over("present_over_time(%s)"))
-}
-
-// trusted writes of a selector of trusted series; present is of the selector of their witness.
-func (d Dialect) trusted(name string, matchers []string, of, present func(string) string) string {
 	matcher, witness := d.trust(name)
-	if witness != "" {
-		return "(" + of(d.selector(name, matchers...)) + " and on (job, instance) " + present(witness) + ")"
-	}
 	if matcher != "" {
 		matchers = append([]string{matcher}, matchers...)
 	}
-	return of(d.selector(name, matchers...))
+	present := "%s"
+	if window != "" {
+		window, present = "["+window+"]", "present_over_time(%s)"
+	}
+	series := fmt.Sprintf(function, d.selector(name, matchers...)+window)
+	if witness == "" {
+		return series
+	}
+	return "(" + series + " and on (job, instance) " + fmt.Sprintf(present, witness+window) + ")"
 }
 
 func (d Dialect) selector(name string, matchers ...string) string {

@@ -140,6 +140,9 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	if scrape == 0 {
 		scrape = w.Scrape
 	}
+	of := func(desc metric.Desc) string { return present(desc.Name, clusterLabel+`!=""`) }
+	// A series without the label belongs to any: the label may have been added later.
+	names := ask("count " + by(clusterLabel) + " (" + of(metric.GPUInfo) + " or " + of(metric.AutoscalerCapacityGPUSeconds) + ")")
 	if err != nil {
 		return Answers{}, fmt.Errorf("asking Prometheus: %w", err)
 	}
@@ -159,12 +162,6 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 			others += "; those of targets in other namespaces than " + strings.Join(o.Trusted, ", ") + " do not count (--exporter-namespaces)"
 		}
 		return Answers{}, fmt.Errorf("%w from %s to %s, whole steps of %s%s", ErrNoData, w.From.Format(time.RFC3339), w.Until.Format(time.RFC3339), w.Coarse, others)
-	}
-	of := func(desc metric.Desc) string { return present(desc.Name, clusterLabel+`!=""`) }
-	// A series without the label belongs to any: the label may have been added later.
-	names := ask("count " + by(clusterLabel) + " (" + of(metric.GPUInfo) + " or " + of(metric.AutoscalerCapacityGPUSeconds) + ")")
-	if err != nil {
-		return Answers{}, fmt.Errorf("asking Prometheus: %w", err)
 	}
 	if err := OneCluster(names); err != nil {
 		return Answers{}, err
@@ -274,34 +271,24 @@ const (
 	mostOfOne = 2  // pieces of one query; then the rest of it is not sent
 )
 
-// Query is that of Prometheus, with retries.
-func (p *patient) Query(ctx context.Context, promql string, at time.Time) (v prom.Vector, err error) {
-	err = p.again(ctx, func() error {
-		v, err = p.Prometheus.Query(ctx, promql, at)
-		return err
-	})
-	return v, err
+// Query and Range are those of Prometheus, with retries.
+func (p *patient) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
+	return again(ctx, p.pause, func() (prom.Vector, error) { return p.Prometheus.Query(ctx, promql, at) })
 }
 
-// Range is that of Prometheus, with retries.
-func (p *patient) Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) (lines []prom.Line, err error) {
-	err = p.again(ctx, func() error {
-		lines, err = p.Prometheus.Range(ctx, promql, from, to, step)
-		return err
-	})
-	return lines, err
+func (p *patient) Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
+	return again(ctx, p.pause, func() ([]prom.Line, error) { return p.Prometheus.Range(ctx, promql, from, to, step) })
 }
 
-func (p *patient) again(ctx context.Context, ask func() error) error {
-	pause := p.pause
+func again[T any](ctx context.Context, pause time.Duration, ask func() (T, error)) (T, error) {
 	for n := 1; ; n++ {
-		err := ask()
+		answer, err := ask()
 		if n == tries || !passing(err) {
-			return err
+			return answer, err
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return answer, err
 		case <-time.After(pause):
 		}
 		pause *= 2

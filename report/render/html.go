@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/model"
@@ -97,4 +98,16 @@ func newView(r model.Report) view {
 	v.GPUs, v.Actions = r.MIG.GPUs[:min(len(r.MIG.GPUs), mostGPUs)], r.Actions[:min(len(r.Actions), mostActions)]
 	v.MoreGPUs, v.MoreActions = r.MIG.GPUsTotal-len(v.GPUs), len(r.Actions)-len(v.Actions)
 	return v
+}
+
+// Time formats a time in UTC.
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
+
+// Code is text.Line for commands to copy: it keeps line breaks.
+func Code(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = text.Line(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -153,17 +154,20 @@ func outlook(o model.Outlook) template.HTML {
 	most *= 1.08
 	x := func(t time.Time) float64 { return width * float64(t.Sub(first)) / float64(last.Sub(first)) }
 	y := func(v float64) float64 { return height - height*v/most }
+	at := func(letter string, t time.Time, gpus model.Number) string {
+		return fmt.Sprintf("%s%s %s", letter, f(x(t)), f(y(gpus.Or(0))))
+	}
 	s := picture("outlook", fmt.Sprintf("GPUs of %s, allocated and forecast; limit %s", o.Of, model.Digits(o.Limit)), width, height, true)
-	if n := len(o.Ahead); n > 0 {
+	if len(o.Ahead) > 0 {
 		now := o.Past[len(o.Past)-1]
-		begin := fmt.Sprintf("M%s %s", f(x(now.At)), f(y(now.GPUs.Or(0))))
+		begin := at("M", now.At, now.GPUs)
 		band := func(class string, low, high func(model.Band) model.Number) {
 			d := begin
 			for _, b := range o.Ahead {
-				d += fmt.Sprintf("L%s %s", f(x(b.At)), f(y(high(b).Or(0))))
+				d += at("L", b.At, high(b))
 			}
-			for i := n - 1; i >= 0; i-- {
-				d += fmt.Sprintf("L%s %s", f(x(o.Ahead[i].At)), f(y(low(o.Ahead[i]).Or(0))))
+			for _, b := range slices.Backward(o.Ahead) {
+				d += at("L", b.At, low(b))
 			}
 			s.path(class, d+"Z")
 		}
@@ -171,20 +175,16 @@ func outlook(o model.Outlook) template.HTML {
 		band("band", func(b model.Band) model.Number { return b.Low }, func(b model.Band) model.Number { return b.High })
 		line := begin
 		for _, b := range o.Ahead {
-			line += fmt.Sprintf("L%s %s", f(x(b.At)), f(y(b.Expected.Or(0))))
+			line += at("L", b.At, b.Expected)
 		}
 		s.path("expected", line)
 		s.path("now", fmt.Sprintf("M%s 0V%s", f(x(now.At)), f(height)))
 	}
 	past := ""
-	for i, p := range o.Past {
-		letter := "L"
-		if i == 0 {
-			letter = "M"
-		}
-		past += fmt.Sprintf("%s%s %s", letter, f(x(p.At)), f(y(p.GPUs.Or(0))))
+	for _, p := range o.Past {
+		past += at("L", p.At, p.GPUs)
 	}
-	s.path("past", past)
+	s.path("past", "M"+past[1:])
 	if v, ok := o.Limit.Get(); ok {
 		s.path("limit", fmt.Sprintf("M0 %sH%s", f(y(v)), f(width)))
 	}
