@@ -160,11 +160,15 @@ func (w *world) placeRest(marked bool) {
 	}
 }
 
-// reclaiming are the pods alone, from a unit on, for which others may be evicted.
+// reclaiming are the pods alone, from a unit on, for each of which others can be evicted.
 func (w *world) reclaiming(from int) (alone []int) {
-	for u := from; u < len(w.units) && len(alone) < maxStops && w.units[u].gang == nil && w.reclaimable(); u++ {
+	for u := from; u < len(w.units) && len(alone) < maxStops && w.units[u].gang == nil && w.hold == ""; u++ {
 		i := w.units[u].members[0]
-		if p := &w.pending[i]; !p.undecided() || !p.pod.Unschedulable || !p.charged || p.borrowed {
+		p := &w.pending[i]
+		if !p.undecided() || !p.pod.Unschedulable {
+			break
+		}
+		if _, can := w.reclaimOption(p, &w.kinds[p.kind]); !can {
 			break
 		}
 		alone = append(alone, i)
