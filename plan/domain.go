@@ -185,18 +185,19 @@ func (w *world) domainsOf(members []int) []domain {
 			out = append(out, *d)
 		}
 	}
-	slices.SortFunc(out, func(a, b domain) int {
-		for _, of := range []func(*domain) float64{func(d *domain) float64 { return d.now }, func(d *domain) float64 { return d.free }} {
-			x, y := of(&a), of(&b)
-			holds, too := x > need-rounding, y > need-rounding
-			if holds && too {
-				return cmp.Or(cmp.Compare(x, y), slices.Compare(a.values, b.values))
-			}
-			if holds != too {
-				return last(too, holds)
-			}
+	rank := func(d domain) (int, float64) {
+		switch {
+		case d.now > need-rounding:
+			return 0, d.now
+		case d.free > need-rounding:
+			return 1, d.free
 		}
-		return cmp.Or(cmp.Compare(b.free, a.free), slices.Compare(a.values, b.values))
+		return 2, -d.free
+	}
+	slices.SortFunc(out, func(a, b domain) int {
+		first, x := rank(a)
+		second, y := rank(b)
+		return cmp.Or(cmp.Compare(first, second), cmp.Compare(x, y), slices.Compare(a.values, b.values))
 	})
 	return out[:min(len(out), maxDomains)]
 }

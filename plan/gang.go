@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -61,14 +62,10 @@ func (w *world) formUnits() {
 		g.members = append(g.members, i)
 	}
 	for i := range w.units {
-		if g := w.units[i].gang; g != nil {
+		if u := &w.units[i]; u.gang != nil {
 			// Where the readable ones are enough, the gang does not depend on the others.
-			w.units[i].members = behind(g.members, func(i int) bool { return w.pending[i].pod.Unreadable != "" })
-			// All are served or none, so that their age does not count: the largest first waste least.
-			core, _ := w.units[i].core()
-			slices.SortStableFunc(core, func(a, b int) int {
-				return cmp.Compare(w.kinds[w.pending[b].kind].eq, w.kinds[w.pending[a].kind].eq)
-			})
+			u.members = u.gang.members
+			w.order(u, func(i int) bool { return w.pending[i].pod.Unreadable != "" })
 		}
 	}
 	for _, g := range found { // sorted below
@@ -77,18 +74,15 @@ func (w *world) formUnits() {
 	slices.SortFunc(w.gangs, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
 }
 
-// behind moves some of the members behind the others, in the same order
-// otherwise.
-func behind(members []int, some func(i int) bool) []int {
-	first, last := make([]int, 0, len(members)), []int(nil)
-	for _, i := range members {
-		if some(i) {
-			last = append(last, i)
-		} else {
-			first = append(first, i)
-		}
-	}
-	return append(first, last...)
+// order moves some of a gang's members behind the others. All of the core are served or none,
+// so that their age does not count there: the largest first waste least.
+func (w *world) order(u *unit, behind func(i int) bool) {
+	u.members = slices.Clone(u.members)
+	slices.SortStableFunc(u.members, func(a, b int) int { return last(behind(a), behind(b)) })
+	core, _ := u.core()
+	slices.SortStableFunc(core, func(a, b int) int {
+		return cmp.Compare(w.kinds[w.pending[b].kind].eq, w.kinds[w.pending[a].kind].eq)
+	})
 }
 
 // core are the members that are served together or not at all, rest the others.
@@ -139,6 +133,12 @@ func (w *world) leavePending(g *gang, members []int, reason Reason, detail strin
 // served and there are enough members of other kinds, those are tried instead.
 func (w *world) serveGang(u *unit) {
 	g := u.gang
+	if len(u.members) > g.lacking() { // those come first for which a node is free or upcoming: no action serves others in their place
+		w.order(u, func(i int) bool {
+			p, k := &w.pending[i], &w.kinds[w.pending[i].kind]
+			return !p.served && (!p.undecided() || w.tightest(k) < 0 && w.soonest(k) < 0)
+		})
+	}
 	core, _ := u.core()
 	f, ok := w.serveCore(u, core)
 	if !ok && !w.serveOthers(u, core[f.done]) {
@@ -195,13 +195,16 @@ func (w *world) mayStage(gang string, members int) bool {
 func (w *world) serveCore(u *unit, core []int) (f failed, ok bool) {
 	w.committing, w.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
 	defer func() { w.committing, w.staging, w.rest = false, false, nil }()
-	w.reclaimTogether(core, func() bool {
+	w.reclaimTogether(core, func() float64 {
 		f, ok = w.inPlaces(u.gang, core, func(i int) bool {
 			w.discountUnserved(i)
 			w.rest = w.demandOf(core[slices.Index(core, i)+1:])
 			return w.serve(i, true)
 		})
-		return ok
+		if !ok {
+			return math.Inf(1)
+		}
+		return 0
 	})
 	return f, ok
 }
@@ -282,7 +285,7 @@ func (w *world) regroup(u *unit, kinds []int) bool {
 	if left < u.gang.lacking() {
 		return false
 	}
-	u.members = behind(u.members, useless)
+	w.order(u, useless)
 	return true
 }
 

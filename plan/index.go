@@ -95,14 +95,14 @@ func (s *heap) first(value func(node int) (entry, bool)) (entry, bool) {
 			h[0] = h[last]
 			*s = h[:last]
 		}
-		s.down(0)
+		s.down()
 	}
 	return entry{}, false
 }
 
-// down moves an entry to its place in the heap below it.
-func (s *heap) down(i int) {
-	h := *s
+// down moves the first entry to its place in the heap.
+func (s *heap) down() {
+	h, i := *s, 0
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
@@ -255,32 +255,15 @@ func (n *nodeState) spare() int {
 // cpuSteps is the resolution of the free share of CPU.
 const cpuSteps = 1000
 
-// fill adds every node that can serve to the index. The nodes of a heap that is
-// closed now are evaluated when it opens.
+// fill adds every node that can serve to the index.
 func (w *world) fill(k *kind, s *index, value func(node int) (entry, bool)) {
 	s.built, s.epoch = true, w.epoch(k)
 	for i := range s.heaps {
 		s.heaps[i] = s.heaps[i][:0]
 	}
-	open := w.open(k)
-	var isOpen []bool // by heap
 	for i := range w.nodes {
-		on := w.heapOf(k, i)
-		for len(s.heaps) <= on {
-			s.heaps = append(s.heaps, nil)
-		}
-		for len(isOpen) <= on {
-			isOpen = append(isOpen, open(len(isOpen)))
-		}
-		if !isOpen[on] {
-			s.heaps[on] = append(s.heaps[on], unevaluated(i))
-		} else if e, ok := value(i); ok {
-			s.heaps[on] = append(s.heaps[on], e)
-		}
-	}
-	for i := range s.heaps {
-		for at := len(s.heaps[i])/2 - 1; at >= 0; at-- {
-			s.heaps[i].down(at)
+		if e, ok := value(i); ok {
+			s.push(w.heapOf(k, i), e)
 		}
 	}
 }

@@ -150,10 +150,47 @@ func (w *world) reconsiderRepartitions(node int) {
 // must not use one taken for others.
 func (w *world) placeRest(marked bool) {
 	w.findBorrowers()
-	for u := range w.units {
-		w.serveUnit(&w.units[u], marked)
+	for u := 0; u < len(w.units); u++ {
+		if alone := w.reclaiming(u); marked && len(alone) > 1 {
+			w.reclaimTogether(alone, func() float64 { return w.serveAlone(alone) })
+			u += len(alone) - 1
+		} else {
+			w.serveUnit(&w.units[u], marked)
+		}
 	}
 }
+
+// reclaiming are the pods alone, from a unit on, for each of which others can be evicted.
+func (w *world) reclaiming(from int) (alone []int) {
+	for u := from; u < len(w.units) && len(alone) < maxStops && w.units[u].gang == nil && w.hold == ""; u++ {
+		i := w.units[u].members[0]
+		p := &w.pending[i]
+		if !p.undecided() || !p.pod.Unschedulable {
+			break
+		}
+		if _, can := w.reclaimOption(p, &w.kinds[p.kind]); !can {
+			break
+		}
+		alone = append(alone, i)
+	}
+	return alone
+}
+
+// serveAlone serves pods, each by itself. The result is greater where an earlier one is not served, whatever
+// becomes of later ones.
+func (w *world) serveAlone(pods []int) (unserved float64) {
+	for _, i := range pods {
+		w.discountUnserved(i)
+		unserved *= 2
+		if !w.serve(i, false) {
+			unserved += unservedCost
+		}
+	}
+	return unserved
+}
+
+// unservedCost is more than what is lost for any pod.
+const unservedCost = 1e6
 
 func (w *world) serveUnit(u *unit, marked bool) {
 	core, rest := u.core()

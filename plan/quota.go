@@ -116,8 +116,8 @@ func (w *world) readmit() {
 	}
 	for u := range w.units {
 		core, _ := w.units[u].core()
-		if len(core) > 0 && w.pending[core[0]].reason == QuotaExceeded && free[w.pending[core[0]].pod.Tenant] {
-			w.readmitGang(&w.units[u], core)
+		if len(core) > 0 && w.pending[core[0]].reason == QuotaExceeded && free[w.pending[core[0]].pod.Tenant] && w.try(func() bool { return w.chargeAgain(core, false) }) {
+			w.serveGang(&w.units[u])
 		}
 		_, rest := w.units[u].core()
 		for _, i := range rest {
@@ -125,13 +125,9 @@ func (w *world) readmit() {
 			if !p.refused || p.reason != QuotaExceeded || !free[p.pod.Tenant] || w.gangUnserved(&w.units[u]) {
 				continue
 			}
-			if reason, detail := p.reason, p.detail; w.charge(p) {
-				p.refused, p.reason, p.detail = false, "", ""
-				if !w.placePodNow(i) && p.pod.Unschedulable { // pods that are not marked come last
-					w.serve(i, false)
-				}
-			} else {
-				p.reason, p.detail = reason, detail
+			// Pods that are not marked come last.
+			if w.try(func() bool { return w.chargeAgain([]int{i}, false) }) && !w.placePodNow(i) && p.pod.Unschedulable {
+				w.serve(i, false)
 			}
 		}
 	}
@@ -145,20 +141,13 @@ func (w *world) whyUnserved(p *pending) Reason {
 	return p.reason
 }
 
-func (w *world) readmitGang(u *unit, core []int) {
-	ok := w.try(func() bool {
-		for _, i := range core {
-			p := w.touchPending(i)
-			p.refused, p.reason, p.detail = false, "", ""
-			if !w.chargeReadable(i) {
-				return false
-			}
-		}
-		return true
+// chargeAgain charges refused pods; with reclaim, what keeps them out is evicted first. Precondition: a trial.
+func (w *world) chargeAgain(refused []int, reclaim bool) bool {
+	return !slices.ContainsFunc(refused, func(i int) bool {
+		p := w.touchPending(i)
+		p.refused, p.reason, p.detail = false, "", ""
+		return reclaim && !w.reclaimLimit(p) || !w.chargeReadable(i)
 	})
-	if ok {
-		w.serveGang(u)
-	}
 }
 
 // discharge removes a pod's charge.
@@ -247,14 +236,7 @@ func (w *world) reclaimFor(u *unit, members []int) {
 	whole := u.gang != nil && len(members) == u.gang.lacking()
 	w.committing, w.staging = whole, whole && w.mayStage(u.gang.name, len(members))
 	ok := w.try(func() bool {
-		for _, i := range members {
-			p := w.touchPending(i)
-			p.refused, p.reason, p.detail = false, "", ""
-			if !w.reclaimLimit(p) || !w.chargeReadable(i) {
-				return false
-			}
-		}
-		return !slices.ContainsFunc(members, func(i int) bool { return !w.serve(i, true) })
+		return w.chargeAgain(members, true) && !slices.ContainsFunc(members, func(i int) bool { return !w.serve(i, true) })
 	})
 	if w.committing, w.staging = false, false; ok && whole {
 		w.gangServed(u.gang, members)

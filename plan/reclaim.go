@@ -232,7 +232,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 			best, found = o, true
 		}
 	}
-	if !found && !free {
+	if !found && !free && !w.stopOnly {
 		// What cannot be reclaimed for one pod of a kind cannot be for the next,
 		// as long as no trial is reverted.
 		k.failedTrial = w.journal.current

@@ -220,16 +220,5 @@ func (w *world) repartitionAgainAt(n *nodeState, device int) time.Time {
 	if f.Count <= 0 {
 		return time.Time{}
 	}
-	return f.At.Add(w.pauseAfter(f.Count))
-}
-
-func (w *world) pauseAfter(failures int) time.Duration {
-	pause := w.policy.RepartitionCooldown
-	for range min(failures, 62) {
-		if pause >= longestPause/2 {
-			return longestPause
-		}
-		pause *= 2
-	}
-	return pause
+	return f.At.Add(min(min(w.policy.RepartitionCooldown, longestPause)<<min(f.Count, 20), longestPause))
 }

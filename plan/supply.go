@@ -77,7 +77,8 @@ func (w *world) gone(p *Pod) time.Time {
 }
 
 // fitsBeside reports whether a pod of the kind fits a node now, while the pods that leave
-// it still have their devices, and keep others apart from themselves.
+// it still have their devices, and keep others apart from themselves. Where what they have is
+// promised already, what is free now is taken in its place, so nothing more is.
 func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 	if n.tier != tierChange || n.since != PodLeaving || len(k.pod.Apart) > 0 || w.lacks(k, &n.capacity) != "" {
 		return false
@@ -91,7 +92,7 @@ func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 			w.takeRunning(n.located(p), &left)
 		}
 	}
-	return w.lacks(k, &left) == ""
+	return w.lacks(k, &left) == "" && !slices.ContainsFunc(left.parts, func(s part) bool { return min(s.core, s.memory, s.places) < 0 })
 }
 
 // supplyGPU adds a GPU to its node's capacity: one being repartitioned by its

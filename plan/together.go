@@ -13,21 +13,19 @@ const maxTogether = 2048
 // maxStops bounds the pods and gangs of which all sets are tried.
 const maxStops = 8
 
-// reclaimTogether serves a gang's members, all or none. Each member evicts what is cheapest for it alone, by
-// which several may cost more than need be, or take what another cannot do without. Where two pods are evicted or
-// the gang is not served, it is served for each set of pods and gangs as if those stopped anyway, and
+// reclaimTogether serves a gang's members, all or none, or some pods alone. Each evicts what is cheapest for it
+// alone, by which several may cost more than need be, or take what another cannot do without. Where two pods are
+// evicted or the gang is not served, they are served for each set of pods and gangs as if those stopped anyway, and
 // what costs least is done. Where these are all that may be evicted, no others are for the set.
-func (w *world) reclaimTogether(core []int, serve func() bool) {
+// What is not served is in the result of serve: infinite for a gang.
+func (w *world) reclaimTogether(core []int, serve func() (unserved float64)) {
 	if !w.reclaimable() || !slices.ContainsFunc(core, func(i int) bool { return w.pending[i].charged && !w.pending[i].borrowed }) {
 		serve()
 		return
 	}
-	evicted, before := len(w.evictedPods), w.spent
-	least := math.Inf(1)
+	evicted, before, least := len(w.evictedPods), w.spent, 0.0
 	if w.try(func() bool {
-		if serve() {
-			least = w.spent - before
-		}
+		least = serve() + w.spent - before
 		return len(w.evictedPods) < evicted+2 && least < math.Inf(1)
 	}) {
 		return
@@ -49,8 +47,8 @@ func (w *world) reclaimTogether(core []int, serve func() bool) {
 			break
 		}
 		w.try(func() bool {
-			if serve() && w.spent-before < least-rounding {
-				least, best = w.spent-before, w.stopping
+			if cost := serve() + w.spent - before; cost < least-rounding {
+				least, best = cost, w.stopping
 			}
 			return false
 		})

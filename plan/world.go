@@ -320,7 +320,7 @@ func compareInstances(a, b *Instance) int {
 func (w *world) addPods(pods []Pod) {
 	var pendingPods []*Pod
 	w.running = make([]placedPod, 0, len(pods))
-	sorted, node, name := true, -1, "" // pods of one node often follow each other
+	node, name := -1, "" // pods of one node often follow each other
 	for i := range pods {
 		p := &pods[i]
 		if p.Node == "" {
@@ -328,17 +328,12 @@ func (w *world) addPods(pods []Pod) {
 			pendingPods = append(pendingPods, p)
 			continue
 		}
-		if last := len(w.running) - 1; last >= 0 && sorted {
-			sorted = byKey(w.running[last].pod, p) <= 0
-		}
 		if p.Node != name {
 			node, name = w.nodeIndex(p.Node), p.Node
 		}
 		w.running = append(w.running, placedPod{node, p})
 	}
-	if !sorted {
-		slices.SortFunc(w.running, func(a, b placedPod) int { return byKey(a.pod, b.pod) })
-	}
+	slices.SortFunc(w.running, func(a, b placedPod) int { return byKey(a.pod, b.pod) })
 	w.bindRunning()
 	orderPending(pendingPods)
 	for _, p := range pendingPods {

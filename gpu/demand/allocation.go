@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -28,11 +29,19 @@ const (
 // ";", each with "UUID,type,memory,cores:" for every GPU.
 var uuidLists = []string{"hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new", "4pd.io/vgpu-ids-new"}
 
-// containerKeys are annotations of Elastic GPU and qGPU's scheduler: behind the
-// prefix the container's name, and as value GPU indexes.
-var containerKeys = []struct{ prefix, assumed string }{
-	{"elasticgpu.io/container-", "elasticgpu.io/assumed"},
-	{"nano-gpu/container-", "nano-gpu/assume"},
+// containerKey is a dialect's annotation: behind the prefix the container's name, or its
+// index, and as value numbers of GPUs, before which stands what makes ids of them. It counts
+// where the pod is assumed to be placed.
+type containerKey struct {
+	prefix, assumed, before string
+	byIndex                 bool
+}
+
+// containerKeys are those of Elastic GPU, qGPU's scheduler and vCUDA.
+var containerKeys = []containerKey{
+	{"elasticgpu.io/container-", "elasticgpu.io/assumed", "", false},
+	{"nano-gpu/container-", "nano-gpu/assume", "", false},
+	{vcudaIndex, vcudaAssigned, "nvidia", true},
 }
 
 // Container of a pod, in the order of the pod's spec, init containers last.
@@ -53,35 +62,32 @@ type Allocated struct {
 // FromAnnotations returns the GPUs that a pod's annotations state. An error names
 // the annotation; what the others state stands.
 func FromAnnotations(annotations map[string]string, containers []Container) ([]Allocated, error) {
-	p := annotated{annotations, containers}
-	var all []Allocated
-	var bad error
-	for _, read := range []func() ([]Allocated, error){p.uuidList, p.gpushare, p.containerKeyed, p.vcuda} {
-		found, err := read()
-		all = append(all, found...)
-		if bad == nil {
-			bad = err
-		}
+	p := annotated{annotations: annotations, containers: containers}
+	bad := cmp.Or(p.uuidList(), p.gpushare()) // both read
+	for _, dialect := range containerKeys {
+		bad = cmp.Or(bad, p.containerKeyed(dialect))
 	}
-	return all, bad
+	return p.all, bad
 }
 
 type annotated struct {
 	annotations map[string]string
 	containers  []Container
+	all         []Allocated
 }
 
-// gpu is a container's GPU, by the container's index in the pod's spec.
-func (p *annotated) gpu(container int, key, id string) (Allocated, error) {
+// add adds a container's GPU, by the container's index in the pod's spec.
+func (p *annotated) add(container int, key, id string) error {
 	if container < 0 || container >= len(p.containers) {
-		return Allocated{}, fmt.Errorf("annotation %s: container %d, the pod has %d", key, container, len(p.containers))
+		return fmt.Errorf("annotation %s: container %d, the pod has %d", key, container, len(p.containers))
 	}
-	return Allocated{container, id}, nil
+	p.all = append(p.all, Allocated{container, id})
+	return nil
 }
 
 // uuidList reads the lists of UUIDs. HAMi from 2.9 on has an entry of every container, init
 // containers first; before, and in Volcano, there is none of init containers.
-func (p *annotated) uuidList() (all []Allocated, err error) {
+func (p *annotated) uuidList() error {
 	first := slices.IndexFunc(p.containers, func(c Container) bool { return c.Init })
 	for _, key := range uuidLists {
 		entries := strings.Split(strings.TrimSuffix(p.annotations[key], ";"), ";")
@@ -95,111 +101,80 @@ func (p *annotated) uuidList() (all []Allocated, err error) {
 				}
 				uuid, _, more := strings.Cut(device, ",")
 				if !more || !strings.HasPrefix(uuid, "GPU-") && !strings.HasPrefix(uuid, "MIG-") {
-					return all, fmt.Errorf("annotation %s: %q is not \"UUID,type,memory,cores\"", key, device)
+					return fmt.Errorf("annotation %s: %q is not \"UUID,type,memory,cores\"", key, device)
 				}
-				a, err := p.gpu(i, key, uuid)
-				if err != nil {
-					return all, err
+				if err := p.add(i, key, uuid); err != nil {
+					return err
 				}
-				all = append(all, a)
 			}
 		}
 	}
-	return all, nil
+	return nil
 }
 
-func (p *annotated) gpushare() (all []Allocated, err error) {
+func (p *annotated) gpushare() error {
 	if text := p.annotations[gpushareAllocation]; text != "" {
 		return p.gpushareMany(text)
 	}
 	text := p.annotations[gpushareIndex]
 	if text == "" || !strings.EqualFold(p.annotations[gpushareAssigned], "true") {
-		return nil, nil
+		return nil
 	}
 	if !isIndex(text) {
-		return nil, fmt.Errorf("annotation %s: %q is no GPU index", gpushareIndex, text)
+		return fmt.Errorf("annotation %s: %q is no GPU index", gpushareIndex, text)
 	}
 	for i, c := range p.containers {
 		if slices.Contains(c.Resources, gpushareMemory) {
-			all = append(all, Allocated{i, text})
+			p.all = append(p.all, Allocated{i, text})
 		}
 	}
-	return all, nil
+	return nil
 }
 
-func (p *annotated) gpushareMany(text string) (all []Allocated, err error) {
+func (p *annotated) gpushareMany(text string) error {
 	var allocation map[string]map[string]json.Number
 	if err := json.Unmarshal([]byte(text), &allocation); err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", gpushareAllocation, err)
+		return fmt.Errorf("annotation %s: %w", gpushareAllocation, err)
 	}
 	for _, container := range slices.Sorted(maps.Keys(allocation)) {
 		if !isIndex(container) {
-			return all, fmt.Errorf("annotation %s: %q is no container index", gpushareAllocation, container)
+			return fmt.Errorf("annotation %s: %q is no container index", gpushareAllocation, container)
 		}
 		i, _ := strconv.Atoi(container)
 		for _, device := range slices.Sorted(maps.Keys(allocation[container])) {
 			if !isIndex(device) {
-				return all, fmt.Errorf("annotation %s: %q is no GPU index", gpushareAllocation, device)
+				return fmt.Errorf("annotation %s: %q is no GPU index", gpushareAllocation, device)
 			}
-			a, err := p.gpu(i, gpushareAllocation, device)
-			if err != nil {
-				return all, err
+			if err := p.add(i, gpushareAllocation, device); err != nil {
+				return err
 			}
-			all = append(all, a)
 		}
 	}
-	return all, nil
+	return nil
 }
 
-func (p *annotated) containerKeyed() (all []Allocated, err error) {
-	for _, dialect := range containerKeys {
-		if p.annotations[dialect.assumed] != "true" {
+// containerKeyed reads annotations "0,2" of containers.
+func (p *annotated) containerKeyed(dialect containerKey) error {
+	for i, c := range p.containers {
+		key := dialect.prefix + c.Name
+		if dialect.byIndex {
+			key = dialect.prefix + strconv.Itoa(i)
+		}
+		text := p.annotations[key]
+		if text == "" || p.annotations[dialect.assumed] != "true" {
 			continue
 		}
-		for i, c := range p.containers {
-			found, err := p.indexes(i, dialect.prefix+c.Name, "")
-			all = append(all, found...)
-			if err != nil {
-				return all, err
+		for _, index := range strings.Split(text, ",") {
+			index = strings.TrimSpace(index)
+			if !isIndex(index) {
+				return fmt.Errorf("annotation %s: %q is no GPU index", key, index)
+			}
+			if err := p.add(i, key, dialect.before+index); err != nil {
+				return err
 			}
 		}
 	}
-	return all, nil
-}
-
-func (p *annotated) vcuda() (all []Allocated, err error) {
-	if p.annotations[vcudaAssigned] != "true" {
-		return nil, nil
-	}
-	for i := range p.containers {
-		found, err := p.indexes(i, vcudaIndex+strconv.Itoa(i), "nvidia")
-		all = append(all, found...)
-		if err != nil {
-			return all, err
-		}
-	}
-	return all, nil
-}
-
-// indexes reads an annotation "0,2" as GPUs of a container; before stands before
-// each number to make an id of it.
-func (p *annotated) indexes(container int, key, before string) (all []Allocated, err error) {
-	text, ok := p.annotations[key]
-	if !ok || text == "" {
-		return nil, nil
-	}
-	for _, index := range strings.Split(text, ",") {
-		index = strings.TrimSpace(index)
-		if !isIndex(index) {
-			return all, fmt.Errorf("annotation %s: %q is no GPU index", key, index)
-		}
-		a, err := p.gpu(container, key, before+index)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, a)
-	}
-	return all, nil
+	return nil
 }
 
 func isIndex(text string) bool {
