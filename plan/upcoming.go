@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -92,11 +93,24 @@ func (w *world) addUnregistered() {
 		if w.now.Sub(p.missingSince) > w.overdue(p) {
 			continue
 		}
-		at := later(w.now, p.requestedAt.Add(p.ReadyAfter))
-		for range min(max(p.Target-p.Size, 0), maxUpcoming) {
-			w.addSpare(i, at, -1)
+		for _, at := range w.requestTimes(p, min(max(p.Target-p.Size, 0), maxUpcoming)) {
+			w.addSpare(i, later(w.now, at.Add(p.ReadyAfter)), -1)
 		}
 	}
+}
+
+// requestTimes are when a pool's newest n nodes were requested, ascending. A further request does not delay those
+// before it.
+func (w *world) requestTimes(p *poolState, n int) []time.Time {
+	out := slices.Repeat([]time.Time{p.requestedAt}, n)
+	for _, g := range slices.Backward(w.state.Grown[p.Name]) {
+		for range min(g.Nodes, n) {
+			n--
+			out[n] = later(g.At, w.state.ShortSince[p.Name])
+		}
+	}
+	slices.SortFunc(out, time.Time.Compare)
+	return out
 }
 
 // addSpare adds an upcoming node that no pod uses yet.
