@@ -28,23 +28,14 @@ func TestCrashStory(t *testing.T) {
 		t.Logf("%d/%d %s: %s (%s)", i+1, len(trials), trial.Only(), trial.Verdict, time.Since(begun).Round(100*time.Millisecond))
 		if trial.Verdict == Failed {
 			t.Errorf("%s: failed:\n%s", trial.Only(), strings.Join(trial.Why, "\n"))
-			explain(t, b, notes)
+			for _, n := range notes {
+				if !n.Published() {
+					t.Log(n.ID(), n.Status)
+				}
+			}
 		}
 		if t.Context().Err() != nil {
 			t.Fatal("out of time")
-		}
-	}
-}
-
-// explain what was seen in a run that did not hold.
-func explain(t *testing.T, b *Env, notes []Note) {
-	t.Helper()
-	for _, line := range b.view.departures() {
-		t.Log(line)
-	}
-	for _, n := range notes {
-		if !n.Published() {
-			t.Log(n.ID(), n.Status)
 		}
 	}
 }

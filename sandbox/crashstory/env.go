@@ -194,6 +194,5 @@ func (b *Env) result(ctx context.Context) (State, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, removed, left := b.view.counts()
-	return append(s, effects(made, removed, left, b.fleet.repartitions())...), nil
+	return append(s, b.effects()...), nil
 }

@@ -2,7 +2,6 @@ package crashstory
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,15 +12,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-var verbose = flag.Bool("steps", false, "log how long each step took")
-
 // shared is the control plane of all tests here: they run one after another.
 var shared = testenv.NewShared(func(ctx context.Context) (*Env, error) {
-	level := slog.LevelWarn
-	if *verbose {
-		level = slog.LevelDebug
-	}
-	return NewEnv(ctx, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
+	return NewEnv(ctx, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 })
 
 func TestMain(m *testing.M) { shared.Main(m) }

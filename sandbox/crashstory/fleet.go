@@ -109,12 +109,11 @@ func (f *fleet) boot(ctx context.Context, n *corev1.Node) (*host, error) {
 	return &host{uid: n.UID, agent: agent}, agent.Join(ctx)
 }
 
-// reset forgets what was counted and returns it.
-func (f *fleet) reset() (repartitionsDone int) {
+// reset starts counting.
+func (f *fleet) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	repartitionsDone, f.repartitionsDone = f.repartitionsDone, 0
-	return repartitionsDone
+	f.repartitionsDone = 0
 }
 
 func (f *fleet) repartitions() int {
