@@ -165,8 +165,5 @@ func header(o Options, traffic string, speed float64) string {
 		plays = fmt.Sprintf("trace %s ×%g (req/s and latencies in the trace's time)", traffic, speed)
 	}
 	fleet := fmt.Sprintf("%d GPU nodes with %d GPUs in %d pools", len(s.Nodes), gpus, len(s.Pools))
-	if s.Replayed > 0 {
-		fleet += fmt.Sprintf(", %d replayed", s.Replayed)
-	}
 	return fmt.Sprintf("gpuscale · %s · %s · %s · Ctrl-C leaves nothing behind", s.Title, fleet, plays)
 }

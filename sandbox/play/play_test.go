@@ -52,16 +52,7 @@ func TestHeaderNamesTheStory(t *testing.T) {
 	if !strings.Contains(got, "2 GPU nodes with 4 GPUs in 1 pools") || !strings.Contains(got, "trace azure ×20") {
 		t.Error(got)
 	}
-	if strings.Contains(got, "replayed") {
-		t.Errorf("nothing is replayed: %s", got)
-	}
-	replayed := withTraffic()
-	replayed.Replayed = 3
-	if got := header(Options{Story: replayed}, "", 1); !strings.Contains(got, "pools, 3 replayed") {
-		t.Error(got)
-	}
-	replayed.Traffic = nil
-	if got := header(Options{Story: replayed}, "", 1); !strings.Contains(got, "no traffic") {
+	if got := header(Options{}, "", 1); !strings.Contains(got, "no traffic") {
 		t.Error(got)
 	}
 }

@@ -105,7 +105,7 @@ func TestTheScreenOfANarrowTerminal(t *testing.T) {
 func TestNothingWrapsAtAnyWidth(t *testing.T) {
 	for width := 40; width < 200; width++ {
 		v, s := live(width)
-		v.Say("gpuscale · a story · 4 GPU nodes with 8 GPUs in 2 pools, 8 replayed · Ctrl-C leaves nothing behind")
+		v.Say("gpuscale · a story · 4 GPU nodes with 8 GPUs in 2 pools · Ctrl-C leaves nothing behind")
 		for range 2 {
 			v.Show(busy)
 			v.Decide(repartition)
