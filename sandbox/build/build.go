@@ -83,20 +83,6 @@ func All(ctx context.Context, o Options) (Paths, error) {
 // and gpuscale-dashboards.
 func Programs(ctx context.Context, o Options) (string, error) { return folder(ctx, o, programs) }
 
-// Sandbox compiles the sandbox's own program into file, which the Makefile
-// starts from.
-func Sandbox(ctx context.Context, o Options, file, ldflags string) error {
-	o, err := o.withDefaults()
-	if err != nil {
-		return err
-	}
-	file, err = filepath.Abs(file)
-	if err != nil {
-		return fmt.Errorf("finding %s: %w", file, err)
-	}
-	return compile(ctx, o, sandboxProgram(filepath.Base(file), ldflags), filepath.Dir(file))
-}
-
 // Folder of everything that is built, for what does not come from here.
 func Folder(o Options) (string, error) {
 	o, err := o.withDefaults()

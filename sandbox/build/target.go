@@ -92,18 +92,6 @@ var programs = target{
 	prepared: true,
 }
 
-// sandboxProgram is the sandbox itself.
-func sandboxProgram(file, ldflags string) target {
-	return target{
-		name:   "sandbox",
-		title:  "the sandbox",
-		args:   []string{"-ldflags", "-s -w " + ldflags},
-		pkgs:   []string{"./sandbox"},
-		output: file,
-		cgo:    true,
-	}
-}
-
 func versionFlags() string {
 	flags := "-s -w"
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
