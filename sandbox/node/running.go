@@ -11,9 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-
-	"github.com/prometheus/procfs"
 
 	"github.com/gpuscale/gpuscale/sandbox/node/image"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -91,20 +88,6 @@ func (n *Node) logs() string {
 		}
 	}
 	return b.String()
-}
-
-// Kill ends a program as a crash would; the node starts it again a second later.
-func (n *Node) Kill(program string) error {
-	all, err := procfs.AllProcs()
-	if err != nil {
-		return err
-	}
-	for _, p := range all {
-		if s, err := p.Stat(); err == nil && s.PPID == n.pid && s.Comm == program { // another error: it has ended
-			return syscall.Kill(p.PID, syscall.SIGKILL)
-		}
-	}
-	return fmt.Errorf("node %s runs no %s", n.opts.Name, program)
 }
 
 // Load puts images into the node's store, where pods find them as docker.io/library/NAME.
