@@ -80,9 +80,9 @@ type running interface {
 // when it was played well. A program that dies later is reported too.
 func keep(ctx context.Context, v *view.View, p places, w running, failed error) error {
 	if failed != nil {
-		v.Print(fmt.Sprintf("\nfailed    %v", failed))
+		v.Say("\nfailed    %v", failed)
 	}
-	v.Print(p.text())
+	v.Say("%s", p.text())
 	died := w.Failed()
 	if w.Err() != nil && failed != nil { // reported already
 		died = nil
@@ -90,7 +90,7 @@ func keep(ctx context.Context, v *view.View, p places, w running, failed error) 
 	select {
 	case <-ctx.Done():
 	case <-died:
-		v.Print(fmt.Sprintf("\nfailed    %v\n          the rest keeps running until Ctrl-C", w.Err()))
+		v.Say("\nfailed    %v\n          the rest keeps running until Ctrl-C", w.Err())
 		failed = w.Err()
 		<-ctx.Done()
 	}

@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Out != "" {
 		r := reporting{program: o.Binaries.Program("gpuscale-report"), prometheus: w.PrometheusURL(), dir: o.Out}
 		result.Report, unwritten = r.write(ctx, played, over)
-		o.View.Print(result.Report.text(unwritten))
+		o.View.Say("%s", result.Report.text(unwritten))
 	}
 	switch {
 	case o.Keep:
@@ -121,9 +121,6 @@ func (p *player) follow(ctx context.Context) error {
 		}
 		if p.progress.Done() {
 			return nil
-		}
-		if most := longest(p.o.Story); at > most {
-			return fmt.Errorf("the story is not over after %s", most)
 		}
 		select {
 		case <-ctx.Done():

@@ -67,10 +67,3 @@ func TestAFailedStoryListsWhatWasMet(t *testing.T) {
 		t.Error(got)
 	}
 }
-
-func TestAStoryHasAnEnd(t *testing.T) {
-	s := story.Story{Expect: []story.Expectation{{Within: time.Second}, {Within: time.Minute}}}
-	if got := longest(s); got != 61*time.Second {
-		t.Errorf("got %s, want 1m1s", got)
-	}
-}

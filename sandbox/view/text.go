@@ -21,14 +21,6 @@ func number(v sample.Value, digits int, unit string) string {
 	return thousands(strconv.FormatFloat(n, 'f', digits, 64)) + unit
 }
 
-func percent(v sample.Value) string {
-	n, ok := v.Get()
-	if !ok {
-		return missing
-	}
-	return strconv.FormatFloat(100*n, 'f', 0, 64) + " %"
-}
-
 // thousands puts commas into a plain decimal number.
 func thousands(s string) string {
 	whole, rest, dot := strings.Cut(s, ".")
@@ -95,9 +87,6 @@ func (f Figures) line(queue []float64) string {
 		number(f.TTFT, 1, " s"), replicas, strings.Join(kinds, "  "), nodes, number(f.PricePerHour, 2, " $/h"))
 }
 
-// decisionIndent is where the What of a decision begins.
-const decisionIndent = 9
-
 func (d Decision) line() string {
 	kept := slices.DeleteFunc([]string{d.Reason, d.Detail}, func(s string) bool { return s == "" })
 	return strings.TrimRight(fmt.Sprintf("  %s  %-12s %-20s %s", clock(d.At), d.What, d.Subject, strings.Join(kept, ": ")), " ")
@@ -105,12 +94,7 @@ func (d Decision) line() string {
 
 func (s Summary) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "summary   %s requests in %s · p95 wait %s · %s pod-seconds pending\n",
-		thousands(strconv.Itoa(s.Requests)), clock(s.Length), number(s.WaitP95, 1, " s"), number(s.PendingSeconds, 0, ""))
-	fmt.Fprintf(&b, "          first capacity by repartition after %s, by a node after %s\n",
-		number(s.ByRepartition, 1, " s"), number(s.ByNode, 1, " s"))
-	fmt.Fprintf(&b, "          %s GPU-hours, %s busy · %s wrong scale-downs\n",
-		number(s.GPUHours, 2, ""), percent(s.Busy), number(s.WrongDowns, 0, ""))
+	fmt.Fprintf(&b, "summary   %s requests in %s · %s wrong scale-downs\n", thousands(strconv.Itoa(s.Requests)), clock(s.Length), number(s.WrongDowns, 0, ""))
 	fmt.Fprintf(&b, "alerts    %s\n", s.Alerts.text())
 	for i, st := range s.Took {
 		head := "          "
