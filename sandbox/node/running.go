@@ -20,14 +20,14 @@ import (
 func (n *Node) Err() error {
 	select {
 	case <-n.ended:
-		return fmt.Errorf("node %s has ended: %w", n.opts.Name, n.err)
+		return fmt.Errorf("node %s has ended: %w", nodeName, n.err)
 	default:
 		return nil
 	}
 }
 
 // Name of the Node object.
-func (n *Node) Name() string { return n.opts.Name }
+func (n *Node) Name() string { return nodeName }
 
 // Address at which pods reach Options.Ports.
 func (n *Node) Address() string { return address }
@@ -39,7 +39,7 @@ func (n *Node) Dial(ctx context.Context, to string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if host == n.opts.Name {
+	if host == nodeName {
 		host = address
 	}
 	if net.ParseIP(host) == nil {
@@ -102,7 +102,7 @@ func (n *Node) Load(ctx context.Context, images ...image.Image) error {
 		}
 	}()
 	for _, i := range images {
-		file := filepath.Join(n.cluster.Dir(), fmt.Sprintf("image-%s-%d.tar", n.opts.Name, n.images.Add(1)))
+		file := filepath.Join(n.cluster.Dir(), fmt.Sprintf("image-%s-%d.tar", nodeName, n.images.Add(1)))
 		defer os.Remove(file)
 		if err := i.Write(file); err != nil {
 			return err
