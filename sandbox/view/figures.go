@@ -36,13 +36,19 @@ type Decision struct {
 	Detail  string
 }
 
-// Summary of a run; the capacity report has the rest.
+// Summary of a run.
 type Summary struct {
-	Requests   int
-	WrongDowns sample.Value // scale-downs
-	Alerts     Alerts
-	Length     time.Duration
-	Took       []Stage
+	Requests       int
+	WaitP95        sample.Value // seconds, traffic time
+	PendingSeconds sample.Value // pod-seconds without a node
+	ByRepartition  sample.Value // seconds from the first pending pod to the first capacity
+	ByNode         sample.Value
+	GPUHours       sample.Value // of the pools' GPUs
+	Busy           sample.Value // 0 … 1 of them
+	WrongDowns     sample.Value
+	Alerts         Alerts
+	Length         time.Duration
+	Took           []Stage
 }
 
 // Alerts of a run. They are not known when Prometheus does not answer.

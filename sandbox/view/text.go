@@ -21,6 +21,14 @@ func number(v sample.Value, digits int, unit string) string {
 	return thousands(strconv.FormatFloat(n, 'f', digits, 64)) + unit
 }
 
+func percent(v sample.Value) string {
+	n, ok := v.Get()
+	if !ok {
+		return missing
+	}
+	return strconv.FormatFloat(100*n, 'f', 0, 64) + " %"
+}
+
 // thousands puts commas into a plain decimal number.
 func thousands(s string) string {
 	whole, rest, dot := strings.Cut(s, ".")
@@ -94,7 +102,12 @@ func (d Decision) line() string {
 
 func (s Summary) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "summary   %s requests in %s · %s wrong scale-downs\n", thousands(strconv.Itoa(s.Requests)), clock(s.Length), number(s.WrongDowns, 0, ""))
+	fmt.Fprintf(&b, "summary   %s requests in %s · p95 wait %s · %s pod-seconds pending\n",
+		thousands(strconv.Itoa(s.Requests)), clock(s.Length), number(s.WaitP95, 1, " s"), number(s.PendingSeconds, 0, ""))
+	fmt.Fprintf(&b, "          first capacity by repartition after %s, by a node after %s\n",
+		number(s.ByRepartition, 1, " s"), number(s.ByNode, 1, " s"))
+	fmt.Fprintf(&b, "          %s GPU-hours, %s busy · %s wrong scale-downs\n",
+		number(s.GPUHours, 2, ""), percent(s.Busy), number(s.WrongDowns, 0, ""))
 	fmt.Fprintf(&b, "alerts    %s\n", s.Alerts.text())
 	for i, st := range s.Took {
 		head := "          "

@@ -17,7 +17,7 @@ func TestNothingKnownIsNotZero(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if s := (Summary{}).text(); strings.Count(s, missing) != 2 {
+	if s := (Summary{}).text(); strings.Count(s, missing) != 8 {
 		t.Errorf("a summary of nothing:\n%s", s)
 	}
 }
@@ -55,9 +55,12 @@ func TestPlainViewPrintsNowAndThenAndEveryDecision(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	got := Summary{Requests: 3412, WrongDowns: known(0), Length: 4 * time.Minute, Alerts: Alerts{Known: true},
+	got := Summary{Requests: 3412, WaitP95: known(3.84), PendingSeconds: known(96), ByRepartition: known(6), ByNode: known(31),
+		GPUHours: known(1.9), Busy: known(0.62), WrongDowns: known(0), Length: 4 * time.Minute, Alerts: Alerts{Known: true},
 		Took: []Stage{{"the queue grows", 12 * time.Second}}}.text()
-	want := `summary   3,412 requests in 04:00 · 0 wrong scale-downs
+	want := `summary   3,412 requests in 04:00 · p95 wait 3.8 s · 96 pod-seconds pending
+          first capacity by repartition after 6.0 s, by a node after 31.0 s
+          1.90 GPU-hours, 62 % busy · 0 wrong scale-downs
 alerts    none fired
 story     00:12  the queue grows
 `

@@ -15,6 +15,7 @@ import (
 type readings struct {
 	queue     sample.Value // requests waiting
 	ttft      sample.Value // p95, seconds
+	busy      sample.Value // GPUs' worth of work in the pools
 	exporters sample.Value // processes that are up
 }
 
@@ -23,7 +24,8 @@ func (r *readings) queries() map[string]*sample.Value {
 	return map[string]*sample.Value{
 		`sum(vllm:num_requests_waiting)`: &r.queue,
 		`histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[10s])))`: &r.ttft,
-		`sum(up{job="gpuscale-exporter"})`: &r.exporters,
+		`sum(gpu_busy_ratio and on (node) (up{job="gpuscale-exporter"} == 1))`:                       &r.busy,
+		`sum(up{job="gpuscale-exporter"})`:                                                           &r.exporters,
 	}
 }
 

@@ -26,6 +26,7 @@ type Node struct {
 	Name, Pool  string
 	Given       bool // the story's own, not scaled up
 	Ready       bool // and its devices are there
+	GPUs        int
 	Price       float64
 	Allocatable map[string]int64 // NVIDIA devices by resource
 	// Operation is the repartition under way, empty for none.
@@ -69,7 +70,7 @@ func sceneOf(s story.Story, nodes []*corev1.Node, pods []*corev1.Pod, wanted int
 
 func nodeOf(n *corev1.Node, p story.Pool, given bool) Node {
 	out := Node{
-		Name: n.Name, Pool: p.Name, Given: given, Price: p.Price,
+		Name: n.Name, Pool: p.Name, Given: given, GPUs: p.GPUs, Price: p.Price,
 		Allocatable: partition.Advertised(n), State: n.Labels[contract.StateLabel],
 	}
 	out.Ready = kube.NodeReady(n) && len(out.Allocatable) > 0

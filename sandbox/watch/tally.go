@@ -3,29 +3,61 @@ package watch
 import (
 	"slices"
 	"sort"
+	"time"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
+	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/sandbox/view"
 )
 
-// tally counts what happens between successive scenes. It knows no clock.
+// tally accumulates successive scenes. It knows no clock.
 type tally struct {
 	begun bool
 	last  Scene
+	at    time.Duration
 
-	repartitionsBegun, repartitions  int // the latter succeeded
-	scaleUps, scaleDowns, wrongDowns int
+	repartitionsBegun, repartitions, repartitionsFailed int
+	scaleUps, scaleDowns, wrongDowns                    int
+
+	pendingSeconds float64
+	gpuSeconds     float64
+	busySeconds    float64 // of GPUs whose use was known
+	knownSeconds   float64
+
+	firstPending  sample.Value // seconds after the start
+	byRepartition sample.Value // seconds after the first pending pod
+	byNode        sample.Value
 }
 
-// see a scene, and what has come, gone, begun and ended since the one before.
-func (t *tally) see(s Scene) {
+// see a scene at a time after the start; busy is how many GPUs' worth of work
+// was measured then.
+func (t *tally) see(s Scene, at time.Duration, busy sample.Value) {
 	if t.begun {
-		t.compare(s)
+		t.add(s, max(0, at-t.at).Seconds(), busy)
+		t.compare(s, at)
 	}
-	t.begun, t.last = true, s
+	if pending(s) > 0 && !isKnown(t.firstPending) {
+		t.firstPending = sample.Known(at.Seconds(), 0)
+	}
+	t.begun, t.last, t.at = true, s, at
 }
 
-func (t *tally) compare(s Scene) {
+func (t *tally) add(s Scene, passed float64, busy sample.Value) {
+	t.pendingSeconds += float64(pending(s)) * passed
+	gpus := 0
+	for _, n := range s.Nodes {
+		if n.Ready {
+			gpus += n.GPUs
+		}
+	}
+	t.gpuSeconds += float64(gpus) * passed
+	if b, ok := busy.Get(); ok {
+		t.busySeconds += b * passed
+		t.knownSeconds += float64(gpus) * passed
+	}
+}
+
+// compare with the scene before: what has come, gone, begun and ended.
+func (t *tally) compare(s Scene, at time.Duration) {
 	before := map[string]Node{}
 	for _, n := range t.last.Nodes {
 		before[n.Name] = n
@@ -39,8 +71,11 @@ func (t *tally) compare(s Scene) {
 		if n.Operation != "" && n.Operation != old.Operation {
 			t.repartitionsBegun++
 		}
-		if old.Operation != "" && n.Operation != old.Operation && !old.Undone && n.State == contract.StateSuccess {
-			t.repartitions++
+		if there && old.Operation != "" && n.Operation != old.Operation {
+			t.ended(old, n, at)
+		}
+		if n.Ready && !n.Given && !old.Ready {
+			t.first(&t.byNode, at)
 		}
 	}
 	for name := range before { // gone
@@ -49,6 +84,28 @@ func (t *tally) compare(s Scene) {
 			t.wrongDowns++
 		}
 	}
+}
+
+func (t *tally) ended(old, now Node, at time.Duration) {
+	if old.Undone || now.State != "success" {
+		t.repartitionsFailed++
+		return
+	}
+	t.repartitions++
+	t.first(&t.byRepartition, at)
+}
+
+// first records the time since the first pending pod, once.
+func (t *tally) first(v *sample.Value, at time.Duration) {
+	since, ok := t.firstPending.Get()
+	if ok && !isKnown(*v) {
+		*v = sample.Known(at.Seconds()-since, 0)
+	}
+}
+
+func isKnown(v sample.Value) bool {
+	_, ok := v.Get()
+	return ok
 }
 
 // pending counts GPU pods without a node.

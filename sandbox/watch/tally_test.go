@@ -12,9 +12,11 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/view"
 )
 
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
+
 func TestTallyFollowsARun(t *testing.T) {
-	given := Node{Name: "a", Given: true, Ready: true}
-	added := Node{Name: "b"}
+	given := Node{Name: "a", Given: true, Ready: true, GPUs: 2}
+	added := Node{Name: "b", GPUs: 2}
 	ready, working, done := added, given, given
 	ready.Ready = true
 	working.Operation = "op-1"
@@ -22,25 +24,33 @@ func TestTallyFollowsARun(t *testing.T) {
 	pending := []Pod{{Key: "chat/vllm-5", Requests: map[string]int{"nvidia.com/mig-3g.40gb": 1}}}
 
 	var ta tally
-	for _, s := range []Scene{
+	busy := sample.Known(1, 0)
+	for i, s := range []Scene{
 		{Nodes: []Node{given}},
-		{Nodes: []Node{given}, Pods: pending},       // pending
-		{Nodes: []Node{working}, Pods: pending},     // repartition begun
-		{Nodes: []Node{done}, Pods: pending},        // and done
-		{Nodes: []Node{done, added}, Pods: pending}, // node added
-		{Nodes: []Node{done, ready}},                // and up
-		{Nodes: []Node{done, ready}, Pods: []Pod{{Key: "x", Node: "b"}}},
-		{Nodes: []Node{done}}, // gone with its pod
+		{Nodes: []Node{given}, Pods: pending},                            // 1 s: pending
+		{Nodes: []Node{working}, Pods: pending},                          // 2 s: repartition begun
+		{Nodes: []Node{done}, Pods: pending},                             // 3 s: and done
+		{Nodes: []Node{done, added}, Pods: pending},                      // 4 s: node added
+		{Nodes: []Node{done, ready}},                                     // 5 s: and up
+		{Nodes: []Node{done, ready}, Pods: []Pod{{Key: "x", Node: "b"}}}, // 6 s
+		{Nodes: []Node{done}},                                            // 7 s: gone with its pod
 	} {
-		ta.see(s)
+		ta.see(s, seconds(i), busy)
 	}
 	for name, got := range map[string][2]int{
-		"repartitions begun": {ta.repartitionsBegun, 1}, "repartitions": {ta.repartitions, 1},
+		"repartitions begun": {ta.repartitionsBegun, 1}, "repartitions": {ta.repartitions, 1}, "failed": {ta.repartitionsFailed, 0},
 		"scale ups": {ta.scaleUps, 1}, "scale downs": {ta.scaleDowns, 1}, "wrong": {ta.wrongDowns, 1},
+		"pending pod-seconds": {int(ta.pendingSeconds), 4}, "gpu-seconds": {int(ta.gpuSeconds), 18}, "busy": {int(ta.busySeconds), 7},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: %d, want %d", name, got[0], got[1])
 		}
+	}
+	if v, ok := ta.byRepartition.Get(); !ok || v != 2 {
+		t.Errorf("first capacity by repartition after %v, %v; want 2", v, ok)
+	}
+	if v, ok := ta.byNode.Get(); !ok || v != 4 {
+		t.Errorf("first capacity by node after %v, %v; want 4", v, ok)
 	}
 }
 
@@ -50,11 +60,11 @@ func TestARepartitionThatIsUndoneIsNoSuccess(t *testing.T) {
 	undone.Operation, undone.Undone = "op", true
 	failed.State = "success" // of going back
 	var ta tally
-	for _, one := range []Node{n, undone, failed} {
-		ta.see(Scene{Nodes: []Node{one}})
+	for i, one := range []Node{n, undone, failed} {
+		ta.see(Scene{Nodes: []Node{one}}, seconds(i), sample.Unknown())
 	}
-	if ta.repartitions != 0 || ta.repartitionsBegun != 1 {
-		t.Errorf("%d succeeded of %d", ta.repartitions, ta.repartitionsBegun)
+	if ta.repartitions != 0 || ta.repartitionsFailed != 1 {
+		t.Errorf("%d succeeded, %d failed", ta.repartitions, ta.repartitionsFailed)
 	}
 }
 
@@ -69,7 +79,7 @@ func TestNothingSeenIsUnknown(t *testing.T) {
 
 func TestEveryMeasureIsKnownOnceSeen(t *testing.T) {
 	w := &Watcher{readings: readings{queue: sample.Known(0, 0), exporters: sample.Known(4, 0)}}
-	w.tally.see(Scene{})
+	w.tally.see(Scene{}, 0, sample.Unknown())
 	for _, m := range story.Measures() {
 		if _, ok := w.Read(m); !ok && m != "rate" {
 			t.Errorf("%s is unknown", m)

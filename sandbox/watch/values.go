@@ -106,5 +106,21 @@ func countNodes(f *view.Figures, nodes []Node) {
 func (w *Watcher) Summary() view.Summary {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return view.Summary{Requests: w.counts.Done, Length: w.at, WrongDowns: w.value("wrong_scale_downs")}
+	t := &w.tally
+	s := view.Summary{
+		Requests: w.counts.Done, Length: w.at,
+		ByRepartition: t.byRepartition, ByNode: t.byNode,
+	}
+	if wait, ok := w.gateway.Wait(0.95); ok {
+		s.WaitP95 = sample.Known(wait.Seconds(), 0)
+	}
+	if t.begun {
+		s.PendingSeconds = sample.Known(t.pendingSeconds, 0)
+		s.GPUHours = sample.Known(t.gpuSeconds/3600, 0)
+		s.WrongDowns = sample.Known(float64(t.wrongDowns), 0)
+	}
+	if t.knownSeconds > 0 {
+		s.Busy = sample.Known(t.busySeconds/t.knownSeconds, 0)
+	}
+	return s
 }

@@ -79,7 +79,7 @@ func (w *Watcher) Look(ctx context.Context) {
 	w.at = time.Since(w.start)
 	w.readings = r
 	w.counts = w.gateway.Counts()
-	w.tally.see(scene)
+	w.tally.see(scene, w.at, r.busy)
 	w.arrivals = append(w.arrivals, arrival{w.at, w.counts.Arrived})
 	for len(w.arrivals) > 2 && w.at-w.arrivals[0].at > rateSpan {
 		w.arrivals = w.arrivals[1:]

@@ -55,6 +55,33 @@ func TestSpeedFollowsTheSlice(t *testing.T) {
 	}
 }
 
+func TestAModelThatDoesNotFitIsRefused(t *testing.T) {
+	f := newFleet()
+	if err := f.Add("a", Slice{1, 7, 1, 8, 10 << 30}, 0); err == nil {
+		t.Error("26 GiB of weights went into 10 GiB")
+	}
+	if err := f.Add("a", Slice{}, 0); err == nil {
+		t.Error("a slice of nothing was accepted")
+	}
+}
+
+func TestDispatchGoesToTheFewestWaiting(t *testing.T) {
+	f := newFleet()
+	require.NoError(t, f.Add("a", half, 0))
+	require.NoError(t, f.Play(steady(100, 0)))
+	f.Advance(time.Second)
+	require.NoError(t, f.Add("b", half, 0))
+	before := len(f.find("a").waiting)
+	require.NoError(t, f.Play(steady(10, 0)))
+	f.Advance(time.Second)
+	if n := len(f.find("a").waiting); n > before {
+		t.Errorf("a's queue grew from %d to %d while b was empty", before, n)
+	}
+	if b := f.find("b"); len(b.waiting)+len(b.running) != 10 {
+		t.Errorf("b got %d of 10", len(b.waiting)+len(b.running))
+	}
+}
+
 func TestRequestsWaitAtTheGatewayWhileTheModelLoads(t *testing.T) {
 	f := newFleet()
 	require.NoError(t, f.Add("a", half, 10*time.Second))
@@ -63,12 +90,25 @@ func TestRequestsWaitAtTheGatewayWhileTheModelLoads(t *testing.T) {
 	if c := f.Counts(); c.Queued != 3 {
 		t.Fatalf("before the model is loaded: %+v", c)
 	}
-	if l, ok := f.Load("a"); !ok || l.MemoryBytes != 0 {
+	if l, ok := f.Load("a"); !ok || l.Ready || l.MemoryBytes != 0 {
 		t.Errorf("a loading server has load %+v", l)
 	}
 	f.Advance(60 * time.Second)
 	if c := f.Counts(); c.Done != 3 {
 		t.Fatalf("after it: %+v", c)
+	}
+	if w, ok := f.Wait(0.95); !ok || w != 10*time.Second {
+		t.Errorf("p95 wait %s, %v; want 10s", w, ok)
+	}
+}
+
+func TestUnknownIsNotZero(t *testing.T) {
+	f := newFleet()
+	if _, ok := f.Wait(0.95); ok {
+		t.Error("a wait is known before any request")
+	}
+	if _, ok := f.Load("unknown"); ok {
+		t.Error("an unknown server has a load")
 	}
 }
 
@@ -123,5 +163,24 @@ func conserved(t *testing.T, f *fleet, total int) {
 		if kv != s.kv || len(s.running) > 1 && kv > s.engine.kvTokens {
 			t.Fatalf("server %s has %d tokens, counts %d, of %d", s.id, kv, s.kv, s.engine.kvTokens)
 		}
+	}
+}
+
+func TestTheSameMovesGiveTheSameOutcome(t *testing.T) {
+	run := func(step time.Duration) (Counts, time.Duration) {
+		f := newFleet()
+		require.NoError(t, f.Add("a", half, 0))
+		require.NoError(t, f.Add("b", half, 30*time.Second))
+		require.NoError(t, f.Play(steady(300, 700*time.Millisecond)))
+		for at := time.Duration(0); at <= 10*time.Minute; at += step {
+			f.Advance(at)
+		}
+		w, _ := f.Wait(0.95)
+		return f.Counts(), w
+	}
+	c1, w1 := run(10 * time.Millisecond)
+	c2, w2 := run(7 * time.Second)
+	if c1 != c2 || w1 != w2 {
+		t.Errorf("fine steps: %+v %s; coarse steps: %+v %s", c1, w1, c2, w2)
 	}
 }

@@ -28,6 +28,7 @@ type Gateway struct {
 	servers []*server       // by id
 	future  []trace.Request // not arrived yet, in order
 	queued  []*request      // arrived while no server was ready
+	waits   []time.Duration // queue time of each time a request was taken up
 	counts  Counts
 }
 
@@ -40,6 +41,7 @@ type Counts struct {
 	Waiting int // in servers' queues
 	Running int
 	Done    int
+	Retried int // sent again because their server went
 }
 
 // NewGateway returns a gateway without servers, whose traffic time starts now and runs at
@@ -98,6 +100,7 @@ func (g *Gateway) Remove(id string) {
 	g.servers = slices.DeleteFunc(g.servers, func(other *server) bool { return other == s })
 	for _, r := range append(s.running, s.waiting...) {
 		r.prefilled, r.generated = 0, 0
+		g.counts.Retried++
 		g.dispatch(r)
 	}
 }
@@ -129,7 +132,7 @@ func (g *Gateway) next() (at time.Duration, happen func()) {
 			}
 		case len(s.waiting) > 0 || len(s.running) > 0:
 			if start := max(s.ready, g.now); happen == nil || start < at {
-				at, happen = start, func() { s.begin(g.now) }
+				at, happen = start, func() { s.begin(g.now, g.waited) }
 			}
 		case len(g.queued) > 0:
 			if start := max(s.ready, g.now); happen == nil || start < at {
@@ -139,6 +142,8 @@ func (g *Gateway) next() (at time.Duration, happen func()) {
 	}
 	return at, happen
 }
+
+func (g *Gateway) waited(d time.Duration) { g.waits = append(g.waits, d) }
 
 func (g *Gateway) arrive() {
 	r := g.future[0]
@@ -192,6 +197,17 @@ func (g *Gateway) Counts() Counts {
 		c.Running += len(s.running)
 	}
 	return c
+}
+
+// Wait is the given quantile (0 … 1) of the time requests spent in a queue
+// before a server took them up, in traffic time, and false before the first.
+func (g *Gateway) Wait(quantile float64) (time.Duration, bool) {
+	defer g.lock()()
+	if len(g.waits) == 0 || !(quantile >= 0 && quantile <= 1) {
+		return 0, false
+	}
+	sorted := slices.Sorted(slices.Values(g.waits))
+	return sorted[min(len(sorted)-1, int(quantile*float64(len(sorted))))], true
 }
 
 // Handler serves the metrics of one server. A server that is gone or still

@@ -4,6 +4,7 @@ import "time"
 
 // Load is what a server asks of the slice it runs on.
 type Load struct {
+	Ready       bool
 	Busy        time.Duration // traffic time spent in steps since the start
 	MemoryBytes int64         // weights once loaded, and the reserved KV cache
 }
@@ -19,7 +20,7 @@ func (g *Gateway) Load(id string) (Load, bool) {
 	if s.ready > g.now {
 		return Load{}, true
 	}
-	l := Load{Busy: s.busy}
+	l := Load{Ready: true, Busy: s.busy}
 	if s.stepping {
 		l.Busy += min(g.now, s.until) - s.from
 	}

@@ -11,8 +11,9 @@ type request struct {
 	trace.Request
 	arrived time.Duration // traffic time
 
-	prefilled int // prompt tokens done
-	generated int // answer tokens done
+	prefilled int           // prompt tokens done
+	generated int           // answer tokens done
+	running   time.Duration // when it last left the queue
 }
 
 func (r *request) tokens() int { return r.Context + r.Generated }
@@ -42,9 +43,10 @@ func newServer(id string, e engine, ready time.Duration) *server {
 	return s
 }
 
-// begin starts a step at now if there is anything to do.
-func (s *server) begin(now time.Duration) {
-	s.admit(now)
+// begin starts a step at now if there is anything to do. wait is called for
+// every request that leaves the queue, with how long it waited.
+func (s *server) begin(now time.Duration, wait func(time.Duration)) {
+	s.admit(now, wait)
 	s.stepping = len(s.running) > 0
 	if !s.stepping {
 		return
@@ -68,14 +70,16 @@ func (s *server) begin(now time.Duration) {
 // admit takes requests from the queue while they fit. The KV cache for prompt
 // and answer is reserved at once (vLLM grows it and preempts instead); a
 // request larger than the whole cache runs alone.
-func (s *server) admit(now time.Duration) {
+func (s *server) admit(now time.Duration, wait func(time.Duration)) {
 	for len(s.waiting) > 0 && len(s.running) < s.engine.spec.MaxSeqs {
 		r := s.waiting[0]
 		if len(s.running) > 0 && s.kv+r.tokens() > s.engine.kvTokens {
 			return
 		}
 		s.waiting = s.waiting[1:]
+		r.running = now
 		s.metrics.queueTime.Observe((now - r.arrived).Seconds())
+		wait(now - r.arrived)
 		s.kv += r.tokens()
 		s.running = append(s.running, r)
 	}
