@@ -57,7 +57,7 @@ func newCommand() *cobra.Command {
 type flags struct {
 	trace, story, log, out string
 	speed                  float64
-	keep                   bool
+	keep, realNode         bool
 }
 
 func newDemoCommand() *cobra.Command {
@@ -74,6 +74,7 @@ func newDemoCommand() *cobra.Command {
 	fs.StringVar(&f.story, "story", "", "story in a YAML file (default: the demo)")
 	fs.StringVar(&f.out, "out", "", "folder for the capacity report that is written at the end (default: .cache/demo in the checkout)")
 	fs.BoolVar(&f.keep, "keep", false, "leave everything running at the end, until Ctrl-C, also when the story failed, and serve the boards")
+	fs.BoolVar(&f.realNode, "real-node", false, "join a node of real containers (kubelet, containerd) to the simulated ones; needs root and runc")
 	fs.StringVar(&f.log, "log", "", "file for the sandbox's own log")
 	return cmd
 }
@@ -107,6 +108,11 @@ func demo(ctx context.Context, f flags) error {
 			return err
 		}
 	}
+	if f.realNode {
+		if err := world.CheckRealNode(); err != nil {
+			return fmt.Errorf("--real-node: %w", err)
+		}
+	}
 	log, closeLog, err := openLog(f.log)
 	if err != nil {
 		return err
@@ -124,10 +130,15 @@ func demo(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
+	if f.realNode {
+		if _, err := build.Node(ctx, build.Options{Root: root, Out: os.Stderr}); err != nil {
+			return err
+		}
+	}
 	v := view.New(os.Stdout, os.Getenv("NO_COLOR") != "")
 	defer v.Close()
 	_, err = play.Run(ctx, play.Options{
-		Binaries: binaries, Story: s, Trace: f.trace, Speed: f.speed, Keep: f.keep, Out: out, View: v, Log: log,
+		Binaries: binaries, Story: s, Trace: f.trace, Speed: f.speed, Keep: f.keep, RealNode: f.realNode, Out: out, View: v, Log: log,
 	})
 	return err
 }

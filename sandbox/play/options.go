@@ -17,6 +17,7 @@ type Options struct {
 	Trace    string  // file; empty: the story's synthetic trace
 	Speed    float64 // 0: the story's
 	Keep     bool
+	RealNode bool   // join a node of containers
 	Out      string // folder the capacity report goes to; empty: none is written
 	View     *view.View
 	Log      *slog.Logger

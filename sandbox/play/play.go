@@ -41,13 +41,16 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	defer cancel()
 	begin := time.Now()
 	w, err := world.Start(startCtx, world.Options{
-		Story: o.Story, Binaries: o.Binaries, Trace: traffic, Speed: speed, Log: o.Log,
+		Story: o.Story, Binaries: o.Binaries, Trace: traffic, Speed: speed, Log: o.Log, RealNode: o.RealNode,
 	})
 	if err != nil {
 		return Result{}, err
 	}
 	defer w.Stop()
 	o.View.Say("world up after %s", time.Since(begin).Round(100*time.Millisecond))
+	if o.RealNode {
+		o.View.Say("node real runs containers: pod default/hello (kubectl logs hello, with --keep)")
+	}
 	if err := w.Play(); err != nil {
 		return Result{}, err
 	}

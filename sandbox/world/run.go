@@ -122,6 +122,11 @@ func (w *World) Stop() {
 		if w.stopGroups != nil {
 			w.stopGroups()
 		}
+		if w.real != nil {
+			if err := w.real.Stop(); err != nil {
+				w.log.Warn("something of the real node is left", "error", err)
+			}
+		}
 		w.cluster.Stop()
 	})
 }

@@ -39,6 +39,8 @@ type Options struct {
 	Trace    trace.Trace
 	Speed    float64 // seconds of traffic time a second
 	Log      *slog.Logger
+	// RealNode joins a node of containers to KWOK's, where the machine can have one.
+	RealNode bool
 }
 
 // World is a story's world, running.
@@ -63,6 +65,8 @@ type World struct {
 	groups     string // address of the pools' provider
 	stopGroups func()
 
+	real interface{ Stop() error } // node; nil: none
+
 	cancel context.CancelFunc
 	loop   sync.WaitGroup
 	stop   sync.Once
@@ -77,6 +81,7 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 		// With leases KWOK takes a node only when it first sees it. Ours get its
 		// annotation when their machine has booted.
 		ExtraArgs: map[string][]string{cluster.KWOK: {"--node-lease-duration-seconds=0"}},
+		Egress:    o.RealNode,
 	})
 	if err != nil {
 		return nil, err
@@ -98,6 +103,7 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 		{"waiting for the nodes", w.nodesUp},
 		{"creating the workloads", w.populateWorkloads},
 		{"starting gpuscale", w.startPrograms},
+		{"joining the real node", w.joinRealNode},
 	} {
 		if err := step.do(ctx, life); err != nil {
 			if died := w.cluster.Err(); died != nil {
