@@ -43,29 +43,45 @@ var verbs = map[string]string{
 // maxBody bounds what is read of a request; the API server takes less.
 const maxBody = 4 << 20
 
-var requests = request.RequestInfoFactory{APIPrefixes: map[string]sets.Empty{"api": {}, "apis": {}}, GrouplessAPIPrefixes: map[string]sets.Empty{"api": {}}}
-
-// ParseCall names a request; false for one that writes no object.
+// ParseCall names a request; false for one that writes nothing.
 func ParseCall(method, path string, body []byte) (Call, bool) {
-	c := Call{Verb: verbs[method]}
-	info, err := requests.NewRequestInfo(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
-	if c.Verb == "" || err != nil || !info.IsResourceRequest || info.Resource == "" {
+	verb, writes := verbs[method]
+	if !writes {
 		return Call{}, false
 	}
-	c.Resource, c.Name = info.Resource, info.Name
-	if info.Subresource != "" {
-		c.Resource += "/" + info.Subresource
+	t, ok := parseTarget(path)
+	if !ok {
+		return Call{}, false
 	}
+	c := Call{Verb: verb, Resource: t.resource, Name: t.name}
 	if c.Verb == "create" && c.Name == "" {
 		c.Name = nameIn(body)
 	}
-	if info.Namespace != "" && c.Name != "" {
-		c.Name = info.Namespace + "/" + c.Name
+	if t.namespace != "" && c.Name != "" {
+		c.Name = t.namespace + "/" + c.Name
 	}
 	if c.Verb == "patch" {
 		c.Fields = fieldsOf(body)
 	}
 	return c, true
+}
+
+// target is what a path is about.
+type target struct{ namespace, resource, name string }
+
+var requests = request.RequestInfoFactory{APIPrefixes: map[string]sets.Empty{"api": {}, "apis": {}}, GrouplessAPIPrefixes: map[string]sets.Empty{"api": {}}}
+
+// parseTarget reads the path of a request to a resource.
+func parseTarget(path string) (target, bool) {
+	info, err := requests.NewRequestInfo(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
+	if err != nil || !info.IsResourceRequest || info.Resource == "" {
+		return target{}, false
+	}
+	t := target{namespace: info.Namespace, resource: info.Resource, name: info.Name}
+	if info.Subresource != "" {
+		t.resource += "/" + info.Subresource
+	}
+	return t, true
 }
 
 // nameIn is the name of an object in a body, JSON or protobuf; empty where it

@@ -194,5 +194,6 @@ func (b *Env) result(ctx context.Context) (State, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(s, b.effects()...), nil
+	made, removed, left := b.view.counts()
+	return append(s, effects(made, removed, left, b.fleet.repartitions())...), nil
 }

@@ -2,6 +2,7 @@ package crashstory
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,9 +13,15 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
+var verbose = flag.Bool("steps", false, "log how long each step took")
+
 // shared is the control plane of all tests here: they run one after another.
 var shared = testenv.NewShared(func(ctx context.Context) (*Env, error) {
-	return NewEnv(ctx, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	level := slog.LevelWarn
+	if *verbose {
+		level = slog.LevelDebug
+	}
+	return NewEnv(ctx, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 })
 
 func TestMain(m *testing.M) { shared.Main(m) }

@@ -109,11 +109,12 @@ func (f *fleet) boot(ctx context.Context, n *corev1.Node) (*host, error) {
 	return &host{uid: n.UID, agent: agent}, agent.Join(ctx)
 }
 
-// reset starts counting.
-func (f *fleet) reset() {
+// reset forgets what was counted and returns it.
+func (f *fleet) reset() (repartitionsDone int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.repartitionsDone = 0
+	repartitionsDone, f.repartitionsDone = f.repartitionsDone, 0
+	return repartitionsDone
 }
 
 func (f *fleet) repartitions() int {

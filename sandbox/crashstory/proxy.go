@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -78,6 +77,7 @@ type Proxy struct {
 
 	backend *httputil.ReverseProxy
 	server  *http.Server
+	watches *watches
 
 	mu    sync.Mutex
 	notes []Note
@@ -86,6 +86,8 @@ type Proxy struct {
 	fired []Note // calls that met their fault
 	kill  func() // ends the replica, at once
 	pause func() // stops the replica
+	down  bool
+	lists map[string]int // whole lists asked for, by resource
 }
 
 // NewProxy listens on the loopback until Close, with cert: client-go sends its
@@ -101,7 +103,10 @@ func NewProxy(rc *rest.Config, cert tls.Certificate) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for the proxy: %w", err)
 	}
-	p := &Proxy{URL: "https://" + listener.Addr().String(), seen: map[Call]int{}}
+	p := &Proxy{
+		URL: "https://" + listener.Addr().String(), watches: newWatches(),
+		seen: map[Call]int{}, lists: map[string]int{},
+	}
 	p.backend = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true},
@@ -126,7 +131,7 @@ func (p *Proxy) Close() { _ = p.server.Close() }
 func (p *Proxy) Arm(fault Faults, kill, pause func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.notes, p.seen, p.fired = nil, map[Call]int{}, nil
+	p.notes, p.seen, p.lists, p.fired = nil, map[Call]int{}, map[string]int{}, nil
 	p.fault, p.kill, p.pause = fault, kill, pause
 }
 
@@ -134,20 +139,45 @@ func (p *Proxy) Arm(fault Faults, kill, pause func()) {
 func (p *Proxy) Notes() []Note {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.notes)
+	return append([]Note(nil), p.notes...)
 }
 
 // Fired are the calls that met their fault.
 func (p *Proxy) Fired() []Note {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.fired)
+	return append([]Note(nil), p.fired...)
+}
+
+// Lists is how often the whole of each resource was asked for, and starts over.
+func (p *Proxy) Lists() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.lists
+	p.lists = map[string]int{}
+	return out
+}
+
+// Down makes the API server unreachable through this proxy, or reachable again.
+func (p *Proxy) Down(down bool) {
+	p.mu.Lock()
+	p.down = down
+	p.mu.Unlock()
+	if down {
+		p.watches.interrupt()
+	}
 }
 
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if verbs[r.Method] == "" {
-		p.backend.ServeHTTP(w, r)
+	p.mu.Lock()
+	down := p.down
+	p.mu.Unlock()
+	if down {
+		panic(http.ErrAbortHandler)
+	}
+	if r.Method == http.MethodGet {
+		p.read(w, r)
 		return
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
@@ -161,6 +191,24 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.write(w, r, call)
+}
+
+// read passes reading on, and counts whole lists.
+func (p *Proxy) read(w http.ResponseWriter, r *http.Request) {
+	t, ok := parseTarget(r.URL.Path)
+	q := r.URL.Query()
+	watch := q.Get("watch") == "true" || q.Get("watch") == "1"
+	whole := ok && t.name == "" && q.Get("labelSelector") == "" && q.Get("fieldSelector") == "" && q.Get("continue") == ""
+	if whole && (!watch || q.Get("sendInitialEvents") == "true") {
+		p.mu.Lock()
+		p.lists[t.resource]++
+		p.mu.Unlock()
+	}
+	if watch {
+		p.watches.serve(w, r, t.resource, p.backend)
+		return
+	}
+	p.backend.ServeHTTP(w, r)
 }
 
 // write notes a call and does to it what the test asks for.

@@ -1,10 +1,10 @@
 package crashstory
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -38,6 +38,7 @@ type replica struct {
 
 	mu      sync.Mutex
 	process *proc.Process
+	starts  int
 }
 
 // newReplica prepares a replica; elect enables leader election.
@@ -151,6 +152,7 @@ func (r *replica) start() error {
 		return err
 	}
 	r.process = p
+	r.starts++
 	return nil
 }
 
@@ -190,29 +192,35 @@ func (r *replica) close() {
 	r.Proxy.Close()
 }
 
-// reconciles that succeeded since the process started.
-func (r *replica) reconciles(ctx context.Context) (float64, error) {
+// metrics are the process's own, by series as it is written.
+func (r *replica) metrics(ctx context.Context) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.listen+"/metrics", nil)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer resp.Body.Close()
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, err
+	out := map[string]float64{}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if i := strings.LastIndexByte(lines.Text(), ' '); i > 0 && !strings.HasPrefix(lines.Text(), "#") {
+			if v, err := strconv.ParseFloat(lines.Text()[i+1:], 64); err == nil {
+				out[lines.Text()[:i]] = v
+			}
+		}
 	}
-	_, after, there := strings.Cut(string(page), metric.AutoscalerReconciles.Name+`{result="ok"} `)
-	if !there {
-		return 0, nil
-	}
-	value, _, _ := strings.Cut(after, "\n")
-	return strconv.ParseFloat(value, 64)
+	return out, lines.Err()
+}
+
+// reconciles that succeeded since the process started.
+func (r *replica) reconciles(ctx context.Context) (float64, error) {
+	m, err := r.metrics(ctx)
+	return m[metric.AutoscalerReconciles.Name+`{result="ok"}`], err
 }
 
 // turned waits until the leader, whichever it is, has completed n more reconciles.

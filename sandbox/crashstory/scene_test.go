@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -45,12 +47,46 @@ func want(t *testing.T, b *Env, name string) {
 	require.NoError(t, b.stage.create(t.Context(), newPod(nsFree, name, partition.GPUResource, 2)))
 }
 
+func untilRunning(t *testing.T, b *Env, name string) {
+	t.Helper()
+	until(t, name+" to run", func(ctx context.Context) error { return b.stage.notRunning(ctx, nsFree+"/"+name) })
+}
+
+// untilStuck waits until the scheduler has found no node for a pod.
+func untilStuck(t *testing.T, b *Env, name string) {
+	t.Helper()
+	until(t, "the scheduler to find no node", func(ctx context.Context) error {
+		p, err := b.stage.pod(ctx, nsFree+"/"+name)
+		if err != nil || p == nil {
+			return errors.Join(errors.New("the pod is not there"), err)
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+				return nil
+			}
+		}
+		return errors.New("no condition yet")
+	})
+}
+
 // done fails unless exactly these nodes were made and deleted.
 func done(t *testing.T, b *Env, made, removed string) {
 	t.Helper()
-	for what, want := range map[string]string{nodesMade: made, nodesDeleted: removed} {
-		if got := strings.Join(b.view.names(what), " "); got != want {
-			t.Errorf("%s: %q, want %q", what, got, want)
+	m, r, _ := b.view.counts()
+	if got := strings.Join(m, " "); got != made {
+		t.Errorf("nodes made: %q, want %q", got, made)
+	}
+	if got := strings.Join(r, " "); got != removed {
+		t.Errorf("nodes deleted: %q, want %q", got, removed)
+	}
+}
+
+// listedOnce fails where the whole of anything was asked for more than once.
+func listedOnce(t *testing.T, r *replica) {
+	t.Helper()
+	for resource, n := range r.Lists() {
+		if n > 1 {
+			t.Errorf("%s was listed %d times", resource, n)
 		}
 	}
 }

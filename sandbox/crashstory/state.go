@@ -3,7 +3,9 @@ package crashstory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,15 +124,22 @@ func poolLines(p *v1alpha1.GPUNodePool) []string {
 	return out
 }
 
-// effects are the changes that were really made, and how often to each object.
-func (b *Env) effects() State {
-	out := State{fmt.Sprintf("done: GPUs repartitioned: %d", b.fleet.repartitions())}
-	for _, what := range []string{nodesMade, nodesDeleted, podsEvicted} {
-		times := map[string]int{}
-		for _, name := range b.view.names(what) {
-			times[name]++
+// effects are the changes that were really made, by object.
+func effects(made, removed, left []string, repartitionsDone int) State {
+	out := State{fmt.Sprintf("done: GPUs repartitioned ×%d", repartitionsDone)}
+	for what, names := range map[string][]string{"nodes made": made, "nodes deleted": removed, "pods evicted": left} {
+		byName := map[string]int{}
+		for _, n := range names {
+			byName[n]++
 		}
-		out = append(out, fmt.Sprintf("done: %s: %v", what, times))
+		var each []string
+		for _, n := range slices.Sorted(maps.Keys(byName)) {
+			each = append(each, fmt.Sprintf("%s ×%d", n, byName[n]))
+		}
+		out = append(out, fmt.Sprintf("done: %s: %s", what, strings.Join(each, ", ")))
 	}
+	slices.Sort(out)
 	return out
 }
+
+func values[K comparable](m map[K]string) []string { return slices.Sorted(maps.Values(m)) }

@@ -52,7 +52,7 @@ func theStory() []step {
 		{"a node is added for the minimum", nothing, ready("mig-1")},
 		{"a GPU is repartitioned for a pod that needs a third of it", (*stage).slice, (*stage).sliced},
 		{"a gang of two nodes comes at once", (*stage).gang, (*stage).gangBound},
-		{"the gang is one no more", (*stage).ungang, nothing},
+		{"the gang is one no more", (*stage).ungang, noMore},
 		{"half of it ends, and another namespace borrows its GPUs", (*stage).borrow, running(nsBorrower + "/borrower")},
 		{"the borrowed GPUs are reclaimed", (*stage).wantBack, running(nsLender + "/owner")},
 		{"an underused node is drained and removed", (*stage).leaveLittle, (*stage).moved},
@@ -72,6 +72,7 @@ type stage struct {
 const ownerName = "owner"
 
 func nothing(*stage, context.Context) error { return nil }
+func noMore(*stage, context.Context) error  { return nil }
 
 func ready(name string) func(*stage, context.Context) error {
 	return func(s *stage, ctx context.Context) error {
