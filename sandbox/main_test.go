@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestMain makes gpuscale-sandbox a command of the scripts.
@@ -28,18 +26,4 @@ func TestCommandLine(t *testing.T) {
 			return nil
 		},
 	})
-}
-
-func TestUnwritableLog(t *testing.T) {
-	if _, _, err := openLog(t.TempDir()); err == nil {
-		t.Error("a folder was taken as the log file")
-	}
-	file := t.TempDir() + "/log"
-	log, closeLog, err := openLog(file)
-	require.NoError(t, err)
-	log.Info("written")
-	closeLog()
-	if text, _ := os.ReadFile(file); len(text) == 0 {
-		t.Error("nothing in the log")
-	}
 }

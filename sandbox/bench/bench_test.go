@@ -77,7 +77,11 @@ type lab struct {
 // newLab returns once everything runs and is idle.
 func newLab(b *testing.B) *lab {
 	b.Helper()
-	env, err := testenv.Start(b.Context(), testenv.Options{CRDs: true, Programs: true})
+	scheduler := filepath.Join(b.TempDir(), "scheduler.yaml")
+	require.NoError(b, os.WriteFile(scheduler, []byte(packing), 0o600))
+	env, err := testenv.Start(b.Context(), testenv.Options{CRDs: true, Programs: true, Change: func(o *cluster.Options) {
+		o.ExtraArgs[cluster.Scheduler] = []string{"--config=" + scheduler}
+	}})
 	require.NoError(b, err)
 	b.Cleanup(env.Stop)
 	l := &lab{Env: env, broken: make(chan error, 1)}
@@ -85,7 +89,6 @@ func newLab(b *testing.B) *lab {
 		what string
 		do   func(*testing.B) error
 	}{
-		{"configuring the scheduler", l.pack},
 		{"creating pools", l.createPools},
 		{fmt.Sprintf("creating %d full nodes", *nodes), l.createNodes},
 		{"starting the autoscaler", l.startSubject},
@@ -120,21 +123,6 @@ profiles:
   - name: NodeResourcesFit
     args: {scoringStrategy: {type: MostAllocated, resources: [{name: nvidia.com/gpu, weight: 100}]}}
 `
-
-func (l *lab) pack(b *testing.B) error {
-	file := filepath.Join(l.Cluster.Dir(), "scheduler.yaml")
-	config, err := os.ReadFile(file)
-	if err == nil {
-		err = os.WriteFile(file, append(config, packing...), 0o600)
-	}
-	if err == nil {
-		err = l.Cluster.StopProgram(cluster.Scheduler)
-	}
-	if err == nil {
-		err = l.Cluster.StartProgram(b.Context(), cluster.Scheduler)
-	}
-	return err
-}
 
 // createPools creates the program's rights and the pools.
 func (l *lab) createPools(b *testing.B) error {

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"maps"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -68,13 +67,4 @@ func bound(pods int) int {
 		gpus += requests(n)
 	}
 	return (gpus + gpusOfNode - 1) / gpusOfNode
-}
-
-// TestBound: the burst is the one cluster-autoscaler was measured with.
-func TestBound(t *testing.T) {
-	for pods, nodes := range map[int]int{1: 1, 20: 11, 200: 113, 500: 281, 2000: 1125} {
-		if got := bound(pods); got != nodes {
-			t.Errorf("%d pods need %d nodes, want %d", pods, got, nodes)
-		}
-	}
 }

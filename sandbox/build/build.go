@@ -11,8 +11,8 @@ import (
 )
 
 // CacheEnv names the environment variable that moves the cache. The binaries
-// are in its folder "sandbox". With PreparedEnv=1, which `make test` sets, our own
-// programs there are those of the checkout: the tests do not compile them again.
+// are in its folder "sandbox". With PreparedEnv=1, which `make test` sets, what
+// `make prepare` compiles is there: the tests do not ask Go again.
 const (
 	CacheEnv    = "GPUSCALE_CACHE"
 	PreparedEnv = "GPUSCALE_PREPARED"
@@ -39,33 +39,29 @@ type Paths struct {
 // Program is the path of one of the control plane's programs.
 func (p Paths) Program(name string) string { return filepath.Join(p.Bin, name) }
 
-// folder returns the folder of a target and compiles it if the cache does not have it,
-// or again each time where the target says so.
+// folder compiles a target and returns its folder. Go itself knows whether anything
+// has changed, and takes two seconds to say that nothing has.
 func folder(ctx context.Context, o Options, t target) (string, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return "", err
 	}
-	if !t.again {
-		return ensure(ctx, o, t)
-	}
 	dir := filepath.Join(o.Cache, t.name)
-	if t.name == programs.name && os.Getenv(PreparedEnv) == "1" && t.complete(dir) {
+	if t.prepared && os.Getenv(PreparedEnv) == "1" && t.complete(dir) {
 		return dir, nil
 	}
-	return dir, again(ctx, o, t, dir)
+	return dir, compile(ctx, o, t, dir)
 }
 
-// ControlPlane returns the control plane's binaries and compiles them if the
-// cache does not have them.
+// ControlPlane compiles the control plane.
 func ControlPlane(ctx context.Context, o Options) (Paths, error) {
 	dir, err := folder(ctx, o, controlPlane)
 	return Paths{Bin: dir}, err
 }
 
 // PrometheusAdapter returns the path of prometheus-adapter v0.12.0, with which
-// tests compare our adapter, and compiles it if the cache does not have it. Only
-// the tests that compare need it, so it is not a part of All.
+// tests compare our adapter. Only the tests that compare need it, so it is not a part
+// of All.
 func PrometheusAdapter(ctx context.Context, o Options) (string, error) {
 	dir, err := folder(ctx, o, prometheusAdapter)
 	return filepath.Join(dir, prometheusAdapter.output), err
@@ -86,20 +82,6 @@ func All(ctx context.Context, o Options) (Paths, error) {
 // gpuscale-exporter, gpuscale-adapter, gpuscale-autoscaler, gpuscale-agent, gpuscale-report
 // and gpuscale-dashboards.
 func Programs(ctx context.Context, o Options) (string, error) { return folder(ctx, o, programs) }
-
-// Sandbox compiles the sandbox's own program into file, which the Makefile
-// starts from.
-func Sandbox(ctx context.Context, o Options, file, ldflags string) error {
-	o, err := o.withDefaults()
-	if err != nil {
-		return err
-	}
-	file, err = filepath.Abs(file)
-	if err != nil {
-		return fmt.Errorf("finding %s: %w", file, err)
-	}
-	return again(ctx, o, sandboxProgram(filepath.Base(file), ldflags), filepath.Dir(file))
-}
 
 // Folder of everything that is built, for what does not come from here.
 func Folder(o Options) (string, error) {

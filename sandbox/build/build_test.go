@@ -3,12 +3,15 @@ package build
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -41,116 +44,67 @@ func fakeGo(t *testing.T, script string) {
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 }
 
-// goodGo "links" whatever it is asked to; it writes a line to calls each time it
-// builds.
-func goodGo(calls string) string {
-	return `case "$1" in
-build)
-  echo build >> ` + calls + `
-  while [ "$1" != -o ]; do shift; done
-  echo one >&2; echo two >&2
-  case "$2" in */) echo p > "$2/prometheus"; echo p > "$2/promtool" ;; *) sleep 0.3; echo cp > "$2" ;; esac ;;
-esac`
-}
-
-func TestKeyFollowsWhatTheBinaryDependsOn(t *testing.T) {
-	o, _ := checkout(t)
-	key := func() string {
-		k, err := controlPlane.key(o.Root)
-		require.NoError(t, err)
-		return k
-	}
-	dir := filepath.Join(o.Root, controlPlane.module)
-	first := key()
-	if key() != first {
-		t.Error("the key changes by itself")
-	}
-	for _, same := range []string{"README.md", "main_test.go", "prometheus/tools.go"} {
-		write(t, filepath.Join(dir, same), "package x")
-		if key() != first {
-			t.Errorf("%s is not part of the binary, but changes the key", same)
-		}
-	}
-	seen := map[string]string{first: "the original"}
-	for _, other := range []string{"go.mod", "go.sum", "main.go", "new.go"} {
-		write(t, filepath.Join(dir, other), "changed\n")
-		if was, ok := seen[key()]; ok {
-			t.Errorf("the key after changing %s is that of %s", other, was)
-		}
-		seen[key()] = other
-	}
-	changed := controlPlane
-	changed.args = append([]string{"-race"}, changed.args...)
-	if k, _ := changed.key(o.Root); k == key() {
-		t.Error("other build flags, same key")
-	}
-}
-
-func TestBuildsOnceAndKeeps(t *testing.T) {
+// TestProgramsAreCompiledEachTime: Go knows what has changed. make prepare has asked it.
+func TestProgramsAreCompiledEachTime(t *testing.T) {
 	o, out := checkout(t)
 	calls := filepath.Join(t.TempDir(), "calls")
-	fakeGo(t, goodGo(calls))
-	for range 2 {
-		p, err := All(context.Background(), o)
+	fakeGo(t, `case "$1" in
+build)
+  echo "build CGO_ENABLED=$CGO_ENABLED $*" >> `+calls+`
+  while [ "$1" != -o ]; do shift; done
+  for p in exporter adapter autoscaler agent report dashboards; do echo p > "$2/$p"; done ;;
+esac`)
+	for _, prepared := range []string{"", "", "1"} {
+		t.Setenv(PreparedEnv, prepared)
+		dir, err := Programs(context.Background(), o)
 		require.NoError(t, err)
-		for _, file := range []string{p.Program("etcd"), p.Program("kubectl"), p.Prometheus, p.Promtool} {
-			if _, err := os.Stat(file); err != nil {
+		for name := range programs.links {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if got, _ := os.ReadFile(calls); string(got) != "build\nbuild\n" {
-		t.Errorf("want one build of each of the two, got %q", got)
+	text, _ := os.ReadFile(calls)
+	if n := strings.Count(string(text), "build CGO_ENABLED=1 "); n != 2 {
+		t.Errorf("want two builds with cgo, got %d:\n%s", n, text)
 	}
-	if !strings.Contains(out.String(), "compiling the control plane, which takes minutes the first time\n") {
-		t.Errorf("progress: %q", out)
+	if want := "compiling gpuscale's programs, which takes minutes the first time\n"; out.String() != want {
+		t.Errorf("progress %q, want %q: what has not changed is not worth a word", out, want)
 	}
 }
 
-func TestConcurrentBuildsShareOneLock(t *testing.T) {
-	o, _ := checkout(t)
-	calls := filepath.Join(t.TempDir(), "calls")
-	fakeGo(t, goodGo(calls))
-	var all sync.WaitGroup
-	outs := make([]bytes.Buffer, 3)
-	for i := range outs {
-		all.Go(func() {
-			o := o
-			o.Out = &outs[i]
-			if _, err := ControlPlane(context.Background(), o); err != nil {
-				t.Error(err)
+func TestCancelEndsTheCompiler(t *testing.T) {
+	for name, compile := range map[string]func(context.Context, Options) error{
+		"the programs":      func(ctx context.Context, o Options) error { _, err := Programs(ctx, o); return err },
+		"the control plane": func(ctx context.Context, o Options) error { _, err := ControlPlane(ctx, o); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, _ := checkout(t)
+			file := filepath.Join(t.TempDir(), "pid")
+			fakeGo(t, `case "$1" in build) echo $$ > `+file+`; exec sleep 600 ;; esac`)
+			ctx, cancel := context.WithCancel(t.Context())
+			pid := make(chan int, 1)
+			go func() {
+				defer cancel()
+				_ = await.Until(t.Context(), func(context.Context) error {
+					text, err := os.ReadFile(file)
+					if err != nil {
+						return err
+					}
+					n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+					if err == nil {
+						pid <- n
+					}
+					return err
+				})
+			}()
+			if err := compile(ctx, o); err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {
+				t.Errorf("got %v", err)
+			}
+			if err := syscall.Kill(<-pid, 0); !errors.Is(err, syscall.ESRCH) {
+				t.Errorf("the compiler is still there: %v", err)
 			}
 		})
-	}
-	all.Wait()
-	if got, _ := os.ReadFile(calls); string(got) != "build\n" {
-		t.Errorf("want one build, got %q", got)
-	}
-	waited := 0
-	for i := range outs {
-		if strings.Contains(outs[i].String(), "another sandbox is compiling the control plane, waiting for it\n") {
-			waited++
-		}
-	}
-	if waited != 2 {
-		t.Errorf("%d of 3 reported that they wait, want 2", waited)
-	}
-}
-
-func TestFailedBuildLeavesNothing(t *testing.T) {
-	o, _ := checkout(t)
-	// A build that was killed has left this.
-	key, _ := controlPlane.key(o.Root)
-	old := filepath.Join(o.Cache, "sandbox", "controlplane-"+key+".tmp-1")
-	write(t, filepath.Join(old, "controlplane"), "half")
-
-	fakeGo(t, `case "$1" in build) while [ "$1" != -o ]; do shift; done; echo half > "$2"; echo 'x.go:1:1: no' >&2; exit 1;; esac`)
-	if _, err := ControlPlane(context.Background(), o); err == nil {
-		t.Fatal("no error")
-	}
-	left, _ := filepath.Glob(filepath.Join(o.Cache, "sandbox", "controlplane-*"))
-	if len(left) != 1 || filepath.Ext(left[0]) != ".lock" {
-		t.Errorf("left behind: %v", left)
 	}
 }
 

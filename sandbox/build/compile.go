@@ -12,13 +12,24 @@ import (
 	"time"
 )
 
-// compile runs go build for the target into dir.
+// compile runs go build for the target into dir. o has its defaults.
 func compile(ctx context.Context, o Options, t target, dir string) error {
 	if _, err := exec.LookPath("go"); err != nil {
 		return fmt.Errorf("compiling %s: %w", t.title, CheckTools())
 	}
-	// A folder of its own for temporary files: an interrupted go leaves them.
-	tmp, err := os.MkdirTemp(os.Getenv("GOTMPDIR"), "gpuscale-build-")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the folder for %s (another place: %s=<folder>): %w", t.title, CacheEnv, err)
+	}
+	unlock, err := lock(ctx, filepath.Join(dir, t.name+".lock"), func() {
+		fmt.Fprintf(o.Out, "another sandbox is compiling %s, waiting for it\n", t.title)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", t.title, err)
+	}
+	defer unlock()
+	// A folder of its own for temporary files, since an interrupted go leaves them; beside
+	// the binaries, so that Go renames them into their place.
+	tmp, err := os.MkdirTemp(dir, "tmp-")
 	if err != nil {
 		return fmt.Errorf("compiling %s: %w", t.title, err)
 	}
@@ -43,11 +54,25 @@ func compile(ctx context.Context, o Options, t target, dir string) error {
 		cgo = "CGO_ENABLED=1"
 	}
 	cmd.Env = append(os.Environ(), cgo, "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false", "GOTMPDIR="+tmp, "PWD="+cmd.Dir)
-	return run(ctx, o, t, cmd)
+	p := newProgress(o.Out, t, !t.complete(dir))
+	defer p.close()
+	if err := run(ctx, t, cmd, p); err != nil {
+		return err
+	}
+	for name, to := range t.links {
+		path := filepath.Join(dir, name)
+		if have, err := os.Readlink(path); err == nil && have == to {
+			continue
+		}
+		if err := os.Symlink(to, path); err != nil {
+			return fmt.Errorf("linking %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // run runs a go build. Its last messages are in the error.
-func run(ctx context.Context, o Options, t target, cmd *exec.Cmd) error {
+func run(ctx context.Context, t target, cmd *exec.Cmd, p *progress) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its compilers can be ended with it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 3 * time.Second
@@ -58,8 +83,6 @@ func run(ctx context.Context, o Options, t target, cmd *exec.Cmd) error {
 	if err != nil {
 		return fmt.Errorf("compiling %s: %w", t.title, err)
 	}
-	p := newProgress(o.Out, t)
-	defer p.close()
 	var messages []string
 	in := bufio.NewScanner(stderr)
 	in.Buffer(nil, 1<<20)

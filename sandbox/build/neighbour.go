@@ -52,8 +52,8 @@ var (
 	}
 )
 
-// Program compiles the neighbour's programs, if the cache does not have them, and
-// returns the path of one, by the last element of its package.
+// Program compiles the neighbour's programs and returns the path of one, by the last
+// element of its package.
 func (n Neighbour) Program(ctx context.Context, o Options, name string) (string, error) {
 	dir, err := folder(ctx, o, n.target())
 	return filepath.Join(dir, name), err

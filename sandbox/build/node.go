@@ -36,7 +36,6 @@ var nodePrograms = target{
 	args:   []string{"-trimpath", "-ldflags", "-s -w"},
 	pkgs:   []string{"./sandbox/node/keeper/node-keeper", "./sandbox/node/image/pause", "./sandbox/node/image/probe"},
 	output: "./",
-	again:  true,
 }
 
 // NodePaths are the folders of what a real node runs.
@@ -46,8 +45,8 @@ type NodePaths struct {
 	Programs   string // node-keeper; pause and probe, which go into images
 }
 
-// Node returns what a real node runs and compiles what the cache does not have.
-// Only tests of such a node need it, so it is not a part of All.
+// Node compiles what a real node runs. Only tests of such a node need it, so it is not
+// a part of All.
 func Node(ctx context.Context, o Options) (NodePaths, error) {
 	var p NodePaths
 	var err error

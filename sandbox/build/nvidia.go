@@ -19,9 +19,9 @@ var nvidiaParts = target{
 	cgo:    true,
 }
 
-// NVIDIA returns a folder with gpu-feature-discovery, nvidia-device-plugin,
-// nvidia-mig-manager and nvidia-mig-parted, and compiles them if the cache does
-// not have them. Only tests of a node need them, so they are not a part of All.
+// NVIDIA compiles gpu-feature-discovery, nvidia-device-plugin, nvidia-mig-manager and
+// nvidia-mig-parted into one folder. Only tests of a node need them, so they are not a
+// part of All.
 func NVIDIA(ctx context.Context, o Options) (dir string, err error) {
 	return folder(ctx, o, nvidiaParts)
 }

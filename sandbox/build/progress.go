@@ -22,11 +22,11 @@ type progress struct {
 	modules, packages int // downloaded, compiled
 }
 
-// newProgress reports until close. What is compiled each time is reported only if it
-// takes long: usually it takes no time at all.
-func newProgress(out io.Writer, t target) *progress {
+// newProgress reports until close: at once what is compiled the first time, and what
+// only may have changed if it takes long.
+func newProgress(out io.Writer, t target, first bool) *progress {
 	p := &progress{out: out, title: t.title, stop: make(chan struct{})}
-	if !t.again {
+	if first {
 		fmt.Fprintf(out, "compiling %s, which takes minutes the first time\n", t.title)
 	}
 	p.ended.Go(func() {

@@ -15,7 +15,7 @@ const kubernetesVersion = "v1.37.1"
 
 // target is something to compile.
 type target struct {
-	name   string     // of its folders in the cache
+	name   string     // of its folder in the cache
 	title  string     // what messages call it
 	module string     // folder of its Go module below the root
 	source *Neighbour // another project's module, in place of module
@@ -24,7 +24,8 @@ type target struct {
 	output string // file or, with a trailing slash, folder
 	links  map[string]string
 	cgo    bool // links C
-	again  bool // compiled each time, in place: our own sources change
+	// prepared by `make prepare`.
+	prepared bool
 }
 
 var controlPlane = target{
@@ -42,6 +43,7 @@ var controlPlane = target{
 		"kwok":                    "controlplane",
 		"kubectl":                 "controlplane",
 	},
+	prepared: true,
 }
 
 // Prometheus without the service discoveries of twenty clouds: file and HTTP
@@ -55,7 +57,8 @@ var prometheus = target{
 		"github.com/prometheus/prometheus/cmd/prometheus",
 		"github.com/prometheus/prometheus/cmd/promtool",
 	},
-	output: "./",
+	output:   "./",
+	prepared: true,
 }
 
 // prometheusAdapter is what our adapter is compared with. Its version is in
@@ -85,21 +88,8 @@ var programs = target{
 		"gpuscale-report":     "report",
 		"gpuscale-dashboards": "dashboards",
 	},
-	cgo:   true,
-	again: true,
-}
-
-// sandboxProgram is the sandbox itself.
-func sandboxProgram(file, ldflags string) target {
-	return target{
-		name:   "sandbox",
-		title:  "the sandbox",
-		args:   []string{"-ldflags", "-s -w " + ldflags},
-		pkgs:   []string{"./sandbox"},
-		output: file,
-		cgo:    true,
-		again:  true,
-	}
+	cgo:      true,
+	prepared: true,
 }
 
 func versionFlags() string {

@@ -20,15 +20,12 @@ import (
 type Cluster struct {
 	opts   Options
 	dir    string
-	lease  *os.File // locked while we live; see sweep
+	lease  *os.File // dir, locked while we live; see sweep
 	pki    *pki
 	ports  ports
 	client *kubernetes.Clientset
 	group  *proc.Group
 	egress *egress // nil without Options.Egress
-
-	specsMu sync.Mutex
-	specs   map[string]proc.Spec // how each program was started
 
 	stop sync.Once
 }
@@ -42,7 +39,7 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 		return nil, err
 	}
 	sweep(o.Parent, o.Log)
-	c := &Cluster{opts: o, group: proc.NewGroup(o.Log), specs: map[string]proc.Spec{}}
+	c := &Cluster{opts: o, group: proc.NewGroup(o.Log)}
 	if err := c.makeDir(); err != nil {
 		return nil, err
 	}

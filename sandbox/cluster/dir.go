@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 const (
-	dirPrefix = "gpuscale-sandbox-"
-	leaseFile = ".lease" // locked by its sandbox for as long as it lives
+	dirPrefix = "gpuscale-cluster-"
 	diskSpace = 512 << 20
 )
 
@@ -37,30 +37,23 @@ func (o Options) check() error {
 
 // makeDir makes the cluster's folder and takes its lease.
 func (c *Cluster) makeDir() error {
-	dir, err := os.MkdirTemp(c.opts.Parent, dirPrefix)
-	if err != nil {
+	var err error
+	if c.dir, err = os.MkdirTemp(c.opts.Parent, dirPrefix); err != nil {
 		return fmt.Errorf("making the sandbox's folder: %w", err)
 	}
-	c.dir = dir
-	// Locked before it gets its name: a sweep that runs now must not find
-	// it free.
-	c.lease, err = takeLease(dir, leaseFile+".new")
-	if err == nil {
-		err = os.Rename(c.lease.Name(), filepath.Join(dir, leaseFile))
-	}
-	if err != nil {
-		return fmt.Errorf("making the sandbox's folder: %w", err)
-	}
+	c.lease, err = takeLease(c.dir)
 	for _, sub := range []string{"logs", "pki", "prometheus"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
-			return fmt.Errorf("making the sandbox's folder: %w", err)
-		}
+		err = errors.Join(err, os.Mkdir(filepath.Join(c.dir, sub), 0o700))
+	}
+	if err != nil {
+		return fmt.Errorf("making the sandbox's folder: %w", err)
 	}
 	return nil
 }
 
-func takeLease(dir, name string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o600)
+// takeLease locks a sandbox's folder for as long as the sandbox lives.
+func takeLease(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -72,17 +65,18 @@ func takeLease(dir, name string) (*os.File, error) {
 }
 
 // sweep removes folders of sandboxes that were killed and could not do it
-// themselves: the kernel has released their locks.
+// themselves: the kernel has released their locks. One that has just been made may not
+// be locked yet.
 func sweep(parent string, log *slog.Logger) {
 	dirs, err := filepath.Glob(filepath.Join(parent, dirPrefix+"*"))
 	if err != nil {
 		return
 	}
 	for _, dir := range dirs {
-		if _, err := os.Stat(filepath.Join(dir, leaseFile)); err != nil {
-			continue // not ours, or being made this very moment
+		if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < time.Minute {
+			continue
 		}
-		lease, err := takeLease(dir, leaseFile)
+		lease, err := takeLease(dir)
 		if err != nil {
 			continue // alive, or another user's
 		}

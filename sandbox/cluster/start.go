@@ -57,18 +57,20 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range []string{APIServer, Scheduler, ControllerManager, KWOK} {
-		if err := c.WaitHTTP(ctx, name, c.healthURL(name)); err != nil {
+	health := [][2]string{
+		{APIServer, c.URL() + "/readyz"}, {Scheduler, "https://" + local(c.ports.scheduler) + "/readyz"},
+		{ControllerManager, "https://" + local(c.ports.controllerManager) + "/healthz"}, {KWOK, "http://" + local(c.ports.kwok) + "/healthz"},
+	}
+	if url := c.PrometheusURL(); url != "" {
+		health = append(health, [2]string{Prometheus, url + "/-/ready"})
+	}
+	for _, h := range health {
+		if err := c.WaitHTTP(ctx, h[0], h[1]); err != nil {
 			return err
 		}
 	}
 	if err := c.waitServiceAccount(ctx); err != nil {
 		return err
-	}
-	if c.PrometheusURL() != "" {
-		if err := c.WaitHTTP(ctx, Prometheus, c.healthURL(Prometheus)); err != nil {
-			return err
-		}
 	}
 	c.opts.Log.Info("control plane ready", "took", time.Since(begin).Round(10*time.Millisecond), "url", c.URL(), "dir", c.dir)
 	return nil
@@ -98,11 +100,7 @@ func (c *Cluster) writeConfigs() error {
 	return nil
 }
 
-// run starts a program and remembers how, for StartProgram.
 func (c *Cluster) run(spec proc.Spec) error {
-	c.specsMu.Lock()
-	c.specs[spec.Name] = spec
-	c.specsMu.Unlock()
 	_, err := c.group.Start(spec)
 	return err
 }

@@ -53,22 +53,3 @@ func TestKills(t *testing.T) {
 		t.Errorf("got %s", s)
 	}
 }
-
-func TestJudge(t *testing.T) {
-	golden := State{"a", "b"}
-	for _, test := range []struct {
-		end   State
-		fired int
-		want  Verdict
-	}{
-		{State{"a", "b"}, 1, Passed},
-		{State{"a", "b"}, 0, NotMet},
-		{State{"a"}, 1, Failed},
-		{State{"a", "b", "c"}, 1, Failed},
-		{State{"a", "c"}, 0, Failed},
-	} {
-		if got, why := Judge(golden, test.end, test.fired, nil); got != test.want || (got == Failed) != (len(why) > 0) {
-			t.Errorf("%v, fired %d: %s %v, want %s", test.end, test.fired, got, why, test.want)
-		}
-	}
-}

@@ -2,37 +2,11 @@ package crashstory
 
 import "fmt"
 
-// Verdict on one run.
-type Verdict string
-
-// Verdicts.
-const (
-	Passed Verdict = "passed"
-	Failed Verdict = "failed"
-	NotMet Verdict = "not met" // the call was not made in that run, so nothing is known
-)
-
 // Trial is one run of the story with one fault.
 type Trial struct {
 	N     int // of the call in the clean run, from 1; 0 for a fault of every call
 	What  string
 	Fault Fault
-	Verdict
-	Why []string // of one that failed
-}
-
-// Judge compares a run with the clean one.
-func Judge(golden, end State, fired int, err error) (Verdict, []string) {
-	if err != nil {
-		return Failed, []string{err.Error()}
-	}
-	if diff := golden.Diff(end); len(diff) > 0 {
-		return Failed, diff
-	}
-	if fired == 0 {
-		return NotMet, nil
-	}
-	return Passed, nil
 }
 
 // Only is how a trial is asked for on the command line.

@@ -47,10 +47,3 @@ func TestCheckLink(t *testing.T) {
 		t.Error("a page is taken for an image")
 	}
 }
-
-func TestReachable(t *testing.T) {
-	seen := small(t).Reachable("docs/README.md")
-	if len(seen) != 4 || seen["docs/lost.md"] || !seen["docs/b.md"] || !seen["docs/more/README.md"] {
-		t.Error(seen)
-	}
-}

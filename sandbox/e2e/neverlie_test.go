@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -13,8 +12,6 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/promfault"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
-
-var update = flag.Bool("update", false, "write docs/internals/never-lie.md again")
 
 // fault is a way in which Prometheus or what it scrapes fails: its steps one
 // after the other.
@@ -129,7 +126,7 @@ func TestNeverLie(t *testing.T) {
 		}
 		checkDoc(t, found)
 	} else {
-		t.Log("not all faults were played: docs/internals/never-lie.md is neither compared nor written")
+		t.Log("not all faults were played: docs/internals/never-lie.md is not compared")
 	}
 	if compared() {
 		deploy()

@@ -310,45 +310,6 @@ func (b *faultEnv) syncsOf(t *testing.T, played []shape) func(int) {
 	}
 }
 
-// TestExcuse: a shape on its schedule has no excuse, nor has a gap of maxAge and no more.
-func TestExcuse(t *testing.T) {
-	at := func(seconds ...float64) (all []time.Time) {
-		for _, s := range seconds {
-			all = append(all, time.UnixMilli(int64(1000*s)))
-		}
-		return all
-	}
-	late := at(0, 1.2, 2.1)
-	for _, s := range shapes() {
-		var samples []time.Time
-		for nth := range 12 {
-			if _, ok := s.page(nth); ok {
-				samples = append(samples, at(float64(nth*s.every))...)
-			}
-		}
-		if why := excuse(samples, late, 0, healthAge(s.every)); why != "" {
-			t.Errorf("%s: %s", s.name, why)
-		}
-	}
-	for name, c := range map[string]struct {
-		samples, seconds []time.Time
-		away             time.Duration
-		excused          bool
-	}{
-		"a gap of maxAge":                 {at(0, 2, 8), at(0, 1, 2.2), 0, false},
-		"a longer one":                    {at(0, 2, 8.1), at(0, 1, 2.2), 0, true},
-		"no sample":                       {at(0, 14), at(0, 1), 0, true},
-		"nothing was scraped for 4 s":     {at(0, 4, 6), at(0, 4, 5), 0, true},
-		"Prometheus away for three syncs": {at(0, 2, 4), late, 3 * time.Second, false},
-		"three syncs that took 5 s":       {at(0, 2, 4), late, 5 * time.Second, true},
-		"nothing is known":                {nil, nil, 0, false},
-	} {
-		if why := excuse(c.samples, c.seconds, c.away, healthAge(2)); (why != "") != c.excused {
-			t.Errorf("%s: %q, want an excuse: %t", name, why, c.excused)
-		}
-	}
-}
-
 // healthy deploys a shape's workload and its HPA.
 func (b *faultEnv) healthy(t *testing.T, s shape) {
 	t.Helper()

@@ -37,7 +37,7 @@ var etc embed.FS
 
 // writeConfigs writes them below root/etc, and what is this cluster's own.
 func (n *Node) writeConfigs(root string, c *cluster.Cluster) error {
-	words := strings.NewReplacer("ADDRESS", address, "POD_RANGE", podRange, "NAME", n.opts.Name, "CGROUP", n.cgroup, "CNI_PLUGINS", plugins())
+	words := strings.NewReplacer("ADDRESS", address, "POD_RANGE", podRange, "NAME", nodeName, "CGROUP", n.cgroup, "CNI_PLUGINS", plugins())
 	files := map[string][]byte{"etc/kubernetes/ca.crt": c.CA()}
 	err := fs.WalkDir(etc, "etc", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -50,7 +50,7 @@ func (n *Node) writeConfigs(root string, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	if files["etc/kubernetes/kubelet.kubeconfig"], err = kubeconfigOf(c, "system:node:"+n.opts.Name, "system:nodes"); err != nil {
+	if files["etc/kubernetes/kubelet.kubeconfig"], err = kubeconfigOf(c, "system:node:"+nodeName, "system:nodes"); err != nil {
 		return err
 	}
 	if files["etc/kubernetes/kube-proxy.kubeconfig"], err = kubeconfigOf(c, "system:kube-proxy"); err != nil {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -43,6 +42,7 @@ const (
 )
 
 const (
+	nodeName     = "real" // of the Node object
 	startTimeout = 2 * time.Minute
 	stopTimeout  = time.Minute
 )
@@ -50,11 +50,8 @@ const (
 // Options of a node. Only Binaries must be set.
 type Options struct {
 	Binaries build.NodePaths
-	Log      *slog.Logger // empty: discarded
-
-	Name   string // empty: "real"
-	Labels map[string]string
-	Taints []corev1.Taint
+	Labels   map[string]string
+	Taints   []corev1.Taint
 	// Kubelet's configuration, by its fields, put last so that it wins.
 	Kubelet map[string]any
 
@@ -99,31 +96,20 @@ func Start(ctx context.Context, c *cluster.Cluster, o Options) (_ *Node, err err
 	if err := Missing(); err != nil {
 		return nil, err
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Name == "" {
-		o.Name = "real"
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s: is the machine very busy?", startTimeout))
 	defer cancel()
-	begin := time.Now()
 	n := &Node{opts: o, cluster: c, client: c.Client(), ended: make(chan struct{}), cgroup: keeper.CgroupName(os.Getpid(), int(nodes.Add(1)))}
-	n.root = filepath.Join(c.Dir(), "node-"+o.Name)
+	n.root = filepath.Join(c.Dir(), "node-"+nodeName)
 	if err := os.Mkdir(n.root, 0o755); err != nil {
-		return nil, fmt.Errorf("starting node %s: %w", o.Name, err)
+		return nil, fmt.Errorf("starting node %s: %w", nodeName, err)
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("starting node %s: %w", o.Name, n.explain(err))
+			err = fmt.Errorf("starting node %s: %w", nodeName, n.explain(err))
 			_ = n.Stop()
 		}
 	}()
-	if err := n.bringUp(ctx); err != nil {
-		return nil, err
-	}
-	o.Log.Info("node ready", "name", o.Name, "took", time.Since(begin).Round(10*time.Millisecond))
-	return n, nil
+	return n, n.bringUp(ctx)
 }
 
 func (n *Node) bringUp(ctx context.Context) error {
@@ -213,7 +199,7 @@ func (n *Node) keeperConfig() keeper.Config {
 		labels = append(labels, k+"="+v)
 	}
 	return keeper.Config{
-		Name: n.opts.Name, Root: n.root, Cgroup: n.cgroup,
+		Name: nodeName, Root: n.root, Cgroup: n.cgroup,
 		Address: address + "/32", Routes: []string{cluster.ServiceRange},
 		Mounts: append([]Mount{
 			{Source: b.Kubelet, Target: bin, ReadOnly: true},
@@ -223,7 +209,7 @@ func (n *Node) keeperConfig() keeper.Config {
 			{Name: Containerd, Path: ctrd + "/containerd", Args: []string{"--config=/etc/containerd/config.toml"}},
 			{Name: Kubelet, Path: bin + "/kubelet", Socket: containerdSocket, Args: []string{
 				"--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=/etc/kubernetes/kubelet.kubeconfig", "--root-dir=" + kubeletFolder,
-				"--hostname-override=" + n.opts.Name, "--node-ip=" + address, "--node-labels=" + strings.Join(labels, ","),
+				"--hostname-override=" + nodeName, "--node-ip=" + address, "--node-labels=" + strings.Join(labels, ","),
 			}},
 			{Name: KubeProxy, Path: bin + "/kube-proxy", Args: []string{"--config=/etc/kubernetes/kube-proxy.yaml"}},
 		},
@@ -258,7 +244,7 @@ func (n *Node) routeAPI(ctx context.Context, port int) error {
 }
 
 func (n *Node) ready(ctx context.Context) error {
-	node, err := n.client.CoreV1().Nodes().Get(ctx, n.opts.Name, metav1.GetOptions{})
+	node, err := n.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,8 @@ package node_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +24,6 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/node"
-	"github.com/gpuscale/gpuscale/sandbox/node/image"
 	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -42,52 +38,24 @@ type trial struct {
 	namespace string
 }
 
-// TestNode: what a node of containers does without GPUs. TestGPUs has its mounts, its device plugins and
-// its pod resources.
+// TestNode: nothing of a node is left on the machine when it has ended. TestChart and TestGPUs have what
+// it does.
 func TestNode(t *testing.T) {
 	nodetest.Only(t)
 	before := nodetest.Look(t)
 	already := nodetest.Namespaces()
-	env := nodetest.Env(t.Context(), t, testenv.Options{})
-	s := &trial{T: t, env: env, namespace: "trial", node: nodetest.Start(t.Context(), t, env, node.Options{
-		Labels: map[string]string{"trial": "yes"},
-		Taints: []corev1.Taint{{Key: "trial", Value: "yes", Effect: corev1.TaintEffectNoSchedule}},
-	})}
-	programs, err := build.Node(t.Context(), build.Options{Out: os.Stderr})
-	require.NoError(t, err)
-	if err := s.node.Load(t.Context(), image.Image{
-		Name: "gpuscale-probe:1", Files: map[string]string{"/probe": filepath.Join(programs.Programs, "probe")}, Entrypoint: []string{"/probe"},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	require.NoError(t, env.Namespace(t.Context(), "trial", nil))
-	s.create("pods.yaml")
-	s.podReady("client")
-	s.podReady("server")
-
-	t.Run("logs", s.with(s.logs))
-	t.Run("services", s.with(s.services))
-	t.Run("a container that ends starts again", s.with(s.restart))
-	t.Run("a kubelet that is killed comes back", s.with(s.kubeletKilled))
-
+	n := nodetest.Start(t.Context(), t, nodetest.Env(t.Context(), t, testenv.Options{}), node.Options{})
 	running := nodetest.Namespaces()
 	for n := range already {
 		delete(running, n)
 	}
-	if len(running) < 10 { // two pods and the node
-		t.Errorf("the node and its pods have only the namespaces %v", running)
+	if len(running) == 0 {
+		t.Error("the node has no namespaces")
 	}
-	root := rootOf(s.node.Log(node.Kubelet))
-	if err := s.node.Stop(); err != nil {
+	if err := errors.Join(n.Stop(), nodetest.Look(t).Diff(before), gone(running)); err != nil {
 		t.Error(err)
 	}
-	if err := nodetest.Look(t).Diff(before); err != nil {
-		t.Error(err)
-	}
-	if err := gone(running); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(root); !os.IsNotExist(err) {
+	if _, err := os.Stat(rootOf(n.Log(node.Kubelet))); !os.IsNotExist(err) {
 		t.Errorf("the node's folder is left: %v", err)
 	}
 }
@@ -258,30 +226,6 @@ func (s *trial) prints(want string, args ...string) {
 	}
 }
 
-func (s *trial) logs() {
-	s.prints("serving server", "logs", "server")
-	s.prints("one two", "exec", "client", "--", "/probe", "echo", "one", "two")
-}
-
-func (s *trial) services() {
-	var service corev1.Service
-	require.NoError(s, s.env.Admin.Get(s.Context(), client.ObjectKey{Namespace: "trial", Name: "server"}, &service))
-	url := "http://" + service.Spec.ClusterIP
-	s.await("the Service from another pod", func() error {
-		got, err := s.kubectl("exec", "client", "--", "/probe", "get", url)
-		if err == nil && got != "server" {
-			err = fmt.Errorf("it answers %q", got)
-		}
-		return err
-	})
-	s.prints("server", "exec", "server", "--", "/probe", "get", url) // itself, by its Service
-	s.prints("server", "get", "--raw", "/api/v1/namespaces/trial/services/server:80/proxy/")
-	s.prints("ok", "exec", "client", "--", "/probe", "get", "https://10.96.0.1/readyz")
-	if got, err := s.kubectl("exec", "client", "--", "/probe", "get", "http://server"); err == nil || !strings.Contains(got, "connection refused") {
-		s.Errorf("a name is looked up although there is no DNS: %s, %v", got, err)
-	}
-}
-
 // podResources are what the kubelet lists.
 func (s *trial) podResources() []*podresources.PodResources {
 	s.Helper()
@@ -291,38 +235,4 @@ func (s *trial) podResources() []*podresources.PodResources {
 	list, err := podresources.NewPodResourcesListerClient(conn).List(s.Context(), &podresources.ListPodResourcesRequest{})
 	require.NoError(s, err)
 	return list.PodResources
-}
-
-func (s *trial) restart() {
-	p, err := s.pod("server")
-	require.NoError(s, err)
-	through := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-		return s.node.Dial(ctx, address)
-	}}}
-	if resp, err := through.Post("http://"+p.Status.PodIP+":8080/exit", "", nil); err == nil {
-		resp.Body.Close()
-		s.Fatalf("the program has answered: %s", resp.Status)
-	}
-	s.await("the restart", func() error {
-		if p, err = s.pod("server"); err != nil {
-			return err
-		}
-		if c := p.Status.ContainerStatuses[0]; c.RestartCount != 1 || c.LastTerminationState.Terminated == nil || c.LastTerminationState.Terminated.ExitCode != 3 {
-			return fmt.Errorf("its container: %+v", c)
-		}
-		return nil
-	})
-	s.podReady("server")
-	s.prints("serving server\nending on request", "logs", "server", "--previous")
-}
-
-func (s *trial) kubeletKilled() {
-	require.NoError(s, s.node.Kill(node.Kubelet))
-	s.await("exec", func() error {
-		_, err := s.kubectl("exec", "client", "--", "/probe", "echo", "back")
-		return err
-	})
-	if p := s.podReady("client"); p.Status.ContainerStatuses[0].RestartCount != 0 {
-		s.Errorf("the container did not outlive its kubelet: %+v", p.Status.ContainerStatuses)
-	}
 }

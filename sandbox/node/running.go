@@ -11,9 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-
-	"github.com/prometheus/procfs"
 
 	"github.com/gpuscale/gpuscale/sandbox/node/image"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -23,14 +20,14 @@ import (
 func (n *Node) Err() error {
 	select {
 	case <-n.ended:
-		return fmt.Errorf("node %s has ended: %w", n.opts.Name, n.err)
+		return fmt.Errorf("node %s has ended: %w", nodeName, n.err)
 	default:
 		return nil
 	}
 }
 
 // Name of the Node object.
-func (n *Node) Name() string { return n.opts.Name }
+func (n *Node) Name() string { return nodeName }
 
 // Address at which pods reach Options.Ports.
 func (n *Node) Address() string { return address }
@@ -42,7 +39,7 @@ func (n *Node) Dial(ctx context.Context, to string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if host == n.opts.Name {
+	if host == nodeName {
 		host = address
 	}
 	if net.ParseIP(host) == nil {
@@ -93,20 +90,6 @@ func (n *Node) logs() string {
 	return b.String()
 }
 
-// Kill ends a program as a crash would; the node starts it again a second later.
-func (n *Node) Kill(program string) error {
-	all, err := procfs.AllProcs()
-	if err != nil {
-		return err
-	}
-	for _, p := range all {
-		if s, err := p.Stat(); err == nil && s.PPID == n.pid && s.Comm == program { // another error: it has ended
-			return syscall.Kill(p.PID, syscall.SIGKILL)
-		}
-	}
-	return fmt.Errorf("node %s runs no %s", n.opts.Name, program)
-}
-
 // Load puts images into the node's store, where pods find them as docker.io/library/NAME.
 func (n *Node) Load(ctx context.Context, images ...image.Image) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -119,7 +102,7 @@ func (n *Node) Load(ctx context.Context, images ...image.Image) error {
 		}
 	}()
 	for _, i := range images {
-		file := filepath.Join(n.cluster.Dir(), fmt.Sprintf("image-%s-%d.tar", n.opts.Name, n.images.Add(1)))
+		file := filepath.Join(n.cluster.Dir(), fmt.Sprintf("image-%s-%d.tar", nodeName, n.images.Add(1)))
 		defer os.Remove(file)
 		if err := i.Write(file); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/gpuscale/gpuscale/internal/text"
-	"github.com/gpuscale/gpuscale/sandbox/view"
 	"github.com/gpuscale/gpuscale/sandbox/world"
 )
 
@@ -57,7 +56,8 @@ in another terminal:
 		text.Quote(p.kubeconfig), text.Quote(p.prometheus), text.Quote(p.kubectl), text.Quote(p.report), text.Quote(p.adapter), text.Quote(p.adapterCA))
 }
 
-// keep serves the boards too, as long as everything runs.
+// keep everything running until ctx ends, and serve the boards. failed is why the story
+// failed; nil when it was played well. A program that dies meanwhile is reported too.
 func (o Options) keep(ctx context.Context, w *world.World, failed error) error {
 	p := placesOf(o, w)
 	boards, wait, err := serveBoards(ctx, w.PrometheusURL(), world.ScrapeInterval, o.Log)
@@ -67,31 +67,19 @@ func (o Options) keep(ctx context.Context, w *world.World, failed error) error {
 		p.boards = boards
 		defer wait()
 	}
-	return keep(ctx, o.View, p, w, failed)
-}
-
-// running is what keep watches over.
-type running interface {
-	Failed() <-chan struct{}
-	Err() error
-}
-
-// keep everything running until ctx ends. failed is why the story failed; nil
-// when it was played well. A program that dies later is reported too.
-func keep(ctx context.Context, v *view.View, p places, w running, failed error) error {
 	if failed != nil {
-		v.Print(fmt.Sprintf("\nfailed    %v", failed))
+		o.View.Say("\nfailed    %v", failed)
 	}
-	v.Print(p.text())
+	o.View.Say("%s", p.text())
 	died := w.Failed()
-	if w.Err() != nil && failed != nil { // reported already
+	if failed != nil && w.Err() != nil { // reported already
 		died = nil
 	}
 	select {
 	case <-ctx.Done():
 	case <-died:
-		v.Print(fmt.Sprintf("\nfailed    %v\n          the rest keeps running until Ctrl-C", w.Err()))
 		failed = w.Err()
+		o.View.Say("\nfailed    %v\n          the rest keeps running until Ctrl-C", failed)
 		<-ctx.Done()
 	}
 	if failed != nil {

@@ -3,7 +3,6 @@ package play
 import (
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/view"
@@ -44,13 +43,4 @@ func (o Options) traffic() (trace.Trace, float64, error) {
 		return trace.Trace{}, 0, fmt.Errorf("making the story's traffic: %w", err)
 	}
 	return tr, speed, nil
-}
-
-// longest is when a story that meets every expectation at the last moment ends.
-func longest(s story.Story) time.Duration {
-	var sum time.Duration
-	for _, e := range s.Expect {
-		sum += e.Within
-	}
-	return sum
 }

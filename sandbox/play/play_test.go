@@ -52,16 +52,7 @@ func TestHeaderNamesTheStory(t *testing.T) {
 	if !strings.Contains(got, "2 GPU nodes with 4 GPUs in 1 pools") || !strings.Contains(got, "trace azure ×20") {
 		t.Error(got)
 	}
-	if strings.Contains(got, "replayed") {
-		t.Errorf("nothing is replayed: %s", got)
-	}
-	replayed := withTraffic()
-	replayed.Replayed = 3
-	if got := header(Options{Story: replayed}, "", 1); !strings.Contains(got, "pools, 3 replayed") {
-		t.Error(got)
-	}
-	replayed.Traffic = nil
-	if got := header(Options{Story: replayed}, "", 1); !strings.Contains(got, "no traffic") {
+	if got := header(Options{}, "", 1); !strings.Contains(got, "no traffic") {
 		t.Error(got)
 	}
 }
@@ -74,12 +65,5 @@ func TestAFailedStoryListsWhatWasMet(t *testing.T) {
 	p.met = []view.Stage{{Name: "up", At: 1600 * time.Millisecond}}
 	if got := p.failed(errors.New("no")).Error(); got != "the story failed: no; met before: up (2s)" {
 		t.Error(got)
-	}
-}
-
-func TestAStoryHasAnEnd(t *testing.T) {
-	s := story.Story{Expect: []story.Expectation{{Within: time.Second}, {Within: time.Minute}}}
-	if got := longest(s); got != 61*time.Second {
-		t.Errorf("got %s, want 1m1s", got)
 	}
 }

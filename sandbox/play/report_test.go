@@ -56,14 +56,6 @@ func TestAFailedReportIsExplained(t *testing.T) {
 	}
 }
 
-func TestCtrlCEndsTheReport(t *testing.T) {
-	ctx, ctrlC := context.WithCancel(context.Background())
-	ctrlC()
-	if _, err := fake(t, "exec sleep 60").write(ctx, began, ended); err == nil {
-		t.Error("it was written")
-	}
-}
-
 // The window has the play's first seconds in it, whenever it began, and no more
 // than a step before them. Of a story shorter than a report may be there is one
 // with a hole, which says so.

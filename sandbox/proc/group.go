@@ -61,7 +61,7 @@ func (g *Group) watch(p *Process) {
 // Err then returns which and why.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
-// Err is the first such end, an *Exit; nil while all is well.
+// Err is the first such end; nil while all is well.
 func (g *Group) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

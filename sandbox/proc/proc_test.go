@@ -2,7 +2,6 @@ package proc
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -28,18 +27,14 @@ func shell(t *testing.T, name, script string) Spec {
 	return Spec{Name: name, Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "logs", name+".log")}
 }
 
-func failure(t *testing.T, g *Group) *Exit {
+func failure(t *testing.T, g *Group) error {
 	t.Helper()
 	select {
 	case <-g.Failed():
 	case <-time.After(time.Minute):
 		t.Fatal("not reported")
 	}
-	var e *Exit
-	if !errors.As(g.Err(), &e) {
-		t.Fatalf("not an Exit: %v", g.Err())
-	}
-	return e
+	return g.Err()
 }
 
 // panicked is what Go writes when it panics.

@@ -107,5 +107,5 @@ func (p *Process) Err() error {
 	if p.expected.Load() {
 		return nil
 	}
-	return newExit(p)
+	return exitError(p)
 }

@@ -32,7 +32,6 @@ const (
 	LabelLost   Samples = "label lost"   // without the label pod
 	HalfGone    Samples = "half gone"
 	Gone        Samples = "gone"
-	Zero        Samples = "zero"
 )
 
 // Sample is one line of a page.
@@ -121,8 +120,6 @@ func spoilSample(how Samples, s Sample, odd bool) []Sample {
 		out.Value = 1e300
 	case Negative:
 		out.Value = -s.Value
-	case Zero:
-		out.Value = 0
 	case Gone:
 		return nil
 	case HalfGone:

@@ -16,7 +16,6 @@ type Story struct {
 	Title     string        `yaml:"title"`
 	Pools     []Pool        `yaml:"pools"`
 	Nodes     []Node        `yaml:"nodes"`
-	Replayed  int           `yaml:"replayedNodes"` // nodes of which only readings exist
 	Workloads []Workload    `yaml:"workloads"`
 	Objects   []Object      `yaml:"objects"` // made when the adapter answers: HPAs
 	Traffic   *Traffic      `yaml:"traffic"` // nil: none

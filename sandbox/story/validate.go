@@ -2,8 +2,6 @@ package story
 
 import (
 	"fmt"
-	"reflect"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -11,9 +9,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Validate lists every problem of a story with the path of its field.
-func (s Story) Validate() field.ErrorList {
-	all := inRange(nil, reflect.ValueOf(s))
+// Validate lists problems of a story with the path of the field. What the API server
+// refuses is left to it.
+func (s Story) Validate() (all field.ErrorList) {
 	check := func(ok bool, at *field.Path, value any, format string, v ...any) {
 		if !ok {
 			all = append(all, field.Invalid(at, value, fmt.Sprintf(format, v...)))
@@ -26,6 +24,7 @@ func (s Story) Validate() field.ErrorList {
 		check(p.Name != "" && !twice, at.Child("name"), p.Name, "every pool has a name of its own")
 		check(p.Min <= p.Max, at.Child("max"), p.Max, "less than min")
 		check(p.GPUs >= 1 && p.GPUs <= 16, at.Child("gpus"), p.GPUs, "1 to 16")
+		check(p.Price >= 0 && p.Price < 1e6, at.Child("pricePerHour"), fmt.Sprint(p.Price), "0 to 1000000") // NaN is not
 		_, err := Place(p.Product, min(p.GPUs, 16), p.Layout)
 		check(err == nil, at.Child("layout"), p.Layout, "%v", err)
 		pools[p.Name] = p
@@ -50,7 +49,7 @@ func (s Story) Validate() field.ErrorList {
 		check(ok || w.Pool == "", at.Child("pool"), w.Pool, "no such pool")
 		check(nodes[w.Node] || w.Node == "", at.Child("node"), w.Node, "no such node")
 		check(w.Resource != "", at.Child("resource"), w.Resource, "missing")
-		check(w.Busy <= 1, at.Child("busy"), w.Busy, "0 to 1")
+		check(w.Busy >= 0 && w.Busy <= 1, at.Child("busy"), fmt.Sprint(w.Busy), "0 to 1")
 	}
 	for i, o := range s.Objects {
 		at := field.NewPath("objects").Index(i)
@@ -67,37 +66,6 @@ func (s Story) Validate() field.ErrorList {
 		at := field.NewPath("expect").Index(i)
 		check(len(e.All) > 0, at.Child("all"), e.All, "missing")
 		check(e.Within > 0, at.Child("within"), e.Within.String(), "more than 0")
-	}
-	return all
-}
-
-// inRange finds numbers outside 0 to 1e6 and durations outside 0 to 31 days.
-func inRange(at *field.Path, v reflect.Value) (all field.ErrorList) {
-	var n float64
-	switch {
-	case v.Type() == reflect.TypeFor[time.Duration]():
-		if d := time.Duration(v.Int()); d < 0 || d > 31*24*time.Hour {
-			all = append(all, field.Invalid(at, d.String(), "0s to 744h"))
-		}
-	case v.CanInt():
-		n = float64(v.Int())
-	case v.CanFloat():
-		n = v.Float()
-	case v.Kind() == reflect.Pointer && !v.IsNil():
-		return inRange(at, v.Elem())
-	case v.Kind() == reflect.Slice:
-		for i := range v.Len() {
-			all = append(all, inRange(at.Index(i), v.Index(i))...)
-		}
-	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			if name := v.Type().Field(i).Tag.Get("yaml"); name != "" {
-				all = append(all, inRange(at.Child(name), v.Field(i))...)
-			}
-		}
-	}
-	if !(n >= 0 && n <= 1e6) { // also when it is not a number
-		all = append(all, field.Invalid(at, fmt.Sprint(n), "0 to 1000000"))
 	}
 	return all
 }

@@ -95,9 +95,6 @@ func (f Figures) line(queue []float64) string {
 		number(f.TTFT, 1, " s"), replicas, strings.Join(kinds, "  "), nodes, number(f.PricePerHour, 2, " $/h"))
 }
 
-// decisionIndent is where the What of a decision begins.
-const decisionIndent = 9
-
 func (d Decision) line() string {
 	kept := slices.DeleteFunc([]string{d.Reason, d.Detail}, func(s string) bool { return s == "" })
 	return strings.TrimRight(fmt.Sprintf("  %s  %-12s %-20s %s", clock(d.At), d.What, d.Subject, strings.Join(kept, ": ")), " ")

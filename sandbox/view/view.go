@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -54,21 +55,14 @@ func Plain(out io.Writer) *View {
 func (v *View) Say(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.stay(v.fold(fmt.Sprintf(format, args...), 2))
-}
-
-// Print text that stays, unfolded: for commands to copy.
-func (v *View) Print(text string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.stay(text)
+	v.stay(fmt.Sprintf(format, args...))
 }
 
 // Decide prints a decision.
 func (v *View) Decide(d Decision) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	line := v.fold(d.line(), decisionIndent)
+	line := d.line()
 	if v.color {
 		line = "\x1b[36m" + line + "\x1b[0m"
 	}
@@ -98,10 +92,7 @@ func (v *View) Show(f Figures) {
 
 // Summarize ends the live line and prints the summary.
 func (v *View) Summarize(s Summary) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.clear()
-	v.last = ""
+	v.Close()
 	fmt.Fprint(v.out, "\n"+s.text())
 }
 
@@ -121,14 +112,6 @@ func (v *View) stay(line string) {
 	}
 }
 
-// fold a line that stays at the terminal's width.
-func (v *View) fold(line string, indent int) string {
-	if !v.live {
-		return line
-	}
-	return fold(line, v.width()-1, indent)
-}
-
 func (v *View) clear() {
 	if v.painted > 0 {
 		fmt.Fprint(v.out, "\r\x1b[K"+strings.Repeat("\x1b[A\x1b[K", v.painted-1))
@@ -138,7 +121,39 @@ func (v *View) clear() {
 
 func (v *View) paint() {
 	v.clear()
-	lines := stack(v.last, v.width()-1)
+	lines := stack(v.last, v.width()-1) // a line that the terminal wraps could not be cleared
 	fmt.Fprint(v.out, strings.Join(lines, "\n"))
 	v.painted = len(lines)
+}
+
+// between the parts of the live line.
+const between = " │ "
+
+// stack the parts of the live line into as many lines as a terminal of that width needs.
+func stack(line string, width int) []string {
+	var out []string
+	for i, part := range strings.Split(line, between) {
+		if i > 0 {
+			last := out[len(out)-1]
+			if utf8.RuneCountInString(last+between+part) <= width {
+				out[len(out)-1] = last + between + part
+				continue
+			}
+			part = "       " + part // below what stands after the clock
+		}
+		out = append(out, part)
+	}
+	for i, l := range out {
+		out[i] = truncate(l, width)
+	}
+	return out
+}
+
+// truncate a line to the width.
+func truncate(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	runes := []rune(s)
+	return strings.TrimRight(string(runes[:max(0, width-1)]), " ") + "…"
 }

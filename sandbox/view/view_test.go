@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
@@ -82,6 +83,31 @@ func TestThousands(t *testing.T) {
 	for in, want := range map[string]string{"0": "0", "999": "999", "1000": "1,000", "-1234567.5": "-1,234,567.5"} {
 		if got := thousands(in); got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestLiveLineIsPaintedOver: what stays is printed above the live line, and no line of it is
+// wider than the terminal.
+func TestLiveLineIsPaintedOver(t *testing.T) {
+	f := Figures{At: 102 * time.Second, Rate: known(6.3), Queue: known(41), TTFT: known(2.1), Replicas: known(4), Wanted: known(7),
+		Slices: []Slices{{"gpu", 3, 4}, {"3g.40gb", 5, 6}}, Nodes: known(4), Repartitioning: known(1), PricePerHour: known(26.08)}
+	var b strings.Builder
+	v := &View{out: &b, live: true, color: true, width: func() int { return 80 }}
+	v.Show(f)
+	v.Decide(Decision{At: 31 * time.Second, What: "repartition", Subject: "mig-b/gpu1", Reason: "NoFreeSlice"})
+	v.Close()
+	const painted = "01:42  6.3 req/s  queue 41 █  TTFT p95 2.1 s │ replicas 4 → 7\n       gpu 3/4  3g.40gb 5/6 │ nodes 4, 1 repartitioning │ 26.08 $/h"
+	const cleared = "\r\x1b[K\x1b[A\x1b[K"
+	want := painted + cleared + "\x1b[36m  00:31  repartition  mig-b/gpu1           NoFreeSlice\x1b[0m\n" + painted + cleared
+	if got := b.String(); got != want {
+		t.Errorf("got\n%q\nwant\n%q", got, want)
+	}
+	for width := 10; width < 200; width++ {
+		for _, line := range stack(f.line([]float64{41}), width) {
+			if utf8.RuneCountInString(line) > width {
+				t.Errorf("at %d columns: %q", width, line)
+			}
 		}
 	}
 }

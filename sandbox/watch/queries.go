@@ -19,8 +19,7 @@ type readings struct {
 	exporters sample.Value // processes that are up
 }
 
-// queries and the readings they fill. Only the pools' exporters have the job's name;
-// the replayed fleet has another.
+// queries and the readings they fill.
 func (r *readings) queries() map[string]*sample.Value {
 	return map[string]*sample.Value{
 		`sum(vllm:num_requests_waiting)`: &r.queue,

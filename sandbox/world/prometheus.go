@@ -16,7 +16,6 @@ import (
 // Scrape jobs.
 const (
 	jobExporter   = "gpuscale-exporter"
-	jobReplay     = "gpuscale-exporter-replay"
 	jobServers    = "vllm"
 	jobAdapter    = "gpuscale-adapter"
 	jobAutoscaler = "gpuscale-autoscaler"

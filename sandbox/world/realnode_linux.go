@@ -30,8 +30,8 @@ func (w *World) joinRealNode(ctx, _ context.Context) error {
 		return err
 	}
 	n, err := node.Start(ctx, w.cluster, node.Options{
-		Binaries: binaries, Log: w.log,
-		Taints: []corev1.Taint{{Key: realTaint, Effect: corev1.TaintEffectNoSchedule}},
+		Binaries: binaries,
+		Taints:   []corev1.Taint{{Key: realTaint, Effect: corev1.TaintEffectNoSchedule}},
 	})
 	if err != nil {
 		return err

@@ -65,12 +65,6 @@ func (w *World) targetList() []cluster.TargetGroup {
 	for _, node := range slices.Sorted(maps.Keys(exporters)) {
 		out = append(out, cluster.TargetGroup{Targets: []string{exporters[node]}, Labels: map[string]string{"job": jobExporter, "namespace": systemNamespace, "node": node}})
 	}
-	for i := range w.opts.Story.Replayed {
-		name := replayedName(i)
-		out = append(out, cluster.TargetGroup{Targets: []string{w.pages.address}, Labels: map[string]string{
-			"job": jobReplay, "namespace": systemNamespace, "node": name, "__metrics_path__": replayedPath(name),
-		}})
-	}
 	for _, key := range w.servers.running() {
 		namespace, pod, _ := strings.Cut(key, "/")
 		out = append(out, cluster.TargetGroup{Targets: []string{w.pages.address}, Labels: map[string]string{

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// pages is one HTTP server with a metrics page for everything that has no
-// process of its own: simulated servers and replayed nodes.
+// pages is one HTTP server with a metrics page for each simulated server, which has no
+// process of its own.
 type pages struct {
 	address string
 	byPath  sync.Map // http.Handler

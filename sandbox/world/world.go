@@ -167,13 +167,6 @@ func (w *World) startFakes(_, life context.Context) error {
 		Story: w.opts.Story, Client: w.cluster.Client(), Dir: dir, Clock: time.Now, Log: w.log,
 		Loads: w.servers.loads, Start: w.startExporter,
 	})
-	handlers, err := replayed(life, w.opts.Story.Replayed, w.log)
-	if err != nil {
-		return err
-	}
-	for name, h := range handlers {
-		w.pages.byPath.Store(replayedPath(name), h)
-	}
 	w.loop.Go(func() { w.run(life) })
 	return nil
 }

@@ -6,7 +6,6 @@ package nodetest
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"testing"
 	"time"
@@ -52,7 +51,6 @@ func Start(ctx context.Context, t testing.TB, env *testenv.Env, o node.Options) 
 	var err error
 	o.Binaries, err = build.Node(ctx, build.Options{Out: os.Stderr})
 	require.NoError(t, err)
-	o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	begin := time.Now()
 	n, err := node.Start(ctx, env.Cluster, o)
 	require.NoError(t, err)

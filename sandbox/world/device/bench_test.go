@@ -54,23 +54,6 @@ func TestPartitionedGPUSumsItsInstances(t *testing.T) {
 	}
 }
 
-func TestEnergyIsTheIntegralOfPower(t *testing.T) {
-	m := machine(t, "NVIDIA-L40S", "", 1)
-	b := NewBench(time.Unix(0, 0))
-	sum := 0.0
-	for i := 1; i <= 60; i++ {
-		s := b.Measure(m, map[string]Load{m.GPUs()[0].UUID: {Busy: float64(i%2) * 0.8}}, time.Unix(int64(i), 0))
-		f := s.GPUs[0].Values
-		sum += number(t, f, FieldPower) * 1000
-		if got := number(t, f, FieldEnergy); math.Abs(got-sum) > 5 || number(t, f, FieldPower) < 20 {
-			t.Fatalf("after %d s: %v mJ, want %v", i, got, sum)
-		}
-		if idle := i%2 == 0; (number(t, f, FieldClockEvents) == clocksIdle) != idle || (number(t, f, FieldUtil) == 0) != idle {
-			t.Fatalf("idle %t: %v", idle, f)
-		}
-	}
-}
-
 // number is a field's value.
 func number(t *testing.T, values fakenvml.Lines, field uint16) float64 {
 	t.Helper()

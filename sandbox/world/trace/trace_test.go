@@ -97,13 +97,6 @@ func TestSyntheticRefusesNonsense(t *testing.T) {
 	}
 }
 
-func TestUntilAndRate(t *testing.T) {
-	tr := Trace{Requests: []Request{{0, 1, 1}, {time.Second, 1, 1}, {2 * time.Second, 1, 1}}}
-	if n := len(tr.Until(time.Second).Requests); n != 2 {
-		t.Errorf("%d requests until 1s, want 2", n)
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add(head + "2023-11-16 18:15:46.6805900,374,44\n")
 	f.Add("\xef\xbb\xbf" + head + "2023-11-16 18:15:46,1,1\r\n\n")
