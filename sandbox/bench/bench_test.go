@@ -115,8 +115,13 @@ func (l *lab) sleep(b *testing.B, d time.Duration) {
 }
 
 // packing makes the scheduler fill nodes one by one. By default it spreads pods, so that
-// pods of many GPUs fit on no node.
-const packing = `
+// pods of many GPUs fit on no node. Its kubeconfig is in the folder in which it runs.
+const packing = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: kube-scheduler.kubeconfig, qps: 500, burst: 1000}
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: 2
 profiles:
 - schedulerName: default-scheduler
   pluginConfig:
