@@ -34,6 +34,9 @@ func TestCrashStory(t *testing.T) {
 		t.Logf("%d/%d %s: %s (%s)", i+1, len(trials), trial.Only(), verdict, time.Since(begun).Round(100*time.Millisecond))
 		if verdict == "failed" {
 			t.Errorf("%s: failed: %v\n%s", trial.Only(), err, strings.Join(diff, "\n"))
+			for _, line := range b.view.departures() {
+				t.Log(line)
+			}
 			for _, n := range notes {
 				if !n.Published() {
 					t.Log(n.ID(), n.Status)
