@@ -151,7 +151,11 @@ func (w *world) reconsiderRepartitions(node int) {
 func (w *world) placeRest(marked bool) {
 	w.findBorrowers()
 	for u := 0; u < len(w.units); u++ {
-		if alone := w.reclaiming(u); marked && len(alone) > 1 {
+		var alone []int
+		if marked {
+			alone = w.reclaiming(u)
+		}
+		if len(alone) > 1 {
 			w.reclaimTogether(alone, func() float64 { return w.serveAlone(alone) })
 			u += len(alone) - 1
 		} else {
