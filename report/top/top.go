@@ -35,7 +35,7 @@ type Row struct {
 	Profile     string   `json:"profile,omitempty"` // empty for a whole GPU
 	Model       string   `json:"model,omitempty"`
 	UUID        string   `json:"uuid"`
-	State       string   `json:"state"` // busy, idle, allocated (use unknown), free, sick, unknown
+	State       string   `json:"state"` // busy, idle, allocated (use unknown), free, empty (MIG without an instance), sick, unknown
 	Busy        *float64 `json:"busyRatio"`
 	IdleSeconds *float64 `json:"idleSeconds"`
 	MemoryUsed  *float64 `json:"memoryUsedBytes"`
@@ -162,6 +162,9 @@ func (r *reader) rows(ls prom.Labels, model string) []Row {
 		Node: ls.Get(metric.LabelNode), GPU: ls.Get(metric.LabelGPU), Profile: ls.Get(metric.LabelProfile), Model: model, UUID: ls.Get(metric.LabelGPUUUID),
 		Busy: find(r.busy, at), MemoryUsed: find(r.used, at), MemoryTotal: find(r.total, at), State: "free",
 	}
+	if row.Profile == "" && ls.Get(metric.LabelMIG) == "true" {
+		row.State = "empty" // no pod gets it before it is repartitioned
+	}
 	health, reported := r.health[row.UUID]
 	age, fresh := r.age[row.Node]
 	switch {
@@ -246,7 +249,11 @@ func table(w io.Writer, rows []Row, wide bool) error {
 	}
 	write([]string{"NAMESPACE", "POD", "NODE", "GPU", "SLICE", "STATE", "USE", "IDLE FOR", "MEMORY"}, []string{"CONTAINER", "MODEL", "UUID"})
 	for _, r := range rows {
-		line := []string{or(r.Namespace), or(r.Pod), r.Node, r.GPU, cmp.Or(r.Profile, "whole"), r.State, ratio(r.Busy), since(r.IdleSeconds), memory(r), or(r.Container), or(r.Model), r.UUID}
+		profile := cmp.Or(r.Profile, "whole")
+		if r.State == "empty" {
+			profile = "none"
+		}
+		line := []string{or(r.Namespace), or(r.Pod), r.Node, r.GPU, profile, r.State, ratio(r.Busy), since(r.IdleSeconds), memory(r), or(r.Container), or(r.Model), r.UUID}
 		for i := range line {
 			line[i] = text.Line(line[i])
 		}

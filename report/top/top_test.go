@@ -26,7 +26,7 @@ func sample(value float64, words ...string) prom.Sample {
 }
 
 // node is answers about one node, by series: a busy GPU, an idle one, one with unknown use, a
-// free one, a sick one that is allocated, and a MIG one with a shared slice.
+// free one, a sick one that is allocated, a MIG one with a shared slice, and one without instances.
 type node map[string]prom.Vector
 
 func newNode() node {
@@ -49,6 +49,7 @@ func newNode() node {
 			a["gpu_held"] = append(a["gpu_held"], sample(1, "gpu_uuid="+id, "namespace=train", "pod="+id+"-0", "container=main"))
 		}
 	}
+	a["gpu_info"] = append(a["gpu_info"], sample(1, "node=n1", "gpu=6", "gpu_uuid=empty", "model=NVIDIA H100 80GB HBM3", "mig=true"))
 	return a
 }
 
@@ -80,13 +81,13 @@ func TestStates(t *testing.T) {
 		got[name] = r.State
 		order = append(order, name)
 	}
-	for name, want := range map[string]string{"busy busy-0": "busy", "idle idle-0": "idle", "allocated allocated-0": "allocated", "free ": "free", "sick sick-0": "sick", "mig a": "busy", "mig b": "busy"} {
+	for name, want := range map[string]string{"busy busy-0": "busy", "idle idle-0": "idle", "allocated allocated-0": "allocated", "free ": "free", "sick sick-0": "sick", "mig a": "busy", "mig b": "busy", "empty ": "empty"} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %s", name, got[name], want)
 		}
 	}
-	if len(rows) != 7 {
-		t.Errorf("%d rows: %v; the MIG GPU itself is none, and its shared slice has two", len(rows), order)
+	if len(rows) != 8 {
+		t.Errorf("%d rows: %v; a GPU with slices is none, and its shared slice has two", len(rows), order)
 	}
 	// By namespace, the longest idle first; free ones come last.
 	if order[0] != "mig a" || order[2] != "idle idle-0" || order[6] != "free " {
@@ -123,10 +124,11 @@ func TestTable(t *testing.T) {
 	rows := []top.Row{
 		{Namespace: "team-inference", Pod: "llama-3-70b-instruct-7d4b9cf6d8-f5g6h", Node: "ip-10-120-33-8.eu-central-1.compute.internal", GPU: "0", State: "idle", IdleSeconds: &idle},
 		{Node: "n1\x1b[31m", GPU: "1", State: "free"},
+		{Node: "n2", GPU: "2", State: "empty"},
 	}
 	var b bytes.Buffer
 	require.NoError(t, top.Write(&b, rows, "", "table"))
-	if out := b.String(); strings.Contains(out, "\x1b") || !strings.Contains(out, rows[0].Pod+"  "+rows[0].Node+"  0    whole  idle   n/a  3h ") {
+	if out := b.String(); strings.Contains(out, "\x1b") || !strings.Contains(out, rows[0].Pod+"  "+rows[0].Node+"  0    whole  idle   n/a  3h ") || !strings.Contains(out, "2    none   empty ") {
 		t.Errorf("got\n%s", out)
 	}
 }
