@@ -60,7 +60,7 @@ func lastSeen(e *corev1.Event) time.Time {
 }
 
 // lacks reports whether a workload has fewer pods than it should. A Job that is over or suspended
-// should have none.
+// should have none, and one without completions makes none after the first that succeeded.
 func (w *Workload) lacks() bool {
 	if w.Kind != "Job" {
 		return w.Status.Replicas < orOne(w.Spec.Replicas)
@@ -69,8 +69,11 @@ func (w *Workload) lacks() bool {
 		return false
 	}
 	most := orOne(w.Spec.Parallelism)
-	if w.Spec.Completions != nil {
+	switch {
+	case w.Spec.Completions != nil:
 		most = min(most, *w.Spec.Completions-w.Status.Succeeded)
+	case w.Status.Succeeded > 0:
+		return false
 	}
 	return w.Status.Active < most
 }
