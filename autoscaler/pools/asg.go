@@ -90,7 +90,7 @@ func (a *asg) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group, err
 
 // complete implements groupAPI. Failures to read spot prices and notices are logged; they do not fail the listing.
 func (g *asgGroup) complete(ctx context.Context, l *Listing) (err error) {
-	if l.like, err = tagsOf(g.pool, g.group); err != nil {
+	if l.described, err = tagsOf(g.pool, g.group); err != nil {
 		return err
 	}
 	l.SpotPrice = g.spotPrice(ctx, g.pool, g.group)

@@ -64,12 +64,12 @@ func readTag(n *corev1.Node, kind, name, value string) error {
 
 // tagsOf reads the group's tags, and rejects those that contradict the pool.
 func tagsOf(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) (*corev1.Node, error) {
-	like, err := readTags(group.Tags)
+	described, err := readTags(group.Tags)
 	if err != nil {
 		return nil, &Problem{ReasonTarget, fieldASG + ".name",
 			fmt.Sprintf("Auto Scaling group %s: %v", aws.ToString(group.AutoScalingGroupName), err), "correct or remove the tag"}
 	}
-	tagged := like.Status.Allocatable[partition.GPUResource]
+	tagged := described.Status.Allocatable[partition.GPUResource]
 	gpus, offered := int64(pool.Spec.Template.GPUs), int64(pool.Spec.Template.GPUs)
 	if s := pool.Spec.Template.Sharing; s != nil && s.Replicas > 0 && !s.RenameByDefault {
 		offered *= int64(s.Replicas)
@@ -78,7 +78,7 @@ func tagsOf(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) (*corev1.
 		return nil, &Problem{ReasonTarget, "spec.template.gpus",
 			fmt.Sprintf("%d, but the group's tag %sresources/%s says %d", gpus, templateTag, partition.GPUResource, n), "correct the one that is wrong"}
 	}
-	return like, nil
+	return described, nil
 }
 
 const (

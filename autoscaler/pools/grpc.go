@@ -93,8 +93,8 @@ func (g *grpcGroup) complete(ctx context.Context, l *Listing) error {
 	if err != nil {
 		return err
 	}
-	l.like = &corev1.Node{}
-	if err := l.like.Unmarshal(text); err != nil {
+	l.described = &corev1.Node{}
+	if err := l.described.Unmarshal(text); err != nil {
 		return &Problem{ReasonTarget, fieldGRPC + ".nodeGroup",
 			fmt.Sprintf("the provider's template of node group %q is no Node: %v", g.id, err), "update the provider"}
 	}

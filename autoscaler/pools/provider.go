@@ -45,8 +45,8 @@ type Listing struct {
 	SpotPrice *float64
 	// Leaving are nodes with a notice of the provider.
 	Leaving []Leaving
-	// like is a node as the provider describes it, for Template; nil if it does not.
-	like *corev1.Node
+	// described is a node as the provider describes it, for Template; nil if it does not.
+	described *corev1.Node
 }
 
 // Providers dispatches to the provider of a pool. Each may be nil.

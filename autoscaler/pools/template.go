@@ -28,21 +28,21 @@ const mostOfANode = 1 << 52
 // of products that are not built in. The error names the wrong field.
 func Template(pool *v1alpha1.GPUNodePool, tables mig.Tables, l Listing) (plan.Template, error) {
 	t, err := templateOf(pool, tables)
-	if err == nil && l.like != nil {
-		complete(&t, l.like)
+	if err == nil && l.described != nil {
+		complete(&t, l.described)
 	}
 	return t, err
 }
 
 // complete adds what a node of the provider has and the pool's own template does not set. The template has CPU, memory
 // and GPUs; each node has a hostname of its own.
-func complete(t *plan.Template, like *corev1.Node) {
-	for k, v := range like.Labels {
+func complete(t *plan.Template, described *corev1.Node) {
+	for k, v := range described.Labels {
 		if _, set := t.Labels[k]; !set && k != corev1.LabelHostname {
 			t.Labels[k] = v
 		}
 	}
-	for _, taint := range like.Spec.Taints {
+	for _, taint := range described.Spec.Taints {
 		as := plan.Taint{Key: taint.Key, Value: taint.Value, Effect: string(taint.Effect)}
 		// Controllers set those on a node that is not ready, and remove them.
 		state := strings.HasPrefix(as.Key, "node.kubernetes.io/") || strings.HasPrefix(as.Key, "node.cloudprovider.kubernetes.io/")
@@ -50,8 +50,8 @@ func complete(t *plan.Template, like *corev1.Node) {
 			t.Taints = append(t.Taints, as)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(like.Status.Allocatable)) {
-		q, as := like.Status.Allocatable[name], plan.Resource{Name: string(name)}
+	for _, name := range slices.Sorted(maps.Keys(described.Status.Allocatable)) {
+		q, as := described.Status.Allocatable[name], plan.Resource{Name: string(name)}
 		counted := strings.Contains(as.Name, "/") && !strings.HasPrefix(as.Name, "nvidia.com/") || strings.HasPrefix(as.Name, corev1.ResourceHugePagesPrefix) ||
 			name == corev1.ResourcePods || name == corev1.ResourceEphemeralStorage
 		if counted && q.Sign() > 0 && !slices.ContainsFunc(t.Others, func(have plan.Resource) bool { return have.Name == as.Name }) {
