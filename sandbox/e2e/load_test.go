@@ -16,8 +16,10 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/procstat"
 	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // The load: each HPA asks every 15 s, at a moment of its own and whether or not others
@@ -65,6 +67,7 @@ func TestLoad(t *testing.T) {
 	rows := map[string][]*loadRow{}
 	for _, r := range loadRows {
 		for _, address := range []string{theirs, ours} {
+			b.settled(t)
 			rows[address] = append(rows[address], b.underLoad(t, address, r.hpas, r.namespaces))
 		}
 	}
@@ -96,6 +99,17 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%d HPAs: %.0f queries, %.0f by v0.12.0", loadRows[i].hpas, r.queries, other.queries)
 		}
 	}
+}
+
+// settled waits until Prometheus has answered what the row before has left behind.
+func (b *compatEnv) settled(t *testing.T) {
+	t.Helper()
+	await.For(t, testenv.Patience, "Prometheus settles", func() error {
+		if n := b.ofPrometheus(t, "prometheus_engine_queries"); n > 0 {
+			return fmt.Errorf("%g queries are under way", n)
+		}
+		return nil
+	})
 }
 
 // loadPods creates the pods. They stay pending: what counts is that they are there.
