@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,19 +32,18 @@ func (o *ownNode) nodes() metadata.ResourceInterface {
 
 func (o *ownNode) status() string { return "/api/v1/nodes/" + o.name + "/status" }
 
-// condition reads the condition GPUHealthy and when its status changed; the
-// zero verdict where absent.
-func (o *ownNode) condition(ctx context.Context) (verdict, time.Time, error) {
+// condition reads the condition GPUHealthy; zero where absent.
+func (o *ownNode) condition(ctx context.Context) (corev1.NodeCondition, error) {
 	var node corev1.Node
 	if err := o.api.Read(ctx, o.status(), nil, &node); err != nil {
-		return verdict{}, time.Time{}, err
+		return corev1.NodeCondition{}, err
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == ConditionType {
-			return verdict{string(c.Status), c.Reason, c.Message}, c.LastTransitionTime.Time, nil
+			return c, nil
 		}
 	}
-	return verdict{}, time.Time{}, nil
+	return corev1.NodeCondition{}, nil
 }
 
 // follow calls changed with the Node's annotations, now and after each change, until the API
