@@ -169,7 +169,7 @@ func TestPassesFollowSamples(t *testing.T) {
 		s := &engine{phase: phase}
 		inBubble(t, s, time.Second, func(t *testing.T, n *Node) {
 			pass(10 * time.Second)
-			r := n.sampler.latest.Load().reading
+			r := n.latest.Load().reading
 			if age, reads := r.Taken.Sub(r.Newest()), s.reads.Load(); age > 250*time.Millisecond || reads > 12 {
 				t.Errorf("samples at %s: the newest was %s old after %d passes", phase, age, reads)
 			}
