@@ -19,7 +19,6 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/dcgm"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
-	"github.com/gpuscale/gpuscale/exporter/replay"
 )
 
 // checkTimeout is how long a source may take to give its first values.
@@ -108,7 +107,7 @@ func (k *checker) run(ctx context.Context) {
 func (k *checker) wantsAPI() bool {
 	c := k.config
 	return c.configMap != "" || c.quiesceAnnotation || c.nodeCondition ||
-		c.kubernetes && (c.podLabels || c.podUID || c.enableDRA || c.fractionalGPUs)
+		c.kubernetes && (c.podLabels || c.podUID || c.virtualGPUs || c.enableDRA || c.fractionalGPUs)
 }
 
 // profiling reports which GPUs and instances have busy values as means over the
@@ -196,7 +195,7 @@ func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 // pass over a driver often comes before its first sample, and profiling takes
 // an interval longer. It also names the source.
 func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*collect.Reading, string, error) {
-	source, err := openSource(k.config, k.log)
+	source, what, err := openSource(k.config, k.log)
 	if err != nil {
 		return nil, "", err
 	}
@@ -211,7 +210,7 @@ func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*c
 	}()
 	select {
 	case <-done:
-		return reading, k.sourceName(source), err
+		return reading, what + ": ", err
 	case <-time.After(checkTimeout + time.Second): // past the end of ctx
 		return nil, "", fmt.Errorf("the source does not answer within %s", checkTimeout)
 	}
@@ -241,20 +240,6 @@ func (k *checker) read(ctx context.Context, source collect.Source, fields []coun
 		case <-time.After(k.config.interval()):
 		}
 	}
-}
-
-// sourceName is what the source is; DCGM's is not exported.
-func (k *checker) sourceName(s collect.Source) string {
-	switch s.(type) {
-	case *replay.Source:
-		return "recording: "
-	case *nvml.Source:
-		return "NVML: "
-	}
-	if k.config.remote != "" {
-		return "DCGM at " + k.config.remote + ": "
-	}
-	return "DCGM, embedded: "
 }
 
 func values(r *collect.Reading) (n int) {
