@@ -75,11 +75,10 @@ func parseOrder(text string) (order, error) {
 
 // Follower carries out the requests in the Node's annotation.
 type Follower struct {
-	node  *ownNode
-	gpus  GPUs
-	count func(kind string, err error)
-	log   *slog.Logger
-	seen  chan annotations
+	node *ownNode
+	gpus GPUs
+	log  *slog.Logger
+	seen chan annotations
 
 	// Of Run only:
 	request string // value of AnnotationRequest last carried out
@@ -94,7 +93,7 @@ type annotations struct{ request, answer string }
 // NewFollower follows the annotation of the named node. count is called for
 // each write to the API.
 func NewFollower(api *pods.API, name string, gpus GPUs, count func(kind string, err error), log *slog.Logger) *Follower {
-	return &Follower{node: &ownNode{api, name}, gpus: gpus, count: count, log: log, seen: make(chan annotations)}
+	return &Follower{node: &ownNode{api, name, count}, gpus: gpus, log: log, seen: make(chan annotations)}
 }
 
 // Run follows the annotation until ctx ends. Released GPUs are reacquired when
@@ -213,8 +212,7 @@ func (f *Follower) acknowledge(ctx context.Context) {
 	if want == f.stands {
 		return
 	}
-	err := f.node.patchStatus(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{AnnotationAnswer: value}}})
-	f.count("acknowledgement", err)
+	err := f.node.patchStatus(ctx, "acknowledgement", map[string]any{"metadata": map[string]any{"annotations": map[string]any{AnnotationAnswer: value}}})
 	if err == nil {
 		f.stands = want
 	} else if !f.owed {

@@ -46,7 +46,6 @@ var settles = map[corev1.ConditionStatus]time.Duration{
 type Reporter struct {
 	node  *ownNode
 	ready func() error
-	count func(kind string, err error)
 	log   *slog.Logger
 
 	latest atomic.Pointer[[]collect.GPUHealth]
@@ -62,7 +61,7 @@ type Reporter struct {
 // NewReporter reports on the named node. ready returns why there is no fresh
 // reading, nil where there is one; count is called for each write to the API.
 func NewReporter(api *pods.API, name string, ready func() error, count func(kind string, err error), log *slog.Logger) *Reporter {
-	r := &Reporter{node: &ownNode{api, name}, ready: ready, count: count, log: log}
+	r := &Reporter{node: &ownNode{api, name, count}, ready: ready, log: log}
 	r.latest.Store(new([]collect.GPUHealth))
 	return r
 }
@@ -153,9 +152,7 @@ func (r *Reporter) write(ctx context.Context, now time.Time) error {
 	if next.Status != before.Status {
 		next.LastTransitionTime = next.LastHeartbeatTime
 	}
-	err := r.node.patchStatus(ctx, map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{next}}})
-	r.count("condition", err)
-	if err != nil {
+	if err := r.node.patchStatus(ctx, "condition", map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{next}}}); err != nil {
 		return err
 	}
 	r.written = &next
@@ -163,9 +160,7 @@ func (r *Reporter) write(ctx context.Context, now time.Time) error {
 	if alike(next, before) || before.Status == "" && next.Status != corev1.ConditionFalse {
 		return nil
 	}
-	err = r.node.createEvent(ctx, r.event(next))
-	r.count("event", err)
-	if err != nil {
+	if err := r.node.createEvent(ctx, r.event(next)); err != nil {
 		r.log.Warn("agent: Event not written", "error", err)
 	}
 	return nil

@@ -22,8 +22,9 @@ var watchFor int64 = 300
 // ownNode is the Kubernetes API as far as this node may reach it. Its methods
 // are all the requests that the agent makes.
 type ownNode struct {
-	api  *pods.API
-	name string
+	api   *pods.API
+	name  string
+	count func(kind string, err error) // is called for each write
 }
 
 func (o *ownNode) nodes() metadata.ResourceInterface {
@@ -76,16 +77,16 @@ func (o *ownNode) follow(ctx context.Context, changed func(annotations map[strin
 
 // patchStatus merges into the Node by its status, which may change annotations
 // too and nothing of the spec: no label, no taint, no cordon.
-func (o *ownNode) patchStatus(ctx context.Context, patch any) error {
-	return send(ctx, o.api.Patch(types.StrategicMergePatchType).AbsPath(o.status()), "patching the node "+o.name, patch)
+func (o *ownNode) patchStatus(ctx context.Context, kind string, patch any) error {
+	return o.send(ctx, kind, o.api.Patch(types.StrategicMergePatchType).AbsPath(o.status()), patch)
 }
 
 // createEvent adds an Event. Events of Nodes are in the namespace default.
 func (o *ownNode) createEvent(ctx context.Context, event *corev1.Event) error {
-	return send(ctx, o.api.Post().AbsPath("/api/v1/namespaces/default/events"), "creating an Event", event)
+	return o.send(ctx, "event", o.api.Post().AbsPath("/api/v1/namespaces/default/events"), event)
 }
 
-func send(ctx context.Context, to *rest.Request, doing string, body any) error {
+func (o *ownNode) send(ctx context.Context, kind string, to *rest.Request, body any) error {
 	content, err := json.Marshal(body)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, pods.Timeout)
@@ -93,7 +94,8 @@ func send(ctx context.Context, to *rest.Request, doing string, body any) error {
 		err = to.Body(content).Do(ctx).Error()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+		err = fmt.Errorf("writing the %s of the node %s: %w", kind, o.name, err)
 	}
-	return nil
+	o.count(kind, err)
+	return err
 }
