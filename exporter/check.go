@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,11 +53,10 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 			k := checker{config: &c, log: log}
 			k.run(cmd.Context())
-			verdict := k.verdict()
-			if err := k.print(cmd.OutOrStdout(), output, verdict == nil); err != nil {
+			if err := k.print(cmd.OutOrStdout(), output); err != nil {
 				return err
 			}
-			return verdict
+			return k.verdict
 		},
 	}
 	addFlags(cmd.Flags(), &c)
@@ -67,9 +67,10 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 
 // checker tries each part in turn; a failed part does not affect the others.
 type checker struct {
-	config *config
-	log    *slog.Logger
-	found  []finding
+	config  *config
+	log     *slog.Logger
+	found   []finding
+	verdict error // nil: everything is there
 }
 
 func (k *checker) run(ctx context.Context) {
@@ -304,20 +305,22 @@ func (k *checker) add(part, found string, err error, names ...string) {
 	f := finding{Part: part, Status: statusOK, Found: found, Names: names}
 	if err != nil {
 		f = finding{Part: part, Status: statusFailed, Why: err.Error()}
+		k.verdict = errCheckFailed
 	}
 	k.found = append(k.found, f)
 }
 
 func (k *checker) missing(part, why string, names ...string) {
+	k.verdict = cmp.Or(k.verdict, errIncomplete)
 	k.found = append(k.found, finding{Part: part, Status: statusMissing, Why: why, Names: names})
 }
 
 // print writes a line for each part, or one JSON object.
-func (k *checker) print(w io.Writer, format string, ok bool) error {
+func (k *checker) print(w io.Writer, format string) error {
 	if format == "json" {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(map[string]any{"ok": ok, "parts": k.found})
+		return encoder.Encode(map[string]any{"ok": k.verdict == nil, "parts": k.found})
 	}
 	var text strings.Builder
 	for _, f := range k.found {
@@ -337,19 +340,6 @@ var (
 	errCheckFailed = errors.New("check failed")
 	errIncomplete  = errors.New("something that was asked for is missing")
 )
-
-func (k *checker) verdict() error {
-	has := func(status string) bool {
-		return slices.ContainsFunc(k.found, func(f finding) bool { return f.Status == status })
-	}
-	switch {
-	case has(statusFailed):
-		return errCheckFailed
-	case has(statusMissing):
-		return errIncomplete
-	}
-	return nil
-}
 
 // exitStatus is the program's exit status for an error.
 func exitStatus(err error) int {
