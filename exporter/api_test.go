@@ -76,12 +76,12 @@ func TestOnlyOwnObjectsAreAskedFor(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	_, _ = readCountersMap(t.Context(), api, "gpu:counters")
-	source, err := openSource(c, log)
+	source, _, err := openSource(c, log)
 	require.NoError(t, err)
-	p := parts{connect: func() (*pods.API, error) { return api, nil }, counters: &reloader{}}
-	require.NoError(t, p.assemble(c, source, log))
+	n, jobs, err := assemble(c, source, nil, func() (*pods.API, error) { return api, nil }, log)
+	require.NoError(t, err)
 	var running sync.WaitGroup
-	for _, job := range append(p.jobs, p.node.Run) {
+	for _, job := range append(jobs, n.Run) {
 		running.Go(func() { job(t.Context()) })
 	}
 	t.Cleanup(running.Wait) // the context ends before the cleanup

@@ -18,10 +18,10 @@ func TestFilesOfTheOtherImageAreBuiltIn(t *testing.T) {
 		if _, err := os.Stat(path); err == nil {
 			t.Skipf("%s is there", path)
 		}
-		load, err := countersLoader(&config{countersFile: path})
+		source, err := newCounters(&config{countersFile: path})
 		require.NoError(t, err)
 		for range 2 { // a reload finds the same
-			file, err := load(t.Context())
+			file, err := source.load(t.Context())
 			if err != nil || len(file.Fields) != want {
 				t.Fatalf("%q: %d counters, %v; want %d", path, len(file.Fields), err, want)
 			}
@@ -34,9 +34,8 @@ func TestFilesOfTheOtherImageAreBuiltIn(t *testing.T) {
 			}
 		}
 	}
-	load, err := countersLoader(&config{countersFile: filepath.Join(t.TempDir(), "dcp-metrics-included.csv")})
-	require.NoError(t, err)
-	if _, err := load(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+	absent := &config{countersFile: filepath.Join(t.TempDir(), "dcp-metrics-included.csv")}
+	if _, err := loadCounters(t.Context(), absent); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("another file that is not there: %v", err)
 	}
 }
@@ -44,17 +43,17 @@ func TestFilesOfTheOtherImageAreBuiltIn(t *testing.T) {
 // A file that was read and is removed is a mistake, and its content stays: to
 // serve the built-in ones would take its series away.
 func TestAFileThatGoesIsNotReplaced(t *testing.T) {
-	f := &countersFile{path: operatorCountersFile, found: true}
+	f := &countersSource{config: &config{countersFile: operatorCountersFile}, found: true}
 	if _, err := os.Stat(operatorCountersFile); err == nil {
 		t.Skipf("%s is there", operatorCountersFile)
 	}
-	if file, err := f.read(); !errors.Is(err, fs.ErrNotExist) {
+	if file, err := f.readFile(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%d counters, %v", len(file.Fields), err)
 	}
 	path := filepath.Join(t.TempDir(), "counters.csv")
 	require.NoError(t, os.WriteFile(path, []byte("DCGM_FI_DEV_GPU_UTIL, gauge, u\n"), 0o600))
-	f = &countersFile{path: path}
-	if file, err := f.read(); err != nil || len(file.Fields) != 1 || !f.found {
+	f = &countersSource{config: &config{countersFile: path}}
+	if file, err := f.readFile(); err != nil || len(file.Fields) != 1 || !f.found {
 		t.Errorf("%d counters, %v, found %v", len(file.Fields), err, f.found)
 	}
 }

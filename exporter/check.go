@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,6 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/dcgm"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
-	"github.com/gpuscale/gpuscale/exporter/replay"
 )
 
 // checkTimeout is how long a source may take to give its first values.
@@ -53,11 +53,10 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 			k := checker{config: &c, log: log}
 			k.run(cmd.Context())
-			verdict := k.verdict()
-			if err := k.print(cmd.OutOrStdout(), output, verdict == nil); err != nil {
+			if err := k.print(cmd.OutOrStdout(), output); err != nil {
 				return err
 			}
-			return verdict
+			return k.verdict
 		},
 	}
 	addFlags(cmd.Flags(), &c)
@@ -68,9 +67,10 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 
 // checker tries each part in turn; a failed part does not affect the others.
 type checker struct {
-	config *config
-	log    *slog.Logger
-	found  []finding
+	config  *config
+	log     *slog.Logger
+	found   []finding
+	verdict error // nil: everything is there
 }
 
 func (k *checker) run(ctx context.Context) {
@@ -108,7 +108,7 @@ func (k *checker) run(ctx context.Context) {
 func (k *checker) wantsAPI() bool {
 	c := k.config
 	return c.configMap != "" || c.quiesceAnnotation || c.nodeCondition ||
-		c.kubernetes && (c.podLabels || c.podUID || c.enableDRA || c.fractionalGPUs)
+		c.kubernetes && (c.podLabels || c.podUID || c.virtualGPUs || c.enableDRA || c.fractionalGPUs)
 }
 
 // profiling reports which GPUs and instances have busy values as means over the
@@ -196,7 +196,7 @@ func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 // pass over a driver often comes before its first sample, and profiling takes
 // an interval longer. It also names the source.
 func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*collect.Reading, string, error) {
-	source, err := openSource(k.config, k.log)
+	source, what, err := openSource(k.config, k.log)
 	if err != nil {
 		return nil, "", err
 	}
@@ -211,7 +211,7 @@ func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*c
 	}()
 	select {
 	case <-done:
-		return reading, k.sourceName(source), err
+		return reading, what + ": ", err
 	case <-time.After(checkTimeout + time.Second): // past the end of ctx
 		return nil, "", fmt.Errorf("the source does not answer within %s", checkTimeout)
 	}
@@ -241,20 +241,6 @@ func (k *checker) read(ctx context.Context, source collect.Source, fields []coun
 		case <-time.After(k.config.interval()):
 		}
 	}
-}
-
-// sourceName is what the source is; DCGM's is not exported.
-func (k *checker) sourceName(s collect.Source) string {
-	switch s.(type) {
-	case *replay.Source:
-		return "recording: "
-	case *nvml.Source:
-		return "NVML: "
-	}
-	if k.config.remote != "" {
-		return "DCGM at " + k.config.remote + ": "
-	}
-	return "DCGM, embedded: "
 }
 
 func values(r *collect.Reading) (n int) {
@@ -319,20 +305,22 @@ func (k *checker) add(part, found string, err error, names ...string) {
 	f := finding{Part: part, Status: statusOK, Found: found, Names: names}
 	if err != nil {
 		f = finding{Part: part, Status: statusFailed, Why: err.Error()}
+		k.verdict = errCheckFailed
 	}
 	k.found = append(k.found, f)
 }
 
 func (k *checker) missing(part, why string, names ...string) {
+	k.verdict = cmp.Or(k.verdict, errIncomplete)
 	k.found = append(k.found, finding{Part: part, Status: statusMissing, Why: why, Names: names})
 }
 
 // print writes a line for each part, or one JSON object.
-func (k *checker) print(w io.Writer, format string, ok bool) error {
+func (k *checker) print(w io.Writer, format string) error {
 	if format == "json" {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(map[string]any{"ok": ok, "parts": k.found})
+		return encoder.Encode(map[string]any{"ok": k.verdict == nil, "parts": k.found})
 	}
 	var text strings.Builder
 	for _, f := range k.found {
@@ -352,19 +340,6 @@ var (
 	errCheckFailed = errors.New("check failed")
 	errIncomplete  = errors.New("something that was asked for is missing")
 )
-
-func (k *checker) verdict() error {
-	has := func(status string) bool {
-		return slices.ContainsFunc(k.found, func(f finding) bool { return f.Status == status })
-	}
-	switch {
-	case has(statusFailed):
-		return errCheckFailed
-	case has(statusMissing):
-		return errIncomplete
-	}
-	return nil
-}
 
 // exitStatus is the program's exit status for an error.
 func exitStatus(err error) int {

@@ -80,117 +80,107 @@ type config struct {
 	warnings []string
 }
 
+// problems are mistakes, each with the flag, the variable or the field that it is in.
+type problems []error
+
+func (p *problems) add(at, format string, args ...any) {
+	*p = append(*p, fmt.Errorf("%s: %w", at, fmt.Errorf(format, args...)))
+}
+
 // complete takes the environment where no flag was given and checks the result.
 // It returns all problems at once.
 func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) error {
-	var problems []error
+	var found problems
 	for _, o := range c.options() {
 		if value, ok := env(o.env); ok && value != "" && !f.Changed(o.name) {
 			if err := f.Set(o.name, value); err != nil {
-				problems = append(problems, fmt.Errorf("%s=%q: %w", o.env, value, err))
+				found.add(fmt.Sprintf("%s=%q", o.env, value), "%w", err)
 				_ = f.Set(o.name, f.Lookup(o.name).DefValue) // or zero would be a second problem
 			}
 		}
 	}
 	if c.configFile != "" {
-		problems = append(problems, c.readConfigFile(f.Changed))
+		if err := c.readConfigFile(f.Changed); err != nil {
+			found = append(found, err)
+		}
 	}
 	c.warnings = append(c.warnings, noEffect(f)...)
 	if c.node == "" {
-		name, err := os.Hostname()
-		if err != nil {
-			problems = append(problems, fmt.Errorf("--node: not given, and the host has no name: %w", err))
+		var err error
+		if c.node, err = os.Hostname(); err != nil {
+			found.add("--node", "not given, and the host has no name: %w", err)
 		}
-		c.node = name
 	}
-	problems = append(problems, c.validate()...)
-	problems = slices.DeleteFunc(problems, func(err error) bool { return err == nil })
-	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(problems...)
+	c.validate(&found)
+	slices.SortFunc(found, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(found...)
 }
 
-// validate returns all problems, each with its flag.
-func (c *config) validate() []error {
-	var problems []error
-	problem := func(flag, format string, args ...any) {
-		problems = append(problems, fmt.Errorf("--"+flag+": "+format, args...))
-	}
+// validate checks the values, and reads the texts that have a syntax of their own.
+func (c *config) validate(found *problems) {
 	oneOf := func(flag, value string, allowed ...string) {
 		if !slices.Contains(allowed, value) {
-			problem(flag, "%q is not one of %s", value, strings.Join(allowed, ", "))
+			found.add(flag, "%q is not one of %s", value, strings.Join(allowed, ", "))
 		}
 	}
-	oneOf("source", c.source, "auto", "dcgm", "nvml", "replay")
-	oneOf("compat", c.compat, "true", "once", "false")
-	oneOf("kubernetes-gpu-id-type", c.gpuIDType, "uid", "device-name")
-	oneOf("log-format", c.logFormat, "text", "json")
-	oneOf("dcgm-log-level", c.dcgmLogLevel, "NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB")
-	if c.base() < node.MinInterval {
-		problem("collect-interval", "%d ms, at least %d", c.intervalMS, node.MinInterval.Milliseconds())
-	}
-	for flag, ms := range map[string]int{"xid-count-window-size": c.xidWindowMS, "clock-events-count-window-size": c.clockWindowMS} {
-		if ms <= 0 {
-			problem(flag, "%d ms, want more than 0", ms)
+	oneOf("--source", c.source, "auto", "dcgm", "nvml", "replay")
+	oneOf("--compat", c.compat, "true", "once", "false")
+	oneOf("--kubernetes-gpu-id-type", c.gpuIDType, "uid", "device-name")
+	oneOf("--log-format", c.logFormat, "text", "json")
+	oneOf("--dcgm-log-level", c.dcgmLogLevel, "NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB")
+	atLeast := func(flag string, n, least int, unit string) {
+		if n < least {
+			found.add(flag, "%d%s, at least %d", n, unit, least)
 		}
 	}
-	for flag, n := range map[string]int{"max-concurrent-scrapes": c.maxScrapes, "max-series": c.maxSeries} {
-		if n < 0 {
-			problem(flag, "%d, want 0 (any number) or more", n)
-		}
-	}
-	if c.dump.retentionHours < 0 {
-		problem("dump-retention", "%d hours, want 0 (for ever) or more", c.dump.retentionHours)
-	}
+	atLeast("--collect-interval", c.intervalMS, int(node.MinInterval.Milliseconds()), " ms")
+	atLeast("--xid-count-window-size", c.xidWindowMS, 1, " ms")
+	atLeast("--clock-events-count-window-size", c.clockWindowMS, 1, " ms")
+	atLeast("--max-concurrent-scrapes", c.maxScrapes, 0, "")
+	atLeast("--max-series", c.maxSeries, 0, "")
+	atLeast("--dump-retention", c.dump.retentionHours, 0, " hours")
 	if c.source == "replay" && c.replay == "" {
-		problem("source replay", "needs --replay FILE")
+		found.add("--source replay", "needs --replay FILE")
 	}
 	if (c.source == "dcgm" || c.source == "nvml") && c.replay != "" {
-		problem("replay", "cannot be used with --source %s", c.source)
+		found.add("--replay", "cannot be used with --source %s", c.source)
 	}
 	if c.source == "nvml" && c.remote != "" {
-		problem("remote-hostengine-info", "cannot be used with --source nvml")
+		found.add("--remote-hostengine-info", "cannot be used with --source nvml")
 	}
 	if c.pprof && c.webConfigFile == "" {
-		problem("enable-pprof", "needs --web-config-file: profiles must not be served without TLS or a password")
+		found.add("--enable-pprof", "needs --web-config-file: profiles must not be served without TLS or a password")
 	}
-	return append(problems, c.parse()...)
-}
-
-// parse reads the texts that have a syntax of their own.
-func (c *config) parse() []error {
-	var problems []error
-	for _, s := range []struct {
-		flag, text string
-		into       *collect.Selection
-	}{
-		{"devices", c.devices, &c.selected.devices},
-		{"switch-devices", c.switches, &c.selected.switches},
-		{"cpu-devices", c.cpus, &c.selected.cpus},
-	} {
-		selection, err := collect.ParseSelection(s.text)
+	selection := func(flag, text string) collect.Selection {
+		s, err := collect.ParseSelection(text)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("--%s: %w", s.flag, err))
+			found.add(flag, "%w", err)
 		}
-		*s.into = selection
+		return s
 	}
+	c.selected.devices = selection("--devices", c.devices)
+	c.selected.switches = selection("--switch-devices", c.switches)
+	c.selected.cpus = selection("--cpu-devices", c.cpus)
 	c.timeouts.read = c.timeout("web-read-timeout", c.readTimeout)
 	c.timeouts.write = c.timeout("web-write-timeout", c.writeTimeout)
 	c.allowed = nil
 	for _, text := range c.allowlist {
 		re, err := regexp.Compile(text)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("--kubernetes-pod-label-allowlist-regex: %w", err))
+			found.add("--kubernetes-pod-label-allowlist-regex", "%w", err)
 			continue
 		}
 		c.allowed = append(c.allowed, re)
 	}
-	if c.configMap == "none" || c.configMap == "" {
+	if c.configMap == "none" {
 		c.configMap = ""
-	} else if namespace, name, ok := strings.Cut(c.configMap, ":"); !ok || namespace == "" || name == "" || strings.ContainsAny(name, ":/") || strings.Contains(namespace, "/") {
-		problems = append(problems, fmt.Errorf("--configmap-data: %q, want NAMESPACE:NAME or none", c.configMap))
 	}
-	return problems
+	if c.configMap != "" && !configMapName.MatchString(c.configMap) {
+		found.add("--configmap-data", "%q, want NAMESPACE:NAME or none", c.configMap)
+	}
 }
+
+var configMapName = regexp.MustCompile(`^[^:/]+:[^:/]+$`)
 
 // timeout reads a duration; as in dcgm-exporter a text that is none gives the
 // default and a warning.

@@ -32,15 +32,15 @@ type configFile struct {
 	Server struct {
 		MaxConcurrentScrapes *int `json:"maxConcurrentScrapes"`
 	} `json:"server"`
-	Sources    *dcgmSource `json:"sources"`
+	Sources    any `json:"sources"` // without effect
 	Collection *struct {
-		Interval    string     `json:"interval"`
-		Retention   *retention `json:"retention"`
+		Interval    string `json:"interval"`
+		Retention   any    `json:"retention"` // without effect
 		WatchGroups []struct {
-			Name      string     `json:"name"`
-			Interval  string     `json:"interval"`
-			Fields    []string   `json:"fields"`
-			Retention *retention `json:"retention"`
+			Name      string   `json:"name"`
+			Interval  string   `json:"interval"`
+			Fields    []string `json:"fields"`
+			Retention any      `json:"retention"` // without effect
 		} `json:"watchGroups"`
 	} `json:"collection"`
 	Collections []struct {
@@ -49,30 +49,9 @@ type configFile struct {
 		Metrics struct {
 			Include []string `json:"include"`
 		} `json:"metrics"`
-		Sources *dcgmSource `json:"sources"`
+		Sources any `json:"sources"` // without effect
 	} `json:"collections"`
 }
-
-// What has no effect here, as its flags have none: how long DCGM keeps samples, and whether
-// GPUs that come and go are looked for.
-type (
-	retention struct {
-		MaxAge     string `json:"maxAge"`
-		MaxSamples int64  `json:"maxSamples"`
-	}
-	dcgmSource struct {
-		DCGM struct {
-			Watch struct {
-				MaxKeepAge     string `json:"maxKeepAge"`
-				MaxKeepSamples int64  `json:"maxKeepSamples"`
-			} `json:"watch"`
-			DetectBindUnbind struct {
-				Enabled      bool   `json:"enabled"`
-				PollInterval string `json:"pollInterval"`
-			} `json:"detectBindUnbind"`
-		} `json:"dcgm"`
-	}
-)
 
 // watchGroup is fields, by patterns of their names, with an interval of their own.
 type watchGroup struct {
@@ -88,58 +67,55 @@ func (c *config) readConfigFile(given func(flag string) bool) error {
 		return fmt.Errorf("--config-file: %w", err)
 	}
 	var f configFile
-	return strict.Read(c.configFile, text, &f, func() error { return c.take(&f, given) })
+	return strict.Read(c.configFile, text, &f, func() error { return errors.Join(c.take(&f, given)...) })
 }
 
-func (c *config) take(f *configFile, given func(flag string) bool) error {
-	var problems []error
-	problem := func(at, format string, args ...any) {
-		problems = append(problems, fmt.Errorf(at+": "+format, args...))
-	}
+func (c *config) take(f *configFile, given func(flag string) bool) (found problems) {
 	switch {
 	case f.Version != 1 && f.Version != 2:
-		problem("version", "%d, want 1 or 2", f.Version)
+		found.add("version", "%d, want 1 or 2", f.Version)
 	case f.Version == 1 && f.Collections != nil:
-		problem("collections", "are of version 2; version 1 has a collection")
+		found.add("collections", "are of version 2; version 1 has a collection")
 	case f.Version == 2 && f.Collection != nil:
-		problem("collection", "is of version 1; version 2 has collections")
+		found.add("collection", "is of version 1; version 2 has collections")
 	}
-	c.takeIntervals(f, given, problem)
+	c.takeIntervals(f, given, &found)
 	if on := f.Metrics.EnableExporterMetrics; on != nil && !given("enable-exporter-metrics") {
 		c.exporterMetrics = *on
 	}
 	if n := f.Server.MaxConcurrentScrapes; n != nil && !given("max-concurrent-scrapes") {
 		if c.maxScrapes = *n; *n <= 0 {
-			problem("server.maxConcurrentScrapes", "%d, want more than 0", *n)
+			found.add("server.maxConcurrentScrapes", "%d, want more than 0", *n)
 		}
 	}
 	if f.Metrics.File != "" && len(f.Metrics.Fields) > 0 {
-		problem("metrics", "file and fields exclude each other")
+		found.add("metrics", "file and fields exclude each other")
 	}
 	if given("collectors") || given("configmap-data") {
-		return errors.Join(problems...)
+		return found
 	}
 	c.countersFile = f.Metrics.File
 	for i, m := range f.Metrics.Fields {
+		at := fmt.Sprintf("metrics.fields[%d]", i)
 		field, err := counters.NewField(m.Name, m.PrometheusType, m.Help)
 		switch {
 		case err != nil:
-			problem(fmt.Sprintf("metrics.fields[%d]", i), "%w", err)
+			found.add(at, "%w", err)
 		case slices.ContainsFunc(c.fields, func(o counters.Field) bool { return o.Name == field.Name }):
-			problem(fmt.Sprintf("metrics.fields[%d]", i), "%s is there already", field.Name)
+			found.add(at, "%s is there already", field.Name)
 		default:
 			c.fields = append(c.fields, field)
 		}
 	}
-	return errors.Join(problems...)
+	return found
 }
 
 // takeIntervals takes the base interval and the groups of either version.
-func (c *config) takeIntervals(f *configFile, given func(flag string) bool, problem func(at, format string, args ...any)) {
+func (c *config) takeIntervals(f *configFile, given func(flag string) bool, found *problems) {
 	interval := func(at, text string) time.Duration {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < node.MinInterval {
-			problem(at, "%q, want a duration of at least %s, as 30s", text, node.MinInterval)
+			found.add(at, "%q, want a duration of at least %s, as 30s", text, node.MinInterval)
 		}
 		return max(d, node.MinInterval)
 	}
@@ -149,17 +125,17 @@ func (c *config) takeIntervals(f *configFile, given func(flag string) bool, prob
 		}
 	}
 	names := map[string]bool{"": true}
-	group := func(at, name, everyAt, every, patternsAt string, patterns []string) {
+	group := func(at, name string, every time.Duration, patternsAt string, patterns []string) {
 		if names[name] {
-			problem(at+".name", "%q, want a name of its own", name)
+			found.add(at+".name", "%q, want a name of its own", name)
 		}
 		names[name] = true
 		for _, p := range patterns {
 			if _, err := path.Match(p, ""); err != nil {
-				problem(at+patternsAt, "%q: %w", p, err)
+				found.add(at+patternsAt, "%q: %w", p, err)
 			}
 		}
-		c.groups = append(c.groups, watchGroup{name, interval(at+everyAt, every), patterns})
+		c.groups = append(c.groups, watchGroup{name, every, patterns})
 	}
 	ignored := f.Sources != nil
 	if v1 := f.Collection; v1 != nil {
@@ -168,7 +144,8 @@ func (c *config) takeIntervals(f *configFile, given func(flag string) bool, prob
 		}
 		ignored = ignored || v1.Retention != nil
 		for i, g := range v1.WatchGroups {
-			group(fmt.Sprintf("collection.watchGroups[%d]", i), g.Name, ".interval", g.Interval, ".fields", g.Fields)
+			at := fmt.Sprintf("collection.watchGroups[%d]", i)
+			group(at, g.Name, interval(at+".interval", g.Interval), ".fields", g.Fields)
 			ignored = ignored || g.Retention != nil
 		}
 	}
@@ -177,11 +154,11 @@ func (c *config) takeIntervals(f *configFile, given func(flag string) bool, prob
 		at := fmt.Sprintf("collections[%d]", i)
 		ignored = ignored || g.Sources != nil
 		if !slices.Equal(g.Metrics.Include, []string{"*"}) {
-			group(at, g.Name, ".every", g.Every, ".metrics.include", g.Metrics.Include)
+			group(at, g.Name, interval(at+".every", g.Every), ".metrics.include", g.Metrics.Include)
 			continue
 		}
 		if all {
-			problem(at+".metrics.include", "another collection has all metrics already")
+			found.add(at+".metrics.include", "another collection has all metrics already")
 		}
 		base(at+".every", g.Every)
 		all, names[g.Name] = true, true
@@ -210,30 +187,34 @@ func (c *config) pace(fields []counters.Field) error {
 		return nil
 	}
 	used := make([]bool, len(c.groups))
-	var problems []error
+	var found problems
 	for i := range fields {
-		f, in := &fields[i], []string(nil)
-		f.Every = c.base()
-		names := []string{f.Name}
+		f := &fields[i]
+		name := f.Name
 		if f.Computed() {
 			of := collect.CompatOptions{Mode: collect.CompatExact, Counters: fields[i : i+1]}
-			names = append(names, counters.FieldName(of.Fields()[0]))
+			name = counters.FieldName(of.Fields()[0])
 		}
+		f.Every = c.base()
+		var in []string
 		for k, g := range c.groups {
-			if slices.ContainsFunc(g.patterns, func(p string) bool {
-				return slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(p, name); return ok })
-			}) {
+			if g.has(f.Name) || g.has(name) {
 				f.Every, used[k], in = g.every, true, append(in, g.name)
 			}
 		}
 		if len(in) > 1 {
-			problems = append(problems, fmt.Errorf("%s: %s is in the watch groups %s, want one", c.configFile, f.Name, strings.Join(in, " and ")))
+			found.add(c.configFile, "%s is in the watch groups %s, want one", f.Name, strings.Join(in, " and "))
 		}
 	}
 	for k, g := range c.groups {
 		if !used[k] {
-			problems = append(problems, fmt.Errorf("%s: the watch group %s has none of the counters", c.configFile, g.name))
+			found.add(c.configFile, "the watch group %s has none of the counters", g.name)
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(found...)
+}
+
+// has reports whether a field is in the group.
+func (g *watchGroup) has(field string) bool {
+	return slices.ContainsFunc(g.patterns, func(p string) bool { ok, _ := path.Match(p, field); return ok })
 }

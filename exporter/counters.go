@@ -25,42 +25,71 @@ const (
 	configMapEvery = 5 * time.Minute
 	// configMapKey is where dcgm-exporter looks.
 	configMapKey = "metrics"
+	// operatorCountersFile is in dcgm-exporter's image too, and what NVIDIA's GPU
+	// Operator and many manifests name.
+	operatorCountersFile = "/etc/dcgm-exporter/dcp-metrics-included.csv"
 )
+
+// countersSource reads the counters from where the command line has them: the configuration
+// file, a ConfigMap or a counters file.
+type countersSource struct {
+	config *config
+	api    *pods.API // of the ConfigMap
+	found  bool      // the file was read before: when it is removed, its content stays
+}
+
+func newCounters(c *config) (*countersSource, error) {
+	s := &countersSource{config: c}
+	if c.fields == nil && c.configMap != "" {
+		var err error
+		if s.api, err = pods.Connect(); err != nil {
+			return nil, fmt.Errorf("--configmap-data: %w; use -f FILE with the ConfigMap mounted", err)
+		}
+	}
+	return s, nil
+}
 
 // loadCounters reads the counters once.
 func loadCounters(ctx context.Context, c *config) ([]counters.Field, error) {
-	load, err := countersLoader(c)
+	source, err := newCounters(c)
 	if err != nil {
 		return nil, err
 	}
-	file, err := load(ctx)
+	file, err := source.load(ctx)
 	return file.Fields, err
 }
 
-// operatorCountersFile is in dcgm-exporter's image too, and what NVIDIA's GPU
-// Operator and many manifests name.
-const operatorCountersFile = "/etc/dcgm-exporter/dcp-metrics-included.csv"
-
-// countersFile is the file with the counters. Of a file in dcgm-exporter's
-// image a copy is built in, which replaces an absent one.
-type countersFile struct {
-	path  string // "" where none was named
-	found bool   // read before: when it is removed, its content stays
+// load reads the counters, each with the interval of its watch group.
+func (s *countersSource) load(ctx context.Context) (file counters.File, err error) {
+	switch {
+	case s.config.fields != nil:
+		file.Fields = slices.Clone(s.config.fields)
+	case s.api != nil:
+		file, err = readCountersMap(ctx, s.api, s.config.configMap)
+	default:
+		file, err = s.readFile()
+	}
+	if err == nil {
+		err = s.config.pace(file.Fields)
+	}
+	return file, err
 }
 
-func (f *countersFile) read() (counters.File, error) {
-	path := cmp.Or(f.path, defaultCountersFile)
+// readFile reads the counters file. Of a file in dcgm-exporter's image a copy is built in, which
+// replaces an absent one.
+func (s *countersSource) readFile() (counters.File, error) {
+	path := cmp.Or(s.config.countersFile, defaultCountersFile)
 	file, err := readCountersFile(path)
 	missing := errors.Is(err, fs.ErrNotExist)
-	f.found = f.found || !missing
+	s.found = s.found || !missing
 	builtIn := map[string]func() ([]counters.Field, error){
 		defaultCountersFile: counters.Default, operatorCountersFile: counters.Operator,
 	}[path]
-	if !missing || f.found || builtIn == nil {
+	if !missing || s.found || builtIn == nil {
 		return file, err
 	}
 	file.Fields, err = builtIn()
-	if f.path != "" { // named by the user, who may have meant another one
+	if s.config.countersFile != "" { // named by the user, who may have meant another one
 		file.Warnings = []*counters.Error{{File: path, Line: 1, Reason: "there is no such file; the built-in copy of dcgm-exporter's image is served"}}
 	}
 	return file, err
@@ -97,31 +126,6 @@ func readCountersMap(ctx context.Context, api *pods.API, name string) (counters.
 	return parsed, nil
 }
 
-// countersLoader reads the counters from the source named on the command line.
-func countersLoader(c *config) (func(context.Context) (counters.File, error), error) {
-	file := &countersFile{path: c.countersFile}
-	load := func(context.Context) (counters.File, error) {
-		if c.fields != nil {
-			return counters.File{Fields: slices.Clone(c.fields)}, nil
-		}
-		return file.read()
-	}
-	if c.fields == nil && c.configMap != "" {
-		api, err := pods.Connect()
-		if err != nil {
-			return nil, fmt.Errorf("--configmap-data: %w; use -f FILE with the ConfigMap mounted", err)
-		}
-		load = func(ctx context.Context) (counters.File, error) { return readCountersMap(ctx, api, c.configMap) }
-	}
-	return func(ctx context.Context) (counters.File, error) {
-		file, err := load(ctx)
-		if err == nil {
-			err = c.pace(file.Fields)
-		}
-		return file, err
-	}, nil
-}
-
 // reloader serves the counters again when they change. Invalid counters leave
 // the served ones in place.
 type reloader struct {
@@ -130,58 +134,61 @@ type reloader struct {
 		Reload([]counters.Field)
 		ReloadFailed()
 	}
-	log    *slog.Logger
-	served []counters.Field
-	seen   string // what was read last
-	failed string // the mistake last logged
+	log     *slog.Logger
+	remote  bool   // a ConfigMap: it is never half written, and its API server may be away
+	current string // what was served last, or the mistake logged since
+	seen    string // what was read last
+	failed  bool   // current is a mistake
 }
 
+// inText is what is compared: counters, or what is wrong with them.
+func inText(file counters.File, err error) string { return fmt.Sprint(file.Fields, err) }
+
 // run reads the counters again until ctx ends: a file every two seconds, a ConfigMap every
-// five minutes, and both on every hangup. A file is served when it is the same twice: most
-// editors write in two or three steps.
-func (r *reloader) run(ctx context.Context, c *config, hangup <-chan os.Signal) {
-	every := lookEvery
-	if c.configMap != "" {
-		every = configMapEvery
-	}
-	look := time.NewTicker(every)
-	defer look.Stop()
+// five minutes, a minute after one that could not be used, and both on every hangup.
+func (r *reloader) run(ctx context.Context, hangup <-chan os.Signal) {
 	for {
-		settled := c.configMap != ""
+		pause, asked := lookEvery, false
+		if r.remote {
+			pause = configMapEvery
+			if r.seen != "" && r.seen != r.current {
+				pause = time.Minute
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangup:
 			r.log.Info("hangup: reading the counters again")
-			r.failed, settled = "", true // on request a mistake is logged again
-		case <-look.C:
+			asked = true
+		case <-time.After(pause):
 		}
-		r.reload(ctx, settled)
+		r.reload(ctx, asked)
 	}
 }
 
-// reload reads once and serves what changed; what is not settled, when it is read the second time.
-func (r *reloader) reload(ctx context.Context, settled bool) {
+// reload reads once and serves what changed, when it is read the second time: most editors write in
+// two or three steps. A ConfigMap's counters are served at once, and so is what a hangup asks for.
+func (r *reloader) reload(ctx context.Context, asked bool) {
 	file, err := r.load(ctx)
 	before := r.seen
-	r.seen = fmt.Sprint(file.Fields, err)
-	switch {
-	case ctx.Err() != nil:
-	case !settled && r.seen != before:
-	case err != nil && err.Error() == r.failed:
-		// The same mistake is logged once.
-	case err != nil:
-		r.failed = err.Error()
+	r.seen = inText(file, err)
+	settled := asked || r.remote && err == nil || r.seen == before
+	if asked && r.failed { // a mistake that stands is logged again, and counters as before it end it
+		r.current = ""
+	}
+	if ctx.Err() != nil || !settled || r.seen == r.current {
+		return
+	}
+	r.current, r.failed = r.seen, err != nil
+	if err != nil {
 		r.node.ReloadFailed()
 		r.log.Error("new counters are invalid; the previous ones stay", "error", err)
-	case r.failed == "" && slices.Equal(file.Fields, r.served):
-		// Touched, not changed.
-	default:
-		r.failed, r.served = "", file.Fields
-		warnCounters(r.log, file)
-		r.node.Reload(file.Fields)
-		r.log.Info("counters read", "fields", len(file.Fields))
+		return
 	}
+	warnCounters(r.log, file)
+	r.node.Reload(file.Fields)
+	r.log.Info("counters read", "fields", len(file.Fields))
 }
 
 func warnCounters(log *slog.Logger, file counters.File) {

@@ -42,7 +42,7 @@ func TestReloader(t *testing.T) {
 	node := &taker{}
 	r := &reloader{
 		load: func(context.Context) (counters.File, error) { return readCountersFile(path) },
-		node: node, log: slog.New(slog.NewTextHandler(&log, nil)), served: file.Fields,
+		node: node, log: slog.New(slog.NewTextHandler(&log, nil)), current: inText(file, nil),
 	}
 	for _, step := range []struct {
 		name, text string
@@ -57,10 +57,13 @@ func TestReloader(t *testing.T) {
 		{"another", "DCGM_FI_DEV_GPU_UTIL, gage, u\n", 1, 2, "want gauge, counter, untyped or label"},
 		{"mended, as it was before", one + two, 2, 2, "counters read"},
 		{"two lines for one", two + two, 3, 2, "is on line 1 already"},
+		{"a mistake", "DCGM_FI_DEV_GPU_UTIL, gage, u\n", 3, 3, "want gauge, counter, untyped or label"},
+		{"mended, on a hangup", two + two, 4, 3, "counters read"},
 	} {
 		log.Reset()
 		write(t, path, step.text)
-		if r.reload(t.Context(), false); log.Len() > 0 {
+		asked := strings.HasSuffix(step.name, "on a hangup")
+		if r.reload(t.Context(), asked); log.Len() > 0 && !asked {
 			t.Errorf("%s: what may be half a file is taken", step.name)
 		}
 		r.reload(t.Context(), false)
@@ -73,8 +76,15 @@ func TestReloader(t *testing.T) {
 	}
 	require.NoError(t, os.Remove(path))
 	r.reload(t.Context(), true)
-	if node.bad != 3 || len(node.fields) != 1 {
+	if node.bad != 4 || len(node.fields) != 1 {
 		t.Errorf("after the file went: %d bad, %d fields served", node.bad, len(node.fields))
+	}
+	// An API server that is away for a moment makes no counters invalid.
+	r.remote, r.load = true, func(context.Context) (counters.File, error) { return counters.File{}, http.ErrServerClosed }
+	for bad := range 2 {
+		if r.reload(t.Context(), false); node.bad != 4+bad {
+			t.Errorf("away %d times: %d bad", bad+1, node.bad)
+		}
 	}
 }
 

@@ -34,48 +34,41 @@ type dumpOptions struct {
 // dumper writes readings to files, to analyse a problem later. It writes from
 // its own goroutine, so a full disk blocks nothing.
 type dumper struct {
-	opts   dumpOptions
+	dumpOptions
 	log    *slog.Logger
 	latest atomic.Pointer[collect.Reading]
-	now    func() time.Time
-}
-
-func newDumper(o dumpOptions, log *slog.Logger) *dumper {
-	return &dumper{opts: o, log: log, now: time.Now}
 }
 
 // run writes the latest reading every half minute, until ctx ends.
 func (d *dumper) run(ctx context.Context) {
 	var last time.Time
 	wait.UntilWithContext(ctx, func(context.Context) {
-		if r, now := d.latest.Load(), d.now(); r != nil && now.Sub(last) >= dumpEvery {
-			last = now
-			d.write(r)
-			d.clean()
+		r, now := d.latest.Load(), time.Now()
+		if r == nil || now.Sub(last) < dumpEvery {
+			return
 		}
+		last = now
+		name, err := d.save(r)
+		if err != nil {
+			d.log.Warn("reading not dumped", "error", err)
+		} else {
+			d.log.Debug("reading dumped", "file", name)
+		}
+		d.clean(now)
 	}, time.Second)
-}
-
-func (d *dumper) write(r *collect.Reading) {
-	name, err := d.save(r)
-	if err != nil {
-		d.log.Warn("reading not dumped", "error", err)
-		return
-	}
-	d.log.Debug("reading dumped", "file", name)
 }
 
 // save writes under a temporary name and renames, so that no reader finds a
 // partial file.
 func (d *dumper) save(r *collect.Reading) (name string, err error) {
-	if err := os.MkdirAll(d.opts.directory, 0o750); err != nil {
+	if err := os.MkdirAll(d.directory, 0o750); err != nil {
 		return "", fmt.Errorf("dump directory: %w", err)
 	}
 	suffix := ".json"
-	if d.opts.compress {
+	if d.compress {
 		suffix += ".gz"
 	}
-	file, err := os.CreateTemp(d.opts.directory, "reading-"+r.Taken.UTC().Format("20060102-150405")+"-*"+suffix+".part")
+	file, err := os.CreateTemp(d.directory, "reading-"+r.Taken.UTC().Format("20060102-150405")+"-*"+suffix+".part")
 	if err != nil {
 		return "", fmt.Errorf("dumping a reading: %w", err)
 	}
@@ -91,36 +84,35 @@ func (d *dumper) save(r *collect.Reading) (name string, err error) {
 	return name, nil
 }
 
-func (d *dumper) encode(w io.Writer, r *collect.Reading) error {
-	to, end := w, func() error { return nil }
-	if d.opts.compress {
+func (d *dumper) encode(w io.Writer, r *collect.Reading) (err error) {
+	if d.compress {
 		z := gzip.NewWriter(w)
-		to, end = z, z.Close
+		defer func() { err = errors.Join(err, z.Close()) }()
+		w = z
 	}
-	encoder := json.NewEncoder(to)
+	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	return errors.Join(encoder.Encode(r), end())
+	return encoder.Encode(r)
 }
 
 // dumpName is what save writes; other files in the directory are not ours.
 var dumpName = regexp.MustCompile(`^reading-\d{8}-\d{6}-[0-9a-f]+\.json(\.gz)?(\.part)?$`)
 
 // clean removes dumps older than the retention.
-func (d *dumper) clean() {
-	if d.opts.retentionHours == 0 {
+func (d *dumper) clean(now time.Time) {
+	if d.retentionHours == 0 {
 		return
 	}
-	files, err := os.ReadDir(d.opts.directory)
+	files, err := os.ReadDir(d.directory)
 	if err != nil {
 		return // nothing has been dumped yet
 	}
-	oldest := d.now().Add(-time.Duration(d.opts.retentionHours) * time.Hour)
 	for _, f := range files {
 		info, err := f.Info()
-		if err != nil || !dumpName.MatchString(f.Name()) || info.ModTime().After(oldest) {
+		if err != nil || !dumpName.MatchString(f.Name()) || now.Sub(info.ModTime()).Hours() <= float64(d.retentionHours) {
 			continue
 		}
-		if err := os.Remove(filepath.Join(d.opts.directory, f.Name())); err != nil {
+		if err := os.Remove(filepath.Join(d.directory, f.Name())); err != nil {
 			d.log.Warn("old dump not removed", "error", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -27,7 +28,7 @@ func reading() *collect.Reading {
 func dumperIn(t *testing.T, compress bool, hours int) *dumper {
 	t.Helper()
 	o := dumpOptions{enabled: true, directory: filepath.Join(t.TempDir(), "dumps"), retentionHours: hours, compress: compress}
-	return newDumper(o, slog.New(slog.DiscardHandler))
+	return &dumper{dumpOptions: o, log: slog.New(slog.DiscardHandler)}
 }
 
 // A dump holds the whole reading, so that it can be looked at again.
@@ -51,7 +52,7 @@ func TestDumpIsTheReading(t *testing.T) {
 		if err := json.NewDecoder(r).Decode(&got); err != nil || !reflect.DeepEqual(&got, reading()) {
 			t.Errorf("compress %v: %v, %+v", compress, err, got)
 		}
-		if files, _ := os.ReadDir(d.opts.directory); len(files) != 1 {
+		if files, _ := os.ReadDir(d.directory); len(files) != 1 {
 			t.Errorf("%d files, want no .part left", len(files))
 		}
 	}
@@ -62,7 +63,7 @@ func TestDumpRetention(t *testing.T) {
 	d := dumperIn(t, true, 2)
 	old, err := d.save(reading())
 	require.NoError(t, err)
-	foreign := filepath.Join(d.opts.directory, "core.json")
+	foreign := filepath.Join(d.directory, "core.json")
 	write(t, foreign, "{}")
 	long := time.Now().Add(-3 * time.Hour)
 	for _, name := range []string{old, foreign} {
@@ -70,23 +71,20 @@ func TestDumpRetention(t *testing.T) {
 	}
 	fresh, err := d.save(reading())
 	require.NoError(t, err)
-	d.clean()
+	d.clean(time.Now())
 	for name, want := range map[string]bool{old: false, foreign: true, fresh: true} {
 		if _, err := os.Stat(name); (err == nil) != want {
 			t.Errorf("%s: there %v, want %v", filepath.Base(name), err == nil, want)
 		}
 	}
-	d.opts.retentionHours, d.now = 0, func() time.Time { return time.Now().Add(1000 * time.Hour) }
-	d.clean()
-	if _, err := os.Stat(fresh); err != nil {
-		t.Error("0 hours means for ever")
+	for _, hours := range []int{0, 1001, 3_000_000, math.MaxInt} {
+		d.retentionHours = hours
+		d.clean(time.Now().Add(1000 * time.Hour))
+		if _, err := os.Stat(fresh); err != nil {
+			t.Errorf("%d hours: %v; 0 means for ever", hours, err)
+		}
 	}
-}
-
-// A full or forbidden disk costs a line in the log.
-func TestDumpThatFails(t *testing.T) {
-	d := dumperIn(t, true, 24)
-	write(t, d.opts.directory, "a file where the folder should be")
+	d.directory = foreign // which is no folder: it costs a line in the log
 	if _, err := d.save(reading()); err == nil || !strings.Contains(err.Error(), "dump directory") {
 		t.Errorf("err = %v", err)
 	}

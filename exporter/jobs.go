@@ -76,10 +76,10 @@ func readJobs(folder string) (map[collect.JobPlace][]string, error) {
 	var errs []error
 	for _, f := range files {
 		place, ok := parseJobPlace(f.Name())
-		if !ok || f.IsDir() {
-			continue
-		}
 		path := filepath.Join(folder, f.Name())
+		if info, err := os.Stat(path); !ok || err == nil && !info.Mode().IsRegular() {
+			continue // a pipe would block
+		}
 		found, err := readJobFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since it was listed

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -29,8 +30,10 @@ func TestJobFiles(t *testing.T) {
 	write(t, filepath.Join(dir, "0.x"), "no instance")
 	write(t, filepath.Join(dir, "-1"), "no GPU")
 	write(t, filepath.Join(dir, "3/0"), "in a folder")
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "4"), 0o600))
+	require.NoError(t, os.Symlink("1.11", filepath.Join(dir, "5")))
 	got, err := readJobs(dir)
-	want := map[collect.JobPlace][]string{{GPU: 0, Instance: -1}: {"job1", "job2"}, {GPU: 1, Instance: 11}: {`train "a"`}}
+	want := map[collect.JobPlace][]string{{GPU: 0, Instance: -1}: {"job1", "job2"}, {GPU: 1, Instance: 11}: {`train "a"`}, {GPU: 5, Instance: -1}: {`train "a"`}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/agent"
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
@@ -72,100 +73,93 @@ func run(ctx context.Context, c *config, stderr io.Writer) error {
 	for _, w := range c.warnings {
 		log.Warn("a flag has no effect", "flag", w)
 	}
-	load, err := countersLoader(c)
+	from, err := newCounters(c)
 	if err != nil {
 		return err
 	}
-	file, err := load(ctx)
+	file, err := from.load(ctx)
 	if err != nil {
 		return err
 	}
 	warnCounters(log, file)
-	source, err := openSource(c, log)
+	source, _, err := openSource(c, log)
 	if err != nil {
 		return err
 	}
-	p := parts{connect: pods.Connect, counters: &reloader{load: load, log: log, served: file.Fields}}
-	if err := p.assemble(c, source, log); err != nil {
+	n, jobs, err := assemble(c, source, file.Fields, pods.Connect, log)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
-	go p.counters.run(ctx, c, hangup)
-	for _, job := range p.jobs {
+	reload := &reloader{load: from.load, node: n, log: log, remote: from.api != nil, current: inText(file, nil)}
+	go reload.run(ctx, hangup)
+	for _, job := range jobs {
 		go job(ctx)
 	}
 	ended := make(chan struct{})
-	go func() { defer close(ended); p.node.Run(ctx) }()
-	err = runServer(ctx, c, p.node, log)
+	go func() { defer close(ended); n.Run(ctx) }()
+	err = runServer(ctx, c, n, log)
 	cancel()
 	<-ended // the source is closed
 	return err
 }
 
-// parts are the node, and the jobs that run beside it.
-type parts struct {
-	connect  func() (*pods.API, error)
-	node     *node.Node
-	counters *reloader
-	jobs     []func(context.Context)
-}
-
-// assemble makes what the flags ask for. A node agent without an API server fails at its start.
-func (p *parts) assemble(c *config, source collect.Source, log *slog.Logger) error {
-	processes := openProcesses(c, log)
-	watcher, err := newWatcher(c, processes, p.connect, log)
-	if err != nil {
-		return err
-	}
+// assemble makes the node, and the jobs that run beside it, as the flags ask for. connect gives the
+// API server: a node agent without one fails at its start.
+func assemble(c *config, source collect.Source, fields []counters.Field, connect func() (*pods.API, error), log *slog.Logger) (
+	n *node.Node, jobs []func(context.Context), err error,
+) {
 	o := node.Options{
-		Name: c.node, Source: source, Interval: c.interval(), Pods: watcher,
-		Compat: c.compatOptions(p.counters.served), RuntimeMetrics: c.exporterMetrics, MaxSeries: c.maxSeries, Compress: c.gzip, Log: log,
+		Name: c.node, Source: source, Interval: c.interval(), Compat: c.compatOptions(fields),
+		RuntimeMetrics: c.exporterMetrics, MaxSeries: c.maxSeries, Compress: c.gzip, Log: log,
 	}
+	processes := openProcesses(c, log)
 	if processes != nil {
 		o.Beside = processes
 	}
+	if o.Pods, err = newWatcher(c, processes, connect, log); err != nil {
+		return nil, nil, err
+	}
 	if c.jobsDir != "" {
-		jobs := newJobMap(c.jobsDir, log)
-		o.Jobs = jobs.jobs
-		p.jobs = append(p.jobs, jobs.run)
+		batch := newJobMap(c.jobsDir, log)
+		o.Jobs, jobs = batch.jobs, append(jobs, batch.run)
 	}
 	var observers []func(*collect.Reading)
 	if c.dump.enabled {
-		d := newDumper(c.dump, log)
-		observers, p.jobs = append(observers, d.latest.Store), append(p.jobs, d.run)
+		d := &dumper{dumpOptions: c.dump, log: log}
+		observers, jobs = append(observers, d.latest.Store), append(jobs, d.run)
 	}
 	o.Observe = func(r *collect.Reading) {
 		for _, observe := range observers {
 			observe(r)
 		}
 	}
-	var api *pods.API
+	if n, err = node.New(o); err != nil {
+		return nil, nil, err
+	}
 	if c.quiesceAnnotation || c.nodeCondition {
-		if api, err = p.connect(); err != nil {
-			return fmt.Errorf("--node-condition and --quiesce-annotation: %w", err)
+		api, err := connect()
+		if err != nil {
+			return nil, nil, fmt.Errorf("--node-condition and --quiesce-annotation: %w", err)
 		}
-	}
-	if p.node, err = node.New(o); err != nil {
-		return err
-	}
-	p.counters.node = p.node
-	if c.nodeCondition {
-		r := agent.NewReporter(api, c.node, p.node.Ready, p.node.CountNodeWrite, log)
-		observers, p.jobs = append(observers, r.Observe), append(p.jobs, r.Run)
-	}
-	if c.quiesceAnnotation {
-		p.jobs = append(p.jobs, agent.NewFollower(api, c.node, p.node, p.node.CountNodeWrite, log).Run)
+		if c.nodeCondition {
+			r := agent.NewReporter(api, c.node, n.Ready, n.CountNodeWrite, log)
+			observers, jobs = append(observers, r.Observe), append(jobs, r.Run)
+		}
+		if c.quiesceAnnotation {
+			jobs = append(jobs, agent.NewFollower(api, c.node, n, n.CountNodeWrite, log).Run)
+		}
 	}
 	if c.quiesceSocket != "" {
-		socket, err := agent.Listen(c.quiesceSocket, p.node, log)
+		socket, err := agent.Listen(c.quiesceSocket, n, log)
 		if err != nil {
-			return fmt.Errorf("--quiesce-socket: %w", err)
+			return nil, nil, fmt.Errorf("--quiesce-socket: %w", err)
 		}
-		p.jobs = append(p.jobs, socket.Run)
+		jobs = append(jobs, socket.Run)
 	}
-	return nil
+	return n, jobs, nil
 }
 
 func newLogger(c *config, w io.Writer) *slog.Logger {

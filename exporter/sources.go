@@ -14,29 +14,35 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/replay"
 )
 
-// openSource opens the source named on the command line. An absent host engine
-// is no error: it is connected to when it appears. A missing library or an
+// openSource opens the source named on the command line, and says what it is. An absent host
+// engine is no error: it is connected to when it appears. A missing library or an
 // invalid recording is one, since no retry helps.
-func openSource(c *config, log *slog.Logger) (collect.Source, error) {
+func openSource(c *config, log *slog.Logger) (source collect.Source, what string, err error) {
 	if c.replay != "" {
-		return openReplay(c.replay)
+		source, err = openReplay(c.replay)
+		return source, "recording", err
 	}
 	if c.source == "nvml" {
-		return nvml.New(nvml.Options{EventWindow: c.eventWindow(), Log: log})
+		source, err = nvml.New(nvml.Options{EventWindow: c.eventWindow(), Log: log})
+		return source, "NVML", err
 	}
 	if c.dcgmLog {
 		// The library reads its environment when it is loaded; "-" is standard output.
 		for name, value := range map[string]string{"__DCGM_DBG_FILE": "-", "__DCGM_DBG_LVL": c.dcgmLogLevel} {
 			if err := os.Setenv(name, value); err != nil {
-				return nil, fmt.Errorf("--enable-dcgm-log: %w", err)
+				return nil, "", fmt.Errorf("--enable-dcgm-log: %w", err)
 			}
 		}
 	}
-	source, err := dcgm.New(dcgm.Options{Address: c.remote, Log: log, EventWindow: c.eventWindow()})
-	if errors.Is(err, dcgm.ErrNoLibrary) {
-		return withoutDCGM(c, err, log)
+	if what = "DCGM, embedded"; c.remote != "" {
+		what = "DCGM at " + c.remote
 	}
-	return source, err
+	source, err = dcgm.New(dcgm.Options{Address: c.remote, Log: log, EventWindow: c.eventWindow()})
+	if errors.Is(err, dcgm.ErrNoLibrary) {
+		source, err = withoutDCGM(c, err, log)
+		what = "NVML"
+	}
+	return source, what, err
 }
 
 func openReplay(path string) (collect.Source, error) {
@@ -44,11 +50,11 @@ func openReplay(path string) (collect.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
+	var source *replay.Source
 	frames, err := replay.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err == nil {
+		source, err = replay.NewSource(frames, nil)
 	}
-	source, err := replay.NewSource(frames, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

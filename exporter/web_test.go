@@ -138,21 +138,17 @@ func TestScrapesAreLimited(t *testing.T) {
 		handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return rec
 	}
-	first := make(chan *httptest.ResponseRecorder)
-	go func() { first <- scrape() }()
-	<-entered
-	if rec := scrape(); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "--max-concurrent-scrapes") {
-		t.Errorf("the second: %d %s", rec.Code, rec.Body)
-	}
-	release <- struct{}{}
-	if rec := <-first; rec.Code != http.StatusOK {
-		t.Errorf("the first: %d", rec.Code)
-	}
-	go func() { first <- scrape() }()
-	<-entered
-	release <- struct{}{}
-	if rec := <-first; rec.Code != http.StatusOK {
-		t.Errorf("one later: %d", rec.Code)
+	served := make(chan *httptest.ResponseRecorder)
+	for _, when := range []string{"the first", "one later"} {
+		go func() { served <- scrape() }()
+		<-entered
+		if rec := scrape(); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "--max-concurrent-scrapes") {
+			t.Errorf("beside %s: %d %s", when, rec.Code, rec.Body)
+		}
+		release <- struct{}{}
+		if rec := <-served; rec.Code != http.StatusOK {
+			t.Errorf("%s: %d", when, rec.Code)
+		}
 	}
 }
 

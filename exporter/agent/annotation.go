@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -42,12 +41,20 @@ const (
 	stateFailed   = "failed"   // no GPU was released
 )
 
-// report is the value of AnnotationAnswer.
+// report is the value of AnnotationAnswer; without a state there is none.
 type report struct {
 	ID       string         `json:"id"`
 	State    string         `json:"state"`
-	Released []node.Release `json:"released,omitempty"`
+	Released []node.Release `json:"released,omitempty"` // all until the same time
 	Error    string         `json:"error,omitempty"`
+}
+
+// left is how long GPUs stay released; false where none is.
+func (r report) left() (time.Duration, bool) {
+	if r.State != stateReleased || len(r.Released) == 0 {
+		return 0, false
+	}
+	return time.Until(r.Released[0].Until), true
 }
 
 // parseOrder reads the annotation's value.
@@ -68,65 +75,60 @@ func parseOrder(text string) (order, error) {
 
 // Follower carries out the requests in the Node's annotation.
 type Follower struct {
-	node  *ownNode
-	gpus  GPUs
-	count func(kind string, err error)
-	log   *slog.Logger
-	now   func() time.Time
-
-	seen atomic.Pointer[map[string]string] // the Node's annotations; nil: not yet
-	wake chan struct{}                     // receives after they were seen
+	node *ownNode
+	gpus GPUs
+	log  *slog.Logger
+	seen chan annotations
 
 	// Of Run only:
-	quiesced []string           // GPUs released for the annotation
-	done     string             // the annotation's value last carried out
-	answer   *report            // wanted value of AnnotationAnswer; nil: absent
-	ends     time.Time          // of the release; zero without one
-	last     *map[string]string // of seen
-	standing string             // AnnotationAnswer as last seen or written
-	owed     bool               // the answer could not be written
+	request string // value of AnnotationRequest last carried out
+	answer  report // wanted in AnnotationAnswer
+	stands  string // AnnotationAnswer as last seen or written
+	owed    bool   // the answer could not be written
 }
+
+// annotations are the two that concern the Follower; "" where absent.
+type annotations struct{ request, answer string }
 
 // NewFollower follows the annotation of the named node. count is called for
 // each write to the API.
 func NewFollower(api *pods.API, name string, gpus GPUs, count func(kind string, err error), log *slog.Logger) *Follower {
-	return &Follower{node: &ownNode{api, name}, gpus: gpus, count: count, log: log, now: time.Now, wake: make(chan struct{}, 1)}
+	return &Follower{node: &ownNode{api, name, count}, gpus: gpus, log: log, seen: make(chan annotations)}
 }
 
 // Run follows the annotation until ctx ends. Released GPUs are reacquired when
 // their time is over, also while the API server is away.
 func (f *Follower) Run(ctx context.Context) {
 	go f.watch(ctx)
+	var now annotations
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.wake:
+		case now = <-f.seen:
+			f.stands = now.answer
 		case <-time.After(reconcileEvery):
 		}
-		if seen := f.seen.Load(); seen != nil {
-			f.reconcile(ctx, seen)
-		}
+		f.reconcile(ctx, now.request)
 	}
 }
 
 // retries are apart from the other nodes'.
 var retries = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1, Steps: 10, Cap: time.Minute}
 
-// watch keeps the Node's annotations as they are. A watch that ends by itself does so after some
+// watch sends the Node's annotations as they change. A watch that ends by itself does so after some
 // minutes; one that a proxy closes at once is not repeated without a pause.
 func (f *Follower) watch(ctx context.Context) {
 	failed := false
 	for pause := retries; ctx.Err() == nil; {
-		err := f.node.follow(ctx, func(annotations map[string]string) {
+		err := f.node.follow(ctx, func(all map[string]string) {
 			if failed {
 				f.log.Info("agent: watching the node again")
 			}
 			pause, failed = retries, false
-			f.seen.Store(&annotations)
 			select {
-			case f.wake <- struct{}{}:
-			default:
+			case f.seen <- annotations{all[AnnotationRequest], all[AnnotationAnswer]}:
+			case <-ctx.Done():
 			}
 		})
 		if err != nil && !failed && ctx.Err() == nil {
@@ -140,70 +142,66 @@ func (f *Follower) watch(ctx context.Context) {
 	}
 }
 
-// reconcile does what the annotations and the time require.
-func (f *Follower) reconcile(ctx context.Context, seen *map[string]string) {
-	if seen != f.last {
-		f.last, f.standing = seen, (*seen)[AnnotationAnswer]
-	}
-	if text := (*seen)[AnnotationRequest]; text != f.done {
-		f.done = text
+// reconcile does what the annotation and the time require.
+func (f *Follower) reconcile(ctx context.Context, request string) {
+	if request != f.request {
 		f.reacquire(ctx)
-		if f.answer = nil; text != "" {
-			f.answer = f.carryOut(ctx, text, f.standing)
+		f.request, f.answer = request, report{}
+		if request != "" {
+			f.answer = f.carryOut(ctx, request)
 		}
 	}
-	if !f.ends.IsZero() && !f.now().Before(f.ends) { // the node reacquires the GPUs by itself
-		f.quiesced, f.ends, f.answer = nil, time.Time{}, &report{ID: f.answer.ID, State: stateResumed}
+	if left, released := f.answer.left(); released && left <= 0 { // the node has reacquired the GPUs by itself
+		f.answer = report{ID: f.answer.ID, State: stateResumed}
 	}
 	f.acknowledge(ctx)
 }
 
-// carryOut releases an order's GPUs. An existing answer is this exporter's from
+// carryOut releases an order's GPUs. An answer that stands already is this exporter's from
 // before a restart: its time continues.
-func (f *Follower) carryOut(ctx context.Context, text, standing string) *report {
-	o, err := parseOrder(text)
+func (f *Follower) carryOut(ctx context.Context, request string) report {
+	o, err := parseOrder(request)
 	if err != nil {
-		return &report{ID: o.ID, State: stateFailed, Error: err.Error()}
+		return report{ID: o.ID, State: stateFailed, Error: err.Error()}
 	}
 	d := time.Duration(o.Seconds) * time.Second
 	var before report
-	if json.Unmarshal([]byte(standing), &before) == nil && before.ID == o.ID {
-		switch {
-		case before.State != stateReleased:
-			return &before // it has failed or is over
-		case len(before.Released) > 0 && !f.now().Before(before.Released[0].Until):
-			return &report{ID: o.ID, State: stateResumed}
-		case len(before.Released) > 0:
-			d = min(before.Released[0].Until.Sub(f.now()), node.MaxQuiesce)
+	if json.Unmarshal([]byte(f.stands), &before) == nil && before.ID == o.ID {
+		left, released := before.left()
+		if before.State != stateReleased || released && left <= 0 {
+			return before // it has failed or is over
+		}
+		if released {
+			d = min(left, node.MaxQuiesce)
 		}
 	}
 	done, err := f.gpus.Quiesce(ctx, o.GPUs, d)
 	if err != nil {
 		f.log.Warn("agent: GPUs not released for the annotation", "id", o.ID, "gpus", o.GPUs, "error", err)
-		return &report{ID: o.ID, State: stateFailed, Error: err.Error()}
+		return report{ID: o.ID, State: stateFailed, Error: err.Error()}
 	}
-	for _, r := range done {
-		f.quiesced = append(f.quiesced, r.GPU)
-		f.ends = r.Until
-	}
-	return &report{ID: o.ID, State: stateReleased, Released: done}
+	return report{ID: o.ID, State: stateReleased, Released: done}
 }
 
 // reacquire ends the release for the annotation before its time.
 func (f *Follower) reacquire(ctx context.Context) {
-	if len(f.quiesced) > 0 {
-		if err := f.gpus.Resume(ctx, f.quiesced); err != nil {
-			f.log.Warn("agent: GPUs not reacquired", "gpus", f.quiesced, "error", err)
-		}
+	if _, released := f.answer.left(); !released {
+		return
 	}
-	f.quiesced, f.ends = nil, time.Time{}
+	var gpus []string
+	for _, r := range f.answer.Released {
+		gpus = append(gpus, r.GPU)
+	}
+	if err := f.gpus.Resume(ctx, gpus); err != nil {
+		f.log.Warn("agent: GPUs not reacquired", "gpus", gpus, "error", err)
+	}
 }
 
 // acknowledge writes the answer where it differs.
 func (f *Follower) acknowledge(ctx context.Context) {
 	var value any // null removes it
 	want := ""
-	if f.answer != nil {
+	if f.answer.State != "" {
 		text, err := json.Marshal(f.answer)
 		if err != nil {
 			return // of strings and times only: it cannot fail
@@ -211,13 +209,12 @@ func (f *Follower) acknowledge(ctx context.Context) {
 		want = string(text)
 		value = want
 	}
-	if want == f.standing {
+	if want == f.stands {
 		return
 	}
-	err := f.node.patchStatus(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{AnnotationAnswer: value}}})
-	f.count("acknowledgement", err)
+	err := f.node.patchStatus(ctx, "acknowledgement", map[string]any{"metadata": map[string]any{"annotations": map[string]any{AnnotationAnswer: value}}})
 	if err == nil {
-		f.standing = want
+		f.stands = want
 	} else if !f.owed {
 		f.log.Warn("agent: quiesce request not acknowledged", "error", err)
 	}

@@ -1,45 +1,91 @@
 package agent
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
 // ConditionType is the condition of the Node: "True" while all its GPUs are
 // healthy.
 const ConditionType = "GPUHealthy"
 
-// Reasons of the condition, and of the Events beside it.
 const (
-	reasonHealthy   = "AllGPUsHealthy"
-	reasonUnhealthy = "GPUsUnhealthy"
-	reasonUnknown   = "HealthUnknown"
-)
-
-// How long a state lasts before it is reported: an unhealthy one soon, a
-// healthy one later, so that the condition does not flap with a GPU.
-const (
+	// reportEvery is the interval of health checks.
+	reportEvery = 5 * time.Second
+	// heartbeat is how often an unchanged condition is written again, so that a
+	// reader can recognise a stale one. On 5,000 nodes this makes 17 writes a
+	// second.
+	heartbeat = 5 * time.Minute
+	// retryWrite is the least time between two tries that failed.
+	retryWrite = 30 * time.Second
+	// How long a state lasts before it is reported: an unhealthy one soon, a
+	// healthy one later, so that the condition does not flap with a GPU.
 	badAfter     = 10 * time.Second
 	goodAfter    = time.Minute
 	unknownAfter = 2 * time.Minute
 )
 
-// verdict is the content of the condition.
-type verdict struct {
-	status  string // "True", "False", "Unknown"
-	reason  string
-	message string
+var settles = map[corev1.ConditionStatus]time.Duration{
+	corev1.ConditionTrue: goodAfter, corev1.ConditionFalse: badAfter, corev1.ConditionUnknown: unknownAfter,
+}
+
+// Reporter reports the node's health to Kubernetes: the condition GPUHealthy
+// and an Event when it changes.
+type Reporter struct {
+	node  *ownNode
+	ready func() error
+	log   *slog.Logger
+
+	latest atomic.Pointer[[]collect.GPUHealth]
+
+	// Of Run only:
+	judged   corev1.NodeCondition // newest
+	since    time.Time            // of judged
+	reported corev1.NodeCondition // judged, once it has lasted
+	written  *corev1.NodeCondition
+	failed   time.Time // when the last write failed; zero where it did not
+}
+
+// NewReporter reports on the named node. ready returns why there is no fresh
+// reading, nil where there is one; count is called for each write to the API.
+func NewReporter(api *pods.API, name string, ready func() error, count func(kind string, err error), log *slog.Logger) *Reporter {
+	r := &Reporter{node: &ownNode{api, name, count}, ready: ready, log: log}
+	r.latest.Store(new([]collect.GPUHealth))
+	return r
+}
+
+// Observe takes a reading. It does not block.
+func (r *Reporter) Observe(reading *collect.Reading) {
+	gpus := collect.Health(reading)
+	r.latest.Store(&gpus)
+}
+
+// Run reports until ctx ends.
+func (r *Reporter) Run(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) { r.step(ctx, time.Now()) }, reportEvery)
 }
 
 // judge sums up the GPUs: one unhealthy GPU makes the node so; a node without a
 // GPU of known health is unknown. why is the reason for a missing reading, else
 // nil.
-func judge(gpus []collect.GPUHealth, why error) verdict {
+func judge(gpus []collect.GPUHealth, why error) corev1.NodeCondition {
+	is := func(status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: ConditionType, Status: status, Reason: reason, Message: message}
+	}
 	if why != nil {
-		return verdict{"Unknown", reasonUnknown, why.Error()}
+		return is(corev1.ConditionUnknown, "HealthUnknown", why.Error())
 	}
 	var bad []string
 	healthy := 0
@@ -53,49 +99,87 @@ func judge(gpus []collect.GPUHealth, why error) verdict {
 	}
 	switch {
 	case len(bad) > 0:
-		return verdict{"False", reasonUnhealthy, strings.Join(bad, ", ")}
+		return is(corev1.ConditionFalse, "GPUsUnhealthy", strings.Join(bad, ", "))
 	case healthy == 0:
-		return verdict{"Unknown", reasonUnknown, "the health of no GPU is known"}
+		return is(corev1.ConditionUnknown, "HealthUnknown", "the health of no GPU is known")
 	}
-	return verdict{"True", reasonHealthy, fmt.Sprintf("%d of %d GPUs are healthy, none is known to be unhealthy", healthy, len(gpus))}
-}
-
-// debouncer delays a verdict until it has lasted. The caller passes the time.
-type debouncer struct {
-	reported verdict // zero: nothing yet
-	pending  verdict
-	since    time.Time // of pending
-}
-
-// observe takes a verdict and returns the one to report, and whether it is new.
-func (d *debouncer) observe(v verdict, now time.Time) (verdict, bool) {
-	if !v.alike(d.pending) {
-		d.since = now
-	}
-	d.pending = v
-	if v.alike(d.reported) {
-		d.reported.message = v.message
-		return d.reported, false
-	}
-	if now.Sub(d.since) < v.settles() {
-		return d.reported, false
-	}
-	d.reported = v
-	return v, true
+	return is(corev1.ConditionTrue, "AllGPUsHealthy", fmt.Sprintf("%d of %d GPUs are healthy, none is known to be unhealthy", healthy, len(gpus)))
 }
 
 // alike compares what an Event reports: of an unhealthy node the GPUs and
 // reasons, of others the status only.
-func (v verdict) alike(w verdict) bool {
-	return v.status == w.status && (v.status != "False" || v.message == w.message)
+func alike(a, b corev1.NodeCondition) bool {
+	return a.Status == b.Status && (a.Status != corev1.ConditionFalse || a.Message == b.Message)
 }
 
-func (v verdict) settles() time.Duration {
-	switch v.status {
-	case "True":
-		return goodAfter
-	case "False":
-		return badAfter
+// step writes what is due: a new condition, its Event, or a sign of life.
+func (r *Reporter) step(ctx context.Context, now time.Time) {
+	next := judge(*r.latest.Load(), r.ready())
+	if !alike(next, r.judged) {
+		r.since = now
 	}
-	return unknownAfter
+	r.judged = next
+	switch {
+	case alike(next, r.reported):
+		r.reported = next
+	case now.Sub(r.since) >= settles[next.Status]:
+		r.reported = next
+		r.log.Info("agent: GPU health changed", "status", next.Status, "reason", next.Reason, "message", next.Message)
+	}
+	due := r.written == nil || !alike(r.reported, *r.written) || now.Sub(r.written.LastHeartbeatTime.Time) >= heartbeat
+	if r.reported.Status == "" || !due || now.Sub(r.failed) < retryWrite {
+		return
+	}
+	r.failed = time.Time{}
+	if err := r.write(ctx, now); err != nil {
+		r.failed = now
+		r.log.Warn("agent: condition not written", "error", err)
+	}
+}
+
+// write writes the reported condition, and an Event where it is another one than stands on the
+// node. What stands there is read once, so that a restart is no transition and no Event.
+func (r *Reporter) write(ctx context.Context, now time.Time) error {
+	if r.written == nil {
+		before, err := r.node.condition(ctx)
+		if err != nil {
+			return err
+		}
+		r.written = &before
+	}
+	before, next := *r.written, r.reported
+	next.LastHeartbeatTime, next.LastTransitionTime = metav1.NewTime(now), before.LastTransitionTime
+	if next.Status != before.Status {
+		next.LastTransitionTime = next.LastHeartbeatTime
+	}
+	if err := r.node.patchStatus(ctx, "condition", map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{next}}}); err != nil {
+		return err
+	}
+	r.written = &next
+	// A healthy first condition is no news: a rollout on 5,000 nodes must not write 5,000 Events.
+	if alike(next, before) || before.Status == "" && next.Status != corev1.ConditionFalse {
+		return nil
+	}
+	if err := r.node.createEvent(ctx, r.event(next)); err != nil {
+		r.log.Warn("agent: Event not written", "error", err)
+	}
+	return nil
+}
+
+// event is an Event of the node. Kubernetes refers to a Node by its name where
+// the UID is asked for, as the kubelet does.
+func (r *Reporter) event(c corev1.NodeCondition) *corev1.Event {
+	kind, name := corev1.EventTypeWarning, r.node.name
+	if c.Status == corev1.ConditionTrue {
+		kind = corev1.EventTypeNormal
+	}
+	return &corev1.Event{
+		TypeMeta:       metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: "gpuscale-exporter-", Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)},
+		Type:           kind, Reason: c.Reason, Message: c.Message, Count: 1,
+		FirstTimestamp: c.LastHeartbeatTime, LastTimestamp: c.LastHeartbeatTime,
+		Source:              corev1.EventSource{Component: "gpuscale-exporter", Host: name},
+		ReportingController: "gpuscale.io/exporter", ReportingInstance: name,
+	}
 }

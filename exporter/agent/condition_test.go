@@ -148,7 +148,7 @@ func TestJudge(t *testing.T) {
 		{[]collect.GPUHealth{{Known: true, Reason: "ok"}, {}}, "True"},
 		{[]collect.GPUHealth{{Known: true, Reason: "ok"}, {Known: true, Reason: "lost"}}, "False"},
 	} {
-		if got := judge(c.gpus, nil); got.status != c.want {
+		if got := judge(c.gpus, nil); string(got.Status) != c.want {
 			t.Errorf("%+v: %+v, want %s", c.gpus, got, c.want)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,8 +22,9 @@ var watchFor int64 = 300
 // ownNode is the Kubernetes API as far as this node may reach it. Its methods
 // are all the requests that the agent makes.
 type ownNode struct {
-	api  *pods.API
-	name string
+	api   *pods.API
+	name  string
+	count func(kind string, err error) // is called for each write
 }
 
 func (o *ownNode) nodes() metadata.ResourceInterface {
@@ -33,19 +33,18 @@ func (o *ownNode) nodes() metadata.ResourceInterface {
 
 func (o *ownNode) status() string { return "/api/v1/nodes/" + o.name + "/status" }
 
-// condition reads the condition GPUHealthy and when its status changed; the
-// zero verdict where absent.
-func (o *ownNode) condition(ctx context.Context) (verdict, time.Time, error) {
+// condition reads the condition GPUHealthy; zero where absent.
+func (o *ownNode) condition(ctx context.Context) (corev1.NodeCondition, error) {
 	var node corev1.Node
 	if err := o.api.Read(ctx, o.status(), nil, &node); err != nil {
-		return verdict{}, time.Time{}, err
+		return corev1.NodeCondition{}, err
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == ConditionType {
-			return verdict{string(c.Status), c.Reason, c.Message}, c.LastTransitionTime.Time, nil
+			return c, nil
 		}
 	}
-	return verdict{}, time.Time{}, nil
+	return corev1.NodeCondition{}, nil
 }
 
 // follow calls changed with the Node's annotations, now and after each change, until the API
@@ -78,16 +77,16 @@ func (o *ownNode) follow(ctx context.Context, changed func(annotations map[strin
 
 // patchStatus merges into the Node by its status, which may change annotations
 // too and nothing of the spec: no label, no taint, no cordon.
-func (o *ownNode) patchStatus(ctx context.Context, patch any) error {
-	return send(ctx, o.api.Patch(types.StrategicMergePatchType).AbsPath(o.status()), "patching the node "+o.name, patch)
+func (o *ownNode) patchStatus(ctx context.Context, kind string, patch any) error {
+	return o.send(ctx, kind, o.api.Patch(types.StrategicMergePatchType).AbsPath(o.status()), patch)
 }
 
 // createEvent adds an Event. Events of Nodes are in the namespace default.
 func (o *ownNode) createEvent(ctx context.Context, event *corev1.Event) error {
-	return send(ctx, o.api.Post().AbsPath("/api/v1/namespaces/default/events"), "creating an Event", event)
+	return o.send(ctx, "event", o.api.Post().AbsPath("/api/v1/namespaces/default/events"), event)
 }
 
-func send(ctx context.Context, to *rest.Request, doing string, body any) error {
+func (o *ownNode) send(ctx context.Context, kind string, to *rest.Request, body any) error {
 	content, err := json.Marshal(body)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, pods.Timeout)
@@ -95,7 +94,8 @@ func send(ctx context.Context, to *rest.Request, doing string, body any) error {
 		err = to.Body(content).Do(ctx).Error()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+		err = fmt.Errorf("writing the %s of the node %s: %w", kind, o.name, err)
 	}
-	return nil
+	o.count(kind, err)
+	return err
 }

@@ -47,21 +47,32 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Node samples one node and serves its readings.
+// Node samples one node and serves its readings. One goroutine samples the source, and one, the
+// compile loop, makes a page of each sample, which scrapes render.
 type Node struct {
-	opts     Options
-	log      *slog.Logger
-	compiler *collect.Compiler
-	metrics  *metrics
-	sampler  *sampler
-	page     atomic.Pointer[collect.Page]
-	self     atomic.Pointer[selfPage]
-	beat     atomic.Int64 // when the compile loop last ran, Unix nanoseconds
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
 
-	pending atomic.Pointer[reload] // counters requested and not served yet
+	wants   atomic.Pointer[watch]   // requested by New and by Reload
+	latest  atomic.Pointer[sampled] // nil before the first one
+	fresh   chan struct{}           // receives after latest has changed
+	failed  atomic.Pointer[error]   // of the last pass
+	away    atomic.Int32            // released GPUs
+	jobs    chan func()             // run between passes
+	serving atomic.Pointer[watch]   // whose counters the page has
+	page    atomic.Pointer[collect.Page]
+	self    atomic.Pointer[selfPage]
+	beat    atomic.Int64 // when the compile loop last ran, Unix nanoseconds
+
+	// Of the sampling goroutine only:
+	watched  *watch               // the source's
+	failures int                  // passes that failed since the last good one
+	gpus     map[string]string    // UUID of each GPU, by UUID and by index
+	quiesced map[string]time.Time // released GPUs by UUID, and until when
 
 	// Of the compile loop only:
-	serving    *fieldSet        // fields of the compiler's counters
+	compiler   *collect.Compiler
 	shown      *collect.Reading // reading of the page
 	unresolved []string         // device ids last logged
 	absent     []string         // absent devices of -d, last logged
@@ -75,14 +86,15 @@ func New(o Options) (*Node, error) {
 	if o.Compat.Mode == "" {
 		o.Compat.Mode = collect.CompatExact
 	}
-	n := &Node{opts: o, log: o.Log}
+	n := &Node{opts: o, log: o.Log, fresh: make(chan struct{}, 1), jobs: make(chan func()), quiesced: map[string]time.Time{}}
 	n.metrics = newMetrics(n.sourceUp, n.attributionErrors)
 	if o.RuntimeMetrics {
 		n.metrics.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
-	n.sampler = newSampler(o, n.metrics)
 	n.compiler = collect.NewCompiler(collect.Options{Node: o.Name, Interval: o.Interval, Compat: o.Compat, MaxSeries: o.MaxSeries})
-	n.serving = n.sampler.wants.Load()
+	first := newWatch(o.Compat, o.Interval)
+	n.wants.Store(first)
+	n.serving.Store(first)
 	n.beat.Store(time.Now().UnixNano())
 	if n.describe(); n.self.Load().err != nil {
 		return nil, n.self.Load().err
@@ -92,7 +104,7 @@ func New(o Options) (*Node, error) {
 
 // sourceUp is 1 while the source gives fresh values.
 func (n *Node) sourceUp() float64 {
-	if n.sampler == nil || n.sampler.stale(time.Now()) != nil {
+	if n.stale(time.Now()) != nil {
 		return 0
 	}
 	return 1
@@ -111,7 +123,7 @@ func (n *Node) Run(ctx context.Context) {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		n.sampler.run(ctx)
+		n.sample(ctx)
 	}()
 	if n.opts.Pods != nil {
 		go n.opts.Pods.Run(ctx)
@@ -144,7 +156,7 @@ func (n *Node) compileLoop(ctx context.Context) {
 		case <-self.C:
 			n.describe()
 			continue
-		case <-n.sampler.fresh:
+		case <-n.fresh:
 		case <-changed:
 		case <-answered:
 			answered = nil
@@ -157,52 +169,40 @@ func (n *Node) compileLoop(ctx context.Context) {
 	}
 }
 
+// compile makes a page of the latest reading.
 func (n *Node) compile(now time.Time) {
-	latest := n.sampler.latest.Load()
+	latest := n.latest.Load()
 	if latest == nil || !n.adopt(latest, now) {
 		return
 	}
 	reading := latest.reading
 	if reading != n.shown {
 		n.shown = reading
-		n.observe(reading)
+		if n.opts.Observe != nil {
+			n.opts.Observe(reading)
+		}
+		n.warnOnce(&n.absent, n.opts.Compat.Devices.Missing(reading), "devices of -d are absent; they are shown when they appear", "devices")
 	}
-	page := n.compiler.Compile(reading, n.attribution(reading, now))
+	var allocations collect.Attribution
+	var unresolved []string
+	if n.opts.Pods != nil {
+		allocations, unresolved = n.opts.Pods.Attribute(reading, now)
+	}
+	if n.opts.Jobs != nil {
+		allocations.Jobs = n.opts.Jobs()
+	}
+	n.warnOnce(&n.unresolved, unresolved, "allocated devices are not in the reading", "ids")
+	page := n.compiler.Compile(reading, allocations)
 	count(n.metrics.leftOut, page.LeftOut)
 	n.page.Store(page)
 }
 
-// observe does what is done once for each reading.
-func (n *Node) observe(r *collect.Reading) {
-	if n.opts.Observe != nil {
-		n.opts.Observe(r)
+// warnOnce logs what is missing when it is another list than last time.
+func (n *Node) warnOnce(last *[]string, missing []string, message, key string) {
+	if len(missing) > 0 && !slices.Equal(missing, *last) {
+		n.log.Warn(message, key, missing)
 	}
-	absent := n.opts.Compat.Devices.Missing(r)
-	if !slices.Equal(absent, n.absent) {
-		n.absent = absent
-		if len(absent) > 0 {
-			n.log.Warn("devices of -d are absent; they are shown when they appear", "devices", absent)
-		}
-	}
-}
-
-// attribution joins a reading with the kubelet's newest usable answer.
-func (n *Node) attribution(r *collect.Reading, now time.Time) collect.Attribution {
-	var a collect.Attribution
-	var unresolved []string
-	if n.opts.Pods != nil {
-		a, unresolved = n.opts.Pods.Attribute(r, now)
-	}
-	if n.opts.Jobs != nil {
-		a.Jobs = n.opts.Jobs()
-	}
-	if !slices.Equal(unresolved, n.unresolved) {
-		n.unresolved = unresolved
-		if len(unresolved) > 0 {
-			n.log.Warn("allocated devices are not in the reading", "ids", unresolved)
-		}
-	}
-	return a
+	*last = missing
 }
 
 // GPUs reports whether there is a page, and how many GPUs are on it.
@@ -217,7 +217,7 @@ func (n *Node) GPUs() (served bool, gpus int) {
 // Ready is nil while there is a page and its reading has fresh values, else the
 // reason.
 func (n *Node) Ready() error {
-	if err := n.sampler.stale(time.Now()); err != nil {
+	if err := n.stale(time.Now()); err != nil {
 		return err
 	}
 	page := n.page.Load()

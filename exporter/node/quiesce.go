@@ -36,28 +36,25 @@ type Release struct {
 // embedded host engine has handles of all GPUs, so meanwhile none has values; a
 // remote one is another process, which keeps its handles.
 func (n *Node) Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]Release, error) {
-	if d == 0 {
-		d = DefaultQuiesce
-	}
+	d = cmp.Or(d, DefaultQuiesce)
 	if d < 0 || d > MaxQuiesce {
 		return nil, fmt.Errorf("quiescing for %s: want more than 0 and at most %s", d, MaxQuiesce)
 	}
 	var released []Release
-	err := n.sampler.ask(ctx, func(ctx context.Context) error {
-		uuids, err := n.sampler.uuids(gpus)
+	err := n.between(ctx, func(ctx context.Context) error {
+		uuids, err := n.uuids(gpus)
 		if err != nil {
 			return err
 		}
-		before, until := n.sampler.quiesced, time.Now().Add(d).UTC().Truncate(time.Second)
-		next := maps.Clone(before)
+		before, next, until := n.quiesced, maps.Clone(n.quiesced), time.Now().Add(d).UTC().Truncate(time.Second)
 		for _, uuid := range uuids {
 			next[uuid] = until
 			released = append(released, Release{uuid, until})
 		}
-		if err := n.sampler.release(next); err != nil || ctx.Err() == nil {
-			return err
+		if err = n.release(next); err != nil || ctx.Err() != nil { // one of the two refuses, or the request has failed
+			err = cmp.Or(err, n.release(before))
 		}
-		return n.sampler.release(before) // too late: the request has failed
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("quiescing %q: %w", gpus, err)
@@ -69,16 +66,14 @@ func (n *Node) Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]R
 // Resume reacquires GPUs before their time. One that is not quiesced is no
 // error.
 func (n *Node) Resume(ctx context.Context, gpus []string) error {
-	err := n.sampler.ask(ctx, func(context.Context) error {
-		uuids, err := n.sampler.uuids(gpus)
+	err := n.between(ctx, func(context.Context) error {
+		uuids, err := n.uuids(gpus)
 		if err != nil {
 			return err
 		}
-		next := maps.Clone(n.sampler.quiesced)
-		for _, uuid := range uuids {
-			delete(next, uuid)
-		}
-		return n.sampler.release(next)
+		next := maps.Clone(n.quiesced)
+		maps.DeleteFunc(next, func(uuid string, _ time.Time) bool { return slices.Contains(uuids, uuid) })
+		return n.release(next)
 	})
 	if err != nil {
 		return fmt.Errorf("resuming %q: %w", gpus, err)
@@ -90,9 +85,9 @@ func (n *Node) Resume(ctx context.Context, gpus []string) error {
 // Quiesced returns the released GPUs, sorted.
 func (n *Node) Quiesced(ctx context.Context) ([]Release, error) {
 	var released []Release
-	err := n.sampler.ask(ctx, func(context.Context) error {
-		for _, uuid := range slices.Sorted(maps.Keys(n.sampler.quiesced)) {
-			released = append(released, Release{uuid, n.sampler.quiesced[uuid]})
+	err := n.between(ctx, func(context.Context) error {
+		for _, uuid := range slices.Sorted(maps.Keys(n.quiesced)) {
+			released = append(released, Release{uuid, n.quiesced[uuid]})
 		}
 		return nil
 	})
@@ -104,13 +99,13 @@ func (n *Node) Quiesced(ctx context.Context) ([]Release, error) {
 
 // uuids resolves names of GPUs: of those that are read and those released. Before the first reading
 // the GPUs are unknown, and any UUID is accepted: no handle of it is open.
-func (s *sampler) uuids(names []string) (out []string, err error) {
+func (n *Node) uuids(names []string) (out []string, err error) {
 	if len(names) == 0 {
 		return nil, errors.New("no GPU is named")
 	}
 	for _, name := range names {
-		uuid, known := s.gpus[name]
-		if _, away := s.quiesced[name]; !known && !away && (s.gpus != nil || !strings.HasPrefix(name, "GPU-")) {
+		uuid, known := n.gpus[name]
+		if _, away := n.quiesced[name]; !known && !away && (n.gpus != nil || !strings.HasPrefix(name, "GPU-")) {
 			return nil, fmt.Errorf("no such GPU: %q", name)
 		}
 		out = append(out, cmp.Or(uuid, name))
@@ -118,15 +113,15 @@ func (s *sampler) uuids(names []string) (out []string, err error) {
 	return out, nil
 }
 
-// ask runs a job between two passes, on the one goroutine that may reach the
+// between runs a job between two passes, on the one goroutine that may reach the
 // source, and waits for it at most releaseWithin. A job whose caller has given
 // up does not begin.
-func (s *sampler) ask(ctx context.Context, job func(context.Context) error) error {
+func (n *Node) between(ctx context.Context, job func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, releaseWithin, fmt.Errorf("the source does not answer within %s", releaseWithin))
 	defer cancel()
 	done := make(chan error, 1)
 	select {
-	case s.jobs <- func() {
+	case n.jobs <- func() {
 		if ctx.Err() == nil {
 			done <- job(ctx)
 		}
@@ -144,45 +139,45 @@ func (s *sampler) ask(ctx context.Context, job func(context.Context) error) erro
 
 // release makes the source, and what is beside it, release these GPUs and reacquire all
 // others. A source without handles, such as a recording, has nothing to release.
-func (s *sampler) release(next map[string]time.Time) error {
+func (n *Node) release(next map[string]time.Time) error {
 	uuids := slices.Sorted(maps.Keys(next))
 	var err error
-	if source, ok := s.opts.Source.(collect.Quiescer); ok {
+	if source, ok := n.opts.Source.(collect.Quiescer); ok {
 		err = source.Quiesce(uuids)
 	}
-	if s.opts.Beside != nil {
-		err = errors.Join(err, s.opts.Beside.Quiesce(uuids))
+	if n.opts.Beside != nil {
+		err = errors.Join(err, n.opts.Beside.Quiesce(uuids))
 	}
 	if err != nil {
 		return err
 	}
-	s.quiesced, s.failures = next, min(s.failures, 1) // the source may answer now
-	s.away.Store(int32(len(next)))
-	s.metrics.quiesced.Set(float64(len(next)))
+	n.quiesced, n.failures = next, min(n.failures, 1) // the source may answer now
+	n.away.Store(int32(len(next)))
+	n.metrics.quiesced.Set(float64(len(next)))
 	return nil
 }
 
 // expire reacquires GPUs whose time is over. While the source refuses, every
 // pass tries again.
-func (s *sampler) expire(now time.Time) {
-	next := maps.Clone(s.quiesced)
+func (n *Node) expire(now time.Time) {
+	next := maps.Clone(n.quiesced)
 	maps.DeleteFunc(next, func(_ string, until time.Time) bool { return !now.Before(until) })
-	if len(next) == len(s.quiesced) {
+	if len(next) == len(n.quiesced) {
 		return
 	}
-	if err := s.release(next); err != nil {
-		s.opts.Log.Warn("expired GPUs not reacquired", "error", err)
+	if err := n.release(next); err != nil {
+		n.log.Warn("expired GPUs not reacquired", "error", err)
 		return
 	}
-	s.opts.Log.Info("expired GPUs reacquired", "still", len(next))
+	n.log.Info("expired GPUs reacquired", "still", len(next))
 }
 
 // know records the names of the GPUs read. A released GPU is not read and stays
 // known.
-func (s *sampler) know(r *collect.Reading) {
+func (n *Node) know(r *collect.Reading) {
 	next := map[string]string{}
-	for name, uuid := range s.gpus {
-		if _, away := s.quiesced[uuid]; away {
+	for name, uuid := range n.gpus {
+		if _, away := n.quiesced[uuid]; away {
 			next[name] = uuid
 		}
 	}
@@ -191,5 +186,5 @@ func (s *sampler) know(r *collect.Reading) {
 			next[e.UUID], next[strconv.Itoa(e.GPU)] = e.UUID, e.UUID
 		}
 	}
-	s.gpus = next
+	n.gpus = next
 }

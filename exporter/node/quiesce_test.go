@@ -81,7 +81,7 @@ func TestQuiesce(t *testing.T) {
 	h := newHandles()
 	inBubble(t, h, 30*time.Second, func(t *testing.T, n *Node) {
 		began, beside := time.Now(), newHandles()
-		n.sampler.opts.Beside = beside
+		n.opts.Beside = beside
 		released, err := n.Quiesce(t.Context(), []string{"1"}, 2*time.Minute)
 		if err != nil || len(released) != 1 || released[0].GPU != "GPU-b" || !released[0].Until.Equal(began.Add(2*time.Minute)) {
 			t.Fatalf("released %v: %v", released, err)
@@ -130,6 +130,10 @@ func TestQuiesceRefused(t *testing.T) {
 		h.refuse = errors.New("in use")
 		if _, err := n.Quiesce(t.Context(), []string{"GPU-a"}, 0); !errors.Is(err, h.refuse) {
 			t.Errorf("error %v, want the source's", err)
+		}
+		h.refuse, n.opts.Beside = nil, &handles{refuse: h.refuse}
+		if _, err := n.Quiesce(t.Context(), []string{"GPU-a"}, 0); err == nil || !h.holds("GPU-a") {
+			t.Errorf("what is beside the source refuses: %v, and the source has released", err)
 		}
 		if got, err := n.Quiesced(t.Context()); err != nil || len(got) != 0 {
 			t.Errorf("a failure counts as quiesced: %v, %v", got, err)

@@ -9,10 +9,26 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 )
 
-// reload is a set of requested counters.
-type reload struct {
+// watch is a set of counters and what a source watches for them.
+type watch struct {
 	compat collect.CompatOptions
-	asked  *fieldSet
+	fields []uint16 // of our own families and of the DCGM series, sorted
+	// slower are the fields that the source may take more rarely than it is read; none of our own
+	// families'.
+	slower map[uint16]time.Duration
+}
+
+func newWatch(c collect.CompatOptions, interval time.Duration) *watch {
+	own := collect.Fields()
+	w := &watch{compat: c, fields: append(own, c.Fields()...), slower: map[uint16]time.Duration{}}
+	for _, f := range c.Counters {
+		if f.Every > interval && !slices.Contains(own, f.ID) {
+			w.slower[f.ID] = f.Every
+		}
+	}
+	slices.Sort(w.fields)
+	w.fields = slices.Compact(w.fields)
+	return w
 }
 
 // Reload serves other counters. The source is asked for their fields with its
@@ -21,9 +37,7 @@ type reload struct {
 func (n *Node) Reload(fields []counters.Field) {
 	compat := n.opts.Compat
 	compat.Counters = fields
-	r := &reload{compat: compat, asked: wanted(compat, n.opts.Interval)}
-	n.pending.Store(r)
-	n.sampler.wants.Store(r.asked)
+	n.wants.Store(newWatch(compat, n.opts.Interval))
 	n.metrics.reloaded(nil)
 }
 
@@ -31,33 +45,29 @@ func (n *Node) Reload(fields []counters.Field) {
 func (n *Node) ReloadFailed() { n.metrics.reloaded(errors.New("the counters are invalid")) }
 
 // Reloading reports whether new counters are requested and not served yet.
-func (n *Node) Reloading() bool { return n.pending.Load() != nil }
+func (n *Node) Reloading() bool { return n.wants.Load() != n.serving.Load() }
 
-// adopt goes over to pending counters once a reading serves them as well as the
+// adopt goes over to requested counters once a reading serves them as well as the
 // page does, and reports whether a page can be made of it. Some fields, those
 // of profiling above all, need an interval after a new watch; they are awaited
 // as long as the page is not about to become stale.
 func (n *Node) adopt(latest *sampled, now time.Time) bool {
-	pending := n.pending.Load()
-	if pending == nil {
+	wants := n.wants.Load()
+	if latest.watch == n.serving.Load() {
 		return true
 	}
-	if latest.asked != pending.asked {
-		return latest.asked == n.serving
-	}
-	if n.shown != nil && now.Sub(n.shown.Taken) < 2*n.opts.Interval && !asComplete(latest.reading, n.shown, pending.asked) {
+	if latest.watch != wants || n.shown != nil && now.Sub(n.shown.Taken) < 2*n.opts.Interval && !asComplete(latest.reading, n.shown, wants.fields) {
 		return false
 	}
-	n.compiler.Reload(pending.compat)
-	n.serving = pending.asked
-	n.pending.CompareAndSwap(pending, nil)
-	n.log.Info("serving the new counters", "fields", len(pending.compat.Counters))
+	n.compiler.Reload(wants.compat)
+	n.serving.Store(wants)
+	n.log.Info("serving the new counters", "fields", len(wants.compat.Counters))
 	return true
 }
 
 // asComplete reports whether a reading has each value that an older one has of
 // the same entity and that is still asked for.
-func asComplete(newer, older *collect.Reading, asked *fieldSet) bool {
+func asComplete(newer, older *collect.Reading, asked []uint16) bool {
 	for i := range older.Entities {
 		before := &older.Entities[i]
 		j := slices.IndexFunc(newer.Entities, func(e collect.Entity) bool { return same(&e, before) })
@@ -65,7 +75,7 @@ func asComplete(newer, older *collect.Reading, asked *fieldSet) bool {
 			continue // it is gone
 		}
 		for _, v := range before.Values {
-			if _, ok := newer.Entities[j].Value(v.Field); !ok && slices.Contains(asked.fields, v.Field) {
+			if _, ok := newer.Entities[j].Value(v.Field); !ok && slices.Contains(asked, v.Field) {
 				return false
 			}
 		}

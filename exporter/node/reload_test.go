@@ -33,14 +33,14 @@ func handled(t *testing.T, fields ...counters.Field) *byHand {
 
 // pass is the source's next reading, of these fields of one GPU, taken under
 // what was asked for.
-func (h *byHand) pass(asked *fieldSet, fields ...uint16) {
+func (h *byHand) pass(asked *watch, fields ...uint16) {
 	h.now = h.now.Add(time.Second)
 	e := collect.Entity{Kind: collect.GPU, UUID: "GPU-a"}
 	slices.Sort(fields)
 	for _, f := range fields {
 		e.Values = append(e.Values, collect.Value{Field: f, Number: 1, Time: h.now})
 	}
-	h.sampler.latest.Store(&sampled{&collect.Reading{Taken: h.now, Entities: []collect.Entity{e}}, asked})
+	h.latest.Store(&sampled{&collect.Reading{Taken: h.now, Entities: []collect.Entity{e}}, asked})
 	h.compile(h.now)
 }
 
@@ -63,12 +63,12 @@ func (h *byHand) shows(when string, want ...string) {
 // on the page are there again the old page stays.
 func TestReloadKeepsThePage(t *testing.T) {
 	h := handled(t, util, temp)
-	old := h.sampler.wants.Load()
+	old := h.wants.Load()
 	h.pass(old, 150, 203)
 	h.shows("at first", "GPU_UTIL", "GPU_TEMP")
 
 	h.Reload([]counters.Field{temp, clock})
-	asked := h.sampler.wants.Load()
+	asked := h.wants.Load()
 	if !h.Reloading() || !slices.Contains(asked.fields, 100) {
 		t.Fatalf("the source is asked for %v", asked.fields)
 	}
@@ -89,9 +89,9 @@ func TestReloadKeepsThePage(t *testing.T) {
 // A value that never comes back is not waited for until the page is stale.
 func TestReloadDoesNotWaitForEver(t *testing.T) {
 	h := handled(t, temp)
-	h.pass(h.sampler.wants.Load(), 150)
+	h.pass(h.wants.Load(), 150)
 	h.Reload([]counters.Field{temp, clock})
-	asked := h.sampler.wants.Load()
+	asked := h.wants.Load()
 	h.pass(asked, 100)
 	h.shows("one interval later", "GPU_TEMP")
 	h.pass(asked, 100)
@@ -101,10 +101,10 @@ func TestReloadDoesNotWaitForEver(t *testing.T) {
 // A GPU that falls off the bus meanwhile holds nothing up.
 func TestReloadWithoutTheGPU(t *testing.T) {
 	h := handled(t, temp)
-	h.pass(h.sampler.wants.Load(), 150)
+	h.pass(h.wants.Load(), 150)
 	h.Reload([]counters.Field{temp})
-	asked := h.sampler.wants.Load()
-	h.sampler.latest.Store(&sampled{&collect.Reading{Taken: h.now}, asked})
+	asked := h.wants.Load()
+	h.latest.Store(&sampled{&collect.Reading{Taken: h.now}, asked})
 	h.compile(h.now)
 	if h.Reloading() {
 		t.Error("a GPU that is gone is waited for")
@@ -114,13 +114,13 @@ func TestReloadWithoutTheGPU(t *testing.T) {
 // The last of several changes wins, and one before it never shows.
 func TestReloadTwice(t *testing.T) {
 	h := handled(t, util)
-	h.pass(h.sampler.wants.Load(), 203)
+	h.pass(h.wants.Load(), 203)
 	h.Reload([]counters.Field{temp})
-	between := h.sampler.wants.Load()
+	between := h.wants.Load()
 	h.Reload([]counters.Field{clock})
 	h.pass(between, 150)
 	h.shows("a reading of the one between", "GPU_UTIL")
-	h.pass(h.sampler.wants.Load(), 100)
+	h.pass(h.wants.Load(), 100)
 	h.shows("the last", "SM_CLOCK")
 }
 
@@ -128,6 +128,6 @@ func TestReloadTwice(t *testing.T) {
 func TestReloadBeforeTheFirstReading(t *testing.T) {
 	h := handled(t, util)
 	h.Reload([]counters.Field{temp})
-	h.pass(h.sampler.wants.Load(), 150)
+	h.pass(h.wants.Load(), 150)
 	h.shows("at first", "GPU_TEMP")
 }

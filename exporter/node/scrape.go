@@ -3,15 +3,14 @@ package node
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -80,39 +79,22 @@ const selfInterval = time.Second
 // selfPage is the self-metrics of one moment, in the formats that are asked for.
 type selfPage struct {
 	text, openMetrics []byte
-	err               error // of gathering: nothing else is there then
+	err               error // of gathering: the rest is not served then
 }
 
-// describe makes the self-metrics that scrapes serve from now on.
+// describe makes the self-metrics that scrapes serve from now on, in OpenMetrics with its end.
 func (n *Node) describe() {
-	var page selfPage
+	var text, openMetrics bytes.Buffer
 	families, err := n.metrics.registry.Gather()
-	if err == nil {
-		page.text, err = encode(families, expfmt.FmtText)
+	for _, f := range families {
+		_, inText := expfmt.MetricFamilyToText(&text, f)
+		_, inOpenMetrics := expfmt.MetricFamilyToOpenMetrics(&openMetrics, f)
+		err = errors.Join(err, inText, inOpenMetrics)
 	}
-	if err == nil {
-		page.openMetrics, err = encode(families, expfmt.FmtOpenMetrics_1_0_0)
-	}
-	if err != nil {
-		page.err = fmt.Errorf("gathering the exporter's own metrics: %w", err)
+	_, end := expfmt.FinalizeOpenMetrics(&openMetrics)
+	if err = errors.Join(err, end); err != nil {
+		err = fmt.Errorf("gathering the exporter's own metrics: %w", err)
 		n.log.Error("gathering the exporter's own metrics", "error", err)
 	}
-	n.self.Store(&page)
-}
-
-// encode gives the end of an exposition, OpenMetrics' "# EOF" included.
-func encode(families []*dto.MetricFamily, format expfmt.Format) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := expfmt.NewEncoder(&out, format)
-	for _, f := range families {
-		if err := encoder.Encode(f); err != nil {
-			return nil, fmt.Errorf("encoding %s: %w", f.GetName(), err)
-		}
-	}
-	if closer, ok := encoder.(io.Closer); ok {
-		if err := closer.Close(); err != nil {
-			return nil, fmt.Errorf("ending the self-metrics: %w", err)
-		}
-	}
-	return out.Bytes(), nil
+	n.self.Store(&selfPage{text.Bytes(), openMetrics.Bytes(), err})
 }

@@ -3,7 +3,6 @@ package nvml
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -84,25 +83,17 @@ func MIGInstances() (map[string][]MIGInstance, error) {
 		return nil, err
 	}
 	defer lib.close()
-	count, ret := lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("counting GPUs: %w", ret)
-	}
+	devices, err := (&gpus{uuids: map[int]string{}}).list(lib)
 	out := map[string][]MIGInstance{}
-	for index := range count {
-		device, ret := lib.DeviceGetHandleByIndex(index)
-		if ret != nvml.SUCCESS {
+	for _, device := range devices {
+		if device.ret != nvml.SUCCESS {
 			continue
 		}
-		uuid, ret := device.GetUUID()
-		if ret != nvml.SUCCESS {
-			continue
-		}
-		for _, d := range lib.migDevices(device) {
-			out[uuid] = append(out[uuid], lib.identify(device, d))
+		for _, d := range lib.migDevices(device.handle) {
+			out[device.uuid] = append(out[device.uuid], lib.identify(device.handle, d))
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // instances adds the instances of the GPU at an index of the reading.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -75,6 +76,72 @@ func (l *library) close() {
 // has reports whether functions can be called.
 func (l *library) has(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return l.Extensions().LookupSymbol(name) != nil })
+}
+
+// gpus are the GPUs of the driver, of which some may be released.
+type gpus struct {
+	uuids  map[int]string  // of those seen, by index
+	asleep map[string]bool // UUIDs of the released
+	// acquired says that a released GPU's handle was requested to learn its UUID: the library is
+	// to be closed.
+	acquired bool
+}
+
+// device is a GPU with its handle, or why it has none. Its UUID is empty where it never had one.
+type device struct {
+	index  int
+	uuid   string
+	handle nvml.Device
+	ret    nvml.Return
+}
+
+// list returns the GPUs that are not released. What is lost has the UUID of the GPU that was in
+// its place, unless that is in another one now.
+func (g *gpus) list(lib *library) ([]device, error) {
+	count, ret := lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("counting GPUs: %w", ret)
+	}
+	g.acquired = false
+	var devices []device
+	for index := range count {
+		if g.asleep[g.uuids[index]] {
+			continue
+		}
+		d := device{index: index}
+		if d.handle, d.ret = lib.DeviceGetHandleByIndex(index); d.ret == nvml.SUCCESS {
+			d.uuid, d.ret = d.handle.GetUUID()
+		}
+		if d.ret == nvml.SUCCESS {
+			maps.DeleteFunc(g.uuids, func(_ int, uuid string) bool { return uuid == d.uuid })
+			g.uuids[index] = d.uuid
+			g.acquired = g.acquired || g.asleep[d.uuid]
+		}
+		devices = append(devices, d)
+	}
+	for i := range devices {
+		devices[i].uuid = g.uuids[devices[i].index]
+	}
+	return slices.DeleteFunc(devices, func(d device) bool { return g.asleep[d.uuid] }), nil
+}
+
+// allAsleep reports that every GPU seen is released: then NVML is not opened, since it keeps
+// the device file of every GPU open, be its handle requested or not (driver 580).
+func (g *gpus) allAsleep() bool {
+	for _, uuid := range g.uuids {
+		if !g.asleep[uuid] {
+			return false
+		}
+	}
+	return len(g.uuids) > 0
+}
+
+// release sets which GPUs are released.
+func (g *gpus) release(uuids []string) {
+	g.asleep = map[string]bool{}
+	for _, uuid := range uuids {
+		g.asleep[uuid] = true
+	}
 }
 
 // dropOf returns why a call gave no value.

@@ -2,7 +2,6 @@ package nvml
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -19,45 +18,33 @@ type pass struct {
 	seen    map[place]bool
 }
 
-// found is the handle of the GPU at an index, or why there is none.
-type found struct {
-	device nvml.Device
-	ret    nvml.Return
-}
-
-func (p *pass) find(index int) found {
-	device, ret := p.lib.DeviceGetHandleByIndex(index)
-	if ret == nvml.SUCCESS {
-		ret = p.identify(index, device)
-	}
-	return found{device, ret}
-}
-
-// dev adds a GPU and its instances. A lost GPU stays, with its identity and no
+// add adds a GPU and its instances. A lost GPU stays, with its identity and no
 // values.
-func (p *pass) dev(index int, device nvml.Device, ret nvml.Return) {
-	dev, known := p.gpus[index]
+func (p *pass) add(d device) {
+	dev, known := p.known[d.uuid]
+	if d.ret == nvml.SUCCESS && (!known || dev.Index != d.index) {
+		dev, known = p.identify(d), true
+		p.known[d.uuid] = dev
+	}
 	if !known {
 		p.reading.Dropped[collect.DropError]++
-		p.options.Log.Debug("nvml: GPU not identified", "index", index, "error", ret)
+		p.options.Log.Debug("nvml: GPU not identified", "index", d.index, "error", d.ret)
 		return
-	}
-	if p.asleep[dev.UUID] {
-		return // released before it was known
 	}
 	log, listening := p.logOf(dev.UUID), false
 	dev.DriverVersion = p.driver // another one may have been loaded
-	dev.Lost = ret == nvml.ERROR_GPU_IS_LOST
-	if ret != nvml.SUCCESS {
+	dev.Lost = d.ret == nvml.ERROR_GPU_IS_LOST
+	if d.ret != nvml.SUCCESS {
 		p.reading.Dropped[collect.DropError] += len(p.wanted)
 		dev.Values = p.xid(log, true, nil)
 	} else {
-		dev.MIG = p.migMode(device)
+		p.owners[d.handle] = dev.UUID
+		dev.MIG = p.migMode(d.handle)
 		if dev.MIG && p.lib.has("nvmlDeviceGetMaxMigDeviceCount") {
-			dev.GPUMaxCompute, _ = device.GetMaxMigDeviceCount() // 0 outside MIG mode, whatever the GPU can
+			dev.GPUMaxCompute, _ = d.handle.GetMaxMigDeviceCount() // 0 outside MIG mode, whatever the GPU can
 		}
-		dev.Values = p.values(device, place{dev.UUID, -1}, device)
-		listening = p.events.subscribe(dev.UUID, device)
+		dev.Values = p.values(d.handle, place{dev.UUID, -1}, d.handle)
+		listening = p.events.subscribe(dev.UUID, d.handle)
 		dev.Values = p.xid(log, listening, dev.Values)
 	}
 	observe(log, &dev, p.reading.Taken)
@@ -65,36 +52,25 @@ func (p *pass) dev(index int, device nvml.Device, ret nvml.Return) {
 	dev.Events.Listening = listening
 	at := len(p.reading.Entities)
 	p.reading.Entities = append(p.reading.Entities, dev)
-	if ret == nvml.SUCCESS && dev.MIG {
-		p.instances(device, at)
+	if d.ret == nvml.SUCCESS && dev.MIG {
+		p.instances(d.handle, at)
 	}
 }
 
-// identify reads the identity of the GPU at an index; another GPU there than
-// before replaces it.
-func (p *pass) identify(index int, d nvml.Device) nvml.Return {
-	uuid, ret := d.GetUUID()
-	if ret != nvml.SUCCESS {
-		return ret
-	}
-	p.owners[d] = uuid
-	if old, known := p.gpus[index]; known && old.UUID == uuid {
-		return nvml.SUCCESS
-	}
-	dev := collect.Entity{Kind: collect.GPU, GPU: index, Index: index, UUID: uuid, Minor: index}
-	dev.Model, _ = d.GetName()
+// identify reads the identity of a GPU.
+func (p *pass) identify(d device) collect.Entity {
+	dev := collect.Entity{Kind: collect.GPU, GPU: d.index, Index: d.index, UUID: d.uuid, Minor: d.index}
+	dev.Model, _ = d.handle.GetName()
 	if p.lib.has("nvmlDeviceGetMinorNumber") {
-		if minor, ret := d.GetMinorNumber(); ret == nvml.SUCCESS {
+		if minor, ret := d.handle.GetMinorNumber(); ret == nvml.SUCCESS {
 			dev.Minor = minor
 		}
 	}
 	if p.lib.has("nvmlDeviceGetPciInfo_v3") {
-		pci, _ := d.GetPciInfo() // blank where it fails
+		pci, _ := d.handle.GetPciInfo() // blank where it fails
 		dev.PCIBusID = text(pci.BusId[:])
 	}
-	maps.DeleteFunc(p.gpus, func(_ int, old collect.Entity) bool { return old.UUID == uuid }) // it was elsewhere
-	p.gpus[index] = dev
-	return nvml.SUCCESS
+	return dev
 }
 
 func text(c []int8) string {

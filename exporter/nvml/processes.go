@@ -25,8 +25,7 @@ type Processes struct {
 	options Options
 	busy    chan struct{} // full while the library is in use
 	lib     *library      // nil: not open
-	gpus    map[int]string
-	asleep  map[string]bool // UUIDs of released GPUs
+	gpus    gpus
 }
 
 var _ pods.Processes = (*Processes)(nil)
@@ -38,7 +37,7 @@ func NewProcesses(o Options) (*Processes, error) {
 	if err := probe(o.LibraryPath); err != nil {
 		return nil, err
 	}
-	return &Processes{options: o, busy: make(chan struct{}, 1), gpus: map[int]string{}}, nil
+	return &Processes{options: o, busy: make(chan struct{}, 1), gpus: gpus{uuids: map[int]string{}}}, nil
 }
 
 // Processes lists the processes of every GPU, or of its instances where it is
@@ -46,7 +45,7 @@ func NewProcesses(o Options) (*Processes, error) {
 func (p *Processes) Processes() ([]pods.GPU, error) {
 	p.busy <- struct{}{}
 	defer func() { <-p.busy }()
-	if allAsleep(p.gpus, func(uuid string) string { return uuid }, p.asleep) {
+	if p.gpus.allAsleep() {
 		return nil, nil
 	}
 	if p.lib == nil {
@@ -56,39 +55,21 @@ func (p *Processes) Processes() ([]pods.GPU, error) {
 		}
 		p.lib = lib
 	}
-	count, ret := p.lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		p.release()
-		return nil, fmt.Errorf("counting GPUs: %w", ret)
-	}
-	var gpus []pods.GPU
-	acquired := false
-	for index := range count {
-		if p.asleep[p.gpus[index]] {
+	devices, err := p.gpus.list(p.lib)
+	var out []pods.GPU
+	for _, d := range devices {
+		if d.ret != nvml.SUCCESS {
 			continue
 		}
-		device, ret := p.lib.DeviceGetHandleByIndex(index)
-		if ret != nvml.SUCCESS {
-			continue
-		}
-		uuid, ret := device.GetUUID()
-		if ret != nvml.SUCCESS {
-			continue
-		}
-		p.gpus[index] = uuid
-		if p.asleep[uuid] {
-			acquired = true
-			continue
-		}
-		gpus = append(gpus, p.lib.usage(uuid, -1, device))
-		for _, mig := range p.lib.migDevices(device) {
-			gpus = append(gpus, p.lib.usage(uuid, mig.instance, mig.handles...))
+		out = append(out, p.lib.usage(d.uuid, -1, d.handle))
+		for _, mig := range p.lib.migDevices(d.handle) {
+			out = append(out, p.lib.usage(d.uuid, mig.instance, mig.handles...))
 		}
 	}
-	if acquired {
-		p.release() // of a GPU that was released before it was known
+	if err != nil || p.gpus.acquired {
+		p.close()
 	}
-	return gpus, nil
+	return out, err
 }
 
 // Quiesce releases the GPUs with these UUIDs and reacquires the others.
@@ -99,15 +80,12 @@ func (p *Processes) Quiesce(gpus []string) error {
 		return fmt.Errorf("NVML does not answer within %s", timeout)
 	}
 	defer func() { <-p.busy }()
-	p.asleep = map[string]bool{}
-	for _, uuid := range gpus {
-		p.asleep[uuid] = true
-	}
-	p.release()
+	p.gpus.release(gpus)
+	p.close()
 	return nil
 }
 
-func (p *Processes) release() {
+func (p *Processes) close() {
 	if p.lib != nil {
 		p.lib.close()
 		p.lib = nil

@@ -3,7 +3,6 @@ package nvml
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -44,9 +43,9 @@ type Source struct {
 	owners map[nvml.Device]string // GPU UUIDs by handle
 
 	// What outlives the library:
-	gpus   map[int]collect.Entity       // identities by index, also of lost GPUs
-	logs   map[string]*collect.EventLog // by GPU UUID
-	asleep map[string]bool              // UUIDs of released GPUs
+	gpus  gpus
+	known map[string]collect.Entity    // identities by GPU UUID
+	logs  map[string]*collect.EventLog // by GPU UUID
 }
 
 var (
@@ -61,7 +60,7 @@ func New(o Options) (collect.Source, error) {
 	if err := probe(o.LibraryPath); err != nil {
 		return nil, err
 	}
-	return &Source{options: o, gpus: map[int]collect.Entity{}, logs: map[string]*collect.EventLog{}}, nil
+	return &Source{options: o, gpus: gpus{uuids: map[int]string{}}, known: map[string]collect.Entity{}, logs: map[string]*collect.EventLog{}}, nil
 }
 
 // Watch sets the DCGM fields wanted. Those that NVML does not have are logged
@@ -137,41 +136,31 @@ func (r *Source) Read() (*collect.Reading, error) {
 }
 
 func (r *Source) tryRead() (*collect.Reading, error) {
-	if allAsleep(r.gpus, func(e collect.Entity) string { return e.UUID }, r.asleep) {
-		return &collect.Reading{Taken: time.Now(), Dropped: map[string]int{}}, nil
+	pass := &pass{Source: r, reading: &collect.Reading{Taken: time.Now(), Dropped: map[string]int{}}, seen: map[place]bool{}}
+	if r.gpus.allAsleep() {
+		return pass.reading, nil
 	}
 	if err := r.connect(); err != nil {
 		return nil, err
 	}
-	count, ret := r.lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("counting GPUs: %w", ret)
+	devices, err := r.gpus.list(r.lib)
+	if err != nil {
+		return nil, err
 	}
-	pass := &pass{Source: r, reading: &collect.Reading{Taken: time.Now(), Dropped: map[string]int{}}, seen: map[place]bool{}}
 	r.events.take(func(d nvml.Device, e collect.Event) {
 		if uuid := r.owner(d); uuid != "" {
 			r.logOf(uuid).AddXID(e)
 		}
 	})
-	// All are identified before any is read: what is lost at the place of another one that has
-	// moved is not that one.
-	devices := make([]found, count)
-	for index := range devices {
-		if known, ok := r.gpus[index]; !ok || !r.asleep[known.UUID] {
-			devices[index] = pass.find(index)
-		}
+	for _, d := range devices {
+		pass.add(d)
 	}
-	acquired := false
-	for index, d := range devices {
-		pass.dev(index, d.device, d.ret)
-		acquired = acquired || d.device != nil && r.asleep[r.gpus[index].UUID]
-	}
-	if count > 0 && len(pass.reading.Entities) == 0 && len(r.asleep) == 0 {
+	if len(devices) > 0 && len(pass.reading.Entities) == 0 && len(r.gpus.asleep) == 0 {
 		return nil, errors.New("none of the GPUs that NVML counts can be identified")
 	}
 	r.gpm.forget(pass.seen)
-	if acquired {
-		r.close() // of a GPU that was released before it was known
+	if r.gpus.acquired {
+		r.close()
 	}
 	return pass.reading, nil
 }
@@ -192,23 +181,11 @@ func (r *Source) logOf(uuid string) *collect.EventLog {
 	return r.logs[uuid]
 }
 
-// allAsleep reports that every GPU seen is released: then NVML is not opened, since it keeps
-// the device file of every GPU open, be its handle requested or not (driver 580).
-func allAsleep[G any](seen map[int]G, uuid func(G) string, asleep map[string]bool) bool {
-	for _, gpu := range seen {
-		if !asleep[uuid(gpu)] {
-			return false
-		}
-	}
-	return len(seen) > 0
-}
-
 // Quiesce releases the GPUs with these UUIDs and reacquires the others. NVML closes its
 // handles only all at once; the next Read opens those that it needs.
 func (r *Source) Quiesce(gpus []string) error {
-	r.asleep = map[string]bool{}
+	r.gpus.release(gpus)
 	for _, uuid := range gpus {
-		r.asleep[uuid] = true
 		r.logOf(uuid).Away(time.Time{})
 	}
 	r.close()

@@ -30,9 +30,9 @@ type world struct {
 	pods    map[collect.PodName]*Pod
 	texts   map[collect.PodName]string // of Options.PodText
 	byUID   map[string]*Pod            // by the UID in cgroup paths
-	claims  map[collect.PodName][]Claim
-	devices map[draName]Device // of the node's ResourceSlices
-	failed  error              // why some of it is of an earlier answer
+	claims  []Claim                    // of the pods' annotations
+	devices map[draName]Device         // of the node's ResourceSlices
+	failed  error                      // why some of it is of an earlier answer
 }
 
 // cluster keeps the API server's last answer about this node's pods and
@@ -130,7 +130,7 @@ func (c *cluster) refresh(ctx context.Context) bool {
 func (c *cluster) learnPods(w *world, pods []Pod) {
 	w.pods = make(map[collect.PodName]*Pod, len(pods))
 	w.byUID = make(map[string]*Pod, len(pods))
-	w.claims, w.texts = map[collect.PodName][]Claim{}, map[collect.PodName]string{}
+	w.claims, w.texts = nil, map[collect.PodName]string{}
 	var bad error
 	for i := range pods {
 		p := &pods[i]
@@ -149,9 +149,7 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 				c.opts.Log.Warn("a pod's annotation names no GPU", "namespace", p.Namespace, "pod", p.Name, "error", err)
 			}
 		}
-		if len(claims) > 0 {
-			w.claims[name] = claims
-		}
+		w.claims = append(w.claims, claims...)
 	}
 	c.badNotes = bad
 }
@@ -159,23 +157,11 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 // amend replaces the kubelet's claims of containers whose annotations state
 // them.
 func (w *world) amend(claims []Claim) []Claim {
-	if len(w.claims) == 0 {
-		return claims
+	stated := map[collect.Allocation]bool{}
+	for _, c := range w.claims {
+		stated[c.Allocation] = true
 	}
-	replaced := map[collect.Allocation]bool{}
-	out := make([]Claim, 0, len(claims))
-	for _, stated := range w.claims {
-		for _, c := range stated {
-			replaced[c.Allocation] = true
-			out = append(out, c)
-		}
-	}
-	for _, c := range claims {
-		if !replaced[c.Allocation] {
-			out = append(out, c)
-		}
-	}
-	return out
+	return slices.Concat(w.claims, slices.DeleteFunc(slices.Clone(claims), func(c Claim) bool { return stated[c.Allocation] }))
 }
 
 // over reports whether an allocation's pod has ended.

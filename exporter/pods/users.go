@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -12,7 +13,7 @@ import (
 
 // Processes lists the processes on the GPUs, as the driver's library does.
 type Processes interface {
-	// Processes may take long or hang; it is called from one goroutine.
+	// Processes may take long or hang; it is called from one goroutine, which keeps the answer.
 	Processes() ([]GPU, error)
 }
 
@@ -32,25 +33,9 @@ type Process struct {
 	PID    int
 	Busy   float64 // 0 … 1 of the GPU
 	Memory int64   // bytes; -1 where unknown
-}
-
-// place is a GPU or an instance.
-type place struct {
-	uuid     string
-	instance int
-}
-
-// use is what one container's processes do.
-type use struct{ busy, memory float64 }
-
-// usage is one pass over the processes; immutable.
-type usage map[place]*gpuUse
-
-type gpuUse struct {
-	taken                  time.Time
-	busyKnown, memoryKnown bool
-	// by container; without its name what is of a pod's container that is unknown.
-	by map[collect.Allocation]use
+	// of is the container it is in: without its name where only the pod is known, zero where it is
+	// the node's or a pod's just made.
+	of collect.Allocation
 }
 
 // users samples processes and maps them to containers.
@@ -59,13 +44,13 @@ type users struct {
 	proc   string
 	world  func() *world
 	log    *slog.Logger
-	now    atomic.Pointer[usage]
+	now    atomic.Pointer[[]GPU]
 	failed error // as last logged
 }
 
 // pass samples once. A failure is logged when it begins and when it ends.
 func (u *users) pass() {
-	next, err := u.sample()
+	gpus, err := u.sample()
 	switch {
 	case err != nil && u.failed == nil:
 		u.log.Warn("no values for containers that share a GPU", "error", err)
@@ -73,10 +58,10 @@ func (u *users) pass() {
 		u.log.Info("values for containers that share a GPU again")
 	}
 	u.failed = err
-	u.now.Store(&next)
+	u.now.Store(&gpus)
 }
 
-func (u *users) sample() (usage, error) {
+func (u *users) sample() ([]GPU, error) {
 	if err := seesHost(u.proc); err != nil {
 		return nil, err
 	}
@@ -86,77 +71,67 @@ func (u *users) sample() (usage, error) {
 	}
 	w := u.world()
 	if len(w.pods) == 0 {
-		return nil, fmt.Errorf("the pods of this node are unknown, so no process can be attributed")
+		return nil, errors.New("the pods of this node are unknown, so no process can be attributed")
 	}
-	next := usage{}
 	for i := range gpus {
-		device := &gpus[i]
-		next[place{device.UUID, device.Instance}] = u.add(device, w)
-	}
-	return next, nil
-}
-
-// add sums a GPU's processes by container.
-func (u *users) add(device *GPU, w *world) *gpuUse {
-	out := &gpuUse{taken: device.Taken, busyKnown: device.BusyKnown, memoryKnown: device.MemoryKnown, by: map[collect.Allocation]use{}}
-	for _, p := range device.Processes {
-		where, ok := readCgroup(u.proc, p.PID)
-		pod := w.byUID[where.podUID]
-		if !ok || pod == nil {
-			continue // of the node itself, or of a pod just made: not attributed
+		for k := range gpus[i].Processes {
+			p := &gpus[i].Processes[k]
+			where, ok := readCgroup(u.proc, p.PID)
+			if pod := w.byUID[where.podUID]; ok && pod != nil {
+				p.of = collect.Allocation{Namespace: pod.Namespace, Pod: pod.Name, Container: pod.names[where.container]}
+				gpus[i].MemoryKnown = gpus[i].MemoryKnown && p.Memory >= 0
+			}
 		}
-		if p.Memory < 0 {
-			out.memoryKnown = false
-		}
-		of := collect.Allocation{Namespace: pod.Namespace, Pod: pod.Name, Container: pod.names[where.container]}
-		out.by[of] = use{out.by[of].busy + p.Busy, out.by[of].memory + float64(max(0, p.Memory))}
 	}
-	return out
+	return gpus, nil
 }
 
 // fill sets the measured use of each allocation of a shared entity, as far as
 // it is known.
 func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time.Time, interval time.Duration) {
-	seen, w := *u.now.Load(), u.world()
+	gpus, w := *u.now.Load(), u.world()
 	for i, list := range a.Allocations {
 		if len(list) < 2 {
 			continue
 		}
-		e := &entities[i]
-		key := place{e.UUID, -1}
-		if e.Kind == collect.Instance {
-			key.instance = e.InstanceID
+		uuid, instance := entities[i].UUID, -1
+		if entities[i].Kind == collect.Instance {
+			instance = entities[i].InstanceID
 		}
-		device := seen[key]
-		if device == nil || now.Sub(device.taken) > collect.StaleAfter(interval) {
+		at := slices.IndexFunc(gpus, func(g GPU) bool { return g.UUID == uuid && g.Instance == instance })
+		if at < 0 || now.Sub(gpus[at].Taken) > collect.StaleAfter(interval) {
 			continue
 		}
-		for j := range list {
-			device.fill(&list[j], list, w)
+		for k := range list {
+			// The processes of a pod that the API server has not returned yet are not attributed, so
+			// the use of such a pod is unknown.
+			if w.pods[collect.PodName{Namespace: list[k].Namespace, Name: list[k].Pod}] != nil {
+				gpus[at].fill(&list[k], list)
+			}
 		}
 	}
 }
 
-// fill sets the measured use of one allocation. The processes of a pod that the
-// API server has not returned yet are not attributed, so the use of such a pod
-// is unknown.
-func (c *gpuUse) fill(h *collect.Allocated, all []collect.Allocated, w *world) {
-	if w.pods[collect.PodName{Namespace: h.Namespace, Name: h.Pod}] == nil {
-		return
-	}
-	sum := c.by[h.Allocation]
-	if doubt, ok := c.by[collect.Allocation{Namespace: h.Namespace, Pod: h.Pod}]; ok {
-		if slices.ContainsFunc(all, func(o collect.Allocated) bool {
-			return o.Allocation != h.Allocation && o.Namespace == h.Namespace && o.Pod == h.Pod
-		}) {
+// fill sets the measured use of one allocation of the GPU's: the sum of its processes. Those of a
+// container that is not known are of the pod's only one.
+func (g *GPU) fill(h *collect.Allocated, all []collect.Allocated) {
+	alone := !slices.ContainsFunc(all, func(o collect.Allocated) bool {
+		return o.Allocation != h.Allocation && o.Namespace == h.Namespace && o.Pod == h.Pod
+	})
+	var busy, memory float64
+	for _, p := range g.Processes {
+		if p.of.Namespace != h.Namespace || p.of.Pod != h.Pod || p.of.Container != "" && p.of.Container != h.Container {
+			continue
+		}
+		if p.of.Container == "" && !alone {
 			return // it could be the other container's
 		}
-		sum = use{sum.busy + doubt.busy, sum.memory + doubt.memory}
+		busy, memory = busy+p.Busy, memory+float64(max(0, p.Memory))
 	}
-	if c.busyKnown {
-		h.Busy = collect.Measured{Number: sum.busy, Time: c.taken}
+	if g.BusyKnown {
+		h.Busy = collect.Measured{Number: busy, Time: g.Taken}
 	}
-	if c.memoryKnown {
-		h.Memory = collect.Measured{Number: sum.memory, Time: c.taken}
+	if g.MemoryKnown {
+		h.Memory = collect.Measured{Number: memory, Time: g.Taken}
 	}
 }

@@ -99,7 +99,7 @@ func New(o Options) (*Watcher, error) {
 	}
 	if o.Processes != nil {
 		w.users = &users{source: o.Processes, proc: "/proc", world: w.cluster.now.Load, log: o.Log}
-		w.users.now.Store(new(usage))
+		w.users.now.Store(new([]GPU))
 	}
 	return w, nil
 }
