@@ -122,6 +122,8 @@ func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fleet{value: 7}
 		c, reg := start(t, setup(b, only("queue_depth")))
+		var log strings.Builder
+		c.log = slog.New(slog.NewTextHandler(&log, nil))
 		read(t, c)
 		b.set(func() { b.down = &prom.PartialError{Warnings: []string{"half the stores are down"}} })
 		time.Sleep(10 * time.Second)
@@ -145,6 +147,15 @@ func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		if v, none, failure := read(t, c); none == nil || !errors.Is(failure, errRepeated) {
 			t.Errorf("repeated: %v, %v", v, failure)
+		}
+		b.set(func() { b.cached = time.Time{} })
+		time.Sleep(6 * time.Second)
+		if v, none, failure := read(t, c); none != nil || v != 3 || failure != nil {
+			t.Errorf("no cache any more: %v, %v, %v", v, none, failure)
+		}
+		synctest.Wait()
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "query answered again") {
+			t.Errorf("a failure and its end are logged once each, a cache that repeats answers is not:\n%s", &log)
 		}
 		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 			t.Errorf("metrics: %v %v", problems, err)

@@ -71,8 +71,8 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 		active("0")
 		before := b.count()
 		time.Sleep(time.Hour)
-		if b.count() != before || len(c.asked) != 0 {
-			t.Errorf("an idle question: %d more queries, %d kept", b.count()-before, len(c.asked))
+		if b.count() != before || len(c.topics) != 0 {
+			t.Errorf("an idle question: %d more queries, %d kept", b.count()-before, len(c.topics))
 		}
 		if s := watched(t, c, counting("up")); s.Value != 1 {
 			t.Errorf("after idleness: %v, and not a new beginning", s.Value)
