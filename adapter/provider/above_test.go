@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -184,6 +189,46 @@ func TestScaledToZeroIsNotLost(t *testing.T) {
 	if scale.n != reads {
 		t.Error("the scale of a workload with pods was read")
 	}
+}
+
+// A scale is kept for half a minute; what says nothing about the object is not: a request that
+// ended, or an API server that was busy.
+func TestScalesAreKept(t *testing.T) {
+	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	synctest.Test(t, func(t *testing.T) {
+		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+		fails := error(nil)
+		client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(1)}}}, fails
+		})
+		known, n := NewScales(client), 0
+		for _, c := range []struct {
+			ctx     context.Context
+			err     error
+			after   time.Duration
+			read    int // so often until then
+			refused bool
+		}{
+			{ended, context.Canceled, 0, 1, true},
+			{t.Context(), apierrors.NewTooManyRequests("busy", 1), 0, 2, true},
+			{t.Context(), nil, time.Second, 2, true},
+			{t.Context(), nil, 6 * time.Second, 3, false},
+			{t.Context(), apierrors.NewNotFound(deployments.GroupResource(), "x"), 29 * time.Second, 3, false},
+			{t.Context(), apierrors.NewNotFound(deployments.GroupResource(), "x"), 2 * time.Second, 4, true},
+			{t.Context(), nil, 29 * time.Second, 4, true},
+			{t.Context(), nil, 2 * time.Second, 5, false},
+		} {
+			time.Sleep(c.after)
+			fails = c.err
+			_, err := known.Scale(c.ctx, deployments, "chat", "x")
+			if reads := len(client.Actions()); reads != c.read || (err != nil) != c.refused {
+				t.Errorf("%d: %v, %d reads, want %d", n, err, reads, c.read)
+			}
+			n++
+		}
+	})
 }
 
 func TestScaleOf(t *testing.T) {
