@@ -22,7 +22,8 @@ import (
 func (c *Cache) keep(ctx context.Context, t *topic) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	for tick := (<-chan time.Time)(nil); ; {
+	var tick <-chan time.Time // of the next refresh of all
+	for {
 		due := false
 		select {
 		case <-ctx.Done():
@@ -32,16 +33,16 @@ func (c *Cache) keep(ctx context.Context, t *topic) {
 			tick, due = nil, true
 		}
 		var batches [][]*unit
-		idle := false
+		left := 0
 		c.locked(func() {
 			now := time.Now()
 			maps.DeleteFunc(t.units, func(_ string, u *unit) bool { return !u.inFlight && now.Sub(u.asked) > c.opts.IdleAfter })
-			if idle = len(t.units) == 0; idle {
+			if left = len(t.units); left == 0 {
 				delete(c.topics, t.key())
 			}
 			batches = t.batches(now, due)
 		})
-		if idle {
+		if left == 0 {
 			return
 		}
 		if tick == nil {
