@@ -194,8 +194,8 @@ func readPoint(it *jsoniter.Iterator) (p Point) {
 	return p
 }
 
-// readResult reads a result of a kind, vector or matrix, and calls take for each element. All
-// servers send the kind first.
+// readResult reads a result of a kind, vector or matrix, and calls take for each element. Servers
+// send the kind first; where a proxy has sorted the fields it comes last.
 func readResult(kind string, most int, take func(*series) error) reader {
 	return func(it *jsoniter.Iterator) {
 		is, missing := "", true
@@ -204,7 +204,7 @@ func readResult(kind string, most int, take func(*series) error) reader {
 			switch {
 			case field == "resultType":
 				is = it.ReadString()
-			case field == "result" && is == kind:
+			case field == "result" && (is == kind || is == ""):
 				missing = false
 				readList(it, most, func() {
 					if one.read(it); it.Error == nil {
