@@ -191,42 +191,37 @@ func TestScaledToZeroIsNotLost(t *testing.T) {
 	}
 }
 
-// A scale is kept for half a minute; what says nothing about the object is not: a request that
-// ended, or an API server that was busy.
+// A scale is kept for half a minute. What says nothing about the object is not: the end of a
+// request, or an API server that was busy.
 func TestScalesAreKept(t *testing.T) {
-	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	of := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	busy, gone := apierrors.NewTooManyRequests("busy", 1), apierrors.NewNotFound(of.GroupResource(), "x")
 	ended, end := context.WithCancel(t.Context())
 	end()
 	synctest.Test(t, func(t *testing.T) {
 		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
-		fails := error(nil)
+		var fails error
 		client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(1)}}}, fails
 		})
-		known, n := NewScales(client), 0
-		for _, c := range []struct {
+		scales := NewScales(client)
+		for i, c := range []struct {
 			ctx     context.Context
-			err     error
 			after   time.Duration
-			read    int // so often until then
+			fails   error
+			reads   int // until then
 			refused bool
 		}{
-			{ended, context.Canceled, 0, 1, true},
-			{t.Context(), apierrors.NewTooManyRequests("busy", 1), 0, 2, true},
-			{t.Context(), nil, time.Second, 2, true},
-			{t.Context(), nil, 6 * time.Second, 3, false},
-			{t.Context(), apierrors.NewNotFound(deployments.GroupResource(), "x"), 29 * time.Second, 3, false},
-			{t.Context(), apierrors.NewNotFound(deployments.GroupResource(), "x"), 2 * time.Second, 4, true},
-			{t.Context(), nil, 29 * time.Second, 4, true},
-			{t.Context(), nil, 2 * time.Second, 5, false},
+			{ended, 0, context.Canceled, 1, true}, {t.Context(), 0, busy, 2, true},
+			{t.Context(), 4 * time.Second, nil, 2, true}, {t.Context(), 2 * time.Second, nil, 3, false},
+			{t.Context(), 29 * time.Second, gone, 3, false}, {t.Context(), 2 * time.Second, gone, 4, true},
+			{t.Context(), 29 * time.Second, nil, 4, true}, {t.Context(), 2 * time.Second, nil, 5, false},
 		} {
 			time.Sleep(c.after)
-			fails = c.err
-			_, err := known.Scale(c.ctx, deployments, "chat", "x")
-			if reads := len(client.Actions()); reads != c.read || (err != nil) != c.refused {
-				t.Errorf("%d: %v, %d reads, want %d", n, err, reads, c.read)
+			fails = c.fails
+			if _, err := scales.Scale(c.ctx, of, "chat", "x"); len(client.Actions()) != c.reads || (err != nil) != c.refused {
+				t.Errorf("%d: %v, read %d times, want %d", i, err, len(client.Actions()), c.reads)
 			}
-			n++
 		}
 	})
 }
