@@ -221,7 +221,7 @@ func (c *Cache) distribute(units []*unit, names []string, answers ...answer) {
 			most = max(most, len(own[i].vector))
 		}
 		switch {
-		case own[len(own)-1].Evaluated.Equal(u.evaluated):
+		case !u.evaluated.IsZero() && own[len(own)-1].Evaluated.Equal(u.evaluated):
 			c.failed(u, errRepeated, false)
 		case most > c.opts.Budget.Series:
 			c.failed(u, fmt.Errorf("%w: namespace %s has %d of %d allowed", prom.ErrTooLarge, u.namespace, most, c.opts.Budget.Series), true)

@@ -54,11 +54,12 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 			t.Errorf("%d queries for one question", b.count())
 		}
 		time.Sleep(time.Minute)
+		b.set(func() { b.down = prom.ErrTooLarge })
+		time.Sleep(2 * b.base) // the end of what is in flight
 		good := watched(t, c, counting("up"))
 		if good.Value.(int) < 8 {
 			t.Errorf("after a minute at 5s: %v answers", good.Value)
 		}
-		b.set(func() { b.down = prom.ErrTooLarge })
 		time.Sleep(time.Minute)
 		if s := watched(t, c, counting("up")); s.Value != good.Value || !s.At.Equal(good.At) || !errors.Is(s.Failure, prom.ErrTooLarge) {
 			t.Errorf("%+v: the last good answer and the failure should stand", s)
