@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/promql"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -227,12 +226,12 @@ func TestManySeriesOfOneNamespace(t *testing.T) {
 	var series memstore.Series
 	serve := func(namespace string, n int) {
 		for i := range n {
-			var points []chunks.Sample
+			one := promql.Series{Metric: labels.FromStrings(labels.MetricName, metric.VLLMGenerationTokens.Name,
+				metric.LabelNamespace, namespace, metric.LabelPod, fmt.Sprint("p", i), metric.LabelModelName, "m")}
 			for at := w.From.Add(-time.Minute); !at.After(w.Until); at = at.Add(time.Minute) {
-				points = append(points, memstore.At(at, at.Sub(w.From.Add(-time.Minute)).Minutes()))
+				one.Floats = append(one.Floats, memstore.At(at, at.Sub(w.From.Add(-time.Minute)).Minutes()))
 			}
-			series = append(series, storage.NewListSeries(labels.FromStrings(labels.MetricName, metric.VLLMGenerationTokens.Name,
-				metric.LabelNamespace, namespace, metric.LabelPod, fmt.Sprint("p", i), metric.LabelModelName, "m"), points))
+			series = append(series, promql.NewStorageSeries(one))
 		}
 	}
 	serve("chat", 2)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,45 +17,49 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// ErrUnknownRule: no rule of that name is declared.
-var ErrUnknownRule = errors.New("unknown rule")
+// Errors of requests.
+var (
+	// ErrUnknownRule: no rule of that name is declared.
+	ErrUnknownRule = errors.New("unknown rule")
+	// ErrTooManyQuestions: the namespace has its share of questions, and gets no
+	// more until one of them is idle for IdleAfter.
+	ErrTooManyQuestions = errors.New("too many questions at once")
+)
 
 // Cache keeps the answers to questions fresh, in the namespaces from which requests
 // come. Its methods are safe for concurrent use.
 type Cache struct {
 	opts     Options
 	backends map[string]*server
-	rules    map[string]*topic
-	sorted   []signal.Rule // by name
+	rules    map[string]rule
 	metrics  *metrics
 	log      *slog.Logger
 
-	mu      sync.RWMutex
-	asked   map[key]*topic  // Watch's
-	ctx     context.Context // of Run; nil before
-	closed  bool            // Run has ended
+	mu      sync.Mutex      // guards what follows, the topics and the units
+	topics  map[key]*topic  // with a request in the last IdleAfter
+	ctx     context.Context // of Run; nil before and after
 	running sync.WaitGroup
+}
+
+// rule is a declared rule's question.
+type rule struct {
+	Question
+	empty *signal.Table // before the first answer
 }
 
 // New returns a cache for a setup, in which names are unique and each rule's backend is. It
 // sends no query before Run.
 func New(s Setup, reg prometheus.Registerer, log *slog.Logger) *Cache {
-	c := &Cache{opts: s.Options.withDefaults(), backends: map[string]*server{}, rules: map[string]*topic{}, asked: map[key]*topic{}, log: log}
+	c := &Cache{opts: s.Options.withDefaults(), backends: map[string]*server{}, rules: map[string]rule{}, topics: map[key]*topic{}, log: log}
 	slots := max(1, s.Options.Concurrency)
 	for _, b := range s.Backends {
 		c.backends[b.Name] = &server{Backend: b, shared: make(chan struct{}, slots), own: make(chan struct{}, slots)}
 	}
+	c.metrics = newMetrics(reg, c)
 	for _, r := range s.Rules {
 		r.Backend = cmp.Or(r.Backend, DefaultBackend)
-		t := newTopic(forRule(r), c.backends[r.Backend].width())
-		t.empty = signal.NewTable(r)
-		c.rules[r.Name] = t
-		c.sorted = append(c.sorted, r)
-	}
-	slices.SortFunc(c.sorted, func(a, b signal.Rule) int { return strings.Compare(a.Name, b.Name) })
-	c.metrics = newMetrics(reg, c)
-	for _, t := range c.rules {
-		c.metrics.declare(t.Question)
+		c.rules[r.Name] = rule{forRule(r), signal.NewTable(r)}
+		c.metrics.declare(c.rules[r.Name].Question)
 	}
 	return c
 }
@@ -63,25 +68,37 @@ func New(s Setup, reg prometheus.Registerer, log *slog.Logger) *Cache {
 func (c *Cache) Run(ctx context.Context) {
 	c.mu.Lock()
 	c.ctx = ctx
-	for _, t := range c.rules {
-		c.start(t)
-	}
-	for _, t := range c.asked {
+	for _, t := range c.topics {
 		c.start(t)
 	}
 	c.mu.Unlock()
 	<-ctx.Done()
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
+	c.locked(func() { c.ctx = nil })
 	c.running.Wait()
 }
 
 // start begins to refresh t, if the cache runs. The caller holds mu.
 func (c *Cache) start(t *topic) {
-	if c.ctx != nil && !c.closed {
-		c.running.Go(func() { c.keep(c.ctx, t) })
+	if ctx := c.ctx; ctx != nil {
+		c.running.Go(func() { c.keep(ctx, t) })
 	}
+}
+
+func (c *Cache) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
+// Has reports whether a rule of that name is in use.
+func (c *Cache) Has(name string) bool { return c.rules[name].empty != nil }
+
+// Rules returns the declared rules, by name.
+func (c *Cache) Rules() (all []signal.Rule) {
+	for _, name := range slices.Sorted(maps.Keys(c.rules)) {
+		all = append(all, c.rules[name].empty.Rule())
+	}
+	return all
 }
 
 // View is what the cache knows about a rule in a namespace.
@@ -93,19 +110,28 @@ type View struct {
 }
 
 // View returns what is known about a rule in a namespace. Only the first request
-// there waits, for at most FirstWait. The error is ErrUnknownRule,
-// ErrTooManyQuestions or the context's.
-func (c *Cache) View(ctx context.Context, rule, namespace string) (View, error) {
-	t, ok := c.rules[rule]
+// there waits, for at most FirstWait. The error is ErrUnknownRule or the context's.
+func (c *Cache) View(ctx context.Context, name, namespace string) (View, error) {
+	r, ok := c.rules[name]
 	if !ok {
-		return View{}, fmt.Errorf("%w %q", ErrUnknownRule, rule)
+		return View{}, fmt.Errorf("%w %q", ErrUnknownRule, name)
 	}
-	s, err := c.await(ctx, t, namespace)
-	table, _ := s.Value.(*signal.Table)
-	if table == nil {
-		table = t.empty
+	s, err := c.await(ctx, r.Question, namespace)
+	table, ok := s.Value.(*signal.Table)
+	if !ok {
+		table = r.empty
 	}
 	return View{table, s.Failure}, err
+}
+
+// State is what is known about a question in a namespace.
+type State struct {
+	// Value is what Build last returned; nil before the first good answer.
+	Value any
+	// Failure of the last query, if it failed. The value does not change then.
+	Failure error
+	// At is when the last good answer came; zero before the first.
+	At time.Time
 }
 
 // Watch returns what is known about q in a namespace and keeps it fresh until
@@ -114,108 +140,91 @@ func (c *Cache) View(ctx context.Context, rule, namespace string) (View, error) 
 // context's; a query that failed is the State's Failure.
 func (c *Cache) Watch(ctx context.Context, q Question, namespace string) (State, error) {
 	q.Backend = cmp.Or(q.Backend, DefaultBackend)
-	t, err := c.admit(q, namespace, c.opts.MaxQuestions)
-	if err != nil {
-		return State{}, err
-	}
-	return c.await(ctx, t, namespace)
+	return c.await(ctx, q, namespace)
 }
 
-// admit returns the question's topic, made if needed, once there is room for the
-// namespace: each has its share, and where all are taken the namespace with the
-// most gives up the one that it asked longest ago.
-func (c *Cache) admit(q Question, namespace string, most int) (*topic, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.asked[q.key()]
-	if t != nil && t.has(namespace) {
-		return t, nil
-	}
-	shares, total := map[string]int{}, 0
-	for _, t := range c.asked {
-		t.mu.Lock()
-		for n := range t.units {
-			shares[n]++
-			total++
+func (c *Cache) await(ctx context.Context, q Question, namespace string) (s State, err error) {
+	var u *unit
+	var first <-chan struct{}
+	c.locked(func() {
+		if u, err = c.ask(q, namespace, time.Now()); err == nil {
+			s, first = u.State, u.first
 		}
-		t.mu.Unlock()
-	}
-	if share := max(1, most/10); shares[namespace] >= share {
-		return nil, fmt.Errorf("%w: namespace %q has %d, its share; ask fewer different ones", ErrTooManyQuestions, namespace, share)
-	}
-	if total >= most {
-		greediest := namespace
-		for n, count := range shares {
-			if count > shares[greediest] || count == shares[greediest] && n < greediest {
-				greediest = n
-			}
-		}
-		if shares[greediest] <= shares[namespace]+1 {
-			return nil, fmt.Errorf("%w: %d are kept fresh, of which no namespace has more than %d; raise maxQuestions", ErrTooManyQuestions, total, shares[greediest])
-		}
-		c.evict(greediest)
-	}
-	if t == nil {
-		t = newTopic(q, c.backends[q.Backend].width())
-		c.asked[q.key()] = t
-		c.metrics.declare(q)
-		c.start(t)
-	}
-	return t, nil
-}
-
-// evict forgets the question that a namespace asked longest ago. The caller holds
-// mu.
-func (c *Cache) evict(namespace string) {
-	var oldest *topic
-	var asked time.Time
-	for _, t := range c.asked {
-		t.mu.Lock()
-		if u := t.units[namespace]; u != nil && (oldest == nil || u.asked.Before(asked)) {
-			oldest, asked = t, u.asked
-		}
-		t.mu.Unlock()
-	}
-	if oldest != nil {
-		oldest.mu.Lock()
-		defer oldest.mu.Unlock()
-		if u := oldest.units[namespace]; u != nil {
-			u.ended(ErrTooManyQuestions)
-			delete(oldest.units, namespace)
-		}
-	}
-}
-
-func (t *topic) has(namespace string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !t.over && t.units[namespace] != nil
-}
-
-func (c *Cache) await(ctx context.Context, t *topic, namespace string) (State, error) {
-	u, first := t.ask(namespace, time.Now())
-	if u == nil {
-		return State{Failure: errIdle}, nil
-	}
+	})
 	if first == nil {
-		return t.state(u), nil
+		return s, err
 	}
 	wait := time.NewTimer(c.opts.FirstWait)
 	defer wait.Stop()
 	select {
 	case <-first:
-		return t.state(u), nil
 	case <-wait.C:
-		s := t.state(u)
-		s.Failure = fmt.Errorf("no answer from Prometheus within %s", c.opts.FirstWait)
-		return s, nil
+		err = fmt.Errorf("no answer from Prometheus within %s", c.opts.FirstWait)
 	case <-ctx.Done():
 		return State{}, ctx.Err()
 	}
+	c.locked(func() { s = u.State })
+	s.Failure = cmp.Or(err, s.Failure)
+	return s, nil
 }
 
-// Has reports whether a rule of that name is in use.
-func (c *Cache) Has(rule string) bool { return c.rules[rule] != nil }
+// ask records a request in a namespace, and returns its unit, a new one for a new question.
+// The caller holds mu.
+func (c *Cache) ask(q Question, namespace string, now time.Time) (*unit, error) {
+	t := c.topics[q.key()]
+	if t != nil && t.units[namespace] != nil {
+		t.units[namespace].asked = now
+		return t.units[namespace], nil
+	}
+	if !q.declared {
+		if err := c.admit(namespace); err != nil {
+			return nil, err
+		}
+	}
+	if t == nil {
+		t = newTopic(q, c.backends[q.Backend])
+		c.topics[q.key()] = t
+		c.metrics.declare(q)
+		c.start(t)
+	}
+	u := &unit{topic: t, namespace: namespace, asked: now, first: make(chan struct{})}
+	if q.Past {
+		u.past = patience
+	}
+	t.units[namespace] = u
+	select {
+	case t.wake <- struct{}{}:
+	default: // already woken
+	}
+	return u, nil
+}
 
-// Rules returns the declared rules, by name.
-func (c *Cache) Rules() []signal.Rule { return slices.Clone(c.sorted) }
+// admit makes room for another question of Watch: each namespace has its share, and where all
+// are taken the namespace with the most gives up the one that it asked longest ago. The caller
+// holds mu.
+func (c *Cache) admit(namespace string) error {
+	shares, total, most := map[string][]*unit{}, 0, c.opts.MaxQuestions
+	for u := range c.units() {
+		if !u.topic.declared {
+			shares[u.namespace] = append(shares[u.namespace], u)
+			total++
+		}
+	}
+	has := len(shares[namespace])
+	if share := max(1, most/10); has >= share {
+		return fmt.Errorf("%w: namespace %q has %d, its share; ask fewer different ones", ErrTooManyQuestions, namespace, share)
+	}
+	if total < most {
+		return nil
+	}
+	greediest := slices.MinFunc(slices.Collect(maps.Keys(shares)), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(shares[b]), len(shares[a])), strings.Compare(a, b))
+	})
+	if n := len(shares[greediest]); n <= has+1 {
+		return fmt.Errorf("%w: %d are kept fresh, of which no namespace has more than %d; raise maxQuestions", ErrTooManyQuestions, total, n)
+	}
+	oldest := slices.MinFunc(shares[greediest], func(a, b *unit) int { return a.asked.Compare(b.asked) })
+	oldest.ended(ErrTooManyQuestions)
+	delete(oldest.topic.units, greediest)
+	return nil
+}

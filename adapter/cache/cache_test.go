@@ -122,6 +122,8 @@ func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fleet{value: 7}
 		c, reg := start(t, setup(b, only("queue_depth")))
+		var log strings.Builder
+		c.log = slog.New(slog.NewTextHandler(&log, nil))
 		read(t, c)
 		b.set(func() { b.down = &prom.PartialError{Warnings: []string{"half the stores are down"}} })
 		time.Sleep(10 * time.Second)
@@ -145,6 +147,15 @@ func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		if v, none, failure := read(t, c); none == nil || !errors.Is(failure, errRepeated) {
 			t.Errorf("repeated: %v, %v", v, failure)
+		}
+		b.set(func() { b.cached = time.Time{} })
+		time.Sleep(6 * time.Second)
+		if v, none, failure := read(t, c); none != nil || v != 3 || failure != nil {
+			t.Errorf("no cache any more: %v, %v, %v", v, none, failure)
+		}
+		synctest.Wait()
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "query answered again") {
+			t.Errorf("a failure and its end are logged once each, a cache that repeats answers is not:\n%s", &log)
 		}
 		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 			t.Errorf("metrics: %v %v", problems, err)
@@ -195,7 +206,7 @@ func TestADownPrometheusIsNotAskedMoreOften(t *testing.T) {
 func TestRulesStandAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fleet{value: 7}
-		hang := querier(func(ctx context.Context, promql string) (prom.Vector, error) {
+		hang := querier(func(ctx context.Context, promql string, _ prom.Limits) (prom.Vector, error) {
 			if strings.Contains(promql, "gpu_busy") {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -214,10 +225,10 @@ func TestRulesStandAlone(t *testing.T) {
 	})
 }
 
-type querier func(context.Context, string) (prom.Vector, error)
+type querier func(context.Context, string, prom.Limits) (prom.Vector, error)
 
-func (q querier) QueryWithin(ctx context.Context, promql string, _ time.Time, _ prom.Limits) (prom.Vector, error) {
-	return q(ctx, promql)
+func (q querier) QueryWithin(ctx context.Context, promql string, _ time.Time, most prom.Limits) (prom.Vector, error) {
+	return q(ctx, promql, most)
 }
 
 // A namespace begins with its past, and the present follows. While the past cannot
@@ -247,7 +258,7 @@ func TestANamespaceBeginsWithItsPast(t *testing.T) {
 				var mu sync.Mutex
 				var got strings.Builder
 				n := 0
-				q := querier(func(_ context.Context, promql string) (prom.Vector, error) {
+				q := querier(func(_ context.Context, promql string, _ prom.Limits) (prom.Vector, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					past := strings.HasPrefix(promql, "last_over_time")
@@ -272,4 +283,33 @@ func TestANamespaceBeginsWithItsPast(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each query says which one namespace it is about, that of the control and of the recent past
+// too: prom-label-proxy refuses any other.
+func TestANamespaceParameter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		asked := map[string]int{}
+		s := setup(querier(func(_ context.Context, query string, most prom.Limits) (prom.Vector, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if asked[most.Parameters["namespace"]]++; strings.Contains(query, "=~") {
+				t.Errorf("about several namespaces: %s", query)
+			}
+			return nil, nil
+		}), only("queue_depth"))
+		s.Backends[0].NamespaceParameter = "namespace"
+		c, _ := start(t, s)
+		for _, namespace := range []string{"bank", "shop"} {
+			if view, err := c.View(t.Context(), "queue_depth", namespace); err != nil || view.Failure != nil {
+				t.Errorf("%s: %v, %v", namespace, err, view.Failure)
+			}
+		}
+		time.Sleep(3 * options.Interval) // of the bubble's clock
+		synctest.Wait()
+		if n := asked["bank"] + asked["shop"]; n < 6 || len(asked) != 2 {
+			t.Errorf("asked about %v", asked)
+		}
+	})
 }

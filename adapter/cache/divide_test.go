@@ -280,7 +280,7 @@ func TestAFaultConcernsItsNamespace(t *testing.T) {
 					before = f.count()
 					time.Sleep(time.Minute)
 					if n := f.count() - before; n > 5*3 {
-						t.Errorf("%d queries a minute for 120 namespaces, %d at once", n, c.rules["queue_depth"].width)
+						t.Errorf("%d queries a minute for 120 namespaces, %d at once", n, c.topics[c.rules["queue_depth"].key()].width)
 					}
 					if f.widest > maxWidth {
 						t.Errorf("a query about %d namespaces", f.widest)

@@ -2,7 +2,7 @@ package cache
 
 import (
 	"cmp"
-	"maps"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 type metrics struct {
@@ -46,7 +47,13 @@ func (m *metrics) declare(q Question) {
 	}
 }
 
-func (m *metrics) queried(q Question, took time.Duration, result string) {
+func (m *metrics) queried(q Question, took time.Duration, err error) {
+	result := "ok"
+	if errors.Is(err, prom.ErrPartial) {
+		result = "partial"
+	} else if err != nil {
+		result = "error"
+	}
 	m.queries.WithLabelValues(q.Backend, q.Rule, result).Inc()
 	m.seconds.WithLabelValues(q.Backend).Observe(took.Seconds())
 }
@@ -66,7 +73,7 @@ var ageDesc, seriesDesc, questionsDesc = desc(metric.AdapterRuleAge), desc(metri
 func desc(d metric.Desc) *prometheus.Desc { return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil) }
 
 // Describe implements prometheus.Collector.
-func (s states) Describe(ch chan<- *prometheus.Desc) {
+func (states) Describe(ch chan<- *prometheus.Desc) {
 	ch <- ageDesc
 	ch <- seriesDesc
 	ch <- questionsDesc
@@ -74,26 +81,23 @@ func (s states) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s states) Collect(ch chan<- prometheus.Metric) {
-	ages, series, active := map[string]float64{}, map[string]float64{}, map[string]int{}
+	ages, series, active := map[string]float64{}, map[string]float64{}, map[string]float64{}
 	for name := range s.backends {
 		active[name] = 0
 	}
-	for _, q := range s.status(false) {
-		active[q.Backend]++
-		if q.AgeSeconds != nil {
-			ages[q.Rule] = max(ages[q.Rule], *q.AgeSeconds)
-			series[q.Rule] += float64(q.Series)
+	s.locked(func() {
+		for u := range s.units() {
+			active[u.topic.Backend]++
+			if rule := u.topic.Rule; !u.At.IsZero() {
+				ages[rule] = max(ages[rule], time.Since(u.At).Seconds())
+				series[rule] += float64(u.series)
+			}
 		}
-	}
-	gauge := func(d *prometheus.Desc, v float64, label string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, label)
-	}
-	for name, age := range ages {
-		gauge(ageDesc, age, name)
-		gauge(seriesDesc, series[name], name)
-	}
-	for backend, n := range active {
-		gauge(questionsDesc, float64(n), backend)
+	})
+	for d, values := range map[*prometheus.Desc]map[string]float64{ageDesc: ages, seriesDesc: series, questionsDesc: active} {
+		for label, v := range values {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, label)
+		}
 	}
 }
 
@@ -116,36 +120,25 @@ type Status struct {
 }
 
 // Status returns all questions in use, by rule, backend and namespace.
-func (c *Cache) Status() []Status {
-	all := c.status(true)
-	slices.SortFunc(all, func(a, b Status) int {
-		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Backend, b.Backend), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Query, b.Query))
+func (c *Cache) Status() (all []Status) {
+	var topics []*topic
+	c.locked(func() {
+		for u := range c.units() {
+			one := Status{Rule: u.topic.Rule, Backend: u.topic.Backend, Namespace: u.namespace, Alone: u.alone, Series: u.series, Dropped: u.dropped}
+			if !u.At.IsZero() {
+				one.AgeSeconds = new(time.Since(u.At).Seconds())
+			}
+			if u.Failure != nil {
+				one.Failure = u.Failure.Error()
+			}
+			all, topics = append(all, one), append(topics, u.topic)
+		}
 	})
-	return all
-}
-
-func (c *Cache) status(queries bool) []Status {
-	c.mu.RLock()
-	topics := slices.AppendSeq(slices.Collect(maps.Values(c.rules)), maps.Values(c.asked))
-	c.mu.RUnlock()
-	var all []Status
-	for _, t := range topics {
-		first := len(all)
-		t.mu.Lock()
-		for _, u := range t.units {
-			one := Status{Rule: t.Rule, Backend: t.Backend, Namespace: u.namespace, Alone: u.alone, Series: u.series, Dropped: u.dropped}
-			if !u.at.IsZero() {
-				one.AgeSeconds = new(time.Since(u.at).Seconds())
-			}
-			if u.err != nil {
-				one.Failure = u.err.Error()
-			}
-			all = append(all, one)
-		}
-		t.mu.Unlock()
-		for i := first; queries && i < len(all); i++ {
-			all[i].Query = strings.Join(t.Queries(false, []string{all[i].Namespace}), "\n")
-		}
+	for i, t := range topics { // not under the lock: it takes long
+		all[i].Query = strings.Join(t.Queries(false, []string{all[i].Namespace}), "\n")
 	}
+	slices.SortFunc(all, func(a, b Status) int {
+		return cmp.Or(strings.Compare(a.Rule, b.Rule), strings.Compare(a.Backend, b.Backend), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Query, b.Query))
+	})
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -16,97 +17,81 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// keep refreshes one topic while it is requested: a namespace at once when it is
+// keep refreshes one topic until nothing of it is requested: a namespace at once when it is
 // new, and all of them each interval.
 func (c *Cache) keep(ctx context.Context, t *topic) {
-	tick := time.NewTimer(time.Hour)
-	defer tick.Stop()
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	for active := false; ; {
+	var tick <-chan time.Time // of the next refresh of all
+	for {
 		due := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.wake:
-		case <-tick.C:
-			active, due = false, true
+		case <-tick:
+			tick, due = nil, true
 		}
-		if !t.forget(time.Now(), c.opts.IdleAfter) {
-			if c.leave(t) {
-				return
+		var batches [][]*unit
+		left := 0
+		c.locked(func() {
+			now := time.Now()
+			maps.DeleteFunc(t.units, func(_ string, u *unit) bool { return !u.inFlight && now.Sub(u.asked) > c.opts.IdleAfter })
+			if left = len(t.units); left == 0 {
+				delete(c.topics, t.key())
 			}
-			continue
+			batches = t.batches(now, due)
+		})
+		if left == 0 {
+			return
 		}
-		if !active {
-			active = true
+		if tick == nil {
 			// Jitter spreads the queries of replicas and questions over time.
-			tick.Reset(time.Duration(float64(c.opts.Interval) * (0.9 + 0.2*rand.Float64())))
+			tick = time.After(time.Duration(float64(c.opts.Interval) * (0.9 + 0.2*rand.Float64())))
 		}
-		for _, batch := range t.batches(time.Now(), due) {
-			asking.Go(func() { c.refresh(ctx, t, batch) })
+		for _, batch := range batches {
+			asking.Go(func() { c.refresh(ctx, batch) })
 		}
 	}
-}
-
-// leave removes an idle question, and reports whether it was one of Watch.
-func (c *Cache) leave(t *topic) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := t.key()
-	if c.asked[k] != t {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.units) > 0 { // a request came in between
-		return false
-	}
-	delete(c.asked, k)
-	t.over = true
-	return true
 }
 
 // refresh asks about some namespaces. If that fails, and the same query about no
 // namespace does not, the series of one of them are at fault: they are divided
 // until it stands alone. A query that was not taken says nothing of them, and a server that
 // is too busy for some is not sent more.
-func (c *Cache) refresh(ctx context.Context, t *topic, units []*unit) {
-	err := c.attempt(ctx, t, units)
+func (c *Cache) refresh(ctx context.Context, units []*unit) {
+	t, alone, half := units[0].topic, units[0].alone, (len(units)+1)/2
+	err := c.attempt(ctx, units)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	began := time.Now()
-	blameless := errors.Is(err, prom.ErrRefused) || !units[0].alone && c.control(ctx, t, units[0].namespace, !units[0].begun) != nil
+	blameless := errors.Is(err, prom.ErrRefused) || !alone && c.control(ctx, units[0]) != nil
 	// A server that is slow about nothing is slow about all of them. Dividing would give
 	// it more to do now; fewer at once from the next time on does not.
-	if errors.Is(err, context.DeadlineExceeded) && !units[0].alone && time.Since(began) > c.opts.Timeout/slowness {
+	if errors.Is(err, context.DeadlineExceeded) && !alone && time.Since(began) > c.opts.Timeout/slowness {
 		blameless = true
-		t.narrow((len(units)+1)/2, time.Now())
+		c.locked(func() { t.narrow(half) })
 	}
-	if len(units) > 1 && !blameless {
-		half := (len(units) + 1) / 2
+	switch {
+	case blameless:
+	case len(units) > 1:
 		var asking sync.WaitGroup
-		asking.Go(func() { c.refresh(ctx, t, units[:half]) })
-		c.refresh(ctx, t, units[half:])
+		asking.Go(func() { c.refresh(ctx, units[:half]) })
+		c.refresh(ctx, units[half:])
 		asking.Wait()
-		if !t.anyAlone(units) {
-			t.narrow(half, time.Now())
-		}
+		c.locked(func() {
+			if !slices.ContainsFunc(units, func(u *unit) bool { return u.alone }) {
+				t.narrow(half) // they are too much together
+			}
+		})
 		return
-	}
-	if len(units) == 1 && !blameless {
-		err = c.blame(ctx, t, units[0], err)
+	default:
+		err = c.blame(ctx, units[0], err)
 	}
 	for _, u := range units {
-		c.fail(t, u, err, !blameless)
+		c.failed(u, err, !blameless)
 	}
-}
-
-func (t *topic) anyAlone(units []*unit) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.ContainsFunc(units, func(u *unit) bool { return u.alone })
 }
 
 // slowness: a control that takes more than such a part of the timeout is slow.
@@ -115,135 +100,56 @@ const slowness = 8
 // nowhere is a name that no namespace has.
 const nowhere = "-"
 
-// control sends a topic's query about no namespace, twice: of two servers behind one
-// address, one may be broken. Its error is not the fault of any namespace's series.
-func (c *Cache) control(ctx context.Context, t *topic, namespace string, past bool) error {
+// control sends the query of a batch, which begins with u, about no namespace, twice: of two
+// servers behind one address, one may be broken. Its error is not the fault of any
+// namespace's series.
+func (c *Cache) control(ctx context.Context, u *unit) error {
 	queries := []string{"vector(0)"} // where a query is one namespace's own
-	if t.Namespace != nil {
+	if t := u.topic; t.Namespace != nil {
 		queries = t.Queries(false, []string{nowhere})
-		if past {
+		if u.past > 0 {
 			queries = append(t.Queries(true, []string{nowhere}), queries...)
 		}
 	}
-	_, err := c.queries(ctx, t, slices.Repeat(queries, 2), []string{namespace}, false)
+	_, err := c.send(ctx, u.topic, slices.Repeat(queries, 2), []string{u.namespace}, false)
 	return err
 }
 
-// attempt asks about some namespaces, all begun or all new, and stores each
+// attempt asks about some namespaces, all with a past to ask about or none, and stores each
 // one's answer. An error concerns all of them. Namespaces whose past cannot be had go without
 // if the present can, twice.
-func (c *Cache) attempt(ctx context.Context, t *topic, units []*unit) error {
-	names, alone := make([]string, len(units)), units[0].alone
+func (c *Cache) attempt(ctx context.Context, units []*unit) error {
+	t, alone := units[0].topic, units[0].alone
+	names := make([]string, len(units))
 	for i, u := range units {
 		names[i] = u.namespace
 	}
-	var past answer
+	var answers []answer
 	var lost error
-	first := !units[0].begun
-	if first {
-		past, lost = c.queries(ctx, t, t.Queries(true, names), names, alone)
+	if units[0].past > 0 {
+		var past answer
+		if past, lost = c.send(ctx, t, t.Queries(true, names), names, alone); lost == nil {
+			answers = append(answers, past)
+		}
 	}
-	now, err := c.queries(ctx, t, t.Queries(false, names), names, alone)
+	now, err := c.send(ctx, t, t.Queries(false, names), names, alone)
 	if err != nil {
 		return err
 	}
 	if lost != nil {
-		if !t.patient(units) {
+		left := 0
+		for _, u := range units {
+			u.past--
+			left = max(left, u.past)
+		}
+		if left > 0 {
 			return fmt.Errorf("asking about the past: %w", lost)
 		}
 		c.log.Warn("history cannot be read: pods that stopped reporting before now are unknown", slog.String("rule", t.Rule),
 			slog.Int("namespaces", len(units)), slog.String("namespace", names[0]), slog.Duration("past", signal.Forget), slog.Any("error", lost))
-		first = false
 	}
-	c.distribute(t, units, first, past, now, names)
+	c.distribute(units, names, append(answers, now)...)
 	return nil
-}
-
-// patient counts another query of the past that failed, and reports whether that was enough.
-func (t *topic) patient(units []*unit) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	enough := true
-	for _, u := range units {
-		u.tries++
-		enough = enough && u.tries >= patience
-	}
-	return enough
-}
-
-// split divides an answer by namespace.
-func (t *topic) split(v prom.Vector, names []string) map[string]prom.Vector {
-	if len(names) == 1 && t.Namespace == nil {
-		return map[string]prom.Vector{names[0]: v}
-	}
-	all := map[string]prom.Vector{}
-	for _, s := range v {
-		switch n := t.Namespace(s.Labels); n {
-		case "":
-		case Everywhere:
-			for _, each := range names {
-				all[each] = append(all[each], s)
-			}
-		default:
-			all[n] = append(all[n], s)
-		}
-	}
-	return all
-}
-
-// errRepeated is the failure of an answer that was evaluated at the same moment as the one
-// before: it is that one, and its values are older than they seem.
-var errRepeated = errors.New("a cache between the adapter and the server repeats an answer")
-
-// distribute gives each namespace its part of an answer, and at first of that about the past.
-// One that has more than its budget gets none.
-func (c *Cache) distribute(t *topic, units []*unit, first bool, past, now answer, names []string) {
-	old, present := t.split(past.vector, names), t.split(now.vector, names)
-	for _, u := range units {
-		n := u.namespace
-		t.mu.Lock()
-		repeated := !u.evaluated.IsZero() && now.Evaluated.Equal(u.evaluated)
-		t.mu.Unlock()
-		if repeated { // not logged: a cache of seconds repeats every second answer
-			t.failed(u, errRepeated, false, time.Now(), c.opts.Interval)
-			continue
-		}
-		if size := max(len(old[n]), len(present[n])); size > c.opts.Budget.Series {
-			c.fail(t, u, fmt.Errorf("%w: namespace %s has %d of %d allowed", prom.ErrTooLarge, n, size, c.opts.Budget.Series), true)
-			continue
-		}
-		if err := c.store(t, u, first, answer{old[n], past.Reading}, answer{present[n], now.Reading}); err != nil {
-			c.fail(t, u, err, true)
-		}
-	}
-}
-
-// store replaces a namespace's state with the one built from an answer. A panic
-// becomes an error: an unforeseen answer must break its own rule only.
-func (c *Cache) store(t *topic, u *unit, first bool, past, now answer) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("reading the answer: %v", p)
-			c.log.Error("panic while reading an answer: this is a bug", slog.String("rule", t.Rule),
-				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-		}
-	}()
-	previous := t.state(u)
-	value := previous.Value
-	if first {
-		value, _, _ = t.Build(value, past.vector, past.Reading)
-	}
-	next, series, dropped := t.Build(value, now.vector, now.Reading)
-	c.metrics.read(t.Rule, dropped)
-	t.stored(u, next, series, dropped, now.Evaluated, time.Now())
-	c.logChange(t, u.namespace, previous.Failure, nil)
-	return nil
-}
-
-func (c *Cache) fail(t *topic, u *unit, err error, guilty bool) {
-	before := t.state(u).Failure
-	t.failed(u, err, guilty, time.Now(), c.opts.Interval)
-	c.logChange(t, u.namespace, before, err)
 }
 
 // answer is what several queries returned together.
@@ -252,9 +158,9 @@ type answer struct {
 	signal.Reading
 }
 
-// queries sends queries about some namespaces, one after the other. The time of
+// send sends queries about some namespaces, one after the other. The time of
 // evaluation is the start, not the end: a slow answer is older, never younger.
-func (c *Cache) queries(ctx context.Context, t *topic, queries, namespaces []string, alone bool) (answer, error) {
+func (c *Cache) send(ctx context.Context, t *topic, queries, namespaces []string, alone bool) (answer, error) {
 	b := c.backends[t.Backend]
 	slots, timeout, most := b.shared, c.opts.Timeout/4, c.opts.Budget
 	switch {
@@ -283,7 +189,7 @@ func (c *Cache) queries(ctx context.Context, t *topic, queries, namespaces []str
 		if ctx.Err() != nil {
 			return answer{}, ctx.Err() // shutting down: not a failure of Prometheus
 		}
-		c.metrics.queried(t.Question, time.Since(began), result(err))
+		c.metrics.queried(t.Question, time.Since(began), err)
 		if err != nil {
 			return answer{}, err
 		}
@@ -296,34 +202,137 @@ func (c *Cache) queries(ctx context.Context, t *topic, queries, namespaces []str
 	return all, nil
 }
 
+// errRepeated is the failure of an answer that was evaluated at the same moment as the one
+// before: it is that one, and its values are older than they seem.
+var errRepeated = errors.New("a cache between the adapter and the server repeats an answer")
+
+// distribute gives each namespace its part of the answers, of which the last is about the
+// present. One that has more than its budget gets none.
+func (c *Cache) distribute(units []*unit, names []string, answers ...answer) {
+	parts := make([]map[string]prom.Vector, len(answers))
+	for i, a := range answers {
+		parts[i] = units[0].topic.split(a.vector, names)
+	}
+	for _, u := range units {
+		own := slices.Clone(answers)
+		most := 0
+		for i := range own {
+			own[i].vector = parts[i][u.namespace]
+			most = max(most, len(own[i].vector))
+		}
+		switch {
+		case !u.evaluated.IsZero() && own[len(own)-1].Evaluated.Equal(u.evaluated):
+			c.failed(u, errRepeated, false)
+		case most > c.opts.Budget.Series:
+			c.failed(u, fmt.Errorf("%w: namespace %s has %d of %d allowed", prom.ErrTooLarge, u.namespace, most, c.opts.Budget.Series), true)
+		default:
+			c.store(u, own)
+		}
+	}
+}
+
+// split divides an answer by namespace.
+func (t *topic) split(v prom.Vector, names []string) map[string]prom.Vector {
+	if t.Namespace == nil {
+		return map[string]prom.Vector{names[0]: v}
+	}
+	all := map[string]prom.Vector{}
+	for _, s := range v {
+		switch n := t.Namespace(s.Labels); n {
+		case "":
+		case Everywhere:
+			for _, each := range names {
+				all[each] = append(all[each], s)
+			}
+		default:
+			all[n] = append(all[n], s)
+		}
+	}
+	return all
+}
+
+// store replaces a namespace's state with the one built from its answers. A panic
+// becomes a failure: an unforeseen answer must break its own rule only.
+func (c *Cache) store(u *unit, answers []answer) {
+	t := u.topic
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("panic while reading an answer: this is a bug", slog.String("rule", t.Rule),
+				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			c.failed(u, fmt.Errorf("reading the answer: %v", p), true)
+		}
+	}()
+	value, series, dropped := u.Value, 0, map[signal.Reason]int(nil)
+	for _, a := range answers {
+		value, series, dropped = t.Build(value, a.vector, a.Reading)
+	}
+	c.metrics.read(t.Rule, dropped)
+	var before error
+	c.locked(func() {
+		before = u.Failure
+		now := time.Now()
+		u.Value, u.At, u.evaluated, u.series, u.dropped = value, now, answers[len(answers)-1].Evaluated, series, dropped
+		u.past, u.failures, u.blamed, u.culprit = 0, 0, "", ""
+		if u.good.IsZero() {
+			u.good = now
+		}
+		u.alone = u.alone && now.Sub(u.good) < probation
+		u.ended(nil)
+	})
+	c.logChange(u, before, nil)
+}
+
+// failed records a failure. guilty says that it is the namespace's own.
+func (c *Cache) failed(u *unit, err error, guilty bool) {
+	var before error
+	c.locked(func() {
+		before = u.Failure
+		u.good = time.Time{}
+		u.alone = u.alone || guilty
+		if u.alone {
+			u.failures++
+			u.due = time.Now().Add(min(c.opts.Interval<<min(u.failures-1, 6), longest))
+		}
+		u.ended(err)
+	})
+	c.logChange(u, before, err)
+}
+
+// logChange logs changes only: an unavailable Prometheus must not fill the log, nor a cache
+// of seconds that repeats every second answer.
+func (c *Cache) logChange(u *unit, before, now error) {
+	about := []any{slog.String("rule", u.topic.Rule), slog.String("backend", u.topic.Backend), slog.String("namespace", u.namespace)}
+	switch {
+	case errors.Is(before, errRepeated), errors.Is(now, errRepeated):
+	case now != nil && (before == nil || before.Error() != now.Error()):
+		c.log.Warn("query failed", append(about, slog.Any("error", now))...)
+	case now == nil && before != nil:
+		c.log.Info("query answered again", about...)
+	}
+}
+
 // blame adds to an error of one namespace the name of the series at fault, if one
 // can be found. It looks once for each error.
-func (c *Cache) blame(ctx context.Context, t *topic, u *unit, err error) error {
-	if t.Suspects == nil || errors.Is(err, prom.ErrUnavailable) {
+func (c *Cache) blame(ctx context.Context, u *unit, err error) error {
+	if u.topic.Suspects == nil || errors.Is(err, prom.ErrUnavailable) {
 		return err
 	}
-	t.mu.Lock()
-	known, culprit := u.blamed == err.Error(), u.culprit
-	t.mu.Unlock()
-	if !known {
-		culprit = c.find(ctx, t, u.namespace)
-		t.mu.Lock()
-		u.blamed, u.culprit = err.Error(), culprit
-		t.mu.Unlock()
+	if u.blamed != err.Error() {
+		u.blamed, u.culprit = err.Error(), c.find(ctx, u)
 	}
-	if culprit == "" || strings.Contains(err.Error(), culprit) {
+	if u.culprit == "" || strings.Contains(err.Error(), u.culprit) {
 		return err
 	}
-	return fmt.Errorf("%w; the series is %s of namespace %s", err, culprit, u.namespace)
+	return fmt.Errorf("%w; the series is %s of namespace %s", err, u.culprit, u.namespace)
 }
 
 // find returns the name of the first series that cannot be queried by itself, or
 // of that with the most elements.
-func (c *Cache) find(ctx context.Context, t *topic, namespace string) (culprit string) {
-	names, queries := t.Suspects(namespace)
+func (c *Cache) find(ctx context.Context, u *unit) (culprit string) {
+	names, queries := u.topic.Suspects(u.namespace)
 	most := 0
 	for i, query := range queries {
-		a, err := c.queries(ctx, t, []string{query}, []string{namespace}, true)
+		a, err := c.send(ctx, u.topic, []string{query}, []string{u.namespace}, true)
 		switch {
 		case errors.Is(err, prom.ErrUnavailable) || ctx.Err() != nil:
 			return ""
@@ -334,25 +343,4 @@ func (c *Cache) find(ctx context.Context, t *topic, namespace string) (culprit s
 		}
 	}
 	return culprit
-}
-
-// logChange logs changes only: an unavailable Prometheus must not fill the log.
-func (c *Cache) logChange(t *topic, namespace string, before, now error) {
-	about := []any{slog.String("rule", t.Rule), slog.String("backend", t.Backend), slog.String("namespace", namespace)}
-	switch {
-	case now != nil && (before == nil || before.Error() != now.Error()):
-		c.log.Warn("query failed", append(about, slog.Any("error", now))...)
-	case now == nil && before != nil:
-		c.log.Info("query answered again", about...)
-	}
-}
-
-func result(err error) string {
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.Is(err, prom.ErrPartial):
-		return "partial"
-	}
-	return "error"
 }

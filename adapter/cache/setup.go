@@ -3,7 +3,6 @@ package cache
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -79,14 +78,6 @@ type server struct {
 	shared, own chan struct{} // slots: of queries about several namespaces, and about one at fault
 }
 
-// width is how many namespaces one query may be about.
-func (s *server) width() int {
-	if s.NamespaceParameter != "" {
-		return 1
-	}
-	return maxWidth
-}
-
 // DefaultBackend is the backend of a question that names none.
 const DefaultBackend = "default"
 
@@ -106,9 +97,8 @@ type Question struct {
 	// the present, or of the recent past.
 	Queries func(past bool, namespaces []string) []string
 	// Namespace returns which namespace a series is about; "" for none, Everywhere
-	// for all. Nil means
-	// that the queries are about one namespace, or about the cluster: they are sent
-	// for each namespace by itself.
+	// for all. Nil means that the queries are about one namespace, or about the
+	// cluster: they are sent for each namespace by itself.
 	Namespace func(prom.Labels) string
 	// Build makes a namespace's next state from the one before (nil at first) and
 	// an answer, and counts the answer's series and those of no use. One call at a
@@ -117,18 +107,12 @@ type Question struct {
 	// Suspects, if not nil, returns smaller queries for one namespace, by the name
 	// of the series they are about, which help to find the one at fault.
 	Suspects func(namespace string) (names, queries []string)
+
+	declared bool // by a rule of the Setup: not counted among those of Watch
 }
 
 // Everywhere stands for every namespace that a query is about.
 const Everywhere = "*"
-
-// Errors about the number of questions.
-var (
-	// ErrTooManyQuestions: the namespace has its share of questions, and gets no
-	// more until one of them is idle for IdleAfter.
-	ErrTooManyQuestions = errors.New("too many questions at once")
-	errIdle             = errors.New("the question has just been forgotten; it is asked again with the next request")
-)
 
 // key identifies a question.
 type key struct{ rule, backend, version string }
@@ -147,7 +131,7 @@ func Samples(v prom.Vector) []signal.Sample {
 // forRule returns the question whose states are the rule's tables.
 func forRule(r signal.Rule) Question {
 	return Question{
-		Rule: r.Name, Backend: r.Backend, Past: true,
+		Rule: r.Name, Backend: r.Backend, Past: true, declared: true,
 		Queries:   func(past bool, namespaces []string) []string { return r.Queries(past, namespaces...) },
 		Namespace: r.Namespace,
 		Build: func(previous any, v prom.Vector, reading signal.Reading) (any, int, map[signal.Reason]int) {

@@ -17,7 +17,7 @@ const scrape = 15 * time.Second
 var epoch = time.UnixMilli(1_700_000_000_000)
 
 // memory is a few series for Prometheus's own engine.
-type memory struct{ *promtest.Memory }
+type memory struct{ *memstore.Server }
 
 // load reads series in promtool's notation, one a line, a value each scrape.
 func load(t testing.TB, text string) memory {

@@ -118,7 +118,7 @@ func (s *scenario) Series(_ context.Context, selector string, _ time.Time) ([]pr
 		return nil, err
 	}
 	var found []prom.Family
-	for _, one := range s.data.Series {
+	for _, one := range s.data.Data.(memstore.Series) {
 		if memstore.Matches(one.Labels(), matchers) {
 			family := prom.Family{Name: one.Labels().Get(labels.MetricName)}
 			one.Labels().DropReserved(func(n string) bool { return n == labels.MetricName }).Range(func(l labels.Label) { family.Labels = append(family.Labels, l.Name) })

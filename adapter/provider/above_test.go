@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -184,6 +189,41 @@ func TestScaledToZeroIsNotLost(t *testing.T) {
 	if scale.n != reads {
 		t.Error("the scale of a workload with pods was read")
 	}
+}
+
+// A scale is kept for half a minute. What says nothing about the object is not: the end of a
+// request, or an API server that was busy.
+func TestScalesAreKept(t *testing.T) {
+	of := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	busy, gone := apierrors.NewTooManyRequests("busy", 1), apierrors.NewNotFound(of.GroupResource(), "x")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	synctest.Test(t, func(t *testing.T) {
+		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+		var fails error
+		client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(1)}}}, fails
+		})
+		scales := NewScales(client)
+		for i, c := range []struct {
+			ctx     context.Context
+			after   time.Duration
+			fails   error
+			reads   int // until then
+			refused bool
+		}{
+			{ended, 0, context.Canceled, 1, true}, {t.Context(), 0, busy, 2, true},
+			{t.Context(), 4 * time.Second, nil, 2, true}, {t.Context(), 2 * time.Second, nil, 3, false},
+			{t.Context(), 29 * time.Second, gone, 3, false}, {t.Context(), 2 * time.Second, gone, 4, true},
+			{t.Context(), 29 * time.Second, nil, 4, true}, {t.Context(), 2 * time.Second, nil, 5, false},
+		} {
+			time.Sleep(c.after)
+			fails = c.fails
+			if _, err := scales.Scale(c.ctx, of, "chat", "x"); len(client.Actions()) != c.reads || (err != nil) != c.refused {
+				t.Errorf("%d: %v, read %d times, want %d", i, err, len(client.Actions()), c.reads)
+			}
+		}
+	})
 }
 
 func TestScaleOf(t *testing.T) {

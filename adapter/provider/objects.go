@@ -29,7 +29,7 @@ type Pods interface {
 	Lives(namespace, pod string) (since time.Time, ok bool)
 	Select(namespace string, selector labels.Selector) []string
 	// Owned returns the pods that an object controls: of the kinds of [OwnsDirectly]
-	// directly or through a ReplicaSet, of others through any object.
+	// directly, a Deployment's through a ReplicaSet, of others through any object.
 	Owned(namespace string, owner schema.GroupKind, name string) ([]string, error)
 	// Service returns a Service's selector, nil if it has none; false if there
 	// is no such Service.
@@ -183,10 +183,13 @@ const maxObjects = 100_000
 // Owned implements Pods. A pod may control other objects: the leader of a
 // LeaderWorkerSet's group controls its workers' StatefulSet.
 func (i *Informers) Owned(namespace string, owner schema.GroupKind, name string) (names []string, err error) {
-	kinds := []schema.GroupKind{podKind, replicaSetKind}
+	kinds := []schema.GroupKind{podKind}
 	direct := OwnsDirectly(owner)
-	if !direct {
+	switch {
+	case !direct:
 		kinds = slices.Collect(maps.Keys(i.kinds))
+	case owner.Kind == "Deployment":
+		kinds = append(kinds, replicaSetKind)
 	}
 	if err := i.synced(kinds...); err != nil {
 		return nil, err

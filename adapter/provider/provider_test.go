@@ -240,7 +240,7 @@ func (s fixedScale) Scale(context.Context, schema.GroupVersionResource, string, 
 
 // The rights in prometheus-adapter's own manifests (v0.12.0) suffice for pods. What needs more says so.
 func TestPodsNeedNoOtherRights(t *testing.T) {
-	client := metadataClient(t, meta("v1", "Pod", "chat", "a", nil))
+	client := metadataClient(t, meta("v1", "Pod", "chat", "db-0", controller("apps/v1", "StatefulSet", "db")))
 	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		of := a.GetResource().GroupResource()
 		return of.Resource != "pods", nil, apierrors.NewForbidden(of, "", nil)
@@ -251,5 +251,8 @@ func TestPodsNeedNoOtherRights(t *testing.T) {
 	await.For(t, time.Minute, "the pods", informers.Ready)
 	if _, err := informers.Owned("chat", schema.GroupKind{Group: "apps", Kind: "Deployment"}, "vllm"); err == nil || !strings.Contains(err.Error(), "replicasets") {
 		t.Error(err)
+	}
+	if pods, err := informers.Owned("chat", schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, "db"); err != nil || !slices.Equal(pods, []string{"db-0"}) {
+		t.Errorf("%v, %v", pods, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,13 +33,13 @@ type Scale struct {
 const (
 	// scaleTTL is how long a selector, or its absence, is cached.
 	scaleTTL = 30 * time.Second
-	// zeroTTL is how long a scale of zero is cached. After that the workload may
-	// have been scaled up and have lost its pods.
-	zeroTTL = 5 * time.Second
+	// briefTTL is how long a scale of zero is cached, and a failure of the API server's. After
+	// that the workload may have been scaled up and have lost its pods.
+	briefTTL = 5 * time.Second
 )
 
 // NewScales returns a cache of scales: each object is read at most every 30 s,
-// or every 5 s while it is scaled to zero.
+// or every 5 s while it is scaled to zero or cannot be read.
 func NewScales(client dynamic.Interface) Scales {
 	return &scales{client: client, known: utilcache.NewExpiring()}
 }
@@ -65,14 +66,18 @@ func (s *scales) Scale(ctx context.Context, resource schema.GroupVersionResource
 		return e.Scale, e.err
 	}
 	var e scaleEntry
-	if o, err := s.client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{}, "scale"); err != nil {
-		e.err = fmt.Errorf("reading its scale: %w", err)
-	} else {
+	o, err := s.client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{}, "scale")
+	switch {
+	case err == nil:
 		e.Scale, e.err = ScaleOf(o.Object)
+	case ctx.Err() != nil: // the end of this request says nothing about the object
+		return Scale{}, err
+	default:
+		e.err = fmt.Errorf("reading its scale: %w", err)
 	}
 	ttl := scaleTTL
-	if e.Zero {
-		ttl = zeroTTL
+	if e.Zero || err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		ttl = briefTTL
 	}
 	s.known.Set(k, e, ttl)
 	return e.Scale, e.err

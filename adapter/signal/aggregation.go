@@ -1,7 +1,6 @@
 package signal
 
 import (
-	"fmt"
 	"math"
 	"slices"
 )
@@ -34,14 +33,6 @@ func (a Aggregation) of(values []float64) float64 {
 		return total / float64(len(values))
 	}
 	return total
-}
-
-func (a Aggregation) validate() error {
-	switch a {
-	case Sum, Average, Max, Min:
-		return nil
-	}
-	return fmt.Errorf(`%q is not one of "sum", "average", "max", "min"`, string(a))
 }
 
 // MaxValue is the largest magnitude a rule may serve. Thousandths of it, and

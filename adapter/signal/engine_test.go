@@ -20,7 +20,7 @@ const step = 5 * time.Second
 var epoch = time.UnixMilli(1_700_000_000_000)
 
 // load reads series in promtool's notation, one a line, a value each step.
-func load(t testing.TB, text string) *promtest.Memory {
+func load(t testing.TB, text string) *memstore.Server {
 	t.Helper()
 	return promtest.Load(t, text, memstore.From(epoch, step), nil)
 }
@@ -37,13 +37,13 @@ func sampled(vector prom.Vector) (samples []Sample) {
 // ask evaluates a rule's own query at a time after the epoch and reads it into
 // the table after previous. The reader's clock is an hour ahead of
 // Prometheus's, which must not matter.
-func ask(t testing.TB, m *promtest.Memory, previous *Table, after time.Duration) (*Table, map[Reason]int, time.Time) {
+func ask(t testing.TB, m *memstore.Server, previous *Table, after time.Duration) (*Table, map[Reason]int, time.Time) {
 	t.Helper()
 	rule := previous.Rule()
 	return askFor(t, m, previous, rule.Query(), after)
 }
 
-func askFor(t testing.TB, m *promtest.Memory, previous *Table, promql string, after time.Duration) (*Table, map[Reason]int, time.Time) {
+func askFor(t testing.TB, m *memstore.Server, previous *Table, promql string, after time.Duration) (*Table, map[Reason]int, time.Time) {
 	t.Helper()
 	evaluated := epoch.Add(after)
 	vector, err := m.Query(t.Context(), promql, evaluated)

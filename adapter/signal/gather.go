@@ -3,6 +3,7 @@ package signal
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -37,60 +38,41 @@ type podValue struct {
 // pod adds a pod's points.
 func (g *gathering) pod(t *Table, k Key) {
 	since, lives := t.since(k)
-	since = since.Add(time.Second) // it is truncated: in its second the pod before it may have been scraped
 	if !lives {
 		return
 	}
+	since = since.Add(time.Second) // it is truncated: in its second the pod before it may have been scraped
 	points := t.pods[k]
 	var fresh, silent []*point
 	var proof *point
 	present, gateway := false, true
 	for i := range points {
 		p := &points[i]
-		if p.at < since.UnixMilli() || p.kind == 'p' || !g.rule.selected(p, g.selector) {
-			continue
-		}
 		age, limit := g.now.Sub(time.UnixMilli(p.at)), g.rule.limit(p.every)
 		switch {
-		case age > Forget:
+		case p.kind == 'p' || age > Forget || p.at < since.UnixMilli() || !g.rule.selected(p, g.selector):
 			continue
 		case p.kind == 'a':
 			if age <= limit && (proof == nil || p.at > proof.at) {
 				proof = p
 			}
 			continue
-		case p.why == Crowded:
-			g.Crowded++
-			silent = append(silent, p)
-		case p.why != "":
-			if p.why != Stale { // that is of unknown age
-				g.Unusable++
-			}
-			silent = append(silent, p)
-		case age > limit:
-			if g.Newest < 0 || age < g.Newest {
-				g.Newest, g.Limit = age, limit
-			}
-			silent = append(silent, p)
-		default:
+		case p.why == "" && age <= limit:
 			fresh = append(fresh, p)
+		case !g.ended(p, points):
+			silent = append(silent, p)
+			g.count(p, age, limit)
 		}
 		present = present || !p.gone
 		gateway = gateway && g.rule.gateway(p)
 	}
-	silent = slices.DeleteFunc(silent, func(p *point) bool { return g.ended(p, points) })
-	for _, p := range silent {
-		if g.unused == nil || p.at > g.unused.at {
-			g.unused = p
-		}
-	}
-	used := g.preferred(fresh)
+	v, whole := g.combine(fresh, silent)
 	switch {
-	case len(used) > 0 && !g.lacks(used, silent):
-		g.values = append(g.values, g.combine(used))
-	case len(used) == 0 && proof != nil && !present:
+	case whole:
+		g.values = append(g.values, v)
+	case len(fresh) == 0 && proof != nil && !present:
 		g.values = append(g.values, podValue{value: proof.value, oldest: proof.at, gateway: g.rule.gateway(proof), declared: true})
-	case len(used) > 0 || len(silent) > 0:
+	case len(fresh) > 0 || len(silent) > 0:
 		g.Stale++
 		if gateway {
 			g.gateways++
@@ -98,25 +80,53 @@ func (g *gathering) pod(t *Table, k Key) {
 	}
 }
 
-// lacks reports whether a part of the pod has silent points only, among the
-// sources in use: the others' sum is not the pod's.
-func (g *gathering) lacks(used, silent []*point) bool {
-	var there map[string]bool
-	for _, p := range silent {
-		if g.rule.tier(p) != g.rule.tier(used[0]) {
+// count counts a silent point, for the error.
+func (g *gathering) count(p *point, age, limit time.Duration) {
+	switch {
+	case p.why == Crowded:
+		g.Crowded++
+	case p.why != "" && p.why != Stale: // that is of unknown age
+		g.Unusable++
+	case p.why == "" && (g.Newest < 0 || age < g.Newest):
+		g.Newest, g.Limit = age, limit
+	}
+	if g.unused == nil || p.at > g.unused.at {
+		g.unused = p
+	}
+}
+
+// combine makes one value of a pod's fresh points in the best tier that has any: duplicates
+// merged, parts aggregated. It is not whole if another part of that tier has silent points
+// only: the others' sum is not the pod's.
+func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
+	if len(fresh) == 0 {
+		return v, false
+	}
+	if one := fresh[0]; len(fresh)+len(silent) == 1 {
+		return podValue{one.value, one.at, g.rule.gateway(one), one.declared}, true
+	}
+	best := g.rule.tier(slices.MinFunc(fresh, func(a, b *point) int { return cmp.Compare(g.rule.tier(a), g.rule.tier(b)) }))
+	v = podValue{oldest: math.MaxInt64, gateway: true}
+	parts := map[string][]float64{}
+	for _, p := range fresh {
+		if g.rule.tier(p) != best {
 			continue
 		}
-		if there == nil {
-			there = map[string]bool{}
-			for _, u := range used {
-				there[g.rule.identity(u)] = true
-			}
-		}
-		if !there[g.rule.identity(p)] {
-			return true
+		id := g.rule.identity(p)
+		parts[id] = append(parts[id], p.value)
+		v.oldest, v.gateway, v.declared = min(v.oldest, p.at), v.gateway && g.rule.gateway(p), v.declared || p.declared
+	}
+	for _, p := range silent {
+		if g.rule.tier(p) == best && parts[g.rule.identity(p)] == nil {
+			return v, false
 		}
 	}
-	return false
+	var values []float64
+	for _, id := range slices.Sorted(maps.Keys(parts)) { // a sum must not depend on map iteration
+		values = append(values, g.rule.Duplicates.of(parts[id]))
+	}
+	v.value = g.rule.PerPod.of(values)
+	return v, true
 }
 
 // ended reports whether a part of the pod is not silent but over: its source's parts
@@ -135,16 +145,6 @@ func (r *Rule) selected(p *point, selector k8slabels.Selector) bool {
 	return selector.Empty() || selector.Matches(seriesLabels{p.labels, r.Sources[p.source].Server})
 }
 
-// preferred keeps the points of the best tier that has any.
-func (g *gathering) preferred(points []*point) []*point {
-	if len(points) == 0 {
-		return nil
-	}
-	tier := func(a, b *point) int { return cmp.Compare(g.rule.tier(a), g.rule.tier(b)) }
-	best := slices.MinFunc(points, tier)
-	return slices.DeleteFunc(points, func(p *point) bool { return tier(p, best) != 0 })
-}
-
 // gateway reports whether a series is a gateway's.
 func (r *Rule) gateway(p *point) bool {
 	s := &r.Sources[p.source]
@@ -152,35 +152,6 @@ func (r *Rule) gateway(p *point) bool {
 }
 
 func (r *Rule) tier(p *point) int { return r.Sources[p.source].Tier }
-
-// combine makes one value of a pod's points: duplicates merged, parts aggregated.
-func (g *gathering) combine(points []*point) podValue {
-	s := podValue{oldest: points[0].at, gateway: true}
-	for _, p := range points {
-		s.oldest = min(s.oldest, p.at)
-		s.gateway = s.gateway && g.rule.gateway(p)
-		s.declared = s.declared || p.declared
-	}
-	s.value = g.rule.PerPod.of(g.parts(points))
-	return s
-}
-
-// parts returns one value for each real part of a pod, duplicates merged.
-func (g *gathering) parts(points []*point) []float64 {
-	if len(points) == 1 {
-		return []float64{points[0].value}
-	}
-	byIdentity := map[string][]float64{}
-	for _, p := range points {
-		id := g.rule.identity(p)
-		byIdentity[id] = append(byIdentity[id], p.value)
-	}
-	var all []float64
-	for _, id := range slices.Sorted(maps.Keys(byIdentity)) { // a sum must not depend on map iteration
-		all = append(all, g.rule.Duplicates.of(byIdentity[id]))
-	}
-	return all
-}
 
 // scraping are the labels that scraping and storing add to a series: two that
 // differ in nothing else are the same thing, seen twice.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strconv"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -21,33 +22,86 @@ var Parser = parser.NewParser(parser.Options{
 	EnableExperimentalFunctions: true, ExperimentalDurationExpr: true, EnableExtendedRangeSelectors: true,
 })
 
+// written is a query as a user wrote it.
+type written struct {
+	parser.Expr
+	variable bool // a selector has it
+	// selectors say what the query is about: those with the variable, or all where none has
+	// it. present are those of them that read no past on purpose: the result is as old as
+	// their oldest sample.
+	selectors, present []*parser.VectorSelector
+}
+
+// readPromQL parses a query. put, if not nil, returns what takes the place of a matcher with
+// the variable.
+func readPromQL(text string, put func(label string) *labels.Matcher) (w written, err error) {
+	if text == "" {
+		return w, errors.New("is required")
+	}
+	if w.Expr, err = Parser.ParseExpr(text); err != nil {
+		return w, err
+	}
+	for s, path := range Selectors(w.Expr) {
+		has := false
+		for i, m := range s.LabelMatchers {
+			switch {
+			case m.Value != NamespacesVariable:
+				continue
+			case m.Type != labels.MatchRegexp && m.Type != labels.MatchEqual:
+				return w, fmt.Errorf(`%s: write %s=~"%s"`, m, m.Name, NamespacesVariable)
+			case put != nil:
+				s.LabelMatchers[i] = put(m.Name)
+			}
+			has = true
+		}
+		if has && !w.variable {
+			w.variable, w.selectors, w.present = true, nil, nil
+		}
+		if has != w.variable {
+			continue
+		}
+		w.selectors = append(w.selectors, s)
+		if !Shifted(s, path) {
+			w.present = append(w.present, s)
+		}
+	}
+	return w, nil
+}
+
 // CheckPromQL returns what is wrong with the query of a source that is for some namespaces;
 // for all that ask if none is named.
 func CheckPromQL(text string, namespaces ...string) error {
-	e, narrowed, err := parsePromQL(text, func(m *labels.Matcher) (*labels.Matcher, error) {
-		if m.Type != labels.MatchRegexp && m.Type != labels.MatchEqual {
-			return nil, fmt.Errorf(`%s: write %s=~"%s"`, m, m.Name, NamespacesVariable)
-		}
-		return m, nil
-	})
+	w, err := readPromQL(text, nil)
 	switch {
 	case err != nil:
 		return err
-	case e.Type() != parser.ValueTypeVector && (e.Type() != parser.ValueTypeScalar || len(namespaces) == 0):
-		return fmt.Errorf("gives a %s, not a vector", parser.DocumentedType(e.Type()))
-	case len(narrowed) == 0 && len(namespaces) == 0:
+	case w.Type() != parser.ValueTypeVector && (w.Type() != parser.ValueTypeScalar || len(namespaces) == 0):
+		return fmt.Errorf("gives a %s, not a vector", parser.DocumentedType(w.Type()))
+	case !w.variable && len(namespaces) == 0:
 		return fmt.Errorf(`no selector has namespace=~"%s": it would read every namespace; name those that it is for in namespaces`, NamespacesVariable)
-	case len(narrowed) > 0 && len(namespaces) > 0:
+	case w.variable && len(namespaces) > 0:
 		return fmt.Errorf("is for the namespaces that it stands beside: leave %s out", NamespacesVariable)
-	case FirstMetric(text) == "":
+	case len(w.selectors) == 0:
 		return errors.New("reads no series")
-	case len(namespaces) > 0:
-		narrowed = allSelectors(e)
-	}
-	if len(unshifted(e, narrowed)) == 0 {
+	case len(w.present) == 0:
 		return errors.New("reads the past only (offset, @): nothing says how old its result is")
 	}
 	return nil
+}
+
+// FirstMetric returns the name of the first series that a query is about, or the selector
+// where that has no name; "" if it reads none.
+func FirstMetric(text string) string {
+	w, err := readPromQL(text, nil)
+	if err != nil || len(w.selectors) == 0 {
+		return ""
+	}
+	for _, m := range w.selectors[0].LabelMatchers {
+		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+			return m.Value
+		}
+	}
+	return w.selectors[0].String()
 }
 
 // Shifted reports whether a selector below these nodes reads the past on purpose, with an
@@ -69,16 +123,6 @@ func Selectors(e parser.Expr) iter.Seq2[*parser.VectorSelector, []parser.Node] {
 			return nil
 		})
 	}
-}
-
-// unshifted are those of a query's selectors that read the present.
-func unshifted(e parser.Expr, of []*parser.VectorSelector) (out []*parser.VectorSelector) {
-	for s, path := range Selectors(e) {
-		if slices.Contains(of, s) && !Shifted(s, path) {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // GroupsBy reports whether a query groups by a label, and so gives a number for each of its
@@ -121,126 +165,60 @@ func labelled(e parser.Expr, label string, selected bool) bool {
 	return false
 }
 
-// FirstMetric returns the name of the first series of a query, of those that it narrows if
-// there are such, or the selector where that has no name; "" if it reads none.
-func FirstMetric(text string) string {
-	e, selectors, err := parsePromQL(text, func(m *labels.Matcher) (*labels.Matcher, error) { return m, nil })
-	if err == nil && len(selectors) == 0 {
-		selectors = allSelectors(e)
-	}
-	if err != nil || len(selectors) == 0 {
-		return ""
-	}
-	for _, m := range selectors[0].LabelMatchers {
-		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
-			return m.Value
-		}
-	}
-	return selectors[0].String()
-}
-
-func allSelectors(e parser.Expr) (out []*parser.VectorSelector) {
-	for s := range Selectors(e) {
-		out = append(out, s)
-	}
-	return out
-}
-
-// parsePromQL parses a query, replaces the matchers with the variable, and returns the
-// selectors that have one.
-func parsePromQL(text string, replace func(*labels.Matcher) (*labels.Matcher, error)) (parser.Expr, []*parser.VectorSelector, error) {
-	if text == "" {
-		return nil, nil, errors.New("is required")
-	}
-	e, err := Parser.ParseExpr(text)
-	if err != nil {
-		return nil, nil, err
-	}
-	var narrowed []*parser.VectorSelector
-	for s := range Selectors(e) {
-		found := false
-		for i, m := range s.LabelMatchers {
-			if m.Value != NamespacesVariable {
-				continue
-			}
-			next, bad := replace(m)
-			if err = errors.Join(err, bad); bad == nil {
-				s.LabelMatchers[i], found = next, true
-			}
-		}
-		if found {
-			narrowed = append(narrowed, s)
-		}
-	}
-	return e, narrowed, err
-}
-
-// narrowed is a source's query about the namespaces, and the selectors of the present that
-// they narrow.
-func (r query) narrowed(s Source) (parser.Expr, []*parser.VectorSelector) {
-	e, selectors, err := parsePromQL(s.Query, func(m *labels.Matcher) (*labels.Matcher, error) {
+// written is the source's query about the namespaces.
+func (r query) written() written {
+	w, err := readPromQL(r.source.Query, func(label string) *labels.Matcher {
 		if len(r.namespaces) == 0 {
-			return present(m.Name), nil
+			return present(label)
 		}
-		return OneOf(m.Name, r.namespaces), nil
+		return OneOf(label, r.namespaces)
 	})
-	if err != nil { // the rule has not been validated
-		return Call("vector", number(0)), nil
+	switch {
+	case err != nil: // the rule has not been validated
+		w.Expr = Call("vector", number(0))
+	case w.Type() == parser.ValueTypeScalar:
+		w.Expr = Call("vector", w.Expr)
 	}
-	if len(r.Namespaces) > 0 {
-		selectors = allSelectors(e)
-	}
-	selectors = unshifted(e, selectors)
-	if e.Type() == parser.ValueTypeScalar {
-		e = Call("vector", e)
-	}
-	return e, selectors
-}
-
-// forEach gives one number to each of the namespaces that the rule names and the query is about.
-func (r query) forEach(one parser.Expr) parser.Expr {
-	var all parser.Expr
-	for _, n := range r.Namespaces {
-		if len(r.namespaces) == 0 || slices.Contains(r.namespaces, n) {
-			all = or(all, Call("label_replace", one, text(r.namespace()), text(n), text(""), text("")))
-		}
-	}
-	if all == nil { // the rule is for others
-		return Call("vector", number(0))
-	}
-	return all
+	return w
 }
 
 var aggregators = map[Aggregation]parser.ItemType{Sum: parser.SUM, Average: parser.AVG, Max: parser.MAX, Min: parser.MIN}
 
 // promql is the query's result for each subject.
-func (r query) promql(s Source) parser.Expr {
-	e, _ := r.narrowed(s)
-	if len(r.Namespaces) > 0 {
-		return r.forEach(group(aggregators[r.PerPod], e, nil))
-	}
-	return group(aggregators[r.PerPod], e, r.owner())
-}
+func (r query) promql() parser.Expr { return r.perSubject(aggregators[r.PerPod], r.written().Expr) }
 
 // promqlTime is when the oldest sample behind a subject's result was scraped.
-func (r query) promqlTime(s Source) parser.Expr {
-	_, selectors := r.narrowed(s)
-	by := r.owner()
-	if len(r.Namespaces) > 0 {
-		by = nil
-	}
-	var all parser.Expr
-	for _, selector := range selectors {
-		own := *selector
-		oldest := group(parser.MIN, Call("timestamp", &own), by)
-		if all != nil { // the older where both have a sample, or the one that has
-			older := &parser.BinaryExpr{Op: parser.LTE, LHS: &parser.ParenExpr{Expr: all}, RHS: oldest, VectorMatching: &parser.VectorMatching{Card: parser.CardOneToOne}}
-			oldest = or(or(older, oldest), &parser.ParenExpr{Expr: all})
+func (r query) promqlTime() parser.Expr {
+	var all []parser.Expr
+	selectors := r.written().present
+	for i, selector := range selectors {
+		at := Call("timestamp", selector)
+		if len(selectors) > 1 { // or else those with the same labels would be one
+			at = Part(strconv.Itoa(i), at)
 		}
-		all = oldest
+		all = append(all, at)
 	}
-	if len(r.Namespaces) > 0 {
-		return r.forEach(all)
+	if all == nil {
+		return nil
+	}
+	return r.perSubject(parser.MIN, anyPart(all))
+}
+
+// perSubject aggregates for each subject; for a query that is for namespaces, which the rule
+// names, over everything, and gives that to each of them.
+func (r query) perSubject(op parser.ItemType, e parser.Expr) parser.Expr {
+	if len(r.Namespaces) == 0 {
+		return group(op, e, r.owner())
+	}
+	e = group(op, e, nil)
+	var all parser.Expr
+	for _, n := range r.Namespaces {
+		if len(r.namespaces) == 0 || slices.Contains(r.namespaces, n) {
+			all = or(all, Call("label_replace", e, text(r.namespace()), text(n), text(""), text("")))
+		}
+	}
+	if all == nil { // the rule is for others
+		return Call("vector", number(0))
 	}
 	return all
 }

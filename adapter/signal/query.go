@@ -87,10 +87,10 @@ func (r Rule) parts(namespaces []string) [][]parser.Expr {
 	for i, s := range r.Sources {
 		n := strconv.Itoa(i)
 		var parts []parser.Expr
-		add := func(kind string, of func(query, Source) parser.Expr) {
+		add := func(kind string, of func(query) parser.Expr) {
 			var whole parser.Expr
 			for _, reach := range reaches {
-				whole = or(whole, of(query{r, reach, namespaces}, s))
+				whole = or(whole, of(query{r, s, reach, namespaces}))
 			}
 			if whole != nil {
 				parts = append(parts, Part(kind+n, whole))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,77 +92,92 @@ var ruleName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_:.-]{0,127}$`)
 
 // Validate returns all problems with their field paths.
 func (r Rule) Validate() error {
-	var errs []error
-	check := func(field string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", field, err))
-		}
-	}
-	when := func(wrong bool, field, format string, args ...any) {
-		if wrong {
-			check(field, fmt.Errorf(format, args...))
-		}
-	}
-	when(!ruleName.MatchString(r.Name), "name", "%q does not match %s", r.Name, ruleName)
-	when(!slices.Contains([]Subject{Exported, Target, Namespace}, r.Subject), "subject", `%q is not one of "exported", "target", "namespace"`, string(r.Subject))
-	label := func(field, name string) {
-		when(!model.UTF8Validation.IsValidLabelName(name) || name == model.MetricNameLabel || name == PartLabel, field, "%q is no label of a series", name)
-	}
-	label("labels.pod", r.pod())
-	label("labels.namespace", r.namespace())
-	when(len(r.Namespaces) > 0 && (len(r.Sources) != 1 || r.Sources[0].Form != PromQL), "namespaces", "are for a query")
+	p := &problems{rule: r}
+	p.when(!ruleName.MatchString(r.Name), "name", "%q does not match %s", r.Name, ruleName)
+	oneOf(p, "subject", r.Subject, Exported, Target, Namespace)
+	p.when(!ownLabel(r.pod()), "labels.pod", "%q is no label of a series", r.pod())
+	p.when(!ownLabel(r.namespace()), "labels.namespace", "%q is no label of a series", r.namespace())
+	p.when(len(r.Namespaces) > 0 && (len(r.Sources) != 1 || r.Sources[0].Form != PromQL), "namespaces", "are for a query")
 	for i, n := range r.Namespaces {
-		problems := validation.IsDNS1123Label(n)
-		when(len(problems) > 0, fmt.Sprintf("namespaces[%d]", i), "%q: %s", n, strings.Join(problems, ", "))
+		wrong := validation.IsDNS1123Label(n)
+		p.when(len(wrong) > 0, fmt.Sprintf("namespaces[%d]", i), "%q: %s", n, strings.Join(wrong, ", "))
 	}
-	when(r.Subject == Exported && r.Labels != (Labels{}), "labels", `are for the subjects "target" and "namespace"`)
-	check("duplicates", r.Duplicates.validate())
-	check("perPod", r.PerPod.validate())
-	check("perWorkload", r.PerWorkload.validate())
-	when(!(r.Minimum < r.Maximum) || r.Maximum > MaxValue || r.Minimum < -MaxValue, "maximum", "[%g, %g] is no range within ±%g", r.Minimum, r.Maximum, float64(MaxValue))
-	when(r.MaxAge <= 0, "maxAge", "must be positive")
-	when(r.Window < 0 || r.Window > 0 && r.Window < time.Second, "window", "must be zero or at least a second")
-	when(r.Wide < 0, "wide", "must not be negative")
-	for i, l := range r.Identity {
-		check(fmt.Sprintf("identity[%d]", i), identityLabel(l))
-	}
+	p.when(r.Subject == Exported && r.Labels != (Labels{}), "labels", `are for the subjects "target" and "namespace"`)
+	oneOf(p, "duplicates", r.Duplicates, Sum, Average, Max, Min)
+	oneOf(p, "perPod", r.PerPod, Sum, Average, Max, Min)
+	oneOf(p, "perWorkload", r.PerWorkload, Sum, Average, Max, Min)
+	p.when(!(r.Minimum < r.Maximum) || r.Maximum > MaxValue || r.Minimum < -MaxValue, "maximum", "[%g, %g] is no range within ±%g", r.Minimum, r.Maximum, float64(MaxValue))
+	p.when(r.MaxAge <= 0, "maxAge", "must be positive")
+	p.when(r.Window < 0 || r.Window > 0 && r.Window < time.Second, "window", "must be zero or at least a second")
+	p.when(r.Wide < 0, "wide", "must not be negative")
+	p.parts("identity", r.Identity)
 	if r.AtZero != nil {
-		check("atZero", r.within(*r.AtZero))
+		p.within("atZero", *r.AtZero)
 	}
-	when(!(r.Activation >= 0 && r.Activation <= MaxValue), "activation", "%g is not between 0 and %g", r.Activation, float64(MaxValue))
-	when(len(r.Sources) == 0 || len(r.Sources) > maxSources, "sources", "there are %d, not 1 to %d", len(r.Sources), maxSources)
+	p.when(!(r.Activation >= 0 && r.Activation <= MaxValue), "activation", "%g is not between 0 and %g", r.Activation, float64(MaxValue))
+	p.when(len(r.Sources) == 0 || len(r.Sources) > maxSources, "sources", "there are %d, not 1 to %d", len(r.Sources), maxSources)
 	for i, s := range r.Sources {
-		path := fmt.Sprintf("sources[%d].", i)
-		if s.Form == PromQL { // a query stands beside the rule's name
-			path = ""
+		if p.below = fmt.Sprintf("sources[%d].", i); s.Form == PromQL { // a query stands beside the rule's name
+			p.below = ""
 		}
-		s.validate(r, func(field string, err error) { check(path+field, err) })
+		s.validate(p)
 	}
-	return errors.Join(errs...)
+	return errors.Join(p.found...)
 }
 
 // maxSources bounds the query one rule can become.
 const maxSources = 64
 
+// problems are what is wrong with a rule's fields.
+type problems struct {
+	rule  Rule
+	below string // the path of the fields that follow
+	found []error
+}
+
+func (p *problems) when(wrong bool, field, format string, args ...any) {
+	if wrong {
+		p.found = append(p.found, fmt.Errorf("%s%s: %w", p.below, field, fmt.Errorf(format, args...)))
+	}
+}
+
+func oneOf[T ~string](p *problems, field string, value T, known ...T) {
+	var words []string
+	for _, k := range known {
+		words = append(words, strconv.Quote(string(k)))
+	}
+	p.when(!slices.Contains(known, value), field, "%q is not one of %s", string(value), strings.Join(words, ", "))
+}
+
 // within checks that a declared value is within the rule's own range.
-func (r Rule) within(v float64) error {
-	if !(v >= r.Minimum && v <= r.Maximum) {
-		return fmt.Errorf("%g is not within the rule's own range [%g, %g]", v, r.Minimum, r.Maximum)
-	}
-	return nil
+func (p *problems) within(field string, v float64) {
+	p.when(!(v >= p.rule.Minimum && v <= p.rule.Maximum), field, "%g is not within the rule's own range [%g, %g]", v, p.rule.Minimum, p.rule.Maximum)
 }
 
-func identityLabel(name string) error {
-	switch {
-	case !model.UTF8Validation.IsValidLabelName(name), name == model.MetricNameLabel, name == model.BucketLabel, name == PartLabel:
-		return fmt.Errorf("%q does not distinguish parts of a pod", name)
-	}
-	return nil
+func (p *problems) metric(field, name string) {
+	p.when(!model.UTF8Validation.IsValidMetricName(name), field, "%q is no metric name", name)
 }
 
-func metricName(name string) error {
-	if !model.UTF8Validation.IsValidMetricName(name) {
-		return fmt.Errorf("%q is no metric name", name)
+// parts checks labels that distinguish the parts of a pod.
+func (p *problems) parts(field string, names []string) {
+	for i, name := range names {
+		p.when(!ownLabel(name) || name == model.BucketLabel, fmt.Sprintf("%s[%d]", field, i), "%q does not distinguish parts of a pod", name)
 	}
-	return nil
+}
+
+func (p *problems) matchers(field string, all Matchers) {
+	for i, m := range all {
+		_, err := m.promql()
+		p.when(err != nil, fmt.Sprintf("%s[%d]", field, i), "%w", err)
+	}
+}
+
+func (p *problems) series(field string, s Series) {
+	p.metric(field+".metric", s.Metric)
+	p.matchers(field+".matchers", s.Matchers)
+}
+
+// ownLabel reports whether a series may have a label of that name, of its own.
+func ownLabel(name string) bool {
+	return model.UTF8Validation.IsValidLabelName(name) && name != model.MetricNameLabel && name != PartLabel
 }

@@ -62,7 +62,7 @@ func TestScenarios(t *testing.T) {
 
 type scenario struct {
 	rules  map[string]signal.Rule
-	series *promtest.Memory
+	series *memstore.Server
 }
 
 func (s *scenario) declare(t *testing.T, d *datadriven.TestData) string {
@@ -124,7 +124,7 @@ type asker struct {
 	data    *datadriven.TestData
 	live    []string
 	later   time.Duration
-	series  *promtest.Memory
+	series  *memstore.Server
 	table   *signal.Table
 	dropped map[signal.Reason]int
 	now     time.Time

@@ -35,7 +35,7 @@ func (r Rule) Hint(namespace string, selector k8slabels.Selector) (string, error
 		return series(r.Sources[0].Metric, slices.Concat([]*labels.Matcher{only}, r.Sources[0].Matchers.promql(), narrowed))
 	}
 	if r.Sources[0].Form == PromQL {
-		return query{Rule: r, namespaces: []string{namespace}}.promql(r.Sources[0]).String(), nil
+		return query{Rule: r, source: r.Sources[0], namespaces: []string{namespace}}.promql().String(), nil
 	}
 	if r.Subject != Exported {
 		return within(r.namespace()).String(), nil

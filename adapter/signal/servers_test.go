@@ -14,12 +14,10 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/promql"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
-	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -29,7 +27,7 @@ const scrapes = 30
 // scrape is a server's page as Prometheus has it after many scrapes without
 // honor_labels: gauges have been constant, counters and histograms have grown
 // evenly from nothing to what the page says.
-func scrape(t testing.TB, file, pod string) *promtest.Memory {
+func scrape(t testing.TB, file, pod string) *memstore.Server {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -39,7 +37,7 @@ func scrape(t testing.TB, file, pod string) *promtest.Memory {
 		t.Fatalf("%s: %v", file, err)
 	}
 	target := map[string]string{"namespace": "chat", "pod": pod, "job": "servers", "instance": "10.0.0.1:8000"}
-	m := load(t, "")
+	var all memstore.Series
 	add := func(name string, pairs []*dto.LabelPair, le string, value float64, grows bool) {
 		b := labels.NewBuilder(labels.EmptyLabels())
 		b.Set(labels.MetricName, name)
@@ -56,15 +54,15 @@ func scrape(t testing.TB, file, pod string) *promtest.Memory {
 		for name, value := range target {
 			b.Set(name, value)
 		}
-		var samples []chunks.Sample
+		one := promql.Series{Metric: b.Labels()}
 		for i := range scrapes {
 			v := value
 			if grows {
 				v *= float64(i) / (scrapes - 1)
 			}
-			samples = append(samples, memstore.At(epoch.Add(time.Duration(i)*step), v))
+			one.Floats = append(one.Floats, memstore.At(epoch.Add(time.Duration(i)*step), v))
 		}
-		m.Series = append(m.Series, storage.NewListSeries(b.Labels(), samples))
+		all = append(all, promql.NewStorageSeries(one))
 	}
 	for name, f := range families {
 		for _, s := range f.Metric {
@@ -85,7 +83,7 @@ func scrape(t testing.TB, file, pod string) *promtest.Memory {
 			}
 		}
 	}
-	return m
+	return new(memstore.Over(all))
 }
 
 var (

@@ -38,8 +38,8 @@ func TestMilliNeverWrapsNorVanishes(t *testing.T) {
 }
 
 func TestValidateSaysEverything(t *testing.T) {
-	err := Rule{Name: "a b", Sources: []Source{{Metric: "\xff"}}, Minimum: 1, Window: -1}.Validate()
-	for _, field := range []string{"name:", "subject:", "duplicates:", "perPod:", "perWorkload:", "maximum:", "maxAge:", "window:", "sources[0].metric:"} {
+	err := Rule{Name: "a b", Sources: []Source{{Metric: "\xff", Idle: &Idle{By: []string{""}}}}, Minimum: 1, Window: -1}.Validate()
+	for _, field := range []string{"name:", "subject:", "duplicates:", "perPod:", "perWorkload:", "maximum:", "maxAge:", "window:", "sources[0].metric:", "sources[0].idle.by[0]:"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v lacks %s", err, field)
 		}

@@ -142,73 +142,47 @@ func (ms Matchers) promql() (all []*labels.Matcher) {
 	return all
 }
 
-// each calls add for each matcher that is wrong.
-func (ms Matchers) each(path string, add func(field string, err error)) {
-	for i, m := range ms {
-		_, err := m.promql()
-		add(fmt.Sprintf("%smatchers[%d]", path, i), err)
+func (s Source) validate(p *problems) {
+	r := p.rule
+	if s.Form == PromQL { // its metric is the query's, which may be no PromQL
+		err := CheckPromQL(s.Query, r.Namespaces...)
+		p.when(err != nil, "query", "%w", err)
+		p.when(r.Subject == Exported, "query", `is for the subjects "target" and "namespace"`)
+		return
 	}
-}
-
-func (s Series) each(path string, add func(field string, err error)) {
-	add(path+".metric", metricName(s.Metric))
-	s.Matchers.each(path+".", add)
-}
-
-// validate calls add for each field, with what is wrong with it.
-func (s Source) validate(r Rule, add func(field string, err error)) {
-	when := func(wrong bool, field, format string, args ...any) {
-		if wrong {
-			add(field, fmt.Errorf(format, args...))
-		}
-	}
-	if s.Form != PromQL { // whose metric is the query's, which may be no PromQL
-		add("metric", metricName(s.Metric))
-	}
-	s.Matchers.each("", add)
+	p.metric("metric", s.Metric)
+	p.matchers("matchers", s.Matchers)
 	if s.Over != "" {
-		add("over", metricName(s.Over))
+		p.metric("over", s.Over)
 	}
-	switch s.Form {
-	case Value, Rate, Quantile, Mean:
-	case PromQL:
-		add("query", CheckPromQL(s.Query, r.Namespaces...))
-		when(r.Subject == Exported, "query", `is for the subjects "target" and "namespace"`)
-		return
-	default:
-		add("form", fmt.Errorf(`%q is not one of "", "rate", "quantile", "mean"`, string(s.Form)))
-		return
-	}
-	when(s.Form != Value && r.Window <= 0, "form", "%q needs the rule's window to be positive", string(s.Form))
-	when(s.Form == Quantile && !(s.Quantile > 0 && s.Quantile < 1), "quantile", "%g is not between 0 and 1", s.Quantile)
-	when(s.histogram() && s.Over != "", "over", "a histogram is divided by nothing")
-	when(s.histogram() && len(s.Without) > 0, "without", "a histogram is summed by its identity")
-	for i, l := range s.Without {
-		add(fmt.Sprintf("without[%d]", i), identityLabel(l))
-	}
-	when(s.Tier < 0, "tier", "must not be negative")
-	for i, l := range s.Identity {
-		add(fmt.Sprintf("identity[%d]", i), identityLabel(l))
-	}
-	if s.Idle != nil {
-		add("idle.value", r.within(s.Idle.Value))
-		for i, w := range s.Idle.While {
-			w.each(fmt.Sprintf("idle.while[%d]", i), add)
+	oneOf(p, "form", s.Form, Value, Rate, Quantile, Mean)
+	p.when((s.Form == Rate || s.histogram()) && r.Window <= 0, "form", "%q needs the rule's window to be positive", string(s.Form))
+	p.when(s.Form == Quantile && !(s.Quantile > 0 && s.Quantile < 1), "quantile", "%g is not between 0 and 1", s.Quantile)
+	p.when(s.histogram() && s.Over != "", "over", "a histogram is divided by nothing")
+	p.when(s.histogram() && len(s.Without) > 0, "without", "a histogram is summed by its identity")
+	p.parts("without", s.Without)
+	p.when(s.Tier < 0, "tier", "must not be negative")
+	p.parts("identity", s.Identity)
+	if i := s.Idle; i != nil {
+		p.within("idle.value", i.Value)
+		p.parts("idle.by", i.By)
+		for n, w := range i.While {
+			p.series(fmt.Sprintf("idle.while[%d]", n), w)
 		}
-	}
-	if s.Idle != nil && s.Idle.Progress != nil {
-		s.Idle.Progress.each("idle.progress", add)
-		when(len(s.Idle.While) == 0 || r.Window == 0, "idle.progress", "needs a series of while, and the rule's window")
+		if i.Progress != nil {
+			p.series("idle.progress", *i.Progress)
+			p.when(len(i.While) == 0 || r.Window == 0, "idle.progress", "needs a series of while, and the rule's window")
+		}
 	}
 	if s.Page != nil {
-		s.Page.each("page", add)
+		p.series("page", *s.Page)
 	}
-	if s.Absent != nil {
-		add("absent.value", r.within(s.Absent.Value))
-		s.Absent.While.each("absent.while", add)
-		when((s.Absent.Label == "") != (s.Absent.From == ""), "absent.label", "label and from go together")
-		for _, l := range []string{s.Absent.Label, s.Absent.From} {
-			when(slices.Contains([]string{labels.MetricName, PartLabel, namespaceLabel, podLabel}, l), "absent.label", "%q has a meaning of its own", l)
+	if a := s.Absent; a != nil {
+		p.within("absent.value", a.Value)
+		p.series("absent.while", a.While)
+		p.when((a.Label == "") != (a.From == ""), "absent.label", "label and from go together")
+		for _, l := range []string{a.Label, a.From} {
+			p.when(slices.Contains([]string{labels.MetricName, PartLabel, namespaceLabel, podLabel}, l), "absent.label", "%q has a meaning of its own", l)
 		}
 	}
 }

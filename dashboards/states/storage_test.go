@@ -39,7 +39,7 @@ func (v view) Querier(from, to int64) (storage.Querier, error) {
 }
 
 // selected are the series that match, by name and then in order of recording.
-func (v view) selected(_, _ int64, matchers []*labels.Matcher) []storage.Series {
+func (v view) selected(from, to int64, matchers []*labels.Matcher) []storage.Series {
 	var out []storage.Series
 	for _, name := range v.names(matchers) {
 		if v.hidden(name) || !memstore.MatchesName(name, matchers) {
@@ -50,8 +50,11 @@ func (v view) selected(_, _ int64, matchers []*labels.Matcher) []storage.Series 
 			all = v.rules.of(name, v)
 		}
 		for _, s := range all {
-			if memstore.Matches(s.Labels, matchers) {
-				out = append(out, storage.NewListSeries(s.Labels, s.Points))
+			if !memstore.Matches(s.Labels, matchers) {
+				continue
+			}
+			if one := s.Between(from, to); one != nil {
+				out = append(out, one)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package prom
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +24,9 @@ type answer struct {
 	partial                    bool // VictoriaMetrics' isPartial: some of the storage did not answer
 }
 
+// reader reads the next value. What is wrong with it is the iterator's Error.
+type reader func(*jsoniter.Iterator)
+
 // decode reads an answer while it arrives, and its data by read: large answers lie
 // nowhere as a whole. It stops at the first error.
 //
@@ -33,44 +35,32 @@ type answer struct {
 func (a *answer) decode(body io.Reader, read reader) error {
 	it, missing := jsoniter.Parse(jsoniter.ConfigDefault, body, 1<<16), true
 	fields := map[string]any{"status": &a.status, "errorType": &a.errorType, "error": &a.message, "warnings": &a.warnings, "isPartial": &a.partial}
-	var err error
 	it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
 		switch to := fields[field]; {
 		case to != nil:
 			it.ReadVal(to)
 		case field == "data":
-			missing, err = false, read(it)
+			missing = false
+			read(it)
 		default:
 			it.Skip()
 		}
-		return err == nil && it.Error == nil
+		return it.Error == nil
 	})
-	if err = cmp.Or(err, it.Error); err != nil {
-		switch text := err.Error(); { // the library's has parts of the answer
-		case strings.Contains(text, "but found <"):
-			return errors.New("it is a web page")
-		case strings.Contains(text, ", error found in #"):
-			return errors.New("it is empty, no JSON of Prometheus' API, or ends too early")
-		}
-		return err
+	if it.Error == nil && missing {
+		it = jsoniter.ParseString(jsoniter.ConfigDefault, "{}")
+		read(it)
 	}
-	if missing {
-		return read(jsoniter.ParseString(jsoniter.ConfigDefault, "{}"))
+	if it.Error == nil {
+		return nil
 	}
-	return nil
-}
-
-// reader reads the next value. It need not read on after an error.
-type reader func(*jsoniter.Iterator) error
-
-// each calls do for each element of the list that is next, until an error.
-func each(it *jsoniter.Iterator, do func() error) error {
-	var err error
-	it.ReadArrayCB(func(*jsoniter.Iterator) bool {
-		err = do()
-		return err == nil && it.Error == nil
-	})
-	return cmp.Or(it.Error, err)
+	switch text := it.Error.Error(); { // the library's has parts of the answer
+	case strings.Contains(text, "but found <"):
+		return errors.New("it is a web page")
+	case strings.Contains(text, ", error found in #"):
+		return errors.New("it is empty, no JSON of Prometheus' API, or ends too early")
+	}
+	return it.Error
 }
 
 // maxReason bounds a server's error message in logs, in bytes.
@@ -140,29 +130,24 @@ func (a *answer) refused() bool {
 type series struct {
 	labels    labels.Labels
 	builder   labels.ScratchBuilder
-	value     Point
+	value     Point // with the zero time, none
 	values    []Point
-	valued    bool
 	histogram bool
 }
 
-func (s *series) read(it *jsoniter.Iterator) error {
-	s.labels = labels.EmptyLabels()
-	s.values, s.valued, s.histogram = s.values[:0], false, false
-	var err error
+func (s *series) read(it *jsoniter.Iterator) {
+	*s = series{builder: s.builder, values: s.values[:0]}
 	it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
 		switch {
 		case it.ReadNil():
 		case field == "metric":
-			s.labels, err = readLabels(it, &s.builder)
+			s.labels = readLabels(it, &s.builder)
 		case field == "value":
-			s.valued = true
-			s.value, err = readPoint(it)
+			s.value = readPoint(it)
 		case field == "values":
-			err = each(it, func() error {
-				p, err := readPoint(it)
-				s.values = append(s.values, p)
-				return err
+			it.ReadArrayCB(func(it *jsoniter.Iterator) bool {
+				s.values = append(s.values, readPoint(it))
+				return it.Error == nil
 			})
 		case field == "histogram":
 			s.histogram = true
@@ -170,13 +155,12 @@ func (s *series) read(it *jsoniter.Iterator) error {
 		default:
 			it.Skip()
 		}
-		return err == nil && it.Error == nil
+		return it.Error == nil
 	})
-	return cmp.Or(it.Error, err)
 }
 
 // readLabels reads a series' labels. The builder is memory for one series after another.
-func readLabels(it *jsoniter.Iterator, b *labels.ScratchBuilder) (labels.Labels, error) {
+func readLabels(it *jsoniter.Iterator, b *labels.ScratchBuilder) labels.Labels {
 	b.Reset()
 	it.ReadMapCB(func(it *jsoniter.Iterator, name string) bool {
 		if value := it.ReadString(); value != "" { // an empty label is none
@@ -186,70 +170,77 @@ func readLabels(it *jsoniter.Iterator, b *labels.ScratchBuilder) (labels.Labels,
 	})
 	b.Sort()
 	read := b.Labels()
-	if name, twice := read.HasDuplicateLabelNames(); twice {
-		return read, fmt.Errorf("a series has the label %q twice", name)
+	if name, twice := read.HasDuplicateLabelNames(); twice && it.Error == nil {
+		it.Error = fmt.Errorf("a series has the label %q twice", name)
 	}
-	return read, it.Error
+	return read
 }
 
 // readPoint reads [seconds, "value"].
-func readPoint(it *jsoniter.Iterator) (p Point, err error) {
+func readPoint(it *jsoniter.Iterator) (p Point) {
 	two := it.ReadArray()
 	p.Time = time.UnixMilli(int64(math.Round(it.ReadFloat64() * 1000)))
 	two = it.ReadArray() && two
 	text := string(it.ReadStringAsSlice())
-	if two = !it.ReadArray() && two; !two && it.Error == nil {
-		return p, errors.New("a value is not [seconds, \"number\"]")
+	two = !it.ReadArray() && two
+	value, err := strconv.ParseFloat(text, 64)
+	switch p.Value = value; {
+	case it.Error != nil:
+	case !two:
+		it.Error = errors.New("a value is not [seconds, \"number\"]")
+	case err != nil:
+		it.Error = fmt.Errorf("the value %.40q is no number", text)
 	}
-	if p.Value, err = strconv.ParseFloat(text, 64); err != nil {
-		err = fmt.Errorf("the value %.40q is no number", text)
-	}
-	return p, cmp.Or(it.Error, err)
+	return p
 }
 
-// readResult reads a result of a kind, vector or matrix, and calls take for each element. All
-// servers send the kind first.
+// readResult reads a result of a kind, vector or matrix, and calls take for each element. Servers
+// send the kind first; where a proxy has sorted the fields it comes last.
 func readResult(kind string, most int, take func(*series) error) reader {
-	return func(it *jsoniter.Iterator) error {
-		var is string
+	return func(it *jsoniter.Iterator) {
+		is, missing := "", true
 		var one series
-		err := errors.New("the answer has no result")
 		it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
 			switch {
 			case field == "resultType":
 				is = it.ReadString()
-			case field == "result" && is == kind:
-				err = readList(it, most, func() error {
-					if err := one.read(it); err != nil {
-						return err
+			case field == "result" && (is == kind || is == ""):
+				missing = false
+				readList(it, most, func() {
+					if one.read(it); it.Error == nil {
+						it.Error = take(&one)
 					}
-					return take(&one)
 				})
-				return err == nil
 			default:
 				it.Skip()
 			}
 			return it.Error == nil
 		})
-		if it.Error == nil && is != kind {
-			return fmt.Errorf("%w: the answer is a %q, not a %s", ErrBadQuery, is, kind)
+		switch {
+		case it.Error != nil:
+		case is != kind:
+			it.Error = fmt.Errorf("%w: the answer is a %q, not a %s", ErrBadQuery, is, kind)
+		case missing:
+			it.Error = errors.New("the answer has no result")
 		}
-		return cmp.Or(it.Error, err)
 	}
 }
 
 // readList calls take for each element of a list, one at a time, so that a list with
 // too many is never in memory.
-func readList(it *jsoniter.Iterator, most int, take func() error) error {
+func readList(it *jsoniter.Iterator, most int, take func()) {
 	if next := it.WhatIsNext(); next != jsoniter.ArrayValue && it.Error == nil {
-		return errors.New("the result is no list")
+		it.Error = errors.New("the result is no list")
+		return
 	}
 	n := 0
-	return each(it, func() error {
+	it.ReadArrayCB(func(*jsoniter.Iterator) bool {
 		if n++; n > most {
-			return fmt.Errorf("%w: more than %d series", ErrTooLarge, most)
+			it.Error = fmt.Errorf("%w: more than %d series", ErrTooLarge, most)
+			return false
 		}
-		return take()
+		take()
+		return it.Error == nil
 	})
 }
 
@@ -258,7 +249,7 @@ func (v *Vector) read(most int) reader {
 		switch {
 		case s.histogram:
 			return fmt.Errorf("%w: the answer holds a native histogram", ErrBadQuery)
-		case !s.valued:
+		case s.value.Time.IsZero():
 			return errors.New("an element has no value")
 		}
 		*v = append(*v, Sample{Labels: s.labels, Value: s.value.Value, Time: s.value.Time})
@@ -269,29 +260,24 @@ func (v *Vector) read(most int) reader {
 // readFamilies reads a list of series into all.
 func readFamilies(all *[]Family, most int) reader {
 	met := map[string]bool{}
-	return func(it *jsoniter.Iterator) error {
+	return func(it *jsoniter.Iterator) {
 		var builder labels.ScratchBuilder
-		return readList(it, math.MaxInt, func() error {
-			one, err := readLabels(it, &builder)
-			if err != nil {
-				return err
-			}
+		readList(it, math.MaxInt, func() {
+			one := readLabels(it, &builder)
 			f := Family{Name: one.Get(labels.MetricName)}
 			one.Range(func(l labels.Label) {
 				if l.Name != labels.MetricName {
 					f.Labels = append(f.Labels, l.Name)
 				}
 			})
-			id := f.Name + "\xff" + strings.Join(f.Labels, "\xff")
-			if met[id] {
-				return nil
+			switch id := f.Name + "\xff" + strings.Join(f.Labels, "\xff"); {
+			case it.Error != nil || met[id]:
+			case len(*all) == most:
+				it.Error = fmt.Errorf("%w: more than %d families of series", ErrTooLarge, most)
+			default:
+				met[id] = true
+				*all = append(*all, f)
 			}
-			if len(*all) == most {
-				return fmt.Errorf("%w: more than %d families of series", ErrTooLarge, most)
-			}
-			met[id] = true
-			*all = append(*all, f)
-			return nil
 		})
 	}
 }

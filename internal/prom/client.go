@@ -79,7 +79,7 @@ func (c *Client) QueryWithin(ctx context.Context, promql string, at time.Time, m
 	}
 	form := url.Values{
 		"query":   {promql},
-		"timeout": {c.cfg.Timeout.String()},
+		"timeout": {seconds(c.cfg.Timeout)},
 		// One more than accepted, so that a truncated answer is detected as
 		// too large.
 		"limit": {strconv.Itoa(series + 1)},
@@ -115,8 +115,8 @@ func (c *Client) Range(ctx context.Context, promql string, from, to time.Time, s
 	}
 	var lines []Line
 	err := c.get(ctx, "api/v1/query_range", url.Values{
-		"query": {promql}, "timeout": {c.cfg.Timeout.String()},
-		"start": {unix(from)}, "end": {unix(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', 3, 64)}, latencyOffset: {"1ms"},
+		"query": {promql}, "timeout": {seconds(c.cfg.Timeout)},
+		"start": {unix(from)}, "end": {unix(to)}, "step": {seconds(step)}, latencyOffset: {"1ms"},
 	}, c.cfg.MaxResponseBytes, readResult("matrix", c.cfg.MaxSeries, func(s *series) error {
 		lines = append(lines, Line{Labels: s.labels, Points: slices.Clone(s.values)})
 		return nil
@@ -154,10 +154,7 @@ func (c *Client) Retention(ctx context.Context) (string, error) {
 	get := *c
 	get.cfg.Method = http.MethodGet
 	var info struct{ StorageRetention string }
-	err := get.get(ctx, "api/v1/status/runtimeinfo", url.Values{}, 1<<20, func(it *jsoniter.Iterator) error {
-		it.ReadVal(&info)
-		return it.Error
-	})
+	err := get.get(ctx, "api/v1/status/runtimeinfo", url.Values{}, 1<<20, func(it *jsoniter.Iterator) { it.ReadVal(&info) })
 	if errors.Is(err, errNoEndpoint) {
 		return "", nil
 	}
@@ -165,6 +162,9 @@ func (c *Client) Retention(ctx context.Context) (string, error) {
 }
 
 func unix(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
+
+// seconds is a duration for a server. Go's own notation, 2.5s, is none of Prometheus'.
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
 
 // get sends a request to an endpoint, a path below the server's URL, and has the
 // answer's data read. ctx and the timeout bound the reading too.

@@ -44,7 +44,7 @@ func TestQueryReturnsTheVector(t *testing.T) {
 		{Labels: map[string]string{"pod": "a"}, Value: math.NaN()},
 		{Labels: map[string]string{"pod": "c"}, Value: math.Inf(-1)},
 	}})
-	v, err := client(t, prom.Config{URL: server.URL, HTTP: httpConfig(t, `{"http_headers": {"X-Scope-OrgID": {"values": ["team"]}}}`)}).
+	v, err := client(t, prom.Config{URL: server.URL, Timeout: 2500 * time.Millisecond, HTTP: httpConfig(t, `{"http_headers": {"X-Scope-OrgID": {"values": ["team"]}}}`)}).
 		Query(t.Context(), `up{pod=~".+"}`, at)
 	require.NoError(t, err)
 	if len(v) != 3 || v[0].Labels.Get("pod") != "b" || v[0].Value != 1.5 || !v[0].Time.Equal(at) {
@@ -59,6 +59,9 @@ func TestQueryReturnsTheVector(t *testing.T) {
 	q := server.Queries()[0]
 	if got := q.PostForm.Get("query"); got != `up{pod=~".+"}` {
 		t.Errorf("query %q", got)
+	}
+	if got := q.PostForm.Get("timeout"); got != "2.500" { // Prometheus cannot parse 2.5s
+		t.Errorf("timeout %q", got)
 	}
 	if got := q.PostForm.Get("time"); got != "1700000000.250" {
 		t.Errorf("time %q", got)

@@ -14,9 +14,9 @@ func TestPoints(t *testing.T) {
 		`[[1,"2",3]]`: -1, `[["1","2"]]`: -1, `[1,2]`: -1, `[{}]`: -1, `[[1,"x"]]`: -1, `[[1,2]]`: -1, `[[]]`: -1, `[[1,"2"`: -1,
 	} {
 		var got series
-		err := got.read(jsoniter.ParseString(jsoniter.ConfigDefault, `{"values":`+text+`}`))
-		if (err != nil) != (want < 0) || err == nil && len(got.values) != want {
-			t.Errorf("%s: %v, %v", text, got.values, err)
+		it := jsoniter.ParseString(jsoniter.ConfigDefault, `{"values":`+text+`}`)
+		if got.read(it); (it.Error != nil) != (want < 0) || it.Error == nil && len(got.values) != want {
+			t.Errorf("%s: %v, %v", text, got.values, it.Error)
 		}
 	}
 }
@@ -29,7 +29,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, element string) {
 		data := []byte(`{"resultType":"vector","result":[` + element + `]}`)
 		var v Vector
-		if err := v.read(2)(jsoniter.ParseBytes(jsoniter.ConfigDefault, data)); err != nil || !json.Valid(data) {
+		it := jsoniter.ParseBytes(jsoniter.ConfigDefault, data)
+		if v.read(2)(it); it.Error != nil || !json.Valid(data) {
 			return
 		}
 		for _, s := range v {

@@ -31,11 +31,8 @@ func TestSeriesErrors(t *testing.T) {
 		body   string
 		want   error
 	}{
-		{400, `{"status":"error","errorType":"bad_data","error":"no"}`, ErrBadQuery},
-		{503, `{"status":"error"}`, ErrUnavailable},
 		{200, `{"status":"success","data":[{"__name__":"up"}`, ErrUnavailable},
 		{200, `{"status":"success","data":{"resultType":"vector"}}`, ErrUnavailable},
-		{200, `{"status":"success","data":[],"warnings":["a store is away"]}`, ErrPartial},
 		{200, `{"status":"success","isPartial":true,"data":[]}`, ErrPartial},
 		{200, `{"status":"success","data":[{"__name__":"a"},{"__name__":"b"},{"__name__":"c"}]}`, ErrTooLarge},
 	} {

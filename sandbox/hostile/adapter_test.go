@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunks"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
@@ -50,7 +50,7 @@ func served(from, to time.Time) memstore.Series {
 				bounds = []string{"0.1", "1", "+Inf"}
 			}
 			for b, le := range bounds {
-				all = append(all, storage.NewListSeries(stored(f, name, le, pairs...), rising(f, from, to, float64((n+1)*(b+1)))))
+				all = append(all, promql.NewStorageSeries(promql.Series{Metric: stored(f, name, le, pairs...), Floats: rising(f, from, to, float64((n+1)*(b+1)))}))
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func stored(f hostile.Family, name, le string, pairs ...string) labels.Labels {
 }
 
 // rising is a constant, of a counter or histogram one that grows by it each scrape.
-func rising(f hostile.Family, from, to time.Time, v float64) (out []chunks.Sample) {
+func rising(f hostile.Family, from, to time.Time, v float64) (out []promql.FPoint) {
 	for i := 0; ; i++ {
 		at := from.Add(time.Duration(i) * 5 * time.Second)
 		if at.After(to) {

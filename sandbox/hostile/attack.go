@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/promql"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
@@ -24,7 +24,7 @@ type Attack struct {
 
 	names  func(Family) []string
 	labels func(w *World, f Family, name string, i int) labels.Labels
-	points func(w *World, f Family) []chunks.Sample
+	points func(w *World, f Family) promql.Series
 }
 
 // Attacks are all of them; those of size have many series of each name.
@@ -107,40 +107,48 @@ func everySuffix(f Family) []string {
 }
 
 // constant is a value, of a counter a growing one.
-func constant(v float64) func(*World, Family) []chunks.Sample {
-	return func(w *World, f Family) []chunks.Sample {
-		return w.over(func(i int, ms int64) chunks.Sample {
+func constant(v float64) func(*World, Family) promql.Series {
+	return func(w *World, f Family) promql.Series {
+		return w.over(func(to *promql.Series, i int, at time.Time) {
+			value := v
 			if f.Type != metric.Gauge {
-				return memstore.Float{Milli: ms, Value: v * float64(i)}
+				value *= float64(i)
 			}
-			return memstore.Float{Milli: ms, Value: v}
+			to.Floats = append(to.Floats, memstore.At(at, value))
 		})
 	}
 }
 
-func alternating(values ...float64) func(*World, Family) []chunks.Sample {
-	return func(w *World, _ Family) []chunks.Sample {
-		return w.over(func(i int, ms int64) chunks.Sample { return memstore.Float{Milli: ms, Value: values[i%len(values)]} })
+func alternating(values ...float64) func(*World, Family) promql.Series {
+	return func(w *World, _ Family) promql.Series {
+		return w.over(func(to *promql.Series, i int, at time.Time) {
+			to.Floats = append(to.Floats, memstore.At(at, values[i%len(values)]))
+		})
 	}
 }
 
 // between has times of the page's own, ten seconds after each scrape and an hour ahead.
-func between(w *World, _ Family) []chunks.Sample {
-	later := 10 * time.Second
-	return append(w.over(func(_ int, ms int64) chunks.Sample { return memstore.Float{Milli: ms + later.Milliseconds(), Value: 3} }),
-		memstore.At(w.To.Add(time.Hour), 7))
+func between(w *World, _ Family) promql.Series {
+	s := w.over(func(to *promql.Series, _ int, at time.Time) {
+		to.Floats = append(to.Floats, memstore.At(at.Add(10*time.Second), 3))
+	})
+	s.Floats = append(s.Floats, memstore.At(w.To.Add(time.Hour), 7))
+	return s
 }
 
-func native(w *World, _ Family) []chunks.Sample {
-	return w.over(func(i int, ms int64) chunks.Sample { return memstore.Histogram{Milli: ms, Value: wide(i)} })
+func native(w *World, _ Family) promql.Series {
+	return w.over(func(to *promql.Series, i int, at time.Time) {
+		to.Histograms = append(to.Histograms, promql.HPoint{T: at.UnixMilli(), H: wide(i)})
+	})
 }
 
-func mixed(w *World, _ Family) []chunks.Sample {
-	return w.over(func(i int, ms int64) chunks.Sample {
+func mixed(w *World, _ Family) promql.Series {
+	return w.over(func(to *promql.Series, i int, at time.Time) {
 		if i%2 == 0 {
-			return memstore.Float{Milli: ms, Value: 1}
+			to.Floats = append(to.Floats, memstore.At(at, 1))
+		} else {
+			to.Histograms = append(to.Histograms, promql.HPoint{T: at.UnixMilli(), H: wide(i)})
 		}
-		return memstore.Histogram{Milli: ms, Value: wide(i)}
 	})
 }
 

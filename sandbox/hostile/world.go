@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
@@ -103,7 +103,7 @@ func (w *World) Attacked(a Attack) storage.Queryable {
 					ls := labels.NewBuilder(scrape(page, target)).Set(labels.MetricName, name).Labels()
 					if key := ls.String(); !seen[key] {
 						seen[key] = true
-						forged[name] = append(forged[name], storage.NewListSeries(ls, points))
+						forged[name] = append(forged[name], promql.NewStorageSeries(promql.Series{Metric: ls, Floats: points.Floats, Histograms: points.Histograms}))
 					}
 				}
 			}
@@ -157,10 +157,10 @@ func With(honest storage.Queryable, more ...storage.Series) storage.Queryable {
 const every = 30 * time.Second
 
 // over makes points over the world's time.
-func (w *World) over(point func(i int, ms int64) chunks.Sample) (out []chunks.Sample) {
+func (w *World) over(add func(to *promql.Series, i int, at time.Time)) (out promql.Series) {
 	i := 0
 	for at := w.From; !at.After(w.To); at = at.Add(every) {
-		out = append(out, point(i, at.UnixMilli()))
+		add(&out, i, at)
 		i++
 	}
 	return out

@@ -10,8 +10,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
 // DB is what a Prometheus holds of the targets that it scrapes. The zero DB is empty.
@@ -24,7 +24,7 @@ type DB struct {
 // Recorded is a series and its values in order of time.
 type Recorded struct {
 	Labels labels.Labels
-	Points []chunks.Sample
+	Points []promql.FPoint
 }
 
 // Exposed is a value of a target's page; its name is the label __name__.
@@ -34,10 +34,26 @@ type Exposed struct {
 }
 
 // Add appends a value.
-func (r *Recorded) Add(ms int64, v float64) { r.Points = append(r.Points, Float{ms, v}) }
+func (r *Recorded) Add(ms int64, v float64) {
+	r.Points = append(r.Points, promql.FPoint{T: ms, F: v})
+}
 
 // End marks that a series has ended, as Prometheus does.
 func (r *Recorded) End(ms int64) { r.Add(ms, math.Float64frombits(value.StaleNaN)) }
+
+// Between is the series from one time to another, both in milliseconds and included; nil where it
+// has no value then.
+func (r *Recorded) Between(from, to int64) storage.Series {
+	at := func(t int64) int {
+		i, _ := slices.BinarySearchFunc(r.Points, t, func(p promql.FPoint, t int64) int { return cmp.Compare(p.T, t) })
+		return i
+	}
+	i, j := at(from), at(to+1)
+	if i >= j {
+		return nil
+	}
+	return promql.NewStorageSeries(promql.Series{Metric: r.Labels, Floats: r.Points[i:j]})
+}
 
 // Scrape records what a target exposes, as Prometheus' scrape loop does: an exposed label that
 // the target has as well is kept with honor_labels, and else moved to exported_; what the
@@ -62,7 +78,7 @@ func (d *DB) Scrape(at time.Time, target labels.Labels, honor bool, exposed []Ex
 		now = append(now, r)
 	}
 	for _, r := range d.last[id] {
-		if r.Points[len(r.Points)-1].T() != ms {
+		if r.Points[len(r.Points)-1].T != ms {
 			r.End(ms)
 		}
 	}
@@ -124,12 +140,8 @@ func (d *DB) find(from, to int64, matchers []*labels.Matcher) []storage.Series {
 			if !Matches(r.Labels, matchers) {
 				continue
 			}
-			at := func(t int64) int {
-				i, _ := slices.BinarySearchFunc(r.Points, t, func(p chunks.Sample, t int64) int { return cmp.Compare(p.T(), t) })
-				return i
-			}
-			if i, j := at(from), at(to+1); i < j {
-				found = append(found, storage.NewListSeries(r.Labels, r.Points[i:j]))
+			if s := r.Between(from, to); s != nil {
+				found = append(found, s)
 			}
 		}
 	}

@@ -55,8 +55,8 @@ func TestStaleness(t *testing.T) {
 	for name, want := range map[string]string{"a": "1 2 3 end", "b": "1 end 3 end"} {
 		var got []string
 		for _, p := range d.Named(name)[0].Points {
-			text := strconv.FormatFloat(p.F(), 'g', -1, 64)
-			if math.Float64bits(p.F()) == value.StaleNaN {
+			text := strconv.FormatFloat(p.F, 'g', -1, 64)
+			if math.Float64bits(p.F) == value.StaleNaN {
 				text = "end"
 			}
 			got = append(got, text)

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -151,17 +152,35 @@ func (*seriesSet) Warnings() annotations.Annotations { return nil }
 type Server struct {
 	Data   storage.Queryable
 	Engine *promql.Engine
+	// Now is the time of queries without one.
+	Now time.Time
+	// Fail, if not nil, is called before each query, with its time or the first of its times.
+	Fail func(query string, at time.Time) error
 }
 
 // Over returns a Server with Prometheus' engine.
-func Over(data storage.Queryable) Server { return Server{data, NewEngine(nil)} }
+func Over(data storage.Queryable) Server { return Server{Data: data, Engine: NewEngine(nil)} }
 
 // Query is Query over the server's storage.
 func (s Server) Query(ctx context.Context, query string, at time.Time) (prom.Vector, error) {
+	at = cmp.Or(at, s.Now)
+	if err := s.fails(query, at); err != nil {
+		return nil, err
+	}
 	return Query(ctx, s.Engine, s.Data, query, at)
 }
 
 // Range is Range over the server's storage.
 func (s Server) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
+	if err := s.fails(query, from); err != nil {
+		return nil, err
+	}
 	return Range(ctx, s.Engine, s.Data, query, from, to, step)
+}
+
+func (s Server) fails(query string, at time.Time) error {
+	if s.Fail == nil {
+		return nil
+	}
+	return s.Fail(query, at)
 }

@@ -5,12 +5,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
-	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
 // Series is a storage of a few series, found in their order in the slice.
@@ -56,52 +54,21 @@ func Read(text string, clock Clock) (Series, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", line, err)
 		}
-		var points []chunks.Sample
+		one := promql.Series{Metric: ls}
 		for i, v := range values {
 			at := clock(i, len(values)).UnixMilli()
 			switch {
 			case v.Omitted:
 			case v.Histogram != nil:
-				points = append(points, Histogram{at, v.Histogram})
+				one.Histograms = append(one.Histograms, promql.HPoint{T: at, H: v.Histogram})
 			default:
-				points = append(points, Float{at, v.Value})
+				one.Floats = append(one.Floats, promql.FPoint{T: at, F: v.Value})
 			}
 		}
-		all = append(all, storage.NewListSeries(ls, points))
+		all = append(all, promql.NewStorageSeries(one))
 	}
 	return all, nil
 }
 
-// Float is a value at a time in milliseconds.
-type Float struct {
-	Milli int64
-	Value float64
-}
-
 // At is a value at a time.
-func At(t time.Time, value float64) Float { return Float{t.UnixMilli(), value} }
-
-// T implements chunks.Sample, like the following methods.
-func (f Float) T() int64                    { return f.Milli }
-func (Float) ST() int64                     { return 0 }
-func (f Float) F() float64                  { return f.Value }
-func (Float) H() *histogram.Histogram       { return nil }
-func (Float) FH() *histogram.FloatHistogram { return nil }
-func (Float) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (f Float) Copy() chunks.Sample         { return f }
-
-// Histogram is a native histogram at a time in milliseconds.
-type Histogram struct {
-	Milli int64
-	Value *histogram.FloatHistogram
-}
-
-// T implements chunks.Sample, like the following methods. They return copies,
-// since the engine computes in place.
-func (h Histogram) T() int64                      { return h.Milli }
-func (Histogram) ST() int64                       { return 0 }
-func (Histogram) F() float64                      { return 0 }
-func (Histogram) H() *histogram.Histogram         { return nil }
-func (h Histogram) FH() *histogram.FloatHistogram { return h.Value.Copy() }
-func (Histogram) Type() chunkenc.ValueType        { return chunkenc.ValFloatHistogram }
-func (h Histogram) Copy() chunks.Sample           { return h }
+func At(t time.Time, value float64) promql.FPoint { return promql.FPoint{T: t.UnixMilli(), F: value} }

@@ -5,7 +5,7 @@ package promtest
 import (
 	"cmp"
 	"encoding/json"
-	"math"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,8 +13,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/prometheus/common/model"
 )
 
 // Series is one element of an answer.
@@ -100,31 +98,25 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r Response) body(over bool, form url.Values) []byte {
-	at := model.Time(cmp.Or(r.At, time.Now()).UnixMilli())
-	vector, matrix := model.Vector{}, model.Matrix{}
+	at := strconv.FormatFloat(float64(cmp.Or(r.At, time.Now()).UnixMilli())/1000, 'f', 3, 64)
+	kind, result := "vector", []any{}
 	for _, s := range r.Vector {
-		metric := model.Metric{}
-		for name, value := range s.Labels {
-			metric[model.LabelName(name)] = model.LabelValue(value)
+		point := func(seconds string) []any {
+			return []any{json.Number(seconds), strconv.FormatFloat(s.Value, 'g', -1, 64)}
 		}
-		value, line := model.SampleValue(s.Value), model.SampleStream{Metric: metric}
-		for _, bound := range []string{"start", "end"} {
-			seconds, _ := strconv.ParseFloat(form.Get(bound), 64) // no query over a time has none
-			line.Values = append(line.Values, model.SamplePair{Timestamp: model.Time(math.Round(seconds * 1000)), Value: value})
+		one := map[string]any{"metric": s.Labels, "value": point(at)}
+		if over {
+			one = map[string]any{"metric": s.Labels, "values": []any{point(form.Get("start")), point(form.Get("end"))}}
 		}
-		vector, matrix = append(vector, &model.Sample{Metric: metric, Timestamp: at, Value: value}), append(matrix, &line)
+		result = append(result, one)
 	}
-	type data struct {
-		ResultType model.ValueType `json:"resultType"`
-		Result     model.Value     `json:"result"`
-	}
-	result := data{model.ValVector, vector}
 	if over {
-		result = data{model.ValMatrix, matrix}
+		kind = "matrix"
 	}
-	raw, err := json.Marshal(map[string]any{"status": "success", "data": result, "warnings": r.Warnings})
+	data, err := json.Marshal(result)
 	if err != nil {
 		return []byte(`{"status":"error","error":"promtest could not write its answer"}`)
 	}
-	return raw
+	warnings, _ := json.Marshal(r.Warnings) // text
+	return fmt.Appendf(nil, `{"status":"success","warnings":%s,"data":{"resultType":%q,"result":%s}}`, warnings, kind, data)
 }
