@@ -121,7 +121,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 	}
 	q, err := newQueryTemplate(`<<printf "%300000d" 1>>`)
 	require.NoError(t, err)
-	if _, err := q.render(&Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := q.render(Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("%v", err)
 	}
 }
