@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -119,13 +120,20 @@ func note(lives map[string]life, rule signal.Rule, samples []signal.Sample, at t
 	}
 }
 
+// among returns the lives of some pods.
+func among(lives map[string]life, belongs func(pod string) bool) map[string]life {
+	some := maps.Clone(lives)
+	maps.DeleteFunc(some, func(pod string, _ life) bool { return !belongs(pod) })
+	return some
+}
+
 // living returns the pods that existed at a time: from their first sample to
 // their last, or to the end if they reported until then. A gap between samples
 // makes a pod stale, not gone.
-func living(lives map[string]life, at, end time.Time, limit time.Duration, belongs func(pod string) bool) []string {
+func living(lives map[string]life, at, end time.Time, limit time.Duration) []string {
 	var pods []string
 	for pod, l := range lives {
-		if belongs(pod) && !at.Before(l.first) && (!at.After(l.last.Add(limit)) || !end.After(l.last.Add(2*limit))) {
+		if !at.Before(l.first) && (!at.After(l.last.Add(limit)) || !end.After(l.last.Add(2*limit))) {
 			pods = append(pods, pod)
 		}
 	}

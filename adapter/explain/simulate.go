@@ -68,8 +68,8 @@ type Moment struct {
 // simulated is one metric and its past.
 type simulated struct {
 	asked
-	rule    Rule
-	belongs func(pod string) bool // which pods of the past it is about
+	rule  Rule
+	lives map[string]life // of the pods that it is about
 
 	// At each step: what an adapter would have had, and Prometheus' failure.
 	tables   []*signal.Table
@@ -93,7 +93,7 @@ func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 			t.Left = append(t.Left, err.Error())
 			continue
 		}
-		one := simulated{asked: a, belongs: w.belonging(ctx, a)}
+		one := simulated{asked: a}
 		if one.rule, err = find(s.Rules, a.name); err != nil {
 			return t, err
 		}
@@ -105,7 +105,10 @@ func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 	if len(metrics) == 0 {
 		return t, errors.New("none of the HPA's metrics is served by the adapter: there is nothing to simulate")
 	}
-	s.play(ctx, w, spec, metrics, lives, &t)
+	for i, m := range metrics {
+		metrics[i].lives = among(lives, w.belonging(ctx, m.asked))
+	}
+	s.play(ctx, w, spec, metrics, among(lives, w.ofTarget()), &t)
 	t.summarize(s.Step, spec.MaxReplicas)
 	return t, nil
 }
@@ -131,10 +134,10 @@ func (w World) belonging(ctx context.Context, a asked) func(pod string) bool {
 	return w.ofTarget()
 }
 
-// play runs the controller over the range.
+// play runs the controller over the range. lives are those of the target's pods.
 func (s Simulation) play(ctx context.Context, w World, spec autoscaling.HorizontalPodAutoscalerSpec, metrics []simulated, lives map[string]life, t *Timeline) {
-	ofTarget, limit := w.ofTarget(), metrics[0].rule.MaxAge
-	reported := func(at time.Time) int { return len(living(lives, at, s.To, limit, ofTarget)) }
+	limit := metrics[0].rule.MaxAge
+	reported := func(at time.Time) int { return len(living(lives, at, s.To, limit)) }
 	replicas := int32(reported(s.From))
 	if s.Replicas != nil {
 		replicas = *s.Replicas
@@ -149,7 +152,7 @@ func (s Simulation) play(ctx context.Context, w World, spec autoscaling.Horizont
 			Answers: func() []hpa.Answer {
 				answers := make([]hpa.Answer, len(metrics))
 				for n, metric := range metrics {
-					pods := living(lives, at, s.To, limit, metric.belongs)
+					pods := living(metric.lives, at, s.To, limit)
 					answers[n], m.Values[n] = s.answer(ctx, w, metric, i, pods, replicas)
 				}
 				return answers
