@@ -71,7 +71,9 @@ func New(o Options, f *File, from Sources, log *slog.Logger) *Provider {
 	for _, r := range f.good() {
 		p.listings[r.SeriesQuery] = &listing{selector: r.SeriesQuery}
 	}
-	p.registry.Store(newRegistry(&File{}, nil, from.Mapper))
+	nothing := newRegistry(&File{}, nil, from.Mapper)
+	nothing.pending = errors.New("the series of its rules have not been listed yet")
+	p.registry.Store(nothing)
 	return p
 }
 

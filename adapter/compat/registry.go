@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,14 +72,15 @@ func (s *RuleState) problem(err error) {
 // newRegistry associates the families of each selector with the rules. As in
 // v0.12.0 a later rule takes a name from an earlier one.
 func newRegistry(f *File, listings map[string]*listing, mapper apimeta.RESTMapper) *registry {
-	r := &registry{
-		custom: map[cma.CustomMetricInfo]*target{}, external: map[string]*target{}, plans: utilcache.NewLRUExpireCache(maxPlans),
-		pending: errors.New("the series of its rules have not been listed yet"),
-	}
-	for _, l := range listings {
-		if l.ever {
-			r.pending = nil
+	r := &registry{custom: map[cma.CustomMetricInfo]*target{}, external: map[string]*target{}, plans: utilcache.NewLRUExpireCache(maxPlans)}
+	ever := false
+	for selector, l := range listings {
+		if ever = ever || l.ever; l.err != nil {
+			r.pending = fmt.Errorf("listing the series of %s: %w", selector, l.err)
 		}
+	}
+	if ever {
+		r.pending = nil
 	}
 	for _, rule := range f.Rules {
 		state := RuleState{Name: rule.ID, State: InForce, At: fmt.Sprintf("%s:%d", rule.File, rule.Line)}
