@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	autoscaling "k8s.io/api/autoscaling/v2"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/metrics/pkg/client/custom_metrics"
@@ -73,15 +75,25 @@ func explainCommand() *cobra.Command {
 			if f.output != "text" && f.output != "json" {
 				return fmt.Errorf("--output %q is neither text nor json", f.output)
 			}
-			l, err := f.look(cmd.Context(), args[1])
+			w, o, client, err := f.look(cmd.Context(), args[1])
 			if err != nil {
 				return err
 			}
-			o := explain.Options{Rules: l.rules, Elsewhere: l.elsewhere, Tolerance: f.tolerance, Window: f.window, APIVersion: l.version()}
-			if viaAPI {
-				o.ViaAPI = l.ask
+			// The version that the HPA controller uses.
+			o.APIVersion = "v1beta2"
+			if v, err := custom_metrics.NewAvailableAPIsGetter(client).PreferredVersion(); err == nil {
+				o.APIVersion = v.Version
 			}
-			r := explain.Explain(cmd.Context(), l.world, o)
+			if viaAPI {
+				o.ViaAPI = func(ctx context.Context, path string) string {
+					raw, err := client.RESTClient().Get().RequestURI(path).DoRaw(ctx)
+					if err != nil {
+						return "error: " + err.Error() + " " + strings.TrimSpace(string(raw))
+					}
+					return strings.TrimSpace(string(raw))
+				}
+			}
+			r := explain.Explain(cmd.Context(), w, o)
 			if f.output == "text" {
 				return r.Text(cmd.OutOrStdout())
 			}
@@ -93,74 +105,68 @@ func explainCommand() *cobra.Command {
 	return cmd
 }
 
+var namespaced = regexp.MustCompile("^[^/]+/[^/]+$")
+
 func hpaArgs(_ *cobra.Command, args []string) error {
-	if len(args) != 2 || args[0] != "hpa" || strings.Count(args[1], "/") != 1 || strings.HasPrefix(args[1], "/") || strings.HasSuffix(args[1], "/") {
+	if len(args) != 2 || args[0] != "hpa" || !namespaced.MatchString(args[1]) {
 		return errors.New("name the HPA as in: hpa NAMESPACE/NAME")
 	}
 	return nil
 }
 
-// look is what explain and simulate read.
-type look struct {
-	world explain.World
-	rules []explain.Rule
-	// elsewhere names other sources of metrics; "" if the rules are the only one.
-	elsewhere string
-	kube      kubernetes.Interface
-}
-
-func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
+// look reads what explain and simulate are about, and the adapter's rules.
+func (f *lookFlags) look(ctx context.Context, name string) (w explain.World, o explain.Options, client discovery.DiscoveryInterface, err error) {
 	if f.tolerance < 0 || f.window < 0 || f.timeout <= 0 {
-		return nil, errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive")
+		return w, o, nil, errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive")
 	}
 	kube.AwaitForward(ctx, f.server.url)
-	l := &look{}
-	var err error
 	namespace, name, _ := strings.Cut(name, "/")
-	if l.rules, l.elsewhere, err = f.rules(namespace); err != nil {
-		return nil, err
+	o = explain.Options{Tolerance: f.tolerance, Window: f.window}
+	if o.Rules, o.Elsewhere, err = f.rules(namespace); err != nil {
+		return w, o, nil, err
 	}
 	rc, err := kube.Config(kube.Options{Kubeconfig: f.kubeconfig, Context: f.context, UserAgent: "gpuscale-adapter/" + buildinfo.Version()})
 	if err != nil {
-		return nil, err
+		return w, o, nil, err
 	}
 	rc.Timeout = f.timeout
-	var dyn dynamic.Interface
-	if l.kube, err = kubernetes.NewForConfig(rc); err == nil {
-		dyn, err = dynamic.NewForConfig(rc)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("building the Kubernetes client: %w", err)
+	typed, err1 := kubernetes.NewForConfig(rc)
+	dyn, err2 := dynamic.NewForConfig(rc)
+	if err := errors.Join(err1, err2); err != nil {
+		return w, o, nil, fmt.Errorf("building the Kubernetes client: %w", err)
 	}
 	var given *autoscaling.HorizontalPodAutoscaler
 	if f.hpaFile != "" {
 		raw, err := os.ReadFile(f.hpaFile)
 		if err != nil {
-			return nil, fmt.Errorf("reading --hpa: %w", err)
+			return w, o, nil, fmt.Errorf("reading --hpa: %w", err)
 		}
 		if given, err = explain.ReadHPA(f.hpaFile, raw); err != nil {
-			return nil, err
+			return w, o, nil, err
 		}
 	}
-	l.world, err = explain.Cluster{Kube: l.kube, Dynamic: dyn}.Read(ctx, namespace, name, given, func(spec *autoscaling.HorizontalPodAutoscalerSpec) (err error) {
-		*spec, err = explain.Set(*spec, f.sets)
-		return err
-	})
-	return l, err
+	w, err = explain.Cluster{Kube: typed, Dynamic: dyn}.Read(ctx, namespace, name, given, f.sets)
+	return w, o, typed.Discovery(), err
 }
 
-// file is the configuration, with the flags over it.
+// file is the configuration, with the flags over it: --prometheus-url is then every backend.
 func (f *lookFlags) file() (*config.File, error) {
 	overlay, err := f.server.overlay()
 	if err != nil {
 		return nil, err
 	}
 	override := func(c *config.Config) {
-		if f.server.url != "" { // it replaces every backend
+		given := f.server.url != ""
+		if given {
 			c.Prometheus.Config = prom.Config{}
 			c.Backends = slices.DeleteFunc(c.Backends, func(b config.Backend) bool { return b.Name == cache.DefaultBackend })
 		}
 		overlay(c)
+		for i := range c.Backends {
+			if given {
+				c.Backends[i].Prometheus = c.Prometheus // its own credentials may be missing on this machine
+			}
+		}
 	}
 	switch {
 	case f.config == "" && f.server.url == "":
@@ -175,19 +181,8 @@ func (f *lookFlags) file() (*config.File, error) {
 	return file, err
 }
 
-// elsewhere names the sources of metrics that no rule has.
-func elsewhere(c config.Config) string {
-	var who []string
-	if c.PrometheusAdapter.Enabled() {
-		who = append(who, "the rules of "+c.PrometheusAdapter.ConfigFile+" (prometheus-adapter's format, not explained here) may serve it")
-	}
-	if c.Forward.External != nil {
-		who = append(who, "the adapter forwards the external ones it does not know")
-	}
-	return strings.Join(who, ", or ")
-}
-
-// rules returns the adapter's rules, each with its Prometheus, to ask about a namespace.
+// rules returns the adapter's rules, each with its Prometheus, to ask about a namespace. others
+// names the sources of metrics that no rule has; "" if there is none.
 func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string, err error) {
 	file, err := f.file()
 	if err != nil {
@@ -195,9 +190,6 @@ func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string
 	}
 	clients := map[string]*prom.Client{}
 	for _, b := range file.Config.All() {
-		if f.server.url != "" && b.Name != cache.DefaultBackend {
-			continue // its credentials may be missing on this machine
-		}
 		c := b.Config
 		c.Timeout = f.timeout
 		if b.NamespaceParameter != "" {
@@ -208,38 +200,17 @@ func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string
 			return nil, "", fmt.Errorf("backend %s: %w", b.Name, err)
 		}
 	}
-	for _, declared := range file.Rules {
-		r := explain.Rule{Rule: declared.Rule, Source: declared.At(f.config)}
-		if theirs := file.Config.PrometheusAdapter; theirs.Enabled() {
-			r.Source += ", unless " + theirs.ConfigFile + " declares a metric of this name: compare --via-api"
-		}
-		backend := cmp.Or(declared.Rule.Backend, cache.DefaultBackend)
-		if f.server.url != "" {
-			backend = cache.DefaultBackend
-		}
-		if clients[backend] == nil {
-			return nil, "", fmt.Errorf("rule %s asks backend %s, which has no address", r.Name, backend)
-		}
-		r.Querier = clients[backend]
-		rules = append(rules, r)
+	var unless string
+	var elsewhere []string
+	if theirs := file.Config.PrometheusAdapter; theirs.Enabled() {
+		unless = ", unless " + theirs.ConfigFile + " declares a metric of this name: compare --via-api"
+		elsewhere = append(elsewhere, "the rules of "+theirs.ConfigFile+" (prometheus-adapter's format, not explained here) may serve it")
 	}
-	return rules, elsewhere(file.Config), nil
-}
-
-// version is the version of custom.metrics.k8s.io that the HPA controller uses.
-func (l *look) version() string {
-	v, err := custom_metrics.NewAvailableAPIsGetter(l.kube.Discovery()).PreferredVersion()
-	if err != nil {
-		return "v1beta2"
+	if file.Config.Forward.External != nil {
+		elsewhere = append(elsewhere, "the adapter forwards the external ones it does not know")
 	}
-	return v.Version
-}
-
-// ask sends a request to the aggregated API.
-func (l *look) ask(ctx context.Context, path string) string {
-	raw, err := l.kube.Discovery().RESTClient().Get().RequestURI(path).DoRaw(ctx)
-	if err != nil {
-		return "error: " + err.Error() + " " + strings.TrimSpace(string(raw))
+	for _, r := range file.Rules {
+		rules = append(rules, explain.Rule{Rule: r.Rule, Source: r.At(f.config) + unless, Querier: clients[cmp.Or(r.Rule.Backend, cache.DefaultBackend)]})
 	}
-	return strings.TrimSpace(string(raw))
+	return rules, strings.Join(elsewhere, ", or "), nil
 }

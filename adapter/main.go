@@ -117,13 +117,13 @@ func rulesCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, _, err := config.Load(file)
+			if err == nil {
+				err = f.Err()
+			}
 			if err != nil {
 				return err
 			}
-			if err := printRules(cmd.OutOrStdout(), f); err != nil {
-				return err
-			}
-			return f.Err()
+			return printRules(cmd.OutOrStdout(), f)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "YAML configuration file (required)")
@@ -133,12 +133,7 @@ func rulesCommand() *cobra.Command {
 func printRules(w io.Writer, f *config.File) error {
 	var text strings.Builder
 	for _, r := range f.Rules {
-		where := r.At(f.Name)
-		if len(r.Problems) > 0 {
-			fmt.Fprintf(&text, "%s (%s): cannot be used, see below\n", r.Name, where)
-			continue
-		}
-		fmt.Fprintf(&text, "%s (%s), backend %s\n  %s\n", r.Name, where, cmp.Or(r.Rule.Backend, cache.DefaultBackend), r.Rule.Query())
+		fmt.Fprintf(&text, "%s (%s), backend %s\n  %s\n", r.Name, r.At(f.Name), cmp.Or(r.Rule.Backend, cache.DefaultBackend), r.Rule.Query())
 	}
 	if theirs := f.Config.PrometheusAdapter; theirs.Enabled() {
 		fmt.Fprintf(&text, "The rules of %s, in prometheus-adapter's format, are not listed: their queries depend on what Prometheus has. See /debug/rules of a running adapter.\n", theirs.ConfigFile)

@@ -44,12 +44,12 @@ arithmetic, with its windows and policies, to simulated replicas.
 			if err := f.check(); err != nil {
 				return err
 			}
-			l, err := f.look(cmd.Context(), args[1])
+			w, o, _, err := f.look(cmd.Context(), args[1])
 			if err != nil {
 				return err
 			}
 			s := explain.Simulation{
-				Range: r, Rules: l.rules, Load: explain.Load(f.load), Tolerance: f.tolerance, Window: f.window,
+				Range: r, Rules: o.Rules, Load: explain.Load(f.load), Tolerance: f.tolerance, Window: f.window,
 				Progress: func(rule string, done, total int) {
 					_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d steps\n", rule, done, total) // losing progress output is no failure
 				},
@@ -57,7 +57,7 @@ arithmetic, with its windows and policies, to simulated replicas.
 			if cmd.Flags().Changed("replicas") {
 				s.Replicas = &f.replicas
 			}
-			t, err := explain.Simulate(cmd.Context(), l.world, s)
+			t, err := explain.Simulate(cmd.Context(), w, s)
 			if err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +44,7 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 	if err != nil {
 		return nil, v.none(t, fmt.Sprintf("%s %s", info.GroupResource, name), err)
 	}
-	return provider.Value(info.Metric, provider.Reference(kind, name), selector, a.at, v.plan.seconds(), quantity(a.value)), nil
+	return provider.Value(info.Metric, provider.Reference(kind, name), selector, a.at, v.plan.window, quantity(a.value)), nil
 }
 
 // GetMetricBySelector answers for each object that the selector matches and
@@ -84,7 +83,7 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 			continue // left out: the HPA treats the object as missing
 		}
 		ref := provider.Reference(kind, types.NamespacedName{Namespace: namespace, Name: name})
-		list.Items = append(list.Items, *provider.Value(info.Metric, ref, metricSelector, a.at, v.plan.seconds(), quantity(a.value)))
+		list.Items = append(list.Items, *provider.Value(info.Metric, ref, metricSelector, a.at, v.plan.window, quantity(a.value)))
 	}
 	if len(list.Items) == 0 {
 		return nil, v.none(t, subject, why)
@@ -114,7 +113,7 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 	}
 	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{{
 		MetricName: info.Metric, MetricLabels: provider.Exactly(selector),
-		Timestamp: metav1.NewTime(a.at), WindowSeconds: v.plan.seconds(), Value: quantity(a.value),
+		Timestamp: metav1.NewTime(a.at), WindowSeconds: v.plan.window, Value: quantity(a.value),
 	}}}, nil
 }
 
@@ -143,14 +142,6 @@ func (p *Provider) named(ctx context.Context, resource schema.GroupVersionResour
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-// seconds is the API's window: nil for a single sample.
-func (p *plan) seconds() *int64 {
-	if p.window < time.Second {
-		return nil
-	}
-	return new(int64(p.window.Seconds()))
 }
 
 // quantity is in thousandths, truncated like v0.12.0's, except that a value that

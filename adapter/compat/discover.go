@@ -3,6 +3,7 @@ package compat
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,6 +24,14 @@ type Lister interface {
 	Series(ctx context.Context, selector string, since time.Time) ([]prom.Family, error)
 }
 
+// listing is what Prometheus has for a selector.
+type listing struct {
+	selector string
+	families []prom.Family // of the last time that it answered
+	ever     bool          // it has answered
+	err      error         // of the last time
+}
+
 // Run lists the series until ctx ends.
 func (p *Provider) Run(ctx context.Context) {
 	for {
@@ -34,53 +43,31 @@ func (p *Provider) Run(ctx context.Context) {
 	}
 }
 
-// relist lists the series of each distinct selector. One that fails keeps its
-// previous series. It returns when to list again.
+// relist lists the series of each distinct selector, and returns when to do that again.
 func (p *Provider) relist(ctx context.Context) time.Duration {
-	since := time.Now().Add(-p.opts.SeriesAge)
-	var selectors []string
-	for _, r := range p.file.good() {
-		selectors = append(selectors, r.SeriesQuery)
-	}
-	slices.Sort(selectors)
-	selectors = slices.Compact(selectors)
-	found, errs := make([][]prom.Family, len(selectors)), make([]error, len(selectors))
-	workqueue.ParallelizeUntil(ctx, listers, len(selectors), func(i int) {
-		found[i], errs[i] = p.Lister.Series(ctx, selectors[i], since)
-	})
-	if ctx.Err() != nil {
-		return retry
-	}
-	listed, failures := map[string][]prom.Family{}, map[string]error{}
-	for i, s := range selectors {
-		before, ever := p.listed[s]
-		if errs[i] != nil {
-			failures[s], found[i] = errs[i], before
-		}
-		if errs[i] == nil || ever {
-			listed[s] = found[i]
-		}
-	}
-	p.logChanges(failures)
-	p.listed = listed
-	p.registry.Store(newRegistry(p.file, listed, failures, p.Mapper))
-	if len(failures) > 0 {
+	all := slices.Collect(maps.Values(p.listings))
+	workqueue.ParallelizeUntil(ctx, listers, len(all), func(i int) { p.list(ctx, all[i]) })
+	p.registry.Store(newRegistry(p.file, p.listings, p.Mapper))
+	if slices.ContainsFunc(all, func(l *listing) bool { return l.err != nil }) {
 		return min(p.opts.RelistInterval, retry)
 	}
 	return p.opts.RelistInterval
 }
 
-// logChanges logs changes only: an unavailable Prometheus must not fill the log.
-func (p *Provider) logChanges(failures map[string]error) {
-	for s, err := range failures {
-		if before := p.failing[s]; before == nil || before.Error() != err.Error() {
-			p.log.Warn("listing series failed, the previous list is still served", slog.String("seriesQuery", s), slog.Any("error", err))
-		}
+// list lists the series of one selector. A failure leaves the previous ones. Only changes
+// are logged: an unavailable Prometheus must not fill the log.
+func (p *Provider) list(ctx context.Context, l *listing) {
+	families, err := p.Lister.Series(ctx, l.selector, time.Now().Add(-p.opts.SeriesAge))
+	which := slog.String("seriesQuery", l.selector)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil && l.err != nil:
+		p.log.Info("series are listed again", which)
+	case err != nil && (l.err == nil || l.err.Error() != err.Error()):
+		p.log.Warn("listing series failed, the previous list is still served", which, slog.Any("error", err))
 	}
-	for s := range p.failing {
-		if failures[s] == nil {
-			p.log.Info("series are listed again", slog.String("seriesQuery", s))
-		}
+	if l.err = err; err == nil {
+		l.families, l.ever = families, true
 	}
-	p.failing = failures
 }

@@ -40,14 +40,14 @@ func family(name string, labels ...string) prom.Family {
 }
 
 // found is what a Prometheus has for the selectors of testdata/default.yaml.
-func found(f *File) map[string][]prom.Family {
-	return map[string][]prom.Family{
-		f.Rules[0].SeriesQuery: {
+func found(f *File) map[string]*listing {
+	return map[string]*listing{
+		f.Rules[0].SeriesQuery: {families: []prom.Family{
 			family("container_some_time_seconds_total", "pod", "namespace", "container"),
 			family("container_some_count_total", "pod", "namespace", "container"),
 			family("container_some_usage", "pod", "namespace", "container"),
-		},
-		f.Rules[3].SeriesQuery: {
+		}},
+		f.Rules[3].SeriesQuery: {families: []prom.Family{
 			family("ingress_hits_total", "kube_ingress", "kube_service", "kube_pod", "kube_namespace", "job"),
 			family("ingress_hits_total", "kube_ingress", "kube_service", "kube_pod", "kube_namespace"),
 			family("service_proxy_packets", "kube_service", "kube_namespace"),
@@ -55,7 +55,7 @@ func found(f *File) map[string][]prom.Family {
 			family("node_gigawatts", "kube_node"),
 			family("volume_claims_total", "kube_persistentvolume"),
 			family("node_fan_seconds_total", "kube_node"),
-		},
+		}},
 	}
 }
 
@@ -65,7 +65,7 @@ func core(resource string) schema.GroupResource { return schema.GroupResource{Re
 // default rules.
 func TestDefaultRulesFindTheirMetrics(t *testing.T) {
 	f := read(t, "default.yaml")
-	r := newRegistry(f, found(f), nil, kinds())
+	r := newRegistry(f, found(f), kinds())
 	var got []string
 	for info := range r.custom {
 		got = append(got, info.String())
@@ -89,7 +89,7 @@ func TestDefaultRulesFindTheirMetrics(t *testing.T) {
 // rules, and the query it sends for each.
 func TestQueriesAreThoseOfV0120(t *testing.T) {
 	f := read(t, "default.yaml")
-	r := newRegistry(f, found(f), nil, kinds())
+	r := newRegistry(f, found(f), kinds())
 	apps := func(r string) schema.GroupResource { return schema.GroupResource{Group: "apps", Resource: r} }
 	ingresses := schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}
 	for _, tc := range []struct {
@@ -184,11 +184,11 @@ func TestTemplateArguments(t *testing.T) {
 		all, err := conditions(selectorOf(t, tc.sel))
 		require.NoError(t, err)
 		if tc.namespace != "" {
-			all = append(all, named("namespaces", []string{tc.namespace}))
+			all = append(all, named("namespaces", tc.namespace))
 		}
 		var groupBy []string
 		if tc.names != nil {
-			all = append(all, named("resource", tc.names))
+			all = append(all, named("resource", tc.names...))
 			groupBy = []string{"resource"}
 		}
 		got, err := q.render(arguments("foo", all, groupBy...))
@@ -232,7 +232,7 @@ func FuzzSelector(f *testing.F) {
 			if namespace == "" {
 				t.Skip("an object outside namespaces")
 			}
-			forced(t, p.value, named("namespace", []string{namespace}).matcher.String())
+			forced(t, p.value, named("namespace", namespace).String())
 		}
 	})
 }

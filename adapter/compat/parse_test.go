@@ -86,6 +86,7 @@ func TestABrokenRuleStandsAlone(t *testing.T) {
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: sum(<<.Series>>":         `rules[1].metricsQuery: renders to "sum(up", which is no PromQL`,
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: <<range 1000>>":          "rules[1].metricsQuery: is no template: template: query:1",
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: <<if true>><<end>>":      "rules[1].metricsQuery: the template renders to nothing",
+		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: scalar(<<.Series>>)":     ":7: rules[1].metricsQuery: gives a scalar: must be a vector",
 		"- up":                ":5: rules[1]: is no mapping",
 		"- seriesQuery: [up]": ":5: rules[1].seriesQuery: is a list, not text",
 		"- seriesQuery: up\n  seriesFilters: {a: 1}": ":6: rules[1].seriesFilters: is a mapping, not a list",
@@ -121,7 +122,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 	}
 	q, err := newQueryTemplate(`<<printf "%300000d" 1>>`)
 	require.NoError(t, err)
-	if _, err := q.render(&Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := q.render(Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("%v", err)
 	}
 }

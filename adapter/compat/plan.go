@@ -2,13 +2,15 @@ package compat
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
+	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
@@ -40,31 +42,26 @@ type plan struct {
 	// special is why the query is for this request alone; "" if it is for all
 	// objects.
 	special  string
-	constant bool // see generalizer.root
-	aged     bool // see withAges
-	window   time.Duration
+	constant bool   // see generalizer.rewrite
+	aged     bool   // see withAges
+	window   *int64 // in seconds; nil for a single sample
 }
 
 // general returns the query for all objects in some namespaces, in all if none is
 // named, or a plan without a query and with the reason.
 func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*plan, error) {
-	all, err := conditions(selector)
-	if err != nil {
-		return nil, err
-	}
-	for _, label := range t.keys() {
-		all = append(all, named(label, []string{placeholder}))
-	}
-	e, alone, err := t.expression(all)
+	e, err := t.expression(selector, placeholder, placeholder)
 	switch {
-	case alone:
+	case apierrors.IsBadRequest(err):
+		return nil, err
+	case t.rule.query.alone:
 		return &plan{special: "the template uses .LabelValuesByName"}, nil
 	case err != nil:
 		return nil, err
 	}
 	g := generalizer{t.namespace, t.object, func(label string) *labels.Matcher {
 		if label == t.namespace && len(namespaces) > 0 {
-			return named(label, namespaces).matcher
+			return signal.OneOf(label, namespaces)
 		}
 		return labels.MustNewMatcher(labels.MatchNotEqual, label, "")
 	}}
@@ -75,8 +72,9 @@ func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*pl
 	if err != nil {
 		return &plan{special: err.Error()}, nil
 	}
-	p := t.plan(e, t.keys())
-	p.namespace, p.object, p.constant = t.namespace, t.object, constant
+	keys := slices.DeleteFunc(slices.Compact([]string{t.namespace, t.object}), func(label string) bool { return label == "" })
+	p := t.plan(e, keys, constant)
+	p.namespace = t.namespace
 	p.within = func(namespaces []string) string {
 		if some, err := t.general(selector, namespaces...); err == nil {
 			return some.query
@@ -86,82 +84,66 @@ func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*pl
 	return p, nil
 }
 
-// keys returns the labels that distinguish the answers of a general query.
-func (t *target) keys() []string {
-	return slices.DeleteFunc(slices.Compact([]string{t.namespace, t.object}), func(label string) bool { return label == "" })
-}
-
 // specific returns the query about some objects in one namespace, as v0.12.0
 // sends it. It rejects names that no Kubernetes object can have: only plain ones
 // are put into text.
 func (t *target) specific(selector k8slabels.Selector, namespace string, objects []string, why string) (*plan, error) {
+	for _, name := range append([]string{namespace}, objects...) {
+		if name != "" && !plainName.MatchString(name) {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is no name of a namespace or object", name))
+		}
+	}
+	e, err := t.expression(selector, namespace, objects...)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	if t.object != "" {
+		keys = []string{t.object}
+	}
+	p := t.plan(e, keys, t.object == "" && hasDefault(e))
+	p.special = why
+	return p, nil
+}
+
+// plainName matches the names of Kubernetes objects. Only such names are put
+// into a query's text.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,252}$`)
+
+// expression is the rule's query for a selector, some objects and their namespace, if they
+// are in one. Errors are the API's: 400 for the selector, 500 for the rule.
+func (t *target) expression(selector k8slabels.Selector, namespace string, objects ...string) (parser.Expr, error) {
 	all, err := conditions(selector)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range append([]string{namespace}, objects...) {
-		if name != "" && !plainName.MatchString(name) {
-			return nil, fmt.Errorf("%w: %q is no name of a namespace or object", errSelector, name)
-		}
-	}
 	if t.namespace != "" && namespace != "" && t.namespace != t.object {
-		all = append(all, named(t.namespace, []string{namespace}))
+		all = append(all, named(t.namespace, namespace))
 	}
-	var keys []string
+	var groupBy []string
 	if t.object != "" {
-		all = append(all, named(t.object, objects))
-		keys = []string{t.object}
+		all, groupBy = append(all, named(t.object, objects...)), []string{t.object}
 	}
-	e, _, err := t.expression(all)
+	e, err := t.rule.expression(t.series, all, groupBy...)
 	if err != nil {
-		return nil, err
+		return nil, provider.Internal("%s: metricsQuery: %v", t.rule.ID, err)
 	}
-	p := t.plan(e, keys)
-	p.object, p.special, p.constant = t.object, why, t.object == "" && hasDefault(e)
-	return p, nil
+	return e, nil
 }
 
-func (t *target) plan(e parser.Expr, keys []string) *plan {
-	value := e.String()
-	unmarked(e)
+// plan is a query's, whose answers the keys tell apart.
+func (t *target) plan(e parser.Expr, keys []string, constant bool) *plan {
+	p := &plan{value: e.String(), object: t.object, constant: constant, window: window(e)}
+	for s := range signal.Selectors(e) { // no series has our own label
+		s.LabelMatchers = append(s.LabelMatchers, labels.MustNewMatcher(labels.MatchEqual, signal.PartLabel, ""))
+	}
 	by := parser.ItemType(parser.SUM) // as the HPA does with the series of an external metric
 	if t.object != "" {
 		by = parser.MAX // v0.12.0 takes any of several series for one object
 	}
 	whole, aged := withAges(e, by, keys)
-	return &plan{value: value, query: whole.String(), aged: aged, window: window(e)}
-}
-
-// unmarked excludes the series that have our own label.
-func unmarked(e parser.Expr) {
-	for s := range signal.Selectors(e) {
-		s.LabelMatchers = append(s.LabelMatchers, labels.MustNewMatcher(labels.MatchEqual, signal.PartLabel, ""))
-	}
-}
-
-// expression renders the rule's template for conditions and parses it. alone says that the
-// values of the conditions are in it.
-func (t *target) expression(all []condition) (e parser.Expr, alone bool, err error) {
-	var groupBy []string
-	if t.object != "" {
-		groupBy = []string{t.object}
-	}
-	args := arguments(t.series, all, groupBy...)
-	text, err := t.rule.query.render(args)
-	if err != nil {
-		return nil, args.used, fmt.Errorf("%s: metricsQuery: %w", t.rule.ID, err)
-	}
-	if e, err = signal.Parser.ParseExpr(text); err != nil {
-		return nil, args.used, fmt.Errorf("%s: metricsQuery renders to %q: %w", t.rule.ID, text, err)
-	}
-	quote(e, all)
-	switch {
-	case e.Type() == parser.ValueTypeVector:
-		return e, args.used, nil
-	case e.Type() == parser.ValueTypeScalar && t.rule.External:
-		return signal.Call("vector", e), args.used, nil
-	}
-	return nil, args.used, fmt.Errorf("%s: metricsQuery gives a %s: must be a vector", t.rule.ID, parser.DocumentedType(e.Type()))
+	p.query, p.aged = whole.String(), aged
+	return p
 }
 
 // hasDefault reports whether a query may return a value without a series.
@@ -173,21 +155,4 @@ func hasDefault(e parser.Expr) bool {
 		return nil
 	})
 	return found
-}
-
-// quote fixes the regular expressions that a template makes of
-// .LabelValuesByName, in which a dot would match any character.
-func quote(e parser.Expr, all []condition) {
-	for s := range signal.Selectors(e) {
-		for i, m := range s.LabelMatchers {
-			if m.Type != labels.MatchRegexp && m.Type != labels.MatchNotRegexp {
-				continue
-			}
-			for _, c := range all {
-				if c.joined == m.Value && c.quoted != m.Value {
-					s.LabelMatchers[i] = labels.MustNewMatcher(m.Type, m.Name, c.quoted)
-				}
-			}
-		}
-	}
 }

@@ -51,9 +51,8 @@ type Provider struct {
 	registry atomic.Pointer[registry]
 
 	// Used by Run only.
-	file    *File
-	listed  map[string][]prom.Family
-	failing map[string]error
+	file     *File
+	listings map[string]*listing // by selector
 }
 
 var _ cma.MetricsProvider = (*Provider)(nil)
@@ -61,7 +60,7 @@ var _ cma.MetricsProvider = (*Provider)(nil)
 // New returns a provider for a file, which the options name. A broken rule is logged
 // and left out. It sends no query before Run.
 func New(o Options, f *File, from Sources, log *slog.Logger) *Provider {
-	p := &Provider{Sources: from, file: f, opts: o.WithDefaults(), log: log, now: time.Now}
+	p := &Provider{Sources: from, file: f, listings: map[string]*listing{}, opts: o.WithDefaults(), log: log, now: time.Now}
 	log.Info("prometheus-adapter rules", slog.String("file", f.Name), slog.Int("rules", len(f.good())))
 	for _, problem := range f.problems() {
 		log.Warn("rule left out", slog.Any("error", problem))
@@ -69,7 +68,10 @@ func New(o Options, f *File, from Sources, log *slog.Logger) *Provider {
 	if f.ResourceRules {
 		log.Warn("resourceRules are not served: they are for metrics.k8s.io", slog.String("file", f.Name))
 	}
-	nothing := newRegistry(&File{}, nil, nil, from.Mapper)
+	for _, r := range f.good() {
+		p.listings[r.SeriesQuery] = &listing{selector: r.SeriesQuery}
+	}
+	nothing := newRegistry(&File{}, nil, from.Mapper)
 	nothing.pending = errors.New("the series of its rules have not been listed yet")
 	p.registry.Store(nothing)
 	return p
@@ -134,15 +136,6 @@ func (p *Provider) lookup(info cma.CustomMetricInfo) (*registry, *target) {
 	return r, r.custom[normal]
 }
 
-// refused is the error for a request that gives no query: the request's fault,
-// or the rule's.
-func refused(err error) error {
-	if errors.Is(err, errSelector) {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	return provider.Internal("%v", err)
-}
-
 // view is an answer and how to read it.
 type view struct {
 	plan    *plan
@@ -156,18 +149,14 @@ func (p *Provider) ask(ctx context.Context, r *registry, t *target, selector k8s
 	if t.unlabelled != nil {
 		return view{}, provider.Internal("%s: %v", t.rule.ID, t.unlabelled)
 	}
-	general, err := r.plan(t, selector)
+	how, err := r.plan(t, selector)
+	if err == nil && (how.special != "" || namespace == "" && how.namespace != "") {
+		how, err = t.specific(selector, namespace, objects, how.special)
+	}
 	if err != nil {
-		return view{}, refused(err)
+		return view{}, err
 	}
-	if general.special == "" && (namespace != "" || general.namespace == "") {
-		return p.watch(ctx, t, general, namespace)
-	}
-	special, err := t.specific(selector, namespace, objects, general.special)
-	if err != nil {
-		return view{}, refused(err)
-	}
-	return p.watch(ctx, t, special, namespace)
+	return p.watch(ctx, t, how, namespace)
 }
 
 func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace string) (view, error) {

@@ -1,11 +1,11 @@
 package compat
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	pmodel "github.com/prometheus/common/model"
@@ -21,14 +21,15 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// registry is what the API serves at one time. It is immutable, except for its
-// cache of plans.
+// registry is what the API serves at one time. It is immutable, except for what is
+// known about plans.
 type registry struct {
 	custom   map[cma.CustomMetricInfo]*target
 	external map[string]*target
 	rules    []RuleState
 	pending  error                     // why no series are known yet
 	plans    *utilcache.LRUExpireCache // of planKey and *plan
+	alone    sync.Map                  // by a rule's name, why a plan is special
 }
 
 type planKey struct {
@@ -70,29 +71,33 @@ func (s *RuleState) problem(err error) {
 
 // newRegistry associates the families of each selector with the rules. As in
 // v0.12.0 a later rule takes a name from an earlier one.
-func newRegistry(f *File, families map[string][]prom.Family, failures map[string]error, mapper apimeta.RESTMapper) *registry {
+func newRegistry(f *File, listings map[string]*listing, mapper apimeta.RESTMapper) *registry {
 	r := &registry{custom: map[cma.CustomMetricInfo]*target{}, external: map[string]*target{}, plans: utilcache.NewLRUExpireCache(maxPlans)}
+	ever := false
+	for selector, l := range listings {
+		if ever = ever || l.ever; l.err != nil {
+			r.pending = fmt.Errorf("listing the series of %s: %w", selector, l.err)
+		}
+	}
+	if ever {
+		r.pending = nil
+	}
 	for _, rule := range f.Rules {
 		state := RuleState{Name: rule.ID, State: InForce, At: fmt.Sprintf("%s:%d", rule.File, rule.Line)}
-		if err := failures[rule.SeriesQuery]; err != nil {
-			state.problem(fmt.Errorf("listing its series: %w", err))
-		}
 		for _, p := range rule.Problems {
 			state.problem(p)
 			state.State = Rejected
 		}
-		if state.State == InForce {
-			r.associate(rule, families[rule.SeriesQuery], mapper, &state)
+		if l := listings[rule.SeriesQuery]; l != nil && state.State == InForce {
+			if l.err != nil {
+				state.problem(fmt.Errorf("listing its series: %w", l.err))
+			}
+			r.associate(rule, l.families, mapper, &state)
 		}
 		r.rules = append(r.rules, state)
 	}
 	for _, p := range f.Problems {
 		r.rules = append(r.rules, RuleState{State: Rejected, At: fmt.Sprintf("%s:%d", p.File, p.Line), Problems: []string{p.Error()}})
-	}
-	for s, err := range failures {
-		if len(families) == 0 {
-			r.pending = fmt.Errorf("listing the series of %s: %w", s, err)
-		}
 	}
 	return r
 }
@@ -108,48 +113,24 @@ func (r *registry) associate(rule *Rule, families []prom.Family, mapper apimeta.
 		return
 	}
 	for _, f := range families {
-		name, series, ok := n.serves(f)
-		switch {
-		case !ok:
-		case rule.External:
-			r.external[name] = targetOf(rule, f, n, cma.CustomMetricInfo{}, state)
-			state.Metrics = append(state.Metrics, name)
-		default:
-			resources, namespaced := n.ResourcesForSeries(series)
-			for _, gr := range resources {
-				info := cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced && !slices.Contains(rootScoped, gr), Metric: name}
-				if t := targetOf(rule, f, n, info, state); t != nil {
-					r.custom[info] = t
-					state.Metrics = append(state.Metrics, gr.String()+"/"+name)
-				}
+		for _, info := range n.metrics(rule, f) {
+			t, err := n.target(rule, f.Name, info)
+			if err != nil {
+				state.problem(err)
+			}
+			switch name := info.Metric; {
+			case t == nil:
+			case rule.External:
+				r.external[name] = t
+				state.Metrics = append(state.Metrics, name)
+			default:
+				r.custom[info] = t
+				state.Metrics = append(state.Metrics, info.GroupResource.String()+"/"+name)
 			}
 		}
 	}
 	slices.Sort(state.Metrics)
 	state.Metrics = slices.Compact(state.Metrics)
-}
-
-// targetOf returns nil where no label names the objects of a custom metric. info is zero for
-// an external one.
-func targetOf(rule *Rule, f prom.Family, n namer, info cma.CustomMetricInfo, state *RuleState) *target {
-	t := &target{rule: rule, series: f.Name}
-	var err error
-	if !rule.External {
-		if t.object, err = n.label(info.GroupResource); err != nil {
-			state.problem(err)
-			return nil
-		}
-	}
-	switch {
-	case info.GroupResource == naming.NsGroupResource:
-		t.namespace = t.object // a Namespace is asked about in itself
-	case info.Namespaced, rule.External && rule.Namespaced:
-		if t.namespace, err = n.label(naming.NsGroupResource); err != nil {
-			t.unlabelled = fmt.Errorf("%w: add resources.overrides or resources.template; an external rule may say resources: {namespaced: false}", err)
-			state.problem(t.unlabelled)
-		}
-	}
-	return t
 }
 
 // plan returns the cached general plan for a target and a selector.
@@ -159,21 +140,22 @@ func (r *registry) plan(t *target, selector k8slabels.Selector) (*plan, error) {
 		return known.(*plan), nil
 	}
 	p, err := t.general(selector)
-	if err == nil {
-		r.plans.Add(k, p, planFor)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	r.plans.Add(k, p, planFor)
+	if p.special != "" {
+		r.alone.Store(t.rule.ID, p.special)
+	}
+	return p, nil
 }
 
 // states returns the state of each rule.
 func (r *registry) states() []RuleState {
 	all := slices.Clone(r.rules)
-	for _, k := range r.plans.Keys() {
-		p, ok := r.plans.Get(k)
-		for i := range all {
-			if ok && all[i].Name == k.(planKey).target.rule.ID {
-				all[i].Alone = cmp.Or(p.(*plan).special, all[i].Alone)
-			}
+	for i := range all {
+		if why, ok := r.alone.Load(all[i].Name); ok {
+			all[i].Alone = why.(string)
 		}
 	}
 	return all
@@ -207,18 +189,45 @@ func (r *Rule) namer(mapper apimeta.RESTMapper) (n namer, unknown []string, err 
 	return n, unknown, err
 }
 
-// serves returns the API's name for a family of series, and false if a filter excludes it or
-// the name is empty.
-func (n namer) serves(f prom.Family) (name string, s theirs.Series, ok bool) {
-	s = theirs.Series{Name: f.Name, Labels: pmodel.LabelSet{}}
+// metrics returns the metrics of a family of series, one if the rule is external; none if a
+// filter excludes it or its name is empty.
+func (n namer) metrics(rule *Rule, f prom.Family) (all []cma.CustomMetricInfo) {
+	s := theirs.Series{Name: f.Name, Labels: pmodel.LabelSet{}}
 	for _, label := range f.Labels {
 		s.Labels[pmodel.LabelName(label)] = ""
 	}
-	if len(n.FilterSeries([]theirs.Series{s})) == 0 {
-		return "", s, false
-	}
 	name, err := n.MetricNameForSeries(s)
-	return name, s, err == nil && name != ""
+	switch {
+	case err != nil || name == "" || len(n.FilterSeries([]theirs.Series{s})) == 0:
+		return nil
+	case rule.External:
+		return []cma.CustomMetricInfo{{Namespaced: rule.Namespaced, Metric: name}}
+	}
+	resources, namespaced := n.ResourcesForSeries(s)
+	for _, gr := range resources {
+		all = append(all, cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced && !slices.Contains(rootScoped, gr), Metric: name})
+	}
+	return all
+}
+
+// target returns nil where no label names the objects of a metric. With an error it is one
+// that cannot be asked about.
+func (n namer) target(rule *Rule, series string, info cma.CustomMetricInfo) (t *target, err error) {
+	t = &target{rule: rule, series: series}
+	if !rule.External {
+		if t.object, err = n.label(info.GroupResource); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case info.GroupResource == naming.NsGroupResource:
+		t.namespace = t.object // a Namespace is asked about in itself
+	case info.Namespaced:
+		if t.namespace, err = n.label(naming.NsGroupResource); err != nil {
+			t.unlabelled = fmt.Errorf("%w: add resources.overrides or resources.template; an external rule may say resources: {namespaced: false}", err)
+		}
+	}
+	return t, t.unlabelled
 }
 
 // label returns the label that names objects of a resource in queries. Several

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/prometheus-adapter/pkg/config"
 	"sigs.k8s.io/prometheus-adapter/pkg/naming"
@@ -92,70 +94,89 @@ func (r *Rule) rehearse() error {
 	if !model.LegacyValidation.IsValidMetricName(series) { // it names none
 		series = "series"
 	}
-	args := &Args{Series: series, LabelMatchers: `namespace="x",pod="x"`, values: map[string]string{"namespace": "x", "pod": "x"}}
+	var groupBy []string
 	if !r.External {
-		args.GroupBy, args.GroupBySlice = "pod", []string{"pod"}
+		groupBy = []string{"pod"}
 	}
-	text, err := r.query.render(args)
+	_, err := r.expression(series, []condition{named("namespace", "x"), named("pod", "x")}, groupBy...)
+	return err
+}
+
+// expression is the query for a series and conditions: a vector.
+func (r *Rule) expression(series string, all []condition, groupBy ...string) (parser.Expr, error) {
+	text, err := r.query.render(arguments(series, all, groupBy...))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := signal.Parser.ParseExpr(text); err != nil {
-		return fmt.Errorf("renders to %q, which is no PromQL: %w", text, err)
+	e, err := signal.Parser.ParseExpr(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("renders to %q, which is no PromQL: %w", text, err)
+	case e.Type() == parser.ValueTypeScalar && r.External:
+		e = signal.Call("vector", e)
+	case e.Type() != parser.ValueTypeVector:
+		return nil, fmt.Errorf("gives a %s: must be a vector", parser.DocumentedType(e.Type()))
 	}
-	return nil
+	quote(e, all)
+	return e, nil
 }
 
-// errSelector marks errors of the request's own selector.
-var errSelector = errors.New("metric selector")
-
-// condition is one matcher of a query and its values.
+// condition is one matcher of a query, in which the values are quoted, and the values.
 type condition struct {
-	matcher *labels.Matcher
-	// joined has the values joined like v0.12.0, for .LabelValuesByName; quoted
-	// is the same as a regular expression that matches the values literally.
-	joined, quoted string
+	*labels.Matcher
+	values []string
 }
+
+// joined has the values as v0.12.0 gives them to templates.
+func (c condition) joined() string { return strings.Join(c.values, "|") }
 
 // conditions translates a request's metric selector. Values are quoted in
-// regular expressions, and every key becomes a valid label name.
+// regular expressions, and every key becomes a valid label name. An error is the request's.
 func conditions(selector k8slabels.Selector) ([]condition, error) {
 	requirements, selectable := selector.Requirements()
 	if !selectable {
-		return nil, fmt.Errorf("%w: matches nothing", errSelector)
+		return nil, apierrors.NewBadRequest("metric selector: matches nothing")
 	}
 	var all []condition
 	for _, r := range requirements {
-		values := slices.Sorted(slices.Values(r.ValuesUnsorted()))
 		m, err := signal.MatcherOf(r)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", errSelector, r.Key(), err)
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("metric selector: %s: %v", r.Key(), err))
 		}
-		all = append(all, condition{m, strings.Join(values, "|"), signal.AnyOf(values)})
+		all = append(all, condition{m, slices.Sorted(slices.Values(r.ValuesUnsorted()))})
 	}
 	return all, nil
 }
 
 // named selects objects by label: one by equality, several by a regular
 // expression.
-func named(label string, objects []string) condition {
-	return condition{signal.OneOf(label, objects), strings.Join(objects, "|"), signal.AnyOf(objects)}
+func named(label string, objects ...string) condition {
+	return condition{signal.OneOf(label, objects), objects}
 }
 
 // arguments are the template's arguments for conditions.
-func arguments(series string, all []condition, groupBy ...string) *Args {
-	texts := make([]string, len(all))
-	values := map[string]string{}
+func arguments(series string, all []condition, groupBy ...string) Args {
+	matchers, values := make([]string, len(all)), map[string]string{}
 	for i, c := range all {
-		texts[i] = c.matcher.String()
-		values[c.matcher.Name] = c.joined
+		matchers[i] = c.String()
+		values[c.Name] = c.joined()
 	}
-	return &Args{
-		Series: series, LabelMatchers: strings.Join(texts, ","), values: values,
+	return Args{
+		Series: series, LabelMatchers: strings.Join(matchers, ","), LabelValuesByName: values,
 		GroupBy: strings.Join(groupBy, ","), GroupBySlice: groupBy,
 	}
 }
 
-// plainName matches the names of Kubernetes objects. Only such names are put
-// into a query's text.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,252}$`)
+// quote fixes the regular expressions that a template makes of
+// .LabelValuesByName, in which a dot would match any character.
+func quote(e parser.Expr, all []condition) {
+	for s := range signal.Selectors(e) {
+		for i, m := range s.LabelMatchers {
+			for _, c := range all {
+				if (m.Type == labels.MatchRegexp || m.Type == labels.MatchNotRegexp) && m.Value == c.joined() {
+					s.LabelMatchers[i] = labels.MustNewMatcher(m.Type, m.Name, signal.AnyOf(c.values))
+				}
+			}
+		}
+	}
+}

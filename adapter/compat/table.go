@@ -18,8 +18,30 @@ import (
 // point is the value of an object.
 type point struct {
 	value float64
-	at    time.Time     // of its oldest sample, on this process's clock
-	wrong signal.Reason // why it is not usable; "" if it is
+	// at is the time of its oldest sample on this process's clock, or of the answer where that
+	// does not say; zero if no present sample is in it.
+	at  time.Time
+	odd bool // the time of a sample cannot be
+}
+
+// limit is where thousandths overflow an int64, and with it a quantity.
+const limit = math.MaxInt64 / 1000
+
+// wrong returns why a point is not usable, for the metric and in words.
+func (pt point) wrong(now time.Time, maxAge time.Duration) (signal.Reason, error) {
+	switch age := now.Sub(pt.at); {
+	case math.IsNaN(pt.value):
+		return signal.NotANumber, errors.New("the value is NaN")
+	case math.IsInf(pt.value, 0):
+		return signal.Infinite, errors.New("the value is infinite")
+	case math.Abs(pt.value) >= limit || pt.odd:
+		return signal.OutOfRange, errors.New("the value, or its time, is out of range")
+	case pt.at.IsZero():
+		return signal.Stale, errors.New("its series have no present sample")
+	case age > maxAge:
+		return signal.Stale, fmt.Errorf("the value is %s old, more than %s", age.Round(time.Second), maxAge)
+	}
+	return "", nil
 }
 
 // table is one answer for a namespace, by object. The key of an external metric is the
@@ -48,37 +70,20 @@ func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Readin
 			}
 		}
 		for k, pt := range t {
-			unix, known := oldest[k]
-			pt.judge(unix, p.aged && (known || !p.constant || k != ""), r, maxAge)
-			if t[k] = pt; pt.wrong != "" {
-				dropped[pt.wrong]++
+			scraped, known := oldest[k]
+			switch age, plausible := r.Age(scraped, maxAge); {
+			case !p.aged || !known && p.constant && k == "":
+				pt.at = r.Now
+			case scraped == 0:
+			default:
+				pt.at, pt.odd = r.Now.Add(-age), !plausible
 			}
+			if why, _ := pt.wrong(r.Now, maxAge); why != "" {
+				dropped[why]++
+			}
+			t[k] = pt
 		}
 		return t, values, dropped
-	}
-}
-
-// limit is where thousandths overflow an int64, and with it a quantity.
-const limit = math.MaxInt64 / 1000
-
-// judge sets a point's time and what is wrong with it. aged says that its time is that of its
-// oldest sample; 0 if none is known.
-func (pt *point) judge(unix float64, aged bool, r signal.Reading, maxAge time.Duration) {
-	pt.at = r.Now
-	age, plausible := r.Age(unix, maxAge)
-	switch {
-	case math.IsNaN(pt.value):
-		pt.wrong = signal.NotANumber
-	case math.IsInf(pt.value, 0):
-		pt.wrong = signal.Infinite
-	case math.Abs(pt.value) >= limit, aged && unix != 0 && !plausible:
-		pt.wrong = signal.OutOfRange
-	case aged && unix == 0:
-		pt.wrong = signal.Stale
-	case aged:
-		if pt.at = r.Now.Add(-age); age > maxAge {
-			pt.wrong = signal.Stale
-		}
 	}
 }
 
@@ -88,24 +93,11 @@ func (t table) answer(object string, now time.Time, maxAge time.Duration) (point
 	if !ok {
 		pt, ok = t[""]
 	}
-	age := now.Sub(pt.at)
-	switch {
-	case !ok:
+	if !ok {
 		return pt, errors.New("the query has no series for it")
-	case pt.wrong == signal.NotANumber:
-		return pt, errors.New("the value is NaN")
-	case pt.wrong == signal.Infinite:
-		return pt, errors.New("the value is infinite")
-	case pt.wrong == signal.OutOfRange:
-		return pt, errors.New("the value, or its time, is out of range")
-	case pt.wrong == signal.Stale && age > maxAge:
-		return pt, fmt.Errorf("its oldest sample is %s old, more than %s", age.Round(time.Second), maxAge)
-	case pt.wrong == signal.Stale:
-		return pt, errors.New("its series have no present sample")
-	case age > maxAge:
-		return pt, fmt.Errorf("the last answer is %s old, more than %s", age.Round(time.Second), maxAge)
 	}
-	return pt, nil
+	_, err := pt.wrong(now, maxAge)
+	return pt, err
 }
 
 // maxLeaves bounds the selectors of one query whose ages are queried.
@@ -156,8 +148,8 @@ func past(s *parser.VectorSelector, path []parser.Node) bool {
 	})
 }
 
-// window returns the longest range of a query; zero if it has none.
-func window(e parser.Expr) time.Duration {
+// window returns the longest range of a query in seconds; nil if it has none.
+func window(e parser.Expr) *int64 {
 	var longest time.Duration
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
 		switch n := n.(type) {
@@ -168,5 +160,8 @@ func window(e parser.Expr) time.Duration {
 		}
 		return nil
 	})
-	return longest
+	if longest < time.Second {
+		return nil
+	}
+	return new(int64(longest.Seconds()))
 }

@@ -11,19 +11,11 @@ import (
 
 // Args are the variables of a metricsQuery, with v0.12.0's meaning.
 type Args struct {
-	Series        string
-	LabelMatchers string
-	GroupBy       string
-	GroupBySlice  []string
-
-	values map[string]string
-	used   bool // of values
-}
-
-// LabelValuesByName is a variable too. It records its use: its values are those of one request.
-func (a *Args) LabelValuesByName() map[string]string {
-	a.used = true
-	return a.values
+	Series            string
+	LabelMatchers     string
+	LabelValuesByName map[string]string
+	GroupBy           string
+	GroupBySlice      []string
 }
 
 const maxQueryBytes = 256 << 10
@@ -38,7 +30,10 @@ var (
 
 // queryTemplate is a metricsQuery. It is restricted so that a file cannot block
 // the adapter: no nested templates, and loops over the two lists only.
-type queryTemplate struct{ *template.Template }
+type queryTemplate struct {
+	*template.Template
+	alone bool // it uses .LabelValuesByName, whose values are those of one request
+}
 
 func newQueryTemplate(text string) (queryTemplate, error) {
 	t, err := template.New("query").Delims("<<", ">>").Parse(text)
@@ -52,11 +47,11 @@ func newQueryTemplate(text string) (queryTemplate, error) {
 	case len(loops.FindAllString(text, -1)) > len(listLoops.FindAllString(text, -1)):
 		err = errors.New("loops over something other than .GroupBySlice or .LabelValuesByName")
 	}
-	return queryTemplate{t}, err
+	return queryTemplate{t, strings.Contains(text, "LabelValuesByName")}, err
 }
 
 // render executes the template. Its text is never empty.
-func (q queryTemplate) render(args *Args) (string, error) {
+func (q queryTemplate) render(args Args) (string, error) {
 	out := limited{left: maxQueryBytes}
 	if err := q.Execute(&out, args); err != nil {
 		return "", fmt.Errorf("executing the template: %w", err)

@@ -158,8 +158,8 @@ func (c Config) knows(path, backend string) error {
 	for _, b := range c.All() {
 		names = append(names, b.Name)
 	}
-	if slices.Contains(names, backend) {
-		return nil
+	if names == nil || slices.Contains(names, backend) {
+		return nil // with none that is a problem of the file
 	}
 	return fmt.Errorf("%s: no backend is called %q; there are: %s", path, backend, strings.Join(names, ", "))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -68,6 +69,11 @@ func described(f *File) string {
 	for _, b := range signal.Builtin(LeastMaxAge) {
 		if !slices.ContainsFunc(good, func(r signal.Rule) bool { return r.Name == b.Name }) {
 			say("no rule %s", b.Name)
+		}
+	}
+	for i, r := range good {
+		if x := r.Exporters; !slices.Equal(x, trust.From(Default().ExporterNamespaces)) && (i == 0 || !slices.Equal(x, good[i-1].Exporters)) {
+			say("exporters are trusted in %q, everywhere: %t", x, x == nil)
 		}
 	}
 	for _, d := range f.Rules {

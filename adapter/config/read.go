@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -62,9 +63,9 @@ func Load(path string, overlays ...func(*Config)) (f *File, raw []byte, err erro
 	return f, raw, err
 }
 
-// Read reads a file over the defaults, and applies the overlays of flags. The
-// error joins all problems that are not a rule's; then nothing of the file may
-// be used. It does not read the files that the configuration names.
+// Read reads a file over the defaults, and applies the overlays of flags. With an
+// error nothing of the file may be used: it has a problem that is not a rule's, and
+// the error joins all of them. It does not read the files that the configuration names.
 func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 	parsed, err := strict.Parse(name, raw)
 	if err != nil {
@@ -88,26 +89,30 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 	for _, overlay := range overlays {
 		overlay(&f.Config)
 	}
-	if len(problems) == 0 && theirs && f.Config.Prometheus.URL == "" {
-		return nil, strict.Problem{File: name, Path: "prometheus.url", Err: errors.New("is required; with a prometheus-adapter file, set --prometheus-url")}
+	if theirs && f.Config.Prometheus.URL == "" {
+		problems = append(problems, strict.Problem{File: name, Path: "prometheus.url", Err: errors.New("is required; with a prometheus-adapter file, set --prometheus-url")})
 	}
-	if len(problems) == 0 { // a field that could not be read has its default
-		problems = d.Problems(d.Root, "", f.Config.validate())
-	}
-	if len(problems) > 0 {
-		return nil, strict.Join(problems)
+	for _, p := range d.Problems(d.Root, "", f.Config.validate()) {
+		// A field that could not be read has its default, and so have those in it.
+		if !slices.ContainsFunc(problems, func(read strict.Problem) bool { return strings.HasPrefix(p.Path, read.Path) }) {
+			problems = append(problems, p)
+		}
 	}
 	f.Rules = d.rules(rules, f.Config)
+	if len(problems) > 0 {
+		return nil, strict.Join(append(problems, f.problems()...))
+	}
 	return f, nil
 }
 
 // Err joins the problems of all rules; nil if there are none.
-func (f *File) Err() error {
-	var all []strict.Problem
+func (f *File) Err() error { return strict.Join(f.problems()) }
+
+func (f *File) problems() (all []strict.Problem) {
 	for _, r := range f.Rules {
 		all = append(all, r.Problems...)
 	}
-	return strict.Join(all)
+	return all
 }
 
 // Signals returns the rules that can be used.

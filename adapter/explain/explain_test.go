@@ -179,11 +179,11 @@ func TestRequestsAreTheControllers(t *testing.T) {
 	} {
 		var m autoscaling.MetricSpec
 		require.NoError(t, yaml.UnmarshalStrict([]byte(file), &m))
-		a, err := metricOf(m)
+		a, err := metricOf(m, "chat")
 		require.NoError(t, err)
 		w, err := readWorld(t, "chat", "vllm")
 		require.NoError(t, err)
-		if got := a.path("chat", "v1beta2", w.Selector); got != want {
+		if got := a.path("v1beta2", w.Selector); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", file, got, want)
 		}
 	}

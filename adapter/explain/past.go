@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,68 +41,62 @@ func (r Range) steps() int { return int(r.To.Sub(r.From)/r.Step) + 1 }
 
 func (r Range) at(i int) time.Time { return r.From.Add(time.Duration(i) * r.Step) }
 
-// history is one rule's state at each step.
-type history struct {
-	rule     Rule
-	tables   []*signal.Table
-	failures []error
-}
-
 // life is the time of a pod's first and last sample.
 type life struct{ first, last time.Time }
 
 // chunk is how many steps one query is about: it bounds the answers in memory.
 const chunk = 1000
 
-// recall evaluates a rule at each step of the past, and builds the tables an
+// recall evaluates the rule at each step of the past, and builds the tables an
 // adapter would have had then. progress receives the number of finished steps.
 // It is an error if Prometheus answers no query.
-func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map[string]life, progress func(done int)) (history, error) {
-	h := history{rule: rule}
-	table := signal.NewTable(rule.Rule)
+func (m *simulated) recall(ctx context.Context, r Range, lives map[string]life, progress func(done int)) error {
+	table := signal.NewTable(m.rule.Rule)
 	read := func(samples []signal.Sample, at time.Time) {
 		table, _ = table.Read(samples, signal.Reading{Evaluated: at, Now: at})
-		note(lives, rule.Rule, samples, at)
+		note(lives, m.rule.Rule, samples, at)
 	}
-	if vector, err := ask(ctx, rule, true, namespace, r.From); err == nil {
+	if vector, err := ask(ctx, m.rule, true, m.namespace, r.From); err == nil {
 		read(cache.Samples(vector), r.From)
 	}
-	good := 0
+	answered := false
 	for first := 0; first < r.steps(); first += chunk {
 		n := min(chunk, r.steps()-first)
-		var lines []prom.Line
-		var err error
-		for _, query := range rule.Queries(false, namespace) {
-			var some []prom.Line
-			if some, err = rule.Querier.Range(ctx, query, r.at(first), r.at(first+n-1), r.Step); err != nil {
-				break
-			}
-			lines = append(lines, some...)
-		}
-		if ctx.Err() != nil {
-			return h, ctx.Err()
-		}
-		samples := make([]prom.Vector, n)
-		for _, l := range lines {
-			for _, p := range l.Points {
-				if i := int(p.Time.Sub(r.at(first)).Round(r.Step) / r.Step); i >= 0 && i < n {
-					samples[i] = append(samples[i], prom.Sample{Labels: l.Labels, Value: p.Value})
-				}
-			}
+		samples, err := m.samples(ctx, r, first, n)
+		switch answered = answered || err == nil; {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !answered:
+			return fmt.Errorf("querying %s: %w", m.name, err)
 		}
 		for i := range n {
 			if err == nil {
-				good++
 				read(cache.Samples(samples[i]), r.at(first+i))
 			}
-			h.tables, h.failures = append(h.tables, table), append(h.failures, err)
-		}
-		if good == 0 {
-			return h, fmt.Errorf("querying %s: %w", rule.Name, err)
+			m.tables, m.failures = append(m.tables, table), append(m.failures, err)
 		}
 		progress(first + n)
 	}
-	return h, nil
+	return nil
+}
+
+// samples queries the rule at n steps.
+func (m *simulated) samples(ctx context.Context, r Range, first, n int) ([]prom.Vector, error) {
+	all := make([]prom.Vector, n)
+	for _, query := range m.rule.Queries(false, m.namespace) {
+		lines, err := m.rule.Querier.Range(ctx, query, r.at(first), r.at(first+n-1), r.Step)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range lines {
+			for _, p := range l.Points {
+				if i := int(p.Time.Sub(r.at(first)).Round(r.Step) / r.Step); i >= 0 && i < n {
+					all[i] = append(all[i], prom.Sample{Labels: l.Labels, Value: p.Value})
+				}
+			}
+		}
+	}
+	return all, nil
 }
 
 // note records each pod's first and last sample.
@@ -125,13 +120,20 @@ func note(lives map[string]life, rule signal.Rule, samples []signal.Sample, at t
 	}
 }
 
+// among returns the lives of some pods.
+func among(lives map[string]life, belongs func(pod string) bool) map[string]life {
+	some := maps.Clone(lives)
+	maps.DeleteFunc(some, func(pod string, _ life) bool { return !belongs(pod) })
+	return some
+}
+
 // living returns the pods that existed at a time: from their first sample to
 // their last, or to the end if they reported until then. A gap between samples
 // makes a pod stale, not gone.
-func living(lives map[string]life, at, end time.Time, limit time.Duration, belongs func(pod string) bool) []string {
+func living(lives map[string]life, at, end time.Time, limit time.Duration) []string {
 	var pods []string
 	for pod, l := range lives {
-		if belongs(pod) && !at.Before(l.first) && (!at.After(l.last.Add(limit)) || !end.After(l.last.Add(2*limit))) {
+		if !at.Before(l.first) && (!at.After(l.last.Add(limit)) || !end.After(l.last.Add(2*limit))) {
 			pods = append(pods, pod)
 		}
 	}

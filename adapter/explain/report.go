@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"time"
 
@@ -64,7 +65,7 @@ type Metric struct {
 	Proposal string `json:"proposal,omitempty"`
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	rule signal.Rule
+	asked asked
 }
 
 // Outcome is what the HPA will do at its next reconciliation.
@@ -104,38 +105,34 @@ func Explain(ctx context.Context, w World, o Options) Report {
 	r := Report{
 		Version: Version, At: time.Now().UTC(), Namespace: w.HPA.Namespace, Name: w.HPA.Name,
 		Target:  spec.ScaleTargetRef.Kind + " " + spec.ScaleTargetRef.Name,
-		Minimum: *spec.MinReplicas, Maximum: spec.MaxReplicas, Replicas: w.Replicas,
+		Minimum: *spec.MinReplicas, Maximum: spec.MaxReplicas, Replicas: w.Replicas, Metrics: make([]Metric, len(spec.Metrics)),
 	}
+	var ours []*Metric // and what they are computed from
 	var answers []hpa.Answer
-	computed := *spec.DeepCopy()
+	computed := spec
 	computed.Metrics = nil
-	var index []int // of the computed metrics in the report
 	for i, m := range spec.Metrics {
-		metric, a, ours := explainMetric(ctx, w, m, o)
-		r.Metrics = append(r.Metrics, metric)
-		if ours {
-			answers, index = append(answers, a.Answer), append(index, i)
-			computed.Metrics = append(computed.Metrics, m)
+		if a, ok := r.Metrics[i].explain(ctx, w, m, o); ok {
+			ours, answers, computed.Metrics = append(ours, &r.Metrics[i]), append(answers, a), append(computed.Metrics, m)
 		}
 	}
-	ctl := hpa.Controller{Tolerance: o.Tolerance, Window: o.Window, ScaledToZero: w.reports("ScaledToZero") != ""}
-	if len(computed.Metrics) > 0 {
+	if len(ours) > 0 {
+		ctl := hpa.Controller{Tolerance: o.Tolerance, Window: o.Window, ScaledToZero: w.reports("ScaledToZero") != ""}
 		d := ctl.Reconcile(hpa.Situation{
 			Now: r.At, Spec: computed, Replicas: w.Replicas, StatusReplicas: w.StatusReplicas,
-			Pods: w.selected(), Answers: func() []hpa.Answer { return answers },
+			Pods: w.Pods, Answers: func() []hpa.Answer { return answers },
 		})
 		for n, p := range d.Proposals {
-			m := &r.Metrics[index[n]]
-			m.Proposal = sentence(p, spec.Metrics[index[n]], w, o.Tolerance)
+			ours[n].Proposal = sentence(p, ours[n].asked, w, o.Tolerance)
 			if p.Error == nil {
-				m.Replicas = &p.Replicas
+				ours[n].Replicas = &p.Replicas
 			}
 		}
-		r.Outcome = outcome(d, ctl, spec, w, o)
+		r.Outcome = outcome(d, ctl, w, o)
 	}
-	r.Outcome.Unknown = len(index) == 0
-	if len(index) < len(spec.Metrics) {
-		r.Outcome.Steps = append(r.Outcome.Steps, fmt.Sprintf("%s not computed here: the HPA's result may be higher than this, never lower than the highest proposal", provider.Count(len(spec.Metrics)-len(index), "metric")))
+	r.Outcome.Unknown = len(ours) == 0
+	if others := len(spec.Metrics) - len(ours); others > 0 {
+		r.Outcome.Steps = append(r.Outcome.Steps, fmt.Sprintf("%s not computed here: the HPA's result may be higher than this, never lower than the highest proposal", provider.Count(others, "metric")))
 	}
 	r.Status.Desired = w.HPA.Status.DesiredReplicas
 	for _, c := range w.HPA.Status.Conditions {
@@ -144,72 +141,38 @@ func Explain(ctx context.Context, w World, o Options) Report {
 	return r
 }
 
-func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Options) (Metric, answer, bool) {
-	a, err := metricOf(m)
+// explain fills in one of the HPA's metrics. ours reports whether the adapter answers it.
+func (x *Metric) explain(ctx context.Context, w World, m autoscaling.MetricSpec, o Options) (_ hpa.Answer, ours bool) {
+	a, err := metricOf(m, w.HPA.Namespace)
 	if err != nil {
-		return Metric{Metric: string(m.Type), NotServed: err.Error()}, answer{}, false
+		x.Metric, x.NotServed = string(m.Type), err.Error()
+		return hpa.Answer{}, false
 	}
-	x := Metric{Metric: a.String(), Request: a.path(w.HPA.Namespace, o.APIVersion, w.Selector)}
+	x.asked, x.Metric, x.Request = a, a.String(), a.path(o.APIVersion, w.Selector)
 	if o.ViaAPI != nil {
 		x.ViaAPI = o.ViaAPI(ctx, x.Request)
 	}
 	rule, err := find(o.Rules, a.name)
-	if err != nil && o.Elsewhere != "" {
+	switch {
+	case err != nil && o.Elsewhere != "":
 		x.NotServed = fmt.Sprintf("no rule is called %s, but %s; --via-api shows its answer", a.name, o.Elsewhere)
-		return x, answer{}, false
+		return hpa.Answer{}, false
+	case err != nil:
+		x.Error, x.Code = err.Error(), http.StatusNotFound
+		return hpa.Answer{Error: err}, true
 	}
-	if err != nil {
-		x.Error, x.Code = err.Error(), 404
-		return x, answer{Answer: hpa.Answer{Error: err}}, true
-	}
-	x.rule = rule.Rule
 	x.Rule = fmt.Sprintf("%s (%s): duplicates %s, parts of a pod %s, pods %s, samples no older than %s, values from %g to %g",
 		rule.Name, rule.Source, rule.Duplicates, rule.PerPod, rule.PerWorkload, rule.MaxAge, rule.Minimum, rule.Maximum)
-	x.Query = rule.Query(w.HPA.Namespace)
-	r, failure := read(ctx, rule, w.HPA.Namespace)
+	x.Query, x.WindowSecs = rule.Query(a.namespace), rule.Window.Seconds()
+	r, failure := read(ctx, rule, a.namespace)
 	got := w.answer(ctx, a, r.table, failure, r.Now)
 	counts := func(pod string) bool {
-		_, lives := w.answerer().Pods.Lives(w.HPA.Namespace, pod)
+		_, lives := w.adapter.Pods.Lives(a.namespace, pod)
 		return got.pods == nil && lives || slices.Contains(got.pods, pod)
 	}
-	x.Samples, x.Dropped = r.rows(rule.Rule, w.HPA.Namespace, a.selector, counts), r.dropped
-	x.hint(a, w.HPA.Namespace)
-	x.missing(w, r, a, got.pods)
-	x.answered(got)
-	return x, got, true
-}
-
-// hint is the PromQL of the first used source, or else of the first.
-func (x *Metric) hint(a asked, namespace string) {
-	used := x.rule
-	for _, row := range x.Samples {
-		if row.Reason == "" {
-			used.Sources = used.Sources[row.source : row.source+1]
-			break
-		}
-	}
-	if hint, err := used.Hint(namespace, a.selector); err == nil {
-		x.Hint = hint
-	}
-}
-
-// missing lists the counted pods without a usable value.
-func (x *Metric) missing(w World, r reading, a asked, pods []string) {
-	for _, pod := range pods {
-		_, err := r.table.Among(w.answerer().Pods.Lives).Pod(signal.Key{Namespace: w.HPA.Namespace, Pod: pod}, a.selector, r.Now)
-		var none *signal.NoAnswer
-		switch {
-		case !errors.As(err, &none):
-		case none.Stale > 0:
-			x.Stale = append(x.Stale, pod)
-		default:
-			x.Unseen = append(x.Unseen, pod)
-		}
-	}
-}
-
-func (x *Metric) answered(got answer) {
-	x.WindowSecs = x.rule.Window.Seconds()
+	x.Samples, x.Dropped = r.rows(rule.Rule, a, counts), r.dropped
+	x.Hint = hint(rule.Rule, a, x.Samples)
+	x.missing(w, r, got.pods)
 	switch {
 	case got.Error != nil:
 		x.Error, x.Code = got.Error.Error(), provider.Code(got.Error)
@@ -220,6 +183,32 @@ func (x *Metric) answered(got answer) {
 		}
 	default:
 		x.Value, x.Timestamp = &got.value.Value, new(got.value.Time.UTC()) // the same in every time zone
+	}
+	return got.Answer, true
+}
+
+// hint is the PromQL of the first used source, or else of the first; "" if there is none.
+func hint(rule signal.Rule, a asked, samples []Row) string {
+	if i := slices.IndexFunc(samples, func(row Row) bool { return row.Reason == "" }); i >= 0 {
+		rule.Sources = rule.Sources[samples[i].source:]
+	}
+	text, _ := rule.Hint(a.namespace, a.selector)
+	return text
+}
+
+// missing lists the counted pods without a usable value.
+func (x *Metric) missing(w World, r reading, pods []string) {
+	table := r.table.Among(w.adapter.Pods.Lives)
+	for _, pod := range pods {
+		_, err := table.Pod(signal.Key{Namespace: x.asked.namespace, Pod: pod}, x.asked.selector, r.Now)
+		var none *signal.NoAnswer
+		switch {
+		case !errors.As(err, &none):
+		case none.Stale > 0:
+			x.Stale = append(x.Stale, pod)
+		default:
+			x.Unseen = append(x.Unseen, pod)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func TestSetRefuses(t *testing.T) {
 func FuzzSet(f *testing.F) {
 	for _, seed := range []string{
 		"minReplicas=2", "metrics[0].target.averageValue=12", "metrics[0][1]=x", "behavior=null", "metrics=[]", "metrics[0]=null",
-		"behavior.scaleUp.policies[0]={type: Pods, value: 1, periodSeconds: 1}", "metrics[0].type=Pods", "behavior.scaleUp.selectPolicy=null",
+		"behavior.scaleUp.policies[0]={type: Pods, value: 1, periodSeconds: 1}", "metrics[0].type=Pods", "behavior.scaleUp.selectPolicy=null", "behavior.scaleUp.policies=[]",
 	} {
 		f.Add(seed)
 	}

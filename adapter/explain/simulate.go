@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
@@ -67,8 +68,12 @@ type Moment struct {
 // simulated is one metric and its past.
 type simulated struct {
 	asked
-	history history
-	belongs func(pod string) bool
+	rule  Rule
+	lives map[string]life // of the pods that it is about
+
+	// At each step: what an adapter would have had, and Prometheus' failure.
+	tables   []*signal.Table
+	failures []error
 }
 
 // Simulate replays the HPA's metrics over a range and applies its arithmetic to
@@ -83,52 +88,56 @@ func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 	t := Timeline{Version: TimelineVersion, Namespace: w.HPA.Namespace, Name: w.HPA.Name, From: s.From, To: s.To, Step: s.Step.String(), Load: s.Load}
 	var metrics []simulated
 	for _, m := range w.HPA.Spec.Metrics {
-		a, err := metricOf(m)
+		a, err := metricOf(m, w.HPA.Namespace)
 		if err != nil {
 			t.Left = append(t.Left, err.Error())
 			continue
 		}
-		rule, err := find(s.Rules, a.name)
-		if err != nil {
+		one := simulated{asked: a}
+		if one.rule, err = find(s.Rules, a.name); err != nil {
 			return t, err
 		}
-		h, err := recall(ctx, rule, w.HPA.Namespace, s.Range, lives, func(done int) { s.Progress(a.name, done, s.steps()) })
-		if err != nil {
+		if err := one.recall(ctx, s.Range, lives, func(done int) { s.Progress(a.name, done, s.steps()) }); err != nil {
 			return t, err
 		}
-		metrics = append(metrics, simulated{a, h, w.belonging(ctx, a)})
-		spec.Metrics = append(spec.Metrics, m)
-		t.Metrics = append(t.Metrics, a.String())
+		metrics, spec.Metrics, t.Metrics = append(metrics, one), append(spec.Metrics, m), append(t.Metrics, a.String())
 	}
 	if len(metrics) == 0 {
 		return t, errors.New("none of the HPA's metrics is served by the adapter: there is nothing to simulate")
 	}
-	s.play(ctx, w, spec, metrics, lives, &t)
+	for i, m := range metrics {
+		metrics[i].lives = among(lives, w.belonging(ctx, m.asked))
+	}
+	s.play(ctx, w, spec, metrics, among(lives, w.ofTarget()), &t)
 	t.summarize(s.Step, spec.MaxReplicas)
 	return t, nil
 }
 
-// belonging returns which pods of the past a metric is about.
-func (w World) belonging(ctx context.Context, a asked) func(pod string) bool {
+// ofTarget returns which pods of the past were the target's.
+func (w World) ofTarget() func(pod string) bool {
 	target := w.HPA.Spec.ScaleTargetRef
-	switch {
-	case a.kind == autoscaling.ExternalMetricSourceType || a.object.Kind == "Namespace":
-		return func(string) bool { return true }
-	case a.object.Kind == "Pod":
-		return func(pod string) bool { return pod == a.object.Name }
-	case a.kind == autoscaling.ObjectMetricSourceType:
-		now, _ := w.answerer().PodsOf(ctx, a.thing(w.HPA.Namespace)) // a deleted Service has none
-		return naming(a.object.Kind, a.object.Name, now)
-	}
-	return naming(target.Kind, target.Name, w.answerer().Pods.Select(w.HPA.Namespace, w.Selector))
+	return naming(target.Kind, target.Name, w.adapter.Pods.Select(w.HPA.Namespace, w.Selector))
 }
 
-// play runs the controller over the range.
+// belonging returns which pods of the past a metric is about.
+func (w World) belonging(ctx context.Context, a asked) func(pod string) bool {
+	of := a.object.Ref
+	switch {
+	case a.kind == autoscaling.ExternalMetricSourceType || of.Kind == "Namespace":
+		return func(string) bool { return true }
+	case of.Kind == "Pod":
+		return func(pod string) bool { return pod == of.Name }
+	case a.kind == autoscaling.ObjectMetricSourceType:
+		now, _ := w.adapter.PodsOf(ctx, a.object) // a deleted Service has none
+		return naming(of.Kind, of.Name, now)
+	}
+	return w.ofTarget()
+}
+
+// play runs the controller over the range. lives are those of the target's pods.
 func (s Simulation) play(ctx context.Context, w World, spec autoscaling.HorizontalPodAutoscalerSpec, metrics []simulated, lives map[string]life, t *Timeline) {
-	target := spec.ScaleTargetRef
-	ofTarget := naming(target.Kind, target.Name, w.answerer().Pods.Select(w.HPA.Namespace, w.Selector))
-	limit := metrics[0].history.rule.MaxAge
-	reported := func(at time.Time) int { return len(living(lives, at, s.To, limit, ofTarget)) }
+	limit := metrics[0].rule.MaxAge
+	reported := func(at time.Time) int { return len(living(lives, at, s.To, limit)) }
 	replicas := int32(reported(s.From))
 	if s.Replicas != nil {
 		replicas = *s.Replicas
@@ -143,7 +152,7 @@ func (s Simulation) play(ctx context.Context, w World, spec autoscaling.Horizont
 			Answers: func() []hpa.Answer {
 				answers := make([]hpa.Answer, len(metrics))
 				for n, metric := range metrics {
-					pods := living(lives, at, s.To, limit, metric.belongs)
+					pods := living(metric.lives, at, s.To, limit)
 					answers[n], m.Values[n] = s.answer(ctx, w, metric, i, pods, replicas)
 				}
 				return answers
@@ -167,28 +176,21 @@ func (s Simulation) play(ctx context.Context, w World, spec autoscaling.Horizont
 
 // answer is what the adapter would have answered for the simulated replicas.
 func (s Simulation) answer(ctx context.Context, w World, m simulated, i int, pods []string, replicas int32) (hpa.Answer, *float64) {
-	then, target := w, w.HPA.Spec.ScaleTargetRef
-	then.pods, then.scales = recorded(pods), nil
-	then.Replicas, then.StatusReplicas = int32(len(pods)), int32(len(pods))
-	a := m.asked
-	if k := a.object.Kind; k != "" && k != "Pod" && k != "Namespace" {
-		a.object = target // its pods are those of that time
-	}
-	rule := m.history.rule
-	got := then.answer(ctx, a, m.history.tables[i], m.history.failures[i], s.at(i))
+	w.adapter = provider.Answerer{Pods: recorded(pods), Scales: recorded(pods)}
+	got := w.answer(ctx, m.asked, m.tables[i], m.failures[i], s.at(i))
 	if got.Error != nil {
 		return got.Answer, nil
 	}
 	share := 1.0
-	if s.Load == Total && replicas > 0 && len(pods) > 0 && (a.kind == autoscaling.PodsMetricSourceType || rule.PerWorkload != signal.Sum) {
+	if s.Load == Total && replicas > 0 && len(pods) > 0 && (m.kind == autoscaling.PodsMetricSourceType || m.rule.PerWorkload != signal.Sum) {
 		share = float64(len(pods)) / float64(replicas)
 	}
 	if got.Pods != nil {
-		return spread(got, pods, replicas, share, rule.Maximum)
+		return spread(got, pods, replicas, share, m.rule.Maximum)
 	}
-	value := min(got.value.Value*share, rule.Maximum)
-	if share == 1 {
-		value = got.value.Value
+	value := got.value.Value
+	if share != 1 {
+		value = min(value*share, m.rule.Maximum)
 	}
 	milli, _ := signal.Milli(value)
 	return hpa.Answer{Values: []int64{milli}}, &value
@@ -218,14 +220,20 @@ func spread(got answer, pods []string, replicas int32, share, maximum float64) (
 	return hpa.Answer{Pods: values}, &mean
 }
 
-// recorded are the pods that there were, all of them the target's.
+// recorded are the pods that there were, all of them of every object.
 type recorded []string
 
 func (recorded) Ready() error                                               { return nil }
 func (r recorded) Lives(_, pod string) (time.Time, bool)                    { return time.Time{}, slices.Contains(r, pod) }
 func (r recorded) Select(string, labels.Selector) []string                  { return r }
 func (r recorded) Owned(string, schema.GroupKind, string) ([]string, error) { return r, nil }
-func (recorded) Service(string, string) (labels.Selector, bool, error)      { return nil, false, nil }
+func (recorded) Service(string, string) (labels.Selector, bool, error) {
+	return labels.Everything(), true, nil
+}
+
+func (r recorded) Scale(context.Context, schema.GroupVersionResource, string, string) (provider.Scale, error) {
+	return provider.Scale{Selector: labels.Everything(), Zero: len(r) == 0}, nil
+}
 
 func ready(n int32) []hpa.Pod {
 	pods := make([]hpa.Pod, n)

@@ -10,13 +10,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func worldOf(t *testing.T, spec string) World {
 	t.Helper()
-	w := World{pods: recorded(nil), Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"})}
+	w := World{adapter: provider.Answerer{Pods: recorded(nil)}, Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"})}
 	w.HPA.Namespace, w.HPA.Name = "chat", "vllm"
 	require.NoError(t, yaml.UnmarshalStrict([]byte(spec), &w.HPA.Spec))
 	w.HPA.Spec.ScaleTargetRef = autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "vllm"}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -79,14 +78,15 @@ type Row struct {
 	source int
 }
 
-// rows lists the series as the adapter's table has them for a metric's selector. counts
-// reports whether a pod counts.
-func (r reading) rows(rule signal.Rule, namespace string, selector k8slabels.Selector, counts func(pod string) bool) []Row {
-	rows := []Row{}
-	for _, k := range r.table.Keys(namespace) {
-		for p := range r.table.About(k, selector, r.Now) {
+// rows lists the series as the adapter's table has them for a metric. counts reports
+// whether a pod counts.
+func (r reading) rows(rule signal.Rule, a asked, counts func(pod string) bool) []Row {
+	rows, best := []Row{}, map[string]signal.Source{} // of each pod, the source that is used
+	for _, k := range r.table.Keys(a.namespace) {
+		for p := range r.table.About(k, a.selector, r.Now) {
+			source := rule.Sources[p.Source]
 			row := Row{
-				Pod: k.Pod, Metric: rule.Sources[p.Source].Metric, Labels: distinct(rule, rule.Sources[p.Source], p.Labels), Value: number(p.Value), Reason: string(p.Dropped),
+				Pod: k.Pod, Metric: source.Metric, Labels: distinct(rule, source, p.Labels), Value: number(p.Value), Reason: string(p.Dropped),
 				AgeSeconds: math.Round(1000*max(0, r.Now.Sub(p.Time).Seconds())) / 1000, source: p.Source,
 			}
 			if p.Declared {
@@ -95,31 +95,21 @@ func (r reading) rows(rule signal.Rule, namespace string, selector k8slabels.Sel
 			if row.Reason == "" && k.Pod != "" && !counts(k.Pod) {
 				row.Reason = "pod does not count"
 			}
+			if known, ok := best[k.Pod]; row.Reason == "" && (!ok || source.Tier < known.Tier) {
+				best[k.Pod] = source
+			}
 			rows = append(rows, row)
 		}
 	}
-	supersede(rule, rows)
+	for i, row := range rows {
+		if used := best[row.Pod]; row.Reason == "" && rule.Sources[row.source].Tier > used.Tier {
+			rows[i].Reason = "superseded by " + used.Metric
+		}
+	}
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.source, b.source), cmp.Compare(a.Labels, b.Labels))
 	})
 	return rows
-}
-
-// supersede marks the rows for which the same pod has a better source.
-func supersede(rule signal.Rule, rows []Row) {
-	best := map[string]int{}
-	for _, row := range rows {
-		at, seen := best[row.Pod]
-		if row.Reason == "" && (!seen || rule.Sources[row.source].Tier < rule.Sources[at].Tier) {
-			best[row.Pod] = row.source
-		}
-	}
-	for i := range rows {
-		at, ok := best[rows[i].Pod]
-		if ok && rows[i].Reason == "" && rule.Sources[rows[i].source].Tier > rule.Sources[at].Tier {
-			rows[i].Reason = "superseded by " + rule.Sources[at].Metric
-		}
-	}
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

@@ -142,20 +142,19 @@ func dropped(by map[signal.Reason]int) string {
 }
 
 // sentence describes how a proposal is computed.
-func sentence(p hpa.Proposal, m autoscaling.MetricSpec, w World, tolerance float64) string {
+func sentence(p hpa.Proposal, a asked, w World, tolerance float64) string {
 	if p.Error != nil {
 		return "no proposal"
 	}
-	asked, _ := metricOf(m) // it has been read
 	band := hpa.TolerancesOf(w.HPA.Spec.Behavior, tolerance)
 	s := fmt.Sprintf("%s of a target of %s: ratio %s", short(float64(p.Usage)/1000), short(float64(p.Target)/1000), short(p.Ratio))
 	switch {
-	case m.Type == autoscaling.PodsMetricSourceType:
+	case a.kind == autoscaling.PodsMetricSourceType:
 		s = fmt.Sprintf("average %s over %s", s, provider.Count(p.Counted, "pod"))
 		if p.Missing+p.Unready > 0 {
 			s += fmt.Sprintf("; %s without a value, %d pending: taken as %s, ratio %s", provider.Count(p.Missing, "pod"), p.Unready, assumption(p.Ratio), short(p.Assumed))
 		}
-	case w.StatusReplicas > 0 && asked.target.AverageValue != nil:
+	case w.StatusReplicas > 0 && a.target.AverageValue != nil:
 		s = fmt.Sprintf("shared by %s: %s", provider.Count(int(w.StatusReplicas), "replica"), s)
 	}
 	switch {
@@ -177,7 +176,7 @@ func assumption(ratio float64) string {
 }
 
 // outcome describes the steps from the proposals to the replicas.
-func outcome(d hpa.Decision, ctl hpa.Controller, spec autoscaling.HorizontalPodAutoscalerSpec, w World, o Options) Outcome {
+func outcome(d hpa.Decision, ctl hpa.Controller, w World, o Options) Outcome {
 	x := Outcome{Desired: d.Desired}
 	step := func(format string, args ...any) { x.Steps = append(x.Steps, fmt.Sprintf(format, args...)) }
 	switch ambiguous := w.reports("AmbiguousSelector"); {
@@ -205,16 +204,16 @@ func outcome(d hpa.Decision, ctl hpa.Controller, spec autoscaling.HorizontalPodA
 		step("limited to %d (%s)", d.Desired, ctl.Limited)
 	}
 	if d.Desired < w.Replicas {
-		step("%s", window(spec, w, o))
+		step("%s", window(w, o))
 	}
 	return x
 }
 
 // window describes the stabilization. The controller's recent recommendations
 // are not visible in the API.
-func window(spec autoscaling.HorizontalPodAutoscalerSpec, w World, o Options) string {
+func window(w World, o Options) string {
 	length := o.Window
-	if b := spec.Behavior; b != nil && b.ScaleDown.StabilizationWindowSeconds != nil {
+	if b := w.HPA.Spec.Behavior; b != nil && b.ScaleDown.StabilizationWindowSeconds != nil {
 		length = time.Duration(*b.ScaleDown.StabilizationWindowSeconds) * time.Second
 	}
 	if length == 0 {

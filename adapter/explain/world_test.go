@@ -43,10 +43,10 @@ func TestPodsOfObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range want {
-		thing := asked{object: object(text)}.thing("chat")
-		pods, err := w.answerer().PodsOf(t.Context(), thing)
+		of := objectOf(object(text), "chat")
+		pods, err := w.adapter.PodsOf(t.Context(), of)
 		got := fmt.Sprint(pods)
-		if scale, _ := w.Scale(t.Context(), thing.Resource, "chat", thing.Ref.Name); scale.Zero {
+		if scale, _ := w.adapter.Scales.Scale(t.Context(), of.Resource, "chat", of.Ref.Name); scale.Zero {
 			got += " at zero"
 		}
 		if err != nil {
@@ -57,7 +57,7 @@ func TestPodsOfObjects(t *testing.T) {
 		}
 	}
 	for pod, want := range map[string]bool{"a": true, "leaving": false, "ended": false, "unknown": false} {
-		if _, lives := w.pods.Lives("chat", pod); lives != want {
+		if _, lives := w.adapter.Pods.Lives("chat", pod); lives != want {
 			t.Errorf("pod %s lives: %t", pod, lives)
 		}
 	}

@@ -3,7 +3,6 @@ package forward
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -169,21 +169,18 @@ func (f *Forwarder) forward(ctx context.Context, namespace string, selector labe
 	if !selector.Empty() {
 		out = out.Param("labelSelector", selector.String())
 	}
-	var list v1beta1.ExternalMetricValueList
-	var own external_metrics.ExternalMetricValueList
-	raw, err := f.ask(ctx, out)
+	list, own := &v1beta1.ExternalMetricValueList{}, &external_metrics.ExternalMetricValueList{}
+	err := f.ask(ctx, out, list)
+	if err == nil {
+		err = v1beta1.Convert_v1beta1_ExternalMetricValueList_To_external_metrics_ExternalMetricValueList(list, own, nil)
+	}
 	switch {
-	case err == nil:
-		if err = json.Unmarshal(raw, &list); err == nil {
-			err = v1beta1.Convert_v1beta1_ExternalMetricValueList_To_external_metrics_ExternalMetricValueList(&list, &own, nil)
-		}
 	case codeOf(err) >= http.StatusBadRequest:
 		return nil, err
-	}
-	if err != nil {
+	case err != nil:
 		return nil, provider.Unavailable("no signal is called %s, and %s, which may know it, did not answer: %v", name, f.server, err)
 	}
-	return &own, nil
+	return own, nil
 }
 
 // codeOf is the HTTP code of the API's errors, 0 for others.
@@ -195,14 +192,12 @@ func codeOf(err error) int {
 	return 0
 }
 
-// ask returns the other server's answer. Its error is the API's where the other server refuses
+// ask reads the other server's answer. Its error is the API's where the other server refuses
 // the request, and none of the API's where that does not answer, or refuses the adapter.
-func (f *Forwarder) ask(ctx context.Context, out *rest.Request) ([]byte, error) {
+func (f *Forwarder) ask(ctx context.Context, out *rest.Request, into runtime.Object) error {
 	limited, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	result := out.MaxRetries(0).Do(limited)
-	raw, _ := result.Raw() // its error lacks the other server's words
-	err := result.Error()
+	err := out.MaxRetries(0).Do(limited).Into(into)
 	switch code := codeOf(err); {
 	case errors.As(err, new(*http.MaxBytesError)):
 		err = fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
@@ -212,14 +207,14 @@ func (f *Forwarder) ask(ctx context.Context, out *rest.Request) ([]byte, error) 
 		err = errors.New("it denies the adapter access (HTTP 403): grant its service account get and list on external.metrics.k8s.io")
 	case code >= http.StatusBadRequest:
 		f.logChange(nil)
-		return nil, err
+		return err
 	case code != 0:
 		err = fmt.Errorf("unexpected HTTP %d", code)
 	}
 	if ctx.Err() != context.Canceled { // else the caller disconnected: not a failure of the server
 		f.logChange(err)
 	}
-	return raw, err
+	return err
 }
 
 // logChange logs changes only.
@@ -255,14 +250,11 @@ func (f *Forwarder) Run(ctx context.Context) {
 
 // list reads the names once. A failure leaves the last good ones.
 func (f *Forwarder) list(ctx context.Context) error {
-	raw, err := f.ask(ctx, f.client.Get())
-	if err != nil {
+	var all metav1.APIResourceList
+	if err := f.ask(ctx, f.client.Get(), &all); err != nil {
 		return err
 	}
-	names, err := parseNames(raw)
-	if err != nil {
-		return err
-	}
+	names := namesOf(all)
 	f.names.Store(&names)
 	f.shared.Do(func() {
 		both := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !f.known(name) })
@@ -273,18 +265,10 @@ func (f *Forwarder) list(ctx context.Context) error {
 	return nil
 }
 
-// parseNames reads an APIResourceList. It leaves out names that no request can contain,
+// namesOf are the metrics of a list. It leaves out names that no request can contain,
 // and those after the first thousand in order. KEDA (2.21, pkg/provider) lists one
 // placeholder for all of its metrics, which is passed on: the list is not all there is.
-func parseNames(raw []byte) ([]string, error) {
-	var list metav1.APIResourceList
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("the list of metrics is no APIResourceList: %w", err)
-	}
-	if list.Kind != "APIResourceList" {
-		return nil, fmt.Errorf("the list of metrics is of kind %q, not APIResourceList", list.Kind)
-	}
-	names := make([]string, 0, min(len(list.APIResources), maxNames))
+func namesOf(list metav1.APIResourceList) (names []string) {
 	for _, r := range list.APIResources {
 		if r.Name != "" && len(content.IsPathSegmentName(r.Name)) == 0 {
 			names = append(names, r.Name)
@@ -292,5 +276,5 @@ func parseNames(raw []byte) ([]string, error) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	return names[:min(len(names), maxNames)], nil
+	return names[:min(len(names), maxNames)]
 }

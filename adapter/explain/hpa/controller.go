@@ -3,6 +3,7 @@ package hpa
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -29,10 +30,16 @@ type Controller struct {
 	// Active and Limited are the reasons of the conditions ScalingActive and ScalingLimited.
 	Active, Limited string
 
-	past past
+	recommendations []change // in order of their times
+	ups, downs      []change // by how much rescales changed the replicas
 }
 
-// Situation is the input of one reconciliation.
+type change struct {
+	replicas int32
+	at       time.Time
+}
+
+// Situation is the input of one reconciliation. Now is never before the last one's.
 type Situation struct {
 	Now  time.Time
 	Spec autoscaling.HorizontalPodAutoscalerSpec // Defaulted
@@ -61,29 +68,24 @@ type Decision struct {
 
 // Reconcile decides, and records the decision.
 func (c *Controller) Reconcile(s Situation) Decision {
-	if c.past.recommendations == nil {
-		c.past.recommendations = []change{{s.Replicas, s.Now}}
+	if c.recommendations == nil {
+		c.recommendations = []change{{s.Replicas, s.Now}}
 	}
-	c.past.prune(s.Now, c.Window)
-	minimum := *s.Spec.MinReplicas
+	minimum, maximum := *s.Spec.MinReplicas, s.Spec.MaxReplicas
 	d := Decision{Desired: s.Replicas}
 	switch {
 	case s.Replicas == 0 && !(c.ScaledToZero && (minimum != 0 || ofObject(s.Spec))):
 		c.Active = "ScalingDisabled"
-		return d
-	case s.Replicas != 0 && s.Replicas > s.Spec.MaxReplicas:
-		d.Desired, d.Why = s.Spec.MaxReplicas, "more replicas than maxReplicas"
+	case s.Replicas > maximum:
+		d.Desired, d.Why = maximum, "more replicas than maxReplicas"
 	case s.Replicas != 0 && s.Replicas < minimum:
 		d.Desired, d.Why = minimum, "fewer replicas than minReplicas"
-	default:
-		if !c.measure(s, &d) {
-			return d
-		}
-		if d.Desired == s.Replicas {
-			return d
-		}
+	case c.propose(s, &d):
+		c.normalize(s, &d)
 	}
-	c.rescaled(s, d.Desired)
+	if d.Desired != s.Replicas {
+		c.rescaled(s, d.Desired)
+	}
 	return d
 }
 
@@ -93,90 +95,161 @@ func ofObject(spec autoscaling.HorizontalPodAutoscalerSpec) bool {
 	})
 }
 
-// measure decides by the metrics; false if they give no proposal.
-func (c *Controller) measure(s Situation, d *Decision) bool {
-	if !c.propose(s, d) {
-		return false
-	}
-	d.Proposed = max(d.Proposed, 0)
-	switch {
-	case d.Proposed > s.Replicas:
-		d.Why = "above target"
-	case d.Proposed < s.Replicas:
-		d.Why = "all metrics below target"
-	}
-	c.normalize(s, d)
-	if minimum := *s.Spec.MinReplicas; s.Replicas == 0 && minimum != 0 && c.ScaledToZero && d.Desired < minimum {
-		d.Desired, d.Why = minimum, "fewer replicas than minReplicas"
-	}
-	if d.Desired == s.Replicas {
-		d.Why = ""
-	}
-	return true
-}
-
-// propose takes the highest of the proposals. If some metrics have none, the
-// others may scale up but not down.
+// propose takes the highest of the proposals; false if nothing may change. If some metrics
+// have none, the others may scale up but not down.
 func (c *Controller) propose(s Situation, d *Decision) bool {
-	calc := calculator{specReplicas: s.Replicas, statusReplicas: s.StatusReplicas, pods: s.Pods, tolerances: TolerancesOf(s.Spec.Behavior, c.Tolerance)}
-	answers := s.Answers()
-	failed, reason := 0, ""
+	answers, failed, reason := s.Answers(), 0, ""
 	for i, m := range s.Spec.Metrics {
 		a := Answer{Error: errors.New("no answer")}
 		if i < len(answers) {
 			a = answers[i]
 		}
-		p, why := calc.propose(m, a)
+		p, why := s.propose(m, a, TolerancesOf(s.Spec.Behavior, c.Tolerance))
 		d.Proposals = append(d.Proposals, p)
-		if p.Error != nil {
+		switch {
+		case p.Error == nil && (d.Proposed == 0 || p.Replicas > d.Proposed):
+			d.Proposed = p.Replicas
+		case p.Error != nil:
 			if failed++; failed == 1 {
 				reason, d.Error = why, p.Error
 			}
-			continue
-		}
-		if d.Proposed == 0 || p.Replicas > d.Proposed {
-			d.Proposed = p.Replicas
 		}
 	}
 	if failed > 0 {
 		d.Error = fmt.Errorf("%d of %d metrics have no value: %w", failed, len(s.Spec.Metrics), d.Error)
 	}
 	if failed == len(s.Spec.Metrics) || failed > 0 && d.Proposed < s.Replicas {
-		c.Active = reason
-		d.Proposed, d.Stable = s.Replicas, s.Replicas
+		c.Active, d.Proposed, d.Stable = reason, s.Replicas, s.Replicas
 		return false
 	}
-	c.Active = "ValidMetricFound"
+	c.Active, d.Proposed = "ValidMetricFound", max(d.Proposed, 0)
 	return true
 }
 
 // normalize applies windows, policies and bounds.
 func (c *Controller) normalize(s Situation, d *Decision) {
-	minimum, maximum, b := *s.Spec.MinReplicas, s.Spec.MaxReplicas, s.Spec.Behavior
-	if b == nil {
-		d.Stable = c.past.highest(d.Proposed, c.Window, s.Now)
-		d.Desired, c.Limited = simple(s.Replicas, d.Stable, minimum, maximum)
+	if b := s.Spec.Behavior; b == nil {
+		_, d.Stable = c.recommended(d.Proposed, s.Now.Add(-c.Window-1)) // here the window's beginning counts
 	} else {
-		d.Stable = c.past.stabilize(s.Replicas, d.Proposed, seconds(b.ScaleUp, 0), seconds(b.ScaleDown, c.Window), s.Now)
-		d.Desired, c.Limited = c.past.rated(s.Replicas, d.Stable, minimum, maximum, b, s.Now)
+		low, _ := c.recommended(d.Proposed, s.Now.Add(-window(b.ScaleUp, 0)))
+		_, high := c.recommended(d.Proposed, s.Now.Add(-window(b.ScaleDown, c.Window)))
+		d.Stable = min(max(s.Replicas, low), high) // the smallest change that is between them
 	}
-	c.past.recommendations = append(c.past.recommendations, change{d.Proposed, s.Now})
+	c.recommendations = append(c.recommendations, change{d.Proposed, s.Now})
+	d.Desired, c.Limited = c.limit(s, d.Stable)
+	switch minimum := *s.Spec.MinReplicas; {
+	case s.Replicas == 0 && d.Desired < minimum:
+		d.Desired, d.Why = minimum, "fewer replicas than minReplicas"
+	case d.Desired == s.Replicas:
+	case d.Proposed > s.Replicas:
+		d.Why = "above target"
+	case d.Proposed < s.Replicas:
+		d.Why = "all metrics below target"
+	}
 }
 
-func seconds(r *autoscaling.HPAScalingRules, otherwise time.Duration) time.Duration {
+func window(r *autoscaling.HPAScalingRules, otherwise time.Duration) time.Duration {
 	if r.StabilizationWindowSeconds == nil {
 		return otherwise.Truncate(time.Second)
 	}
 	return time.Duration(*r.StabilizationWindowSeconds) * time.Second
 }
 
+// recommended returns the lowest and the highest recommendation after a time, the new one
+// included.
+func (c *Controller) recommended(proposed int32, after time.Time) (low, high int32) {
+	low, high = proposed, proposed
+	for _, r := range slices.Backward(c.recommendations) {
+		if !r.at.After(after) {
+			break
+		}
+		low, high = min(low, r.replicas), max(high, r.replicas)
+	}
+	return low, high
+}
+
+// limit applies policies and bounds; without behavior the replicas may double. why is the
+// reason of the condition ScalingLimited.
+func (c *Controller) limit(s Situation, proposed int32) (replicas int32, why string) {
+	current, minimum, maximum, b := s.Replicas, *s.Spec.MinReplicas, s.Spec.MaxReplicas, s.Spec.Behavior
+	highest, lowest := int32(math.Max(2*float64(current), 4)), minimum
+	if b != nil {
+		highest, lowest = max(c.allowed(s, b.ScaleUp, true), current), min(c.allowed(s, b.ScaleDown, false), current)
+	}
+	switch {
+	case b == nil && proposed < minimum:
+		return minimum, "TooFewReplicas"
+	case proposed > current && proposed > highest && highest < maximum:
+		return highest, "ScaleUpLimit"
+	case proposed > current && proposed > maximum:
+		return maximum, "TooManyReplicas"
+	case proposed < current && proposed < lowest && lowest > minimum:
+		return lowest, "ScaleDownLimit"
+	case proposed < current && proposed < minimum:
+		return minimum, "TooFewReplicas"
+	}
+	return proposed, "DesiredWithinRange"
+}
+
+// allowed is the number of replicas that the policies of one direction allow.
+func (c *Controller) allowed(s Situation, r *autoscaling.HPAScalingRules, up bool) int32 {
+	if *r.SelectPolicy == autoscaling.DisabledPolicySelect {
+		return s.Replicas
+	}
+	var all []int32
+	for _, policy := range r.Policies {
+		after := s.Now.Add(-time.Duration(policy.PeriodSeconds) * time.Second)
+		start := s.Replicas - changed(c.ups, after) + changed(c.downs, after)
+		switch percent := float64(policy.Value) / 100; {
+		case policy.Type == autoscaling.PercentScalingPolicy && up:
+			all = append(all, int32(math.Ceil(float64(start)*(1+percent))))
+		case policy.Type == autoscaling.PercentScalingPolicy:
+			all = append(all, int32(float64(start)*(1-percent)))
+		case up:
+			all = append(all, start+policy.Value)
+		default:
+			all = append(all, start-policy.Value)
+		}
+	}
+	if up == (*r.SelectPolicy == autoscaling.MinChangePolicySelect) { // the policy with the smallest change
+		return slices.Min(all)
+	}
+	return slices.Max(all)
+}
+
+func changed(list []change, after time.Time) (total int32) {
+	for _, e := range list {
+		if e.at.After(after) {
+			total += e.replicas
+		}
+	}
+	return total
+}
+
 func (c *Controller) rescaled(s Situation, desired int32) {
 	if b := s.Spec.Behavior; b != nil {
 		if desired > s.Replicas {
-			c.past.ups = store(c.past.ups, desired-s.Replicas, b.ScaleUp, s.Now)
+			c.ups = store(c.ups, change{desired - s.Replicas, s.Now}, b.ScaleUp)
 		} else {
-			c.past.downs = store(c.past.downs, s.Replicas-desired, b.ScaleDown, s.Now)
+			c.downs = store(c.downs, change{s.Replicas - desired, s.Now}, b.ScaleDown)
 		}
 	}
 	c.ScaledToZero = s.Replicas > 0 && desired == 0 && *s.Spec.MinReplicas == 0 && ofObject(s.Spec)
+}
+
+// store adds a rescale in one direction. As in the controller, it replaces one
+// older than this direction's longest period, although the other direction may
+// have a longer one and still need it.
+func store(list []change, rescale change, r *autoscaling.HPAScalingRules) []change {
+	longest := int32(0)
+	for _, policy := range r.Policies {
+		longest = max(longest, policy.PeriodSeconds)
+	}
+	for i, e := range slices.Backward(list) {
+		if e.at.Before(rescale.at.Add(-time.Duration(longest) * time.Second)) {
+			list[i] = rescale
+			return list
+		}
+	}
+	return append(list, rescale)
 }
