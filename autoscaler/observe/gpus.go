@@ -167,22 +167,24 @@ func demandOf(name string) (demand.Demand, error) {
 }
 
 // fromReading fills in the exporter's samples of a GPU.
-func fromReading(c *plan.GPU, r *gpuReading, in nodeInput) {
+func fromReading(c *plan.GPU, r *deviceReading, in nodeInput) {
 	if !r.usable() {
 		return
 	}
-	c.UUID, c.MIG, c.Busy = r.info.value.uuid, r.info.value.mig, r.ratio()
-	if c.Health = r.health.value; r.health.disputed || c.Health == gpu.Sick && !in.confirmsSick(r) {
-		c.Health = gpu.HealthUnknown
+	c.UUID, c.MIG = r.is.value.uuid, r.is.value.mig
+	c.Busy, c.UnusedSince = r.use(in.reading.taken, in.now, in.maxAge)
+	if healthy, known := r.healthy.get(); known && healthy {
+		c.Health = gpu.Healthy
+	} else if known && in.confirmsSick(r) {
+		c.Health = gpu.Sick
 	}
-	if model, ok := in.model(r.info.value.model, 0); ok {
+	if model, ok := in.model(r.is.value.model, 0); ok {
 		c.Model = model
 	}
 	if c.AllocatedTo = r.allocatedTo; len(c.AllocatedTo) > 1 {
 		c.AllocatedTo = slices.Sorted(slices.Values(r.allocatedTo))
 	}
 	c.AllocationKnown = true
-	c.UnusedSince = r.unused(in.measured(c.Busy))
 	if !c.MIG {
 		return
 	}
@@ -193,14 +195,14 @@ func fromReading(c *plan.GPU, r *gpuReading, in nodeInput) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.instances)) {
 		i := r.instances[id]
-		profile, err := table.Lookup(i.info.value.profile)
-		if !i.info.known || err != nil {
+		profile, err := table.Lookup(i.is.value.profile)
+		if !i.is.known || err != nil {
 			c.AllocationKnown = false // a pod is allocated an instance of unknown placement
 			continue
 		}
-		start := i.info.value.start
-		inst := plan.Instance{Placement: mig.Placement{Profile: profile, Start: max(start, 0)}, Placed: start >= 0, UUID: i.info.value.uuid, Busy: i.ratio()}
-		inst.UnusedSince = i.unused(in.measured(inst.Busy))
+		start := i.is.value.start
+		inst := plan.Instance{Placement: mig.Placement{Profile: profile, Start: max(start, 0)}, Placed: start >= 0, UUID: i.is.value.uuid}
+		inst.Busy, inst.UnusedSince = i.use(in.reading.taken, in.now, in.maxAge)
 		if len(i.allocatedTo) > 0 {
 			inst.AllocatedTo = slices.Min(i.allocatedTo)
 		}

@@ -143,7 +143,7 @@ const healthCondition = "GPUHealthy"
 // confirmsSick reports whether a second source confirms that a GPU is sick: the node's own condition,
 // which admission lets only its exporter write, or that the pod that reports it runs on the node. An
 // exporter cannot have another node's GPUs replaced.
-func (in nodeInput) confirmsSick(r *gpuReading) bool {
+func (in nodeInput) confirmsSick(r *deviceReading) bool {
 	for _, c := range in.node.Status.Conditions {
 		if string(c.Type) == healthCondition && c.Status == corev1.ConditionFalse {
 			return true

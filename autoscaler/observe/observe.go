@@ -63,7 +63,7 @@ type Options struct {
 // Observer makes Snapshots. It is not safe for concurrent use.
 type Observer struct {
 	o    Options
-	idle *tracker
+	idle map[idleKey]idleEntry
 	// listings are the providers' answers of this reconcile, by pool.
 	listings map[string]pools.Listing
 	// claimable are the GPUs of nodes that DRA's drivers offer.
@@ -93,7 +93,7 @@ func New(o Options) *Observer {
 	if o.Foreign == nil {
 		o.Foreign = func() (foreign.Objects, error) { return nil, nil }
 	}
-	return &Observer{o: o, idle: newTracker(o.MaxAge), warned: map[string]string{}, learned: map[string]learned{}}
+	return &Observer{o: o, idle: map[idleKey]idleEntry{}, warned: map[string]string{}, learned: map[string]learned{}}
 }
 
 // Observation is a Snapshot and the problems found while reading it.
@@ -229,7 +229,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		return !slices.ContainsFunc(c.pools.Items, func(p v1alpha1.GPUNodePool) bool { return p.Name == name })
 	})
 	c.volumes.limit(&out.Snapshot, ready)
-	o.idle.sweep(now)
+	maps.DeleteFunc(o.idle, func(_ idleKey, e idleEntry) bool { return now.Sub(e.last) > o.o.MaxAge })
 	o.warn("MIG layouts", few(o.rejected))
 	o.rejected = nil
 	return out, nil
@@ -321,12 +321,11 @@ type cluster struct {
 	// objects are the existing pods of podsOf's result; they come first and in this order.
 	objects   []*corev1.Pod
 	over      exceeded
-	offered   map[string]bool // whether a node offers a resource
-	tolerated *bool           // whether pods get tolerations for extended resources; nil before it is known
+	tolerated *bool // whether pods get tolerations for extended resources; nil before it is known
 }
 
 func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
-	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}}
+	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}}
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList
