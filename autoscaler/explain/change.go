@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -11,18 +12,17 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// maxTries bounds the single changes that are tried; each takes a plan.
-const maxTries = 16
-
-// maxPairs bounds the pairs of changes that are tried if no single one helps.
-const maxPairs = 30
-
-// largeSnapshot is the number of pods and nodes above which pairs are not tried, since a
-// plan takes too long.
-const largeSnapshot = 20000
-
-// poolLabel is the label of a pool's nodes.
-const poolLabel = "gpuscale.io/pool"
+const (
+	// maxTries bounds the single changes that are tried, maxPairs the pairs of them if no single one helps; each takes
+	// a plan.
+	maxTries, maxPairs = 16, 30
+	// largeSnapshot is the number of pods and nodes above which pairs are not tried: a plan takes too long.
+	largeSnapshot = 20000
+	// maxGang bounds the members of a gang that are counted through.
+	maxGang = 1 << 16
+	// poolLabel is the label of a pool's nodes.
+	poolLabel = "gpuscale.io/pool"
+)
 
 // Who can make a change.
 const (
@@ -30,44 +30,33 @@ const (
 	platform = "platform"
 )
 
-// candidate is a change to try. apply may write to everything that copyOf copies.
+// candidate is a change to try.
 type candidate struct {
 	who, what string
 	apply     func(w *world)
 }
 
-// world is a copy of a snapshot and a policy for candidates to change.
+// world is a copy of a snapshot and a policy for candidates to change: its pools, pods and tenants.
 type world struct {
 	plan.Snapshot
 	policy plan.Policy
-	served []int // indices of the pods that the change is for: the pod, or its gang
-}
-
-func copyOf(s plan.Snapshot, p plan.Policy, e plan.Explanation) *world {
-	w := &world{Snapshot: s, policy: p}
-	w.Pools, w.Pods, w.Tenants = slices.Clone(s.Pools), slices.Clone(s.Pods), slices.Clone(s.Tenants)
-	for i := range w.Pods {
-		q := &w.Pods[i]
-		if q.Key() == e.Pod.Key() || e.Pod.Gang != "" && q.Gang == e.Pod.Gang {
-			w.served = append(w.served, i)
-		}
-	}
-	return w
+	served []*plan.Pod // that the change is for: the pod, or its gang
 }
 
 func (w *world) pool(name string) *plan.Pool {
 	return &w.Pools[slices.IndexFunc(w.Pools, func(p plan.Pool) bool { return p.Name == name })]
 }
 
-// each changes the pods that the change is for.
-func (w *world) each(change func(q *plan.Pod)) {
-	for _, i := range w.served {
-		change(&w.Pods[i])
-	}
-}
-
 // serves are the verdicts of a pod that will run without a change.
 var serves = []plan.Reason{plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}
+
+// search collects the changes that may serve the pod of an explanation.
+type search struct {
+	s          plan.Snapshot
+	p          plan.Policy
+	e          plan.Explanation
+	candidates []candidate
+}
 
 // changes lists the candidates that would serve the pod: single ones, or pairs if no single
 // one does. For a pod that is served already it is empty.
@@ -75,143 +64,154 @@ func changes(s plan.Snapshot, p plan.Policy, e plan.Explanation) (found []Change
 	if slices.Contains(serves, e.Verdict.Reason) {
 		return nil, 0
 	}
-	all := candidates(s, p, e)
-	all = all[:min(len(all), maxTries)]
+	q := candidates(s, p, e)
+	all := q.candidates[:min(len(q.candidates), maxTries)]
 	attempt := func(c candidate) {
 		tried++
-		if v, ok := try(s, p, e, c.apply); ok {
+		if v, ok := q.try(c.apply); ok {
 			found = append(found, Change{Who: c.who, What: c.what, Then: Answer{Reason: string(v.Reason), Detail: v.Detail}})
 		}
 	}
 	for _, c := range all {
 		attempt(c)
 	}
-	pairs := maxPairs
 	if len(s.Pods)+len(s.Nodes) > largeSnapshot {
-		pairs = 0
+		return found, tried
 	}
-	for i := 0; i < len(all) && len(found) == 0; i++ {
-		for j := i + 1; j < len(all) && tried < len(all)+pairs; j++ {
-			attempt(both(all[i], all[j]))
+	for i, a := range all {
+		if len(found) > 0 {
+			break
+		}
+		for _, b := range all[i+1:] {
+			if tried < len(all)+maxPairs {
+				who := strings.Join(slices.Compact([]string{a.who, b.who}), " and ")
+				attempt(candidate{who, a.what + ", and " + b.what, func(w *world) { a.apply(w); b.apply(w) }})
+			}
 		}
 	}
 	return found, tried
 }
 
-// both is the combination of two changes.
-func both(a, b candidate) candidate {
-	who := a.who
-	if b.who != who {
-		who += " and " + b.who
+func (q *search) copy() *world {
+	w := &world{Snapshot: q.s, policy: q.p}
+	w.Pools, w.Pods, w.Tenants = slices.Clone(q.s.Pools), slices.Clone(q.s.Pods), slices.Clone(q.s.Tenants)
+	for i := range w.Pods {
+		if p := &w.Pods[i]; p.Key() == q.e.Pod.Key() || q.e.Pod.Gang != "" && p.Gang == q.e.Pod.Gang {
+			w.served = append(w.served, p)
+		}
 	}
-	return candidate{who, a.what + ", and " + b.what, func(w *world) { a.apply(w); b.apply(w) }}
+	return w
 }
 
 // try plans with a change and reports whether that serves the pod; a member of a gang is
 // served if the gang is.
-func try(s plan.Snapshot, p plan.Policy, e plan.Explanation, change func(w *world)) (plan.Verdict, bool) {
-	w := copyOf(s, p, e)
+func (q *search) try(change func(w *world)) (plan.Verdict, bool) {
+	w := q.copy()
 	change(w)
 	made := plan.Make(w.Snapshot, w.policy)
-	if e.Pod.Gang != "" {
-		v, _ := verdictOf(made, plan.KindGang, e.Pod.Gang)
+	if q.e.Pod.Gang != "" {
+		v := verdictOf(made, plan.KindGang, q.e.Pod.Gang)
 		return v, v.Reason == plan.GangServed || v.Reason == plan.WaitScheduler
 	}
-	v, _ := verdictOf(made, plan.KindPod, e.Pod.Key())
+	v := verdictOf(made, plan.KindPod, q.e.Pod.Key())
 	return v, slices.Contains(serves, v.Reason)
 }
 
-// least is the smallest number from 1 to most that serves the pod, by binary search; 0 if
-// most does not serve it.
-func least(s plan.Snapshot, p plan.Policy, e plan.Explanation, most int, change func(n int) func(w *world)) int {
-	if _, ok := try(s, p, e, change(most)); !ok {
+// least is the smallest number from 1 to most that serves the pod; 0 if most does not serve it.
+func (q *search) least(most int, change func(w *world, n int)) int {
+	helps := func(n int) bool {
+		_, ok := q.try(func(w *world) { change(w, n) })
+		return ok
+	}
+	if !helps(most) {
 		return 0
 	}
-	low, high := 0, most // high serves it
-	for high-low > 1 {
-		n := (low + high) / 2
-		if _, ok := try(s, p, e, change(n)); ok {
-			high = n
-		} else {
-			low = n
-		}
-	}
-	return high
+	return 1 + sort.Search(most-1, func(i int) bool { return helps(i + 1) })
 }
 
-func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate {
-	var out []candidate
-	add := func(who, what string, apply func(w *world)) { out = append(out, candidate{who, what, apply}) }
+// add adds a change of the platform's.
+func (q *search) add(what string, apply func(w *world)) {
+	q.candidates = append(q.candidates, candidate{platform, what, apply})
+}
+
+// addForPods adds a change of the pods that it is for.
+func (q *search) addForPods(what string, change func(p *plan.Pod)) {
+	q.candidates = append(q.candidates, candidate{podOwner, what, func(w *world) {
+		for _, p := range w.served {
+			change(p)
+		}
+	}})
+}
+
+func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) *search {
+	q := &search{s: s, p: p, e: e}
 	if p.Freeze {
-		add(platform, "lift the freeze (policy.freeze)", func(w *world) { w.policy.Freeze = false })
+		q.add("lift the freeze (policy.freeze)", func(w *world) { w.policy.Freeze = false })
 	}
-	if e.Pod.Tenant != "" {
-		out = append(out, quotaCandidates(s, p, e)...)
-	}
+	q.quotas()
 	for _, o := range e.Options {
-		if len(out) >= maxTries { // poolCandidates may plan, too
+		if len(q.candidates) >= maxTries { // a pool's may take plans to find
 			break
 		}
 		switch {
 		case o.Kind == plan.OptionNode && !o.Possible:
-			out = append(out, poolCandidates(s, p, e, o)...)
+			q.pool(o)
 		case o.Kind == plan.OptionReclaim && !p.ReclaimBorrowed && e.Pod.Tenant != "":
-			add(platform, "reclaim what other tenants have borrowed (policy.reclaimBorrowed)", func(w *world) { w.policy.ReclaimBorrowed = true })
+			q.add("reclaim what other tenants have borrowed (policy.reclaimBorrowed)", func(w *world) { w.policy.ReclaimBorrowed = true })
 		case o.Kind == plan.OptionRepartition && !o.Possible && len(e.Pod.Demand.MIG) > 0:
-			out = append(out, repartitionCandidates(s)...)
+			q.repartitions()
 		}
 	}
 	if e.Verdict.Reason == plan.BoundReached || p.MaxActionsPerReconcile == 0 {
-		add(platform, "raise policy.maxActionsPerReconcile and maxNodesPerScaleUp, or wait for the next reconcile", func(w *world) {
+		q.add("raise policy.maxActionsPerReconcile and maxNodesPerScaleUp, or wait for the next reconcile", func(w *world) {
 			w.policy.MaxActionsPerReconcile, w.policy.MaxNodesPerScaleUp = w.policy.MaxActionsPerReconcile+1000, w.policy.MaxNodesPerScaleUp+1000
 		})
 	}
 	if e.Verdict.Reason == plan.Expendable {
-		add(podOwner, fmt.Sprintf("give it a priority of %d or more", p.ExpendablePodsPriorityCutoff), func(w *world) {
-			w.each(func(q *plan.Pod) { q.Priority = max(q.Priority, int32(w.policy.ExpendablePodsPriorityCutoff)) })
+		q.addForPods(fmt.Sprintf("give it a priority of %d or more", p.ExpendablePodsPriorityCutoff), func(pod *plan.Pod) {
+			pod.Priority = max(pod.Priority, int32(p.ExpendablePodsPriorityCutoff))
 		})
 	}
-	if e.Pod.GangMin > 1 {
-		out = append(out, smallerGang(s, p, e)...)
+	if most := min(e.Pod.GangMin, maxGang); most > 1 { // the largest minimum that would be served
+		if n := q.least(most-1, func(w *world, n int) {
+			for _, pod := range w.served {
+				pod.GangMin = most - n
+			}
+		}); n > 0 {
+			q.addForPods(fmt.Sprintf("lower the minimum of gang %s from %d to %d members", e.Pod.Gang, most, most-n), func(pod *plan.Pod) { pod.GangMin = most - n })
+		}
 	}
-	return out
+	return q
 }
 
-// poolCandidates are changes of a pool, or of the pod's requirements on it.
-func poolCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation, o plan.Option) []candidate {
-	pool := (&world{Snapshot: s}).pool(o.On)
+// pool adds changes of a pool that cannot grow for the pod, or of the pod's requirements on it.
+func (q *search) pool(o plan.Option) {
+	of := func(what string, change func(p *plan.Pool)) { q.add(what, func(w *world) { change(w.pool(o.On)) }) }
 	switch o.Reason {
 	case plan.PoolAtMax, plan.CapacityKept:
-		most := min(max(e.Pod.GangMin, 1), 1<<16)
-		n := least(s, p, e, most, func(n int) func(w *world) { return raised(pool, n).apply })
-		return []candidate{raised(pool, max(n, 1))}
+		raise := func(w *world, n int) { p := w.pool(o.On); p.Max = max(p.Max, p.Target, p.Size) + n }
+		n := max(q.least(min(max(q.e.Pod.GangMin, 1), maxGang), raise), 1)
+		w := q.copy()
+		from := w.pool(o.On).Max
+		raise(w, n)
+		q.add(fmt.Sprintf("raise max of pool %s from %d to %d", o.On, from, w.pool(o.On).Max), func(w *world) { raise(w, n) })
 	case plan.Frozen:
-		return []candidate{{platform, "lift the freeze of pool " + o.On, func(w *world) { w.pool(o.On).Freeze = false }}}
+		of("lift the freeze of pool "+o.On, func(p *plan.Pool) { p.Freeze = false })
 	case plan.BackingOff:
-		return []candidate{{platform, "make the provider of pool " + o.On + " provide nodes again", func(w *world) { w.pool(o.On).BackoffUntil = time.Time{} }}}
+		of("make the provider of pool "+o.On+" provide nodes again", func(p *plan.Pool) { p.BackoffUntil = time.Time{} })
 	case plan.BoundReached:
-		return []candidate{{platform, "raise policy.maxNodesPerHour, or wait until the hour is over", func(w *world) { w.policy.MaxNodesPerHour += 1000 }}}
+		q.add("raise policy.maxNodesPerHour, or wait until the hour is over", func(w *world) { w.policy.MaxNodesPerHour += 1000 })
 	case plan.BorrowedWaits:
-		return []candidate{{platform, "scale up for borrowed capacity (policy.scaleUpBorrowed)", func(w *world) { w.policy.ScaleUpBorrowed = true }}}
+		q.add("scale up for borrowed capacity (policy.scaleUpBorrowed)", func(w *world) { w.policy.ScaleUpBorrowed = true })
 	case plan.NoPoolFits:
-		return misfits(pool, e)
+		q.misfits((&world{Snapshot: q.s}).pool(o.On))
 	}
-	return nil
 }
 
-func raised(pool *plan.Pool, by int) candidate {
-	name, to := pool.Name, max(pool.Max, pool.Target, pool.Size)+by
-	return candidate{platform, fmt.Sprintf("raise max of pool %s from %d to %d", name, pool.Max, to), func(w *world) { w.pool(name).Max = to }}
-}
-
-// misfits are changes of the pod, one for each of its requirements that a pool does not
+// misfits adds changes of the pod, one for each of its requirements that a pool does not
 // meet.
-func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
-	var out []candidate
-	each := func(what string, change func(q *plan.Pod)) {
-		out = append(out, candidate{podOwner, what, func(w *world) { w.each(change) }})
-	}
-	t, pod := pool.Template, e.Pod
+func (q *search) misfits(pool *plan.Pool) {
+	t, pod := pool.Template, q.e.Pod
 	if len(t.Taints) > 0 && !plan.Admits(pod, "", t.Labels, t.Taints) && plan.Admits(pod, "", t.Labels, nil) {
 		var keys []string
 		var tolerations []plan.Toleration
@@ -219,8 +219,8 @@ func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
 			keys = append(keys, taint.Key)
 			tolerations = append(tolerations, plan.Toleration{Key: taint.Key, Operator: "Exists", Effect: taint.Effect})
 		}
-		each(fmt.Sprintf("tolerate %s of pool %s", strings.Join(keys, ", "), pool.Name), func(q *plan.Pod) {
-			q.Tolerations = append(slices.Clone(q.Tolerations), tolerations...)
+		q.addForPods(fmt.Sprintf("tolerate %s of pool %s", strings.Join(keys, ", "), pool.Name), func(p *plan.Pod) {
+			p.Tolerations = append(slices.Clone(p.Tolerations), tolerations...)
 		})
 	}
 	if !plan.Admits(pod, "", t.Labels, nil) {
@@ -228,101 +228,82 @@ func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
 		if name, ok := t.Labels[poolLabel]; ok {
 			only = map[string]string{poolLabel: name}
 		}
-		each("let its node selector and affinity match pool "+pool.Name, func(q *plan.Pod) { q.NodeSelector, q.Affinity = only, nil })
+		q.addForPods("let its node selector and affinity match pool "+pool.Name, func(p *plan.Pod) { p.NodeSelector, p.Affinity = only, nil })
 	}
 	if reaching := pod; len(pod.Volumes) > 0 && !plan.Admits(pod, "", t.Labels, t.Taints) {
 		if reaching.Volumes = nil; plan.Admits(reaching, "", t.Labels, t.Taints) {
-			each("use volumes that nodes of pool "+pool.Name+" can use", func(q *plan.Pod) { q.Volumes = nil })
+			q.addForPods("use volumes that nodes of pool "+pool.Name+" can use", func(p *plan.Pod) { p.Volumes = nil })
 		}
 	}
-	if ports := (plan.Pod{HostPorts: t.HostPorts}); plan.ConflictsOnHost(pod, ports) {
-		each("request no host port that DaemonSets take on nodes of pool "+pool.Name, func(q *plan.Pod) { q.HostPorts = nil })
+	if plan.ConflictsOnHost(pod, plan.Pod{HostPorts: t.HostPorts}) {
+		q.addForPods("request no host port that DaemonSets take on nodes of pool "+pool.Name, func(p *plan.Pod) { p.HostPorts = nil })
 	}
 	if pod.CPUMilli > t.CPUMilli && t.CPUMilli > 0 {
-		each(fmt.Sprintf("request at most %d CPU, as nodes of pool %s have", t.CPUMilli/1000, pool.Name), func(q *plan.Pod) { q.CPUMilli = min(q.CPUMilli, t.CPUMilli) })
+		q.addForPods(fmt.Sprintf("request at most %d CPU, as nodes of pool %s have", t.CPUMilli/1000, pool.Name), func(p *plan.Pod) { p.CPUMilli = min(p.CPUMilli, t.CPUMilli) })
 	}
 	if pod.MemoryMi > t.MemoryMi && t.MemoryMi > 0 {
-		each(fmt.Sprintf("request at most %d Gi of memory, as nodes of pool %s have", t.MemoryMi/1024, pool.Name), func(q *plan.Pod) { q.MemoryMi = min(q.MemoryMi, t.MemoryMi) })
+		q.addForPods(fmt.Sprintf("request at most %d Gi of memory, as nodes of pool %s have", t.MemoryMi/1024, pool.Name), func(p *plan.Pod) { p.MemoryMi = min(p.MemoryMi, t.MemoryMi) })
 	}
 	if n := len(t.GPUs); pod.Demand.GPUs > n && n > 0 {
-		each(fmt.Sprintf("request at most %d GPUs in one pod, as nodes of pool %s have", n, pool.Name), func(q *plan.Pod) { q.Demand.GPUs = min(q.Demand.GPUs, n) })
+		q.addForPods(fmt.Sprintf("request at most %d GPUs in one pod, as nodes of pool %s have", n, pool.Name), func(p *plan.Pod) { p.Demand.GPUs = min(p.Demand.GPUs, n) })
 	}
-	return out
 }
 
-// repartitionCandidates are changes that would allow repartitions.
-func repartitionCandidates(s plan.Snapshot) []candidate {
-	out := []candidate{{platform, "repartition without waiting for idle instances (mig.idleAfter, policy.repartitionCooldown)", func(w *world) {
+// repartitions adds changes that would allow repartitions.
+func (q *search) repartitions() {
+	q.add("repartition without waiting for idle instances (mig.idleAfter, policy.repartitionCooldown)", func(w *world) {
 		w.policy.RepartitionCooldown = 0
 		for i := range w.Pools {
 			w.Pools[i].MIG.IdleAfter = 0
 		}
-	}}}
-	if slices.ContainsFunc(s.Pools, func(p plan.Pool) bool { return len(p.MIG.Allowed) > 0 }) {
-		out = append(out, candidate{platform, "allow more profiles (mig.allowedProfiles)", func(w *world) {
+	})
+	if slices.ContainsFunc(q.s.Pools, func(p plan.Pool) bool { return len(p.MIG.Allowed) > 0 }) {
+		q.add("allow more profiles (mig.allowedProfiles)", func(w *world) {
 			for i := range w.Pools {
 				w.Pools[i].MIG.Allowed = nil
 			}
-		}})
+		})
 	}
-	for i := range s.Pools {
-		p := &s.Pools[i]
+	for i, p := range q.s.Pools {
 		if gpus := p.Template.GPUs; !p.MIG.Repartition && len(gpus) > 0 && gpus[0].MIG {
-			out = append(out, candidate{platform, "allow repartitions in pool " + p.Name + " (mig.actuator)", func(w *world) { w.pool(p.Name).MIG.Repartition = true }})
+			q.add("allow repartitions in pool "+p.Name+" (mig.actuator)", func(w *world) { w.Pools[i].MIG.Repartition = true })
 		}
 	}
-	return out
 }
 
-// quotaCandidates are changes of the quotas of the pod's tenant and its ancestors.
-func quotaCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate {
-	if e.Verdict.Reason != plan.QuotaExceeded && e.Verdict.Reason != plan.GangWaits && e.Verdict.Reason != plan.BorrowedWaits {
-		return nil
+// quotas adds changes of the quotas of the pod's tenant and its ancestors.
+func (q *search) quotas() {
+	line := lineage(q.s.Tenants, q.e.Pod.Tenant)
+	if len(line) == 0 || !slices.Contains([]plan.Reason{plan.QuotaExceeded, plan.GangWaits, plan.BorrowedWaits}, q.e.Verdict.Reason) {
+		return
 	}
-	if quota, resource, ok := exhausted(e.Pod.Tenant); ok {
-		return []candidate{{platform, fmt.Sprintf("raise %s of ResourceQuota %s", resource, quota), func(w *world) {
-			for _, i := range lineage(w.Tenants, e.Pod.Tenant) {
-				w.Tenants[i].Guarantee, w.Tenants[i].Limit = unbounded, unbounded
-			}
-		}}}
+	of := func(i int) string { return q.s.Tenants[i].Name }
+	// The ledger names the tenant of pods that a ResourceQuota refuses after it and the resource.
+	if rest, ok := strings.CutPrefix(of(line[0]), "resourcequota/"); ok {
+		if name, resource, ok := strings.Cut(rest, "/no-more/"); ok {
+			q.add(fmt.Sprintf("raise %s of ResourceQuota %s", resource, name), func(w *world) {
+				w.Tenants[line[0]].Guarantee, w.Tenants[line[0]].Limit = quota.All(), quota.All()
+			})
+			return
+		}
 	}
-	members := len(copyOf(s, p, e).served)
-	gpus := max(int(math.Ceil(e.Weight*float64(members))), 1)
+	gpus := max(int(math.Ceil(q.e.Weight*float64(len(q.copy().served)))), 1)
 	more := quota.Amount{Compute: 7 * int64(gpus), Memory: 8 * int64(gpus)} // the slices of a GPU
-	text := fmt.Sprintf("%d GPU", gpus)
-	line := lineage(s.Tenants, e.Pod.Tenant)
-	if len(line) == 0 {
-		return nil
-	}
-	names := make([]string, len(line))
-	for j, i := range line {
-		names[j] = s.Tenants[i].Name
-	}
-	out := []candidate{{platform, fmt.Sprintf("raise the limit of %s by %s", strings.Join(names, " and "), text), func(w *world) {
+	raise := func(w *world) {
 		for _, i := range line {
 			w.Tenants[i].Limit = w.Tenants[i].Limit.Add(more)
 		}
-	}}, {platform, fmt.Sprintf("raise the guarantee and the limit of %s by %s", names[0], text), func(w *world) {
-		for _, i := range line {
-			w.Tenants[i].Limit = w.Tenants[i].Limit.Add(more)
-		}
+	}
+	var names []string
+	for _, i := range line {
+		names = append(names, of(i))
+	}
+	q.add(fmt.Sprintf("raise the limit of %s by %d GPU", strings.Join(names, " and "), gpus), raise)
+	q.add(fmt.Sprintf("raise the guarantee and the limit of %s by %d GPU", names[0], gpus), func(w *world) {
+		raise(w)
 		w.Tenants[line[0]].Guarantee = w.Tenants[line[0]].Guarantee.Add(more)
-	}}, {platform, "remove the borrow limit of " + names[0], func(w *world) {
-		w.Tenants[line[0]].Borrow = quota.All()
-	}}}
-	return out
-}
-
-var unbounded = quota.All()
-
-// exhausted reads the ResourceQuota and the resource that keep pods from being created from
-// the name of the ledger's tenant for such pods.
-func exhausted(tenant string) (quota, resource string, ok bool) {
-	rest, ok := strings.CutPrefix(tenant, "resourcequota/")
-	if !ok {
-		return "", "", false
-	}
-	return strings.Cut(rest, "/no-more/")
+	})
+	q.add("remove the borrow limit of "+names[0], func(w *world) { w.Tenants[line[0]].Borrow = quota.All() })
 }
 
 // lineage returns the indices of a tenant and its ancestors.
@@ -336,17 +317,4 @@ func lineage(tenants []plan.Tenant, name string) []int {
 		out, name = append(out, i), tenants[i].Parent
 	}
 	return out
-}
-
-// smallerGang finds the largest minimum of the gang that would be served.
-func smallerGang(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate {
-	all := min(e.Pod.GangMin, 1<<16)
-	without := func(n int) func(w *world) {
-		return func(w *world) { w.each(func(q *plan.Pod) { q.GangMin = max(all-n, 1) }) }
-	}
-	n := least(s, p, e, all-1, without)
-	if n == 0 {
-		return nil
-	}
-	return []candidate{{podOwner, fmt.Sprintf("lower the minimum of gang %[3]s from %[2]d to %[1]d members", all-n, all, e.Pod.Gang), without(n)}}
 }

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -106,26 +107,21 @@ func answer(reason plan.Reason, detail string) Answer {
 	return a
 }
 
-func verdictOf(p plan.Plan, kind plan.Kind, subject string) (plan.Verdict, bool) {
-	i := slices.IndexFunc(p.Verdicts, func(v plan.Verdict) bool { return v.Kind == kind && v.Subject == subject })
-	if i < 0 {
-		return plan.Verdict{}, false
+// verdictOf is a subject's verdict, without a reason for none.
+func verdictOf(p plan.Plan, kind plan.Kind, subject string) plan.Verdict {
+	for _, v := range p.Verdicts {
+		if v.Kind == kind && v.Subject == subject {
+			return v
+		}
 	}
-	return p.Verdicts[i], true
+	return plan.Verdict{}
 }
 
 func actionsWhere(p plan.Plan, concerns func(a plan.Action) bool) []Action {
 	var out []Action
 	for _, a := range p.Actions {
 		if concerns(a) {
-			on := a.Pool
-			switch {
-			case a.Pod != "":
-				on = a.Pod
-			case a.Node != "":
-				on = a.Node
-			}
-			out = append(out, Action{string(a.Verb), on, string(a.Reason), a.Detail})
+			out = append(out, Action{string(a.Verb), cmp.Or(a.Pod, a.Node, a.Pool), string(a.Reason), a.Detail})
 		}
 	}
 	return out
@@ -172,7 +168,7 @@ func ForPool(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	}
 	made := plan.Make(s, p)
 	pool := &s.Pools[i]
-	v, _ := verdictOf(made, plan.KindPool, name)
+	v := verdictOf(made, plan.KindPool, name)
 	d := Document{APIVersion: Version, Kind: "Pool", Subject: name, At: s.Now.UTC(), Answer: answer(v.Reason, v.Detail)}
 	d.Pool = &Pool{
 		Min: pool.Min, Max: pool.Max, Target: pool.Target, Size: pool.Size, CostPerHour: pool.PricePerHour,

@@ -76,7 +76,7 @@ func TestCandidatesAreBounded(t *testing.T) {
 	if !ok {
 		t.Fatal("the pod is not pending")
 	}
-	if n := len(candidates(s, p, e)); n < 2 || n > maxTries+4 {
+	if n := len(candidates(s, p, e).candidates); n < 2 || n > maxTries+4 {
 		t.Errorf("%d candidates of %d pools", n, len(s.Pools))
 	}
 }

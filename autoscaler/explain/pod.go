@@ -56,7 +56,7 @@ func ForGang(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	}
 	d := Document{APIVersion: Version, Kind: "Gang", Subject: name}
 	d.pod(s, p, e)
-	if v, ok := verdictOf(e.Plan, plan.KindGang, name); ok {
+	if v := verdictOf(e.Plan, plan.KindGang, name); v.Reason != "" {
 		d.Answer = answer(v.Reason, v.Detail)
 	}
 	for _, running := range []bool{false, true} {
@@ -65,7 +65,7 @@ func ForGang(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 			if q.Gang != name || (q.Node != "") != running {
 				continue
 			}
-			v, _ := verdictOf(e.Plan, plan.KindPod, q.Key())
+			v := verdictOf(e.Plan, plan.KindPod, q.Key())
 			d.Members = append(d.Members, Subject{q.Key(), string(v.Reason), v.Detail})
 		}
 	}

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -20,7 +18,7 @@ func markUnattributed(in nodeInput, gpus []plan.GPU) {
 	if in.reading == nil {
 		return
 	}
-	read := in.reading.taken.Add(-in.reading.age)
+	read := in.reading.taken.Add(-in.reading.age.age)
 	key := make([]byte, 0, 128) // of the pod; reused, since every pod is looked up in every reconcile
 	for _, p := range in.bound {
 		key = append(append(append(key[:0], p.Namespace...), '/'), p.Name...)
@@ -79,29 +77,47 @@ func couldServe(c *plan.GPU, d demand.Demand, tables mig.Tables) bool {
 	return false
 }
 
-// trackIdle sets since when a GPU or its instances have been free.
+// idleKey identifies a GPU, or a MIG device at its placement on it. UUIDs are empty where they are unknown.
+type idleKey struct {
+	node, gpu string
+	index     int
+	isMIG     bool
+	uuid      string
+	place     mig.Placement
+}
+
+// idleEntry is since when a device has been free, and when that was last seen.
+type idleEntry struct{ since, last time.Time }
+
+// trackIdle sets since when a GPU and its instances have been free.
 func (o *Observer) trackIdle(in nodeInput, c *plan.GPU) {
 	if !c.AllocationKnown {
 		return
 	}
-	device := idleKey{node: in.node.Name, device: c.UUID, index: c.Index}
+	key := idleKey{node: in.node.Name, gpu: c.UUID, index: c.Index}
 	allocated := len(c.AllocatedTo) > 0
 	for i := range c.Instances {
-		inst := &c.Instances[i]
-		key := device
-		key.isInstance, key.instance, key.place = true, inst.UUID, inst.Placement
-		if inst.AllocatedTo != "" {
-			allocated = true
-			o.idle.allocated(key)
-			continue
-		}
-		inst.IdleSince = o.idle.free(key, in.now)
+		inst, part := &c.Instances[i], key
+		part.isMIG, part.uuid, part.place = true, inst.UUID, inst.Placement
+		inst.IdleSince = o.idleSince(part, inst.AllocatedTo != "", in.now)
+		allocated = allocated || inst.AllocatedTo != ""
 	}
+	c.IdleSince = o.idleSince(key, allocated, in.now)
+}
+
+// idleSince returns since when a device has been free: zero for one that is allocated, now for one that was not free
+// before, or was unknown for longer than MaxAge, in which it may have been allocated.
+func (o *Observer) idleSince(key idleKey, allocated bool, now time.Time) time.Time {
 	if allocated {
-		o.idle.allocated(device)
-		return
+		delete(o.idle, key)
+		return time.Time{}
 	}
-	c.IdleSince = o.idle.free(device, in.now)
+	e, ok := o.idle[key]
+	if !ok || now.Sub(e.last) > o.o.MaxAge || now.Before(e.since) {
+		e.since = now
+	}
+	o.idle[key] = idleEntry{e.since, now}
+	return e.since
 }
 
 // fromPods gives GPUs the allocations that the node's bound pods prove, where no exporter reports
@@ -162,54 +178,4 @@ func givesWholeGPUs(in nodeInput) bool {
 		}
 	}
 	return !offersInstances(n) && n.Labels[partition.StrategyLabel] != "single"
-}
-
-// tracker remembers across reconciles since when GPUs and instances have been free.
-type tracker struct {
-	// gap is how long a device may be unknown and still count as free throughout. After a longer
-	// gap it may have been allocated in between.
-	gap  time.Duration
-	seen map[idleKey]idleEntry
-}
-
-// idleKey identifies a GPU, or an instance at its placement on a GPU.
-type idleKey struct {
-	node, device string // UUID of the GPU, empty if unknown
-	index        int
-	isInstance   bool
-	instance     string // UUID, empty if unknown
-	place        mig.Placement
-}
-
-type idleEntry struct{ since, last time.Time }
-
-func newTracker(gap time.Duration) *tracker {
-	return &tracker{gap: gap, seen: map[idleKey]idleEntry{}}
-}
-
-// free records that key is free at now and returns since when; a key first seen free is free since
-// now.
-func (t *tracker) free(key idleKey, now time.Time) time.Time {
-	e, ok := t.seen[key]
-	if !ok || now.Sub(e.last) > t.gap || now.Before(e.since) {
-		e.since = now
-	}
-	e.last = now
-	t.seen[key] = e
-	return e.since
-}
-
-// allocated records that key is allocated.
-func (t *tracker) allocated(key idleKey) { delete(t.seen, key) }
-
-// sweep drops entries that have not been seen free for longer than gap.
-func (t *tracker) sweep(now time.Time) {
-	maps.DeleteFunc(t.seen, func(_ idleKey, e idleEntry) bool { return now.Sub(e.last) > t.gap })
-}
-
-// measured reports whether a busy ratio of the reading is no older than maxAge: the idle time beside it counts
-// only then.
-func (in nodeInput) measured(busy sample.Value) bool {
-	age, known := busy.Age()
-	return known && age+max(0, in.now.Sub(in.reading.taken)) <= in.maxAge
 }

@@ -110,75 +110,61 @@ func claimName(p *corev1.Pod, rc *corev1.PodResourceClaim) (name string, needed 
 	return "", true
 }
 
-// requested is the demand of a pod's claims and the GPU products that can serve it.
-type requested struct {
-	demand.Demand
-	products []string // NVML names of the required products
-}
-
-// ofPod returns the demand of a pod's claims.
-func (c *Claims) ofPod(p *corev1.Pod) (requested, error) {
-	var all requested
+// ofPod returns the demand of a pod's claims, and the NVML names of the products that they require. Constraints across
+// devices are not part of a demand.
+func (c *Claims) ofPod(p *corev1.Pod) (sum demand.Demand, products []string, err error) {
 	for i := range p.Spec.ResourceClaims {
 		rc := &p.Spec.ResourceClaims[i]
-		one, err := c.ofClaim(p, rc)
+		devices, err := c.ofClaim(p, rc)
+		var one demand.Demand
 		if err == nil {
-			all.Demand, err = demand.Sum(all.Demand, one.Demand)
+			one, err = demand.FromDevices(devices)
+		}
+		if err == nil {
+			sum, err = demand.Sum(sum, one)
 		}
 		if err != nil {
-			return requested{}, fmt.Errorf("resource claim %s: %w", rc.Name, err)
+			return demand.Demand{}, nil, fmt.Errorf("resource claim %s: %w", rc.Name, err)
 		}
-		all.products = append(all.products, one.products...)
+		for _, d := range devices {
+			if product := d.Attributes["productName"]; product != "" && !d.Admin {
+				products = append(products, product)
+			}
+		}
 	}
-	return all, nil
+	return sum, products, nil
 }
 
-func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (requested, error) {
+// ofClaim returns the devices that a pod requests by a claim.
+func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (devices []demand.Device, err error) {
+	var spec *resourcev1.DeviceClaim
+	var allocation *resourcev1.AllocationResult
 	name, needed := claimName(p, rc)
-	switch {
-	case !needed:
-		return requested{}, nil
+	key := client.ObjectKey{Namespace: p.Namespace, Name: name}
+	switch by := c.counted[key]; {
+	case !needed, name != "" && by != "" && by != p.Name:
+		return nil, nil
+	case name != "" && c.claims[key] == nil:
+		return nil, fmt.Errorf("there is no ResourceClaim %s", name)
 	case name != "":
-		key := client.ObjectKey{Namespace: p.Namespace, Name: name}
-		claim := c.claims[key]
-		if claim == nil {
-			return requested{}, fmt.Errorf("there is no ResourceClaim %s", name)
-		}
-		if by := c.counted[key]; by != "" && by != p.Name {
-			return requested{}, nil
-		}
-		return c.ofSpec(&claim.Spec.Devices, claim.Status.Allocation)
+		spec, allocation = &c.claims[key].Spec.Devices, c.claims[key].Status.Allocation
 	case rc.ResourceClaimTemplateName == nil:
-		return requested{}, fmt.Errorf("it names neither a claim nor a template")
+		return nil, fmt.Errorf("it names neither a claim nor a template")
+	default:
+		template := c.templates[client.ObjectKey{Namespace: p.Namespace, Name: *rc.ResourceClaimTemplateName}]
+		if template == nil {
+			return nil, fmt.Errorf("there is no ResourceClaimTemplate %s", *rc.ResourceClaimTemplateName)
+		}
+		spec = &template.Spec.Spec.Devices
 	}
-	template := c.templates[client.ObjectKey{Namespace: p.Namespace, Name: *rc.ResourceClaimTemplateName}]
-	if template == nil {
-		return requested{}, fmt.Errorf("there is no ResourceClaimTemplate %s", *rc.ResourceClaimTemplateName)
-	}
-	return c.ofSpec(&template.Spec.Spec.Devices, nil)
-}
-
-// ofSpec reads the requests of a claim. Constraints across devices are not part of a demand.
-func (c *Claims) ofSpec(spec *resourcev1.DeviceClaim, allocation *resourcev1.AllocationResult) (requested, error) {
-	var devices []demand.Device
 	for i := range spec.Requests {
 		d, err := c.device(&spec.Requests[i], allocation)
 		if err != nil {
-			return requested{}, fmt.Errorf("request %s: %w", spec.Requests[i].Name, err)
+			return nil, fmt.Errorf("request %s: %w", spec.Requests[i].Name, err)
 		}
 		devices = append(devices, d)
 	}
-	d, err := demand.FromDevices(devices)
-	if err != nil {
-		return requested{}, err
-	}
-	out := requested{Demand: d}
-	for _, one := range devices {
-		if product := one.Attributes["productName"]; product != "" && !one.Admin {
-			out.products = append(out.products, product)
-		}
-	}
-	return out, nil
+	return devices, nil
 }
 
 // device reads one request. Of a prioritized list it reads the allocated alternative; while none is allocated, the first

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -50,9 +49,7 @@ func (c *cluster) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
 func (c *cluster) template(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations}}
 	p.Spec = WithDefaults(&t.Spec, c.limits[namespace])
-	if p.Spec.Priority == nil {
-		p.Spec.Priority = c.priority(p.Spec.PriorityClassName)
-	}
+	c.prioritize(&p.Spec)
 	p.Spec.NodeName = ""
 	c.tolerate(&p.Spec)
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
@@ -95,15 +92,14 @@ func extended(spec *corev1.PodSpec) (names []string) {
 	return slices.Compact(names)
 }
 
-// priority returns the value of a class, of the default class for no name; nil without one.
-func (c *cluster) priority(class string) *int32 {
+// prioritize gives a pod the priority of its class, or the default class, which quotas may be of.
+func (c *cluster) prioritize(spec *corev1.PodSpec) {
 	i := slices.IndexFunc(c.classes.Items, func(c schedulingv1.PriorityClass) bool {
-		return c.Name == class || class == "" && c.GlobalDefault
+		return c.Name == spec.PriorityClassName || spec.PriorityClassName == "" && c.GlobalDefault
 	})
-	if i < 0 {
-		return nil
+	if i >= 0 && spec.Priority == nil {
+		spec.PriorityClassName, spec.Priority = c.classes.Items[i].Name, &c.classes.Items[i].Value
 	}
-	return &c.classes.Items[i].Value
 }
 
 // podsOf returns the pods that request GPUs, the pods bound to a GPU node, and the pods still to be
@@ -122,7 +118,7 @@ func (c *cluster) podsOf() []plan.Pod {
 		p := c.pods[i]
 		pod := c.complete(p, c.converted(p))
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
-			pod.Unreadable = c.unserved(&pod)
+			pod.Unreadable = unserved(&pod)
 		}
 		if pod.Node == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
@@ -184,22 +180,9 @@ func isDevice(resource string) bool {
 
 // unserved returns why no node is added for a pending pod: it requests a device that no dialect knows. It is empty
 // for any other pod.
-func (c *cluster) unserved(p *plan.Pod) string {
-	for _, r := range p.Others {
-		if !isDevice(r.Name) {
-			continue
-		}
-		offered, known := c.offered[r.Name]
-		if !known {
-			offered = slices.ContainsFunc(c.nodes.Items, func(n corev1.Node) bool {
-				return !n.Status.Allocatable.Name(corev1.ResourceName(r.Name), resource.DecimalSI).IsZero()
-			})
-			c.offered[r.Name] = offered
-		}
-		if !offered {
-			return "resource " + r.Name + ": no node offers it, and gpuscale knows no such device"
-		}
-		return "resource " + r.Name + ": nodes offer it, and gpuscale knows no such device: it adds no node for it"
+func unserved(p *plan.Pod) string {
+	if i := slices.IndexFunc(p.Others, func(r plan.Resource) bool { return isDevice(r.Name) }); i >= 0 {
+		return "resource " + p.Others[i].Name + ": gpuscale knows no such device, and adds no node for it"
 	}
 	return ""
 }
@@ -246,27 +229,24 @@ func (c *cluster) modelOf(p *plan.Pod) string {
 	if model, ok := gpu.ParseProduct(p.NodeSelector[partition.ProductLabel]); ok {
 		return model.Name
 	}
-	found := ""
+	var models []string // that the terms admit, "" for any
 	for _, term := range p.Affinity {
-		asked := ""
+		admits := []string{""}
 		for _, r := range term {
-			if r.Key != partition.ProductLabel || r.Operator != string(corev1.NodeSelectorOpIn) {
-				continue
-			}
-			for _, value := range r.Values {
-				model, ok := gpu.ParseProduct(value)
-				if !ok || asked != "" && asked != model.Name {
-					return ""
-				}
-				asked = model.Name
+			if r.Key == partition.ProductLabel && r.Operator == string(corev1.NodeSelectorOpIn) {
+				admits = r.Values
 			}
 		}
-		if asked == "" || found != "" && found != asked {
-			return ""
+		for _, product := range admits {
+			model, _ := gpu.ParseProduct(product)
+			models = append(models, model.Name)
 		}
-		found = asked
 	}
-	return found
+	slices.Sort(models)
+	if models = slices.Compact(models); len(models) == 1 {
+		return models[0]
+	}
+	return ""
 }
 
 // version identifies a set of device classes.

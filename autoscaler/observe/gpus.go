@@ -61,7 +61,7 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 		n = min(max(offered.GPUs, in.facts.gpus), maxGPUs)
 	}
 	if n == 0 && in.facts.devices {
-		n = max(len(in.usual), 1) // it offers parts of GPUs in a dialect that does not say of how many
+		n = max(len(in.usual()), 1) // it offers parts of GPUs in a dialect that does not say of how many
 	}
 	for index := range report {
 		n = min(max(n, index+1), maxGPUs)
@@ -110,10 +110,18 @@ func (in nodeInput) modelOf(index int) gpu.Model {
 			return model
 		}
 	}
-	if len(in.usual) > 0 {
-		return in.usual[min(index, len(in.usual)-1)].Model
+	if usual := in.usual(); len(usual) > 0 {
+		return usual[min(index, len(usual)-1)].Model
 	}
 	return gpu.Model{}
+}
+
+// usual are the GPUs of a new node of its pool, none without a pool.
+func (in nodeInput) usual() []plan.GPU {
+	if in.pool == nil {
+		return nil
+	}
+	return in.pool.usual
 }
 
 // gpuCounts returns how many GPUs a node has and can have: as its labels say, or else by the whole GPUs that it
@@ -167,22 +175,24 @@ func demandOf(name string) (demand.Demand, error) {
 }
 
 // fromReading fills in the exporter's samples of a GPU.
-func fromReading(c *plan.GPU, r *gpuReading, in nodeInput) {
+func fromReading(c *plan.GPU, r *deviceReading, in nodeInput) {
 	if !r.usable() {
 		return
 	}
-	c.UUID, c.MIG, c.Busy = r.info.value.uuid, r.info.value.mig, r.ratio()
-	if c.Health = r.health.value; r.health.disputed || c.Health == gpu.Sick && !in.confirmsSick(r) {
-		c.Health = gpu.HealthUnknown
+	c.UUID, c.MIG = r.is.value.uuid, r.is.value.mig
+	c.Busy, c.UnusedSince = r.use(in.reading.taken, in.now, in.maxAge)
+	if healthy, known := r.healthy.get(); known && healthy {
+		c.Health = gpu.Healthy
+	} else if known && in.confirmsSick(r) {
+		c.Health = gpu.Sick
 	}
-	if model, ok := in.model(r.info.value.model, 0); ok {
+	if model, ok := in.model(r.is.value.model, 0); ok {
 		c.Model = model
 	}
 	if c.AllocatedTo = r.allocatedTo; len(c.AllocatedTo) > 1 {
 		c.AllocatedTo = slices.Sorted(slices.Values(r.allocatedTo))
 	}
 	c.AllocationKnown = true
-	c.UnusedSince = r.unused(in.measured(c.Busy))
 	if !c.MIG {
 		return
 	}
@@ -193,14 +203,14 @@ func fromReading(c *plan.GPU, r *gpuReading, in nodeInput) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.instances)) {
 		i := r.instances[id]
-		profile, err := table.Lookup(i.info.value.profile)
-		if !i.info.known || err != nil {
+		profile, err := table.Lookup(i.is.value.profile)
+		if !i.is.known || err != nil {
 			c.AllocationKnown = false // a pod is allocated an instance of unknown placement
 			continue
 		}
-		start := i.info.value.start
-		inst := plan.Instance{Placement: mig.Placement{Profile: profile, Start: max(start, 0)}, Placed: start >= 0, UUID: i.info.value.uuid, Busy: i.ratio()}
-		inst.UnusedSince = i.unused(in.measured(inst.Busy))
+		start := i.is.value.start
+		inst := plan.Instance{Placement: mig.Placement{Profile: profile, Start: max(start, 0)}, Placed: start >= 0, UUID: i.is.value.uuid}
+		inst.Busy, inst.UnusedSince = i.use(in.reading.taken, in.now, in.maxAge)
 		if len(i.allocatedTo) > 0 {
 			inst.AllocatedTo = slices.Min(i.allocatedTo)
 		}
@@ -275,20 +285,21 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 	if in.facts.gpus > 0 {
 		whole = min(in.facts.Allocatable.GPUs, len(gpus))
 	}
+	var guess []mig.Layout
 	if layout == nil && partition.Advertised(in.node)[partition.GPUResource] == 0 {
-		if parts := spread(in.facts.instances, gpus[whole:], in.Tables); parts != nil {
-			layout = append(make(partition.NodeLayout, whole), parts...)
-		}
+		guess = spread(in.facts.instances, gpus[whole:], in.Tables)
 	}
 	for i := range gpus {
 		c := &gpus[i]
 		forgetAllocations(c)
 		c.MIG = i >= whole && (len(in.facts.instances) > 0 || in.facts.gpus > 0)
-		if layout == nil {
-			continue
-		}
-		if c.MIG = layout[i].MIG; c.MIG { // others' entries may have instances without
-			c.Instances = unplaced(in.Tables, c.Model.Name, layout[i].Counts)
+		switch {
+		case layout != nil: // others' entries may have instances without MIG
+			if c.MIG = layout[i].MIG; c.MIG {
+				c.Instances = unplaced(arranged(in.Tables, c.Model.Name, layout[i].Counts))
+			}
+		case guess != nil && c.MIG:
+			c.Instances = unplaced(guess[i-whole])
 		}
 	}
 }
@@ -315,8 +326,8 @@ func configLayout(config partition.Config, name string, n int) partition.NodeLay
 	return layout
 }
 
-// unplaced returns instances of which only the number is known, at placements that are possible.
-func unplaced(tables mig.Tables, model string, counts map[string]int) []plan.Instance {
+// arranged is a possible layout of so many instances, nil for none.
+func arranged(tables mig.Tables, model string, counts map[string]int) mig.Layout {
 	table, ok := tables.ForModel(model)
 	if !ok {
 		return nil
@@ -329,10 +340,12 @@ func unplaced(tables mig.Tables, model string, counts map[string]int) []plan.Ins
 		}
 		want = append(want, mig.Count{Profile: profile, N: n})
 	}
-	layout, ok := table.Arrange(nil, want)
-	if !ok {
-		return nil
-	}
+	layout, _ := table.Arrange(nil, want)
+	return layout
+}
+
+// unplaced returns instances of which only the number is known, at placements that are possible.
+func unplaced(layout mig.Layout) []plan.Instance {
 	out := make([]plan.Instance, len(layout))
 	for i, p := range layout {
 		out[i] = plan.Instance{Placement: p}

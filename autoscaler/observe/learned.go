@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -167,14 +166,14 @@ func one(is bool) int64 {
 // the nodes, no more CPU and memory than the best has beside its DaemonSets' pods, no label that none of the nodes has, and
 // each taint that all have. A pool without nodes is like those that state the same CPU and memory, so that similar
 // pools stay similar.
-func (o *Observer) learnNodes(out *Observation, objects map[string]*v1alpha1.GPUNodePool, ready map[string][]*plan.Node, bound map[string][]*plan.Pod) {
+func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, bound map[string][]*plan.Pod) {
 	type size struct{ cpu, memory int64 }
 	best, empty := map[size]size{}, map[*plan.Template]size{} // by what they state
 	for i := range out.Pools {
 		p := &out.Pools[i]
 		t := &p.Template
 		stated := size{t.CPUMilli, t.MemoryMi}
-		of := fmt.Sprint(objects[p.Name].UID, objects[p.Name].Generation)
+		of := fmt.Sprint(o.managed[p.Name].UID, o.managed[p.Name].Generation)
 		l := learner{learned: o.learned[p.Name], now: out.Now}
 		first := l.of != of // nodes that came long before have differed for as long
 		if first {

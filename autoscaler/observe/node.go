@@ -73,10 +73,7 @@ type nodeInput struct {
 	bound   []*plan.Pod
 	now     time.Time
 	facts   *nodeFacts
-	pool    string     // empty unless the label names a valid pool
-	keep    bool       // its pool is not scaled down
-	usual   []plan.GPU // of a new node of its pool; nil without a pool
-	startup []v1alpha1.Taint
+	pool    *managed // nil unless the label names a valid pool
 }
 
 func (o *Observer) node(in nodeInput) plan.Node {
@@ -85,12 +82,15 @@ func (o *Observer) node(in nodeInput) plan.Node {
 		in.facts = in.facts.claimed(d)
 	}
 	out := in.facts.Node
-	out.Pool = in.pool
+	var startup []v1alpha1.Taint
+	if m := in.pool; m != nil {
+		out.Pool, startup = m.Name, m.Spec.Template.StartupTaints
+		out.NoScaleDown = out.NoScaleDown || m.Spec.ScaleDown.Disabled || m.listing.Unnamed
+	}
 	leavesAt, noticed := o.notice(n)
 	out.LeavesAt, out.Cordoned = leavesAt, out.Cordoned || noticed || o.going(n)
-	out.NoScaleDown = out.NoScaleDown || in.keep
 	out.Drain, out.Operation = begun(out.Drain, out.Operation, in.now)
-	if left, is := starting(out.Taints, in.startup); is {
+	if left, is := starting(out.Taints, startup); is {
 		out.Taints, out.Ready = left, false
 	}
 	// A node whose device plugin is not up yet advertises no GPU; its pool's template describes it.
@@ -143,7 +143,7 @@ const healthCondition = "GPUHealthy"
 // confirmsSick reports whether a second source confirms that a GPU is sick: the node's own condition,
 // which admission lets only its exporter write, or that the pod that reports it runs on the node. An
 // exporter cannot have another node's GPUs replaced.
-func (in nodeInput) confirmsSick(r *gpuReading) bool {
+func (in nodeInput) confirmsSick(r *deviceReading) bool {
 	for _, c := range in.node.Status.Conditions {
 		if string(c.Type) == healthCondition && c.Status == corev1.ConditionFalse {
 			return true
@@ -295,30 +295,27 @@ func offer(n *corev1.Node) *demand.Demand {
 // spread distributes the instances that a node advertises over its GPUs, as many to each as fit,
 // where no config defines the layout; nil where they do not fit. The result is one possible layout:
 // the real one is as unknown as the allocations.
-func spread(offered map[string]int64, gpus []plan.GPU, tables mig.Tables) partition.NodeLayout {
+func spread(offered map[string]int64, gpus []plan.GPU, tables mig.Tables) []mig.Layout {
 	if len(offered) == 0 || len(gpus) == 0 {
 		return nil
 	}
 	left := maps.Clone(offered)
-	out := make(partition.NodeLayout, len(gpus))
+	out := make([]mig.Layout, len(gpus))
 	for i := range gpus {
 		table, ok := tables.ForModel(gpus[i].Model.Name)
 		if !ok {
 			return nil
 		}
-		out[i] = partition.GPULayout{MIG: true, Counts: map[string]int{}}
-		var have mig.Layout
 		for _, resource := range slices.Sorted(maps.Keys(left)) {
 			name, _ := mig.ProfileOfResource(resource)
 			profile, ok := table.Exact(name)
 			// Each GPU gets its share of what is left, so that equal GPUs stay equal.
 			for share := (left[resource] + int64(len(gpus)-i) - 1) / int64(len(gpus)-i); ok && share > 0; share-- {
-				next, fits := table.Arrange(nil, append(mig.Counts(have), mig.Count{Profile: profile, N: 1}))
+				next, fits := table.Arrange(nil, append(mig.Counts(out[i]), mig.Count{Profile: profile, N: 1}))
 				if !fits {
 					break
 				}
-				have = next
-				out[i].Counts[name]++
+				out[i] = next
 				left[resource]--
 			}
 		}

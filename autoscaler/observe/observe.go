@@ -63,9 +63,9 @@ type Options struct {
 // Observer makes Snapshots. It is not safe for concurrent use.
 type Observer struct {
 	o    Options
-	idle *tracker
-	// listings are the providers' answers of this reconcile, by pool.
-	listings map[string]pools.Listing
+	idle map[idleKey]idleEntry
+	// managed are the pools of this reconcile, by name.
+	managed map[string]*managed
 	// claimable are the GPUs of nodes that DRA's drivers offer.
 	claimable map[string]*claimable
 	slices    map[devicePool][]*foreign.Devices // of each pool's last complete generation
@@ -93,7 +93,7 @@ func New(o Options) *Observer {
 	if o.Foreign == nil {
 		o.Foreign = func() (foreign.Objects, error) { return nil, nil }
 	}
-	return &Observer{o: o, idle: newTracker(o.MaxAge), warned: map[string]string{}, learned: map[string]learned{}}
+	return &Observer{o: o, idle: map[idleKey]idleEntry{}, warned: map[string]string{}, learned: map[string]learned{}}
 }
 
 // Observation is a Snapshot and the problems found while reading it.
@@ -150,31 +150,25 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	}
 	o.warn("MIG tables", o.products.read(c.nodes.Items))
 	out.Tables = o.products.Tables
-	o.listings = map[string]pools.Listing{}
-	valid, usual := map[string]*v1alpha1.GPUNodePool{}, map[string][]plan.GPU{}
-	others := pools.ForeignOf(c.pools.Items, c.nodes.Items)
-	conflicts, members, listings := pools.Conflicts(c.pools.Items), membersOf(c.nodes.Items, others.Nodes), o.list(ctx, c.pools.Items)
+	o.managed = o.list(ctx, c.pools.Items)
+	others, conflicts := pools.ForeignOf(c.pools.Items, c.nodes.Items), pools.Conflicts(c.pools.Items)
+	members := grouped(c.nodes.Items, func(n *corev1.Node) string { return n.Labels[v1alpha1.NodePoolLabel] })
 	for i := range c.pools.Items {
-		name := c.pools.Items[i].Name
-		pool, err := o.pool(&c.pools.Items[i], listings[i], out.Tables)
-		if err = cmp.Or(conflicts[name], others.Stopped[name], err); err != nil {
-			out.Invalid[name] = err
+		m := o.managed[c.pools.Items[i].Name]
+		pool, err := m.pool(out.Tables)
+		if m.err = cmp.Or(conflicts[m.Name], others.Stopped[m.Name], err); m.err != nil {
+			out.Invalid[m.Name] = m.err
 			continue
 		}
-		out.GrowOnly[name] = o.listings[name].Unnamed
-		asg := c.pools.Items[i].Spec.Provider.ASG
+		asg := m.Spec.Provider.ASG
 		out.Notices = out.Notices || asg != nil && asg.InterruptionQueue != ""
-		arrived := members[name]
-		if len(listings[i].Going) > 0 { // the target does not count them
-			arrived = slices.DeleteFunc(slices.Clone(arrived), o.going)
-		}
-		l := o.o.Pools.Learn(&c.pools.Items[i], pool.Target, arrived)
+		arrived := slices.DeleteFunc(slices.Clone(members[m.Name]), func(n *corev1.Node) bool { return others.Nodes[n.Name] || o.going(n) })
+		l := o.o.Pools.Learn(m.GPUNodePool, pool.Target, arrived)
 		if l.ReadyAfter > 0 {
 			pool.ReadyAfter = l.ReadyAfter
 		}
-		out.Learned[name], pool.BackoffUntil = l, l.BackoffUntil
+		out.GrowOnly[m.Name], out.Learned[m.Name], pool.BackoffUntil = m.listing.Unnamed, l, l.BackoffUntil
 		out.Pools = append(out.Pools, pool)
-		valid[name], usual[name] = &c.pools.Items[i], pool.Template.GPUs
 	}
 	c.claims.tables, c.claims.pools = out.Tables, out.Pools
 	o.claimable = o.offeredByClaim(c.foreign.Sorted(foreign.DRASlice))
@@ -206,9 +200,8 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		in := nodeInput{
 			node: n, facts: c.facts[n.Name], config: c.config, products: &o.products, reading: readings.node(n.Name, now, o.o.MaxAge), maxAge: o.o.MaxAge, bound: bound[n.Name], now: now,
 		}
-		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !others.Nodes[n.Name] && !o.going(n) {
-			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.listings[pool.Name].Unnamed
-			in.usual, in.startup = usual[pool.Name], pool.Spec.Template.StartupTaints
+		if m := o.managed[n.Labels[v1alpha1.NodePoolLabel]]; m != nil && m.err == nil && !others.Nodes[n.Name] && !o.going(n) {
+			in.pool = m
 		}
 		out.Nodes = append(out.Nodes, o.node(in))
 	}
@@ -224,12 +217,10 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		learnOthers(&p.Template, withGPUs(ready[p.Name]), now)
 		p.Template.HostPorts = learnPorts(ready[p.Name], bound)
 	}
-	o.learnNodes(&out, valid, ready, bound)
-	maps.DeleteFunc(o.learned, func(name string, _ learned) bool {
-		return !slices.ContainsFunc(c.pools.Items, func(p v1alpha1.GPUNodePool) bool { return p.Name == name })
-	})
+	o.learnNodes(&out, ready, bound)
+	maps.DeleteFunc(o.learned, func(name string, _ learned) bool { return o.managed[name] == nil })
 	c.volumes.limit(&out.Snapshot, ready)
-	o.idle.sweep(now)
+	maps.DeleteFunc(o.idle, func(_ idleKey, e idleEntry) bool { return now.Sub(e.last) > o.o.MaxAge })
 	o.warn("MIG layouts", few(o.rejected))
 	o.rejected = nil
 	return out, nil
@@ -321,12 +312,11 @@ type cluster struct {
 	// objects are the existing pods of podsOf's result; they come first and in this order.
 	objects   []*corev1.Pod
 	over      exceeded
-	offered   map[string]bool // whether a node offers a resource
-	tolerated *bool           // whether pods get tolerations for extended resources; nil before it is known
+	tolerated *bool // whether pods get tolerations for extended resources; nil before it is known
 }
 
 func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
-	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}}
+	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}}
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList

@@ -101,23 +101,6 @@ func withGPUs(nodes []*plan.Node) []*plan.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n *plan.Node) bool { return len(n.GPUs) == 0 })
 }
 
-// limit states how much of a resource nodes have, and pools' new nodes: where the template does not state it, as much
-// as the least of the pool's ready nodes, and while there is none so much that it is no limit.
-func limit(s *plan.Snapshot, ready map[string][]*plan.Node, name string, unlimited int64, of func(node string) int64) {
-	for i := range s.Nodes {
-		s.Nodes[i].Others = withResource(s.Nodes[i].Others, name, of(s.Nodes[i].Name))
-	}
-	for i := range s.Pools {
-		t, amount := &s.Pools[i].Template, unlimited
-		for _, n := range ready[s.Pools[i].Name] {
-			amount = min(amount, of(n.Name))
-		}
-		if amountOf(t.Others, name) == 0 {
-			t.Others = withResource(t.Others, name, amount)
-		}
-	}
-}
-
 // amountOf is the amount of a resource in a list.
 func amountOf(list []plan.Resource, name string) int64 {
 	for _, r := range list {

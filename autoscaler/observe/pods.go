@@ -47,11 +47,10 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
 	}
-	if requested, err := c.demandOfPod(p); err != nil {
+	if d, products, err := c.demandOfPod(p); err != nil {
 		out.Unreadable = err.Error()
 	} else {
-		out.Demand = requested.Demand
-		out.Affinity = onProducts(out.Affinity, requested.products)
+		out.Demand, out.Affinity = d, onProducts(out.Affinity, products)
 	}
 	for _, t := range p.Spec.Tolerations {
 		out.Tolerations = append(out.Tolerations, plan.Toleration{
@@ -166,41 +165,34 @@ func productLabel(product string) string { return strings.Join(strings.Fields(pr
 const elasticClaim = "egpuc.elasticgpu.io/"
 
 // demandOfPod returns a pod's demand: of its containers at any one time, its overhead, its resource
-// claims, and KAI's annotations.
-func (c *Claims) demandOfPod(p *corev1.Pod) (requested, error) {
+// claims, and KAI's annotations. products are the NVML names of those that it requires.
+func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, products []string, err error) {
 	if standsIn(p) {
-		return requested{}, nil
+		return demand.Demand{}, nil, nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
 		if strings.HasPrefix(key, elasticClaim) {
-			return requested{}, fmt.Errorf("annotation %s: ElasticGPUClaim %s is not served: request elasticgpu.io/gpu-core and elasticgpu.io/gpu-memory", key, p.Annotations[key])
+			return demand.Demand{}, nil, fmt.Errorf("annotation %s: ElasticGPUClaim %s is not served: request elasticgpu.io/gpu-core and elasticgpu.io/gpu-memory", key, p.Annotations[key])
 		}
 	}
-	all, err := c.ofPod(p)
-	if err != nil {
-		return requested{}, err
-	}
-	containers, err := c.ofContainers(p)
-	if err != nil {
-		return requested{}, err
-	}
+	claimed, products, err := c.ofPod(p)
+	containers, containersErr := c.ofContainers(p)
 	if n, err := strconv.Atoi(p.Labels[gpushareCount]); err == nil && n > 1 {
 		containers = containers.Over(n)
 	}
-	overhead, err := demand.FromResources(kube.Extended(p.Spec.Overhead))
-	if err != nil {
-		return requested{}, fmt.Errorf("overhead: %w", err)
+	overhead, overheadErr := demand.FromResources(kube.Extended(p.Spec.Overhead))
+	if overheadErr != nil {
+		overheadErr = fmt.Errorf("overhead: %w", overheadErr)
 	}
-	parts := demand.Demand{}
+	var parts demand.Demand
+	var partsErr error
 	if s := p.Spec.SchedulerName; s != "" && s != corev1.DefaultSchedulerName {
-		if parts, err = demand.FromKAI(p.Annotations); err != nil {
-			return requested{}, err
-		}
+		parts, partsErr = demand.FromKAI(p.Annotations)
 	}
-	if all.Demand, err = demand.Sum(all.Demand, containers, overhead, parts); err != nil {
-		return requested{}, err
+	if err = cmp.Or(err, containersErr, overheadErr, partsErr); err == nil {
+		sum, err = demand.Sum(claimed, containers, overhead, parts)
 	}
-	return all, nil
+	return sum, products, err
 }
 
 // KAI's own pods, by namespace and label. One reserves a GPU for the pods that request parts of it;

@@ -37,7 +37,7 @@ func TestDemandMatchesTheScheduler(t *testing.T) {
 		}
 		all := resource.PodRequests(p, resource.PodResourcesOptions{})
 		want := all["nvidia.com/gpu"]
-		got, err := NewClaims(nil, nil, nil, nil).demandOfPod(p)
+		got, _, err := NewClaims(nil, nil, nil, nil).demandOfPod(p)
 		if err != nil || int64(got.GPUs) != want.Value() {
 			t.Fatalf("%d GPUs, %v; want %d of init %v and %v", got.GPUs, err, want.Value(), p.Spec.InitContainers, p.Spec.Containers)
 		}

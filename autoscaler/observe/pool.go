@@ -30,38 +30,38 @@ const (
 	defaultRepartition = 30 * time.Second
 )
 
-// pool converts a GPUNodePool; Size is set later. The error names the field.
-func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Tables) (plan.Pool, error) {
-	if p.Undecodable != "" {
-		return plan.Pool{}, fmt.Errorf("the stored object does not have this version's schema: %s; apply it again", p.Undecodable)
-	}
-	if n := len(p.Name); n > content.LabelValueMaxLength {
-		return plan.Pool{}, fmt.Errorf("metadata.name: %d characters, and a value of its nodes' label %s has at most %d; create it with a shorter name",
-			n, v1alpha1.NodePoolLabel, content.LabelValueMaxLength)
-	}
-	listing, err := listed.Listing, listed.err
-	if err != nil {
-		return plan.Pool{}, err
-	}
-	template, err := pools.Template(p, tables, listing)
-	if err != nil {
-		return plan.Pool{}, err
-	}
-	template.Taints, _ = starting(template.Taints, p.Spec.Template.StartupTaints)
-	out := plan.Pool{
-		Name: p.Name, Min: int(p.Spec.Min), Max: int(p.Spec.Max),
-		Target: listing.Target, Template: template,
-		Priority: p.Spec.Priority, Spot: p.Spec.Spot, Freeze: p.Spec.Freeze, Fixed: p.Spec.Provider.Fixed != nil,
-		ReadyAfter: orElse(p.Spec.ReadyAfter, defaultReadyAfter),
-		IdleAfter:  orElse(p.Spec.ScaleDown.IdleAfter, defaultNodeIdle),
+// managed is a GPUNodePool in a reconcile.
+type managed struct {
+	*v1alpha1.GPUNodePool
+	listing pools.Listing
+	err     error      // why it is left out of the Snapshot; it names the field
+	usual   []plan.GPU // of a new node
+}
 
-		PricePerHour: decimal(p.Spec.PricePerHour), InterruptionsPerHour: decimal(p.Spec.InterruptionsPerHour),
+// pool converts a pool that its provider has listed; Size is set later.
+func (m *managed) pool(tables mig.Tables) (out plan.Pool, err error) {
+	if m.err != nil {
+		return out, m.err
 	}
-	if p.Spec.PricePerHour == nil && listing.SpotPrice != nil {
-		out.PricePerHour = *listing.SpotPrice
+	template, err := pools.Template(m.GPUNodePool, tables, m.listing)
+	if err != nil {
+		return out, err
 	}
-	o.listings[p.Name] = listing
-	out.MIG, err = poolMIG(p.Spec.MIG, template, tables)
+	template.Taints, _ = starting(template.Taints, m.Spec.Template.StartupTaints)
+	out = plan.Pool{
+		Name: m.Name, Min: int(m.Spec.Min), Max: int(m.Spec.Max),
+		Target: m.listing.Target, Template: template,
+		Priority: m.Spec.Priority, Spot: m.Spec.Spot, Freeze: m.Spec.Freeze, Fixed: m.Spec.Provider.Fixed != nil,
+		ReadyAfter: orElse(m.Spec.ReadyAfter, defaultReadyAfter),
+		IdleAfter:  orElse(m.Spec.ScaleDown.IdleAfter, defaultNodeIdle),
+
+		PricePerHour: decimal(m.Spec.PricePerHour), InterruptionsPerHour: decimal(m.Spec.InterruptionsPerHour),
+	}
+	if m.Spec.PricePerHour == nil && m.listing.SpotPrice != nil {
+		out.PricePerHour = *m.listing.SpotPrice
+	}
+	m.usual = template.GPUs
+	out.MIG, err = poolMIG(m.Spec.MIG, template, tables)
 	return out, err
 }
 
@@ -105,46 +105,43 @@ func orElse(d *metav1.Duration, otherwise time.Duration) time.Duration {
 	return ptr.Deref(d, metav1.Duration{Duration: otherwise}).Duration
 }
 
-// membersOf returns the Node objects of each pool, without those that another autoscaler made.
-func membersOf(nodes []corev1.Node, foreign map[string]bool) map[string][]*corev1.Node {
-	return grouped(nodes, func(n *corev1.Node) string {
-		if foreign[n.Name] {
-			return ""
-		}
-		return n.Labels[v1alpha1.NodePoolLabel]
-	})
-}
-
-// listed is a provider's answer about one pool.
-type listed struct {
-	pools.Listing
-	err error
-}
-
 // maxListing bounds the concurrent calls of providers.
 const maxListing = 16
 
 // list calls the providers of all pools concurrently: a reconcile waits for the slowest, not for
 // the sum.
-func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) []listed {
-	out := make([]listed, len(all))
+func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) map[string]*managed {
+	out := make(map[string]*managed, len(all))
 	var asking errgroup.Group
 	asking.SetLimit(maxListing)
 	for i := range all {
-		if all[i].DeletionTimestamp != nil {
-			out[i].err = errors.New("the pool is being deleted")
-			continue
+		m := &managed{GPUNodePool: &all[i]}
+		out[m.Name] = m
+		switch {
+		case m.Undecodable != "":
+			m.err = fmt.Errorf("the stored object does not have this version's schema: %s; apply it again", m.Undecodable)
+		case len(m.Name) > content.LabelValueMaxLength:
+			m.err = fmt.Errorf("metadata.name: %d characters, and a value of its nodes' label %s has at most %d; create it with a shorter name",
+				len(m.Name), v1alpha1.NodePoolLabel, content.LabelValueMaxLength)
+		case m.DeletionTimestamp != nil:
+			m.err = errors.New("the pool is being deleted")
+		default:
+			asking.Go(func() error {
+				m.listing, m.err = o.o.Pools.List(ctx, m.GPUNodePool)
+				return nil
+			})
 		}
-		if all[i].Undecodable != "" {
-			continue
-		}
-		asking.Go(func() error {
-			out[i].Listing, out[i].err = o.o.Pools.List(ctx, &all[i])
-			return nil
-		})
 	}
 	_ = asking.Wait() // each has its own error
 	return out
+}
+
+// listingOf returns the provider's answer about the pool that a node's label names.
+func (o *Observer) listingOf(n *corev1.Node) *pools.Listing {
+	if m := o.managed[n.Labels[v1alpha1.NodePoolLabel]]; m != nil {
+		return &m.listing
+	}
+	return &pools.Listing{}
 }
 
 // interruptedAfter is the time between EC2's spot notice and the interruption.
@@ -157,7 +154,7 @@ func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
 		return time.Time{}, false
 	}
 	part := pools.LastPart(n.Spec.ProviderID)
-	for _, l := range o.listings[n.Labels[v1alpha1.NodePoolLabel]].Leaving {
+	for _, l := range o.listingOf(n).Leaving {
 		switch {
 		case l.Instance != part:
 		case l.Kind == pools.Interruption:
@@ -173,5 +170,5 @@ func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
 // does not count it any more, so neither may its size: else the next scale-up would add one node
 // too many.
 func (o *Observer) going(n *corev1.Node) bool {
-	return n.Spec.ProviderID != "" && slices.Contains(o.listings[n.Labels[v1alpha1.NodePoolLabel]].Going, pools.LastPart(n.Spec.ProviderID))
+	return n.Spec.ProviderID != "" && slices.Contains(o.listingOf(n).Going, pools.LastPart(n.Spec.ProviderID))
 }

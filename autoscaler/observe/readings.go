@@ -1,16 +1,18 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/gpu/trust"
@@ -31,8 +33,8 @@ type Prometheus struct {
 	every   time.Duration
 	log     *slog.Logger
 	latest  atomic.Pointer[Readings]
-	failing atomic.Bool
-	silent  atomic.Bool // the latest answers have no exporter's series
+	failing bool
+	silent  bool        // the latest answers have no exporter's series
 	idle    func() bool // whether answers may be older; nil for never
 	maxAge  time.Duration
 }
@@ -52,7 +54,7 @@ func (p *Prometheus) AskRarely(maxAge time.Duration, idle func() bool) {
 // due reports whether it is time for the next query.
 func (p *Prometheus) due(now time.Time) bool {
 	last := p.latest.Load()
-	if p.idle == nil || last == nil || p.failing.Load() || !p.idle() {
+	if p.idle == nil || last == nil || p.failing || !p.idle() {
 		return true
 	}
 	return last.oldest(p.maxAge)+now.Sub(last.Taken)+2*p.every > p.maxAge // the next chance would be too late
@@ -73,32 +75,42 @@ func (p *Prometheus) Run(ctx context.Context) error {
 
 func (p *Prometheus) once(ctx context.Context) {
 	r, err := Read(ctx, p.querier, p.trusted, time.Now())
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return
-	}
-	if err != nil {
-		if !p.failing.Swap(true) {
-			p.log.Warn("Prometheus does not answer; allocations become unknown", "err", err)
-		}
-		return
-	}
-	if p.failing.Swap(false) {
+	case err != nil && !p.failing:
+		p.log.Warn("Prometheus does not answer; allocations become unknown", "err", err)
+	case err == nil && p.failing:
 		p.log.Info("Prometheus answers again")
 	}
-	p.report(len(r.nodes) > 0)
-	p.latest.Store(r)
+	if p.failing = err != nil; !p.failing {
+		p.report(len(r.nodes) > 0)
+		p.latest.Store(r)
+	}
 }
 
 // report logs when the trusted exporters' series appear or disappear.
 func (p *Prometheus) report(found bool) {
 	switch {
-	case !found && !p.silent.Swap(true):
+	case !found && !p.silent:
 		p.log.Warn("Prometheus has no series of a trusted exporter; allocations are unknown",
 			"metric", metric.GPUAttributionAgeSeconds.Name, "exporterNamespaces", []string(p.trusted))
-	case found && p.silent.Swap(false):
+	case found && p.silent:
 		p.log.Info("Prometheus has the exporters' series again")
 	}
+	p.silent = !found
 }
+
+// families are read in this order, once per Readings: each by a query of the selector of its trusted series.
+var families = []struct {
+	metric.Desc
+	query func(selector string) string
+}{
+	{metric.GPUAttributionAgeSeconds, aged}, {metric.GPUInfo, plain}, {metric.GPUInstanceInfo, plain}, {metric.GPUHeld, plain}, {metric.GPUBusyRatio, plain},
+	{metric.GPUInstanceBusyRatio, plain}, {metric.GPUSampleAgeSeconds, aged}, {metric.GPUHealthy, doubted}, {metric.GPUIdleSeconds, computedBefore},
+}
+
+func plain(selector string) string { return selector }
 
 // aged is the value of a series that is an age or a duration up to now, the time since its scrape
 // included.
@@ -112,8 +124,6 @@ func computedBefore(selector string) string {
 	return fmt.Sprintf("(%s) and (%s > 0)", aged(selector), selector)
 }
 
-func plain(selector string) string { return selector }
-
 // doubted leaves out GPUs of which no target with their index says that they are sick: nothing is decided by a GPU that
 // is healthy, and nearly all are, but targets may disagree about one that is not.
 func doubted(selector string) string {
@@ -126,46 +136,34 @@ func doubted(selector string) string {
 // Series of other targets are left out by the queries: the owner of any scraped pod can serve series
 // of these names, and too many for a complete answer.
 func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time) (*Readings, error) {
-	// A node's series have no namespace on the page, a pod's may.
-	node := func(d metric.Desc, of func(string) string) string { return of(trusted.Selector(d.Name)) }
-	pod := func(d metric.Desc, of func(string) string) string {
-		return trusted.Query(d.Name, metric.GPUAttributionAgeSeconds.Name, of)
-	}
 	r := newReadings(now)
 	var at time.Time // of the first answer
-	for n, want := range []struct {
-		take  func(*prom.Sample)
-		query string
-	}{
-		{r.age, node(metric.GPUAttributionAgeSeconds, aged)},
-		{r.info, node(metric.GPUInfo, plain)},
-		{r.instanceInfo, node(metric.GPUInstanceInfo, plain)},
-		{r.allocated, pod(metric.GPUHeld, plain)},
-		{r.busy, pod(metric.GPUBusyRatio, plain)},
-		{r.busy, pod(metric.GPUInstanceBusyRatio, plain)},
-		{r.sampleAge, node(metric.GPUSampleAgeSeconds, aged)},
-		{r.healthy, node(metric.GPUHealthy, doubted)},
-		{r.idle, pod(metric.GPUIdleSeconds, computedBefore)},
-	} {
-		if n > 0 && at.IsZero() {
+	for i, f := range families {
+		if i > 0 && at.IsZero() {
 			break // no exporter
 		}
-		vector, err := q.Query(ctx, want.query, at)
-		if err != nil {
-			return nil, fmt.Errorf("asking for %s: %w", want.query, err)
+		query := f.query(trusted.Selector(f.Name))
+		if slices.Contains(f.AllLabels(), metric.LabelNamespace) { // the exporter's page may have it
+			query = trusted.Query(f.Name, metric.GPUAttributionAgeSeconds.Name, f.query)
 		}
-		if n == 0 && len(vector) > 0 {
+		vector, err := q.Query(ctx, query, at)
+		if err != nil {
+			return nil, fmt.Errorf("asking for %s: %w", query, err)
+		}
+		if i == 0 && len(vector) > 0 {
 			at = vector[0].Time
 		}
-		for i := range vector {
-			want.take(&vector[i])
-		}
+		r.add(f.Name, vector)
 	}
 	return r, nil
 }
 
 // Readings are the exporters' samples, read through Prometheus. They are immutable. Nil Readings
 // know nothing.
+//
+// Two targets may report the same GPU: an exporter's old pod and its new one, two jobs, or an exporter
+// that claims another's node. Where they disagree the value is unknown, whatever the order; where they
+// agree it counts once.
 type Readings struct {
 	// Taken is the time of the query, on our clock.
 	Taken time.Time
@@ -174,12 +172,33 @@ type Readings struct {
 
 // nodeReading has the samples of one node's exporter.
 type nodeReading struct {
-	age   time.Duration // of the attribution at Taken, scrape included
-	aged  bool          // age is known
-	taken time.Time     // as the Readings'
-	gpus  map[int]*gpuReading
+	taken time.Time // as the Readings'
+	age   oldest    // of the attribution
+	gpus  map[int]*deviceReading
 	// allocated counts devices by pod, "namespace/pod".
 	allocated map[string]int
+}
+
+// deviceReading has the samples of a GPU, or of a MIG device.
+type deviceReading struct {
+	is          agreed[identity]
+	users       []string // containers, "namespace/pod/name", and
+	allocatedTo []string // their pods
+	busy        agreed[float64]
+	age         oldest         // of busy
+	healthy     agreed[bool]   // where targets disagree the GPU is never sick: it may be another's that says so
+	judges      []string       // the pods whose gpu_healthy is 0, "namespace/pod"
+	idlePod     agreed[string] // that has not computed on it since idleSince
+	idleSince   time.Time
+	instances   map[string]*deviceReading // MIG devices of a GPU, by GPU instance id; nil for none
+}
+
+// identity of a GPU is its model and whether MIG is on, that of a MIG device its profile and first memory slice, -1 if
+// that is unknown.
+type identity struct {
+	uuid, model, profile string
+	mig                  bool
+	start                int
 }
 
 // agreed is a value that every target must report alike: where they differ it is unknown.
@@ -193,88 +212,148 @@ func (t *agreed[T]) add(v T) {
 	t.value, t.known = v, true
 }
 
-// deviceReading has the samples of a GPU or of a MIG device.
-type deviceReading struct {
-	allocatedTo, containers []string // pods, "namespace/name", and their containers
-	busy                    agreed[float64]
-	age                     time.Duration  // of busy
-	aged                    bool           // age is known
-	idlePod                 agreed[string] // that has not computed on it since idleSince
-	idleSince               time.Time
+func (t *agreed[T]) get() (T, bool) { return t.value, t.known && !t.disputed }
+
+// oldest is the greatest age that targets report, at the time of the query and scrape included.
+type oldest struct {
+	age   time.Duration
+	known bool
 }
 
-// unused returns since when the one pod that the device is allocated to has not computed on it, zero if that is unknown.
-func (d *deviceReading) unused(measured bool) time.Time {
-	if !measured || d.idlePod.disputed || len(d.allocatedTo) != 1 || d.allocatedTo[0] != d.idlePod.value {
-		return time.Time{}
-	}
-	return d.idleSince
+func (o *oldest) add(v float64) { o.age, o.known = max(o.age, seconds(v)), true }
+
+// within reports whether an age of that time is no more than most at now.
+func (o oldest) within(most time.Duration, taken, now time.Time) bool {
+	return o.known && o.age+max(0, now.Sub(taken)) <= most
 }
 
-// ratio of busyness is unknown unless it and its age are known and undisputed.
-func (d *deviceReading) ratio() sample.Value {
-	if !d.busy.known || !d.aged || d.busy.disputed {
-		return sample.Unknown()
-	}
-	return sample.Known(d.busy.value, d.age)
+func seconds(v float64) time.Duration {
+	const most = 1e9 // 30 years; a time.Duration overflows beyond
+	return time.Duration(min(max(v, 0), most) * float64(time.Second))
 }
 
-type gpuReading struct {
-	deviceReading
-	info      agreed[gpuInfo]
-	health    agreed[gpu.Health]
-	judges    []string                    // the pods whose gpu_healthy is 0, "namespace/pod"
-	instances map[string]*instanceReading // by GPU instance id; nil for none
+// Prometheus renames the exporter's labels to these when the scrape target has a label of the same
+// name. The exporter's value wins.
+const (
+	exportedNode      = metric.Exported + metric.LabelNode
+	exportedNamespace = metric.Exported + metric.LabelNamespace
+	exportedPod       = metric.Exported + metric.LabelPod
+	exportedContainer = metric.Exported + metric.LabelContainer
+)
+
+// labelOf returns the value of a label that the target may have too.
+func labelOf(s *prom.Sample, exported, label string) string {
+	return cmp.Or(s.Labels.Get(exported), s.Labels.Get(label))
 }
 
-type gpuInfo struct {
-	uuid, model string
-	mig         bool
+// podOf returns the pod of a series, "namespace/name".
+func podOf(s *prom.Sample) string {
+	return labelOf(s, exportedNamespace, metric.LabelNamespace) + "/" + labelOf(s, exportedPod, metric.LabelPod)
 }
 
-type instanceReading struct {
-	deviceReading
-	info agreed[instanceInfo]
+func newReadings(taken time.Time) *Readings {
+	return &Readings{Taken: taken, nodes: map[string]*nodeReading{}}
 }
 
-type instanceInfo struct {
-	profile, uuid string
-	start         int // first memory slice, -1 if unknown
-}
-
-// usable reports whether it is known which GPU and instances the values are about.
-func (r *gpuReading) usable() bool {
-	if r == nil || !r.info.known || r.info.disputed {
-		return false
-	}
-	for _, i := range r.instances {
-		if i.info.disputed {
-			return false
+// add records the samples of a family, without those of a value that is not finite; but an allocation is one with any value
+// except 0.
+func (r *Readings) add(family string, vector prom.Vector) {
+	for i := range vector {
+		s := &vector[i]
+		name := labelOf(s, exportedNode, metric.LabelNode)
+		if _, finite := sample.Known(s.Value, 0).Get(); !finite && family != metric.GPUHeld.Name || name == "" {
+			continue
+		}
+		n := r.nodes[name]
+		if n == nil {
+			n = &nodeReading{taken: r.Taken, gpus: map[int]*deviceReading{}, allocated: map[string]int{}}
+			r.nodes[name] = n
+		}
+		if family == metric.GPUAttributionAgeSeconds.Name {
+			n.age.add(s.Value)
+		} else if d := n.device(s, family != metric.GPUSampleAgeSeconds.Name); d != nil {
+			n.take(family, d, s)
 		}
 	}
-	return true
 }
 
-// disputed reports whether targets disagree on any value.
-func (r *gpuReading) disputed() bool {
-	for _, i := range r.instances {
-		if i.info.disputed || i.busy.disputed {
-			return true
+// take records a sample of a device.
+func (n *nodeReading) take(family string, d *deviceReading, s *prom.Sample) {
+	switch family {
+	case metric.GPUInfo.Name, metric.GPUInstanceInfo.Name:
+		d.is.add(identityOf(s))
+	case metric.GPUHeld.Name:
+		pod := podOf(s)
+		user := pod + "/" + labelOf(s, exportedContainer, metric.LabelContainer)
+		if s.Value != 0 && !slices.Contains(d.users, user) {
+			d.users, d.allocatedTo = append(d.users, user), append(d.allocatedTo, pod)
+			n.allocated[pod]++
+		}
+	case metric.GPUBusyRatio.Name, metric.GPUInstanceBusyRatio.Name:
+		d.busy.add(s.Value)
+	case metric.GPUSampleAgeSeconds.Name:
+		d.age.add(s.Value)
+	case metric.GPUHealthy.Name:
+		if s.Value == 0 {
+			d.judges = append(d.judges, podOf(s))
+		}
+		if s.Value == 0 || s.Value == 1 {
+			d.healthy.add(s.Value == 1)
+		}
+	case metric.GPUIdleSeconds.Name:
+		if s.Value > 0 {
+			d.idlePod.add(podOf(s))
+			if since := n.taken.Add(-seconds(s.Value)); since.After(d.idleSince) { // of two times of one pod the shorter holds
+				d.idleSince = since
+			}
 		}
 	}
-	return r.info.disputed || r.busy.disputed || r.health.disputed
+}
+
+func identityOf(s *prom.Sample) identity {
+	out := identity{model: s.Labels.Get(metric.LabelModel), mig: s.Labels.Get(metric.LabelMIG) == "true", profile: s.Labels.Get(metric.LabelProfile), start: -1}
+	if out.uuid = s.Labels.Get(metric.LabelGPUUUID); s.Labels.Get(metric.LabelGPUInstanceID) != "" {
+		out.uuid = s.Labels.Get(metric.LabelInstanceUUID)
+	}
+	if n, err := strconv.Atoi(s.Labels.Get(metric.LabelStart)); err == nil {
+		out.start = n
+	}
+	return out
+}
+
+// device returns the reading of a sample's GPU, or of its MIG device; nil without a valid index, or for one that is not
+// known and not to be added.
+func (n *nodeReading) device(s *prom.Sample, add bool) *deviceReading {
+	index, err := strconv.Atoi(s.Labels.Get(metric.LabelGPU))
+	if err != nil || index < 0 {
+		return nil
+	}
+	d := n.gpus[index]
+	if d == nil && add {
+		d = &deviceReading{}
+		n.gpus[index] = d
+	}
+	id := s.Labels.Get(metric.LabelGPUInstanceID)
+	if id == "" || d == nil {
+		return d
+	}
+	i := d.instances[id]
+	if i == nil && add {
+		if d.instances == nil {
+			d.instances = map[string]*deviceReading{}
+		}
+		i = &deviceReading{}
+		d.instances[id] = i
+	}
+	return i
 }
 
 // node returns the reading of a node, nil if there is none or it is older than maxAge at now.
 func (r *Readings) node(name string, now time.Time, maxAge time.Duration) *nodeReading {
-	if r == nil {
+	if r == nil || r.nodes[name] == nil || !r.nodes[name].age.within(maxAge, r.Taken, now) {
 		return nil
 	}
-	n, ok := r.nodes[name]
-	if !ok || !n.aged || n.age+max(0, now.Sub(r.Taken)) > maxAge {
-		return nil
-	}
-	return n
+	return r.nodes[name]
 }
 
 // without returns how many nodes of the readings are not among these.
@@ -284,7 +363,7 @@ func (r *Readings) without(nodes []corev1.Node) int {
 	}
 	unknown := len(r.nodes)
 	for i := range nodes {
-		if _, ok := r.nodes[nodes[i].Name]; ok {
+		if r.nodes[nodes[i].Name] != nil {
 			unknown--
 		}
 	}
@@ -295,9 +374,46 @@ func (r *Readings) without(nodes []corev1.Node) int {
 func (r *Readings) oldest(maxAge time.Duration) time.Duration {
 	var age time.Duration
 	for _, n := range r.nodes {
-		if n.aged && n.age <= maxAge {
-			age = max(age, n.age)
+		if n.age.within(maxAge, r.Taken, r.Taken) {
+			age = max(age, n.age.age)
 		}
 	}
 	return age
+}
+
+// usable reports whether it is known which GPU and MIG devices the values are about.
+func (d *deviceReading) usable() bool {
+	if d == nil || !d.is.known || d.is.disputed {
+		return false
+	}
+	for _, i := range d.instances {
+		if i.is.disputed {
+			return false
+		}
+	}
+	return true
+}
+
+// disputed reports whether targets disagree on any value.
+func (d *deviceReading) disputed() bool {
+	for _, i := range d.instances {
+		if i.disputed() {
+			return true
+		}
+	}
+	return d.is.disputed || d.busy.disputed || d.healthy.disputed
+}
+
+// use returns a device's busy ratio and, while that is no older than maxAge, since when the one pod that the device is
+// allocated to has not computed on it; zero where that is unknown.
+func (d *deviceReading) use(taken, now time.Time, maxAge time.Duration) (busy sample.Value, unused time.Time) {
+	ratio, known := d.busy.get()
+	if !known || !d.age.known {
+		return sample.Unknown(), time.Time{}
+	}
+	pod, known := d.idlePod.get()
+	if known && slices.Equal(d.allocatedTo, []string{pod}) && d.age.within(maxAge, taken, now) {
+		unused = d.idleSince
+	}
+	return sample.Known(ratio, d.age.age), unused
 }

@@ -43,16 +43,8 @@ type Answers struct {
 // NewReadings builds Readings from complete answers; Read asks for them.
 func NewReadings(taken time.Time, a Answers) *Readings {
 	in := newReadings(taken)
-	for _, each := range []struct {
-		take   func(*prom.Sample)
-		vector prom.Vector
-	}{
-		{in.age, a.Age}, {in.info, a.Info}, {in.instanceInfo, a.InstanceInfo}, {in.allocated, a.Allocated}, {in.busy, a.Busy},
-		{in.busy, a.InstanceBusy}, {in.sampleAge, a.SampleAge}, {in.healthy, a.Healthy}, {in.idle, a.Idle},
-	} {
-		for i := range each.vector {
-			each.take(&each.vector[i])
-		}
+	for i, vector := range inOrder(a) {
+		in.add(families[i].Name, vector)
 	}
 	return in
 }
@@ -296,16 +288,17 @@ func TestTwoIdleTimes(t *testing.T) {
 		{[]string{"a 10", "a 600"}, start.Add(-10 * time.Second)}, {[]string{"a 600", "a 10"}, start.Add(-10 * time.Second)},
 		{idle: []string{"a 10", "b 1"}}, {idle: []string{"b 1", "a 10"}}, {idle: []string{"a 10", "b 1", "a 10"}},
 	} {
-		r := newReadings(start)
+		of := func(value float64, pod string) prom.Sample {
+			return series(value, "node", "n", "gpu", "0", "namespace", "chat", "pod", pod)
+		}
+		a := Answers{Allocated: prom.Vector{of(1, "a")}, Busy: prom.Vector{of(0, "a")}, SampleAge: prom.Vector{of(0, "a")}}
 		for _, one := range c.idle {
 			pod, seconds, _ := strings.Cut(one, " ")
 			v, _ := strconv.ParseFloat(seconds, 64)
-			s := series(v, "node", "n", "gpu", "0", "namespace", "chat", "pod", pod)
-			r.idle(&s)
+			a.Idle = append(a.Idle, of(v, pod))
 		}
-		d := &r.nodes["n"].gpus[0].deviceReading
-		if d.allocatedTo = []string{"chat/a"}; !d.unused(true).Equal(c.want) {
-			t.Errorf("%v: unused since %s", c.idle, d.unused(true))
+		if _, got := NewReadings(start, a).nodes["n"].gpus[0].use(start, start, time.Second); !got.Equal(c.want) {
+			t.Errorf("%v: unused since %s", c.idle, got)
 		}
 	}
 }
@@ -412,15 +405,15 @@ func FuzzIntake(f *testing.F) {
 			"gpu": device, "gpu_instance_id": instance, "namespace": namespace, "node": node, "pod": pod, "start": first,
 		})
 		in := newReadings(start)
-		for _, take := range []func(*prom.Sample){in.age, in.info, in.instanceInfo, in.allocated, in.busy, in.sampleAge, in.healthy, in.idle} {
-			take(&prom.Sample{Labels: labels, Value: value})
+		for _, f := range families {
+			in.add(f.Name, prom.Vector{{Labels: labels, Value: value}})
 		}
 		for name, n := range in.nodes {
-			if name != node || n.age < 0 {
-				t.Errorf("node %q, %s old, of %q", name, n.age, node)
+			if name != node || n.age.age < 0 {
+				t.Errorf("node %q, %s old, of %q", name, n.age.age, node)
 			}
 			for index, c := range n.gpus {
-				if index < 0 || node == "" || c.info.value.uuid != "" || c.info.value.model != "" {
+				if index < 0 || node == "" || c.is.value.uuid != "" || c.is.value.model != "" {
 					t.Errorf("GPU %d of %q: %+v", index, node, c)
 				}
 			}

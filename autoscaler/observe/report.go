@@ -63,8 +63,8 @@ func checked(in nodeInput) (map[int]reportedGPU, error) {
 		if err != nil {
 			return nil, contradicts("GPU %d: %v", c.Index, err)
 		}
-		if r := in.readingOf(c.Index); r != nil && r.info.value.uuid != "" && c.UUID != "" && r.info.value.uuid != c.UUID {
-			return nil, contradicts("GPU %d is %s, the exporter says %s", c.Index, c.UUID, r.info.value.uuid)
+		if r := in.readingOf(c.Index); r != nil && r.is.value.uuid != "" && c.UUID != "" && r.is.value.uuid != c.UUID {
+			return nil, contradicts("GPU %d is %s, the exporter says %s", c.Index, c.UUID, r.is.value.uuid)
 		}
 		table, ok := in.Tables.ForModel(c.Model)
 		if device.known = known && (ok || len(l) == 0); device.known {
@@ -107,7 +107,7 @@ func beingRepartitioned(n *corev1.Node) bool {
 }
 
 // readingOf returns the exporter's samples of a GPU, nil for none.
-func (in nodeInput) readingOf(index int) *gpuReading {
+func (in nodeInput) readingOf(index int) *deviceReading {
 	if in.reading == nil || !in.reading.gpus[index].usable() {
 		return nil
 	}

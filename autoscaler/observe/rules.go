@@ -330,13 +330,14 @@ func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisrupt
 		}
 		var err error
 		out.EvictFrom, err = v1alpha1.EvictFrom(p, now)
-		var readable bool
-		out.Budgets, readable = budgets.of(p)
 		if len(budgets[p.Namespace]) > maxBudgets {
+			out.Evictable = false
 			over.add(p.Namespace, LimitBudgets, 1)
+			continue
 		}
+		out.Budgets = budgets.of(p)
 		// The eviction API refuses a pod that two budgets protect.
-		out.Evictable = out.Evictable && err == nil && readable && len(out.Budgets) < 2
+		out.Evictable = out.Evictable && err == nil && len(out.Budgets) < 2
 	}
 }
 
@@ -345,7 +346,6 @@ type budgets map[string][]budget
 
 type budget struct {
 	plan.Budget
-	// selector is nil if it is invalid: the budget may then protect any pod of its namespace.
 	selector labels.Selector
 	// readyOnly: pods that are not ready may be evicted beyond it.
 	readyOnly bool
@@ -356,13 +356,15 @@ func newBudgets(pdbs []policyv1.PodDisruptionBudget) budgets {
 	for i := range pdbs {
 		pdb := &pdbs[i]
 		b := budget{Budget: plan.Budget{Name: pdb.Namespace + "/" + pdb.Name}}
-		b.readyOnly = ptr.Deref(pdb.Spec.UnhealthyPodEvictionPolicy, "") == policyv1.AlwaysAllow
-		if st := &pdb.Status; st.ObservedGeneration >= pdb.Generation { // a status of another generation does not count
-			b.Allowed = int(max(0, st.DisruptionsAllowed))
-			b.readyOnly = b.readyOnly || st.CurrentHealthy >= st.DesiredHealthy && st.DesiredHealthy > 0
-		}
-		if selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err == nil {
-			b.selector = selector
+		var err error
+		if b.selector, err = metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err != nil { // it may protect any pod of its namespace
+			b.selector = labels.Everything()
+		} else {
+			b.readyOnly = ptr.Deref(pdb.Spec.UnhealthyPodEvictionPolicy, "") == policyv1.AlwaysAllow
+			if st := &pdb.Status; st.ObservedGeneration >= pdb.Generation { // a status of another generation does not count
+				b.Allowed = int(max(0, st.DisruptionsAllowed))
+				b.readyOnly = b.readyOnly || st.CurrentHealthy >= st.DesiredHealthy && st.DesiredHealthy > 0
+			}
 		}
 		out[pdb.Namespace] = append(out[pdb.Namespace], b)
 	}
@@ -370,26 +372,19 @@ func newBudgets(pdbs []policyv1.PodDisruptionBudget) budgets {
 }
 
 // of returns the budgets that keep p from being evicted, as the eviction API asks them: none of a pod that has not
-// started. readable is false where one with an invalid selector may protect p too, or where there are too many.
-func (b budgets) of(p *corev1.Pod) (out []plan.Budget, readable bool) {
-	switch {
-	case p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "":
-		return nil, true
-	case len(b[p.Namespace]) > maxBudgets:
-		return nil, false
+// started.
+func (b budgets) of(p *corev1.Pod) (out []plan.Budget) {
+	if p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "" {
+		return nil
 	}
-	readable = true
 	unready := !kube.PodReady(p) // and every budget lets it go then
 	for _, one := range b[p.Namespace] {
-		switch {
-		case one.selector == nil:
-			readable = false
-		case one.selector.Matches(labels.Set(p.Labels)):
+		if one.selector.Matches(labels.Set(p.Labels)) {
 			out, unready = append(out, one.Budget), unready && one.readyOnly
 		}
 	}
 	if unready && len(out) == 1 { // with two, the API refuses
-		out = nil
+		return nil
 	}
-	return out, readable
+	return out
 }

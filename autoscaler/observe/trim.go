@@ -35,20 +35,10 @@ func TrimPods() func(any) (any, error) {
 			return o, nil
 		}
 		trimMeta(&p.ObjectMeta, maxKeptAnnotation)
-		p.Spec = specs.of(trimSpec(p.Spec))
+		p.Spec = specs.of(foreign.SlimSpec(&p.Spec, v1alpha1.IsLocal))
 		trimPodStatus(&p.Status)
 		return p, nil
 	}
-}
-
-// trimSpec does not write to the lists it is given: they may be shared with other pods.
-func trimSpec(s corev1.PodSpec) corev1.PodSpec {
-	s.InitContainers, s.Containers = foreign.SlimContainers(s.InitContainers), foreign.SlimContainers(s.Containers)
-	s.EphemeralContainers = nil // they cannot request resources
-	s.Volumes = foreign.SlimVolumes(s.Volumes, v1alpha1.IsLocal)
-	s.ImagePullSecrets, s.HostAliases, s.DNSConfig, s.SecurityContext, s.ReadinessGates = nil, nil, nil, nil, nil
-	s.Hostname = "" // differs for each pod of a StatefulSet or indexed Job
-	return s
 }
 
 func trimPodStatus(st *corev1.PodStatus) {
@@ -169,7 +159,7 @@ func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
 	if claims {
 		s.Volumes = nil
 	}
-	key, err := s.Marshal() // every field, also of later API versions; map keys sorted
+	key, err := s.Marshal() // map keys sorted
 	if err != nil {
 		s.NodeName, s.Affinity, s.Volumes = node, affinity, volumes
 		return s

@@ -116,7 +116,7 @@ func TestTrimmedPod(t *testing.T) {
 
 // TestTrimmedNode is the same for nodes.
 func TestTrimmedNode(t *testing.T) {
-	o := &Observer{o: Options{MaxAge: time.Minute}, idle: newTracker(time.Minute)}
+	o := &Observer{o: Options{MaxAge: time.Minute}, idle: map[idleKey]idleEntry{}}
 	require.NoError(t, o.products.read(nil))
 	for seed := range int64(400) {
 		var whole corev1.Node

@@ -2,13 +2,12 @@ package observe
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -110,15 +109,29 @@ func (v *volumes) driverOf(claim *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// limit states how many volumes of each limited driver nodes can attach.
+// limit states how many volumes of each limited driver nodes can attach, and a pool's new nodes: where the template does
+// not state it, as many as the least of its ready nodes.
 func (v *volumes) limit(s *plan.Snapshot, ready map[string][]*plan.Node) {
 	for _, driver := range v.limited {
-		limit(s, ready, attachable+driver, anyNumber, func(node string) int64 {
+		name := attachable + driver
+		of := func(node string) int64 {
 			if most, stated := v.most[nodeDriver{node, driver}]; stated {
 				return most
 			}
 			return anyNumber
-		})
+		}
+		for i := range s.Nodes {
+			s.Nodes[i].Others = withResource(s.Nodes[i].Others, name, of(s.Nodes[i].Name))
+		}
+		for i := range s.Pools {
+			t, amount := &s.Pools[i].Template, int64(anyNumber)
+			for _, n := range ready[s.Pools[i].Name] {
+				amount = min(amount, of(n.Name))
+			}
+			if amountOf(t.Others, name) == 0 {
+				t.Others = withResource(t.Others, name, amount)
+			}
+		}
 	}
 }
 
@@ -197,20 +210,15 @@ func (v *volumes) provisioned(claim *corev1.PersistentVolumeClaim, class *storag
 	return [][]plan.NodeTerm{withZones(terms)}, ""
 }
 
-// suits reports whether a claim can be bound to an available volume of its class.
+// suits reports whether a claim can be bound to an available volume of its class. To compare an amount that no int64 has
+// may not end.
 func suits(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) bool {
-	if ref := pv.Spec.ClaimRef; ref != nil && (ref.Namespace != claim.Namespace || ref.Name != claim.Name) {
-		return false
-	}
 	have, want := pv.Spec.Capacity[corev1.ResourceStorage], claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	if bounded(have).Cmp(*bounded(want)) < 0 || volume.CheckVolumeModeMismatches(&claim.Spec, &pv.Spec) || !volume.CheckAccessModes(claim, pv) {
+	if max(have.AsApproximateFloat64(), want.AsApproximateFloat64()) > math.MaxInt64 {
 		return false
 	}
-	if claim.Spec.Selector == nil {
-		return true
-	}
-	selector, err := metav1.LabelSelectorAsSelector(claim.Spec.Selector)
-	return err == nil && selector.Matches(labels.Set(pv.Labels))
+	found, err := volume.FindMatchingVolume(claim, []*corev1.PersistentVolume{pv}, nil, nil, false, true)
+	return err == nil && found != nil && volume.CheckAccessModes(claim, pv)
 }
 
 // volumeTerms is one list of terms, from a volume's node affinity or the labels that older

@@ -16,18 +16,24 @@ const maxAnnotation = 1024
 
 // slim keeps the fields of a template that decide where its pods go and what they request.
 func slim(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
-	s := &t.Spec
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: t.Labels, Annotations: short(t.Annotations, "")},
-		Spec: corev1.PodSpec{
-			NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations,
-			TopologySpreadConstraints: s.TopologySpreadConstraints, SchedulerName: s.SchedulerName,
-			PriorityClassName: s.PriorityClassName, Priority: s.Priority, Overhead: s.Overhead,
-			ActiveDeadlineSeconds: s.ActiveDeadlineSeconds, // a scope of ResourceQuotas
-			Resources:             s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGroup: s.SchedulingGroup,
-			InitContainers: SlimContainers(s.InitContainers), Containers: SlimContainers(s.Containers),
-			Volumes: SlimVolumes(s.Volumes, func(*corev1.Volume) bool { return false }),
-		},
+		Spec:       SlimSpec(&t.Spec, func(*corev1.Volume) bool { return false }),
+	}
+}
+
+// SlimSpec keeps the fields of a pod that decide where it goes, what it requests and how it ends. The given lists are not
+// written to: they may be shared with other pods.
+func SlimSpec(s *corev1.PodSpec, local func(*corev1.Volume) bool) corev1.PodSpec {
+	return corev1.PodSpec{
+		NodeName: s.NodeName, NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations,
+		TopologySpreadConstraints: s.TopologySpreadConstraints, SchedulerName: s.SchedulerName, SchedulingGates: s.SchedulingGates,
+		PriorityClassName: s.PriorityClassName, Priority: s.Priority, Overhead: s.Overhead,
+		ActiveDeadlineSeconds: s.ActiveDeadlineSeconds, // a scope of ResourceQuotas
+		Resources:             s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGroup: s.SchedulingGroup,
+		TerminationGracePeriodSeconds: s.TerminationGracePeriodSeconds,
+		InitContainers:                slimContainers(s.InitContainers), Containers: slimContainers(s.Containers),
+		Volumes: SlimVolumes(s.Volumes, local),
 	}
 }
 
@@ -45,9 +51,9 @@ func short(all map[string]string, prefix string) map[string]string {
 	return out
 }
 
-// SlimContainers keeps the fields of containers that decide how much they request, and when, and
+// slimContainers keeps the fields of containers that decide how much they request, and when, and
 // their host ports; nil for none. The given containers are not written to.
-func SlimContainers(all []corev1.Container) []corev1.Container {
+func slimContainers(all []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for i := range all {
 		out = append(out, corev1.Container{Name: all[i].Name, Resources: all[i].Resources, RestartPolicy: all[i].RestartPolicy, Ports: slimPorts(all[i].Ports)})

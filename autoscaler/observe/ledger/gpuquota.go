@@ -2,13 +2,14 @@ package ledger
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/gpu"
@@ -18,9 +19,8 @@ import (
 
 // cover is one GPUQuota over a namespace.
 type cover struct {
-	quota string
-	// pods of the namespace that it selects, nil for all.
-	pods   labels.Selector
+	quota  string
+	pods   labels.Selector // of the namespace, that it selects
 	models map[string]bool // that have a tenant of their own
 }
 
@@ -30,7 +30,7 @@ func QuotaObject(name string) string { return "GPUQuota " + name }
 // ModelTenant is the tenant of a quota's amount for one model.
 func ModelTenant(name, model string) string { return name + "/" + model }
 
-func (l *Ledger) addQuotas(quotas []v1alpha1.GPUQuota) {
+func (l *Ledger) addQuotas(quotas []v1alpha1.GPUQuota, namespaces []corev1.Namespace) {
 	// Of two quotas over the same pods the oldest holds.
 	order := slices.SortedFunc(slices.Values(quotas), func(a, b v1alpha1.GPUQuota) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
@@ -46,7 +46,7 @@ func (l *Ledger) addQuotas(quotas []v1alpha1.GPUQuota) {
 			}
 			l.problem(QuotaObject(q.Name), "the stored object does not have this version's schema: %s; apply it again: %s", q.Undecodable, until)
 		}
-		l.addCovers(q, l.addAmounts(q))
+		l.addCovers(q, l.addAmounts(q), namespaces)
 	}
 }
 
@@ -54,9 +54,8 @@ func (l *Ledger) addQuotas(quotas []v1alpha1.GPUQuota) {
 // amount of its own.
 func (l *Ledger) addAmounts(q *v1alpha1.GPUQuota) map[string]bool {
 	all := quota.All()
-	own := entry{of: QuotaObject(q.Name), Tenant: plan.Tenant{Tenant: quota.Tenant{
-		Name: q.Name, Parent: q.Spec.Parent, Limit: all, Borrow: all, Lend: all,
-	}}}
+	own := entry{of: QuotaObject(q.Name), Tenant: plan.Tenant{Tenant: unbounded(q.Name)}}
+	own.Parent = q.Spec.Parent
 	if q.Undecodable != "" && len(q.Spec.Amounts) == 0 { // how much is unknown, and not unlimited
 		own.Limit = quota.Amount{}
 	}
@@ -88,7 +87,7 @@ func (l *Ledger) addAmounts(q *v1alpha1.GPUQuota) map[string]bool {
 	if !slices.ContainsFunc(parts, func(e entry) bool { return e.Name == q.Name }) {
 		parts = append(parts, own)
 	}
-	l.tenants = append(l.tenants, parts...)
+	l.entries = append(l.entries, parts...)
 	return models
 }
 
@@ -97,13 +96,13 @@ func amountOf(q *resource.Quantity, otherwise quota.Amount) quota.Amount {
 	if q == nil {
 		return otherwise
 	}
-	return gpus(q.AsApproximateFloat64())
+	return times(wholeGPU, ptr.To(q.AsApproximateFloat64()), otherwise)
 }
 
-// addCovers records the namespaces that a quota covers.
-func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool) {
+// addCovers records the namespaces that a quota covers, unless an older one covers the same pods of them.
+func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool, namespaces []corev1.Namespace) {
 	of, spec := QuotaObject(q.Name), &q.Spec.Tenants
-	c := cover{quota: q.Name, models: models}
+	c := cover{q.Name, labels.Everything(), models}
 	if spec.PodSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(spec.PodSelector)
 		if err != nil {
@@ -112,45 +111,35 @@ func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool) {
 			c.pods = selector
 		}
 	}
-	over := map[string]bool{}
-	for _, name := range spec.Namespaces {
-		over[name] = true
-	}
+	over := slices.Clone(spec.Namespaces)
 	if spec.NamespaceSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(spec.NamespaceSelector)
 		if err != nil {
 			l.problem(of, "spec.tenants.namespaceSelector: %w: it selects no namespace until this is fixed", err)
 			selector = labels.Nothing()
 		}
-		for name, has := range l.namespaces {
-			if selector.Matches(has) {
-				over[name] = true
+		for i := range namespaces {
+			if selector.Matches(labels.Set(namespaces[i].Labels)) {
+				over = append(over, namespaces[i].Name)
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(over)) {
-		l.cover(of, name, c)
-	}
-}
-
-// cover adds a namespace to a quota, unless an older quota covers it already.
-func (l *Ledger) cover(of, namespace string, c cover) {
-	for _, had := range l.covers[namespace] {
-		same := had.pods == nil && c.pods == nil || had.pods != nil && c.pods != nil && had.pods.String() == c.pods.String()
-		if same {
-			l.problem(of, "spec.tenants: namespace %s counts towards GPUQuota %s already, which is older and holds; remove it from one of them", namespace, had.quota)
-			return
+	slices.Sort(over)
+	for _, name := range slices.Compact(over) {
+		if i := slices.IndexFunc(l.covers[name], func(had cover) bool { return had.pods.String() == c.pods.String() }); i >= 0 {
+			l.problem(of, "spec.tenants: namespace %s counts towards GPUQuota %s already, which is older and holds; remove it from one of them", name, l.covers[name][i].quota)
+		} else {
+			l.covers[name] = append(l.covers[name], c)
 		}
 	}
-	l.covers[namespace] = append(l.covers[namespace], c)
 }
 
+// ofQuota returns the tenant of the GPUQuota over a claim, empty for none: of one that selects its pods, else of all pods.
 func (l *Ledger) ofQuota(c Claim) string {
-	of := func(over cover) bool { return over.pods != nil && over.pods.Matches(labels.Set(c.Labels)) }
 	all := l.covers[c.Namespace]
-	i := slices.IndexFunc(all, of)
-	if i < 0 { // covers that select pods go before those of all pods
-		i = slices.IndexFunc(all, func(over cover) bool { return over.pods == nil })
+	i := slices.IndexFunc(all, func(over cover) bool { return !over.pods.Empty() && over.pods.Matches(labels.Set(c.Labels)) })
+	if i < 0 {
+		i = slices.IndexFunc(all, func(over cover) bool { return over.pods.Empty() })
 	}
 	switch {
 	case i < 0:

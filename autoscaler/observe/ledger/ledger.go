@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -40,36 +39,25 @@ type Ledger struct {
 	// holds; the problem names the part that does not.
 	Problems map[string]error
 
-	tenants    []entry // as they are defined; Tenants without what is invalid
-	units      units
-	covers     map[string][]cover // by namespace
-	namespaces map[string]labels.Set
-	listed     map[string][]*limits   // ResourceQuotas by namespace
-	headrooms  map[string][]*headroom // their free capacity, by namespace
-	usages     map[*corev1.PodSpec]corev1.ResourceList
-	names      map[string]bool
-	objects    foreign.Objects
+	entries []entry // as they are defined; Tenants without what is invalid
+	units   units
+	covers  map[string][]cover          // by namespace
+	quotas  map[string][]*resourceQuota // by namespace
+	usages  map[*corev1.PodSpec]corev1.ResourceList
+	names   map[string]bool // of Tenants
+	objects foreign.Objects
 }
 
 // New builds the ledger.
 func New(in Input) *Ledger {
 	l := &Ledger{
-		Problems: map[string]error{}, covers: map[string][]cover{}, namespaces: map[string]labels.Set{},
-		listed: map[string][]*limits{}, headrooms: map[string][]*headroom{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: in.Objects,
+		Problems: map[string]error{}, units: newUnits(in.Models, in.Tables, in.Shares), covers: map[string][]cover{}, quotas: map[string][]*resourceQuota{},
+		usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: in.Objects,
 	}
-	l.units = newUnits(in.Models, in.Tables, in.Shares)
-	for i := range in.Namespaces {
-		l.namespaces[in.Namespaces[i].Name] = in.Namespaces[i].Labels
-	}
-	l.addQuotas(in.Quotas)
-	l.addKueue()
-	l.addQueues(foreign.VolcanoQueue, volcanoPrefix)
-	l.addQueues(foreign.KAIQueue, kaiPrefix)
+	l.addQuotas(in.Quotas, in.Namespaces)
+	l.addQueues()
 	l.addResourceQuotas(in.ResourceQuotas)
 	l.build()
-	for i := range l.Tenants {
-		l.names[l.Tenants[i].Name] = true
-	}
 	return l
 }
 
@@ -110,20 +98,8 @@ const (
 	memorySlices  = 8
 )
 
-// gpus converts GPU equivalents into slices, rounded down.
-func gpus(n float64) quota.Amount {
-	part := func(slices float64) int64 {
-		v := math.Floor(n*slices + 1e-9)
-		switch {
-		case !(v > 0):
-			return 0
-		case v >= math.MaxInt32:
-			return quota.Unlimited
-		}
-		return int64(v)
-	}
-	return quota.Amount{Compute: part(computeSlices), Memory: part(memorySlices)}
-}
+// wholeGPU is one in thousandths of slices.
+var wholeGPU = quota.Amount{Compute: 1000 * computeSlices, Memory: 1000 * memorySlices}
 
 // Unlimited is a number of GPU equivalents that stands for no bound.
 const Unlimited = math.MaxInt32
@@ -144,93 +120,69 @@ type entry struct {
 	whole bool
 }
 
-// build makes a valid tree of the tenants. Whatever is invalid is recorded as a problem of the
-// object that defines it, and left out.
+// unbounded is a tenant without a guarantee and without bounds.
+func unbounded(name string) quota.Tenant {
+	return quota.Tenant{Name: name, Limit: quota.All(), Borrow: quota.All(), Lend: quota.All()}
+}
+
+// add adds a tenant that an object defines.
+func (l *Ledger) add(of string, t quota.Tenant, whole bool) {
+	l.entries = append(l.entries, entry{plan.Tenant{Tenant: t}, of, whole})
+}
+
+// build makes a valid tree of the tenants, of which the first of a name holds. Whatever is invalid is recorded as a problem
+// of the object that defines it, and left out.
 func (l *Ledger) build() {
-	slices.SortStableFunc(l.tenants, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
-	l.tenants = slices.CompactFunc(l.tenants, func(a, b entry) bool { return a.Name == b.Name })
-	index := map[string]int{}
-	for i := range l.tenants {
-		index[l.tenants[i].Name] = i
+	slices.SortStableFunc(l.entries, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
+	l.entries = slices.CompactFunc(l.entries, func(a, b entry) bool { return a.Name == b.Name })
+	parents := map[string]string{}
+	for _, e := range l.entries {
+		parents[e.Name] = e.Parent
 	}
-	for i := range l.tenants {
-		e := &l.tenants[i]
-		if _, ok := index[e.Parent]; !ok && e.Parent != "" {
+	for i := range l.entries {
+		e := &l.entries[i]
+		if _, ok := parents[e.Parent]; !ok && e.Parent != "" {
 			l.problem(e.of, "spec.parent: there is no %q: the quota has no parent, and neither lends nor borrows; create it or correct the name", e.Parent)
+			e.Parent = ""
+		} else if path := circle(e.Name, parents); path != nil {
+			l.problem(e.of, "spec.parent: a circle, %s: none of these has a parent; remove the parent of one of them", strings.Join(path, " → "))
 			e.Parent = ""
 		}
 	}
-	l.breakCircles(index)
-	l.share(index)
-	l.limit(index)
-	l.Tenants = make([]plan.Tenant, len(l.tenants))
-	for i := range l.tenants {
-		l.Tenants[i] = l.tenants[i].Tenant
+	children := map[string]quota.Amount{} // what is guaranteed to them, by parent
+	for _, e := range l.entries {
+		children[e.Parent] = children[e.Parent].Add(e.Guarantee)
 	}
-}
-
-// breakCircles removes the parents of all tenants in a circle.
-func (l *Ledger) breakCircles(index map[string]int) {
-	var inCircle []int
-	for i := range l.tenants {
-		at, path := i, []string{l.tenants[i].Name}
-		for range l.tenants {
-			parent := l.tenants[at].Parent
-			if parent == "" {
-				break
-			}
-			at = index[parent]
-			path = append(path, parent)
-			if at == i {
-				inCircle = append(inCircle, i)
-				l.problem(l.tenants[i].of, "spec.parent: a circle, %s: none of these has a parent; remove the parent of one of them", strings.Join(path, " → "))
-				break
-			}
+	plain := make([]quota.Tenant, len(l.entries))
+	for i := range l.entries {
+		e := &l.entries[i]
+		if e.whole {
+			e.Guarantee = e.Guarantee.Sub(children[e.Name]).Floor()
 		}
+		plain[i] = e.Tenant.Tenant
 	}
-	for _, i := range inCircle {
-		l.tenants[i].Parent = ""
-	}
-}
-
-// share subtracts the children's guarantees from parents whose guarantee includes them.
-func (l *Ledger) share(index map[string]int) {
-	under := make([]quota.Amount, len(l.tenants))
-	for i := range l.tenants {
-		if p := l.tenants[i].Parent; p != "" {
-			under[index[p]] = under[index[p]].Add(l.tenants[i].Guarantee)
-		}
-	}
-	for i := range l.tenants {
-		if e := &l.tenants[i]; e.whole {
-			e.Guarantee = e.Guarantee.Sub(under[i]).Floor()
-		}
-	}
-}
-
-// limit raises limits that are below the guarantees under them.
-func (l *Ledger) limit(index map[string]int) {
-	guaranteed := make([]quota.Amount, len(l.tenants))
-	for i := range l.tenants {
-		// Up to the root; breakCircles guarantees that there is one.
-		for at, steps := i, 0; steps <= len(l.tenants); steps++ {
-			guaranteed[at] = guaranteed[at].Add(l.tenants[i].Guarantee)
-			if l.tenants[at].Parent == "" {
-				break
-			}
-			at = index[l.tenants[at].Parent]
-		}
-	}
-	for i := range l.tenants {
-		e := &l.tenants[i]
-		if !guaranteed[i].Fits(e.Limit) {
+	tree, _ := quota.NewTree(plain) // all that may be wrong is limits
+	for _, e := range l.entries {
+		if guaranteed := tree.Guaranteed(e.Name); !guaranteed.Fits(e.Limit) {
 			if !e.whole {
 				l.problem(e.of, "limit: %s is below what is guaranteed to it and under it, %s, which holds; raise the limit or lower a guarantee",
-					text(equivalents(e.Limit)), text(equivalents(guaranteed[i])))
+					text(equivalents(e.Limit)), text(equivalents(guaranteed)))
 			}
-			e.Limit = e.Limit.Max(guaranteed[i])
+			e.Limit = e.Limit.Max(guaranteed)
+		}
+		l.Tenants, l.names[e.Name] = append(l.Tenants, e.Tenant), true
+	}
+}
+
+// circle returns the names on the way from a tenant up to itself, nil where that ends at a root or in another circle.
+func circle(name string, parents map[string]string) []string {
+	path := []string{name}
+	for at := parents[name]; at != "" && len(path) <= len(parents); at = parents[at] {
+		if path = append(path, at); at == name {
+			return path
 		}
 	}
+	return nil
 }
 
 // units converts resources into slices of a GPU.
@@ -240,15 +192,15 @@ type units struct {
 }
 
 // newUnits takes the models of the cluster's GPUs, by name.
-func newUnits(models []string, tables mig.Tables, shares int) units {
-	known := make([]gpu.Model, len(models))
-	for i, name := range models {
-		known[i] = gpu.Model{Name: name}
-		if m, ok := tables.Model(name, 0); ok {
-			known[i] = m
+func newUnits(names []string, tables mig.Tables, shares int) units {
+	models := make([]gpu.Model, len(names))
+	for i, name := range names {
+		var known bool
+		if models[i], known = tables.Model(name, 0); !known {
+			models[i] = gpu.Model{Name: name}
 		}
 	}
-	return units{plan.NewScale(tables, known), shares}
+	return units{plan.NewScale(tables, models), shares}
 }
 
 // perUnit is one unit of an extended resource in thousandths of slices of a GPU; false if it is no
@@ -261,8 +213,7 @@ func (u units) perUnit(name string) (quota.Amount, bool) {
 	case err != nil || d.Zero():
 		return quota.Amount{}, false
 	case d.GPUs > 0:
-		per := int64(d.GPUs) * 1000 / many
-		return quota.Amount{Compute: per * computeSlices, Memory: per * memorySlices}, true
+		return quota.Amount{Compute: wholeGPU.Compute * int64(d.GPUs) / many, Memory: wholeGPU.Memory * int64(d.GPUs) / many}, true
 	case d.Fraction.Shares() && u.shares > 0: // in whole slices, as pods are counted: else those that the quota admits exceed it
 		part := func(slices int) int64 { return 1000 * int64((slices+u.shares-1)/u.shares) }
 		return quota.Amount{Compute: part(computeSlices), Memory: part(memorySlices)}, true
@@ -273,7 +224,7 @@ func (u units) perUnit(name string) (quota.Amount, bool) {
 	return quota.Amount{}, false
 }
 
-// times multiplies a number of units, otherwise if it is not set.
+// times multiplies an amount in thousandths of slices, otherwise if the number is not set. It rounds down.
 func times(one quota.Amount, n *float64, otherwise quota.Amount) quota.Amount {
 	switch {
 	case n == nil:

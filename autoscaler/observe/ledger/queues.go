@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -25,112 +27,73 @@ const (
 	kaiQueueOldKey   = "runai/queue"
 )
 
-// sums are a queue's quotas in slices, over all its GPU resources.
-type sums struct {
-	any                            bool
-	guarantee, limit, borrow, lend quota.Amount
-}
-
-// sum adds quotas up. An unset quantity is unbounded, and so is its sum.
-func (u units) sum(quotas []foreign.Quota) (s sums) {
+// ofQuotas is a queue's tenant: its quotas in slices, over all its GPU resources, of which an unset quantity is
+// unbounded. Without any it has no bounds.
+func (u units) ofQuotas(name string, quotas []foreign.Quota) (t quota.Tenant, bounds bool) {
+	t.Name = name
 	for _, q := range quotas {
 		one, ok := u.perUnit(q.Resource)
 		if !ok {
 			continue
 		}
-		s.any = true
-		s.guarantee = s.guarantee.Add(times(one, q.Guaranteed, quota.Amount{}))
-		s.limit = s.limit.Add(times(one, q.Limit, quota.All()))
-		s.borrow = s.borrow.Add(times(one, q.Borrow, quota.All()))
-		s.lend = s.lend.Add(times(one, q.Lend, quota.All()))
+		bounds = true
+		t.Guarantee = t.Guarantee.Add(times(one, q.Guaranteed, quota.Amount{}))
+		t.Limit = t.Limit.Add(times(one, q.Limit, quota.All()))
+		t.Borrow = t.Borrow.Add(times(one, q.Borrow, quota.All()))
+		t.Lend = t.Lend.Add(times(one, q.Lend, quota.All()))
 	}
-	return s
+	if !bounds {
+		t = unbounded(name)
+	}
+	return t, bounds
 }
 
-// addKueue adds a tenant for each ClusterQueue and Cohort. A Cohort exists as soon as an object
-// refers to it.
-func (l *Ledger) addKueue() {
-	var named []string
+// addQueues adds a tenant for each queue and cohort that bounds GPUs by the names that pods request, or has one under it.
+// A cohort exists as soon as an object refers to it, and so does Volcano's root, which every queue is under. A queue of
+// Volcano or KAI that cannot be read may use nothing more; through Kueue's, Kueue admits the pods.
+func (l *Ledger) addQueues() {
+	parents, bounded := map[string]bool{}, map[string]bool{}
+	var implied []entry
 	for _, of := range []struct {
-		kind         foreign.Kind
-		word, prefix string
-	}{{foreign.KueueCohort, "Cohort ", cohortPrefix}, {foreign.KueueClusterQueue, "ClusterQueue ", clusterQueuePrefix}} {
+		kind                 foreign.Kind
+		word, prefix, parent string
+	}{
+		{foreign.KueueClusterQueue, "ClusterQueue ", clusterQueuePrefix, cohortPrefix}, {foreign.KueueCohort, "Cohort ", cohortPrefix, cohortPrefix},
+		{foreign.VolcanoQueue, "Queue ", volcanoPrefix, volcanoPrefix}, {foreign.KAIQueue, "Queue ", kaiPrefix, kaiPrefix},
+	} {
+		kueue := of.parent == cohortPrefix
 		for _, o := range l.objects.Sorted(of.kind) {
-			if o.Queue == nil {
-				l.problem(string(of.kind)+" "+o.Name, "%w", o.Err)
+			name, object := of.prefix+o.Name, string(of.kind)+" "+o.Name
+			switch {
+			case o.Err != nil && kueue:
+				l.problem(object, "%w", o.Err)
+				continue
+			case o.Err != nil:
+				l.problem(object, "%w: nothing more is added for its pods until this is fixed", o.Err)
+				l.add(object, quota.Tenant{Name: name}, true)
 				continue
 			}
-			s := l.units.sum(o.Queue.Quotas)
-			e := queueEntry(of.word+o.Name, of.prefix+o.Name, s)
-			if o.Queue.Parent != "" {
-				named = append(named, o.Queue.Parent)
-				e.Parent = cohortPrefix + o.Queue.Parent
+			var t quota.Tenant
+			t, bounded[name] = l.units.ofQuotas(name, o.Queue.Quotas)
+			parent := o.Queue.Parent
+			if of.kind == foreign.VolcanoQueue && o.Name != volcanoRoot {
+				parent = cmp.Or(parent, volcanoRoot)
 			}
-			// A ClusterQueue that bounds no GPU resource by the name that pods request: Kueue admits none through
-			// it, or Kueue's own configuration gives the resource another name.
-			if s.any || of.kind == foreign.KueueCohort {
-				l.tenants = append(l.tenants, e)
+			if parent != "" {
+				t.Parent = of.parent + parent
+				parents[t.Parent] = true
 			}
-		}
-	}
-	for _, name := range named { // the first of a name holds
-		l.tenants = append(l.tenants, queueEntry("Cohort "+name, cohortPrefix+name, sums{borrow: quota.All(), lend: quota.All()}))
-	}
-}
-
-// queueEntry has no limit of its own in Kueue: the borrowing limit is the bound.
-func queueEntry(of, name string, s sums) entry {
-	return entry{of: of, Tenant: plan.Tenant{Tenant: quota.Tenant{
-		Name: name, Guarantee: s.guarantee, Limit: quota.All(), Borrow: s.borrow, Lend: s.lend,
-	}}}
-}
-
-// addQueues adds a tenant for each queue of Volcano or KAI that bounds GPUs, or has one under it
-// that does. One that cannot be read may use nothing more.
-func (l *Ledger) addQueues(k foreign.Kind, prefix string) {
-	parents, bounds := map[string]string{}, map[string]bool{}
-	for _, o := range l.objects[k] {
-		switch {
-		case o.Err != nil:
-			l.problem(string(k)+" "+o.Name, "%w: nothing more is added for its pods until this is fixed", o.Err)
-			l.tenants = append(l.tenants, entry{of: string(k) + " " + o.Name, whole: true, Tenant: plan.Tenant{Tenant: quota.Tenant{Name: prefix + o.Name}}})
-		case o.Queue != nil:
-			parents[o.Name] = o.Queue.Parent
-			bounds[o.Name] = l.units.sum(o.Queue.Quotas).any
-		}
-	}
-	if k == foreign.VolcanoQueue { // every queue is under the root, whether it names a parent or not
-		for name, parent := range parents {
-			if parent == "" && name != volcanoRoot {
-				parents[name] = volcanoRoot
+			l.add(of.word+o.Name, t, !kueue)
+			if kueue && parent != "" || t.Parent == volcanoPrefix+volcanoRoot {
+				implied = append(implied, entry{Tenant: plan.Tenant{Tenant: unbounded(t.Parent)}})
 			}
 		}
-		if _, ok := parents[volcanoRoot]; !ok && len(parents) > 0 {
-			l.tenants = append(l.tenants, entry{of: "Queue " + volcanoRoot, Tenant: plan.Tenant{Tenant: quota.Tenant{
-				Name: prefix + volcanoRoot, Limit: quota.All(), Borrow: quota.All(), Lend: quota.All(),
-			}}})
-		}
 	}
-	hasChildren := map[string]bool{}
-	for _, parent := range parents {
-		hasChildren[parent] = true
-	}
-	for _, o := range l.objects.Sorted(k) {
-		if o.Queue == nil || !bounds[o.Name] && !hasChildren[o.Name] {
-			continue
-		}
-		s := l.units.sum(o.Queue.Quotas)
-		e := entry{of: "Queue " + o.Name, whole: true, Tenant: plan.Tenant{Tenant: quota.Tenant{
-			Name: prefix + o.Name, Guarantee: s.guarantee, Limit: s.limit, Borrow: quota.All(), Lend: s.lend,
-		}}}
-		if !s.any {
-			e.Limit, e.Lend = quota.All(), quota.All()
-		}
-		if p := parents[o.Name]; p != "" {
-			e.Parent = prefix + p
-		}
-		l.tenants = append(l.tenants, e)
-	}
+	l.entries = slices.DeleteFunc(l.entries, func(e entry) bool {
+		bounds, isQueue := bounded[e.Name]
+		return isQueue && !bounds && !parents[e.Name]
+	})
+	l.entries = append(l.entries, implied...)
 }
 
 // ofKueue returns the ClusterQueue that has admitted the claim's Workload, else the one that its

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -16,11 +17,16 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// limits are the GPU resources of a ResourceQuota.
-type limits struct {
+// resourceQuota is a ResourceQuota.
+type resourceQuota struct {
+	*corev1.ResourceQuota
+	// tenant that it is, empty for none: it bounds no GPUs, or those of some pods only.
 	tenant string
-	// names of the resources it bounds, and the vendors whose whole GPUs these are.
+	// names of the GPU resources it bounds, and the vendors whose whole GPUs these are.
 	names, vendors map[string]bool
+	// left is the free capacity. It has no entry for a resource that the quota bounds and has not counted yet: no pod
+	// that requests it is created until then.
+	left corev1.ResourceList
 }
 
 // sharedResource is what NVIDIA's device plugin offers for GPUs that it shares with renameByDefault.
@@ -37,63 +43,58 @@ func (l *Ledger) addResourceQuotas(quotas []corev1.ResourceQuota) {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
 	for i := range order {
-		q := &order[i]
+		q := &resourceQuota{ResourceQuota: &order[i], names: map[string]bool{}, vendors: map[string]bool{}, left: corev1.ResourceList{}}
 		if q.DeletionTimestamp != nil {
 			continue
 		}
-		l.headrooms[q.Namespace] = append(l.headrooms[q.Namespace], newHeadroom(q))
-		if len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil {
-			continue // it covers some pods only, so it is no tenant; Refuse checks its scopes
-		}
-		name := namespacePrefix + q.Namespace + "/" + q.Name
-		r := &limits{tenant: name, names: map[string]bool{}, vendors: map[string]bool{}}
-		var s sums
+		l.quotas[q.Namespace] = append(l.quotas[q.Namespace], q)
+		var all quota.Amount
 		for name, hard := range q.Spec.Hard {
-			plain, ok := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
-			if !ok {
+			left, isHard := q.Status.Hard[name]
+			if used, isUsed := q.Status.Used[name]; isHard && isUsed {
+				left = left.DeepCopy()
+				left.Sub(used)
+				q.left[name] = left
+			}
+			plain, isRequest := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
+			one, isGPU := l.units.perUnit(plain)
+			if !isRequest || !isGPU {
 				continue
 			}
-			one, ok := l.units.perUnit(plain)
-			if !ok {
-				continue
-			}
-			r.names[plain] = true
+			q.names[plain] = true
 			if d, err := demand.FromResources(map[string]int64{plain: 1}); err == nil && d.GPUs == 1 {
-				r.vendors[d.Vendor] = true
+				q.vendors[d.Vendor] = true
 			}
-			s.guarantee = s.guarantee.Add(times(one, ptr.To(hard.AsApproximateFloat64()), quota.Amount{}))
+			all = all.Add(times(one, ptr.To(hard.AsApproximateFloat64()), quota.Amount{}))
 		}
-		if len(r.names) == 0 {
-			continue
+		if of := q.Namespace + "/" + q.Name; len(q.names) > 0 && len(q.Spec.Scopes) == 0 && q.Spec.ScopeSelector == nil {
+			q.tenant = namespacePrefix + of
+			l.add("ResourceQuota "+of, quota.Tenant{Name: q.tenant, Guarantee: all, Limit: all}, false)
 		}
-		l.listed[q.Namespace] = append(l.listed[q.Namespace], r)
-		l.tenants = append(l.tenants, entry{of: "ResourceQuota " + q.Namespace + "/" + q.Name, Tenant: plan.Tenant{Tenant: quota.Tenant{
-			Name: name, Guarantee: s.guarantee, Limit: s.guarantee,
-		}}})
 	}
 }
 
 // ofNamespace returns the first ResourceQuota that bounds everything the claim requests.
 func (l *Ledger) ofNamespace(c Claim) string {
-	for _, r := range l.listed[c.Namespace] {
-		if r.bounds(c) {
-			return r.tenant
+	for _, q := range l.quotas[c.Namespace] {
+		if q.tenant != "" && q.bounds(c) {
+			return q.tenant
 		}
 	}
 	return ""
 }
 
-func (r *limits) bounds(c Claim) bool {
+func (q *resourceQuota) bounds(c Claim) bool {
 	d := c.Demand
-	if d.Zero() || d.Fraction != nil && !(c.Shares && r.names[sharedResource]) {
+	if d.Zero() || d.Fraction != nil && !(c.Shares && q.names[sharedResource]) {
 		return false
 	}
 	for _, in := range d.MIG {
-		if !r.names[mig.ResourceName(in.Name)] {
+		if !q.names[mig.ResourceName(in.Name)] {
 			return false
 		}
 	}
-	return d.GPUs == 0 || r.vendors[d.Vendor]
+	return d.GPUs == 0 || q.vendors[d.Vendor]
 }
 
 // inScope reports whether a ResourceQuota covers a pod: all of its scopes must match.
@@ -189,32 +190,39 @@ type Made struct {
 // status has the sum.
 func (l *Ledger) Refuse(pods []Made) []string {
 	out := make([]string, len(pods))
-	if len(l.headrooms) == 0 {
+	if len(l.quotas) == 0 {
 		return out
 	}
 	full := map[string]bool{}
 	for _, unit := range unitsOf(pods) {
-		taken := map[*headroom]corev1.ResourceList{}
+		before := map[*resourceQuota]corev1.ResourceList{} // what was left
+		refused := ""
 		made := 0
 		for _, i := range unit {
-			if out[i] = l.take(&pods[i], taken); out[i] == "" {
+			if out[i] = l.take(&pods[i], before); out[i] == "" {
 				made++
+			} else {
+				refused = cmp.Or(refused, out[i])
 			}
 		}
 		if first := &pods[unit[0]]; first.Gang != "" && made < min(max(first.Least, 1), len(unit)) {
-			for r, left := range taken { // all or nothing: what the first pods took is released
-				r.left = left
+			for q, left := range before { // all or nothing: what the first pods took is released
+				q.left = left
 			}
-			at := slices.IndexFunc(unit, func(i int) bool { return out[i] != "" })
 			for _, i := range unit {
-				out[i] = out[unit[at]]
+				out[i] = refused
 			}
 		}
 		for _, i := range unit {
 			full[out[i]] = true
 		}
 	}
-	l.addFull(full)
+	for _, name := range slices.Sorted(maps.Keys(full)) { // without any capacity
+		if name != "" && !l.names[name] {
+			l.names[name] = true
+			l.Tenants = append(l.Tenants, plan.Tenant{Tenant: quota.Tenant{Name: name}})
+		}
+	}
 	return out
 }
 
@@ -236,76 +244,36 @@ func unitsOf(pods []Made) [][]int {
 	return out
 }
 
-// addFull adds a tenant without any capacity under each of the names.
-func (l *Ledger) addFull(names map[string]bool) {
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if name != "" && !l.names[name] {
-			l.names[name] = true
-			l.Tenants = append(l.Tenants, plan.Tenant{Tenant: quota.Tenant{Name: name}})
-		}
-	}
-}
-
-// headroom is the free capacity of a ResourceQuota.
-type headroom struct {
-	quota *corev1.ResourceQuota
-	// left has no entry for a resource that the quota bounds and has not counted yet: no pod that
-	// requests it is created until then.
-	left corev1.ResourceList
-}
-
-func newHeadroom(q *corev1.ResourceQuota) *headroom {
-	r := &headroom{quota: q, left: corev1.ResourceList{}}
-	for name := range q.Spec.Hard {
-		hard, isHard := q.Status.Hard[name]
-		used, isUsed := q.Status.Used[name]
-		if isHard && isUsed {
-			left := hard.DeepCopy()
-			left.Sub(used)
-			r.left[name] = left
-		}
-	}
-	return r
-}
-
-// take subtracts a pod's usage from all the quotas over it, or from none and returns the name of
-// the one with too little, and of which resource. before records the former amounts.
-func (l *Ledger) take(p *Made, before map[*headroom]corev1.ResourceList) string {
-	var over []*headroom
+// take subtracts a pod's usage from all the quotas over it, or from none and returns the tenant of the pods that one has no
+// capacity left for, with its name and the resource's. before records the former amounts.
+func (l *Ledger) take(p *Made, before map[*resourceQuota]corev1.ResourceList) string {
+	var over []*resourceQuota
 	usage := l.usageOf(&p.Spec)
-	for _, r := range l.headrooms[p.Namespace] {
-		if !inScope(r.quota, &p.Spec) {
+	for _, q := range l.quotas[p.Namespace] {
+		if !inScope(q.ResourceQuota, &p.Spec) {
 			continue
 		}
-		if name := r.lacks(usage, &p.Spec); name != "" {
-			return noMore(r.quota, name)
+		if name := q.lacks(usage, &p.Spec); name != "" {
+			return namespacePrefix + q.Namespace + "/" + q.Name + "/no-more/" + string(name)
 		}
-		over = append(over, r)
+		over = append(over, q)
 	}
-	for _, r := range over {
-		if _, noted := before[r]; !noted {
-			before[r] = r.left
+	for _, q := range over {
+		if _, noted := before[q]; !noted {
+			before[q] = q.left
 		}
-		left := maps.Clone(r.left)
-		for name, q := range left {
-			if wants, ok := usage[name]; ok {
-				q.Sub(wants)
-				left[name] = q
-			}
+		q.left = maps.Clone(q.left)
+		for name, left := range q.left {
+			left.Sub(usage[name])
+			q.left[name] = left
 		}
-		r.left = left
 	}
 	return ""
 }
 
-// noMore is the tenant of the pods that a quota has no capacity left for.
-func noMore(q *corev1.ResourceQuota, name corev1.ResourceName) string {
-	return namespacePrefix + q.Namespace + "/" + q.Name + "/no-more/" + string(name)
-}
-
 // lacks returns the first resource, by name, of which there is too little.
-func (r *headroom) lacks(usage corev1.ResourceList, spec *corev1.PodSpec) corev1.ResourceName {
-	for _, name := range slices.Sorted(maps.Keys(r.quota.Spec.Hard)) {
+func (q *resourceQuota) lacks(usage corev1.ResourceList, spec *corev1.PodSpec) corev1.ResourceName {
+	for _, name := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
 		if slices.Contains(stated, name) && !says(spec, name) {
 			return name
 		}
@@ -313,7 +281,7 @@ func (r *headroom) lacks(usage corev1.ResourceList, spec *corev1.PodSpec) corev1
 		if !ok || wants.Sign() <= 0 {
 			continue
 		}
-		if left, counted := r.left[name]; !counted || left.Cmp(wants) < 0 {
+		if left, counted := q.left[name]; !counted || left.Cmp(wants) < 0 {
 			return name
 		}
 	}

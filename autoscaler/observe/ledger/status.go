@@ -44,43 +44,39 @@ func Statuses(quotas []v1alpha1.GPUQuota, s *plan.Snapshot, problems map[string]
 
 // uses is what tenants use and what their pending pods request.
 type uses struct {
-	tree    quota.Tree
-	tenants map[string]plan.Tenant
-	below   map[string][]string
-	waiting map[string]quota.Amount
+	used, pending quota.Tree
+	tenants       map[string]plan.Tenant
+	below         map[string][]string
 }
 
 // usesOf charges the pods that run and are not terminating.
 func usesOf(s *plan.Snapshot) *uses {
-	u := &uses{tenants: map[string]plan.Tenant{}, below: map[string][]string{}, waiting: map[string]quota.Amount{}}
 	plain := make([]quota.Tenant, len(s.Tenants))
 	for i, t := range s.Tenants {
 		plain[i] = t.Tenant
-		u.tenants[t.Name] = t
-		u.below[t.Parent] = append(u.below[t.Parent], t.Name)
 	}
 	tree, err := quota.NewTree(plain)
-	if err != nil {
-		return u // the Ledger's tree is valid
+	if err != nil { // the Ledger's tree is valid
+		return &uses{}
 	}
 	scale, memory := ScaleOf(s)
-	used := map[string]quota.Amount{}
+	used, pending := map[string]quota.Amount{}, map[string]quota.Amount{}
 	for i := range s.Pods {
-		p := &s.Pods[i]
+		p, of := &s.Pods[i], pending
 		if p.Tenant == "" || p.Leaving {
 			continue
 		}
-		a := scale.Amount(&p.Demand, memory[p.Node])
 		if p.Node != "" {
-			used[p.Tenant] = used[p.Tenant].Add(a)
-		} else {
-			u.waiting[p.Tenant] = u.waiting[p.Tenant].Add(a)
+			of = used
 		}
+		of[p.Tenant] = of[p.Tenant].Add(scale.Amount(&p.Demand, memory[p.Node]))
 	}
+	u := &uses{used: tree, pending: tree, tenants: map[string]plan.Tenant{}, below: map[string][]string{}}
 	for _, t := range s.Tenants {
-		tree = tree.Force(t.Name, used[t.Name])
+		u.tenants[t.Name] = t
+		u.below[t.Parent] = append(u.below[t.Parent], t.Name)
+		u.used, u.pending = u.used.Force(t.Name, used[t.Name]), u.pending.Force(t.Name, pending[t.Name])
 	}
-	u.tree = tree
 	return u
 }
 
@@ -112,24 +108,15 @@ func ScaleOf(s *plan.Snapshot) (scale *plan.Scale, memory map[string]int) {
 }
 
 func (u *uses) under(name string) Share {
-	t, ok := u.tenants[name]
-	if !ok {
-		return Share{Tenant: name}
-	}
-	var guaranteed, waiting, lent quota.Amount
-	all := []string{name}
-	for i := 0; i < len(all) && i <= len(u.tenants); i++ {
-		guaranteed = guaranteed.Add(u.tenants[all[i]].Guarantee)
-		waiting = waiting.Add(u.waiting[all[i]])
-		all = append(all, u.below[all[i]]...)
-	}
-	used := u.tree.Total(name)
+	t := u.tenants[name]
+	guaranteed, used := u.used.Guaranteed(name), u.used.Total(name)
+	var lent quota.Amount
 	if t.Parent != "" { // what others under its parent borrow comes out of what it leaves idle
 		lent = u.taken(t.Parent, name).Min(guaranteed.Sub(used).Floor().Min(t.Lend))
 	}
 	out := Share{Tenant: name, Guaranteed: equivalents(guaranteed), Used: equivalents(used), Borrowed: equivalents(used.Sub(guaranteed).Floor()),
-		Lent: equivalents(lent), Pending: equivalents(waiting)}
-	if t.Limit.Compute != quota.Unlimited || t.Limit.Memory != quota.Unlimited {
+		Lent: equivalents(lent), Pending: equivalents(u.pending.Total(name))}
+	if t.Name != "" && (t.Limit.Compute != quota.Unlimited || t.Limit.Memory != quota.Unlimited) {
 		// The smaller of its shares, since either can run out first.
 		out.Limit, out.Limited = min(float64(t.Limit.Compute)/computeSlices, float64(t.Limit.Memory)/memorySlices), true
 	}
@@ -142,7 +129,7 @@ func (u *uses) taken(parent, but string) quota.Amount {
 	var over quota.Amount
 	for _, other := range u.below[parent] {
 		if other != but {
-			over = over.Add(u.tree.Borrowed(other))
+			over = over.Add(u.used.Borrowed(other))
 		}
 	}
 	return over.Sub(u.tenants[parent].Guarantee).Floor()
