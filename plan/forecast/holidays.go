@@ -19,80 +19,69 @@ const (
 type Holidays struct {
 	zone    *time.Location
 	weekend []time.Weekday
-	days    map[date]bool
+	days    map[string]bool // by date, "2026-12-25"
 }
-
-type date struct {
-	year  int
-	month time.Month
-	day   int
-}
-
-func dateOf(t time.Time) date {
-	y, m, d := t.Date()
-	return date{y, m, d}
-}
-
-func (d date) String() string { return fmt.Sprintf("%04d-%02d-%02d", d.year, d.month, d.day) }
 
 // NewHolidays are dates of a time zone, of which the clock is ignored. The weekend's
 // days are what a holiday is forecast from where the past has no earlier one.
 func NewHolidays(zone *time.Location, weekend []time.Weekday, dates []time.Time) *Holidays {
-	h := &Holidays{zone: zone, weekend: weekend, days: make(map[date]bool, len(dates))}
+	h := &Holidays{zone: zone, weekend: weekend, days: make(map[string]bool, len(dates))}
 	for _, d := range dates {
 		h.days[dateOf(d)] = true
 	}
 	return h
 }
 
+func dateOf(t time.Time) string { return t.Format(time.DateOnly) }
+
 // on is the holiday that a time is in.
-func (h *Holidays) on(t time.Time) (date, bool) {
+func (h *Holidays) on(t time.Time) (date string, is bool) {
 	if h == nil {
-		return date{}, false
+		return "", false
 	}
-	d := dateOf(t.In(h.zone))
-	return d, h.days[d]
+	date = dateOf(t.In(h.zone))
+	return date, h.days[date]
 }
 
 // Ahead reports whether a holiday begins after now.
 func (h *Holidays) Ahead(now time.Time) bool {
-	for d := range h.days {
-		if time.Date(d.year, d.month, d.day, 0, 0, 0, 0, h.zone).After(now) {
+	today := dateOf(now.In(h.zone))
+	for date := range h.days {
+		if date > today {
 			return true
 		}
 	}
 	return false
 }
 
+// kind of a day.
+type kind uint8
+
+const (
+	working kind = iota
+	weekend
+	holiday
+)
+
 // days is a grid as the calendar sees it.
 type days struct {
 	*Holidays
-	g       *grid
-	now     time.Time
-	date    []date // of each cell
-	holiday []bool
-	weekend []bool
-	// holidays and weekends are the days of the grid, ascending.
-	holidays, weekends []date
-	begin              map[date]int // first cell of each day
+	g    *grid
+	now  time.Time
+	date []string // of each cell
+	kind []kind   // of its day
 }
 
 func (h *Holidays) over(g *grid, now time.Time) *days {
-	n := len(g.mean)
-	d := &days{Holidays: h, g: g, now: now, date: make([]date, n), holiday: make([]bool, n), weekend: make([]bool, n), begin: map[date]int{}}
-	for i := range n {
-		at := d.at(i)
-		d.date[i], d.holiday[i] = h.on(at)
-		d.weekend[i] = slices.Contains(h.weekend, at.Weekday())
-		if _, seen := d.begin[d.date[i]]; seen {
-			continue
-		}
-		d.begin[d.date[i]] = i
+	d := &days{Holidays: h, g: g, now: now, date: make([]string, len(g.mean)), kind: make([]kind, len(g.mean))}
+	for i := range d.kind {
+		t := d.at(i)
+		d.date[i] = dateOf(t)
 		switch {
-		case d.holiday[i]:
-			d.holidays = append(d.holidays, d.date[i])
-		case d.weekend[i]:
-			d.weekends = append(d.weekends, d.date[i])
+		case h.days[d.date[i]]:
+			d.kind[i] = holiday
+		case slices.Contains(h.weekend, t.Weekday()):
+			d.kind[i] = weekend
 		}
 	}
 	return d
@@ -104,26 +93,17 @@ func (d *days) at(cell int) time.Time {
 	return d.now.Add(-back).In(d.zone)
 }
 
-// cellAt is the cell at the clock time of t on a day; -1 where the grid has none.
-func (d *days) cellAt(day date, t time.Time) int {
-	clock := time.Date(day.year, day.month, day.day, t.Hour(), t.Minute(), t.Second(), 0, d.zone)
-	i := len(d.g.mean) - 1 - int(math.Floor(float64(d.now.Sub(clock))/float64(d.g.cell)))
-	if i < 0 || i >= len(d.g.mean) {
-		return -1
-	}
-	return i
-}
-
-// profile is the median of the newest days before that of t, at its time of the
-// day, that were known at cell `known`; NaN for none.
-func (d *days) profile(of []date, t time.Time, known int) (float64, int) {
+// profile is the median of the newest days of a kind before that of t, at its time of the
+// day, that were known at cell `known`, and their number; NaN for none.
+func (d *days) profile(of kind, t time.Time, known int) (float64, int) {
 	var found []float64
-	day := dateOf(t)
-	for _, before := range slices.Backward(of) {
-		if before == day || d.begin[before] > known || len(found) == profileDays {
-			continue
+	for back := 1; len(found) < profileDays; back++ {
+		at := time.Date(t.Year(), t.Month(), t.Day()-back, t.Hour(), t.Minute(), t.Second(), 0, d.zone)
+		i := len(d.g.mean) - 1 - int(math.Floor(float64(d.now.Sub(at))/float64(d.g.cell)))
+		if i < 0 {
+			break
 		}
-		if i := d.cellAt(before, t); i >= 0 && i <= known && !math.IsNaN(d.g.mean[i]) && d.date[i] == before {
+		if i <= known && d.kind[i] == of && d.date[i] == dateOf(at) && !math.IsNaN(d.g.mean[i]) {
 			found = append(found, d.g.mean[i])
 		}
 	}
@@ -137,21 +117,25 @@ func (d *days) profile(of []date, t time.Time, known int) (float64, int) {
 // as holidays are, or as weekends are where none is known; another day is as weekends
 // are. Where i is in the same day, the day's newest values move it. The count is of
 // the days that it is taken from.
-func (d *days) foretell(i, k int, holiday bool) (float64, int, Method) {
+func (d *days) foretell(i, k int, on kind) (float64, int, Method) {
 	t := d.at(i + k)
-	of, method := d.holidays, Holiday
+	of, method := holiday, Holiday
 	base, n := d.profile(of, t, i)
-	if !holiday || n == 0 {
-		of, method = d.weekends, Weekend
+	if on != holiday || n == 0 {
+		of, method = weekend, Weekend
 		base, n = d.profile(of, t, i)
 	}
 	day := dateOf(t)
 	if n == 0 || d.date[i] != day {
 		return base, n, method
 	}
+	begin := i
+	for begin > 0 && d.date[begin-1] == day {
+		begin--
+	}
 	var off []float64
-	for j := i; j >= d.begin[day] && len(off) < holidayPast; j-- {
-		if p, n := d.profile(of, d.at(j), d.begin[day]-1); n > 0 && !math.IsNaN(d.g.mean[j]) {
+	for j := i; j >= begin && len(off) < holidayPast; j-- {
+		if p, n := d.profile(of, d.at(j), begin-1); n > 0 && !math.IsNaN(d.g.mean[j]) {
 			off = append(off, d.g.mean[j]-p)
 		}
 	}
@@ -172,16 +156,16 @@ func (d *days) answer(f *Forecast) {
 		_, f.Why = t.verdict(f.Horizon)
 		return
 	}
-	live, n, method := d.foretell(len(g.mean)-1, t.k, true)
+	live, n, method := d.foretell(len(g.mean)-1, t.k, holiday)
 	if n == 0 {
 		f.Why = fmt.Sprintf("%s is a holiday, and its history has no earlier one and no weekend", day)
 		return
 	}
 	a := &attempt{method: method, season: Day, live: sane(live)}
-	d.test(&t, a, d.holiday)
-	if len(t.tests) < minTests {
-		t.tests, a.past = nil, nil
-		d.test(&t, a, d.weekend)
+	for _, least := range []kind{holiday, weekend} {
+		if len(t.tests) < minTests {
+			d.test(&t, a, least)
+		}
 	}
 	if len(t.tests) < minTests {
 		f.Why = fmt.Sprintf("%s is a holiday, and its history has too few holidays and weekends to say how far they differ", day)
@@ -195,14 +179,15 @@ func (d *days) answer(f *Forecast) {
 	}
 }
 
-// test foretells the known cells of some days from so many cells before.
-func (d *days) test(t *trial, a *attempt, of []bool) {
+// test foretells the known cells of days of a kind, or a rarer one, from so many cells before.
+func (d *days) test(t *trial, a *attempt, least kind) {
+	t.tests, a.past = nil, nil
 	for i := 0; i+t.k < len(d.g.mean); i++ {
 		to := i + t.k
-		if !of[to] || math.IsNaN(d.g.real[to]) {
+		if d.kind[to] < least || math.IsNaN(d.g.real[to]) {
 			continue
 		}
-		if x, n, _ := d.foretell(i, t.k, d.holiday[to]); n > 0 {
+		if x, n, _ := d.foretell(i, t.k, d.kind[to]); n > 0 {
 			t.tests, a.past = append(t.tests, i), append(a.past, sane(x))
 		}
 	}
@@ -211,19 +196,18 @@ func (d *days) test(t *trial, a *attempt, of []bool) {
 // without is the grid for other days: what is known of holidays is left out, so that no
 // ordinary day is forecast from one. It returns how many were.
 func (d *days) without() (*grid, int) {
-	if len(d.holidays) == 0 {
-		return d.g, 0
-	}
+	left := map[string]bool{}
 	g := *d.g
 	g.mean, g.last, g.real, g.seen = slices.Clone(g.mean), slices.Clone(g.last), slices.Clone(g.real), slices.Clone(g.seen)
 	newest := -1
-	for i, off := range d.holiday {
-		if off {
+	for i, kind := range d.kind {
+		if kind == holiday {
+			left[d.date[i]] = true
 			g.mean[i], g.last[i], g.real[i] = math.NaN(), math.NaN(), math.NaN()
 		} else if d.g.seen[i] == i {
 			newest = i
 		}
 		g.seen[i] = newest
 	}
-	return &g, len(d.holidays)
+	return &g, len(left)
 }

@@ -37,35 +37,31 @@ func (c *clusterAutoscaler) again(s *plan.Snapshot) bool { return len(pendingPod
 
 func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 	out := plan.Plan{At: s.Now}
-	if waiting := c.waiting(&s); len(waiting) > 0 {
-		if a, ok := c.scaleUp(&s, waiting); ok {
-			c.grew = s.Now
-			out.Actions = append(out.Actions, a)
-		}
+	if a, ok := c.scaleUp(&s, c.waiting(&s)); ok {
+		c.grew = s.Now
+		out.Actions = append(out.Actions, a)
 	}
 	f := look(&s)
 	since := map[string]time.Time{}
 	removals, tainted := 0, 0
 	draining := slices.ContainsFunc(s.Nodes, func(n plan.Node) bool { return n.Drain != nil })
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if n.Drain != nil {
-			if len(f.pods[i]) == 0 {
-				out.Actions = append(out.Actions, plan.Action{Verb: plan.RemoveNode, Pool: n.Pool, Node: n.Name, Reason: plan.NodeUnderused})
-			}
-			continue
+	for i := range f.hosts {
+		n := &f.hosts[i]
+		act := func(verb plan.Verb, why plan.Reason) { out.Actions = append(out.Actions, on(n.Node, verb, why)) }
+		if n.Drain != nil && len(n.Pods) == 0 {
+			act(plan.RemoveNode, plan.NodeUnderused)
 		}
-		if !n.LeavesAt.IsZero() {
-			continue // the provider takes it
+		if n.Drain != nil || !n.LeavesAt.IsZero() { // the provider takes it
+			continue
 		}
 		unneeded := f.unneeded(i)
 		if n.SoftTainted != unneeded && tainted < softTaintsAtOnce {
 			tainted++
-			verb := plan.SoftTaint
-			if n.SoftTainted {
-				verb = plan.RemoveSoftTaint
+			verb := plan.RemoveSoftTaint
+			if unneeded {
+				verb = plan.SoftTaint
 			}
-			out.Actions = append(out.Actions, plan.Action{Verb: verb, Pool: n.Pool, Node: n.Name})
+			act(verb, "")
 		}
 		if !unneeded {
 			continue
@@ -74,16 +70,14 @@ func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 		if at, ok := c.unneeded[n.Name]; ok {
 			since[n.Name] = at
 		}
-		if s.Now.Sub(since[n.Name]) < unneededFor || s.Now.Sub(c.grew) < delayAfterAdd {
-			continue
-		}
-		switch {
-		case len(f.pods[i]) == 0 && removals < removalsAtOnce:
+		switch empty := len(n.Pods) == 0; {
+		case s.Now.Sub(since[n.Name]) < unneededFor || s.Now.Sub(c.grew) < delayAfterAdd:
+		case empty && removals < removalsAtOnce:
 			removals++
-			out.Actions = append(out.Actions, plan.Action{Verb: plan.RemoveNode, Pool: n.Pool, Node: n.Name, Reason: plan.NodeEmpty})
-		case len(f.pods[i]) > 0 && !draining:
+			act(plan.RemoveNode, plan.NodeEmpty)
+		case !empty && !draining:
 			draining = true
-			out.Actions = append(out.Actions, plan.Action{Verb: plan.Drain, Pool: n.Pool, Node: n.Name, Reason: plan.NodeUnderused})
+			act(plan.Drain, plan.NodeUnderused)
 		}
 	}
 	c.unneeded = since
@@ -93,13 +87,13 @@ func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 // unneeded reports whether a node is, as cluster-autoscaler judges nodes with GPUs:
 // by the share of nvidia.com/gpu that is allocated alone, 0 where there is none.
 func (f *nodes) unneeded(i int) bool {
-	if len(f.pods[i]) == 0 {
+	if len(f.hosts[i].Pods) == 0 {
 		return true
 	}
 	if !f.evictable(i) {
 		return false
 	}
-	all, free := freeOf(f.pool[i]).gpus, f.free(i).gpus
+	all, free := freeOf(f.hosts[i].Pool).gpus, f.free(i).gpus
 	return 2*(all-free) <= all && len(f.elsewhere([]int{i})) == 0
 }
 

@@ -91,17 +91,10 @@ type row struct {
 // readRows calls each for every line after the header, which must have each of
 // the wanted columns once, and may have the others once.
 func readRows(name string, r io.Reader, want, others []string, each func(*row) error) error {
-	reader := csv.NewReader(r)
-	reader.ReuseRecord = true
-	header, err := reader.Read()
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s:1: empty, want a header with the columns %s", name, strings.Join(want, ", "))
-	}
-	if err != nil {
-		return syntax(name, err)
-	}
-	row := &row{file: name, reader: reader, columns: map[string]int{}}
-	for i, column := range header {
+	row := &row{file: name, reader: csv.NewReader(r), columns: map[string]int{}}
+	row.reader.ReuseRecord = true
+	err := row.next()
+	for i, column := range row.fields {
 		column = strings.TrimSpace(column)
 		if _, twice := row.columns[column]; twice && slices.Contains(slices.Concat(want, others), column) {
 			return fmt.Errorf("%s:1: two columns are called %q", name, column)
@@ -109,31 +102,31 @@ func readRows(name string, r io.Reader, want, others []string, each func(*row) e
 		row.columns[column] = i
 	}
 	for _, column := range want {
-		if _, ok := row.columns[column]; !ok {
+		if _, ok := row.columns[column]; !ok && (err == nil || errors.Is(err, io.EOF)) {
 			return fmt.Errorf("%s:1: no column %q, want %s", name, column, strings.Join(want, ", "))
 		}
 	}
-	for {
-		row.fields, err = reader.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return syntax(name, err)
-		}
-		if err := each(row); err != nil {
-			return err
+	for err == nil {
+		if err = row.next(); err == nil {
+			err = each(row)
 		}
 	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
-// syntax is the error of a file that is not CSV or cannot be read.
-func syntax(name string, err error) error {
+func (r *row) next() (err error) {
+	r.fields, err = r.reader.Read()
 	var parse *csv.ParseError
-	if errors.As(err, &parse) {
-		return fmt.Errorf("%s:%d: %w", name, parse.Line, parse.Err)
+	switch {
+	case errors.As(err, &parse):
+		return fmt.Errorf("%s:%d: %w", r.file, parse.Line, parse.Err)
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", r.file, err)
 	}
-	return fmt.Errorf("reading %s: %w", name, err)
+	return nil
 }
 
 func (r *row) fail(column, format string, args ...any) {
@@ -145,17 +138,16 @@ func (r *row) fail(column, format string, args ...any) {
 
 // text is a field, empty where there is no such column.
 func (r *row) text(column string) string {
-	i, ok := r.columns[column]
-	if !ok {
-		return ""
+	if i, ok := r.columns[column]; ok {
+		return strings.Clone(strings.TrimSpace(r.fields[i]))
 	}
-	return strings.Clone(strings.TrimSpace(r.fields[i]))
+	return ""
 }
 
 func (r *row) number(column string, most int) int {
-	s := r.fields[r.columns[column]]
+	s := r.text(column)
 	// Some tools write whole numbers of a column with gaps as 8.0.
-	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(s), ".0"))
+	n, err := strconv.Atoi(strings.TrimSuffix(s, ".0"))
 	if err != nil || n < 0 || n > most {
 		r.fail(column, "%q: want a whole number, 0 … %d", s, most)
 		return 0

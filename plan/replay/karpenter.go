@@ -52,7 +52,7 @@ func (k *karpenter) plan(s plan.Snapshot) plan.Plan {
 	out := plan.Plan{At: s.Now}
 	s.Pools = slices.Clone(s.Pools) // their targets change here
 	act := func(a plan.Action) { out.Actions = append(out.Actions, a) }
-	leaving := slices.ContainsFunc(s.Nodes, func(n plan.Node) bool { return n.Drain != nil || !n.LeavesAt.IsZero() })
+	leaving := slices.ContainsFunc(s.Nodes, func(n plan.Node) bool { return leaves(&n) })
 	due := k.command != nil && s.Now.Sub(k.command.at) >= validateAfter || k.command == nil && s.Now.Sub(k.polled) >= poll
 	var f *nodes
 	if leaving || due {
@@ -61,9 +61,9 @@ func (k *karpenter) plan(s plan.Snapshot) plan.Plan {
 	for i := range s.Nodes {
 		switch n := &s.Nodes[i]; {
 		case n.Drain == nil && !n.LeavesAt.IsZero():
-			act(plan.Action{Verb: plan.Drain, Pool: n.Pool, Node: n.Name, Reason: plan.NodeInterrupted})
-		case n.Drain != nil && len(f.pods[i]) == 0:
-			act(plan.Action{Verb: plan.RemoveNode, Pool: n.Pool, Node: n.Name, Reason: n.Drain.Reason})
+			act(on(n, plan.Drain, plan.NodeInterrupted))
+		case n.Drain != nil && len(f.hosts[i].Pods) == 0:
+			act(on(n, plan.RemoveNode, n.Drain.Reason))
 		}
 	}
 	if k.batched(&s) {
@@ -186,34 +186,31 @@ func provision(s *plan.Snapshot, pods []*plan.Pod) map[*plan.Pool]int {
 // disruption is the next command, nil for none.
 func (k *karpenter) disruption(s *plan.Snapshot, f *nodes) *command {
 	left := map[string]int{} // by pool, what may leave
-	size := map[string]int{}
 	for i := range s.Nodes {
-		size[s.Nodes[i].Pool]++
+		left[s.Nodes[i].Pool]++
 	}
-	for pool, n := range size {
+	for pool, n := range left {
 		left[pool] = (n*budget + 99) / 100
 	}
 	for i := range s.Nodes {
-		if n := &s.Nodes[i]; n.Drain != nil || !n.LeavesAt.IsZero() {
-			left[n.Pool]--
+		if leaves(&s.Nodes[i]) {
+			left[s.Nodes[i].Pool]--
 		}
 	}
-	var empty []string
+	c := &command{empty: true, at: s.Now}
 	var full []int
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if n.Drain != nil || !n.LeavesAt.IsZero() || !n.Ready || left[n.Pool] <= 0 || !f.evictable(i) {
-			continue
-		}
-		if len(f.pods[i]) > 0 {
+	for i := range f.hosts {
+		switch n := &f.hosts[i]; {
+		case leaves(n.Node) || !n.Ready || left[n.Node.Pool] <= 0 || !f.evictable(i):
+		case len(n.Pods) > 0:
 			full = append(full, i)
-			continue
+		default:
+			left[n.Node.Pool]--
+			c.nodes = append(c.nodes, n.Name)
 		}
-		left[n.Pool]--
-		empty = append(empty, n.Name)
 	}
-	if len(empty) > 0 {
-		return &command{nodes: empty, empty: true, at: s.Now}
+	if len(c.nodes) > 0 {
+		return c
 	}
 	slices.SortStableFunc(full, func(a, b int) int { return cmp.Compare(f.ratio(b), f.ratio(a)) })
 	var several []int
@@ -227,33 +224,35 @@ func (k *karpenter) disruption(s *plan.Snapshot, f *nodes) *command {
 	var best *command
 	for low, high := 2, len(several); low <= high; {
 		middle := (low + high) / 2
-		if c := f.without(several[:middle], true); c != nil {
+		if c := f.without(several[:middle]); c != nil {
 			best, low = c, middle+1
 		} else {
 			high = middle - 1
 		}
 	}
 	for i := 0; i < len(full) && best == nil; i++ {
-		best = f.without(full[i:i+1], false)
-	}
-	if best != nil {
-		best.at = s.Now
+		best = f.without(full[i : i+1])
 	}
 	return best
 }
 
+// leaves reports a node that is drained, or that its provider takes.
+func leaves(n *plan.Node) bool { return n.Drain != nil || !n.LeavesAt.IsZero() }
+
 // ratio is what is saved for the cost of a disruption: 1, and 1 for each pod.
-func (f *nodes) ratio(i int) float64 { return f.pool[i].PricePerHour / float64(1+len(f.pods[i])) }
+func (f *nodes) ratio(i int) float64 {
+	return f.hosts[i].Pool.PricePerHour / float64(1+len(f.hosts[i].Pods))
+}
 
 // without is the command with which nodes leave: their pods fit elsewhere, or on one
 // new node that is cheaper than they are together. Of several, it is also cheaper than
 // each node of its own type that leaves: otherwise that one could stay. Nil for none.
-func (f *nodes) without(of []int, several bool) *command {
-	c := &command{}
+func (f *nodes) without(of []int) *command {
+	c := &command{at: f.s.Now}
 	below := 0.0
 	for _, i := range of {
-		c.nodes = append(c.nodes, f.s.Nodes[i].Name)
-		below += f.pool[i].PricePerHour
+		c.nodes = append(c.nodes, f.hosts[i].Name)
+		below += f.hosts[i].Pool.PricePerHour
 	}
 	left := f.elsewhere(of)
 	if len(left) == 0 {
@@ -269,11 +268,9 @@ func (f *nodes) without(of []int, several bool) *command {
 	case len(made) == 0:
 		return c // they fit upcoming nodes
 	}
-	if several {
-		for _, i := range of {
-			if _, same := made[0][f.pool[i]]; same {
-				below = min(below, f.pool[i].PricePerHour)
-			}
+	for _, i := range of {
+		if _, same := made[0][f.hosts[i].Pool]; same && len(of) > 1 {
+			below = min(below, f.hosts[i].Pool.PricePerHour)
 		}
 	}
 	p := made[0].cheapest()
@@ -290,44 +287,35 @@ func (k *karpenter) execute(s *plan.Snapshot, f *nodes) []plan.Action {
 	c := k.command
 	var of []int
 	for _, name := range c.nodes {
-		i := slices.IndexFunc(s.Nodes, func(n plan.Node) bool { return n.Name == name && n.Drain == nil && n.LeavesAt.IsZero() })
-		if i >= 0 && f.evictable(i) {
+		i := slices.IndexFunc(f.hosts, func(n sim.Host) bool { return n.Name == name && !leaves(n.Node) })
+		if i >= 0 && f.evictable(i) && !(c.empty && len(f.hosts[i].Pods) > 0) {
 			of = append(of, i)
 		}
 	}
-	valid := len(of) == len(c.nodes)
-	if valid && c.empty {
-		valid = !slices.ContainsFunc(of, func(i int) bool { return len(f.pods[i]) > 0 })
-	} else if valid {
-		valid = f.without(of, len(of) > 1) != nil
-	}
-	if c.size == 0 && !valid {
+	if c.size == 0 && (len(of) < len(c.nodes) || !c.empty && f.without(of) == nil) {
 		k.command = nil // something has changed
 		return nil
 	}
-	if c.replacement != "" {
-		i := slices.IndexFunc(s.Pools, func(p plan.Pool) bool { return p.Name == c.replacement })
+	if i := slices.IndexFunc(s.Pools, func(p plan.Pool) bool { return p.Name == c.replacement }); i >= 0 {
 		p := &s.Pools[i]
-		switch {
+		switch late := s.Now.Sub(c.at) >= sim.Registration; {
 		case c.size == 0:
 			c.size = p.Size + 1
 			return []plan.Action{{Verb: plan.ScaleUp, Pool: p.Name, From: p.Target, To: p.Target + 1}}
-		case p.Size < c.size && s.Now.Sub(c.at) < sim.Registration:
-			return nil
+		case p.Size < c.size && late:
+			of = nil
 		case p.Size < c.size:
-			k.command = nil
 			return nil
 		}
 	}
 	k.command = nil
 	var out []plan.Action
 	for _, i := range of {
-		n := &s.Nodes[i]
-		if len(f.pods[i]) == 0 {
-			out = append(out, plan.Action{Verb: plan.RemoveNode, Pool: n.Pool, Node: n.Name, Reason: plan.NodeEmpty})
-			continue
+		if n := &f.hosts[i]; len(n.Pods) == 0 {
+			out = append(out, on(n.Node, plan.RemoveNode, plan.NodeEmpty))
+		} else {
+			out = append(out, on(n.Node, plan.Drain, plan.NodeUnderused))
 		}
-		out = append(out, plan.Action{Verb: plan.Drain, Pool: n.Pool, Node: n.Name, Reason: plan.NodeUnderused})
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -68,10 +69,14 @@ const (
 )
 
 func (o *Options) check() error {
+	least := 1.0 // of the largest node, so that the smallest has some too
+	if len(o.GPUs) > 0 {
+		least = math.Ceil(float64(o.largest()) / float64(max(slices.Min(o.GPUs), 1)))
+	}
 	all := []bound{
 		{"gangs", o.Gangs, 0, 1}, {"evictable", o.Evictable, 0, 1}, {"fail-repartition", o.FailRepartition, 0, 1}, {"fail-boot", o.FailBoot, 0, 1},
 		{"interruptions (of a node in an hour)", o.Interruptions, 0, 60}, {"price", o.Price, 0, mostPrice}, {"mig-price", o.MIGPrice, 0, mostPrice},
-		{"cpu-milli", float64(o.CPU), 1, maxAmount}, {"memory-mib", float64(o.Memory), 1, maxAmount}, {"max-nodes", float64(o.MaxNodes), 1, 100000},
+		{"cpu-milli", float64(o.CPU), least, maxAmount}, {"memory-mib", float64(o.Memory), least, maxAmount}, {"max-nodes", float64(o.MaxNodes), 1, 100000},
 		{"interval (in seconds)", o.Interval.Seconds(), 1, 3600}, {"boot (in seconds)", o.Boot.Seconds(), 0, maxSeconds}, {"repartition (in seconds)", o.Repartition.Seconds(), 0, maxSeconds},
 		{"from", o.From, 0, mostDays}, {"days", o.Days, 0, mostDays}, {"copies", float64(o.Copies), 1, 1000}, {"seeds", float64(o.Seeds), 0, 1000},
 		{"gpus (sizes)", float64(len(o.GPUs)), 1, 8},

@@ -74,23 +74,19 @@ func Play(pods []Pod, o Options, all bool) (Result, error) {
 	return r, nil
 }
 
-// end is when a bound pod ends.
-type end struct {
-	at  time.Time
-	key string
-}
-
-func (x *player) endAt(e end) {
-	i, _ := slices.BinarySearchFunc(x.ends, e, func(a, b end) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.key, b.key)) })
-	x.ends = slices.Insert(x.ends, i, e)
-}
-
-// live is a job in the world.
+// live is a job in the world. Times count from the beginning.
 type live struct {
 	job
-	pending time.Time // since when, also while it runs
-	running time.Time // since when, zero while it is pending
-	bound   bool      // it has run
+	pending time.Duration // since when, while it does not run
+	running time.Duration // since when, while it runs
+	runs    bool
+	bound   bool // it has run
+}
+
+// end is when a pod ends.
+type end struct {
+	at  time.Duration
+	key string
 }
 
 // player is one policy in one world.
@@ -103,36 +99,46 @@ type player struct {
 	run     Run
 	next    int              // job that arrives next
 	live    map[string]*live // by key
-	runs    int              // of them
+	running int              // of them
 	ends    []end            // soonest first
 	waits   []time.Duration
 	changed bool
-	planned time.Time
-	busy    time.Time // when a pod last arrived or ended
+	planned time.Duration
+	busy    time.Duration // when a pod last arrived or ended
 }
+
+// began is when a world does.
+var began = time.Unix(0, 0).UTC()
 
 func (t *trace) play(p policy) (Run, error) {
 	o := t.options
 	x := &player{t: t, p: p, d: p.decider(), w: t.world(slices.Clone(p.pools)), random: rand.New(rand.NewPCG(o.Seed, 3)),
-		run: Run{Policy: p.name, Figures: Figures{Pods: float64(len(p.jobs))}, curve: t.curve()}, live: map[string]*live{}, changed: true}
-	start := x.w.State.Now
-	x.busy = start
+		run: Run{Policy: p.name, Figures: Figures{Pods: float64(len(p.jobs))}, curve: t.curve()}, live: map[string]*live{},
+		changed: true, planned: -maxQuiet - p.scan}
+	x.w.Bound, x.w.Evicted = x.bound, x.evicted
 	used := t.processor()
 	day := 0
 	for x.next < len(p.jobs) || len(x.live) > 0 {
-		if x.next == len(p.jobs) && x.runs == 0 && x.w.State.Now.Sub(x.busy) > grace {
+		if x.next == len(p.jobs) && x.running == 0 && x.now()-x.busy > grace {
 			break // what is left never runs
 		}
 		x.step(x.nextTime())
 		if err := x.reconcile(); err != nil {
-			return x.run, fmt.Errorf("%s, %s after the start: %w", p.name, x.w.State.Now.Sub(start), err)
+			return x.run, fmt.Errorf("%s, %s after the start: %w", p.name, x.now(), err)
 		}
-		if d := int(x.w.State.Now.Sub(start).Hours() / 24); d > day && o.Progress != nil {
+		if d := int(x.now().Hours() / 24); d > day && o.Progress != nil {
 			day = d
 			o.Progress(p.name, o.Seed, d)
 		}
 	}
-	x.finish(x.w.State.Now.Sub(start), t.processor()-used)
+	for _, p := range x.w.State.Pods { // they were never served
+		x.wait(x.live[p.Key()])
+	}
+	slices.Sort(x.waits)
+	x.run.P50, x.run.P95, x.run.P99 = quantile(x.waits, 50), quantile(x.waits, 95), quantile(x.waits, 99)
+	if days := x.now().Hours() / 24; days > 0 {
+		x.run.PerDay = (t.processor() - used).Seconds() / days
+	}
 	return x.run, nil
 }
 
@@ -143,32 +149,23 @@ func (t *trace) processor() time.Duration {
 	return t.options.Processor()
 }
 
-// at is a time of the trace in the world.
-func at(d time.Duration) time.Time { return time.Unix(0, 0).UTC().Add(d) }
+func (x *player) now() time.Duration { return x.w.State.Now.Sub(began) }
 
 // nextTime is when something next happens: an arrival, an end, or a plan.
-func (x *player) nextTime() time.Time {
-	pause := maxQuiet
+func (x *player) nextTime() time.Duration {
+	next := x.planned + maxQuiet
 	if x.changed {
-		pause = x.p.scan
-	}
-	next := x.planned.Add(pause)
-	if x.planned.IsZero() {
-		next = x.w.State.Now
+		next = x.planned + x.p.scan
 	}
 	if x.next < len(x.p.jobs) {
-		arrival := at(x.p.jobs[x.next].Created)
-		if arrival.Before(next) || x.empty() && !x.changed {
+		if arrival := x.p.jobs[x.next].Created; arrival < next || x.empty() && !x.changed {
 			next = arrival
 		}
 	}
-	if len(x.ends) > 0 && x.ends[0].at.Before(next) {
-		next = x.ends[0].at
+	if len(x.ends) > 0 {
+		next = min(next, x.ends[0].at)
 	}
-	if next.Before(x.w.State.Now) {
-		return x.w.State.Now
-	}
-	return next
+	return max(next, x.now())
 }
 
 // paid is the GPUs that are paid for, and their price for an hour.
@@ -189,111 +186,107 @@ func (x *player) empty() bool {
 
 // step lets time pass until next, then ends and adds the pods that are due. A node is
 // paid for from the request until it is removed.
-func (x *player) step(next time.Time) {
-	d := next.Sub(x.w.State.Now)
+func (x *player) step(next time.Duration) {
+	d := next - x.now()
 	paid, price := x.paid()
 	x.run.Paid += paid * d.Hours()
 	x.run.Money += price * d.Hours()
 	x.run.PeakGPUs = max(x.run.PeakGPUs, paid)
-	x.run.curve.add(x.w.State.Now.Sub(at(0)), d, paid)
-	x.note(x.w.Advance(d))
-	for len(x.ends) > 0 && !x.ends[0].at.After(next) {
+	x.run.curve.add(x.now(), d, paid)
+	x.advance(d)
+	for len(x.ends) > 0 && x.ends[0].at <= next {
 		e := x.ends[0]
 		x.ends = x.ends[1:]
-		j := x.live[e.key]
-		if j == nil || !j.Replica && !j.running.Add(j.Run).Equal(e.at) {
-			continue // it was evicted since
+		// Or it was evicted since.
+		if j := x.live[e.key]; j != nil && (j.Replica || j.runs && j.running+j.Run == e.at) {
+			x.leave(j, e.key)
 		}
-		x.w.RemovePod(e.key)
-		if j.Gang != "" {
-			x.smaller("trace/" + j.Gang)
-		}
-		x.pause(j, next)
-		if j.bound {
-			x.run.Served++
-		} else {
-			x.wait(j, next)
-		}
-		delete(x.live, e.key)
-		x.changed, x.busy = true, next
 	}
-	for x.next < len(x.p.jobs) && !at(x.p.jobs[x.next].Created).After(next) {
-		j := x.p.jobs[x.next]
-		p := x.t.pod(j, next)
+	for x.next < len(x.p.jobs) && x.p.jobs[x.next].Created <= next {
+		x.arrive(x.p.jobs[x.next])
 		x.next++
-		x.live[p.Key()] = &live{job: j, pending: at(j.Created)}
-		if j.Replica {
-			x.endAt(end{at(j.Created + j.Run), p.Key()})
-		}
-		x.w.State.Pods = append(x.w.State.Pods, p)
-		x.changed, x.busy = true, next
 	}
-	x.note(x.w.Advance(0))
+	x.advance(0)
 }
 
-// smaller lets a gang run without a pod that has ended: gang schedulers count it.
-func (x *player) smaller(gang string) {
+func (x *player) advance(d time.Duration) {
+	if events := x.w.Advance(d); len(events) > 0 {
+		x.changed = true
+	}
+}
+
+func (x *player) arrive(j job) {
+	p := x.t.pod(j, x.w.State.Now)
+	x.w.State.Pods = append(x.w.State.Pods, p)
+	x.live[p.Key()] = &live{job: j, pending: j.Created}
+	if j.Replica {
+		x.endAt(j.Created+j.Run, p.Key())
+	}
+	x.changed, x.busy = true, x.now()
+}
+
+// leave ends a pod. Its gang may run without it: gang schedulers count it.
+func (x *player) leave(j *live, key string) {
+	x.w.RemovePod(key)
 	for i := range x.w.State.Pods {
-		if p := &x.w.State.Pods[i]; p.Gang == gang {
+		if p := &x.w.State.Pods[i]; j.Gang != "" && p.Gang == gangOf(j.job) {
 			p.GangMin--
 		}
 	}
+	if x.stop(j); j.bound {
+		x.run.Served++
+	} else {
+		x.wait(j)
+	}
+	delete(x.live, key)
+	x.changed, x.busy = true, x.now()
 }
 
-// pause ends what a job has allocated.
-func (x *player) pause(j *live, now time.Time) {
-	if !j.running.IsZero() {
-		x.run.Allocated += x.t.gpus(&j.job) * now.Sub(j.running).Hours()
-		j.running, j.pending = time.Time{}, now
-		x.runs--
+func (x *player) endAt(at time.Duration, key string) {
+	e := end{at, key}
+	i, _ := slices.BinarySearchFunc(x.ends, e, func(a, b end) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key)) })
+	x.ends = slices.Insert(x.ends, i, e)
+}
+
+func (x *player) bound(p *plan.Pod) {
+	j := x.live[p.Key()]
+	x.wait(j)
+	j.running, j.runs, j.bound = x.now(), true, true
+	x.running++
+	if !j.Replica {
+		x.endAt(x.now()+j.Run, p.Key())
+	}
+}
+
+func (x *player) evicted(p *plan.Pod) {
+	x.stop(x.live[p.Key()])
+	x.run.Evictions++
+}
+
+// stop counts what a job that runs has allocated. From then on it is pending.
+func (x *player) stop(j *live) {
+	if j.runs {
+		x.run.Allocated += x.t.gpus(&j.job) * (x.now() - j.running).Hours()
+		j.runs, j.pending = false, x.now()
+		x.running--
 	}
 }
 
 // wait counts how long a job was pending.
-func (x *player) wait(j *live, now time.Time) {
-	x.waits = append(x.waits, now.Sub(j.pending))
-	x.run.Pending += x.t.gpus(&j.job) * now.Sub(j.pending).Hours()
-}
-
-// note records the pods that were bound, and those that were evicted.
-func (x *player) note(events []sim.Event) {
-	for _, e := range events {
-		x.changed = true
-		if e.Bound == "" {
-			continue
-		}
-		j := x.live[e.Bound]
-		x.evicted(j, e.Since)
-		x.wait(j, e.At)
-		j.running, j.bound = e.At, true
-		x.runs++
-		if !j.Replica {
-			x.endAt(end{e.At.Add(j.Run), e.Bound})
-		}
-	}
-	for i := range x.w.State.Pods {
-		if p := &x.w.State.Pods[i]; p.Node == "" {
-			x.evicted(x.live[p.Key()], p.PendingSince)
-		}
-	}
-}
-
-func (x *player) evicted(j *live, now time.Time) {
-	if !j.running.IsZero() {
-		x.pause(j, now)
-		x.run.Evictions++
-	}
+func (x *player) wait(j *live) {
+	d := x.now() - j.pending
+	x.waits = append(x.waits, d)
+	x.run.Pending += x.t.gpus(&j.job) * d.Hours()
 }
 
 // reconcile plans where something changed and the interval has passed, or nothing
 // did for maxQuiet.
 func (x *player) reconcile() error {
-	now := x.w.State.Now
-	if passed := now.Sub(x.planned); !x.planned.IsZero() && (passed < x.p.scan || !x.changed && passed < maxQuiet) {
+	if passed := x.now() - x.planned; passed < x.p.scan || !x.changed && passed < maxQuiet {
 		return nil
 	}
 	made := x.d.plan(x.w.State) // which no policy changes
-	x.planned, x.changed = now, len(made.Actions) > 0
+	x.planned, x.changed = x.now(), len(made.Actions) > 0
 	x.run.Plans++
 	for _, a := range made.Actions {
 		switch a.Verb {
@@ -311,23 +304,9 @@ func (x *player) reconcile() error {
 			}
 		}
 	}
-	if err := x.w.Apply(made); err != nil {
-		return err
-	}
-	x.note(nil)
+	err := x.w.Apply(made)
 	x.changed = x.changed || x.d.again(&x.w.State)
-	return nil
-}
-
-func (x *player) finish(length, used time.Duration) {
-	for _, p := range x.w.State.Pods { // they were never served
-		x.wait(x.live[p.Key()], x.w.State.Now)
-	}
-	slices.Sort(x.waits)
-	x.run.P50, x.run.P95, x.run.P99 = quantile(x.waits, 50), quantile(x.waits, 95), quantile(x.waits, 99)
-	if days := length.Hours() / 24; days > 0 {
-		x.run.PerDay = used.Seconds() / days
-	}
+	return err
 }
 
 // quantile is the least wait that so many in a hundred do not exceed, in seconds;

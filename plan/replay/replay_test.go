@@ -146,7 +146,7 @@ func TestSmallest(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	requests := "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 	for text, want := range map[string]string{
-		"":                                "f:1: empty",
+		"":                                `f:1: no column "name"`,
 		"name\n":                          `f:1: no column "cpu_milli"`,
 		"gang,gang," + header:             `f:1: two columns are called "gang"`,
 		header + "a,1,1,1,half,0,1,\n":    `f:2: gpu_milli: "half"`,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
 // spare is what a node has free.
@@ -93,47 +94,23 @@ func upcoming(s *plan.Snapshot, pods []*plan.Pod) []*plan.Pod {
 	return pods
 }
 
-// nodes is what the nodes of a snapshot run.
+// nodes are those of a snapshot, and what runs there.
 type nodes struct {
-	s    *plan.Snapshot
-	pool []*plan.Pool // of each node
-	pods [][]*plan.Pod
+	s     *plan.Snapshot
+	hosts []sim.Host
 }
 
-func look(s *plan.Snapshot) *nodes {
-	f := &nodes{s: s, pool: make([]*plan.Pool, len(s.Nodes)), pods: make([][]*plan.Pod, len(s.Nodes))}
-	pools, at := map[string]*plan.Pool{}, map[string]int{}
-	for i := range s.Pools {
-		pools[s.Pools[i].Name] = &s.Pools[i]
-	}
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		at[n.Name] = i
-		f.pool[i] = pools[n.Pool]
-	}
-	for i := range s.Pods {
-		p := &s.Pods[i]
-		if j, ok := at[p.Node]; ok {
-			f.pods[j] = append(f.pods[j], p)
-		}
-	}
-	return f
-}
+func look(s *plan.Snapshot) *nodes { return &nodes{s, sim.Hosts(s)} }
 
 // free is what a node has free.
 func (f *nodes) free(i int) spare {
-	n := &f.s.Nodes[i]
-	r := freeGPUs(n.CPUMilli, n.MemoryMi, n.GPUs)
-	for _, p := range f.pods[i] {
-		r.cpu -= p.CPUMilli
-		r.memory -= p.MemoryMi
-	}
-	return r
+	h := &f.hosts[i]
+	return freeGPUs(h.CPUMilli-h.CPU, h.MemoryMi-h.Memory, h.GPUs)
 }
 
 // evictable reports whether all pods of a node may be evicted.
 func (f *nodes) evictable(i int) bool {
-	return !slices.ContainsFunc(f.pods[i], func(p *plan.Pod) bool { return !p.Evictable })
+	return !slices.ContainsFunc(f.hosts[i].Pods, func(p *plan.Pod) bool { return !p.Evictable })
 }
 
 // elsewhere puts the pods of nodes on the others that are in service, and returns
@@ -141,7 +118,7 @@ func (f *nodes) evictable(i int) bool {
 func (f *nodes) elsewhere(of []int) (left []*plan.Pod) {
 	free := map[int]spare{}
 	for _, i := range of {
-		for _, p := range f.pods[i] {
+		for _, p := range f.hosts[i].Pods {
 			if !f.place(p, of, free) {
 				left = append(left, p)
 			}
@@ -151,8 +128,8 @@ func (f *nodes) elsewhere(of []int) (left []*plan.Pod) {
 }
 
 func (f *nodes) place(p *plan.Pod, not []int, free map[int]spare) bool {
-	for i := range f.s.Nodes {
-		if n := &f.s.Nodes[i]; !n.Ready || n.Cordoned || slices.Contains(not, i) {
+	for i := range f.hosts {
+		if n := &f.hosts[i]; !n.Ready || n.Cordoned || slices.Contains(not, i) {
 			continue
 		}
 		r, touched := free[i]
@@ -165,4 +142,9 @@ func (f *nodes) place(p *plan.Pod, not []int, free map[int]spare) bool {
 		}
 	}
 	return false
+}
+
+// on is an action on a node.
+func on(n *plan.Node, verb plan.Verb, why plan.Reason) plan.Action {
+	return plan.Action{Verb: verb, Pool: n.Pool, Node: n.Name, Reason: why}
 }

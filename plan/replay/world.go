@@ -214,19 +214,32 @@ func (t *trace) smallest(compute, memory int, of []mig.Profile) mig.Profile {
 // again and takes more. Replicas, which leave at a time of their own, do not count:
 // one that has to wait runs less.
 func (t *trace) bound() float64 {
-	var whole, compute, memory float64
+	var l load
 	for _, j := range t.jobs {
-		if j.Replica {
-			continue
+		if !j.Replica {
+			l.add(j, j.Run.Hours())
 		}
-		if j.profile.Compute == 0 {
-			whole += float64(j.GPUs) * j.Run.Hours()
-			continue
-		}
-		compute += float64(j.profile.Compute) * j.Run.Hours()
-		memory += float64(j.profile.Memory) * j.Run.Hours()
 	}
-	return whole + max(compute/float64(t.table.ComputeSlices()), memory/float64(t.table.MemorySlices()))
+	return t.least(l)
+}
+
+// load is what jobs request: whole GPUs, slices of others, thousandths of a core, MiB.
+type load struct{ whole, compute, memory, cpu, memoryMi float64 }
+
+// add adds what a job requests so many times.
+func (l *load) add(j job, times float64) {
+	if j.profile.Compute == 0 {
+		l.whole += float64(j.GPUs) * times
+	}
+	l.compute += float64(j.profile.Compute) * times
+	l.memory += float64(j.profile.Memory) * times
+	l.cpu += float64(j.CPU) * times
+	l.memoryMi += float64(j.Memory) * times
+}
+
+// least is the fewest GPUs that have a load's GPUs and slices.
+func (t *trace) least(l load) float64 {
+	return l.whole + max(l.compute/float64(t.table.ComputeSlices()), l.memory/float64(t.table.MemorySlices()))
 }
 
 // boundAtOnce is the least GPU-hours with which every job runs from its arrival on:
@@ -236,16 +249,13 @@ func (t *trace) bound() float64 {
 // the time, so it may be out of reach.
 func (t *trace) boundAtOnce() float64 {
 	type change struct {
-		at                                    time.Duration
-		whole, compute, memory, cpu, memoryMi float64
+		at   time.Duration
+		j    job
+		sign float64
 	}
 	var all []change
 	for _, j := range t.jobs {
-		c := change{at: j.Created, whole: float64(j.GPUs), cpu: float64(j.CPU), memoryMi: float64(j.Memory)}
-		if j.profile.Compute > 0 {
-			c.whole, c.compute, c.memory = 0, float64(j.profile.Compute), float64(j.profile.Memory)
-		}
-		all = append(all, c, change{j.Created + j.Run, -c.whole, -c.compute, -c.memory, -c.cpu, -c.memoryMi})
+		all = append(all, change{j.Created, j, 1}, change{j.Created + j.Run, j, -1})
 	}
 	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.at, b.at) })
 	divisor := 0
@@ -255,13 +265,14 @@ func (t *trace) boundAtOnce() float64 {
 		}
 	}
 	unit, largest := float64(divisor), float64(t.options.largest())
-	var now change
+	var now load
+	var since time.Duration
 	hours := 0.0
 	for _, c := range all {
-		gpus := now.whole + max(now.compute/float64(t.table.ComputeSlices()), now.memory/float64(t.table.MemorySlices()))
-		gpus = max(gpus, now.cpu/float64(t.options.CPU)*largest, now.memoryMi/float64(t.options.Memory)*largest)
-		hours += math.Ceil(gpus/unit-1e-9) * unit * (c.at - now.at).Hours()
-		now = change{c.at, now.whole + c.whole, now.compute + c.compute, now.memory + c.memory, now.cpu + c.cpu, now.memoryMi + c.memoryMi}
+		gpus := max(t.least(now), now.cpu/float64(t.options.CPU)*largest, now.memoryMi/float64(t.options.Memory)*largest)
+		hours += math.Ceil(gpus/unit-1e-9) * unit * (c.at - since).Hours()
+		since = c.at
+		now.add(c.j, c.sign)
 	}
 	return hours
 }
@@ -274,7 +285,7 @@ func (t *trace) pod(j job, now time.Time) plan.Pod {
 		p.Owner = "Deployment/replicas" // whose pods have no work to repeat
 	}
 	if j.Gang != "" {
-		p.Gang, p.GangMin = "trace/"+j.Gang, j.members
+		p.Gang, p.GangMin = gangOf(j), j.members
 	}
 	if j.profile.Compute == 0 {
 		p.Demand = demand.Demand{GPUs: max(j.GPUs, 1), Vendor: "nvidia"}
@@ -284,6 +295,8 @@ func (t *trace) pod(j job, now time.Time) plan.Pod {
 	p.Demand = demand.Demand{MIG: []demand.Instances{demand.Named(name, 1)}}
 	return p
 }
+
+func gangOf(j job) string { return "trace/" + j.Gang }
 
 // pools are one group of nodes for each size, whose GPUs boot with a layout; whole
 // for none.
@@ -316,7 +329,7 @@ func (t *trace) pools(name string, boot mig.Layout) []plan.Pool {
 
 // world is a world without nodes. Chance is drawn from the seed.
 func (t *trace) world(pools []plan.Pool) *sim.World {
-	w := &sim.World{State: plan.Snapshot{Now: time.Unix(0, 0).UTC(), Pools: pools}, Score: t.score}
+	w := &sim.World{State: plan.Snapshot{Now: began, Pools: pools}, Score: t.score}
 	random := rand.New(rand.NewPCG(t.options.Seed, 2))
 	if share := t.options.FailBoot; share > 0 {
 		w.Lost = func() bool { return random.Float64() < share }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/forecast"
@@ -31,10 +32,9 @@ func (w *World) gpu(x *fields, name string) error {
 	if gpus == nil {
 		return fmt.Errorf("there is no %s above", name[:slash])
 	}
+	c := plan.GPU{Device: gpu.Device{Index: index}, AllocationKnown: true}
 	i := slices.IndexFunc(*gpus, func(c plan.GPU) bool { return c.Index == index })
 	if i < 0 {
-		c := plan.GPU{AllocationKnown: true}
-		c.Index = index
 		*gpus = append(*gpus, c)
 		i = len(*gpus) - 1
 	}
@@ -45,18 +45,12 @@ func (w *World) gpu(x *fields, name string) error {
 // gpusOf looks from the end: a gpu line mostly follows its node, and a large
 // cluster has as many nodes as lines.
 func (w *World) gpusOf(name string, template bool) *[]plan.GPU {
-	state := &w.Sim.State
-	if template {
-		for i := len(state.Pools) - 1; i >= 0; i-- {
-			if state.Pools[i].Name == name {
-				return &state.Pools[i].Template.GPUs
-			}
-		}
-		return nil
+	if p := w.poolOf(name); p != nil && template {
+		return &p.Template.GPUs
 	}
-	for i := len(state.Nodes) - 1; i >= 0; i-- {
-		if state.Nodes[i].Name == name {
-			return &state.Nodes[i].GPUs
+	for i := len(w.Sim.State.Nodes) - 1; i >= 0 && !template; i-- {
+		if n := &w.Sim.State.Nodes[i]; n.Name == name {
+			return &n.GPUs
 		}
 	}
 	return nil
@@ -77,25 +71,25 @@ func modelOf(name string) gpu.Model {
 // gpuFields are those of a gpu line or a pool's template, from a blank GPU whose
 // allocation is known.
 func gpuFields(x *fields, c *plan.GPU) {
-	x.value("model", c.Model.Name == "", func() string { return c.Model.Name }, func(s string) error { c.Model = modelOf(s); return nil })
+	if x.string("model", &c.Model.Name) {
+		c.Model = modelOf(c.Model.Name)
+	}
 	m := modelOf(c.Model.Name)
-	x.value("vendor", c.Model.Vendor == m.Vendor, func() string { return c.Model.Vendor }, func(s string) error { c.Model.Vendor = s; return nil })
+	text(x, "vendor", &c.Model.Vendor, c.Model.Vendor == m.Vendor)
 	integer(x, "memory-mib", &c.Model.MemoryMiB, c.Model.MemoryMiB == m.MemoryMiB)
 	x.string("uuid", &c.UUID)
-	x.value("health", c.Health == gpu.HealthUnknown, func() string { return c.Health.String() }, func(s string) error {
-		for _, h := range []gpu.Health{gpu.HealthUnknown, gpu.Healthy, gpu.Sick} {
-			if h.String() == s {
-				c.Health = h
-				return nil
-			}
-		}
-		return fmt.Errorf("want unknown, healthy or sick: %q", s)
-	})
-	layout := placements{model: c.Model.Name}
-	if parts(x, "layout", &c.Instances, func(i plan.Instance) string { return placementText(c.Model.Name, i.Placement) }, func(s segment) (plan.Instance, error) {
-		p, err := layout.read(s.name)
-		return plan.Instance{Placement: p, Placed: true}, err
-	}, instanceFields) {
+	oneOf(x, "health", &c.Health, c.Health == gpu.HealthUnknown, gpu.HealthUnknown, gpu.Healthy, gpu.Sick)
+	places := placements{model: c.Model.Name}
+	if list(x, "layout", &c.Instances, func(x *fields, i *plan.Instance) {
+		i.Placed = i.Placed || x.out == nil
+		places.entry(x, &i.Placement)
+		x.string("allocated-to", &i.AllocatedTo)
+		x.time("idle", &i.IdleSince, ago)
+		x.time("unused", &i.UnusedSince, ago)
+		x.string("uuid", &i.UUID)
+		x.busy("busy", &i.Busy)
+		x.either("", "unplaced", &i.Placed, true)
+	}) {
 		c.MIG = true
 	}
 	x.either("mig", "no-mig", &c.MIG, len(c.Instances) > 0)
@@ -107,49 +101,33 @@ func gpuFields(x *fields, c *plan.GPU) {
 	x.time("gpu-unused", &c.UnusedSince, ago)
 	x.busy("gpu-busy", &c.Busy)
 	if x.out == nil {
-		readIdle(x, c)
-		readUnused(x, c)
+		readSince(x, c)
 	}
 }
 
-// readUnused reads unused=2h: everything allocated on the GPU is unused since
-// then.
-func readUnused(x *fields, c *plan.GPU) {
-	var since time.Time
-	if !x.time("unused", &since, ago) {
-		return
-	}
-	if len(c.AllocatedTo) > 0 {
-		c.UnusedSince = since
-	}
-	for i := range c.Instances {
-		if instance := &c.Instances[i]; instance.AllocatedTo != "" {
-			instance.UnusedSince = since
-		}
-	}
-}
-
-// readIdle reads idle=5m: everything free on the GPU is idle since then.
-func readIdle(x *fields, c *plan.GPU) {
-	var since time.Time
-	if !x.time("idle", &since, ago) {
-		return
-	}
+// readSince reads idle=5m, since when everything free on the GPU is idle, and unused=2h,
+// since when everything allocated on it is unused.
+func readSince(x *fields, c *plan.GPU) {
+	var idle, unused time.Time
+	isIdle, isUnused := x.time("idle", &idle, ago), x.time("unused", &unused, ago)
 	allocated := len(c.AllocatedTo) > 0
+	if isUnused && allocated {
+		c.UnusedSince = unused
+	}
 	for i := range c.Instances {
-		if instance := &c.Instances[i]; instance.AllocatedTo == "" {
-			instance.IdleSince = since
-		} else {
+		switch in := &c.Instances[i]; {
+		case in.AllocatedTo != "":
 			allocated = true
+			if isUnused {
+				in.UnusedSince = unused
+			}
+		case isIdle:
+			in.IdleSince = idle
 		}
 	}
-	if !allocated {
-		c.IdleSince = since
+	if isIdle && !allocated {
+		c.IdleSince = idle
 	}
-}
-
-func gpuText(c plan.GPU, now time.Time) string {
-	return written(now, func(x *fields) { gpuFields(x, &c) })
 }
 
 // busy is "0.93~15s": a share and its age.
@@ -164,6 +142,48 @@ func (x *fields) busy(key string, v *sample.Value) {
 		}
 		d, err := time.ParseDuration(cmp.Or(age, "0s"))
 		*v = sample.Known(n, d)
+		return err
+	})
+}
+
+// profileText names a profile as the model does, or in bare slices ("c3m4a0")
+// where no name parses back.
+func profileText(model string, p mig.Profile) string {
+	if t, ok := mig.ForModel(model); ok && t.Has(p) {
+		return t.Name(p)
+	}
+	return fmt.Sprintf("c%dm%da%d", p.Compute, p.Memory, p.Attrs)
+}
+
+func parseProfile(model, s string) (mig.Profile, error) {
+	var p mig.Profile
+	if n, err := fmt.Sscanf(s, "c%dm%da%d", &p.Compute, &p.Memory, &p.Attrs); err == nil && n == 3 {
+		return p, nil
+	}
+	t, ok := mig.ForModel(model)
+	if !ok {
+		return p, fmt.Errorf("profile %q: the model %q has no table", s, model)
+	}
+	return t.Lookup(s)
+}
+
+// placements are entries "3g.40gb@0" of a list: a start alone is one more of the profile
+// before it, as plans print it ("1g.10gb@0,1,2").
+type placements struct{ model, profile string }
+
+func (l *placements) entry(x *fields, p *mig.Placement) {
+	x.head(func() string { return profileText(l.model, p.Profile) + "@" + strconv.Itoa(p.Start) }, func(s string) (err error) {
+		i := strings.LastIndexByte(s, '@')
+		if _, err := strconv.ParseUint(s, 10, 31); err != nil || l.profile == "" {
+			if i < 0 {
+				return fmt.Errorf("%q: want profile@start", s)
+			}
+			l.profile = s[:i]
+		}
+		if p.Start, err = strconv.Atoi(s[i+1:]); err != nil {
+			return fmt.Errorf("%q: the start is no number", s)
+		}
+		p.Profile, err = parseProfile(l.model, l.profile)
 		return err
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // wordRead matches how the package reads a word: a call with the word as its
 // first argument, or its first after the fields, or a word and its opposite.
-var wordRead = regexp.MustCompile(`(?:\bx\.\w+\((?:[^",()]+, )?|\bx\.either\("[a-z-]+", |\b(?:list|integer)\(x, |\{)"([a-z-]+)"`)
+var wordRead = regexp.MustCompile(`(?:\bx\.\w+\((?:[^",()]+, )?|\bx\.either\("[a-z-]+", |\w\(x, (?:[^"\n]*, )?|\{)"([a-z-]+)"`)
 
 // TestLanguageIsDocumented: the page has every word that is read, and so has the first
 // text of the fuzz test.
@@ -55,10 +55,10 @@ func TestWrongWords(t *testing.T) {
 		"quota t limit=-1":                    "limit: want whole GPUs",
 		"quota t limit=3+":                    "limit: want whole GPUs",
 		"quota t lend=9223372036854775807":    "lend: want whole GPUs",
-		"quota t gone":                        "there is no tenant t",
+		"quota t gone":                        "there is no t",
 		"quota":                               "takes a name first",
 		"forecast f have=1":                   `want namespace/name: "f"`,
-		"forecast a/f gone":                   "there is no forecast a/f",
+		"forecast a/f gone":                   "there is no a/f",
 		"forecast a/f node=n":                 "node: is not known here",
 		"forecast a/f low=NaN":                `low: want a number: "NaN"`,
 		"pod a/w-{0..10000}":                  "has at most 10000 members",
@@ -68,8 +68,8 @@ func TestWrongWords(t *testing.T) {
 		"pod a/{0..1}-{0..1}":                 "want one range",
 		"pod a/p budgets=(a/b)":               "a budget is namespace/name:allowed=1",
 		"tick grown=(h=5)":                    "grown: at: want it: name=number:at=duration",
-		"tick failures=(h=x:at=1s)":           `failures: want a number: "x"`,
-		"policy headroom=some":                `headroom: want none, low, expected or high: "some"`,
+		"tick failures=(h=x:at=1s)":           `failures: h: want a number: "x"`,
+		"policy headroom=some":                `headroom: want one of none low expected high: "some"`,
 		"node n drain-deadline=5m":            "want draining=TIME beside them",
 		"pod a/w-{0..1}\npod a/w-{0..2} gone": "line 2: pod: there is no pod a/w-2",
 		"node n gpus=1 model=H100-80GB layout=(1g.10gb@0:used=1)": "layout: used: is not known here",

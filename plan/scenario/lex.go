@@ -1,95 +1,83 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// statement is one logical line: a verb, plain words, and words with values.
+// statement is one logical line: a verb and its words.
 type statement struct {
 	line   int // of its beginning, from 1
 	verb   string
-	words  []string
+	words  []word
 	quoted bool // the first word was: a brace in it is literal
-	fields []field
 }
 
-// field is key=value or key=(item item …).
-type field struct {
-	key   string
-	value string
-	list  []item
-	isSet bool // has "="
-	many  bool // has parentheses
-}
-
-// item is one entry of a list: segments separated by ":", each name[=value].
-type item []segment
-
-type segment struct {
-	name, value string
-	isSet       bool
+// word is key, key=value, or key=(entry entry …), where an entry is words between colons.
+type word struct {
+	key, value string
+	isSet      bool     // has "="
+	list       [][]word // its entries, nil for one value
 }
 
 // split cuts a text into statements.
 func split(text string) ([]statement, error) {
-	type logical struct {
-		line int
-		text string
-	}
-	var lines []logical
+	var all []statement
+	var lines []string
 	for i, l := range strings.Split(text, "\n") {
-		l = strings.TrimSuffix(l, "\r")
-		blank := strings.TrimSpace(l) == ""
-		switch {
-		case blank || strings.HasPrefix(strings.TrimSpace(l), "#"):
-		case (l[0] == ' ' || l[0] == '\t') && len(lines) > 0:
-			lines[len(lines)-1].text += " " + strings.TrimSpace(l)
+		switch bare := strings.TrimSpace(l); {
+		case bare == "" || bare[0] == '#':
+		case (l[0] == ' ' || l[0] == '\t') && len(all) > 0:
+			lines[len(lines)-1] += " " + bare
 		default:
-			lines = append(lines, logical{i + 1, l})
+			all, lines = append(all, statement{line: i + 1}), append(lines, strings.TrimSuffix(l, "\r"))
 		}
 	}
-	var out []statement
-	for _, l := range lines {
-		s, err := parseStatement(l.text)
+	for i := range all {
+		if err := all[i].parse(lines[i]); err != nil {
+			return nil, fmt.Errorf("line %d: %w", all[i].line, err)
+		}
+	}
+	return all, nil
+}
+
+func (s *statement) parse(line string) (err error) {
+	x := &lexer{s: line}
+	x.blanks()
+	if s.verb, err = x.atom(topStops); err != nil {
+		return err
+	}
+	for x.blanks(); x.pos < len(x.s); x.blanks() {
+		s.quoted = s.quoted || len(s.words) == 0 && x.at('"')
+		w, err := x.word()
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", l.line, err)
+			return fmt.Errorf("%s: column %d: %w", s.verb, x.pos+1, err)
 		}
-		s.line = l.line
-		out = append(out, s)
+		s.words = append(s.words, w)
 	}
-	return out, nil
+	return nil
+}
+
+// named reports a statement about a thing that its first word names.
+func (s *statement) named() bool {
+	return s.verb != "policy" && s.verb != "tick" && s.verb != "plan" && s.verb != "settle"
+}
+
+// name is the first word of a statement about a thing.
+func (s *statement) name() (string, bool) {
+	if !s.named() || len(s.words) == 0 || s.words[0].isSet {
+		return "", false
+	}
+	return s.words[0].key, true
 }
 
 // lexer reads one logical line.
 type lexer struct {
 	s   string
 	pos int
-}
-
-func parseStatement(line string) (statement, error) {
-	x := &lexer{s: line}
-	x.blanks()
-	verb, err := x.atom(topStops)
-	if err != nil {
-		return statement{}, err
-	}
-	s := statement{verb: verb}
-	for x.blanks(); x.pos < len(x.s); x.blanks() {
-		quoted := x.peek('"')
-		f, err := x.field()
-		if err != nil {
-			return statement{}, fmt.Errorf("%s: column %d: %w", verb, x.pos+1, err)
-		}
-		if !f.isSet && len(s.fields) == 0 && len(s.words) == 0 {
-			s.words, s.quoted = append(s.words, f.key), quoted
-			continue
-		}
-		s.fields = append(s.fields, f)
-	}
-	return s, nil
 }
 
 // Characters that end an atom, at the top level and inside a list.
@@ -99,104 +87,93 @@ const (
 )
 
 func (x *lexer) blanks() {
-	for x.pos < len(x.s) && (x.s[x.pos] == ' ' || x.s[x.pos] == '\t' || x.s[x.pos] == ',') {
+	for x.at(' ') || x.at('\t') || x.at(',') {
 		x.pos++
 	}
 }
 
-func (x *lexer) peek(c byte) bool { return x.pos < len(x.s) && x.s[x.pos] == c }
+func (x *lexer) at(c byte) bool { return x.pos < len(x.s) && x.s[x.pos] == c }
+
+func (x *lexer) skip(c byte) bool {
+	if !x.at(c) {
+		return false
+	}
+	x.pos++
+	return true
+}
 
 // atom reads a quoted or a plain word.
 func (x *lexer) atom(stops string) (string, error) {
-	if x.peek('"') {
-		q, err := strconv.QuotedPrefix(x.s[x.pos:])
+	rest := x.s[x.pos:]
+	if x.at('"') {
+		q, err := strconv.QuotedPrefix(rest)
 		if err != nil {
-			return "", fmt.Errorf("a quoted word that does not end")
+			return "", errors.New("a quoted word that does not end")
 		}
 		x.pos += len(q)
 		return strconv.Unquote(q)
 	}
-	end := strings.IndexAny(x.s[x.pos:], stops)
+	end := strings.IndexAny(rest, stops)
 	if end < 0 {
-		end = len(x.s) - x.pos
+		end = len(rest)
 	}
 	if end == 0 {
-		return "", fmt.Errorf("want a word, found %q", x.s[x.pos:min(x.pos+1, len(x.s))])
+		return "", fmt.Errorf("want a word, found %q", rest[:min(1, len(rest))])
 	}
-	word := x.s[x.pos : x.pos+end]
 	x.pos += end
-	return word, nil
+	return rest[:end], nil
 }
 
-func (x *lexer) field() (field, error) {
-	key, err := x.atom(topStops)
-	if err != nil || !x.peek('=') {
-		return field{key: key}, err
+func (x *lexer) word() (word, error) {
+	w, err := word{}, error(nil)
+	if w.key, err = x.atom(topStops); err != nil || !x.skip('=') {
+		return w, err
 	}
-	x.pos++
-	f := field{key: key, isSet: true}
-	if !x.peek('(') {
-		at := x.pos
-		if f.value, err = x.atom(topStops); err != nil || !x.peek('=') {
-			return f, err
-		}
-		x.pos, f.value, f.many = at, "", true // one item of a list: "part:core=500"
-		it, err := x.item()
-		f.list = []item{it}
-		return f, err
-	}
-	x.pos++
-	f.many = true
-	for {
-		x.blanks()
-		if x.pos == len(x.s) {
-			return f, fmt.Errorf("a list that does not end")
-		}
-		if x.peek(')') {
-			x.pos++
-			return f, nil
-		}
-		it, err := x.item()
-		if err != nil {
-			return f, err
-		}
-		f.list = append(f.list, it)
-	}
-}
-
-func (x *lexer) item() (item, error) {
-	var it item
-	for {
-		name, err := x.atom(listStops)
-		if err != nil {
-			return nil, err
-		}
-		s := segment{name: name}
-		if x.peek('=') {
-			x.pos++
-			s.isSet = true
-			if s.value, err = x.atom(listStops); err != nil {
-				return nil, err
+	w.isSet = true
+	if x.skip('(') {
+		w.list = [][]word{}
+		for x.blanks(); !x.skip(')'); x.blanks() {
+			if x.pos == len(x.s) {
+				return w, errors.New("a list that does not end")
 			}
+			entry, err := x.entry()
+			if err != nil {
+				return w, err
+			}
+			w.list = append(w.list, entry)
 		}
-		it = append(it, s)
-		if !x.peek(':') {
-			return it, nil
+		return w, nil
+	}
+	at := x.pos
+	if w.value, err = x.atom(topStops); err != nil || !x.at('=') {
+		return w, err
+	}
+	x.pos, w.value = at, "" // one entry of a list: "part:core=500"
+	entry, err := x.entry()
+	w.list = [][]word{entry}
+	return w, err
+}
+
+func (x *lexer) entry() (entry []word, err error) {
+	for {
+		var w word
+		if w.key, err = x.atom(listStops); err == nil && x.skip('=') {
+			w.isSet = true
+			w.value, err = x.atom(listStops)
 		}
-		x.pos++
+		if entry = append(entry, w); err != nil || !x.skip(':') {
+			return entry, err
+		}
 	}
 }
 
 // quote writes a word so that atom reads it back.
 func quote(s string) string {
-	plain := s != "" && utf8.ValidString(s) && s[0] != '#'
-	for _, r := range s {
-		if r <= ' ' || r == 0x7f || r == '{' || strings.ContainsRune(listStops, r) || !strconv.IsPrint(r) {
-			plain = false
-		}
+	special := func(r rune) bool {
+		return r <= ' ' || r == 0x7f || r == '{' || strings.ContainsRune(listStops, r) || !strconv.IsPrint(r)
 	}
-	if plain {
-		return s
+	if s == "" || !utf8.ValidString(s) || s[0] == '#' || strings.ContainsFunc(s, special) {
+		return strconv.Quote(s)
 	}
-	return strconv.Quote(s)
+	return s
 }

@@ -2,71 +2,49 @@ package scenario
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
 func (w *World) node(x *fields, name string) error {
-	state := &w.Sim.State
-	i := slices.IndexFunc(state.Nodes, func(n plan.Node) bool { return n.Name == name })
-	if x.has("gone") {
-		if i < 0 {
-			return fmt.Errorf("there is no node %s", name)
-		}
-		w.count(state.Nodes[i].Pool, -1)
-		state.Nodes = slices.Delete(state.Nodes, i, i+1)
-		return nil
+	is := func(n plan.Node) bool { return n.Name == name }
+	n, gone, err := declared(x, &w.Sim.State.Nodes, name, is, func() (plan.Node, error) { return w.newNode(x, name) })
+	switch {
+	case err != nil:
+	case gone:
+		w.count(n.Pool, -1)
+	default:
+		nodeFields(x, n)
 	}
-	if i < 0 {
-		n, err := w.newNode(x, name)
-		if err != nil {
-			return err
-		}
-		state.Nodes = append(state.Nodes, n)
-		i = len(state.Nodes) - 1
-		w.count(n.Pool, 1)
-	}
-	nodeFields(x, &state.Nodes[i])
-	return nil
+	return err
 }
 
 // newNode is a node of its pool's template, unless it is bare.
 func (w *World) newNode(x *fields, name string) (plan.Node, error) {
 	n := plan.Node{Name: name, Ready: true}
 	x.string("pool", &n.Pool)
-	if bare := x.has("bare"); n.Pool == "" || bare {
-		return n, nil
-	}
-	for _, p := range w.Sim.State.Pools {
-		if p.Name != n.Pool {
-			continue
+	p := w.poolOf(n.Pool)
+	if bare := x.has("bare"); n.Pool != "" && !bare {
+		if p == nil {
+			return n, fmt.Errorf("there is no pool %s above", n.Pool)
 		}
-		t := p.Template
-		n.Labels, n.Taints, n.CPUMilli, n.MemoryMi, n.Others = t.Labels, t.Taints, t.CPUMilli, t.MemoryMi, t.Others
-		n.GPUs = slices.Clone(t.GPUs)
-		for c := range n.GPUs {
-			n.GPUs[c].Instances = slices.Clone(n.GPUs[c].Instances)
-		}
-		return n, nil
+		n = sim.NewNode(name, p)
 	}
-	return n, fmt.Errorf("there is no pool %s above", n.Pool)
+	w.count(n.Pool, 1)
+	return n, nil
 }
 
 // count updates the size and the target of a pool for which they were not stated.
 func (w *World) count(pool string, d int) {
-	for i := range w.Sim.State.Pools {
-		if p := &w.Sim.State.Pools[i]; p.Name == pool {
-			if !w.sized[pool] {
-				p.Size += d
-			}
-			if !w.targeted[pool] {
-				p.Target += d
-			}
-		}
+	p := w.poolOf(pool)
+	if p != nil && !w.sized[pool] {
+		p.Size += d
+	}
+	if p != nil && !w.targeted[pool] {
+		p.Target += d
 	}
 }
 
@@ -89,21 +67,17 @@ func nodeFields(x *fields, n *plan.Node) {
 	x.quantity("cpu", &n.CPUMilli, cpuUnits)
 	x.quantity("memory", &n.MemoryMi, memoryUnits)
 	resourceFields(x, &n.Others)
-	allocatableFields(x, n)
+	var offered demand.Demand
+	if n.Allocatable != nil {
+		offered = *n.Allocatable
+	}
+	if demandFields(x, n.Allocatable == nil, "allocatable", &offered) {
+		n.Allocatable = &offered
+	}
 	if x.out == nil {
 		equalGPUs(x, &n.GPUs)
 	}
 	operationFields(x, n)
-}
-
-// allocatableFields is allocatable=(REQUEST …), () for nothing.
-func allocatableFields(x *fields, n *plan.Node) {
-	var offered demand.Demand
-	if n.Allocatable != nil && x.out != nil {
-		x.out.WriteString(" allocatable=(" + strings.Join(demandWords(*n.Allocatable), " ") + ")")
-	} else if x.out == nil && x.items("allocatable", nil, func(it item) error { return readRequest(it, &offered) }) {
-		n.Allocatable = &offered
-	}
 }
 
 // drainFields is draining=5m drain-deadline=5m drain-reason=NodeUnderused.
@@ -114,7 +88,7 @@ func drainFields(x *fields, n *plan.Node) {
 	}
 	begun := x.timeUnless(n.Drain == nil, "draining", &d.Started, ago)
 	x.time("drain-deadline", &d.Deadline, in)
-	x.string("drain-reason", (*string)(&d.Reason))
+	text(x, "drain-reason", &d.Reason, d.Reason == "")
 	switch {
 	case x.out != nil:
 	case x.has("not-draining") && n.Drain != nil:
@@ -135,25 +109,21 @@ func operationFields(x *fields, n *plan.Node) {
 	if x.out != nil && n.Operation != nil {
 		o = *n.Operation
 	}
-	begun := x.value("op", n.Operation == nil, func() string { return o.ID }, func(s string) error { o.ID = s; return nil })
-	if !begun && (x.out == nil || n.Operation == nil) {
+	if begun := text(x, "op", &o.ID, n.Operation == nil); !begun && (x.out == nil || n.Operation == nil) {
 		return
 	}
 	x.int("op-gpu", &o.GPU)
-	model := ""
+	places := placements{}
 	for _, c := range n.GPUs {
 		if c.Index == o.GPU {
-			model = c.Model.Name
+			places.model = c.Model.Name
 		}
 	}
-	x.string("op-model", &model)
-	places := placements{model: model}
-	list(x, "op-target", (*[]mig.Placement)(&o.Target), func(p mig.Placement) string { return placementText(model, p) }, func(it item) (mig.Placement, error) {
-		return places.read(it[0].name)
-	})
+	x.string("op-model", &places.model)
+	list(x, "op-target", (*[]mig.Placement)(&o.Target), places.entry)
 	x.time("op-started", &o.Started, ago)
 	x.time("op-deadline", &o.Deadline, in)
-	x.value("op-phase", o.Phase == plan.PhasePending, func() string { return string(o.Phase) }, func(s string) error { o.Phase = plan.Phase(s); return nil })
+	text(x, "op-phase", &o.Phase, o.Phase == plan.PhasePending)
 	x.string("op-message", &o.Message)
 	if x.out == nil {
 		n.Operation = &o

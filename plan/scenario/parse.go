@@ -21,7 +21,7 @@ func Parse(text string) (plan.Snapshot, plan.Policy, error) {
 	}
 	var errs []error
 	for _, s := range statements {
-		if s.verb == "plan" || s.verb == "settle" || s.verb == "tick" && len(s.words) > 0 {
+		if s.verb == "plan" || s.verb == "settle" || s.verb == "tick" && len(s.words) > 0 && !s.words[0].isSet {
 			errs = append(errs, fmt.Errorf("line %d: %s has no place in a snapshot", s.line, s.verb))
 			continue
 		}
@@ -67,7 +67,7 @@ func Print(s plan.Snapshot) string {
 		for _, c := range all {
 			line("gpu", fmt.Sprintf("%s/%d", of, c.Index), func(x *fields) {
 				if template {
-					x.out.WriteString(" template")
+					x.write("template")
 				}
 				gpuFields(x, &c)
 			})
@@ -90,7 +90,7 @@ func Print(s plan.Snapshot) string {
 	for _, n := range s.Nodes {
 		line("node", n.Name, func(x *fields) {
 			x.string("pool", &n.Pool)
-			x.out.WriteString(" bare")
+			x.write("bare")
 			nodeFields(x, &n)
 		})
 		gpus(n.Name, n.GPUs, false)
@@ -122,16 +122,11 @@ func LineOf(text, verb, name string) int {
 	return found
 }
 
-func (s *statement) about(name string) bool {
-	if len(s.words) == 0 {
-		return false
+func (s *statement) about(subject string) bool {
+	name, ok := s.name()
+	if !ok || s.verb != "pod" {
+		return ok && name == subject
 	}
-	if s.words[0] == name {
-		return true
-	}
-	if s.verb != "pod" || s.quoted {
-		return false
-	}
-	keys, err := expand(s.words[0])
-	return err == nil && slices.Contains(keys, name)
+	keys, err := s.keys(name)
+	return name == subject || err == nil && slices.Contains(keys, subject)
 }

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,29 +12,20 @@ import (
 // maxRange bounds the pods that one line may declare.
 const maxRange = 10000
 
-// pod declares, changes or removes a pod; several equal ones where the name has
+// podsOf declares, changes or removes a pod; several equal ones where the name has
 // a range in braces.
-func (w *World) pod(s statement) error {
-	keys := []string{s.words[0]}
-	if !s.quoted {
-		var err error
-		if keys, err = expand(s.words[0]); err != nil {
-			return err
-		}
-	}
-	for _, key := range keys {
+func (w *World) podsOf(s statement, name string) error {
+	keys, err := s.keys(name)
+	for i := 0; i < len(keys) && err == nil; i++ {
 		x := reading(s, w.Sim.State.Now)
-		if err := w.onePod(x, key); err != nil {
-			return err
-		}
-		if err := x.err(); err != nil {
-			return err
+		if err = w.pod(x, keys[i]); err == nil {
+			err = x.err()
 		}
 	}
-	return nil
+	return err
 }
 
-func (w *World) onePod(x *fields, key string) error {
+func (w *World) pod(x *fields, key string) error {
 	if x.has("gone") {
 		w.pods = nil
 		if !w.Sim.RemovePod(key) {
@@ -43,9 +33,9 @@ func (w *World) onePod(x *fields, key string) error {
 		}
 		return nil
 	}
-	namespace, name, ok := strings.Cut(key, "/")
-	if !ok {
-		return fmt.Errorf("want namespace/name: %q", key)
+	namespace, name, err := keyOf(key)
+	if err != nil {
+		return err
 	}
 	state := &w.Sim.State
 	i, ok := w.podIndex()[key]
@@ -56,6 +46,14 @@ func (w *World) onePod(x *fields, key string) error {
 	}
 	podFields(x, &state.Pods[i])
 	return nil
+}
+
+func keyOf(key string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(key, "/")
+	if !ok {
+		err = fmt.Errorf("want namespace/name: %q", key)
+	}
+	return namespace, name, err
 }
 
 // podIndex is the index of each pod. It is kept from one pod line to the next,
@@ -70,12 +68,12 @@ func (w *World) podIndex() map[string]int {
 	return w.pods
 }
 
-// expand returns the names of the range in "ns/w-{0..7}": w-0 to w-7. A name
-// without a brace is itself.
-func expand(word string) ([]string, error) {
-	before, rest, ok := strings.Cut(word, "{")
-	if !ok {
-		return []string{word}, nil
+// keys are the names of the range in "ns/w-{0..7}": w-0 to w-7. A name without a brace,
+// or a quoted one, is itself.
+func (s *statement) keys(name string) ([]string, error) {
+	before, rest, ok := strings.Cut(name, "{")
+	if !ok || s.quoted {
+		return []string{name}, nil
 	}
 	bounds, after, closed := strings.Cut(rest, "}")
 	low, high, dots := strings.Cut(bounds, "..")
@@ -83,11 +81,11 @@ func expand(word string) ([]string, error) {
 	to, err2 := strconv.ParseUint(high, 10, 31)
 	switch {
 	case !closed || !dots || err1 != nil || err2 != nil || strings.Contains(after, "{"):
-		return nil, fmt.Errorf("want one range as in ns/name-{0..7}: %q", word)
+		return nil, fmt.Errorf("want one range as in ns/name-{0..7}: %q", name)
 	case to < from || to-from >= maxRange:
-		return nil, fmt.Errorf("a range goes up, and has at most %d members: %q", maxRange, word)
+		return nil, fmt.Errorf("a range goes up, and has at most %d members: %q", maxRange, name)
 	}
-	keys := make([]string, 0, to-from+1)
+	var keys []string
 	for n := from; n <= to; n++ {
 		keys = append(keys, before+strconv.FormatUint(n, 10)+after)
 	}
@@ -96,7 +94,7 @@ func expand(word string) ([]string, error) {
 
 // podFields are read over what a pod already is.
 func podFields(x *fields, p *plan.Pod) {
-	requestFields(x, p)
+	requestsOfPod(x, p)
 	x.string("node", &p.Node)
 	if x.out == nil {
 		p.Unschedulable = p.Node == ""
@@ -117,25 +115,26 @@ func podFields(x *fields, p *plan.Pod) {
 	x.flag("evictable", &p.Evictable)
 	x.flag("local-storage", &p.LocalStorage)
 	x.time("evict-from", &p.EvictFrom, in)
-	parts(x, "budgets", &p.Budgets, func(b plan.Budget) string { return quote(b.Name) }, func(s segment) (plan.Budget, error) { return plan.Budget{Name: s.name}, nil }, func(x *fields, b *plan.Budget) {
+	list(x, "budgets", &p.Budgets, func(x *fields, b *plan.Budget) {
+		x.word(&b.Name)
 		if !x.count("allowed", &b.Allowed) && x.out == nil {
 			x.fail("allowed", "want it: a budget is namespace/name:allowed=1")
 		}
 	})
 	x.flag("daemonset", &p.DaemonSet)
-	list(x, "parts-on", &p.PartsOn, strconv.Itoa, func(it item) (int, error) {
-		n, err := strconv.ParseUint(it[0].name, 10, 16)
-		if err != nil || len(it) != 1 {
-			return 0, fmt.Errorf("a GPU is its index")
-		}
-		return int(n), nil
+	list(x, "parts-on", &p.PartsOn, func(x *fields, index *int) {
+		x.head(func() string { return strconv.Itoa(*index) }, func(s string) error {
+			n, err := strconv.ParseUint(s, 10, 16)
+			*index = int(n)
+			return err
+		})
 	})
 }
 
-// requestFields and shapeFields are a pod's requests, placement rules and tenant:
+// requestsOfPod and shapeFields are a pod's requests, placement rules and tenant:
 // what a replica that does not exist yet has too.
-func requestFields(x *fields, p *plan.Pod) {
-	demandFields(x, &p.Demand)
+func requestsOfPod(x *fields, p *plan.Pod) {
+	demandFields(x, len(requestsOf(p.Demand)) == 0, "requests", &p.Demand)
 	x.string("unreadable", &p.Unreadable)
 }
 
@@ -146,7 +145,11 @@ func shapeFields(x *fields, p *plan.Pod) {
 	x.quantity("memory", &p.MemoryMi, memoryUnits)
 	x.labels("selector", &p.NodeSelector)
 	affinityFields(x, &p.Affinity)
-	tolerationFields(x, &p.Tolerations)
+	list(x, "tolerations", &p.Tolerations, func(x *fields, t *plan.Toleration) {
+		x.pair(&t.Key, &t.Value)
+		x.string("op", &t.Operator)
+		x.string("effect", &t.Effect)
+	})
 	resourceFields(x, &p.Others)
 	portFields(x, &p.HostPorts)
 	volumeFields(x, &p.Volumes)
@@ -160,30 +163,22 @@ func shapeFields(x *fields, p *plan.Pod) {
 
 // forecast declares, changes or removes the forecast of a workload.
 func (w *World) forecast(x *fields, key string) error {
-	namespace, name, ok := strings.Cut(key, "/")
-	if !ok {
-		return fmt.Errorf("want namespace/name: %q", key)
+	namespace, name, err := keyOf(key)
+	if err != nil {
+		return err
 	}
-	state := &w.Sim.State
-	i := slices.IndexFunc(state.Forecasts, func(f plan.Forecast) bool { return f.Name == key })
-	if x.has("gone") {
-		if i < 0 {
-			return fmt.Errorf("there is no forecast %s", key)
-		}
-		state.Forecasts = slices.Delete(state.Forecasts, i, i+1)
-		return nil
+	is := func(f plan.Forecast) bool { return f.Name == key }
+	f, gone, err := declared(x, &w.Sim.State.Forecasts, key, is, func() (plan.Forecast, error) {
+		return plan.Forecast{Name: key, Like: plan.Pod{Namespace: namespace, Name: name}}, nil
+	})
+	if err == nil && !gone {
+		forecastFields(x, f)
 	}
-	if i < 0 {
-		like := plan.Pod{Namespace: namespace, Name: name}
-		state.Forecasts = append(state.Forecasts, plan.Forecast{Name: key, Like: like})
-		i = len(state.Forecasts) - 1
-	}
-	forecastFields(x, &state.Forecasts[i])
-	return nil
+	return err
 }
 
 func forecastFields(x *fields, f *plan.Forecast) {
-	requestFields(x, &f.Like)
+	requestsOfPod(x, &f.Like)
 	x.int("have", &f.Have)
 	x.float("low", &f.Low)
 	x.float("expected", &f.Expected)

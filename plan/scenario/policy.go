@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
 
@@ -41,14 +40,10 @@ func policyFields(x *fields, p *plan.Policy) {
 	x.int("max-drains", &p.MaxDrains)
 	x.duration("drain-timeout", &p.DrainTimeout)
 	x.duration("drain-cooldown", &p.DrainCooldown)
-	x.value("headroom", false, func() string { return string(cmp.Or(p.Headroom, plan.HeadroomNone)) }, func(s string) error {
-		switch h := plan.Headroom(s); h {
-		case plan.HeadroomNone, plan.HeadroomLow, plan.HeadroomExpected, plan.HeadroomHigh:
-			p.Headroom = h
-			return nil
-		}
-		return fmt.Errorf("want none, low, expected or high: %q", s)
-	})
+	headroom := cmp.Or(p.Headroom, plan.HeadroomNone)
+	if oneOf(x, "headroom", &headroom, false, plan.HeadroomNone, plan.HeadroomLow, plan.HeadroomExpected, plan.HeadroomHigh) {
+		p.Headroom = headroom
+	}
 	x.float("headroom-weight", &p.HeadroomWeight)
 	x.duration("sick-after", &p.SickAfter)
 	x.duration("replace-interval", &p.ReplaceInterval)

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,19 +9,27 @@ import (
 )
 
 func (w *World) pool(x *fields, name string) {
-	state := &w.Sim.State
-	i := slices.IndexFunc(state.Pools, func(p plan.Pool) bool { return p.Name == name })
-	if i < 0 {
-		state.Pools = append(state.Pools, plan.Pool{Name: name})
-		i = len(state.Pools) - 1
+	p := w.poolOf(name)
+	if p == nil {
+		w.Sim.State.Pools = append(w.Sim.State.Pools, plan.Pool{Name: name})
+		p = w.poolOf(name)
 	}
-	p := &state.Pools[i]
 	size, target := x.count("size", &p.Size), x.count("target", &p.Target)
 	if size && !target {
 		p.Target = p.Size
 	}
 	w.sized[name], w.targeted[name] = w.sized[name] || size, w.targeted[name] || size || target
 	poolFields(x, p)
+}
+
+// poolOf is the pool of a name, nil for none.
+func (w *World) poolOf(name string) *plan.Pool {
+	for i := range w.Sim.State.Pools {
+		if p := &w.Sim.State.Pools[i]; p.Name == name {
+			return p
+		}
+	}
+	return nil
 }
 
 func poolFields(x *fields, p *plan.Pool) {
@@ -37,19 +44,13 @@ func poolFields(x *fields, p *plan.Pool) {
 	x.time("backoff", &p.BackoffUntil, in)
 	x.either("freeze", "thaw", &p.Freeze, false)
 	x.flag("fixed", &p.Fixed)
-	x.value("repartition", !p.MIG.Repartition, func() string {
-		if p.MIG.KeepsBusy {
-			return "keep-busy"
-		}
-		return "idle"
-	}, func(s string) error {
-		switch s {
-		case "no", "idle", "keep-busy":
-			p.MIG.Repartition, p.MIG.KeepsBusy = s != "no", s == "keep-busy"
-			return nil
-		}
-		return fmt.Errorf("want no, idle or keep-busy: %q", s)
-	})
+	repartition := "idle"
+	if p.MIG.KeepsBusy {
+		repartition = "keep-busy"
+	}
+	if oneOf(x, "repartition", &repartition, !p.MIG.Repartition, "no", "idle", "keep-busy") {
+		p.MIG.Repartition, p.MIG.KeepsBusy = repartition != "no", repartition == "keep-busy"
+	}
 	x.either("keeps-busy", "", &p.MIG.KeepsBusy, p.MIG.KeepsBusy && p.MIG.Repartition)
 	x.duration("mig-idle-after", &p.MIG.IdleAfter)
 	x.duration("mig-duration", &p.MIG.Duration)
@@ -58,14 +59,11 @@ func poolFields(x *fields, p *plan.Pool) {
 	x.quantity("memory", &t.MemoryMi, memoryUnits)
 	equalGPUs(x, &t.GPUs)
 	model := ""
-	if len(t.GPUs) > 0 {
+	if len(t.GPUs) > 0 && (x.out == nil || alike(t.GPUs)) { // others are written behind it
 		model = t.GPUs[0].Model.Name
 	}
-	if x.out != nil && !alike(t.GPUs) {
-		model = "" // they are written behind it
-	}
-	list(x, "mig-allowed", &p.MIG.Allowed, func(a mig.Profile) string { return quote(profileText(model, a)) }, func(it item) (mig.Profile, error) {
-		return parseProfile(model, it[0].name)
+	list(x, "mig-allowed", &p.MIG.Allowed, func(x *fields, a *mig.Profile) {
+		x.head(func() string { return profileText(model, *a) }, func(s string) (err error) { *a, err = parseProfile(model, s); return err })
 	})
 	x.labels("labels", &t.Labels)
 	taintFields(x, &t.Taints)
@@ -80,39 +78,34 @@ const maxGPUs = 1024
 // equalGPUs is the number of a node's GPUs, and the words of one of them. It writes
 // those of a template, where they are alike.
 func equalGPUs(x *fields, gpus *[]plan.GPU) {
-	n, device := len(*gpus), plan.GPU{AllocationKnown: true}
-	if x.out != nil {
-		if n > 0 && alike(*gpus) {
-			x.count("gpus", &n)
-			gpuFields(x, &(*gpus)[0])
+	n := len(*gpus)
+	switch {
+	case x.out != nil && n > 0 && alike(*gpus):
+		x.count("gpus", &n)
+		gpuFields(x, &(*gpus)[0])
+	case x.out == nil && x.count("gpus", &n):
+		if n < 0 || n > maxGPUs {
+			x.fail("gpus", "want 0 … %d", maxGPUs)
+			n = 0
 		}
-		return
-	}
-	if !x.count("gpus", &n) {
-		return
-	}
-	if n < 0 || n > maxGPUs {
-		x.fail("gpus", "want 0 … %d", maxGPUs)
-		n = 0
-	}
-	gpuFields(x, &device)
-	*gpus = nil
-	for i := range n {
-		c := device
-		c.Index, c.Instances = i, slices.Clone(device.Instances)
-		*gpus = append(*gpus, c)
+		device := plan.GPU{AllocationKnown: true}
+		gpuFields(x, &device)
+		*gpus = nil
+		for i := range n {
+			c := device
+			c.Index, c.Instances = i, slices.Clone(device.Instances)
+			*gpus = append(*gpus, c)
+		}
 	}
 }
 
 // alike reports whether equal GPUs can be written once, with their number.
 func alike(gpus []plan.GPU) bool {
-	if len(gpus) > maxGPUs {
-		return false
-	}
+	text := func(c plan.GPU) string { return written(time.Time{}, func(x *fields) { gpuFields(x, &c) }) }
 	for i, c := range gpus {
-		if c.Index != i || gpuText(c, time.Time{}) != gpuText(gpus[0], time.Time{}) || c.Busy != gpus[0].Busy {
+		if c.Index != i || text(c) != text(gpus[0]) || c.Busy != gpus[0].Busy {
 			return false
 		}
 	}
-	return true
+	return len(gpus) <= maxGPUs
 }

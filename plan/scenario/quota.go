@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,22 +12,14 @@ import (
 // quota declares, changes or removes a tenant. Without fields it is guaranteed
 // nothing and unlimited.
 func (w *World) quota(x *fields, name string) error {
-	state := &w.Sim.State
-	i := slices.IndexFunc(state.Tenants, func(t plan.Tenant) bool { return t.Name == name })
-	if x.has("gone") {
-		if i < 0 {
-			return fmt.Errorf("there is no tenant %s", name)
-		}
-		state.Tenants = slices.Delete(state.Tenants, i, i+1)
-		return nil
+	is := func(t plan.Tenant) bool { return t.Name == name }
+	t, gone, err := declared(x, &w.Sim.State.Tenants, name, is, func() (plan.Tenant, error) {
+		return plan.Tenant{Tenant: quota.Tenant{Name: name, Limit: quota.All(), Borrow: quota.All(), Lend: quota.All()}}, nil
+	})
+	if err == nil && !gone {
+		quotaFields(x, t)
 	}
-	if i < 0 {
-		state.Tenants = append(state.Tenants, plan.Tenant{Tenant: quota.Tenant{
-			Name: name, Limit: quota.All(), Borrow: quota.All(), Lend: quota.All()}})
-		i = len(state.Tenants) - 1
-	}
-	quotaFields(x, &state.Tenants[i])
-	return nil
+	return err
 }
 
 func quotaFields(x *fields, t *plan.Tenant) {
@@ -40,10 +31,6 @@ func quotaFields(x *fields, t *plan.Tenant) {
 	x.duration("reclaim-idle", &t.ReclaimIdle)
 }
 
-func (x *fields) amount(key string, v *quota.Amount, unsaid quota.Amount) {
-	x.value(key, *v == unsaid, func() string { return amountText(*v) }, func(s string) (err error) { *v, err = parseAmount(s); return err })
-}
-
 // A GPU in slices, and the most GPUs that can be written.
 const (
 	computeSlices = 7
@@ -51,30 +38,41 @@ const (
 	mostGPUs      = (quota.Unlimited - 1) / memorySlices
 )
 
-// parseAmount reads "2" (whole GPUs), "3+4" (compute and memory slices), "none"
-// and "all"; the latter also for one of the two. Parts of a GPU are in slices:
-// no part of 7 compute slices is the same part of 8 memory slices.
-func parseAmount(s string) (quota.Amount, error) {
-	wrong := fmt.Errorf("want whole GPUs (2), slices of compute and memory (14+16), none or all: %q", s)
-	switch s {
-	case "none":
-		return quota.Amount{}, nil
-	case "all":
-		return quota.All(), nil
-	}
-	if compute, memory, both := strings.Cut(s, "+"); both {
+// amount is "2" (whole GPUs), "3+4" (compute and memory slices), "none" or "all"; the
+// latter also for one of the two. Parts of a GPU are in slices: no part of 7 compute
+// slices is the same part of 8 memory slices.
+func (x *fields) amount(key string, v *quota.Amount, unsaid quota.Amount) {
+	x.value(key, *v == unsaid, func() string {
+		gpus := v.Compute / computeSlices
+		switch {
+		case v.Zero():
+			return "none"
+		case *v == quota.All():
+			return "all"
+		case v.Compute == gpus*computeSlices && gpus <= mostGPUs && v.Memory == gpus*memorySlices:
+			return strconv.FormatInt(gpus, 10)
+		}
+		return slicesText(v.Compute) + "+" + slicesText(v.Memory)
+	}, func(s string) error {
+		switch s {
+		case "none":
+			s = "0"
+		case "all":
+			s = "all+all"
+		}
+		compute, memory, both := strings.Cut(s, "+")
 		c, err1 := parseSlices(compute)
 		m, err2 := parseSlices(memory)
-		if err1 != nil || err2 != nil {
-			return quota.Amount{}, wrong
+		switch {
+		case err1 == nil && both && err2 == nil:
+			*v = quota.Amount{Compute: c, Memory: m}
+		case err1 == nil && !both && c <= mostGPUs:
+			*v = quota.Amount{Compute: c * computeSlices, Memory: c * memorySlices}
+		default:
+			return fmt.Errorf("want whole GPUs (2), slices of compute and memory (14+16), none or all: %q", s)
 		}
-		return quota.Amount{Compute: c, Memory: m}, nil
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > mostGPUs {
-		return quota.Amount{}, wrong
-	}
-	return quota.Amount{Compute: n * computeSlices, Memory: n * memorySlices}, nil
+		return nil
+	})
 }
 
 func parseSlices(s string) (int64, error) {
@@ -83,20 +81,6 @@ func parseSlices(s string) (int64, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 63)
 	return int64(n), err
-}
-
-// amountText writes an amount, in GPUs where it is whole ones.
-func amountText(a quota.Amount) string {
-	gpus := a.Compute / computeSlices
-	switch {
-	case a.Zero():
-		return "none"
-	case a == quota.All():
-		return "all"
-	case a.Compute == gpus*computeSlices && gpus <= mostGPUs && a.Memory == gpus*memorySlices:
-		return strconv.FormatInt(gpus, 10)
-	}
-	return slicesText(a.Compute) + "+" + slicesText(a.Memory)
 }
 
 func slicesText(n int64) string {

@@ -4,89 +4,95 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// readRequest reads one part of a demand: "gpu", "amd.gpu*2", "3g.40gb*2",
-// "part:core=500:memory-mib=8192", "any.gpu".
-func readRequest(it item, d *demand.Demand) error {
-	name, count, many := strings.Cut(it[0].name, "*")
-	n := 1
-	if many {
-		var err error
-		if n, err = strconv.Atoi(count); err != nil {
-			return fmt.Errorf("%q: want a number after *", it[0].name)
+// request is one entry of a demand: "gpu" (nvidia's), "amd.gpu*2", "any.gpu", "3g.40gb*2",
+// "part:core=500:memory-mib=8192".
+type request struct {
+	name string
+	n    int
+	part demand.Fraction
+}
+
+func demandFields(x *fields, missing bool, key string, d *demand.Demand) bool {
+	all := requestsOf(*d)
+	if !listUnless(x, missing, key, &all, requestFields) {
+		return false
+	}
+	var err error
+	if *d, err = demandOf(all); err != nil {
+		x.fail(key, "%v", err)
+	}
+	return true
+}
+
+func requestFields(x *fields, r *request) {
+	x.head(func() string {
+		if r.n == 1 {
+			return r.name
 		}
-	}
-	if name == "part" {
-		d.Fraction = &demand.Fraction{}
-		return readBehind(it, time.Time{}, func(x *fields) { partFields(x, d.Fraction) })
-	}
-	if vendor, ok := vendorOf(name); ok {
-		d.GPUs, d.Vendor = n, vendor
+		return r.name + "*" + strconv.Itoa(r.n)
+	}, func(s string) (err error) {
+		name, count, many := strings.Cut(s, "*")
+		if r.name, r.n = name, 1; many {
+			if r.n, err = strconv.Atoi(count); err != nil {
+				return fmt.Errorf("%q: want a number after *", s)
+			}
+		}
 		return nil
-	}
-	parsed, err := mig.ParseName(name)
-	if err != nil {
-		return err
-	}
-	d.MIG = append(d.MIG, demand.Instances{Name: name, Count: n, MemoryGB: parsed.GB,
-		Profile: mig.Profile{Compute: parsed.Compute, Attrs: parsed.Attrs}})
-	return nil
-}
-
-// vendorOf reads "gpu" (nvidia), "amd.gpu", "any.gpu" (no vendor).
-func vendorOf(name string) (string, bool) {
-	vendor, ok := strings.CutSuffix(name, ".gpu")
-	switch {
-	case name == "gpu":
-		return "nvidia", true
-	case vendor == "any":
-		return "", ok
-	}
-	return vendor, ok
-}
-
-func partFields(x *fields, f *demand.Fraction) {
-	x.count("core", &f.CoreMilli)
-	x.count("memory-mib", &f.MemoryMiB)
-	x.int("memory", &f.MemoryMilli)
-	x.int("gpus", &f.GPUs)
-}
-
-func demandFields(x *fields, d *demand.Demand) {
-	var all demand.Demand
-	if x.items("requests", func() []string { return demandWords(*d) }, func(it item) error { return readRequest(it, &all) }) {
-		*d = all
+	})
+	if r.name == "part" {
+		x.count("core", &r.part.CoreMilli)
+		x.count("memory-mib", &r.part.MemoryMiB)
+		x.int("memory", &r.part.MemoryMilli)
+		x.int("gpus", &r.part.GPUs)
 	}
 }
 
-func demandWords(d demand.Demand) (words []string) {
+func requestsOf(d demand.Demand) (all []request) {
 	if d.GPUs != 0 || d.Vendor != "" {
-		vendor := d.Vendor + "."
+		name := d.Vendor + ".gpu"
 		switch d.Vendor {
 		case "nvidia":
-			vendor = ""
+			name = "gpu"
 		case "":
-			vendor = "any."
+			name = "any.gpu"
 		}
-		words = append(words, quote(vendor+"gpu"+times(d.GPUs)))
+		all = append(all, request{name: name, n: d.GPUs})
 	}
 	for _, i := range d.MIG {
-		words = append(words, quote(i.Name+times(i.Count)))
+		all = append(all, request{name: i.Name, n: i.Count})
 	}
 	if d.Fraction != nil {
-		words = append(words, "part"+behind(time.Time{}, func(x *fields) { partFields(x, d.Fraction) }))
+		all = append(all, request{name: "part", n: 1, part: *d.Fraction})
 	}
-	return words
+	return all
 }
 
-func times(n int) string {
-	if n == 1 {
-		return ""
+func demandOf(all []request) (demand.Demand, error) {
+	var d demand.Demand
+	for _, r := range all {
+		vendor, ofVendor := strings.CutSuffix(r.name, ".gpu")
+		switch {
+		case r.name == "part":
+			d.Fraction = &r.part
+		case r.name == "gpu":
+			d.GPUs, d.Vendor = r.n, "nvidia"
+		case ofVendor && vendor == "any":
+			d.GPUs, d.Vendor = r.n, ""
+		case ofVendor:
+			d.GPUs, d.Vendor = r.n, vendor
+		default:
+			parsed, err := mig.ParseName(r.name)
+			if err != nil {
+				return d, err
+			}
+			d.MIG = append(d.MIG, demand.Instances{Name: r.name, Count: r.n, MemoryGB: parsed.GB,
+				Profile: mig.Profile{Compute: parsed.Compute, Attrs: parsed.Attrs}})
+		}
 	}
-	return "*" + strconv.Itoa(n)
+	return d, nil
 }

@@ -1,11 +1,6 @@
 package scenario
 
 import (
-	"fmt"
-	"iter"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,7 +33,7 @@ func tickFields(x *fields, s *plan.Snapshot) {
 	for name, f := range sorted(m.Failures) {
 		failures = append(failures, counted{name, f.Count, f.At})
 	}
-	if countedField(x, "failures", &failures) {
+	if list(x, "failures", &failures, countedEntry) {
 		m.Failures = map[string]plan.Failure{}
 		for _, f := range failures {
 			m.Failures[f.name] = plan.Failure{Count: f.n, At: f.at}
@@ -46,44 +41,30 @@ func tickFields(x *fields, s *plan.Snapshot) {
 	}
 }
 
-// sorted ranges over a map by name.
-func sorted[M ~map[string]V, V any](m M) iter.Seq2[string, V] {
-	return func(yield func(string, V) bool) {
-		for _, name := range slices.Sorted(maps.Keys(m)) {
-			if !yield(name, m[name]) {
-				return
-			}
-		}
-	}
+// counted is five, or the fifth, ten minutes ago.
+type counted struct {
+	name string
+	n    int
+	at   time.Time
 }
 
-// timesField is key=(name=5m …): five minutes ago.
-func timesField(x *fields, key string, v *plan.Times) {
-	m := plan.Times{}
-	if x.items(key, func() (words []string) {
-		for name, at := range sorted(*v) {
-			words = append(words, quote(name)+"="+quote(timeText(at, x.now, ago)))
-		}
-		return words
-	}, func(it item) (err error) {
-		if len(it) != 1 || !it[0].isSet {
-			return fmt.Errorf("want name=duration")
-		}
-		m[it[0].name], err = parseTime(it[0].value, x.now, ago)
-		return err
-	}) {
-		*v = m
+// countedEntry is name=5:at=10m.
+func countedEntry(x *fields, c *counted) {
+	x.name(&c.name)
+	x.count(c.name, &c.n)
+	if !x.timeUnless(false, "at", &c.at, ago) && x.out == nil {
+		x.fail("at", "want it: name=number:at=duration")
 	}
 }
 
 func growthField(x *fields, key string, v *map[string][]plan.Growth) {
 	var all []counted
-	for pool, list := range sorted(*v) {
-		for _, g := range list {
+	for pool, grown := range sorted(*v) {
+		for _, g := range grown {
 			all = append(all, counted{pool, g.Nodes, g.At})
 		}
 	}
-	if countedField(x, key, &all) {
+	if list(x, key, &all, countedEntry) {
 		*v = map[string][]plan.Growth{}
 		for _, g := range all {
 			(*v)[g.name] = append((*v)[g.name], plan.Growth{Nodes: g.n, At: g.at})
@@ -91,25 +72,18 @@ func growthField(x *fields, key string, v *map[string][]plan.Growth) {
 	}
 }
 
-// counted is name=5:at=10m: five, or the fifth, ten minutes ago.
-type counted struct {
-	name string
-	n    int
-	at   time.Time
-}
-
-func countedField(x *fields, key string, v *[]counted) bool {
-	return parts(x, key, v, func(c counted) string { return quote(c.name) + "=" + strconv.Itoa(c.n) }, func(s segment) (counted, error) {
-		n, err := strconv.Atoi(s.value)
-		if !s.isSet {
-			err = fmt.Errorf("want name=number:at=duration")
+// timesField is key=(name=5m …): five minutes ago.
+func timesField(x *fields, key string, v *plan.Times) {
+	var all []counted
+	for name, at := range sorted(*v) {
+		all = append(all, counted{name: name, at: at})
+	}
+	if list(x, key, &all, func(x *fields, c *counted) { x.name(&c.name); x.timeUnless(false, c.name, &c.at, ago) }) {
+		*v = plan.Times{}
+		for _, c := range all {
+			(*v)[c.name] = c.at
 		}
-		return counted{name: s.name, n: n}, plainly(err)
-	}, func(x *fields, c *counted) {
-		if !x.timeUnless(false, "at", &c.at, ago) && x.out == nil {
-			x.fail("at", "want it: name=number:at=duration")
-		}
-	})
+	}
 }
 
 // tableFields is tables=("MODEL 7 8 81559 0 1g.10gb:0,1,2:1:7 …" …), each as a node
@@ -119,11 +93,8 @@ func tableFields(x *fields, v *mig.Tables) {
 	for _, t := range *v {
 		specs = append(specs, t.Spec())
 	}
-	if !list(x, "tables", &specs, func(s mig.Spec) string { return quote(s.String()) }, func(it item) (mig.Spec, error) {
-		if len(it) != 1 || it[0].isSet {
-			return mig.Spec{}, fmt.Errorf("a table is one quoted word")
-		}
-		return mig.ParseSpec(it[0].name)
+	if !list(x, "tables", &specs, func(x *fields, s *mig.Spec) {
+		x.head(s.String, func(text string) (err error) { *s, err = mig.ParseSpec(text); return err })
 	}) {
 		return
 	}

@@ -55,24 +55,18 @@ func (w *World) Exec(text string) (string, error) {
 
 var verbs = []string{"policy", "pool", "node", "gpu", "quota", "pod", "forecast", "tick", "plan", "settle"}
 
-// named reports a statement about a thing that its first word names.
-func (s *statement) named() bool {
-	return !slices.Contains([]string{"policy", "tick", "plan", "settle"}, s.verb)
-}
-
 func (w *World) do(s statement) (out string, err error) {
 	if s.verb != "pod" {
 		w.pods = nil
 	}
-	x, name := reading(s, w.Sim.State.Now), ""
+	name, ok := s.name()
 	switch {
 	case !slices.Contains(verbs, s.verb):
 		return "", fmt.Errorf("there is no such verb; the verbs are %s", strings.Join(verbs, ", "))
-	case s.named() && len(s.words) == 0:
+	case s.named() && !ok:
 		return "", fmt.Errorf("takes a name first")
-	case s.named():
-		name = s.words[0]
 	}
+	x := reading(s, w.Sim.State.Now)
 	switch s.verb {
 	case "policy":
 		policyFields(x, &w.Policy)
@@ -97,19 +91,41 @@ func (w *World) do(s statement) (out string, err error) {
 	case "forecast":
 		err = w.forecast(x, name)
 	case "pod":
-		return "", w.pod(s)
+		return "", w.podsOf(s, name)
 	}
 	return "", cmp.Or(err, x.err())
 }
 
 // duration is the time that a tick lets pass, false for one that sets the time.
 func duration(s statement) (time.Duration, bool, error) {
-	if len(s.words) != 1 || len(s.fields) > 0 {
+	if len(s.words) != 1 || s.words[0].isSet {
 		return 0, false, nil
 	}
-	d, err := time.ParseDuration(s.words[0])
+	d, err := time.ParseDuration(s.words[0].key)
 	if err != nil || d < 0 {
-		return 0, false, fmt.Errorf("want a duration: %q", s.words[0])
+		return 0, false, fmt.Errorf("want a duration: %q", s.words[0].key)
 	}
 	return d, true, nil
+}
+
+// declared is the thing of a name: one that the word gone removes, one that there is, or
+// else a fresh one, which is added.
+func declared[T any](x *fields, all *[]T, name string, is func(T) bool, fresh func() (T, error)) (t *T, gone bool, err error) {
+	i := slices.IndexFunc(*all, is)
+	switch gone = x.has("gone"); {
+	case gone && i < 0:
+		return nil, gone, fmt.Errorf("there is no %s", name)
+	case gone:
+		removed := (*all)[i]
+		*all = slices.Delete(*all, i, i+1)
+		return &removed, gone, nil
+	case i < 0:
+		added, err := fresh()
+		if err != nil {
+			return nil, gone, err
+		}
+		*all = append(*all, added)
+		i = len(*all) - 1
+	}
+	return &(*all)[i], gone, nil
 }

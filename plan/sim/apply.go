@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,50 +25,51 @@ func (w *World) Apply(p plan.Plan) error {
 }
 
 func (w *World) apply(a plan.Action) error {
+	n, p := w.node(a.Node), w.pool(a.Pool)
+	switch a.Verb {
+	case plan.Reclaim:
+		return w.reclaim(a)
+	case plan.Uncordon, plan.Rollback, plan.SoftTaint, plan.RemoveSoftTaint:
+		if n == nil {
+			return errors.New("there is no such node")
+		}
+	default:
+		ofPool := a.Verb == plan.ScaleUp || a.Verb == plan.Withdraw
+		if p == nil || !ofPool && (n == nil || n.Pool != p.Name) {
+			return fmt.Errorf("there is no such node in %s, or no such pool", a.Pool)
+		}
+	}
 	switch a.Verb {
 	case plan.ScaleUp:
-		return w.scaleUp(a)
+		return w.scaleUp(a, p)
 	case plan.Withdraw:
-		if p := w.pool(a.Pool); p != nil && p.Target == a.From {
+		if p.Target == a.From {
 			p.Target, p.BackoffUntil = a.To, w.State.Now.Add(time.Minute) // as the autoscaler's providers do
 			delete(w.lost, a.Pool)
 		}
-		return nil
 	case plan.Repartition:
-		return w.repartition(a)
-	case plan.Reclaim:
-		return w.reclaim(a)
+		return w.repartition(a, n, p.MIG)
 	case plan.Drain:
-		return w.drain(a)
-	case plan.RemoveNode:
-		return w.removeNode(a)
-	case plan.Replace:
-		return w.replace(a)
+		return w.drain(a, n)
+	case plan.RemoveNode, plan.Replace:
+		return w.removeNode(a, n, p)
 	case plan.SoftTaint, plan.RemoveSoftTaint:
-		n := w.node(a.Node)
-		if n == nil {
-			return fmt.Errorf("there is no such node")
-		}
 		n.SoftTainted = a.Verb == plan.SoftTaint
-		return nil
 	case plan.Uncordon, plan.Rollback:
-		return w.uncordon(a)
+		return uncordon(a, n)
 	default:
-		return fmt.Errorf("the world does not know this verb")
+		return errors.New("the world does not know this verb")
 	}
+	return nil
 }
 
-func (w *World) scaleUp(a plan.Action) error {
-	p := w.pool(a.Pool)
-	if p == nil {
-		return fmt.Errorf("there is no such pool")
-	}
+func (w *World) scaleUp(a plan.Action, p *plan.Pool) error {
 	if a.To > p.Max || a.To <= a.From || a.From < p.Target {
 		return fmt.Errorf("from %d to %d, the pool has target %d and max %d", a.From, a.To, p.Target, p.Max)
 	}
 	p.Target = a.To
 	for range a.To - a.From {
-		w.after(p.ReadyAfter, func(w *World) string { return w.addNode(a.Pool) })
+		w.after(p.ReadyAfter, func() string { return w.addNode(a.Pool) })
 	}
 	return nil
 }
@@ -75,16 +77,15 @@ func (w *World) scaleUp(a plan.Action) error {
 // addNode adds a ready node from a pool's template, unless it was withdrawn.
 func (w *World) addNode(pool string) string {
 	p := w.pool(pool)
-	if p == nil || p.Size+w.lost[pool] >= p.Target {
+	switch {
+	case p == nil || p.Size+w.lost[pool] >= p.Target:
 		return ""
-	}
-	if w.Lost != nil && w.Lost() {
+	case w.Lost != nil && w.Lost():
 		w.lose(p)
 		return "a node of " + pool + " does not register"
 	}
-	t := p.Template
-	n := cloneNode(plan.Node{Name: w.newName(pool), Pool: pool, Labels: t.Labels, Taints: t.Taints, Ready: true,
-		Created: w.State.Now, CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, GPUs: t.GPUs})
+	n := NewNode(w.newName(pool), p)
+	n.Created = w.State.Now
 	for c := range n.GPUs {
 		device := &n.GPUs[c]
 		device.AllocationKnown, device.IdleSince = true, w.State.Now
@@ -95,51 +96,90 @@ func (w *World) addNode(pool string) string {
 	p.Size++
 	w.State.Nodes = append(w.State.Nodes, n)
 	if w.Interrupted != nil {
-		w.after(w.Interrupted(), func(w *World) string { return w.interrupt(n.Name) })
+		w.after(w.Interrupted(), func() string { return w.interrupt(n.Name) })
 	}
 	return n.Name + " is ready"
 }
 
-func (w *World) repartition(a plan.Action) error {
-	n := w.node(a.Node)
-	p := w.pool(a.Pool)
-	if n == nil || p == nil {
-		return fmt.Errorf("there is no such node or pool")
+// NewNode is a ready node of a pool's template.
+func NewNode(name string, p *plan.Pool) plan.Node {
+	t := p.Template
+	return cloneNode(plan.Node{Name: name, Pool: p.Name, Labels: t.Labels, Taints: t.Taints, Ready: true,
+		CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, GPUs: t.GPUs})
+}
+
+// removeNode removes an empty node, with its DaemonSet pods, from its pool. One that is replaced
+// has a successor, and where it is sick its allocation may be unknown.
+func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
+	for _, pod := range w.State.Pods {
+		if pod.Node == n.Name && !pod.DaemonSet {
+			return fmt.Errorf("%s runs there", pod.Key())
+		}
 	}
-	if n.Operation != nil {
+	for _, g := range n.GPUs {
+		used := len(g.AllocatedTo) > 0 || slices.ContainsFunc(g.Instances, func(in plan.Instance) bool { return in.AllocatedTo != "" })
+		if used || a.Verb == plan.RemoveNode && !g.AllocationKnown {
+			return fmt.Errorf("GPU %d is allocated, or its allocation is unknown", g.Index)
+		}
+	}
+	w.dropNode(n, p)
+	if a.Verb == plan.Replace {
+		w.after(p.ReadyAfter, func() string { return w.addNode(a.Pool) })
+	} else {
+		p.Target--
+	}
+	return nil
+}
+
+// dropNode ends a node of a pool and its DaemonSet pods.
+func (w *World) dropNode(n *plan.Node, p *plan.Pool) {
+	name := n.Name
+	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && pod.DaemonSet })
+	w.State.Nodes = slices.DeleteFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == name })
+	p.Size--
+}
+
+func (w *World) repartition(a plan.Action, n *plan.Node, rules plan.PoolMIG) error {
+	g := gpuOf(n, a.GPU)
+	switch {
+	case n.Operation != nil:
 		return fmt.Errorf("%s is under way", n.Operation.ID)
-	}
-	if n.Drain != nil {
-		return fmt.Errorf("the node is being drained")
-	}
-	c := slices.IndexFunc(n.GPUs, func(c plan.GPU) bool { return c.Index == a.GPU })
-	if c < 0 {
+	case n.Drain != nil:
+		return errors.New("the node is being drained")
+	case g == nil:
 		return fmt.Errorf("there is no GPU %d", a.GPU)
-	}
-	if !n.GPUs[c].MIG && len(n.GPUs[c].AllocatedTo) > 0 {
-		return fmt.Errorf("GPU %d is allocated to %s", a.GPU, n.GPUs[c].AllocatedTo[0])
-	}
-	if !n.GPUs[c].AllocationKnown {
+	case !g.MIG && len(g.AllocatedTo) > 0:
+		return fmt.Errorf("GPU %d is allocated to %s", a.GPU, g.AllocatedTo[0])
+	case !g.AllocationKnown:
 		return fmt.Errorf("the allocation of GPU %d is unknown", a.GPU)
 	}
-	if t, known := w.State.Tables.ForModel(n.GPUs[c].Model.Name); known {
+	if t, known := w.State.Tables.ForModel(g.Model.Name); known {
 		if err := t.Legal(a.Target); err != nil { // no driver makes that
 			return fmt.Errorf("GPU %d cannot be repartitioned so: %w", a.GPU, err)
 		}
 	}
-	for _, in := range n.GPUs[c].Instances {
-		if in.AllocatedTo != "" && (!p.MIG.KeepsBusy || !slices.Contains(a.Target, in.Placement)) {
+	for _, in := range g.Instances {
+		if in.AllocatedTo != "" && (!rules.KeepsBusy || !slices.Contains(a.Target, in.Placement)) {
 			return fmt.Errorf("%s is allocated to %s", in.Placement, in.AllocatedTo)
 		}
 	}
 	n.Cordoned, n.CordonedBy = true, a.Operation
 	n.Operation = &plan.Operation{ID: a.Operation, GPU: a.GPU, Target: a.Target, Started: w.State.Now,
 		Deadline: a.Deadline, Phase: plan.PhasePending}
-	w.after(p.MIG.Duration, func(w *World) string { return w.finish(a) })
+	w.after(rules.Duration, func() string { return w.finish(a) })
 	return nil
 }
 
-// finish ends a repartition, unless it was rolled back or its node is gone.
+func gpuOf(n *plan.Node, index int) *plan.GPU {
+	i := slices.IndexFunc(n.GPUs, func(g plan.GPU) bool { return g.Index == index })
+	if i < 0 {
+		return nil
+	}
+	return &n.GPUs[i]
+}
+
+// finish ends a repartition, unless it was rolled back or its node is gone. Instances that
+// are in the target stay.
 func (w *World) finish(a plan.Action) string {
 	n := w.node(a.Node)
 	if n == nil || n.Operation == nil || n.Operation.ID != a.Operation {
@@ -151,53 +191,41 @@ func (w *World) finish(a plan.Action) string {
 		n.Operation.Phase, n.Operation.Message = plan.PhaseFailed, "the GPU is in use"
 		return name + " could not be repartitioned: the GPU is in use"
 	}
-	c := slices.IndexFunc(n.GPUs, func(c plan.GPU) bool { return c.Index == a.GPU })
-	if c >= 0 {
-		n.GPUs[c].Instances = repartitioned(n.GPUs[c].Instances, a.Target, w.State.Now)
-		reoffer(n, a)
+	if g := gpuOf(n, a.GPU); g != nil {
+		before := g.Instances
+		g.Instances = nil
+		for _, at := range a.Target {
+			in := plan.Instance{Placement: at, Placed: true, IdleSince: w.State.Now}
+			if i := slices.IndexFunc(before, func(in plan.Instance) bool { return in.Placed && in.Placement == at }); i >= 0 {
+				in = before[i]
+			}
+			g.Instances = append(g.Instances, in)
+		}
+		reoffer(n, w.State.Tables)
 	}
 	n.Operation.Phase = plan.PhaseSucceeded
 	return fmt.Sprintf("%s is partitioned to %s", name, plan.LayoutText(a.Model, a.Target))
 }
 
-// reoffer updates a node's allocatable resources to the new layout of a GPU, as
-// its device plugin would.
-func reoffer(n *plan.Node, a plan.Action) {
-	t, ok := mig.ForModel(a.Model)
-	if n.Allocatable == nil || !ok {
+// reoffer makes a node's allocatable instances those of its layouts, as its device
+// plugin does once it has started again.
+func reoffer(n *plan.Node, tables mig.Tables) {
+	if n.Allocatable == nil {
 		return
 	}
 	offer := *n.Allocatable
-	offer.MIG = slices.Clone(offer.MIG)
-	change := func(l mig.Layout, by int) {
-		for _, p := range l {
-			name := t.Name(p.Profile)
-			i := slices.IndexFunc(offer.MIG, func(in demand.Instances) bool { return in.Name == name })
-			if i < 0 {
-				parsed, _ := mig.ParseName(name) // of a table
-				offer.MIG = append(offer.MIG, demand.Named(parsed, 0))
-				i = len(offer.MIG) - 1
+	offer.MIG = nil
+	for _, g := range n.GPUs {
+		t, known := tables.ForModel(g.Model.Name)
+		for i := 0; known && i < len(g.Instances); i++ {
+			name, _ := mig.ParseName(t.Name(g.Instances[i].Profile)) // of a table
+			one := demand.Named(name, 1)
+			if j := slices.IndexFunc(offer.MIG, func(in demand.Instances) bool { return in.Name == one.Name }); j >= 0 {
+				offer.MIG[j].Count++
+			} else {
+				offer.MIG = append(offer.MIG, one)
 			}
-			offer.MIG[i].Count += by
 		}
 	}
-	change(a.Before, -1)
-	change(a.Target, 1)
-	offer.MIG = slices.DeleteFunc(offer.MIG, func(in demand.Instances) bool { return in.Count <= 0 })
 	n.Allocatable = &offer
-}
-
-// repartitioned keeps the instances that are in the target and adds the others,
-// free since now.
-func repartitioned(have []plan.Instance, target mig.Layout, now time.Time) []plan.Instance {
-	var out []plan.Instance
-	for _, p := range target {
-		i := slices.IndexFunc(have, func(in plan.Instance) bool { return in.Placed && in.Placement == p })
-		if i >= 0 {
-			out = append(out, have[i])
-			continue
-		}
-		out = append(out, plan.Instance{Placement: p, Placed: true, IdleSince: now})
-	}
-	return out
 }

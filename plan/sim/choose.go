@@ -10,36 +10,38 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// grant is one GPU (instance -1), shared or not, or one instance of it,
-// allocated to a pod.
-type grant struct{ device, instance int }
-
-// shares computes what is free of shared GPUs.
-type shares struct {
-	pods   []plan.Pod
-	tables mig.Tables
-	at     map[string]int // by name; made for the first fraction
+// grant is a GPU, shared or not, or one instance of it, for a pod.
+type grant struct {
+	device   *plan.GPU
+	instance *plan.Instance // nil for the GPU
 }
 
-// choose finds GPUs, parts of GPUs and instances for a pod on a node.
-func (s *shares) choose(p *plan.Pod, n *plan.Node) ([]grant, bool) {
-	got := wholeGPUs(p, n)
+// choose finds the GPUs, parts of GPUs and instances that a pod requests on a node; false
+// where it lacks one.
+func (s *scheduler) choose(p *plan.Pod, n *plan.Node) ([]grant, bool) {
+	var got []grant
+	for c := range n.GPUs {
+		if device := &n.GPUs[c]; len(got) < p.Demand.GPUs && usable(p, device) && !device.Shared && len(device.AllocatedTo) == 0 {
+			got = append(got, grant{device: device})
+		}
+	}
 	if len(got) < p.Demand.GPUs {
 		return nil, false
 	}
-	if p.Demand.Fraction != nil {
-		parts := s.partsOf(p, n, got)
-		if len(parts) < max(p.Demand.Fraction.GPUs, 1) {
-			return nil, false
+	if f := p.Demand.Fraction; f != nil {
+		for range max(f.GPUs, 1) {
+			device := s.tightest(p, n, got)
+			if device == nil {
+				return nil, false
+			}
+			got = append(got, grant{device: device})
 		}
-		got = append(got, parts...)
 	}
 	for _, request := range p.Demand.MIG {
-		instances := s.freeInstances(request, n, got)
-		if len(instances) < request.Count {
+		need := len(got) + request.Count
+		if got = s.instances(request.Name, n, got, need); len(got) < need {
 			return nil, false
 		}
-		got = append(got, instances...)
 	}
 	return got, true
 }
@@ -49,57 +51,23 @@ func usable(p *plan.Pod, device *plan.GPU) bool {
 	return !device.MIG && device.Health != gpu.Sick && (p.Demand.Vendor == "" || device.Model.Vendor == p.Demand.Vendor)
 }
 
-func wholeGPUs(p *plan.Pod, n *plan.Node) []grant {
-	var got []grant
+// instances adds free ones of a profile until there are as many grants as needed.
+func (s *scheduler) instances(name string, n *plan.Node, got []grant, need int) []grant {
 	for c := range n.GPUs {
-		if device := &n.GPUs[c]; len(got) < p.Demand.GPUs && usable(p, device) && !device.Shared && len(device.AllocatedTo) == 0 {
-			got = append(got, grant{c, -1})
-		}
-	}
-	return got
-}
-
-func (s *shares) freeInstances(request demand.Instances, n *plan.Node, taken []grant) []grant {
-	var got []grant
-	for c := range n.GPUs {
-		if len(n.GPUs[c].Instances) == 0 || n.GPUs[c].Health == gpu.Sick {
+		device := &n.GPUs[c]
+		if len(device.Instances) == 0 || device.Health == gpu.Sick {
 			continue
 		}
 		var profile mig.Profile
-		if t, ok := s.tables.ForModel(n.GPUs[c].Model.Name); ok {
-			profile, _ = t.Exact(request.Name)
+		if t, ok := s.w.State.Tables.ForModel(device.Model.Name); ok {
+			profile, _ = t.Exact(name)
 		}
-		for i := range n.GPUs[c].Instances {
-			in := &n.GPUs[c].Instances[i]
-			if profile.Compute > 0 && len(got) < request.Count && in.AllocatedTo == "" && in.Profile == profile && !slices.Contains(taken, grant{c, i}) {
-				got = append(got, grant{c, i})
+		for i := range device.Instances {
+			in := &device.Instances[i]
+			if len(got) < need && profile.Compute > 0 && in.Profile == profile && in.AllocatedTo == "" && !slices.Contains(got, grant{device, in}) {
+				got = append(got, grant{device, in})
 			}
 		}
-	}
-	return got
-}
-
-// partsOf finds as many different GPUs as a fraction requests parts of: the
-// fullest shared ones first, then free ones.
-func (s *shares) partsOf(p *plan.Pod, n *plan.Node, taken []grant) []grant {
-	var got []grant
-	for range max(p.Demand.Fraction.GPUs, 1) {
-		best, least := -1, part{}
-		for c := range n.GPUs {
-			device := &n.GPUs[c]
-			g := grant{c, -1}
-			if !usable(p, device) || slices.Contains(taken, g) || slices.Contains(got, g) {
-				continue
-			}
-			left, ok := s.left(device)
-			if ok && partOf(p.Demand.Fraction, device).within(left) && (best < 0 || left.less(least)) {
-				best, least = c, left
-			}
-		}
-		if best < 0 {
-			break
-		}
-		got = append(got, grant{best, -1})
 	}
 	return got
 }
@@ -107,9 +75,49 @@ func (s *shares) partsOf(p *plan.Pod, n *plan.Node, taken []grant) []grant {
 // part of a GPU: thousandths of its compute, and MiB.
 type part struct{ core, memory int }
 
-func (a part) within(b part) bool { return a.core <= b.core && a.memory <= b.memory }
+// tightest is the GPU for a part that has the least left and is not taken: a shared one
+// before a free one. It is nil for none.
+func (s *scheduler) tightest(p *plan.Pod, n *plan.Node, taken []grant) *plan.GPU {
+	var best *plan.GPU
+	var least part
+	for c := range n.GPUs {
+		device := &n.GPUs[c]
+		if !usable(p, device) || slices.Contains(taken, grant{device: device}) {
+			continue
+		}
+		left, ok := s.left(device)
+		request := partOf(p.Demand.Fraction, device)
+		if !ok || request.core > left.core || request.memory > left.memory {
+			continue
+		}
+		if best == nil || left.core < least.core || left.core == least.core && left.memory < least.memory {
+			best, least = device, left
+		}
+	}
+	return best
+}
 
-func (a part) less(b part) bool { return a.core < b.core || a.core == b.core && a.memory < b.memory }
+// left is what is free of a shared GPU; false where a pod has all of it or an
+// unknown part. A pod with whole GPUs and a part is assumed to have all of
+// each.
+func (s *scheduler) left(device *plan.GPU) (part, bool) {
+	left := part{1000, memoryOf(device)}
+	for _, key := range device.AllocatedTo {
+		i := s.w.pod(key)
+		if i < 0 || s.w.State.Pods[i].Demand.Fraction == nil || s.w.State.Pods[i].Demand.GPUs > 0 {
+			return part{}, false
+		}
+		used := partOf(s.w.State.Pods[i].Demand.Fraction, device)
+		left.core -= used.core
+		left.memory -= used.memory
+	}
+	return left, true
+}
+
+func partOf(f *demand.Fraction, device *plan.GPU) part {
+	share := int64(memoryOf(device)) * int64(f.MemoryMilli) / 1000 // rounded down, as HAMi does
+	return part{f.CoreMilli, max(f.MemoryMiB, int(share))}
+}
 
 // memoryOf is a GPU's memory in MiB; where it is unknown, a number large enough
 // to limit nothing.
@@ -118,36 +126,4 @@ func memoryOf(device *plan.GPU) int {
 		return device.Model.MemoryMiB
 	}
 	return math.MaxInt32
-}
-
-func partOf(f *demand.Fraction, device *plan.GPU) part {
-	share := int64(memoryOf(device)) * int64(f.MemoryMilli) / 1000 // rounded down, as HAMi does
-	return part{core: f.CoreMilli, memory: max(f.MemoryMiB, int(share))}
-}
-
-// left is what is free of a shared GPU; false where a pod has all of it or an
-// unknown part. A pod with whole GPUs and a part is assumed to have all of
-// each.
-func (s *shares) left(device *plan.GPU) (part, bool) {
-	left := part{core: 1000, memory: memoryOf(device)}
-	for _, h := range device.AllocatedTo {
-		i, ok := s.index()[h]
-		if !ok || s.pods[i].Demand.Fraction == nil || s.pods[i].Demand.GPUs > 0 {
-			return part{}, false
-		}
-		used := partOf(s.pods[i].Demand.Fraction, device)
-		left.core -= used.core
-		left.memory -= used.memory
-	}
-	return left, true
-}
-
-func (s *shares) index() map[string]int {
-	if s.at == nil {
-		s.at = make(map[string]int, len(s.pods))
-		for i := range s.pods {
-			s.at[s.pods[i].Key()] = i
-		}
-	}
-	return s.at
 }

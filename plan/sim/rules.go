@@ -8,27 +8,18 @@ import (
 )
 
 // hasOthers reports whether a node has enough of the other resources left, and may run one more pod.
-func (s *scheduler) hasOthers(p *plan.Pod, n *plan.Node) bool {
-	if i := slices.IndexFunc(n.Others, func(r plan.Resource) bool { return r.Name == "pods" }); i >= 0 {
-		left := n.Others[i].Amount
-		for j := range s.w.State.Pods {
-			if s.w.State.Pods[j].Node == n.Name {
-				left--
-			}
-		}
-		if left < 1 {
-			return false
-		}
+func (h *Host) hasOthers(p *plan.Pod) bool {
+	if most, limited := amountOf(h.Others, "pods"); limited && int64(len(h.Pods)) >= most {
+		return false
 	}
 	for _, request := range p.Others {
-		left := amountOf(n.Others, request.Name)
+		left, _ := amountOf(h.Others, request.Name)
 		if request.Name == "ephemeral-storage" && left == 0 {
 			continue // unknown
 		}
-		for i := range s.w.State.Pods {
-			if q := &s.w.State.Pods[i]; q.Node == n.Name {
-				left -= amountOf(q.Others, request.Name)
-			}
+		for _, q := range h.Pods {
+			used, _ := amountOf(q.Others, request.Name)
+			left -= used
 		}
 		if request.Amount > left {
 			return false
@@ -37,135 +28,103 @@ func (s *scheduler) hasOthers(p *plan.Pod, n *plan.Node) bool {
 	return true
 }
 
-// hasPorts reports whether the pod's host ports are free on a node.
-func (s *scheduler) hasPorts(p *plan.Pod, n *plan.Node) bool {
-	return len(p.HostPorts) == 0 || !slices.ContainsFunc(s.w.State.Pods, func(q plan.Pod) bool {
-		return q.Node == n.Name && plan.ConflictsOnHost(*p, q)
-	})
+func amountOf(list []plan.Resource, name string) (int64, bool) {
+	i := slices.IndexFunc(list, func(r plan.Resource) bool { return r.Name == name })
+	if i < 0 {
+		return 0, false
+	}
+	return list[i].Amount, true
 }
 
-func amountOf(list []plan.Resource, name string) int64 {
-	for _, r := range list {
-		if r.Name == name {
-			return r.Amount
-		}
-	}
-	return 0
+// takesPort reports whether a host port of the pod is taken on a node.
+func (h *Host) takesPort(p *plan.Pod) bool {
+	return len(p.HostPorts) > 0 && slices.ContainsFunc(h.Pods, func(q *plan.Pod) bool { return plan.ConflictsOnHost(*p, *q) })
 }
 
 // rulesAllow reports whether the topology rules of the pod, and those of
 // running pods, let it onto a node.
-func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
-	for _, r := range p.Apart {
-		if here, _ := s.beside(n, r.Key, func(q *plan.Pod) bool { return in(q, r) }); here {
-			return false
-		}
-	}
-	for _, i := range s.apart {
-		q := &s.w.State.Pods[i]
-		at := s.node(q.Node)
-		for _, r := range q.Apart {
-			if at != nil && in(p, r) && together(at, n, r.Key) {
+func (s *scheduler) rulesAllow(p *plan.Pod, h *Host) bool {
+	if s.apart {
+		for q, at := range s.running() {
+			excludes := func(a, b *plan.Pod) bool {
+				return slices.ContainsFunc(a.Apart, func(r plan.Apart) bool {
+					return slices.Contains(b.Groups, r.Group) && !slices.Contains(b.Groups, r.Except) && together(at, h, r.Key)
+				})
+			}
+			if excludes(p, q) || excludes(q, p) {
 				return false
 			}
 		}
 	}
-	if !s.near(p, n) {
-		return false
-	}
-	for _, r := range p.Spread {
-		value, ok := n.Place(r.Key)
-		more := 0
-		if slices.Contains(p.Groups, r.Group) {
-			more = 1
-		}
-		counts := s.spread(p, r)
-		least := 0 // where there are too few places
-		if len(counts) > 0 && len(counts) >= r.MinDomains {
-			least = slices.Min(slices.Collect(maps.Values(counts)))
-		}
-		if !ok || counts[value]+more-least > max(r.MaxSkew, 1) {
-			return false
-		}
-	}
-	return true
-}
-
-// in reports whether a rule is about a pod.
-func in(p *plan.Pod, r plan.Apart) bool {
-	return slices.Contains(p.Groups, r.Group) && !slices.Contains(p.Groups, r.Except)
+	return s.near(p, h) && !slices.ContainsFunc(p.Spread, func(r plan.Spread) bool { return !s.even(p, r, h) })
 }
 
 // together reports whether two nodes have the same value of a label.
-func together(a, b *plan.Node, key string) bool {
+func together(a, b *Host, key string) bool {
 	value, ok := a.Place(key)
 	other, has := b.Place(key)
 	return ok && has && value == other
 }
 
-// near reports whether a pod in all of p's near groups is in the same place, or
-// there is none and p is in them itself.
-func (s *scheduler) near(p *plan.Pod, n *plan.Node) bool {
+// near reports whether a pod in all of p's near groups is in the same place, by each rule,
+// or there is none in any place and p is in them itself.
+func (s *scheduler) near(p *plan.Pod, h *Host) bool {
 	all := func(q *plan.Pod) bool {
 		return !slices.ContainsFunc(p.Near, func(r plan.Rule) bool { return !slices.Contains(q.Groups, r.Group) })
 	}
 	there, anywhere := true, false
 	for _, r := range p.Near {
-		if _, ok := n.Place(r.Key); !ok {
+		if _, ok := h.Place(r.Key); !ok {
 			return false
 		}
-		here, some := s.beside(n, r.Key, all)
-		there, anywhere = there && here, anywhere || some
+		here := false
+		for q, at := range s.running() {
+			if all(q) {
+				_, has := at.Place(r.Key)
+				here, anywhere = here || together(at, h, r.Key), anywhere || has
+			}
+		}
+		there = there && here
 	}
 	return there || !anywhere && all(p)
 }
 
-// beside reports whether such a pod runs where a node is, and whether one does
-// anywhere that the label knows.
-func (s *scheduler) beside(n *plan.Node, key string, is func(q *plan.Pod) bool) (here, anywhere bool) {
-	for i := range s.w.State.Pods {
-		q := &s.w.State.Pods[i]
-		if at := s.node(q.Node); at != nil && is(q) {
-			_, has := at.Place(key)
-			here, anywhere = here || together(at, n, key), anywhere || has
-		}
-	}
-	return here, anywhere
-}
-
-func (s *scheduler) node(name string) *plan.Node {
-	if i, ok := s.at[name]; ok {
-		return &s.w.State.Nodes[i]
-	}
-	return nil
-}
-
-// spread counts the group's pods that stay on the nodes that the rule considers, by place.
-func (s *scheduler) spread(p *plan.Pod, r plan.Spread) map[string]int {
+// even reports whether a node's place may have one more pod by a spread rule. Pods that
+// leave do not count.
+func (s *scheduler) even(p *plan.Pod, r plan.Spread, h *Host) bool {
 	selecting := plan.Pod{Tolerations: p.Tolerations, NodeSelector: p.NodeSelector, Affinity: p.Affinity}
 	if r.IgnoreAffinity {
 		selecting.NodeSelector, selecting.Affinity = nil, nil
 	}
-	on := map[string]int{}
-	for i := range s.w.State.Pods {
-		if q := &s.w.State.Pods[i]; !q.Leaving && slices.Contains(q.Groups, r.Group) {
-			on[q.Node]++
-		}
-	}
 	counts := map[string]int{}
-	for i := range s.w.State.Nodes {
-		n := &s.w.State.Nodes[i]
-		value, ok := n.Place(r.Key)
-		all := !slices.ContainsFunc(p.Spread, func(s plan.Spread) bool { _, has := n.Place(s.Key); return !has })
+	for i := range s.hosts {
+		n := &s.hosts[i]
 		taints := n.Taints
 		if !r.HonorTaints {
 			taints = nil
 		} else if !n.Ready || n.Cordoned { // node.kubernetes.io/not-ready and unschedulable
 			continue
 		}
-		if ok && all && plan.Admits(selecting, n.Name, n.Labels, taints) {
-			counts[value] += on[n.Name]
+		lacks := slices.ContainsFunc(p.Spread, func(s plan.Spread) bool { _, has := n.Place(s.Key); return !has })
+		if lacks || !plan.Admits(selecting, n.Name, n.Labels, taints) {
+			continue
+		}
+		value, _ := n.Place(r.Key)
+		counts[value] += 0 // a place without pods is one
+		for _, q := range n.Pods {
+			if !q.Leaving && slices.Contains(q.Groups, r.Group) {
+				counts[value]++
+			}
 		}
 	}
-	return counts
+	least := 0 // where there are too few places
+	if len(counts) > 0 && len(counts) >= r.MinDomains {
+		least = slices.Min(slices.Collect(maps.Values(counts)))
+	}
+	value, ok := h.Place(r.Key)
+	after := counts[value]
+	if slices.Contains(p.Groups, r.Group) {
+		after++
+	}
+	return ok && after-least <= max(r.MaxSkew, 1)
 }

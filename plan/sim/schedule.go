@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -23,20 +24,17 @@ func (w *World) Schedule() []Event {
 	if len(pending) == 0 {
 		return nil
 	}
-	s := newScheduler(w, pending)
-	for _, i := range pending {
-		p := &w.State.Pods[i]
+	s := newScheduler(w)
+	tried := map[string]bool{}
+	for _, p := range pending {
 		if p.Gang == "" {
-			s.together([]int{i}, 1)
-			continue
-		}
-		if g := s.gangs[p.Gang]; !g.tried {
-			g.tried = true
-			s.together(g.pending, g.min-g.bound)
+			s.together([]*plan.Pod{p}, 1)
+		} else if !tried[p.Gang] {
+			tried[p.Gang] = true
+			s.together(s.gang(p.Gang, pending))
 		}
 	}
-	for _, i := range pending {
-		p := &w.State.Pods[i]
+	for _, p := range pending {
 		if p.Unschedulable = p.Node == ""; !p.Unschedulable {
 			w.runs(p)
 		}
@@ -45,170 +43,174 @@ func (w *World) Schedule() []Event {
 }
 
 // pending are the pods without a node, in the order of scheduling.
-func (w *World) pending() []int {
-	var all []int
+func (w *World) pending() []*plan.Pod {
+	var all []*plan.Pod
 	for i := range w.State.Pods {
 		if p := &w.State.Pods[i]; p.Node == "" && !p.Leaving {
-			all = append(all, i)
+			all = append(all, p)
 		}
 	}
-	pods := w.State.Pods
-	slices.SortStableFunc(all, func(a, b int) int {
-		return cmp.Or(cmp.Compare(pods[b].Priority, pods[a].Priority), pods[a].PendingSince.Compare(pods[b].PendingSince),
-			strings.Compare(pods[a].Key(), pods[b].Key()))
+	slices.SortStableFunc(all, func(a, b *plan.Pod) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.PendingSince.Compare(b.PendingSince), strings.Compare(a.Key(), b.Key()))
 	})
 	return all
 }
 
-// scheduler is one run of scheduling: usage is counted once.
+// scheduler is one run of scheduling.
 type scheduler struct {
 	w      *World
-	used   []usage        // by node
-	at     map[string]int // nodes by name
-	apart  []int          // pods that exclude a group
-	gangs  map[string]*gang
-	parts  shares
+	hosts  []Host // by name
+	apart  bool   // a pod excludes others
 	events []Event
 }
 
-// usage is the requests of a node's pods.
-type usage struct{ cpu, memory int64 }
-
-type gang struct {
-	min, bound int
-	pending    []int
-	tried      bool
+func newScheduler(w *World) *scheduler {
+	return &scheduler{w: w, hosts: Hosts(&w.State), apart: slices.ContainsFunc(w.State.Pods, func(p plan.Pod) bool { return len(p.Apart) > 0 })}
 }
 
-func newScheduler(w *World, pending []int) *scheduler {
-	s := &scheduler{w: w, used: make([]usage, len(w.State.Nodes)), gangs: map[string]*gang{}, parts: shares{pods: w.State.Pods, tables: w.State.Tables}}
-	s.at = make(map[string]int, len(w.State.Nodes))
-	for i := range w.State.Nodes {
-		s.at[w.State.Nodes[i].Name] = i
-	}
-	for i := range w.State.Pods {
-		p := &w.State.Pods[i]
-		if len(p.Apart) > 0 {
-			s.apart = append(s.apart, i)
-		}
-		if n, ok := s.at[p.Node]; ok {
-			s.used[n].cpu += p.CPUMilli
-			s.used[n].memory += p.MemoryMi
-		}
-		if p.Gang == "" {
-			continue
-		}
-		g := s.gangs[p.Gang]
-		if g == nil {
-			g = &gang{}
-			s.gangs[p.Gang] = g
-		}
-		g.min = max(g.min, p.GangMin)
-		if p.Node != "" && !p.Leaving {
-			g.bound++
-		}
-	}
-	for _, i := range pending {
-		if g := s.gangs[w.State.Pods[i].Gang]; g != nil {
-			g.pending = append(g.pending, i)
-		}
-	}
-	return s
+// Host is a node and what runs there.
+type Host struct {
+	*plan.Node
+	Pool        *plan.Pool // nil for none
+	Pods        []*plan.Pod
+	CPU, Memory int64 // that these request: thousandths, MiB
 }
 
-// step is one bound pod, with what it was before.
-type step struct {
-	pod    int
-	before plan.Pod
-	node   int
-	gpus   []plan.GPU
-	used   usage
+// Hosts are the nodes of a snapshot, in its order.
+func Hosts(s *plan.Snapshot) []Host {
+	hosts, at, pools := make([]Host, len(s.Nodes)), make(map[string]*Host, len(s.Nodes)), map[string]*plan.Pool{}
+	for i := range s.Pools {
+		pools[s.Pools[i].Name] = &s.Pools[i]
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		hosts[i] = Host{Node: n, Pool: pools[n.Pool]}
+		at[n.Name] = &hosts[i]
+	}
+	for i := range s.Pods {
+		if h := at[s.Pods[i].Node]; h != nil {
+			h.add(&s.Pods[i])
+		}
+	}
+	return hosts
+}
+
+func (h *Host) add(p *plan.Pod) {
+	h.Pods = append(h.Pods, p)
+	h.CPU, h.Memory = h.CPU+p.CPUMilli, h.Memory+p.MemoryMi
+}
+
+// running are the pods that have a node, with it.
+func (s *scheduler) running() iter.Seq2[*plan.Pod, *Host] {
+	return func(yield func(*plan.Pod, *Host) bool) {
+		for i := range s.hosts {
+			for _, p := range s.hosts[i].Pods {
+				if !yield(p, &s.hosts[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// gang returns its pending members, and how many of them it needs.
+func (s *scheduler) gang(name string, pending []*plan.Pod) (members []*plan.Pod, need int) {
+	for _, p := range pending {
+		if p.Gang == name {
+			members = append(members, p)
+		}
+	}
+	bound := 0
+	for i := range s.w.State.Pods {
+		if p := &s.w.State.Pods[i]; p.Gang == name {
+			need = max(need, p.GangMin)
+			if p.Node != "" && !p.Leaving {
+				bound++
+			}
+		}
+	}
+	return members, need - bound
 }
 
 // together binds as many of the pods as fit, but none where that is fewer than
 // need.
-func (s *scheduler) together(pods []int, need int) {
-	var steps []step
+func (s *scheduler) together(pods []*plan.Pod, need int) {
+	var undo []func()
 	events := len(s.events)
-	for _, i := range pods {
-		if t, ok := s.place(i); ok {
-			steps = append(steps, t)
+	for _, p := range pods {
+		if release := s.place(p); release != nil {
+			undo = append(undo, release)
 		}
 	}
-	if len(steps) >= need {
+	if len(undo) >= need {
 		return
 	}
-	for _, t := range slices.Backward(steps) {
-		s.w.State.Pods[t.pod] = t.before
-		s.w.State.Nodes[t.node].GPUs = t.gpus
-		s.used[t.node] = t.used
+	for _, release := range slices.Backward(undo) {
+		release()
 	}
 	s.events = s.events[:events]
 }
 
-// place binds a pod to the node of the highest Score that fits, or to the first.
-func (s *scheduler) place(i int) (step, bool) {
-	p := &s.w.State.Pods[i]
-	j, got := -1, []grant(nil)
+// place binds a pod to the node of the highest Score that fits, or to the first. It
+// returns what undoes that, nil where none fits.
+func (s *scheduler) place(p *plan.Pod) (undo func()) {
+	var best *Host
+	var got []grant
 	most := int64(0)
-	for at := range s.w.State.Nodes {
-		here, ok := s.fits(p, at)
+	for i := range s.hosts {
+		h := &s.hosts[i]
+		here, ok := s.fits(p, h)
 		if !ok {
 			continue
 		}
+		score := int64(0)
+		if s.w.Score != nil {
+			score = s.w.Score(p, h.Node, h.CPU, h.Memory)
+		}
+		if best == nil || score > most {
+			best, got, most = h, here, score
+		}
 		if s.w.Score == nil {
-			j, got = at, here
 			break
 		}
-		score := s.w.Score(p, &s.w.State.Nodes[at], s.used[at].cpu, s.used[at].memory)
-		if j < 0 || score > most {
-			j, got, most = at, here, score
-		}
 	}
-	if j < 0 {
-		return step{}, false
+	if best == nil {
+		return nil
 	}
-	n := &s.w.State.Nodes[j]
-	t := step{pod: i, before: *p, node: j, gpus: cloneNode(*n).GPUs, used: s.used[j]}
-	s.used[j].cpu += p.CPUMilli
-	s.used[j].memory += p.MemoryMi
-	where := allocate(p, n, got)
-	p.Node = n.Name
+	pod, was, gpus := *p, *best, cloneNode(*best.Node).GPUs
+	where := allocate(p, got)
+	p.Node = best.Name
+	best.add(p)
 	if p.Unmade {
 		p.Unmade, p.Created = false, s.w.State.Now
 	}
-	s.events = append(s.events, Event{At: s.w.State.Now, Bound: p.Key(), Since: p.PendingSince, Text: fmt.Sprintf("%s runs on %s%s", p.Key(), n.Name, where)})
-	return t, true
+	s.events = append(s.events, Event{s.w.State.Now, fmt.Sprintf("%s runs on %s%s", p.Key(), p.Node, where)})
+	return func() { *p, *best, best.GPUs = pod, was, gpus }
 }
 
-func (s *scheduler) fits(p *plan.Pod, j int) ([]grant, bool) {
-	n, u := &s.w.State.Nodes[j], s.used[j]
+func (s *scheduler) fits(p *plan.Pod, h *Host) ([]grant, bool) {
 	switch {
-	case !n.Ready || n.Cordoned:
-		return nil, false
-	case n.CPUMilli > 0 && u.cpu+p.CPUMilli > n.CPUMilli, n.MemoryMi > 0 && u.memory+p.MemoryMi > n.MemoryMi:
-		return nil, false
-	case p.Unbound != "", !plan.Admits(*p, n.Name, n.Labels, n.Taints), !s.hasOthers(p, n), !s.hasPorts(p, n), !s.rulesAllow(p, n):
+	case !h.Ready, h.Cordoned, p.Unbound != "",
+		h.CPUMilli > 0 && h.CPU+p.CPUMilli > h.CPUMilli, h.MemoryMi > 0 && h.Memory+p.MemoryMi > h.MemoryMi,
+		!plan.Admits(*p, h.Name, h.Labels, h.Taints), !h.hasOthers(p), h.takesPort(p), !s.rulesAllow(p, h):
 		return nil, false
 	}
-	return s.parts.choose(p, n)
+	return s.choose(p, h.Node)
 }
 
 // allocate gives a pod its GPUs and instances and returns their text.
-func allocate(p *plan.Pod, n *plan.Node, got []grant) string {
+func allocate(p *plan.Pod, got []grant) string {
 	var names []string
 	for _, g := range got {
-		device := &n.GPUs[g.device]
-		name := fmt.Sprintf("/%d", device.Index)
-		if g.instance < 0 {
-			device.AllocatedTo = append(device.AllocatedTo, p.Key())
-			device.UnusedSince = time.Time{}
-		} else {
-			in := &device.Instances[g.instance]
+		name := fmt.Sprintf("/%d", g.device.Index)
+		if in := g.instance; in != nil {
 			in.AllocatedTo, in.IdleSince, in.UnusedSince = p.Key(), time.Time{}, time.Time{}
-			name += " " + plan.LayoutText(device.Model.Name, mig.Layout{in.Placement})
+			name += " " + plan.LayoutText(g.device.Model.Name, mig.Layout{in.Placement})
+		} else {
+			g.device.AllocatedTo = append(g.device.AllocatedTo, p.Key())
+			g.device.UnusedSince = time.Time{}
 		}
-		device.IdleSince = time.Time{}
+		g.device.IdleSince = time.Time{}
 		names = append(names, name)
 	}
 	return strings.Join(names, ",")

@@ -20,6 +20,9 @@ type World struct {
 	// the pods that run there: a pod is bound to the highest, the first by name of
 	// equals. Without it, to the first by name.
 	Score func(p *plan.Pod, n *plan.Node, cpuMilli, memoryMi int64) int64
+	// Bound and Evicted, where set, are called with each pod that is bound, and that is
+	// evicted, or loses its node, at State.Now.
+	Bound, Evicted func(p *plan.Pod)
 
 	// Lost, where set, says of a requested node whether it never registers. Its pool
 	// counts it until the request is withdrawn, or its maker gives up.
@@ -35,17 +38,25 @@ type World struct {
 
 // Event is something that happened, as text.
 type Event struct {
-	At    time.Time
-	Text  string
-	Bound string    // "namespace/name" of the pod that was bound, empty for another event
-	Since time.Time // when that pod became pending
+	At   time.Time
+	Text string
 }
 
-// event is something that will happen.
+// event is something that will happen; its text is empty where it does not.
 type event struct {
 	at time.Time
-	do func(w *World) string
+	do func() string
 }
+
+const (
+	// Registration is when the maker of a node gives up one that has not registered:
+	// cluster-autoscaler's --max-node-provision-time and Karpenter's registration
+	// timeout are both 15 minutes from the request.
+	Registration = 15 * time.Minute
+	// notice is between the announcement of an interruption and the node's end, as
+	// on AWS.
+	notice = 2 * time.Minute
+)
 
 // Snapshot returns a copy of the state that shares nothing with the world.
 func (w *World) Snapshot() plan.Snapshot {
@@ -71,12 +82,10 @@ func cloneNode(n plan.Node) plan.Node {
 		n.GPUs[c].AllocatedTo = slices.Clone(n.GPUs[c].AllocatedTo)
 	}
 	if n.Operation != nil {
-		o := *n.Operation
-		n.Operation = &o
+		n.Operation = new(*n.Operation)
 	}
 	if n.Drain != nil {
-		d := *n.Drain
-		n.Drain = &d
+		n.Drain = new(*n.Drain)
 	}
 	return n
 }
@@ -89,36 +98,31 @@ func (w *World) Advance(d time.Duration) []Event {
 	for {
 		at, ok := w.nextTime()
 		if !ok || at.After(end) {
-			break
+			w.State.Now = end
+			return events
 		}
 		if at.After(w.State.Now) {
 			w.State.Now = at
 		}
-		if left := w.depart(); len(left) > 0 {
-			events = append(events, left...)
-		} else {
-			e := w.due[0]
+		left := w.depart()
+		if len(left) == 0 {
+			next := w.due[0]
 			w.due = w.due[1:]
-			if text := e.do(w); text != "" {
-				events = append(events, Event{At: w.State.Now, Text: text})
+			if text := next.do(); text != "" {
+				left = []Event{{w.State.Now, text}}
 			}
 		}
-		events = append(events, w.Schedule()...)
+		events = append(append(events, left...), w.Schedule()...)
 	}
-	w.State.Now = end
-	return events
 }
 
 // nextTime is when something next falls due or a pod ends; false for never.
-func (w *World) nextTime() (time.Time, bool) {
-	var at time.Time
-	ok := false
+func (w *World) nextTime() (at time.Time, ok bool) {
 	if len(w.due) > 0 {
 		at, ok = w.due[0].at, true
 	}
 	for i := range w.State.Pods {
-		p := &w.State.Pods[i]
-		if p.Leaving && !p.LeavesAt.IsZero() && (!ok || p.LeavesAt.Before(at)) {
+		if p := &w.State.Pods[i]; p.Leaving && !p.LeavesAt.IsZero() && (!ok || p.LeavesAt.Before(at)) {
 			at, ok = p.LeavesAt, true
 		}
 	}
@@ -126,27 +130,89 @@ func (w *World) nextTime() (time.Time, bool) {
 }
 
 // after schedules do for d from now.
-func (w *World) after(d time.Duration, do func(w *World) string) {
+func (w *World) after(d time.Duration, do func() string) {
 	w.due = append(w.due, event{w.State.Now.Add(max(d, 0)), do})
 	slices.SortStableFunc(w.due, func(a, b event) int { return a.at.Compare(b.at) })
 }
 
-func (w *World) node(name string) *plan.Node {
-	for i := range w.State.Nodes {
-		if w.State.Nodes[i].Name == name {
-			return &w.State.Nodes[i]
+// depart removes the pods whose LeavesAt has come.
+func (w *World) depart() []Event {
+	var events []Event
+	var keys []string
+	for _, p := range w.State.Pods {
+		if p.Leaving && !p.LeavesAt.IsZero() && !p.LeavesAt.After(w.State.Now) {
+			keys = append(keys, p.Key())
+			events = append(events, Event{w.State.Now, fmt.Sprintf("%s has left %s", p.Key(), p.Node)})
 		}
 	}
-	return nil
+	for _, key := range keys {
+		w.RemovePod(key)
+	}
+	slices.SortFunc(events, func(a, b Event) int { return strings.Compare(a.Text, b.Text) })
+	return events
+}
+
+// lose keeps a node that never registers in its pool's target until it is given up.
+func (w *World) lose(p *plan.Pool) {
+	name := p.Name
+	if w.lost == nil {
+		w.lost = map[string]int{}
+	}
+	w.lost[name]++
+	w.after(Registration-p.ReadyAfter, func() string {
+		p := w.pool(name)
+		if p == nil || w.lost[name] == 0 {
+			return "" // it was withdrawn
+		}
+		w.lost[name]--
+		p.Target--
+		return "a node of " + name + " is given up"
+	})
+}
+
+// interrupt announces that the provider takes a node: it is cordoned.
+func (w *World) interrupt(name string) string {
+	n := w.node(name)
+	if n == nil {
+		return ""
+	}
+	n.LeavesAt, n.Cordoned = w.State.Now.Add(notice), true
+	w.after(notice, func() string { return w.take(name) })
+	return name + " is interrupted"
+}
+
+// take ends an interrupted node. Its pods are pending again, whether or not they
+// may be evicted, and its pool is smaller by one.
+func (w *World) take(name string) string {
+	n := w.node(name)
+	if n == nil {
+		return ""
+	}
+	for _, pod := range w.podsOn(name) {
+		if !pod.DaemonSet {
+			w.evict(pod)
+		}
+	}
+	p := w.pool(n.Pool)
+	w.dropNode(n, p)
+	p.Target--
+	return name + " is gone"
+}
+
+func (w *World) node(name string) *plan.Node {
+	i := slices.IndexFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &w.State.Nodes[i]
 }
 
 func (w *World) pool(name string) *plan.Pool {
-	for i := range w.State.Pools {
-		if w.State.Pools[i].Name == name {
-			return &w.State.Pools[i]
-		}
+	i := slices.IndexFunc(w.State.Pools, func(p plan.Pool) bool { return p.Name == name })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &w.State.Pools[i]
 }
 
 // newName is the first free "pool-N".
@@ -165,36 +231,6 @@ func (w *World) pod(key string) int {
 	return slices.IndexFunc(w.State.Pods, func(p plan.Pod) bool { return p.Name == name && p.Namespace == namespace })
 }
 
-// RemovePod ends a pod and releases its devices; false when there is none.
-func (w *World) RemovePod(key string) bool {
-	i := w.pod(key)
-	if i < 0 {
-		return false
-	}
-	if n := w.node(w.State.Pods[i].Node); n != nil {
-		w.release(n, key)
-	}
-	w.State.Pods = slices.Delete(w.State.Pods, i, i+1)
-	delete(w.evicted, key)
-	return true
-}
-
-func (w *World) release(n *plan.Node, key string) {
-	for c := range n.GPUs {
-		device := &n.GPUs[c]
-		had := len(device.AllocatedTo)
-		device.AllocatedTo = slices.DeleteFunc(device.AllocatedTo, func(h string) bool { return h == key })
-		if had > 0 && len(device.AllocatedTo) == 0 {
-			device.IdleSince, device.UnusedSince = w.State.Now, time.Time{}
-		}
-		for i := range device.Instances {
-			if in := &device.Instances[i]; in.AllocatedTo == key {
-				in.AllocatedTo, in.IdleSince, in.UnusedSince = "", w.State.Now, time.Time{}
-			}
-		}
-	}
-}
-
 // Fingerprint is the state without its times and the names of nodes: two equal
 // ones with an action between them mean that a planner goes in circles.
 func (w *World) Fingerprint() string {
@@ -203,19 +239,18 @@ func (w *World) Fingerprint() string {
 		lines = append(lines, fmt.Sprintf("pool %s %d", p.Name, p.Target))
 	}
 	for _, n := range w.State.Nodes {
-		var b strings.Builder
-		fmt.Fprintf(&b, "node of %s %v", n.Pool, n.CordonedBy != "")
+		line := fmt.Sprintf("node of %s %v", n.Pool, n.CordonedBy != "")
 		if n.Drain != nil {
-			fmt.Fprintf(&b, " draining %s", n.Drain.Reason)
+			line += fmt.Sprintf(" draining %s", n.Drain.Reason)
 		}
 		for _, c := range n.GPUs {
-			fmt.Fprintf(&b, " %v", c.AllocatedTo)
+			line += fmt.Sprintf(" %v", c.AllocatedTo)
 			for _, i := range c.Instances {
-				fmt.Fprintf(&b, " %s=%s", i.Placement, i.AllocatedTo)
+				line += fmt.Sprintf(" %s=%s", i.Placement, i.AllocatedTo)
 			}
-			b.WriteByte(';')
+			line += ";"
 		}
-		lines = append(lines, b.String())
+		lines = append(lines, line)
 	}
 	for i := range w.State.Pods {
 		p := &w.State.Pods[i]
