@@ -2,6 +2,7 @@ package dcgm
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -25,16 +26,20 @@ func TestFieldsOfDCGM(t *testing.T) {
 			t.Errorf("field %d has no name", id)
 		}
 		set := newFieldSet([]uint16{id})
-		there := false
+		var from []uint32
 		switch f.EntityLevel {
-		case godcgm.FE_NONE, godcgm.FE_GPU, godcgm.FE_VGPU: // GPUs alone
-			there = slices.Contains(set.wanted, id) && !slices.Contains(set.instance, id)
+		case godcgm.FE_NONE, godcgm.FE_GPU, godcgm.FE_VGPU:
+			from = []uint32{kindGPU}
 		case godcgm.FE_GPU_I, godcgm.FE_GPU_CI:
-			there = slices.Contains(set.wanted, id) && slices.Contains(set.instance, id)
-		case godcgm.FE_SWITCH, godcgm.FE_LINK, godcgm.FE_CPU, godcgm.FE_CPU_CORE:
-			there = slices.Contains(set.device[uint32(f.EntityLevel)], id)
-		default: // network adapters, which the exporter has not
-			there = slices.Contains(set.unknown, id)
+			from = []uint32{kindGPU, kindInstance}
+		case godcgm.FE_SWITCH, godcgm.FE_LINK, godcgm.FE_CPU:
+			from = []uint32{uint32(f.EntityLevel)}
+		case godcgm.FE_CPU_CORE:
+			from = []uint32{kindCPU, kindCore}
+		}
+		there := len(set.unknown) == 1 // network adapters, which the exporter has not
+		if from != nil {
+			there = slices.Equal(slices.Sorted(maps.Keys(set.of)), from)
 		}
 		if !there {
 			t.Errorf("field %d of level %d is read elsewhere: %+v", id, f.EntityLevel, set)

@@ -51,7 +51,7 @@ _Static_assert(MAX_GPUS * LINKS_V5 + MAX_SWITCHES * LINKS_PER_SWITCH <= SHIM_MAX
 
 /* dcgm_link_t: the kind of the parent, the index and the parent in 8, 16 and 8 bits. */
 static shim_link link_of(uint32_t kind, uint32_t parent, uint32_t index) {
-    return (shim_link){ kind | index << 8 | parent << 24, kind == SHIM_SWITCH, parent, index };
+    return (shim_link){ kind | index << 8 | parent << 24, kind, parent, index };
 }
 
 int shim_links(uintptr_t handle, shim_link *out, int *n) {

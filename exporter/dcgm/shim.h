@@ -31,7 +31,7 @@ typedef struct {
 
 /* One end of an NVLink that is up; entity is how DCGM numbers it. */
 typedef struct {
-    uint32_t entity, on_switch, parent, index;
+    uint32_t entity, parent_kind, parent, index;
 } shim_link;
 
 typedef struct {
