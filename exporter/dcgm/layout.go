@@ -96,23 +96,15 @@ func (r *reader) readLayout() ([]entity, error) {
 	slices.SortFunc(layout, func(a, b entity) int {
 		return cmp.Or(cmp.Compare(a.root().id, b.root().id), cmp.Compare(a.kind, b.kind), cmp.Compare(a.number, b.number), cmp.Compare(a.id, b.id))
 	})
-	for _, kind := range []struct {
-		kind uint32
-		list func() ([]entity, error)
-	}{
-		{kindSwitch, func() ([]entity, error) { return list(kindSwitch) }},
-		{kindLink, listLinks},
-		{kindCPU, func() ([]entity, error) { return list(kindCPU) }},
-		{kindCore, listCores},
-	} {
-		if len(r.fields.of[kind.kind]) == 0 {
+	for _, kind := range []uint32{kindSwitch, kindLink, kindCPU, kindCore} {
+		if len(r.fields.of[kind]) == 0 {
 			continue
 		}
-		some, err := kind.list()
+		some, err := list(kind)
 		if isAbsent(err) {
 			err = nil
 		}
-		if err = r.tolerated(kindName(kind.kind)+" list", err); err != nil {
+		if err = r.tolerated("list of "+kindName(kind), err); err != nil {
 			return nil, err
 		}
 		layout = append(layout, some...)
@@ -138,14 +130,50 @@ func (r *reader) keys(kind uint32) (keys []entityKey) {
 
 func kindName(kind uint32) string { return godcgm.Field_Entity_Group(kind).String() }
 
-// list gives the entities of a kind, without what they are a part of.
+// list gives the entities of a kind, without the GPU that an instance is a part of. Of links it
+// gives those that are up.
 func list(kind uint32) ([]entity, error) {
+	switch kind {
+	case kindLink:
+		return listLinks()
+	case kindCore:
+		return listCores()
+	}
 	ids, err := godcgm.GetEntityGroupEntities(godcgm.Field_Entity_Group(kind))
 	out := make([]entity, len(ids))
 	for i, id := range ids {
 		out[i] = entity{entityKey: entityKey{kind, uint32(id)}, number: int(id)}
 	}
 	return out, refusal("listing "+kindName(kind)+" entities", err)
+}
+
+// listLinks takes the id of a link apart, which is a dcgm_link_t: the kind of what it belongs to, its
+// index and the number of that, in 8, 16 and 8 bits.
+func listLinks() ([]entity, error) {
+	links := make([]C.uint32_t, C.SHIM_MAX_LINKS)
+	var n C.int
+	code := C.shim_links(C.uintptr_t(hostHandle), &links[0], &n)
+	out := make([]entity, n)
+	for i, link := range links[:n] {
+		id := uint32(link)
+		out[i] = entity{entityKey{kindLink, id}, entityKey{id & 0xff, id >> 24}, int(id >> 8 & 0xffff), 0}
+	}
+	return out, callError("listing NVLinks", code)
+}
+
+func listCores() (out []entity, err error) {
+	all, err := godcgm.GetCPUHierarchy()
+	if err != nil {
+		return nil, refusal("listing CPU cores", err)
+	}
+	for _, cpu := range all.CPUs[:all.NumCPUs] {
+		for id := range uint32(64 * len(cpu.OwnedCores)) {
+			if cpu.OwnedCores[id/64]>>(id%64)&1 != 0 {
+				out = append(out, entity{entityKey{kindCore, id}, entityKey{kindCPU, uint32(cpu.CPUID)}, int(id), 0})
+			}
+		}
+	}
+	return out, nil
 }
 
 // readInstances gives the GPU instances and compute instances. It reads DCGM's hierarchy where that
@@ -212,31 +240,4 @@ func isAbsent(err error) bool {
 		return true
 	}
 	return false
-}
-
-// listLinks gives the links that are up.
-func listLinks() ([]entity, error) {
-	links := make([]C.shim_link, C.SHIM_MAX_LINKS)
-	var n C.int
-	code := C.shim_links(C.uintptr_t(hostHandle), &links[0], &n)
-	out := make([]entity, n)
-	for i, l := range links[:n] {
-		out[i] = entity{entityKey{kindLink, uint32(l.entity)}, entityKey{uint32(l.parent_kind), uint32(l.parent)}, int(l.index), 0}
-	}
-	return out, callError("listing NVLinks", code)
-}
-
-func listCores() (out []entity, err error) {
-	all, err := godcgm.GetCPUHierarchy()
-	if err != nil {
-		return nil, refusal("listing CPU cores", err)
-	}
-	for _, cpu := range all.CPUs[:all.NumCPUs] {
-		for id := range uint32(64 * len(cpu.OwnedCores)) {
-			if cpu.OwnedCores[id/64]>>(id%64)&1 != 0 {
-				out = append(out, entity{entityKey{kindCore, id}, entityKey{kindCPU, uint32(cpu.CPUID)}, int(id), 0})
-			}
-		}
-	}
-	return out, nil
 }

@@ -33,11 +33,11 @@ type reader struct {
 	places    map[string][]nvml.MIGInstance // what the driver's library knows of instances, by the GPU's UUID
 	learned   time.Time                     // identities
 
-	watched []rectangle
+	watched map[entityKey][]uint16
 	absent  []uint16    // fields that DCGM supports of no entity
 	looked  time.Time   // for them
 	reads   []rectangle // what is watched but for them
-	missing int         // values that are wanted and not read
+	missing int         // values that are wanted of GPUs and instances and not read
 
 	events   events
 	slow     slow
@@ -234,8 +234,7 @@ func (r *reader) adopt(layout []entity) error {
 	if err != nil {
 		return err
 	}
-	r.reads = r.toRead()
-	r.missing, r.fresh = r.countMissing(), true
+	r.fresh = true
 	if r.reached {
 		r.options.Log.Info("dcgm: layout read", "gpus", len(r.keys(kindGPU)), "instances", len(r.keys(kindInstance)))
 	}

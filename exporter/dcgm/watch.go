@@ -32,13 +32,13 @@ func (r *reader) watchAll() error {
 	if len(r.session.watches) == 0 && r.session.refused != nil {
 		return r.session.refused
 	}
-	watched := map[entityKey][]uint16{}
+	r.watched = map[entityKey][]uint16{}
 	for _, w := range r.session.watches {
 		for _, e := range w.entities {
-			watched[e] = append(watched[e], w.fields...)
+			r.watched[e] = append(r.watched[e], w.fields...)
 		}
 	}
-	r.watched = r.rectangles(watched)
+	r.planReads()
 	if err := r.watchHealth(); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (r *reader) rectangles(of map[entityKey][]uint16) (out []rectangle) {
 func (r *reader) lookForAbsent() (absent []uint16, err error) {
 	r.looked = r.options.now()
 	supported := map[uint16]bool{}
-	for _, part := range r.watched {
+	for _, part := range r.rectangles(r.watched) {
 		err := r.buffer.latest(part, 0, func(_ int, v *C.shim_value) {
 			field := uint16(v.field)
 			supported[field] = supported[field] || int(v.status) != godcgm.DCGM_ST_NOT_SUPPORTED
@@ -133,34 +133,20 @@ func (r *reader) lookForAbsent() (absent []uint16, err error) {
 	return absent, nil
 }
 
-// toRead is what is read with each reading: DCGM logs an error for each value that is read and not
-// watched, or not supported.
-func (r *reader) toRead() (out []rectangle) {
-	for _, part := range r.watched {
-		part.fields = slices.DeleteFunc(slices.Clone(part.fields), func(f uint16) bool { return slices.Contains(r.absent, f) })
-		if len(part.fields) > 0 {
-			out = append(out, part)
-		}
-	}
-	return out
-}
-
-// countMissing counts the values that are wanted of GPUs and instances and not read.
-func (r *reader) countMissing() (n int) {
+// planReads sets what is read with each reading: DCGM logs an error for each value that is read and
+// not watched, or not supported. The others that are wanted of GPUs and instances are counted.
+func (r *reader) planReads() {
+	read := map[entityKey][]uint16{}
+	r.missing = 0
 	for _, e := range r.layout {
-		if e.kind == kindGPU || e.kind == kindInstance {
-			n += len(r.fields.of[e.kind])
-		}
-		if e.kind == kindGPU {
-			n += len(r.fields.unknown)
-		}
-	}
-	for _, part := range r.reads {
-		for _, e := range part.entities {
-			if e.kind == kindGPU || e.kind == kindInstance {
-				n -= len(part.fields)
-			}
+		key, wanted := e.entityKey, len(r.fields.of[e.kind])
+		read[key] = slices.DeleteFunc(slices.Clone(r.watched[key]), func(f uint16) bool { return slices.Contains(r.absent, f) })
+		switch e.kind {
+		case kindGPU:
+			r.missing += len(r.fields.unknown) + wanted - len(read[key])
+		case kindInstance:
+			r.missing += wanted - len(read[key])
 		}
 	}
-	return n
+	r.reads = r.rectangles(read)
 }
