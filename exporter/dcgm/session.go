@@ -82,7 +82,7 @@ func (s *session) name() string {
 func (s *session) group(entities []entityKey) (godcgm.GroupHandle, []entityKey, error) {
 	group, err := godcgm.CreateGroup(s.name())
 	if err != nil {
-		return group, nil, err
+		return group, nil, refusal("making a group of entities", err)
 	}
 	s.groups = append(s.groups, group)
 	var in []entityKey
@@ -163,7 +163,7 @@ func (s *session) unwatch() {
 	for _, g := range s.groups {
 		errs = append(errs, godcgm.DestroyGroup(g))
 	}
-	s.watches, s.groups = nil, nil
+	s.watches, s.groups, s.refused = nil, nil, nil
 	if err := errors.Join(errs...); err != nil {
 		s.log.Debug("dcgm: watches not removed", "error", err)
 	}
