@@ -66,7 +66,8 @@ func (m *Moment) addEntity(s *subject, add adder) {
 			of(s, &metric.GPUBusySecondsTotal, s.tally.busy, s.busy.Time) // the integral of the share
 		}
 		divided(&metric.GPUMemoryUsedBytes, s.measured(fieldFBUsed).times(mebibyte), func(u *Usage) Measured { return u.Memory })
-		divided(&metric.GPUMemoryTotalBytes, s.memoryTotal(), func(*Usage) Measured { return Measured{} })
+		total := s.memoryTotal()
+		of(s, &metric.GPUMemoryTotalBytes, total.Number, total.Time)
 	}
 	for a := range s.idling {
 		of(a, &metric.GPUIdleSeconds, a.idle.Seconds(), a.busy.Time)

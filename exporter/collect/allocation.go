@@ -141,7 +141,7 @@ func PodLabels(uid string, labels map[string]string) string {
 func labelName(key string) string {
 	name := notInLabelName.ReplaceAllString(key, "_")
 	switch {
-	case slices.Contains(fixedLabels, name), strings.HasPrefix(name, "DCGM_"), strings.HasPrefix(name, "__"):
+	case slices.Contains(fixedLabels, name), strings.HasPrefix(strings.ToUpper(name), "DCGM_"), strings.HasPrefix(name, "__"):
 		return "pod_label_" + name
 	case name == "" || name[0] >= '0' && name[0] <= '9':
 		return "_" + name

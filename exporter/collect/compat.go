@@ -67,23 +67,14 @@ func (c *CompatOptions) Fields() []uint16 {
 // selects reports whether the entity has DCGM series. In the flexible choice a
 // partitioned GPU has none: its instances stand for it.
 func (c *CompatOptions) selects(e *Entity, split bool) bool {
-	switch e.Kind {
-	case GPU:
-		if c.Devices.Flexible() {
-			return !(split && c.Mode == CompatExact)
-		}
-		return c.Devices.Major(e.GPU)
-	case Instance:
+	if e.Kind == Instance {
 		return c.Devices.Minor(e.DCGMID)
 	}
-	return true
+	return c.Devices.Major(e.GPU) && !(split && c.Mode == CompatExact && c.Devices.Flexible())
 }
 
 // selectsAny reports whether a GPU or one of its instances is selected.
 func (c *CompatOptions) selectsAny(entities []Entity) bool {
-	if c.Devices.Flexible() {
-		return true
-	}
 	return slices.ContainsFunc(entities, func(e Entity) bool { return c.selects(&e, false) })
 }
 

@@ -126,7 +126,7 @@ func clockReason(bit int64) string {
 // eachWholeGPU calls add once for every GPU, a partitioned one too.
 func (c *CompatOptions) eachWholeGPU(m *Moment, add func(device *Entity, l *labelSet)) {
 	for s := range m.gpus {
-		if !c.Devices.Flexible() && !c.Devices.Major(s.entity.GPU) {
+		if !c.Devices.Major(s.entity.GPU) {
 			continue
 		}
 		if s.split {

@@ -68,7 +68,7 @@ func (c *CompatOptions) selectsDevice(d *Device) bool {
 	case Core:
 		return c.CPUs.Minor(d.ID)
 	}
-	return c.Devices.Flexible() || c.Devices.Major(d.Parent) // of a GPU
+	return c.Devices.Major(d.Parent) // of a GPU
 }
 
 // deviceText renders dcgm-exporter's labels of a device, dev being its GPU, and the label-type

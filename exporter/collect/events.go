@@ -61,9 +61,8 @@ type EventLog struct {
 	window time.Duration
 	// xids and clocks count by code and place, and by bit; the keys have no time.
 	xids, clocks map[Event]EventCount
-	recent       []Event // XIDs, by time
+	known        []Event // XIDs, by time: those of the window, and as many as a source may hand in again
 	samples      []Event // of the throttle reasons, by time
-	kernel       []Event // XIDs that kernelLogged names, as they were counted
 	last         Event   // the newest XID; zero without any
 	returned     time.Time
 	away         bool
@@ -72,17 +71,15 @@ type EventLog struct {
 }
 
 const (
-	// repeatedFor is how far before a GPU's newest XID a source may hand one in
-	// again. So far they are remembered, however old they are.
-	repeatedFor = 15 * time.Minute
+	// maxXIDs bounds the XIDs that are known of one GPU. A source hands them in again when it connects
+	// again, however old they are.
+	maxXIDs = 1 << 13
 	// setBack is how much older than the last a sample is when the clock was
 	// set back.
 	setBack = time.Minute
 	// sameEvent is how far apart two of the XIDs that kernelLogged names are at most when
 	// they are one.
 	sameEvent = time.Minute
-	// maxKernel bounds how many of them are remembered.
-	maxKernel = 1024
 )
 
 // kernelLogged are the XIDs that DCGM records twice, from NVML and from the kernel log, and
@@ -97,20 +94,18 @@ func NewEventLog(window time.Duration) *EventLog {
 // AddXID counts an XID. One that was added before, with the same time and code, is not
 // counted again, nor one that the kernel log repeats; it reports whether this one was new.
 func (l *EventLog) AddXID(e Event) bool {
-	at, found := slices.BinarySearchFunc(l.recent, e, func(a, b Event) int {
+	at, found := slices.BinarySearchFunc(l.known, e, func(a, b Event) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Code, b.Code))
 	})
-	if found {
+	repeats := func(k Event) bool { return k.Code == e.Code && k.Time.Sub(e.Time).Abs() < sameEvent }
+	if found || kernelLogged(e.Code) && slices.ContainsFunc(l.known, repeats) {
 		return false
 	}
-	if kernelLogged(e.Code) {
-		if slices.ContainsFunc(l.kernel, func(k Event) bool { return k.Code == e.Code && k.Time.Sub(e.Time).Abs() < sameEvent }) {
-			return false
-		}
-		l.kernel = append(l.kernel[max(0, len(l.kernel)+1-maxKernel):], e)
+	if at < len(l.known) {
+		l.known = slices.Clone(l.known) // a Snapshot may hold the old array
 	}
-	// A new array: a Snapshot may hold the old one.
-	l.recent = slices.Insert(slices.Clone(l.recent), at, e)
+	l.known = slices.Insert(l.known, at, e)
+	l.known = l.known[max(0, len(l.known)-maxXIDs):]
 	count(l.xids, e)
 	if !e.Time.Before(l.last.Time) {
 		l.last = e
@@ -135,7 +130,7 @@ func (l *EventLog) AmendXID(values []Value) []Value {
 // Knows reports whether this very XID was added before. It says nothing of one that the
 // kernel log repeats.
 func (l *EventLog) Knows(e Event) bool {
-	return !kernelLogged(e.Code) && slices.ContainsFunc(l.recent, func(k Event) bool { return k.Code == e.Code && k.Time.Equal(e.Time) })
+	return !kernelLogged(e.Code) && slices.ContainsFunc(l.known, func(k Event) bool { return k.Code == e.Code && k.Time.Equal(e.Time) })
 }
 
 // AddClocks adds a sample of the throttle reasons. Samples not newer than the
@@ -199,18 +194,11 @@ func count(counts map[Event]EventCount, e Event) {
 	counts[key] = c
 }
 
-// Snapshot returns the events as of now and forgets single ones older than the
-// window. Of the samples the newest stays, however old.
+// Snapshot returns the events as of now and forgets samples older than the
+// window; the newest stays, however old.
 func (l *EventLog) Snapshot(now time.Time) *Events {
 	oldest := now.Add(-l.window)
-	if n := len(l.recent); n > 0 {
-		known := l.recent[n-1].Time.Add(-repeatedFor)
-		if oldest.Before(known) {
-			known = oldest
-		}
-		l.recent = since(l.recent, known)
-	}
-	recent := since(l.recent, oldest)
+	recent := since(l.known, oldest)
 	if n := len(l.samples); n > 0 {
 		l.samples = l.samples[min(n-1, n-len(since(l.samples, oldest))):]
 	}

@@ -174,7 +174,8 @@ func TestPodLabels(t *testing.T) {
 		{"", map[string]string{"a.b": "1", "a-b": "2", "a_b": "3"}, `a_b="2",a_b_conflict1="1",a_b_conflict2="3"`},
 		{"", map[string]string{"a-b": "1", "a.b": "2", "a_b_conflict1": "3"}, `a_b="1",a_b_conflict1="2",a_b_conflict1_conflict1="3"`},
 		{"", map[string]string{"gpu": "1", "pod_label_gpu": "2"}, `pod_label_gpu="1",pod_label_gpu_conflict1="2"`},
-		{"", map[string]string{"1a": "x", "__name__": "y", "DCGM_FI_DEV_SERIAL": "z"}, `_1a="x",pod_label_DCGM_FI_DEV_SERIAL="z",pod_label___name__="y"`},
+		{"", map[string]string{"1a": "x", "__name__": "y", "DCGM_FI_DEV_SERIAL": "z", "dcgm_gpu_temp": "50"}, // of which a counters file may make labels
+			`_1a="x",pod_label_DCGM_FI_DEV_SERIAL="z",pod_label___name__="y",pod_label_dcgm_gpu_temp="50"`},
 		{"", map[string]string{"q": `a"b\c`}, `q="a\"b\\c"`},
 	} {
 		if got := PodLabels(c.uid, c.labels); got != c.want {

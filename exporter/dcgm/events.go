@@ -1,8 +1,8 @@
 package dcgm
 
 import (
-	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
@@ -35,7 +35,7 @@ type events struct {
 	// now have been read; zero otherwise.
 	lostAt time.Time
 
-	xids, clocks *watch // of this session; nil where not watched
+	xids, clocks []watch // of this session
 }
 
 // log returns a GPU's log.
@@ -47,31 +47,31 @@ func (e *events) log(uuid string) *collect.EventLog {
 }
 
 // watchEvents watches the fields that are read since a time.
-func (r *reader) watchEvents() error {
+func (r *reader) watchEvents() (err error) {
 	r.events.xids, r.events.clocks = nil, nil
 	if !hasSymbol(symbolEvents) {
 		return nil
 	}
-	if r.fields.wants(fieldXID) {
+	gpus := r.keys(kindGPU)
+	if r.fields.wantsXIDs() {
 		// In MIG mode DCGM records an XID of the instance that it knows to be concerned there.
-		all := slices.Collect(maps.Keys(r.layout.owners))
-		w, err := r.session.watchOne(all, fieldXID, r.every, xidKeep)
-		if w == nil && err == nil && len(all) > len(r.layout.gpus) { // refused of instances
-			w, err = r.session.watchOne(r.layout.gpuKeys(), fieldXID, r.every, xidKeep)
+		all := slices.Concat(gpus, r.keys(kindInstance), r.keys(kindCompute))
+		for _, keys := range [][]entityKey{all, gpus} { // where it is refused of instances
+			if err == nil && len(r.events.xids) == 0 {
+				r.events.xids, err = r.session.watch(rectangle{keys, []uint16{fieldXID}}, r.every, xidKeep)
+			}
 		}
-		if err != nil {
-			return err
-		}
-		r.events.xids = w
 	}
-	if r.fields.asks(collect.AskClockEvents) {
-		w, err := r.session.watchOne(r.layout.gpuKeys(), fieldClocks, r.every, max(clockKeep, 3*r.every))
-		if err != nil {
-			return err
-		}
-		r.events.clocks = w
+	if err == nil && r.fields.asks(collect.AskClockEvents) {
+		r.events.clocks, err = r.session.watch(rectangle{gpus, []uint16{fieldClocks}}, r.every, max(clockKeep, 3*r.every))
 	}
-	return nil
+	return err
+}
+
+// found is an event with the log of its GPU.
+type found struct {
+	collect.Event
+	log *collect.EventLog
 }
 
 // readEvents requests the events since the last reading. A failure that does
@@ -85,42 +85,31 @@ func (r *reader) readEvents(now time.Time) error {
 	if !e.lostAt.IsZero() {
 		since = e.start // all that the host engine has
 	}
-	var found []collect.Event
-	var uuids []string
-	err := each(e.xids, since, func(key entityKey, at time.Time, code int64) {
-		of, known := r.layout.owners[key]
-		if uuid := r.uuidOf(of.gpu); known && uuid != "" && code > 0 && code < godcgm.DCGM_FT_INT32_BLANK && !at.Before(e.start) {
-			found, uuids = append(found, collect.Event{Time: at, Code: code, Instance: of.instance}), append(uuids, uuid)
-		}
-	})
+	xids, err := r.eventsSince(e.xids, since)
 	if err == nil {
-		r.detectRestart(found, uuids)
-		for i, x := range found {
-			e.log(uuids[i]).AddXID(x)
+		xids = slices.DeleteFunc(xids, func(x found) bool { return x.Code == 0 || x.Time.Before(e.start) })
+		e.detectRestart(xids)
+		for _, x := range xids {
+			x.log.AddXID(x.Event)
 			e.newestXID = later(e.newestXID, x.Time)
 		}
-		err = each(e.clocks, e.since(e.newest, now, r.every), func(key entityKey, at time.Time, bits int64) {
-			if uuid := r.uuidOf(key.id); key.kind == kindGPU && bits >= 0 && bits < godcgm.DCGM_FT_INT32_BLANK && uuid != "" {
-				e.log(uuid).AddClocks(collect.Event{Time: at, Code: bits})
-				e.newest = later(e.newest, at)
-			}
-		})
+		var clocks []found
+		clocks, err = r.eventsSince(e.clocks, e.since(e.newest, now, r.every))
+		for _, c := range clocks {
+			c.log.AddClocks(c.Event)
+			e.newest = later(e.newest, c.Time)
+		}
 	}
 	return r.tolerated("events", err)
 }
 
 // detectRestart tells a connection that was made again from a host engine that was: one that
 // knows an XID of before runs since then. While none ran GPUs may have been reset.
-func (r *reader) detectRestart(found []collect.Event, uuids []string) {
-	e := &r.events
+func (e *events) detectRestart(xids []found) {
 	if e.lostAt.IsZero() {
 		return
 	}
-	same := false
-	for i, x := range found {
-		same = same || e.log(uuids[i]).Knows(x)
-	}
-	if !same {
+	if !slices.ContainsFunc(xids, func(x found) bool { return x.log.Knows(x.Event) }) {
 		for _, log := range e.logs {
 			log.Restarted(e.lostAt)
 		}
@@ -147,20 +136,34 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// each calls got for every number since a time, entity by entity in order. A nil watch has none.
-func each(w *watch, since time.Time, got func(key entityKey, at time.Time, number int64)) error {
-	if w == nil {
-		return nil
-	}
-	samples, _, err := godcgm.GetValuesSince(w.group, w.fields, since)
-	err = refusal("reading events", err)
-	if code := codeOf(err); code == godcgm.DCGM_ST_NO_DATA || code == godcgm.DCGM_ST_NOT_WATCHED {
-		return nil
-	}
-	for i := range samples {
-		if v := &samples[i]; v.Status == 0 && v.FieldType == godcgm.DCGM_FT_INT64 {
-			got(entityKey{uint32(v.EntityGroupId), uint32(v.EntityID)}, time.UnixMicro(v.TS), v.Int64())
+// eventsSince gives the numbers that are known of GPUs and their instances since a time, entity by
+// entity in order.
+func (r *reader) eventsSince(watches []watch, since time.Time) (out []found, err error) {
+	for _, w := range watches {
+		samples, _, err := godcgm.GetValuesSince(w.group, w.handle, since)
+		err = refusal("reading events", err)
+		if code := codeOf(err); code == godcgm.DCGM_ST_NO_DATA || code == godcgm.DCGM_ST_NOT_WATCHED {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range samples {
+			v := &samples[i]
+			key := entityKey{uint32(v.EntityGroupId), uint32(v.EntityID)}
+			at := slices.IndexFunc(r.layout, func(e entity) bool { return e.entityKey == key })
+			if at < 0 || v.Status != 0 || v.FieldType != godcgm.DCGM_FT_INT64 {
+				continue
+			}
+			e, number := r.layout[at], v.Int64()
+			if uuid := r.uuidOf(e); uuid != "" && number >= 0 && number < godcgm.DCGM_FT_INT32_BLANK {
+				event := collect.Event{Time: time.UnixMicro(v.TS), Code: number}
+				if e.kind != kindGPU {
+					event.Instance = strconv.Itoa(e.number)
+				}
+				out = append(out, found{event, r.events.log(uuid)})
+			}
 		}
 	}
-	return err
+	return out, nil
 }

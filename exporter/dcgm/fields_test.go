@@ -2,6 +2,7 @@ package dcgm
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -25,17 +26,12 @@ func TestFieldsOfDCGM(t *testing.T) {
 			t.Errorf("field %d has no name", id)
 		}
 		set := newFieldSet([]uint16{id})
-		there := false
-		switch f.EntityLevel {
-		case godcgm.FE_NONE, godcgm.FE_GPU, godcgm.FE_VGPU: // GPUs alone
-			there = slices.Contains(set.wanted, id) && !slices.Contains(set.instance, id)
-		case godcgm.FE_GPU_I, godcgm.FE_GPU_CI:
-			there = slices.Contains(set.wanted, id) && slices.Contains(set.instance, id)
-		case godcgm.FE_SWITCH, godcgm.FE_LINK, godcgm.FE_CPU, godcgm.FE_CPU_CORE:
-			there = slices.Contains(set.device[uint32(f.EntityLevel)], id)
-		default: // network adapters, which the exporter has not
-			there = slices.Contains(set.unknown, id)
-		}
+		from := map[godcgm.Field_Entity_Group][]uint32{
+			godcgm.FE_NONE: {kindGPU}, godcgm.FE_GPU: {kindGPU}, godcgm.FE_VGPU: {kindGPU},
+			godcgm.FE_GPU_I: {kindGPU, kindInstance}, godcgm.FE_GPU_CI: {kindGPU, kindInstance},
+			godcgm.FE_SWITCH: {kindSwitch}, godcgm.FE_LINK: {kindLink}, godcgm.FE_CPU: {kindCPU}, godcgm.FE_CPU_CORE: {kindCPU, kindCore},
+		}[f.EntityLevel] // none of network adapters, which the exporter has not
+		there := slices.Equal(slices.Sorted(maps.Keys(set.of)), from) && (from == nil) == (len(set.unknown) == 1)
 		if !there {
 			t.Errorf("field %d of level %d is read elsewhere: %+v", id, f.EntityLevel, set)
 		}

@@ -36,10 +36,11 @@ type slow struct {
 // watchHealth enables the health watches where they are requested.
 func (r *reader) watchHealth() error {
 	r.slow = slow{}
-	if !r.fields.asks(collect.AskHealth) || len(r.layout.gpus) == 0 {
+	gpus := r.keys(kindGPU)
+	if !r.fields.asks(collect.AskHealth) || len(gpus) == 0 {
 		return nil
 	}
-	group, _, err := r.session.group(r.layout.gpuKeys())
+	group, _, err := r.session.group(gpus)
 	if err == nil {
 		err = refusal("setting health watches", godcgm.HealthSet(group, godcgm.DCGM_HEALTH_WATCH_ALL))
 	}
@@ -50,39 +51,31 @@ func (r *reader) watchHealth() error {
 }
 
 // readSlow repeats the slow requests when they are due.
-func (r *reader) readSlow(now time.Time) error {
+func (r *reader) readSlow() (err error) {
 	s := &r.slow
-	due := func(asked *time.Time, every time.Duration) bool {
-		if age := now.Sub(*asked); age >= 0 && age < every {
-			return false
-		}
-		*asked = now
-		return true
-	}
-	if s.group != nil && due(&s.askedHealth, healthEvery) {
-		var err error
-		s.health, err = readHealth(*s.group, r.layout.gpus)
+	if s.group != nil && r.due(s.askedHealth, healthEvery) {
+		s.askedHealth = r.options.now()
+		s.health, err = readHealth(*s.group, r.keys(kindGPU))
 		if err = r.tolerated("health", err); err != nil {
 			return err
 		}
 	}
-	if r.fields.asks(collect.AskPeers) && due(&s.askedPeers, peersEvery) {
-		var err error
+	if r.fields.asks(collect.AskPeers) && r.due(s.askedPeers, peersEvery) {
+		s.askedPeers = r.options.now()
 		s.peers, err = readPeers()
-		return r.tolerated("peer-to-peer status", err)
 	}
-	return nil
+	return r.tolerated("peer-to-peer status", err)
 }
 
 // readHealth gives a report of each GPU of the group.
-func readHealth(group godcgm.GroupHandle, gpus []uint32) (map[uint32]*collect.HealthReport, error) {
+func readHealth(group godcgm.GroupHandle, gpus []entityKey) (map[uint32]*collect.HealthReport, error) {
 	answer, err := godcgm.HealthCheck(group)
 	if err != nil {
 		return nil, refusal("reading health", err)
 	}
 	reports := make(map[uint32]*collect.HealthReport, len(gpus))
 	for _, gpu := range gpus {
-		reports[gpu] = &collect.HealthReport{}
+		reports[gpu.id] = &collect.HealthReport{}
 	}
 	for _, i := range answer.Incidents {
 		report, watch := reports[uint32(i.EntityInfo.EntityId)], healthWatch(uint32(i.System))

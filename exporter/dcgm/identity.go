@@ -4,115 +4,102 @@ package dcgm
 import "C"
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
-	"github.com/gpuscale/gpuscale/exporter/nvml"
 )
 
-// learnGPUs reads from the driver what each GPU is, before anything of it is watched. Known GPUs stay
-// when they fail, or are lost and answer blanks.
-func (r *reader) learnGPUs() {
-	for _, gpu := range r.layout.gpus {
-		// DCGM's number, NVML's and that of /dev/nvidiaN mostly agree, until DCGM reports the others.
-		a := collect.Entity{Kind: collect.GPU, GPU: int(gpu), Index: int(gpu), Minor: int(gpu)}
-		texts := map[uint16]*string{fieldDriver: &a.DriverVersion, fieldName: &a.Model, fieldUUID: &a.UUID, fieldPCIBusID: &a.PCIBusID}
-		err := r.buffer.read([]entityKey{{kindGPU, gpu}}, slices.Collect(maps.Keys(texts)), C.SHIM_LIVE, func(_ int, raw *C.shim_value) {
-			v, dropped := judge(raw, time.UnixMicro(int64(raw.ts)))
-			if into := texts[v.Field]; into != nil && dropped == "" {
-				*into = v.Text
-			}
-		})
-		r.complain(fmt.Sprint("attributes of GPU ", gpu), err)
-		old := r.devs[gpu]
-		if old == nil || a.UUID != "" && a.UUID != old.UUID { // another GPU under the same number, or a new one
-			r.devs[gpu] = &a
+// identityEvery is how often GPUs and instances are identified again: a new UUID under the same
+// instance number is seen within it.
+const identityEvery = 5 * time.Second
+
+// learnGPUs reads from the driver what each GPU is, watched or not.
+func (r *reader) learnGPUs() error {
+	gpus := r.keys(kindGPU)
+	fields := []uint16{fieldDriver, fieldName, fieldIndex, fieldUUID, fieldMinor, fieldPCIBusID, fieldMIGMode, fieldMIGMax}
+	live, err := r.values("identity of GPUs", []rectangle{{gpus, fields}}, C.SHIM_LIVE, map[string]int{})
+	for _, gpu := range gpus {
+		r.known[gpu] = identifyGPU(r.known[gpu], gpu.id, live[gpu])
+	}
+	return err
+}
+
+// learnInstances does the same of the instances, and reports whether one was made again under its old
+// number, perhaps elsewhere on the GPU.
+func (r *reader) learnInstances() (remade bool, err error) {
+	live, err := r.values("identity of instances", []rectangle{{r.keys(kindInstance), []uint16{fieldName, fieldUUID}}}, C.SHIM_LIVE, map[string]int{})
+	for _, e := range r.layout {
+		known, values := r.known[e.entityKey], live[e.entityKey]
+		if e.kind != kindInstance || known != nil && len(values) == 0 {
 			continue
 		}
-		old.UUID, old.Model = cmp.Or(a.UUID, old.UUID), cmp.Or(a.Model, old.Model)
-		old.PCIBusID, old.DriverVersion = cmp.Or(a.PCIBusID, old.PCIBusID), cmp.Or(a.DriverVersion, old.DriverVersion)
+		now := r.identifyInstance(e, values)
+		remade = remade || known != nil && known.InstanceUUID != now.InstanceUUID
+		r.known[e.entityKey] = now
 	}
+	return remade, err
 }
 
-// uuidOf is a GPU's UUID, empty where it is not known.
-func (r *reader) uuidOf(gpu uint32) string {
-	if dev := r.devs[gpu]; dev != nil {
-		return dev.UUID
+// identifyGPU completes what is known of a GPU. That stays where the driver gives no value, as of one
+// that is lost, unless another GPU has the number now.
+func identifyGPU(known *collect.Entity, id uint32, values []collect.Value) *collect.Entity {
+	isOther := func(v collect.Value) bool { return v.Field == fieldUUID && v.Text != known.UUID }
+	if known == nil || known.UUID != "" && slices.ContainsFunc(values, isOther) {
+		// DCGM's number, NVML's and that of /dev/nvidiaN mostly agree.
+		known = &collect.Entity{Kind: collect.GPU, GPU: int(id), Index: int(id), Minor: int(id)}
 	}
-	return ""
-}
-
-// strangers reports whether any GPU is not identified.
-func (r *reader) strangers() bool {
-	return slices.ContainsFunc(r.layout.gpus, func(gpu uint32) bool { return r.devs[gpu].UUID == "" })
-}
-
-// detectRemade forgets what is known of an instance when its UUID changed: it was made again
-// under its old number, perhaps elsewhere on the GPU.
-func (r *reader) detectRemade(key entityKey, uuid string) {
-	before, seen := r.uuids[key]
-	r.uuids[key] = uuid
-	if seen && before != uuid {
-		r.hierarchy.read = time.Time{}
-		r.learnPlaces()
-	}
-}
-
-// learnPlaces reads from the driver what it knows of instances and DCGM does not: placement
-// and the MIG devices in them. Without a driver library, as beside a remote host engine,
-// that stays unknown.
-func (r *reader) learnPlaces() {
-	r.places = map[entityKey]nvml.MIGInstance{}
-	if len(r.layout.instances) == 0 {
-		return
-	}
-	found, err := nvml.MIGInstances()
-	r.complain("placement of MIG instances", err)
-	for _, p := range r.layout.instances {
-		for _, i := range found[r.uuidOf(p.gpu)] {
-			if i.ID == p.instanceID {
-				r.places[p.key] = i
-			}
+	for _, v := range values {
+		switch v.Field {
+		case fieldDriver:
+			known.DriverVersion = v.Text
+		case fieldName:
+			known.Model = v.Text
+		case fieldIndex:
+			known.Index = int(v.Number)
+		case fieldUUID:
+			known.UUID = v.Text
+		case fieldMinor:
+			known.Minor = int(v.Number)
+		case fieldPCIBusID:
+			known.PCIBusID = v.Text
+		case fieldMIGMode:
+			known.MIG = v.Number != 0
+		case fieldMIGMax:
+			known.GPUMaxCompute = int(v.Number)
 		}
 	}
+	return known
 }
 
-// identify records a value that identifies a GPU.
-func identify(dev *collect.Entity, v collect.Value) {
-	switch v.Field {
-	case fieldIndex:
-		dev.Index = int(v.Number)
-	case fieldMinor:
-		dev.Minor = int(v.Number)
-	case fieldMIGMode:
-		dev.MIG = v.Number != 0
-	case fieldMIGMax:
-		dev.GPUMaxCompute = int(v.Number)
+// uuidOf is the UUID of the GPU that the entity is or is a part of; empty where it is not known.
+func (r *reader) uuidOf(e entity) string {
+	if gpu := r.known[e.root()]; gpu != nil {
+		return gpu.UUID
 	}
+	return ""
 }
 
 // profileName is a GPU instance profile: "3g.40gb", "1g.10gb+me",
 // "1g.24gb+me.all", "1g.24gb-me", whose suffix names what it lacks.
 var profileName = regexp.MustCompile(`^\d+g\.\d+gb([+-][a-z.,]+)*$`)
 
-// instanceEntity completes an instance with its GPU's identity. DCGM's values
-// of the instance come before the driver's; older versions answer with the
-// GPU's own name and UUID, which their form shows.
-func instanceEntity(dev collect.Entity, p placed, driver nvml.MIGInstance, known bool, values []collect.Value) collect.Entity {
-	e := dev
-	e.Kind, e.InstanceID, e.ComputeSlices, e.DCGMID = collect.Instance, p.instanceID, p.computeSlices, int(p.key.id)
-	e.Start, e.Size, e.Values = -1, 0, nil
-	if known {
-		e.Start, e.Size, e.Profile, e.MIGDevices = driver.Start, driver.Size, driver.Profile, driver.UUIDs
-		if len(driver.UUIDs) > 0 {
-			e.InstanceUUID = driver.UUIDs[0]
+// identifyInstance completes an instance with its GPU's identity. DCGM's values of the instance come
+// before those of the driver's library; older versions answer with the GPU's own name and UUID, which
+// their form shows. Beside a remote host engine there may be no library: placement and further
+// compute instances stay unknown then.
+func (r *reader) identifyInstance(i entity, values []collect.Value) *collect.Entity {
+	e := *r.known[i.parent]
+	e.Kind, e.InstanceID, e.ComputeSlices, e.DCGMID, e.Start, e.Lost = collect.Instance, i.number, i.slices, int(i.id), -1, false
+	for _, driver := range r.places[e.UUID] {
+		if driver.ID == i.number {
+			e.Start, e.Size, e.Profile, e.MIGDevices = driver.Start, driver.Size, driver.Profile, driver.UUIDs
 		}
+	}
+	if len(e.MIGDevices) > 0 {
+		e.InstanceUUID = e.MIGDevices[0]
 	}
 	for _, v := range values {
 		switch {
@@ -124,5 +111,5 @@ func instanceEntity(dev collect.Entity, p placed, driver nvml.MIGInstance, known
 			e.Profile = v.Text
 		}
 	}
-	return e
+	return &e
 }

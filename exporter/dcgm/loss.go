@@ -15,7 +15,7 @@ import (
 // until its host engine ends. The status costs a call, so it is read only of a GPU without a fresh
 // value.
 func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) (there bool) {
-	known, log, status := r.devs[gpu], r.events.log(dev.UUID), godcgm.EntityStatusOk
+	known, log, status := r.known[entityKey{kindGPU, gpu}], r.events.log(dev.UUID), godcgm.EntityStatusOk
 	answers := r.answers(dev, now)
 	if !answers {
 		status = godcgm.GetGPUStatus(uint(gpu))

@@ -12,10 +12,6 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 )
 
-// identityEvery is the interval of identity fields: a new UUID under the same
-// instance number is seen within it.
-const identityEvery = 5 * time.Second
-
 // reader is a collect.Source over DCGM. It is for one goroutine.
 type reader struct {
 	options Options
@@ -30,19 +26,22 @@ type reader struct {
 	session *session // nil: not connected
 	fresh   bool     // the watches fit fields and layout
 	reached bool     // over this session there was a reading
-	layout  layout
-	reads   []rectangle                // what is watched
-	refused int                        // values wanted of GPUs and instances and not read
-	absent  []uint16                   // fields that DCGM supports of no entity
-	looked  time.Time                  // for them
-	devs    map[uint32]*collect.Entity // identities, by DCGM's id
-	places  map[entityKey]nvml.MIGInstance
-	uuids   map[entityKey]string // of instances, as last read
-	events  events
-	slow    slow
 
+	layout    []entity
 	hierarchy hierarchy
-	answered  time.Time // when a GPU last had a value, or the connection was made
+	known     map[entityKey]*collect.Entity // what GPUs and instances are
+	places    map[string][]nvml.MIGInstance // what the driver's library knows of instances, by the GPU's UUID
+	learned   time.Time                     // identities
+
+	watched map[entityKey][]uint16
+	absent  []uint16    // fields that DCGM supports of no entity
+	looked  time.Time   // for them
+	reads   []rectangle // what is watched but for them
+	missing int         // values that are wanted of GPUs and instances and not read
+
+	events   events
+	slow     slow
+	answered time.Time // when a GPU last had a value, or the connection was made
 
 	complaints map[string]string // what was logged of each part
 }
@@ -66,7 +65,7 @@ func New(o Options) (collect.Source, error) {
 	}
 	return &reader{
 		options: o, buffer: newBuffer(), every: time.Second,
-		devs: map[uint32]*collect.Entity{}, complaints: map[string]string{},
+		known: map[entityKey]*collect.Entity{}, complaints: map[string]string{},
 		events: events{start: o.now(), window: o.EventWindow, logs: map[string]*collect.EventLog{}},
 	}, nil
 }
@@ -100,9 +99,6 @@ func (r *reader) Watch(fields []uint16, every time.Duration, slower map[uint16]t
 	}
 }
 
-// keep is how long the host engine keeps samples of which only the last is read.
-func (r *reader) keep() time.Duration { return max(3*r.every, 10*time.Second) }
-
 // Read gives the last sample of each wanted field of each GPU and instance. After any
 // failure the connection is closed, since it is unknown which failures it survives; the
 // next Read connects again.
@@ -117,7 +113,7 @@ func (r *reader) Read() (*collect.Reading, error) {
 	}
 	if err == nil {
 		if !r.reached {
-			r.options.Log.Info("dcgm: host engine connected", "gpus", len(r.layout.gpus), "instances", len(r.layout.instances))
+			r.options.Log.Info("dcgm: host engine connected", "gpus", len(r.keys(kindGPU)), "instances", len(r.keys(kindInstance)))
 		}
 		r.reached = true
 		return reading, nil
@@ -140,23 +136,46 @@ func (r *reader) refresh() error {
 		}
 		r.session, r.fresh, r.answered = s, false, r.options.now()
 	}
-	now, err := r.readLayout()
-	if err != nil {
+	layout, err := r.readLayout()
+	if err == nil && r.fresh && slices.Equal(layout, r.layout) {
+		if r.fresh, err = r.recheck(); err == nil && !r.fresh {
+			layout, err = r.readLayout()
+		}
+	} else {
+		r.fresh = false
+	}
+	if err != nil || r.fresh {
 		return err
 	}
-	returned := false
-	if r.fresh {
-		if returned, err = r.returned(); err != nil {
-			return err
+	return r.adopt(layout)
+}
+
+// recheck looks, when that is due, for what changes without a change of the layout, and reports
+// whether the watches still fit.
+func (r *reader) recheck() (bool, error) {
+	stranger := func(gpu entityKey) bool { return r.known[gpu].UUID == "" }
+	if r.due(r.learned, r.options.identityEvery) || slices.ContainsFunc(r.keys(kindGPU), stranger) {
+		r.learned = r.options.now()
+		if err := r.learnGPUs(); err != nil {
+			return false, err
+		}
+		if remade, err := r.learnInstances(); remade || err != nil {
+			r.hierarchy.read = time.Time{}
+			return false, err
 		}
 	}
-	if !r.fresh || returned || !now.equal(r.layout) {
-		return r.adopt(now)
+	if len(r.absent) > 0 && r.due(r.looked, r.options.absentEvery) {
+		absent, err := r.lookForAbsent()
+		gone := func(field uint16) bool { return !slices.Contains(absent, field) }
+		return !slices.ContainsFunc(r.absent, gone), err
 	}
-	if r.strangers() {
-		r.learnGPUs() // one may have come back
-	}
-	return nil
+	return true, nil
+}
+
+// due reports whether an interval has passed since a time, or the clock was set back.
+func (r *reader) due(since time.Time, every time.Duration) bool {
+	age := r.options.now().Sub(since)
+	return age < 0 || age >= every
 }
 
 // mustStop reports whether the host engine may not run now: one in this process has NVML's
@@ -180,113 +199,44 @@ func (r *reader) Quiesce(uuids []string) error {
 	return err
 }
 
-// adopt sets up the watches for a layout and identifies its GPUs.
-func (r *reader) adopt(l layout) error {
-	r.unwatch()
-	for gpu, id := range r.devs {
-		if !slices.Contains(l.gpus, gpu) && id.UUID != "" {
-			r.events.log(id.UUID).Away(time.Time{})
+// adopt identifies what is in a layout and sets up its watches.
+func (r *reader) adopt(layout []entity) error {
+	for key, e := range r.known {
+		listed := slices.ContainsFunc(layout, func(e entity) bool { return e.entityKey == key })
+		if e.Kind == collect.Instance {
+			delete(r.known, key)
+		} else if !listed && e.UUID != "" {
+			r.events.log(e.UUID).Away(time.Time{})
 		}
 	}
-	r.layout, r.fresh, r.uuids = l, true, map[entityKey]string{}
-	r.learnGPUs()
-	r.layout = r.withoutQuiesced(l) // one that was released before it was known
-	r.learnPlaces()
-	err := r.watchAll()
-	if err == nil {
-		err = r.setAbsent()
+	r.layout, r.learned = layout, r.options.now()
+	if err := r.learnGPUs(); err != nil {
+		return err
+	}
+	r.layout = slices.DeleteFunc(layout, r.isReleased) // one that was released before it was known
+	if len(r.keys(kindInstance)) > 0 {
+		var err error
+		r.places, err = nvml.MIGInstances()
+		r.complain("placement of MIG instances", err)
+		if _, err = r.learnInstances(); err != nil {
+			return err
+		}
+	}
+	if err := r.watchAll(); err != nil {
+		return err
+	}
+	absent, err := r.lookForAbsent()
+	if err == nil && !slices.Equal(absent, r.absent) {
+		r.absent = absent
+		r.options.Log.Debug("dcgm: fields that are not supported are sampled more rarely", "fields", absent, "every", r.options.absentEvery.String())
+		err = r.watchAll()
 	}
 	if err != nil {
-		r.fresh = false
 		return err
 	}
-	r.reads, r.refused = r.session.rectangles(r.layout.keys(), r.absent), r.countRefused()
+	r.fresh = true
 	if r.reached {
-		r.options.Log.Info("dcgm: layout read", "gpus", len(r.layout.gpus), "instances", len(r.layout.instances))
+		r.options.Log.Info("dcgm: layout read", "gpus", len(r.keys(kindGPU)), "instances", len(r.keys(kindInstance)))
 	}
 	return nil
-}
-
-// unwatch ends the watches.
-func (r *reader) unwatch() {
-	if err := r.session.unwatch(); err != nil {
-		// Entities that went away make this fail on some versions; the rest
-		// ends with the connection.
-		r.options.Log.Debug("dcgm: watches not removed", "error", err)
-	}
-}
-
-// countRefused counts what is wanted of GPUs and instances and not read.
-func (r *reader) countRefused() (n int) {
-	count := func(entities []entityKey, wanted []uint16) {
-		for _, e := range entities {
-			n += len(wanted) - len(without(intersect(wanted, r.session.watched[e]), r.absent))
-		}
-	}
-	count(r.layout.gpuKeys(), r.fields.wanted)
-	count(r.layout.instanceKeys(), r.fields.instance)
-	return n
-}
-
-// request is fields that are wanted of entities.
-type request struct {
-	entities []entityKey
-	fields   []uint16
-	every    time.Duration
-	part     string // that goes on without it where all of it is refused; empty: nothing does
-}
-
-// watchAll watches plain fields on all entities, profiling fields where they are supported and what
-// is beside the GPUs, then waits for first samples. A refused field does not affect
-// the others, unless the host engine refuses everything.
-func (r *reader) watchAll() error {
-	gpus, instances := r.layout.gpuKeys(), r.layout.instanceKeys()
-	plain, profiled := split(r.fields.wanted)
-	instancePlain, _ := split(r.fields.instance)
-	requests := []request{
-		{gpus, gpuIdentity, r.options.identityEvery, ""}, {instances, instanceIdentity, r.options.identityEvery, ""},
-		{gpus, plain, r.every, ""}, {instances, instancePlain, r.every, ""},
-	}
-	for _, w := range slices.Concat(requests, r.profiledRequests(profiled), r.deviceRequests()) {
-		err := r.watchPaced(w.entities, w.fields, w.every)
-		if severs(err) || err != nil && w.part == "" {
-			return err
-		}
-		if err != nil {
-			r.options.Log.Warn("dcgm: part not watched", "part", w.part, "entities", len(w.entities), "error", err)
-		}
-	}
-	if err := r.watchHealth(); err != nil {
-		return err
-	}
-	if err := r.watchEvents(); err != nil { // last: it keeps samples longer than a plain watch of the same field
-		return err
-	}
-	return r.tolerated("first samples", refusal("taking the first samples", godcgm.UpdateAllFields())) // they arrive later then
-}
-
-// watchPaced watches fields, those with an interval of their own at that. It is an error when
-// nothing of it is watched.
-func (r *reader) watchPaced(entities []entityKey, fields []uint16, every time.Duration) error {
-	byInterval := map[time.Duration][]uint16{}
-	for _, f := range fields {
-		d := max(every, r.slower[f])
-		if slices.Contains(r.absent, f) {
-			d = max(d, r.options.absentEvery)
-		}
-		byInterval[d] = append(byInterval[d], f)
-	}
-	var errs error
-	some := false
-	for d, part := range byInterval {
-		err := r.session.watch(entities, part, d, max(3*d, r.keep()))
-		if severs(err) {
-			return err
-		}
-		some, errs = some || err == nil, errors.Join(errs, err)
-	}
-	if some {
-		return nil
-	}
-	return errs
 }

@@ -5,10 +5,7 @@ import "C"
 
 import (
 	"fmt"
-	"slices"
 	"time"
-
-	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
@@ -16,111 +13,104 @@ import (
 // sample reads all values in a few calls and puts a Reading together.
 func (r *reader) sample() (*collect.Reading, error) {
 	now := r.options.now()
-	reading := &collect.Reading{Taken: now, Dropped: map[string]int{}}
-	values, err := r.values(reading.Dropped)
+	out := &collect.Reading{Taken: now, Dropped: map[string]int{}}
+	values, err := r.values("values", r.reads, 0, out.Dropped)
+	if err == nil {
+		err = r.readEvents(now)
+	}
+	if err == nil {
+		err = r.readSlow()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := r.readEvents(now); err != nil {
-		return nil, err
+	if r.missing > 0 {
+		out.Dropped[collect.DropNotSupported] += r.missing
 	}
-	if err := r.readSlow(now); err != nil {
-		return nil, err
+	there := false // the GPU that instances follow
+	for _, e := range r.layout {
+		known, of := r.known[e.entityKey], values[e.entityKey]
+		switch e.kind {
+		case kindGPU:
+			if there = known.UUID != ""; !there { // it has no labels
+				out.Dropped[collect.DropError]++
+				continue
+			}
+			gpu := *known
+			gpu.Values = of
+			if there = r.describe(e.id, &gpu, now); there {
+				out.Entities = append(out.Entities, gpu)
+			}
+		case kindInstance:
+			if there {
+				instance := *known
+				instance.Values = of
+				out.Entities = append(out.Entities, instance)
+			}
+		default:
+			if len(of) > 0 {
+				out.Devices = append(out.Devices, collect.Device{Kind: e.device(), ID: e.number, Parent: int(e.parent.id), Values: of})
+			}
+		}
 	}
-	if n := len(r.fields.unknown)*len(r.layout.gpus) + r.refused; n > 0 {
-		reading.Dropped[collect.DropNotSupported] += n
-	}
-	reading.Devices = r.sampledDevices(values)
-	reading.Entities = r.entities(values, now, reading.Dropped)
-	return reading, r.detectStuck(reading, now)
+	return out, r.detectStuck(out, now)
 }
 
-// values reads what is watched: the values of each entity, sorted by field. An entity that
-// fails is counted as an error of one.
-func (r *reader) values(dropped map[string]int) (map[entityKey][]collect.Value, error) {
-	out := make(map[entityKey][]collect.Value, len(r.layout.gpus)+len(r.layout.instances)+len(r.layout.devices))
+// describe adds what is known of a GPU beside its values, and reports whether it is there.
+func (r *reader) describe(id uint32, gpu *collect.Entity, now time.Time) (there bool) {
+	there = r.detectLoss(id, gpu, now)
+	log := r.events.log(gpu.UUID)
+	if r.fields.wantsXIDs() {
+		gpu.Values = log.AmendXID(gpu.Values)
+	}
+	if listening := len(r.events.xids) > 0; listening || len(r.events.clocks) > 0 {
+		gpu.Events = log.Snapshot(now)
+		gpu.Events.Listening = listening
+	}
+	gpu.Health, gpu.Peers = r.slow.health[id], r.slow.peers[id]
+	return there
+}
+
+// values reads what is watched, or with the flag SHIM_LIVE from the driver: the values of each entity,
+// in the order of the fields. An entity that fails is counted as an error of one.
+func (r *reader) values(part string, what []rectangle, flags C.uint, dropped map[string]int) (map[entityKey][]collect.Value, error) {
+	out := make(map[entityKey][]collect.Value, len(r.layout))
 	now, refused := r.options.now(), error(nil)
-	for _, part := range r.reads {
-		err := r.buffer.latest(part.entities, part.fields, func(entity int, raw *C.shim_value) {
-			v, reason := judge(raw, now)
-			if reason != "" {
-				if r.fields.counts(v.Field, reason) {
-					dropped[reason]++
+	for _, w := range what {
+		err := r.buffer.latest(w, flags, func(entity int, raw *C.shim_value) {
+			key := w.entities[entity]
+			v, reason := judge(raw)
+			if reason == "" && flags == 0 && v.Time.After(now.Add(maxAhead)) {
+				reason = collect.DropImpossible
+			}
+			switch {
+			case reason == "":
+				if out[key] == nil {
+					out[key] = make([]collect.Value, 0, len(w.fields))
 				}
-				return
+				out[key] = append(out[key], v)
+			case counts(key.kind, v.Field, reason):
+				dropped[reason]++
 			}
-			key := part.entities[entity]
-			if out[key] == nil {
-				out[key] = make([]collect.Value, 0, len(part.fields))
-			}
-			out[key] = append(out[key], v)
 		}, func(entity int, err error) {
 			dropped[collect.DropError]++
-			if key := part.entities[entity]; refused == nil {
-				refused = fmt.Errorf("%s %d: %w", godcgm.Field_Entity_Group(key.kind), key.id, err)
+			if key := w.entities[entity]; refused == nil {
+				refused = fmt.Errorf("%s %d: %w", kindName(key.kind), key.id, err)
 			}
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	r.complain("values of entities", refused)
+	r.complain(part, refused)
 	return out, nil
 }
 
-// entities lists GPUs, each followed by its instances. A GPU without a known
-// UUID has no labels and is counted as an error.
-func (r *reader) entities(values map[entityKey][]collect.Value, now time.Time, dropped map[string]int) []collect.Entity {
-	out := make([]collect.Entity, 0, len(r.layout.gpus)+len(r.layout.instances))
-	for _, gpu := range r.layout.gpus {
-		known, of := r.devs[gpu], values[entityKey{kindGPU, gpu}]
-		for _, v := range of {
-			identify(known, v)
-		}
-		if known.UUID == "" {
-			dropped[collect.DropError]++
-			continue
-		}
-		dev, log := *known, r.events.log(known.UUID)
-		dev.Values = r.wantedOnly(of)
-		if !r.detectLoss(gpu, &dev, now) {
-			continue
-		}
-		if r.fields.wants(fieldXID) {
-			dev.Values = log.AmendXID(dev.Values)
-		}
-		if r.events.xids != nil || r.events.clocks != nil {
-			dev.Events = log.Snapshot(now)
-			dev.Events.Listening = r.events.xids != nil
-		}
-		dev.Health, dev.Peers = r.slow.health[gpu], r.slow.peers[gpu]
-		out = append(out, dev)
-		out = r.appendInstances(out, gpu, dev, values)
+// counts reports whether a value left out is counted: not the last XID of what had none, nor a blank
+// of a switch, link or CPU, where most fields are blank.
+func counts(kind uint32, field uint16, reason string) bool {
+	if kind == kindGPU || kind == kindInstance {
+		return field != fieldXID || reason != collect.DropBlank
 	}
-	return out
-}
-
-func (r *reader) appendInstances(out []collect.Entity, gpu uint32, dev collect.Entity, values map[entityKey][]collect.Value) []collect.Entity {
-	dev.Events, dev.Health, dev.Peers, dev.Lost = nil, nil, nil, false
-	for _, p := range r.layout.instances {
-		if p.gpu != gpu {
-			continue
-		}
-		of := values[p.key]
-		for _, v := range of {
-			if v.Field == fieldUUID {
-				r.detectRemade(p.key, v.Text)
-			}
-		}
-		driver, known := r.places[p.key]
-		e := instanceEntity(dev, p, driver, known, of)
-		e.Values = r.wantedOnly(of)
-		out = append(out, e)
-	}
-	return out
-}
-
-// wantedOnly leaves out values that were read for identity only.
-func (r *reader) wantedOnly(values []collect.Value) []collect.Value {
-	return slices.DeleteFunc(values, func(v collect.Value) bool { return !r.fields.wants(v.Field) })
+	return reason == collect.DropImpossible || reason == collect.DropError
 }

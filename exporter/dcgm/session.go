@@ -31,16 +31,23 @@ var inUse atomic.Bool
 type session struct {
 	prefix  string // of the names of our groups
 	made    int
-	watches []watch
-	watched map[entityKey][]uint16 // fields
 	groups  []godcgm.GroupHandle
+	watches []watch
+	refused error // why the last was not made
 	log     *slog.Logger
 }
 
-// watch is one group of entities for which one group of fields is taken.
+// rectangle is entities and the fields of each of them.
+type rectangle struct {
+	entities []entityKey
+	fields   []uint16
+}
+
+// watch is a rectangle that the host engine samples.
 type watch struct {
+	rectangle
 	group  godcgm.GroupHandle
-	fields godcgm.FieldHandle
+	handle godcgm.FieldHandle
 }
 
 // connect opens the connection. go-dcgm counts its Inits, so each connect needs
@@ -61,10 +68,7 @@ func connect(o Options) (*session, error) {
 	if hostHandle == 0 {
 		return nil, errors.Join(errors.New("connecting to the DCGM host engine: go-dcgm has no handle"), godcgm.Shutdown())
 	}
-	return &session{
-		prefix:  fmt.Sprintf("gpuscale-%d-%d", os.Getpid(), time.Now().UnixNano()),
-		watched: map[entityKey][]uint16{}, log: o.Log,
-	}, nil
+	return &session{prefix: fmt.Sprintf("gpuscale-%d-%d", os.Getpid(), time.Now().UnixNano()), log: o.Log}, nil
 }
 
 func (s *session) name() string {
@@ -78,7 +82,7 @@ func (s *session) name() string {
 func (s *session) group(entities []entityKey) (godcgm.GroupHandle, []entityKey, error) {
 	group, err := godcgm.CreateGroup(s.name())
 	if err != nil {
-		return group, nil, err
+		return group, nil, refusal("making a group of entities", err)
 	}
 	s.groups = append(s.groups, group)
 	var in []entityKey
@@ -92,116 +96,77 @@ func (s *session) group(entities []entityKey) (godcgm.GroupHandle, []entityKey, 
 	return group, in, nil
 }
 
-// watch makes the host engine sample the fields of all entities at the interval
-// and keep the samples. A field that is refused is logged and left out; it is
-// an error when nothing is left, or when the host engine refuses everything.
-func (s *session) watch(entities []entityKey, fields []uint16, every, keep time.Duration) error {
-	if len(entities) == 0 || len(fields) == 0 {
-		return nil
-	}
+// watch makes the host engine sample the fields of the entities at the interval and keep the samples,
+// and gives the watches that it made. What is refused is logged and left out; only what severs the
+// connection is an error.
+func (s *session) watch(what rectangle, every, keep time.Duration) ([]watch, error) {
 	before := len(s.watches)
-	var errs error
-	for some := range slices.Chunk(entities, maxEntitiesPerGroup) {
+	for some := range slices.Chunk(what.entities, maxEntitiesPerGroup) {
 		group, in, err := s.group(some)
 		if err != nil {
-			return err
-		}
-		for part := range slices.Chunk(fields, maxFieldsPerCall) {
-			err := s.watchFields(group, in, part, every, keep)
-			if severs(err) {
-				return err
+			if err = s.refuse("dcgm: entities not watched", len(some), err); err != nil {
+				return nil, err
 			}
-			errs = errors.Join(errs, err)
+			continue
+		}
+		for part := range slices.Chunk(what.fields, maxFieldsPerCall) {
+			if err := s.watchFields(group, rectangle{in, part}, every, keep); err != nil {
+				return nil, err
+			}
 		}
 	}
-	if len(s.watches) == before {
-		return errs
-	}
-	return nil
-}
-
-// watchOne watches a single field and gives its watch; nil where DCGM refuses.
-func (s *session) watchOne(entities []entityKey, field uint16, every, keep time.Duration) (*watch, error) {
-	before := len(s.watches)
-	err := s.watch(entities, []uint16{field}, every, keep)
-	if severs(err) {
-		return nil, err
-	}
-	if len(s.watches) == before {
-		return nil, nil
-	}
-	return &s.watches[before], nil
+	return s.watches[before:], nil
 }
 
 // watchFields watches a list of fields. DCGM refuses a list as a whole, so a
 // refused list is halved until the refused field is alone.
-func (s *session) watchFields(group godcgm.GroupHandle, in []entityKey, fields []uint16, every, keep time.Duration) error {
-	handle, err := godcgm.FieldGroupCreate(s.name(), shorts(fields))
-	if err != nil {
-		return err
-	}
-	err = callError("watching fields", C.shim_watch(C.uintptr_t(hostHandle), C.uintptr_t(group.GetHandle()),
-		C.uintptr_t(handle.GetHandle()), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))
-	if err == nil {
-		s.watches = append(s.watches, watch{group, handle})
-		for _, e := range in {
-			s.watched[e] = append(s.watched[e], fields...)
+func (s *session) watchFields(group godcgm.GroupHandle, what rectangle, every, keep time.Duration) error {
+	handle, err := godcgm.FieldGroupCreate(s.name(), shorts(what.fields))
+	if err = refusal("making a group of fields", err); err == nil {
+		err = callError("watching fields", C.shim_watch(C.uintptr_t(hostHandle), C.uintptr_t(group.GetHandle()),
+			C.uintptr_t(handle.GetHandle()), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))
+		if err == nil {
+			s.watches = append(s.watches, watch{what, group, handle})
+			return nil
 		}
-		return nil
+		err = errors.Join(err, godcgm.FieldGroupDestroy(handle))
 	}
+	half := len(what.fields) / 2
+	if severs(err) || half == 0 {
+		return s.refuse("dcgm: field not watched", what.fields[0], err)
+	}
+	for _, part := range [][]uint16{what.fields[:half], what.fields[half:]} {
+		if err := s.watchFields(group, rectangle{what.entities, part}, every, keep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse logs what is not watched. It returns the error where that severs the connection.
+func (s *session) refuse(message string, what any, err error) error {
 	if severs(err) {
 		return err
 	}
-	err = errors.Join(err, godcgm.FieldGroupDestroy(handle))
-	if len(fields) == 1 {
-		s.log.Warn("dcgm: field not watched", "field", fields[0], "error", err)
-		return err
-	}
-	half := len(fields) / 2
-	first := s.watchFields(group, in, fields[:half], every, keep)
-	if severs(first) {
-		return first
-	}
-	return errors.Join(first, s.watchFields(group, in, fields[half:], every, keep))
+	s.refused = err
+	s.log.Warn(message, "what", what, "error", err)
+	return nil
 }
 
-// rectangle is entities of which the same fields are watched.
-type rectangle struct {
-	entities []entityKey
-	fields   []uint16 // sorted
-}
-
-// rectangles are what is watched of the entities but for some fields: DCGM logs an error for
-// each that is read and not watched. Entities with the same fields go together, for few calls.
-func (s *session) rectangles(entities []entityKey, but []uint16) []rectangle {
-	var out []rectangle
-	for _, e := range entities {
-		fields := slices.Compact(slices.Sorted(slices.Values(without(s.watched[e], but))))
-		if len(fields) == 0 {
-			continue
-		}
-		i := slices.IndexFunc(out, func(r rectangle) bool { return slices.Equal(r.fields, fields) })
-		if i < 0 {
-			i, out = len(out), append(out, rectangle{fields: fields})
-		}
-		out[i].entities = append(out[i].entities, e)
-	}
-	return out
-}
-
-// unwatch removes every watch. The host engine drops the rest with the
-// connection.
-func (s *session) unwatch() error {
+// unwatch removes every watch. Entities that went away make that fail on some versions: the host
+// engine drops the rest with the connection.
+func (s *session) unwatch() {
 	var errs []error
 	for _, w := range s.watches {
-		errs = append(errs, godcgm.UnwatchFields(w.fields, w.group), godcgm.FieldGroupDestroy(w.fields))
+		errs = append(errs, godcgm.UnwatchFields(w.handle, w.group), godcgm.FieldGroupDestroy(w.handle))
 	}
 	for _, g := range s.groups {
 		errs = append(errs, godcgm.DestroyGroup(g))
 	}
-	s.watches, s.groups = nil, nil
-	clear(s.watched)
-	return errors.Join(errs...)
+	s.watches, s.groups, s.refused = nil, nil, nil
+	if err := errors.Join(errs...); err != nil {
+		s.log.Debug("dcgm: watches not removed", "error", err)
+	}
 }
 
 func shorts(fields []uint16) []godcgm.Short {

@@ -49,12 +49,12 @@ _Static_assert(4 * LINK_WORDS(LINKS_V4) == 0x39bc, "dcgmNvLinkStatus_v4");
 _Static_assert(4 * LINK_WORDS(LINKS_V5) == 0x42bc, "dcgmNvLinkStatus_v5");
 _Static_assert(MAX_GPUS * LINKS_V5 + MAX_SWITCHES * LINKS_PER_SWITCH <= SHIM_MAX_LINKS, "space for links");
 
-/* dcgm_link_t: the kind of the parent, the index and the parent in 8, 16 and 8 bits. */
-static shim_link link_of(uint32_t kind, uint32_t parent, uint32_t index) {
-    return (shim_link){ kind | index << 8 | parent << 24, kind == SHIM_SWITCH, parent, index };
+/* dcgm_link_t */
+static uint32_t link_of(uint32_t kind, uint32_t parent, uint32_t index) {
+    return kind | index << 8 | parent << 24;
 }
 
-int shim_links(uintptr_t handle, shim_link *out, int *n) {
+int shim_links(uintptr_t handle, uint32_t *out, int *n) {
     FIND("dcgmGetNvLinkLinkStatus", uintptr_t, uint32_t *);
     static const unsigned links_of[] = { LINKS_V5, LINKS_V4 };
     *n = 0;

@@ -29,11 +29,6 @@ typedef struct {
     } value;
 } shim_value;
 
-/* One end of an NVLink that is up; entity is how DCGM numbers it. */
-typedef struct {
-    uint32_t entity, on_switch, parent, index;
-} shim_link;
-
 typedef struct {
     uint32_t from, to;
     int32_t status;
@@ -55,7 +50,7 @@ enum { SHIM_LIVE = 1 }; /* DCGM_FV_FLAG_LIVE_DATA: read from the driver, watched
  * for as many as the call can give. */
 int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *fields, unsigned fields_n,
                 unsigned flags, shim_value *out);
-int shim_links(uintptr_t handle, shim_link *out, int *n);
+int shim_links(uintptr_t handle, uint32_t *out, int *n); /* the ids of the NVLinks that are up */
 int shim_watch(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s);
 int shim_peers(uintptr_t handle, shim_peer *out, int *n);
 const char *shim_error(int code);

@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ const (
 const maxAhead = time.Minute
 
 // judge converts DCGM's value, or returns the reason why it is left out.
-func judge(v *C.shim_value, now time.Time) (out collect.Value, dropped string) {
+func judge(v *C.shim_value) (out collect.Value, dropped string) {
 	out = collect.Value{Field: uint16(v.field), Time: time.UnixMicro(int64(v.ts))}
 	if dropped := judgeStatus(int(v.status)); dropped != "" {
 		return out, dropped
@@ -35,16 +36,18 @@ func judge(v *C.shim_value, now time.Time) (out collect.Value, dropped string) {
 	switch payload := unsafe.Pointer(&v.value); uint(v._type) {
 	case godcgm.DCGM_FT_DOUBLE:
 		out.Number = float64(*(*C.double)(payload))
-		dropped = judgeDouble(out.Number)
+		if dropped = blank(out.Number, godcgm.DCGM_FT_FP64_BLANK); dropped == "" && !(math.Abs(out.Number) < godcgm.DCGM_FT_FP64_BLANK) {
+			dropped = collect.DropImpossible // NaN is no number either
+		}
 	case godcgm.DCGM_FT_INT64, godcgm.DCGM_FT_TIMESTAMP:
 		n := int64(*(*C.int64_t)(payload))
 		out.Number = float64(n)
-		dropped = judgeInteger(n)
+		// Some fields are 32 bits wide at their source and keep its blanks.
+		dropped = cmp.Or(blank(n, godcgm.DCGM_FT_INT64_BLANK), blank(n, godcgm.DCGM_FT_INT32_BLANK))
 	case godcgm.DCGM_FT_STRING:
-		out.IsText = true
 		text, _, _ := bytes.Cut(unsafe.Slice((*byte)(payload), 256), []byte{0})
-		out.Text = string(text)
-		dropped = judgeText(out.Text)
+		out.IsText, out.Text = true, string(text)
+		dropped = blankText(out.Text)
 	default:
 		return out, collect.DropNotSupported // a blob is no sample
 	}
@@ -53,42 +56,29 @@ func judge(v *C.shim_value, now time.Time) (out collect.Value, dropped string) {
 		return out, dropped
 	case v.ts <= 0:
 		return out, collect.DropBlank // never taken
-	case out.Time.After(now.Add(maxAhead)):
-		return out, collect.DropImpossible
 	case !out.IsText && !collect.Plausible(out.Field, &out.Number):
 		return out, collect.DropImpossible
 	}
 	return out, ""
 }
 
-func judgeDouble(n float64) string {
-	if offset := n - godcgm.DCGM_FT_FP64_BLANK; offset >= 0 && offset < blankReasons {
-		return blankKind(int64(offset))
+// blank gives the reason why a number is none, by how far it is above DCGM's blank of its type.
+func blank[N int64 | float64](n, base N) string {
+	switch offset := n - base; {
+	case !(offset >= 0 && offset < blankReasons):
+		return ""
+	case offset == N(notSupportedOffset), offset == N(notPermittedOffset):
+		return collect.DropNotSupported
 	}
-	if !(math.Abs(n) < godcgm.DCGM_FT_FP64_BLANK) { // NaN is no number either
-		return collect.DropImpossible
-	}
-	return ""
+	return collect.DropBlank
 }
 
-func judgeInteger(n int64) string {
-	// Some fields are 32 bits wide at their source and keep its blanks.
-	for _, base := range []int64{godcgm.DCGM_FT_INT32_BLANK, godcgm.DCGM_FT_INT64_BLANK} {
-		if offset := n - base; offset >= 0 && offset < blankReasons {
-			return blankKind(offset)
-		}
-	}
-	return ""
-}
-
-func judgeText(s string) string {
-	switch strings.ToUpper(strings.TrimSpace(s)) {
-	case "":
-		return collect.DropBlank
+func blankText(s string) string {
+	switch s = strings.ToUpper(strings.TrimSpace(s)); s {
 	case "<<<NOT_SUPPORTED>>>", "<<<NOT_PERM>>>", "N/A", "[N/A]", "NOT SUPPORTED":
 		return collect.DropNotSupported
 	}
-	if isBlankText(s) {
+	if s == "" || strings.HasPrefix(s, "<<<") && strings.Contains(s, ">>>") { // DCGM_STR_IS_BLANK
 		return collect.DropBlank
 	}
 	return ""
@@ -105,17 +95,4 @@ func judgeStatus(code int) string {
 		return collect.DropNotSupported
 	}
 	return collect.DropError
-}
-
-// blankKind returns a blank's reason by its offset above the base.
-func blankKind(offset int64) string {
-	if offset == notSupportedOffset || offset == notPermittedOffset {
-		return collect.DropNotSupported
-	}
-	return collect.DropBlank
-}
-
-// isBlankText follows DCGM_STR_IS_BLANK.
-func isBlankText(s string) bool {
-	return strings.HasPrefix(s, "<<<") && strings.Contains(s, ">>>")
 }

@@ -95,8 +95,9 @@ var indented = regexp.MustCompile(`(?m)^[ \t]+#`)
 // Parse reads a counters file: "FIELD, type, help" lines, '#' comments, with or
 // without a byte order mark, either line ending. name is used in errors. All
 // mistakes are returned together, each an *Error; a file with mistakes gives no
-// fields.
-func Parse(name string, r io.Reader) (File, error) {
+// fields. Of two lines for one series the first is served: dcgm-exporter serves
+// both, and Prometheus keeps the first it reads.
+func Parse(name string, r io.Reader) (file File, err error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxText+1))
 	if err != nil {
 		return File{}, fmt.Errorf("reading %s: %w", name, err)
@@ -104,39 +105,56 @@ func Parse(name string, r io.Reader) (File, error) {
 	if len(text) > maxText {
 		return File{}, &Error{File: name, Line: 1, Reason: fmt.Sprintf("longer than %d bytes: this is no counters file", maxText)}
 	}
-	text = indented.ReplaceAll(bytes.TrimPrefix(text, []byte("\uFEFF")), []byte("#"))
-	p := parser{name: name, lines: map[string]int{}}
-	reader := csv.NewReader(bytes.NewReader(text))
+	reader := csv.NewReader(bytes.NewReader(indented.ReplaceAll(bytes.TrimPrefix(text, []byte("\uFEFF")), []byte("#"))))
 	reader.Comment = '#'
 	reader.FieldsPerRecord = -1
 	reader.TrimLeadingSpace = true // a quoted help may stand after ", "
-	for len(p.mistakes) < maxMistakes {
+	var mistakes []error
+	lines := map[string]int{} // the first of each series
+	for len(mistakes) < maxMistakes {
 		record, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			p.mistakes = append(p.mistakes, readError(name, err))
-			continue // the next line can be read
+		if parse := (*csv.ParseError)(nil); errors.As(err, &parse) { // the next line can be read
+			mistakes = append(mistakes, &Error{File: name, Line: parse.Line, Reason: fmt.Sprintf(
+				"not CSV at column %d: %v; put a help with quotes or commas in double quotes and double its own quotes", parse.Column, parse.Err)})
+			continue
 		}
+		for i := range record {
+			record[i] = strings.TrimSpace(record[i])
+		}
+		if len(record) == 1 && record[0] == "" {
+			continue // a line of blanks
+		}
+		field, problem, served := parseRecord(record)
 		line, _ := reader.FieldPos(0)
-		p.take(line, record)
+		first, again := lines[field.Name]
+		if served && again {
+			problem = &Error{Column: "field", Reason: fmt.Sprintf("%s is on line %d already; this line is left out", field.Name, first)}
+		}
+		if problem != nil {
+			problem.File, problem.Line = name, line
+		}
+		switch {
+		case !served:
+			mistakes = append(mistakes, problem)
+			continue
+		case problem != nil:
+			file.Warnings = append(file.Warnings, problem)
+		}
+		if !again {
+			lines[field.Name] = line
+			file.Fields = append(file.Fields, field)
+		}
 	}
-	if len(p.mistakes) > 0 {
-		return File{}, errors.Join(p.mistakes...)
+	if len(mistakes) == 0 && len(file.Fields) == 0 {
+		mistakes = append(mistakes, &Error{File: name, Line: 1, Reason: "the file has no counters: every line is empty or a comment"})
 	}
-	if len(p.file.Fields) == 0 {
-		return File{}, &Error{File: name, Line: 1, Reason: "the file has no counters: every line is empty or a comment"}
+	if len(mistakes) > 0 {
+		return File{}, errors.Join(mistakes...)
 	}
-	return p.file, nil
-}
-
-func readError(name string, err error) error {
-	var parse *csv.ParseError
-	if errors.As(err, &parse) {
-		return &Error{File: name, Line: parse.Line, Reason: fmt.Sprintf("not CSV at column %d: %v; put a help with quotes or commas in double quotes and double its own quotes", parse.Column, parse.Err)}
-	}
-	return fmt.Errorf("reading %s: %w", name, err)
+	return file, nil
 }
 
 // Series that dcgm-exporter computes from several fields or from events. The
@@ -164,44 +182,6 @@ var computedNames = map[string]uint16{
 // Computed reports whether the field is one of those above and no DCGM field: a
 // source cannot be asked for it.
 func (f Field) Computed() bool { return f.ID >= XIDErrorsCount && f.ID <= ClockEventsTotal }
-
-// parser gathers a file's fields and mistakes.
-type parser struct {
-	name     string
-	file     File
-	mistakes []error
-	lines    map[string]int // first line of a series name
-}
-
-// take reads one record. Of two lines for one series the first is served:
-// dcgm-exporter serves both, and Prometheus keeps the first it reads.
-func (p *parser) take(line int, record []string) {
-	for i := range record {
-		record[i] = strings.TrimSpace(record[i])
-	}
-	if len(record) == 1 && record[0] == "" {
-		return // a line of blanks
-	}
-	field, problem, served := parseRecord(record)
-	first, again := p.lines[field.Name]
-	if served && again {
-		problem = &Error{Column: "field", Reason: fmt.Sprintf("%s is on line %d already; this line is left out", field.Name, first)}
-	}
-	if problem != nil {
-		problem.File, problem.Line = p.name, line
-	}
-	switch {
-	case !served:
-		p.mistakes = append(p.mistakes, problem)
-		return
-	case problem != nil:
-		p.file.Warnings = append(p.file.Warnings, problem)
-	}
-	if !again {
-		p.lines[field.Name] = line
-		p.file.Fields = append(p.file.Fields, field)
-	}
-}
 
 // parseRecord also returns what is wrong with the record, and whether it is served all the same.
 func parseRecord(record []string) (f Field, problem *Error, served bool) {

@@ -34,15 +34,15 @@ func (b *buffer) free() {
 }
 
 // latest hands the last value of each entity and field to got, entity by entity
-// and fields in order. The value is only good during the call. Where DCGM
-// refuses several entities at once they are read one by one, and one that fails
-// is handed to failed; only what severs the connection is returned.
-func (b *buffer) latest(entities []entityKey, fields []uint16, got func(entity int, v *C.shim_value), failed func(entity int, err error)) error {
-	for part := range slices.Chunk(fields, maxFieldsPerCall) {
+// and fields in order: of what is watched the last sample, or with the flag SHIM_LIVE the driver's
+// value. It is only good during the call. Where DCGM refuses several entities at once they are read
+// one by one, and one that fails is handed to failed; only what severs the connection is returned.
+func (b *buffer) latest(what rectangle, flags C.uint, got func(entity int, v *C.shim_value), failed func(entity int, err error)) error {
+	for fields := range slices.Chunk(what.fields, maxFieldsPerCall) {
 		read := func(first, n int) error {
-			return b.read(entities[first:first+n], part, 0, func(i int, v *C.shim_value) { got(first+i, v) })
+			return b.read(what.entities[first:first+n], fields, flags, func(i int, v *C.shim_value) { got(first+i, v) })
 		}
-		if err := inParts(len(entities), valuesPerCall/len(part), read, failed); err != nil {
+		if err := inParts(len(what.entities), valuesPerCall/len(fields), read, failed); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,6 @@ func inParts(n, size int, read func(first, n int) error, failed func(entity int,
 	return nil
 }
 
-// read reads entities: the samples of what is watched, or with the flag SHIM_LIVE the driver's values.
 func (b *buffer) read(entities []entityKey, fields []uint16, flags C.uint, got func(entity int, v *C.shim_value)) error {
 	b.entities, b.fields = b.entities[:0], b.fields[:0]
 	for _, e := range entities {
