@@ -11,11 +11,11 @@ func Defaulted(spec autoscaling.HorizontalPodAutoscalerSpec) autoscaling.Horizon
 	spec = *spec.DeepCopy()
 	spec.MinReplicas = cmp.Or(spec.MinReplicas, new(int32(1)))
 	if b := spec.Behavior; b != nil {
-		double := autoscaling.HPAScalingPolicy{Type: autoscaling.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}
-		b.ScaleUp = rules(b.ScaleUp, autoscaling.HPAScalingPolicy{Type: autoscaling.PodsScalingPolicy, Value: 4, PeriodSeconds: 15}, double)
+		twice := autoscaling.HPAScalingPolicy{Type: autoscaling.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}
+		b.ScaleUp = rules(b.ScaleUp, autoscaling.HPAScalingPolicy{Type: autoscaling.PodsScalingPolicy, Value: 4, PeriodSeconds: 15}, twice)
 		b.ScaleUp.StabilizationWindowSeconds = cmp.Or(b.ScaleUp.StabilizationWindowSeconds, new(int32(0)))
 		// The window for scaling down has no default: it is the controller's flag.
-		b.ScaleDown = rules(b.ScaleDown, double)
+		b.ScaleDown = rules(b.ScaleDown, twice)
 	}
 	return spec
 }
