@@ -258,8 +258,8 @@ type answer struct {
 // requestOf translates the kind's MIG demand into a model's profiles; false
 // where the model has no such profile.
 func (w *world) requestOf(k *kind, model string) ([]mig.Count, bool) {
-	if len(k.pod.Demand.MIG) == 0 || model == "" {
-		return nil, len(k.pod.Demand.MIG) == 0
+	if len(k.pod.Demand.MIG) == 0 {
+		return nil, true
 	}
 	for _, n := range k.requests {
 		if n.model == model {
@@ -271,9 +271,6 @@ func (w *world) requestOf(k *kind, model string) ([]mig.Count, bool) {
 		p, ok := w.profile(model, i.Name)
 		n.ok = n.ok && ok
 		n.counts = added(n.counts, p, clampCount(i.Count))
-	}
-	if !n.ok {
-		n.counts = nil
 	}
 	n.id = w.requestID(model, n.counts)
 	k.requests = append(k.requests, n)
@@ -301,12 +298,16 @@ func (w *world) table(model string) (*mig.Table, bool) {
 	return t, t != nil
 }
 
-// profile is the profile that a name means on a model.
+// profile is the profile that a name means on a model. On a model that has none of this name it is another for each
+// name, of less than no slices: GPUs of another model on the same node may have it.
 func (w *world) profile(model, name string) (mig.Profile, bool) {
 	if t, ok := w.table(model); ok {
-		return t.Exact(name)
+		if p, ok := t.Exact(name); ok {
+			return p, true
+		}
 	}
-	return mig.Profile{}, false
+	n, _ := mig.ParseName(name) // Check refuses others
+	return mig.Profile{Compute: n.Compute, Memory: -n.GB, Attrs: n.Attrs}, false
 }
 
 // furtherDemand adds up, for each pool, what further pending pods could use there: the rest
@@ -348,7 +349,10 @@ func (w *world) addDemand(out [][]mig.Count, k *kind, n int) {
 		if !p.MIG.Repartition || !w.admitsNew(k, p) {
 			continue
 		}
-		requested, _ := w.requestOf(k, p.empty.model)
+		requested, ok := w.requestOf(k, p.empty.model)
+		if !ok {
+			continue
+		}
 		for _, c := range requested {
 			out[i] = added(out[i], c.Profile, c.N*n)
 		}

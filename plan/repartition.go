@@ -37,7 +37,7 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 			return entry{}, false
 		}
 		best = o
-		return entry{o.ready.UnixNano(), gpuSlices*int(w.nodes[node].sickLast()) - o.repartition.answer.Kept, node}, true
+		return entry{o.ready.Add(w.asWait(k, len(o.then))).UnixNano(), gpuSlices*int(w.nodes[node].sickLast()) - o.repartition.answer.Kept, node}, true
 	}
 	if s := &k.repartitions; !s.built || s.epoch != w.epoch(k) {
 		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })
@@ -51,6 +51,17 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 	}
 	return best, true
 }
+
+// asWait is how long a pod of the kind waits at the cost of so many repartitions. It lets the index order by cost
+// what serves pods of any priority: of two nodes that serve the pod at the same time, the one where less is left to be
+// done is better, and stays so once its first repartition has begun.
+func (w *world) asWait(k *kind, repartitions int) time.Duration {
+	hours := float64(repartitions) * w.policy.DisruptionCost / max(w.waitCost(k, 0, time.Hour), rounding)
+	return time.Duration(min(hours, longestWait.Hours()) * float64(time.Hour))
+}
+
+// longestWait is more than any repartition is worth.
+const longestWait = 10000 * time.Hour
 
 // estimate is the value of the best GPU of a node to the first kind with a
 // request. It can be stale: the pod that takes the GPU evaluates it again.
@@ -92,8 +103,7 @@ func (k *kind) requestNumber(model string) int {
 	return 0
 }
 
-// repartitionOn finds the best GPU of one node, or several of its GPUs where they serve the pod
-// at less cost.
+// repartitionOn finds the best repartition of one node's GPUs.
 func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) (option, bool) {
 	best, found := option{}, false
 	n := &w.nodes[node]
@@ -107,9 +117,6 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 		if why == "" && (!found || o.cost < best.cost || o.cost == best.cost && more) {
 			best, found = o, true
 		}
-	}
-	if o, ok := w.severalOn(k, p, node, requested, further[n.pool]); ok && (!found || o.cost < best.cost) {
-		best, found = o, true
 	}
 	return best, found
 }
@@ -209,44 +216,63 @@ const aMoment = time.Second
 // repartition is delayed until they are.
 func (w *world) repartitionGPU(k *kind, p *Pod, node, device int, requested, further []mig.Count) (option, blocker) {
 	n := &w.nodes[node]
+	now, why := option{}, blockLayout
 	if n.tier != tierNode && w.pools[n.pool].MIG.KeepsBusy {
-		if o, why := w.repartitionWith(k, p, node, device, requested, further, false); why != blockLayout {
-			return o, why
+		if now, why = w.repartitionFrom(k, p, node, w.splitGPU(n, device, false), requested, further); why != blockLayout && len(now.then) == 0 {
+			return now, why
 		}
 	}
-	return w.repartitionWith(k, p, node, device, requested, further, true)
+	if o, delayed := w.repartitionFrom(k, p, node, w.splitGPU(n, device, true), requested, further); why != "" || delayed == "" && o.cost < now.cost {
+		return o, delayed
+	}
+	return now, why
 }
 
-// repartitionWith evaluates one GPU. patient delays the repartition until
-// instances are idle for long enough; otherwise they stay in place.
-func (w *world) repartitionWith(k *kind, p *Pod, node, device int, requested, further []mig.Count, patient bool) (option, blocker) {
+// repartitionFrom evaluates the repartition of one GPU into all that the pod lacks. Where it requests more instances
+// than the GPU can be partitioned into, others of the node follow, one after the other, those first that can be
+// repartitioned first: each into the most that is still lacking.
+func (w *world) repartitionFrom(k *kind, p *Pod, node int, first *split, requested, further []mig.Count) (option, blocker) {
+	if first.why != "" {
+		return option{}, first.why
+	}
 	n := &w.nodes[node]
-	c := &n.gpus()[device]
-	o := option{kind: OptionRepartition, node: node, repartition: repartition{device: device}, at: n.changeAt}
-	if n.settling {
-		o.at = later(o.at, w.now.Add(aMoment))
+	o := option{kind: OptionRepartition, node: node}
+	free, at := n.free, n.changeAt
+	if w.settles(n, p) {
+		at = later(at, w.now.Add(aMoment))
 	}
-	s := w.splitGPU(n, device, patient)
-	if s.why != "" {
-		return option{}, s.why
+	var others []*split
+	for i := -1; i < len(others); i++ {
+		s := first
+		if i >= 0 {
+			s = others[i]
+		}
+		if i >= 0 && (s.device == first.device || slices.ContainsFunc(o.then, func(r repartition) bool { return r.device == s.device })) {
+			continue
+		}
+		r, left, why := w.changeOf(n.pool, n.model, s, requested, free, further)
+		if why != "" && i < 0 {
+			return option{}, why
+		} else if why != "" {
+			continue
+		}
+		if at = later(at, s.at); i < 0 {
+			o.repartition, o.at = r, at
+		} else {
+			o.then = append(o.then, r)
+		}
+		o.unknown = o.unknown || s.unknown
+		o.ready = at.Add(w.pools[n.pool].MIG.Duration)
+		if left == nil {
+			o.cost = float64(1+len(o.then))*w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.ready.Sub(w.now))
+			return o, ""
+		}
+		if at = later(o.ready, at.Add(w.policy.RepartitionCooldown)); i < 0 {
+			others = w.splits(n)
+		}
+		free = left
 	}
-	o.repartition.before, o.repartition.keep, o.unknown = s.before, s.keep, s.unknown
-	o.at = later(o.at, s.at)
-	must, ok := lacking(requested, n.free, s.removed)
-	if !ok {
-		return option{}, blockPromised
-	}
-	if len(must) == 0 {
-		return option{}, blockCapacity
-	}
-	a := w.target(n.pool, c.Model.Name, s.keep, s.spare, must, further)
-	if !a.ok {
-		return option{}, blockLayout
-	}
-	o.repartition.answer = a.Answer
-	o.ready = o.at.Add(w.pools[n.pool].MIG.Duration)
-	o.cost = w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.ready.Sub(w.now))
-	return o, ""
+	return option{}, blockLayout
 }
 
 // nodeBlocks returns what about the node as a whole prevents repartitioning a

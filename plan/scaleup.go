@@ -95,28 +95,23 @@ func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 		return capacity{}, false
 	}
 	r = p.empty.clone()
+	var boots []*split
 	for c := range p.Template.GPUs {
-		boot := layoutOf(&p.Template.GPUs[c])
-		must, fits := lacking(requested, p.empty.free, mig.Counts(boot))
-		if !p.Template.GPUs[c].MIG || !fits || len(must) == 0 {
-			continue
+		if device := &p.Template.GPUs[c]; device.MIG && device.Model.Name == p.empty.model {
+			boot := layoutOf(device)
+			boots = append(boots, &split{before: boot, spare: boot, removed: mig.Counts(boot)})
 		}
-		a := w.target(w.poolIndex(p.Name), p.empty.model, nil, boot, must, nil)
-		if !a.ok {
-			continue
-		}
-		r.relayout(boot, a.Layout)
-		ok = true
 	}
-	for c := 0; c < len(p.Template.GPUs) && !ok && shortOf(requested, nil) > 1; c++ {
-		boot := layoutOf(&p.Template.GPUs[c])
-		if !p.Template.GPUs[c].MIG || p.Template.GPUs[c].Model.Name != p.empty.model {
-			continue
+	for _, boot := range boots { // each by itself
+		if change, left, why := w.changeOf(w.poolIndex(p.Name), p.empty.model, boot, requested, p.empty.free, nil); why == "" && left == nil {
+			r.relayout(boot.before, change.answer.Layout)
+			ok = true
 		}
-		s := split{before: boot, spare: boot, removed: mig.Counts(boot)}
-		if a, free := w.mostOf(w.poolIndex(p.Name), p.empty.model, requested, r.free, nil, &s); a.ok {
-			r.free = free
-			ok = shortOf(requested, free) == 0
+	}
+	for i := 0; i < len(boots) && !ok; i++ { // or several for one pod
+		if change, left, why := w.changeOf(w.poolIndex(p.Name), p.empty.model, boots[i], requested, r.free, nil); why == "" {
+			r.relayout(boots[i].before, change.answer.Layout)
+			ok = left == nil
 		}
 	}
 	return r, ok
