@@ -23,7 +23,7 @@ type facts struct {
 	sick       bool          // a GPU is broken
 	hasUnused  bool          // an allocated device was measured idle
 	addable    bool          // an instance can perhaps be added to a GPU
-	plain      int           // GPUs without MIG
+	plain      bool          // a GPU is without MIG
 	// plainUnallocated and unallocated are what is free of GPUs that are not sick, without and with MIG.
 	plainUnallocated int
 	unallocated      []mig.Count
@@ -102,7 +102,7 @@ func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
 	}
 	n.unknown, n.unknownMIG = n.unknown || !c.AllocationKnown, n.unknownMIG || c.MIG && !c.AllocationKnown
 	if !c.MIG {
-		n.plain++
+		n.plain = true
 		if len(c.AllocatedTo) == 0 && c.Health != gpu.Sick {
 			n.plainUnallocated++
 		}
@@ -187,7 +187,7 @@ func (n *nodeState) discountAllocated() {
 			f.N = min(f.N, mig.CountOf(n.unallocated, f.Profile))
 		}
 	}
-	if n.plain > 0 {
+	if n.plain {
 		n.whole = min(n.whole, n.plainUnallocated)
 	}
 }

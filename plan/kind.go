@@ -258,12 +258,17 @@ type answer struct {
 // requestOf translates the kind's MIG demand into a model's profiles; false
 // where the model has no such profile.
 func (w *world) requestOf(k *kind, model string) ([]mig.Count, bool) {
+	r := w.request(k, model)
+	return r.counts, r.ok
+}
+
+func (w *world) request(k *kind, model string) profileRequest {
 	if len(k.pod.Demand.MIG) == 0 {
-		return nil, true
+		return profileRequest{ok: true}
 	}
-	for _, n := range k.requests {
-		if n.model == model {
-			return n.counts, n.ok
+	for i := range k.requests {
+		if k.requests[i].model == model {
+			return k.requests[i]
 		}
 	}
 	n := profileRequest{model: model, ok: true}
@@ -272,20 +277,13 @@ func (w *world) requestOf(k *kind, model string) ([]mig.Count, bool) {
 		n.ok = n.ok && ok
 		n.counts = added(n.counts, p, clampCount(i.Count))
 	}
-	n.id = w.requestID(model, n.counts)
-	k.requests = append(k.requests, n)
-	return n.counts, n.ok
-}
-
-// requestID numbers the requests on a model: pods of many kinds share them.
-func (w *world) requestID(model string, counts []mig.Count) int {
-	key := question(0, model, nil, nil, counts, nil)
-	id, ok := w.requestIDs[key]
-	if !ok {
-		id = len(w.requestIDs)
-		w.requestIDs[key] = id
+	key, known := question(0, model, nil, nil, n.counts, nil), false
+	if n.id, known = w.requestIDs[key]; !known { // pods of many kinds share them
+		n.id = len(w.requestIDs)
+		w.requestIDs[key] = n.id
 	}
-	return id
+	k.requests = append(k.requests, n)
+	return n
 }
 
 // table is the tables' ForModel, computed once for each model.

@@ -80,7 +80,7 @@ func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool))
 	if w.considering {
 		return value(node)
 	}
-	id := k.requestNumber(n.model)
+	id := w.request(k, n.model).id
 	d := n.derive()
 	for len(d.estimates) <= id {
 		d.estimates = append(d.estimates, estimate{})
@@ -92,18 +92,8 @@ func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool))
 	return d.estimates[id].worth, d.estimates[id].ok
 }
 
-// requestNumber is the number of the kind's request on a model for which it is
-// known.
-func (k *kind) requestNumber(model string) int {
-	for i := range k.requests {
-		if k.requests[i].model == model {
-			return k.requests[i].id
-		}
-	}
-	return 0
-}
-
-// repartitionOn finds the best repartition of one node's GPUs.
+// repartitionOn finds the best GPU of one node, or several of its GPUs where they serve the pod
+// at less cost.
 func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) (option, bool) {
 	best, found := option{}, false
 	n := &w.nodes[node]
@@ -111,12 +101,17 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 	if !ok || w.nodeBlocks(k, n) != "" {
 		return best, false
 	}
-	for _, c := range w.repartitionable(n) {
-		o, why := w.repartitionGPU(k, p, node, c.gpu, requested, further[n.pool])
+	consider := func(o option, why blocker) {
 		more := o.repartition.answer.Kept > best.repartition.answer.Kept
 		if why == "" && (!found || o.cost < best.cost || o.cost == best.cost && more) {
 			best, found = o, true
 		}
+	}
+	for _, c := range w.repartitionable(n) {
+		consider(w.repartitionGPU(k, p, node, c.gpu, requested, further[n.pool]))
+	}
+	if shortOf(requested, nil) > 1 {
+		consider(w.repartitionInTurn(k, p, node, requested, further[n.pool], w.splits(n)...))
 	}
 	return best, found
 }
@@ -216,50 +211,36 @@ const aMoment = time.Second
 // repartition is delayed until they are.
 func (w *world) repartitionGPU(k *kind, p *Pod, node, device int, requested, further []mig.Count) (option, blocker) {
 	n := &w.nodes[node]
-	now, why := option{}, blockLayout
 	if n.tier != tierNode && w.pools[n.pool].MIG.KeepsBusy {
-		if now, why = w.repartitionFrom(k, p, node, w.splitGPU(n, device, false), requested, further); why != blockLayout && len(now.then) == 0 {
-			return now, why
+		if o, why := w.repartitionInTurn(k, p, node, requested, further, w.splitGPU(n, device, false)); why != blockLayout {
+			return o, why
 		}
 	}
-	if o, delayed := w.repartitionFrom(k, p, node, w.splitGPU(n, device, true), requested, further); why != "" || delayed == "" && o.cost < now.cost {
-		return o, delayed
-	}
-	return now, why
+	return w.repartitionInTurn(k, p, node, requested, further, w.splitGPU(n, device, true))
 }
 
-// repartitionFrom evaluates the repartition of one GPU into all that the pod lacks. Where it requests more instances
-// than the GPU can be partitioned into, others of the node follow, one after the other, those first that can be
-// repartitioned first: each into the most that is still lacking.
-func (w *world) repartitionFrom(k *kind, p *Pod, node int, first *split, requested, further []mig.Count) (option, blocker) {
-	if first.why != "" {
-		return option{}, first.why
-	}
+// repartitionInTurn evaluates the repartition of GPUs of a node, one after the other, until the pod lacks nothing: each
+// into all that it lacks or, of several, into the most of it.
+func (w *world) repartitionInTurn(k *kind, p *Pod, node int, requested, further []mig.Count, splits ...*split) (option, blocker) {
 	n := &w.nodes[node]
-	o := option{kind: OptionRepartition, node: node}
+	o, begun, blocked := option{kind: OptionRepartition, node: node}, false, blockLayout
 	free, at := n.free, n.changeAt
 	if w.settles(n, p) {
 		at = later(at, w.now.Add(aMoment))
 	}
-	var others []*split
-	for i := -1; i < len(others); i++ {
-		s := first
-		if i >= 0 {
-			s = others[i]
-		}
-		if i >= 0 && (s.device == first.device || slices.ContainsFunc(o.then, func(r repartition) bool { return r.device == s.device })) {
+	for _, s := range splits {
+		if begun && (s.device == o.repartition.device || slices.ContainsFunc(o.then, func(r repartition) bool { return r.device == s.device })) {
 			continue
 		}
-		r, left, why := w.changeOf(n.pool, n.model, s, requested, free, further)
-		if why != "" && i < 0 {
-			return option{}, why
-		} else if why != "" {
+		r, left, why := w.changeOf(n.pool, n.model, s, requested, free, further, len(splits) > 1)
+		if why != "" {
+			blocked = why
 			continue
 		}
-		if at = later(at, s.at); i < 0 {
-			o.repartition, o.at = r, at
-		} else {
+		if at = later(at, s.at); begun {
 			o.then = append(o.then, r)
+		} else {
+			o.repartition, o.at, begun = r, at, true
 		}
 		o.unknown = o.unknown || s.unknown
 		o.ready = at.Add(w.pools[n.pool].MIG.Duration)
@@ -267,12 +248,9 @@ func (w *world) repartitionFrom(k *kind, p *Pod, node int, first *split, request
 			o.cost = float64(1+len(o.then))*w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.ready.Sub(w.now))
 			return o, ""
 		}
-		if at = later(o.ready, at.Add(w.policy.RepartitionCooldown)); i < 0 {
-			others = w.splits(n)
-		}
-		free = left
+		free, at = left, later(o.ready, at.Add(w.policy.RepartitionCooldown))
 	}
-	return option{}, blockLayout
+	return option{}, blocked
 }
 
 // nodeBlocks returns what about the node as a whole prevents repartitioning a

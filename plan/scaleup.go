@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
 // lookAhead is how many further pods are tried on a new node when its price is
@@ -95,22 +93,16 @@ func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 		return capacity{}, false
 	}
 	r = p.empty.clone()
-	var boots []*split
-	for c := range p.Template.GPUs {
-		if device := &p.Template.GPUs[c]; device.MIG && device.Model.Name == p.empty.model {
-			boot := layoutOf(device)
-			boots = append(boots, &split{before: boot, spare: boot, removed: mig.Counts(boot)})
-		}
-	}
-	for _, boot := range boots { // each by itself
-		if change, left, why := w.changeOf(w.poolIndex(p.Name), p.empty.model, boot, requested, p.empty.free, nil); why == "" && left == nil {
-			r.relayout(boot.before, change.answer.Layout)
+	pool := w.poolIndex(p.Name)
+	for i := range p.boot { // each by itself
+		if change, left, why := w.changeOf(pool, p.empty.model, &p.boot[i], requested, p.empty.free, nil, false); why == "" && left == nil {
+			r.relayout(change.before, change.answer.Layout)
 			ok = true
 		}
 	}
-	for i := 0; i < len(boots) && !ok; i++ { // or several for one pod
-		if change, left, why := w.changeOf(w.poolIndex(p.Name), p.empty.model, boots[i], requested, r.free, nil); why == "" {
-			r.relayout(boots[i].before, change.answer.Layout)
+	for i := 0; i < len(p.boot) && !ok && shortOf(requested, nil) > 1; i++ { // or several for one pod
+		if change, left, why := w.changeOf(pool, p.empty.model, &p.boot[i], requested, r.free, nil, true); why == "" {
+			r.relayout(change.before, change.answer.Layout)
 			ok = left == nil
 		}
 	}

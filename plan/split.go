@@ -144,18 +144,20 @@ func (w *world) splits(n *nodeState) []*split {
 	return all
 }
 
-// changeOf is the repartition of a GPU into all that free lacks of a request, or into the most of it that a layout has.
-// left is what is free then, nil where nothing is lacking any more.
-func (w *world) changeOf(pool int, model string, s *split, requested, free, further []mig.Count) (r repartition, left []mig.Count, why blocker) {
+// changeOf is the repartition of a GPU into all that free lacks of a request or, of several GPUs, into the most of it
+// that a layout has. left is what is free then, nil where nothing is lacking any more.
+func (w *world) changeOf(pool int, model string, s *split, requested, free, further []mig.Count, several bool) (r repartition, left []mig.Count, why blocker) {
 	must, ok := lacking(requested, free, s.removed)
 	switch {
+	case s.why != "":
+		return r, nil, s.why
 	case !ok:
 		return r, nil, blockPromised
 	case len(must) == 0:
 		return r, nil, blockCapacity
 	}
 	a := w.target(pool, model, s.keep, s.spare, must, further)
-	for i := 0; i < len(must) && !a.ok && shortOf(requested, nil) > 1; i++ {
+	for i := 0; i < len(must) && !a.ok && several; i++ {
 		rest := slices.Clone(must)
 		rest[i].N--
 		part := w.target(pool, model, s.keep, s.spare, []mig.Count{{Profile: must[i].Profile, N: 1}}, rest)

@@ -163,6 +163,7 @@ type derived struct {
 type poolState struct {
 	*Pool
 	empty  capacity // of a new node
+	boot   []split  // its MIG GPUs, all of which may go
 	class  int
 	base   int // nodes requested before this plan
 	grown  int // nodes this plan adds
@@ -221,6 +222,12 @@ func (w *world) addPools(pools []Pool) {
 		for c := range p.Template.GPUs {
 			w.supplyTo(&ps.empty, &p.Template.GPUs[c], single)
 			w.noteModel(p.Template.GPUs[c].Model)
+		}
+		for c := range p.Template.GPUs {
+			if device := &p.Template.GPUs[c]; device.MIG && device.Model.Name == ps.empty.model {
+				all := layoutOf(device)
+				ps.boot = append(ps.boot, split{before: all, spare: all, removed: mig.Counts(all)})
+			}
 		}
 		w.pools = append(w.pools, ps)
 	}
