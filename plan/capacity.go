@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -20,11 +21,9 @@ type capacity struct {
 	gpuPlaces   int         // pods that may share one, 0 for no limit
 	parts       []part      // GPUs that are shared by fractions
 	model       string      // of the MIG GPUs, empty for none
-	free        []mig.Count // instances by profile
-	// unlike are the free instances of GPUs of other models, under names that the model does not have.
-	unlike []demand.Instances
-	others []Resource // shared with the node until something is taken
-	ports  []HostPort // taken
+	free        []mig.Count // instances by profile, those of GPUs of other models too, see profile
+	others      []Resource  // shared with the node until something is taken
+	ports       []HostPort  // taken
 }
 
 // unstated stands for CPU or memory that the snapshot does not state: no limit.
@@ -72,21 +71,23 @@ func (w *world) supplyTo(r *capacity, device *GPU, single bool) {
 		r.addWhole(device, 1)
 	case single:
 		r.addWhole(device, len(device.Instances))
-	case r.model == "" || r.model == device.Model.Name:
-		r.model = device.Model.Name
-		for i := range device.Instances {
-			r.free = added(r.free, device.Instances[i].Profile, 1)
-		}
 	default:
-		t, known := w.table(device.Model.Name)
-		for i := 0; i < len(device.Instances) && known; i++ {
-			name := t.Name(device.Instances[i].Profile)
-			if _, ok := w.profile(r.model, name); !ok && !slices.ContainsFunc(r.unlike, func(u demand.Instances) bool { return u.Name == name }) {
-				r.unlike = append(r.unlike, demand.Instances{Name: name})
-			}
-			w.takeByName([]demand.Instances{{Name: name, Count: 1}}, r, -1) // by name, as the scheduler counts
+		r.model = cmp.Or(r.model, device.Model.Name)
+		for i := range device.Instances {
+			r.free = added(r.free, w.namedAs(r.model, device, device.Instances[i].Profile), 1)
 		}
 	}
+}
+
+// namedAs is the profile that a GPU's profile is on a node whose first GPU is of this model: the scheduler counts
+// instances by name.
+func (w *world) namedAs(model string, device *GPU, p mig.Profile) mig.Profile {
+	if device.Model.Name != model {
+		if t, ok := w.table(device.Model.Name); ok {
+			p, _ = w.profile(model, t.Name(p))
+		}
+	}
+	return p
 }
 
 // supplyRepartition adds the target layout of a GPU that is being
@@ -187,14 +188,7 @@ func (r *capacity) takeOthers(want []Resource, times int64) {
 func sameVendor(want, have string) bool { return want == "" || have == "" || want == have }
 
 func (w *world) hasSlices(k *kind, r *capacity) bool {
-	if len(r.unlike) > 0 {
-		left := r.clone()
-		return w.takeByName(k.pod.Demand.MIG, &left, 1)
-	}
-	need, ok := w.requestOf(k, r.model)
-	if !ok {
-		return false
-	}
+	need, _ := w.requestOf(k, r.model)
 	for _, c := range need {
 		if mig.CountOf(r.free, c.Profile) < c.N {
 			return false
@@ -206,33 +200,11 @@ func (w *world) hasSlices(k *kind, r *capacity) bool {
 // take subtracts the requests of a pod of the kind. A result below zero is
 // possible for running pods only.
 func (w *world) take(k *kind, r *capacity) {
-	if need, _ := w.requestOf(k, r.model); len(r.unlike) == 0 {
-		for _, c := range need {
-			r.free = added(r.free, c.Profile, -c.N)
-		}
-	} else {
-		w.takeByName(k.pod.Demand.MIG, r, 1)
+	need, _ := w.requestOf(k, r.model)
+	for _, c := range need {
+		r.free = added(r.free, c.Profile, -c.N)
 	}
 	r.takePlain(k.pod, 1)
-}
-
-// takeByName subtracts instances so many times, false where there were too few. Those of
-// which the GPUs have no name are left out.
-func (w *world) takeByName(list []demand.Instances, r *capacity, times int) bool {
-	enough := true
-	for _, in := range list {
-		n := times * clampCount(in.Count)
-		if p, ok := w.profile(r.model, in.Name); ok {
-			r.free = added(r.free, p, -n)
-			enough = enough && mig.CountOf(r.free, p) >= 0
-		} else if i := slices.IndexFunc(r.unlike, func(u demand.Instances) bool { return u.Name == in.Name }); i >= 0 {
-			r.unlike[i].Count -= n
-			enough = enough && r.unlike[i].Count >= 0
-		} else {
-			enough = false
-		}
-	}
-	return enough
 }
 
 // takeRunning subtracts the requests of a running pod. PutBack adds them again; parts
@@ -243,17 +215,15 @@ func (w *world) putBack(p *Pod, r *capacity) { w.account(p, r, -1) }
 
 // account subtracts a pod's requests so many times: 1 allocates, -1 releases.
 func (w *world) account(p *Pod, r *capacity, times int) {
-	w.takeByName(p.Demand.MIG, r, times)
+	r.free = w.instances(r.free, r.model, p.Demand.MIG, -times)
 	r.takePlain(p, times)
 }
 
-// instances adds instances to counts in a model's profiles, so many times; those that
-// the model does not have are left out.
+// instances adds instances to counts in a model's profiles, so many times.
 func (w *world) instances(cs []mig.Count, model string, list []demand.Instances, times int) []mig.Count {
 	for i := range list {
-		if p, ok := w.profile(model, list[i].Name); ok {
-			cs = added(cs, p, times*clampCount(list[i].Count))
-		}
+		p, _ := w.profile(model, list[i].Name)
+		cs = added(cs, p, times*clampCount(list[i].Count))
 	}
 	return cs
 }
@@ -288,7 +258,7 @@ func (r *capacity) freeSlices() int {
 }
 
 func (r capacity) clone() capacity {
-	r.parts, r.free, r.unlike = slices.Clone(r.parts), slices.Clone(r.free), slices.Clone(r.unlike)
+	r.parts, r.free = slices.Clone(r.parts), slices.Clone(r.free)
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -16,89 +17,85 @@ import (
 
 // Check returns all problems of a snapshot, joined, each with the path of its
 // field; nil for none. No plan of an invalid snapshot may be executed.
-func (s Snapshot) Check() error { return errors.Join(s.check().errs...) }
+func (s Snapshot) Check() error { return joined(s.problems()) }
 
-func (s Snapshot) check() *checker {
+// problems are all problems of a snapshot, those of one object behind each other.
+func (s Snapshot) problems() []Problem {
 	c := &checker{tables: s.Tables}
 	if s.Now.IsZero() {
 		c.add("now", "is not set")
 	}
 	pools, nodes, pods := make(map[string]bool, len(s.Pools)), make(map[string]bool, len(s.Nodes)), make(map[string]bool, len(s.Pods))
 	for i := range s.Pools {
-		c.kind, c.at, c.called = KindPool, i, s.Pools[i].Name
+		c.of = Problem{Kind: KindPool, Name: s.Pools[i].Name, at: i}
 		c.pool(&s.Pools[i], pools)
 	}
 	for i := range s.Nodes {
-		c.kind, c.at, c.called = KindNode, i, s.Nodes[i].Name
+		c.of = Problem{Kind: KindNode, Name: s.Nodes[i].Name, at: i}
 		c.node(&s.Nodes[i], pools, nodes)
 	}
 	for i := range s.Pods {
-		c.kind, c.at = KindPod, i
+		c.of = Problem{Kind: KindPod, Name: s.Pods[i].Key(), at: i}
 		c.pod(&s.Pods[i], nodes, pods)
 	}
-	c.kind = KindTenant
 	c.tenants(s.Tenants)
 	forecasts := map[string]bool{}
 	for i := range s.Forecasts {
-		c.kind, c.at, c.called = KindForecast, i, s.Forecasts[i].Name
+		c.of = Problem{Kind: KindForecast, Name: s.Forecasts[i].Name, at: i}
 		c.forecast(&s.Forecasts[i], forecasts)
 	}
-	c.kind, c.called = "", ""
+	c.of = Problem{}
 	c.state(&s.State)
-	return c
+	return c.problems
+}
+
+func joined(problems []Problem) error {
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = p.Err
+	}
+	return errors.Join(errs...)
 }
 
 // Check returns all problems of a policy, joined, each with the name of its field;
 // nil for none.
 func (p Policy) Check() error {
 	c := checker{}
-	for _, f := range []struct {
-		field string
-		v     int
-	}{{"maxActionsPerReconcile", p.MaxActionsPerReconcile}, {"maxNodesPerScaleUp", p.MaxNodesPerScaleUp}, {"maxRemovalsPerReconcile", p.MaxRemovalsPerReconcile},
-		{"maxNodesPerHour", p.MaxNodesPerHour}, {"maxRemovalsPerTenMinutes", p.MaxRemovalsPerTenMinutes}, {"okIdle", p.OKIdle},
-		{"maxEvictionsPerReconcile", p.MaxEvictionsPerReconcile}, {"maxDrains", p.MaxDrains}, {"okUnready", p.OKUnready}} {
-		c.notNegative(f.field, int64(f.v))
-	}
-	for _, f := range []struct {
-		field string
-		v     time.Duration
-	}{{"idleHold", p.IdleHold}, {"scaleDownCooldown", p.ScaleDownCooldown}, {"repartitionCooldown", p.RepartitionCooldown}, {"repartitionTimeout", p.RepartitionTimeout},
-		{"nodeLife", p.NodeLife}, {"nodeOverdue", p.NodeOverdue}, {"removalInterval", p.RemovalInterval}, {"drainTimeout", p.DrainTimeout},
-		{"drainCooldown", p.DrainCooldown}, {"sickAfter", p.SickAfter}, {"replaceInterval", p.ReplaceInterval}} {
-		if f.v < 0 {
-			c.add(f.field, "is negative: %s", f.v)
+	v := reflect.ValueOf(p)
+	for i := range v.NumField() {
+		field := v.Type().Field(i).Tag.Get("json")
+		switch x := v.Field(i).Interface().(type) {
+		case int:
+			if field != "expendablePodsPriorityCutoff" {
+				c.notNegative(field, int64(x))
+			} else if x < math.MinInt32 || x > math.MaxInt32 {
+				c.add(field, "is no priority, of 32 bits: %d", x)
+			}
+		case time.Duration:
+			if x < 0 {
+				c.add(field, "is negative: %s", x)
+			}
+		case float64:
+			if strings.Contains(field, "Cost") {
+				c.amount(field, x)
+			} else {
+				c.share(field, x)
+			}
+		case Headroom:
+			if !slices.Contains([]Headroom{HeadroomNone, HeadroomLow, HeadroomExpected, HeadroomHigh}, x) {
+				c.add(field, "want none, low, expected or high: %q", x)
+			}
 		}
 	}
-	if n := p.ExpendablePodsPriorityCutoff; n < math.MinInt32 || n > math.MaxInt32 {
-		c.add("expendablePodsPriorityCutoff", "is no priority, of 32 bits: %d", n)
-	}
-	c.share("maxUnready", p.MaxUnready)
-	c.share("maxIdleAtOnce", p.MaxIdleAtOnce)
-	c.share("maxRemovalShare", p.MaxRemovalShare)
-	c.share("headroomWeight", p.HeadroomWeight)
-	c.share("maxSickShare", p.MaxSickShare)
-	c.amount("waitCostPerHour", p.WaitCostPerHour)
-	c.amount("disruptionCost", p.DisruptionCost)
-	c.amount("evictionCost", p.EvictionCost)
-	switch p.Headroom {
-	case HeadroomNone, HeadroomLow, HeadroomExpected, HeadroomHigh:
-	default:
-		c.add("headroom", "want none, low, expected or high: %q", p.Headroom)
-	}
-	return errors.Join(c.errs...)
+	return joined(c.problems)
 }
 
 type checker struct {
-	kind   Kind // of the object that is checked, its index in its list, and its name
-	at     int
-	called string
-	part   string // of the object, ".template", empty for all
-	errs   []error
-	of     []subject  // of each error
-	names  []string   // of the same
-	tables mig.Tables // what nodes have published
-	layout mig.Layout // of the GPU that is checked
+	of       Problem // without an error: the object that is checked
+	part     string  // of the object, ".template", empty for all
+	problems []Problem
+	tables   mig.Tables // what nodes have published
+	layout   mig.Layout // of the GPU that is checked
 	// legal is the last layout that was, on a product.
 	legal   mig.Layout
 	legalOn string
@@ -106,15 +103,15 @@ type checker struct {
 
 // add records a problem of a field: of the object that is checked, or of what has no objects.
 func (c *checker) add(field, format string, args ...any) {
-	path := field
+	p, path := c.of, field
 	switch {
-	case c.kind != "" && c.at >= 0:
-		path = fmt.Sprintf("%ss[%s]%s%s", c.kind, c.called, c.part, field)
-	case c.kind != "":
-		path = string(c.kind) + "s"
+	case p.Kind != "" && p.at >= 0:
+		path = fmt.Sprintf("%ss[%s]%s%s", p.Kind, p.Name, c.part, field)
+	case p.Kind != "":
+		path = string(p.Kind) + "s"
 	}
-	c.errs = append(c.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
-	c.of, c.names = append(c.of, subject{c.kind, c.at}), append(c.names, c.called)
+	p.Err = fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...))
+	c.problems = append(c.problems, p)
 }
 
 func (c *checker) name(field, name string, seen map[string]bool) {
@@ -260,9 +257,7 @@ func (c *checker) instances(device *GPU) {
 }
 
 func (c *checker) pod(p *Pod, nodes, seen map[string]bool) {
-	key := p.Key()
-	c.called = key
-	c.name("", key, seen)
+	c.name("", c.of.Name, seen)
 	if p.Node != "" && !nodes[p.Node] {
 		c.add(".node", "there is no node %q", p.Node)
 	}
@@ -336,10 +331,10 @@ func isKey(s string) bool {
 func (c *checker) tenants(tenants []Tenant) {
 	all := make([]quota.Tenant, len(tenants))
 	for i, t := range tenants {
-		c.at, c.called, all[i] = i, t.Name, t.Tenant
+		c.of, all[i] = Problem{Kind: KindTenant, Name: t.Name, at: i}, t.Tenant
 		c.notNegative(".reclaimIdle", int64(t.ReclaimIdle))
 	}
-	c.at, c.called = -1, ""
+	c.of = Problem{Kind: KindTenant, at: -1}
 	_, err := quota.NewTree(all)
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {

@@ -6,13 +6,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// subject is an object of a snapshot: its kind and its index in its list. A negative index is of none in
-// particular.
-type subject struct {
-	kind Kind
-	at   int
-}
-
 // Problem is what is wrong with an object of a snapshot.
 type Problem struct {
 	// Kind and Name of the object; both are empty for the snapshot's own fields, Name for a tree of tenants.
@@ -20,6 +13,7 @@ type Problem struct {
 	Name string
 	// Err has the path of the field. Of several problems of one object it is the first.
 	Err error
+	at  int // index of the object in its list, -1 for the tree of tenants
 }
 
 // Contain returns the snapshot with each object that does not pass Check set apart, so that it misleads no
@@ -34,20 +28,16 @@ type Problem struct {
 //
 // A valid snapshot is returned as it is.
 func (s Snapshot) Contain() (Snapshot, []Problem) {
-	c := s.check()
-	if len(c.errs) == 0 {
+	problems := slices.CompactFunc(s.problems(), func(a, b Problem) bool { return a.Kind == b.Kind && a.at == b.at })
+	if len(problems) == 0 {
 		return s, nil
 	}
-	bad := map[subject]error{}
-	var problems []Problem
-	for i, of := range c.of {
-		if bad[of] == nil {
-			bad[of] = c.errs[i]
-			problems = append(problems, Problem{of.kind, c.names[i], c.errs[i]})
-		}
+	bad := map[Kind]map[int]error{KindPool: {}, KindNode: {}, KindPod: {}, KindTenant: {}, KindForecast: {}, "": {}} // by index
+	for _, p := range problems {
+		bad[p.Kind][p.at] = p.Err
 	}
 	out := s
-	out.Pools = well(s.Pools, KindPool, bad)
+	out.Pools = well(s.Pools, bad[KindPool])
 	pools := map[string]bool{"": true}
 	for i := range out.Pools {
 		pools[out.Pools[i].Name] = true
@@ -59,7 +49,7 @@ func (s Snapshot) Contain() (Snapshot, []Problem) {
 		if _, twice := nodes[n.Name]; twice || n.Name == "" {
 			continue
 		}
-		if bad[subject{KindNode, i}] != nil {
+		if bad[KindNode][i] != nil {
 			n = setApart(n)
 		}
 		if !pools[n.Pool] {
@@ -72,7 +62,7 @@ func (s Snapshot) Contain() (Snapshot, []Problem) {
 	out.Pods = nil
 	for i := range s.Pods {
 		p := s.Pods[i]
-		err := bad[subject{KindPod, i}]
+		err := bad[KindPod][i]
 		at, known := nodes[p.Node]
 		if err != nil {
 			if known {
@@ -85,18 +75,18 @@ func (s Snapshot) Contain() (Snapshot, []Problem) {
 			out.Pods = append(out.Pods, p)
 		}
 	}
-	out.Tenants = closed(s.Tenants, bad)
-	out.Forecasts = well(s.Forecasts, KindForecast, bad)
+	out.Tenants = closed(s.Tenants, bad[KindTenant])
+	out.Forecasts = well(s.Forecasts, bad[KindForecast])
 	out.State.Grown, out.State.Removed = counted(s.State.Grown), counted(s.State.Removed)
 	out.State.Failures = kept(s.State.Failures, func(_ string, f Failure) bool { return f.Count >= 0 })
 	return out, problems
 }
 
 // well returns the objects of a list that have no problem.
-func well[T any](list []T, kind Kind, bad map[subject]error) []T {
+func well[T any](list []T, bad map[int]error) []T {
 	var out []T
 	for i := range list {
-		if bad[subject{kind, i}] == nil {
+		if bad[i] == nil {
 			out = append(out, list[i])
 		}
 	}
@@ -132,12 +122,12 @@ func unreadable(p *Pod, why error) Pod {
 
 // closed returns tenants that form a valid tree. One with a problem, or all of them if the tree has one, may
 // use nothing more, and shares with no other.
-func closed(tenants []Tenant, bad map[subject]error) []Tenant {
-	all := bad[subject{KindTenant, -1}] != nil
+func closed(tenants []Tenant, bad map[int]error) []Tenant {
+	all := bad[-1] != nil
 	shut := map[string]bool{}
 	var out []Tenant
 	for i, t := range tenants {
-		if all || bad[subject{KindTenant, i}] != nil {
+		if all || bad[i] != nil {
 			if t.Name == "" || shut[t.Name] {
 				continue
 			}

@@ -169,7 +169,7 @@ func (w *world) drainFails(node int, stay []*Pod) verdict {
 		return verdict{PoolFixed, "a fixed pool removes no node"}
 	case underused && n.NoScaleDown:
 		return verdict{NodeBusy, "scale down is disabled for it"}
-	case !underused && !n.unusual.sick:
+	case !underused && !n.sick:
 		return verdict{Steady, "no GPU is sick any more"}
 	}
 	if why := w.stays(stay, n.Drain.Deadline); why != "" {

@@ -13,11 +13,20 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// nodeUse is what a node's GPUs say together.
-type nodeUse struct {
-	why      Reason        // NodeBusy or AllocationUnknown, as the first GPU that is not free; empty for none
-	idle     time.Duration // the shortest time for which any has been free
-	unstated bool          // for some free GPU it is not known
+// facts is what a node's GPUs say together.
+type facts struct {
+	notFree    Reason        // NodeBusy or AllocationUnknown, as the first GPU that is not free; empty for none
+	idle       time.Duration // the shortest time for which any has been free
+	unstated   bool          // for some free GPU it is not known
+	unknown    bool          // the allocation of some GPU is not known
+	unknownMIG bool          // the allocation of some MIG GPU is not known
+	sick       bool          // a GPU is broken
+	hasUnused  bool          // an allocated device was measured idle
+	addable    bool          // an instance can perhaps be added to a GPU
+	plain      bool          // a GPU is without MIG
+	// plainUnallocated and unallocated are what is free of GPUs that are not sick, without and with MIG.
+	plainUnallocated int
+	unallocated      []mig.Count
 }
 
 // readGPUs reads all GPUs, each once, as there are many, far apart in memory: their
@@ -38,7 +47,7 @@ func (w *world) readGPUs(others int) {
 			own := *n.Node
 			own.GPUs, n.Node = gpus, &own
 		}
-		n.use.idle = math.MaxInt64
+		n.idle = math.MaxInt64
 		n.capacity = offering(n.CPUMilli, n.MemoryMi, n.Others)
 		single := n.Labels[strategySingle] == "single"
 		for c := range n.GPUs {
@@ -68,8 +77,8 @@ func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
 		if in.AllocatedTo != "" {
 			allocated++
 			unused = unused || !in.UnusedSince.IsZero()
-		} else {
-			n.unallocated = added(n.unallocated, in.Profile, 1)
+		} else if c.Health != gpu.Sick {
+			n.unallocated = added(n.unallocated, w.namedAs(n.model, c, in.Profile), 1)
 		}
 		compute += in.Profile.Compute
 		memory += in.Profile.Memory
@@ -77,32 +86,34 @@ func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
 	v.Kind, v.Subject, v.Reason = KindGPU, w.names.join(n.name, "/", strconv.Itoa(c.Index)), GPUAllocated
 	switch {
 	case !c.AllocationKnown:
-		v.Reason, n.use.why = AllocationUnknown, cmp.Or(n.use.why, AllocationUnknown)
+		v.Reason, n.notFree = AllocationUnknown, cmp.Or(n.notFree, AllocationUnknown)
 	case allocated > 0 || len(c.AllocatedTo) > 0:
-		if n.use.why = cmp.Or(n.use.why, NodeBusy); c.MIG {
+		if n.notFree = cmp.Or(n.notFree, NodeBusy); c.MIG {
 			v.Detail = w.allocatedText(allocated, len(c.Instances))
 		}
 	default:
 		v.Reason = GPUFree
 		if since := c.releasedAt(); since.IsZero() {
-			n.use.unstated = true
+			n.unstated = true
 		} else {
 			idle := w.now.Sub(since)
-			v.Detail, n.use.idle = "for "+short(idle), min(n.use.idle, idle)
+			v.Detail, n.idle = "for "+short(idle), min(n.idle, idle)
 		}
 	}
 	n.unknown, n.unknownMIG = n.unknown || !c.AllocationKnown, n.unknownMIG || c.MIG && !c.AllocationKnown
 	if !c.MIG {
-		n.plain++
-		n.plainAllocated += min(len(c.AllocatedTo), 1)
+		n.plain = true
+		if len(c.AllocatedTo) == 0 && c.Health != gpu.Sick {
+			n.plainUnallocated++
+		}
 	}
 	if n.pool >= 0 {
-		n.unusual.unused = n.unusual.unused || unused
-		n.unusual.addable = n.unusual.addable || c.MIG && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
+		n.hasUnused = n.hasUnused || unused
+		n.addable = n.addable || c.MIG && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
 	}
 	switch o := n.Operation; {
 	case c.Health == gpu.Sick:
-		n.unusual.sick, v.Reason, v.Detail = true, GPUSick, ""
+		n.sick, v.Reason, v.Detail = true, GPUSick, ""
 	case o != nil && o.GPU == c.Index && o.Phase == PhaseSucceeded:
 		v.Reason, v.Detail = RepartitionDone, ""
 	case o != nil && o.GPU == c.Index:
@@ -133,14 +144,6 @@ func (c *GPU) releasedAt() time.Time {
 		since = later(since, c.Instances[i].IdleSince)
 	}
 	return since
-}
-
-// survey is what is unusual about a node's GPUs. Most nodes have nothing
-// unusual, and their GPUs are evaluated once.
-type survey struct {
-	sick    bool // a GPU is broken
-	unused  bool // an allocated device was measured idle
-	addable bool // an instance can perhaps be added to a GPU
 }
 
 // allocationDelay is the usual time from a node's creation, or from a pod's
@@ -184,8 +187,8 @@ func (n *nodeState) discountAllocated() {
 			f.N = min(f.N, mig.CountOf(n.unallocated, f.Profile))
 		}
 	}
-	if n.plain > 0 {
-		n.whole = min(n.whole, n.plain-n.plainAllocated)
+	if n.plain {
+		n.whole = min(n.whole, n.plainUnallocated)
 	}
 }
 
@@ -193,7 +196,7 @@ func (n *nodeState) discountAllocated() {
 // the sick GPU or without, less what all of its pods request, those with the sick one too: so
 // the scheduler counts.
 func (w *world) limitSick(n *nodeState) {
-	if !n.unusual.sick || n.Allocatable == nil || n.booting || n.operating() {
+	if !n.sick || n.Allocatable == nil || n.booting || n.operating() {
 		return
 	}
 	left := capacity{vendor: n.vendor, model: n.model, whole: clampCount(n.Allocatable.GPUs), free: w.instances(nil, n.model, n.Allocatable.MIG, 1)}
@@ -210,7 +213,7 @@ func (w *world) limitSick(n *nodeState) {
 // the requests of its bound pods. That needs neither attribution nor layouts.
 func (w *world) limitToOffer(n *nodeState, single bool) {
 	offer := n.Allocatable
-	if offer == nil || n.unusual.sick || n.operating() {
+	if offer == nil || n.sick || n.operating() {
 		return // while a GPU is repartitioned the device plugin offers nothing
 	}
 	n.whole = min(n.whole, clampCount(offer.GPUs))
@@ -222,11 +225,7 @@ func (w *world) limitToOffer(n *nodeState, single bool) {
 		model = n.GPUs[0].Model.Name
 	}
 	if _, ok := w.table(model); ok {
-		n.model, n.free = model, nil
-		for i := range n.unlike {
-			n.unlike[i].Count = 0
-		}
-		w.takeByName(offer.MIG, &n.capacity, -1)
+		n.model, n.free = model, w.instances(nil, model, offer.MIG, 1)
 	}
 }
 

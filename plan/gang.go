@@ -65,7 +65,7 @@ func (w *world) formUnits() {
 		if u := &w.units[i]; u.gang != nil {
 			// Where the readable ones are enough, the gang does not depend on the others.
 			u.members = u.gang.members
-			w.order(u, func(i int) bool { return w.pending[i].pod.Unreadable != "" })
+			w.order(u, func(i int) int { return min(len(w.pending[i].pod.Unreadable), 1) })
 		}
 	}
 	for _, g := range found { // sorted below
@@ -74,11 +74,11 @@ func (w *world) formUnits() {
 	slices.SortFunc(w.gangs, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
 }
 
-// order moves some of a gang's members behind the others. All of the core are served or none,
+// order sorts a gang's members by rank. All of the core are served or none,
 // so that their age does not count there: the largest first waste least.
-func (w *world) order(u *unit, behind func(i int) bool) {
+func (w *world) order(u *unit, rank func(i int) int) {
 	u.members = slices.Clone(u.members)
-	slices.SortStableFunc(u.members, func(a, b int) int { return last(behind(a), behind(b)) })
+	slices.SortStableFunc(u.members, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) })
 	core, _ := u.core()
 	slices.SortStableFunc(core, func(a, b int) int {
 		return cmp.Compare(w.kinds[w.pending[b].kind].eq, w.kinds[w.pending[a].kind].eq)
@@ -129,40 +129,72 @@ func (w *world) leavePending(g *gang, members []int, reason Reason, detail strin
 	}
 }
 
+// maxCores bounds the further combinations of members that are tried for one gang.
+const maxCores = 8
+
 // serveGang serves the members a gang lacks, all or none. Where a member cannot be
 // served and there are enough members of other kinds, those are tried instead.
 func (w *world) serveGang(u *unit) {
 	g := u.gang
-	if len(u.members) > g.lacking() { // those come first for which a node is free or upcoming: no action serves others in their place
-		w.order(u, func(i int) bool {
-			p, k := &w.pending[i], &w.kinds[w.pending[i].kind]
-			return !p.served && (!p.undecided() || w.tightest(k) < 0 && w.soonest(k) < 0)
-		})
+	var first failed
+	var members, unserved []int // of the first trial; kinds
+	for len(unserved) <= maxCores && w.prefer(u, unserved) {
+		core, _ := u.core()
+		f, ok := w.serveCore(u, core)
+		if ok {
+			w.gangServed(g, core)
+			return
+		}
+		if members == nil {
+			members, first = u.members, f
+		}
+		unserved = append(unserved, w.pending[core[f.done]].kind)
 	}
+	u.members = members
 	core, _ := u.core()
-	f, ok := w.serveCore(u, core)
-	if !ok && !w.serveOthers(u, core[f.done]) {
-		for _, i := range core {
-			w.discountUnserved(i)
-		}
-		reason := GangWaits
-		if f.reason == QuotaExceeded || w.hold != "" {
-			reason = f.reason
-		}
-		if f.reason == PoolAtMax {
-			w.keepCapacity(u, core[f.done])
-		}
-		p := w.pending[core[f.done]].pod
-		g.lacks = f.reason
-		near := ""
-		if len(p.Near) > 0 {
-			near = " in one " + p.Near[0].Key
-		}
-		w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", f.done+g.running, g.min, near, p.Key(), f.reason, f.detail))
-		return
+	for _, i := range core {
+		w.discountUnserved(i)
 	}
-	core, _ = u.core()
-	w.gangServed(g, core)
+	reason := GangWaits
+	if first.reason == QuotaExceeded || w.hold != "" {
+		reason = first.reason
+	}
+	if first.reason == PoolAtMax {
+		w.keepCapacity(u, core[first.done])
+	}
+	p := w.pending[core[first.done]].pod
+	g.lacks = first.reason
+	near := ""
+	if len(p.Near) > 0 {
+		near = " in one " + p.Near[0].Key
+	}
+	w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", first.done+g.running, g.min, near, p.Key(), first.reason, first.detail))
+}
+
+// prefer orders the members of a gang that has more than it lacks: first those for which a node is free or upcoming, as
+// no action serves others in their place, and last those that are not to be served. It is false where too few are left
+// without some kinds.
+func (w *world) prefer(u *unit, without []int) bool {
+	lacking := u.gang.lacking()
+	if len(u.members) == lacking {
+		return len(without) == 0
+	}
+	rank, left := map[int]int{}, 0
+	for _, i := range u.members {
+		p, k := &w.pending[i], &w.kinds[w.pending[i].kind]
+		switch {
+		case p.served:
+		case !p.undecided() || slices.Contains(without, p.kind):
+			rank[i] = 2
+		case w.tightest(k) < 0 && w.soonest(k) < 0:
+			rank[i] = 1
+		}
+		if rank[i] < 2 {
+			left++
+		}
+	}
+	w.order(u, func(i int) int { return rank[i] })
+	return len(without) == 0 || left >= lacking
 }
 
 func (w *world) gangServed(g *gang, core []int) {
@@ -248,47 +280,6 @@ func (w *world) keepCapacity(u *unit, failed int) {
 	}
 }
 
-// maxCores bounds the combinations of members that are tried for one gang.
-const maxCores = 8
-
-// serveOthers serves a gang without the kinds of members that cannot be served,
-// beginning with that of the member that failed first. Where that fails too, nothing
-// changes.
-func (w *world) serveOthers(u *unit, member int) bool {
-	members, kinds := u.members, []int(nil)
-	for range maxCores {
-		kinds = append(kinds, w.pending[member].kind)
-		if !w.regroup(u, kinds) {
-			break
-		}
-		core, _ := u.core()
-		f, ok := w.serveCore(u, core)
-		if ok {
-			return true
-		}
-		member = core[f.done]
-	}
-	u.members = members
-	return false
-}
-
-// regroup moves members of some kinds, and those already decided, behind the
-// others; false where the others are too few.
-func (w *world) regroup(u *unit, kinds []int) bool {
-	left := 0
-	useless := func(i int) bool { return slices.Contains(kinds, w.pending[i].kind) || !w.pending[i].undecided() }
-	for _, i := range u.members {
-		if !useless(i) {
-			left++
-		}
-	}
-	if left < u.gang.lacking() {
-		return false
-	}
-	w.order(u, useless)
-	return true
-}
-
 // gangText states how a gang is served: "8 of 8: 5 WaitScheduler, 3 WaitUpcomingNode".
 func (w *world) gangText(g *gang, core []int) string {
 	var reasons []Reason
@@ -329,4 +320,23 @@ func (w *world) gangVerdict(g *gang) Verdict {
 		v.Reason, v.Detail = GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min)
 	}
 	return v
+}
+
+// left is how many members of a gang run and stay.
+func (w *world) left(g *gang) int {
+	n := 0
+	for _, p := range g.runs {
+		if !w.evictedPods[p] {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) gangNamed(name string) *gang {
+	i, ok := slices.BinarySearchFunc(w.gangs, name, func(g *gang, n string) int { return strings.Compare(g.name, n) })
+	if !ok || name == "" {
+		return nil
+	}
+	return w.gangs[i]
 }

@@ -173,7 +173,7 @@ func (w *world) looksIdle(n *nodeState) (time.Duration, bool) {
 	if reason == NodeEmpty {
 		return idle, true
 	}
-	if n.unknown || !n.unusual.unused {
+	if n.unknown || !n.hasUnused {
 		return 0, false
 	}
 	idle = math.MaxInt64

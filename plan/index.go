@@ -236,7 +236,7 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 }
 
 func (n *nodeState) sickLast() int64 {
-	if n.unusual.sick {
+	if n.sick {
 		return 1
 	}
 	return 0
@@ -285,7 +285,7 @@ func (w *world) tightest(k *kind) int {
 
 // sound is the tightest node without a sick GPU, -1 for none.
 func (w *world) sound(k *kind) int {
-	if n := w.tightest(k); n >= 0 && !w.nodes[n].unusual.sick {
+	if n := w.tightest(k); n >= 0 && !w.nodes[n].sick {
 		return n
 	}
 	return -1

@@ -258,12 +258,17 @@ type answer struct {
 // requestOf translates the kind's MIG demand into a model's profiles; false
 // where the model has no such profile.
 func (w *world) requestOf(k *kind, model string) ([]mig.Count, bool) {
-	if len(k.pod.Demand.MIG) == 0 || model == "" {
-		return nil, len(k.pod.Demand.MIG) == 0
+	r := w.request(k, model)
+	return r.counts, r.ok
+}
+
+func (w *world) request(k *kind, model string) profileRequest {
+	if len(k.pod.Demand.MIG) == 0 {
+		return profileRequest{ok: true}
 	}
-	for _, n := range k.requests {
-		if n.model == model {
-			return n.counts, n.ok
+	for i := range k.requests {
+		if k.requests[i].model == model {
+			return k.requests[i]
 		}
 	}
 	n := profileRequest{model: model, ok: true}
@@ -272,23 +277,13 @@ func (w *world) requestOf(k *kind, model string) ([]mig.Count, bool) {
 		n.ok = n.ok && ok
 		n.counts = added(n.counts, p, clampCount(i.Count))
 	}
-	if !n.ok {
-		n.counts = nil
+	key, known := question(0, model, nil, nil, n.counts, nil), false
+	if n.id, known = w.requestIDs[key]; !known { // pods of many kinds share them
+		n.id = len(w.requestIDs)
+		w.requestIDs[key] = n.id
 	}
-	n.id = w.requestID(model, n.counts)
 	k.requests = append(k.requests, n)
-	return n.counts, n.ok
-}
-
-// requestID numbers the requests on a model: pods of many kinds share them.
-func (w *world) requestID(model string, counts []mig.Count) int {
-	key := question(0, model, nil, nil, counts, nil)
-	id, ok := w.requestIDs[key]
-	if !ok {
-		id = len(w.requestIDs)
-		w.requestIDs[key] = id
-	}
-	return id
+	return n
 }
 
 // table is the tables' ForModel, computed once for each model.
@@ -301,12 +296,16 @@ func (w *world) table(model string) (*mig.Table, bool) {
 	return t, t != nil
 }
 
-// profile is the profile that a name means on a model.
+// profile is the profile that a name means on a model. On a model that has none of this name it is another for each
+// name, of less than no slices: GPUs of another model on the same node may have it.
 func (w *world) profile(model, name string) (mig.Profile, bool) {
 	if t, ok := w.table(model); ok {
-		return t.Exact(name)
+		if p, ok := t.Exact(name); ok {
+			return p, true
+		}
 	}
-	return mig.Profile{}, false
+	n, _ := mig.ParseName(name) // Check refuses others
+	return mig.Profile{Compute: n.Compute, Memory: -n.GB, Attrs: n.Attrs}, false
 }
 
 // furtherDemand adds up, for each pool, what further pending pods could use there: the rest
@@ -348,7 +347,10 @@ func (w *world) addDemand(out [][]mig.Count, k *kind, n int) {
 		if !p.MIG.Repartition || !w.admitsNew(k, p) {
 			continue
 		}
-		requested, _ := w.requestOf(k, p.empty.model)
+		requested, ok := w.requestOf(k, p.empty.model)
+		if !ok {
+			continue
+		}
 		for _, c := range requested {
 			out[i] = added(out[i], c.Profile, c.N*n)
 		}

@@ -109,12 +109,30 @@ func (w *world) placePodNow(i int) bool {
 		return p.served
 	}
 	w.assign(k, n)
-	if !p.pod.Unmade && (!p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < schedulerGrace) {
-		w.nodes[n].settling = true
+	if !p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < schedulerGrace {
+		w.nodes[n].settle(p.pod)
 	}
 	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name+w.dataText(k, &w.nodes[n])
 	w.chose(p, OptionFree, w.nodes[n].name)
 	return true
+}
+
+// settle records that the scheduler is about to bind a pod to the node. A member that does not exist yet is made
+// once all that its gang needs is there, so it does not delay that.
+func (n *nodeState) settle(p *Pod) {
+	gang := ""
+	if p.Unmade {
+		gang = p.Gang
+	}
+	if n.settling && n.settlingGang != gang {
+		gang = ""
+	}
+	n.settling, n.settlingGang = true, gang
+}
+
+// settles reports whether pods are about to be bound to a node, so that a repartition for this pod has to wait.
+func (w *world) settles(n *nodeState, p *Pod) bool {
+	return n.settling && !(w.committing && n.settlingGang != "" && n.settlingGang == p.Gang)
 }
 
 // assign reserves capacity of a node for a pending pod of the kind.

@@ -37,7 +37,7 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 			return entry{}, false
 		}
 		best = o
-		return entry{o.ready.UnixNano(), gpuSlices*int(w.nodes[node].sickLast()) - o.repartition.answer.Kept, node}, true
+		return entry{o.ready.Add(w.asWait(k, len(o.then))).UnixNano(), gpuSlices*int(w.nodes[node].sickLast()) - o.repartition.answer.Kept, node}, true
 	}
 	if s := &k.repartitions; !s.built || s.epoch != w.epoch(k) {
 		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })
@@ -51,6 +51,17 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 	}
 	return best, true
 }
+
+// asWait is how long a pod of the kind waits at the cost of so many repartitions. It lets the index order by cost
+// what serves pods of any priority: of two nodes that serve the pod at the same time, the one where less is left to be
+// done is better, and stays so once its first repartition has begun.
+func (w *world) asWait(k *kind, repartitions int) time.Duration {
+	hours := float64(repartitions) * w.policy.DisruptionCost / max(w.waitCost(k, 0, time.Hour), rounding)
+	return time.Duration(min(hours, longestWait.Hours()) * float64(time.Hour))
+}
+
+// longestWait is more than any repartition is worth.
+const longestWait = 10000 * time.Hour
 
 // estimate is the value of the best GPU of a node to the first kind with a
 // request. It can be stale: the pod that takes the GPU evaluates it again.
@@ -69,7 +80,7 @@ func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool))
 	if w.considering {
 		return value(node)
 	}
-	id := k.requestNumber(n.model)
+	id := w.request(k, n.model).id
 	d := n.derive()
 	for len(d.estimates) <= id {
 		d.estimates = append(d.estimates, estimate{})
@@ -81,17 +92,6 @@ func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool))
 	return d.estimates[id].worth, d.estimates[id].ok
 }
 
-// requestNumber is the number of the kind's request on a model for which it is
-// known.
-func (k *kind) requestNumber(model string) int {
-	for i := range k.requests {
-		if k.requests[i].model == model {
-			return k.requests[i].id
-		}
-	}
-	return 0
-}
-
 // repartitionOn finds the best GPU of one node, or several of its GPUs where they serve the pod
 // at less cost.
 func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) (option, bool) {
@@ -101,15 +101,17 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 	if !ok || w.nodeBlocks(k, n) != "" {
 		return best, false
 	}
-	for _, c := range w.repartitionable(n) {
-		o, why := w.repartitionGPU(k, p, node, c.gpu, requested, further[n.pool])
+	consider := func(o option, why blocker) {
 		more := o.repartition.answer.Kept > best.repartition.answer.Kept
 		if why == "" && (!found || o.cost < best.cost || o.cost == best.cost && more) {
 			best, found = o, true
 		}
 	}
-	if o, ok := w.severalOn(k, p, node, requested, further[n.pool]); ok && (!found || o.cost < best.cost) {
-		best, found = o, true
+	for _, c := range w.repartitionable(n) {
+		consider(w.repartitionGPU(k, p, node, c.gpu, requested, further[n.pool]))
+	}
+	if shortOf(requested, nil) > 1 {
+		consider(w.repartitionInTurn(k, p, node, requested, further[n.pool], w.splits(n)...))
 	}
 	return best, found
 }
@@ -210,43 +212,45 @@ const aMoment = time.Second
 func (w *world) repartitionGPU(k *kind, p *Pod, node, device int, requested, further []mig.Count) (option, blocker) {
 	n := &w.nodes[node]
 	if n.tier != tierNode && w.pools[n.pool].MIG.KeepsBusy {
-		if o, why := w.repartitionWith(k, p, node, device, requested, further, false); why != blockLayout {
+		if o, why := w.repartitionInTurn(k, p, node, requested, further, w.splitGPU(n, device, false)); why != blockLayout {
 			return o, why
 		}
 	}
-	return w.repartitionWith(k, p, node, device, requested, further, true)
+	return w.repartitionInTurn(k, p, node, requested, further, w.splitGPU(n, device, true))
 }
 
-// repartitionWith evaluates one GPU. patient delays the repartition until
-// instances are idle for long enough; otherwise they stay in place.
-func (w *world) repartitionWith(k *kind, p *Pod, node, device int, requested, further []mig.Count, patient bool) (option, blocker) {
+// repartitionInTurn evaluates the repartition of GPUs of a node, one after the other, until the pod lacks nothing: each
+// into all that it lacks or, of several, into the most of it.
+func (w *world) repartitionInTurn(k *kind, p *Pod, node int, requested, further []mig.Count, splits ...*split) (option, blocker) {
 	n := &w.nodes[node]
-	c := &n.gpus()[device]
-	o := option{kind: OptionRepartition, node: node, repartition: repartition{device: device}, at: n.changeAt}
-	if n.settling {
-		o.at = later(o.at, w.now.Add(aMoment))
+	o, begun, blocked := option{kind: OptionRepartition, node: node}, false, blockLayout
+	free, at := n.free, n.changeAt
+	if w.settles(n, p) {
+		at = later(at, w.now.Add(aMoment))
 	}
-	s := w.splitGPU(n, device, patient)
-	if s.why != "" {
-		return option{}, s.why
+	for _, s := range splits {
+		if begun && (s.device == o.repartition.device || slices.ContainsFunc(o.then, func(r repartition) bool { return r.device == s.device })) {
+			continue
+		}
+		r, left, why := w.changeOf(n.pool, n.model, s, requested, free, further, len(splits) > 1)
+		if why != "" {
+			blocked = why
+			continue
+		}
+		if at = later(at, s.at); begun {
+			o.then = append(o.then, r)
+		} else {
+			o.repartition, o.at, begun = r, at, true
+		}
+		o.unknown = o.unknown || s.unknown
+		o.ready = at.Add(w.pools[n.pool].MIG.Duration)
+		if left == nil {
+			o.cost = float64(1+len(o.then))*w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.ready.Sub(w.now))
+			return o, ""
+		}
+		free, at = left, later(o.ready, at.Add(w.policy.RepartitionCooldown))
 	}
-	o.repartition.before, o.repartition.keep, o.unknown = s.before, s.keep, s.unknown
-	o.at = later(o.at, s.at)
-	must, ok := lacking(requested, n.free, s.removed)
-	if !ok {
-		return option{}, blockPromised
-	}
-	if len(must) == 0 {
-		return option{}, blockCapacity
-	}
-	a := w.target(n.pool, c.Model.Name, s.keep, s.spare, must, further)
-	if !a.ok {
-		return option{}, blockLayout
-	}
-	o.repartition.answer = a.Answer
-	o.ready = o.at.Add(w.pools[n.pool].MIG.Duration)
-	o.cost = w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.ready.Sub(w.now))
-	return o, ""
+	return option{}, blocked
 }
 
 // nodeBlocks returns what about the node as a whole prevents repartitioning a

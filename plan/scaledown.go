@@ -129,10 +129,10 @@ func (w *world) emptiness(n *nodeState) (Reason, time.Duration) {
 		return NodeBusy, 0
 	case n.promised > 0:
 		return NodeNeeded, 0
-	case n.use.why != "":
-		return n.use.why, 0
+	case n.notFree != "":
+		return n.notFree, 0
 	}
-	idle := n.use.idle
+	idle := n.idle
 	if at, ok := w.state.FreeSince[n.name]; ok {
 		idle = min(idle, w.now.Sub(at))
 	}

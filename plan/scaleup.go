@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
 // lookAhead is how many further pods are tried on a new node when its price is
@@ -95,28 +93,17 @@ func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 		return capacity{}, false
 	}
 	r = p.empty.clone()
-	for c := range p.Template.GPUs {
-		boot := layoutOf(&p.Template.GPUs[c])
-		must, fits := lacking(requested, p.empty.free, mig.Counts(boot))
-		if !p.Template.GPUs[c].MIG || !fits || len(must) == 0 {
-			continue
+	pool := w.poolIndex(p.Name)
+	for i := range p.boot { // each by itself
+		if change, left, why := w.changeOf(pool, p.empty.model, &p.boot[i], requested, p.empty.free, nil, false); why == "" && left == nil {
+			r.relayout(change.before, change.answer.Layout)
+			ok = true
 		}
-		a := w.target(w.poolIndex(p.Name), p.empty.model, nil, boot, must, nil)
-		if !a.ok {
-			continue
-		}
-		r.relayout(boot, a.Layout)
-		ok = true
 	}
-	for c := 0; c < len(p.Template.GPUs) && !ok && shortOf(requested, nil) > 1; c++ {
-		boot := layoutOf(&p.Template.GPUs[c])
-		if !p.Template.GPUs[c].MIG || p.Template.GPUs[c].Model.Name != p.empty.model {
-			continue
-		}
-		s := split{before: boot, spare: boot, removed: mig.Counts(boot)}
-		if a, free := w.mostOf(w.poolIndex(p.Name), p.empty.model, requested, r.free, nil, &s); a.ok {
-			r.free = free
-			ok = shortOf(requested, free) == 0
+	for i := 0; i < len(p.boot) && !ok && shortOf(requested, nil) > 1; i++ { // or several for one pod
+		if change, left, why := w.changeOf(pool, p.empty.model, &p.boot[i], requested, r.free, nil, true); why == "" {
+			r.relayout(change.before, change.answer.Layout)
+			ok = left == nil
 		}
 	}
 	return r, ok

@@ -10,7 +10,7 @@ import (
 // recordSick records since when a node has had a sick GPU. Records of recovered nodes are
 // dropped.
 func (w *world) recordSick(n *nodeState, since Times) {
-	if n.unusual.sick {
+	if n.sick {
 		w.state.SickSince[n.name] = w.since(since, n.name)
 		w.pools[n.pool].sick++
 	}

@@ -101,10 +101,10 @@ const forgetAfter = time.Hour
 // recordFree records since when a node and its GPUs have been free, where the snapshot
 // has no time. Records of allocated ones are dropped.
 func (w *world) recordFree(n *nodeState, since Times) {
-	if len(n.GPUs) > 0 && !n.use.unstated {
+	if len(n.GPUs) > 0 && !n.unstated {
 		return
 	}
-	if n.bound == 0 && n.use.why == "" {
+	if n.bound == 0 && n.notFree == "" {
 		w.state.FreeSince[n.name] = w.since(since, n.name)
 	}
 	for c := range n.GPUs {

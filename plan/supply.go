@@ -53,9 +53,9 @@ func (w *world) bindRunning() {
 			n.leftAt = later(n.leftAt, w.gone(p))
 			leaving = append(leaving, r)
 		}
-		w.takeRunning(n.located(p), &n.capacity)
+		w.takeRunning(w.located(n, p), &n.capacity)
 		if p.Unreadable != "" && n.unknown { // it may have any device
-			n.whole, n.parts, n.free, n.unlike = 0, nil, nil, nil
+			n.whole, n.parts, n.free = 0, nil, nil
 		}
 	}
 	for i := range w.nodes {
@@ -63,7 +63,7 @@ func (w *world) bindRunning() {
 		w.limitSick(&w.nodes[i])
 	}
 	for _, r := range leaving {
-		w.putBack(w.nodes[r.node].located(r.pod), &w.nodes[r.node].capacity)
+		w.putBack(w.located(&w.nodes[r.node], r.pod), &w.nodes[r.node].capacity)
 	}
 }
 
@@ -89,7 +89,7 @@ func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 			if len(p.Apart) > 0 {
 				return false
 			}
-			w.takeRunning(n.located(p), &left)
+			w.takeRunning(w.located(n, p), &left)
 		}
 	}
 	return w.lacks(k, &left) == "" && !slices.ContainsFunc(left.parts, func(s part) bool { return min(s.core, s.memory, s.places) < 0 })
@@ -122,68 +122,60 @@ func (w *world) sharePods() {
 	}
 }
 
-// onHealthy is a running pod with what it has of the node's healthy GPUs: sick ones
-// are no capacity, so what is allocated of them is not taken from it either.
-func (n *nodeState) onHealthy(p *Pod) *Pod {
-	if !n.unusual.sick {
+// located is a running pod with what it has of the node's healthy GPUs, since sick ones are no capacity, and with the
+// GPUs on which its parts are: as its scheduler has recorded them, or as the allocations show them.
+func (w *world) located(n *nodeState, p *Pod) *Pod {
+	parts := p.Demand.Fraction != nil && p.Demand.GPUs == 0
+	if !n.sick && (!parts || p.PartsOn != nil) {
 		return p
 	}
 	q, key := *p, p.Key()
+	for c := range n.GPUs {
+		if parts && p.PartsOn == nil && slices.Contains(n.GPUs[c].AllocatedTo, key) {
+			q.PartsOn = append(q.PartsOn, n.GPUs[c].Index)
+		}
+	}
 	q.Demand.MIG = slices.Clone(p.Demand.MIG)
 	for c := range n.GPUs {
 		device := &n.GPUs[c]
 		switch {
 		case device.Health != gpu.Sick:
-		case !slices.Contains(device.AllocatedTo, key):
-			for i := range device.Instances {
-				if in := &device.Instances[i]; in.AllocatedTo == key {
-					q.Demand.MIG = without(q.Demand.MIG, device.Model.Name, in.Profile)
-				}
-			}
-		case q.Demand.GPUs > 0:
+		case slices.Contains(q.PartsOn, device.Index):
+			q.Demand.Fraction, q.PartsOn = partsElsewhere(q.Demand.Fraction, q.PartsOn, device.Index)
+		case q.Demand.GPUs > 0 && slices.Contains(device.AllocatedTo, key):
 			q.Demand.GPUs--
 		default:
-			q.Demand.Fraction = onOneLess(q.Demand.Fraction)
+			for i := range device.Instances {
+				if in := &device.Instances[i]; in.AllocatedTo == key {
+					w.release(q.Demand.MIG, device.Model.Name, in.Profile)
+				}
+			}
 		}
 	}
 	return &q
 }
 
-// located is a running pod with what it has of the node's healthy GPUs, and with the GPUs on
-// which its parts are, where its scheduler has not recorded them and the allocations show
-// them.
-func (n *nodeState) located(p *Pod) *Pod {
-	if p = n.onHealthy(p); p.Demand.Fraction == nil || p.Demand.GPUs > 0 || p.PartsOn != nil {
-		return p
+// partsElsewhere is a fraction that is on GPUs of these indexes, and the indexes, without the part on one of them; nil
+// where it is the only one.
+func partsElsewhere(f *demand.Fraction, on []int, index int) (*demand.Fraction, []int) {
+	n := max(f.GPUs, 1)
+	of := max(len(on), n)
+	if of == 1 {
+		return nil, nil
 	}
-	q, key := *p, p.Key()
-	for c := range n.GPUs {
-		if device := &n.GPUs[c]; device.Health != gpu.Sick && slices.Contains(device.AllocatedTo, key) {
-			q.PartsOn = append(q.PartsOn, device.Index)
-		}
-	}
-	return &q
+	each := func(all int) int { return (all*n + of - 1) / of } // as partsOn
+	return &demand.Fraction{CoreMilli: each(f.CoreMilli), MemoryMiB: each(f.MemoryMiB), MemoryMilli: each(f.MemoryMilli), GPUs: of - 1},
+		slices.DeleteFunc(slices.Clone(on), func(i int) bool { return i == index })
 }
 
-// onOneLess is a request for parts of as many GPUs less one, nil for none.
-func onOneLess(f *demand.Fraction) *demand.Fraction {
-	if f == nil || f.GPUs <= 1 {
-		return nil
-	}
-	less := *f
-	less.GPUs--
-	return &less
-}
-
-// without removes one instance of a profile from a request on a model.
-func without(request []demand.Instances, model string, p mig.Profile) []demand.Instances {
-	name := ProfileText(model, p)
+// release removes one instance of a profile from a request on a model.
+func (w *world) release(request []demand.Instances, model string, p mig.Profile) {
 	for i := range request {
-		if request[i].Name == name && request[i].Count > 0 {
+		if named, ok := w.profile(model, request[i].Name); ok && named == p && request[i].Count > 0 {
 			request[i].Count--
+			return
 		}
 	}
-	return request
 }
 
 func (n *nodeState) operating() bool { return n.Operation != nil }

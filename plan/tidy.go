@@ -15,7 +15,7 @@ import (
 // further instance can use (3g.40gb twice leaves one) are not counted, since no
 // repartition helps. A GPU with an unplaced instance has none.
 func (w *world) stranded(n *nodeState, c *GPU) []mig.Placement {
-	if !n.unusual.addable || !c.MIG || n.pool < 0 || c.Health == gpu.Sick || !w.pools[n.pool].MIG.Repartition || c.Model.Name != n.model {
+	if !n.addable || !c.MIG || n.pool < 0 || c.Health == gpu.Sick || !w.pools[n.pool].MIG.Repartition || c.Model.Name != n.model {
 		return nil
 	}
 	t, ok := w.table(c.Model.Name)
@@ -65,10 +65,7 @@ func (w *world) tidy() {
 	best, text := option{}, ""
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if !n.unusual.addable || n.pool < 0 || !w.may(n.pool) || w.leavesUntidy(n) != "" {
-			continue
-		}
-		for c := range n.GPUs {
+		for c := 0; c < len(n.GPUs) && n.addable && n.pool >= 0 && w.may(n.pool); c++ {
 			if o, why := w.tidyGPU(i, c); why == "" && (text == "" || o.repartition.answer.Served > best.repartition.answer.Served) {
 				best, text = o, w.tidyText(o)
 			}
@@ -78,12 +75,8 @@ func (w *world) tidy() {
 		return
 	}
 	n := w.touch(best.node)
-	a := w.repartitionAction(n, &n.GPUs[best.repartition.device], best, text)
-	a.Reason = GPUStranded
-	n.derived = nil
-	n.repartition = append(slices.Clip(n.repartition), best.repartition.device)
-	n.tier, n.since, n.action = tierChange, WaitRepartition, w.addAction(a)
-	w.state.LastRepartition = with(w.state.LastRepartition, n.name, w.now)
+	w.changeLayout(n, best, text)
+	w.actions[n.action].Reason = GPUStranded
 }
 
 // repartitioningAnything reports a repartition under way, or of this plan.
@@ -96,19 +89,14 @@ func (w *world) repartitioningAnything() bool {
 	return slices.ContainsFunc(w.actions, func(a Action) bool { return a.Verb == Repartition })
 }
 
-// tidyGPU is the repartition of a GPU, or why there is none. An empty reason
-// without an addition stands for a GPU on which nothing is stranded.
+// tidyGPU is the repartition of a GPU, or what keeps it as it is.
 func (w *world) tidyGPU(node, device int) (option, string) {
 	n := &w.nodes[node]
 	c := &n.GPUs[device]
-	add := w.stranded(n, c)
-	if len(add) == 0 {
-		return option{}, "nothing is stranded"
-	}
 	if why := w.keepsUntidy(n, device); why != "" {
 		return option{}, why
 	}
-	must, ok := w.mostRequested(c.Model.Name, add)
+	must, ok := w.mostRequested(c.Model.Name, w.stranded(n, c))
 	if !ok {
 		return option{}, "no pod requests what would fit"
 	}
@@ -122,20 +110,28 @@ func (w *world) tidyGPU(node, device int) (option, string) {
 	return o, ""
 }
 
-// keepsUntidy returns what keeps a GPU from being repartitioned, empty for
-// nothing.
+// keepsUntidy returns what keeps a GPU from being repartitioned, empty for nothing.
 func (w *world) keepsUntidy(n *nodeState, device int) string {
 	c := &n.GPUs[device]
-	rules := &w.pools[n.pool].MIG
+	p := &w.pools[n.pool]
+	again := w.repartitionAgainAt(n, c.Index)
 	switch {
+	case w.hold != "" || p.Freeze:
+		return "nothing may be done now"
+	case n.tier != tierNow && n.action < 0:
+		return "its node is not in service"
+	case n.action >= 0 || n.promised > 0 || n.settling:
+		return "another action is under way on its node"
+	case n.changeAt.After(w.now):
+		return "its node cools down for " + short(n.changeAt.Sub(w.now))
 	case !c.AllocationKnown:
 		return "its allocation is unknown"
-	case c.allocated() && !rules.KeepsBusy:
+	case c.allocated() && !p.MIG.KeepsBusy:
 		return "it is allocated, and has to be empty to be repartitioned"
-	case w.repartitionAgainAt(n, c.Index).After(w.now):
-		return "its repartition failed, next attempt in " + short(w.repartitionAgainAt(n, c.Index).Sub(w.now))
+	case again.After(w.now):
+		return "its repartition failed, next attempt in " + short(again.Sub(w.now))
 	}
-	if reason, _ := w.emptiness(n); reason == NodeEmpty && !w.keepsEmpty(&w.pools[n.pool]) {
+	if reason, _ := w.emptiness(n); reason == NodeEmpty && !w.keepsEmpty(p) {
 		return "its node is empty and may be removed"
 	}
 	ready := time.Time{}
@@ -148,38 +144,10 @@ func (w *world) keepsUntidy(n *nodeState, device int) string {
 		if !known {
 			idle = w.now
 		}
-		ready = later(ready, idle.Add(rules.IdleAfter))
+		ready = later(ready, idle.Add(p.MIG.IdleAfter))
 	}
 	if ready.After(w.now) {
 		return "a slice has to be idle for another " + short(ready.Sub(w.now))
-	}
-	return ""
-}
-
-// untidy returns why a GPU with stranded slices stays as it is in this
-// reconcile.
-func (w *world) untidy(n *nodeState, device int) string {
-	if why := w.leavesUntidy(n); why != "" {
-		return why
-	}
-	if _, why := w.tidyGPU(w.nodeIndex(n.name), device); why != "" {
-		return why
-	}
-	return "a later reconcile repartitions it"
-}
-
-// leavesUntidy returns what about a node keeps its GPUs as they are, empty for
-// nothing.
-func (w *world) leavesUntidy(n *nodeState) string {
-	switch {
-	case w.hold != "" || w.pools[n.pool].Freeze:
-		return "nothing may be done now"
-	case n.tier != tierNow && n.action < 0:
-		return "its node is not in service"
-	case n.action >= 0 || n.promised > 0 || n.settling:
-		return "another action is under way on its node"
-	case n.changeAt.After(w.now):
-		return "its node cools down for " + short(n.changeAt.Sub(w.now))
 	}
 	return ""
 }

@@ -226,7 +226,7 @@ func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 	case "":
 		return ""
 	case "slices":
-		if n.plain == len(n.GPUs) && plainOf(p.Template.GPUs) < len(p.Template.GPUs) {
+		if plainOf(n.GPUs) == len(n.GPUs) && plainOf(p.Template.GPUs) < len(p.Template.GPUs) {
 			return "its GPUs are not in MIG mode"
 		}
 		return ""
@@ -234,7 +234,7 @@ func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 		if have, claimed := len(n.GPUs), len(p.Template.GPUs); have < claimed {
 			return fmt.Sprintf("%s, not %d", count(have, "GPU"), claimed)
 		}
-		if n.plain < plainOf(p.Template.GPUs) {
+		if plainOf(n.GPUs) < plainOf(p.Template.GPUs) {
 			return "its GPUs are in MIG mode"
 		}
 		return ""

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -15,8 +16,8 @@ func (w *world) verdicts() []Verdict {
 	out := slices.Grow(w.gpuVerdicts, len(w.forecasts)+len(w.gangs)+len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools)+len(w.tenants))
 	for i, at := 0, 0; i < len(w.nodes); i++ {
 		n := &w.nodes[i]
-		for c := 0; c < len(n.GPUs) && (n.repartition != nil || n.unusual.unused || n.unusual.addable); c++ {
-			w.decideGPU(&out[at+c], n, c)
+		for c := 0; c < len(n.GPUs) && (n.repartition != nil || n.hasUnused || n.addable); c++ {
+			w.decideGPU(&out[at+c], i, c)
 		}
 		at += len(n.GPUs)
 	}
@@ -225,8 +226,9 @@ func (w *world) operationVerdict(n *nodeState, o *Operation) (Reason, string) {
 }
 
 // decideGPU changes the verdict on a GPU that this plan repartitions, or that is unusual.
-func (w *world) decideGPU(v *Verdict, n *nodeState, i int) {
-	c, planned := &n.GPUs[i], n.repartitions(i)
+func (w *world) decideGPU(v *Verdict, node, device int) {
+	n := &w.nodes[node]
+	c, planned := &n.GPUs[device], n.repartitions(device)
 	switch {
 	case c.Health == gpu.Sick || n.operating() && n.Operation.GPU == c.Index:
 	case planned && n.action >= 0:
@@ -237,21 +239,10 @@ func (w *world) decideGPU(v *Verdict, n *nodeState, i int) {
 		if at := w.repartitionAgainAt(n, c.Index); at.After(w.now) {
 			v.Detail = "its repartition failed, next attempt in " + short(at.Sub(w.now))
 		}
-	case n.unusual.unused || n.unusual.addable:
-		w.unusualGPU(v, n, i)
-	}
-}
-
-// unusualGPU sets the verdict of a GPU that is allocated and unused, or has
-// stranded slices.
-func (w *world) unusualGPU(v *Verdict, n *nodeState, i int) {
-	c := &n.GPUs[i]
-	if idlers := w.idlers(c); idlers != "" {
-		v.Reason, v.Detail = GPUUnused, idlers
-	} else if len(w.stranded(n, c)) > 0 {
-		v.Reason, v.Detail = GPUStranded, w.strandedText(c)
-		if why := w.untidy(n, i); why != "" {
-			v.Detail += ": " + why
-		}
+	case n.hasUnused && w.idlers(c) != "":
+		v.Reason, v.Detail = GPUUnused, w.idlers(c)
+	case len(w.stranded(n, c)) > 0:
+		_, why := w.tidyGPU(node, device)
+		v.Reason, v.Detail = GPUStranded, w.strandedText(c)+": "+cmp.Or(why, "a later reconcile repartitions it")
 	}
 }

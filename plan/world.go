@@ -130,28 +130,23 @@ type nodeState struct {
 	since     Reason // verdict when not tierNow
 	at        time.Time
 	capacity
-	use            nodeUse
-	plain          int         // GPUs without MIG
-	plainAllocated int         // of those, allocated
-	unallocated    []mig.Count // free instances
-	// unknown: the allocation of some GPU is unknown; unknownMIG: of a MIG GPU.
-	unknown, unknownMIG bool
-	bound               int // pods that keep it from being empty
-	leaving             int // of those, pods that are leaving
-	leftAt              time.Time
-	pods                []*Pod // bound here
-	promised            int    // pending pods that will use it
-	booting             bool   // the device plugin offers only part of what is coming
-	settling            bool   // the scheduler is about to bind pods here
-	changeAt            time.Time
-	expected            []GPU  // the GPUs it will have, for a node that shows none yet
-	later               string // the bound that delays what is reserved here
-	repartition         []int  // positions of the GPUs that this plan repartitions
-	action              int    // the action that provides it, -1 for none
-	unusual             survey
-	decided             verdict  // of scale down: replaces the verdict
-	saved               int      // the trial that has journalled it
-	derived             *derived // nil for nothing yet, see derive
+	facts
+	bound        int // pods that keep it from being empty
+	leaving      int // of those, pods that are leaving
+	leftAt       time.Time
+	pods         []*Pod // bound here
+	promised     int    // pending pods that will use it
+	booting      bool   // the device plugin offers only part of what is coming
+	settling     bool   // the scheduler is about to bind pods here
+	settlingGang string // the gang whose members that are not made yet are all of these pods, empty for others
+	changeAt     time.Time
+	expected     []GPU    // the GPUs it will have, for a node that shows none yet
+	later        string   // the bound that delays what is reserved here
+	repartition  []int    // positions of the GPUs that this plan repartitions
+	action       int      // the action that provides it, -1 for none
+	decided      verdict  // of scale down: replaces the verdict
+	saved        int      // the trial that has journalled it
+	derived      *derived // nil for nothing yet, see derive
 }
 
 // derived is what follows from the state of a node's GPUs.
@@ -168,6 +163,7 @@ type derived struct {
 type poolState struct {
 	*Pool
 	empty  capacity // of a new node
+	boot   []split  // its MIG GPUs, all of which may go
 	class  int
 	base   int // nodes requested before this plan
 	grown  int // nodes this plan adds
@@ -226,6 +222,12 @@ func (w *world) addPools(pools []Pool) {
 		for c := range p.Template.GPUs {
 			w.supplyTo(&ps.empty, &p.Template.GPUs[c], single)
 			w.noteModel(p.Template.GPUs[c].Model)
+		}
+		for c := range p.Template.GPUs {
+			if device := &p.Template.GPUs[c]; device.MIG && device.Model.Name == ps.empty.model {
+				all := layoutOf(device)
+				ps.boot = append(ps.boot, split{before: all, spare: all, removed: mig.Counts(all)})
+			}
 		}
 		w.pools = append(w.pools, ps)
 	}
@@ -368,6 +370,10 @@ func (w *world) kindOf(p *Pod) int {
 	key := w.kindKey(p)
 	i, ok := w.kindAt[key]
 	if !ok {
+		if p.PartsOn != nil { // where it runs, not where the next one does
+			next := *p
+			next.PartsOn, p = nil, &next
+		}
 		i = len(w.kinds)
 		w.kindAt[key] = i
 		w.kinds = append(w.kinds, kind{pod: p, failedTrial: -1, text: requestText(p), eq: float64(slicesOf(p)) / gpuSlices})

@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu/quota"
+)
+
+// movable reports whether a pod may be evicted now.
+func (w *world) movable(p *Pod) bool { return !w.keepsStorage(p) && w.mayEvict(p) }
+
+// keepsStorage reports a pod that the policy keeps for its local storage.
+func (w *world) keepsStorage(p *Pod) bool {
+	return p.LocalStorage && w.policy.SkipNodesWithLocalStorage
+}
+
+// mayEvict is movable for a pod whose local storage is lost in any case.
+func (w *world) mayEvict(p *Pod) bool {
+	return p.Evictable && !p.Leaving && !p.DaemonSet && !w.evictedPods[p] && !p.EvictFrom.After(w.now) && w.budgetsAllow(p, nil)
+}
+
+// spend subtracts an evicted pod from its budgets.
+func (w *world) spend(p *Pod) {
+	w.evictedPods[p] = true
+	for _, b := range p.Budgets {
+		w.budgets[b.Name]--
+	}
+	w.record(func() {
+		delete(w.evictedPods, p)
+		delete(w.evictedLater, p)
+		for _, b := range p.Budgets {
+			w.budgets[b.Name]++
+		}
+	})
+}
+
+// victims are the pods of a node that may be evicted and whose tenants have borrowed.
+func (w *world) victims(node int) []placedPod {
+	var out []placedPod
+	for _, p := range w.nodes[node].pods {
+		if t := w.tenantIndex(p); t >= 0 && p.Demand.Fraction == nil && w.movable(p) && !w.tree.Borrowed(p.Tenant).Zero() {
+			out = append(out, placedPod{node, p})
+		}
+	}
+	return out
+}
+
+// next is the pod to evict beside others, and what is lost with all of them: the least
+// urgent, then the one with which least is lost, then the youngest; no pod for none.
+func (w *world) next(from, gone []placedPod) (best placedPod, least float64) {
+	pods := make([]*Pod, len(gone), len(gone)+1)
+	for i := range gone {
+		pods[i] = gone[i].pod
+	}
+	for _, v := range from {
+		if best.pod != nil && v.pod.Priority > best.pod.Priority {
+			continue
+		}
+		lost := w.lossBeside(append(pods, v.pod), w.restart(v.node))
+		if best.pod == nil || cmp.Or(cmp.Compare(v.pod.Priority, best.pod.Priority), cmp.Compare(lost, least), evictionOrder(v.pod, best.pod)) < 0 {
+			best, least = v, lost
+		}
+	}
+	return best, least
+}
+
+// choose picks pods whose eviction is enough, without those that turn out not to be needed: the first by next,
+// and one that completes them, with which least is lost; none where all are not enough. No tenant is left with less
+// than its guarantee, and no budget is exceeded.
+func (w *world) choose(from []placedPod, may func(*Pod) bool, enough func(gone []placedPod) bool) (best []placedPod) {
+	least := 0.0
+	for gone := []placedPod(nil); !enough(gone); {
+		tree := w.without(gone)
+		able := slices.DeleteFunc(slices.Clone(from), func(v placedPod) bool {
+			return slices.Contains(gone, v) || w.stopOnly && !slices.Contains(w.stopping, v.pod) || !may(v.pod) || !w.amountOf(v.pod).Fits(tree.Borrowed(v.pod.Tenant)) || !w.budgetsAllow(v.pod, gone)
+		})
+		first, _ := w.next(able, gone)
+		if first.pod == nil || best != nil && first.pod.Priority > best[len(best)-1].pod.Priority {
+			break
+		}
+		with := func(v placedPod) []placedPod { return append(slices.Clip(gone), v) }
+		last, lost := w.next(slices.DeleteFunc(able, func(v placedPod) bool {
+			return v != first && (v.pod.Priority != first.pod.Priority || len(from) > maxBorrowers) || !enough(with(v))
+		}), gone)
+		if last.pod != nil && (best == nil || lost < least) {
+			best, least = with(last), lost
+		}
+		gone = append(gone, first)
+	}
+	for i := 0; i < len(best); {
+		if without := slices.Delete(slices.Clone(best), i, i+1); enough(without) {
+			best = without
+		} else {
+			i++
+		}
+	}
+	return best
+}
+
+// budgetsAllow reports whether a pod may be evicted after others.
+func (w *world) budgetsAllow(p *Pod, gone []placedPod) bool {
+	for _, b := range p.Budgets {
+		left := w.budgets[b.Name]
+		for _, v := range gone {
+			if slices.ContainsFunc(v.pod.Budgets, func(o Budget) bool { return o.Name == b.Name }) {
+				left--
+			}
+		}
+		if left <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// without is the quota tree after some evictions.
+func (w *world) without(gone []placedPod) quota.Tree {
+	tree := w.tree
+	for _, v := range gone {
+		tree = w.released(tree, v.pod)
+	}
+	return tree
+}
+
+// released is a quota tree without what a pod uses.
+func (w *world) released(tree quota.Tree, p *Pod) quota.Tree {
+	less, _ := tree.Remove(p.Tenant, w.amountOf(p)) // the same tree where it is under no quota
+	return less
+}
+
+// evictionOrder orders pods for eviction: the least urgent first, then the
+// youngest.
+func evictionOrder(a, b *Pod) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Created.Compare(a.Created), byKey(a, b))
+}
+
+// evict adds the eviction of a running pod, or leaves it to a later reconcile
+// where a bound delays it; its devices are supply after the grace period.
+func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
+	n := w.touch(node)
+	a := Action{Verb: Reclaim, Pool: n.Pool, Node: n.name, Pod: v.Key(), Reason: reason, Detail: detail, Cost: w.loss([]*Pod{v}, w.restart(node))}
+	if forPod != "" {
+		a.For = []string{forPod}
+	}
+	bound := w.evictionBound(1)
+	w.spend(v)
+	if bound == "" {
+		w.addAction(a)
+		w.evicted++
+	} else {
+		n.later = bound
+		w.evictedLater[v] = forPod // as spend reverts it
+	}
+	w.tree = w.without([]placedPod{{node, v}})
+	w.putBack(w.located(n, v), &n.capacity)
+	w.place(v, node, -1)
+	n.leaving++
+	n.at = later(n.at, w.now.Add(gracePeriod))
+	n.changeAt = later(n.changeAt, n.at)
+	n.tier, n.since = tierChange, PodLeaving
+}
