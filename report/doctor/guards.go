@@ -20,38 +20,38 @@ var guardChecks = []Check{
 		ID: "budget-forever", Title: "Budgets allow evictions of pods with GPUs", Run: budgetForever,
 		Fault: "A PodDisruptionBudget over pods with GPUs, on nodes of a pool, can never allow an eviction: `maxUnavailable` is 0, or `minAvailable` is all of them.",
 		Means: "Their nodes are never drained, scaled down or repartitioned: budgets are always honoured.",
-		Looks: []*Source{Budgets, Nodes, Pools, HPAs}, Also: []*Source{Pods},
+		Looks: from(Budgets, Nodes, Pools, HPAs), Also: from(Pods),
 	},
 	{
 		ID: "webhook-dead", Title: "Webhooks over our writes answer", Run: webhookDead,
 		Fault: "An admission webhook with `failurePolicy: Fail` covers nodes, evictions or our own kinds, and its Service is missing or has no endpoint.",
 		Means: "The API server refuses each of these writes, from any client.",
-		Looks: []*Source{ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets},
+		Looks: from(ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets),
 	},
 	{
 		ID: "two-autoscalers", Title: "One autoscaler a cluster", Run: twoAutoscalers,
 		Fault: "Two installations of the autoscaler manage the same pools, each with its own Lease.",
 		Means: "Each reverts the other, and nodes are added twice.",
-		Looks: []*Source{Deployments, DaemonSets},
+		Looks: from(Deployments, DaemonSets),
 	},
 }
 
 func budgetForever(l *look) {
 	pools := l.pools()
 	ours := map[string]bool{} // nodes of a pool
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		if find(pools, "", n.Labels[v1alpha1.NodePoolLabel]) != nil {
 			ours[n.Name] = true
 		}
 	}
-	for _, b := range l.f.Budgets {
+	for _, b := range Budgets.in(l) {
 		why := l.never(b)
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if why == "" || err != nil {
 			continue
 		}
 		var held []string
-		for _, p := range l.f.Pods {
+		for _, p := range Pods.in(l) {
 			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(&p.Spec)) > 0 && selector.Matches(labels.Set(p.Labels)) {
 				held = append(held, p.Name)
 			}
@@ -60,10 +60,8 @@ func budgetForever(l *look) {
 			continue
 		}
 		slices.Sort(held)
-		l.warn(Finding{
-			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: why + ", over " + several(held),
-			Fix: "Allow one eviction at a time, unless this is intended.",
-		}, l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`))
+		l.warn("PodDisruptionBudget "+b.Namespace+"/"+b.Name, why+", over "+several(held), "Allow one eviction at a time, unless this is intended.",
+			l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`))
 	}
 }
 
@@ -89,7 +87,7 @@ func (l *look) never(b *budget) string {
 	if b.Status.ExpectedPods == 0 || m.IntVal < b.Status.ExpectedPods {
 		return ""
 	}
-	for _, h := range l.f.HPAs {
+	for _, h := range HPAs.in(l) {
 		if h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal {
 			return ""
 		}
@@ -129,8 +127,8 @@ func (f *Facts) webhooks() []webhook {
 			}
 		}
 	}
-	add("ValidatingWebhookConfiguration", f.ValidatingWebhooks)
-	add("MutatingWebhookConfiguration", f.MutatingWebhooks)
+	add("ValidatingWebhookConfiguration", ValidatingWebhooks.Of(f))
+	add("MutatingWebhookConfiguration", MutatingWebhooks.Of(f))
 	return out
 }
 
@@ -169,21 +167,15 @@ func webhookDead(l *look) {
 		return
 	}
 	for _, w := range l.f.webhooks() {
-		s := l.service(w.service.Namespace, w.service.Name)
-		f := Finding{
-			Object:   w.kind + " " + w.config,
-			Seen:     fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s ", w.name, several(w.over), w.service.Namespace, w.service.Name),
-			Fix:      "Restore its Service; where it is removed for good, delete the configuration.",
-			Commands: []string{l.in(w.service.Namespace, "get", "deployments,pods"), l.kubectl("get", strings.ToLower(w.kind), w.config, "-o", "yaml")},
+		why := "does not exist"
+		if s := l.service(w.service.Namespace, w.service.Name); s != nil {
+			if why = "has no ready endpoint"; l.ready(s) {
+				continue
+			}
 		}
-		switch {
-		case s == nil:
-			f.Seen += "does not exist"
-			l.fault(f)
-		case !l.ready(s):
-			f.Seen += "has no ready endpoint"
-			l.fault(f)
-		}
+		l.fault(w.kind+" "+w.config, fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s %s", w.name, several(w.over), w.service.Namespace, w.service.Name, why),
+			"Restore its Service; where it is removed for good, delete the configuration.",
+			l.in(w.service.Namespace, "get", "deployments,pods"), l.kubectl("get", strings.ToLower(w.kind), w.config, "-o", "yaml"))
 	}
 }
 
@@ -196,9 +188,7 @@ func twoAutoscalers(l *look) {
 	}
 	slices.SortStableFunc(deciding, func(a, b Program) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	for _, p := range deciding[1:] {
-		l.fault(Finding{
-			Object: p.Object(), Seen: "it runs beside " + deciding[0].Object() + ", which is older",
-			Fix: "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
-		}, l.in(p.Namespace, "scale", p.Ref(), "--replicas=0"))
+		l.fault(p.Object(), "it runs beside "+deciding[0].Object()+", which is older", "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
+			l.in(p.Namespace, "scale", p.Ref(), "--replicas=0"))
 	}
 }

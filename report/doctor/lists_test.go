@@ -13,7 +13,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/prometheus/prometheus/promql/parser"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -256,7 +255,7 @@ func TestCommand(t *testing.T) {
 // TestColour: colour where it is asked for, and nowhere else.
 func TestColour(t *testing.T) {
 	f := empty()
-	f.Pools = []*v1alpha1.GPUNodePool{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true}}}
+	Pools.add(f, v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true}})
 	r := Examine(f, All())
 	var plain, coloured bytes.Buffer
 	require.NoError(t, Write(&plain, r, false))
@@ -269,9 +268,9 @@ func TestColour(t *testing.T) {
 // TestMany: faults of a thousand nodes are counted, and twenty are listed.
 func TestMany(t *testing.T) {
 	f := empty()
-	f.CRDs = []*apiextensionsv1.CustomResourceDefinition{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
+	CRDs.add(f, crd{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}})
 	for range 1000 {
-		f.Nodes = append(f.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "failed"}}})
+		Nodes.add(f, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "failed"}}})
 	}
 	checks, err := Select(All(), []string{"mig-config-failed"})
 	require.NoError(t, err)
