@@ -203,10 +203,8 @@ func (l *look) cannot(format string, args ...any) {
 // skip records why the check does not apply, whatever else could not be read.
 func (l *look) skip(why string) { l.skipped = why }
 
-// report adds a finding about an object: what was seen, and the fix, in a sentence and as commands.
-// Its effect may be set until the next one is added.
-type report func(object, seen, fix string, commands ...string) *Finding
-
+// fault and warn add a finding about an object: what was seen, and the fix, in a sentence and as
+// commands. Its effect may be set until the next one is added.
 func (l *look) fault(object, seen, fix string, commands ...string) *Finding {
 	l.findings = append(l.findings, Finding{Severity: Fault, Object: object, Seen: seen, Fix: fix, Commands: commands})
 	return &l.findings[len(l.findings)-1]

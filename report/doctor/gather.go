@@ -157,14 +157,19 @@ func (r *reading) get(path string, values url.Values) ([]byte, error) {
 func (r *reading) read(s *Source) {
 	keys, one := []key{{}}, strings.HasSuffix(s.Paths[0], "/%s")
 	if s.named != nil {
-		keys = s.named(r.facts)
+		seen := map[key]bool{}
+		keys = slices.DeleteFunc(s.named(r.facts), func(k key) bool {
+			again := seen[k]
+			seen[k] = true
+			return again
+		})
 	}
 	if n := len(keys); n > maxNamed {
 		r.unknown(s, fmt.Sprintf("only the first %d of %d %s were read", maxNamed, n, s.Name))
 		keys = keys[:maxNamed]
 	}
 	var all any
-	for i, k := range keys {
+	for _, k := range keys {
 		values := url.Values{}
 		if s == EndpointSlices.Source {
 			values.Set("labelSelector", labelService+"="+k.name)
@@ -173,7 +178,7 @@ func (r *reading) read(s *Source) {
 		names := slices.DeleteFunc([]any{k.namespace, k.name}, func(n any) bool {
 			return n == "" || n == "." || n == ".." || strings.ContainsAny(n.(string), "/?#%") // that would change the path
 		})
-		if strings.Count(s.Paths[0], "%s") != len(names) || slices.Contains(keys[:i], keys[i]) {
+		if strings.Count(s.Paths[0], "%s") != len(names) {
 			continue
 		}
 		var err error

@@ -26,13 +26,13 @@ var guardChecks = []Check{
 		ID: "webhook-dead", Title: "Webhooks over our writes answer", Run: webhookDead,
 		Fault: "An admission webhook with `failurePolicy: Fail` covers nodes, evictions or our own kinds, and its Service is missing or has no endpoint.",
 		Means: "The API server refuses each of these writes, from any client.",
-		Looks: from(ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets),
+		Looks: from(ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets), May: from(Nodes, Pods, Pools, GPUQuotas),
 	},
 	{
 		ID: "two-autoscalers", Title: "One autoscaler a cluster", Run: twoAutoscalers,
 		Fault: "Two installations of the autoscaler manage the same pools, each with its own Lease.",
 		Means: "Each reverts the other, and nodes are added twice.",
-		Looks: from(Deployments, DaemonSets),
+		Looks: from(Deployments, DaemonSets), May: from(ConfigMaps),
 	},
 }
 
@@ -120,7 +120,7 @@ func (f *Facts) webhooks() []webhook {
 	add := func(kind string, all []*webhooks) {
 		for _, c := range all {
 			for _, w := range c.Webhooks {
-				over := covered(w.Rules)
+				over := f.covered(w)
 				if s := w.ClientConfig.Service; s != nil && len(over) > 0 && (w.FailurePolicy == nil || *w.FailurePolicy == admissionv1.Fail) {
 					out = append(out, webhook{c.Name, kind, w.Name, *s, over})
 				}
@@ -132,18 +132,41 @@ func (f *Facts) webhooks() []webhook {
 	return out
 }
 
-// covered lists what of ours is in a webhook's rules.
-func covered(rules []admissionv1.RuleWithOperations) []string {
-	var out []string
+// covered lists what of ours a webhook is called for.
+func (f *Facts) covered(hook admissionv1.ValidatingWebhook) (out []string) {
+	selector, err := metav1.LabelSelectorAsSelector(hook.ObjectSelector)
 	for _, w := range written {
-		if slices.ContainsFunc(rules, func(r admissionv1.RuleWithOperations) bool {
+		if slices.ContainsFunc(hook.Rules, func(r admissionv1.RuleWithOperations) bool {
 			return has(r.APIGroups, w.group) && has(r.Operations, w.operation) && (r.Scope == nil || has([]admissionv1.ScopeType{*r.Scope}, w.scope)) &&
 				slices.ContainsFunc(r.Resources, func(have string) bool { return sameResource(have, w.resource) })
-		}) {
+		}) && (hook.ObjectSelector == nil || err != nil || f.selected(selector, w.resource)) {
 			out = append(out, w.resource)
 		}
 	}
 	return out
+}
+
+// selected reports whether a selector may select an object that a write of ours is about.
+func (f *Facts) selected(by labels.Selector, resource string) bool {
+	switch whole, _, _ := strings.Cut(resource, "/"); {
+	case resource == "pods/eviction":
+		return by.Matches(labels.Set{}) // an Eviction has no labels
+	case whole == "nodes":
+		return anySelected(f, Nodes, by)
+	case whole == "pods":
+		return anySelected(f, Pods, by)
+	case whole == "gpunodepools":
+		return anySelected(f, Pools, by)
+	}
+	return anySelected(f, GPUQuotas, by)
+}
+
+// anySelected is true where not all objects are known.
+func anySelected[T any, P interface {
+	*T
+	metav1.Object
+}](f *Facts, of kind[T], by labels.Selector) bool {
+	return f.Missing[of.Source] != "" || slices.ContainsFunc(of.Of(f), func(o *T) bool { return by.Matches(labels.Set(P(o).GetLabels())) })
 }
 
 // has reports whether a rule's list has one, or all.
@@ -187,7 +210,11 @@ func twoAutoscalers(l *look) {
 		return
 	}
 	slices.SortStableFunc(deciding, func(a, b Program) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	first, _ := l.leaseOf(deciding[0])
 	for _, p := range deciding[1:] {
+		if of, known := l.leaseOf(p); known && of == first {
+			continue // one of them leads
+		}
 		l.fault(p.Object(), "it runs beside "+deciding[0].Object()+", which is older", "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
 			l.in(p.Namespace, "scale", p.Ref(), "--replicas=0"))
 	}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,7 +65,7 @@ func hpaInactive(l *look) {
 		return
 	}
 	serving := l.serving()
-	scalers, _ := l.scalers()
+	scalers := l.scalers()
 	ours := len(l.programs("adapter")) > 0
 	for _, h := range hpas {
 		for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.ScalingActive, autoscalingv2.AbleToScale} {
@@ -121,26 +122,19 @@ func hpaAtMax(l *look) {
 // target of a scaler.
 type target struct{ namespace, kind, name string }
 
-// scalers of each target, and the targets in order of appearance.
-func (l *look) scalers() (scalers map[target][]string, order []target) {
-	scalers = map[target][]string{}
-	put := func(t target, who string) {
-		if len(scalers[t]) == 0 {
-			order = append(order, t)
-		}
-		scalers[t] = append(scalers[t], who)
-	}
+// scalers of each target.
+func (l *look) scalers() map[target][]string {
+	all := map[target][]string{}
 	for _, h := range HPAs.in(l) {
-		// KEDA's own HPA stands for its ScaledObject.
-		if ofKEDA(h) && l.has(ScaledObjects) {
-			continue
+		if t := targetOf(h); !ofKEDA(h) || !l.has(ScaledObjects) { // else its ScaledObject stands for KEDA's own HPA
+			all[t] = append(all[t], "HorizontalPodAutoscaler "+h.Name)
 		}
-		put(targetOf(h), "HorizontalPodAutoscaler "+h.Name)
 	}
 	for _, s := range ScaledObjects.in(l) {
-		put(target{s.Namespace, cmp.Or(s.Spec.ScaleTargetRef.Kind, "Deployment"), s.Spec.ScaleTargetRef.Name}, "ScaledObject "+s.Name)
+		t := target{s.Namespace, cmp.Or(s.Spec.ScaleTargetRef.Kind, "Deployment"), s.Spec.ScaleTargetRef.Name}
+		all[t] = append(all[t], "ScaledObject "+s.Name)
 	}
-	return scalers, order
+	return all
 }
 
 func targetOf(h *hpa) target {
@@ -148,8 +142,10 @@ func targetOf(h *hpa) target {
 }
 
 func hpaTwoScalers(l *look) {
-	scalers, order := l.scalers()
-	for _, t := range order {
+	scalers := l.scalers()
+	for _, t := range slices.SortedFunc(maps.Keys(scalers), func(a, b target) int {
+		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+	}) {
 		who := scalers[t]
 		if len(who) < 2 {
 			continue

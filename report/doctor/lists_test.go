@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -79,14 +80,15 @@ func TestAll(t *testing.T) {
 		}
 		sources[s] = true
 	}
+	if last := Table[slices.Index(Table, Clusters)-1]; last != Leases.Source {
+		t.Errorf("%s are read after the Leases, which would seem older than they are", last.Name)
+	}
 	ids := map[string]bool{}
 	used := map[*Source]bool{Clusters: true} // it decides about the answers of the others
 	for _, c := range All() {
-		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks)+len(c.Also) == 0 {
-			t.Errorf("check %q is not whole, or is there twice", c.ID)
-		}
-		if strings.ContainsAny(c.ID, " _") || c.ID != strings.ToLower(c.ID) {
-			t.Errorf("id %q", c.ID)
+		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks)+len(c.Also) == 0 ||
+			strings.ContainsAny(c.ID, " _") || c.ID != strings.ToLower(c.ID) {
+			t.Errorf("check %q is not whole, or is there twice, or has another kind of id", c.ID)
 		}
 		ids[c.ID] = true
 		for _, s := range c.Reads() {
@@ -240,18 +242,6 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestCommand: what must not be pasted is in no command.
-func TestCommand(t *testing.T) {
-	for _, word := range []string{hostile, "a\nb", "\x1b[2J", "a\u202eb", "\xff"} {
-		if c := command("kubectl", "get", word); c != "" {
-			t.Errorf("%q is in a command to paste: %q", word, c)
-		}
-	}
-	if c := command(strings.Repeat("x", maxCommand+1)); c != "" {
-		t.Errorf("a command of %d letters", len(c))
-	}
-}
-
 // TestColour: colour where it is asked for, and nowhere else.
 func TestColour(t *testing.T) {
 	f := empty()
@@ -285,15 +275,18 @@ func TestMany(t *testing.T) {
 	}
 }
 
+// FuzzClean: what is printed is one line of bounded length, and what must not be pasted is in no command.
 func FuzzClean(f *testing.F) {
-	f.Add(hostile, 10)
+	for _, text := range []string{hostile, "a\nb", "\x1b[2J", "a\u202eb", "\xff", strings.Repeat("x", maxCommand+1)} {
+		f.Add(text, 10)
+	}
 	f.Fuzz(func(t *testing.T, text string, limit int) {
 		limit = min(max(limit, 0), 1000)
 		out := Clean(text, limit)
 		if len([]rune(out)) > limit+1 || strings.ContainsFunc(out, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%q", out)
 		}
-		if c := command(text); c != "" && strings.ContainsFunc(c, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if c := command("kubectl", text); len(c) > maxCommand || !utf8.ValidString(c) || strings.ContainsFunc(c, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("command %q", c)
 		}
 	})

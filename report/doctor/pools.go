@@ -228,19 +228,27 @@ func leader(l *look) {
 	}
 }
 
+// leaseOf is the Lease of an autoscaler; known is false where it has none, or its configuration cannot be read.
+func (l *look) leaseOf(p Program) (k key, known bool) {
+	c, known := l.config(p)
+	if !known || c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled {
+		return key{}, false
+	}
+	return key{cmp.Or(c.LeaderElection.Namespace, p.Namespace), cmp.Or(c.LeaderElection.Name, "gpuscale-autoscaler")}, true
+}
+
 // lease checks the leader by its Lease, and reports whether there is a finding.
 func (l *look) lease(p Program) bool {
-	c, known := l.config(p)
-	if !known || c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled || !l.has(Leases) {
+	of, known := l.leaseOf(p)
+	if !known || !l.has(Leases) {
 		return false
 	}
-	if c.LeaderElection.Namespace != "" && c.LeaderElection.Namespace != p.Namespace {
-		l.cannot("the Lease is in namespace %s, which was not read", c.LeaderElection.Namespace)
+	if of.namespace != p.Namespace {
+		l.cannot("the Lease is in namespace %s, which was not read", of.namespace)
 		return false
 	}
-	name := cmp.Or(c.LeaderElection.Name, "gpuscale-autoscaler")
 	seen := ""
-	if found := find(Leases.in(l), p.Namespace, name); found == nil {
+	if found := find(Leases.in(l), of.namespace, of.name); found == nil {
 		seen = "it does not exist, and " + p.Object() + " is"
 	} else {
 		spec := found.Spec
@@ -257,7 +265,7 @@ func (l *look) lease(p Program) bool {
 			return false
 		}
 	}
-	l.fault("Lease "+p.Namespace+"/"+name, seen, "Check why no replica acquires it.",
+	l.fault("Lease "+of.namespace+"/"+of.name, seen, "Check why no replica acquires it.",
 		l.in(p.Namespace, "get", "pods", "-l", metav1.FormatLabelSelector(p.Selector)), l.in(p.Namespace, "describe", p.Ref()), l.logs(p)).
 		Means = "no replica leads: nothing is scaled, repartitioned or explained"
 	return true

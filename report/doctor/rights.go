@@ -11,9 +11,13 @@ import (
 func adapterRights(l *look) {
 	for _, p := range l.adapters() {
 		account, flag := "ServiceAccount "+p.Namespace+"/"+p.ServiceAccount, "--serviceaccount="+p.Namespace+":"+p.ServiceAccount
-		if !slices.ContainsFunc(ClusterRoleBindings.in(l), func(b *clusterRoleBinding) bool {
-			return (b.RoleRef.Name == "system:auth-delegator" || b.RoleRef.Name == "cluster-admin") && subject(b.Subjects, p)
-		}) {
+		bound := func(role string) bool {
+			return slices.ContainsFunc(ClusterRoleBindings.in(l), func(b *clusterRoleBinding) bool { return b.RoleRef.Name == role && subject(b.Subjects, p) })
+		}
+		if bound("cluster-admin") {
+			continue
+		}
+		if !bound("system:auth-delegator") {
 			l.fault(account, "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator", "Bind the role.",
 				l.kubectl("create", "clusterrolebinding", p.Name+"-auth-delegator", "--clusterrole=system:auth-delegator", flag)).
 				Means = "the adapter cannot authenticate callers at the API server, and refuses all of them"

@@ -97,7 +97,7 @@ func scrapeMissing(l *look) {
 			continue
 		}
 		p := programs[0]
-		if l.f.scraped(name) || p.Kind == "Deployment" && p.Wanted == 0 {
+		if l.f.scraped(name) || p.Wanted == 0 { // as without a GPU node
 			continue
 		}
 		seen := fmt.Sprintf("gpuscale_%s_build_info has no series", name)

@@ -168,11 +168,12 @@ var (
 
 func ask(name, promql string) *Source { return &Source{Name: "prometheus: " + name, Query: promql} }
 
-// Table of all sources, in the order in which they are read.
+// Table of all sources, in the order in which they are read: of Kubernetes' the Leases last, whose
+// ages count until the end of the reading.
 var Table = from(
 	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
-	Budgets, ValidatingWebhooks, MutatingWebhooks, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps, Leases,
-	ReplicaSets, StatefulSets, Jobs,
+	Budgets, ValidatingWebhooks, MutatingWebhooks, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps,
+	ReplicaSets, StatefulSets, Jobs, Leases,
 	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown,
 	Recorded, LastReconcile, Leaders, LimitsExceeded, Retention,
 )
