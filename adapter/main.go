@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
 	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 func main() {
@@ -105,6 +106,7 @@ others are those of every Kubernetes API server.`,
 		},
 	}
 	cmd.Flags().AddFlagSet(flags)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return strict.Example(err) })
 	return cmd
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 func main() {
@@ -84,7 +85,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	version := versioncmd.New("gpuscale-autoscaler")
 	version.Args = noArgs
 	cmd.AddCommand(version)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{strict.Example(err)} })
 	cmd.SetOut(out)
 	cmd.SetErr(errs)
 	return cmd

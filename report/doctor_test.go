@@ -145,9 +145,9 @@ func TestGather(t *testing.T) {
 		}
 	}
 	for what, ok := range map[string]bool{
-		"nodes": len(f.Nodes) == 1, "pods": len(f.Pods) == 1, "services": len(f.Services) == 1, "endpoints": len(f.EndpointSlices) == 1,
-		"config": len(f.ConfigMaps) == 1, "lease": len(f.Leases) == 1, "rolebindings": len(f.RoleBindings) == 1,
-		"metrics": slices.Equal(f.CustomMetrics, []string{"gpu_busy", "queue_depth"}), "KEDA is absent": f.Missing[doctor.ScaledObjects] == "",
+		"nodes": len(doctor.Nodes.Of(f)) == 1, "pods": len(doctor.Pods.Of(f)) == 1, "services": len(doctor.Services.Of(f)) == 1, "endpoints": len(doctor.EndpointSlices.Of(f)) == 1,
+		"config": len(doctor.ConfigMaps.Of(f)) == 1, "lease": len(doctor.Leases.Of(f)) == 1, "rolebindings": len(doctor.RoleBindings.Of(f)) == 1,
+		"metrics": len(doctor.CustomMetrics.Of(f)) == 2, "KEDA is absent": f.Missing[doctor.ScaledObjects.Source] == "",
 		"no Prometheus": f.Missing[doctor.GPUNodes] == "none was given", "the clock": f.Local.Sub(f.Now).Abs() < 5*time.Second,
 	} {
 		if !ok {
@@ -163,22 +163,18 @@ func TestBounds(t *testing.T) {
 	s.Endless = []string{"/api/v1/nodes"}
 	f, err := doctor.Gather(t.Context(), o)
 	require.NoError(t, err)
-	if len(f.Nodes) != 20_000 || !strings.Contains(f.Missing[doctor.Nodes], "only the first 20000") {
-		t.Errorf("%d nodes, %q", len(f.Nodes), f.Missing[doctor.Nodes])
-	}
-	const most = 400 // calls
-	if n := len(s.Calls()); n > most {
-		t.Errorf("%d calls", n)
+	if n := len(doctor.Nodes.Of(f)); n != 20_000 || !strings.Contains(f.Missing[doctor.Nodes.Source], "only the first 20000") {
+		t.Errorf("%d nodes, %q", n, f.Missing[doctor.Nodes.Source])
 	}
 	s, o = fake(t, "kind: Node\n---\nkind: Pod")
 	s.Endless = []string{"/api/v1/nodes", "/api/v1/pods"}
 	f, err = doctor.Gather(t.Context(), o)
 	require.NoError(t, err)
-	if len(s.Calls()) != most {
-		t.Errorf("%d calls, want the bound %d", len(s.Calls()), most)
+	if n := len(s.Calls()); n != 400 {
+		t.Errorf("%d calls, want the bound 400", n)
 	}
-	if !strings.Contains(f.Missing[doctor.CRDs], "bound") {
-		t.Errorf("%q, want that the bound is reached", f.Missing[doctor.CRDs])
+	if !strings.Contains(f.Missing[doctor.CRDs.Source], "bound") {
+		t.Errorf("%q, want that the bound is reached", f.Missing[doctor.CRDs.Source])
 	}
 }
 
@@ -226,8 +222,8 @@ func TestNoAPIServer(t *testing.T) {
 	s.Broken = []string{"/api/v1/nodes"}
 	f, err := doctor.Gather(t.Context(), o)
 	require.NoError(t, err)
-	if !strings.Contains(f.Missing[doctor.Nodes], "etcd is away") {
-		t.Errorf("nodes: %q", f.Missing[doctor.Nodes])
+	if !strings.Contains(f.Missing[doctor.Nodes.Source], "etcd is away") {
+		t.Errorf("nodes: %q", f.Missing[doctor.Nodes.Source])
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -83,9 +83,7 @@ func text(r model.Report) string {
 		b.WriteString(strings.Join(append(s.Lead, ""), "\n"))
 		for _, t := range s.Tables {
 			b.WriteString("# " + t.Title + "\n")
-			for _, c := range t.Columns {
-				b.WriteString(c.Name + "|")
-			}
+			b.WriteString(strings.Join(t.Columns, "|") + "|")
 			if len(t.Rows) == 0 {
 				b.WriteString("\n" + t.Empty)
 			}

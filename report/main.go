@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 func main() {
@@ -48,7 +49,7 @@ func newCommand(name string, out, errs io.Writer) *cobra.Command {
 	version.Args = noArgs
 	root.AddCommand(version)
 	root.SetGlobalNormalizationFunc(renamed)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(strict.Example(err)) })
 	root.SuggestionsMinimumDistance = 2 // letters
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(out)

@@ -126,7 +126,7 @@ func TestTerminal(t *testing.T) {
 	defer out.Close()
 	t.Setenv("PROMETHEUS_URL", "")
 	for file, want := range map[string]string{"": "the page would fill this terminal", "-": "--prometheus-url is required"} {
-		o := options{stdout: out, stderr: io.Discard, now: time.Now, form: "html", since: "1h", out: file}
+		o := options{stdout: out, stderr: io.Discard, now: time.Now, form: "html", since: "1h", out: file, concurrency: 1}
 		if err := o.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
 			t.Errorf("--out %q: %v", file, err)
 		}

@@ -118,6 +118,9 @@ func (o options) check() (query.Window, error) {
 	if !slices.Contains(forms, o.form) {
 		return query.Window{}, fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(forms, ", "))
 	}
+	if o.concurrency < 1 {
+		return query.Window{}, fmt.Errorf("--concurrency %d: want at least 1", o.concurrency)
+	}
 	since, err := length(o.since)
 	if err != nil {
 		return query.Window{}, fmt.Errorf("--since %w", err)

@@ -14,18 +14,18 @@ import (
 
 func TestFill(t *testing.T) {
 	w := eval.Window{From: time.Unix(0, 0), To: time.Unix(1800, 0), Step: 10 * time.Second, Scrape: 15 * time.Second}
-	vars := eval.Vars{"pool": "a|b", "cluster": ".*"}
+	b := board.Board{Vars: []board.Var{{Name: "pool"}, {Name: "cluster"}}}
 	for _, c := range []struct{ in, want string }{
-		{`x{pool=~"$pool",cluster=~"${cluster}"}`, `x{pool=~"a|b",cluster=~".*"}`},
+		{`x{pool=~"$pool",cluster=~"${cluster}"}`, `x{pool=~".*",cluster=~".*"}`},
 		{`rate(x[$__rate_interval])`, `rate(x[60s])`},
 		{`increase(x[$__range]) / $__interval`, `increase(x[1800s]) / 10s`},
 		{`label_replace(x,"a","$1","b","(.+)")`, `label_replace(x,"a","$1","b","(.+)")`},
 	} {
-		if got, err := eval.Fill(c.in, vars, w); err != nil || got != c.want {
+		if got, err := eval.Fill(c.in, b, w); err != nil || got != c.want {
 			t.Errorf("%s: %s, %v, want %s", c.in, got, err, c.want)
 		}
 	}
-	if got, err := eval.Fill(`x{a="$unknown"}`, vars, w); err == nil {
+	if got, err := eval.Fill(`x{a="$unknown"}`, b, w); err == nil {
 		t.Errorf("an unknown variable was filled in: %s", got)
 	}
 }
@@ -49,7 +49,7 @@ func TestFormat(t *testing.T) {
 
 // NaN and missing values are n/a in grey, whatever the thresholds.
 func TestShow(t *testing.T) {
-	look := eval.LookOf(board.Panel{Unit: board.Percent, Scale: board.Falling(0.2, 0.5)}, "")
+	p := board.Panel{Unit: board.Percent, Scale: board.Falling(0.2, 0.5)}
 	for _, c := range []struct {
 		v      float64
 		text   string
@@ -58,12 +58,12 @@ func TestShow(t *testing.T) {
 	}{
 		{0, "0%", board.Bad, true}, {0.2, "20%", board.Watch, true}, {0.5, "50%", board.Good, true}, {math.NaN(), board.NA, board.Muted, false},
 	} {
-		if got := look.Show(c.v); got.Text != c.text || got.Colour != c.colour || got.Known != c.known {
+		if got := eval.Show(p, "", c.v); got.Text != c.text || got.Colour != c.colour || got.Known != c.known {
 			t.Errorf("%v: %+v", c.v, got)
 		}
 	}
-	words := eval.LookOf(board.Panel{Unit: board.Count, Words: board.YesNo("in force", board.Good, "kept", board.Bad)}, "")
-	if got := words.Show(0); got.Text != "kept" || got.Colour != board.Bad {
+	words := board.Panel{Unit: board.Count, Words: board.YesNo("in force", board.Good, "kept", board.Bad)}
+	if got := eval.Show(words, "", 0); got.Text != "kept" || got.Colour != board.Bad {
 		t.Errorf("a word: %+v", got)
 	}
 }
@@ -75,7 +75,7 @@ func FuzzFill(f *testing.F) {
 	f.Add("${a:b}$1")
 	f.Fuzz(func(t *testing.T, text string) {
 		w := eval.Window{From: time.Unix(0, 0), To: time.Unix(60, 0), Step: time.Second, Scrape: time.Second}
-		got, err := eval.Fill(text, eval.Vars{"pool": "p"}, w)
+		got, err := eval.Fill(text, board.Board{Vars: []board.Var{{Name: "pool"}}}, w)
 		if !strings.Contains(text, "$") && (err != nil || got != text) {
 			t.Errorf("%q became %q, %v", text, got, err)
 		}
@@ -102,7 +102,7 @@ func TestHappened(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			series, err := memstore.Read(`x{instance="a"} `+c.values, memstore.Until(end, 5*time.Minute))
 			require.NoError(t, err)
-			query, err := eval.Fill("sum("+board.Happened("x", "$__range")+")", nil, eval.Window{From: end.Add(-20 * time.Minute), To: end})
+			query, err := eval.Fill("sum("+board.Happened("x", "$__range")+")", board.Board{}, eval.Window{From: end.Add(-20 * time.Minute), To: end})
 			require.NoError(t, err)
 			got, err := memstore.Over(series).Query(t.Context(), query, end)
 			if err != nil || len(got) != 1 || got[0].Value != c.want {

@@ -12,22 +12,14 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Grid is a table as it is shown.
+// Grid is a table as it is shown. A cell of a row belongs to the column of the same place.
 type Grid struct {
-	Columns []Column
+	Columns []board.Column
 	Rows    [][]Cell
+	Matrix  bool // values have their colour as background
 }
 
-// Column of a Grid.
-type Column struct {
-	Title string
-	Label bool // its cells are labels, not values
-	Look  Look
-	// Coloured values are written in their colour; Filled cells have it as background.
-	Coloured, Filled bool
-}
-
-// row is a row before it is shown: its labels, and its values by query.
+// row is a table's row before it is shown: its labels, and the values of queries, the first of which is 1.
 type row struct {
 	labels map[string]string
 	values map[int]float64
@@ -36,102 +28,87 @@ type row struct {
 // grid merges the answers to a table's queries into rows.
 func grid(p board.Panel, answers [][]prom.Line) Grid {
 	rows := merge(answers)
-	columns := slices.DeleteFunc(append(slices.Clone(p.Columns), unlisted(p, rows)...), func(c board.Column) bool {
-		return c.Label != "" && !slices.ContainsFunc(rows, func(r *row) bool { _, has := r.labels[c.Label]; return has })
-	})
-	if p.Matrix != nil {
-		columns, rows = pivot(p, rows)
-	}
-	var g Grid
-	for _, c := range columns {
-		g.Columns = append(g.Columns, Column{Title: c.Title, Label: c.Label != "", Look: LookOfColumn(p, c), Coloured: c.Coloured(), Filled: p.Matrix != nil && c.Label == ""})
+	g := Grid{Columns: columns(p, rows), Matrix: p.Matrix != nil}
+	if g.Matrix {
+		g.Columns, rows = pivot(p, rows)
 	}
 	for _, r := range rows {
 		var cells []Cell
-		for i, c := range columns {
-			v, has := r.values[c.Value-1]
-			switch {
+		for _, c := range g.Columns {
+			switch v, has := r.values[c.Value]; {
 			case c.Label != "":
-				text := r.labels[c.Label]
-				cells = append(cells, Cell{Text: text, Known: text != ""})
+				cells = append(cells, Cell{Text: r.labels[c.Label], Known: r.labels[c.Label] != ""})
 			case has:
-				cells = append(cells, g.Columns[i].Look.Show(v))
+				cells = append(cells, Show(ofColumn(p, c), "", v))
 			default:
 				cells = append(cells, Nothing())
 			}
 		}
 		g.Rows = append(g.Rows, cells)
 	}
-	if at := slices.IndexFunc(columns, func(c board.Column) bool { return c.Sort }); at >= 0 {
-		slices.SortStableFunc(g.Rows, func(a, b []Cell) int {
-			if a[at].Known != b[at].Known {
-				return map[bool]int{true: -1, false: 1}[a[at].Known]
-			}
-			return cmp.Compare(b[at].Value, a[at].Value)
-		})
+	if at := slices.IndexFunc(g.Columns, func(c board.Column) bool { return c.Sort }); at >= 0 {
+		slices.SortStableFunc(g.Rows, func(a, b []Cell) int { return cmp.Compare(b[at].Value, a[at].Value) }) // NaN comes last
 	}
 	return g
 }
 
-// unlisted are columns of labels that a table does not list: Grafana shows them last.
-func unlisted(p board.Panel, rows []*row) []board.Column {
-	names := map[string]bool{}
-	for _, r := range rows {
-		for name := range r.labels {
-			names[name] = true
-		}
-	}
-	for _, c := range p.Columns {
-		delete(names, c.Label)
-	}
-	var all []board.Column
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		all = append(all, board.Column{Label: name, Title: name})
-	}
-	return all
-}
-
-// merge puts values with the same labels into one row.
-func merge(answers [][]prom.Line) []*row {
-	var rows []*row
-	byKey := map[string]*row{}
+// merge puts values with the same labels into one row. Rows are in the order of their labels.
+func merge(answers [][]prom.Line) (rows []row) {
+	all := map[string]row{}
 	for i, lines := range answers {
 		for _, l := range lines {
 			labels := l.Labels.Map()
 			delete(labels, "__name__")
 			key := fmt.Sprint(labels)
-			r := byKey[key]
-			if r == nil {
-				r = &row{labels: labels, values: map[int]float64{}}
-				byKey[key], rows = r, append(rows, r)
+			if _, there := all[key]; !there {
+				all[key] = row{labels, map[int]float64{}}
 			}
-			r.values[i] = l.Points[len(l.Points)-1].Value
+			all[key].values[i+1] = l.Points[len(l.Points)-1].Value
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b *row) int { return strings.Compare(fmt.Sprint(a.labels), fmt.Sprint(b.labels)) })
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		rows = append(rows, all[key])
+	}
 	return rows
 }
 
-// pivot makes a column for each value of one label, and a row for each of another.
-func pivot(p board.Panel, rows []*row) ([]board.Column, []*row) {
-	of, names := map[string]*row{}, map[string]bool{}
+// columns are a table's: without labels that no row has, and with those that the table does not
+// list, which Grafana shows last.
+func columns(p board.Panel, rows []row) (all []board.Column) {
+	labels := map[string]bool{}
 	for _, r := range rows {
-		names[r.labels[p.Matrix.Column]] = true
+		for name := range r.labels {
+			labels[name] = true
+		}
 	}
-	columns := []board.Column{{Label: p.Matrix.Row, Title: p.Columns[0].Title}}
-	place := map[string]int{}
-	for i, name := range slices.SortedFunc(maps.Keys(names), natural) {
-		place[name] = i
+	for _, c := range p.Columns {
+		if c.Label == "" || labels[c.Label] {
+			all = append(all, c)
+		}
+		delete(labels, c.Label)
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, board.Column{Label: name, Title: name})
+	}
+	return all
+}
+
+// pivot makes a column for each value of one label, and a row for each of another.
+func pivot(p board.Panel, cells []row) ([]board.Column, []row) {
+	columns, places, rows := []board.Column{{Label: p.Matrix.Row, Title: p.Columns[0].Title}}, map[string]int{}, map[string]row{}
+	for _, c := range cells {
+		places[c.labels[p.Matrix.Column]] = 0
+		name := c.labels[p.Matrix.Row]
+		rows[name] = row{map[string]string{p.Matrix.Row: name}, map[int]float64{}}
+	}
+	for i, name := range slices.SortedFunc(maps.Keys(places), natural) {
+		places[name] = i + 1
 		columns = append(columns, board.Column{Value: i + 1, Title: name})
 	}
-	for _, r := range rows {
-		name := r.labels[p.Matrix.Row]
-		if of[name] == nil {
-			of[name] = &row{labels: map[string]string{p.Matrix.Row: name}, values: map[int]float64{}}
-		}
-		of[name].values[place[r.labels[p.Matrix.Column]]] = r.values[0]
+	for _, c := range cells {
+		rows[c.labels[p.Matrix.Row]].values[places[c.labels[p.Matrix.Column]]] = c.values[1]
 	}
-	return columns, slices.SortedFunc(maps.Values(of), func(a, b *row) int { return natural(a.labels[p.Matrix.Row], b.labels[p.Matrix.Row]) })
+	return columns, slices.SortedFunc(maps.Values(rows), func(a, b row) int { return natural(a.labels[p.Matrix.Row], b.labels[p.Matrix.Row]) })
 }
 
 // natural orders numbers as numbers.

@@ -11,36 +11,6 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/board"
 )
 
-// Look is how the values of a series or a column are shown.
-type Look struct {
-	Unit  board.Unit
-	Scale board.Scale
-	Words []board.Word
-	Hue   board.Colour // in place of the scale's, if not empty
-}
-
-// LookOf is the look of a panel's series.
-func LookOf(p board.Panel, name string) Look {
-	l := Look{Unit: p.Unit, Scale: p.Scale, Words: p.Words}
-	if i := slices.IndexFunc(p.Hues, func(h board.Hue) bool { return h.Name == name }); i >= 0 {
-		l.Hue = p.Hues[i].Colour
-	}
-	return l
-}
-
-// LookOfColumn is the look of a table's column: the panel's, where the column has no other.
-func LookOfColumn(p board.Panel, c board.Column) Look {
-	l := LookOf(p, "")
-	l.Unit = cmp.Or(c.Unit, l.Unit)
-	if len(c.Scale) > 0 {
-		l.Scale = c.Scale
-	}
-	if len(c.Words) > 0 {
-		l.Words = c.Words
-	}
-	return l
-}
-
 // Cell is a value as it is shown.
 type Cell struct {
 	Text   string
@@ -50,24 +20,44 @@ type Cell struct {
 }
 
 // Nothing is the cell of a missing value.
-func Nothing() Cell { return Cell{Text: board.NA, Colour: board.Muted} }
+func Nothing() Cell { return Cell{Text: board.NA, Colour: board.Muted, Value: math.NaN()} }
 
-// Show returns a value as it is shown. NaN is a missing value.
-func (l Look) Show(v float64) Cell {
+// Show returns a value of a panel's series as it is shown. NaN is a missing value.
+func Show(p board.Panel, series string, v float64) Cell {
 	if math.IsNaN(v) {
 		return Nothing()
 	}
-	c := Cell{Known: true, Value: v, Text: Format(v, l.Unit), Colour: l.Scale.At(v)}
-	if l.Hue != "" {
-		c.Colour = l.Hue
-	}
-	for _, w := range l.Words {
+	c := Cell{Known: true, Value: v, Text: Format(v, p.Unit), Colour: cmp.Or(Hue(p, series), p.Scale.At(v))}
+	for _, w := range p.Words {
 		if w.Value == v {
 			c.Text, c.Colour = w.Text, w.Colour
 		}
 	}
 	return c
 }
+
+// Hue is the colour that a panel gives a series by its name, empty for none.
+func Hue(p board.Panel, series string) board.Colour {
+	if i := slices.IndexFunc(p.Hues, func(h board.Hue) bool { return h.Name == series }); i >= 0 {
+		return p.Hues[i].Colour
+	}
+	return ""
+}
+
+// ofColumn is the panel with the unit, scale and words of one of its columns, where that has its own.
+func ofColumn(p board.Panel, c board.Column) board.Panel {
+	p.Unit = cmp.Or(c.Unit, p.Unit)
+	if len(c.Scale) > 0 {
+		p.Scale = c.Scale
+	}
+	if len(c.Words) > 0 {
+		p.Words = c.Words
+	}
+	return p
+}
+
+// units are written behind a number.
+var units = map[board.Unit]string{board.KWh: " kWh", board.Celsius: " °C", board.PerSec: "/s"}
 
 // Format formats a value in a unit, as short as is distinct.
 func Format(v float64, unit board.Unit) string {
@@ -77,19 +67,13 @@ func Format(v float64, unit board.Unit) string {
 	case board.Seconds:
 		return duration(v)
 	case board.Bytes:
-		return scaled(v, 1024, []string{" B", " KiB", " MiB", " GiB", " TiB", " PiB"})
+		return scaled(v, 1024, " B", " KiB", " MiB", " GiB", " TiB", " PiB")
 	case board.Watts:
-		return scaled(v, 1000, []string{" W", " kW", " MW"})
-	case board.KWh:
-		return short(v) + " kWh"
-	case board.Celsius:
-		return short(v) + " °C"
-	case board.PerSec:
-		return short(v) + "/s"
+		return scaled(v, 1000, " W", " kW", " MW")
 	case board.Number:
-		return scaled(v, 1000, []string{"", " K", " Mil", " Bil"})
+		return scaled(v, 1000, "", " K", " Mil", " Bil")
 	}
-	return short(v)
+	return short(v) + units[unit]
 }
 
 // short keeps three digits.
@@ -97,23 +81,18 @@ func short(v float64) string {
 	decimals := 2
 	switch a := math.Abs(v); {
 	case a >= 100 || v == math.Trunc(v):
-		decimals = 0
+		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 10:
 		decimals = 1
 	}
-	s := strconv.FormatFloat(v, 'f', decimals, 64)
-	if strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	return s
+	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(v, 'f', decimals, 64), "0"), ".")
 }
 
-func scaled(v, base float64, names []string) string {
-	i := 0
-	for math.Abs(v) >= base && i < len(names)-1 {
-		v, i = v/base, i+1
+func scaled(v, base float64, names ...string) string {
+	for math.Abs(v) >= base && len(names) > 1 {
+		v, names = v/base, names[1:]
 	}
-	return short(v) + names[i]
+	return short(v) + names[0]
 }
 
 func duration(v float64) string {

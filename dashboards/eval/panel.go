@@ -26,7 +26,7 @@ type Answer struct {
 	Table  *Grid    // of tables
 }
 
-// Series is a line with the name that its legend gives it.
+// Series is a line with the name that its legend gives it: the labels where it has none.
 type Series struct {
 	prom.Line
 	Name  string
@@ -36,55 +36,46 @@ type Series struct {
 // Last is the newest value.
 func (s Series) Last() float64 { return s.Points[len(s.Points)-1].Value }
 
-// Ask evaluates a panel's queries.
-func Ask(ctx context.Context, src Source, p board.Panel, vars Vars, w Window) (Answer, error) {
+// Ask evaluates a panel of a board.
+func Ask(ctx context.Context, src Source, b board.Board, p board.Panel, w Window) (Answer, error) {
 	a := Answer{Panel: p}
 	answers := make([][]prom.Line, len(p.Queries))
 	for i, q := range p.Queries {
-		var err error
-		if answers[i], err = lines(ctx, src, p, i, vars, w); err != nil {
+		expr, err := Fill(q.Expr, b, w)
+		if err == nil && p.Kind.Past() {
+			answers[i], err = src.Range(ctx, expr, w.From, w.To, w.Step)
+		} else if err == nil {
+			answers[i], err = now(ctx, src, expr, w.To)
+		}
+		if err != nil {
 			return a, err
 		}
 		for _, l := range answers[i] {
-			a.Series = append(a.Series, Series{Line: l, Name: Legend(q, l.Labels), Query: i})
+			name := fmt.Sprint(l.Labels)
+			if q.Legend != "" {
+				name = filled(q.Legend, l.Labels)
+			}
+			a.Series = append(a.Series, Series{Line: l, Name: name, Query: i})
 		}
 	}
 	if p.Kind == board.Table {
 		table := grid(p, answers)
 		a.Table, a.Series = &table, nil
-		return a, nil
 	}
 	slices.SortStableFunc(a.Series, func(x, y Series) int { return cmp.Or(x.Query-y.Query, strings.Compare(x.Name, y.Name)) })
 	return a, nil
 }
 
-// lines answers one of a panel's queries: of what shows now, with a point for each line.
-func lines(ctx context.Context, src Source, p board.Panel, query int, vars Vars, w Window) ([]prom.Line, error) {
-	expr, err := Fill(p.Queries[query].Expr, vars, w)
-	if err != nil {
-		return nil, err
-	}
-	if p.Kind.Past() {
-		return src.Range(ctx, expr, w.From, w.To, w.Step)
-	}
-	vector, err := src.Query(ctx, expr, w.To)
-	var all []prom.Line
+// now answers with lines of one point each.
+func now(ctx context.Context, src Source, expr string, at time.Time) (all []prom.Line, err error) {
+	vector, err := src.Query(ctx, expr, at)
 	for _, s := range vector {
-		all = append(all, prom.Line{Labels: s.Labels, Points: []prom.Point{{Time: w.To, Value: s.Value}}})
+		all = append(all, prom.Line{Labels: s.Labels, Points: []prom.Point{{Time: at, Value: s.Value}}})
 	}
 	return all, err
 }
 
 var placeholder = regexp.MustCompile(`\{\{\s*(.+?)\s*\}\}`)
-
-// Legend is a series' name: the query's legend with the labels filled in, or the
-// labels where it has none.
-func Legend(q board.Query, labels prom.Labels) string {
-	if q.Legend == "" {
-		return fmt.Sprint(labels)
-	}
-	return filled(q.Legend, labels)
-}
 
 // filled puts labels into a text with {{label}} in it.
 func filled(text string, labels prom.Labels) string {
@@ -101,15 +92,15 @@ type Event struct {
 }
 
 // Events evaluates a board's annotations.
-func Events(ctx context.Context, src Source, b board.Board, vars Vars, w Window) ([]Event, error) {
+func Events(ctx context.Context, src Source, b board.Board, w Window) ([]Event, error) {
 	w.Step = max(w.Step, board.MarkStep*time.Second)
 	var events []Event
 	for _, m := range b.Marks {
-		expr, err := Fill(m.Expr, vars, w)
-		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", m.Name, err)
+		var lines []prom.Line
+		expr, err := Fill(m.Expr, b, w)
+		if err == nil {
+			lines, err = src.Range(ctx, expr, w.From, w.To, w.Step)
 		}
-		lines, err := src.Range(ctx, expr, w.From, w.To, w.Step)
 		if err != nil {
 			return nil, fmt.Errorf("annotation %s: %w", m.Name, err)
 		}

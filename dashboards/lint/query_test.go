@@ -21,7 +21,7 @@ var anyWindow = eval.Window{To: time.Unix(3600, 0), From: time.Unix(0, 0), Step:
 // annotations, once variables are filled in. What is no PromQL is of the rule "query".
 func (c *checker) expressions(f func(p *board.Panel, i int, expr parser.Expr)) {
 	read := func(p *board.Panel, i int, text string) {
-		filled, err := eval.Fill(text, eval.All(c.board), anyWindow)
+		filled, err := eval.Fill(text, c.board, anyWindow)
 		if err != nil {
 			return // reported by the rule about variables
 		}

@@ -1,12 +1,12 @@
 package lint
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
-	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -57,7 +57,7 @@ func shownIn(p board.Panel, i int) (board.Unit, bool) {
 	}
 	for _, column := range p.Columns {
 		if column.Value == i+1 {
-			return eval.LookOfColumn(p, column).Unit, true
+			return cmp.Or(column.Unit, p.Unit), true
 		}
 	}
 	return "", false // it selects rows

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"hash/fnv"
 	"html/template"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,11 +37,13 @@ type view struct {
 // panel is a panel with its answer, or a row's heading.
 type panel struct {
 	board.Placed
-	Error  string
-	Items  []item // values now, with their names; of a chart its legend
-	Tracks []track
-	Table  *eval.Grid
-	Chart  chart
+	Error string
+	Items []item // values now, with their names; of a chart its legend
+	Table *eval.Grid
+
+	// Of a chart: its values beside the axis, from below, and its lines on a canvas 1000 wide and 100 high.
+	Ticks, Events []item
+	Lines         []line
 }
 
 // item is a value, or a colour, with a name. From and Part are in percent of the width.
@@ -51,12 +51,7 @@ type item struct {
 	eval.Cell
 	Name       string
 	From, Part float64
-}
-
-// track is a series of a timeline: a part for each stretch of one value.
-type track struct {
-	Name  string
-	Parts []item
+	Parts      []item // of a series of a timeline, one for each stretch of one value
 }
 
 // Left and Top are the first column and row of the grid, from 1 on.
@@ -75,6 +70,13 @@ func Board(ctx context.Context, src eval.Source, b board.Board, w eval.Window) s
 	return written("picture", look(ctx, src, b, w))
 }
 
+// Window is of a length that ends at a time, in about as many steps as a chart shows.
+func Window(to time.Time, length, scrape time.Duration) eval.Window {
+	step := max(scrape, (length / 180).Round(time.Second))
+	to = to.Truncate(step)
+	return eval.Window{From: to.Add(-length.Truncate(step)), To: to, Step: step, Scrape: scrape}
+}
+
 func written(name string, data any) string {
 	var out strings.Builder
 	if err := templates.ExecuteTemplate(&out, name, data); err != nil {
@@ -89,16 +91,14 @@ func look(ctx context.Context, src eval.Source, b board.Board, w eval.Window) vi
 	for i := range 5 {
 		v.Times = append(v.Times, clock(w.From.Add(w.To.Sub(w.From)*time.Duration(i)/4)))
 	}
-	vars := eval.All(b)
-	events, err := eval.Events(ctx, src, b, vars, w)
+	events, err := eval.Events(ctx, src, b, w)
 	if err != nil {
 		v.Error = err.Error()
 	}
 	for _, at := range b.Layout() {
 		p := panel{Placed: at}
 		if at.Panel != nil {
-			a, err := eval.Ask(ctx, src, *at.Panel, vars, w)
-			if err != nil {
+			if a, err := eval.Ask(ctx, src, b, *at.Panel, w); err != nil {
 				p.Error = err.Error()
 			} else {
 				p.show(a, events, w)
@@ -113,59 +113,49 @@ func look(ctx context.Context, src eval.Source, b board.Board, w eval.Window) vi
 func clock(t time.Time) string { return t.UTC().Format("15:04") }
 
 func (p *panel) show(a eval.Answer, events []eval.Event, w eval.Window) {
-	p.Table = a.Table
-	if a.Panel.Kind == board.Series && len(a.Series) > 0 {
-		hues := huesOf(a)
-		p.Chart = chartOf(a, hues, events, w)
-		for _, s := range a.Series {
-			if !slices.ContainsFunc(p.Items, func(i item) bool { return i.Name == s.Name }) {
-				p.Items = append(p.Items, item{Name: s.Name, Cell: eval.Cell{Colour: hues[s.Name]}})
-			}
-		}
+	if a.Panel.Kind == board.Series {
+		p.draw(a, events, w)
 		return
 	}
+	p.Table = a.Table
 	most := 0.0
 	for _, s := range a.Series {
 		most = max(most, s.Last())
 	}
 	for _, s := range a.Series {
-		i := item{Name: s.Name, Cell: eval.LookOf(a.Panel, s.Name).Show(s.Last())}
+		i := item{Name: s.Name, Cell: eval.Show(a.Panel, s.Name, s.Last())}
 		if most > 0 {
 			i.Part = percent(s.Last() / most)
 		}
-		p.Items = append(p.Items, i)
 		if a.Panel.Kind == board.Timeline {
-			p.Tracks = append(p.Tracks, trackOf(a.Panel, s, w))
+			i.Parts = stretches(a.Panel, s, w)
 		}
+		p.Items = append(p.Items, i)
 	}
 }
 
 // percent of a share from 0 on, with two decimals.
 func percent(v float64) float64 { return math.Round(max(0, v)*1e4) / 100 }
 
-// trackOf has a part for each time over which the value stays the same, named by its beginning.
-func trackOf(p board.Panel, s eval.Series, w eval.Window) track {
-	t := track{Name: s.Name}
+// stretches are the times over which a series keeps a value, named by their beginnings.
+func stretches(p board.Panel, s eval.Series, w eval.Window) (all []item) {
 	share := func(d time.Duration) float64 { return percent(float64(d) / float64(w.To.Sub(w.From))) }
-	for i := 0; i < len(s.Points); {
-		j := i
-		for j+1 < len(s.Points) && s.Points[j+1].Value == s.Points[i].Value && s.Points[j+1].Time.Sub(s.Points[j].Time) <= w.Step*3/2 {
-			j++
+	for from, to := 0, 0; from < len(s.Points); from = to {
+		first := s.Points[from]
+		for to = from + 1; to < len(s.Points) && s.Points[to].Value == first.Value && s.Points[to].Time.Sub(s.Points[to-1].Time) <= w.Step*3/2; to++ {
 		}
-		till := min(s.Points[j].Time.Add(w.Step).Sub(s.Points[i].Time), w.To.Sub(s.Points[i].Time))
-		t.Parts = append(t.Parts, item{Cell: eval.LookOf(p, s.Name).Show(s.Points[i].Value), Name: clock(s.Points[i].Time),
-			From: share(s.Points[i].Time.Sub(w.From)), Part: share(till)})
-		i = j + 1
+		till := min(s.Points[to-1].Time.Add(w.Step).Sub(first.Time), w.To.Sub(first.Time))
+		all = append(all, item{Cell: eval.Show(p, s.Name, first.Value), Name: clock(first.Time), From: share(first.Time.Sub(w.From)), Part: share(till)})
 	}
-	return t
+	return all
 }
 
 // class aligns a column: figures right, words left, coloured cells in the middle.
-func class(c eval.Column) string {
+func class(g *eval.Grid, c board.Column) string {
 	switch {
-	case c.Label:
+	case c.Label != "":
 		return "label"
-	case c.Filled:
+	case g.Matrix:
 		return "filled"
 	}
 	return "value"
@@ -185,28 +175,4 @@ func on(background board.Colour) string {
 		return "#24292e"
 	}
 	return "#ffffff"
-}
-
-// palette is for series whose colour has no meaning.
-var palette = []board.Colour{"#3274d9", "#e8690b", "#8f3bb8", "#33a2a8", "#c79100", "#3f8f35", "#c15c8f", "#5f6f94", "#a67c52", "#7c9a2c"}
-
-// huesOf are the series' colours: the board's, or one of the palette by the name, or
-// another where that is taken.
-func huesOf(a eval.Answer) map[string]board.Colour {
-	out, taken := map[string]board.Colour{}, map[int]bool{}
-	for _, s := range a.Series {
-		if out[s.Name] != "" {
-			continue
-		}
-		if out[s.Name] = eval.LookOf(a.Panel, s.Name).Hue; out[s.Name] == "" {
-			h := fnv.New32a()
-			_, _ = h.Write([]byte(s.Name))
-			i := int(h.Sum32() % uint32(len(palette)))
-			for n := 0; taken[i] && n < len(palette); n++ {
-				i = (i + 1) % len(palette)
-			}
-			taken[i], out[s.Name] = true, palette[i]
-		}
-	}
-	return out
 }

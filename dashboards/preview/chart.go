@@ -2,23 +2,14 @@ package preview
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
-
-// chart is lines over time, on a canvas 1000 wide and 100 high.
-type chart struct {
-	Ticks  []item // of values, in percent from below
-	Events []item
-	Lines  []line
-
-	top, bottom float64 // values at the edges
-}
 
 // line is a stretch of a series without gaps, or the area under it.
 type line struct {
@@ -28,42 +19,48 @@ type line struct {
 	Colour board.Colour
 }
 
-// layer is a series on the window's steps; lower is its baseline where it is stacked.
-type layer struct {
-	name         string
-	lower, upper []float64 // NaN where there is nothing
-}
+// layer is a series on the window's steps, NaN where it has no value; where series are stacked,
+// lower is the top of those below.
+type layer struct{ lower, upper []float64 }
 
-// chartOf draws lines, or areas on top of one another.
-func chartOf(a eval.Answer, hues map[string]board.Colour, events []eval.Event, w eval.Window) chart {
-	var c chart
-	layers := layersOf(a, w)
-	c.scale(layers, a.Panel)
-	for _, e := range events {
-		c.Events = append(c.Events, item{Cell: eval.Cell{Text: e.Title, Colour: e.Colour}, Part: 10 * percent(float64(e.Time.Sub(w.From))/float64(w.To.Sub(w.From)))})
-	}
-	for _, l := range slices.Backward(layers) {
-		c.add(l, hues[l.name], a.Panel)
-	}
-	return c
-}
+// axis is the range of values.
+type axis struct{ bottom, top float64 }
+
+func (x axis) share(v float64) float64 { return (v - x.bottom) / (x.top - x.bottom) }
 
 func stacked(p board.Panel) bool { return p.Stack || p.Share }
 
-// layersOf puts the series on the window's steps, on top of one another where they are stacked.
-func layersOf(a eval.Answer, w eval.Window) []layer {
-	n := int(w.To.Sub(w.From)/w.Step) + 1
-	base, total := make([]float64, n), make([]float64, n)
-	var all []layer
+// draw draws lines, or areas on top of one another, and their legend.
+func (p *panel) draw(a eval.Answer, events []eval.Event, w eval.Window) {
+	if len(a.Series) == 0 {
+		return
+	}
+	all, hues := layers(a, w), huesOf(a)
+	x := p.scale(all)
+	for _, e := range events {
+		p.Events = append(p.Events, item{Cell: eval.Cell{Text: e.Title, Colour: e.Colour}, Part: 10 * percent(float64(e.Time.Sub(w.From))/float64(w.To.Sub(w.From)))})
+	}
+	for i, l := range slices.Backward(all) {
+		p.line(l, x, a.Series[i].Name, hues)
+	}
 	for _, s := range a.Series {
-		l := layer{name: s.Name, lower: make([]float64, n), upper: slices.Repeat([]float64{math.NaN()}, n)}
+		if !slices.ContainsFunc(p.Items, func(i item) bool { return i.Name == s.Name }) {
+			p.Items = append(p.Items, item{Name: s.Name, Cell: eval.Cell{Colour: hues[s.Name]}})
+		}
+	}
+}
+
+func layers(a eval.Answer, w eval.Window) []layer {
+	n := int(w.To.Sub(w.From)/w.Step) + 1
+	base, total, all := make([]float64, n), make([]float64, n), make([]layer, len(a.Series))
+	for k, s := range a.Series {
+		all[k] = layer{make([]float64, n), slices.Repeat([]float64{math.NaN()}, n)}
 		for _, p := range s.Points {
 			if i := int(p.Time.Sub(w.From).Round(w.Step) / w.Step); i >= 0 && i < n {
-				l.upper[i] = p.Value
+				all[k].upper[i] = p.Value
 				total[i] += p.Value
 			}
 		}
-		all = append(all, l)
 	}
 	if !stacked(a.Panel) {
 		return all
@@ -83,29 +80,30 @@ func layersOf(a eval.Answer, w eval.Window) []layer {
 }
 
 // scale chooses the range of values: from 0, or lower, to a round number.
-func (c *chart) scale(layers []layer, p board.Panel) {
-	most, unit := 0.0, p.Unit
-	for _, l := range layers {
+func (p *panel) scale(all []layer) (x axis) {
+	most, unit := 0.0, p.Panel.Unit
+	for _, l := range all {
 		for _, v := range l.upper {
 			if !math.IsNaN(v) {
-				most, c.bottom = max(most, v), min(c.bottom, v)
+				most, x.bottom = max(most, v), min(x.bottom, v)
 			}
 		}
 	}
-	if p.Max > 0 {
-		most = p.Max
+	if p.Panel.Max > 0 {
+		most = p.Panel.Max
 	}
-	if p.Share {
+	if p.Panel.Share {
 		most, unit = 1, board.Percent
 	}
-	if most <= c.bottom {
-		most = c.bottom + 1
+	if most <= x.bottom {
+		most = x.bottom + 1
 	}
-	step := roundUp((most - c.bottom) / 4)
-	c.top, c.bottom = math.Ceil(most/step-1e-9)*step, math.Floor(c.bottom/step)*step
-	for v := c.bottom; v <= c.top+step/2; v += step {
-		c.Ticks = append(c.Ticks, item{Cell: eval.Cell{Text: eval.Format(v, unit)}, Part: percent((v - c.bottom) / (c.top - c.bottom))})
+	step := roundUp((most - x.bottom) / 4)
+	x.top, x.bottom = math.Ceil(most/step-1e-9)*step, math.Floor(x.bottom/step)*step
+	for v := x.bottom; v <= x.top+step/2; v += step {
+		p.Ticks = append(p.Ticks, item{Cell: eval.Cell{Text: eval.Format(v, unit)}, Part: percent(x.share(v))})
 	}
+	return x
 }
 
 // roundUp returns the next of 1, 2, 5 and their powers of ten.
@@ -119,57 +117,72 @@ func roundUp(v float64) float64 {
 	return 10 * p
 }
 
-// add draws one series, with its gaps.
-func (c *chart) add(l layer, hue board.Colour, p board.Panel) {
-	width := 1.6
-	if slices.ContainsFunc(p.Bands, func(b board.Band) bool { return l.name == b.Low || l.name == b.High }) {
-		width = 0.8
+// line draws one series, with its gaps.
+func (p *panel) line(l layer, x axis, name string, hues map[string]board.Colour) {
+	drawn := line{Area: stacked(*p.Panel), Width: 1.6, Colour: hues[name]}
+	if slices.ContainsFunc(p.Panel.Bands, func(b board.Band) bool { return name == b.Low || name == b.High }) {
+		drawn.Width = 0.8
 	}
-	for from := 0; from < len(l.upper); from++ {
-		if math.IsNaN(l.upper[from]) {
+	for from, to := 0, 0; from < len(l.upper); from = to + 1 {
+		if to = from; math.IsNaN(l.upper[from]) {
 			continue
 		}
-		to := from
 		for to+1 < len(l.upper) && !math.IsNaN(l.upper[to+1]) {
 			to++
 		}
-		points := c.edge(l.upper, from, to, p.Steps)
+		points := p.edge(l.upper, x, from, to)
 		switch {
-		case stacked(p):
-			lower := c.edge(l.lower, from, to, p.Steps)
+		case drawn.Area:
+			lower := p.edge(l.lower, x, from, to)
 			slices.Reverse(lower)
 			points = append(points, lower...)
 		case from == to:
 			points = append(points, [2]float64{points[0][0] + 3, points[0][1]}) // a dot
 		}
-		var text strings.Builder
+		var words []string
 		for _, xy := range points {
-			fmt.Fprintf(&text, "%.4g,%.4g ", xy[0], xy[1])
+			words = append(words, fmt.Sprintf("%.4g,%.4g", xy[0], xy[1]))
 		}
-		c.Lines = append(c.Lines, line{Points: strings.TrimSpace(text.String()), Area: stacked(p), Width: width, Colour: hue})
-		from = to
+		drawn.Points = strings.Join(words, " ")
+		p.Lines = append(p.Lines, drawn)
 	}
 }
 
-func (c *chart) edge(values []float64, from, to int, steps bool) [][2]float64 {
-	var out [][2]float64
+func (p *panel) edge(values []float64, x axis, from, to int) (out [][2]float64) {
 	for i := from; i <= to; i++ {
-		x, y := 1000*float64(i)/float64(len(values)-1), 100*(1-(values[i]-c.bottom)/(c.top-c.bottom))
-		if steps && len(out) > 0 {
-			out = append(out, [2]float64{x, out[len(out)-1][1]})
+		across, y := 1000*float64(i)/float64(len(values)-1), 100*(1-x.share(values[i]))
+		if p.Panel.Steps && len(out) > 0 {
+			out = append(out, [2]float64{across, out[len(out)-1][1]})
 		}
 		// Points on a level line are left out.
 		if n := len(out); n > 1 && out[n-1][1] == y && out[n-2][1] == y {
 			out = out[:n-1]
 		}
-		out = append(out, [2]float64{x, y})
+		out = append(out, [2]float64{across, y})
 	}
 	return out
 }
 
-// Window is of a length that ends at a time, in about as many steps as a chart shows.
-func Window(to time.Time, length, scrape time.Duration) eval.Window {
-	step := max(scrape, (length / 180).Round(time.Second))
-	to = to.Truncate(step)
-	return eval.Window{From: to.Add(-length.Truncate(step)), To: to, Step: step, Scrape: scrape}
+// palette is for series whose colour has no meaning.
+var palette = []board.Colour{"#3274d9", "#e8690b", "#8f3bb8", "#33a2a8", "#c79100", "#3f8f35", "#c15c8f", "#5f6f94", "#a67c52", "#7c9a2c"}
+
+// huesOf are the series' colours: the board's, or one of the palette by the name, or
+// another where that is taken.
+func huesOf(a eval.Answer) map[string]board.Colour {
+	out, taken := map[string]board.Colour{}, map[int]bool{}
+	for _, s := range a.Series {
+		if out[s.Name] != "" {
+			continue
+		}
+		if out[s.Name] = eval.Hue(a.Panel, s.Name); out[s.Name] == "" {
+			h := fnv.New32a()
+			_, _ = h.Write([]byte(s.Name))
+			i := int(h.Sum32() % uint32(len(palette)))
+			for n := 0; taken[i] && n < len(palette); n++ {
+				i = (i + 1) % len(palette)
+			}
+			taken[i], out[s.Name] = true, palette[i]
+		}
+	}
+	return out
 }

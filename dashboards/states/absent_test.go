@@ -89,7 +89,7 @@ func readersOf(t *testing.T) map[string][]reader {
 // reads are the series that a query reads, rules by their own names.
 func reads(t *testing.T, b board.Board, q board.Query) []string {
 	t.Helper()
-	text, err := eval.Fill(q.Expr, eval.All(b), eval.Window{From: begin, To: begin.Add(Length), Step: time.Minute, Scrape: Every})
+	text, err := eval.Fill(q.Expr, b, eval.Window{From: begin, To: begin.Add(Length), Step: time.Minute, Scrape: Every})
 	require.NoError(t, err)
 	return namesIn(text)
 }
@@ -128,7 +128,7 @@ func wellCells(t *testing.T, r reader, s State) (texts []string) {
 			p.Columns = append(p.Columns, c)
 		}
 	}
-	a, err := eval.Ask(t.Context(), memstore.Over(s.Storage(true)), p, eval.All(r.board), window(s))
+	a, err := eval.Ask(t.Context(), memstore.Over(s.Storage(true)), r.board, p, window(s))
 	require.NoError(t, err)
 	for _, c := range cells(a) {
 		if c.Known && c.Colour == board.Good {
@@ -171,7 +171,7 @@ func TestRulesOfBoards(t *testing.T) {
 	for _, b := range boards.All() {
 		for _, p := range panels(b) {
 			if p.Title == "Recording rules" {
-				a, err := eval.Ask(t.Context(), memstore.Over(without.Storage(false)), p, eval.All(b), window(without))
+				a, err := eval.Ask(t.Context(), memstore.Over(without.Storage(false)), b, p, window(without))
 				if shown := cells(a); err != nil || len(shown) < 2 || slices.ContainsFunc(shown, func(c eval.Cell) bool { return c.Text != "missing" || c.Colour != board.Watch }) {
 					t.Errorf("without the rules %s/%s shows %+v, %v", b.UID, p.Title, shown, err)
 				}

@@ -62,21 +62,21 @@ func TestEveryPanelInEveryState(t *testing.T) {
 // checkBoard reports which panels and variables are empty.
 func checkBoard(t *testing.T, src eval.Source, b board.Board, w eval.Window) map[string]bool {
 	t.Helper()
-	vars, empty := eval.All(b), map[string]bool{}
+	empty := map[string]bool{}
 	for _, v := range b.Vars {
 		if v.Name != board.Datasource {
-			expr, err := eval.Fill(v.Values(), vars, w)
+			expr, err := eval.Fill(v.Values(), b, w)
 			require.NoError(t, err)
 			values, err := src.Query(t.Context(), expr, w.To)
 			require.NoError(t, err)
 			empty[b.UID+"/$"+v.Name] = !slices.ContainsFunc(values, func(s prom.Sample) bool { return s.Labels.Get(v.Label) != "" })
 		}
 	}
-	if _, err := eval.Events(t.Context(), src, b, vars, w); err != nil {
+	if _, err := eval.Events(t.Context(), src, b, w); err != nil {
 		t.Errorf("%s: %v", b.UID, err)
 	}
 	for _, p := range panels(b) {
-		a, err := eval.Ask(t.Context(), src, p, vars, w)
+		a, err := eval.Ask(t.Context(), src, b, p, w)
 		name := b.UID + "/" + p.Title
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -132,7 +132,7 @@ func checkRows(t *testing.T, name string, g eval.Grid) {
 	for _, row := range g.Rows {
 		var labels []string
 		for i, c := range row {
-			if g.Columns[i].Label {
+			if g.Columns[i].Label != "" {
 				labels = append(labels, c.Text)
 			}
 		}
@@ -152,7 +152,7 @@ func TestEscapedNames(t *testing.T) {
 			continue
 		}
 		met++
-		a, err := eval.Ask(t.Context(), memstore.Over(s.Storage(false)), p, eval.All(b), window(s))
+		a, err := eval.Ask(t.Context(), memstore.Over(s.Storage(false)), b, p, window(s))
 		if err != nil || !slices.ContainsFunc(a.Series, func(line eval.Series) bool { return line.Name == "research/rank-0" }) {
 			t.Errorf("%s does not show SGLang's pods: %v", p.Title, err)
 		}
@@ -187,7 +187,7 @@ func cells(a eval.Answer) []eval.Cell {
 	if a.Table != nil {
 		for _, row := range a.Table.Rows {
 			for i, c := range row {
-				if !a.Table.Columns[i].Label && c.Known {
+				if a.Table.Columns[i].Label == "" && c.Known {
 					all = append(all, c)
 				}
 			}
@@ -195,7 +195,7 @@ func cells(a eval.Answer) []eval.Cell {
 		return all
 	}
 	for _, s := range a.Series {
-		all = append(all, eval.LookOf(a.Panel, s.Name).Show(s.Last()))
+		all = append(all, eval.Show(a.Panel, s.Name, s.Last()))
 	}
 	return all
 }

@@ -80,7 +80,7 @@ var views = map[string]func(t *testing.T, src storage.Queryable, s State) map[st
 		for _, b := range boards.All() {
 			for _, p := range panels(b) {
 				if !slices.ContainsFunc(readsOf(t, b, p), func(name string) bool { return !isRecord(name) }) {
-					a, err := eval.Ask(t.Context(), memstore.Over(src), p, eval.All(b), w)
+					a, err := eval.Ask(t.Context(), memstore.Over(src), b, p, w)
 					out[b.UID+"/"+p.Title] = fmt.Sprint(a.Series, cells(a), err)
 				}
 			}

@@ -222,7 +222,7 @@ func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (probl
 	// The lines of Prometheus' libraries are not the file's, and their messages repeat what may be a secret.
 	for line := range strings.Lines(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n")) {
 		line = otherLine.ReplaceAllString(strings.TrimSpace(line), "")
-		p := Problem{d.Name, at.Line, path, errors.New(secret.ReplaceAllString(line, "…"))}
+		p := Problem{d.Name, at.Line, path, Example(errors.New(secret.ReplaceAllString(line, "…")))}
 		if m := unknownField.FindStringSubmatch(line); m != nil {
 			p.Err = fmt.Errorf("unknown field %q", m[1])
 			if key, where := search(n, path, m[1]); key != nil {

@@ -31,6 +31,17 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s: %s: %v", where, p.Path, p.Err)
 }
 
+// badDuration is Go's or Prometheus' message about text that is no duration.
+var badDuration = regexp.MustCompile(`time: (invalid|unknown unit|missing unit)|not a valid duration string`)
+
+// Example adds an example to an error about a duration, of a file or a flag.
+func Example(err error) error {
+	if err == nil || !badDuration.MatchString(err.Error()) {
+		return err
+	}
+	return fmt.Errorf("%w: want a time such as 30s, 5m or 1h30m", err)
+}
+
 // Join returns problems of a file as one error, in the order of the lines; nil if there are none.
 func Join(problems []Problem) error {
 	var errs []error

@@ -19,43 +19,43 @@ var adapterChecks = []Check{
 		ID: "apiservice-missing", Title: "The metrics APIs are registered", Run: apiServiceMissing,
 		Fault: "The adapter is installed, and not registered at the API server.",
 		Means: "HPAs get no answer and do not scale.",
-		Looks: []*Source{Deployments, DaemonSets, APIServices}, Also: []*Source{HPAs},
+		Looks: from(Deployments, DaemonSets, APIServices), Also: from(HPAs),
 	},
 	{
 		ID: "apiservice-unavailable", Title: "The API server reaches the adapter", Run: registration,
 		Fault: "The registration exists and the API server gets no answer, for a reason that is neither Service nor certificate.",
 		Means: "HPAs get no answer and do not scale; namespaces may hang while they are deleted.",
-		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices}, May: []*Source{Pods},
+		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
 	},
 	{
 		ID: "apiservice-ca", Title: "Service, endpoints and CA of the registration are right", Run: registration,
 		Fault: "The Service, its port or its endpoints are missing, `caBundle` is not the CA of the adapter's certificate, or the certificate is for another name.",
 		Means: "HPAs get no answer and do not scale.",
-		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices}, May: []*Source{Pods},
+		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
 	},
 	{
 		ID: "apiservice-owner", Title: "The metrics APIs are our adapter's", Run: apiServiceOwner,
 		Fault: "Another server (prometheus-adapter, KEDA) has a group that our adapter is installed for.",
 		Means: "HPAs reach a server without our signals.",
-		Looks: []*Source{Deployments, DaemonSets, APIServices, Services}, Also: []*Source{HPAs},
+		Looks: from(Deployments, DaemonSets, APIServices, Services), Also: from(HPAs),
 	},
 	{
 		ID: "adapter-certificate", Title: "The adapter's CA is valid", Run: registration,
 		Fault: "The CA in `caBundle` has expired, expires within 30 days or is not yet valid, or the API server reports so of the adapter's certificate.",
 		Means: "From that day on HPAs get no answer.",
-		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices}, May: []*Source{Pods},
+		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
 	},
 	{
 		ID: "adapter-rights", Title: "The adapter may authenticate callers", Run: adapterRights,
 		Fault: "The bindings to `system:auth-delegator` or `extension-apiserver-authentication-reader` are missing.",
 		Means: "The adapter refuses all callers, or does not start.",
-		Looks: []*Source{Deployments, DaemonSets, ClusterRoleBindings, RoleBindings},
+		Looks: from(Deployments, DaemonSets, ClusterRoleBindings, RoleBindings),
 	},
 	{
 		ID: "program-rights", Title: "Adapter and autoscaler have the permissions that they use", Run: programRights,
 		Fault: "No ClusterRole of a ServiceAccount grants a permission that its program uses in every cluster.",
 		Means: "Objects it may not read have no value or stop its plans; writes it lacks are refused.",
-		Looks: []*Source{Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings},
+		Looks: from(Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings),
 	},
 }
 
@@ -104,8 +104,7 @@ func selects(s *corev1.Service, p Program) bool {
 
 // service returns a Service that an APIService names, nil where there is none.
 func (l *look) service(namespace, name string) *corev1.Service {
-	l.has(Services)
-	return find(l.f.Services, namespace, name)
+	return find(Services.in(l), namespace, name)
 }
 
 // adapters returns ours; without one the check is skipped.
@@ -119,7 +118,7 @@ func (l *look) registered(ours bool) (all []*apiService, adapters []Program) {
 	if adapters = l.adapters(); len(adapters) == 0 {
 		return nil, nil
 	}
-	for _, a := range l.f.APIServices {
+	for _, a := range APIServices.in(l) {
 		if is, was := l.owned(a, adapters); isMetrics(a.Spec.Group) && (is || was) == ours {
 			all = append(all, a)
 		}
@@ -160,32 +159,26 @@ func apiServiceMissing(l *look) {
 	if len(adapters) == 0 {
 		return
 	}
-	there := func(name string) bool { return find(l.f.APIServices, "", name) != nil }
+	there := func(name string) bool { return find(APIServices.in(l), "", name) != nil }
 	for _, name := range []string{"v1beta2." + groupCustom, "v1beta1." + groupCustom, "v1beta1." + groupExternal} {
 		_, group, _ := strings.Cut(name, ".")
 		meant, not := groupMeant(adapters, group)
 		if there(name) || not {
 			continue
 		}
-		users := asking(l.f.HPAs, group)
-		f := Finding{
-			Object: "APIService " + name, Seen: "it does not exist, and " + adapters[0].Object() + " is",
-			Fix:      "Reinstall the adapter's registration.",
-			Commands: []string{l.install(adapters[0], "adapter.yaml"), l.kubectl("get", "apiservice", name)},
-		}
+		add, seen, fix := l.fault, "it does not exist, and "+adapters[0].Object()+" is", "Reinstall the adapter's registration."
+		users := asking(HPAs.in(l), group)
 		if len(users) > 0 {
-			f.Seen += "; used by HPA " + several(users)
+			seen += "; used by HPA " + several(users)
 		}
+		means := ""
 		switch {
 		case group == groupCustom && (there("v1beta1."+group) || there("v1beta2."+group)):
-			f.Means = "the other version of the group answers; only v1beta2 takes a metric's own selector"
-			l.warn(f)
-		case len(users) > 0, meant:
-			l.fault(f)
-		default:
-			f.Fix = "If HPAs are to use this group, reinstall the adapter's registration."
-			l.warn(f)
+			add, means = l.warn, "the other version of the group answers; only v1beta2 takes a metric's own selector"
+		case len(users) == 0 && !meant:
+			add, fix = l.warn, "If HPAs are to use this group, reinstall the adapter's registration."
 		}
+		add("APIService "+name, seen, fix, l.install(adapters[0], "adapter.yaml"), l.kubectl("get", "apiservice", name)).Means = means
 	}
 }
 
@@ -216,8 +209,7 @@ const labelService = "kubernetes.io/service-name"
 // ready reports whether a Service has an endpoint that takes requests. One that is a name of
 // something outside has none, and needs none.
 func (l *look) ready(s *corev1.Service) bool {
-	l.has(EndpointSlices)
-	return s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(l.f.EndpointSlices, func(slice *discoveryv1.EndpointSlice) bool {
+	return s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(EndpointSlices.in(l), func(slice *discoveryv1.EndpointSlice) bool {
 		return slice.Namespace == s.Namespace && slice.Labels[labelService] == s.Name && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
 			return len(e.Addresses) > 0 && (e.Conditions.Ready == nil || *e.Conditions.Ready)
 		})
@@ -235,26 +227,23 @@ func apiServiceOwner(l *look) {
 		if a.Spec.Service != nil {
 			who = "Service " + a.Spec.Service.Namespace + "/" + a.Spec.Service.Name
 		}
-		f := Finding{
-			Object: "APIService " + a.Name, Seen: "spec.service is " + who + ", not our adapter's",
-			Fix:      "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter.md), or exclude it with adapter.apis.",
-			Commands: []string{l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), l.take(a, adapters[0])},
-		}
-		users := asking(l.f.HPAs, a.Spec.Group, signals...)
+		add, seen := l.warn, "spec.service is "+who+", not our adapter's"
+		fix := "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter.md), or exclude it with adapter.apis."
+		users := asking(HPAs.in(l), a.Spec.Group, signals...)
 		if len(users) > 0 {
-			f.Seen += "; our signals are used by HPA " + several(users)
+			seen += "; our signals are used by HPA " + several(users)
 		}
 		// Another version of the group may be ours.
-		split := slices.ContainsFunc(l.f.APIServices, func(b *apiService) bool {
+		split := slices.ContainsFunc(APIServices.in(l), func(b *apiService) bool {
 			is, _ := l.owned(b, adapters)
 			return is && b.Spec.Group == a.Spec.Group && b.Name != a.Name
 		})
 		if isOurs(a.Labels) || meant || split || len(users) > 0 {
-			l.fault(f)
-			continue
+			add = l.fault
+		} else {
+			fix = "None if this is intended. " + fix
 		}
-		f.Fix = "None if this is intended. " + f.Fix
-		l.warn(f)
+		add("APIService "+a.Name, seen, fix, l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), l.take(a, adapters[0]))
 	}
 }
 
@@ -265,7 +254,7 @@ func (l *look) take(a *apiService, p Program) string {
 		return ""
 	}
 	port := int32(443)
-	for _, b := range l.f.APIServices {
+	for _, b := range APIServices.in(l) {
 		if b.Spec.Service != nil && b.Spec.Service.Name == p.Name && b.Spec.Service.Namespace == p.Namespace && b.Spec.Service.Port != nil {
 			port = *b.Spec.Service.Port
 		}

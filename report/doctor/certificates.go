@@ -22,17 +22,17 @@ func registration(l *look) {
 	all, adapters := l.registered(true)
 	reported := map[string]bool{} // a Service once
 	for _, a := range all {
-		id, add, f := l.way(a, adapters[0])
-		if add != nil && id == l.check.ID && !reported[f.Object] {
+		id, f := l.way(a, adapters[0])
+		if f.Severity != "" && id == l.check.ID && !reported[f.Object] {
 			reported[f.Object] = true
-			add(f)
+			l.findings = append(l.findings, f)
 		}
 	}
 }
 
 // way looks for the first fault on the way from an APIService to the adapter. It returns the check that
-// reports it, and how; no way to where there is no fault.
-func (l *look) way(a *apiService, p Program) (id string, add func(Finding, ...string), f Finding) {
+// reports it, and a finding without a severity where there is none.
+func (l *look) way(a *apiService, p Program) (id string, f Finding) {
 	const certificate = "adapter-certificate"
 	ref, c := a.Spec.Service, available(a)
 	if c == nil {
@@ -42,7 +42,7 @@ func (l *look) way(a *apiService, p Program) (id string, add func(Finding, ...st
 	bundle, unreadable := cert.ParseCertsPEM(a.Spec.CABundle)
 	how, commands := l.reissue(a, p)
 	early := "HPAs that use " + a.Spec.Group + " get no answer until the certificate is valid"
-	id, add, f = "apiservice-ca", l.fault, Finding{Object: "APIService " + a.Name, Seen: stated(a)}
+	id, f = "apiservice-ca", Finding{Severity: Fault, Object: "APIService " + a.Name, Seen: stated(a)}
 	well := c.Status == apiregistrationv1.ConditionTrue
 	switch {
 	case service == nil, c.Reason == "ServiceNotFound":
@@ -79,38 +79,31 @@ func (l *look) way(a *apiService, p Program) (id string, add func(Finding, ...st
 		f.Fix = "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork)."
 		f.Commands = []string{l.logs(p), l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version)}
 	case a.Spec.InsecureSkipTLSVerify:
-		add, f.Seen = l.warn, "spec.insecureSkipTLSVerify is true"
+		f.Severity, f.Seen = Warning, "spec.insecureSkipTLSVerify is true"
 		f.Means = "any server at the Service's address can send HPAs any value"
 		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", l.rebundle(a, p)
 	case unreadable != nil: // there is no bundle
-		add = nil
+		f.Severity = ""
 	default:
 		id, f.Fix, f.Commands = certificate, "Issue a new one. "+how, commands
-		add = l.age(&f, bundle, early)
+		switch from, until := validity(bundle); {
+		case from.After(l.f.Now.Add(skewed)):
+			f.Seen, f.Means = "the CA in spec.caBundle is not valid before "+from.UTC().Format(time.RFC3339), early
+		case !until.After(l.f.Now):
+			f.Seen = "the CA in spec.caBundle expired on " + until.UTC().Format(time.DateOnly)
+		case until.Before(l.f.Now.Add(soon)):
+			f.Severity, f.Seen = Warning, "the CA in spec.caBundle expires on "+until.UTC().Format(time.DateOnly)
+		default:
+			f.Severity = ""
+		}
 	}
-	return id, add, f
-}
-
-// age reports a CA that is not valid now, or not for long; it returns nil for another.
-func (l *look) age(f *Finding, bundle []*x509.Certificate, early string) func(Finding, ...string) {
-	switch from, until := validity(bundle); {
-	case from.After(l.f.Now.Add(skewed)):
-		f.Seen, f.Means = "the CA in spec.caBundle is not valid before "+from.UTC().Format(time.RFC3339), early
-	case !until.After(l.f.Now):
-		f.Seen = "the CA in spec.caBundle expired on " + until.UTC().Format(time.DateOnly)
-	case until.Before(l.f.Now.Add(soon)):
-		f.Seen = "the CA in spec.caBundle expires on " + until.UTC().Format(time.DateOnly)
-		return l.warn
-	default:
-		return nil
-	}
-	return l.fault
+	return id, f
 }
 
 // unreachable is a Service without ready endpoints.
 func (l *look) unreachable(service *corev1.Service, p Program) Finding {
 	f := Finding{
-		Object:   "Service " + service.Namespace + "/" + service.Name,
+		Severity: Fault, Object: "Service " + service.Namespace + "/" + service.Name,
 		Seen:     fmt.Sprintf("it has no ready endpoint; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, l.why("adapter", "")),
 		Fix:      "Check why the adapter's pods are not ready.",
 		Commands: []string{l.in(p.Namespace, "describe", p.Ref()), l.logs(p)},

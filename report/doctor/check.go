@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/text"
 )
 
@@ -47,7 +48,7 @@ type Check struct {
 	Title string
 	// Fault is the problem that it finds, Means its effect: both for the documentation.
 	Fault, Means string
-	// Looks are the facts that it needs: without one of them it is not run, and is unknown;
+	// Looks are the sources that it needs: without one of them it is not run, and is unknown;
 	// where GPUNodes is one of them and empty, it is skipped. Also are those without which it
 	// finds less, and is unknown. May are those that it reads besides. It reads no others.
 	Looks, Also, May []*Source
@@ -120,8 +121,8 @@ func Examine(f *Facts, checks []Check) Report {
 func run(f *Facts, c *Check) Result {
 	l := &look{f: f, check: c, findings: []Finding{}}
 	switch {
-	case !l.has(c.Looks...):
-	case slices.Contains(c.Looks, GPUNodes) && len(f.Answers[GPUNodes]) == 0:
+	case slices.ContainsFunc(c.Looks, func(s *Source) bool { return !l.has(s) }):
+	case slices.Contains(c.Looks, GPUNodes) && len(l.answers(GPUNodes)) == 0:
 		l.skip("Prometheus has no series of a GPU")
 	default:
 		c.Run(l)
@@ -130,6 +131,9 @@ func run(f *Facts, c *Check) Result {
 		if !l.has(s) && l.skipped == "" {
 			l.cannot("%s", f.Missing[s])
 		}
+	}
+	for i := range l.findings {
+		l.findings[i].finish(c)
 	}
 	// Faults before warnings, and the order of the facts otherwise.
 	slices.SortStableFunc(l.findings, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
@@ -143,6 +147,13 @@ func run(f *Facts, c *Check) Result {
 		r.Outcome = Unknown
 	}
 	return r
+}
+
+// finish makes a finding safe to print. Its effect is the check's, unless it has another.
+func (f *Finding) finish(c *Check) {
+	f.Object, f.Seen, f.Fix = Clean(f.Object, 2*maxName), Clean(f.Seen, maxText), Clean(f.Fix, maxText)
+	f.Means = Clean(cmp.Or(f.Means, strings.ReplaceAll(c.Means, "`", "")), maxText)
+	f.Commands = slices.DeleteFunc(append([]string{}, f.Commands...), func(c string) bool { return c == "" })
 }
 
 // Select returns the checks with these ids, in the order of all; all of them for
@@ -166,15 +177,20 @@ type look struct {
 	skipped  string
 }
 
-// has reports whether sources were read in full. It panics on one that the check does not
+// has reports whether a source was read in full. It panics on one that the check does not
 // declare.
-func (l *look) has(all ...*Source) bool {
-	return !slices.ContainsFunc(all, func(s *Source) bool {
-		if !slices.Contains(l.check.Reads(), s) {
-			panic(fmt.Sprintf("check %s reads %s and does not declare it", l.check.ID, s.Name))
-		}
-		return l.f.Missing[s] != ""
-	})
+func (l *look) has(of sourced) bool {
+	s := of.source()
+	if !slices.Contains(l.check.Reads(), s) {
+		panic(fmt.Sprintf("check %s reads %s and does not declare it", l.check.ID, s.Name))
+	}
+	return l.f.Missing[s] == ""
+}
+
+// answers of Prometheus to a query.
+func (l *look) answers(s *Source) prom.Vector {
+	l.has(s)
+	return l.f.Answers[s]
 }
 
 // cannot records why something is unknown.
@@ -187,24 +203,23 @@ func (l *look) cannot(format string, args ...any) {
 // skip records why the check does not apply, whatever else could not be read.
 func (l *look) skip(why string) { l.skipped = why }
 
-// fault and warn add a finding, with commands beside its own.
-func (l *look) fault(f Finding, commands ...string) { l.add(Fault, f, commands) }
-func (l *look) warn(f Finding, commands ...string)  { l.add(Warning, f, commands) }
+// fault and warn add a finding about an object: what was seen, and the fix, in a sentence and as
+// commands. Its effect may be set until the next one is added.
+func (l *look) fault(object, seen, fix string, commands ...string) *Finding {
+	l.findings = append(l.findings, Finding{Severity: Fault, Object: object, Seen: seen, Fix: fix, Commands: commands})
+	return &l.findings[len(l.findings)-1]
+}
 
-func (l *look) add(severity Outcome, f Finding, commands []string) {
-	f.Severity = severity
-	if f.Means == "" {
-		f.Means = strings.ReplaceAll(l.check.Means, "`", "")
-	}
-	f.Object, f.Seen = Clean(f.Object, 2*maxName), Clean(f.Seen, maxText)
-	f.Means, f.Fix = Clean(f.Means, maxText), Clean(f.Fix, maxText)
-	f.Commands = slices.DeleteFunc(append(append([]string{}, f.Commands...), commands...), func(c string) bool { return c == "" })
-	l.findings = append(l.findings, f)
+func (l *look) warn(object, seen, fix string, commands ...string) *Finding {
+	f := l.fault(object, seen, fix, commands...)
+	f.Severity = Warning
+	return f
 }
 
 // programs of ours by their name, "adapter".
 func (l *look) programs(name string) []Program {
-	l.has(Deployments, DaemonSets)
+	l.has(Deployments)
+	l.has(DaemonSets)
 	return l.f.Programs(name)
 }
 
@@ -217,7 +232,7 @@ func orSkip[T any](l *look, all []T, why string) []T {
 }
 
 // pools of the cluster.
-func (l *look) pools() []*pool { return orSkip(l, l.f.Pools, "there is no GPUNodePool") }
+func (l *look) pools() []*pool { return orSkip(l, Pools.in(l), "there is no GPUNodePool") }
 
 // the returns the condition, port or the like that fits, nil for none.
 func the[T any](all []T, fits func(T) bool) *T {

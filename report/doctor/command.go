@@ -67,7 +67,7 @@ func (l *look) logs(p Program) string { return l.in(p.Namespace, "logs", p.Ref()
 
 // operator writes a command about objects of the Prometheus Operator; none without it.
 func (l *look) operator(words ...string) string {
-	if !l.has(Monitoring) || len(l.f.Monitoring) == 0 {
+	if !l.has(Monitoring) || len(Monitoring.in(l)) == 0 {
 		return ""
 	}
 	return l.kubectl(words...)

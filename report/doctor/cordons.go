@@ -15,23 +15,20 @@ const late = 5 * time.Minute
 
 func orphanCordon(l *look) {
 	autoscalers := l.programs("autoscaler")
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		marks := marksOf(n)
 		if !n.Spec.Unschedulable || len(marks) == 0 {
 			continue
 		}
-		why := l.orphan(n, len(autoscalers) == 0)
+		why, words := l.orphan(n, len(autoscalers) == 0), []string{"annotate", "node", n.Name}
 		if why == "" {
 			continue
 		}
-		words := []string{"annotate", "node", n.Name}
 		for _, m := range marks {
 			words = append(words, m+"-")
 		}
-		l.fault(Finding{
-			Object: "Node " + n.Name, Seen: "it is cordoned by us (" + several(marks) + "), and " + why,
-			Fix: "Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.",
-		}, l.kubectl(words...), l.kubectl("uncordon", n.Name))
+		l.fault("Node "+n.Name, "it is cordoned by us ("+several(marks)+"), and "+why,
+			"Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.", l.kubectl(words...), l.kubectl("uncordon", n.Name))
 	}
 }
 
@@ -69,7 +66,7 @@ func (l *look) orphan(n *corev1.Node, noAutoscaler bool) string {
 	switch {
 	case pool == "":
 		return "it is in no GPUNodePool, so that no autoscaler returns to it"
-	case find(l.f.Pools, "", pool) == nil:
+	case find(Pools.in(l), "", pool) == nil:
 		return "its GPUNodePool " + pool + " does not exist, so that no autoscaler returns to it"
 	case noAutoscaler:
 		return "there is no autoscaler of gpuscale"
@@ -83,7 +80,7 @@ const forgotten = 24 * time.Hour
 // cordonForgotten: GPUs of cordoned nodes cost as much as others, and gpuscale removes
 // only its own cordons.
 func cordonForgotten(l *look) {
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		if !n.Spec.Unschedulable || !isGPU(n) || len(marksOf(n)) > 0 {
 			continue
 		}
@@ -91,10 +88,8 @@ func cordonForgotten(l *look) {
 		if !known || l.f.Now.Sub(since) < forgotten {
 			continue
 		}
-		l.warn(Finding{
-			Object: "Node " + n.Name, Seen: "it has been cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by us",
-			Fix: "Uncordon or remove it, unless it is under maintenance.",
-		}, l.kubectl("uncordon", n.Name))
+		l.warn("Node "+n.Name, "it has been cordoned since "+since.UTC().Format(time.RFC3339)+", and not by us",
+			"Uncordon or remove it, unless it is under maintenance.", l.kubectl("uncordon", n.Name))
 	}
 }
 

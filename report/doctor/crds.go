@@ -24,23 +24,21 @@ var kinds = []struct {
 
 func crdOld(l *look) {
 	programs := l.programs("autoscaler")
-	if len(l.f.CRDs)+len(programs) == 0 {
+	if len(CRDs.in(l))+len(programs) == 0 {
 		l.skip("neither the autoscaler nor a CRD of gpuscale was found")
 	}
 	for _, k := range kinds {
-		c := find(l.f.CRDs, "", k.crd)
+		c := find(CRDs.in(l), "", k.crd)
 		plural, group, _ := strings.Cut(k.crd, ".")
 		file := fmt.Sprintf("%s/files/crds/%s_%s.yaml", chartPath, group, plural)
-		f := Finding{Object: "CustomResourceDefinition " + k.crd, Fix: "Install the CRD of this version."}
+		const fix = "Install the CRD of this version."
 		if c == nil && len(programs) > 0 { // else it is not written
-			f.Seen, f.Means = "it does not exist", "the autoscaler has no pools and no quotas, and does not start"
-			l.fault(f, l.installFile(programs[0], file))
+			l.fault("CustomResourceDefinition "+k.crd, "it does not exist", fix, l.installFile(programs[0], file)).Means = "the autoscaler has no pools and no quotas, and does not start"
 		}
 		if missing := lacking(c, k.of); len(missing) > 0 {
-			f.Seen = "its schema has no " + several(missing)
-			f.Means = "the API server drops these fields silently: yours, and the autoscaler's, which loses that state"
 			// Not by Helm: the old schema's field manager owns it, and Helm stops at the conflict.
-			l.fault(f, l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file))
+			l.fault("CustomResourceDefinition "+k.crd, "its schema has no "+several(missing), fix, l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)).
+				Means = "the API server drops these fields silently: yours, and the autoscaler's, which loses that state"
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -48,13 +49,16 @@ func TestExamine(t *testing.T) {
 					objects = with(t, objects, strings.TrimPrefix(string(mustRead(t, "../../deploy/chart/gpuscale/files/crds/gpuscale.io_"+crd+".yaml")), "---\n"), strings.Split(without, "+")...)
 				}
 				f.Retention = "90d"
-				f.CustomMetrics, f.ExternalMetrics = signals, signals
+				for _, name := range signals {
+					CustomMetrics.add(f, metav1.APIResource{Name: "pods/" + name})
+					ExternalMetrics.add(f, metav1.APIResource{Name: name})
+				}
 			case "empty":
 				f, objects = empty(), nil
 			case "objects":
 				objects = with(t, objects, d.Input)
 				if strings.Contains(d.Input, "kind: Monitoring\n") || d.Input == "kind: Monitoring" {
-					f.Monitoring = []string{"servicemonitors", "prometheuses"}
+					Monitoring.add(f, metav1.APIResource{Name: "servicemonitors"})
 				}
 			case "answers":
 				answers(t, f, d.Input)
@@ -97,7 +101,16 @@ func TestExamine(t *testing.T) {
 }
 
 func empty() *Facts {
-	return &Facts{Now: now, Local: now, Asked: now, Missing: map[*Source]string{}, Answers: map[*Source]prom.Vector{}}
+	f := newFacts()
+	f.Now, f.Local, f.Asked = now, now, now
+	return f
+}
+
+// add adds objects to facts.
+func (k kind[T]) add(f *Facts, all ...T) {
+	for i := range all {
+		f.objects[k.Source] = append(k.Of(f), &all[i])
+	}
 }
 
 func sourceOf(t *testing.T, name string) *Source {
@@ -129,7 +142,7 @@ func with(t *testing.T, all []object, text string, without ...string) []object {
 			require.NoError(t, err)
 			var head metav1.PartialObjectMetadata
 			require.NoError(t, json.Unmarshal(raw, &head))
-			o = object{head.Kind + "/" + head.Name, head.Namespace, listing(&head), fmt.Appendf(nil, `{"items":[%s]}`, raw)}
+			o = object{head.Kind + "/" + head.Name, head.Namespace, listedBy(&head), fmt.Appendf(nil, `{"items":[%s]}`, raw)}
 			parsed[doc] = o
 		}
 		at := slices.IndexFunc(all, func(have object) bool { return have.name == o.name && have.namespace == o.namespace })
@@ -144,8 +157,8 @@ func with(t *testing.T, all []object, text string, without ...string) []object {
 	return all
 }
 
-// listing is the source of an object, nil where none has it.
-func listing(o *metav1.PartialObjectMetadata) *Source {
+// listedBy is the source of an object, nil where none has it.
+func listedBy(o *metav1.PartialObjectMetadata) *Source {
 	of, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
 	for _, s := range Table {
 		path := strings.Join(s.Paths, " ")
@@ -161,8 +174,10 @@ func listing(o *metav1.PartialObjectMetadata) *Source {
 func read(t *testing.T, f *Facts, all []object) *Facts {
 	t.Helper()
 	into := *f
+	into.objects = maps.Clone(f.objects)
 	for _, o := range all {
-		_, _, err := o.source.take(&into, o.page)
+		var err error
+		into.objects[o.source], _, _, err = o.source.take(into.objects[o.source], o.page)
 		require.NoError(t, err)
 	}
 	return &into

@@ -63,25 +63,23 @@ func byNode(v []sample) map[string]float64 {
 
 func exporterMissing(l *look) {
 	exporters := l.programs("exporter")
-	gpuNodes, scraped := l.f.Answers[GPUNodes], l.has(GPUNodes)
-	if len(exporters) == 0 && l.has(DaemonSets) && len(gpuNodes) == 0 {
-		if scraped {
+	exported, stale := byNode(l.answers(GPUNodes)), byNode(l.answers(SamplesOld))
+	if len(exporters) == 0 && l.has(DaemonSets) && len(exported) == 0 {
+		if l.has(GPUNodes) {
 			l.skip("no exporter of gpuscale was found")
 		}
 		return
 	}
 	ready := map[string]bool{} // exporters of ours by node
-	for _, p := range l.f.Pods {
+	for _, p := range Pods.in(l) {
 		if isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
 			ready[p.Spec.NodeName] = ready[p.Spec.NodeName] || kube.PodReady(p)
 		}
 	}
-	exported, stale := byNode(gpuNodes), byNode(l.f.Answers[SamplesOld])
-	for _, n := range l.f.Nodes {
-		if !isGPU(n) || !kube.NodeReady(n) || changing(n) {
-			continue
+	for _, n := range Nodes.in(l) {
+		if isGPU(n) && kube.NodeReady(n) && !changing(n) {
+			l.exporterOf(n, exporters, ready, exported, stale)
 		}
-		l.exporterOf(n, exporters, ready, exported, stale, scraped && len(gpuNodes) > 0)
 	}
 }
 
@@ -90,22 +88,20 @@ const settle = 10 * time.Minute
 
 // nodeLacks reports what a node lacks: a warning while it is new, since drivers and
 // plugins take minutes to come up.
-func (l *look) nodeLacks(n *corev1.Node, f Finding) {
-	f.Object = "Node " + n.Name
+func (l *look) nodeLacks(n *corev1.Node, seen, fix string, commands ...string) {
+	add := l.fault
 	if age := l.f.Now.Sub(n.CreationTimestamp.Time); age < settle {
-		f.Seen += fmt.Sprintf(" (the node is %s old: it may be starting)", max(age, 0).Round(time.Second))
-		l.warn(f)
-		return
+		add, seen = l.warn, seen+fmt.Sprintf(" (the node is %s old: it may be starting)", max(age, 0).Round(time.Second))
 	}
-	l.fault(f)
+	add("Node "+n.Name, seen, fix, commands...)
 }
 
 // exporterOf checks one node. Series show that some exporter runs, with or without a
 // pod; a pod shows nothing about series.
-func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]bool, exported, stale map[string]float64, scraped bool) {
+func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]bool, exported, stale map[string]float64) {
 	_, has := exported[n.Name]
 	isReady, hasPod := ready[n.Name]
-	f := Finding{}
+	scraped := l.has(GPUNodes) && len(exported) > 0
 	home, selector := "", ""
 	if len(exporters) > 0 {
 		home, selector = exporters[0].Namespace, exporters[0].PodLabels[labelName]
@@ -114,34 +110,28 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 	off := n.Labels[labelDeployDCGM]
 	switch age, old := stale[n.Name]; {
 	case old:
-		f.Seen = fmt.Sprintf("its newest value is %s old (gpu_sample_age_seconds)", whole(age))
-		f.Fix, f.Commands = "Check whether the driver or DCGM answers there.", []string{look}
+		l.nodeLacks(n, fmt.Sprintf("its newest value is %s old (gpu_sample_age_seconds)", whole(age)), "Check whether the driver or DCGM answers there.", look)
 	case has:
-		return
 	case off == "false" || off == "paused-for-mig-change":
-		f.Seen = "label " + labelDeployDCGM + " is " + off + ", which keeps our exporter away too, and no repartition is in progress"
-		f.Fix = "Remove the label, or set it to true."
-		f.Commands = []string{l.kubectl("label", "node", n.Name, labelDeployDCGM+"-")}
-	case !l.has(Pods) && !scraped, l.has(Pods) && isReady && !scraped:
-		return // series are nowhere: scrape-missing
+		l.nodeLacks(n, "label "+labelDeployDCGM+" is "+off+", which keeps our exporter away too, and no repartition is in progress",
+			"Remove the label, or set it to true.", l.kubectl("label", "node", n.Name, labelDeployDCGM+"-"))
+	case !l.has(Pods) && !scraped, l.has(Pods) && isReady && !scraped: // series are nowhere: scrape-missing
 	case !l.has(Pods):
-		f.Seen, f.Fix, f.Commands = "gpu_info has no series of this node", "Check whether an exporter runs there and is scraped.", []string{look}
+		l.nodeLacks(n, "gpu_info has no series of this node", "Check whether an exporter runs there and is scraped.", look)
 	case !hasPod:
-		f.Seen = "no exporter's pod is on it"
-		f.Fix = "The exporter runs on nodes with " + labelPresent + "=true, or NFD's pci-10de.present; label the node, and check which taint it does not tolerate (exporter.tolerations)."
-		f.Commands = []string{l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}")}
+		label := ""
 		if n.Labels[labelPresent] != "true" {
-			f.Commands = append([]string{l.kubectl("label", "node", n.Name, labelPresent+"=true")}, f.Commands...)
+			label = l.kubectl("label", "node", n.Name, labelPresent+"=true")
 		}
+		l.nodeLacks(n, "no exporter's pod is on it",
+			"The exporter runs on nodes with "+labelPresent+"=true, or NFD's pci-10de.present; label the node, and check which taint it does not tolerate (exporter.tolerations).",
+			label, l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}"))
 	case !isReady:
-		f.Seen, f.Fix = "its exporter's pod is not ready"+l.why("exporter", n.Name), "Check its log."
-		f.Commands = []string{look, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix")}
+		l.nodeLacks(n, "its exporter's pod is not ready"+l.why("exporter", n.Name), "Check its log.", look, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix"))
 	default:
-		f.Seen = "its exporter is ready, and gpu_info has no series of this node"
-		f.Fix = "Prometheus scrapes other exporters: check whether it has this node's target, and whether a NetworkPolicy or firewall is in between."
-		f.Commands = []string{look}
+		l.nodeLacks(n, "its exporter is ready, and gpu_info has no series of this node",
+			"Prometheus scrapes other exporters: check whether it has this node's target, and whether a NetworkPolicy or firewall is in between.", look)
 	}
-	l.nodeLacks(n, f)
 }
 
 // why is the reason that a program's pods are not ready, on a node or (empty) on any: a
@@ -150,7 +140,7 @@ func (l *look) why(program, node string) string {
 	if !l.has(Pods) {
 		return ""
 	}
-	for _, p := range l.f.Pods {
+	for _, p := range Pods.in(l) {
 		if !l.f.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || kube.PodReady(p) {
 			continue
 		}
@@ -176,44 +166,36 @@ func whole(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }
 
-// beside are nodes on which pods of one owner run beside our exporter.
-type beside struct {
-	namespace, kind, name string
-}
-
 func twoExporters(l *look) {
-	ours := map[string]bool{}
-	for _, p := range l.f.Pods {
+	type owner struct{ namespace, kind, name string }
+	ours, both := map[string]bool{}, map[owner][]string{} // nodes
+	for _, p := range Pods.in(l) {
 		if isProgram("exporter", p.Labels, p.Spec) {
 			ours[p.Spec.NodeName] = true
 		}
 	}
-	both := map[beside][]string{} // nodes
-	for _, p := range l.f.Pods {
+	for _, p := range Pods.in(l) {
 		if p.Spec.NodeName == "" || !ours[p.Spec.NodeName] || isProgram("exporter", p.Labels, p.Spec) || !runs(p.Spec, "dcgm-exporter") {
 			continue
 		}
-		of := beside{p.Namespace, "Pod", p.Name}
+		of := owner{p.Namespace, "Pod", p.Name}
 		for _, o := range p.OwnerReferences {
 			of.kind, of.name = o.Kind, o.Name
 		}
 		both[of] = append(both[of], p.Spec.NodeName)
 	}
-	for _, b := range slices.SortedFunc(maps.Keys(both), func(a, b beside) int {
+	for _, b := range slices.SortedFunc(maps.Keys(both), func(a, b owner) int {
 		return cmp.Or(strings.Compare(slices.Min(both[a]), slices.Min(both[b])), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 	}) {
 		slices.Sort(both[b])
-		f := Finding{
-			Object: b.kind + " " + b.namespace + "/" + b.name, Seen: "dcgm-exporter runs beside ours on " + several(slices.Compact(both[b])),
-			Fix:      "Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, or its DaemonSet. Do not set the label " + labelDeployDCGM + "=false, which removes ours too.",
-			Commands: []string{l.in(b.namespace, "delete", strings.ToLower(b.kind), b.name)},
-		}
-		if d := find(l.f.DaemonSets, b.namespace, b.name); d != nil && b.kind == "DaemonSet" {
+		remove := l.in(b.namespace, "delete", strings.ToLower(b.kind), b.name)
+		if d := find(DaemonSets.in(l), b.namespace, b.name); d != nil && b.kind == "DaemonSet" {
 			if resource, name := operatorOf(d); name != "" { // which would recreate it
-				f.Commands = []string{l.patch("", resource, name, `{"spec":{"dcgmExporter":{"enabled":false}}}`)}
+				remove = l.patch("", resource, name, `{"spec":{"dcgmExporter":{"enabled":false}}}`)
 			}
 		}
-		l.warn(f)
+		l.warn(b.kind+" "+b.namespace+"/"+b.name, "dcgm-exporter runs beside ours on "+several(slices.Compact(both[b])),
+			"Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, or its DaemonSet. Do not set the label "+labelDeployDCGM+"=false, which removes ours too.", remove)
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -41,8 +39,8 @@ type (
 	sample             = prom.Sample
 )
 
-// Facts are what was read of a cluster and its Prometheus at one time. A field whose
-// Source is in Missing may be partial or empty.
+// Facts are what was read of a cluster and its Prometheus at one time. What a [Source] in Missing
+// has given may be partial or empty.
 type Facts struct {
 	// Now is the API server's clock when it was asked first, Local the clock of
 	// this machine then.
@@ -58,41 +56,15 @@ type Facts struct {
 	// Missing is why a source was not read, or not in full.
 	Missing map[*Source]string
 
-	Nodes               []*corev1.Node
-	Pods                []*corev1.Pod // those for which keepPod is true
-	Deployments         []*deployment
-	DaemonSets          []*daemonSet
-	APIServices         []*apiService
-	Services            []*corev1.Service            // that our APIServices name, and webhooks over what we write
-	EndpointSlices      []*discoveryv1.EndpointSlice // of those
-	ConfigMaps          []*corev1.ConfigMap          // configuration of our programs
-	CRDs                []*crd                       // ours
-	Pools               []*pool
-	GPUQuotas           []*gpuQuota
-	HPAs                []*hpa
-	ScaledObjects       []*ScaledObject
-	ResourceQuotas      []*corev1.ResourceQuota
-	Leases              []*lease // in the autoscaler's namespaces
-	NodeLeases          []*lease
-	ClusterRoleBindings []*clusterRoleBinding
-	ClusterRoles        []*clusterRole
-	RoleBindings        []*roleBinding
-	ResourceSlices      []*ResourceSlice
-	Budgets             []*budget
-	ValidatingWebhooks  []*webhooks
-	MutatingWebhooks    []*webhooks
-	LimitRanges         []*corev1.LimitRange
-	NetworkPolicies     []*networkingv1.NetworkPolicy
-	Refusals            []*corev1.Event // pods that could not be created
-	Workloads           []*Workload     // that Refusals are about
-	CustomMetrics       []string        // names of metrics that are served
-	ExternalMetrics     []string
-	Monitoring          []string // kinds of the Prometheus Operator
-
+	objects map[*Source]any // a []*T of each kind[T]
 	// Answers of Prometheus.
 	Answers map[*Source]prom.Vector
 	// Retention as Prometheus states it, "30d or 512GiB"; empty where it does not.
 	Retention string
+}
+
+func newFacts() *Facts {
+	return &Facts{Missing: map[*Source]string{}, objects: map[*Source]any{}, Answers: map[*Source]prom.Vector{}}
 }
 
 // ScaledObject is the part of KEDA's object that checks read.

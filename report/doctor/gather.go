@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -47,7 +46,7 @@ const (
 	atOnce     = 4 // lists
 	pageSize   = 500
 	maxObjects = 20_000 // of one kind
-	maxNamed   = 10     // objects of one kind that are read one by one
+	maxNamed   = 50     // objects of one kind that are read one by one
 	maxCalls   = 400
 	maxBytes   = 128 << 20 // of one page
 )
@@ -65,13 +64,14 @@ type reading struct {
 	facts *Facts
 	calls atomic.Int32
 	clock sync.Once
-	mu    sync.Mutex // over Missing
+	mu    sync.Mutex // over the maps of facts
 }
 
 // Gather reads the sources. The error is for an API server that does not answer or does
 // not authenticate the caller; anything less is in Facts.Missing.
 func Gather(ctx context.Context, o Options) (*Facts, error) {
-	f := &Facts{Namespace: o.Namespace, Kubectl: o.Kubectl, Missing: map[*Source]string{}, Answers: map[*Source]prom.Vector{}}
+	f := newFacts()
+	f.Namespace, f.Kubectl = o.Namespace, o.Kubectl
 	r := &reading{Options: o, ctx: ctx, facts: f}
 	if err := r.connect(); err != nil {
 		return nil, fmt.Errorf("preparing the connection to the API server: %w", err)
@@ -152,59 +152,26 @@ func (r *reading) get(path string, values url.Values) ([]byte, error) {
 	return answer.Raw()
 }
 
-// sink takes a page, and returns the token of the next one and its number of objects.
-type sink func(f *Facts, page []byte) (next string, objects int, err error)
-
-// into collects items for which keep is true; nil keeps all.
-func into[T any](field func(*Facts) *[]*T, keep func(*T) bool) sink {
-	return func(f *Facts, raw []byte) (string, int, error) {
-		var page struct {
-			Metadata metav1.ListMeta `json:"metadata"`
-			Items    []T             `json:"items"`
-		}
-		if err := json.Unmarshal(raw, &page); err != nil {
-			return "", 0, fmt.Errorf("reading a list: %w", err)
-		}
-		all := field(f)
-		for i := range page.Items {
-			if keep == nil || keep(&page.Items[i]) {
-				*all = append(*all, &page.Items[i])
-			}
-		}
-		return page.Metadata.Continue, len(page.Items), nil
-	}
-}
-
-// discovery is the page of an API group that may be absent: the names of its resources or
-// metrics, "pods/queue_depth" as queue_depth.
-func discovery(name string, field func(*Facts) *[]string, paths ...string) *Source {
-	return &Source{Name: name, Paths: paths, Optional: true, take: func(f *Facts, raw []byte) (string, int, error) {
-		var list metav1.APIResourceList
-		if err := json.Unmarshal(raw, &list); err != nil {
-			return "", 0, fmt.Errorf("reading a discovery page: %w", err)
-		}
-		for _, r := range list.APIResources {
-			*field(f) = append(*field(f), r.Name[strings.LastIndexByte(r.Name, '/')+1:])
-		}
-		return "", 0, nil
-	}}
-}
-
 // read reads a source: a list by the first of its paths that exists, or the objects and the lists
 // of namespaces that other facts name. A missing object is an answer: it is absent from the facts.
 func (r *reading) read(s *Source) {
 	keys, one := []key{{}}, strings.HasSuffix(s.Paths[0], "/%s")
 	if s.named != nil {
-		keys = s.named(r, s)
+		seen := map[key]bool{}
+		keys = slices.DeleteFunc(s.named(r.facts), func(k key) bool {
+			again := seen[k]
+			seen[k] = true
+			return again
+		})
 	}
-	asked := map[key]bool{}
+	if n := len(keys); n > maxNamed {
+		r.unknown(s, fmt.Sprintf("only the first %d of %d %s were read", maxNamed, n, s.Name))
+		keys = keys[:maxNamed]
+	}
+	var all any
 	for _, k := range keys {
-		if asked[k] {
-			continue
-		}
-		asked[k] = true
 		values := url.Values{}
-		if s == EndpointSlices {
+		if s == EndpointSlices.Source {
 			values.Set("labelSelector", labelService+"="+k.name)
 			k.name = ""
 		}
@@ -216,7 +183,7 @@ func (r *reading) read(s *Source) {
 		}
 		var err error
 		for _, path := range s.Paths {
-			if err = r.pages(s, fmt.Sprintf(path, names...), one, values); !apierrors.IsNotFound(err) {
+			if all, err = r.pages(s, all, fmt.Sprintf(path, names...), one, values); !apierrors.IsNotFound(err) {
 				break
 			}
 		}
@@ -224,10 +191,13 @@ func (r *reading) read(s *Source) {
 			r.missing(s, err)
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.facts.objects[s] = all
 }
 
-// pages reads one object, or all pages of a list up to the bound.
-func (r *reading) pages(s *Source, path string, one bool, values url.Values) error {
+// pages adds one object, or all pages of a list up to the bound.
+func (r *reading) pages(s *Source, all any, path string, one bool, values url.Values) (any, error) {
 	if !one {
 		values.Set("limit", fmt.Sprint(pageSize))
 		values.Set("fieldSelector", s.Fields)
@@ -235,17 +205,19 @@ func (r *reading) pages(s *Source, path string, one bool, values url.Values) err
 	for objects := 0; ; {
 		raw, err := r.get(path, values)
 		if err != nil {
-			return err
+			return all, err
 		}
 		if one {
 			raw = slices.Concat([]byte(`{"items":[`), raw, []byte("]}"))
 		}
-		next, n, err := s.take(r.facts, raw)
+		var next string
+		var n int
+		all, next, n, err = s.take(all, raw)
 		if objects += n; err != nil || next == "" {
-			return err
+			return all, err
 		}
 		if objects >= maxObjects {
-			return errTooMany
+			return all, errTooMany
 		}
 		values.Set("continue", next)
 	}

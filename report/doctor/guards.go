@@ -20,38 +20,38 @@ var guardChecks = []Check{
 		ID: "budget-forever", Title: "Budgets allow evictions of pods with GPUs", Run: budgetForever,
 		Fault: "A PodDisruptionBudget over pods with GPUs, on nodes of a pool, can never allow an eviction: `maxUnavailable` is 0, or `minAvailable` is all of them.",
 		Means: "Their nodes are never drained, scaled down or repartitioned: budgets are always honoured.",
-		Looks: []*Source{Budgets, Nodes, Pools, HPAs}, Also: []*Source{Pods},
+		Looks: from(Budgets, Nodes, Pools, HPAs), Also: from(Pods),
 	},
 	{
 		ID: "webhook-dead", Title: "Webhooks over our writes answer", Run: webhookDead,
 		Fault: "An admission webhook with `failurePolicy: Fail` covers nodes, evictions or our own kinds, and its Service is missing or has no endpoint.",
 		Means: "The API server refuses each of these writes, from any client.",
-		Looks: []*Source{ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets},
+		Looks: from(ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets), May: from(Nodes, Pods, Pools, GPUQuotas),
 	},
 	{
 		ID: "two-autoscalers", Title: "One autoscaler a cluster", Run: twoAutoscalers,
 		Fault: "Two installations of the autoscaler manage the same pools, each with its own Lease.",
 		Means: "Each reverts the other, and nodes are added twice.",
-		Looks: []*Source{Deployments, DaemonSets},
+		Looks: from(Deployments, DaemonSets), May: from(ConfigMaps),
 	},
 }
 
 func budgetForever(l *look) {
 	pools := l.pools()
 	ours := map[string]bool{} // nodes of a pool
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		if find(pools, "", n.Labels[v1alpha1.NodePoolLabel]) != nil {
 			ours[n.Name] = true
 		}
 	}
-	for _, b := range l.f.Budgets {
+	for _, b := range Budgets.in(l) {
 		why := l.never(b)
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if why == "" || err != nil {
 			continue
 		}
 		var held []string
-		for _, p := range l.f.Pods {
+		for _, p := range Pods.in(l) {
 			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(&p.Spec)) > 0 && selector.Matches(labels.Set(p.Labels)) {
 				held = append(held, p.Name)
 			}
@@ -60,10 +60,8 @@ func budgetForever(l *look) {
 			continue
 		}
 		slices.Sort(held)
-		l.warn(Finding{
-			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: why + ", over " + several(held),
-			Fix: "Allow one eviction at a time, unless this is intended.",
-		}, l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`))
+		l.warn("PodDisruptionBudget "+b.Namespace+"/"+b.Name, why+", over "+several(held), "Allow one eviction at a time, unless this is intended.",
+			l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`))
 	}
 }
 
@@ -89,7 +87,7 @@ func (l *look) never(b *budget) string {
 	if b.Status.ExpectedPods == 0 || m.IntVal < b.Status.ExpectedPods {
 		return ""
 	}
-	for _, h := range l.f.HPAs {
+	for _, h := range HPAs.in(l) {
 		if h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal {
 			return ""
 		}
@@ -122,30 +120,53 @@ func (f *Facts) webhooks() []webhook {
 	add := func(kind string, all []*webhooks) {
 		for _, c := range all {
 			for _, w := range c.Webhooks {
-				over := covered(w.Rules)
+				over := f.covered(w)
 				if s := w.ClientConfig.Service; s != nil && len(over) > 0 && (w.FailurePolicy == nil || *w.FailurePolicy == admissionv1.Fail) {
 					out = append(out, webhook{c.Name, kind, w.Name, *s, over})
 				}
 			}
 		}
 	}
-	add("ValidatingWebhookConfiguration", f.ValidatingWebhooks)
-	add("MutatingWebhookConfiguration", f.MutatingWebhooks)
+	add("ValidatingWebhookConfiguration", ValidatingWebhooks.Of(f))
+	add("MutatingWebhookConfiguration", MutatingWebhooks.Of(f))
 	return out
 }
 
-// covered lists what of ours is in a webhook's rules.
-func covered(rules []admissionv1.RuleWithOperations) []string {
-	var out []string
+// covered lists what of ours a webhook is called for.
+func (f *Facts) covered(hook admissionv1.ValidatingWebhook) (out []string) {
+	selector, err := metav1.LabelSelectorAsSelector(hook.ObjectSelector)
 	for _, w := range written {
-		if slices.ContainsFunc(rules, func(r admissionv1.RuleWithOperations) bool {
+		if slices.ContainsFunc(hook.Rules, func(r admissionv1.RuleWithOperations) bool {
 			return has(r.APIGroups, w.group) && has(r.Operations, w.operation) && (r.Scope == nil || has([]admissionv1.ScopeType{*r.Scope}, w.scope)) &&
 				slices.ContainsFunc(r.Resources, func(have string) bool { return sameResource(have, w.resource) })
-		}) {
+		}) && (hook.ObjectSelector == nil || err != nil || f.selected(selector, w.resource)) {
 			out = append(out, w.resource)
 		}
 	}
 	return out
+}
+
+// selected reports whether a selector may select an object that a write of ours is about.
+func (f *Facts) selected(by labels.Selector, resource string) bool {
+	switch whole, _, _ := strings.Cut(resource, "/"); {
+	case resource == "pods/eviction":
+		return by.Matches(labels.Set{}) // an Eviction has no labels
+	case whole == "nodes":
+		return anySelected(f, Nodes, by)
+	case whole == "pods":
+		return anySelected(f, Pods, by)
+	case whole == "gpunodepools":
+		return anySelected(f, Pools, by)
+	}
+	return anySelected(f, GPUQuotas, by)
+}
+
+// anySelected is true where not all objects are known.
+func anySelected[T any, P interface {
+	*T
+	metav1.Object
+}](f *Facts, of kind[T], by labels.Selector) bool {
+	return f.Missing[of.Source] != "" || slices.ContainsFunc(of.Of(f), func(o *T) bool { return by.Matches(labels.Set(P(o).GetLabels())) })
 }
 
 // has reports whether a rule's list has one, or all.
@@ -169,21 +190,15 @@ func webhookDead(l *look) {
 		return
 	}
 	for _, w := range l.f.webhooks() {
-		s := l.service(w.service.Namespace, w.service.Name)
-		f := Finding{
-			Object:   w.kind + " " + w.config,
-			Seen:     fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s ", w.name, several(w.over), w.service.Namespace, w.service.Name),
-			Fix:      "Restore its Service; where it is removed for good, delete the configuration.",
-			Commands: []string{l.in(w.service.Namespace, "get", "deployments,pods"), l.kubectl("get", strings.ToLower(w.kind), w.config, "-o", "yaml")},
+		why := "does not exist"
+		if s := l.service(w.service.Namespace, w.service.Name); s != nil {
+			if why = "has no ready endpoint"; l.ready(s) {
+				continue
+			}
 		}
-		switch {
-		case s == nil:
-			f.Seen += "does not exist"
-			l.fault(f)
-		case !l.ready(s):
-			f.Seen += "has no ready endpoint"
-			l.fault(f)
-		}
+		l.fault(w.kind+" "+w.config, fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s %s", w.name, several(w.over), w.service.Namespace, w.service.Name, why),
+			"Restore its Service; where it is removed for good, delete the configuration.",
+			l.in(w.service.Namespace, "get", "deployments,pods"), l.kubectl("get", strings.ToLower(w.kind), w.config, "-o", "yaml"))
 	}
 }
 
@@ -195,10 +210,12 @@ func twoAutoscalers(l *look) {
 		return
 	}
 	slices.SortStableFunc(deciding, func(a, b Program) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	first, _ := l.leaseOf(deciding[0])
 	for _, p := range deciding[1:] {
-		l.fault(Finding{
-			Object: p.Object(), Seen: "it runs beside " + deciding[0].Object() + ", which is older",
-			Fix: "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
-		}, l.in(p.Namespace, "scale", p.Ref(), "--replicas=0"))
+		if of, known := l.leaseOf(p); known && of == first {
+			continue // one of them leads
+		}
+		l.fault(p.Object(), "it runs beside "+deciding[0].Object()+", which is older", "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
+			l.in(p.Namespace, "scale", p.Ref(), "--replicas=0"))
 	}
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,25 +20,25 @@ var hpaChecks = []Check{
 		ID: "hpa-metric-unknown", Title: "HPAs use metrics that are served", Run: hpaMetricUnknown,
 		Fault: "An HPA names a metric that the adapter does not have.",
 		Means: "It does not scale on it, and with several metrics never scales down.",
-		Looks: []*Source{Deployments, DaemonSets, HPAs, APIServices, Services}, May: []*Source{CustomMetrics, ExternalMetrics},
+		Looks: from(Deployments, DaemonSets, HPAs, APIServices, Services), May: from(CustomMetrics, ExternalMetrics),
 	},
 	{
 		ID: "hpa-inactive", Title: "HPAs on GPU signals are active", Run: hpaInactive,
 		Fault: "`ScalingActive` or `AbleToScale` is False, and not for a metric or an API that other checks report.",
 		Means: "It keeps its replicas, whatever is pending.",
-		Looks: []*Source{Deployments, DaemonSets, HPAs, APIServices}, May: []*Source{ScaledObjects, Services, CustomMetrics, ExternalMetrics},
+		Looks: from(Deployments, DaemonSets, HPAs, APIServices), May: from(ScaledObjects, Services, CustomMetrics, ExternalMetrics),
 	},
 	{
 		ID: "hpa-two-scalers", Title: "One scaler a workload", Run: hpaTwoScalers,
 		Fault: "Two HPAs, or an HPA and a ScaledObject of KEDA's, have the same target.",
 		Means: "They overrule each other, and the replicas oscillate.",
-		Looks: []*Source{HPAs}, Also: []*Source{ScaledObjects},
+		Looks: from(HPAs), Also: from(ScaledObjects),
 	},
 	{
 		ID: "hpa-at-max", Title: "HPAs on GPU signals are below their maximum", Run: hpaAtMax,
 		Fault: "An HPA requests more than `maxReplicas`.",
 		Means: "Requests queue, and no node is added for replicas above the maximum.",
-		Looks: []*Source{HPAs},
+		Looks: from(HPAs),
 	},
 }
 
@@ -46,7 +47,7 @@ func hpaName(h *hpa) string { return "HorizontalPodAutoscaler " + h.Namespace + 
 // hpas that use a metrics API that an adapter serves.
 func (l *look) hpas() []*hpa {
 	var out []*hpa
-	for _, h := range l.f.HPAs {
+	for _, h := range HPAs.in(l) {
 		if slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { return m.Pods != nil || m.Object != nil || m.External != nil }) {
 			out = append(out, h)
 		}
@@ -64,7 +65,7 @@ func hpaInactive(l *look) {
 		return
 	}
 	serving := l.serving()
-	scalers, _ := l.scalers()
+	scalers := l.scalers()
 	ours := len(l.programs("adapter")) > 0
 	for _, h := range hpas {
 		for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.ScalingActive, autoscalingv2.AbleToScale} {
@@ -73,17 +74,13 @@ func hpaInactive(l *look) {
 				c.Reason == "AmbiguousSelector" && len(scalers[targetOf(h)]) > 1 {
 				continue
 			}
-			f := Finding{
-				Object: hpaName(h), Seen: fmt.Sprintf("%s=False, %s: %s", kind, c.Reason, c.Message),
-				Fix:      remedy(c.Reason),
-				Commands: []string{l.in(h.Namespace, "describe", "hpa", h.Name)},
+			add := l.fault
+			if c.Reason == "ScalingDisabled" {
+				if add = l.warn; orOne(h.Spec.MinReplicas) == 0 || ofKEDA(h) {
+					continue
+				}
 			}
-			switch {
-			case c.Reason != "ScalingDisabled":
-				l.fault(f)
-			case orOne(h.Spec.MinReplicas) > 0 && !ofKEDA(h):
-				l.warn(f)
-			}
+			add(hpaName(h), fmt.Sprintf("%s=False, %s: %s", kind, c.Reason, c.Message), remedy(c.Reason), l.in(h.Namespace, "describe", "hpa", h.Name))
 		}
 	}
 }
@@ -117,36 +114,27 @@ func hpaAtMax(l *look) {
 		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != "TooManyReplicas" || h.Status.CurrentReplicas < h.Spec.MaxReplicas {
 			continue
 		}
-		l.warn(Finding{
-			Object: hpaName(h), Seen: fmt.Sprintf("ScalingLimited=True, %s, at maxReplicas %d: %s", c.Reason, h.Spec.MaxReplicas, c.Message),
-			Fix: "Raise maxReplicas, if more are acceptable.",
-		}, l.patch(h.Namespace, "hpa", h.Name, fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, h.Spec.MaxReplicas+max(1, h.Spec.MaxReplicas/2))))
+		l.warn(hpaName(h), fmt.Sprintf("ScalingLimited=True, %s, at maxReplicas %d: %s", c.Reason, h.Spec.MaxReplicas, c.Message), "Raise maxReplicas, if more are acceptable.",
+			l.patch(h.Namespace, "hpa", h.Name, fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, h.Spec.MaxReplicas+max(1, h.Spec.MaxReplicas/2))))
 	}
 }
 
 // target of a scaler.
 type target struct{ namespace, kind, name string }
 
-// scalers of each target, and the targets in order of appearance.
-func (l *look) scalers() (scalers map[target][]string, order []target) {
-	scalers = map[target][]string{}
-	put := func(t target, who string) {
-		if len(scalers[t]) == 0 {
-			order = append(order, t)
+// scalers of each target.
+func (l *look) scalers() map[target][]string {
+	all := map[target][]string{}
+	for _, h := range HPAs.in(l) {
+		if t := targetOf(h); !ofKEDA(h) || !l.has(ScaledObjects) { // else its ScaledObject stands for KEDA's own HPA
+			all[t] = append(all[t], "HorizontalPodAutoscaler "+h.Name)
 		}
-		scalers[t] = append(scalers[t], who)
 	}
-	for _, h := range l.f.HPAs {
-		// KEDA's own HPA stands for its ScaledObject.
-		if ofKEDA(h) && l.has(ScaledObjects) {
-			continue
-		}
-		put(targetOf(h), "HorizontalPodAutoscaler "+h.Name)
+	for _, s := range ScaledObjects.in(l) {
+		t := target{s.Namespace, cmp.Or(s.Spec.ScaleTargetRef.Kind, "Deployment"), s.Spec.ScaleTargetRef.Name}
+		all[t] = append(all[t], "ScaledObject "+s.Name)
 	}
-	for _, s := range l.f.ScaledObjects {
-		put(target{s.Namespace, cmp.Or(s.Spec.ScaleTargetRef.Kind, "Deployment"), s.Spec.ScaleTargetRef.Name}, "ScaledObject "+s.Name)
-	}
-	return scalers, order
+	return all
 }
 
 func targetOf(h *hpa) target {
@@ -154,21 +142,20 @@ func targetOf(h *hpa) target {
 }
 
 func hpaTwoScalers(l *look) {
-	scalers, order := l.scalers()
-	for _, t := range order {
+	scalers := l.scalers()
+	for _, t := range slices.SortedFunc(maps.Keys(scalers), func(a, b target) int {
+		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+	}) {
 		who := scalers[t]
 		if len(who) < 2 {
 			continue
 		}
-		f := Finding{
-			Object: t.kind + " " + t.namespace + "/" + t.name, Seen: "scaled by " + several(who),
-			Fix: "Keep one: delete the other, or move its metrics into the first.",
-		}
+		var commands []string
 		for _, w := range who[1:min(len(who), 3)] {
 			kind, name, _ := strings.Cut(w, " ")
-			f.Commands = append(f.Commands, l.in(t.namespace, "delete", strings.ToLower(kind), name))
+			commands = append(commands, l.in(t.namespace, "delete", strings.ToLower(kind), name))
 		}
-		l.fault(f)
+		l.fault(t.kind+" "+t.namespace+"/"+t.name, "scaled by "+several(who), "Keep one: delete the other, or move its metrics into the first.", commands...)
 	}
 }
 
@@ -177,7 +164,7 @@ func hpaTwoScalers(l *look) {
 func (l *look) serving() map[string]bool {
 	out := map[string]bool{}
 	adapters := l.programs("adapter")
-	for _, a := range l.f.APIServices {
+	for _, a := range APIServices.in(l) {
 		is, _ := l.owned(a, adapters)
 		if c := available(a); is && isMetrics(a.Spec.Group) && c != nil && c.Status == apiregistrationv1.ConditionTrue {
 			out[a.Spec.Group] = true
@@ -190,14 +177,22 @@ func (l *look) serving() map[string]bool {
 // adapter lists what it forwards to.
 const unlisted = "externalmetrics"
 
+// metricsOf is the source of a group's metrics, and their names: "pods/queue_depth" is queue_depth.
+func (l *look) metricsOf(group string) (of kind[metav1.APIResource], names []string) {
+	if of = CustomMetrics; group == groupExternal {
+		of = ExternalMetrics
+	}
+	for _, m := range of.in(l) {
+		names = append(names, m.Name[strings.LastIndexByte(m.Name, '/')+1:])
+	}
+	return of, names
+}
+
 // served reports whether a group has a metric; known is false where the list is unknown.
 func (l *look) served(group, name string) (there, known bool) {
-	source, list := CustomMetrics, l.f.CustomMetrics
-	if group == groupExternal {
-		source, list = ExternalMetrics, l.f.ExternalMetrics
-	}
-	there = slices.Contains(list, name)
-	return there, l.has(source) && (there || !slices.Contains(list, unlisted))
+	of, names := l.metricsOf(group)
+	there = slices.Contains(names, name)
+	return there, l.has(of) && (there || !slices.Contains(names, unlisted))
 }
 
 // unserved are metrics of an HPA that the adapter, which answers, does not have, by their
@@ -218,9 +213,9 @@ func hpaMetricUnknown(l *look) {
 		return
 	}
 	// The list of a group that no HPA uses is not required.
-	for group, source := range map[string]*Source{groupCustom: CustomMetrics, groupExternal: ExternalMetrics} {
-		if len(asking(hpas, group)) > 0 && !l.has(source) {
-			l.cannot("%s", l.f.Missing[source])
+	for _, group := range []string{groupCustom, groupExternal} {
+		if of, _ := l.metricsOf(group); len(asking(hpas, group)) > 0 && !l.has(of) {
+			l.cannot("%s", l.f.Missing[of.Source])
 		}
 	}
 	serving := l.serving()
@@ -230,24 +225,16 @@ func hpaMetricUnknown(l *look) {
 			continue
 		}
 		group, name, field := metricOf(h.Spec.Metrics[places[0]])
-		list, version := l.f.CustomMetrics, "v1beta2"
-		if group == groupExternal {
-			list, version = l.f.ExternalMetrics, "v1beta1"
-		}
-		f := Finding{
-			Object: hpaName(h), Seen: "the adapter has no metric " + several(bad),
-			Fix:      "Name one that is served (docs/signals.md), or give the adapter a rule for it.",
-			Commands: []string{l.kubectl("get", "--raw", "/apis/"+group+"/"+version)},
-		}
+		of, names := l.metricsOf(group)
+		seen, perhaps, patch := "the adapter has no metric "+several(bad), "", ""
 		if c := condition(h, autoscalingv2.ScalingActive); c != nil && c.Status == corev1.ConditionFalse {
-			f.Seen += fmt.Sprintf("; ScalingActive=False, %s: %s", c.Reason, c.Message)
+			seen += fmt.Sprintf("; ScalingActive=False, %s: %s", c.Reason, c.Message)
 		}
-		if near := nearest(name, list); near != "" {
-			f.Fix = fmt.Sprintf("Name one that is served, perhaps %s (docs/signals.md), or give the adapter a rule for it.", near)
-			f.Commands = append(f.Commands, l.in(h.Namespace, "patch", "hpa", h.Name, "--type=json", "-p",
-				fmt.Sprintf(`[{"op":"replace","path":"/spec/metrics/%d/%s/metric/name","value":%q}]`, places[0], field, near)))
+		if near := nearest(name, names); near != "" {
+			perhaps, patch = ", perhaps "+near, l.in(h.Namespace, "patch", "hpa", h.Name, "--type=json", "-p",
+				fmt.Sprintf(`[{"op":"replace","path":"/spec/metrics/%d/%s/metric/name","value":%q}]`, places[0], field, near))
 		}
-		l.fault(f)
+		l.fault(hpaName(h), seen, "Name one that is served"+perhaps+" (docs/signals.md), or give the adapter a rule for it.", l.kubectl("get", "--raw", of.Paths[0]), patch)
 	}
 }
 

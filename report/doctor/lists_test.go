@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/prometheus/prometheus/promql/parser"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -80,14 +80,15 @@ func TestAll(t *testing.T) {
 		}
 		sources[s] = true
 	}
+	if last := Table[slices.Index(Table, Clusters)-1]; last != Leases.Source {
+		t.Errorf("%s are read after the Leases, which would seem older than they are", last.Name)
+	}
 	ids := map[string]bool{}
 	used := map[*Source]bool{Clusters: true} // it decides about the answers of the others
 	for _, c := range All() {
-		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks)+len(c.Also) == 0 {
-			t.Errorf("check %q is not whole, or is there twice", c.ID)
-		}
-		if strings.ContainsAny(c.ID, " _") || c.ID != strings.ToLower(c.ID) {
-			t.Errorf("id %q", c.ID)
+		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks)+len(c.Also) == 0 ||
+			strings.ContainsAny(c.ID, " _") || c.ID != strings.ToLower(c.ID) {
+			t.Errorf("check %q is not whole, or is there twice, or has another kind of id", c.ID)
 		}
 		ids[c.ID] = true
 		for _, s := range c.Reads() {
@@ -241,22 +242,10 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestCommand: what must not be pasted is in no command.
-func TestCommand(t *testing.T) {
-	for _, word := range []string{hostile, "a\nb", "\x1b[2J", "a\u202eb", "\xff"} {
-		if c := command("kubectl", "get", word); c != "" {
-			t.Errorf("%q is in a command to paste: %q", word, c)
-		}
-	}
-	if c := command(strings.Repeat("x", maxCommand+1)); c != "" {
-		t.Errorf("a command of %d letters", len(c))
-	}
-}
-
 // TestColour: colour where it is asked for, and nowhere else.
 func TestColour(t *testing.T) {
 	f := empty()
-	f.Pools = []*v1alpha1.GPUNodePool{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true}}}
+	Pools.add(f, v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true}})
 	r := Examine(f, All())
 	var plain, coloured bytes.Buffer
 	require.NoError(t, Write(&plain, r, false))
@@ -269,9 +258,9 @@ func TestColour(t *testing.T) {
 // TestMany: faults of a thousand nodes are counted, and twenty are listed.
 func TestMany(t *testing.T) {
 	f := empty()
-	f.CRDs = []*apiextensionsv1.CustomResourceDefinition{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
+	CRDs.add(f, crd{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}})
 	for range 1000 {
-		f.Nodes = append(f.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "failed"}}})
+		Nodes.add(f, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "failed"}}})
 	}
 	checks, err := Select(All(), []string{"mig-config-failed"})
 	require.NoError(t, err)
@@ -286,15 +275,18 @@ func TestMany(t *testing.T) {
 	}
 }
 
+// FuzzClean: what is printed is one line of bounded length, and what must not be pasted is in no command.
 func FuzzClean(f *testing.F) {
-	f.Add(hostile, 10)
+	for _, text := range []string{hostile, "a\nb", "\x1b[2J", "a\u202eb", "\xff", strings.Repeat("x", maxCommand+1)} {
+		f.Add(text, 10)
+	}
 	f.Fuzz(func(t *testing.T, text string, limit int) {
 		limit = min(max(limit, 0), 1000)
 		out := Clean(text, limit)
 		if len([]rune(out)) > limit+1 || strings.ContainsFunc(out, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%q", out)
 		}
-		if c := command(text); c != "" && strings.ContainsFunc(c, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if c := command("kubectl", text); len(c) > maxCommand || !utf8.ValidString(c) || strings.ContainsFunc(c, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("command %q", c)
 		}
 	})

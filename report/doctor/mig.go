@@ -3,7 +3,6 @@ package doctor
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,36 +18,28 @@ func (l *look) migLogs(node string) []string {
 		return []string{l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=100")}
 	}
 	namespace := "gpu-operator"
-	if at := slices.IndexFunc(l.f.Pods, func(p *corev1.Pod) bool { return runs(p.Spec, "k8s-mig-manager") }); at >= 0 {
-		namespace = l.f.Pods[at].Namespace
+	if p := the(Pods.in(l), func(p *corev1.Pod) bool { return runs(p.Spec, "k8s-mig-manager") }); p != nil {
+		namespace = (*p).Namespace
 	}
 	return []string{l.in(namespace, "get", "pods", "-l", "app=nvidia-mig-manager", "--field-selector", "spec.nodeName="+node)}
 }
 
 func migFailed(l *look) {
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		r, ours, _ := contract.RecordOf(n)
-		f := Finding{Object: "Node " + n.Name}
 		if n.Labels[contract.StateLabel] == "failed" {
-			f.Seen = fmt.Sprintf("label %s is failed, %s is %s", contract.StateLabel, contract.ConfigLabel, n.Labels[contract.ConfigLabel])
-			f.Fix = "Check mig-manager's log: a process that uses a GPU, a profile that the GPU lacks, a GPU that requires a reset. It retries when the label changes."
-			f.Commands = l.migLogs(n.Name)
+			add, seen := l.fault, fmt.Sprintf("label %s is failed, %s is %s", contract.StateLabel, contract.ConfigLabel, n.Labels[contract.ConfigLabel])
 			if ours && (r.Undo == nil || r.Undo.Attempts < maxUndo) {
-				f.Seen += "; the autoscaler is rolling its layout back"
-				l.warn(f)
-			} else {
-				l.fault(f)
+				add, seen = l.warn, seen+"; the autoscaler is rolling its layout back"
 			}
+			add("Node "+n.Name, seen, "Check mig-manager's log: a process that uses a GPU, a profile that the GPU lacks, a GPU that requires a reset. It retries when the label changes.",
+				l.migLogs(n.Name)...)
 			continue
 		}
-		answer, err := contract.ParseAnswer(n.Annotations[contract.AgentAnnotation])
-		if err != nil || answer.State != contract.AgentFailed {
-			continue
+		if answer, err := contract.ParseAnswer(n.Annotations[contract.AgentAnnotation]); err == nil && answer.State == contract.AgentFailed {
+			l.fault("Node "+n.Name, fmt.Sprintf("annotation %s says failed: %s", contract.AgentAnnotation, answer.Message),
+				"docs/mig.md, \"What can go wrong\", has what to do for each message.", l.kubectl("describe", "node", n.Name))
 		}
-		f.Seen = fmt.Sprintf("annotation %s says failed: %s", contract.AgentAnnotation, answer.Message)
-		f.Fix = "docs/mig.md, \"What can go wrong\", has what to do for each message."
-		f.Commands = []string{l.kubectl("describe", "node", n.Name)}
-		l.fault(f)
 	}
 }
 
@@ -60,7 +51,7 @@ const maxUndo = 5
 const wedged = 10 * time.Minute
 
 func migWedged(l *look) {
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		if !changing(n) {
 			continue
 		}
@@ -74,15 +65,12 @@ func migWedged(l *look) {
 		if r, ours, err := contract.RecordOf(n); took < wedged || ours && err == nil && l.f.Now.Before(r.Deadline) {
 			continue // or the autoscaler's own time-out is not over yet
 		}
-		f := Finding{
-			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s has been %s for at least %s", contract.StateLabel, state, took.Round(time.Minute)),
-			Fix: "Check what it waits for (usually a client that does not stop), then delete its pod: it reads the label when it starts.",
-		}
-		f.Commands = l.migLogs(n.Name)
+		commands := l.migLogs(n.Name)
 		if p := l.podOn(n.Name, "k8s-mig-manager"); p != nil {
-			f.Commands = append(f.Commands, l.in(p.Namespace, "delete", "pod", p.Name))
+			commands = append(commands, l.in(p.Namespace, "delete", "pod", p.Name))
 		}
-		l.fault(f)
+		l.fault("Node "+n.Name, fmt.Sprintf("label %s has been %s for at least %s", contract.StateLabel, state, took.Round(time.Minute)),
+			"Check what it waits for (usually a client that does not stop), then delete its pod: it reads the label when it starts.", commands...)
 	}
 }
 
@@ -120,22 +108,20 @@ func migStrategy(l *look) {
 	for _, p := range l.pools() {
 		pools[p.Name] = p.Spec.MIG != nil && p.Spec.MIG.Actuator != "none"
 	}
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		pool, strategy := n.Labels[v1alpha1.NodePoolLabel], n.Labels[labelStrategy]
 		if !pools[pool] || strategy != "single" && strategy != "none" {
 			continue
 		}
-		l.fault(Finding{
-			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s is %s, and spec.mig of its GPUNodePool %s is given", labelStrategy, strategy, pool),
-			Fix: "Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.",
-		}, l.mixed(n))
+		l.fault("Node "+n.Name, fmt.Sprintf("label %s is %s, and spec.mig of its GPUNodePool %s is given", labelStrategy, strategy, pool),
+			"Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.", l.mixed(n))
 	}
 }
 
 // mixed writes the command that has a node's instances offered by their profile names,
 // or one that shows where the strategy is set.
 func (l *look) mixed(n *corev1.Node) string {
-	for _, d := range l.f.DaemonSets {
+	for _, d := range DaemonSets.in(l) {
 		if !runs(d.Spec.Template.Spec, "k8s-device-plugin") {
 			continue
 		}

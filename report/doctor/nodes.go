@@ -15,49 +15,49 @@ var nodeChecks = []Check{
 		ID: "device-plugin-missing", Title: "Nodes with GPUs offer them", Run: devicePluginMissing,
 		Fault: "A node is labelled as one with GPUs and has none allocatable.",
 		Means: "No pod gets its GPUs; they cost the same.",
-		Looks: []*Source{Nodes, ResourceSlices}, Also: []*Source{Pods},
+		Looks: from(Nodes, ResourceSlices), Also: from(Pods),
 	},
 	{
 		ID: "gfd-labels-missing", Title: "Nodes have a product label", Run: productMissing,
 		Fault: "The autoscaler is installed, and a node offers `nvidia.com/*` without the label `nvidia.com/gpu.product`.",
 		Means: "The model of its GPUs is unknown: pods that request one are not scheduled there, no layout is planned, quotas by model do not count it.",
-		Looks: []*Source{Nodes, Deployments, DaemonSets},
+		Looks: from(Nodes, Deployments, DaemonSets),
 	},
 	{
 		ID: "mig-config-failed", Title: "Layouts were applied", Run: migFailed,
 		Fault: "mig-manager, or our agent, reports that repartitioning a node's GPUs failed.",
 		Means: "The node offers another layout than planned, or none.",
-		Looks: []*Source{Nodes}, Also: []*Source{Pods},
+		Looks: from(Nodes), Also: from(Pods),
 	},
 	{
 		ID: "mig-manager-wedged", Title: "mig-manager completes", Run: migWedged,
 		Fault: "`nvidia.com/mig.config.state` has been `pending` or `rebooting` for more than ten minutes.",
 		Means: "The node offers no GPU, and mig-manager does not retry by itself.",
-		Looks: []*Source{Nodes}, Also: []*Source{Pods},
+		Looks: from(Nodes), Also: from(Pods),
 	},
 	{
 		ID: "mig-strategy", Title: "GPUs to be repartitioned are offered by profile names", Run: migStrategy,
 		Fault: "A node of a pool with `spec.mig` has `nvidia.com/mig.strategy` `single` or `none`.",
 		Means: "Its GPUs are not repartitioned, and pods that request `nvidia.com/mig-*` get none there.",
-		Looks: []*Source{Nodes, Pools}, Also: []*Source{DaemonSets},
+		Looks: from(Nodes, Pools), Also: from(DaemonSets),
 	},
 	{
 		ID: "orphan-cordon", Title: "Cordons of ours have an operation", Run: orphanCordon,
 		Fault: "A node is cordoned by us, and the operation is over, given up or unknown.",
 		Means: "No pod is scheduled there until it is uncordoned.",
-		Looks: []*Source{Nodes, Pools, Deployments, DaemonSets},
+		Looks: from(Nodes, Pools, Deployments, DaemonSets),
 	},
 	{
 		ID: "cordon-forgotten", Title: "No node with GPUs was cordoned and forgotten", Run: cordonForgotten,
 		Fault: "A node with GPUs has been cordoned for more than a day, and not by us.",
 		Means: "Its GPUs get no pods, and they cost the same.",
-		Looks: []*Source{Nodes},
+		Looks: from(Nodes),
 	},
 	{
 		ID: "dra-and-device-plugin", Title: "GPUs are offered in one way", Run: twoWays,
 		Fault: "A node's GPUs are in ResourceSlices of `gpu.nvidia.com` and in its allocatable.",
 		Means: "Two pods can be given the same GPU.",
-		Looks: []*Source{Nodes, ResourceSlices},
+		Looks: from(Nodes, ResourceSlices),
 	},
 }
 
@@ -67,7 +67,7 @@ const driverGPU = "gpu.nvidia.com"
 // claimed are the nodes whose GPUs are offered by DRA, with how many devices.
 func (l *look) claimed() map[string]int {
 	out := map[string]int{}
-	for _, s := range l.f.ResourceSlices {
+	for _, s := range ResourceSlices.in(l) {
 		if s.Spec.Driver == driverGPU && s.Spec.NodeName != "" {
 			out[s.Spec.NodeName] += len(s.Spec.Devices)
 		}
@@ -87,69 +87,64 @@ func offered(n *corev1.Node) (names []string) {
 
 // podOn returns a pod on a node that runs an image, nil for none.
 func (l *look) podOn(node, image string) *corev1.Pod {
-	if p := the(l.f.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == node && runs(p.Spec, image) }); p != nil {
+	if p := the(Pods.in(l), func(p *corev1.Pod) bool { return p.Spec.NodeName == node && runs(p.Spec, image) }); p != nil {
 		return *p
 	}
 	return nil
+}
+
+// podsOn writes the command that shows a node's pods.
+func (l *look) podsOn(n *corev1.Node) string {
+	return l.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+n.Name)
 }
 
 const labelDeployPlugin = labelDeploy + "device-plugin"
 
 func devicePluginMissing(l *look) {
 	claimed := l.claimed()
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		_, partitioned := n.Annotations[contract.RecordAnnotation]
 		if !isGPU(n) || !kube.NodeReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) || partitioned || claimed[n.Name] > 0 {
 			continue
 		}
-		off := n.Labels[labelDeployPlugin]
-		f := Finding{
-			Seen: fmt.Sprintf("label %s is true, and allocatable has no nvidia.com/gpu and no nvidia.com/mig-*", labelPresent),
-			Fix:  "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.",
-		}
+		off, why := n.Labels[labelDeployPlugin], ""
+		fix, command := "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.", ""
 		switch p := l.podOn(n.Name, "k8s-device-plugin"); {
 		case off == "false":
-			f.Seen += "; label " + labelDeployPlugin + " is false"
-			f.Fix = "Remove that label: it keeps the device plugin off the node."
-			f.Commands = []string{l.kubectl("label", "node", n.Name, labelDeployPlugin+"-")}
+			why, fix = "; label "+labelDeployPlugin+" is false", "Remove that label: it keeps the device plugin off the node."
+			command = l.kubectl("label", "node", n.Name, labelDeployPlugin+"-")
 		case off == "paused-for-mig-change":
-			f.Seen += "; label " + labelDeployPlugin + " is paused-for-mig-change, and mig-manager is at no change"
-			f.Fix = "Set that label to true: mig-manager does not do so after a failed change."
-			f.Commands = []string{l.kubectl("label", "node", n.Name, labelDeployPlugin+"=true", "--overwrite")}
+			why, fix = "; label "+labelDeployPlugin+" is paused-for-mig-change, and mig-manager is at no change", "Set that label to true: mig-manager does not do so after a failed change."
+			command = l.kubectl("label", "node", n.Name, labelDeployPlugin+"=true", "--overwrite")
 		case p != nil:
-			f.Seen += fmt.Sprintf("; the device plugin's pod is %s/%s", p.Namespace, p.Name)
-			f.Commands = []string{l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=50")}
+			why, command = fmt.Sprintf("; the device plugin's pod is %s/%s", p.Namespace, p.Name), l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=50")
 		default:
-			f.Commands = []string{l.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+n.Name)}
+			command = l.podsOn(n)
 		}
-		l.nodeLacks(n, f)
+		l.nodeLacks(n, fmt.Sprintf("label %s is true, and allocatable has no nvidia.com/gpu and no nvidia.com/mig-*", labelPresent)+why, fix, command)
 	}
 }
 
 // productMissing is about the autoscaler alone: the other programs do not read the label.
 func productMissing(l *look) {
 	planned := len(orSkip(l, l.programs("autoscaler"), "there is no autoscaler of gpuscale, which plans by it")) > 0
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		if !planned || gpus(n) == 0 || n.Labels[labelProduct] != "" {
 			continue
 		}
-		l.nodeLacks(n, Finding{
-			Seen:     fmt.Sprintf("allocatable has %d of nvidia.com/*, and there is no label %s", gpus(n), labelProduct),
-			Fix:      "Run GPU feature discovery there (the GPU Operator, or the device plugin's chart with gfd.enabled), or label the node by hand.",
-			Commands: []string{l.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+n.Name)},
-		})
+		l.nodeLacks(n, fmt.Sprintf("allocatable has %d of nvidia.com/*, and there is no label %s", gpus(n), labelProduct),
+			"Run GPU feature discovery there (the GPU Operator, or the device plugin's chart with gfd.enabled), or label the node by hand.", l.podsOn(n))
 	}
 }
 
 func twoWays(l *look) {
-	orSkip(l, l.f.ResourceSlices, "no GPUs are offered by DRA")
+	orSkip(l, ResourceSlices.in(l), "no GPUs are offered by DRA")
 	claimed := l.claimed()
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		if devices := claimed[n.Name]; devices > 0 && gpus(n) > 0 {
-			l.fault(Finding{
-				Object: "Node " + n.Name, Seen: fmt.Sprintf("ResourceSlices of %s have %d devices of it, and allocatable has %d of nvidia.com/*", driverGPU, devices, gpus(n)),
-				Fix: "Choose one for this node: keep the device plugin away (label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator), or the DRA driver's kubelet plugin (its node selector).",
-			}, l.kubectl("get", "resourceslices", "--field-selector", "spec.nodeName="+n.Name))
+			l.fault("Node "+n.Name, fmt.Sprintf("ResourceSlices of %s have %d devices of it, and allocatable has %d of nvidia.com/*", driverGPU, devices, gpus(n)),
+				"Choose one for this node: keep the device plugin away (label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator), or the DRA driver's kubelet plugin (its node selector).",
+				l.kubectl("get", "resourceslices", "--field-selector", "spec.nodeName="+n.Name))
 		}
 	}
 }

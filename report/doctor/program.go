@@ -62,10 +62,10 @@ func (f *Facts) Programs(name string) []Program {
 		}
 		out = append(out, p)
 	}
-	for _, d := range f.Deployments {
+	for _, d := range Deployments.Of(f) {
 		add(Program{Kind: "Deployment", ObjectMeta: d.ObjectMeta, Selector: d.Spec.Selector, Wanted: orOne(d.Spec.Replicas), Ready: d.Status.ReadyReplicas}, d.Spec.Template)
 	}
-	for _, d := range f.DaemonSets {
+	for _, d := range DaemonSets.Of(f) {
 		add(Program{Kind: "DaemonSet", ObjectMeta: d.ObjectMeta, Selector: d.Spec.Selector, Wanted: d.Status.DesiredNumberScheduled, Ready: d.Status.NumberReady}, d.Spec.Template)
 	}
 	return out
@@ -99,8 +99,8 @@ func (f *Facts) programs() bool {
 
 // installed reports whether anything of gpuscale exists.
 func (f *Facts) installed() bool {
-	return f.programs() || slices.ContainsFunc(f.APIServices, func(a *apiService) bool { return isOurs(a.Labels) }) ||
-		slices.ContainsFunc(names, f.scraped) || len(f.Answers[GPUNodes]) > 0 || len(f.Pools) > 0 || len(f.GPUQuotas) > 0 || len(f.CRDs) > 0
+	return f.programs() || slices.ContainsFunc(APIServices.Of(f), func(a *apiService) bool { return isOurs(a.Labels) }) ||
+		slices.ContainsFunc(names, f.scraped) || len(f.Answers[GPUNodes]) > 0 || len(Pools.Of(f))+len(GPUQuotas.Of(f))+len(CRDs.Of(f)) > 0
 }
 
 func isOurs(labels map[string]string) bool {
@@ -110,7 +110,7 @@ func isOurs(labels map[string]string) bool {
 // nothing is the message for a cluster without gpuscale; empty where it exists, or where
 // that is unknown.
 func (f *Facts) nothing() string {
-	if f.Missing[Deployments] != "" || f.Missing[DaemonSets] != "" || f.Missing[APIServices] != "" {
+	if slices.ContainsFunc(from(Deployments, DaemonSets, APIServices), func(s *Source) bool { return f.Missing[s] != "" }) {
 		return ""
 	}
 	where := "any namespace"

@@ -22,19 +22,19 @@ var quotaChecks = []Check{
 		ID: "quota-cycle", Title: "Parents of quotas exist, without a cycle", Run: quotaCycle,
 		Fault: "GPUQuotas are each other's parents, or a parent does not exist.",
 		Means: "Each of them has no parent then: it neither lends nor borrows.",
-		Looks: []*Source{GPUQuotas},
+		Looks: from(GPUQuotas),
 	},
 	{
 		ID: "quota-unsatisfiable", Title: "Every quota admits some pod", Run: quotaUnsatisfiable,
 		Fault: "A GPUQuota's limit is less than the smallest part of a GPU of any pool or node, is for a model that none has, or contradicts another quota.",
 		Means: "Its pods are pending forever, or the effective limit differs from the written one.",
-		Looks: []*Source{GPUQuotas, Pools, Nodes},
+		Looks: from(GPUQuotas, Pools, Nodes),
 	},
 	{
 		ID: "resourcequota-names", Title: "ResourceQuotas count what pods request", Run: resourceQuotaNames,
 		Fault: "A ResourceQuota counts some GPU resources (`nvidia.com/gpu`), and pods of its namespace request others (`nvidia.com/mig-*`).",
 		Means: "It does not limit those.",
-		Looks: []*Source{ResourceQuotas}, Also: []*Source{Pods},
+		Looks: from(ResourceQuotas), Also: from(Pods),
 	},
 }
 
@@ -42,7 +42,7 @@ var quotaChecks = []Check{
 const parentMessage = "spec.parent"
 
 // quotas of the cluster; without any, a check is skipped.
-func (l *look) quotas() []*gpuQuota { return orSkip(l, l.f.GPUQuotas, "there is no GPUQuota") }
+func (l *look) quotas() []*gpuQuota { return orSkip(l, GPUQuotas.in(l), "there is no GPUQuota") }
 
 func quotaCycle(l *look) {
 	parent := map[string]string{}
@@ -51,21 +51,16 @@ func quotaCycle(l *look) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(parent)) {
 		up := parent[name]
-		f := Finding{Object: "GPUQuota " + name, Means: "it has no parent then: it neither lends nor borrows",
-			Commands: []string{l.patch("", "gpuquota", name, `{"spec":{"parent":null}}`)}}
+		orphan := l.patch("", "gpuquota", name, `{"spec":{"parent":null}}`)
 		if _, there := parent[up]; up != "" && !there {
-			f.Seen, f.Fix = fmt.Sprintf("spec.parent: there is no GPUQuota %s", up), "Create that quota, name another, or name none."
-			l.fault(f)
+			l.fault("GPUQuota "+name, "spec.parent: there is no GPUQuota "+up, "Create that quota, name another, or name none.", orphan).
+				Means = "it has no parent then: it neither lends nor borrows"
 			continue
 		}
-		circle := circleOf(name, parent)
-		if len(circle) == 0 || slices.Min(circle) != name {
-			continue // each cycle once, at its first name
+		if circle := circleOf(name, parent); len(circle) > 0 && slices.Min(circle) == name { // each cycle once, at its first name
+			l.fault("GPUQuota "+name, "spec.parent: a circle: "+strings.Join(append(circle, name), " → "), "Remove the parent of the one that is to be the top.", orphan).
+				Means = "each of them has no parent then: it neither lends nor borrows"
 		}
-		f.Seen = "spec.parent: a circle: " + strings.Join(append(circle, name), " → ")
-		f.Means = "each of them has no parent then: it neither lends nor borrows"
-		f.Fix = "Remove the parent of the one that is to be the top."
-		l.fault(f)
 	}
 }
 
@@ -87,7 +82,7 @@ func circleOf(name string, parent map[string]string) []string {
 func (l *look) tables() mig.Tables {
 	var all []contract.Publication
 	seen := map[string]bool{}
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		if text := n.Annotations[contract.TableAnnotation]; !seen[text] {
 			seen[text] = true
 			all = append(all, contract.Publication{Text: text, Node: n.Name})
@@ -117,10 +112,10 @@ func (l *look) smallest() map[string]float64 {
 			out[name] = min(out[name], share)
 		}
 	}
-	for _, p := range l.f.Pools {
+	for _, p := range Pools.in(l) {
 		put(p.Spec.Template.Product)
 	}
-	for _, n := range l.f.Nodes {
+	for _, n := range Nodes.in(l) {
 		put(n.Labels[labelProduct])
 	}
 	return out
@@ -131,10 +126,8 @@ func quotaUnsatisfiable(l *look) {
 	for _, q := range l.quotas() {
 		if c := meta.FindStatusCondition(q.Status.Conditions, "Valid"); c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == q.Generation &&
 			!strings.HasPrefix(c.Message, parentMessage) {
-			l.fault(Finding{
-				Object: "GPUQuota " + q.Name, Seen: fmt.Sprintf("Valid=False, %s: %s", c.Reason, c.Message),
-				Means: "it applies only in part (docs/quotas.md)", Fix: "Correct what the message names.",
-			}, l.kubectl("get", "gpuquota", q.Name, "-o", "yaml"))
+			l.fault("GPUQuota "+q.Name, conditionText(c), "Correct what the message names.", l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")).
+				Means = "it applies only in part (docs/quotas.md)"
 			continue
 		}
 		for at, a := range q.Spec.Amounts {
@@ -148,8 +141,7 @@ func (l *look) amount(q *gpuQuota, at int, a v1alpha1.QuotaAmount, smallest map[
 	if len(smallest) == 0 || l.fractional() {
 		return // no GPU to compare it with, or parts of GPUs of any size
 	}
-	field := fmt.Sprintf("spec.amounts[%d]", at)
-	f := Finding{Object: "GPUQuota " + q.Name, Commands: []string{l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")}}
+	field, object, show := fmt.Sprintf("spec.amounts[%d]", at), "GPUQuota "+q.Name, l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")
 	least, on := 0.0, "any GPU"
 	if a.Model == v1alpha1.AnyModel || a.Model == "" {
 		least = slices.Min(slices.Collect(maps.Values(smallest)))
@@ -157,10 +149,8 @@ func (l *look) amount(q *gpuQuota, at int, a v1alpha1.QuotaAmount, smallest map[
 		name := gpu.ProductName(a.Model)
 		share, there := smallest[name]
 		if !there {
-			f.Seen = fmt.Sprintf("%s.model is %s, and no pool and no node has such a GPU; there are %s", field, a.Model, several(slices.Sorted(maps.Keys(smallest))))
-			f.Means = "its guarantee cannot be met, and pods that request that model are pending"
-			f.Fix = "Name a model that a pool has, or make a pool of it."
-			l.warn(f)
+			l.warn(object, fmt.Sprintf("%s.model is %s, and no pool and no node has such a GPU; there are %s", field, a.Model, several(slices.Sorted(maps.Keys(smallest)))),
+				"Name a model that a pool has, or make a pool of it.", show).Means = "its guarantee cannot be met, and pods that request that model are pending"
 			return
 		}
 		least, on = share, name
@@ -169,16 +159,14 @@ func (l *look) amount(q *gpuQuota, at int, a v1alpha1.QuotaAmount, smallest map[
 		return
 	}
 	if limit := a.Limit.AsApproximateFloat64(); limit < least-1e-9 {
-		f.Seen = fmt.Sprintf("%s.limit is %.3g, and the smallest part of %s is %.3g of a GPU", field, limit, on, least)
-		f.Means = "no pod fits under it: its pods are pending forever"
-		f.Fix = fmt.Sprintf("Raise the limit to at least %.3g, or to 0 to admit no pod.", least)
-		l.fault(f)
+		l.fault(object, fmt.Sprintf("%s.limit is %.3g, and the smallest part of %s is %.3g of a GPU", field, limit, on, least),
+			fmt.Sprintf("Raise the limit to at least %.3g, or to 0 to admit no pod.", least), show).Means = "no pod fits under it: its pods are pending forever"
 	}
 }
 
 // fractional reports whether a node offers parts of GPUs as another resource.
 func (l *look) fractional() bool {
-	return slices.ContainsFunc(l.f.Nodes, func(n *corev1.Node) bool {
+	return slices.ContainsFunc(Nodes.in(l), func(n *corev1.Node) bool {
 		return slices.ContainsFunc(offered(n), func(r string) bool { return r != "nvidia.com/gpu" && !strings.HasPrefix(r, "nvidia.com/mig-") })
 	})
 }
@@ -204,7 +192,7 @@ func isGPUResource(name string) bool {
 func resourceQuotaNames(l *look) {
 	counted := map[string][]string{} // GPU resources by namespace, in any of its quotas
 	var first []*corev1.ResourceQuota
-	for _, q := range l.f.ResourceQuotas {
+	for _, q := range ResourceQuotas.in(l) {
 		var some []string
 		for name := range q.Spec.Hard {
 			if r, ok := strings.CutPrefix(string(name), "requests."); ok && strings.HasPrefix(r, "nvidia.com/") {
@@ -218,7 +206,7 @@ func resourceQuotaNames(l *look) {
 	}
 	for _, q := range orSkip(l, first, "no ResourceQuota counts a GPU resource") {
 		counts, asked := counted[q.Namespace], map[string]int64{}
-		for _, p := range l.f.Pods {
+		for _, p := range Pods.in(l) {
 			for r, n := range gpuResources(&p.Spec) {
 				if p.Namespace == q.Namespace && !slices.Contains(counts, r) {
 					asked["requests."+r] += n
@@ -234,10 +222,8 @@ func resourceQuotaNames(l *look) {
 			continue
 		}
 		slices.Sort(counts)
-		l.warn(Finding{
-			Object: "ResourceQuota " + q.Namespace + "/" + q.Name,
-			Seen:   fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", several(slices.Compact(counts)), several(slices.Sorted(maps.Keys(hard)))),
-			Fix:    "Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
-		}, l.patch(q.Namespace, "resourcequota", q.Name, string(patch)))
+		l.warn("ResourceQuota "+q.Namespace+"/"+q.Name, fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", several(slices.Compact(counts)), several(slices.Sorted(maps.Keys(hard)))),
+			"Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
+			l.patch(q.Namespace, "resourcequota", q.Name, string(patch)))
 	}
 }

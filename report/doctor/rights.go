@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,23 +10,24 @@ import (
 
 func adapterRights(l *look) {
 	for _, p := range l.adapters() {
-		f := Finding{Object: "ServiceAccount " + p.Namespace + "/" + p.ServiceAccount, Fix: "Bind the role."}
-		account := "--serviceaccount=" + p.Namespace + ":" + p.ServiceAccount
-		if !slices.ContainsFunc(l.f.ClusterRoleBindings, func(b *clusterRoleBinding) bool {
-			return (b.RoleRef.Name == "system:auth-delegator" || b.RoleRef.Name == "cluster-admin") && subject(b.Subjects, p)
-		}) {
-			f.Seen = "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator"
-			f.Means = "the adapter cannot authenticate callers at the API server, and refuses all of them"
-			f.Commands = []string{l.kubectl("create", "clusterrolebinding", p.Name+"-auth-delegator", "--clusterrole=system:auth-delegator", account)}
-			l.fault(f)
+		account, flag := "ServiceAccount "+p.Namespace+"/"+p.ServiceAccount, "--serviceaccount="+p.Namespace+":"+p.ServiceAccount
+		bound := func(role string) bool {
+			return slices.ContainsFunc(ClusterRoleBindings.in(l), func(b *clusterRoleBinding) bool { return b.RoleRef.Name == role && subject(b.Subjects, p) })
 		}
-		if !slices.ContainsFunc(l.f.RoleBindings, func(b *roleBinding) bool {
+		if bound("cluster-admin") {
+			continue
+		}
+		if !bound("system:auth-delegator") {
+			l.fault(account, "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator", "Bind the role.",
+				l.kubectl("create", "clusterrolebinding", p.Name+"-auth-delegator", "--clusterrole=system:auth-delegator", flag)).
+				Means = "the adapter cannot authenticate callers at the API server, and refuses all of them"
+		}
+		if !slices.ContainsFunc(RoleBindings.in(l), func(b *roleBinding) bool {
 			return b.Namespace == "kube-system" && b.RoleRef.Name == "extension-apiserver-authentication-reader" && subject(b.Subjects, p)
 		}) {
-			f.Seen = "no RoleBinding in kube-system gives it the Role extension-apiserver-authentication-reader"
-			f.Means = "the adapter has no CA of the API server's front proxy: it does not start, or treats requests as anonymous"
-			f.Commands = []string{l.in("kube-system", "create", "rolebinding", p.Name+"-authentication-reader", "--role=extension-apiserver-authentication-reader", account)}
-			l.fault(f)
+			l.fault(account, "no RoleBinding in kube-system gives it the Role extension-apiserver-authentication-reader", "Bind the role.",
+				l.in("kube-system", "create", "rolebinding", p.Name+"-authentication-reader", "--role=extension-apiserver-authentication-reader", flag)).
+				Means = "the adapter has no CA of the API server's front proxy: it does not start, or treats requests as anonymous"
 		}
 	}
 }
@@ -86,8 +86,8 @@ func programRights(l *look) {
 func (l *look) lacksRights(p Program, manifest string, wanted []rbacv1.PolicyRule, means string) {
 	var rules []rbacv1.PolicyRule // that hold for the account everywhere
 	own := false                  // a role of the program's name is among them
-	for _, b := range l.f.ClusterRoleBindings {
-		if role := find(l.f.ClusterRoles, "", b.RoleRef.Name); b.RoleRef.Kind == "ClusterRole" && role != nil && subject(b.Subjects, p) {
+	for _, b := range ClusterRoleBindings.in(l) {
+		if role := find(ClusterRoles.in(l), "", b.RoleRef.Name); b.RoleRef.Kind == "ClusterRole" && role != nil && subject(b.Subjects, p) {
 			rules, own = append(rules, role.Rules...), own || role.Name == p.Name
 		}
 	}
@@ -99,14 +99,9 @@ func (l *look) lacksRights(p Program, manifest string, wanted []rbacv1.PolicyRul
 	for _, r := range lacking { // one verb of one resource each
 		missing = append(missing, strings.TrimSuffix(r.Verbs[0]+" "+r.Resources[0]+"."+r.APIGroups[0], "."))
 	}
-	f := Finding{
-		Object: "ServiceAccount " + p.Namespace + "/" + p.ServiceAccount,
-		Seen:   fmt.Sprintf("%s runs as it, and no ClusterRole gives it: %s", p.Object(), several(missing)),
-		Means:  means, Fix: "Reinstall its rights.",
-		Commands: []string{l.install(p, manifest)},
-	}
+	object, seen := "ServiceAccount "+p.Namespace+"/"+p.ServiceAccount, p.Object()+" runs as it, and no ClusterRole gives it: "
 	if own {
-		f.Object, f.Seen = "ClusterRole "+p.Name, fmt.Sprintf("neither it nor another role gives %s: %s", p.Object(), several(missing))
+		object, seen = "ClusterRole "+p.Name, "neither it nor another role gives "+p.Object()+": "
 	}
-	l.fault(f)
+	l.fault(object, seen+several(missing), "Reinstall its rights.", l.install(p, manifest)).Means = means
 }

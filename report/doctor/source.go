@@ -1,15 +1,19 @@
 package doctor
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Source is one thing that is read, once.
+// Source is something that is read once: a listing, objects that other facts name, or the answer
+// to a query.
 type Source struct {
 	Name string
 	// Paths of a listing of Kubernetes, or of an object; %s is what other facts name. Several
@@ -22,49 +26,118 @@ type Source struct {
 	// Query of Prometheus: a name after a dollar sign is a selector.
 	Query string
 
-	take  sink                          // of a listing's pages
-	named func(*reading, *Source) []key // what other facts name; nil where all are listed
+	named func(*Facts) []key // what other facts name; nil where all are listed
+	// take adds a page's objects to those of the pages before. It returns the token of the next
+	// page, and how many objects this one has.
+	take func(before any, page []byte) (all any, next string, objects int, err error)
 }
 
-// Sources of Kubernetes, and then of Prometheus.
-var (
-	Deployments = list("/apis/apps/v1/deployments", into(func(f *Facts) *[]*deployment { return &f.Deployments }, nil))
-	DaemonSets  = list("/apis/apps/v1/daemonsets", into(func(f *Facts) *[]*daemonSet { return &f.DaemonSets }, nil))
-	APIServices = list("/apis/apiregistration.k8s.io/v1/apiservices", into(func(f *Facts) *[]*apiService { return &f.APIServices }, nil))
-	Nodes       = list("/api/v1/nodes", into(func(f *Facts) *[]*corev1.Node { return &f.Nodes }, func(n *corev1.Node) bool {
-		n.Status.Images = nil // which are large, and read by no check
-		return true
-	}))
-	Pods                = list("/api/v1/pods", into(func(f *Facts) *[]*corev1.Pod { return &f.Pods }, keepPod))
-	Pools               = optional(list("/apis/gpuscale.io/v1alpha1/gpunodepools", into(func(f *Facts) *[]*pool { return &f.Pools }, nil)))
-	GPUQuotas           = optional(list("/apis/gpuscale.io/v1alpha1/gpuquotas", into(func(f *Facts) *[]*gpuQuota { return &f.GPUQuotas }, nil)))
-	HPAs                = list("/apis/autoscaling/v2/horizontalpodautoscalers", into(func(f *Facts) *[]*hpa { return &f.HPAs }, nil))
-	ScaledObjects       = optional(list("/apis/keda.sh/v1alpha1/scaledobjects", into(func(f *Facts) *[]*ScaledObject { return &f.ScaledObjects }, nil)))
-	ResourceQuotas      = list("/api/v1/resourcequotas", into(func(f *Facts) *[]*corev1.ResourceQuota { return &f.ResourceQuotas }, nil))
-	NodeLeases          = called("node leases", list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", into(func(f *Facts) *[]*lease { return &f.NodeLeases }, nil)))
-	ClusterRoleBindings = list("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", into(func(f *Facts) *[]*clusterRoleBinding { return &f.ClusterRoleBindings }, nil))
-	ClusterRoles        = list("/apis/rbac.authorization.k8s.io/v1/clusterroles", into(func(f *Facts) *[]*clusterRole { return &f.ClusterRoles }, nil))
-	RoleBindings        = list("/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings", into(func(f *Facts) *[]*roleBinding { return &f.RoleBindings }, nil))
-	Budgets             = list("/apis/policy/v1/poddisruptionbudgets", into(func(f *Facts) *[]*budget { return &f.Budgets }, nil))
-	ValidatingWebhooks  = list("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", into(func(f *Facts) *[]*webhooks { return &f.ValidatingWebhooks }, nil))
-	MutatingWebhooks    = list("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", into(func(f *Facts) *[]*webhooks { return &f.MutatingWebhooks }, nil))
-	LimitRanges         = list("/api/v1/limitranges", into(func(f *Facts) *[]*corev1.LimitRange { return &f.LimitRanges }, nil))
-	NetworkPolicies     = list("/apis/networking.k8s.io/v1/networkpolicies", into(func(f *Facts) *[]*networkingv1.NetworkPolicy { return &f.NetworkPolicies }, nil))
-	Refusals            = &Source{Name: "events", Paths: []string{"/api/v1/events"}, Fields: "reason=" + failedCreate, take: into(func(f *Facts) *[]*corev1.Event { return &f.Refusals }, isRefusal)}
-	ResourceSlices      = optional(list("/apis/resource.k8s.io/v1/resourceslices", into(func(f *Facts) *[]*ResourceSlice { return &f.ResourceSlices }, nil),
-		"/apis/resource.k8s.io/v1beta2/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices"))
-	CustomMetrics   = discovery("custom metrics", func(f *Facts) *[]string { return &f.CustomMetrics }, "/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1")
-	ExternalMetrics = discovery("external metrics", func(f *Facts) *[]string { return &f.ExternalMetrics }, "/apis/external.metrics.k8s.io/v1beta1")
-	Monitoring      = discovery("monitors", func(f *Facts) *[]string { return &f.Monitoring }, "/apis/monitoring.coreos.com/v1")
-	CRDs            = named("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/%s", into(func(f *Facts) *[]*crd { return &f.CRDs }, nil), ourCRDs)
-	Services        = named("/api/v1/namespaces/%s/services/%s", into(func(f *Facts) *[]*corev1.Service { return &f.Services }, nil), services)
-	EndpointSlices  = named("/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices", into(func(f *Facts) *[]*discoveryv1.EndpointSlice { return &f.EndpointSlices }, nil), services)
-	ConfigMaps      = named("/api/v1/namespaces/%s/configmaps/%s", into(func(f *Facts) *[]*corev1.ConfigMap { return &f.ConfigMaps }, nil), configMaps)
-	Leases          = named("/apis/coordination.k8s.io/v1/namespaces/%s/leases", into(func(f *Facts) *[]*lease { return &f.Leases }, nil), leases)
-	ReplicaSets     = named("/apis/apps/v1/namespaces/%s/replicasets/%s", intoWorkloads, refusedOf("ReplicaSet"))
-	StatefulSets    = named("/apis/apps/v1/namespaces/%s/statefulsets/%s", intoWorkloads, refusedOf("StatefulSet"))
-	Jobs            = named("/apis/batch/v1/namespaces/%s/jobs/%s", intoWorkloads, refusedOf("Job"))
+// key is a namespace and a name; one of them may be empty.
+type key struct{ namespace, name string }
 
+// kind is a source of objects of a type.
+type kind[T any] struct{ *Source }
+
+// Of are the objects that were read.
+func (k kind[T]) Of(f *Facts) []*T {
+	all, _ := f.objects[k.Source].([]*T)
+	return all
+}
+
+// in is Of, for a check that declares the source.
+func (k kind[T]) in(l *look) []*T {
+	l.has(k)
+	return k.Of(l.f)
+}
+
+// sourced is a source of any kind.
+type sourced interface{ source() *Source }
+
+func (s *Source) source() *Source { return s }
+
+// from are the sources that a check declares.
+func from(all ...sourced) (out []*Source) {
+	for _, s := range all {
+		out = append(out, s.source())
+	}
+	return out
+}
+
+// listing is a list by the first of its paths that exists, of the objects for which keep is true;
+// nil keeps all. A discovery page is a list of resources.
+func listing[T any](keep func(*T) bool, paths ...string) kind[T] {
+	s := &Source{Paths: paths}
+	s.Name = s.resource()
+	s.take = func(before any, raw []byte) (any, string, int, error) {
+		var page struct {
+			Metadata  metav1.ListMeta `json:"metadata"`
+			Items     []T             `json:"items"`
+			Resources []T             `json:"resources"`
+		}
+		all, _ := before.([]*T)
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return all, "", 0, fmt.Errorf("reading a list: %w", err)
+		}
+		items := append(page.Items, page.Resources...)
+		for i := range items {
+			if keep == nil || keep(&items[i]) {
+				all = append(all, &items[i])
+			}
+		}
+		return all, page.Metadata.Continue, len(items), nil
+	}
+	return kind[T]{s}
+}
+
+func (k kind[T]) optional() kind[T]                   { k.Optional = true; return k }
+func (k kind[T]) called(name string) kind[T]          { k.Name = name; return k }
+func (k kind[T]) where(fields string) kind[T]         { k.Fields = fields; return k }
+func (k kind[T]) by(named func(*Facts) []key) kind[T] { k.named = named; return k }
+
+// withoutImages keeps a node without what is large and read by no check.
+func withoutImages(n *corev1.Node) bool {
+	n.Status.Images = nil
+	return true
+}
+
+// Sources of Kubernetes.
+var (
+	Deployments         = listing[deployment](nil, "/apis/apps/v1/deployments")
+	DaemonSets          = listing[daemonSet](nil, "/apis/apps/v1/daemonsets")
+	APIServices         = listing[apiService](nil, "/apis/apiregistration.k8s.io/v1/apiservices")
+	Nodes               = listing(withoutImages, "/api/v1/nodes")
+	Pods                = listing(keepPod, "/api/v1/pods")
+	Pools               = listing[pool](nil, "/apis/gpuscale.io/v1alpha1/gpunodepools").optional()
+	GPUQuotas           = listing[gpuQuota](nil, "/apis/gpuscale.io/v1alpha1/gpuquotas").optional()
+	HPAs                = listing[hpa](nil, "/apis/autoscaling/v2/horizontalpodautoscalers")
+	ScaledObjects       = listing[ScaledObject](nil, "/apis/keda.sh/v1alpha1/scaledobjects").optional()
+	ResourceQuotas      = listing[corev1.ResourceQuota](nil, "/api/v1/resourcequotas")
+	NodeLeases          = listing[lease](nil, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").called("node leases")
+	ClusterRoleBindings = listing[clusterRoleBinding](nil, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings")
+	ClusterRoles        = listing[clusterRole](nil, "/apis/rbac.authorization.k8s.io/v1/clusterroles")
+	RoleBindings        = listing[roleBinding](nil, "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings")
+	Budgets             = listing[budget](nil, "/apis/policy/v1/poddisruptionbudgets")
+	ValidatingWebhooks  = listing[webhooks](nil, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")
+	MutatingWebhooks    = listing[webhooks](nil, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations")
+	LimitRanges         = listing[corev1.LimitRange](nil, "/api/v1/limitranges")
+	NetworkPolicies     = listing[networkingv1.NetworkPolicy](nil, "/apis/networking.k8s.io/v1/networkpolicies")
+	Refusals            = listing(isRefusal, "/api/v1/events").where("reason=" + failedCreate)
+	ResourceSlices      = listing[ResourceSlice](nil, "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1beta2/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices").optional()
+	CustomMetrics       = listing[metav1.APIResource](nil, "/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1").optional().called("custom metrics")
+	ExternalMetrics     = listing[metav1.APIResource](nil, "/apis/external.metrics.k8s.io/v1beta1").optional().called("external metrics")
+	Monitoring          = listing[metav1.APIResource](nil, "/apis/monitoring.coreos.com/v1").optional().called("monitors")
+	CRDs                = listing[crd](nil, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/%s").by(ourCRDs)
+	Services            = listing[corev1.Service](nil, "/api/v1/namespaces/%s/services/%s").by(servicesNamed)
+	EndpointSlices      = listing[discoveryv1.EndpointSlice](nil, "/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices").by(servicesNamed)
+	ConfigMaps          = listing[corev1.ConfigMap](nil, "/api/v1/namespaces/%s/configmaps/%s").by(configMaps)
+	Leases              = listing[lease](nil, "/apis/coordination.k8s.io/v1/namespaces/%s/leases").by(leases)
+	ReplicaSets         = listing[Workload](nil, "/apis/apps/v1/namespaces/%s/replicasets/%s").by(refusedOf("ReplicaSet"))
+	StatefulSets        = listing[Workload](nil, "/apis/apps/v1/namespaces/%s/statefulsets/%s").by(refusedOf("StatefulSet"))
+	Jobs                = listing[Workload](nil, "/apis/batch/v1/namespaces/%s/jobs/%s").by(refusedOf("Job"))
+)
+
+// Sources of Prometheus.
+var (
 	Clusters = ask("clusters", `count by (cluster) ($gpu_info{cluster!=""} or $gpuscale_exporter_build_info{cluster!=""} or $gpuscale_adapter_build_info{cluster!=""} or $gpuscale_autoscaler_build_info{cluster!=""})`)
 
 	Clock       = ask("clock", "vector(time())")
@@ -93,43 +166,22 @@ var (
 	Retention      = ask("retention", "GET /api/v1/status/runtimeinfo")
 )
 
-// Table of all sources, in the order in which they are read.
-var Table = []*Source{
+func ask(name, promql string) *Source { return &Source{Name: "prometheus: " + name, Query: promql} }
+
+// Table of all sources, in the order in which they are read: of Kubernetes' the Leases last, whose
+// ages count until the end of the reading.
+var Table = from(
 	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
-	Budgets, ValidatingWebhooks, MutatingWebhooks, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps, Leases,
-	ReplicaSets, StatefulSets, Jobs,
+	Budgets, ValidatingWebhooks, MutatingWebhooks, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps,
+	ReplicaSets, StatefulSets, Jobs, Leases,
 	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown,
 	Recorded, LastReconcile, Leaders, LimitsExceeded, Retention,
-}
-
-// list is a listing that has the name of its resource.
-func list(path string, take sink, older ...string) *Source {
-	s := &Source{Paths: append([]string{path}, older...), take: take}
-	s.Name = s.resource()
-	return s
-}
-
-// named is a listing, or objects, of what other facts name.
-func named(path string, take sink, of func(*reading, *Source) []key) *Source {
-	s := list(path, take)
-	s.named = of
-	return s
-}
-
-var intoWorkloads = into(func(f *Facts) *[]*Workload { return &f.Workloads }, nil)
+)
 
 // resource is the name of the resource in a path.
 func (s *Source) resource() string {
 	path := strings.TrimSuffix(s.Paths[0], "/%s")
 	return path[strings.LastIndexByte(path, '/')+1:]
-}
-
-func called(name string, s *Source) *Source { s.Name = name; return s }
-
-func optional(s *Source) *Source { s.Optional = true; return s }
-
-func ask(name, promql string) *Source {
-	return &Source{Name: "prometheus: " + name, Query: promql}
 }
 
 // Right is the right that a source of Kubernetes needs: "list deployments.apps".
@@ -154,30 +206,80 @@ func (s *Source) Right() string {
 // Sources that checks read, each once, in the order of Table. Some show whether gpuscale is
 // installed at all, and whether Prometheus has this cluster's series alone.
 func Sources(checks []Check) []*Source {
-	wanted := map[*Source]bool{Deployments: true, DaemonSets: true, APIServices: true, Clusters: true, Builds: true, GPUNodes: true}
+	wanted := from(Deployments, DaemonSets, APIServices, Clusters, Builds, GPUNodes)
 	for _, c := range checks {
-		for _, s := range c.Reads() {
-			wanted[s] = true
-		}
+		wanted = append(wanted, c.Reads()...)
 	}
-	return slices.DeleteFunc(slices.Clone(Table), func(s *Source) bool { return !wanted[s] })
+	return slices.DeleteFunc(slices.Clone(Table), func(s *Source) bool { return !slices.Contains(wanted, s) })
 }
 
 // Names of sources, those of Prometheus as one.
-func Names(sources []*Source) []string {
-	var out []string
-	asked := false
+func Names(sources []*Source) (out []string) {
 	for _, s := range Table {
-		switch {
-		case !slices.Contains(sources, s):
-		case s.Query == "":
-			out = append(out, s.Name)
-		default:
-			asked = true
+		name := s.Name
+		if s.Query != "" {
+			name = "Prometheus"
+		}
+		if slices.Contains(sources, s) && !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
-	if asked {
-		out = append(out, "Prometheus")
-	}
 	return out
+}
+
+func ourCRDs(*Facts) (all []key) {
+	for _, k := range kinds {
+		all = append(all, key{name: k.crd})
+	}
+	return all
+}
+
+func configMaps(f *Facts) (all []key) {
+	for _, p := range f.Programs("autoscaler") {
+		all = append(all, key{p.Namespace, p.ConfigMap})
+	}
+	return all
+}
+
+func leases(f *Facts) (all []key) {
+	for _, p := range f.Programs("autoscaler") {
+		all = append(all, key{namespace: p.Namespace})
+	}
+	return all
+}
+
+// servicesNamed are those that APIServices of the metrics groups name, those of our programs, and
+// those of webhooks that could stop them.
+func servicesNamed(f *Facts) (all []key) {
+	for _, a := range APIServices.Of(f) {
+		if isMetrics(a.Spec.Group) && a.Spec.Service != nil {
+			all = append(all, key{a.Spec.Service.Namespace, a.Spec.Service.Name})
+		}
+	}
+	for _, p := range f.Programs("adapter") {
+		all = append(all, key{p.Namespace, p.Name})
+	}
+	for _, w := range f.webhooks() {
+		all = append(all, key{w.service.Namespace, w.service.Name})
+	}
+	return all
+}
+
+// failedCreate is the reason of Events about pods that a controller could not create.
+const failedCreate = "FailedCreate"
+
+func isRefusal(e *corev1.Event) bool {
+	return e.Reason == failedCreate && e.Type == corev1.EventTypeWarning
+}
+
+// refusedOf are the workloads of a kind whose pods were refused.
+func refusedOf(kind string) func(*Facts) []key {
+	return func(f *Facts) (all []key) {
+		for _, e := range f.refused() {
+			if of := e.InvolvedObject; of.Kind == kind {
+				all = append(all, key{of.Namespace, of.Name})
+			}
+		}
+		return all
+	}
 }

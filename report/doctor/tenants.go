@@ -21,25 +21,25 @@ var tenantChecks = []Check{
 		ID: "pods-refused", Title: "Pods with GPUs are admitted", Run: podsRefused,
 		Fault: "The API server refuses the pods of a workload that requests GPUs, or of gpuscale's DaemonSets: a LimitRange, a ResourceQuota, Pod Security or a webhook.",
 		Means: "These pods do not exist, so none is pending, and no node is added for them.",
-		Looks: []*Source{Refusals}, Also: []*Source{ReplicaSets, StatefulSets, Jobs, DaemonSets},
+		Looks: from(Refusals), Also: from(ReplicaSets, StatefulSets, Jobs, DaemonSets),
 	},
 	{
 		ID: "limitrange-gpus", Title: "LimitRanges fit pods with GPUs", Run: limitRangeGPUs,
 		Fault: "A LimitRange gives a GPU to every container that states none, refuses pods that state none, or has a `max` below what a pod has.",
 		Means: "Sidecars occupy GPUs, or pods are not created again after a drain.",
-		Looks: []*Source{LimitRanges}, Also: []*Source{Pods},
+		Looks: from(LimitRanges), Also: from(Pods),
 	},
 	{
 		ID: "networkpolicy-scrape", Title: "NetworkPolicies admit Prometheus", Run: networkPolicyScrape,
 		Fault: "An HPA has no value, and the NetworkPolicies over its pods admit no other namespace.",
 		Means: "A Prometheus of another namespace cannot scrape them.",
-		Looks: []*Source{NetworkPolicies, HPAs, Deployments}, Also: []*Source{Pods},
+		Looks: from(NetworkPolicies, HPAs, Deployments), Also: from(Pods),
 	},
 }
 
 // refused are the newest Events about pods that could not be created, one for each object.
 func (f *Facts) refused() []*corev1.Event {
-	newest := slices.SortedStableFunc(slices.Values(f.Refusals), func(a, b *corev1.Event) int { return lastSeen(b).Compare(lastSeen(a)) })
+	newest := slices.SortedStableFunc(slices.Values(Refusals.Of(f)), func(a, b *corev1.Event) int { return lastSeen(b).Compare(lastSeen(a)) })
 	met := map[[3]string]bool{}
 	return slices.DeleteFunc(newest, func(e *corev1.Event) bool {
 		of := [3]string{e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name}
@@ -79,36 +79,35 @@ func (w *Workload) lacks() bool {
 }
 
 func podsRefused(l *look) {
+	workloads := map[string]kind[Workload]{"ReplicaSet": ReplicaSets, "StatefulSet": StatefulSets, "Job": Jobs}
 	for _, e := range l.f.refused() {
 		of := e.InvolvedObject
-		switch of.Kind {
-		case "DaemonSet":
-			d := find(l.f.DaemonSets, of.Namespace, of.Name)
+		if of.Kind == "DaemonSet" {
+			d := find(DaemonSets.in(l), of.Namespace, of.Name)
 			if d == nil || !isOurs(d.Labels) || d.Status.CurrentNumberScheduled >= d.Status.DesiredNumberScheduled {
 				continue
 			}
-		default:
-			at := slices.IndexFunc(l.f.Workloads, func(w *Workload) bool { return w.Kind == of.Kind && w.Namespace == of.Namespace && w.Name == of.Name })
-			if at < 0 || !l.f.Workloads[at].lacks() || len(gpuResources(&l.f.Workloads[at].Spec.Template.Spec)) == 0 {
+		} else {
+			all, known := workloads[of.Kind]
+			if !known {
+				continue
+			}
+			w := find(all.in(l), of.Namespace, of.Name)
+			if w == nil || !w.lacks() || len(gpuResources(&w.Spec.Template.Spec)) == 0 {
 				continue
 			}
 		}
-		f := Finding{
-			Object: fmt.Sprintf("%s %s/%s", of.Kind, of.Namespace, of.Name), Seen: e.Message,
-			Fix:      "Change the pod or the rule that the message names.",
-			Commands: []string{l.in(of.Namespace, "describe", strings.ToLower(of.Kind), of.Name), l.in(of.Namespace, "get", "resourcequotas,limitranges")},
-		}
+		add, fix := l.fault, "Change the pod or the rule that the message names."
 		if strings.Contains(e.Message, "exceeded quota:") { // which is what a quota is for
-			f.Fix = "Raise the ResourceQuota that the message names, unless this is intended."
-			l.warn(f)
-			continue
+			add, fix = l.warn, "Raise the ResourceQuota that the message names, unless this is intended."
 		}
-		l.fault(f)
+		add(fmt.Sprintf("%s %s/%s", of.Kind, of.Namespace, of.Name), e.Message, fix,
+			l.in(of.Namespace, "describe", strings.ToLower(of.Kind), of.Name), l.in(of.Namespace, "get", "resourcequotas,limitranges"))
 	}
 }
 
 func limitRangeGPUs(l *look) {
-	for _, r := range orSkip(l, l.f.LimitRanges, "there is no LimitRange") {
+	for _, r := range orSkip(l, LimitRanges.in(l), "there is no LimitRange") {
 		for at, item := range r.Spec.Limits {
 			for i, all := range []corev1.ResourceList{item.Default, item.Max, item.Min} {
 				for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -127,44 +126,41 @@ func limitRangeGPUs(l *look) {
 func (l *look) bound(r *corev1.LimitRange, at int, bound string, name corev1.ResourceName, amount resource.Quantity) {
 	item, field := r.Spec.Limits[at], strings.NewReplacer("~", "~0", "/", "~1").Replace(string(name))
 	container, positive := item.Type == corev1.LimitTypeContainer, amount.Sign() > 0
-	f := Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name, Seen: fmt.Sprintf("spec.limits[%d].%s has %s: %s", at, bound, name, amount.String())}
+	object, seen := "LimitRange "+r.Namespace+"/"+r.Name, fmt.Sprintf("spec.limits[%d].%s has %s: %s", at, bound, name, amount.String())
+	means, fix := "", ""
 	// The list is patched by place: a merge would replace it.
 	patch := fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, field)
 	switch {
 	case container && positive && bound == "default":
 		if most, there := item.Max[name]; there && most.Cmp(amount) == 0 {
-			f.Seen += "; a default that is not written is the max"
+			seen += "; a default that is not written is the max"
 		}
-		f.Means, f.Fix = "each container that states none gets them, sidecars and init containers too", "Set its default to 0, and let pods state what they need."
+		means, fix = "each container that states none gets them, sidecars and init containers too", "Set its default to 0, and let pods state what they need."
 		patch = fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, field)
 	case container && positive && bound == "min":
-		f.Means, f.Fix = "a pod with a container that requests none is refused", "Remove this minimum, unless every container of the namespace is to have one."
+		means, fix = "a pod with a container that requests none is refused", "Remove this minimum, unless every container of the namespace is to have one."
 	case item.Type == corev1.LimitTypePod && bound != "default" && !l.hasDefault(r.Namespace, name):
-		f.Seen = fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String())
-		f.Means, f.Fix = "a pod that states none is refused", "Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota."
-	default:
-		patch = ""
+		seen = fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String())
+		means, fix = "a pod that states none is refused", "Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota."
 	}
-	if patch != "" {
-		l.warn(f, l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p", patch))
+	if fix != "" {
+		l.warn(object, seen, fix, l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p", patch)).Means = means
 	}
 	var over []string // pods that were created before the maximum
-	for _, p := range l.f.Pods {
+	for _, p := range Pods.in(l) {
 		if bound == "max" && p.Namespace == r.Namespace && allocatedOf(p, item.Type, name) > amount.Value() {
 			over = append(over, p.Name)
 		}
 	}
 	if len(over) > 0 {
 		slices.Sort(over)
-		l.warn(Finding{
-			Object: f.Object, Seen: fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, amount.String(), several(over)),
-			Means: "these pods are not created again after a drain or an eviction", Fix: "Raise the maximum, or the pods' successors are refused.",
-		}, l.in(r.Namespace, "describe", "limitrange", r.Name))
+		l.warn(object, fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, amount.String(), several(over)),
+			"Raise the maximum, or the pods' successors are refused.", l.in(r.Namespace, "describe", "limitrange", r.Name)).Means = "these pods are not created again after a drain or an eviction"
 	}
 }
 
 func (l *look) hasDefault(namespace string, name corev1.ResourceName) bool {
-	return slices.ContainsFunc(l.f.LimitRanges, func(r *corev1.LimitRange) bool {
+	return slices.ContainsFunc(LimitRanges.in(l), func(r *corev1.LimitRange) bool {
 		return r.Namespace == namespace && slices.ContainsFunc(r.Spec.Limits, func(i corev1.LimitRangeItem) bool {
 			_, there := i.Default[name]
 			return there && i.Type == corev1.LimitTypeContainer
@@ -192,18 +188,16 @@ func networkPolicyScrape(l *look) {
 			continue
 		}
 		of := labels.Everything() // another kind's pods are all of the namespace that request GPUs
-		if d := find(l.f.Deployments, h.Namespace, h.Spec.ScaleTargetRef.Name); d != nil && h.Spec.ScaleTargetRef.Kind == "Deployment" {
+		if d := find(Deployments.in(l), h.Namespace, h.Spec.ScaleTargetRef.Name); d != nil && h.Spec.ScaleTargetRef.Kind == "Deployment" {
 			of, _ = metav1.LabelSelectorAsSelector(d.Spec.Selector)
 		}
-		for _, p := range l.f.Pods {
+		for _, p := range Pods.in(l) {
 			if p.Namespace != h.Namespace || p.Spec.HostNetwork || len(gpuResources(&p.Spec)) == 0 || of == nil || !of.Matches(labels.Set(p.Labels)) {
 				continue
 			}
 			if closed := l.f.closed(p); len(closed) > 0 {
-				l.warn(Finding{Object: hpaName(h),
-					Seen: fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, several(closed), p.Name),
-					Fix:  "Admit the namespace of Prometheus (deploy/tenant/tenant.yaml has such a policy), unless it runs in this one.",
-				}, l.in(h.Namespace, "describe", "networkpolicies"))
+				l.warn(hpaName(h), fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, several(closed), p.Name),
+					"Admit the namespace of Prometheus (deploy/tenant/tenant.yaml has such a policy), unless it runs in this one.", l.in(h.Namespace, "describe", "networkpolicies"))
 				break
 			}
 		}
@@ -214,7 +208,7 @@ func networkPolicyScrape(l *look) {
 // from outside of its namespace, or where there is none.
 func (f *Facts) closed(p *corev1.Pod) []string {
 	var over []string
-	for _, n := range f.NetworkPolicies {
+	for _, n := range NetworkPolicies.Of(f) {
 		selector, err := metav1.LabelSelectorAsSelector(&n.Spec.PodSelector)
 		if n.Namespace != p.Namespace || err != nil || !selector.Matches(labels.Set(p.Labels)) ||
 			len(n.Spec.PolicyTypes) > 0 && !slices.Contains(n.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {

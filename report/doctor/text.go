@@ -8,6 +8,7 @@ import (
 	"strings"
 )
 
+// Colours of a terminal.
 const (
 	red    = "\x1b[1;31m"
 	yellow = "\x1b[33m"
@@ -15,61 +16,69 @@ const (
 	plain  = "\x1b[0m"
 )
 
-// coloured text is for terminals.
-type coloured bool
-
-func (k coloured) in(colour, text string) string {
-	if !k {
-		return text
-	}
-	return colour + text + plain
-}
-
 // Write writes a report as text: findings, the worst first, then healthy checks in one
 // line, then what could not be read.
 func Write(w io.Writer, r Report, inColour bool) error {
-	if _, err := io.WriteString(w, printed(r, coloured(inColour))); err != nil {
+	in := func(colour, text string) string {
+		if !inColour {
+			return text
+		}
+		return colour + text + plain
+	}
+	var b strings.Builder
+	if r.Nothing != "" {
+		b.WriteString(r.Nothing + "\n")
+	} else {
+		for _, c := range r.Checks {
+			findings(&b, c, Fault, in(red, "FAULT  "), in)
+		}
+		for _, c := range r.Checks {
+			findings(&b, c, Warning, in(yellow, "WARNING"), in)
+		}
+		b.WriteString(Summary(r) + "\n")
+		because(&b, "ok", r.Checks, OK, in)
+		because(&b, "not known", r.Checks, Unknown, in)
+		because(&b, "skipped", r.Checks, Skipped, in)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
 	return nil
 }
 
-func printed(r Report, k coloured) string {
-	if r.Nothing != "" {
-		return r.Nothing + "\n"
-	}
-	var b strings.Builder
-	for _, severity := range []Outcome{Fault, Warning} {
-		for _, c := range r.Checks {
-			findings(&b, c, severity, k)
-		}
-	}
-	b.WriteString(Summary(r) + "\n")
-	because(&b, "ok", r.Checks, OK, k)
-	because(&b, "not known", r.Checks, Unknown, k)
-	because(&b, "skipped", r.Checks, Skipped, k)
-	return b.String()
-}
-
 // findings writes one check's findings of one severity.
-func findings(b *strings.Builder, c Result, severity Outcome, k coloured) {
+func findings(b *strings.Builder, c Result, severity Outcome, mark string, in func(colour, text string) string) {
 	for i, f := range c.Findings {
 		if f.Severity != severity {
 			continue
 		}
-		mark := k.in(red, "FAULT  ")
-		if severity == Warning {
-			mark = k.in(yellow, "WARNING")
-		}
-		fmt.Fprintf(b, "%s %s: %s\n", mark, c.ID, f.Object)
-		fmt.Fprintf(b, "  seen:  %s\n  means: %s\n  fix:   %s\n", f.Seen, f.Means, f.Fix)
+		fmt.Fprintf(b, "%s %s: %s\n  seen:  %s\n  means: %s\n  fix:   %s\n", mark, c.ID, f.Object, f.Seen, f.Means, f.Fix)
 		for _, command := range f.Commands {
-			fmt.Fprintf(b, "    %s\n", k.in(dim, command))
+			fmt.Fprintf(b, "    %s\n", in(dim, command))
 		}
 		b.WriteByte('\n')
 		if c.More > 0 && i == len(c.Findings)-1 {
 			fmt.Fprintf(b, "        %s: %d more are left out\n\n", c.ID, c.More)
 		}
+	}
+}
+
+// because lists checks with one outcome, those with the same reason, or with none, together.
+func because(b *strings.Builder, title string, all []Result, o Outcome, in func(colour, text string) string) {
+	all = slices.DeleteFunc(slices.Clone(all), func(c Result) bool { return c.Outcome != o })
+	for len(all) > 0 {
+		why, ids := all[0].Why, []string{}
+		all = slices.DeleteFunc(all, func(c Result) bool {
+			if c.Why == why {
+				ids = append(ids, c.ID)
+			}
+			return c.Why == why
+		})
+		fmt.Fprintf(b, "%s: %s", title, strings.Join(ids, ", "))
+		if why != "" {
+			b.WriteString(" " + in(dim, "("+why+")"))
+		}
+		b.WriteByte('\n')
 	}
 }
 
@@ -86,28 +95,6 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// because lists checks with one outcome, those with the same reason, or with none, together.
-func because(b *strings.Builder, title string, all []Result, o Outcome, k coloured) {
-	var reasons []string
-	by := map[string][]string{}
-	for _, c := range all {
-		if c.Outcome != o {
-			continue
-		}
-		if !slices.Contains(reasons, c.Why) {
-			reasons = append(reasons, c.Why)
-		}
-		by[c.Why] = append(by[c.Why], c.ID)
-	}
-	for _, why := range reasons {
-		fmt.Fprintf(b, "%s: %s", title, strings.Join(by[why], ", "))
-		if why != "" {
-			b.WriteString(" " + k.in(dim, "("+why+")"))
-		}
-		b.WriteByte('\n')
-	}
 }
 
 // WriteJSON writes a report for programs. Its schema is [Schema].

@@ -57,7 +57,7 @@ func rows[T any](all []T, row func(T) []Cell) (out [][]Cell) {
 func whole(n int) Cell { return digits(model.Known(float64(n))) }
 
 func quality(q model.Quality) Table {
-	t := Table{Name: "quality", Title: "Data quality", Columns: columns("", "")}
+	t := Table{Name: "quality", Title: "Data quality", Columns: []string{"", ""}}
 	add := func(name string, values ...string) {
 		t.Rows = append(t.Rows, rows(values, func(v string) []Cell { return []Cell{word(name), word(v)} })...)
 	}
@@ -78,7 +78,7 @@ func quality(q model.Quality) Table {
 
 func hours(r model.Report) Table {
 	h := r.Hours
-	t := Table{Name: "hours", Title: "GPU-hours by place", From: ofLedger, Columns: columns("Place", "GPU-hours>", "Share>", "Money$", "Meaning"), Rows: rows(h.Places, func(p model.Place) []Cell {
+	t := Table{Name: "hours", Title: "GPU-hours by place", From: ofLedger, Columns: []string{"Place", "GPU-hours", "Share", "Money", "Meaning"}, Rows: rows(h.Places, func(p model.Place) []Cell {
 		return []Cell{word(p.Name), digits(p.Hours), number(p.Share, model.Tenths), money(p.Money), word(p.Meaning)}
 	})}
 	t.Rows = append(t.Rows, []Cell{word("Sum"), digits(h.Sum), share(h.Sum.Over(h.Capacity)), money(h.Money), word("the capacity is " + model.Digits(h.Capacity))})
@@ -94,13 +94,13 @@ func demand(d model.Demand) []Table {
 	}
 	d.Decision.Of = "until an action for a pod"
 	return []Table{
-		{Name: "waits", Title: "Time from a pod's creation until it was bound", Empty: "No pod was bound in the window.", Columns: columns("Tenant", "Pods>", "Median>", "95 %>", "99 %>"),
+		{Name: "waits", Title: "Time from a pod's creation until it was bound", Empty: "No pod was bound in the window.", Columns: []string{"Tenant", "Pods", "Median", "95 %", "99 %"},
 			From: []query.ID{query.PodWait, query.Decisions}, Rows: append(rows(d.Waits, wait), wait(d.Decision))},
-		{Name: "unmet", Title: "Unserved demand", Empty: "All demand was served.", Columns: columns("Shape", "Reason", "GPU-hours>", "Peak GPUs>"), From: []query.ID{query.Waiting},
+		{Name: "unmet", Title: "Unserved demand", Empty: "All demand was served.", Columns: []string{"Shape", "Reason", "GPU-hours", "Peak GPUs"}, From: []query.ID{query.Waiting},
 			Rows: rows(d.Unmet, func(x model.Unmet) []Cell {
 				return []Cell{word(x.Shape), word(x.Reason), digits(x.Hours), digits(x.Peak)}
 			})},
-		{Name: "hpas", Title: "HPAs at their maximum", Empty: "No HPA reached its maximum.", Columns: columns("HPA", "Hours>", "Replicas>", "Limited by"), From: []query.ID{query.HPAAtMax, query.HPALimited},
+		{Name: "hpas", Title: "HPAs at their maximum", Empty: "No HPA reached its maximum.", Columns: []string{"HPA", "Hours", "Replicas", "Limited by"}, From: []query.ID{query.HPAAtMax, query.HPALimited},
 			Rows: rows(d.HPAs, func(x model.HPA) []Cell {
 				return []Cell{word(x.Namespace + "/" + x.Name), digits(x.AtMax), digits(x.Max), word(x.Reasons)}
 			})},
@@ -109,18 +109,18 @@ func demand(d model.Demand) []Table {
 
 func use(u model.Use) []Table {
 	return []Table{
-		{Name: "tenants", Title: "Quotas, in GPUs, means over the window", Columns: columns("Tenant", "Guaranteed>", "Limit>", "Used>", "Borrowed>", "Lent>", "Pending>"), From: []query.ID{query.Tenants},
+		{Name: "tenants", Title: "Quotas, in GPUs, means over the window", Columns: []string{"Tenant", "Guaranteed", "Limit", "Used", "Borrowed", "Lent", "Pending"}, From: []query.ID{query.Tenants},
 			Rows: rows(u.Tenants, func(x model.Tenant) []Cell {
 				return []Cell{word(x.Tenant), digits(x.Guaranteed), digits(x.Limit), digits(x.Used), digits(x.Borrowed), digits(x.Lent), digits(x.Pending)}
 			})},
 		{Name: "use", Title: "Allocated GPU-hours and their use", Empty: "No GPU was allocated.", From: ofLedger,
-			Columns: columns("Tenant", "Namespace", "Model", "Allocated, GPU-hours>", "Computing>", "Idle>", "Use>", "Money$", "Idle$"),
+			Columns: []string{"Tenant", "Namespace", "Model", "Allocated, GPU-hours", "Computing", "Idle", "Use", "Money", "Idle"},
 			Rows: rows(u.Rows, func(x model.UseRow) []Cell {
 				tenant := word(x.Tenant)
 				tenant.Picture = shares(x)
 				return []Cell{tenant, word(x.Namespace), word(x.Model), digits(x.Allocated), digits(x.Used), digits(x.Idle), share(x.Share), money(x.Money), money(x.Waste)}
 			})},
-		{Name: "serving", Title: "Inference servers", Columns: columns("Namespace", "Models", "Tokens written>", "Allocated, GPU-hours>", "Money per million tokens$"), From: []query.ID{query.Tokens, query.TokensBeyond},
+		{Name: "serving", Title: "Inference servers", Columns: []string{"Namespace", "Models", "Tokens written", "Allocated, GPU-hours", "Money per million tokens"}, From: []query.ID{query.Tokens, query.TokensBeyond},
 			Rows: rows(u.Serving, func(x model.Serving) []Cell {
 				return []Cell{word(x.Namespace), word(x.Models), number(x.Tokens, model.Tokens), digits(x.Allocated), money(x.Cost)}
 			})},
@@ -130,13 +130,13 @@ func use(u model.Use) []Table {
 func pools(all []model.Pool) []Table {
 	return []Table{
 		{Name: "pools", Title: "Size and cost", Empty: "No pool is known.", From: append([]query.ID{query.PoolNodes, query.PoolPrice, query.GPUs}, ofLedger...),
-			Columns: columns("Pool", "Model", "Class", "Min>", "Max>", "Mean>", "Now>", "GPU-hours>", "Computing>", "Money$"),
+			Columns: []string{"Pool", "Model", "Class", "Min", "Max", "Mean", "Now", "GPU-hours", "Computing", "Money"},
 			Rows: rows(all, func(p model.Pool) []Cell {
 				return []Cell{word(p.Pool), word(p.Model), word(p.Class), digits(p.Min), digits(p.Max), digits(p.Mean), digits(p.Now), digits(p.Hours), share(p.Used), money(p.Money)}
 			})},
 		{Name: "events", Title: "Scaling and failures", Empty: "No pool is known.",
 			From:    []query.ID{query.PoolNodes, query.Actions, query.NodeReady, query.Failures, query.Interrupted, query.Backoff},
-			Columns: columns("Pool", "Scale-ups>", "Removed>", "Repartitions>", "Ready, median>", "Ready, 95 %>", "Failures>", "Failed for", "Spot interruptions>", "Hours of backoff>"),
+			Columns: []string{"Pool", "Scale-ups", "Removed", "Repartitions", "Ready, median", "Ready, 95 %", "Failures", "Failed for", "Spot interruptions", "Hours of backoff"},
 			Rows: rows(all, func(p model.Pool) []Cell {
 				return []Cell{word(p.Pool), digits(p.Added), digits(p.Removed), digits(p.Repartitions), seconds(p.ReadyP50), seconds(p.ReadyP95), digits(p.Failures), word(p.FailedFor), digits(p.Interrupted), digits(p.BackedOff)}
 			})},
@@ -145,11 +145,11 @@ func pools(all []model.Pool) []Table {
 
 func layouts(m model.MIG) []Table {
 	all := []Table{
-		{Name: "fragmentation", Title: "Fragmentation at the end", Columns: columns("Model", "MIG GPUs>", "Slices free>", "Index>"), From: []query.ID{query.Devices, query.Instances, query.AllocatedTo},
+		{Name: "fragmentation", Title: "Fragmentation at the end", Columns: []string{"Model", "MIG GPUs", "Slices free", "Index"}, From: []query.ID{query.Devices, query.Instances, query.AllocatedTo},
 			Rows: rows(m.Fragmentation, func(x model.Fragmentation) []Cell {
 				return []Cell{word(x.Model), whole(x.GPUs), whole(x.Free), digits(x.Index)}
 			})},
-		{Name: "profiles", Title: "Instances by profile", Columns: columns("Model", "Profile", "Instances>", "Allocated>", "Allocated, mean>"), From: []query.ID{query.Devices, query.Instances, query.AllocatedTo, query.Allocated},
+		{Name: "profiles", Title: "Instances by profile", Columns: []string{"Model", "Profile", "Instances", "Allocated", "Allocated, mean"}, From: []query.ID{query.Devices, query.Instances, query.AllocatedTo, query.Allocated},
 			Rows: rows(m.Profiles, func(x model.Profile) []Cell {
 				return []Cell{word(x.Model), word(x.Profile), whole(x.Instances), whole(x.Allocated), digits(x.Mean)}
 			})},
@@ -159,7 +159,7 @@ func layouts(m model.MIG) []Table {
 	}
 	return append(all, Table{Name: "rightsize", Title: "Workloads that fit a smaller slice", Empty: "None, by the evidence required.",
 		From:    []query.ID{query.Devices, query.AllocatedTo, query.MemoryP99, query.UseP95, query.InstUseP95},
-		Columns: columns("Workload", "Model", "Allocated", "Fits", "Memory, 99 %>", "Use, 95 %>", "Evidence, hours>", "GPU-hours saved>"),
+		Columns: []string{"Workload", "Model", "Allocated", "Fits", "Memory, 99 %", "Use, 95 %", "Evidence, hours", "GPU-hours saved"},
 		Rows: rows(m.RightSize, func(x model.RightSize) []Cell {
 			return []Cell{word(x.Namespace + "/" + x.Workload), word(x.Model), word(x.From), word(x.To), number(x.Memory, model.Bytes), share(x.Use), digits(x.Evidence), digits(x.Hours)}
 		})})
@@ -168,7 +168,7 @@ func layouts(m model.MIG) []Table {
 func forecasts(f model.Forecast) []Table {
 	return []Table{
 		{Name: "forecast", Title: "GPUs allocated, at the end of the forecast", Empty: "There is no data to make a forecast from.", From: ofLedger,
-			Columns: columns("Of", "Limit>", "Until", "Expected>", "80 %, low>", "80 %, high>", "95 %, low>", "95 %, high>", "Error, MAPE>", "Against no change, MASE>", "In 80 % band>", "In 95 % band>", "Runs out"),
+			Columns: []string{"Of", "Limit", "Until", "Expected", "80 %, low", "80 %, high", "95 %, low", "95 %, high", "Error, MAPE", "Against no change, MASE", "In 80 % band", "In 95 % band", "Runs out"},
 			Rows: rows(f.Outlooks, func(o model.Outlook) []Cell {
 				none := model.Unknown(o.Why)
 				until, last := Cell{Text: model.None, Why: o.Why}, model.Band{Low: none, Expected: none, High: none, Low95: none, High95: none}
@@ -179,7 +179,7 @@ func forecasts(f model.Forecast) []Table {
 				return []Cell{word(o.Of), digits(o.Limit), until, digits(last.Expected), digits(last.Low), digits(last.High), digits(last.Low95), digits(last.High95),
 					share(o.Error.MAPE), digits(o.Error.MASE), share(o.Error.Coverage), share(o.Error.Wide), word(o.Exhausts.Text)}
 			})},
-		{Name: "workloads", Title: "Forecasts of the autoscaler", Columns: columns("Workload", "Low>", "Expected>", "High>", "Past error>"), From: []query.ID{query.Forecasts, query.ForecastErr},
+		{Name: "workloads", Title: "Forecasts of the autoscaler", Columns: []string{"Workload", "Low", "Expected", "High", "Past error"}, From: []query.ID{query.Forecasts, query.ForecastErr},
 			Rows: rows(f.Workloads, func(x model.Workload) []Cell {
 				return []Cell{word(x.Workload), digits(x.Low), digits(x.Expected), digits(x.High), share(x.Error)}
 			})},
@@ -196,11 +196,11 @@ func HoursOf(a model.Action) string {
 
 func reliability(r model.Report) []Table {
 	x := r.Reliability
-	lost := Table{Name: "lost", Title: "Lost", Columns: columns("", "GPU-hours>", "Money$"), From: ofLedger, Rows: [][]Cell{
+	lost := Table{Name: "lost", Title: "Lost", Columns: []string{"", "GPU-hours", "Money"}, From: ofLedger, Rows: [][]Cell{
 		{word("On sick GPUs and nodes that were not ready"), digits(x.Lost), money(x.Money)},
-		{word("Between errors that condemn a GPU"), digits(x.MTBF), {Text: "–"}},
+		{word("Between errors that condemn a GPU"), digits(x.MTBF), {Text: "–", Right: true, Money: true}},
 	}}
-	xids := Table{Name: "xids", Title: "XID errors", Columns: columns("Code", "Count>", "GPUs>", "Nodes", "Condemns the GPU"), Empty: "None.", From: []query.ID{query.XIDs},
+	xids := Table{Name: "xids", Title: "XID errors", Columns: []string{"Code", "Count", "GPUs", "Nodes", "Condemns the GPU"}, Empty: "None.", From: []query.ID{query.XIDs},
 		Rows: rows(x.XIDs, func(e model.XID) []Cell {
 			condemned := "no: usually caused by the application"
 			if e.Condemned {
@@ -208,7 +208,7 @@ func reliability(r model.Report) []Table {
 			}
 			return []Cell{word(e.Code), digits(e.Count), whole(e.GPUs), word(text.Several(e.Nodes, 6)), word(condemned)}
 		})}
-	nodes := Table{Name: "sick", Title: "Nodes with sick GPUs", Columns: columns("Node", "GPU-hours>"), Empty: "None.", From: []query.ID{query.SickNodes},
+	nodes := Table{Name: "sick", Title: "Nodes with sick GPUs", Columns: []string{"Node", "GPU-hours"}, Empty: "None.", From: []query.ID{query.SickNodes},
 		Rows: rows(x.Nodes, func(n model.SickNode) []Cell { return []Cell{word(n.Node), digits(n.Hours)} })}
 	if x.Missing != "" && xids.lacking(r) == "" && nodes.lacking(r) == "" {
 		return []Table{lost}
@@ -218,6 +218,8 @@ func reliability(r model.Report) []Table {
 
 func methods(r model.Report) Section {
 	lines := append(slices.Clone(r.Methods.Text), "Steps: "+r.Methods.Steps+".", fmt.Sprintf("Made by gpuscale-report %s at %s UTC.", r.Version, Time(r.Generated)))
-	return Section{"A", "methods", "Methods", lines, []Table{{Name: "queries", Title: "Queries", Columns: columns("What", "Step", "PromQL`"),
-		Rows: rows(r.Methods.Queries, func(q model.Query) []Cell { return []Cell{word(q.What), word(q.Step), {Text: Code(q.PromQL)}} })}}}
+	return Section{"A", "methods", "Methods", lines, []Table{{Name: "queries", Title: "Queries", Columns: []string{"What", "Step", "PromQL"},
+		Rows: rows(r.Methods.Queries, func(q model.Query) []Cell {
+			return []Cell{word(q.What), word(q.Step), {Text: Code(q.PromQL), Code: true}}
+		})}}}
 }

@@ -24,7 +24,7 @@ type Table struct {
 	Name    string
 	Title   string
 	From    []query.ID // what its rows are made of: without rows it means zero only if all were answered
-	Columns []Column
+	Columns []string   // a cell belongs to the column of the same place
 	Rows    [][]Cell
 	Empty   string   // shown in place of a table without rows
 	Notes   []string // why figures are unknown; cells refer to them by number
@@ -32,43 +32,30 @@ type Table struct {
 	More    int      // rows left out
 }
 
-// Column of a table.
-type Column struct {
-	Name  string
-	Right bool // figures stand to the right
-	Code  bool
-	Money bool // left out where there are no prices
-}
-
 // Cell is a figure or a word.
 type Cell struct {
-	Text    string
-	Why     string // why it is unknown
-	Note    int    // the number of Why below the table, from 1
-	Picture template.HTML
+	Text        string
+	Why         string // why it is unknown
+	Note        int    // the number of Why below the table, from 1
+	Right, Code bool
+	Money       bool // its column is left out where there are no prices
+	Picture     template.HTML
 }
 
 func word(s string) Cell { return Cell{Text: cmp.Or(text.Line(s), "–")} }
 
 func number(n model.Number, write func(model.Number) string) Cell {
-	return Cell{Text: write(n), Why: n.Why()}
+	return Cell{Text: write(n), Why: n.Why(), Right: true}
 }
 
 func digits(n model.Number) Cell  { return number(n, model.Digits) }
 func share(n model.Number) Cell   { return number(n, model.Share) }
-func money(n model.Number) Cell   { return number(n, model.Money) }
 func seconds(n model.Number) Cell { return number(n, model.Seconds) }
 
-// columns reads a heading: a name that ends in ">" stands to the right, one that ends in
-// "$" does so and is money, one that ends in "`" is code.
-func columns(names ...string) []Column {
-	var all []Column
-	for _, n := range names {
-		c := Column{Name: strings.TrimRight(n, ">$`"), Money: strings.HasSuffix(n, "$"), Code: strings.HasSuffix(n, "`")}
-		c.Right = c.Money || strings.HasSuffix(n, ">")
-		all = append(all, c)
-	}
-	return all
+func money(n model.Number) Cell {
+	c := number(n, model.Money)
+	c.Money = true
+	return c
 }
 
 // mostRows keeps the page below 500 kB; the JSON form has all rows. All queries are
@@ -81,11 +68,11 @@ func (t Table) finish(r model.Report) Table {
 	if n := len(t.Rows); n > mostRows && t.Name != "queries" {
 		t.Rows, t.More = t.Rows[:mostRows], n-mostRows
 	}
-	for i := len(t.Columns) - 1; i >= 0; i-- {
+	for i := len(t.Columns) - 1; i >= 0 && len(t.Rows) > 0; i-- {
 		switch {
-		case !t.Columns[i].Money:
+		case !t.Rows[0][i].Money:
 		case r.Currency != "":
-			t.Columns[i].Name += " (" + r.Currency + ")"
+			t.Columns[i] += " (" + r.Currency + ")"
 		default:
 			t.Columns = slices.Delete(t.Columns, i, i+1)
 			for k := range t.Rows {
