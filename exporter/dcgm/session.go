@@ -104,7 +104,7 @@ func (s *session) watch(what rectangle, every, keep time.Duration) ([]watch, err
 	for some := range slices.Chunk(what.entities, maxEntitiesPerGroup) {
 		group, in, err := s.group(some)
 		if err != nil {
-			if err = s.refuse("dcgm: entities not watched", len(some), err); err != nil {
+			if err = s.refuse(rectangle{some, what.fields}, err); err != nil {
 				return nil, err
 			}
 			continue
@@ -133,7 +133,7 @@ func (s *session) watchFields(group godcgm.GroupHandle, what rectangle, every, k
 	}
 	half := len(what.fields) / 2
 	if severs(err) || half == 0 {
-		return s.refuse("dcgm: field not watched", what.fields[0], err)
+		return s.refuse(what, err)
 	}
 	for _, part := range [][]uint16{what.fields[:half], what.fields[half:]} {
 		if err := s.watchFields(group, rectangle{what.entities, part}, every, keep); err != nil {
@@ -144,12 +144,12 @@ func (s *session) watchFields(group godcgm.GroupHandle, what rectangle, every, k
 }
 
 // refuse logs what is not watched. It returns the error where that severs the connection.
-func (s *session) refuse(message string, what any, err error) error {
+func (s *session) refuse(what rectangle, err error) error {
 	if severs(err) {
 		return err
 	}
 	s.refused = err
-	s.log.Warn(message, "what", what, "error", err)
+	s.log.Warn("dcgm: not watched", "fields", what.fields, "entities", len(what.entities), "error", err)
 	return nil
 }
 

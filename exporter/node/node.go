@@ -181,7 +181,9 @@ func (n *Node) compile(now time.Time) {
 		if n.opts.Observe != nil {
 			n.opts.Observe(reading)
 		}
-		n.warnOnce(&n.absent, n.opts.Compat.Devices.Missing(reading), "devices of -d are absent; they are shown when they appear", "devices")
+		if newlyMissing(&n.absent, n.opts.Compat.Devices.Missing(reading)) {
+			n.log.Warn("devices of -d are absent; they are shown when they appear", "devices", n.absent)
+		}
 	}
 	var allocations collect.Attribution
 	var unresolved []string
@@ -191,18 +193,19 @@ func (n *Node) compile(now time.Time) {
 	if n.opts.Jobs != nil {
 		allocations.Jobs = n.opts.Jobs()
 	}
-	n.warnOnce(&n.unresolved, unresolved, "allocated devices are not in the reading", "ids")
+	if newlyMissing(&n.unresolved, unresolved) {
+		n.log.Warn("allocated devices are not in the reading", "ids", unresolved)
+	}
 	page := n.compiler.Compile(reading, allocations)
 	count(n.metrics.leftOut, page.LeftOut)
 	n.page.Store(page)
 }
 
-// warnOnce logs what is missing when it is another list than last time.
-func (n *Node) warnOnce(last *[]string, missing []string, message, key string) {
-	if len(missing) > 0 && !slices.Equal(missing, *last) {
-		n.log.Warn(message, key, missing)
-	}
+// newlyMissing replaces a list, and reports whether something is missing that was not the last time.
+func newlyMissing(last *[]string, missing []string) bool {
+	is := len(missing) > 0 && !slices.Equal(missing, *last)
 	*last = missing
+	return is
 }
 
 // GPUs reports whether there is a page, and how many GPUs are on it.
