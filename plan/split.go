@@ -75,8 +75,11 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 			s.spare = append(s.spare, in.Placement)
 		}
 	}
-	if unplaced && len(s.keep) > 0 {
-		return split{why: blockAllocated} // the places of allocated instances are unknown
+	switch { // nothing can be placed around instances whose places are unknown
+	case unplaced && c.allocated():
+		return split{why: blockAllocated}
+	case unplaced && len(s.keep) > 0: // until they are idle for long enough
+		return split{why: blockLayout}
 	}
 	s.before = layoutOf(c)
 	s.removed = mig.Counts(s.spare)

@@ -166,9 +166,8 @@ func (l *look) undry(p Program, at int) string {
 	if c := l.install(p, "autoscaler.yaml", "autoscaler.dryRun=false"); c != "" && !byHand(p.ManagedFields, "args") {
 		return c
 	}
-	path := fmt.Sprintf("/spec/template/spec/containers/0/args/%d", at)
 	return l.in(p.Namespace, "patch", "deployment", p.Name, "--type=json", "-p",
-		fmt.Sprintf(`[{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`, path, p.Args[at], path))
+		fmt.Sprintf(`[{"op":"test","path":%[1]q,"value":%[2]q},{"op":"remove","path":%[1]q}]`, p.paths[at], p.Args[at]))
 }
 
 func poolBackoff(l *look) {
