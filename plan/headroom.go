@@ -31,7 +31,12 @@ func (w *world) prepare() {
 	for i := range w.pools {
 		w.pools[i].kept = min(w.pools[i].kept, math.MaxInt32-1) + 1 // a gang that is pending comes before replicas of its priority
 	}
-	for i := range w.forecasts {
+	soonest := make([]int, len(w.forecasts))
+	for i := range soonest {
+		soonest[i] = i
+	}
+	slices.SortStableFunc(soonest, func(a, b int) int { return w.forecasts[a].At.Compare(w.forecasts[b].At) })
+	for _, i := range soonest { // a later one takes what the node of an earlier one leaves
 		w.expected[i] = w.prepareFor(&w.forecasts[i])
 	}
 }
