@@ -86,7 +86,6 @@ func TestABrokenRuleStandsAlone(t *testing.T) {
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: sum(<<.Series>>":         `rules[1].metricsQuery: renders to "sum(up", which is no PromQL`,
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: <<range 1000>>":          "rules[1].metricsQuery: is no template: template: query:1",
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: <<if true>><<end>>":      "rules[1].metricsQuery: the template renders to nothing",
-		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: scalar(<<.Series>>)":     ":7: rules[1].metricsQuery: gives a scalar: must be a vector",
 		"- up":                ":5: rules[1]: is no mapping",
 		"- seriesQuery: [up]": ":5: rules[1].seriesQuery: is a list, not text",
 		"- seriesQuery: up\n  seriesFilters: {a: 1}": ":6: rules[1].seriesFilters: is a mapping, not a list",
