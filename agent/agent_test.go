@@ -55,7 +55,7 @@ func TestRepartitionAroundBusyInstance(t *testing.T) {
 	if got := b.layout(); got != "3g.40gb@0 3g.40gb@4" {
 		t.Errorf("layout %s", got)
 	}
-	if busy := b.machine().GPUs[0].Instances[0]; !slices.Equal(busy.Computes, fakenvml.Whole(fakenvml.MIGUUID(0, 0))) || busy.PID == 0 {
+	if busy := b.machine().GPUs[0].Instances[0]; !slices.Equal(busy.Computes, fakenvml.Whole(fakenvml.MIGUUID(0, 0))) || busy.Values["compute"] == "" {
 		t.Errorf("the busy instance is now %+v", busy)
 	}
 	if a := b.answer(); a.State != contract.AgentDone || a.ID != "op-1" {
@@ -94,7 +94,7 @@ func TestUnknownProduct(t *testing.T) {
 	layout, err := mig.ParseSlices("2g@0:4 2g@4:4")
 	require.NoError(t, err)
 	b := newBench(t, fakenvml.GPU{UUID: fakenvml.GPUUUID(0), Name: "NVIDIA X900", MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec, Instances: []fakenvml.Instance{
-		{ID: 1, Placement: layout[0], Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 0)), PID: 1000}, {ID: 2, Placement: layout[1], Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 1))},
+		{ID: 1, Placement: layout[0], Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 0)), Values: fakenvml.Busy(1000)}, {ID: 2, Placement: layout[1], Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 1))},
 	}})
 	b.order("2g@0:4 2g@4:4", "2g@0:4 1g@4:2 1g@6:2", func(r *contract.Record) { r.Model = "X900" })
 	b.tick()
@@ -139,7 +139,7 @@ func TestRefuses(t *testing.T) {
 			"decided on another layout: GPU 0 is partitioned into"},
 		"in MIG mode since":                {func(_ *bench, r *record) { r.Whole, r.Before = true, "empty" }, "MIG mode is on"},
 		"out of MIG mode since":            {func(b *bench, _ *record) { b.state.GPUs[0] = h100(b.t, 0, "-") }, "MIG mode is off"},
-		"a process that is in no instance": {func(b *bench, _ *record) { b.state.GPUs[0].PID = 77 }, "1g@1:1 is busy"},
+		"a process that is in no instance": {func(b *bench, _ *record) { b.state.GPUs[0].Values = fakenvml.Busy(77) }, "1g@1:1 is busy"},
 		"a kubelet that was just started":  {func(b *bench, _ *record) { b.self = "gpuscale-system/agent-x" }, "its list is not complete yet"},
 		"a selector of half the node":      {func(b *bench, _ *record) { b.api.plugins = make([]string, maxPlugins+1) }, "is devicePlugin right?"},
 		// It must fit into the annotation, which otherwise counts as lost.
@@ -185,9 +185,9 @@ func TestUnfixedDriverIsAllowed(t *testing.T) {
 func TestUndoAfterFailure(t *testing.T) {
 	const before = "1g.10gb@4 1g.10gb@5"
 	for name, fail := range map[string]fakenvml.Lines{
-		"no free slices":   {"fail.create": "23 1"},
-		"half an instance": {"fail.create-compute": "999 1"},
-		"came in use":      {"fail.destroy": "19 1"},
+		"no free slices":   {"fail.nvmlDeviceCreateGpuInstanceWithPlacement": "23 1"},
+		"half an instance": {"fail.nvmlGpuInstanceCreateComputeInstance": "999 1"},
+		"came in use":      {"fail.nvmlGpuInstanceDestroy": "19 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, h100(t, 0, before))
@@ -212,7 +212,7 @@ func TestUndoAfterFailure(t *testing.T) {
 // and the other GPU is still managed.
 func TestFailedUndo(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"), h100(t, 1, "1g.10gb@0"))
-	b.state.Lines = fakenvml.Lines{"fail.create": "15 99"}
+	b.state.Lines = fakenvml.Lines{"fail.nvmlDeviceCreateGpuInstanceWithPlacement": "15 99"}
 	b.set(b.state)
 	r := b.order("1g.10gb@4", "2g.20gb@4")
 	b.tick()
@@ -275,7 +275,7 @@ func TestMode(t *testing.T) {
 			c, other := gpuOf(t, 0, test.product, "-"), gpuOf(t, 1, test.product, "-")
 			c.Change, other.Change = test.change, test.change
 			if test.busy {
-				other.PID = 9
+				other.Values = fakenvml.Busy(9)
 			}
 			b := newBench(t, c, other)
 			b.config.AllowModeChange = test.allow
@@ -298,7 +298,7 @@ func TestMode(t *testing.T) {
 func TestHangingDriver(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
 	b.config.CallTimeout = metav1.Duration{Duration: 100 * time.Millisecond}
-	b.state.Lines = fakenvml.Lines{"hang": "1"}
+	b.state.Lines = fakenvml.Lines{"hang_ms": "3600000"}
 	b.set(b.state)
 	b.order("1g.10gb@4", "2g.20gb@4")
 	b.tick()

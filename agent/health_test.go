@@ -68,7 +68,7 @@ func TestHealthOfATick(t *testing.T) {
 	}
 	b.config.CallTimeout = metav1.Duration{Duration: 100 * time.Millisecond}
 	b.driver = nil
-	b.state.Lines = fakenvml.Lines{"hang": "1"}
+	b.state.Lines = fakenvml.Lines{"hang_ms": "3600000"}
 	b.set(b.state)
 	a = b.agent()
 	require.NoError(t, a.Tick(t.Context()))
@@ -91,7 +91,7 @@ func TestMetrics(t *testing.T) {
 	b.order(before, after, func(r *contract.Record) { r.ID = "op-2" }) // it is repartitioned already
 	b.tick()
 	b.order(after, before, func(r *contract.Record) { r.ID = "op-3" })
-	b.state.Lines = fakenvml.Lines{"fail.create": "23 1"}
+	b.state.Lines = fakenvml.Lines{"fail.nvmlDeviceCreateGpuInstanceWithPlacement": "23 1"}
 	b.state.GPUs[1].Lost = true
 	b.set(b.state)
 	b.tick()

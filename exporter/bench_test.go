@@ -34,7 +34,7 @@ func benchMachine(gpus int, partitioned bool) fakedcgm.State {
 				out[f] = float64(f) + 0.345
 			}
 		}
-		return fakedcgm.Fields(out, nil)
+		return fakedcgm.Fields(out)
 	}
 	s := fakedcgm.State{Engine: engineAddress + " 0 1", State: fakenvml.State{Driver: "580.65.06"}}
 	h100, _ := mig.ForModel("H100-80GB")

@@ -22,13 +22,13 @@ func machine() fakedcgm.State {
 	device := func(i int, fields map[uint16]float64) fakenvml.GPU {
 		return fakenvml.GPU{
 			UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i), Name: "NVIDIA H100 80GB HBM3", Minor: i,
-			MemoryMiB: 81559, Spec: h100.Spec(), Values: fakedcgm.Fields(fields, nil),
+			MemoryMiB: 81559, Spec: h100.Spec(), Values: fakedcgm.Fields(fields),
 		}
 	}
 	instance := func(id, start, compute, memory int, fields map[uint16]float64) fakenvml.Instance {
 		return fakenvml.Instance{
 			ID: id, Placement: mig.Placement{Profile: mig.Profile{Compute: compute, Memory: memory}, Start: start},
-			Computes: fakenvml.Whole(fmt.Sprintf("MIG-00000000-0000-0000-0001-%012d", id)), Values: fakedcgm.Fields(fields, nil),
+			Computes: fakenvml.Whole(fmt.Sprintf("MIG-00000000-0000-0000-0001-%012d", id)), Values: fakedcgm.Fields(fields),
 		}
 	}
 	partitioned := device(1, map[uint16]float64{155: 300})
@@ -143,7 +143,7 @@ DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x
 	r, set := startRemote(t, state, "-f", file, "--clock-events-count-window-size", "60000")
 	const device = `{gpu="0",UUID="GPU-00000000-0000-0000-0000-000000000000",pci_bus_id="00000000:01:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",hostname="node-1"`
 	r.has(t, `DCGM_EXP_XID_ERRORS_COUNT`+device+`,window_size_in_ms="300000"} 0`)
-	state.XIDs = []fakedcgm.XID{{Kind: fakedcgm.KindGPU, Code: 43, At: time.Now()}}
+	state.XIDs = []fakedcgm.XID{{Kind: fakedcgm.KindGPU, Code: 43, At: time.Now().UnixMicro()}}
 	state.GPUs[0].Values[fakedcgm.Field(112)] = "68"
 	set(state)
 	r.has(t,

@@ -45,7 +45,7 @@ func (m *testMachine) set(s fakenvml.State) {
 
 func (m *testMachine) now() fakenvml.State {
 	m.t.Helper()
-	s, err := m.state.Read(m.path)
+	s, err := fakenvml.Read(m.path)
 	require.NoError(m.t, err)
 	return s
 }

@@ -70,9 +70,9 @@ func TestMigPartedAppliesOurConfigs(t *testing.T) {
 }
 
 // twoGPUs is mig-parted over a fake machine with two GPUs in MIG mode, whose state is in path.
-func twoGPUs(t *testing.T, library, model string, memoryMiB int, spec mig.Spec) (manager config.Manager, state fakenvml.State, path string) {
+func twoGPUs(t *testing.T, library, model string, memoryMiB int, spec mig.Spec) (manager config.Manager, path string) {
 	t.Helper()
-	state = fakenvml.State{Driver: "580.159.03"}
+	state := fakenvml.State{Driver: "580.159.03"}
 	for i := range 2 {
 		state.GPUs = append(state.GPUs, fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + model, MemoryMiB: memoryMiB, MIG: true, Spec: spec})
 	}
@@ -83,13 +83,13 @@ func twoGPUs(t *testing.T, library, model string, memoryMiB int, spec mig.Spec) 
 	if ret := driver.Init(); ret != nvml.SUCCESS {
 		t.Fatal(ret)
 	}
-	return config.NewMockNvmlMigConfigManager(driver), state, path
+	return config.NewMockNvmlMigConfigManager(driver), path
 }
 
 func applyOurConfigs(t *testing.T, library, model string) {
 	table, _ := mig.ForModel(model)
 	spec := table.Spec()
-	manager, state, path := twoGPUs(t, library, model, spec.MemoryMiB, spec)
+	manager, path := twoGPUs(t, library, model, spec.MemoryMiB, spec)
 	product, _ := gpu.ParseProduct(model)
 	random := rand.New(rand.NewPCG(uint64(testall.Seed(t, 1)), 1))
 	maximal := table.Maximal()
@@ -113,7 +113,7 @@ func applyOurConfigs(t *testing.T, library, model string) {
 				}
 			}
 		}
-		now, err := state.Read(path)
+		now, err := fakenvml.Read(path)
 		require.NoError(t, err)
 		for i := range gpus {
 			was, whole := now.GPUs[i].Layout()
@@ -122,18 +122,18 @@ func applyOurConfigs(t *testing.T, library, model string) {
 			}
 		}
 	}
-	unknownName(t, manager, state, path)
+	unknownName(t, manager, path)
 }
 
 // unknownName shows why a configuration has the driver's own names and no other spelling:
 // mig-parted v0.13.1 clears a GPU for a name that its driver does not have, creates nothing, and
 // reports success.
-func unknownName(t *testing.T, manager config.Manager, state fakenvml.State, path string) {
+func unknownName(t *testing.T, manager config.Manager, path string) {
 	t.Helper()
 	if err := manager.SetMigConfig(0, types.MigConfig{"3g.41gb": 1}); err != nil {
 		t.Errorf("mig-parted refuses an unknown name now: %v", err)
 	}
-	if now, err := state.Read(path); err != nil || len(now.GPUs[0].Instances) != 0 {
+	if now, err := fakenvml.Read(path); err != nil || len(now.GPUs[0].Instances) != 0 {
 		t.Errorf("mig-parted keeps what an unknown name does not replace now: %+v, %v", now.GPUs[0].Instances, err)
 	}
 }
@@ -169,9 +169,9 @@ func leavesOthers(t *testing.T, library, _ string) {
 	product, _ := gpu.ParseProduct(aliased)
 	busy, err := mig.ParseLayout(table, "3g.93gb@0 3g.93gb@4")
 	require.NoError(t, err)
-	manager, state, path := twoGPUs(t, library, aliased, aliasedMiB, table.Spec())
+	manager, path := twoGPUs(t, library, aliased, aliasedMiB, table.Spec())
 	require.NoError(t, manager.SetMigConfig(0, types.MigConfig{"3g.95gb": 2}))
-	was, err := state.Read(path)
+	was, err := fakenvml.Read(path)
 	if err != nil || len(was.GPUs[0].Instances) != 2 {
 		t.Fatalf("%+v, %v", was, err)
 	}
@@ -190,7 +190,7 @@ func leavesOthers(t *testing.T, library, _ string) {
 		}
 		apply(t, manager, i, after[i].Counts, after[i].Counts)
 	}
-	now, err := state.Read(path)
+	now, err := fakenvml.Read(path)
 	if err != nil || !reflect.DeepEqual(now.GPUs[0], was.GPUs[0]) {
 		t.Errorf("GPU 0 was changed: %+v, was %+v, %v", now.GPUs[0], was.GPUs[0], err)
 	}

@@ -63,7 +63,7 @@ func newMachine(t testing.TB, devs int) *machine {
 		c, err := fakenvml.Product(i, "H100-80GB", "-")
 		require.NoError(t, err)
 		c.Name, c.Minor, c.MemoryMiB = "NVIDIA H100 80GB HBM3", i+1, 81559
-		c.Values = fakedcgm.Fields(map[uint16]float64{155: 321.5, 156: 1e6, 203: 87, 204: 40, 252: 1000, 251: 80559, 150: 55, 1001: 0.75}, nil)
+		c.Values = fakedcgm.Fields(map[uint16]float64{155: 321.5, 156: 1e6, 203: 87, 204: 40, 252: 1000, 251: 80559, 150: 55, 1001: 0.75})
 		m.GPUs = append(m.GPUs, c)
 	}
 	t.Setenv(fakenvml.EnvState, m.path)
@@ -90,7 +90,7 @@ func (m *machine) partition(dev int, layout string) {
 	c.MIG, c.Instances = true, p.Instances
 	delete(c.Values, fakedcgm.Field(203))
 	for i := range c.Instances {
-		c.Instances[i].Values = fakedcgm.Fields(map[uint16]float64{1001: 0.5, 252: 123, 250: 40448}, nil)
+		c.Instances[i].Values = fakedcgm.Fields(map[uint16]float64{1001: 0.5, 252: 123, 250: 40448})
 	}
 }
 

@@ -208,18 +208,18 @@ func answers(values fakenvml.Lines, words []string) {
 }
 
 func (s *scene) xid(words []string) {
-	x := fakedcgm.XID{Code: numbers(s.t, words[1:2])[0], At: s.clock.now(), Kernel: slices.Contains(words, "kernel")}
+	x := fakedcgm.XID{Code: numbers(s.t, words[1:2])[0], At: s.clock.now().UnixMicro(), Kernel: slices.Contains(words, "kernel")}
 	if words[2] != "now" {
 		after, err := time.ParseDuration(words[2])
 		require.NoError(s.t, err)
-		x.At = s.began.Add(after)
+		x.At = s.began.Add(after).UnixMicro()
 	}
 	place := numbers(s.t, strings.Split(words[0], "/"))
 	if x.Kind, x.ID = fakedcgm.KindGPU, place[0]; len(place) > 1 {
 		x.Kind, x.ID = fakedcgm.KindInstance, fakedcgm.InstanceID(place[0], place[1])
 	}
 	if slices.Contains(words, "compute") {
-		x.Kind, x.ID = fakedcgm.KindCompute, fakedcgm.ComputeID(x.ID)
+		x.Kind = fakedcgm.KindCompute
 	}
 	s.XIDs = append(s.XIDs, x)
 }

@@ -83,7 +83,7 @@ func TestLostGPU(t *testing.T) {
 		t.Errorf("XID before: %+v", r.Entities[0])
 	}
 	at := time.Now().Truncate(time.Microsecond)
-	m.GPUs[0].Lost, m.XIDs = true, []fakedcgm.XID{{Kind: fakedcgm.KindGPU, Code: 79, At: at}}
+	m.GPUs[0].Lost, m.XIDs = true, []fakedcgm.XID{{Kind: fakedcgm.KindGPU, Code: 79, At: at.UnixMicro()}}
 	m.write()
 	var lost collect.Entity
 	until(t, func() error { // a watch interval

@@ -81,7 +81,7 @@ func repartitionGPU(i int) fakenvml.GPU {
 	c.MIG = true
 	c.Instances = []fakenvml.Instance{
 		{ID: 9, Placement: at(4, 1, 1), Computes: fakenvml.Whole(fakenvml.MIGUUID(i, 9)), Values: map[string]string{"memory": "10485760 1048576 0", "gpm.1": "50"}},
-		{ID: 1, Placement: at(0, 3, 4), Computes: []fakenvml.Compute{{ID: 0, Slices: 1, UUID: fakenvml.MIGUUID(i, 1)}, {ID: 1, Slices: 1, UUID: fakenvml.MIGUUID(i, 2)}},
+		{ID: 1, Placement: at(0, 3, 4), Computes: []fakenvml.Compute{{ID: 0, Slices: 1, UUID: fakenvml.MIGUUID(i, 1)}, {ID: 1, Start: 1, Slices: 1, UUID: fakenvml.MIGUUID(i, 2)}},
 			Values: map[string]string{"memory": "41943040 2097152 0", "gpm.1": "25"}},
 	}
 	return c

@@ -20,7 +20,7 @@ import (
 // TestScenarios runs testdata/scenarios/*.txt. The input of each command changes the machine first:
 //
 //	h100, mig                    another GPU: main_test.go's h100 and repartitionGPU
-//	init CODE, driver VERSION
+//	refuse FUNCTION CODE, driver VERSION
 //	N lost, N back, N away       the GPU falls off the bus, answers again, is taken out
 //	N mig                        becomes one in MIG mode
 //	N layout ID:START:COMPUTE:MEMORY:UUID …
@@ -99,8 +99,8 @@ func (s *scene) change(t *testing.T, words []string) {
 	case "mig":
 		s.state.GPUs = append(s.state.GPUs, repartitionGPU(i))
 		return
-	case "init":
-		s.state.Lines = fakenvml.Lines{"init": "!" + words[1]}
+	case "refuse":
+		s.state.Lines = fakenvml.Lines{"fail." + words[1]: words[2]}
 		return
 	case "driver":
 		s.state.Driver = words[1]

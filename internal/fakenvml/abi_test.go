@@ -3,14 +3,8 @@
 package fakenvml
 
 import (
-	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
-
-	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // called are the functions that programs call on a GPU of a data center, by the program; those of
@@ -39,20 +33,7 @@ var called = map[string]string{
 
 // TestFunctions: the library has each function; calling one that it lacks ends the program.
 func TestFunctions(t *testing.T) {
-	lib, err := Build(t.Context(), "")
-	if errors.Is(err, ErrNoCompiler) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "state")
-	require.NoError(t, (State{Driver: "580.159.03"}).Write(path))
-	t.Setenv(EnvState, path)
-	driver := nvml.New(nvml.WithLibraryPath(filepath.Join(lib, Library)))
-	if ret := driver.Init(); ret != nvml.SUCCESS {
-		t.Fatal(ret)
-	}
-	defer driver.Shutdown()
+	driver, _ := loaded(t, State{Driver: "580.159.03"})
 	for program, names := range called {
 		for _, name := range strings.Fields(names) {
 			if err := driver.Extensions().LookupSymbol("nvml" + name); err != nil {

@@ -12,19 +12,17 @@ import (
 	"github.com/gpuscale/gpuscale/internal/cbuild"
 )
 
-//go:embed c lines
+//go:embed c machine
 var embedded embed.FS
 
-func folder(name string) fs.FS {
+// Source is a folder of C: "c" is the library, "machine" what the DCGM fake has too.
+func Source(name string) fs.FS {
 	source, err := fs.Sub(embedded, name)
 	if err != nil {
 		panic(err) // the names are constants
 	}
 	return source
 }
-
-// StateSource is the C source that reads the state file, which the DCGM fake has too.
-func StateSource() fs.FS { return folder("lines") }
 
 // Library is the file name of the fake, as the loader looks for it.
 const Library = "libnvidia-ml.so.1"
@@ -36,7 +34,7 @@ var ErrNoCompiler = cbuild.ErrNoCompiler
 // what some of its functions replace.
 func Target(flags ...string) cbuild.Target {
 	flags = append(flags, "-Wno-deprecated-declarations")
-	return cbuild.Target{Output: Library, Sources: []fs.FS{folder("c"), StateSource()}, Headers: "github.com/NVIDIA/go-nvml/pkg/nvml", Flags: flags}
+	return cbuild.Target{Output: Library, Sources: []fs.FS{Source("c"), Source("machine")}, Headers: "github.com/NVIDIA/go-nvml/pkg/nvml", Flags: flags}
 }
 
 // Build compiles the library into a folder in dir, as cbuild.Build does, and

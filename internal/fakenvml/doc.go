@@ -1,13 +1,13 @@
 // Package fakenvml is a fake of the driver's libnvidia-ml.so.1, written in C, with
-// the files that the driver shows beside it. The simulated machine is a text
-// file, which the library reads and, where MIG layouts change, writes: like
-// hardware, it keeps its layout when the process that changes it is killed.
+// the files that the driver shows beside it. The simulated machine is a file, State as
+// JSON, which the library reads and, where MIG layouts change, writes: like hardware, it
+// keeps its layout when the process that changes it is killed.
 //
-// The package owns the C sources in c/, the file's format, and the folders that
-// stand in for the driver's own. A process that finds the library as its
-// libnvidia-ml.so.1, with FAKENVML_STATE naming the file, takes the same path as
-// on a real machine. It is linked into no program. What layouts are possible is
-// defined by the profiles in the file, which come from gpu/mig.
+// The package owns the C sources in c/ and machine/, and the folders that stand in for
+// the driver's own. A process that finds the library as its libnvidia-ml.so.1, with
+// FAKENVML_STATE naming the file, takes the same path as on a real machine. It is linked
+// into no program. What layouts are possible is defined by the products' geometries in
+// the file, which come from gpu/mig.
 //
 // Prototypes, structures and numbers are those of nvml.h, which comes with go-nvml.
 // Checked on 2026-11-23: return codes against its comments of v0.13.3-1; by running
@@ -16,7 +16,8 @@
 // with go-nvlib v0.12.0; on 2026-11-26 DCGM 4.5.2, compiled from its source, and, call
 // by call, an H100 and an H200 with driver 580.159.04, MIG off: profiles and placements
 // are known then, empty slots of nvmlDeviceGetProcessUtilization, the device files that
-// are open. Not checked against a GPU in MIG mode: what NVIDIA's sources do not say is a
-// guess, as the first free place of nvmlDeviceCreateGpuInstance, the ids of instances,
-// and the multiprocessors and engines of a slice, which are of A100.
+// are open; on 2026-11-27 the host engine of DCGM 4.6.0. Not checked against a GPU in
+// MIG mode: what NVIDIA's sources do not say is a guess, as the first free place of
+// nvmlDeviceCreateGpuInstance, the ids of instances, and the multiprocessors and engines
+// of a slice, which are of A100.
 package fakenvml

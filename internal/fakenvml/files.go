@@ -1,12 +1,30 @@
 package fakenvml
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 )
+
+// OnMachine is a shell script that mounts the machine's files over those of the mount
+// namespace it is run in: its arguments are the folder and a program to become. Where
+// the kernel has no /proc/modules there is nothing to mount over, so /proc
+// becomes a folder of links beside the files.
+const OnMachine = `set -e
+dir=$1; shift
+mkdir -p "$dir/root"
+mount -n -t tmpfs tmpfs "$dir/root"
+mkdir "$dir/root/real"
+mount -n --rbind /proc "$dir/root/real"
+for e in /proc/*; do
+	n=${e##*/}
+	case $n in driver | modules | [0-9]*) ;; *) ln -s "real/$n" "$dir/root/$n" ;; esac
+done
+cp -r "$dir/proc/." "$dir/root/"
+mount -n --bind "$dir/pci" /sys/bus/pci/devices
+mount -n --move "$dir/root" /proc
+exec "$@"`
 
 // WriteFiles writes what the kernel and the driver show of the machine into dir,
 // to be mounted over the real folders: proc/modules, proc/driver (the driver's
@@ -15,6 +33,7 @@ import (
 // the folders of MIG instances do not follow the library's changes, while the
 // list of device minors holds for all instances that can be.
 func (s State) WriteFiles(dir string) error {
+	s = s.complete()
 	files := map[string]string{
 		"proc/modules":                                "nvidia 54575104 0 - Live 0x0000000000000000 (O)\n",
 		"proc/driver/nvidia/version":                  fmt.Sprintf("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build\n", s.Driver),
@@ -23,9 +42,9 @@ func (s State) WriteFiles(dir string) error {
 		"proc/driver/nvidia/capabilities/mig/config":  "DeviceFileMinor: 1\n",
 		"proc/driver/nvidia/capabilities/mig/monitor": "DeviceFileMinor: 2\n",
 	}
-	for i, c := range s.GPUs {
+	for _, c := range s.GPUs {
 		// The kernel's bus ids are lower case with a domain of four digits, the driver's have eight.
-		id := strings.ToLower(strings.TrimPrefix(c.busID(i), "0000"))
+		id := strings.ToLower(strings.TrimPrefix(c.PCIBusID, "0000"))
 		gpu := "proc/driver/nvidia/gpus/" + id + "/"
 		files[gpu+"information"] = fmt.Sprintf("Model: \t\t %s\nIRQ:   \t\t 0\nGPU UUID: \t %s\nBus Type: \t PCIe\nBus Location: \t %s\nDevice Minor: \t %d\n", c.Name, c.UUID, id, c.Minor)
 		for _, m := range c.Instances {
@@ -37,11 +56,12 @@ func (s State) WriteFiles(dir string) error {
 		}
 		pci := "pci/" + id + "/"
 		files[pci+"vendor"] = "0x10de\n"
-		files[pci+"device"] = fmt.Sprintf("0x%04x\n", c.pciDevice())
+		files[pci+"device"] = fmt.Sprintf("0x%04x\n", c.PCIDevice)
 		files[pci+"class"] = "0x030200\n" // 3D controller
 		files[pci+"numa_node"] = "-1\n"
 		files[pci+"resource"] = strings.Repeat("0x0000000000000000 0x0000000000000000 0x0000000000000000\n", 13)
-		files[pci+"config"] = c.pciConfig()
+		// The configuration space: identity and class, no capabilities.
+		files[pci+"config"] = string([]byte{0xde, 0x10, byte(c.PCIDevice), byte(c.PCIDevice >> 8), 10: 0x02, 11: 0x03, 255: 0})
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
@@ -72,13 +92,4 @@ func (s State) migMinors() string {
 		}
 	}
 	return b.String()
-}
-
-// pciConfig is the configuration space: identity and class, no capabilities.
-func (c GPU) pciConfig() string {
-	space := make([]byte, 256)
-	binary.LittleEndian.PutUint16(space, 0x10de)
-	binary.LittleEndian.PutUint16(space[2:], uint16(c.pciDevice()))
-	space[10], space[11] = 0x02, 0x03
-	return string(space)
 }

@@ -76,14 +76,16 @@ func (n *nvidia) write() {
 
 func (n *nvidia) read() fakenvml.State {
 	n.Helper()
-	s, err := n.state.Read(filepath.Join(n.dir, "state"))
+	s, err := fakenvml.Read(filepath.Join(n.dir, "state"))
 	require.NoError(n, err)
 	return s
 }
 
 func (n *nvidia) run(program string, args ...string) (stdout string, err error) {
 	n.Helper()
-	cmd := fakenvml.Command(n.Context(), n.dir, n.lib, filepath.Join(n.programs, program), args...)
+	args = append([]string{"--mount", "--propagation", "private", "sh", "-c", fakenvml.OnMachine, "sh", n.dir, filepath.Join(n.programs, program)}, args...)
+	cmd := exec.CommandContext(n.Context(), "unshare", args...)
+	cmd.Env = append(os.Environ(), fakenvml.EnvState+"="+filepath.Join(n.dir, "state"), "LD_LIBRARY_PATH="+n.lib)
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		err = fmt.Errorf("%w: %s", err, exit.Stderr)
@@ -147,13 +149,13 @@ func TestMigParted(t *testing.T) {
 // TestMigPartedLeavesBusyInstance: a configuration that would destroy an instance in use fails.
 func TestMigPartedLeavesBusyInstance(t *testing.T) {
 	n := newNVIDIA(t, "3g.40gb@0 1g.10gb@4")
-	n.state.GPUs[0].Instances[0].PID = 42
+	n.state.GPUs[0].Instances[0].Values = fakenvml.Busy(42)
 	n.write()
 	file, want := n.configured("7g.80gb@0")
 	if out, err := n.run("nvidia-mig-parted", "apply", "-f", file, "-c", want.Name()); err == nil {
 		t.Errorf("applied: %s", out)
 	}
-	if c := n.read().GPUs[0]; len(c.Instances) == 0 || c.Instances[0].PID != 42 || len(c.Instances[0].Computes) != 1 {
+	if c := n.read().GPUs[0]; len(c.Instances) == 0 || c.Instances[0].Values["compute"] == "" || len(c.Instances[0].Computes) != 1 {
 		t.Errorf("the busy instance is gone: %+v", c.Instances)
 	}
 }

@@ -49,7 +49,7 @@ scrape_configs:
 // dcgm is the machine that the exporter reads: one GPU.
 var dcgm = fakenvml.State{Driver: "580.95.05", GPUs: []fakenvml.GPU{{
 	UUID: "GPU-5b6ff1c1-8d0b-4a4c-9d0e-000000000001", Name: "NVIDIA H100 80GB HBM3", PCIBusID: "00000000:07:00.0", MemoryMiB: 81559,
-	Values: fakedcgm.Fields(map[uint16]float64{203: 50, 1001: 0.5, 250: 81559, 251: 40000, 252: 41559}, nil),
+	Values: fakedcgm.Fields(map[uint16]float64{203: 50, 1001: 0.5, 250: 81559, 251: 40000, 252: 41559}),
 }}}
 
 // TestChart installs the chart with Helm, on a node that runs what it installs.

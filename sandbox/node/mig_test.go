@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/sandbox/node"
 	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
 )
@@ -26,7 +27,7 @@ func TestRepartition(t *testing.T) {
 	nodetest.Only(t)
 	c := newInstallation(t)
 	c.state = t.TempDir()
-	state := c.machine(smalls)
+	c.machine(smalls)
 	c.startGPUNode(node.Options{Labels: map[string]string{
 		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "1",
 		"nvidia.com/mig.capable": "true", "nvidia.com/mig.strategy": "mixed", "gpuscale.io/pool": "rack", "gpuscale.io/mig-agent": "true",
@@ -52,7 +53,7 @@ autoscaler:
 	defer c.tells("describe pod big", "get node real -o jsonpath={.metadata.annotations}", "logs deployment/gpuscale-autoscaler", "logs daemonset/gpuscale-agent", "logs daemonset/gpuscale-exporter")
 	c.podReady("big")
 	c.prints("serving big", "logs", "big")
-	now, err := state.Read(filepath.Join(c.state, "state"))
+	now, err := fakenvml.Read(filepath.Join(c.state, "state"))
 	c.must(err)
 	var made string
 	for _, i := range now.GPUs[0].Instances {

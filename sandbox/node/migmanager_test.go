@@ -38,7 +38,7 @@ func TestMIGManager(t *testing.T) {
 	}
 	c := newInstallation(t)
 	c.state = t.TempDir()
-	state := c.machine(smalls)
+	c.machine(smalls)
 	c.startBus()
 	c.startGPUNode(node.Options{
 		Labels: map[string]string{
@@ -72,23 +72,23 @@ autoscaler:
 	c.eventually("big runs", func() error { c.rescrape(); return c.ready("big") })
 
 	c.must(c.env.Delete(t.Context(), testenv.Object("v1/Pod", installed, "big")))
-	layout := c.layout(state)
-	now, err := state.Read(filepath.Join(c.state, "state"))
+	layout := c.layout()
+	now, err := fakenvml.Read(filepath.Join(c.state, "state"))
 	c.must(err)
-	now.Lines = fakenvml.Lines{"fail.create": "999 1000000"}
+	now.Lines = fakenvml.Lines{"fail.nvmlDeviceCreateGpuInstance": "999", "fail.nvmlDeviceCreateGpuInstanceWithPlacement": "999"}
 	c.must(now.Write(filepath.Join(c.state, "state")))
 	c.create("big.yaml", "NAME", "huge", "RESOURCE", "nvidia.com/mig-7g.80gb")
 	c.eventually("a failed change", func() error {
 		c.rescrape()
 		return c.label("nvidia.com/mig.config.state", "failed")
 	})
-	if now, err = state.Read(filepath.Join(c.state, "state")); err == nil {
+	if now, err = fakenvml.Read(filepath.Join(c.state, "state")); err == nil {
 		now.Lines = nil
 		err = now.Write(filepath.Join(c.state, "state"))
 	}
 	c.must(err)
 	c.eventually("huge runs, after the change was taken back", func() error { c.rescrape(); return c.ready("huge") })
-	if now := c.layout(state); now == layout {
+	if now := c.layout(); now == layout {
 		t.Errorf("the GPU has %s before and after", now)
 	}
 	var n corev1.Node
@@ -160,9 +160,9 @@ func (c *installation) label(name, want string) error {
 }
 
 // layout of the machine's first GPU.
-func (c *installation) layout(s fakenvml.State) string {
+func (c *installation) layout() string {
 	c.Helper()
-	now, err := s.Read(filepath.Join(c.state, "state"))
+	now, err := fakenvml.Read(filepath.Join(c.state, "state"))
 	c.must(err)
 	layout, _ := now.GPUs[0].Layout()
 	return fmt.Sprint(layout)

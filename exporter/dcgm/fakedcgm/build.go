@@ -26,5 +26,5 @@ func Build(ctx context.Context, dir string) (libDir string, err error) {
 		panic(err) // the name of the folder is a constant
 	}
 	return cbuild.Build(ctx, dir, "fakedcgm",
-		cbuild.Target{Output: "libdcgm.so.4", Sources: []fs.FS{source, fakenvml.StateSource()}, Headers: Headers}, fakenvml.Target())
+		cbuild.Target{Output: "libdcgm.so.4", Sources: []fs.FS{source, fakenvml.Source("machine")}, Headers: Headers}, fakenvml.Target())
 }

@@ -2,11 +2,8 @@ package fakedcgm
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
@@ -20,7 +17,7 @@ const EnvLog = "FAKEDCGM_LOG"
 
 // State is the machine that the fake simulates: fakenvml's, and what only DCGM knows. The
 // fake reads the file again whenever it has changed. DCGM's number of a GPU is its index; see
-// InstanceID for those of instances.
+// InstanceID for those of instances, which follow NVML's order of profiles.
 //
 // Values of GPUs and instances have fields by Field, and of GPUs also
 //
@@ -32,12 +29,9 @@ const EnvLog = "FAKEDCGM_LOG"
 //
 // Fields that follow from the rest of the machine (name, UUID, MIG mode, total memory, last XID) need
 // not be set, and one that DCGM measures on GPUs only is the GPU's on its instances. A GPU that is
-// lost reads blank. Lines of the machine are
+// lost reads blank. Lines of the machine are fakenvml's and
 //
-//	hang_ms MS           each call to the host engine sleeps that long before it answers;
-//	                     a shorter one written meanwhile ends the sleep
 //	no_nvml 1            it has not found the driver's library: no GPUs, and -56 for watches
-//	fail.CALL STATUS     the function of that name gives the status
 //	incident.N GPU SYSTEM RESULT CODE   the N-th finding of the health system; the GPU's number,
 //	                     DCGM_HEALTH_WATCH_*, 10 a warning or 20 a failure, DCGM_FR_*
 //	peer.FROM.TO STATUS  a peer-to-peer status that is not 0
@@ -77,19 +71,17 @@ type Part struct {
 type XID struct {
 	Kind, ID int // of the GPU, GPU instance or compute instance that DCGM attributes it to
 	Code     int
-	At       time.Time // microsecond resolution
-	Kernel   bool      // read from the kernel log, of a GPU only
+	At       int64 // microseconds since 1970
+	Kernel   bool  // read from the kernel log, of a GPU only
 }
 
 // LinkID is a dcgm_link_t: the kind of what the link belongs to, its index and that entity in 8,
 // 16 and 8 bits.
 func LinkID(kind, of, index int) uint32 { return uint32(kind) | uint32(index)<<8 | uint32(of)<<24 }
 
-// InstanceID is DCGM's entity id of the k-th GPU instance of a GPU, by the driver's ids.
-func InstanceID(gpu, k int) int { return 8*gpu + k }
-
-// ComputeID is DCGM's entity id of the first compute instance in a GPU instance.
-func ComputeID(instance int) int { return 8 * instance }
+// InstanceID is DCGM's entity id of the k-th GPU instance of an H100, where all are of one profile, and of the
+// k-th compute instance.
+func InstanceID(gpu, k int) int { return 7*gpu + k }
 
 // Field is the name of a DCGM field among the values. A value is a number in DCGM's own unit or an
 // odd answer: DCGM's four blanks "!blank", "!not_found", "!unsupported" and "!not_permitted", the
@@ -97,8 +89,8 @@ func ComputeID(instance int) int { return 8 * instance }
 // "!status:-18" for a status without a value, and "!text:…". Without a value it is blank.
 func Field(id uint16) string { return fmt.Sprint("f.", id) }
 
-// Fields are numbers by their fields, with NaN for what is not supported, among other values.
-func Fields(numbers map[uint16]float64, others fakenvml.Lines) fakenvml.Lines {
+// Fields are numbers by their fields, with NaN for what is not supported.
+func Fields(numbers map[uint16]float64) fakenvml.Lines {
 	values := fakenvml.Lines{}
 	for id, n := range numbers {
 		values[Field(id)] = strconv.FormatFloat(n, 'g', -1, 64)
@@ -106,28 +98,15 @@ func Fields(numbers map[uint16]float64, others fakenvml.Lines) fakenvml.Lines {
 			values[Field(id)] = "!unsupported"
 		}
 	}
-	maps.Copy(values, others)
 	return values
 }
 
 // Write puts the state at path by replacing the file.
 func (s State) Write(path string) error {
-	lines := fakenvml.Lines{}
-	maps.Copy(lines, s.Lines)
-	if s.Engine != "" {
-		lines["engine"] = s.Engine
-	}
-	for _, p := range s.Parts {
-		list := fmt.Sprint("list.", p.Kind)
-		lines[list] = strings.TrimSpace(fmt.Sprint(lines[list], " ", p.ID))
-		for name, value := range p.Values {
-			lines[fmt.Sprintf("%d.%d.%s", p.Kind, p.ID, name)] = value
-		}
-	}
-	for i, x := range s.XIDs {
-		kernel := map[bool]int{true: 1}[x.Kernel]
-		lines[fmt.Sprint("xid.", i)] = fmt.Sprint(x.At.UnixMicro(), x.Code, x.Kind, x.ID, kernel)
-	}
-	s.Lines = lines
+	s.DCGM = struct {
+		Engine string `json:",omitempty"`
+		Parts  []Part
+		XIDs   []XID
+	}{s.Engine, s.Parts, s.XIDs}
 	return s.State.Write(path)
 }

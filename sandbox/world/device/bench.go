@@ -91,7 +91,7 @@ func (b *Bench) Measure(m *node.Machine, loads map[string]Load, now time.Time) f
 		if c.MIG { // the driver does not report these for a partitioned GPU
 			fields[FieldUtil], fields[FieldCopyUtil] = math.NaN(), math.NaN()
 		}
-		device.Values = fakedcgm.Fields(fields, nil)
+		device.Values = fakedcgm.Fields(fields)
 		state.GPUs = append(state.GPUs, device)
 	}
 	return state
@@ -101,7 +101,7 @@ func instance(in node.Instance, table *mig.Table, l Load) fakenvml.Instance {
 	fields := map[uint16]float64{}
 	activity(fields, l.Busy)
 	memory(fields, l.MemoryBytes, table.MemoryMiB(in.Placement.Profile))
-	return fakenvml.Instance{ID: in.ID, Placement: in.Placement, Computes: fakenvml.Whole(in.UUID), Values: fakedcgm.Fields(fields, nil)}
+	return fakenvml.Instance{ID: in.ID, Placement: in.Placement, Computes: fakenvml.Whole(in.UUID), Values: fakedcgm.Fields(fields)}
 }
 
 // power of a product: idle and full, watts.

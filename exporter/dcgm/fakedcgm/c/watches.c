@@ -1,247 +1,104 @@
-/* Groups of entities and of fields, with DCGM's limits, and what is done with them. */
+/* Watches and the samples they take. */
 #include "fake.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-typedef struct {
-    bool used;
-    char name[DCGM_MAX_STR_LENGTH];
-    int count;
-    unsigned systems; /* health watches, of entities */
-    union {
-        entity list[DCGM_GROUP_MAX_ENTITIES_V2];
-        unsigned short fields[DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP];
-    };
-} group;
+typedef struct watch {
+    struct watch *next; /* in its bucket */
+    entity entity;
+    unsigned short field;
+    int64_t every, taken; /* microseconds */
+    unsigned version;     /* of the machine */
+    unsigned count, capacity; /* of the samples taken, and kept: one or, of a field that is asked for since a time, MAX_HISTORY */
+    sample *kept;         /* a ring: the newest stands at count - 1 */
+} watch;
 
-enum { ENTITIES, FIELDS };
-static group groups[2][DCGM_MAX_NUM_GROUPS];
+enum { BUCKETS = 4096 };
+static watch *buckets[BUCKETS];
 
-/* Ids begin above 1: DCGM keeps the first ones for its own default groups. */
-enum { FIRST_ID = 2 };
-
-static group *find(int of, uintptr_t id) {
-    return id >= FIRST_ID && id < DCGM_MAX_NUM_GROUPS + FIRST_ID && groups[of][id - FIRST_ID].used ? &groups[of][id - FIRST_ID] : NULL;
+/* Where the link to a watch is, or would be. */
+static watch **find_watch(entity e, unsigned short field) {
+    watch **at = &buckets[(e.entityId * 2039u + e.entityGroupId * 31u + field) % BUCKETS];
+    while (*at && ((*at)->field != field || (*at)->entity.entityId != e.entityId || (*at)->entity.entityGroupId != e.entityGroupId))
+        at = &(*at)->next;
+    return at;
 }
 
-void forget(void) {
-    for (int i = 0; i < DCGM_MAX_NUM_GROUPS; i++)
-        groups[ENTITIES][i].used = groups[FIELDS][i].used = false;
-    watches_clear();
-}
-
-/* Makes an empty one, in *made. */
-static dcgmReturn_t create(int of, const char *name, uintptr_t *out, group **made) {
-    *made = NULL;
-    for (int i = DCGM_MAX_NUM_GROUPS - 1; i >= 0; i--) {
-        group *g = &groups[of][i];
-        if (g->used && of == FIELDS && strcmp(g->name, name) == 0)
-            return DCGM_ST_DUPLICATE_KEY;
-        if (!g->used)
-            *made = g;
+void watch_add(entity e, unsigned short field, int64_t every_us) {
+    watch **at = find_watch(e, field);
+    if (*at == NULL) {
+        *at = malloc(sizeof **at);
+        **at = (watch){ .entity = e, .field = field, .every = every_us, .capacity = 1, .kept = malloc(sizeof(sample)) };
+    } else if (every_us < (*at)->every) { /* the fastest watcher decides */
+        (*at)->every = every_us;
     }
-    if (*made == NULL)
-        return DCGM_ST_MAX_LIMIT;
-    memset(*made, 0, sizeof **made);
-    (*made)->used = true;
-    snprintf((*made)->name, DCGM_MAX_STR_LENGTH, "%s", name);
-    *out = (uintptr_t)(*made - groups[of] + FIRST_ID);
-    return DCGM_ST_OK;
 }
 
-static dcgmReturn_t destroy(int of, uintptr_t id) {
-    group *g = find(of, id);
-    if (g)
-        g->used = false;
-    return g ? DCGM_ST_OK : DCGM_ST_NOT_CONFIGURED;
-}
-
-/* Makes empty groups only, as go-dcgm does. */
-dcgmReturn_t dcgmGroupCreate(dcgmHandle_t handle, dcgmGroupType_t type, const char *name, uintptr_t *out) {
-    group *made;
-    if (name == NULL || out == NULL || type != DCGM_GROUP_EMPTY)
-        return DCGM_ST_BADPARAM;
-    ENTER;
-    return leave(create(ENTITIES, name, out, &made));
-}
-
-dcgmReturn_t dcgmGroupDestroy(dcgmHandle_t handle, uintptr_t id) {
-    ENTER;
-    return leave(destroy(ENTITIES, id));
-}
-
-dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, uintptr_t id, dcgm_field_entity_group_t kind, dcgm_field_eid_t number) {
-    ENTER;
-    group *g = find(ENTITIES, id);
-    const entity e = { kind, number };
-    if (g == NULL)
-        return leave(DCGM_ST_NOT_CONFIGURED);
-    if (path_of(e) == NULL)
-        return leave(DCGM_ST_BADPARAM);
-    for (int i = 0; i < g->count; i++)
-        if (g->list[i].entityGroupId == kind && g->list[i].entityId == number)
-            return leave(DCGM_ST_BADPARAM);
-    if (g->count == DCGM_GROUP_MAX_ENTITIES_V2)
-        return leave(DCGM_ST_MAX_LIMIT);
-    g->list[g->count++] = e;
-    return leave(DCGM_ST_OK);
-}
-
-dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t handle, int count, const unsigned short *fields, const char *name,
-                                     uintptr_t *out) {
-    if (count < 1 || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || fields == NULL || name == NULL || out == NULL)
-        return DCGM_ST_BADPARAM;
-    ENTER;
-    for (int i = 0; i < count; i++)
-        if (DcgmFieldGetById(fields[i]) == NULL)
-            return leave(DCGM_ST_UNKNOWN_FIELD);
-    group *f;
-    if ((st = create(FIELDS, name, out, &f)) == DCGM_ST_OK) {
-        f->count = count;
-        memcpy(f->fields, fields, (size_t)count * sizeof *fields);
+void watch_remove(entity e, unsigned short field) {
+    watch **at = find_watch(e, field), *w = *at;
+    if (w) {
+        *at = w->next;
+        free(w->kept);
+        free(w);
     }
-    return leave(st);
 }
 
-dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t handle, uintptr_t id) {
-    ENTER;
-    return leave(destroy(FIELDS, id));
+void watches_clear(void) {
+    for (int b = 0; b < BUCKETS; b++)
+        while (buckets[b])
+            watch_remove(buckets[b]->entity, buckets[b]->field);
 }
 
-/* A list is refused as a whole when one GPU cannot profile one field of it. */
-static bool may_watch(const group *g, const group *f) {
-    for (int i = 0; i < g->count; i++) {
-        unsigned can[MAX_PROFILED];
-        const bool of_gpu = g->list[i].entityGroupId == DCGM_FE_GPU;
-        const int n = of_gpu ? profiled_fields(g->list[i], can) : 0;
-        for (int k = 0; of_gpu && k < f->count; k++) {
-            bool refused = f->fields[k] >= 1001 && f->fields[k] <= 1083;
-            for (int j = 0; j < n; j++)
-                refused = refused && can[j] != f->fields[k];
-            if (refused)
-                return false;
-        }
+static void take_if_due(watch *w) {
+    const int64_t now = now_us();
+    const part *p = part_of(w->entity);
+    const bool due = now - w->taken >= w->every || w->version != machine_version();
+    if (w->count > 0 && (!due || (p && p->gpu >= 0 && has("GPUs.%d.Values.frozen", p->gpu))))
+        return;
+    sample fresh;
+    sample_live(w->entity, w->field, &fresh);
+    w->taken = now;
+    w->version = machine_version();
+    /* An entity that is gone keeps its last sample, which grows old. */
+    if (w->count > 0 && fresh.status == DCGM_ST_NO_DATA)
+        return;
+    w->kept[w->count++ % w->capacity] = fresh;
+}
+
+void watches_update(void) {
+    for (int b = 0; b < BUCKETS; b++)
+        for (watch *w = buckets[b]; w; w = w->next)
+            take_if_due(w);
+}
+
+void sample_latest(entity e, unsigned short field, sample *out) {
+    watch *w = *find_watch(e, field);
+    if (w == NULL) {
+        fake_log("unwatched %u %u %u\n", e.entityGroupId, e.entityId, field);
+        sample_blank(field, DCGM_ST_NOT_WATCHED, out);
+    } else if (field == XID_ERRORS) {
+        sample_live(e, field, out);
+    } else {
+        take_if_due(w);
+        *out = w->kept[(w->count - 1) % w->capacity];
+        if (out->status == DCGM_ST_NOT_SUPPORTED)
+            fake_log("unsupported %u %u %u\n", e.entityGroupId, e.entityId, field);
     }
-    return true;
 }
 
-dcgmReturn_t dcgmWatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_t fields, long long every_us, double keep_age,
-                                int keep_samples) {
-    if (every_us < 1 || keep_age < 0 || keep_samples < 0)
-        return DCGM_ST_BADPARAM;
-    ENTER;
-    const group *g = find(ENTITIES, entities);
-    const group *f = find(FIELDS, fields);
-    if (has("no_nvml") || g == NULL || f == NULL)
-        return leave(has("no_nvml") ? DCGM_ST_NVML_NOT_LOADED : DCGM_ST_NOT_CONFIGURED);
-    if (!may_watch(g, f))
-        return leave(DCGM_ST_PROFILING_NOT_SUPPORTED);
-    st = DCGM_ST_OK;
-    for (int i = 0; i < g->count; i++)
-        for (int k = 0; st == DCGM_ST_OK && k < f->count; k++)
-            st = watch_add(g->list[i], f->fields[k], every_us);
-    return leave(st);
-}
-
-dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_t fields) {
-    ENTER;
-    const group *g = find(ENTITIES, entities);
-    const group *f = find(FIELDS, fields);
-    for (int i = 0; g && f && i < g->count; i++)
-        for (int k = 0; k < f->count; k++)
-            watch_remove(g->list[i], f->fields[k]);
-    return leave(g && f ? DCGM_ST_OK : DCGM_ST_NOT_CONFIGURED);
-}
-
-dcgmReturn_t dcgmUpdateAllFields(dcgmHandle_t handle, int wait) {
-    ENTER;
-    (void)wait;
-    watches_update();
-    return leave(DCGM_ST_OK);
-}
-
-static void copy_value(void *out, const sample *v) {
-    memcpy(out, &v->value, v->type == 's' ? sizeof v->value : sizeof v->value.i64);
-}
-
-dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t handle, entity *entities, unsigned int n, unsigned short *fields,
-                                         unsigned int count, unsigned int flags, dcgmFieldValue_v2 *out) {
-    if (entities == NULL || fields == NULL || out == NULL || n < 1 || n > DCGM_GROUP_MAX_ENTITIES_V2 || count < 1
-        || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || flags > DCGM_FV_FLAG_LIVE_DATA)
-        return DCGM_ST_BADPARAM;
-    ENTER;
-    for (unsigned int i = 0; i < n * count; i++) {
-        const entity e = entities[i / count];
-        sample v;
-        (flags ? sample_live : sample_latest)(e, fields[i % count], &v);
-        dcgmFieldValue_v2 *o = &out[i]; /* of which most is not written */
-        o->version = dcgmFieldValue_version2;
-        o->entityGroupId = e.entityGroupId;
-        o->entityId = e.entityId;
-        o->fieldId = v.field;
-        o->fieldType = v.type;
-        o->status = v.status;
-        o->unused = 0;
-        o->ts = v.ts;
-        copy_value(&o->value, &v);
+int samples_since(entity e, unsigned short field, int64_t from, sample *out) {
+    watch *w = *find_watch(e, field);
+    if (w == NULL || field == XID_ERRORS)
+        return w ? xids_since(e, from, out) : 0;
+    if (w->capacity == 1) { /* kept from the first request on */
+        w->kept = realloc(w->kept, MAX_HISTORY * sizeof *w->kept);
+        w->capacity = MAX_HISTORY;
+        w->count = 0;
     }
-    return leave(DCGM_ST_OK);
-}
-
-dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, uintptr_t entities, uintptr_t fields, long long since,
-                                      long long *next, dcgmFieldValueEntityEnumeration_f callback, void *user) {
-    static sample kept[MAX_HISTORY];
-    static dcgmFieldValue_v1 values[MAX_HISTORY];
-    if (next == NULL || callback == NULL)
-        return DCGM_ST_BADPARAM;
-    ENTER;
-    const group *g = find(ENTITIES, entities);
-    const group *f = find(FIELDS, fields);
-    if (g == NULL || f == NULL)
-        return leave(DCGM_ST_NOT_CONFIGURED);
-    *next = since;
-    for (int i = 0; i < g->count * f->count; i++) {
-        const entity e = g->list[i / f->count];
-        int n = samples_since(e, f->fields[i % f->count], since, kept);
-        for (int j = 0; j < n; j++) {
-            const sample *v = &kept[j];
-            values[j] = (dcgmFieldValue_v1){ dcgmFieldValue_version1, v->field, v->type, v->status, v->ts, { 0 } };
-            copy_value(&values[j].value, v);
-            *next = v->ts >= *next ? v->ts + 1 : *next;
-        }
-        if (n > 0 && callback(e.entityGroupId, e.entityId, values, n, user) != 0)
-            return leave(DCGM_ST_GENERIC_ERROR);
-    }
-    return leave(DCGM_ST_OK);
-}
-
-dcgmReturn_t dcgmHealthSet(dcgmHandle_t handle, uintptr_t entities, dcgmHealthSystems_t systems) {
-    ENTER;
-    group *g = find(ENTITIES, entities);
-    if (g)
-        g->systems = systems;
-    return leave(g ? DCGM_ST_OK : DCGM_ST_NOT_CONFIGURED);
-}
-
-dcgmReturn_t dcgmHealthCheck(dcgmHandle_t handle, uintptr_t entities, dcgmHealthResponse_t *out) {
-    CHECK(dcgmHealthResponse_version5);
-    ENTER;
-    const group *g = find(ENTITIES, entities);
-    if (g == NULL)
-        return leave(DCGM_ST_NOT_CONFIGURED);
-    out->overallHealth = DCGM_HEALTH_RESULT_PASS;
-    out->incidentCount = 0;
-    unsigned h[4]; /* GPU, system, result, code */
-    for (int i = 0; numbers_at(h, 4, "incident.%d", i) == 4; i++)
-        for (int k = 0; k < g->count && (g->systems & h[1]); k++) {
-            if (g->list[k].entityGroupId != DCGM_FE_GPU || g->list[k].entityId != h[0])
-                continue;
-            dcgmIncidentInfo_t *o = &out->incidents[out->incidentCount++];
-            *o = (dcgmIncidentInfo_t){ .system = h[1], .health = h[2], .error.code = h[3], .entityInfo = g->list[k] };
-            snprintf(o->error.msg, sizeof o->error.msg, "code %u", h[3]);
-            out->overallHealth = h[2] > out->overallHealth ? h[2] : out->overallHealth;
-        }
-    return leave(DCGM_ST_OK);
+    take_if_due(w);
+    int n = 0;
+    for (unsigned k = w->count < w->capacity ? 0 : w->count - w->capacity; k < w->count; k++)
+        if (w->kept[k % w->capacity].ts >= from)
+            out[n++] = w->kept[k % w->capacity];
+    return n;
 }

@@ -1,0 +1,240 @@
+/* Groups of entities and of fields, with DCGM's limits, and what is done with them. */
+#include "fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    bool used;
+    char name[DCGM_MAX_STR_LENGTH];
+    int count;
+    unsigned systems; /* health watches, of entities */
+    union {
+        entity list[DCGM_GROUP_MAX_ENTITIES_V2];
+        unsigned short fields[DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP];
+    };
+} group;
+
+enum { ENTITIES, FIELDS };
+static group groups[2][DCGM_MAX_NUM_GROUPS];
+
+/* Ids begin above 1: DCGM keeps the first ones for its own default groups. */
+enum { FIRST_ID = 2 };
+
+static group *find(int of, uintptr_t id) {
+    return id >= FIRST_ID && id < DCGM_MAX_NUM_GROUPS + FIRST_ID && groups[of][id - FIRST_ID].used ? &groups[of][id - FIRST_ID] : NULL;
+}
+
+/* Declares a group, and returns where there is none. */
+#define FIND(name, of, id)                \
+    group *const name = find(of, id);     \
+    if (name == NULL)                     \
+    return leave(DCGM_ST_NOT_CONFIGURED)
+
+void forget(void) {
+    for (int i = 0; i < DCGM_MAX_NUM_GROUPS; i++)
+        groups[ENTITIES][i].used = groups[FIELDS][i].used = false;
+    watches_clear();
+}
+
+/* Makes an empty one, in *made. */
+static dcgmReturn_t create(int of, const char *name, uintptr_t *out, group **made) {
+    *made = NULL;
+    for (int i = DCGM_MAX_NUM_GROUPS - 1; i >= 0; i--) {
+        group *g = &groups[of][i];
+        if (g->used && of == FIELDS && strcmp(g->name, name) == 0)
+            return DCGM_ST_DUPLICATE_KEY;
+        if (!g->used)
+            *made = g;
+    }
+    if (*made == NULL)
+        return DCGM_ST_MAX_LIMIT;
+    memset(*made, 0, sizeof **made);
+    (*made)->used = true;
+    snprintf((*made)->name, DCGM_MAX_STR_LENGTH, "%s", name);
+    *out = (uintptr_t)(*made - groups[of] + FIRST_ID);
+    return DCGM_ST_OK;
+}
+
+static dcgmReturn_t destroy(int of, uintptr_t id) {
+    FIND(g, of, id);
+    g->used = false;
+    return leave(DCGM_ST_OK);
+}
+
+/* Makes empty groups only, as go-dcgm does. */
+dcgmReturn_t dcgmGroupCreate(dcgmHandle_t handle, dcgmGroupType_t type, const char *name, uintptr_t *out) {
+    group *made;
+    if (name == NULL || out == NULL || type != DCGM_GROUP_EMPTY)
+        return DCGM_ST_BADPARAM;
+    ENTER;
+    return leave(create(ENTITIES, name, out, &made));
+}
+
+dcgmReturn_t dcgmGroupDestroy(dcgmHandle_t handle, uintptr_t id) {
+    ENTER;
+    return destroy(ENTITIES, id);
+}
+
+dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, uintptr_t id, dcgm_field_entity_group_t kind, dcgm_field_eid_t number) {
+    ENTER;
+    FIND(g, ENTITIES, id);
+    const entity e = { kind, number };
+    bool may = part_of(e) != NULL;
+    for (int i = 0; i < g->count; i++)
+        may = may && (g->list[i].entityGroupId != kind || g->list[i].entityId != number);
+    if (!may || g->count == DCGM_GROUP_MAX_ENTITIES_V2)
+        return leave(may ? DCGM_ST_MAX_LIMIT : DCGM_ST_BADPARAM);
+    g->list[g->count++] = e;
+    return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t handle, int count, const unsigned short *fields, const char *name,
+                                     uintptr_t *out) {
+    if (count < 1 || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || fields == NULL || name == NULL || out == NULL)
+        return DCGM_ST_BADPARAM;
+    ENTER;
+    for (int i = 0; i < count; i++)
+        if (DcgmFieldGetById(fields[i]) == NULL)
+            return leave(DCGM_ST_UNKNOWN_FIELD);
+    group *f;
+    if ((st = create(FIELDS, name, out, &f)) == DCGM_ST_OK) {
+        f->count = count;
+        memcpy(f->fields, fields, (size_t)count * sizeof *fields);
+    }
+    return leave(st);
+}
+
+dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t handle, uintptr_t id) {
+    ENTER;
+    return destroy(FIELDS, id);
+}
+
+/* A list is refused as a whole when one GPU cannot profile one field of it. */
+static bool may_watch(const group *g, const group *f) {
+    for (int i = 0; i < g->count * f->count; i++) {
+        unsigned long long can[MAX_PROFILED];
+        const part *p = part_of(g->list[i / f->count]);
+        const unsigned short field = f->fields[i % f->count];
+        bool may = p == NULL || p->is.entityGroupId != DCGM_FE_GPU || field < 1001 || field > 1083;
+        for (int n = may ? 0 : profiled_fields(p, can); n > 0 && !may; n--)
+            may = can[n - 1] == field;
+        if (!may)
+            return false;
+    }
+    return true;
+}
+
+dcgmReturn_t dcgmWatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_t fields, long long every_us, double keep_age,
+                                int keep_samples) {
+    if (every_us < 1 || keep_age < 0 || keep_samples < 0)
+        return DCGM_ST_BADPARAM;
+    ENTER;
+    if (has("Lines.no_nvml"))
+        return leave(DCGM_ST_NVML_NOT_LOADED);
+    FIND(g, ENTITIES, entities);
+    FIND(f, FIELDS, fields);
+    if (!may_watch(g, f))
+        return leave(DCGM_ST_PROFILING_NOT_SUPPORTED);
+    for (int i = 0; i < g->count * f->count; i++)
+        watch_add(g->list[i / f->count], f->fields[i % f->count], every_us);
+    return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_t fields) {
+    ENTER;
+    FIND(g, ENTITIES, entities);
+    FIND(f, FIELDS, fields);
+    for (int i = 0; i < g->count * f->count; i++)
+        watch_remove(g->list[i / f->count], f->fields[i % f->count]);
+    return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmUpdateAllFields(dcgmHandle_t handle, int wait) {
+    ENTER;
+    (void)wait;
+    watches_update();
+    return leave(DCGM_ST_OK);
+}
+
+static void copy_value(void *out, const sample *v) {
+    memcpy(out, &v->value, v->type == 's' ? sizeof v->value : sizeof v->value.i64);
+}
+
+dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t handle, entity *entities, unsigned int n, unsigned short *fields,
+                                         unsigned int count, unsigned int flags, dcgmFieldValue_v2 *out) {
+    if (entities == NULL || fields == NULL || out == NULL || n < 1 || n > DCGM_GROUP_MAX_ENTITIES_V2 || count < 1
+        || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || flags > DCGM_FV_FLAG_LIVE_DATA)
+        return DCGM_ST_BADPARAM;
+    ENTER;
+    for (unsigned int i = 0; i < n * count; i++) {
+        const entity e = entities[i / count];
+        sample v;
+        (flags ? sample_live : sample_latest)(e, fields[i % count], &v);
+        dcgmFieldValue_v2 *o = &out[i]; /* of which most is not written */
+        o->version = dcgmFieldValue_version2;
+        o->entityGroupId = e.entityGroupId;
+        o->entityId = e.entityId;
+        o->fieldId = v.field;
+        o->fieldType = v.type;
+        o->status = v.status;
+        o->unused = 0;
+        o->ts = v.ts;
+        copy_value(&o->value, &v);
+    }
+    return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, uintptr_t entities, uintptr_t fields, long long since,
+                                      long long *next, dcgmFieldValueEntityEnumeration_f callback, void *user) {
+    static sample kept[MAX_HISTORY];
+    static dcgmFieldValue_v1 values[MAX_HISTORY];
+    if (next == NULL || callback == NULL)
+        return DCGM_ST_BADPARAM;
+    ENTER;
+    FIND(g, ENTITIES, entities);
+    FIND(f, FIELDS, fields);
+    *next = since;
+    for (int i = 0; i < g->count * f->count; i++) {
+        const entity e = g->list[i / f->count];
+        int n = samples_since(e, f->fields[i % f->count], since, kept);
+        for (int j = 0; j < n; j++) {
+            const sample *v = &kept[j];
+            values[j] = (dcgmFieldValue_v1){ dcgmFieldValue_version1, v->field, v->type, v->status, v->ts, { 0 } };
+            copy_value(&values[j].value, v);
+            *next = v->ts >= *next ? v->ts + 1 : *next;
+        }
+        if (n > 0 && callback(e.entityGroupId, e.entityId, values, n, user) != 0)
+            return leave(DCGM_ST_GENERIC_ERROR);
+    }
+    return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmHealthSet(dcgmHandle_t handle, uintptr_t entities, dcgmHealthSystems_t systems) {
+    ENTER;
+    FIND(g, ENTITIES, entities);
+    g->systems = systems;
+    return leave(DCGM_ST_OK);
+}
+
+dcgmReturn_t dcgmHealthCheck(dcgmHandle_t handle, uintptr_t entities, dcgmHealthResponse_t *out) {
+    CHECK(dcgmHealthResponse_version5);
+    ENTER;
+    FIND(g, ENTITIES, entities);
+    out->overallHealth = DCGM_HEALTH_RESULT_PASS;
+    out->incidentCount = 0;
+    for (int i = 0; has("Lines.incident.%d", i); i++) {
+        unsigned gpu = 0, system = 0, result = 0, code = 0;
+        sscanf(value_at("Lines.incident.%d", i), "%u %i %u %u", &gpu, (int *)&system, &result, &code);
+        for (int k = 0; k < g->count && (g->systems & system); k++) {
+            if (g->list[k].entityGroupId != DCGM_FE_GPU || g->list[k].entityId != gpu)
+                continue;
+            dcgmIncidentInfo_t *o = &out->incidents[out->incidentCount++];
+            *o = (dcgmIncidentInfo_t){ .system = system, .health = result, .error.code = code, .entityInfo = g->list[k] };
+            snprintf(o->error.msg, sizeof o->error.msg, "code %u", code);
+            out->overallHealth = result > out->overallHealth ? result : out->overallHealth;
+        }
+    }
+    return leave(DCGM_ST_OK);
+}

@@ -1,0 +1,115 @@
+/* What happens around each call, and the handles and values of what it is about. */
+#include "fake.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int users;
+
+/* The open device files, /dev/nvidiaN of the driver: one of every GPU from the initialisation on,
+ * and a second one of a GPU whose handle was requested, until the library is closed. 0 is none. */
+static int files[MAX_GPUS][2];
+
+void open_file(int gpu, int second) {
+    char name[32];
+    snprintf(name, sizeof name, second ? "nvidia%d:handle" : "nvidia%d", gpu);
+    if (files[gpu][second] <= 0)
+        files[gpu][second] = memfd_create(name, MFD_CLOEXEC);
+}
+
+nvmlReturn_t nvmlInit_v2(void) {
+    const int code = machine_enter(__func__);
+    users += code == OK;
+    for (int gpu = 0; code == OK && gpu < count_gpus(); gpu++)
+        open_file(gpu, 0);
+    return leave(code == NO_MACHINE ? NO_DRIVER : code);
+}
+
+nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    return nvmlInit_v2();
+}
+
+nvmlReturn_t nvmlShutdown(void) {
+    machine_lock();
+    if (users == 0)
+        return leave(UNINITIALIZED);
+    users--;
+    for (int *fd = files[0]; users == 0 && fd < files[MAX_GPUS]; fd++) {
+        if (*fd > 0)
+            close(*fd);
+        *fd = 0;
+    }
+    return leave(OK);
+}
+
+/* NVML has words of its own for each. */
+const char *nvmlErrorString(nvmlReturn_t code) {
+    static _Thread_local char text[32];
+    snprintf(text, sizeof text, "NVML error %d", code);
+    return text;
+}
+
+int leave(int code) {
+    machine_unlock();
+    return code;
+}
+
+int enter(const char *function) {
+    const int code = machine_enter(function);
+    return users > 0 && code == OK ? OK : leave(users == 0 ? UNINITIALIZED : code == NO_MACHINE ? UNKNOWN : code);
+}
+
+int enter_device(const char *function, const handle *h) {
+    const int code = enter(function);
+    if (code != OK)
+        return code;
+    if (h == NULL || h->gpu >= count_gpus())
+        return leave(INVALID);
+    if (number_at("GPUs.%d.Lost", h->gpu))
+        return leave(LOST);
+    const bool gone = (h->gi >= 0 && !has("GPUs.%d.Instances.%d", h->gpu, h->gi)) || (h->ci >= 0 && !has("GPUs.%d.Instances.%d.Computes.%d", h->gpu, h->gi, h->ci));
+    return gone ? leave(INVALID) : OK;
+}
+
+handle *handle_of(int gpu, int gi, int ci) {
+    static handle all[MAX_GPUS][1 + MAX_GI][1 + MAX_CI];
+    handle *h = &all[gpu][1 + gi][1 + ci];
+    *h = (handle){ gpu, gi, ci };
+    return h;
+}
+
+int count_gpus(void) {
+    int n = 0;
+    while (n < MAX_GPUS && has("GPUs.%d", n))
+        n++;
+    return n;
+}
+
+bool in_mig_mode(int gpu) { return number_at("GPUs.%d.MIG", gpu); }
+
+int value_of(const handle *h, const char *name, const char **value) {
+    *value = h->gi < 0 ? value_at("GPUs.%d.Values.%s", h->gpu, name) : value_at("GPUs.%d.Instances.%d.Values.%s", h->gpu, h->gi, name);
+    return *value == NULL ? NOT_SUPPORTED : **value == '!' ? atoi(*value + 1) : OK;
+}
+
+int numbers(const handle *h, const char *name, unsigned long long *out, int n) {
+    const char *v;
+    const int code = value_of(h, name, &v);
+    memset(out, 0, (size_t)n * sizeof *out);
+    if (code == OK)
+        numbers_of(v, out, n);
+    return code;
+}
+
+int print(char *out, unsigned capacity, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(out, capacity, format, args);
+    va_end(args);
+    return n < (int)capacity ? OK : TOO_SMALL;
+}
