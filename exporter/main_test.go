@@ -24,6 +24,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 // built is a compiled fake's folder; a machine without a compiler skips the test.
 func built(t testing.TB, lib string, err error) string {
 	t.Helper()
-	if errors.Is(err, fakedcgm.ErrNoCompiler) {
+	if errors.Is(err, fakenvml.ErrNoCompiler) {
 		t.Skip(err)
 	}
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if _, again := os.LookupEnv(envLibraries); again {
 		os.Exit(m.Run())
 	}
-	if err := runWithFake(); errors.Is(err, fakedcgm.ErrNoCompiler) {
+	if err := runWithFake(); errors.Is(err, fakenvml.ErrNoCompiler) {
 		fmt.Println("skipping:", err)
 	} else {
 		fmt.Fprintln(os.Stderr, err)

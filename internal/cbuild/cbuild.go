@@ -23,7 +23,7 @@ var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the fakes 
 // program.
 type Target struct {
 	Output  string   // its name, and a library's soname
-	Sources []fs.FS  // folders with .c and .h files
+	Sources []fs.FS  // .c and .h files, in folders too
 	Headers string   // Go package whose folder has further headers; empty for none
 	Flags   []string // of gcc, beside the common ones
 }
@@ -118,7 +118,15 @@ func (t Target) compile(ctx context.Context, gcc, source, out string) error {
 		args = append(args, "-shared", "-Wl,-soname,"+t.Output)
 	}
 	args = append(args, t.Flags...)
-	files, err := fs.Glob(os.DirFS(source), "*.c")
+	var files []string
+	err := fs.WalkDir(os.DirFS(source), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			args = append(args, "-I"+path)
+		} else if strings.HasSuffix(path, ".c") {
+			files = append(files, path)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -12,29 +12,25 @@ import (
 	"github.com/gpuscale/gpuscale/internal/cbuild"
 )
 
-//go:embed c machine
-var embedded embed.FS
+//go:embed c
+var library embed.FS
 
-// Source is a folder of C: "c" is the library, "machine" what the DCGM fake has too.
-func Source(name string) fs.FS {
-	source, err := fs.Sub(embedded, name)
-	if err != nil {
-		panic(err) // the names are constants
-	}
-	return source
-}
+// Machine is the C source of the machine, which the DCGM fake has too.
+//
+//go:embed machine
+var Machine embed.FS
 
 // Library is the file name of the fake, as the loader looks for it.
 const Library = "libnvidia-ml.so.1"
 
-// ErrNoCompiler is wrapped by Build when the machine has no gcc.
+// ErrNoCompiler is wrapped by Build when the machine has no gcc, or no Go to find headers.
 var ErrNoCompiler = cbuild.ErrNoCompiler
 
 // Target is the library with further flags of gcc. NVIDIA's header comes with go-nvml, and names
 // what some of its functions replace.
 func Target(flags ...string) cbuild.Target {
 	flags = append(flags, "-Wno-deprecated-declarations")
-	return cbuild.Target{Output: Library, Sources: []fs.FS{Source("c"), Source("machine")}, Headers: "github.com/NVIDIA/go-nvml/pkg/nvml", Flags: flags}
+	return cbuild.Target{Output: Library, Sources: []fs.FS{library, Machine}, Headers: "github.com/NVIDIA/go-nvml/pkg/nvml", Flags: flags}
 }
 
 // Build compiles the library into a folder in dir, as cbuild.Build does, and

@@ -9,15 +9,15 @@
 // into no program. What layouts are possible is defined by the products' geometries in
 // the file, which come from gpu/mig.
 //
-// Prototypes, structures and numbers are those of nvml.h, which comes with go-nvml.
-// Checked on 2026-11-23: return codes against its comments of v0.13.3-1; by running
-// over it, k8s-device-plugin v0.19.3 with gpu-feature-discovery and nvidia-mig-parted
-// v0.13.1 (export, assert, apply), with go-nvlib v0.10.0, and mig-parted's packages
-// with go-nvlib v0.12.0; on 2026-11-26 DCGM 4.5.2, compiled from its source, and, call
-// by call, an H100 and an H200 with driver 580.159.04, MIG off: profiles and placements
-// are known then, empty slots of nvmlDeviceGetProcessUtilization, the device files that
-// are open; on 2026-11-27 the host engine of DCGM 4.6.0. Not checked against a GPU in
-// MIG mode: what NVIDIA's sources do not say is a guess, as the first free place of
-// nvmlDeviceCreateGpuInstance, the ids of instances, and the multiprocessors and engines
-// of a slice, which are of A100.
+// Prototypes, structures and numbers are those of nvml.h, which comes with go-nvml; return
+// codes were checked on 2026-11-23 against its comments of v0.13.3-1. Programs that ran over
+// it on 2026-11-27: gpu-feature-discovery of k8s-device-plugin v0.19.3 and nvidia-mig-parted
+// v0.13.1 (export, assert, apply), with go-nvlib v0.10.0, mig-parted's packages with go-nvlib
+// v0.12.0, and the host engine of DCGM 4.6.0; earlier, and not since the C was written again,
+// k8s-device-plugin itself and DCGM 4.5.2. On 2026-11-26 it was compared call by call with an
+// H100 and an H200 with driver 580.159.04, MIG off: profiles and placements are known then,
+// empty slots of nvmlDeviceGetProcessUtilization, the device files that are open. Not checked
+// against a GPU in MIG mode: what NVIDIA's sources do not say is a guess, as the first free
+// place of nvmlDeviceCreateGpuInstance, the ids of instances, and the multiprocessors and
+// engines of a slice, which are of A100.
 package fakenvml

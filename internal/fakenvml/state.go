@@ -143,16 +143,13 @@ func MIGUUID(i, k int) string { return fmt.Sprintf("MIG-%08d-0000-5000-8000-%012
 
 // Layout of the instances that have a compute instance; whole reports whether all have.
 func (c GPU) Layout() (layout mig.Layout, whole bool) {
-	whole = true
 	var ps []mig.Placement
 	for _, m := range c.Instances {
-		if len(m.Computes) == 0 {
-			whole = false
-			continue
+		if len(m.Computes) > 0 {
+			ps = append(ps, m.Placement)
 		}
-		ps = append(ps, m.Placement)
 	}
-	return mig.NewLayout(ps...), whole
+	return mig.NewLayout(ps...), len(ps) == len(c.Instances)
 }
 
 // h100SXM is the PCI device ID of H100 SXM5 80GB.

@@ -10,10 +10,7 @@ import (
 )
 
 //go:embed c
-var embedded embed.FS
-
-// ErrNoCompiler is wrapped by Build when the machine has no gcc, or no Go to find the headers.
-var ErrNoCompiler = cbuild.ErrNoCompiler
+var library embed.FS
 
 // Headers is the package with DCGM's headers.
 const Headers = "github.com/NVIDIA/go-dcgm/pkg/dcgm"
@@ -21,10 +18,6 @@ const Headers = "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 // Build compiles libdcgm.so.4 and the NVML fake into a folder in dir, as cbuild.Build does, and
 // returns that folder, for LD_LIBRARY_PATH.
 func Build(ctx context.Context, dir string) (libDir string, err error) {
-	source, err := fs.Sub(embedded, "c")
-	if err != nil {
-		panic(err) // the name of the folder is a constant
-	}
 	return cbuild.Build(ctx, dir, "fakedcgm",
-		cbuild.Target{Output: "libdcgm.so.4", Sources: []fs.FS{source, fakenvml.Source("machine")}, Headers: Headers}, fakenvml.Target())
+		cbuild.Target{Output: "libdcgm.so.4", Sources: []fs.FS{library, fakenvml.Machine}, Headers: Headers}, fakenvml.Target())
 }

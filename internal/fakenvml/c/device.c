@@ -8,21 +8,11 @@
 
 /* --- the system and its devices ------------------------------------------ */
 
-nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned capacity) PRINT("%s", value_at("Driver"))
-nvmlReturn_t nvmlSystemGetNVMLVersion(char *out, unsigned capacity) PRINT("13.%s", value_at("Driver"))
-
-nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *out) {
-    ENTER;
-    *out = 13000;
-    return leave(OK);
-}
+nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned capacity) PRINT_SYSTEM("%s", value_at("Driver"))
+nvmlReturn_t nvmlSystemGetNVMLVersion(char *out, unsigned capacity) PRINT_SYSTEM("13.%s", value_at("Driver"))
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *out) GIVE_SYSTEM(13000)
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *out) { return nvmlSystemGetCudaDriverVersion_v2(out); }
-
-nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *out) {
-    ENTER;
-    *out = count_gpus();
-    return leave(OK);
-}
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *out) GIVE_SYSTEM(count_gpus())
 
 static int found(int gpu, nvmlDevice_t *out) {
     open_file(gpu, 1);

@@ -45,12 +45,12 @@ int leave(int code);
     if (code != OK)                       \
     return code
 
-/* Bodies of functions: the one thing that is asked for, for what the condition holds of, and a text. */
+/* Bodies of functions: the one thing that is asked for, of a device, of one for which a condition holds, and
+ * of the system. */
 #define GIVE(value) GIVE_IF(true, value)
-#define GIVE_IF(condition, value) \
-    { ENTER_DEVICE(of); *out = value; return leave((condition) ? OK : INVALID); }
-#define PRINT(...) \
-    { ENTER; return leave(print(out, capacity, __VA_ARGS__)); }
+#define GIVE_IF(condition, value) { ENTER_DEVICE(of); *out = value; return leave((condition) ? OK : INVALID); }
+#define GIVE_SYSTEM(value) { ENTER; *out = value; return leave(OK); }
+#define PRINT_SYSTEM(...) { ENTER; return leave(print(out, capacity, __VA_ARGS__)); }
 
 /* Gives a value of a GPU or, of a MIG device, of its GPU instance, or the code to return: NOT_SUPPORTED
  * without the value, N for "!N". */

@@ -29,10 +29,7 @@ nvmlReturn_t nvmlInit_v2(void) {
     return leave(code == NO_MACHINE ? NO_DRIVER : code);
 }
 
-nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
-    (void)flags;
-    return nvmlInit_v2();
-}
+nvmlReturn_t nvmlInitWithFlags(unsigned) { return nvmlInit_v2(); }
 
 nvmlReturn_t nvmlShutdown(void) {
     machine_lock();

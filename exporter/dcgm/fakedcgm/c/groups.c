@@ -151,9 +151,8 @@ dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_
     return leave(DCGM_ST_OK);
 }
 
-dcgmReturn_t dcgmUpdateAllFields(dcgmHandle_t handle, int wait) {
+dcgmReturn_t dcgmUpdateAllFields(dcgmHandle_t handle, int) {
     ENTER;
-    (void)wait;
     watches_update();
     return leave(DCGM_ST_OK);
 }
