@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,12 +158,9 @@ func (r *reading) get(path string, values url.Values) ([]byte, error) {
 func (r *reading) read(s *Source) {
 	keys, one := []key{{}}, strings.HasSuffix(s.Paths[0], "/%s")
 	if s.named != nil {
-		seen := map[key]bool{}
-		keys = slices.DeleteFunc(s.named(r.facts), func(k key) bool {
-			again := seen[k]
-			seen[k] = true
-			return again
-		})
+		keys = slices.Compact(slices.SortedFunc(slices.Values(s.named(r.facts)), func(a, b key) int {
+			return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+		}))
 	}
 	if n := len(keys); n > maxNamed {
 		r.unknown(s, fmt.Sprintf("only the first %d of %d %s were read", maxNamed, n, s.Name))

@@ -258,7 +258,7 @@ func TestColour(t *testing.T) {
 // TestMany: faults of a thousand nodes are counted, and twenty are listed.
 func TestMany(t *testing.T) {
 	f := empty()
-	CRDs.add(f, crd{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}})
+	GPUQuotas.add(f, gpuQuota{})
 	for range 1000 {
 		Nodes.add(f, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "failed"}}})
 	}

@@ -33,7 +33,7 @@ var tenantChecks = []Check{
 		ID: "networkpolicy-scrape", Title: "NetworkPolicies admit Prometheus", Run: networkPolicyScrape,
 		Fault: "An HPA has no value, and the NetworkPolicies over its pods admit no other namespace.",
 		Means: "A Prometheus of another namespace cannot scrape them.",
-		Looks: from(NetworkPolicies, HPAs, Deployments), Also: from(Pods),
+		Looks: from(NetworkPolicies, HPAs, Deployments, DaemonSets, APIServices), Also: from(Pods), May: from(Services),
 	},
 }
 
