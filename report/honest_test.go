@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"strings"
@@ -148,6 +149,27 @@ func TestGonePods(t *testing.T) {
 		}
 	}
 	near(t, "idle hours of the notebooks", hours, 1, 0.2)
+}
+
+// TestMaximaOfThePast: a maximum of an HPA that was raised since, that limited nothing, or whose HPA is gone is
+// not to be raised.
+func TestMaximaOfThePast(t *testing.T) {
+	for name, change := range map[string]func(*query.Answers){
+		"raised": func(a *query.Answers) {
+			a.Vectors[query.HPAMax] = prom.Vector{{Labels: a.Vectors[query.HPAMax][0].Labels, Value: 9}}
+		},
+		"gone": func(a *query.Answers) { delete(a.Vectors, query.HPAMax) },
+		"free": func(a *query.Answers) { delete(a.Lines, query.HPALimited) },
+	} {
+		a, _ := answers() // TestGolden has the error
+		a.Vectors, a.Lines = maps.Clone(a.Vectors), maps.Clone(a.Lines)
+		change(&a)
+		for _, action := range model.Make(golden(a)).Actions {
+			if action.Kind == "raise-hpa" {
+				t.Errorf("%s: %s", name, action.Patch)
+			}
+		}
+	}
 }
 
 // TestBands: the 95 % band is never the narrower one, and the page draws both.
