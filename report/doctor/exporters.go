@@ -136,9 +136,6 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 // why is the reason that a program's pods are not ready, on a node or (empty) on any: a
 // pod without its image has no log.
 func (l *look) why(program, node string) string {
-	if !l.has(Pods) {
-		return ""
-	}
 	for _, p := range Pods.in(l) {
 		if !l.f.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || kube.PodReady(p) {
 			continue

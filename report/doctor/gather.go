@@ -30,7 +30,7 @@ type Options struct {
 	// Prometheus is nil where there is none; NoPrometheus is why.
 	Prometheus   *prom.Client
 	NoPrometheus string
-	// Advise adds what to do to an error of Prometheus; may be nil.
+	// Advise adds what to do to an error of Prometheus.
 	Advise func(error) error
 	// Match is put into every selector.
 	Match string
@@ -266,12 +266,7 @@ func (r *reading) ask() {
 	}
 }
 
-func (r *reading) advised(err error) string {
-	if r.Advise != nil {
-		err = r.Advise(err)
-	}
-	return fmt.Sprintf("Prometheus: %v", err)
-}
+func (r *reading) advised(err error) string { return fmt.Sprintf("Prometheus: %v", r.Advise(err)) }
 
 func (r *reading) question(s *Source) (err error) {
 	if s == Retention {

@@ -125,7 +125,11 @@ func (m *maker) reclaim() map[workKey]bool {
 			things = w.profile + " slices"
 		}
 		verb, patch, word, because := "has", w.stop(), "", ""
-		if !w.atEnd() {
+		switch {
+		case atEnd(w.idle):
+		case atEnd(w.allocated):
+			patch = fmt.Sprintf("kubectl -n %s get pods -o wide | grep %s   # nothing to stop now, it computes: ask its owner why it did not", text.Quote(w.namespace), text.Quote(w.name))
+		default:
 			verb, word, because = "had", "low", "nothing was allocated to it at the end"
 			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing to stop now: see what may start it again", text.Quote(w.namespace), text.Quote(w.name))
 		}
