@@ -127,7 +127,7 @@ func installed(t *testing.T) string { return string(mustRead(t, "doctor/testdata
 func fake(t *testing.T, text string) (*fakeAPI, doctor.Options) {
 	t.Helper()
 	s := newFakeAPI(t, text)
-	return s, doctor.Options{Kube: &rest.Config{Host: s.URL}, NoPrometheus: "none was given", Sources: doctor.Sources(doctor.All())}
+	return s, doctor.Options{Kube: &rest.Config{Host: s.URL}, NoPrometheus: "none was given", Advise: advise, Sources: doctor.Sources(doctor.All())}
 }
 
 // All sources of a small cluster: few calls, all of them reads, and all facts of checks.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"strings"
@@ -122,32 +123,60 @@ func answersOver(t *testing.T, series memstore.Series, w query.Window, source qu
 	return a
 }
 
-// TestGonePods: what is no longer allocated is reported in the past tense, with nothing to stop. Two
-// pods that shared a GPU had half of it each.
+// TestGonePods: what is no longer allocated is reported in the past tense, and nothing is stopped that is
+// gone or computes again. Two pods that shared a GPU had half of it each.
 func TestGonePods(t *testing.T) {
-	c := newCluster(storyEnd.Add(-3*time.Hour), time.Minute)
-	c.Nodes = []*Node{{Name: "n1", Pool: "p", Model: "NVIDIA H100 80GB HBM3", GPUs: []*GPU{{UUID: "GPU-1"}}}}
-	c.Holds["GPU-1"] = Hold{Tenant: "t", Namespace: "notebooks", Pod: "anna-0"}
-	other := []string{"node", "n1", "gpu", "0", "gpu_uuid", "GPU-1", "namespace", "notebooks", "pod", "bert-0", "container", "main"}
-	c.Extra = func() ([]Exposed, map[string][]Exposed) {
+	for _, verb := range []string{" had ", " has "} {
+		c := newCluster(storyEnd.Add(-3*time.Hour), time.Minute)
+		c.Nodes = []*Node{{Name: "n1", Pool: "p", Model: "NVIDIA H100 80GB HBM3", GPUs: []*GPU{{UUID: "GPU-1"}}}}
+		anna := Hold{Tenant: "t", Namespace: "notebooks", Pod: "anna-0"}
+		c.Holds["GPU-1"] = anna
+		other := []string{"node", "n1", "gpu", "0", "gpu_uuid", "GPU-1", "namespace", "notebooks", "pod", "bert-0", "container", "main"}
 		both := []Exposed{exposed(metric.GPUHeld.Name, 1, other...), exposed(metric.GPUIdleSeconds.Name, 9000, other...)}
-		return nil, map[string][]Exposed{"notebooks/x": both[:2*len(c.Holds)]}
-	}
-	until(c, func() {
-		if !c.Now.Before(storyEnd.Add(-time.Hour)) {
-			clear(c.Holds)
-		}
-	})
-	hours := 0.0
-	for _, a := range made(t, c.Prometheus, 2*time.Hour).Actions {
-		if a.Kind == "reclaim" {
-			if !strings.Contains(a.Title, " had ") || a.Confidence != "low" || strings.Contains(a.Patch, "scale") {
-				t.Errorf("%+v", a)
+		c.Extra = func() ([]Exposed, map[string][]Exposed) { return nil, map[string][]Exposed{"notebooks/x": both} }
+		until(c, func() {
+			switch {
+			case c.Now.Before(storyEnd.Add(-time.Hour)):
+			case verb == " had ":
+				both = nil
+				clear(c.Holds)
+			default:
+				both, anna.Busy = both[:1], 0.5
+				c.Holds["GPU-1"] = anna
 			}
-			hours += a.Hours.Or(0)
+		})
+		hours := 0.0
+		for _, a := range made(t, c.Prometheus, 2*time.Hour).Actions {
+			if a.Kind == "reclaim" {
+				if !strings.Contains(a.Title, verb) || a.Confidence != "low" || strings.Contains(a.Patch, "scale") {
+					t.Errorf("%+v", a)
+				}
+				hours += a.Hours.Or(0)
+			}
+		}
+		near(t, "idle hours of the notebooks", hours, 1, 0.2)
+	}
+}
+
+// TestMaximaOfThePast: a maximum of an HPA that was raised since, that limited nothing, or whose HPA is gone is
+// not to be raised.
+func TestMaximaOfThePast(t *testing.T) {
+	for name, change := range map[string]func(*query.Answers){
+		"raised": func(a *query.Answers) {
+			a.Vectors[query.HPAMax] = prom.Vector{{Labels: a.Vectors[query.HPAMax][0].Labels, Value: 9}}
+		},
+		"gone": func(a *query.Answers) { delete(a.Vectors, query.HPAMax) },
+		"free": func(a *query.Answers) { delete(a.Lines, query.HPALimited) },
+	} {
+		a, _ := answers() // TestGolden has the error
+		a.Vectors, a.Lines = maps.Clone(a.Vectors), maps.Clone(a.Lines)
+		change(&a)
+		for _, action := range model.Make(golden(a)).Actions {
+			if action.Kind == "raise-hpa" {
+				t.Errorf("%s: %s", name, action.Patch)
+			}
 		}
 	}
-	near(t, "idle hours of the notebooks", hours, 1, 0.2)
 }
 
 // TestBands: the 95 % band is never the narrower one, and the page draws both.

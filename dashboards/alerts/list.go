@@ -34,7 +34,8 @@ func exporter() []Alert {
 			Description: "The exporter has not read allocations from the kubelet. Use is then shown for no pod, and the autoscaler treats every GPU of the node as allocated. " +
 				"Look first at the exporter's log, and whether the kubelet's pod-resources socket is mounted.",
 			query: most(of(metric.GPUAttributionAgeSeconds), metric.LabelNode) + " > " + anyThreshold +
-				" or " + errs + " unless on (" + sources.On(labelInstance) + ") " + of(metric.GPUAttributionAgeSeconds),
+				// The errors of an exporter that is gone, with its node, are in the range for a while.
+				" or " + errs + " and on (" + sources.On(labelInstance) + ") " + of(metric.ExporterUp) + " unless on (" + sources.On(labelInstance) + ") " + of(metric.GPUAttributionAgeSeconds),
 		},
 		{
 			Name: "GpuscaleConfigRejected", Severity: Warning, For: 5 * time.Minute,
@@ -79,7 +80,7 @@ func gpus() []Alert {
 			query: least(of(metric.GPUHealthy), append(device, metric.LabelReason)...) + " == 0" +
 				" or on (" + sources.On(device...) + ") " + named("(("+before+" unless "+now+")"+
 				// Another GPU in its place, or another machine of the same name, is not a loss.
-				" and on ("+sources.On(metric.LabelNode)+") "+sources.By("count", before, metric.LabelNode)+" > "+sources.By("count", now, metric.LabelNode)+")", metric.LabelReason, "gone"),
+				" and on ("+sources.On(metric.LabelNode)+") ("+now+" and "+before+") and on ("+sources.On(metric.LabelNode)+") "+sources.By("count", before, metric.LabelNode)+" > "+sources.By("count", now, metric.LabelNode)+")", metric.LabelReason, "gone"),
 		},
 		{
 			Name: "GPUThrottled", Severity: Warning, Program: metric.Exporter, Threshold: throttledShare, For: 15 * time.Minute,
@@ -182,7 +183,8 @@ func capacity() []Alert {
 			Summary: "Pool {{ $labels.pool }} does not get the nodes it requests",
 			Description: "The pool's provider failed to deliver, and the pool was in backoff for {{ $value | humanizePercentage }} of the last hour. Other pools take over where they fit. " +
 				"Look first at kubectl describe gpunodepool {{ $labels.pool }}, then at the provider: quota, stock-outs, a broken image.",
-			query: most("avg_over_time("+of(metric.AutoscalerPoolBackoff)+"[1h])", metric.LabelPool) + " > " + anyThreshold,
+			// A mean would be over the time since the start of a pool, or of the leader.
+			query: "sum_over_time(" + most(of(metric.AutoscalerPoolBackoff), metric.LabelPool) + "[1h:1m]) / 60 > " + anyThreshold,
 		},
 		{
 			Name: "GpuscalePoolAtMax", Severity: Warning, Program: metric.Autoscaler, For: 30 * time.Minute,
@@ -214,7 +216,9 @@ func capacity() []Alert {
 			Summary: "A repartition in pool {{ $labels.pool }} was undone: {{ $labels.reason }}",
 			Description: "A GPU could not be repartitioned within the last hour. RepartitionOverdue: no answer before the deadline. RepartitionFailed: mig-manager or the agent reported a failure. " +
 				"Look first at the events of the node, then at the agent's or mig-manager's log there; often a process on the host still uses the GPU.",
-			query: happened(of(metric.AutoscalerActions, `reason=~"RepartitionOverdue|RepartitionFailed"`), "1h", metric.LabelPool, metric.LabelReason) + " > 0",
+			// A Prometheus that had no series of the autoscaler an hour ago cannot tell which failures are new.
+			query: happened(of(metric.AutoscalerActions, `reason=~"RepartitionOverdue|RepartitionFailed"`), "1h", metric.LabelPool, metric.LabelReason) +
+				" > 0 and on (" + sources.On() + ") " + group("last_over_time("+of(metric.AutoscalerLeader)+"[1d] offset 1h)"),
 		},
 	}
 }

@@ -49,7 +49,7 @@ var adapterChecks = []Check{
 		ID: "adapter-rights", Title: "The adapter may authenticate callers", Run: adapterRights,
 		Fault: "The bindings to `system:auth-delegator` or `extension-apiserver-authentication-reader` are missing.",
 		Means: "The adapter refuses all callers, or does not start.",
-		Looks: from(Deployments, DaemonSets, ClusterRoleBindings, RoleBindings),
+		Looks: from(Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings, RoleBindings),
 	},
 	{
 		ID: "program-rights", Title: "Adapter and autoscaler have the permissions that they use", Run: programRights,

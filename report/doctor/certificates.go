@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -86,7 +88,10 @@ func (l *look) way(a *apiService, p Program) (id string, f Finding) {
 		f.Severity = ""
 	default:
 		id, f.Fix, f.Commands = certificate, "Issue a new one. "+how, commands
-		switch from, until := validity(bundle); {
+		// It is valid while one of its certificates is.
+		from := slices.MinFunc(bundle, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) }).NotBefore
+		until := slices.MaxFunc(bundle, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
+		switch {
 		case from.After(l.f.Now.Add(skewed)):
 			f.Seen, f.Means = "the CA in spec.caBundle is not valid before "+from.UTC().Format(time.RFC3339), early
 		case !until.After(l.f.Now):
@@ -122,20 +127,11 @@ func (l *look) unreachable(service *corev1.Service, p Program) Finding {
 
 // reselect writes the command that has a Service select exactly a program's pods.
 func (l *look) reselect(s *corev1.Service, p Program) string {
-	selector := map[string]any{}
-	for name := range s.Spec.Selector {
-		selector[name] = nil
-	}
-	if p.Selector != nil {
-		for name, v := range p.Selector.MatchLabels {
-			selector[name] = v
-		}
-	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"selector": selector}})
+	selector, err := json.Marshal(cmp.Or(p.Selector, &metav1.LabelSelector{}).MatchLabels)
 	if err != nil {
 		return ""
 	}
-	return l.patch(s.Namespace, "service", s.Name, string(patch))
+	return l.in(s.Namespace, "patch", "service", s.Name, "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":"/spec/selector","value":%s}]`, selector))
 }
 
 // portOf writes the command that names the Service's port; where it has several and none
@@ -171,10 +167,4 @@ func (l *look) rebundle(a *apiService, p Program) []string {
 		return []string{c}
 	}
 	return []string{l.install(p, "adapter.yaml")}
-}
-
-// validity is the time in which at least one certificate of a bundle is valid.
-func validity(all []*x509.Certificate) (from, until time.Time) {
-	return slices.MinFunc(all, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) }).NotBefore,
-		slices.MaxFunc(all, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 }

@@ -128,8 +128,8 @@ func run(f *Facts, c *Check) Result {
 		c.Run(l)
 	}
 	for _, s := range slices.Concat(c.Looks, c.Also) {
-		if !l.has(s) && l.skipped == "" {
-			l.cannot("%s", f.Missing[s])
+		if l.skipped == "" {
+			l.needs(s)
 		}
 	}
 	for i := range l.findings {
@@ -185,6 +185,13 @@ func (l *look) has(of sourced) bool {
 		panic(fmt.Sprintf("check %s reads %s and does not declare it", l.check.ID, s.Name))
 	}
 	return l.f.Missing[s] == ""
+}
+
+// needs records a source that could not be read.
+func (l *look) needs(of sourced) {
+	if !l.has(of) {
+		l.cannot("%s", l.f.Missing[of.source()])
+	}
 }
 
 // answers of Prometheus to a query.

@@ -14,13 +14,13 @@ import (
 const late = 5 * time.Minute
 
 func orphanCordon(l *look) {
-	autoscalers := l.programs("autoscaler")
+	none := len(l.programs("autoscaler")) == 0 && l.f.Namespace == "" // else it may be in another one
 	for _, n := range Nodes.in(l) {
 		marks := marksOf(n)
 		if !n.Spec.Unschedulable || len(marks) == 0 {
 			continue
 		}
-		why, words := l.orphan(n, len(autoscalers) == 0), []string{"annotate", "node", n.Name}
+		why, words := l.orphan(n, none), []string{"annotate", "node", n.Name}
 		if why == "" {
 			continue
 		}

@@ -44,7 +44,7 @@ func crdOld(l *look) {
 }
 
 // lacking lists the fields of a type that the schema of a CRD, where there is one, does not have.
-func lacking(c *crd, t reflect.Type) (out []string) {
+func lacking(c *apiextensionsv1.CustomResourceDefinition, t reflect.Type) (out []string) {
 	if c == nil {
 		return nil
 	}

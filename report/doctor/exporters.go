@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -137,9 +136,6 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 // why is the reason that a program's pods are not ready, on a node or (empty) on any: a
 // pod without its image has no log.
 func (l *look) why(program, node string) string {
-	if !l.has(Pods) {
-		return ""
-	}
 	for _, p := range Pods.in(l) {
 		if !l.f.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || kube.PodReady(p) {
 			continue
@@ -167,8 +163,7 @@ func whole(seconds float64) string {
 }
 
 func twoExporters(l *look) {
-	type owner struct{ namespace, kind, name string }
-	ours, both := map[string]bool{}, map[owner][]string{} // nodes
+	ours, both, remove := map[string]bool{}, map[string][]string{}, map[string]string{} // nodes, those of each other one, and how to remove it
 	for _, p := range Pods.in(l) {
 		if isProgram("exporter", p.Labels, p.Spec) {
 			ours[p.Spec.NodeName] = true
@@ -178,24 +173,23 @@ func twoExporters(l *look) {
 		if p.Spec.NodeName == "" || !ours[p.Spec.NodeName] || isProgram("exporter", p.Labels, p.Spec) || !runs(p.Spec, "dcgm-exporter") {
 			continue
 		}
-		of := owner{p.Namespace, "Pod", p.Name}
+		kind, name := "Pod", p.Name
 		for _, o := range p.OwnerReferences {
-			of.kind, of.name = o.Kind, o.Name
+			kind, name = o.Kind, o.Name
 		}
-		both[of] = append(both[of], p.Spec.NodeName)
-	}
-	for _, b := range slices.SortedFunc(maps.Keys(both), func(a, b owner) int {
-		return cmp.Or(strings.Compare(slices.Min(both[a]), slices.Min(both[b])), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
-	}) {
-		slices.Sort(both[b])
-		remove := l.in(b.namespace, "delete", strings.ToLower(b.kind), b.name)
-		if d := find(DaemonSets.in(l), b.namespace, b.name); d != nil && b.kind == "DaemonSet" {
-			if resource, name := operatorOf(d); name != "" { // which would recreate it
-				remove = l.patch("", resource, name, `{"spec":{"dcgmExporter":{"enabled":false}}}`)
+		object := kind + " " + p.Namespace + "/" + name
+		both[object] = append(both[object], p.Spec.NodeName)
+		remove[object] = l.in(p.Namespace, "delete", strings.ToLower(kind), name)
+		if d := find(DaemonSets.in(l), p.Namespace, name); d != nil && kind == "DaemonSet" {
+			if resource, by := operatorOf(d); by != "" { // which would recreate it
+				remove[object] = l.patch("", resource, by, `{"spec":{"dcgmExporter":{"enabled":false}}}`)
 			}
 		}
-		l.warn(b.kind+" "+b.namespace+"/"+b.name, "dcgm-exporter runs beside ours on "+several(slices.Compact(both[b])),
-			"Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, or its DaemonSet. Do not set the label "+labelDeployDCGM+"=false, which removes ours too.", remove)
+	}
+	for _, object := range slices.Sorted(maps.Keys(both)) {
+		slices.Sort(both[object])
+		l.warn(object, "dcgm-exporter runs beside ours on "+several(slices.Compact(both[object])),
+			"Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, or its DaemonSet. Do not set the label "+labelDeployDCGM+"=false, which removes ours too.", remove[object])
 	}
 }
 

@@ -8,11 +8,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -23,20 +20,15 @@ import (
 
 // Types of objects that checks read.
 type (
-	deployment         = appsv1.Deployment
-	daemonSet          = appsv1.DaemonSet
-	apiService         = apiregistrationv1.APIService
-	crd                = apiextensionsv1.CustomResourceDefinition
-	pool               = v1alpha1.GPUNodePool
-	gpuQuota           = v1alpha1.GPUQuota
-	hpa                = autoscalingv2.HorizontalPodAutoscaler
-	lease              = coordinationv1.Lease
-	clusterRoleBinding = rbacv1.ClusterRoleBinding
-	clusterRole        = rbacv1.ClusterRole
-	roleBinding        = rbacv1.RoleBinding
-	budget             = policyv1.PodDisruptionBudget
-	webhooks           = admissionv1.ValidatingWebhookConfiguration // what is read of a mutating one is the same
-	sample             = prom.Sample
+	deployment = appsv1.Deployment
+	daemonSet  = appsv1.DaemonSet
+	apiService = apiregistrationv1.APIService
+	pool       = v1alpha1.GPUNodePool
+	gpuQuota   = v1alpha1.GPUQuota
+	hpa        = autoscalingv2.HorizontalPodAutoscaler
+	budget     = policyv1.PodDisruptionBudget
+	webhooks   = admissionv1.ValidatingWebhookConfiguration // what is read of a mutating one is the same
+	sample     = prom.Sample
 )
 
 // Facts are what was read of a cluster and its Prometheus at one time. What a [Source] in Missing
@@ -97,18 +89,6 @@ type Workload struct {
 		CompletionTime *metav1.Time       `json:"completionTime"`
 		Conditions     []metav1.Condition `json:"conditions"`
 	} `json:"status"`
-}
-
-// ResourceSlice is the part of a slice that all versions of its API have.
-type ResourceSlice struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		Driver   string `json:"driver"`
-		NodeName string `json:"nodeName"`
-		Devices  []struct {
-			Name string `json:"name"`
-		} `json:"devices"`
-	} `json:"spec"`
 }
 
 // neighbours are images of programs of others that checks read.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -126,20 +125,4 @@ func FuzzExamine(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestRetention(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"15d": 15 * 24 * time.Hour, "1y": 365 * 24 * time.Hour, "1w2d": 9 * 24 * time.Hour, "12h30m": 12*time.Hour + 30*time.Minute,
-		"30d or 512GiB": window, "30d or 1GiB or 80%": window, "80%": 0, "10GiB": 0, "0s": 0,
-	} {
-		if got, _, err := parseRetention(text); err != nil || got != want {
-			t.Errorf("%q: %s, %v, want %s", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "15", "d", "1d1y", "-5d", "99999999999999d", "forever"} {
-		if got, _, err := parseRetention(text); err == nil {
-			t.Errorf("%q: %s, want an error", text, got)
-		}
-	}
 }

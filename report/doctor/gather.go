@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,7 @@ type Options struct {
 	// Prometheus is nil where there is none; NoPrometheus is why.
 	Prometheus   *prom.Client
 	NoPrometheus string
-	// Advise adds what to do to an error of Prometheus; may be nil.
+	// Advise adds what to do to an error of Prometheus.
 	Advise func(error) error
 	// Match is put into every selector.
 	Match string
@@ -157,12 +158,9 @@ func (r *reading) get(path string, values url.Values) ([]byte, error) {
 func (r *reading) read(s *Source) {
 	keys, one := []key{{}}, strings.HasSuffix(s.Paths[0], "/%s")
 	if s.named != nil {
-		seen := map[key]bool{}
-		keys = slices.DeleteFunc(s.named(r.facts), func(k key) bool {
-			again := seen[k]
-			seen[k] = true
-			return again
-		})
+		keys = slices.Compact(slices.SortedFunc(slices.Values(s.named(r.facts)), func(a, b key) int {
+			return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+		}))
 	}
 	if n := len(keys); n > maxNamed {
 		r.unknown(s, fmt.Sprintf("only the first %d of %d %s were read", maxNamed, n, s.Name))
@@ -268,12 +266,7 @@ func (r *reading) ask() {
 	}
 }
 
-func (r *reading) advised(err error) string {
-	if r.Advise != nil {
-		err = r.Advise(err)
-	}
-	return fmt.Sprintf("Prometheus: %v", err)
-}
+func (r *reading) advised(err error) string { return fmt.Sprintf("Prometheus: %v", r.Advise(err)) }
 
 func (r *reading) question(s *Source) (err error) {
 	if s == Retention {

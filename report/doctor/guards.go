@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -26,7 +27,7 @@ var guardChecks = []Check{
 		ID: "webhook-dead", Title: "Webhooks over our writes answer", Run: webhookDead,
 		Fault: "An admission webhook with `failurePolicy: Fail` covers nodes, evictions or our own kinds, and its Service is missing or has no endpoint.",
 		Means: "The API server refuses each of these writes, from any client.",
-		Looks: from(ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets), May: from(Nodes, Pods, Pools, GPUQuotas),
+		Looks: from(ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets), May: from(Namespaces, Nodes, Pods, Pools, GPUQuotas),
 	},
 	{
 		ID: "two-autoscalers", Title: "One autoscaler a cluster", Run: twoAutoscalers,
@@ -95,78 +96,89 @@ func (l *look) never(b *budget) string {
 	return fmt.Sprintf("spec.minAvailable is %d, of %d pods", m.IntVal, b.Status.ExpectedPods)
 }
 
-// written are the writes of our programs, beside those of their own Events and Leases.
-var written = []struct {
+// write is a write of our programs.
+type write struct {
 	group, resource string
 	operation       admissionv1.OperationType
 	scope           admissionv1.ScopeType
-}{
+}
+
+// written are the writes of our programs, beside those of their own Events and Leases.
+var written = []write{
 	{"", "nodes", admissionv1.Update, admissionv1.ClusterScope}, {"", "nodes/status", admissionv1.Update, admissionv1.ClusterScope},
 	{"", "pods/eviction", admissionv1.Create, admissionv1.NamespacedScope}, {"", "pods/status", admissionv1.Update, admissionv1.NamespacedScope},
 	{"gpuscale.io", "gpunodepools/status", admissionv1.Update, admissionv1.ClusterScope}, {"gpuscale.io", "gpuquotas/status", admissionv1.Update, admissionv1.ClusterScope},
 }
 
-// webhook is the part of an admission webhook that checks read.
-type webhook struct {
-	config, kind string // its configuration's name and kind
-	name         string
-	service      admissionv1.ServiceReference
-	over         []string // our writes that it covers
+// in reports whether a webhook's rules cover the write.
+func (w write) in(rules []admissionv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(rules, func(r admissionv1.RuleWithOperations) bool {
+		return has(r.APIGroups, w.group) && has(r.Operations, w.operation) && (r.Scope == nil || has([]admissionv1.ScopeType{*r.Scope}, w.scope)) &&
+			slices.ContainsFunc(r.Resources, func(have string) bool { return sameResource(have, w.resource) })
+	})
 }
 
-// webhooks behind a Service that fail our writes when they do not answer.
-func (f *Facts) webhooks() []webhook {
-	var out []webhook
-	add := func(kind string, all []*webhooks) {
+// webhook is an admission webhook, with its configuration's kind and name.
+type webhook struct {
+	admissionv1.ValidatingWebhook
+	kind, config string
+}
+
+// webhooks behind a Service that fail some write of ours when they do not answer, whatever objects
+// they select.
+func (f *Facts) webhooks() (out []webhook) {
+	for i, all := range [][]*webhooks{ValidatingWebhooks.Of(f), MutatingWebhooks.Of(f)} {
 		for _, c := range all {
 			for _, w := range c.Webhooks {
-				over := f.covered(w)
-				if s := w.ClientConfig.Service; s != nil && len(over) > 0 && (w.FailurePolicy == nil || *w.FailurePolicy == admissionv1.Fail) {
-					out = append(out, webhook{c.Name, kind, w.Name, *s, over})
+				if w.ClientConfig.Service != nil && (w.FailurePolicy == nil || *w.FailurePolicy == admissionv1.Fail) &&
+					slices.ContainsFunc(written, func(of write) bool { return of.in(w.Rules) }) {
+					out = append(out, webhook{w, []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}[i], c.Name})
 				}
 			}
 		}
 	}
-	add("ValidatingWebhookConfiguration", ValidatingWebhooks.Of(f))
-	add("MutatingWebhookConfiguration", MutatingWebhooks.Of(f))
 	return out
 }
 
-// covered lists what of ours a webhook is called for.
-func (f *Facts) covered(hook admissionv1.ValidatingWebhook) (out []string) {
-	selector, err := metav1.LabelSelectorAsSelector(hook.ObjectSelector)
-	for _, w := range written {
-		if slices.ContainsFunc(hook.Rules, func(r admissionv1.RuleWithOperations) bool {
-			return has(r.APIGroups, w.group) && has(r.Operations, w.operation) && (r.Scope == nil || has([]admissionv1.ScopeType{*r.Scope}, w.scope)) &&
-				slices.ContainsFunc(r.Resources, func(have string) bool { return sameResource(have, w.resource) })
-		}) && (hook.ObjectSelector == nil || err != nil || f.selected(selector, w.resource)) {
-			out = append(out, w.resource)
-		}
-	}
-	return out
-}
-
-// selected reports whether a selector may select an object that a write of ours is about.
-func (f *Facts) selected(by labels.Selector, resource string) bool {
-	switch whole, _, _ := strings.Cut(resource, "/"); {
-	case resource == "pods/eviction":
-		return by.Matches(labels.Set{}) // an Eviction has no labels
+// selected reports whether a webhook selects an object that a write is about. For objects without a
+// namespace its namespaceSelector does not count.
+func (l *look) selected(w webhook, of write) bool {
+	object, namespace := selecting(w.ObjectSelector), selecting(w.NamespaceSelector)
+	whole, _, _ := strings.Cut(of.resource, "/")
+	switch {
+	case object.Empty() && (namespace.Empty() || of.scope == admissionv1.ClusterScope):
+		return true
 	case whole == "nodes":
-		return anySelected(f, Nodes, by)
-	case whole == "pods":
-		return anySelected(f, Pods, by)
-	case whole == "gpunodepools":
-		return anySelected(f, Pools, by)
+		return anySelected(l, Nodes, object)
+	case whole != "pods":
+		return anySelected(l, Pools, object) || anySelected(l, GPUQuotas, object)
 	}
-	return anySelected(f, GPUQuotas, by)
+	l.needs(Namespaces)
+	l.needs(Pods)
+	return slices.ContainsFunc(Pods.in(l), func(p *corev1.Pod) bool {
+		own := labels.Set(p.Labels)
+		if of.resource == "pods/eviction" {
+			own = nil // an Eviction has no labels
+		}
+		n := find(Namespaces.in(l), "", p.Namespace)
+		return object.Matches(own) && (namespace.Empty() || n != nil && namespace.Matches(labels.Set(n.Labels)))
+	})
 }
 
-// anySelected is true where not all objects are known.
+// selecting is a webhook's selector; one that is not stated, or cannot be read, selects all.
+func selecting(s *metav1.LabelSelector) labels.Selector {
+	if selector, err := metav1.LabelSelectorAsSelector(s); s != nil && err == nil {
+		return selector
+	}
+	return labels.Everything()
+}
+
 func anySelected[T any, P interface {
 	*T
 	metav1.Object
-}](f *Facts, of kind[T], by labels.Selector) bool {
-	return f.Missing[of.Source] != "" || slices.ContainsFunc(of.Of(f), func(o *T) bool { return by.Matches(labels.Set(P(o).GetLabels())) })
+}](l *look, of kind[T], by labels.Selector) bool {
+	l.needs(of)
+	return slices.ContainsFunc(of.in(l), func(o *T) bool { return by.Matches(labels.Set(P(o).GetLabels())) })
 }
 
 // has reports whether a rule's list has one, or all.
@@ -190,15 +202,27 @@ func webhookDead(l *look) {
 		return
 	}
 	for _, w := range l.f.webhooks() {
-		why := "does not exist"
-		if s := l.service(w.service.Namespace, w.service.Name); s != nil {
+		at, why := w.ClientConfig.Service, "does not exist"
+		if s := l.service(at.Namespace, at.Name); s != nil {
 			if why = "has no ready endpoint"; l.ready(s) {
 				continue
 			}
 		}
-		l.fault(w.kind+" "+w.config, fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s %s", w.name, several(w.over), w.service.Namespace, w.service.Name, why),
-			"Restore its Service; where it is removed for good, delete the configuration.",
-			l.in(w.service.Namespace, "get", "deployments,pods"), l.kubectl("get", strings.ToLower(w.kind), w.config, "-o", "yaml"))
+		var over []string
+		for _, of := range written {
+			if of.in(w.Rules) && l.selected(w, of) {
+				over = append(over, of.resource)
+			}
+		}
+		if len(over) == 0 {
+			continue
+		}
+		add, seen := l.fault, fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s %s", w.Name, several(over), at.Namespace, at.Name, why)
+		if len(w.MatchConditions) > 0 {
+			add, seen = l.warn, seen+"; its matchConditions, which doctor does not evaluate, may exclude our programs"
+		}
+		add(w.kind+" "+w.config, seen, "Restore its Service; where it is removed for good, delete the configuration.",
+			l.in(at.Namespace, "get", "deployments,pods"), l.kubectl("get", strings.ToLower(w.kind), w.config, "-o", "yaml"))
 	}
 }
 

@@ -38,21 +38,24 @@ var hpaChecks = []Check{
 		ID: "hpa-at-max", Title: "HPAs on GPU signals are below their maximum", Run: hpaAtMax,
 		Fault: "An HPA requests more than `maxReplicas`.",
 		Means: "Requests queue, and no node is added for replicas above the maximum.",
-		Looks: from(HPAs),
+		Looks: from(Deployments, DaemonSets, HPAs, APIServices), May: from(Services),
 	},
 }
 
 func hpaName(h *hpa) string { return "HorizontalPodAutoscaler " + h.Namespace + "/" + h.Name }
 
-// hpas that use a metrics API that an adapter serves.
-func (l *look) hpas() []*hpa {
-	var out []*hpa
+// hpas that use a metrics API that our adapter is registered for. Those of other servers are not ours.
+func (l *look) hpas() (out []*hpa) {
+	registered, adapters := l.registered(true)
+	if len(adapters) == 0 {
+		return nil
+	}
 	for _, h := range HPAs.in(l) {
-		if slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { return m.Pods != nil || m.Object != nil || m.External != nil }) {
+		if slices.ContainsFunc(registered, func(a *apiService) bool { return len(asking([]*hpa{h}, a.Spec.Group)) > 0 }) {
 			out = append(out, h)
 		}
 	}
-	return orSkip(l, out, "no HPA uses a metrics API")
+	return orSkip(l, out, "no HPA uses a metrics API of our adapter")
 }
 
 func condition(h *hpa, kind autoscalingv2.HorizontalPodAutoscalerConditionType) *autoscalingv2.HorizontalPodAutoscalerCondition {
@@ -66,11 +69,10 @@ func hpaInactive(l *look) {
 	}
 	serving := l.serving()
 	scalers := l.scalers()
-	ours := len(l.programs("adapter")) > 0
 	for _, h := range hpas {
 		for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.ScalingActive, autoscalingv2.AbleToScale} {
 			c := condition(h, kind)
-			if c == nil || c.Status != corev1.ConditionFalse || ours && l.elsewhere(h, c.Reason, serving) ||
+			if c == nil || c.Status != corev1.ConditionFalse || l.elsewhere(h, c.Reason, serving) ||
 				c.Reason == "AmbiguousSelector" && len(scalers[targetOf(h)]) > 1 {
 				continue
 			}
@@ -119,43 +121,40 @@ func hpaAtMax(l *look) {
 	}
 }
 
-// target of a scaler.
-type target struct{ namespace, kind, name string }
-
-// scalers of each target.
-func (l *look) scalers() map[target][]string {
-	all := map[target][]string{}
+// scalers of each target, by kind and name.
+func (l *look) scalers() map[string][]string {
+	all := map[string][]string{}
 	for _, h := range HPAs.in(l) {
 		if t := targetOf(h); !ofKEDA(h) || !l.has(ScaledObjects) { // else its ScaledObject stands for KEDA's own HPA
 			all[t] = append(all[t], "HorizontalPodAutoscaler "+h.Name)
 		}
 	}
 	for _, s := range ScaledObjects.in(l) {
-		t := target{s.Namespace, cmp.Or(s.Spec.ScaleTargetRef.Kind, "Deployment"), s.Spec.ScaleTargetRef.Name}
+		t := cmp.Or(s.Spec.ScaleTargetRef.Kind, "Deployment") + " " + s.Namespace + "/" + s.Spec.ScaleTargetRef.Name
 		all[t] = append(all[t], "ScaledObject "+s.Name)
 	}
 	return all
 }
 
-func targetOf(h *hpa) target {
-	return target{h.Namespace, h.Spec.ScaleTargetRef.Kind, h.Spec.ScaleTargetRef.Name}
+func targetOf(h *hpa) string {
+	return h.Spec.ScaleTargetRef.Kind + " " + h.Namespace + "/" + h.Spec.ScaleTargetRef.Name
 }
 
 func hpaTwoScalers(l *look) {
 	scalers := l.scalers()
-	for _, t := range slices.SortedFunc(maps.Keys(scalers), func(a, b target) int {
-		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
-	}) {
+	for _, t := range slices.Sorted(maps.Keys(scalers)) {
 		who := scalers[t]
+		_, namespaced, _ := strings.Cut(t, " ")
+		namespace, _, _ := strings.Cut(namespaced, "/")
 		if len(who) < 2 {
 			continue
 		}
 		var commands []string
 		for _, w := range who[1:min(len(who), 3)] {
 			kind, name, _ := strings.Cut(w, " ")
-			commands = append(commands, l.in(t.namespace, "delete", strings.ToLower(kind), name))
+			commands = append(commands, l.in(namespace, "delete", strings.ToLower(kind), name))
 		}
-		l.fault(t.kind+" "+t.namespace+"/"+t.name, "scaled by "+several(who), "Keep one: delete the other, or move its metrics into the first.", commands...)
+		l.fault(t, "scaled by "+several(who), "Keep one: delete the other, or move its metrics into the first.", commands...)
 	}
 }
 
@@ -163,10 +162,9 @@ func hpaTwoScalers(l *look) {
 // list of its metrics complete.
 func (l *look) serving() map[string]bool {
 	out := map[string]bool{}
-	adapters := l.programs("adapter")
-	for _, a := range APIServices.in(l) {
-		is, _ := l.owned(a, adapters)
-		if c := available(a); is && isMetrics(a.Spec.Group) && c != nil && c.Status == apiregistrationv1.ConditionTrue {
+	registered, _ := l.registered(true)
+	for _, a := range registered {
+		if c := available(a); c != nil && c.Status == apiregistrationv1.ConditionTrue {
 			out[a.Spec.Group] = true
 		}
 	}
@@ -188,19 +186,12 @@ func (l *look) metricsOf(group string) (of kind[metav1.APIResource], names []str
 	return of, names
 }
 
-// served reports whether a group has a metric; known is false where the list is unknown.
-func (l *look) served(group, name string) (there, known bool) {
-	of, names := l.metricsOf(group)
-	there = slices.Contains(names, name)
-	return there, l.has(of) && (there || !slices.Contains(names, unlisted))
-}
-
 // unserved are metrics of an HPA that the adapter, which answers, does not have, by their
 // place in it.
 func (l *look) unserved(h *hpa, serving map[string]bool) (all []string, places []int) {
 	for at, m := range h.Spec.Metrics {
 		group, name, _ := metricOf(m)
-		if there, known := l.served(group, name); serving[group] && known && !there {
+		if of, names := l.metricsOf(group); serving[group] && l.has(of) && !slices.Contains(names, name) && !slices.Contains(names, unlisted) {
 			all, places = append(all, group+" "+name), append(places, at)
 		}
 	}
@@ -209,13 +200,10 @@ func (l *look) unserved(h *hpa, serving map[string]bool) (all []string, places [
 
 func hpaMetricUnknown(l *look) {
 	hpas := l.hpas()
-	if len(hpas) == 0 || len(l.adapters()) == 0 {
-		return
-	}
 	// The list of a group that no HPA uses is not required.
 	for _, group := range []string{groupCustom, groupExternal} {
-		if of, _ := l.metricsOf(group); len(asking(hpas, group)) > 0 && !l.has(of) {
-			l.cannot("%s", l.f.Missing[of.Source])
+		if of, _ := l.metricsOf(group); len(asking(hpas, group)) > 0 {
+			l.needs(of)
 		}
 	}
 	serving := l.serving()
@@ -242,10 +230,7 @@ func hpaMetricUnknown(l *look) {
 func nearest(name string, list []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, candidate := range list {
-		if len(name) > maxName || len(candidate) > maxName {
-			continue
-		}
-		if d := text.Distance(name, candidate); d < least {
+		if d := text.Distance(Clean(name, maxName), Clean(candidate, maxName)); d < least {
 			best, least = candidate, d
 		}
 	}

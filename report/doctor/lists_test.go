@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
@@ -242,23 +241,10 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestColour: colour where it is asked for, and nowhere else.
-func TestColour(t *testing.T) {
-	f := empty()
-	Pools.add(f, v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true}})
-	r := Examine(f, All())
-	var plain, coloured bytes.Buffer
-	require.NoError(t, Write(&plain, r, false))
-	require.NoError(t, Write(&coloured, r, true))
-	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[33mWARNING") {
-		t.Errorf("plain %q, coloured %q", plain.String(), coloured.String())
-	}
-}
-
-// TestMany: faults of a thousand nodes are counted, and twenty are listed.
+// TestMany: faults of a thousand nodes are counted, and twenty are listed; in colour where it is asked for.
 func TestMany(t *testing.T) {
 	f := empty()
-	CRDs.add(f, crd{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}})
+	GPUQuotas.add(f, gpuQuota{})
 	for range 1000 {
 		Nodes.add(f, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "failed"}}})
 	}
@@ -268,8 +254,12 @@ func TestMany(t *testing.T) {
 	if r.Faults != 1000 || len(r.Checks[0].Findings) != maxFindings || r.Checks[0].More != 980 {
 		t.Errorf("%d faults, %d listed, %d more", r.Faults, len(r.Checks[0].Findings), r.Checks[0].More)
 	}
-	var b bytes.Buffer
+	var b, coloured bytes.Buffer
 	require.NoError(t, Write(&b, r, false))
+	require.NoError(t, Write(&coloured, r, true))
+	if strings.Contains(b.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[1;31mFAULT") {
+		t.Errorf("plain %q, coloured %q", b.String(), coloured.String())
+	}
 	if !strings.Contains(b.String(), "980 more are left out") {
 		t.Error("it does not say how many are left out")
 	}

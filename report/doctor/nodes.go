@@ -68,8 +68,8 @@ const driverGPU = "gpu.nvidia.com"
 func (l *look) claimed() map[string]int {
 	out := map[string]int{}
 	for _, s := range ResourceSlices.in(l) {
-		if s.Spec.Driver == driverGPU && s.Spec.NodeName != "" {
-			out[s.Spec.NodeName] += len(s.Spec.Devices)
+		if s.Spec.Driver == driverGPU && s.Spec.NodeName != nil {
+			out[*s.Spec.NodeName] += len(s.Spec.Devices)
 		}
 	}
 	return out

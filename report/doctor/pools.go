@@ -270,8 +270,9 @@ func (l *look) lease(p Program) bool {
 	return true
 }
 
-// reconcileLate is how old the last reconcile may be: the longest pause is ten seconds.
-const reconcileLate = time.Minute
+// reconcileLate is how old the last reconcile may be, as for the alert: the longest pause is ten seconds,
+// and a scrape may be as rare as once in two minutes.
+const reconcileLate = 5 * time.Minute
 
 // lastReconcile checks the age of the last reconcile, by the autoscaler's own series.
 func (l *look) lastReconcile(p Program) {

@@ -108,7 +108,7 @@ func (f *Facts) programs() bool {
 // installed reports whether anything of gpuscale exists.
 func (f *Facts) installed() bool {
 	return f.programs() || slices.ContainsFunc(APIServices.Of(f), func(a *apiService) bool { return isOurs(a.Labels) }) ||
-		slices.ContainsFunc(names, f.scraped) || len(f.Answers[GPUNodes]) > 0 || len(Pools.Of(f))+len(GPUQuotas.Of(f))+len(CRDs.Of(f)) > 0
+		slices.ContainsFunc(names, f.scraped) || len(Pools.Of(f))+len(GPUQuotas.Of(f))+len(CRDs.Of(f)) > 0
 }
 
 func isOurs(labels map[string]string) bool {

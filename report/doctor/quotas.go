@@ -80,15 +80,11 @@ func circleOf(name string, parent map[string]string) []string {
 // tables are ours and those that nodes have published. One that cannot be read is left
 // out: the autoscaler reports it.
 func (l *look) tables() mig.Tables {
-	var all []contract.Publication
-	seen := map[string]bool{}
+	var nodes []corev1.Node
 	for _, n := range Nodes.in(l) {
-		if text := n.Annotations[contract.TableAnnotation]; !seen[text] {
-			seen[text] = true
-			all = append(all, contract.Publication{Text: text, Node: n.Name})
-		}
+		nodes = append(nodes, *n)
 	}
-	tables, _ := contract.TablesOf(all)
+	tables, _ := contract.TablesOf(contract.Publications(nodes))
 	return tables
 }
 

@@ -8,25 +8,41 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
+// Permissions of the ClusterRole system:auth-delegator and of the Role that lets a server of the API
+// read how callers are authenticated.
+const authenticationReader = "extension-apiserver-authentication-reader"
+
+var (
+	delegation     = []rbacv1.PolicyRule{uses("authentication.k8s.io", "create", "tokenreviews"), uses("authorization.k8s.io", "create", "subjectaccessreviews")}
+	authentication = []rbacv1.PolicyRule{{APIGroups: []string{""}, Verbs: []string{"get", "list", "watch"}, Resources: []string{"configmaps"}, ResourceNames: []string{"extension-apiserver-authentication"}}}
+)
+
 func adapterRights(l *look) {
 	for _, p := range l.adapters() {
 		account, flag := "ServiceAccount "+p.Namespace+"/"+p.ServiceAccount, "--serviceaccount="+p.Namespace+":"+p.ServiceAccount
-		bound := func(role string) bool {
-			return slices.ContainsFunc(ClusterRoleBindings.in(l), func(b *clusterRoleBinding) bool { return b.RoleRef.Name == role && subject(b.Subjects, p) })
-		}
-		if bound("cluster-admin") {
-			continue
-		}
-		if !bound("system:auth-delegator") {
+		rules, _ := l.rules(p)
+		if covered, _ := validation.Covers(rules, delegation); !covered {
 			l.fault(account, "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator", "Bind the role.",
 				l.kubectl("create", "clusterrolebinding", p.Name+"-auth-delegator", "--clusterrole=system:auth-delegator", flag)).
 				Means = "the adapter cannot authenticate callers at the API server, and refuses all of them"
 		}
-		if !slices.ContainsFunc(RoleBindings.in(l), func(b *roleBinding) bool {
-			return b.Namespace == "kube-system" && b.RoleRef.Name == "extension-apiserver-authentication-reader" && subject(b.Subjects, p)
-		}) {
-			l.fault(account, "no RoleBinding in kube-system gives it the Role extension-apiserver-authentication-reader", "Bind the role.",
-				l.in("kube-system", "create", "rolebinding", p.Name+"-authentication-reader", "--role=extension-apiserver-authentication-reader", flag)).
+		unread := ""
+		for _, b := range RoleBindings.in(l) {
+			switch {
+			case b.Namespace != "kube-system" || !subject(b.Subjects, p):
+			case b.RoleRef.Name == authenticationReader:
+				rules = append(rules, authentication...)
+			default:
+				unread = b.RoleRef.Name
+			}
+		}
+		switch covered, _ := validation.Covers(rules, authentication); {
+		case covered:
+		case unread != "":
+			l.cannot("RoleBindings in kube-system give %s the Role %s, which is not read, and not %s", account, unread, authenticationReader)
+		default:
+			l.fault(account, "no RoleBinding in kube-system gives it the Role "+authenticationReader, "Bind the role.",
+				l.in("kube-system", "create", "rolebinding", p.Name+"-authentication-reader", "--role="+authenticationReader, flag)).
 				Means = "the adapter has no CA of the API server's front proxy: it does not start, or treats requests as anonymous"
 		}
 	}
@@ -82,15 +98,19 @@ func programRights(l *look) {
 	}
 }
 
-// lacksRights reports the permissions that a program's account lacks in the whole cluster.
-func (l *look) lacksRights(p Program, manifest string, wanted []rbacv1.PolicyRule, means string) {
-	var rules []rbacv1.PolicyRule // that hold for the account everywhere
-	own := false                  // a role of the program's name is among them
+// rules are a program's permissions in the whole cluster; own is set where a role of its name is among them.
+func (l *look) rules(p Program) (rules []rbacv1.PolicyRule, own bool) {
 	for _, b := range ClusterRoleBindings.in(l) {
-		if role := find(ClusterRoles.in(l), "", b.RoleRef.Name); b.RoleRef.Kind == "ClusterRole" && role != nil && subject(b.Subjects, p) {
+		if role := find(ClusterRoles.in(l), "", b.RoleRef.Name); role != nil && subject(b.Subjects, p) {
 			rules, own = append(rules, role.Rules...), own || role.Name == p.Name
 		}
 	}
+	return rules, own
+}
+
+// lacksRights reports the permissions that a program's account lacks in the whole cluster.
+func (l *look) lacksRights(p Program, manifest string, wanted []rbacv1.PolicyRule, means string) {
+	rules, own := l.rules(p)
 	covered, lacking := validation.Covers(rules, wanted)
 	if covered {
 		return

@@ -77,9 +77,10 @@ var scrapeChecks = []Check{
 	},
 }
 
-// scraped reports whether Prometheus has series of a program.
+// scraped reports whether Prometheus has series of a program: of an exporter those of GPUs are enough,
+// which some keep alone.
 func (f *Facts) scraped(program string) bool {
-	return slices.ContainsFunc(f.Answers[Builds], func(s sample) bool { return s.Labels.Get("program") == program && s.Value > 0 })
+	return program == "exporter" && len(f.Answers[GPUNodes]) > 0 || slices.ContainsFunc(f.Answers[Builds], func(s sample) bool { return s.Labels.Get("program") == program && s.Value > 0 })
 }
 
 // unscraped is what the lack of a program's series means.
@@ -104,7 +105,7 @@ func scrapeMissing(l *look) {
 		if down := values(l.answers(TargetsDown), "instance", "gpuscale-"+name); len(down) > 0 {
 			seen += "; down: " + several(down)
 		} else if l.has(TargetsDown) {
-			seen += ", and no target of job gpuscale-" + name + " is down: Prometheus has no such target"
+			seen += ", and no target of job gpuscale-" + name + " is down: Prometheus has no such target, or under another job"
 		}
 		l.fault(p.Object(), seen, "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by.",
 			l.operator("-n", p.Namespace, "get", "servicemonitors,podmonitors", "--show-labels"),

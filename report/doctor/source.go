@@ -6,9 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -106,31 +110,32 @@ var (
 	DaemonSets          = listing[daemonSet](nil, "/apis/apps/v1/daemonsets")
 	APIServices         = listing[apiService](nil, "/apis/apiregistration.k8s.io/v1/apiservices")
 	Nodes               = listing(withoutImages, "/api/v1/nodes")
+	Namespaces          = listing[corev1.Namespace](nil, "/api/v1/namespaces")
 	Pods                = listing(keepPod, "/api/v1/pods")
 	Pools               = listing[pool](nil, "/apis/gpuscale.io/v1alpha1/gpunodepools").optional()
 	GPUQuotas           = listing[gpuQuota](nil, "/apis/gpuscale.io/v1alpha1/gpuquotas").optional()
 	HPAs                = listing[hpa](nil, "/apis/autoscaling/v2/horizontalpodautoscalers")
 	ScaledObjects       = listing[ScaledObject](nil, "/apis/keda.sh/v1alpha1/scaledobjects").optional()
 	ResourceQuotas      = listing[corev1.ResourceQuota](nil, "/api/v1/resourcequotas")
-	NodeLeases          = listing[lease](nil, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").called("node leases")
-	ClusterRoleBindings = listing[clusterRoleBinding](nil, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings")
-	ClusterRoles        = listing[clusterRole](nil, "/apis/rbac.authorization.k8s.io/v1/clusterroles")
-	RoleBindings        = listing[roleBinding](nil, "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings")
+	NodeLeases          = listing[coordinationv1.Lease](nil, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").called("node leases")
+	ClusterRoleBindings = listing[rbacv1.ClusterRoleBinding](nil, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings")
+	ClusterRoles        = listing[rbacv1.ClusterRole](nil, "/apis/rbac.authorization.k8s.io/v1/clusterroles")
+	RoleBindings        = listing[rbacv1.RoleBinding](nil, "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings")
 	Budgets             = listing[budget](nil, "/apis/policy/v1/poddisruptionbudgets")
 	ValidatingWebhooks  = listing[webhooks](nil, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")
 	MutatingWebhooks    = listing[webhooks](nil, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations")
 	LimitRanges         = listing[corev1.LimitRange](nil, "/api/v1/limitranges")
 	NetworkPolicies     = listing[networkingv1.NetworkPolicy](nil, "/apis/networking.k8s.io/v1/networkpolicies")
 	Refusals            = listing(isRefusal, "/api/v1/events").where("reason=" + failedCreate)
-	ResourceSlices      = listing[ResourceSlice](nil, "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1beta2/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices").optional()
+	ResourceSlices      = listing[resourcev1.ResourceSlice](nil, "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1beta2/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices").optional()
 	CustomMetrics       = listing[metav1.APIResource](nil, "/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1").optional().called("custom metrics")
 	ExternalMetrics     = listing[metav1.APIResource](nil, "/apis/external.metrics.k8s.io/v1beta1").optional().called("external metrics")
 	Monitoring          = listing[metav1.APIResource](nil, "/apis/monitoring.coreos.com/v1").optional().called("monitors")
-	CRDs                = listing[crd](nil, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/%s").by(ourCRDs)
+	CRDs                = listing[apiextensionsv1.CustomResourceDefinition](nil, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/%s").by(ourCRDs)
 	Services            = listing[corev1.Service](nil, "/api/v1/namespaces/%s/services/%s").by(servicesNamed)
 	EndpointSlices      = listing[discoveryv1.EndpointSlice](nil, "/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices").by(servicesNamed)
-	ConfigMaps          = listing[corev1.ConfigMap](nil, "/api/v1/namespaces/%s/configmaps/%s").by(configMaps)
-	Leases              = listing[lease](nil, "/apis/coordination.k8s.io/v1/namespaces/%s/leases").by(leases)
+	ConfigMaps          = listing[corev1.ConfigMap](nil, "/api/v1/namespaces/%s/configmaps/%s").by(autoscalers(func(p Program) key { return key{p.Namespace, p.ConfigMap} }))
+	Leases              = listing[coordinationv1.Lease](nil, "/apis/coordination.k8s.io/v1/namespaces/%s/leases").by(autoscalers(func(p Program) key { return key{namespace: p.Namespace} }))
 	ReplicaSets         = listing[Workload](nil, "/apis/apps/v1/namespaces/%s/replicasets/%s").by(refusedOf("ReplicaSet"))
 	StatefulSets        = listing[Workload](nil, "/apis/apps/v1/namespaces/%s/statefulsets/%s").by(refusedOf("StatefulSet"))
 	Jobs                = listing[Workload](nil, "/apis/batch/v1/namespaces/%s/jobs/%s").by(refusedOf("Job"))
@@ -171,7 +176,7 @@ func ask(name, promql string) *Source { return &Source{Name: "prometheus: " + na
 // Table of all sources, in the order in which they are read: of Kubernetes' the Leases last, whose
 // ages count until the end of the reading.
 var Table = from(
-	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
+	Deployments, DaemonSets, APIServices, Nodes, Namespaces, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
 	Budgets, ValidatingWebhooks, MutatingWebhooks, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps,
 	ReplicaSets, StatefulSets, Jobs, Leases,
 	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown,
@@ -234,18 +239,14 @@ func ourCRDs(*Facts) (all []key) {
 	return all
 }
 
-func configMaps(f *Facts) (all []key) {
-	for _, p := range f.Programs("autoscaler") {
-		all = append(all, key{p.Namespace, p.ConfigMap})
+// autoscalers are what programs of that name have.
+func autoscalers(has func(Program) key) func(*Facts) []key {
+	return func(f *Facts) (all []key) {
+		for _, p := range f.Programs("autoscaler") {
+			all = append(all, has(p))
+		}
+		return all
 	}
-	return all
-}
-
-func leases(f *Facts) (all []key) {
-	for _, p := range f.Programs("autoscaler") {
-		all = append(all, key{namespace: p.Namespace})
-	}
-	return all
 }
 
 // servicesNamed are those that APIServices of the metrics groups name, those of our programs, and
@@ -260,7 +261,7 @@ func servicesNamed(f *Facts) (all []key) {
 		all = append(all, key{p.Namespace, p.Name})
 	}
 	for _, w := range f.webhooks() {
-		all = append(all, key{w.service.Namespace, w.service.Name})
+		all = append(all, key{w.ClientConfig.Service.Namespace, w.ClientConfig.Service.Name})
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,7 +34,7 @@ var tenantChecks = []Check{
 		ID: "networkpolicy-scrape", Title: "NetworkPolicies admit Prometheus", Run: networkPolicyScrape,
 		Fault: "An HPA has no value, and the NetworkPolicies over its pods admit no other namespace.",
 		Means: "A Prometheus of another namespace cannot scrape them.",
-		Looks: from(NetworkPolicies, HPAs, Deployments), Also: from(Pods),
+		Looks: from(NetworkPolicies, HPAs, Deployments, DaemonSets, APIServices), Also: from(Pods), May: from(Services),
 	},
 }
 
@@ -183,8 +184,12 @@ func allocatedOf(p *corev1.Pod, of corev1.LimitType, name corev1.ResourceName) i
 
 func networkPolicyScrape(l *look) {
 	for _, h := range l.hpas() {
+		ofPods := slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { // else they are the exporter's
+			_, name, _ := metricOf(m)
+			return name != "" && !strings.HasPrefix(name, "gpu_")
+		})
 		c := condition(h, "ScalingActive")
-		if c == nil || c.Status != corev1.ConditionFalse || !strings.HasPrefix(c.Reason, "FailedGet") || c.Reason == "FailedGetScale" {
+		if c == nil || !ofPods || c.Status != corev1.ConditionFalse || !strings.HasPrefix(c.Reason, "FailedGet") || c.Reason == "FailedGetScale" {
 			continue
 		}
 		of := labels.Everything() // another kind's pods are all of the namespace that request GPUs

@@ -29,16 +29,17 @@ func Write(w io.Writer, r Report, inColour bool) error {
 	if r.Nothing != "" {
 		b.WriteString(r.Nothing + "\n")
 	} else {
-		for _, c := range r.Checks {
-			findings(&b, c, Fault, in(red, "FAULT  "), in)
-		}
-		for _, c := range r.Checks {
-			findings(&b, c, Warning, in(yellow, "WARNING"), in)
+		for _, severity := range []Outcome{Fault, Warning} {
+			for _, c := range r.Checks {
+				findings(&b, c, severity, in)
+			}
 		}
 		b.WriteString(Summary(r) + "\n")
-		because(&b, "ok", r.Checks, OK, in)
-		because(&b, "not known", r.Checks, Unknown, in)
-		because(&b, "skipped", r.Checks, Skipped, in)
+		is := func(o Outcome) func(Result) bool { return func(c Result) bool { return c.Outcome == o } }
+		because(&b, "partly known", r.Checks, func(c Result) bool { return len(c.Findings) > 0 && c.Why != "" }, in)
+		because(&b, "ok", r.Checks, is(OK), in)
+		because(&b, "not known", r.Checks, is(Unknown), in)
+		because(&b, "skipped", r.Checks, is(Skipped), in)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing: %w", err)
@@ -47,7 +48,8 @@ func Write(w io.Writer, r Report, inColour bool) error {
 }
 
 // findings writes one check's findings of one severity.
-func findings(b *strings.Builder, c Result, severity Outcome, mark string, in func(colour, text string) string) {
+func findings(b *strings.Builder, c Result, severity Outcome, in func(colour, text string) string) {
+	mark := map[Outcome]string{Fault: in(red, "FAULT  "), Warning: in(yellow, "WARNING")}[severity]
 	for i, f := range c.Findings {
 		if f.Severity != severity {
 			continue
@@ -63,9 +65,9 @@ func findings(b *strings.Builder, c Result, severity Outcome, mark string, in fu
 	}
 }
 
-// because lists checks with one outcome, those with the same reason, or with none, together.
-func because(b *strings.Builder, title string, all []Result, o Outcome, in func(colour, text string) string) {
-	all = slices.DeleteFunc(slices.Clone(all), func(c Result) bool { return c.Outcome != o })
+// because lists some of the checks, those with the same reason, or with none, together.
+func because(b *strings.Builder, title string, all []Result, some func(Result) bool, in func(colour, text string) string) {
+	all = slices.DeleteFunc(slices.Clone(all), func(c Result) bool { return !some(c) })
 	for len(all) > 0 {
 		why, ids := all[0].Why, []string{}
 		all = slices.DeleteFunc(all, func(c Result) bool {

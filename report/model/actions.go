@@ -125,7 +125,11 @@ func (m *maker) reclaim() map[workKey]bool {
 			things = w.profile + " slices"
 		}
 		verb, patch, word, because := "has", w.stop(), "", ""
-		if !w.atEnd() {
+		switch {
+		case atEnd(w.idle):
+		case atEnd(w.allocated):
+			patch = fmt.Sprintf("kubectl -n %s get pods -o wide | grep %s   # nothing to stop now, it computes: ask its owner why it did not", text.Quote(w.namespace), text.Quote(w.name))
+		default:
 			verb, word, because = "had", "low", "nothing was allocated to it at the end"
 			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing to stop now: see what may start it again", text.Quote(w.namespace), text.Quote(w.name))
 		}
@@ -220,11 +224,17 @@ func (m *maker) raisePools() string {
 	return strings.Join(lines, "\n")
 }
 
+// raiseHPAs is about HPAs that were limited by their maximum and still have it.
 func (m *maker) raiseHPAs() {
 	d := m.a.Dialect
+	most := map[string]float64{} // at the end
+	for _, s := range m.a.Vectors[query.HPAMax] {
+		most[s.Labels.Get(d.AutoscalerNamespace())+"/"+s.Labels.Get(metric.LabelHPA)] = s.Value
+	}
 	for _, h := range m.r.Demand.HPAs {
-		high, ok := h.Max.Get()
-		if !ok || h.AtMax.Or(0) < 0.05*m.r.Window.Hours {
+		high := h.Max.Or(0)
+		limited := strings.Contains(h.Reasons, "TooManyReplicas") || m.open(query.HPALimited) != ""
+		if now, there := most[h.Namespace+"/"+h.Name]; !there || now > high || !limited || h.AtMax.Or(0) < 0.05*m.r.Window.Hours {
 			continue
 		}
 		kind := func(k string) string {
@@ -332,17 +342,26 @@ func (m *maker) causes(pool, state string) string {
 	return strings.Join(words, ", ")
 }
 
-// replace is about nodes with sick GPUs.
+// replace is about nodes with sick GPUs. One whose GPUs are healthy again is not to be drained.
 func (m *maker) replace() {
 	d := m.a.Dialect
+	sick := map[string]bool{} // at the end
+	for _, l := range m.a.Lines[query.SickNodes] {
+		_, sick[l.Labels.Get(metric.LabelNode)] = m.last(m.values(l)).Get()
+	}
 	for _, n := range m.r.Reliability.Nodes {
 		expression := "count (max by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUInfo.Name, query.Equal(metric.LabelNode, n.Node)) + ") and on (" + metric.LabelGPUUUID +
 			") (min by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUHealthy.Name) + ") == 0))"
+		verb, word, because := "has", "", ""
+		patch := fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then return it to its owner", text.Quote(n.Node))
+		if !sick[n.Node] {
+			verb, word, because = "had", "low", "no GPU of it was sick at the end"
+			patch = fmt.Sprintf("kubectl describe node %s   # nothing to replace now: see whether it happens again", text.Quote(n.Node))
+		}
 		m.propose(Action{
-			Kind: "replace", Effect: frees, Title: fmt.Sprintf("Node %s had sick GPUs", n.Node),
-			Hours: n.Hours, Money: m.nodeMoney(n.Node, n.Hours.Or(0)),
-			Patch: fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then return it to its owner", text.Quote(n.Node)),
-			Risk:  "Pods on the node's other GPUs are evicted.", Query: m.sampled(expression, 1),
+			Kind: "replace", Effect: frees, Title: fmt.Sprintf("Node %s %s sick GPUs", n.Node, verb),
+			Hours: n.Hours, Money: m.nodeMoney(n.Node, n.Hours.Or(0)), Patch: patch,
+			Risk: "Pods on the node's other GPUs are evicted.", Confidence: word, Because: because, Query: m.sampled(expression, 1),
 		}, n.Node)
 	}
 }

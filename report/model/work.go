@@ -115,10 +115,9 @@ func (m *maker) markedHours(marked map[string][]float64) (parts, whole, longest 
 	return parts, whole, longest
 }
 
-// atEnd reports whether anything was allocated to the workload in the window's last step
-// or the one before.
-func (w *work) atEnd() bool {
-	for _, steps := range w.allocated {
+// atEnd reports whether anything was marked in the window's last step or the one before.
+func atEnd(marked map[string][]float64) bool {
+	for _, steps := range marked {
 		if n := len(steps); n > 0 && steps[n-1]+steps[max(0, n-2)] > 0 {
 			return true
 		}

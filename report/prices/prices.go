@@ -59,31 +59,23 @@ func Parse(file string, raw []byte) (List, error) {
 // check returns all problems, each with its field's path.
 func (l List) check() error {
 	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if l.Currency == "" {
-		add("currency: is required")
+	when := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	if l.Source == "" {
-		add("source: is required")
-	}
-	if _, err := time.Parse(time.DateOnly, l.Date); err != nil {
-		add("date: %q: want a day, 2006-01-02", l.Date)
-	}
-	if len(l.Prices) == 0 {
-		add("prices: want a list of model, perHour and spot")
-	}
+	when(l.Currency == "", "currency: is required")
+	when(l.Source == "", "source: is required")
+	_, err := time.Parse(time.DateOnly, l.Date)
+	when(err != nil, "date: %q: want a day, 2006-01-02", l.Date)
+	when(len(l.Prices) == 0, "prices: want a list of model, perHour and spot")
 	met := map[Price]int{}
 	for i, p := range l.Prices {
-		if p.Model == "" {
-			add("prices[%d].model: is required", i)
-		}
-		if p.PerHour <= 0 {
-			add("prices[%d].perHour: %v: want a number more than 0", i, p.PerHour)
-		}
+		when(p.Model == "", "prices[%d].model: is required", i)
+		when(p.PerHour <= 0, "prices[%d].perHour: %v: want a number more than 0", i, p.PerHour)
 		key := Price{Model: gpu.ProductName(p.Model), Spot: p.Spot}
-		if other, twice := met[key]; twice {
-			add("prices[%d].model: %s has a price already, prices[%d]", i, key.Model, other)
-		}
+		other, twice := met[key]
+		when(twice, "prices[%d].model: %s has a price already, prices[%d]", i, key.Model, other)
 		met[key] = i
 	}
 	return errors.Join(errs...)

@@ -73,6 +73,7 @@ const (
 	PoolPrice   ID = "pool-price"
 	Waiting     ID = "waiting"
 	HPAAtMax    ID = "hpa-at-max"
+	HPAMax      ID = "hpa-max"
 	HPALimited  ID = "hpa-limited"
 	PodWait     ID = "pod-wait"
 	NodeReady   ID = "node-ready"
@@ -188,6 +189,7 @@ func (d Dialect) autoscalerAsks() []Ask {
 		{PoolPrice, Now, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelSpot}, metric.AutoscalerPoolPrice), "price of a node"},
 		{Waiting, Coarse, FromAutoscaler, max([]string{metric.LabelShape, metric.LabelReason}, metric.AutoscalerPendingGPUs), "GPUs that unserved pending pods request"},
 		{HPAAtMax, Coarse, FromAutoscaler, hpa("current") + " >= " + hpa("max"), "HPAs at their maximum"},
+		{HPAMax, Now, FromAutoscaler, hpa("max"), "maxima of HPAs at the end"},
 		{HPALimited, Coarse, FromAutoscaler, max([]string{d.AutoscalerNamespace(), metric.LabelHPA, metric.LabelReason}, metric.AutoscalerHPALimited), "HPAs that are limited, by reason"},
 		{PodWait, Coarse, FromAutoscaler, counter(metric.AutoscalerPodPendingSeconds, "_bucket", metric.LabelTenant, "le"), "time from a pod's creation until it was bound"},
 		{NodeReady, Coarse, FromAutoscaler, counter(metric.AutoscalerNodeReady, "_bucket", metric.LabelPool, "le"), "time until a node was ready"},
@@ -203,13 +205,11 @@ func (d Dialect) autoscalerAsks() []Ask {
 
 func (d Dialect) serverAsks() []Ask {
 	labels := by(metric.LabelNamespace, metric.LabelPod, "instance", metric.LabelModelName, metric.LabelEngine, metric.LabelDPRank)
-	var all string
-	for i, r := range []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens, metric.SGLangGenerationTokens.Escaped()} {
-		if i > 0 {
-			all += " or "
-		}
-		all += "max " + labels + " (" + d.Select(r.Name) + ")"
+	var each []string
+	for _, r := range []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens, metric.SGLangGenerationTokens.Escaped()} {
+		each = append(each, "max "+labels+" ("+d.Select(r.Name)+")")
 	}
+	all := strings.Join(each, " or ")
 	series := "count " + by(metric.LabelNamespace) + " (" + all + ")"
 	return []Ask{
 		{Tokens, Coarse, FromServers, fmt.Sprintf("(%s) and on (%s) (%s <= %d)", all, metric.LabelNamespace, series, MostServing), "tokens written by inference servers"},

@@ -96,16 +96,8 @@ func (d Dialect) selector(name string, matchers ...string) string {
 	return name + "{" + strings.Join(matchers, ",") + "}"
 }
 
-// by writes the labels of an aggregation; the same label is named once.
-func by(labels ...string) string {
-	var once []string
-	for _, l := range labels {
-		if !slices.Contains(once, l) {
-			once = append(once, l)
-		}
-	}
-	return "by (" + strings.Join(once, ", ") + ")"
-}
+// by writes the labels of an aggregation.
+func by(labels ...string) string { return "by (" + strings.Join(labels, ", ") + ")" }
 
 // Sampled is the sum of an expression over a window in hours, each value standing for
 // the step before it, as the report computes it.

@@ -77,9 +77,7 @@ func (w Window) widen(scrape time.Duration, nodes, ledgerRows int) Window {
 	for w.Coarse < scrapes*scrape && w.Coarse < steps[len(steps)-1] {
 		w.Coarse = next(w.Coarse)
 	}
-	if !w.until.IsZero() {
-		w = w.align()
-	}
+	w = w.align()
 	for w.Ledger < w.Coarse && w.Ledger < scrapes*scrape {
 		w.Ledger = next(w.Ledger)
 	}

@@ -49,7 +49,8 @@ var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
 	"time": Time, "share": model.Share, "hours": model.Digits, "money": model.Money, "visible": text.Line, "hoursOf": HoursOf, "code": Code,
 	"known": func(n model.Number) bool { _, ok := n.Get(); return ok },
 	"why":   model.Number.Why,
-	"inc":   func(i int) int { return i + 1 }, "device": device, "outlook": outlook,
+	"inc":   func(i int) int { return i + 1 }, "device": device, "outlook": outlook, "figure": figure,
+	"mark": func(i int) string { return marks[i] },
 }).Parse(page))
 
 // view is what the page's template reads.
@@ -58,7 +59,6 @@ type view struct {
 	Title, Length         string
 	Hash                  string
 	Style                 template.CSS
-	Figures               []figure
 	First                 []model.Action
 	Sections              []Section
 	Bars                  []bar
@@ -68,23 +68,15 @@ type view struct {
 	Actions               []model.Action
 }
 
-// figure is one of the five numbers as it is written.
-type figure struct {
-	model.Figure
-	Mark, Text string
-}
+// marks are the classes of the five numbers.
+var marks = []string{"all", "busy", "idle", "free", "wait"}
 
-// figures writes shares as section 1 does.
-func figures(r model.Report) []figure {
-	var all []figure
-	for i, mark := range []string{"all", "busy", "idle", "free", "wait"} {
-		f := figure{r.Answer.Figures[i], mark, model.Digits(r.Answer.Figures[i].Value)}
-		if _, known := f.Value.Get(); known && f.Unit == "share" {
-			f.Text = model.Tenths(f.Value)
-		}
-		all = append(all, f)
+// figure writes one of the five numbers: shares as section 1 does.
+func figure(f model.Figure) string {
+	if f.Unit == "share" {
+		return model.Tenths(f.Value)
 	}
-	return all
+	return model.Digits(f.Value)
 }
 
 func newView(r model.Report) view {
@@ -92,8 +84,8 @@ func newView(r model.Report) view {
 	sum := sha256.Sum256([]byte(css))
 	v := view{
 		R: r, Title: fmt.Sprintf("GPU capacity report, %s to %s UTC", Time(r.Window.From), Time(r.Window.Until)), Length: model.Duration(r.Window.Hours), Style: template.CSS(css),
-		Hash:    "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
-		Figures: figures(r), First: r.Actions[:min(len(r.Actions), 3)], Sections: Sections(r), Bars: waterfall(r), Stack: stack(r),
+		Hash:  "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
+		First: r.Actions[:min(len(r.Actions), 3)], Sections: Sections(r), Bars: waterfall(r), Stack: stack(r),
 	}
 	v.GPUs, v.Actions = r.MIG.GPUs[:min(len(r.MIG.GPUs), mostGPUs)], r.Actions[:min(len(r.Actions), mostActions)]
 	v.MoreGPUs, v.MoreActions = r.MIG.GPUsTotal-len(v.GPUs), len(r.Actions)-len(v.Actions)
