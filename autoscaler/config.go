@@ -26,7 +26,7 @@ type Config struct {
 	// IdleInterval between reconciles while no pod is pending, no operation is under way
 	// and no node leaves; a change ends it. Where no provider gives notices of interruptions it
 	// is three times that. Prometheus is queried less often then, too. While pods wait and
-	// nothing is under way it is five times Interval, at most IdleInterval.
+	// nothing is under way it is five times Interval, at most IdleInterval, whatever changes.
 	// A value not above Interval turns all three off.
 	IdleInterval time.Duration `json:"idleInterval"`
 	// Settle is how long a reconcile waits after a pod became unschedulable, since
