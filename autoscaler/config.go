@@ -26,12 +26,12 @@ type Config struct {
 	// IdleInterval between reconciles while no pod is pending, no operation is under way
 	// and no node leaves; a change ends it. Where no provider gives notices of interruptions it
 	// is three times that. Prometheus is queried less often then, too. While pods wait and
-	// nothing is under way it is five times Interval, at most IdleInterval.
+	// nothing is under way it is five times Interval, at most IdleInterval, whatever changes.
 	// A value not above Interval turns all three off.
 	IdleInterval time.Duration `json:"idleInterval"`
 	// Settle is how long a reconcile waits after a pod became unschedulable, since
-	// others often follow: up to three times that while more come, and up to 1s while
-	// hundreds are pending. At most 1s.
+	// others often follow: up to three times that while more come, and up to 1.8s while
+	// a burst goes on. At most 1s.
 	Settle time.Duration `json:"settle"`
 	// Nominate writes status.nominatedNodeName of a pod for which others are evicted, so
 	// that kube-scheduler reserves the capacity for it. It needs the right to patch

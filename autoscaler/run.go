@@ -17,12 +17,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
+	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -62,6 +64,7 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	rc.DisableCompression = true // as in kube-scheduler: each of some twenty watches would keep a decoder of 43 KiB
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("finding the host name: %w", err)
@@ -167,18 +170,11 @@ func podsOf(from cache.Cache) func(context.Context) ([]*corev1.Pod, error) {
 		if err != nil {
 			return nil, err
 		}
-		shared, ok := informer.(interface{ GetStore() toolscache.Store })
+		shared, ok := informer.(toolscache.SharedIndexInformer)
 		if !ok {
-			return nil, fmt.Errorf("pod informer has no store: %T", informer)
+			return nil, fmt.Errorf("pod informer has no index: %T", informer)
 		}
-		all := shared.GetStore().List()
-		pods := make([]*corev1.Pod, 0, len(all))
-		for _, o := range all {
-			if p, ok := o.(*corev1.Pod); ok {
-				pods = append(pods, p)
-			}
-		}
-		return pods, nil
+		return listers.NewPodLister(shared.GetIndexer()).List(labels.Everything())
 	}
 }
 

@@ -59,7 +59,7 @@ type Options struct {
 	// IdleInterval is the interval after an idle reconcile, which found nothing to do and
 	// nothing about to change; a change of the cluster ends it early. Without notices of providers it is three
 	// times that. While pods wait and nothing is under way the interval is five times Interval,
-	// at most IdleInterval. A value not above Interval turns both off.
+	// at most IdleInterval, whatever changes. A value not above Interval turns both off.
 	IdleInterval time.Duration
 	// Waker starts a reconcile early, for pods after Settle: they often become pending together.
 	Waker  *Waker
@@ -118,7 +118,7 @@ func New(o Options) *Loop {
 func (l *Loop) Run(ctx context.Context) error {
 	l.Lead(true)
 	defer l.Lead(false)
-	timer, ended := time.NewTimer(0), time.Time{}
+	timer, ended, pause := time.NewTimer(0), time.Time{}, time.Duration(0)
 	defer timer.Stop()
 	for {
 		select {
@@ -127,8 +127,10 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-timer.C:
 			l.waves = 0
 		case <-l.o.Waker.changed: // ends the idle interval, not the interval
-			l.State.set(func(s *State) { s.pause = l.o.Interval })
-			timer.Reset(max(0, l.o.Interval-time.Since(ended)))
+			if pause > waiting*l.o.Interval {
+				l.State.set(func(s *State) { s.pause = l.o.Interval })
+				timer.Reset(max(0, l.o.Interval-time.Since(ended)))
+			}
 			continue
 		case <-l.o.Waker.urgent:
 			if time.Since(ended) >= l.o.Interval {
@@ -144,7 +146,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.o.Log.Error("reconcile failed", "err", err)
 		}
 		ended = time.Now()
-		pause := l.pause(err)
+		pause = l.pause(err)
 		l.State.set(func(s *State) { s.pause = pause })
 		timer.Reset(pause)
 	}

@@ -143,7 +143,8 @@ func (l *Loop) settle(ctx context.Context) bool {
 const unnoticed = 3
 
 // waiting is how many intervals pass without a reconcile while pods wait, for nodes that boot, a limit or a cooldown,
-// and no change in the cluster is seen: a pod may wait for hours, and each reconcile reads the whole cluster.
+// but for a pod that becomes unschedulable: a pod may wait for hours, each reconcile reads the whole cluster, and in a
+// large one some pod or node changes every second, as all do that come after a scale-up.
 const waiting = 5
 
 // pause is the time between the last reconcile, which returned err, and the next.

@@ -42,17 +42,21 @@ func (clusterAPI) size(t target) (int, error) { return t.replicas() }
 
 // resize raises the replicas only once each marked Machine is removed: the controller would never see the lower number
 // and remove nothing. It lowers them only while no MachineSet is outdated, whose Machines would go.
-func (c clusterAPI) resize(ctx context.Context, t target, all []unstructured.Unstructured, size int) error {
+func (c clusterAPI) resize(ctx context.Context, t target, leaving []unstructured.Unstructured, size int) error {
 	have, err := t.replicas()
 	if err != nil {
 		return err
 	}
-	for i := range all {
-		if size > have && t.leaves(c, &all[i]) && all[i].GetDeletionTimestamp() == nil {
-			return fmt.Errorf("%w: %s has not removed Machine %s yet", ErrBusy, t.name(), all[i].GetName())
+	for i := range leaving {
+		if size > have && leaving[i].GetDeletionTimestamp() == nil {
+			return fmt.Errorf("%w: %s has not removed Machine %s yet", ErrBusy, t.name(), leaving[i].GetName())
 		}
 	}
 	if size < have {
+		all, err := c.all(ctx, t)
+		if err != nil {
+			return err
+		}
 		if outdated, err := c.outdated(ctx, t, setsOf(all)); err != nil || len(outdated) > 0 {
 			return cmp.Or(err, fmt.Errorf("%w: %s shrinks its outdated MachineSets %v first", ErrUnnamed, t.name(), outdated))
 		}

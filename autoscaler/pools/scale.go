@@ -86,7 +86,11 @@ func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, 
 		if out.Target, err = kind.size(t); err != nil || out.Unnamed {
 			return out, err
 		}
-		out.Going, err = t.going(ctx, kind)
+		leaving, err := t.leaving(ctx, kind)
+		for i := range leaving {
+			_, id := kind.node(&leaving[i])
+			out.Going = append(out.Going, LastPart(id))
+		}
 		return out, err
 	})
 }
@@ -105,27 +109,25 @@ func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 	if err != nil || have >= size {
 		return err
 	}
-	all, err := kind.all(ctx, t)
-	if err != nil {
-		return err
-	}
-	return s.resize(ctx, t, kind, all, size, "resizing")
+	return s.resize(ctx, t, kind, size, "resizing")
 }
 
 // resize writes another size to the target. It counts again each machine whose removal was abandoned.
-func (s *Scale) resize(ctx context.Context, t target, kind machines, all []unstructured.Unstructured, size int, doing string) error {
+func (s *Scale) resize(ctx context.Context, t target, kind machines, size int, doing string) error {
 	before := t.object.DeepCopy()
-	var leave []string
-	for i := range all {
-		if t.leaves(kind, &all[i]) {
-			leave = append(leave, string(all[i].GetUID()))
-		}
+	leaving, err := t.leaving(ctx, kind)
+	if err != nil {
+		return err
 	}
-	if err := kind.resize(ctx, t, all, size); err != nil {
+	if err := kind.resize(ctx, t, leaving, size); err != nil {
 		return err
 	}
 	if len(t.removing()) > 0 {
-		t.setRemoving(leave)
+		var uids []string
+		for i := range leaving {
+			uids = append(uids, string(leaving[i].GetUID()))
+		}
+		t.setRemoving(uids)
 	}
 	return patch(ctx, s.client, before, t.object, doing)
 }
@@ -265,5 +267,5 @@ func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error 
 	if err != nil || removed || size <= made {
 		return err
 	}
-	return s.resize(ctx, t, kind, all, made, "lowering")
+	return s.resize(ctx, t, kind, made, "lowering")
 }

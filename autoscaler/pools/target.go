@@ -34,8 +34,8 @@ type target struct{ object *unstructured.Unstructured }
 type machines interface {
 	// size is the last requested size.
 	size(t target) (int, error)
-	// resize changes t, which has these machines, to request size nodes.
-	resize(ctx context.Context, t target, all []unstructured.Unstructured, size int) error
+	// resize changes t, which these machines are leaving, to request size nodes.
+	resize(ctx context.Context, t target, leaving []unstructured.Unstructured, size int) error
 	// all lists the machines of t; node is the name and the providerID of a machine's node.
 	all(ctx context.Context, t target) ([]unstructured.Unstructured, error)
 	node(machine *unstructured.Unstructured) (name, providerID string)
@@ -143,23 +143,14 @@ func (t target) machines(ctx context.Context, live client.Reader, kind, label st
 	return list.Items, nil
 }
 
-// going returns the machines that the size no longer counts and that still exist.
-func (t target) going(ctx context.Context, kind machines) ([]string, error) {
+// leaving returns the machines that the size no longer counts and that still exist. The others are not listed without
+// need: they may be thousands.
+func (t target) leaving(ctx context.Context, kind machines) ([]unstructured.Unstructured, error) {
 	if len(t.removing()) == 0 {
 		return nil, nil
 	}
 	all, err := kind.all(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for i := range all {
-		if t.leaves(kind, &all[i]) {
-			_, id := kind.node(&all[i])
-			out = append(out, LastPart(id))
-		}
-	}
-	return out, nil
+	return slices.DeleteFunc(all, func(m unstructured.Unstructured) bool { return !t.leaves(kind, &m) }), err
 }
 
 // find returns the machine of the node; nil without one.

@@ -34,6 +34,7 @@ var (
 	nodes = flag.Int("nodes", 1000, "full nodes of 8 GPUs")
 	pods  = flag.Int("pods", 500, "pods of the burst; they request 1, 2 … 8, 1, 2 … GPUs")
 	idle  = flag.Duration("idle", time.Minute, "how long the idle program is measured")
+	score = flag.String("score", "MostAllocated", "how the scheduler scores nodes by their GPUs; its default is LeastAllocated")
 )
 
 // BenchmarkAutoscaler reports the kernel's figures of one run.
@@ -61,7 +62,7 @@ func BenchmarkAutoscaler(b *testing.B) {
 		b.ReportMetric(float64(grown.nodes), "nodes-added")
 		b.ReportMetric(float64(bound(*pods)), "nodes-at-least")
 	}
-	b.Logf("%d nodes, %d pods; load average %s before, %s after", *nodes, *pods, before, procstat.Load())
+	b.Logf("%d nodes, %d pods, %s; load average %s before, %s after", *nodes, *pods, *score, before, procstat.Load())
 }
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
@@ -78,7 +79,7 @@ type lab struct {
 func newLab(b *testing.B) *lab {
 	b.Helper()
 	scheduler := filepath.Join(b.TempDir(), "scheduler.yaml")
-	require.NoError(b, os.WriteFile(scheduler, []byte(packing), 0o600))
+	require.NoError(b, os.WriteFile(scheduler, fmt.Appendf(nil, scoring, *score), 0o600))
 	env, err := testenv.Start(b.Context(), testenv.Options{CRDs: true, Programs: true, Change: func(o *cluster.Options) {
 		o.ExtraArgs[cluster.Scheduler] = []string{"--config=" + scheduler}
 	}})
@@ -114,9 +115,9 @@ func (l *lab) sleep(b *testing.B, d time.Duration) {
 	}
 }
 
-// packing makes the scheduler fill nodes one by one. By default it spreads pods, so that
+// scoring makes the scheduler fill nodes one by one. By default it spreads pods, so that
 // pods of many GPUs fit on no node. Its kubeconfig is in the folder in which it runs.
-const packing = `apiVersion: kubescheduler.config.k8s.io/v1
+const scoring = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
 clientConnection: {kubeconfig: kube-scheduler.kubeconfig, qps: 500, burst: 1000}
@@ -126,7 +127,7 @@ profiles:
 - schedulerName: default-scheduler
   pluginConfig:
   - name: NodeResourcesFit
-    args: {scoringStrategy: {type: MostAllocated, resources: [{name: nvidia.com/gpu, weight: 100}]}}
+    args: {scoringStrategy: {type: %s, resources: [{name: nvidia.com/gpu, weight: 100}]}}
 `
 
 // createPools creates the program's rights and the pools.
