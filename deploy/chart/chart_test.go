@@ -162,16 +162,17 @@ func TestSchema(t *testing.T) {
 func TestNotes(t *testing.T) {
 	h := helm(t)
 	doctor, apis := "gpuscale-report doctor --namespace "+namespace+" --prometheus-url ", "apiservice v1beta1.custom.metrics.k8s.io v1beta2.custom.metrics.k8s.io"
+	type parts = []string
 	for _, c := range []struct {
 		values    string
-		says, not []string
+		says, not parts
 	}{
-		{``, []string{doctor + "http://localhost:9090\n", "registry: gpuscale-exporter. Set"}, []string{"Report", "apiservice"}},
-		{chart.Everything, []string{doctor, apis + " v1beta1.external", "create job"}, nil},
-		{`{adapter: {enabled: true, apis: {external: false}}}`, []string{doctor, apis + "\n"}, []string{"external.metrics"}},
-		{`{prometheus: {url: "https://prom.obs.svc"}, image: {registry: r.example}}`, []string{"-n obs port-forward svc/prom 9090:443", doctor + "https://localhost:9090 --server-name prom.obs.svc"}, []string{"registry"}},
-		{`{exporter: {enabled: false}, report: {enabled: true}}`, []string{"create job first-report --from=cronjob/"}, []string{doctor, "Prometheus", "socket"}},
-		{`{exporter: {enabled: false}, agent: {enabled: true, image: {repository: r.example/agent}}}`, []string{"socket"}, []string{"registry"}},
+		{``, parts{doctor + "http://localhost:9090\n", "registry: gpuscale-exporter. Set"}, parts{"Report", "apiservice"}},
+		{chart.Everything, parts{doctor, apis + " v1beta1.external", "create job"}, nil},
+		{`{adapter: {enabled: true, apis: {external: false}}}`, parts{doctor, apis + "\n"}, parts{"external.metrics"}},
+		{`{prometheus: {url: "https://prom.obs.svc"}, image: {registry: r.example}}`, parts{"-n obs port-forward svc/prom 9090:443", doctor + "https://localhost:9090 --server-name prom.obs.svc"}, parts{"registry"}},
+		{`{exporter: {enabled: false}, report: {enabled: true}}`, parts{"create job first-report --from=cronjob/"}, parts{doctor, "Prometheus", "socket"}},
+		{`{exporter: {enabled: false}, agent: {enabled: true, image: {repository: r.example/agent}}}`, parts{"socket"}, parts{"registry"}},
 	} {
 		t.Run(c.values, func(t *testing.T) {
 			out, err := h.Run(t.Context(), releaseWith(c.values, "--dry-run=client"), "install", release, h.Chart)
