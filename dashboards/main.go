@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
 	"github.com/gpuscale/gpuscale/dashboards/board"
@@ -108,12 +107,6 @@ func over(use, short, long string, run func(cmd *cobra.Command, src eval.Source,
 		},
 	}
 	c.Flags().StringVar(&url, "prometheus-url", "", "URL of Prometheus, or of a server with its HTTP API")
-	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "prometheus" { // its old name
-			name = "prometheus-url"
-		}
-		return pflag.NormalizedName(name)
-	})
 	c.Flags().DurationVar(&scrape, "scrape-interval", 15*time.Second, "how often Prometheus scrapes")
 	_ = c.MarkFlagRequired("prometheus-url") // it fails for an unknown flag
 	return c

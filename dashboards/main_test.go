@@ -95,7 +95,7 @@ func TestPreview(t *testing.T) {
 func TestRender(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), &out, "render", "--prometheus", prometheus(t), "--out", dir, "--since", "10m"))
+	require.NoError(t, run(t.Context(), &out, "render", "--prometheus-url", prometheus(t), "--out", dir, "--since", "10m"))
 	if n := strings.Count(out.String(), ".svg\n"); n != len(boards.All()) {
 		t.Errorf("%d pictures:\n%s", n, out.String())
 	}

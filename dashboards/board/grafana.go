@@ -186,8 +186,8 @@ func style(p Panel) (options, custom object) {
 	}
 	options = object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0, "showTypeIcons": false}
 	for _, c := range p.Columns {
-		if c.Sort {
-			options["sortBy"] = []object{{"displayName": c.Title, "desc": true}}
+		if c.Sort || p.Matrix != nil {
+			options["sortBy"] = []object{{"displayName": c.Title, "desc": c.Sort}}
 		}
 	}
 	return options, object{"align": "auto", "cellOptions": object{"type": "auto"}, "inspect": false}
@@ -287,7 +287,9 @@ func transformations(p Panel) []object {
 	organize := object{"id": "organize", "options": object{"excludeByName": exclude, "indexByName": index, "renameByName": rename}}
 	if m := p.Matrix; m != nil {
 		rename[m.Row+`\`+m.Column] = p.Columns[0].Title
-		return []object{{"id": "groupingToMatrix", "options": object{"rowField": m.Row, "columnField": m.Column, "valueField": "Value", "emptyValue": "null"}}, organize}
+		// Grafana's columns are in the order in which their values come, and Prometheus' order is none.
+		sorted := object{"id": "sortBy", "options": object{"fields": object{}, "sort": []object{{"field": m.Column, "desc": false}}}}
+		return []object{sorted, {"id": "groupingToMatrix", "options": object{"rowField": m.Row, "columnField": m.Column, "valueField": "Value", "emptyValue": "null"}}, organize}
 	}
 	exclude["Time"] = true
 	value := func(i int) string {

@@ -153,7 +153,7 @@ func clocks() []board.Panel {
 			Queries: []board.Query{{Expr: "sum by (reason) (" + recorded("node:gpu_throttle_seconds:rate5m", inNode, inProduct) + ") / on () group_left () sum(" + recorded("node:gpu_info:count", inNode, inProduct) + ")",
 				Legend: "{{reason}}"}}},
 		{Kind: board.Series, Title: "Power by node", W: 12, Unit: board.Watts, Stack: true, Absent: noExporter + noRules,
-			About:   "Power of all GPUs of a node. The eight nodes that draw most now.",
+			About:   "Mean power of a node's GPUs over five minutes. The eight nodes that draw most now.",
 			Queries: []board.Query{{Expr: eightNodes(board.Sum, "node:gpu_energy_joules:rate5m"), Legend: "{{node}}"}}},
 	}
 }

@@ -58,8 +58,9 @@ func TestBoardsAreWithinTheSchema(t *testing.T) {
 			t.Errorf("%s: %v, or it was not read back whole", b.UID, err)
 		}
 		for _, p := range d.Panels { // the schema reads any text as one of its words
-			if p.Panel != nil && p.Panel.Type == "stat" && p.Panel.Options.(*stat.Options).Orientation != common.VizOrientationAuto {
-				t.Errorf("%s, %s: it has no orientation of Grafana's", b.UID, *p.Panel.Title)
+			if p.Panel != nil && (p.Panel.Type == "stat" && p.Panel.Options.(*stat.Options).Orientation != common.VizOrientationAuto ||
+				len(p.Panel.Transformations) > 0 && p.Panel.Transformations[0].Id == "groupingToMatrix") {
+				t.Errorf("%s, %s: it has no orientation of Grafana's, or its columns are in no order", b.UID, *p.Panel.Title)
 			}
 		}
 		if b.UID != boards.OverviewUID {
@@ -72,11 +73,8 @@ func TestBoardsAreWithinTheSchema(t *testing.T) {
 			{`"title": "GPUs"`, `"title": 7`},
 		} {
 			broken := bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1)
-			if bytes.Equal(broken, text) {
-				t.Fatalf("%s is not in the file", change[0])
-			}
 			if _, err := strict(broken); err == nil {
-				t.Errorf("%s in place of %s was accepted", change[1], change[0])
+				t.Errorf("%s in place of %s was accepted, or is not there", change[1], change[0])
 			}
 		}
 	}

@@ -157,31 +157,30 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestNotes: the notes after an installation ends with how to see that it works,
-// with the release's own namespace in the commands.
+// TestNotes: the notes after an installation end with how to see that it works, with
+// the release's own namespace in the commands, and name nothing that is not installed.
 func TestNotes(t *testing.T) {
 	h := helm(t)
+	doctor, apis := "gpuscale-report doctor --namespace "+namespace+" --prometheus-url ", "apiservice v1beta1.custom.metrics.k8s.io v1beta2.custom.metrics.k8s.io"
+	type parts = []string
 	for _, c := range []struct {
-		name, values string
-		doctor       bool
+		values    string
+		says, not parts
 	}{
-		{"defaults", ``, true},
-		{"everything", chart.Everything, true},
-		{"beside KEDA", `{adapter: {enabled: true, apis: {external: false}}}`, true},
-		{"report alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, report: {enabled: true}}`, false},
+		{``, parts{doctor + "http://localhost:9090\n", "registry: gpuscale-exporter. Set"}, parts{"Report", "apiservice"}},
+		{chart.Everything, parts{doctor, apis + " v1beta1.external", "create job"}, nil},
+		{`{adapter: {enabled: true, apis: {external: false}}}`, parts{doctor, apis + "\n"}, parts{"external.metrics"}},
+		{`{prometheus: {url: "https://prom.obs.svc"}, image: {registry: r.example}}`, parts{"-n obs port-forward svc/prom 9090:443", doctor + "https://localhost:9090 --server-name prom.obs.svc"}, parts{"registry"}},
+		{`{exporter: {enabled: false}, report: {enabled: true}}`, parts{"create job first-report --from=cronjob/"}, parts{doctor, "Prometheus", "socket"}},
+		{`{exporter: {enabled: false}, agent: {enabled: true, image: {repository: r.example/agent}}}`, parts{"socket"}, parts{"registry"}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.values, func(t *testing.T) {
 			out, err := h.Run(t.Context(), releaseWith(c.values, "--dry-run=client"), "install", release, h.Chart)
 			require.NoError(t, err)
 			_, notes, found := strings.Cut(string(out), "\nNOTES:\n")
-			if !found || strings.Contains(notes, "<no value>") || strings.Contains(notes, "\n\n\n") {
-				t.Errorf("%s", notes)
-			}
-			if says := strings.Contains(notes, "gpuscale-report doctor --namespace "+namespace+" --prometheus-url "); says != c.doctor {
-				t.Errorf("doctor is named: %v, want %v\n%s", says, c.doctor, notes)
-			}
-			if beside := c.name == "beside KEDA"; beside && strings.Contains(notes, "external.metrics") || beside != strings.Contains(notes, "apiservice v1beta1.custom.metrics.k8s.io v1beta2.custom.metrics.k8s.io\n") {
-				t.Errorf("other APIServices are named than it has:\n%s", notes)
+			says := func(part string) bool { return strings.Contains(notes, part) }
+			if !found || says("<no value>") || says("\n\n\n") || slices.ContainsFunc(c.not, says) || slices.ContainsFunc(c.says, func(part string) bool { return !says(part) }) {
+				t.Errorf("want %q, and not %q, in:\n%s", c.says, c.not, notes)
 			}
 		})
 	}

@@ -35,8 +35,8 @@ func TestImageDigests(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dist, "digests.txt"), []byte(lines.String()), 0o600))
 	require.NoError(t, make())
-	out, err := h.Run(t.Context(), chart.Release{Name: "demo", Values: "image: {registry: \"registry.example:5000/gpus\", tag: \"0.1.0\"}\n" + chart.Everything,
-		Args: []string{"--values", filepath.Join(dist, "gpuscale-images-0.1.0.yaml")}}, "template", "demo", h.Chart)
+	out, err := h.Run(t.Context(), chart.Release{Name: "our.demo", Values: "image: {registry: \"registry.example:5000/gpus\", tag: \"0.1.0\"}\n" + chart.Everything,
+		Args: []string{"--values", filepath.Join(dist, "gpuscale-images-0.1.0.yaml")}}, "template", "our.demo", h.Chart)
 	require.NoError(t, err)
 	for i, p := range programs {
 		want := `image: "registry.example:5000/gpus/gpuscale-` + p + "@sha256:" + strings.Repeat(string(rune('a'+i)), 64) + `"`
@@ -44,8 +44,10 @@ func TestImageDigests(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if strings.Contains(string(out), ":0.1.0\"\n") {
-		t.Error("an image is still named by its tag")
+	for bad, why := range map[string]string{":0.1.0\"\n": "an image is still named by its tag", "our.demo-": "a Service's name may have no dot"} {
+		if strings.Contains(string(out), bad) {
+			t.Error(why)
+		}
 	}
 }
 

@@ -11,12 +11,6 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/view"
 )
 
-// Labels of the series in which Prometheus keeps what its alerts do.
-const (
-	labelAlert    = "alertname"
-	labelSeverity = "severity"
-)
-
 // alertsTimeout of one query.
 const alertsTimeout = 5 * time.Second
 
@@ -27,7 +21,7 @@ func alertsSince(ctx context.Context, prometheus string, from, until time.Time) 
 	if err != nil {
 		return view.Alerts{}, fmt.Errorf("asking for alerts: %w", err)
 	}
-	by := "max by (" + labelAlert + ", " + labelSeverity + ") "
+	const by = "max by (alertname, severity) "
 	fired, err := client.Query(ctx, fmt.Sprintf(by+`(max_over_time(ALERTS{alertstate="firing"}[%ds]))`, int(until.Sub(from).Seconds())+1), until)
 	if err != nil {
 		return view.Alerts{}, fmt.Errorf("asking for alerts: %w", err)
@@ -41,7 +35,7 @@ func alertsSince(ctx context.Context, prometheus string, from, until time.Time) 
 
 func alertsIn(v prom.Vector) (out []view.Alert) {
 	for _, s := range v {
-		out = append(out, view.Alert{Name: s.Labels.Get(labelAlert), Severity: s.Labels.Get(labelSeverity)})
+		out = append(out, view.Alert{Name: s.Labels.Get("alertname"), Severity: s.Labels.Get("severity")})
 	}
 	slices.SortFunc(out, func(a, b view.Alert) int {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Name, b.Name))

@@ -89,9 +89,5 @@ func (r Report) text(err error) string {
 	if err != nil {
 		return fmt.Sprintf("report    none: %v", err)
 	}
-	lines := []string{"report    " + r.HTML}
-	if r.Note != "" {
-		lines = append(lines, "          "+r.Note)
-	}
-	return strings.Join(lines, "\n")
+	return strings.TrimSpace("report    " + r.HTML + "\n          " + r.Note)
 }

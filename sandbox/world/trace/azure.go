@@ -36,7 +36,7 @@ func Parse(file string, r io.Reader) (Trace, error) {
 	const most = MaxRequests * longestLine
 	limited := &io.LimitedReader{R: r, N: most + 1}
 	rows := csv.NewReader(limited)
-	rows.FieldsPerRecord, rows.ReuseRecord = 3, true
+	rows.ReuseRecord = true
 	t := Trace{Name: strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))}
 	var first time.Time
 	var malformed *csv.ParseError

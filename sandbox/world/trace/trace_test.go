@@ -33,16 +33,17 @@ func TestParseReadsWhatTheDatasetHas(t *testing.T) {
 func TestParseRefusesNamingFileLineAndField(t *testing.T) {
 	const ok = "2023-11-16 18:15:46.68,374,44\n"
 	for text, want := range map[string]string{
-		"":                                        "trace t.csv: no requests; the first line must be TIMESTAMP,ContextTokens,GeneratedTokens",
-		head:                                      "trace t.csv: no requests; the first line must be TIMESTAMP,ContextTokens,GeneratedTokens",
-		"a,b,c\n":                                 `trace t.csv:1: the header is "a,b,c", want "TIMESTAMP,ContextTokens,GeneratedTokens"`,
-		head + "x,1,1\n":                          `trace t.csv:2: TIMESTAMP: "x" is not a time like 2023-11-16 18:15:46.6805900`,
-		head + ok + "2023-11-16 18:15,1,1":        `trace t.csv:3: TIMESTAMP: "2023-11-16 18:15" is not a time like 2023-11-16 18:15:46.6805900`,
-		head + "2023-11-16 18:15:46,1.5,1\n":      `trace t.csv:2: ContextTokens: "1.5" is no number of tokens from 1 to 1048576`,
-		head + "2023-11-16 18:15:46,1,\n":         `trace t.csv:2: GeneratedTokens: "" is no number of tokens from 1 to 1048576`,
-		head + "2023-11-16 18:15:46,-7,1\n":       `trace t.csv:2: ContextTokens: "-7" is no number of tokens from 1 to 1048576`,
-		head + "2023-11-16 18:15:46,1048577,1":    `trace t.csv:2: ContextTokens: "1048577" is no number of tokens from 1 to 1048576`,
-		head + "2023-11-16 18:15:46,1\n":          `trace t.csv:2: wrong number of fields`,
+		"":                                     "trace t.csv: no requests; the first line must be TIMESTAMP,ContextTokens,GeneratedTokens",
+		head:                                   "trace t.csv: no requests; the first line must be TIMESTAMP,ContextTokens,GeneratedTokens",
+		"a,b\n":                                `trace t.csv:1: the header is "a,b", want "TIMESTAMP,ContextTokens,GeneratedTokens"`,
+		"a,b,c\n":                              `trace t.csv:1: the header is "a,b,c", want "TIMESTAMP,ContextTokens,GeneratedTokens"`,
+		head + "x,1,1\n":                       `trace t.csv:2: TIMESTAMP: "x" is not a time like 2023-11-16 18:15:46.6805900`,
+		head + ok + "2023-11-16 18:15,1,1":     `trace t.csv:3: TIMESTAMP: "2023-11-16 18:15" is not a time like 2023-11-16 18:15:46.6805900`,
+		head + "2023-11-16 18:15:46,1.5,1\n":   `trace t.csv:2: ContextTokens: "1.5" is no number of tokens from 1 to 1048576`,
+		head + "2023-11-16 18:15:46,1,\n":      `trace t.csv:2: GeneratedTokens: "" is no number of tokens from 1 to 1048576`,
+		head + "2023-11-16 18:15:46,-7,1\n":    `trace t.csv:2: ContextTokens: "-7" is no number of tokens from 1 to 1048576`,
+		head + "2023-11-16 18:15:46,1048577,1": `trace t.csv:2: ContextTokens: "1048577" is no number of tokens from 1 to 1048576`,
+		head + "2023-11-16 18:15:46,1\n":       `trace t.csv:2: wrong number of fields`,
 		head + ok + "2023-11-16 18:15:46.5,1,1\n": `trace t.csv:3: TIMESTAMP: 2023-11-16 18:15:46.5 is before the request above it; sort the file by time`,
 		head + ok + "2024-11-16 18:15:46.5,1,1\n": `trace t.csv:3: TIMESTAMP: more than 744h0m0s after the first request`,
 	} {

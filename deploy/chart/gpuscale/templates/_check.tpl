@@ -1,6 +1,16 @@
 {{/* What a schema cannot say. Every message names the value and what to do. */}}
 {{- define "gpuscale.check" -}}
 {{- $v := .Values -}}
+{{- range list
+  (list "image.registry" (default "" $v.image.registry) "^([^/\\s]+(/[^/\\s]+)*)?$" "a registry's name and path such as registry.example/gpuscale, without https:// and without a slash at the end")
+  (list "prometheus.url" $v.prometheus.url "^https?://[^/\\s]" "an address that begins with http:// or https://, such as http://prometheus-operated.monitoring.svc:9090")
+  (list "monitoring.interval" $v.monitoring.interval "^[0-9]+(ms|s|m)$" "a number and ms, s or m, such as 15s")
+  (list "report.since" $v.report.since "^([0-9]+[wdhm])+$" "a number and w, d, h or m, such as 7d")
+-}}
+{{- if not (regexMatch (index . 2) (index . 1)) -}}
+{{- fail (printf "%s: %q must be %s" (index . 0) (index . 1) (index . 3)) -}}
+{{- end -}}
+{{- end -}}
 {{- if and (eq $v.adapter.certificate.source "secret") (not $v.adapter.certificate.secretName) -}}
 {{- fail "adapter.certificate.secretName: needed with adapter.certificate.source=secret: the name of a kubernetes.io/tls Secret" -}}
 {{- end -}}

@@ -36,7 +36,7 @@ these values. mig-manager and k8s-driver-manager change them where they need the
 
 {{/* Which of dcgm-exporter's series the exporter has: true, once or false. */}}
 {{- define "gpuscale.compat" -}}
-{{- $compat := .Values.exporter.compat -}}
+{{- $compat := toString .Values.exporter.compat -}}
 {{- if ne $compat "auto" }}{{ $compat }}{{ else if include "gpuscale.dcgmExporter" . }}false{{ else }}true{{ end -}}
 {{- end -}}
 
