@@ -193,7 +193,7 @@ func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 		k.fields(r, fields, string(text))
 	}
 	found := fmt.Sprintf("%d series of GPUs, %d bytes", count.Series, len(text))
-	if page.LeftOut != nil {
+	if len(page.LeftOut) > 0 {
 		k.missing("series", found+fmt.Sprintf(", which is as many as --max-series allows; %d families are left out", len(page.LeftOut)))
 		return
 	}

@@ -121,9 +121,15 @@ func (w *Watcher) Run(ctx context.Context) {
 	defer w.kubelet.Close()
 	if w.opts.DRA || w.opts.asksPods() {
 		// The first answers come together, so that series do not begin without
-		// the pods that only the API server knows.
-		w.cluster.refresh(ctx)
-		go w.cluster.run(ctx, w.notify)
+		// the pods that only the API server knows. One that hangs is not waited for.
+		asked := make(chan struct{})
+		first := sync.OnceFunc(func() { close(asked) })
+		go w.cluster.run(ctx, func() { first(); w.notify() })
+		select {
+		case <-asked:
+		case <-time.After(clusterWait):
+		case <-ctx.Done():
+		}
 	}
 	if w.users != nil { // on its own clock: a hanging driver must not delay requests to the kubelet
 		go wait.UntilWithContext(ctx, func(context.Context) { w.users.pass() }, w.opts.Interval)
@@ -289,15 +295,6 @@ func (w *Watcher) Snapshot(now time.Time) *Snapshot {
 	return nil
 }
 
-// Asked returns when the newest good answer was given, however old; zero where
-// there was none.
-func (w *Watcher) Asked() time.Time {
-	if s := w.last.Load(); s != nil {
-		return s.Taken
-	}
-	return time.Time{}
-}
-
 // Err returns why the newest request failed, nil where it did not.
 func (w *Watcher) Err() error {
 	if err := w.failed.Load(); err != nil {
@@ -307,7 +304,13 @@ func (w *Watcher) Err() error {
 }
 
 // APIErr returns why the API server's newest answers are not whole, nil where they are.
-func (w *Watcher) APIErr() error { return w.cluster.now.Load().failed }
+func (w *Watcher) APIErr() error {
+	now := w.cluster.now.Load()
+	if !now.asked && (w.opts.DRA || w.opts.asksPods()) {
+		return fmt.Errorf("the API server has not answered within %s", clusterWait)
+	}
+	return now.failed
+}
 
 // Errors counts failed requests.
 func (w *Watcher) Errors() uint64 { return w.errors.Load() }
