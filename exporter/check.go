@@ -78,8 +78,12 @@ func (k *checker) run(ctx context.Context) {
 	for _, w := range k.config.warnings {
 		k.missing("flags", w)
 	}
-	fields, err := loadCounters(ctx, k.config)
+	file, err := loadCounters(ctx, k.config)
+	fields := file.Fields
 	k.add("counters", fmt.Sprintf("%d fields", len(fields)), err)
+	for _, w := range file.Warnings {
+		k.missing("counters", w.Error())
+	}
 	var reading *collect.Reading
 	source, what, err := openSource(k.config, k.log)
 	if err == nil {
