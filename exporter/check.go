@@ -270,6 +270,7 @@ func (k *checker) kubelet(ctx context.Context, r *collect.Reading) (api error) {
 	defer cancel()
 	go watcher.Run(ctx)
 	<-watcher.Answered()
+	api = watcher.APIErr()
 	found, now := "", time.Now()
 	if err = watcher.Err(); err == nil {
 		found = fmt.Sprintf("%d devices allocated", len(watcher.Snapshot(now).Claims))
@@ -280,7 +281,7 @@ func (k *checker) kubelet(ctx context.Context, r *collect.Reading) (api error) {
 		}
 	}
 	k.add("kubelet", found, err)
-	return watcher.APIErr()
+	return api
 }
 
 // Statuses of a finding.

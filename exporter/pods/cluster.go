@@ -34,7 +34,6 @@ type world struct {
 	byUID   map[string]*Pod            // by the UID in cgroup paths
 	claims  []Claim                    // of the pods' annotations
 	devices map[draName]Device         // of the node's ResourceSlices
-	asked   bool                       // there was an answer or a failure
 	failed  error                      // why some of it is of an earlier answer
 }
 
@@ -118,7 +117,7 @@ func (c *cluster) refresh(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	next.asked, next.failed = true, errors.Join(errs...)
+	next.failed = errors.Join(errs...)
 	c.now.Store(&next)
 	switch {
 	case next.failed != nil && before == nil:

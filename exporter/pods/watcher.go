@@ -81,6 +81,7 @@ type Watcher struct {
 	errors  atomic.Uint64
 	// answered is closed after the first answer or failure.
 	answered chan struct{}
+	asked    chan struct{} // the same of the API server
 	changed  chan struct{}
 
 	// Of the requesting goroutine.
@@ -92,7 +93,7 @@ type Watcher struct {
 // New returns a Watcher. Run connects, so an absent kubelet is no error.
 func New(o Options) (*Watcher, error) {
 	o = o.withDefaults()
-	w := &Watcher{opts: o, cluster: newCluster(o), answered: make(chan struct{}), changed: make(chan struct{}, 1)}
+	w := &Watcher{opts: o, cluster: newCluster(o), answered: make(chan struct{}), asked: make(chan struct{}), changed: make(chan struct{}, 1)}
 	var err error
 	if w.kubelet, err = dial(o.Socket, &w.made); err != nil {
 		return nil, err
@@ -122,11 +123,10 @@ func (w *Watcher) Run(ctx context.Context) {
 	if w.opts.DRA || w.opts.asksPods() {
 		// The first answers come together, so that series do not begin without
 		// the pods that only the API server knows. One that hangs is not waited for.
-		asked := make(chan struct{})
-		first := sync.OnceFunc(func() { close(asked) })
+		first := sync.OnceFunc(func() { close(w.asked) })
 		go w.cluster.run(ctx, func() { first(); w.notify() })
 		select {
-		case <-asked:
+		case <-w.asked:
 		case <-time.After(clusterWait):
 		case <-ctx.Done():
 		}
@@ -303,13 +303,13 @@ func (w *Watcher) Err() error {
 	return nil
 }
 
-// APIErr returns why the API server's newest answers are not whole, nil where they are.
+// APIErr returns why the API server's newest answers are not whole, nil where they are. It waits for
+// the first ones, which Run asks for.
 func (w *Watcher) APIErr() error {
-	now := w.cluster.now.Load()
-	if !now.asked && (w.opts.DRA || w.opts.asksPods()) {
-		return fmt.Errorf("the API server has not answered within %s", clusterWait)
+	if w.opts.DRA || w.opts.asksPods() {
+		<-w.asked
 	}
-	return now.failed
+	return w.cluster.now.Load().failed
 }
 
 // Errors counts failed requests.
