@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/dcgm"
+	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
@@ -77,10 +78,18 @@ func (k *checker) run(ctx context.Context) {
 	for _, w := range k.config.warnings {
 		k.missing("flags", w)
 	}
-	fields, err := loadCounters(ctx, k.config)
+	file, err := loadCounters(ctx, k.config)
+	fields := file.Fields
 	k.add("counters", fmt.Sprintf("%d fields", len(fields)), err)
-	reading, what, err := k.firstReading(ctx, fields)
-	k.add("source", what+describe(reading), err)
+	for _, w := range file.Warnings {
+		k.missing("counters", w.Error())
+	}
+	var reading *collect.Reading
+	source, what, err := openSource(k.config, k.log)
+	if err == nil {
+		reading, err = k.firstReading(ctx, source, fields)
+	}
+	k.add("source", what+": "+describe(reading), err)
 	if reading != nil {
 		k.profiling(reading)
 		k.series(reading, fields)
@@ -177,6 +186,9 @@ func listening(r *collect.Reading) bool {
 
 // series counts what a scrape would get now.
 func (k *checker) series(r *collect.Reading, fields []counters.Field) {
+	if absent := k.config.selected.devices.Missing(r); len(absent) > 0 {
+		k.missing("devices", "of -d these are absent; they are shown when they appear", absent...)
+	}
 	page := collect.NewCompiler(collect.Options{
 		Node: k.config.node, Interval: k.config.interval(), Compat: k.config.compatOptions(fields), MaxSeries: k.config.maxSeries,
 	}).Compile(r, collect.Attribution{})
@@ -185,60 +197,48 @@ func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 		k.fields(r, fields, string(text))
 	}
 	found := fmt.Sprintf("%d series of GPUs, %d bytes", count.Series, len(text))
-	if page.LeftOut != nil {
+	if len(page.LeftOut) > 0 {
 		k.missing("series", found+fmt.Sprintf(", which is as many as --max-series allows; %d families are left out", len(page.LeftOut)))
 		return
 	}
 	k.add("series", found, nil)
 }
 
-// firstReading reads until the source gives a value, and once more: the first
-// pass over a driver often comes before its first sample, and profiling takes
-// an interval longer. It also names the source.
-func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*collect.Reading, string, error) {
-	source, what, err := openSource(k.config, k.log)
+// firstReading runs the source, at most every second, until it has given values twice: the first pass
+// over a driver often comes before its first sample, and profiling takes an interval longer.
+func (k *checker) firstReading(ctx context.Context, source collect.Source, fields []counters.Field) (*collect.Reading, error) {
+	readings := make(chan *collect.Reading, 1)
+	n, err := node.New(node.Options{
+		Source: source, Interval: min(k.config.interval(), time.Second), Compat: k.config.compatOptions(fields), Log: slog.New(slog.DiscardHandler),
+		Observe: func(r *collect.Reading) {
+			select {
+			case readings <- r:
+			default:
+			}
+		},
+	})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	var reading *collect.Reading
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		reading, err = k.read(ctx, source, fields)
-		_ = source.Close() // what a scrape would show does not depend on it
-	}()
-	select {
-	case <-done:
-		return reading, what + ": ", err
-	case <-time.After(checkTimeout + time.Second): // past the end of ctx
-		return nil, "", fmt.Errorf("the source does not answer within %s", checkTimeout)
-	}
-}
-
-func (k *checker) read(ctx context.Context, source collect.Source, fields []counters.Field) (*collect.Reading, error) {
-	compat := k.config.compatOptions(fields)
-	wanted := slices.Sorted(slices.Values(append(collect.Fields(), compat.Fields()...)))
-	source.Watch(slices.Compact(wanted), k.config.interval(), nil)
+	ended := make(chan struct{})
+	go func() { defer close(ended); n.Run(ctx) }()
+	defer func() { cancel(); <-ended }() // the source is closed, or given up
 	for good := 0; ; {
-		reading, err := source.Read()
-		if err == nil && values(reading) > 0 {
-			good++
-		}
-		if good > 1 && err == nil {
-			return reading, nil
-		}
-		if errors.Is(err, dcgm.ErrNoDriver) || errors.Is(err, nvml.ErrNoDriver) {
-			return nil, err // no retry helps
-		}
 		select {
-		case <-ctx.Done():
-			if err == nil {
-				err = fmt.Errorf("no values within %s: %s", checkTimeout, describe(reading))
+		case r := <-readings:
+			if values(r) > 0 {
+				good++
 			}
-			return nil, err
-		case <-time.After(k.config.interval()):
+			if good > 1 {
+				return r, nil
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no values within %s: %w", checkTimeout, cmp.Or(n.Ready(), errors.New("one reading has some")))
+		case <-time.After(100 * time.Millisecond):
+			if err := n.Ready(); errors.Is(err, dcgm.ErrNoDriver) || errors.Is(err, nvml.ErrNoDriver) {
+				return nil, err // no retry helps
+			}
 		}
 	}
 }
@@ -270,6 +270,7 @@ func (k *checker) kubelet(ctx context.Context, r *collect.Reading) (api error) {
 	defer cancel()
 	go watcher.Run(ctx)
 	<-watcher.Answered()
+	api = watcher.APIErr()
 	found, now := "", time.Now()
 	if err = watcher.Err(); err == nil {
 		found = fmt.Sprintf("%d devices allocated", len(watcher.Snapshot(now).Claims))
@@ -280,7 +281,7 @@ func (k *checker) kubelet(ctx context.Context, r *collect.Reading) (api error) {
 		}
 	}
 	k.add("kubelet", found, err)
-	return watcher.APIErr()
+	return api
 }
 
 // Statuses of a finding.

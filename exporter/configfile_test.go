@@ -20,9 +20,9 @@ func withFile(t *testing.T, text string, args ...string) (*config, []string, err
 	if err != nil {
 		return c, nil, err
 	}
-	fields, err := loadCounters(t.Context(), c)
+	file, err := loadCounters(t.Context(), c)
 	var out []string
-	for _, f := range fields {
+	for _, f := range file.Fields {
 		out = append(out, fmt.Sprintf("%s %s %s", f.Name, f.Kind, f.Every))
 	}
 	return c, out, err

@@ -50,13 +50,12 @@ func newCounters(c *config) (*countersSource, error) {
 }
 
 // loadCounters reads the counters once.
-func loadCounters(ctx context.Context, c *config) ([]counters.Field, error) {
+func loadCounters(ctx context.Context, c *config) (counters.File, error) {
 	source, err := newCounters(c)
 	if err != nil {
-		return nil, err
+		return counters.File{}, err
 	}
-	file, err := source.load(ctx)
-	return file.Fields, err
+	return source.load(ctx)
 }
 
 // load reads the counters, each with the interval of its watch group.

@@ -61,21 +61,16 @@ func openReplay(path string) (collect.Source, error) {
 	return source, nil
 }
 
-// newWatcher returns the kubelet's watcher, nil without --kubernetes. It asks
-// every second where sampling is that fast, else every five or ten.
+// newWatcher returns the kubelet's watcher, nil without --kubernetes. It asks as often as values are
+// sampled, every second at most and every ten at least.
 func newWatcher(c *config, processes *nvml.Processes, connect func() (*pods.API, error), log *slog.Logger) (*pods.Watcher, error) {
 	if !c.kubernetes {
 		return nil, nil
 	}
-	interval := time.Second
-	switch {
-	case c.interval() > 10*time.Second:
-		interval = 10 * time.Second
-	case c.interval() > time.Second:
-		interval = 5 * time.Second
+	o := pods.Options{
+		Socket: c.kubeletSocket, Interval: min(max(c.interval(), time.Second), 10*time.Second), Resources: c.resources, Node: c.node, Log: log,
+		DRA: c.enableDRA, Annotations: c.fractionalGPUs,
 	}
-	o := pods.Options{Socket: c.kubeletSocket, Interval: interval, Resources: c.resources, Node: c.node, Log: log}
-	o.DRA, o.Annotations = c.enableDRA, c.fractionalGPUs
 	if c.podLabels || c.podUID {
 		o.PodText = func(p *pods.Pod) string { return podText(c, p) }
 	}

@@ -8,7 +8,10 @@ import (
 	"log/slog"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/pods"
@@ -78,66 +81,71 @@ type Follower struct {
 	node *ownNode
 	gpus GPUs
 	log  *slog.Logger
-	seen chan annotations
 
-	// Of Run only:
 	request string // value of AnnotationRequest last carried out
 	answer  report // wanted in AnnotationAnswer
 	stands  string // AnnotationAnswer as last seen or written
 	owed    bool   // the answer could not be written
 }
 
-// annotations are the two that concern the Follower; "" where absent.
-type annotations struct{ request, answer string }
-
 // NewFollower follows the annotation of the named node. count is called for
 // each write to the API.
 func NewFollower(api *pods.API, name string, gpus GPUs, count func(kind string, err error), log *slog.Logger) *Follower {
-	return &Follower{node: &ownNode{api, name, count}, gpus: gpus, log: log, seen: make(chan annotations)}
-}
-
-// Run follows the annotation until ctx ends. Released GPUs are reacquired when
-// their time is over, also while the API server is away.
-func (f *Follower) Run(ctx context.Context) {
-	go f.watch(ctx)
-	var now annotations
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now = <-f.seen:
-			f.stands = now.answer
-		case <-time.After(reconcileEvery):
-		}
-		f.reconcile(ctx, now.request)
-	}
+	return &Follower{node: &ownNode{api, name, count}, gpus: gpus, log: log}
 }
 
 // retries are apart from the other nodes'.
 var retries = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1, Steps: 10, Cap: time.Minute}
 
-// watch sends the Node's annotations as they change. A watch that ends by itself does so after some
-// minutes; one that a proxy closes at once is not repeated without a pause.
-func (f *Follower) watch(ctx context.Context) {
+// Run follows the annotation until ctx ends. A watch that ends by itself does so after some
+// minutes; one that a proxy closes at once is not repeated without a pause. While the API server is
+// away the node reacquires GPUs whose time is over by itself.
+func (f *Follower) Run(ctx context.Context) {
 	failed := false
 	for pause := retries; ctx.Err() == nil; {
-		err := f.node.follow(ctx, func(all map[string]string) {
+		err := f.follow(ctx, func() {
 			if failed {
 				f.log.Info("agent: watching the node again")
 			}
 			pause, failed = retries, false
-			select {
-			case f.seen <- annotations{all[AnnotationRequest], all[AnnotationAnswer]}:
-			case <-ctx.Done():
-			}
 		})
 		if err != nil && !failed && ctx.Err() == nil {
-			f.log.Warn("agent: node not watched", "error", err)
+			f.log.Warn("agent: node not watched", "node", f.node.name, "error", err)
 			failed = true
 		}
 		select {
 		case <-time.After(pause.Step()):
 		case <-ctx.Done():
+		}
+	}
+}
+
+// follow does what the annotation requires, now and after each change, until the API server ends
+// the watch, which is no error.
+func (f *Follower) follow(ctx context.Context, answered func()) error {
+	now, changes, err := f.node.watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer changes.Stop()
+	answered()
+	f.stands = now[AnnotationAnswer]
+	for {
+		f.reconcile(ctx, now[AnnotationRequest])
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(reconcileEvery):
+		case event, open := <-changes.ResultChan():
+			if !open {
+				return nil
+			}
+			if event.Type == watch.Error {
+				return apierrors.FromObject(event.Object)
+			}
+			if m, ok := event.Object.(*metav1.PartialObjectMetadata); ok && event.Type != watch.Deleted {
+				now, f.stands = m.Annotations, m.Annotations[AnnotationAnswer]
+			}
 		}
 	}
 }

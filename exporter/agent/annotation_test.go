@@ -51,14 +51,13 @@ func (h *fakeGPUs) Resume(_ context.Context, gpus []string) error {
 	return nil
 }
 
-func (h *fakeGPUs) Quiesced(context.Context) ([]node.Release, error) {
+func (h *fakeGPUs) Quiesced() (out []node.Release) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []node.Release
 	for c, until := range h.away {
 		out = append(out, node.Release{GPU: c, Until: until})
 	}
-	return out, nil
+	return out
 }
 
 func (h *fakeGPUs) until(device string) time.Time {

@@ -6,11 +6,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/exporter/pods"
@@ -25,10 +23,6 @@ type ownNode struct {
 	api   *pods.API
 	name  string
 	count func(kind string, err error) // is called for each write
-}
-
-func (o *ownNode) nodes() metadata.ResourceInterface {
-	return o.api.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
 }
 
 func (o *ownNode) status() string { return "/api/v1/nodes/" + o.name + "/status" }
@@ -47,32 +41,17 @@ func (o *ownNode) condition(ctx context.Context) (corev1.NodeCondition, error) {
 	return corev1.NodeCondition{}, nil
 }
 
-// follow calls changed with the Node's annotations, now and after each change, until the API
-// server ends the watch, which is no error.
-func (o *ownNode) follow(ctx context.Context, changed func(annotations map[string]string)) error {
-	now, err := o.nodes().Get(ctx, o.name, metav1.GetOptions{})
+// watch gives the Node's annotations now, and its changes since.
+func (o *ownNode) watch(ctx context.Context) (now map[string]string, changes watch.Interface, err error) {
+	nodes := o.api.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
+	node, err := nodes.Get(ctx, o.name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("reading the node %s: %w", o.name, err)
+		return nil, nil, err
 	}
-	changed(now.Annotations)
-	w, err := o.nodes().Watch(ctx, metav1.ListOptions{
-		FieldSelector: "metadata.name=" + o.name, ResourceVersion: now.ResourceVersion, TimeoutSeconds: &watchFor,
+	changes, err = nodes.Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + o.name, ResourceVersion: node.ResourceVersion, TimeoutSeconds: &watchFor,
 	})
-	if err != nil {
-		return fmt.Errorf("watching the node %s: %w", o.name, err)
-	}
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		switch event.Type {
-		case watch.Error:
-			return fmt.Errorf("watching the node %s: %w", o.name, apierrors.FromObject(event.Object))
-		case watch.Added, watch.Modified:
-			if m, ok := event.Object.(*metav1.PartialObjectMetadata); ok {
-				changed(m.Annotations)
-			}
-		}
-	}
-	return nil
+	return node.Annotations, changes, err
 }
 
 // patchStatus merges into the Node by its status, which may change annotations

@@ -85,7 +85,7 @@ func (s *Socket) reply(ctx context.Context, text []byte) answer {
 	case r.Op == verbResume:
 		err = s.gpus.Resume(ctx, r.GPUs)
 	default:
-		done, err = s.gpus.Quiesced(ctx)
+		done = s.gpus.Quiesced()
 	}
 	if err != nil {
 		s.log.Warn("agent: quiesce request failed", "op", r.Op, "gpus", r.GPUs, "error", err)
@@ -98,7 +98,7 @@ func (s *Socket) reply(ctx context.Context, text []byte) answer {
 type GPUs interface {
 	Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]node.Release, error)
 	Resume(ctx context.Context, gpus []string) error
-	Quiesced(ctx context.Context) ([]node.Release, error)
+	Quiesced() []node.Release
 }
 
 // Verbs of a request.

@@ -50,7 +50,7 @@ func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 	m.subjects = c.subjects(r, a)
 	m.devices = c.devices(r, m)
 	c.ledger.observe(m)
-	page := &Page{maxAge: c.maxAge, Taken: r.Taken, GPUs: r.GPUs(), families: m.families()}
+	page := &Page{maxAge: c.maxAge, Taken: r.Taken, GPUs: r.GPUs(), LeftOut: map[string]int{}, families: m.families()}
 	if c.opts.Compat.Mode != CompatOff {
 		page.families = append(page.families, c.opts.Compat.families(m)...)
 	}

@@ -274,7 +274,7 @@ func TestBudget(t *testing.T) {
 	}
 	c.opts.MaxSeries = 0
 	page = c.Compile(r, Attribution{})
-	if page.LeftOut != nil {
+	if len(page.LeftOut) > 0 {
 		t.Errorf("without a budget %v is left out", page.LeftOut)
 	}
 	page.bound(0, 3000)

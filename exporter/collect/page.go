@@ -14,7 +14,7 @@ type Page struct {
 	Taken time.Time
 	// GPUs is how many GPUs the Reading has.
 	GPUs int
-	// LeftOut counts the series over the budget, by family; nil where there are none.
+	// LeftOut counts the series over the budget, by family.
 	LeftOut  map[string]int
 	families []pageFamily
 	maxAge   time.Duration
@@ -125,22 +125,14 @@ func (p *Page) bound(maxSeries, maxBytes int) {
 		for j := range f.samples {
 			more := size + len(f.name) + len(f.samples[j].labels) + sampleBytes
 			if more > maxBytes || maxSeries > 0 && series == maxSeries {
-				p.leaveOut(f, j)
+				p.LeftOut[f.name] = len(f.samples) - j
+				f.samples = f.samples[:j]
 				break
 			}
 			size = more
 			series++
 		}
 	}
-}
-
-// leaveOut drops a family's samples from one on and notes how many.
-func (p *Page) leaveOut(f *pageFamily, from int) {
-	if p.LeftOut == nil {
-		p.LeftOut = map[string]int{}
-	}
-	p.LeftOut[f.name] += len(f.samples) - from
-	f.samples = f.samples[:from]
 }
 
 // render makes all text that does not depend on the time of a scrape, so that a scrape only copies

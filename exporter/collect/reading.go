@@ -1,6 +1,9 @@
 package collect
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // EntityKind is what a value was measured on.
 type EntityKind uint8
@@ -32,7 +35,7 @@ type Entity struct {
 	InstanceUUID  string // "MIG-…" of its first compute instance; empty where it is not known
 	// MIGDevices are the UUIDs of all its compute instances.
 	MIGDevices    []string
-	DCGMID        int // DCGM's own number of the instance, by which -d i:… asks for it
+	DCGMID        int // DCGM's own number of the instance, by which -d i:… asks for it: see NumberInstances
 	GPUMaxCompute int // compute slices of the whole GPU, 7 or 4; 0 where it is not known
 
 	Values []Value // sorted by Field
@@ -85,6 +88,21 @@ func (r *Reading) GPUs() (n int) {
 		}
 	}
 	return n
+}
+
+// NumberInstances gives instances the numbers that DCGM has for them, where it is not the source:
+// after those of the GPUs before, those with fewer slices first.
+func NumberInstances(entities []Entity) {
+	for i := range entities {
+		e := &entities[i]
+		e.DCGMID = e.GPU * cmp.Or(e.GPUMaxCompute, 7)
+		for k := range entities {
+			o := &entities[k]
+			if o.Kind == Instance && o.GPU == e.GPU && cmp.Or(cmp.Compare(o.ComputeSlices, e.ComputeSlices), cmp.Compare(o.InstanceID, e.InstanceID)) < 0 {
+				e.DCGMID++
+			}
+		}
+	}
 }
 
 // Newest is the time of the newest value; zero without any.

@@ -98,8 +98,8 @@ func chosen(ids []int, id int) bool {
 }
 
 // Missing returns the ids asked for by number that no entity of the reading
-// has: "g:7". dcgm-exporter refuses to start then; here such a GPU is shown
-// when it appears.
+// has: "g:7". dcgm-exporter shows no GPU then; here such a GPU is shown when it
+// appears.
 func (s Selection) Missing(r *Reading) []string {
 	var out []string
 	for _, id := range s.major {

@@ -87,7 +87,7 @@ func Text(r *collect.Reading, o Options) string {
 func identity(e *collect.Entity) string {
 	text := fmt.Sprintf("(%s at %s, index %d, minor %d, driver %s, %d slices", e.Model, e.PCIBusID, e.Index, e.Minor, e.DriverVersion, e.GPUMaxCompute)
 	if e.Kind == collect.Instance {
-		text += fmt.Sprintf("; %s of %s, %d slices, memory from %d, %d long", e.InstanceUUID, e.UUID, e.ComputeSlices, e.Start, e.Size)
+		text += fmt.Sprintf("; %s of %s, number %d, %d slices, memory from %d, %d long", e.InstanceUUID, e.UUID, e.DCGMID, e.ComputeSlices, e.Start, e.Size)
 	}
 	return text + ")"
 }

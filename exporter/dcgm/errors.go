@@ -6,6 +6,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,11 +76,10 @@ func codeOf(err error) int {
 // severs reports whether an error concerns the host engine as a whole. Any
 // other error concerns one call only.
 func severs(err error) bool {
-	switch codeOf(err) {
-	case codeUninitialized, godcgm.DCGM_ST_TIMEOUT, godcgm.DCGM_ST_CONNECTION_NOT_VALID, godcgm.DCGM_ST_PAUSED, godcgm.DCGM_ST_NVML_NOT_LOADED, godcgm.DCGM_ST_NVML_DRIVER_TIMEOUT, codeDetached:
-		return true
-	}
-	return false
+	return slices.Contains([]int{
+		codeUninitialized, godcgm.DCGM_ST_TIMEOUT, godcgm.DCGM_ST_CONNECTION_NOT_VALID, godcgm.DCGM_ST_PAUSED,
+		godcgm.DCGM_ST_NVML_NOT_LOADED, godcgm.DCGM_ST_NVML_DRIVER_TIMEOUT, codeDetached,
+	}, codeOf(err))
 }
 
 // tolerated complains of a part and returns its error only where that severs the connection.

@@ -235,9 +235,5 @@ func readHierarchy() (out []entity, err error) {
 // isAbsent reports whether an error means that the machine has no such device. Of CPUs DCGM
 // says on machines other than Grace that a module is not loaded.
 func isAbsent(err error) bool {
-	switch codeOf(err) {
-	case godcgm.DCGM_ST_NOT_SUPPORTED, godcgm.DCGM_ST_NO_DATA, C.SHIM_NO_SYMBOL, godcgm.DCGM_ST_MODULE_NOT_LOADED:
-		return true
-	}
-	return false
+	return slices.Contains([]int{godcgm.DCGM_ST_NOT_SUPPORTED, godcgm.DCGM_ST_NO_DATA, C.SHIM_NO_SYMBOL, godcgm.DCGM_ST_MODULE_NOT_LOADED}, codeOf(err))
 }

@@ -58,18 +58,18 @@ type Node struct {
 	latest  atomic.Pointer[sampled] // nil before the first one
 	fresh   chan struct{}           // receives after latest has changed
 	failed  atomic.Pointer[error]   // of the last pass
-	away    atomic.Int32            // released GPUs
 	jobs    chan func()             // run between passes
 	serving atomic.Pointer[watch]   // whose counters the page has
 	page    atomic.Pointer[collect.Page]
 	self    atomic.Pointer[selfPage]
 	beat    atomic.Int64 // when the compile loop last ran, Unix nanoseconds
+	// released GPUs by UUID, and until when; the sampling goroutine replaces it.
+	released atomic.Pointer[map[string]time.Time]
 
 	// Of the sampling goroutine only:
-	watched  *watch               // the source's
-	failures int                  // passes that failed since the last good one
-	gpus     map[string]string    // UUID of each GPU, by UUID and by index
-	quiesced map[string]time.Time // released GPUs by UUID, and until when
+	watched  *watch            // the source's
+	failures int               // passes that failed since the last good one
+	gpus     map[string]string // UUID of each GPU, by UUID and by index
 
 	// Of the compile loop only:
 	compiler   *collect.Compiler
@@ -86,7 +86,8 @@ func New(o Options) (*Node, error) {
 	if o.Compat.Mode == "" {
 		o.Compat.Mode = collect.CompatExact
 	}
-	n := &Node{opts: o, log: o.Log, fresh: make(chan struct{}, 1), jobs: make(chan func()), quiesced: map[string]time.Time{}}
+	n := &Node{opts: o, log: o.Log, fresh: make(chan struct{}, 1), jobs: make(chan func())}
+	n.released.Store(&map[string]time.Time{})
 	n.metrics = newMetrics(n.sourceUp, n.attributionErrors)
 	if o.RuntimeMetrics {
 		n.metrics.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -125,13 +125,15 @@ func TestHangingSourceBlocksNoScrape(t *testing.T) {
 // A pass that does not end is logged once.
 func TestHangIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+		require.NoError(t, err)
 		s, release := &script{}, make(chan struct{})
 		s.hang.Store(&release)
-		begin(t, Options{Source: s, Interval: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		begin(t, Options{Source: s, Interval: time.Second, Log: slog.New(slog.NewTextHandler(log, nil))})
 		synctest.Wait()
 		for _, want := range []int{0, 1, 1} {
-			if got := strings.Count(log.String(), "the source does not answer"); got != want {
+			text, _ := os.ReadFile(log.Name())
+			if got := strings.Count(string(text), "the source does not answer"); got != want {
 				t.Errorf("logged %d times, want %d", got, want)
 			}
 			pass(slowPass)

@@ -46,7 +46,7 @@ func (n *Node) Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]R
 		if err != nil {
 			return err
 		}
-		before, next, until := n.quiesced, maps.Clone(n.quiesced), time.Now().Add(d).UTC().Truncate(time.Second)
+		before, next, until := n.quiesced(), maps.Clone(n.quiesced()), time.Now().Add(d).UTC().Truncate(time.Second)
 		for _, uuid := range uuids {
 			next[uuid] = until
 			released = append(released, Release{uuid, until})
@@ -71,7 +71,7 @@ func (n *Node) Resume(ctx context.Context, gpus []string) error {
 		if err != nil {
 			return err
 		}
-		next := maps.Clone(n.quiesced)
+		next := maps.Clone(n.quiesced())
 		maps.DeleteFunc(next, func(uuid string, _ time.Time) bool { return slices.Contains(uuids, uuid) })
 		return n.release(next)
 	})
@@ -82,20 +82,17 @@ func (n *Node) Resume(ctx context.Context, gpus []string) error {
 	return nil
 }
 
-// Quiesced returns the released GPUs, sorted.
-func (n *Node) Quiesced(ctx context.Context) ([]Release, error) {
-	var released []Release
-	err := n.between(ctx, func(context.Context) error {
-		for _, uuid := range slices.Sorted(maps.Keys(n.quiesced)) {
-			released = append(released, Release{uuid, n.quiesced[uuid]})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing quiesced GPUs: %w", err)
+// Quiesced returns the released GPUs, sorted. It waits for nothing.
+func (n *Node) Quiesced() (released []Release) {
+	now := n.quiesced()
+	for _, uuid := range slices.Sorted(maps.Keys(now)) {
+		released = append(released, Release{uuid, now[uuid]})
 	}
-	return released, nil
+	return released
 }
+
+// quiesced are the released GPUs by UUID, and until when; it is not to be changed.
+func (n *Node) quiesced() map[string]time.Time { return *n.released.Load() }
 
 // uuids resolves names of GPUs: of those that are read and those released. Before the first reading
 // the GPUs are unknown, and any UUID is accepted: no handle of it is open.
@@ -105,7 +102,7 @@ func (n *Node) uuids(names []string) (out []string, err error) {
 	}
 	for _, name := range names {
 		uuid, known := n.gpus[name]
-		if _, away := n.quiesced[name]; !known && !away && (n.gpus != nil || !strings.HasPrefix(name, "GPU-")) {
+		if _, away := n.quiesced()[name]; !known && !away && (n.gpus != nil || !strings.HasPrefix(name, "GPU-")) {
 			return nil, fmt.Errorf("no such GPU: %q", name)
 		}
 		out = append(out, cmp.Or(uuid, name))
@@ -151,8 +148,8 @@ func (n *Node) release(next map[string]time.Time) error {
 	if err != nil {
 		return err
 	}
-	n.quiesced, n.failures = next, min(n.failures, 1) // the source may answer now
-	n.away.Store(int32(len(next)))
+	n.failures = min(n.failures, 1) // the source may answer now
+	n.released.Store(&next)
 	n.metrics.quiesced.Set(float64(len(next)))
 	return nil
 }
@@ -160,9 +157,9 @@ func (n *Node) release(next map[string]time.Time) error {
 // expire reacquires GPUs whose time is over. While the source refuses, every
 // pass tries again.
 func (n *Node) expire(now time.Time) {
-	next := maps.Clone(n.quiesced)
+	next := maps.Clone(n.quiesced())
 	maps.DeleteFunc(next, func(_ string, until time.Time) bool { return !now.Before(until) })
-	if len(next) == len(n.quiesced) {
+	if len(next) == len(n.quiesced()) {
 		return
 	}
 	if err := n.release(next); err != nil {
@@ -177,7 +174,7 @@ func (n *Node) expire(now time.Time) {
 func (n *Node) know(r *collect.Reading) {
 	next := map[string]string{}
 	for name, uuid := range n.gpus {
-		if _, away := n.quiesced[uuid]; away {
+		if _, away := n.quiesced()[uuid]; away {
 			next[name] = uuid
 		}
 	}

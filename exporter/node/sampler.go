@@ -111,7 +111,7 @@ func (n *Node) stale(now time.Time) error {
 		}
 		return fmt.Errorf("the newest reading is %s old: %w", age.Round(100*time.Millisecond), failure)
 	}
-	if n.away.Load() > 0 {
+	if len(n.quiesced()) > 0 {
 		return nil
 	}
 	newest := latest.reading.Newest()

@@ -9,8 +9,9 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
-// timeout bounds how long Quiesce waits for a call that hangs.
-const timeout = 10 * time.Second
+// timeout bounds how long Quiesce waits for a call that hangs: the node's readings wait meanwhile,
+// twice where the release is undone.
+const timeout = 2 * time.Second
 
 // utilWindow is how far back a process' utilization is looked at: the driver
 // keeps samples of about the last second.

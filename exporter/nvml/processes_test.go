@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
@@ -72,5 +73,9 @@ func TestProcesses(t *testing.T) {
 	require.NoError(t, p.Quiesce([]string{fakenvml.GPUUUID(0), fakenvml.GPUUUID(1), fakenvml.GPUUUID(2), fakenvml.GPUUUID(3)}))
 	if gpus, open := listed(t, p), openFiles(t); len(gpus) > 0 || open != "no device file is open" {
 		t.Errorf("all released: %+v, open: %s", gpus, open)
+	}
+	p.busy <- struct{}{} // a call that hangs
+	if began := time.Now(); p.Quiesce(nil) == nil || time.Since(began) > 4*time.Second {
+		t.Errorf("while the driver hangs Quiesce took %s", time.Since(began))
 	}
 }

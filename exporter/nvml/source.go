@@ -158,6 +158,7 @@ func (r *Source) tryRead() (*collect.Reading, error) {
 	if len(devices) > 0 && len(pass.reading.Entities) == 0 && len(r.gpus.asleep) == 0 {
 		return nil, errors.New("none of the GPUs that NVML counts can be identified")
 	}
+	collect.NumberInstances(pass.reading.Entities)
 	r.gpm.forget(pass.seen)
 	if r.gpus.acquired {
 		r.close()

@@ -23,6 +23,8 @@ const (
 	clusterRetry = 10 * time.Second
 	// clusterPause is the least time between two requests.
 	clusterPause = 2 * time.Second
+	// clusterWait is how long the first attribution waits for the API server.
+	clusterWait = 2 * time.Second
 )
 
 // world is the API server's last answer; immutable.
@@ -66,13 +68,23 @@ func send(to chan<- struct{}) {
 	}
 }
 
-// run refreshes until ctx ends and calls changed after each success.
+// run refreshes now and until ctx ends, and calls changed after each request.
 func (c *cluster) run(ctx context.Context, changed func()) {
-	for again := c.now.Load().failed != nil; ; {
-		next, woken := clusterEvery, false
-		if again {
+	for woken := false; ; {
+		c.refresh(ctx)
+		changed()
+		next := clusterEvery
+		// A scheduler or a DRA driver may write its result after the kubelet's
+		// answer.
+		if woken || c.now.Load().failed != nil {
 			next = clusterRetry
 		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(clusterPause):
+		}
+		woken = false
 		select {
 		case <-ctx.Done():
 			return
@@ -80,22 +92,11 @@ func (c *cluster) run(ctx context.Context, changed func()) {
 			woken = true
 		case <-time.After(next - clusterPause):
 		}
-		if c.refresh(ctx) {
-			changed()
-		}
-		// A scheduler or a DRA driver may write its result after the kubelet's
-		// answer.
-		again = woken || c.now.Load().failed != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(clusterPause):
-		}
 	}
 }
 
 // refresh requests once. A failure is logged when it begins and when it ends.
-func (c *cluster) refresh(ctx context.Context) bool {
+func (c *cluster) refresh(ctx context.Context) {
 	next := *c.now.Load()
 	before := next.failed
 	var errs []error
@@ -114,7 +115,7 @@ func (c *cluster) refresh(ctx context.Context) bool {
 		}
 	}
 	if ctx.Err() != nil {
-		return false
+		return
 	}
 	next.failed = errors.Join(errs...)
 	c.now.Store(&next)
@@ -124,7 +125,6 @@ func (c *cluster) refresh(ctx context.Context) bool {
 	case next.failed == nil && before != nil:
 		c.opts.Log.Info("the API server answers about this node again")
 	}
-	return true
 }
 
 func (c *cluster) learnPods(w *world, pods []Pod) {

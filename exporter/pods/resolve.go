@@ -84,7 +84,10 @@ func compareAllocations(a, b collect.Allocation) int {
 func (w *Watcher) Attribute(r *collect.Reading, now time.Time) (a collect.Attribution, unresolved []string) {
 	answer := w.Snapshot(now)
 	if answer == nil {
-		return collect.Attribution{Taken: w.Asked()}, nil
+		if last := w.last.Load(); last != nil {
+			a.Taken = last.Taken
+		}
+		return a, nil
 	}
 	known := w.cluster.now.Load()
 	a, unresolved = Resolve(r.Entities, known.amend(answer.Claims), known.devices)

@@ -81,6 +81,7 @@ type Watcher struct {
 	errors  atomic.Uint64
 	// answered is closed after the first answer or failure.
 	answered chan struct{}
+	asked    chan struct{} // the same of the API server
 	changed  chan struct{}
 
 	// Of the requesting goroutine.
@@ -92,7 +93,7 @@ type Watcher struct {
 // New returns a Watcher. Run connects, so an absent kubelet is no error.
 func New(o Options) (*Watcher, error) {
 	o = o.withDefaults()
-	w := &Watcher{opts: o, cluster: newCluster(o), answered: make(chan struct{}), changed: make(chan struct{}, 1)}
+	w := &Watcher{opts: o, cluster: newCluster(o), answered: make(chan struct{}), asked: make(chan struct{}), changed: make(chan struct{}, 1)}
 	var err error
 	if w.kubelet, err = dial(o.Socket, &w.made); err != nil {
 		return nil, err
@@ -121,9 +122,14 @@ func (w *Watcher) Run(ctx context.Context) {
 	defer w.kubelet.Close()
 	if w.opts.DRA || w.opts.asksPods() {
 		// The first answers come together, so that series do not begin without
-		// the pods that only the API server knows.
-		w.cluster.refresh(ctx)
-		go w.cluster.run(ctx, w.notify)
+		// the pods that only the API server knows. One that hangs is not waited for.
+		first := sync.OnceFunc(func() { close(w.asked) })
+		go w.cluster.run(ctx, func() { first(); w.notify() })
+		select {
+		case <-w.asked:
+		case <-time.After(clusterWait):
+		case <-ctx.Done():
+		}
 	}
 	if w.users != nil { // on its own clock: a hanging driver must not delay requests to the kubelet
 		go wait.UntilWithContext(ctx, func(context.Context) { w.users.pass() }, w.opts.Interval)
@@ -289,15 +295,6 @@ func (w *Watcher) Snapshot(now time.Time) *Snapshot {
 	return nil
 }
 
-// Asked returns when the newest good answer was given, however old; zero where
-// there was none.
-func (w *Watcher) Asked() time.Time {
-	if s := w.last.Load(); s != nil {
-		return s.Taken
-	}
-	return time.Time{}
-}
-
 // Err returns why the newest request failed, nil where it did not.
 func (w *Watcher) Err() error {
 	if err := w.failed.Load(); err != nil {
@@ -306,8 +303,14 @@ func (w *Watcher) Err() error {
 	return nil
 }
 
-// APIErr returns why the API server's newest answers are not whole, nil where they are.
-func (w *Watcher) APIErr() error { return w.cluster.now.Load().failed }
+// APIErr returns why the API server's newest answers are not whole, nil where they are. It waits for
+// the first ones, which Run asks for.
+func (w *Watcher) APIErr() error {
+	if w.opts.DRA || w.opts.asksPods() {
+		<-w.asked
+	}
+	return w.cluster.now.Load().failed
+}
 
 // Errors counts failed requests.
 func (w *Watcher) Errors() uint64 { return w.errors.Load() }

@@ -62,11 +62,16 @@ func TestWatcher(t *testing.T) {
 	k := &scripted{}
 	k.say(several("first"))
 	serveKubelet(t, socket, k)
-	w := watch(t, Options{Socket: socket, Interval: 100 * time.Millisecond, Resources: []string{"example.com/gpu"}})
+	l, err := net.Listen("tcp", "127.0.0.1:0") // an API server that does not answer
+	require.NoError(t, err)
+	defer l.Close()
+	hanging, err := NewAPI(&rest.Config{Host: l.Addr().String()})
+	require.NoError(t, err)
+	w, began := watch(t, Options{Socket: socket, Interval: 100 * time.Millisecond, Resources: []string{"example.com/gpu"}, API: hanging, DRA: true}), time.Now()
 	<-w.Answered()
 	s := w.Snapshot(time.Now())
-	if s == nil || w.Err() != nil {
-		t.Fatalf("no answer: %v", w.Err())
+	if s == nil || w.Err() != nil || time.Since(began) > Timeout/2 {
+		t.Fatalf("after %s with an API server that hangs: %v", time.Since(began), w.Err())
 	}
 	var ids []string
 	for _, c := range s.Claims {
@@ -94,7 +99,7 @@ func TestWatcherWithoutAnswer(t *testing.T) {
 	for _, socket := range []string{refusing, filepath.Join(t.TempDir(), "none")} {
 		w := watch(t, Options{Socket: socket, Interval: 100 * time.Millisecond})
 		<-w.Answered()
-		if w.Err() == nil || w.Snapshot(time.Now()) != nil || !w.Asked().IsZero() {
+		if a, _ := w.Attribute(twoGPUs, time.Now()); w.Err() == nil || w.Snapshot(time.Now()) != nil || !a.Taken.IsZero() {
 			t.Errorf("err %v, snapshot %v", w.Err(), w.Snapshot(time.Now()))
 		}
 	}
@@ -132,7 +137,7 @@ func TestClusterIsAskedApart(t *testing.T) {
 		}
 		time.Sleep(59*time.Second - time.Since(bubble))
 		synctest.Wait()
-		want := []time.Duration{33 * time.Second, 35 * time.Second, 45 * time.Second}
+		want := []time.Duration{0, 33 * time.Second, 35 * time.Second, 45 * time.Second}
 		if !slices.Equal(a.at, want) {
 			t.Errorf("asked at %v, want at %v", a.at, want)
 		}

@@ -98,7 +98,7 @@ func (f *Frame) entities() (out []collect.Entity, err error) {
 		out = append(out, device)
 		for _, i := range g.Instances {
 			e := device // its identity
-			e.Kind, e.DCGMID, e.InstanceID, e.InstanceUUID, e.Profile = collect.Instance, 0, i.InstanceID, i.InstanceUUID, i.Profile
+			e.Kind, e.InstanceID, e.InstanceUUID, e.Profile = collect.Instance, i.InstanceID, i.InstanceUUID, i.Profile
 			if e.Start, e.Size, e.ComputeSlices = i.Start, i.Size, i.ComputeSlices; e.Size == 0 {
 				e.Start = -1
 			}
@@ -108,13 +108,7 @@ func (f *Frame) entities() (out []collect.Entity, err error) {
 			out = append(out, e)
 		}
 	}
-	instances := 0 // DCGM counts them over the whole node
-	for i := range out {
-		if out[i].Kind == collect.Instance {
-			out[i].DCGMID = instances
-			instances++
-		}
-	}
+	collect.NumberInstances(out)
 	return out, nil
 }
 
