@@ -154,12 +154,20 @@ func (w *world) domainsOf(members []int) []domain {
 		}
 		return all[id]
 	}
+	hosts := slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel })
+	byHeap := map[int]*domain{} // unless it is about hosts, all nodes of a heap are in one place
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !w.admits(k, n) {
 			continue
 		}
-		if d := of(w.nodePlace(n)); d != nil {
+		heap := w.heapOf(k, i)
+		d, known := byHeap[heap]
+		if !known || hosts {
+			d = of(w.nodePlace(n))
+			byHeap[heap] = d
+		}
+		if d != nil {
 			d.most += len(n.gpus())
 			d.now += float64(w.fitting(k, &n.capacity)) * k.eq
 			d.free = d.now
@@ -171,7 +179,7 @@ func (w *world) domainsOf(members []int) []domain {
 			continue
 		}
 		more := p.Max - p.base - p.grown - p.later
-		if slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel }) {
+		if hosts {
 			more = min(more, 1)
 		}
 		if d := of(w.nextPlace(p)); d != nil && more > 0 {

@@ -227,12 +227,7 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 	if !is || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" {
 		return entry{}, false
 	}
-	if w.topology.any() {
-		if at := w.nodePlace(n); !w.allows(k, &at, true) {
-			return entry{}, false
-		}
-	}
-	return entry{at, w.rank(k, n), node}, true
+	return entry{at, w.rank(k, n), node}, w.hostAllows(k, n)
 }
 
 func (n *nodeState) sickLast() int64 {

@@ -96,7 +96,7 @@ func (w *world) removable() []removal {
 	var out []removal
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.pool < 0 || n.virtual || n.action >= 0 || w.pools[n.pool].Fixed {
+		if n.pool < 0 || n.virtual || n.action >= 0 {
 			continue
 		}
 		if reason, idle := w.emptiness(n); reason == NodeEmpty && idle >= w.pools[n.pool].IdleAfter {
@@ -132,11 +132,7 @@ func (w *world) emptiness(n *nodeState) (Reason, time.Duration) {
 	case n.notFree != "":
 		return n.notFree, 0
 	}
-	idle := n.idle
-	if at, ok := w.state.FreeSince[n.name]; ok {
-		idle = min(idle, w.now.Sub(at))
-	}
-	return NodeEmpty, idle
+	return NodeEmpty, min(n.idle, w.now.Sub(w.state.FreeSince[n.name])) // none recorded: long ago
 }
 
 func (w *world) emptyText(n *nodeState, idle time.Duration) string {
