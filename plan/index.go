@@ -220,7 +220,7 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 		return entry{}, false
 	}
 	n := &w.nodes[node]
-	is, at := n.tier == tierNow || w.fitsBeside(k, n), n.sickLast()
+	is, at := n.tier == tierNow || w.fitsBeside(k, n), one(n.sick)
 	if upcoming {
 		is, at = !n.unclaimed && (n.tier == tierChange || n.tier == tierNode), n.at.UnixNano()
 	}
@@ -228,13 +228,6 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 		return entry{}, false
 	}
 	return entry{at, w.rank(k, n), node}, w.hostAllows(k, n)
-}
-
-func (n *nodeState) sickLast() int64 {
-	if n.sick {
-		return 1
-	}
-	return 0
 }
 
 // spare is a node's free capacity for ordering: its slices, weighed by the free

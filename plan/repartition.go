@@ -37,7 +37,7 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 			return entry{}, false
 		}
 		best = o
-		return entry{o.ready.Add(w.asWait(k, len(o.then))).UnixNano(), gpuSlices*int(w.nodes[node].sickLast()) - o.repartition.answer.Kept, node}, true
+		return entry{o.ready.Add(w.asWait(k, len(o.then))).UnixNano(), gpuSlices*int(one(w.nodes[node].sick)) - o.repartition.answer.Kept, node}, true
 	}
 	if s := &k.repartitions; !s.built || s.epoch != w.epoch(k) {
 		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })

@@ -104,20 +104,17 @@ func (w *world) removable() []removal {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b removal) int {
-		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), cmp.Compare(b.idle, a.idle), cmp.Compare(a.node, b.node))
+		return cmp.Or(cmp.Compare(one(w.nodes[a.node].HoldsData), one(w.nodes[b.node].HoldsData)), cmp.Compare(b.idle, a.idle), cmp.Compare(a.node, b.node))
 	})
 	return out
 }
 
-// last orders false before true.
-func last(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
+// one is 1 for true, which comes after false.
+func one(is bool) int64 {
+	if is {
 		return 1
 	}
-	return -1
+	return 0
 }
 
 // emptiness returns whether a node in service is empty, and for how long it has been.
