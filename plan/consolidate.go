@@ -110,7 +110,7 @@ func (w *world) underused() []underused {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b underused) int {
-		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), cmp.Compare(b.gain, a.gain), cmp.Compare(a.node, b.node))
+		return cmp.Or(cmp.Compare(one(w.nodes[a.node].HoldsData), one(w.nodes[b.node].HoldsData)), cmp.Compare(b.gain, a.gain), cmp.Compare(a.node, b.node))
 	})
 	return out
 }

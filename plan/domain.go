@@ -77,7 +77,7 @@ func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (failed,
 		w.try(func() bool {
 			before := w.spent
 			w.lowest = noNode
-			f, ok := w.togetherIn(&domains[i], members, do)
+			f, ok := w.togetherIn(domains[i], members, do)
 			if f.done > most {
 				furthest, most = i, f.done
 			}
@@ -98,7 +98,7 @@ func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (failed,
 		best = furthest
 	}
 	g.places = append(g.places, domains[best].text())
-	return w.togetherIn(&domains[best], members, do)
+	return w.togetherIn(domains[best], members, do)
 }
 
 // noNode is the lowest priority where no new node is used.
@@ -123,11 +123,11 @@ func (w *world) togetherIn(d *domain, members []int, do func(i int) bool) (f fai
 // domainsOf are the places that the members could share: first those that hold all of them now, then those that
 // do with the nodes that can be added, of each the tightest first so that larger ones stay free for larger gangs,
 // then those with the most free capacity; none where they need not be in one place or where one of their group is.
-func (w *world) domainsOf(members []int) []domain {
-	k, need := (*kind)(nil), 0.0
+func (w *world) domainsOf(members []int) []*domain {
+	k, need, alike := (*kind)(nil), 0.0, true
 	for _, i := range members {
 		other := &w.kinds[w.pending[i].kind]
-		need += other.eq
+		need, alike = need+other.eq, alike && w.pending[i].kind == w.pending[members[0]].kind
 		if k == nil && len(other.pod.Near) > 0 {
 			k = other
 		}
@@ -154,12 +154,20 @@ func (w *world) domainsOf(members []int) []domain {
 		}
 		return all[id]
 	}
+	hosts := slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel })
+	byHeap := map[int]*domain{} // unless it is about hosts, all nodes of a heap are in one place
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !w.admits(k, n) {
 			continue
 		}
-		if d := of(w.nodePlace(n)); d != nil {
+		heap := w.heapOf(k, i)
+		d, known := byHeap[heap]
+		if !known || hosts {
+			d = of(w.nodePlace(n))
+			byHeap[heap] = d
+		}
+		if d != nil {
 			d.most += len(n.gpus())
 			d.now += float64(w.fitting(k, &n.capacity)) * k.eq
 			d.free = d.now
@@ -171,7 +179,7 @@ func (w *world) domainsOf(members []int) []domain {
 			continue
 		}
 		more := p.Max - p.base - p.grown - p.later
-		if slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel }) {
+		if hosts {
 			more = min(more, 1)
 		}
 		if d := of(w.nextPlace(p)); d != nil && more > 0 {
@@ -179,13 +187,7 @@ func (w *world) domainsOf(members []int) []domain {
 			d.free += float64(more * len(p.Template.GPUs))
 		}
 	}
-	var out []domain
-	for _, d := range all { // sorted below
-		if float64(d.most) >= need {
-			out = append(out, *d)
-		}
-	}
-	rank := func(d domain) (int, float64) {
+	rank := func(d *domain) (int, float64) {
 		switch {
 		case d.now > need-rounding:
 			return 0, d.now
@@ -194,11 +196,26 @@ func (w *world) domainsOf(members []int) []domain {
 		}
 		return 2, -d.free
 	}
-	slices.SortFunc(out, func(a, b domain) int {
+	compare := func(a, b *domain) int {
 		first, x := rank(a)
 		second, y := rank(b)
 		return cmp.Or(cmp.Compare(first, second), cmp.Compare(x, y), slices.Compare(a.values, b.values))
-	})
+	}
+	// Where nothing but what is free or can be added serves members that are alike, one of the places without enough of
+	// that is tried, for its text.
+	exact := alike && len(k.pod.Demand.MIG) == 0 && !w.reclaimable()
+	var out, short []*domain
+	for _, d := range all { // sorted below
+		switch {
+		case float64(d.most) < need:
+		case !exact || d.free > need-rounding:
+			out = append(out, d)
+		case short == nil || compare(d, short[0]) < 0:
+			short = []*domain{d}
+		}
+	}
+	slices.SortFunc(out, compare)
+	out = append(out, short...)
 	return out[:min(len(out), maxDomains)]
 }
 

@@ -278,12 +278,8 @@ func (n *nodeState) unknownPod() string {
 }
 
 func (n *nodeState) runs(key string) bool {
-	for _, p := range n.pods {
-		if namespace, name, _ := strings.Cut(key, "/"); name == p.Name && namespace == p.Namespace {
-			return true
-		}
-	}
-	return false
+	namespace, name, _ := strings.Cut(key, "/")
+	return slices.ContainsFunc(n.pods, func(p *Pod) bool { return p.Name == name && p.Namespace == namespace })
 }
 
 // evacuate drains nodes whose interruption the provider has announced. It ignores

@@ -277,7 +277,7 @@ func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
 // compare orders possible options first, by cost, then by how close the others
 // are.
 func (o Option) compare(p Option) int {
-	return cmp.Or(last(p.Possible, o.Possible), cmp.Compare(o.Cost, p.Cost), slices.Index(reasonRank, o.Reason)-slices.Index(reasonRank, p.Reason))
+	return cmp.Or(cmp.Compare(one(p.Possible), one(o.Possible)), cmp.Compare(o.Cost, p.Cost), slices.Index(reasonRank, o.Reason)-slices.Index(reasonRank, p.Reason))
 }
 
 // pricedText itemizes a new node's cost.

@@ -180,19 +180,28 @@ func (w *world) prefer(u *unit, without []int) bool {
 		return len(without) == 0
 	}
 	rank, left := map[int]int{}, 0
-	for _, i := range u.members {
-		p, k := &w.pending[i], &w.kinds[w.pending[i].kind]
-		switch {
-		case p.served:
-		case !p.undecided() || slices.Contains(without, p.kind):
-			rank[i] = 2
-		case w.tightest(k) < 0 && w.soonest(k) < 0:
-			rank[i] = 1
+	w.try(func() bool { // each takes what the next one cannot have
+		for _, i := range u.members {
+			p, k := &w.pending[i], &w.kinds[w.pending[i].kind]
+			n := w.tightest(k)
+			if n < 0 {
+				n = w.soonest(k)
+			}
+			switch {
+			case p.served:
+			case !p.undecided() || slices.Contains(without, p.kind):
+				rank[i] = 2
+			case n < 0:
+				rank[i] = 1
+			default:
+				w.assign(k, n)
+			}
+			if rank[i] < 2 {
+				left++
+			}
 		}
-		if rank[i] < 2 {
-			left++
-		}
-	}
+		return false
+	})
 	w.order(u, func(i int) int { return rank[i] })
 	return len(without) == 0 || left >= lacking
 }

@@ -141,7 +141,7 @@ func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 		return false, false
 	}
 	there, acted = w.provide(&f.Like, k, ForecastHeadroom, "forecast for "+f.At.UTC().Format("15:04:05"), func(o option) bool { return w.worthwhile(f, k, o) })
-	if there && w.tenantIndex(&f.Like) >= 0 {
+	if there { // under a quota or not
 		w.tree = w.tree.Force(f.Like.Tenant, w.amountOf(&f.Like))
 	}
 	return there, acted

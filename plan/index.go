@@ -220,26 +220,14 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 		return entry{}, false
 	}
 	n := &w.nodes[node]
-	is, at := n.tier == tierNow || w.fitsBeside(k, n), n.sickLast()
+	is, at := n.tier == tierNow || w.fitsBeside(k, n), one(n.sick)
 	if upcoming {
 		is, at = !n.unclaimed && (n.tier == tierChange || n.tier == tierNode), n.at.UnixNano()
 	}
 	if !is || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" {
 		return entry{}, false
 	}
-	if w.topology.any() {
-		if at := w.nodePlace(n); !w.allows(k, &at, true) {
-			return entry{}, false
-		}
-	}
-	return entry{at, w.rank(k, n), node}, true
-}
-
-func (n *nodeState) sickLast() int64 {
-	if n.sick {
-		return 1
-	}
-	return 0
+	return entry{at, w.rank(k, n), node}, w.hostAllows(k, n)
 }
 
 // spare is a node's free capacity for ordering: its slices, weighed by the free

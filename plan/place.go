@@ -230,9 +230,7 @@ func (w *world) serveUnit(u *unit, marked bool) {
 			p.reason, p.detail = u.gang.reason, u.gang.name+" "+u.gang.detail
 			continue
 		}
-		if u.gang == nil || !w.placePodNow(i) {
-			w.serve(i, false)
-		}
+		w.serve(i, false)
 	}
 }
 

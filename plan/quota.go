@@ -103,30 +103,26 @@ func (w *world) refuse(p *pending, tenant int, a quota.Amount) bool {
 // readmit charges refused pods again once pods admitted before them turn out to
 // be unservable: those must not keep the quota used up.
 func (w *world) readmit() {
-	free := map[string]bool{}
+	freed := false // for the tenant's own pods, and those that share a limit or borrow
 	for i := range w.pending {
 		p := &w.pending[i]
 		if why := w.whyUnserved(p); p.charged && (why == NoPoolFits || why == RepartitionExhausted) {
 			w.discharge(p)
-			free[p.pod.Tenant] = true
+			freed = true
 		}
 	}
-	if len(free) == 0 {
-		return
-	}
-	for u := range w.units {
+	for u := 0; freed && u < len(w.units); u++ {
 		core, _ := w.units[u].core()
-		if len(core) > 0 && w.pending[core[0]].reason == QuotaExceeded && free[w.pending[core[0]].pod.Tenant] && w.try(func() bool { return w.chargeAgain(core, false) }) {
+		if len(core) > 0 && w.pending[core[0]].reason == QuotaExceeded && w.try(func() bool { return w.chargeAgain(core, false) }) {
 			w.serveGang(&w.units[u])
 		}
 		_, rest := w.units[u].core()
 		for _, i := range rest {
 			p := &w.pending[i]
-			if !p.refused || p.reason != QuotaExceeded || !free[p.pod.Tenant] || w.gangUnserved(&w.units[u]) {
+			if !p.refused || p.reason != QuotaExceeded || w.gangUnserved(&w.units[u]) {
 				continue
 			}
-			// Pods that are not marked come last.
-			if w.try(func() bool { return w.chargeAgain([]int{i}, false) }) && !w.placePodNow(i) && p.pod.Unschedulable {
+			if w.try(func() bool { return w.chargeAgain([]int{i}, false) }) && p.pod.Unschedulable { // the others come last
 				w.serve(i, false)
 			}
 		}
@@ -135,8 +131,8 @@ func (w *world) readmit() {
 
 // whyUnserved is the reason of a pod, or of the member that keeps its gang unserved.
 func (w *world) whyUnserved(p *pending) Reason {
-	if g := w.gangNamed(p.pod.Gang); g != nil && p.reason == GangWaits {
-		return g.lacks
+	if p.reason == GangWaits {
+		return w.gangNamed(p.pod.Gang).lacks
 	}
 	return p.reason
 }
@@ -150,11 +146,8 @@ func (w *world) chargeAgain(refused []int, reclaim bool) bool {
 	})
 }
 
-// discharge removes a pod's charge.
+// discharge removes a pod's charge, if it has one.
 func (w *world) discharge(p *pending) {
-	if !p.charged {
-		return
-	}
 	p.charged = false
 	w.tree = w.released(w.tree, p.pod)
 }

@@ -64,11 +64,15 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	if !p.charged || p.borrowed || !w.mayEvictMore(1) || !w.reclaimable() || k.failedTrial == w.journal.current {
 		return best, false
 	}
-	tried, free := 0, false
+	tried, again := 0, false
 	for j := range w.borrowers {
 		i := w.borrowers[j].node
 		n := &w.nodes[i]
-		if !w.admits(k, n) || w.lacks(k, &w.borrowers[j].capacity) != "" || !w.reclaimsFrom(n) || !w.rulesAllow(k, n) {
+		if !w.admits(k, n) || w.lacks(k, &w.borrowers[j].capacity) != "" || !w.reclaimsFrom(n) {
+			continue
+		}
+		if !w.rulesAllow(k, n) {
+			again = true // they may let the next pod
 			continue
 		}
 		if tried++; tried > maxBorrowers {
@@ -82,7 +86,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 			return w.lacks(k, &r) == ""
 		})
 		if len(victims) == 0 || !w.mayEvictMore(len(victims)) {
-			free = free || w.lacks(k, &n.capacity) == "" // of what was evicted before
+			again = again || w.lacks(k, &n.capacity) == "" // without what was evicted before
 			continue
 		}
 		o := option{kind: OptionReclaim, node: i, at: w.now.Add(gracePeriod)}
@@ -97,7 +101,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 			best, found = o, true
 		}
 	}
-	if !found && !free && !w.stopOnly {
+	if !found && !again && !w.stopOnly {
 		// What cannot be reclaimed for one pod of a kind cannot be for the next,
 		// as long as no trial is reverted.
 		k.failedTrial = w.journal.current

@@ -37,7 +37,7 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 			return entry{}, false
 		}
 		best = o
-		return entry{o.ready.Add(w.asWait(k, len(o.then))).UnixNano(), gpuSlices*int(w.nodes[node].sickLast()) - o.repartition.answer.Kept, node}, true
+		return entry{o.ready.Add(w.asWait(k, len(o.then))).UnixNano(), gpuSlices*int(one(w.nodes[node].sick)) - o.repartition.answer.Kept, node}, true
 	}
 	if s := &k.repartitions; !s.built || s.epoch != w.epoch(k) {
 		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })
@@ -116,10 +116,10 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 	return best, found
 }
 
-// mayRepartition reports whether a node's GPUs may be repartitioned for a kind,
-// and what it requests in their profiles.
+// mayRepartition reports whether a node's GPUs may be repartitioned for a kind, and what it requests in their
+// profiles. What rules say of the node's zone changes from pod to pod, and is the index's to ask.
 func (w *world) mayRepartition(k *kind, n *nodeState) ([]mig.Count, bool) {
-	if n.unclaimed || n.pool < 0 || n.model == "" || !w.pools[n.pool].MIG.Repartition || !w.admits(k, n) || !w.rulesAllow(k, n) {
+	if n.unclaimed || n.pool < 0 || n.model == "" || !w.pools[n.pool].MIG.Repartition || !w.admits(k, n) || !w.hostAllows(k, n) {
 		return nil, false
 	}
 	return w.requestOf(k, n.model)
@@ -132,7 +132,7 @@ func (w *world) blockersOf(k *kind) causes {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		requested, ok := w.mayRepartition(k, n)
-		if !ok || n.virtual || len(k.pod.Demand.MIG) == 0 {
+		if !ok || n.virtual || len(k.pod.Demand.MIG) == 0 || !w.rulesAllow(k, n) {
 			continue
 		}
 		for _, c := range w.repartitionable(n) {

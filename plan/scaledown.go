@@ -96,7 +96,7 @@ func (w *world) removable() []removal {
 	var out []removal
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.pool < 0 || n.virtual || n.action >= 0 || w.pools[n.pool].Fixed {
+		if n.pool < 0 || n.virtual || n.action >= 0 {
 			continue
 		}
 		if reason, idle := w.emptiness(n); reason == NodeEmpty && idle >= w.pools[n.pool].IdleAfter {
@@ -104,20 +104,17 @@ func (w *world) removable() []removal {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b removal) int {
-		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), cmp.Compare(b.idle, a.idle), cmp.Compare(a.node, b.node))
+		return cmp.Or(cmp.Compare(one(w.nodes[a.node].HoldsData), one(w.nodes[b.node].HoldsData)), cmp.Compare(b.idle, a.idle), cmp.Compare(a.node, b.node))
 	})
 	return out
 }
 
-// last orders false before true.
-func last(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
+// one is 1 for true, which comes after false.
+func one(is bool) int64 {
+	if is {
 		return 1
 	}
-	return -1
+	return 0
 }
 
 // emptiness returns whether a node in service is empty, and for how long it has been.
@@ -132,11 +129,7 @@ func (w *world) emptiness(n *nodeState) (Reason, time.Duration) {
 	case n.notFree != "":
 		return n.notFree, 0
 	}
-	idle := n.idle
-	if at, ok := w.state.FreeSince[n.name]; ok {
-		idle = min(idle, w.now.Sub(at))
-	}
-	return NodeEmpty, idle
+	return NodeEmpty, min(n.idle, w.now.Sub(w.state.FreeSince[n.name])) // none recorded: long ago
 }
 
 func (w *world) emptyText(n *nodeState, idle time.Duration) string {

@@ -329,12 +329,8 @@ func (w *world) scaleUp(pool, n int, reason Reason, detail string) {
 func (w *world) raiseToMin() {
 	for i := range w.pools {
 		p := &w.pools[i]
-		n := min(p.Min, p.Max) - p.base
+		n := min(p.Min-p.base, p.Max-p.base, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.state.GrownLately(p.Name, w.now), maxUpcoming)
 		if n <= 0 || p.Fixed || p.stop != "" || w.full() {
-			continue
-		}
-		n = min(n, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.state.GrownLately(p.Name, w.now), maxUpcoming)
-		if n <= 0 {
 			continue
 		}
 		w.scaleUp(i, n, BelowMin, fmt.Sprintf("%d of at least %d nodes", p.base, p.Min))

@@ -35,7 +35,7 @@ type option struct {
 func (w *world) serve(i int, inGang bool) bool {
 	p := w.touchPending(i)
 	k := &w.kinds[p.kind]
-	if p.served || inGang && w.placePodNow(i) {
+	if p.served || w.placePodNow(i) { // what others got may have opened a place
 		return true
 	}
 	w.consider(i)

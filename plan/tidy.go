@@ -46,10 +46,7 @@ func (w *world) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []mig
 
 // strandedText is "2 compute and 4 memory slices are in no instance".
 func (w *world) strandedText(c *GPU) string {
-	t, ok := w.table(c.Model.Name)
-	if !ok {
-		return ""
-	}
+	t, _ := w.table(c.Model.Name) // there is one, as something could be added
 	compute, memory := t.FreeSlices(layoutOf(c))
 	return fmt.Sprintf("%d compute and %d memory slices are in no instance", compute, memory)
 }

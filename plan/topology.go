@@ -292,6 +292,15 @@ func (w *world) rulesAllow(k *kind, n *nodeState) bool {
 	return !w.topology.any() || w.rulesAllowAt(k, w.nodePlace(n))
 }
 
+// hostAllows is rulesAllow as far as rules are about hosts.
+func (w *world) hostAllows(k *kind, n *nodeState) bool {
+	if !w.topology.any() {
+		return true
+	}
+	at := w.nodePlace(n)
+	return w.allows(k, &at, true)
+}
+
 func (w *world) rulesAllowAt(k *kind, at place) bool {
 	return w.allows(k, &at, false) && w.allows(k, &at, true)
 }

@@ -161,10 +161,8 @@ func (w *world) poolVerdict(i int) Verdict {
 		v.Detail = size
 	case p.base >= p.Max:
 		v.Reason, v.Detail = PoolAtMax, size
-	case p.surplus > 0 && w.keepsPool(p) == "":
-		v.Reason, v.Detail = BoundReached, "has "+count(p.surplus, "empty node")+", "+size
-	case w.keepsPool(p) == CoolingDown && p.surplus > 0:
-		v.Reason, v.Detail = CoolingDown, "has "+count(p.surplus, "empty node")+", "+size
+	case p.surplus > 0 && cmp.Or(w.keepsPool(p), CoolingDown) == CoolingDown:
+		v.Reason, v.Detail = cmp.Or(w.keepsPool(p), BoundReached), "has "+count(p.surplus, "empty node")+", "+size
 	case p.base <= p.Min:
 		v.Reason, v.Detail = AtMin, size
 	default:

@@ -6,9 +6,7 @@ import (
 	"time"
 )
 
-// way is the method with its season.
-func (a *attempt) way() string { return way(a.method, a.season) }
-
+// way is a method with its season.
 func way(m Method, season time.Duration) string {
 	if season == 0 {
 		return string(m)
@@ -18,14 +16,14 @@ func way(m Method, season time.Duration) string {
 
 // because is why a method was taken instead of the usual one.
 func because(best, usual *attempt, e Error) string {
-	why := fmt.Sprintf("%s erred least in %d tests", best.way(), e.Tests)
+	why := fmt.Sprintf("%s erred least in %d tests", way(best.method, best.season), e.Tests)
 	if ratio, ok := e.MASE.Get(); best.method == Last {
 		why = fmt.Sprintf("no method was surely better than the last value in %d tests", e.Tests)
 	} else if ok {
-		why = fmt.Sprintf("%s erred %.2g times as much as the last value in %d tests", best.way(), ratio, e.Tests)
+		why = fmt.Sprintf("%s erred %.2g times as much as the last value in %d tests", way(best.method, best.season), ratio, e.Tests)
 	}
 	if usual != best {
-		why += fmt.Sprintf("; %s, which did better before, is far from the newest %d values", usual.way(), newest)
+		why += fmt.Sprintf("; %s, which did better before, is far from the newest %d values", way(usual.method, usual.season), newest)
 	}
 	return why
 }

@@ -82,8 +82,7 @@ func live(t *testing.T, b []byte) {
 	d.build()
 	for step := 0; step < 12 && len(d.b) > 0; step++ {
 		d.event(step)
-		d.do("plan apply")
-		d.do("tick %s", time.Duration(1+d.n(90))*time.Second)
+		d.do("plan apply\ntick %s", time.Duration(1+d.n(90))*time.Second)
 	}
 }
 
@@ -129,8 +128,7 @@ func (d *dice) build() {
 		if _, ok := mig.ForModel(d.models[at]); ok && d.n(4) == 0 {
 			d.do("gpu n%d/0 layout=%s", i, d.layout(d.models[at]))
 		}
-		d.do("gpu n%d/0 idle=%ds %s", i, d.n(200), d.of("allocation-known", "allocation-known", "allocation-known", "allocation-unknown"))
-		d.do("node n%d %s", i, d.of("ready", "ready", "ready", "cordoned", "unready"))
+		d.do("gpu n%d/0 idle=%ds %s\nnode n%d %s", i, d.n(200), d.of("allocation-known", "allocation-known", "allocation-known", "allocation-unknown"), i, d.of("ready", "ready", "ready", "cordoned", "unready"))
 	}
 	for i := range d.n(4) {
 		d.odd(i)
@@ -151,12 +149,14 @@ func (d *dice) pool(i int) {
 	model, layout, name := d.of("H100-80GB", "H100-80GB", "A30-24GB", products[d.n(len(products))], mig.Models()[d.n(len(mig.Models()))]), "", fmt.Sprintf("p%d", i)
 	if _, ok := mig.ForModel(model); ok && d.n(6) > 0 {
 		layout = " layout=" + d.layout(model)
+	} else if !ok && d.n(4) == 0 {
+		layout = " shared places=3"
 	}
 	d.pools, d.models = append(d.pools, name), append(d.models, model)
 	d.do("pool %s min=%d max=%d price=%d gpus=%d model=%s%s repartition=%s mig-idle-after=%ds mig-duration=%ds ready-after=%ds idle-after=%dm cpu=%s labels=(zone=%s kind=%s) others=(rdma/hca=%d)",
 		name, d.n(2), 1+d.n(5), d.n(5), 1+d.n(3), model, layout, d.of("idle", "keep-busy", "no"), d.n(3)*20, 5+d.n(6), d.n(120), 1+d.n(4), d.of("16", "32", "0"), d.of("a", "b"), d.of("x", "y"), d.n(3))
 	if d.n(4) == 0 {
-		d.do("pool %s priority=%d host-ports=%s %s", name, d.n(3)-1, d.of("()", "TCP/80"), d.of("", "", "fixed"))
+		d.do("pool %s priority=%d host-ports=%s %s %s taints=(t:%s)", name, d.n(3)-1, d.of("()", "TCP/80"), d.of("", "", "fixed"), d.of("spot interruptions=0.3", "on-demand"), d.of("NoSchedule", "PreferNoSchedule"))
 	}
 }
 
@@ -169,8 +169,7 @@ func (d *dice) quotas() {
 		return
 	}
 	amount := func() string { return d.of("none", "1", "2", "3+4", "all") }
-	d.do("quota root")
-	d.do("quota t1 parent=root guarantee=%d borrow=%s lend=%s", d.n(3), amount(), amount())
+	d.do("quota root\nquota t1 parent=root guarantee=%d borrow=%s lend=%s", d.n(3), amount(), amount())
 	d.do("quota t2 guarantee=%s limit=%s borrow=%s", d.of("none", "1", "2", "3+4"), d.of("2", "3", "21+all", "all"), amount())
 	d.do("quota deep parent=t1 reclaim-idle=%ds limit=%s", d.n(200), amount())
 }
@@ -186,17 +185,13 @@ func (d *dice) odd(i int) {
 	case 1:
 		d.do("node odd%d pool=%s gpus=0 age=%ds allocatable=()", i, pool, age)
 	case 2:
-		d.do("node odd%d pool=%s gpus=0 age=%ds", i, pool, age)
-		d.do("node odd%d gpus=%d model=A30-24GB layout=%s", i, 1+d.n(2), d.layout("A30-24GB"))
+		d.do("node odd%d pool=%s gpus=0 age=%ds\nnode odd%d gpus=%d model=A30-24GB layout=%s", i, pool, age, i, 1+d.n(2), d.layout("A30-24GB"))
 	case 3:
-		d.do("node odd%d pool=%s age=%ds", i, pool, age)
-		d.do("gpu odd%d/0 model=H100-80GB layout=%s allocation-unknown", i, strings.ReplaceAll(d.layout("H100-80GB"), " ", ":unplaced "))
+		d.do("node odd%d pool=%s age=%ds\ngpu odd%d/0 model=H100-80GB layout=%s allocation-unknown", i, pool, age, i, strings.ReplaceAll(d.layout("H100-80GB"), " ", ":unplaced "))
 	case 4:
-		d.do("pool odd%d max=%d model=Mystery gpus=%d layout=(c3m4a0@0) repartition=idle price=0.01 mig-duration=5s", i, d.n(3), d.n(3))
-		d.do("node mystery%d pool=odd%d age=%ds", i, i, age)
+		d.do("pool odd%d max=%d model=Mystery gpus=%d layout=(c3m4a0@0) repartition=idle price=0.01 mig-duration=5s\nnode mystery%d pool=odd%d age=%ds", i, d.n(3), d.n(3), i, i, age)
 	case 5:
-		d.do("pool odd%d max=%d", i, d.n(3))
-		d.do("node empty%d pool=odd%d age=%ds", i, i, age)
+		d.do("pool odd%d max=%d\nnode empty%d pool=odd%d age=%ds", i, d.n(3), i, i, age)
 	case 6:
 		d.do("node odd%d age=1h gpus=%d model=H100-80GB layout=%s", i, 1+d.n(2), d.layout("H100-80GB"))
 	case 7:
@@ -210,8 +205,13 @@ func (d *dice) odd(i int) {
 // and device plugins change, forecasts are made.
 func (d *dice) event(step int) {
 	pods, nodes := d.Sim.State.Pods, d.Sim.State.Nodes
-	kind := d.n(18)
+	kind := d.n(20)
 	switch {
+	case kind == 18: // the provider has none, or users change the pool or its nodes
+		p := d.Sim.State.Pools[d.n(len(d.pools))]
+		d.do("pool %s %s", p.Name, d.of(map[bool]string{false: "backoff=50s"}[p.Fixed], "freeze", "thaw", "max=9", "idle-after=1s", "labels=(zone=b kind=x)"))
+	case kind == 19: // the autoscaler starts again without its state
+		d.do("tick last-scale-up=() last-scale-down=() last-drain=() last-replace=() last-repartition=() short-since=() sick-since=() unknown-since=() free-since=() grown=() removed=() failures=()")
 	case kind < 4:
 		d.pod(fmt.Sprintf("new/p%d", step))
 	case kind < 6:
@@ -283,7 +283,7 @@ func (d *dice) gang(name string) {
 }
 
 func (d *dice) pod(key string) {
-	extra := d.of("", "", " selector=(kind=x)", fmt.Sprintf(" cpu=%d", 1+d.n(12)), " priority="+d.of("0", "100", "200", "-20"), " unmarked", " affinity=(kind:In:x | zone:NotIn:a)")
+	extra := d.of("", "", " selector=(kind=x)", fmt.Sprintf(" cpu=%d", 1+d.n(12)), " priority="+d.of("0", "100", "200", "-20"), " unmarked", " affinity=(kind:In:x | zone:NotIn:a)", " tolerations=(t:op=Exists)")
 	extra += d.of("", " evictable", " tenant="+d.of(tenants...), fmt.Sprintf(" tenant=t1 evictable budgets=(b/one:allowed=%d b/two:allowed=1)", d.n(3)),
 		fmt.Sprintf(" evictable evict-from=%ds", d.n(120)), " unmade", " evictable local-storage", "", " host-ports=TCP/80",
 		" host-ports=(TCP/80/10.0.0.1 UDP/80)", " volumes=(zone:In:a | zone:In:c)", " volumes=(zone:In:b & kubernetes.io/hostname:In:n0)", " unbound=what")
@@ -305,7 +305,7 @@ func (d *dice) rules() string {
 	group, other, key := d.of("x", "y"), d.of("x", "y"), d.of("zone", "zone", "kubernetes.io/hostname")
 	switch d.n(11) {
 	case 0:
-		return fmt.Sprintf(" groups=(%s) spread=(%s:group=%s:skew=%d:min-domains=%d)", group, key, group, 1+d.n(2), d.n(3))
+		return fmt.Sprintf(" groups=(%s) spread=(%s:group=%s:skew=%d:min-domains=%d%s)", group, key, group, 1+d.n(2), d.n(3), d.of("", ":honor-taints", ":ignore-affinity"))
 	case 1:
 		return fmt.Sprintf(" groups=(%s) apart=(%s:group=%s)", group, key, other)
 	case 2:

@@ -98,10 +98,13 @@ func (s *scheduler) tightest(p *plan.Pod, n *plan.Node, taken []grant) *plan.GPU
 }
 
 // left is what is free of a shared GPU; false where a pod has all of it or an
-// unknown part. A pod with whole GPUs and a part is assumed to have all of
+// unknown part, or no place is left. A pod with whole GPUs and a part is assumed to have all of
 // each.
 func (s *scheduler) left(device *plan.GPU) (part, bool) {
 	left := part{1000, memoryOf(device)}
+	if device.Places > 0 && len(device.AllocatedTo) >= device.Places {
+		return part{}, false
+	}
 	for _, key := range device.AllocatedTo {
 		i := s.w.pod(key)
 		if i < 0 || s.w.State.Pods[i].Demand.Fraction == nil || s.w.State.Pods[i].Demand.GPUs > 0 {
