@@ -251,7 +251,7 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, urgent bool) err
 		}
 	}
 	a.published = now
-	a.o.Metrics.reported(now)
+	a.o.Metrics.last.Set(float64(now.UnixMilli()) / 1000)
 	a.Health.published(readErr)
 	return err
 }

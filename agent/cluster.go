@@ -57,10 +57,8 @@ func NewCluster(to *rest.Config, node string) (*Cluster, error) {
 
 // Node gets the agent's own node.
 func (c *Cluster) Node(ctx context.Context) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	node := &corev1.Node{}
-	if err := c.api.Get().Resource("nodes").Name(c.node).Do(ctx).Into(node); err != nil {
+	if err := c.api.Get().Timeout(requestTimeout).Resource("nodes").Name(c.node).Do(ctx).Into(node); err != nil {
 		return nil, fmt.Errorf("getting node %s: %w", c.node, err)
 	}
 	return node, nil
@@ -70,8 +68,6 @@ func (c *Cluster) Node(ctx context.Context) (*corev1.Node, error) {
 // since version, unless version is empty. It patches the node's status: that permission allows
 // neither cordons nor taints.
 func (c *Cluster) annotate(ctx context.Context, version string, change map[string]any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	metadata := map[string]any{"annotations": change}
 	if version != "" {
 		metadata["resourceVersion"] = version
@@ -80,7 +76,7 @@ func (c *Cluster) annotate(ctx context.Context, version string, change map[strin
 	if err != nil {
 		return fmt.Errorf("annotating node %s: %w", c.node, err)
 	}
-	err = c.api.Patch(types.MergePatchType).Resource("nodes").Name(c.node).SubResource("status").Body(body).Do(ctx).Error()
+	err = c.api.Patch(types.MergePatchType).Timeout(requestTimeout).Resource("nodes").Name(c.node).SubResource("status").Body(body).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("annotating node %s: %w", c.node, err)
 	}
@@ -89,10 +85,8 @@ func (c *Cluster) annotate(ctx context.Context, version string, change map[strin
 
 // pods lists the pods on the own node that a selector matches.
 func (c *Cluster) pods(ctx context.Context, in Pods) ([]corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	var list corev1.PodList
-	err := c.api.Get().Namespace(in.Namespace).Resource("pods").VersionedParams(&metav1.ListOptions{
+	err := c.api.Get().Timeout(requestTimeout).Namespace(in.Namespace).Resource("pods").VersionedParams(&metav1.ListOptions{
 		LabelSelector: in.Selector, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", c.node).String(),
 	}, c.params).Do(ctx).Into(&list)
 	if err != nil {
@@ -103,9 +97,7 @@ func (c *Cluster) pods(ctx context.Context, in Pods) ([]corev1.Pod, error) {
 
 // remove deletes a pod by UID; a pod that is gone is no error.
 func (c *Cluster) remove(ctx context.Context, pod *corev1.Pod) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	err := c.api.Delete().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
+	err := c.api.Delete().Timeout(requestTimeout).Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
 		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)

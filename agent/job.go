@@ -48,7 +48,7 @@ func (a *Agent) serve(ctx context.Context, node *corev1.Node, r contract.Record)
 	state, why := contract.AgentDone, error(nil)
 	if !j.back() {
 		why = j.forward(ctx, node)
-		a.o.Metrics.ended(phaseRepartition, j.result(ctx, why))
+		a.o.Metrics.operations.WithLabelValues(phaseRepartition, j.result(ctx, why)).Inc()
 	}
 	if interrupted(ctx, why) {
 		return true, errors.Join(why, ctx.Err())
@@ -61,7 +61,7 @@ func (a *Agent) serve(ctx context.Context, node *corev1.Node, r contract.Record)
 		state = contract.AgentRestored
 		err := j.backward(ctx, node)
 		if why == nil || j.answer.Touched {
-			a.o.Metrics.ended(phaseRestore, j.result(ctx, err))
+			a.o.Metrics.operations.WithLabelValues(phaseRestore, j.result(ctx, err)).Inc()
 		}
 		if interrupted(ctx, err) {
 			return true, errors.Join(err, ctx.Err())

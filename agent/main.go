@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -139,13 +140,10 @@ func run(ctx context.Context, c Config, f *flags, log *slog.Logger) error {
 
 // lead runs the agent once it holds the machine's lock.
 func lead(ctx context.Context, c Config, a *Agent, log *slog.Logger) error {
-	logged := false
+	var once sync.Once
 	release, err := Lock(ctx, c.LockFile, func() {
 		a.Health.Waiting()
-		if !logged {
-			log.Warn("waiting for another agent on this machine to end", "file", c.LockFile)
-		}
-		logged = true
+		once.Do(func() { log.Warn("waiting for another agent on this machine to end", "file", c.LockFile) })
 	})
 	if err != nil {
 		return err

@@ -100,11 +100,6 @@ func (m *Metrics) failed(err error) {
 	}
 }
 
-// ended counts a phase of an operation.
-func (m *Metrics) ended(phase, result string) {
-	m.operations.WithLabelValues(phase, result).Inc()
-}
-
 // machine records the state of the GPUs; without a successful read the series are absent.
 func (m *Metrics) machine(read hardware.Machine, err error) {
 	m.gpus.Reset()
@@ -132,10 +127,6 @@ func (m *Metrics) permitted(may bool) {
 	if may {
 		m.may.Set(1)
 	}
-}
-
-func (m *Metrics) reported(at time.Time) {
-	m.last.Set(float64(at.UnixMilli()) / 1000)
 }
 
 // step times a change by the driver and counts its error.

@@ -20,24 +20,15 @@ import (
 
 func newReader(config Config, log *slog.Logger) (*observe.Prometheus, error) {
 	c := config.Prometheus
-	var querier observe.Querier = nowhere{}
+	var querier observe.Querier
 	if c.URL == "" {
 		log.Warn("prometheus.url is not set: allocations of GPUs are unknown")
+	} else if p, err := prom.New(c.Config); err != nil {
+		return nil, fmt.Errorf("prometheus: %w", err)
 	} else {
-		p, err := prom.New(c.Config)
-		if err != nil {
-			return nil, fmt.Errorf("prometheus: %w", err)
-		}
 		querier = p
 	}
 	return observe.NewPrometheus(querier, trust.From(config.ExporterNamespaces), c.Interval, log), nil
-}
-
-// nowhere is the Querier without a prometheus.url.
-type nowhere struct{}
-
-func (nowhere) Query(context.Context, string, time.Time) (prom.Vector, error) {
-	return nil, prom.ErrUnavailable
 }
 
 // newProviders returns all providers. A provider that no pool names makes no calls. epoch is nil in a dry run.

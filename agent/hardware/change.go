@@ -56,7 +56,7 @@ func (n *NVML) Create(ctx context.Context, uuid string, at mig.Placement) error 
 			return err
 		}
 		for _, i := range all {
-			if i.profile.info.Id == p.info.Id && int(i.info.Placement.Start) == at.Start {
+			if profiles[i.at].info.Id == p.info.Id && int(i.info.Placement.Start) == at.Start {
 				return fill(i, int(p.info.SliceCount))
 			}
 		}

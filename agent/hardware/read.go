@@ -157,9 +157,8 @@ func profilesOf(d nvml.Device) ([]profile, error) {
 // instance is a GPU instance, and its profile's index among the GPU's.
 type instance struct {
 	nvml.GpuInstance
-	info    nvml.GpuInstanceInfo
-	profile profile
-	at      int
+	info nvml.GpuInstanceInfo
+	at   int
 }
 
 // partsOf reads the profiles and the instances of a GPU in MIG mode.
@@ -177,7 +176,7 @@ func partsOf(d nvml.Device) (profiles []profile, all []instance, err error) {
 			if ret != nvml.SUCCESS {
 				return nil, nil, failure(ret)
 			}
-			all = append(all, instance{gi, info, p, i})
+			all = append(all, instance{gi, info, i})
 		}
 	}
 	return profiles, all, nil

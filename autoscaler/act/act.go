@@ -49,13 +49,12 @@ type Actor struct {
 	promises  map[string]promise
 	withdrawn map[string]time.Time // by pool, the last attempt
 	waiting   map[string]bool      // the actions that waited in the last reconcile
-	published map[string]time.Time // MIG configs that were published within ConfigDelay
 }
 
 // New returns an Actor.
 func New(o Options) *Actor {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Actor{o: o, promises: map[string]promise{}, withdrawn: map[string]time.Time{}, published: map[string]time.Time{}}
+	return &Actor{o: o, promises: map[string]promise{}, withdrawn: map[string]time.Time{}}
 }
 
 // Outcome of an action, one of the constants below.
@@ -134,7 +133,7 @@ func outcome(err error, dryRun bool) Outcome {
 		return Done
 	case errors.Is(err, errWaiting), errors.Is(err, pools.ErrBusy):
 		return Waiting
-	case errors.Is(err, errRefused), errors.Is(err, pools.ErrUnnamed), errors.Is(err, pools.ErrFixed), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errRefused), errors.Is(err, pools.ErrUnnamed), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return Refused
 	default:
 		return Failed
@@ -247,12 +246,12 @@ func (a *Actor) scaleUp(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 	if action.To > int(pool.Spec.Max) {
 		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
 	}
-	have, err := a.standing(ctx, pool)
+	nodes, _, err := a.standing(ctx, pool)
 	if err != nil {
 		return err
 	}
-	if seen := r.pools[pool.Name].Size; have.nodes < seen {
-		return refuse("pool %s has %d nodes, not %d as in the snapshot", pool.Name, have.nodes, seen)
+	if seen := r.pools[pool.Name].Size; nodes < seen {
+		return refuse("pool %s has %d nodes, not %d as in the snapshot", pool.Name, nodes, seen)
 	}
 	return a.o.Pools.SetSize(ctx, pool, action.To)
 }
@@ -283,12 +282,12 @@ func (a *Actor) withdraw(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNo
 		return refuse("the request of pool %s was withdrawn %s ago", pool.Name, r.now.Sub(last))
 	}
 	a.withdrawn[pool.Name] = r.now
-	have, err := a.standing(ctx, pool)
+	nodes, target, err := a.standing(ctx, pool)
 	if err != nil {
 		return err
 	}
-	if have.target <= have.nodes || have.target != action.From {
-		return refuse("pool %s has %d nodes of %d, not %d of %d as in the plan", pool.Name, have.nodes, have.target, action.To, action.From)
+	if target <= nodes || target != action.From {
+		return refuse("pool %s has %d nodes of %d, not %d of %d as in the plan", pool.Name, nodes, target, action.To, action.From)
 	}
 	return a.o.Pools.Withdraw(ctx, pool)
 }

@@ -70,13 +70,13 @@ func NewEpoch(o EpochOptions) *Epoch {
 // Begin starts the epoch after the latest recorded term. The lease's transitions
 // alone do not suffice: their count restarts when the lease is deleted.
 func (e *Epoch) Begin(ctx context.Context, latest int64) error {
-	lease, err := e.lease(ctx)
+	changes, err := e.transitions(ctx)
 	if err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.changes = transitionsOf(lease)
+	e.changes = changes
 	e.term = max(int64(e.changes), latest+1)
 	e.o.Log.Info("leading", "term", e.term, "holder", e.o.Holder)
 	return nil
@@ -112,43 +112,33 @@ func (e *Epoch) May(ctx context.Context, write string) (err error) {
 	if deposed != nil {
 		return deposed
 	}
-	lease, err := e.lease(ctx)
-	if err != nil {
-		return err
+	now, err := e.transitions(ctx)
+	if err == nil && now != changes {
+		err = e.depose(fmt.Sprintf("the lease has had %d transitions since", now-changes))
 	}
-	if lease != nil && transitionsOf(lease) != changes {
-		return e.depose(fmt.Sprintf("the lease has had %d transitions since", transitionsOf(lease)-changes))
-	}
-	return nil
+	return err
 }
 
-// lease returns the lease that this replica holds, nil without leader election.
-func (e *Epoch) lease(ctx context.Context) (*coordinationv1.Lease, error) {
+// transitions returns those of the lease, which this replica holds; 0 without leader election.
+func (e *Epoch) transitions(ctx context.Context) (int32, error) {
 	if e.o.Lease.Name == "" {
-		return nil, nil
+		return 0, nil
 	}
 	var lease coordinationv1.Lease
 	if err := e.o.Live.Get(ctx, e.o.Lease, &lease); err != nil {
-		return nil, fmt.Errorf("checking leadership: getting lease %s: %w", e.o.Lease, err)
+		return 0, fmt.Errorf("checking leadership: getting lease %s: %w", e.o.Lease, err)
 	}
 	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != e.o.Holder {
-		return nil, e.depose(fmt.Sprintf("lease %s is held by %q", e.o.Lease, holder))
+		return 0, e.depose(fmt.Sprintf("lease %s is held by %q", e.o.Lease, holder))
 	}
 	// Both times are of this machine's clock: the lease holder writes them.
 	if renewed := lease.Spec.RenewTime; renewed != nil {
 		end := renewed.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 		if late := e.o.Now().Sub(end); late > 0 {
-			return nil, fmt.Errorf("%w: lease %s expired %s ago", ErrDeposed, e.o.Lease, late.Round(time.Millisecond))
+			return 0, fmt.Errorf("%w: lease %s expired %s ago", ErrDeposed, e.o.Lease, late.Round(time.Millisecond))
 		}
 	}
-	return &lease, nil
-}
-
-func transitionsOf(lease *coordinationv1.Lease) int32 {
-	if lease == nil {
-		return 0
-	}
-	return ptr.Deref(lease.Spec.LeaseTransitions, 0)
+	return ptr.Deref(lease.Spec.LeaseTransitions, 0), nil
 }
 
 // depose ends the epoch for good: another one has begun.

@@ -22,14 +22,11 @@ import (
 // cordoned first and recorded as a drain that begins, and removed by a later reconcile.
 func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	may := func(*corev1.Node) error {
-		have, err := a.standing(ctx, pool)
-		if err != nil {
-			return err
+		nodes, target, err := a.standing(ctx, pool)
+		if least := min(nodes, target); err == nil && least <= int(pool.Spec.Min) {
+			return refuse("pool %s has %d nodes, min is %d", pool.Name, least, pool.Spec.Min)
 		}
-		if nodes := min(have.nodes, have.target); nodes <= int(pool.Spec.Min) {
-			return refuse("pool %s has %d nodes, min is %d", pool.Name, nodes, pool.Spec.Min)
-		}
-		return nil
+		return err
 	}
 	take := func(node *corev1.Node) error { return a.o.Pools.Delete(ctx, pool, node, false) }
 	return a.takeOut(ctx, r, pool, action, plan.NodeEmpty, may, take)
@@ -117,24 +114,17 @@ func notCordonedByOthers(node *corev1.Node) error {
 	return nil
 }
 
-// strength of a pool.
-type strength struct {
-	nodes  int // Node objects whose machines are not terminating
-	target int // the size last requested from the provider
-}
-
-// standing counts the nodes of a pool now. A node whose machine terminates is not
-// counted, although its Node object may remain for minutes.
-func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (strength, error) {
+// standing counts the nodes of a pool now, and returns the size last requested from the provider. A node whose
+// machine terminates is not counted, although its Node object may remain for minutes.
+func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (alive, target int, err error) {
 	listing, err := a.o.Pools.List(ctx, pool)
 	if err != nil {
-		return strength{}, fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
+		return 0, 0, fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
 	}
 	ofPool := client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}
-	out := strength{target: listing.Target}
 	count := func(node metav1.Object, id string) {
 		if !pools.IsForeign(pool, node.GetLabels()) && (id == "" || !slices.Contains(listing.Going, pools.LastPart(id))) {
-			out.nodes++
+			alive++
 		}
 	}
 	if len(listing.Going) == 0 {
@@ -142,21 +132,21 @@ func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (stren
 		var names metav1.PartialObjectMetadataList
 		names.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 		if err := a.o.Live.List(ctx, &names, ofPool); err != nil {
-			return strength{}, fmt.Errorf("counting the nodes of pool %s: %w", pool.Name, err)
+			return 0, 0, fmt.Errorf("counting the nodes of pool %s: %w", pool.Name, err)
 		}
 		for i := range names.Items {
 			count(&names.Items[i], "")
 		}
-		return out, nil
+		return alive, listing.Target, nil
 	}
 	var nodes corev1.NodeList
 	if err := a.o.Live.List(ctx, &nodes, ofPool); err != nil {
-		return strength{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
+		return 0, 0, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
 	for i := range nodes.Items {
 		count(&nodes.Items[i], nodes.Items[i].Spec.ProviderID)
 	}
-	return out, nil
+	return alive, listing.Target, nil
 }
 
 // empty refuses while any pod runs on the node but those of DaemonSets.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -57,6 +56,9 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 	if _, draining, _ := v1alpha1.DrainOf(node); draining {
 		return contract.Record{}, refuse("node %s is being drained", node.Name)
 	}
+	if contract.Upgrading(node) {
+		return contract.Record{}, refuse("a driver of node %s is being upgraded", node.Name)
+	}
 	byAgent := r.pools[action.Pool].MIG.KeepsBusy
 	var names partition.Names // an agent knows its driver's names
 	if !byAgent {
@@ -90,39 +92,40 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 	if err := contract.Synced(node); err != nil {
 		return contract.Record{}, err
 	}
-	added, err := a.o.Partition.Publish(ctx, before, after)
+	published, err := a.o.Partition.Publish(ctx, r.now, before, after)
 	if err != nil {
 		return contract.Record{}, err
 	}
 	record.Config, record.Previous = after.Name(), partition.FirstName(node.Labels[contract.ConfigLabel])
-	missing, err := a.name(ctx, node, before, &record)
+	again, err := a.name(ctx, r.now, node, before, &record)
 	if err != nil {
 		return contract.Record{}, err
 	}
-	if added || missing {
-		maps.DeleteFunc(a.published, func(_ string, at time.Time) bool { return r.now.Sub(at) > a.o.ConfigDelay })
-		a.published[record.Config] = r.now
+	// The config may have been published for another node, or by an attempt whose record was not written; in the future by a
+	// clock that was ahead.
+	record.LabelAfter = r.now.Add(settleDelay)
+	for _, at := range []time.Time{published, again} {
+		at = slices.MinFunc([]time.Time{at, r.now}, time.Time.Compare).Add(a.o.ConfigDelay)
+		record.LabelAfter = slices.MaxFunc([]time.Time{record.LabelAfter, at}, time.Time.Compare)
 	}
-	// The config may have been published by an attempt whose record was not written.
-	record.LabelAfter = slices.MaxFunc([]time.Time{r.now.Add(settleDelay), a.published[record.Config].Add(a.o.ConfigDelay)}, time.Time.Compare)
 	return record, nil
 }
 
 // name sets the record's configs, the one to select and the one to roll back to, by
 // their content: the node's label may name a config that is deleted or was never
-// applied. missing is true if one of them is new to mig-manager.
-func (a *Actor) name(ctx context.Context, node *corev1.Node, before partition.NodeLayout, record *contract.Record) (missing bool, err error) {
+// applied. again is when the config's other name was published, if that is selected.
+func (a *Actor) name(ctx context.Context, now time.Time, node *corev1.Node, before partition.NodeLayout, record *contract.Record) (again time.Time, err error) {
 	gives, err := a.o.Partition.Gives(ctx, record.Previous, before)
 	if err != nil {
-		return false, err
+		return again, err
 	}
 	if !gives {
 		record.Previous = before.Name()
 	}
 	if node.Labels[contract.ConfigLabel] == record.Config {
-		record.Config, missing, err = a.o.Partition.Again(ctx, record.Config)
+		record.Config, again, err = a.o.Partition.Again(ctx, now, record.Config)
 	}
-	return missing, err
+	return again, err
 }
 
 // layouts returns the node's MIG layout in the snapshot and after the action, by these
@@ -286,7 +289,7 @@ func (a *Actor) liftCordon(ctx context.Context, node *corev1.Node, why string) e
 		delete(n.Annotations, v1alpha1.DrainAnnotation)
 		delete(n.Annotations, v1alpha1.CordonAnnotation)
 		if by != "" {
-			n.Spec.Unschedulable = false
+			contract.Uncordon(n)
 		}
 	})
 }
@@ -329,7 +332,7 @@ func (a *Actor) Resume(ctx context.Context, now time.Time) error {
 	}
 	if !a.o.Policy.Freeze && now.Sub(a.tidied) >= tidyEvery {
 		a.tidied = now
-		errs = append(errs, a.tidy(ctx))
+		errs = append(errs, a.tidy(ctx, now))
 	}
 	return errors.Join(errs...)
 }
@@ -360,7 +363,7 @@ func (a *Actor) goOn(ctx context.Context, node *corev1.Node, record contract.Rec
 // tidyEvery is the interval between removals of unused configs.
 const tidyEvery = 10 * time.Minute
 
-func (a *Actor) tidy(ctx context.Context) error {
+func (a *Actor) tidy(ctx context.Context, now time.Time) error {
 	var nodes corev1.NodeList
 	if err := a.o.Live.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
@@ -377,7 +380,7 @@ func (a *Actor) tidy(ctx context.Context) error {
 			used[record.Config], used[record.Previous] = true, true
 		}
 	}
-	return a.o.Partition.Collect(ctx, used)
+	return a.o.Partition.Collect(ctx, now, used)
 }
 
 // due returns a node's operation and whether its label is to be set now.

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
@@ -118,6 +119,25 @@ func TestForeignCordonStays(t *testing.T) {
 	if !w.node().Spec.Unschedulable {
 		t.Error("a cordon that is not ours was lifted")
 	}
+	// Ours is left to the GPU Operator while it upgrades the driver. It would not take back one that was there before.
+	const before = "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable"
+	for state, left := range map[string]bool{"upgrade-required": false, "pod-deletion-required": true, "upgrade-done": false} {
+		w := newWorld(t, nil)
+		w.want(Done, w.repartition())
+		edit(w, testNode(), func(n *corev1.Node) {
+			n.Labels["nvidia.com/gpu-driver-upgrade-state"], n.Annotations[before] = state, "true"
+		})
+		w.answer(contract.StateSuccess, asHalves)
+		w.want(Done, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: "op"})
+		if n := w.node(); n.Spec.Unschedulable != left || n.Annotations[before] != "" || n.Annotations[contract.RecordAnnotation] != "" {
+			t.Errorf("%s: cordoned %v, annotations %v", state, n.Spec.Unschedulable, n.Annotations)
+		}
+		w = newWorld(t, nil)
+		edit(w, testNode(), func(n *corev1.Node) { n.Labels["nvidia.com/ofed-driver-upgrade-state"] = state })
+		if r := w.do(w.repartition()); (r.Outcome == Refused) != left {
+			t.Errorf("%s: %s, %v", state, r.Outcome, r.Err)
+		}
+	}
 }
 
 // TestPodOfTheSameNameCameMeanwhile: a StatefulSet's next pod has the name of the last one and may
@@ -146,10 +166,12 @@ func TestPodOfTheSameNameCameMeanwhile(t *testing.T) {
 }
 
 // TestResume: the label of a new config is set after ConfigDelay, by the replica that
-// leads then; also where the record's first write has a conflict, and the config is there at the second.
+// leads then; also where the record is not written, the process ends, and the config is there at the second.
 func TestResume(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.ConfigDelay = time.Minute })
-	w.conflicts = 1
+	w.conflicts = retry.DefaultRetry.Steps
+	w.want(Refused, w.repartition())
+	w.actor = New(w.actor.o)
 	w.want(Done, w.repartition())
 	resume := func(after time.Duration, want bool) {
 		t.Helper()

@@ -60,7 +60,8 @@ func New() *Fleet {
 func (f *Fleet) reset() {
 	f.surveyed = time.Time{}
 	f.clear()
-	f.gpuTime, f.events = newGPUTime(), newEvents()
+	f.gpuTime = &gpuTime{used: counters(metric.AutoscalerGPUSeconds), capacity: counters(metric.AutoscalerCapacityGPUSeconds), known: map[key]bool{}}
+	f.events = newEvents()
 }
 
 func (f *Fleet) clear() {

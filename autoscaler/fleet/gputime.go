@@ -24,10 +24,6 @@ type gpuTime struct {
 	surveyed, upTo time.Time
 }
 
-func newGPUTime() *gpuTime {
-	return &gpuTime{used: counters(metric.AutoscalerGPUSeconds), capacity: counters(metric.AutoscalerCapacityGPUSeconds), known: map[key]bool{}}
-}
-
 var otherKey = key{metric.Other, metric.Other, metric.Other, metric.Other}
 
 // row is the key that a key's time is added up under. All uses that a row can have are exported from the start, at

@@ -110,7 +110,7 @@ func New(o Options) *Loop {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	return &Loop{o: o, State: newState(o.Interval, o.Now), metrics: newMetrics(o.Registry, o.Now)}
+	return &Loop{o: o, State: &State{interval: o.Interval, now: o.Now}, metrics: newMetrics(o.Registry, o.Now)}
 }
 
 // Run reconciles until ctx ends and returns nil. A failed reconcile is logged, counted

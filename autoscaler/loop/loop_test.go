@@ -197,7 +197,7 @@ func TestUnsavedPool(t *testing.T) {
 
 func TestLiveAndReady(t *testing.T) {
 	now := time.Unix(1000, 0)
-	s := newState(time.Second, func() time.Time { return now })
+	s := &State{interval: time.Second, now: func() time.Time { return now }}
 	if s.Live() != nil || s.Ready() != nil {
 		t.Error("a replica that does not lead is live and ready")
 	}

@@ -94,7 +94,7 @@ func TestPace(t *testing.T) {
 	if unhurried(&r) {
 		t.Error("unhurried while a gang waits for a repartition")
 	}
-	if newState(time.Second, time.Now).Unhurried() {
+	if new(State).Unhurried() {
 		t.Error("unhurried before the first reconcile")
 	}
 }

@@ -122,7 +122,11 @@ func (p *ClusterPublisher) actionEvents(ctx context.Context, r act.Result, answe
 	if r.Action.Verb == plan.Rollback { // the repartition has failed, even if its rollback succeeds
 		eventType = corev1.EventTypeWarning
 	}
-	for _, key := range podsOf(r.Action) {
+	pods := r.Action.For // and the one it is done to
+	if pod := r.Action.Pod; pod != "" && !slices.Contains(pods, pod) {
+		pods = append([]string{pod}, pods...)
+	}
+	for _, key := range pods {
 		if pod := p.pod(ctx, key); pod != nil {
 			note := about
 			if answer := answers[key]; answer != "" && r.Outcome != act.Failed {
@@ -134,14 +138,6 @@ func (p *ClusterPublisher) actionEvents(ctx context.Context, r act.Result, answe
 	if r.Action.Node != "" {
 		p.recorder.Event(nodeRef(r.Action.Node), eventType, reason, text.Short(about, maxNote))
 	}
-}
-
-// podsOf returns the pods that an action is done for, and the one it is done to.
-func podsOf(a plan.Action) []string {
-	if a.Pod == "" || slices.Contains(a.For, a.Pod) {
-		return a.For
-	}
-	return append([]string{a.Pod}, a.For...)
 }
 
 // nodeRef is the reference of a node in its Events. Its UID is the node's name, as in

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -25,10 +27,6 @@ type State struct {
 	snapshot  *plan.Snapshot // of the later of both
 }
 
-func newState(interval time.Duration, now func() time.Time) *State {
-	return &State{interval: interval, now: now}
-}
-
 func (s *State) set(change func(*State)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,12 +34,12 @@ func (s *State) set(change func(*State)) {
 }
 
 func (s *State) ended(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last, s.err = s.now(), err
-	if caught := (*PlannerPanic)(nil); errors.As(err, &caught) {
-		s.caught, s.snapshot = caught, &caught.Snapshot
-	}
+	s.set(func(s *State) {
+		s.last, s.err = s.now(), err
+		if caught := (*PlannerPanic)(nil); errors.As(err, &caught) {
+			s.caught, s.snapshot = caught, &caught.Snapshot
+		}
+	})
 }
 
 // maxReconcile is longer than any reconcile takes in which providers hang: their listings and
@@ -77,31 +75,22 @@ func (s *State) Ready() error {
 }
 
 // Panic returns the planner's last panic, nil for none. It is read-only.
-func (s *State) Panic() *PlannerPanic {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.caught
+func (s *State) Panic() (caught *PlannerPanic) {
+	s.set(func(s *State) { caught = s.caught })
+	return caught
 }
 
 // Snapshot returns the last snapshot, also if the planner panicked on it; false before
 // the first. It is read-only.
-func (s *State) Snapshot() (plan.Snapshot, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.snapshot == nil {
-		return plan.Snapshot{}, false
-	}
-	return *s.snapshot, true
+func (s *State) Snapshot() (last plan.Snapshot, ok bool) {
+	s.set(func(s *State) { last, ok = ptr.Deref(s.snapshot, last), s.snapshot != nil })
+	return last, ok
 }
 
 // Last returns the last successful reconcile; false before the first. It is read-only.
-func (s *State) Last() (Reconcile, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reconcile == nil {
-		return Reconcile{}, false
-	}
-	return *s.reconcile, true
+func (s *State) Last() (last Reconcile, ok bool) {
+	s.set(func(s *State) { last, ok = ptr.Deref(s.reconcile, last), s.reconcile != nil })
+	return last, ok
 }
 
 // PlannerPanic is a recovered panic of the planner. Such a reconcile does nothing. The

@@ -299,10 +299,10 @@ type claimable struct {
 // devicePool is a DRA driver's pool of devices.
 type devicePool struct{ driver, name string }
 
-// offeredByClaim returns what nodes offer. Of a driver's pool the slices of the last generation count, as for the
-// scheduler. It allocates none of the pool's devices until it has all of these slices: meanwhile those of the last complete
-// generation count.
-func (o *Observer) offeredByClaim(all []*foreign.Object) map[string]*claimable {
+// offeredByClaim returns what nodes offer, without devices that a DeviceTaintRule selects: pods that tolerate its taint
+// are not known. Of a driver's pool the slices of the last generation count, as for the scheduler. It allocates none of the
+// pool's devices until it has all of these slices: meanwhile those of the last complete generation count.
+func (o *Observer) offeredByClaim(all, rules []*foreign.Object) map[string]*claimable {
 	latest, order := map[devicePool][]*foreign.Devices{}, []devicePool{}
 	for _, object := range all { // of a node's products the first counts
 		d := object.Devices
@@ -338,9 +338,26 @@ func (o *Observer) offeredByClaim(all []*foreign.Object) map[string]*claimable {
 			out[d.Node] = node
 		}
 		node.product = cmp.Or(node.product, d.Product)
-		maps.Copy(node.gpus, d.GPUs)
-		for of, n := range d.Types {
-			one, err := demand.FromDevices([]demand.Device{{Driver: d.Driver, Attributes: map[string]string{"type": of.Type, "profile": of.Profile}, Count: n}})
+		tainted := map[string]bool{} // by name, "" for all
+		for _, r := range rules {
+			if t := r.Taint; t != nil && cmp.Or(t.Driver, d.Driver) == d.Driver && cmp.Or(t.Pool, d.Pool) == d.Pool {
+				tainted[t.Device] = true
+			}
+		}
+		types := map[[2]string]int{} // and profile
+		for _, one := range d.Each {
+			if tainted[""] || tainted[one.Name] {
+				continue
+			}
+			if one.GPU != "" {
+				node.gpus[one.GPU] = true
+			}
+			if !one.Claimed {
+				types[[2]string{one.Type, one.Profile}]++
+			}
+		}
+		for of, n := range types {
+			one, err := demand.FromDevices([]demand.Device{{Driver: d.Driver, Attributes: map[string]string{"type": of[0], "profile": of[1]}, Count: n}})
 			if err != nil {
 				continue // of a size that is not known
 			}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -27,12 +28,6 @@ import (
 // kept for them for ever.
 const unmadeExpires = 10 * time.Minute
 
-// expired reports whether a pod that an HPA requests will not be created, as far as is known.
-func (c *cluster) expired(p *plan.Pod) bool {
-	byHPA := strings.HasPrefix(p.Owner, "Deployment/") || strings.HasPrefix(p.Owner, "StatefulSet/")
-	return byHPA && c.now.Sub(p.PendingSince) > unmadeExpires
-}
-
 // complete adds to a converted pod what depends on other objects.
 func (c *cluster) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
 	c.rules.of(p.Namespace, p.Labels, &p.Spec, &out)
@@ -44,12 +39,15 @@ func (c *cluster) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
 	return out
 }
 
-// template returns the pod that would be created from t, with the namespace's defaults and its class' priority, and
-// converts it.
+// template returns the pod that would be created from t, with the namespace's defaults, its class' priority and what its
+// RuntimeClass has (1.37, plugin/pkg/admission/runtimeclass), and converts it.
 func (c *cluster) template(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations}}
 	p.Spec = WithDefaults(&t.Spec, c.limits[namespace])
 	c.prioritize(&p.Spec)
+	if class := c.foreign.Get(foreign.RuntimeClass.Of("", ptr.Deref(p.Spec.RuntimeClassName, ""))); class != nil && class.Flavor != nil {
+		class.Flavor.AddTo(&p.Spec)
+	}
 	p.Spec.NodeName = ""
 	c.tolerate(&p.Spec)
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
@@ -145,7 +143,8 @@ func (c *cluster) podsOf() []plan.Pod {
 	refused := c.ledger.Refuse(c.made(unmade, out))
 	for i := range unmade {
 		u := &unmade[i]
-		if refused[i] == "" && c.expired(&u.Pod) {
+		kind, _, _ := strings.Cut(u.Owner, "/")
+		if _, byHPA := foreign.Scalable[kind]; byHPA && refused[i] == "" && c.now.Sub(u.PendingSince) > unmadeExpires {
 			continue
 		}
 		if u.Unreadable == "" {

@@ -131,8 +131,12 @@ func (l *learner) size(t *plan.Template, bound map[string][]*plan.Pod) {
 	t.MemoryMi = l.expected(aspect{amount: "memory"}, t.MemoryMi, func(*plan.Node) int64 { return memory })
 }
 
-// passingTaints begin the keys of taints that a new node does not have: of conditions, and of nodes that leave.
-var passingTaints = []string{"node.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "karpenter.sh/"}
+// passingTaints begin the keys of taints that a new node does not have: of conditions, and of nodes that leave or that their
+// cloud repairs or interrupts.
+var passingTaints = []string{
+	"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "status-taint.cluster-autoscaler.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "karpenter.sh/",
+	"aws-node-termination-handler/", "NodeWithImpairedVolumes", "cloud.google.com/impending-node-termination", "remediator.kubernetes.azure.com/",
+}
 
 // taints returns those that all ready nodes may have, or had, and that the template does not state, sorted.
 func (l *learner) taints(t *plan.Template) (out []plan.Taint) {

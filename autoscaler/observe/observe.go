@@ -171,7 +171,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		out.Pools = append(out.Pools, pool)
 	}
 	c.claims.tables, c.claims.pools = out.Tables, out.Pools
-	o.claimable = o.offeredByClaim(c.foreign.Sorted(foreign.DRASlice))
+	o.claimable = o.offeredByClaim(c.foreign.Sorted(foreign.DRASlice), c.foreign.Sorted(foreign.DRATaint))
 	c.facts = o.factsOf(c)
 	c.data = datasetsOf(c.facts, c.pools.Items)
 	c.shares = c.mostShares()

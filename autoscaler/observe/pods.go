@@ -31,7 +31,7 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 	})
 	out := plan.Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
-		Owner:        owner(p),
+		Owner:        kube.Owner(p),
 		Node:         p.Spec.NodeName,
 		Created:      p.CreationTimestamp.Time,
 		CPUMilli:     bounded(*requests.Cpu()).MilliValue(),
@@ -90,20 +90,6 @@ func scheduled(p *corev1.Pod, out *plan.Pod) {
 			out.PendingSince = c.LastTransitionTime.Time
 		}
 	}
-}
-
-// owner returns the controller for display. A ReplicaSet of a Deployment is named after it and the
-// pod's template hash.
-func owner(p *corev1.Pod) string {
-	ref := metav1.GetControllerOfNoCopy(p)
-	if ref == nil {
-		return ""
-	}
-	hash := p.Labels["pod-template-hash"]
-	if name, ok := strings.CutSuffix(ref.Name, "-"+hash); ok && ref.Kind == "ReplicaSet" && hash != "" {
-		return "Deployment/" + name
-	}
-	return ref.Kind + "/" + ref.Name
 }
 
 // affinity returns the required node affinity, nil where every node matches.

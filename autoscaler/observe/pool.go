@@ -144,9 +144,6 @@ func (o *Observer) listingOf(n *corev1.Node) *pools.Listing {
 	return &pools.Listing{}
 }
 
-// interruptedAfter is the time between EC2's spot notice and the interruption.
-const interruptedAfter = 2 * time.Minute
-
 // notice reports whether the node has a notice of its provider. No new pod belongs there, so the node
 // counts as cordoned by others. at is when the provider removes the node, zero where it only might.
 func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
@@ -155,12 +152,8 @@ func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
 	}
 	part := pools.LastPart(n.Spec.ProviderID)
 	for _, l := range o.listingOf(n).Leaving {
-		switch {
-		case l.Instance != part:
-		case l.Kind == pools.Interruption:
-			return l.At.Add(interruptedAfter), true
-		default:
-			return time.Time{}, true
+		if l.Instance == part {
+			return l.Ends, true
 		}
 	}
 	return time.Time{}, false

@@ -64,7 +64,7 @@ func TestListing(t *testing.T) {
 	w.o.o.Pools = reporting{
 		Providers: w.o.o.Pools.(pools.Providers),
 		listing: pools.Listing{Target: 4, Unnamed: true, SpotPrice: ptr.To(24.5), Leaving: []pools.Leaving{
-			{Instance: "i-1", Kind: pools.Interruption, At: start}, {Instance: "i-2", Kind: pools.Rebalance, At: start}, {Instance: "", Kind: pools.Interruption, At: start},
+			{Instance: "i-1", At: start, Ends: until}, {Instance: "i-2", At: start}, {Instance: "", At: start, Ends: until},
 		}},
 		learned: pools.Learned{ReadyAfter: 7 * time.Minute, Failures: 2, BackoffUntil: until},
 	}
@@ -72,9 +72,9 @@ func TestListing(t *testing.T) {
 	if got := seen.Pools[0]; got.PricePerHour != 24.5 || got.ReadyAfter != 7*time.Minute || !got.BackoffUntil.Equal(until) {
 		t.Errorf("price %g, ready after %s, backoff until %s", got.PricePerHour, got.ReadyAfter, got.BackoffUntil)
 	}
-	// An interruption comes two minutes after its notice; a recommendation has no time and cordons
+	// An interruption has a time; a recommendation has none and cordons
 	// the node all the same; a notice without an instance matches no node.
-	leaves := map[string]time.Time{"p-1": start.Add(2 * time.Minute)}
+	leaves := map[string]time.Time{"p-1": until}
 	for _, got := range seen.Nodes {
 		if cordoned := got.Name == "p-1" || got.Name == "p-2"; got.Cordoned != cordoned || got.CordonedBy != "" || !got.NoScaleDown || !got.LeavesAt.Equal(leaves[got.Name]) {
 			t.Errorf("of a pool that is not scaled down: %+v", got)

@@ -40,7 +40,7 @@ type Prometheus struct {
 }
 
 // NewPrometheus returns a reader whose Run queries once per interval, for the series of trusted
-// targets.
+// targets. A nil Querier has no answers.
 func NewPrometheus(q Querier, trusted trust.Exporters, every time.Duration, log *slog.Logger) *Prometheus {
 	return &Prometheus{querier: q, trusted: trusted, every: every, log: log}
 }
@@ -65,6 +65,9 @@ func (p *Prometheus) Latest() *Readings { return p.latest.Load() }
 
 // Run queries until ctx ends. It always returns nil.
 func (p *Prometheus) Run(ctx context.Context) error {
+	if p.querier == nil {
+		return nil
+	}
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if p.due(time.Now()) {
 			p.once(ctx)

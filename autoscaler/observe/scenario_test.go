@@ -349,13 +349,13 @@ func (c *scene) with(t *testing.T, text string) *world {
 var apis = map[string]string{
 	"GPUNodePool": v1alpha1.GroupVersion.String(), "GPUQuota": v1alpha1.GroupVersion.String(), "Deployment": "apps/v1", "StatefulSet": "apps/v1",
 	"PodDisruptionBudget": "policy/v1", "HorizontalPodAutoscaler": "autoscaling/v2", "PriorityClass": "scheduling.k8s.io/v1",
-	"StorageClass": "storage.k8s.io/v1", "CSINode": "storage.k8s.io/v1", "DeviceClass": "resource.k8s.io/v1", "ResourceSlice": "resource.k8s.io/v1",
+	"StorageClass": "storage.k8s.io/v1", "CSINode": "storage.k8s.io/v1", "DeviceClass": "resource.k8s.io/v1", "ResourceSlice": "resource.k8s.io/v1", "DeviceTaintRule": "resource.k8s.io/v1", "RuntimeClass": "node.k8s.io/v1",
 	"ResourceClaim": "resource.k8s.io/v1", "ResourceClaimTemplate": "resource.k8s.io/v1",
 	"JobSet": "jobset.x-k8s.io/v1alpha2", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1", "ProvisioningRequest": "autoscaling.x-k8s.io/v1",
 }
 
 // clusterWide are kinds without a namespace.
-var clusterWide = []string{"Node", "Namespace", "GPUNodePool", "GPUQuota", "PersistentVolume", "StorageClass", "CSINode", "PriorityClass", "DeviceClass", "ResourceSlice"}
+var clusterWide = []string{"Node", "Namespace", "GPUNodePool", "GPUQuota", "PersistentVolume", "StorageClass", "CSINode", "PriorityClass", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "RuntimeClass"}
 
 // add reads an object, and adds what the API server and others would have by now.
 func (c *scene) add(t *testing.T, text string, typed map[string]client.Object) {
@@ -386,7 +386,7 @@ func (c *scene) add(t *testing.T, text string, typed map[string]client.Object) {
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
 	o, err := kinds.New(u.GroupVersionKind())
-	if err != nil || slices.Contains([]string{"PodTemplate", "Deployment", "StatefulSet", "ResourceSlice"}, kind) {
+	if err != nil || slices.Contains([]string{"PodTemplate", "Deployment", "StatefulSet", "ResourceSlice", "DeviceTaintRule", "RuntimeClass"}, kind) {
 		c.foreign.Add(foreign.Parse(foreign.Kind(plural.GroupResource().String()), &u))
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -143,25 +144,40 @@ var DefaultConfigMap = client.ObjectKey{Namespace: "gpu-operator", Name: "gpusca
 // selected without waiting for the kubelet.
 const keepUnused = 64
 
-// Publish adds the configs of layouts that are missing and returns whether any was. Foreign entries
-// are not changed.
-func (m *Manager) Publish(ctx context.Context, layouts ...NodeLayout) (added bool, err error) {
-	err = m.edit(ctx, func(c *Config) error {
-		added = false
+// Publish adds the configs of layouts that are missing, and returns when the last of them was added, zero for
+// long ago. Foreign entries are not changed.
+func (m *Manager) Publish(ctx context.Context, now time.Time, layouts ...NodeLayout) (last time.Time, err error) {
+	added, err := m.edit(ctx, now, func(c *Config) error {
 		for _, l := range layouts {
 			name := l.Name()
-			have, ok := c.MIGConfigs[name]
-			if ok && !reflect.DeepEqual(have, l.Entries()) {
+			if have, ok := c.MIGConfigs[name]; ok && !reflect.DeepEqual(have, l.Entries()) {
 				return fmt.Errorf("config %s is there with other contents", name)
 			}
-			if !ok {
-				c.MIGConfigs[name] = l.Entries()
-				added = true
-			}
+			c.MIGConfigs[name] = l.Entries()
 		}
 		return nil
 	})
-	return added, err
+	for _, l := range layouts {
+		if at := added[l.Name()]; at.After(last) {
+			last = at
+		}
+	}
+	return last, err
+}
+
+// addedAnnotation of the ConfigMap has, as JSON, when configs were added within addedFor, by name: the kubelet
+// carries them over to mig-manager's pod with a delay.
+const (
+	addedAnnotation = "gpuscale.io/configs-added"
+	addedFor        = time.Hour
+)
+
+// addedTo returns when configs were added to a ConfigMap; what cannot be read was added long ago.
+func addedTo(cm *corev1.ConfigMap) (added map[string]time.Time) {
+	if json.Unmarshal([]byte(cm.Annotations[addedAnnotation]), &added) != nil || added == nil {
+		return map[string]time.Time{}
+	}
+	return added
 }
 
 // Gives reports whether a config of that name can be selected and gives all GPUs of a node exactly
@@ -184,8 +200,8 @@ func (m *Manager) Gives(ctx context.Context, name string, layout NodeLayout) (bo
 
 // Collect removes gpuscale's configs that are not in used, except the first keepUnused. A config
 // whose other name is in used is in use too: its node may go back to it.
-func (m *Manager) Collect(ctx context.Context, used map[string]bool) error {
-	return m.edit(ctx, func(c *Config) error {
+func (m *Manager) Collect(ctx context.Context, now time.Time, used map[string]bool) error {
+	_, err := m.edit(ctx, now, func(c *Config) error {
 		var unused []string
 		for name := range c.MIGConfigs {
 			if strings.HasPrefix(name, namePrefix) && !used[name] && !used[otherName(name)] {
@@ -198,6 +214,7 @@ func (m *Manager) Collect(ctx context.Context, used map[string]bool) error {
 		}
 		return nil
 	})
+	return err
 }
 
 // read gets the live ConfigMap and its configs. There are none if it is missing.
@@ -209,13 +226,14 @@ func (m *Manager) read(ctx context.Context) (cm corev1.ConfigMap, missing bool, 
 	return cm, missing, c, err
 }
 
-// edit applies change to the live ConfigMap and creates it if missing.
-func (m *Manager) edit(ctx context.Context, change func(*Config) error) error {
-	err := retry.OnError(retry.DefaultBackoff, retriable, func() error {
+// edit applies change to the live ConfigMap and creates it if missing. It returns when configs were added.
+func (m *Manager) edit(ctx context.Context, now time.Time, change func(*Config) error) (added map[string]time.Time, err error) {
+	err = retry.OnError(retry.DefaultBackoff, retriable, func() error {
 		cm, missing, c, err := m.read(ctx)
 		if err != nil {
 			return err
 		}
+		added = addedTo(&cm)
 		before := maps.Clone(c.MIGConfigs)
 		if err := change(&c); err != nil {
 			return err
@@ -229,6 +247,17 @@ func (m *Manager) edit(ctx context.Context, change func(*Config) error) error {
 		if cm.Data == nil {
 			cm.Data = map[string]string{}
 		}
+		maps.DeleteFunc(added, func(_ string, at time.Time) bool { return now.Sub(at) > addedFor })
+		for name := range c.MIGConfigs {
+			if _, had := before[name]; !had {
+				added[name] = now
+			}
+		}
+		text, err := json.Marshal(added)
+		if err != nil {
+			return err
+		}
+		metav1.SetMetaDataAnnotation(&cm.ObjectMeta, addedAnnotation, string(text))
 		cm.Data[ConfigKey] = c.String()
 		if missing {
 			return m.client.Create(ctx, &cm)
@@ -236,9 +265,9 @@ func (m *Manager) edit(ctx context.Context, change func(*Config) error) error {
 		return m.client.Update(ctx, &cm)
 	})
 	if err != nil {
-		return fmt.Errorf("ConfigMap %s: %w", m.configMap, err)
+		return nil, fmt.Errorf("ConfigMap %s: %w", m.configMap, err)
 	}
-	return nil
+	return added, nil
 }
 
 func retriable(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

@@ -65,9 +65,8 @@ func TestConfigGolden(t *testing.T) {
 	if got := back.MIGConfigs[layout.Name()]; !reflect.DeepEqual(got, layout.Entries()) {
 		t.Errorf("read back: %+v", got)
 	}
-	want2 := map[string]int64{"nvidia.com/mig-3g.40gb": 4, "nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-1g.10gb.me": 1, "nvidia.com/gpu": 1}
-	if got := layout.Resources(); !reflect.DeepEqual(got, want2) {
-		t.Errorf("resources = %v, want %v", got, want2)
+	if got := layout.Resources(); !reflect.DeepEqual(got, map[string]int64{"nvidia.com/mig-3g.40gb": 4, "nvidia.com/mig-1g.10gb": 2, "nvidia.com/mig-1g.10gb.me": 1, "nvidia.com/gpu": 1}) {
+		t.Errorf("resources = %v", got)
 	}
 }
 
@@ -85,11 +84,11 @@ func TestOthersEntriesSurvive(t *testing.T) {
 	if counts, isMIG, known := c.Counts("all-1g.10gb", 5); !known || !isMIG || counts["1g.10gb"] != 7 {
 		t.Errorf("all-1g.10gb, GPU 5: %v %v %v", counts, isMIG, known)
 	}
-	if _, _, known := c.Counts("all-balanced", 0); known {
-		t.Error("a filtered entry says nothing certain about a GPU")
-	}
-	if _, isMIG, known := c.Counts("all-disabled", 0); !known || isMIG {
-		t.Error("all-disabled, GPU 0: want known and without MIG")
+	// A filtered entry says nothing certain about a GPU.
+	for name, want := range map[string]bool{"all-balanced": false, "all-disabled": true} {
+		if _, isMIG, known := c.Counts(name, 0); known != want || known && isMIG {
+			t.Errorf("%s, GPU 0: MIG %v, known %v", name, isMIG, known)
+		}
 	}
 }
 
@@ -112,11 +111,8 @@ func TestNameDependsOnCountsOnly(t *testing.T) {
 	a, _ := LayoutOf(nil, []plan.GPU{h100(t, 0, "1g.10gb@0"), h100(t, 1, "-")})
 	b, _ := LayoutOf(nil, []plan.GPU{h100(t, 1, "-"), h100(t, 0, "1g.10gb@6")})
 	c, _ := LayoutOf(nil, []plan.GPU{h100(t, 1, "1g.10gb@6"), h100(t, 0, "-")})
-	if a.Name() != b.Name() {
-		t.Errorf("placements changed the name: %s, %s", a.Name(), b.Name())
-	}
-	if a.Name() == c.Name() {
-		t.Error("another GPU, the same name")
+	if a.Name() != b.Name() || a.Name() == c.Name() {
+		t.Errorf("%s, other placements %s, another GPU %s", a.Name(), b.Name(), c.Name())
 	}
 	if len(a.Name()) != len("gpuscale-")+10 {
 		t.Errorf("name %q: want gpuscale- and ten digits", a.Name())
@@ -127,11 +123,10 @@ func TestNameDependsOnCountsOnly(t *testing.T) {
 }
 
 func TestLayoutOfRefusesGaps(t *testing.T) {
-	if _, err := LayoutOf(nil, []plan.GPU{h100(t, 1, "-")}); err == nil {
-		t.Error("GPU 1 of one GPU was accepted")
-	}
-	if _, err := LayoutOf(nil, []plan.GPU{h100(t, 0, "-"), h100(t, 0, "-")}); err == nil {
-		t.Error("GPU 0 twice was accepted")
+	for what, gpus := range map[string][]plan.GPU{"GPU 1 of one GPU": {h100(t, 1, "-")}, "GPU 0 twice": {h100(t, 0, "-"), h100(t, 0, "-")}} {
+		if _, err := LayoutOf(nil, gpus); err == nil {
+			t.Errorf("%s was accepted", what)
+		}
 	}
 }
 
@@ -307,7 +302,7 @@ func TestClockAhead(t *testing.T) {
 		n.Annotations[contract.RecordAnnotation] = r.String()
 		n.Labels = map[string]string{contract.ConfigLabel: "p", contract.StateLabel: contract.StatePending}
 		c, m := newManager(n)
-		_ = m.edit(t.Context(), func(c *Config) error { c.MIGConfigs["p"] = nil; return nil })
+		_, _ = m.edit(t.Context(), noon, func(c *Config) error { c.MIGConfigs["p"] = nil; return nil })
 		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(n), n))
 		done, err := m.Undo(t.Context(), n, r, noon, time.Minute)
 		if r, _, _ = contract.RecordOf(n); done || err != nil || r.Attempt() != 2 {
@@ -324,7 +319,7 @@ func TestClockAhead(t *testing.T) {
 func TestCollectKeepsFormerConfigs(t *testing.T) {
 	_, m := newManager()
 	const first, last = "gpuscale-fffffffff0", "gpuscale-fffffffff1"
-	err := m.edit(t.Context(), func(c *Config) error {
+	_, err := m.edit(t.Context(), noon, func(c *Config) error {
 		c.MIGConfigs[first], c.MIGConfigs[otherName(first)], c.MIGConfigs[last] = nil, nil, nil
 		for i := range keepUnused {
 			c.MIGConfigs["gpuscale-"+string(rune('a'+i/26))+string(rune('a'+i%26))] = nil
@@ -332,14 +327,12 @@ func TestCollectKeepsFormerConfigs(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.NoError(t, m.Collect(t.Context(), map[string]bool{otherName(first): true}))
+	require.NoError(t, m.Collect(t.Context(), noon, map[string]bool{otherName(first): true}))
 	for name, want := range map[string]bool{first: true, otherName(first): true, last: false} {
-		_ = m.edit(t.Context(), func(c *Config) error {
-			if _, ok := c.MIGConfigs[name]; ok != want {
-				t.Errorf("%s: %v, want %v", name, ok, want)
-			}
-			return nil
-		})
+		_, _, c, err := m.read(t.Context())
+		if _, ok := c.MIGConfigs[name]; ok != want || err != nil {
+			t.Errorf("%s: %v, want %v, %v", name, ok, want, err)
+		}
 	}
 }
 

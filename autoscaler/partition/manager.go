@@ -92,7 +92,7 @@ func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r contract.Reco
 	return m.patch(ctx, node, "unmarking", func(n *corev1.Node) {
 		delete(n.Annotations, contract.RecordAnnotation)
 		if r.Cordoned {
-			n.Spec.Unschedulable = false
+			contract.Uncordon(n)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 	to := r.Previous
 	if selected == to {
 		var err error
-		if to, _, err = m.Again(ctx, to); err != nil {
+		if to, _, err = m.Again(ctx, now, to); err != nil {
 			return false, err
 		}
 	}
@@ -204,22 +204,20 @@ func FirstName(name string) string {
 	return strings.TrimSuffix(name, again)
 }
 
-// Again publishes a config under its other name too, and returns that name and whether it was
-// missing: mig-manager acts on a change of the label only, so a node that has selected the first
+// Again publishes a config under its other name too, and returns that name and when it was added, as
+// Publish does: mig-manager acts on a change of the label only, so a node that has selected the first
 // name can select the other.
-func (m *Manager) Again(ctx context.Context, name string) (other string, added bool, err error) {
+func (m *Manager) Again(ctx context.Context, now time.Time, name string) (other string, at time.Time, err error) {
 	other = otherName(name)
-	err = m.edit(ctx, func(c *Config) error {
+	added, err := m.edit(ctx, now, func(c *Config) error {
 		entries, ok := c.MIGConfigs[name]
 		if !ok {
 			return fmt.Errorf("config %s is not there", name)
 		}
-		_, had := c.MIGConfigs[other]
-		added = !had
 		c.MIGConfigs[other] = entries
 		return nil
 	})
-	return other, added, err
+	return other, added[other], err
 }
 
 func selectConfig(n *corev1.Node, name string) {

@@ -85,7 +85,7 @@ func (b *env) repartition(layout string) {
 	require.NoError(b.t, err)
 	after, err := before.With(nil, partition.Names{}, 0, model.Name, target)
 	require.NoError(b.t, err)
-	_, err = b.manager.Publish(b.t.Context(), before, after)
+	_, err = b.manager.Publish(b.t.Context(), b.now, before, after)
 	require.NoError(b.t, err)
 	r := contract.Record{ID: "op", Model: model.Name, Target: table.Format(target), Before: table.Format(partition.Placements(device)),
 		Config: after.Name(), Previous: before.Name(), Expect: after.Resources(), Was: before.Resources(), Started: b.now, Deadline: b.now.Add(timeout)}

@@ -227,7 +227,7 @@ func event(kind, id string, at time.Time) string {
 func TestNotices(t *testing.T) {
 	w := newASGWorld(t)
 	w.pool.Spec.Provider.ASG.InterruptionQueue = testQueue
-	const spot, rebalance = "EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"
+	const spot, rebalance, reservation = "EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation", "EC2 Capacity Reservation Instance Interruption Warning"
 	w.fake.messages = map[string]string{
 		"a": event(spot, "i-0123456789abcdef1", testNow),
 		"b": event(rebalance, "i-0123456789abcdef2", testNow),
@@ -235,19 +235,20 @@ func TestNotices(t *testing.T) {
 		"d": event(spot, "i-0123456789abcdef0", testNow.Add(-2*noticeLife)),                  // long over
 		"e": event("EC2 Instance State-change Notification", "i-0123456789abcdef0", testNow), // none
 		"f": "{",
+		"g": strings.Replace(event(reservation, "i-0123456789abcdef0", testNow), "terminate", `terminate","instance-termination-time":"`+testNow.Add(40*time.Minute).Format(time.RFC3339), 1),
 	}
 	for i := range 80 { // all are read at once
 		w.fake.messages[fmt.Sprint(i)] = event(spot, fmt.Sprintf("i-%08d", i), testNow)
 	}
 	l, err := w.list()
 	require.NoError(t, err)
-	if got, want := fmt.Sprint(l.Leaving), fmt.Sprint([]Leaving{{"i-0123456789abcdef1", Interruption, testNow}, {"i-0123456789abcdef2", Rebalance, testNow}}); got != want {
+	if got, want := fmt.Sprint(l.Leaving), fmt.Sprint([]Leaving{{"i-0123456789abcdef0", testNow, testNow.Add(40 * time.Minute)}, {"i-0123456789abcdef1", testNow, testNow.Add(spotNotice)}, {"i-0123456789abcdef2", testNow, time.Time{}}}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if len(w.fake.messages) != 83 || len(w.fake.hidden) != 86 {
+	if len(w.fake.messages) != 84 || len(w.fake.hidden) != 87 {
 		t.Errorf("messages %v: what is still true stays for the next leader, the rest goes", w.fake.messages)
 	}
-	w.now = w.now.Add(noticeLife + time.Second)
+	w.now = w.now.Add(40*time.Minute + noticeLife + time.Second)
 	clear(w.fake.hidden)
 	if l, err := w.list(); err != nil || len(l.Leaving) != 0 || len(w.fake.messages) != 0 {
 		t.Errorf("old notices: %+v, %v, messages %v", l, err, w.fake.messages)
@@ -598,7 +599,7 @@ func TestFixed(t *testing.T) {
 	for name, err := range map[string]error{
 		"growing": p.SetSize(t.Context(), pool, 3), "removing": p.Delete(t.Context(), pool, &corev1.Node{}, false), "withdrawing": p.Withdraw(t.Context(), pool),
 	} {
-		if !errors.Is(err, ErrFixed) {
+		if !errors.Is(err, ErrNoProvider) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -615,7 +616,7 @@ func FuzzNotice(f *testing.F) {
 	f.Add([]byte(`{"time":"0001-01-01T00:00:00Z","detail":null}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		l, err := parseNotice(body)
-		if err == nil && (!instanceID.MatchString(l.Instance) || l.At.IsZero() || l.Kind != Interruption && l.Kind != Rebalance) {
+		if err == nil && (!instanceID.MatchString(l.Instance) || l.At.IsZero() || l.Ends.Sub(l.At) >= time.Hour) {
 			t.Errorf("%q: %+v", body, l)
 		}
 	})

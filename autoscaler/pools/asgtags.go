@@ -82,31 +82,31 @@ func tagsOf(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) (*corev1.
 }
 
 const (
-	// noticeLife is how long a notice counts: an interruption follows two minutes after its
-	// warning, or not at all.
-	noticeLife = 10 * time.Minute
+	// spotNotice is the time between EC2's spot notice and the interruption. noticeLife is how long after that, or after
+	// another notice, it counts: it was not interrupted.
+	spotNotice, noticeLife = 2 * time.Minute, 10 * time.Minute
 	// maxNotices bounds the stored notices.
 	maxNotices = 10000
-)
-
-// Kinds of notices.
-const (
-	Interruption = "interruption" // the instance is interrupted in two minutes
-	Rebalance    = "rebalance"    // the risk of an interruption is elevated
 )
 
 // Leaving is a node with a notice of its provider.
 type Leaving struct {
 	Instance string // the last part of the node's providerID
-	Kind     string // Interruption or Rebalance
 	At       time.Time
+	// Ends is when the instance is interrupted, zero where the risk of that is elevated.
+	Ends time.Time
+}
+
+// over reports whether a notice no longer counts.
+func (l Leaving) over(now time.Time) bool {
+	return now.Sub(slices.MaxFunc([]time.Time{l.At, l.Ends}, time.Time.Compare)) > noticeLife
 }
 
 // note records a notice. Its message stays in its queue while it is fresh, so a restarted process reads it again.
 func (a *asg) note(l Leaving) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if had, ok := a.notices[l.Instance]; ok && had.Kind == Interruption && l.Kind == Rebalance {
+	if had, ok := a.notices[l.Instance]; ok && !had.Ends.IsZero() && l.Ends.IsZero() {
 		return // the stronger notice stays
 	}
 	if len(a.notices) < maxNotices {
@@ -122,7 +122,7 @@ func (a *asg) noted(group *types.AutoScalingGroup) []Leaving {
 	defer a.mu.Unlock()
 	var out []Leaving
 	for id, l := range a.notices {
-		if now.Sub(l.At) > noticeLife {
+		if l.over(now) {
 			delete(a.notices, id)
 		} else if slices.ContainsFunc(group.Instances, func(i types.Instance) bool { return aws.ToString(i.InstanceId) == id }) {
 			out = append(out, l)
@@ -166,7 +166,7 @@ func (a *asg) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 		}
 		for _, m := range out.Messages {
 			l, err := parseNotice([]byte(aws.ToString(m.Body)))
-			if err == nil && a.o.Now().Sub(l.At) <= noticeLife {
+			if err == nil && !l.over(a.o.Now()) {
 				a.note(l)
 				continue
 			}
@@ -180,6 +180,12 @@ func (a *asg) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 	}
 }
 
+// notices are the events of instances that are interrupted, or may be, and how long after.
+var notices = map[string]time.Duration{
+	"EC2 Spot Instance Interruption Warning": spotNotice, "EC2 Instance Rebalance Recommendation": 0,
+	"EC2 Capacity Reservation Instance Interruption Warning": spotNotice, // such as a Capacity Block of GPUs; its event has the time
+}
+
 // parseNotice parses an event in EventBridge's format.
 func parseNotice(body []byte) (Leaving, error) {
 	var event struct {
@@ -188,18 +194,22 @@ func parseNotice(body []byte) (Leaving, error) {
 		Time   time.Time `json:"time"`
 		Detail struct {
 			Instance string `json:"instance-id"`
+			Ends     string `json:"instance-termination-time"`
 		} `json:"detail"`
 	}
 	if err := json.Unmarshal(body, &event); err != nil {
 		return Leaving{}, fmt.Errorf("reading an event: %w", err)
 	}
-	kinds := map[string]string{
-		"EC2 Spot Instance Interruption Warning": Interruption,
-		"EC2 Instance Rebalance Recommendation":  Rebalance,
-	}
-	kind, ok := kinds[event.Type]
+	after, ok := notices[event.Type]
 	if event.Source != "aws.ec2" || !ok || !instanceID.MatchString(event.Detail.Instance) || event.Time.IsZero() {
 		return Leaving{}, fmt.Errorf("an event %.100q from %.100q about instance %.100q at %s is no notice", event.Type, event.Source, event.Detail.Instance, event.Time)
 	}
-	return Leaving{Instance: event.Detail.Instance, Kind: kind, At: event.Time}, nil
+	out := Leaving{Instance: event.Detail.Instance, At: event.Time}
+	if after > 0 {
+		out.Ends = event.Time.Add(after)
+		if at, err := time.Parse(time.RFC3339, event.Detail.Ends); err == nil && at.Sub(event.Time) < time.Hour {
+			out.Ends = at
+		}
+	}
+	return out, nil
 }

@@ -14,20 +14,22 @@ import (
 
 // Names of Cluster API's contract.
 const (
-	capiGroup             = "cluster.x-k8s.io"
-	deleteMachine         = "cluster.x-k8s.io/delete-machine"
-	markedBy              = "gpuscale" // our value of deleteMachine
-	labelDeployment       = "cluster.x-k8s.io/deployment-name"
-	labelSet              = "cluster.x-k8s.io/set-name"
-	labelPool             = "cluster.x-k8s.io/pool-name"
-	annotationMinSize     = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
-	annotationMaxSize     = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
-	annotationManagedBy   = "cluster.x-k8s.io/replicas-managed-by"
-	kindMachineDeployment = "MachineDeployment"
-	kindMachinePool       = "MachinePool"
-	revisionAnnotation    = "machinedeployment.clusters.x-k8s.io/revision"
-	topologyManager       = "capi-topology"
+	capiGroup           = "cluster.x-k8s.io"
+	deleteMachine       = "cluster.x-k8s.io/delete-machine"
+	markedBy            = "gpuscale" // our value of deleteMachine
+	labelSet            = "cluster.x-k8s.io/set-name"
+	annotationMinSize   = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
+	annotationMaxSize   = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
+	annotationManagedBy = "cluster.x-k8s.io/replicas-managed-by"
+	kindMachinePool     = "MachinePool"
+	revisionAnnotation  = "machinedeployment.clusters.x-k8s.io/revision"
+	topologyManager     = "capi-topology"
 )
+
+// machineLabels are the labels of Machines with the name of their target, by its kind.
+var machineLabels = map[string]string{
+	"MachineDeployment": "cluster.x-k8s.io/deployment-name", "MachineSet": labelSet, kindMachinePool: "cluster.x-k8s.io/pool-name",
+}
 
 // clusterAPI identifies nodes by their Machines: when the replicas are lowered, a Machine with the
 // delete-machine annotation goes first. A MachinePool has no such rule: its infrastructure lowers a
@@ -93,7 +95,7 @@ func owns(f *metav1.FieldsV1, path ...any) bool {
 
 // all lists the Machines of the target.
 func (c clusterAPI) all(ctx context.Context, t target) ([]unstructured.Unstructured, error) {
-	return t.machines(ctx, c.live, "Machine", map[string]string{kindMachineDeployment: labelDeployment, "MachineSet": labelSet, kindMachinePool: labelPool}[t.object.GetKind()])
+	return t.machines(ctx, c.live, "Machine", machineLabels[t.object.GetKind()])
 }
 
 func (clusterAPI) node(machine *unstructured.Unstructured) (name, providerID string) {
@@ -163,7 +165,7 @@ func (c clusterAPI) mark(ctx context.Context, machine *unstructured.Unstructured
 	}
 	before := machine.DeepCopy()
 	if on {
-		annotate(machine, deleteMachine, markedBy)
+		annotated(machine, deleteMachine, markedBy)
 	} else {
 		unstructured.RemoveNestedField(machine.Object, "metadata", "annotations", deleteMachine)
 	}

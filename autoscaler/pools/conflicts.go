@@ -3,7 +3,6 @@ package pools
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,21 +14,12 @@ import (
 // Conflicts finds the pools that must not be acted on because of others: of two with the same
 // target the newer one. The errors are of type *Problem.
 func Conflicts(all []v1alpha1.GPUNodePool) map[string]error {
-	out := map[string]error{}
-	byAge := make([]*v1alpha1.GPUNodePool, 0, len(all))
-	for i := range all {
-		byAge = append(byAge, &all[i])
-	}
-	slices.SortFunc(byAge, func(a, b *v1alpha1.GPUNodePool) int {
+	out, owner := map[string]error{}, map[string]string{}
+	for _, pool := range slices.SortedFunc(slices.Values(all), func(a, b v1alpha1.GPUNodePool) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	owner := map[string]string{}
-	for _, pool := range byAge {
-		key, field := targetKey(pool)
-		if key == "" {
-			continue
-		}
-		if other, taken := owner[key]; taken {
+	}) {
+		key, field := targetKey(&pool)
+		if other, taken := owner[key]; taken && key != "" {
 			out[pool.Name] = &Problem{ReasonShared, field,
 				fmt.Sprintf("pool %s names the same target and is older", other), "two pools cannot share nodes: delete one, or name another target"}
 			continue
@@ -73,25 +63,20 @@ func ForeignOf(all []v1alpha1.GPUNodePool, nodes []corev1.Node) Foreign {
 	out := Foreign{Nodes: map[string]bool{}, Stopped: map[string]error{}, Beside: map[string]error{}}
 	for i := range nodes {
 		pool := byName[nodes[i].Labels[v1alpha1.NodePoolLabel]]
-		if pool == nil {
-			continue
-		}
-		if !IsForeign(pool, nodes[i].Labels) {
-			out.Beside[pool.Name] = cmp.Or(out.Beside[pool.Name], out.Stopped[pool.Name])
-			delete(out.Stopped, pool.Name)
+		if pool == nil || !IsForeign(pool, nodes[i].Labels) {
 			continue
 		}
 		out.Nodes[nodes[i].Name] = true
-		problem := &Problem{ReasonForeign, "spec.provider",
+		out.Stopped[pool.Name] = cmp.Or[error](out.Stopped[pool.Name], &Problem{ReasonForeign, "spec.provider",
 			fmt.Sprintf("node %s has the pool's label and was made by Karpenter's NodePool %s", nodes[i].Name, nodes[i].Labels[labelKarpenterFor]),
-			"remove the label " + v1alpha1.NodePoolLabel + " from that NodePool's template, or name the NodePool as the pool's target"}
-		of := out.Stopped
-		if _, own := out.Beside[pool.Name]; own {
-			of = out.Beside
-		}
-		of[pool.Name] = cmp.Or[error](of[pool.Name], problem)
+			"remove the label " + v1alpha1.NodePoolLabel + " from that NodePool's template, or name the NodePool as the pool's target"})
 	}
-	maps.DeleteFunc(out.Beside, func(_ string, err error) bool { return err == nil })
+	for i := range nodes {
+		if name := nodes[i].Labels[v1alpha1.NodePoolLabel]; out.Stopped[name] != nil && !out.Nodes[nodes[i].Name] {
+			out.Beside[name] = out.Stopped[name]
+			delete(out.Stopped, name)
+		}
+	}
 	return out
 }
 

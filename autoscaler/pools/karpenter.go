@@ -54,18 +54,11 @@ func (karpenter) size(t target) (int, error) {
 // drifted node of a static NodePool only within spec.limits.nodes: the new one comes first.
 const driftHeadroom = 1
 
-func (k karpenter) resize(_ context.Context, t target, _ []unstructured.Unstructured, size int) error {
+func (karpenter) resize(_ context.Context, t target, _ []unstructured.Unstructured, size int) error {
 	if err := t.setReplicas(size); err != nil {
 		return err
 	}
-	return k.limit(t, size+driftHeadroom)
-}
-
-func (karpenter) limit(t target, size int) error {
-	if err := unstructured.SetNestedField(t.object.Object, strconv.Itoa(size), "spec", "limits", "nodes"); err != nil {
-		return fmt.Errorf("%s: spec.limits.nodes: %w", t.name(), err)
-	}
-	return nil
+	return t.set(strconv.Itoa(size+driftHeadroom), "spec", "limits", "nodes")
 }
 
 // foreign: a NodePool without replicas is sized and consolidated by Karpenter.
@@ -123,7 +116,7 @@ func (k karpenter) lower(ctx context.Context, t target, claim *unstructured.Unst
 	if err := t.setReplicas(min(replicas, max(size, len(all)))); err != nil {
 		return err
 	}
-	if err := k.limit(t, max(0, size-1)); err != nil {
+	if err := t.set(strconv.Itoa(max(0, size-1)), "spec", "limits", "nodes"); err != nil {
 		return err
 	}
 	return patch(ctx, k.client, before, t.object, "lowering the limit of")

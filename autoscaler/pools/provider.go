@@ -72,7 +72,7 @@ func (p Providers) writer(ctx context.Context, pool *v1alpha1.GPUNodePool, write
 // process.
 var ErrNoProvider = errors.New("no provider")
 
-// For returns the provider of pool; ErrFixed for a fixed pool.
+// For returns the provider of pool. A fixed pool has none: the planner requests and removes no nodes of it.
 func (p Providers) For(pool *v1alpha1.GPUNodePool) (Provider, error) {
 	switch spec := pool.Spec.Provider; {
 	case spec.Scale != nil && p.Scale != nil:
@@ -81,8 +81,6 @@ func (p Providers) For(pool *v1alpha1.GPUNodePool) (Provider, error) {
 		return p.ASG, nil
 	case spec.ExternalGRPC != nil && p.GRPC != nil:
 		return p.GRPC, nil
-	case spec.Fixed != nil:
-		return nil, ErrFixed
 	}
 	return nil, fmt.Errorf("pool %s: %w", pool.Name, ErrNoProvider)
 }
@@ -198,10 +196,6 @@ func ReasonOf(err error) string {
 // ErrBusy means that the provider has not finished an earlier request; the next reconcile tries
 // again.
 var ErrBusy = errors.New("the provider is busy")
-
-// ErrFixed means that the pool's machines are neither made nor removed. The planner requests
-// neither of a fixed pool, so the call is a bug.
-var ErrFixed = errors.New("the pool is fixed: its machines are neither made nor removed")
 
 // ErrUnnamed means that the provider cannot remove a particular node. Lowering its size instead
 // would remove an arbitrary one.

@@ -34,15 +34,11 @@ func NewScale(c client.Client, live client.Reader) *Scale {
 
 // kind returns how the target's nodes are identified, nil if they cannot be.
 func (s *Scale) kind(t target) machines {
-	switch kind := t.object.GroupVersionKind().GroupKind(); kind.Group {
-	case capiGroup:
-		if kind.Kind == kindMachineDeployment || kind.Kind == "MachineSet" || kind.Kind == kindMachinePool {
-			return clusterAPI{client: s.client, live: s.live}
-		}
-	case karpenterGroup:
-		if kind.Kind == "NodePool" {
-			return karpenter{client: s.client, live: s.live}
-		}
+	switch kind := t.object.GroupVersionKind().GroupKind(); {
+	case kind.Group == capiGroup && machineLabels[kind.Kind] != "":
+		return clusterAPI{client: s.client, live: s.live}
+	case kind.Group == karpenterGroup && kind.Kind == "NodePool":
+		return karpenter{client: s.client, live: s.live}
 	}
 	return nil
 }

@@ -189,7 +189,7 @@ func TestRefusedRemovals(t *testing.T) {
 			_ = unstructured.SetNestedField(u.Object, "fake://other", "spec", "providerID")
 		}), is(ErrUnnamed)},
 		"a rollout": {machine("m-2", func(u *unstructured.Unstructured) {
-			u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: "h100-new"})
+			u.SetLabels(map[string]string{machineLabels["MachineDeployment"]: "h100", labelSet: "h100-new"})
 		}), is(ErrBusy)},
 	} {
 		w := newScaleWorld(t, deploymentRef, capiObjects()...)
@@ -233,7 +233,7 @@ func TestOnDeleteShrinksTheOutdatedSet(t *testing.T) {
 			w := newScaleWorld(t, deploymentRef, objects...)
 			for k, set := range c.sets {
 				w.update(w.object(kinds[2], "fleet", fmt.Sprintf("m-%d", k)), func(u *unstructured.Unstructured) {
-					u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: set})
+					u.SetLabels(map[string]string{machineLabels["MachineDeployment"]: "h100", labelSet: set})
 				})
 			}
 			w.update(w.target(), func(u *unstructured.Unstructured) {
@@ -270,7 +270,7 @@ func TestProblems(t *testing.T) {
 		change                func(*world)
 		reason, field, remedy string
 	}{
-		"no such object": {ref: v1alpha1.ScaleProvider{APIVersion: deploymentRef.APIVersion, Kind: kindMachineDeployment, Namespace: "fleet", Name: "h200"},
+		"no such object": {ref: v1alpha1.ScaleProvider{APIVersion: deploymentRef.APIVersion, Kind: "MachineDeployment", Namespace: "fleet", Name: "h200"},
 			reason: ReasonNoTarget, field: "spec.provider.scale.name", remedy: "create it"},
 		"bad version": {ref: v1alpha1.ScaleProvider{APIVersion: "a/b/c", Kind: "Herd", Name: "h"},
 			reason: ReasonTarget, field: "spec.provider.scale.apiVersion", remedy: "cluster.x-k8s.io/v1beta2"},
@@ -376,8 +376,7 @@ func TestOverflowingLimitIsNoLimit(t *testing.T) {
 // and drained for a removal that takes another.
 func TestMachinePoolsOnlyScaleUp(t *testing.T) {
 	ref := v1alpha1.ScaleProvider{APIVersion: capiGroup + "/v1beta2", Kind: kindMachinePool, Namespace: "fleet", Name: "mp"}
-	pool := object(kinds[5], "fleet", "mp", nil, map[string]any{"spec": map[string]any{"replicas": int64(3)}})
-	objects := append(members(), pool)
+	objects := append(members(), object(kinds[5], "fleet", "mp", nil, map[string]any{"spec": map[string]any{"replicas": int64(3)}}))
 	for i := range 3 {
 		node := fmt.Sprintf("w-%d", i)
 		objects = append(objects, object(kinds[2], "fleet", "m-"+node, map[string]string{"cluster.x-k8s.io/pool-name": "mp"}, map[string]any{
@@ -414,7 +413,7 @@ func TestWithdraw(t *testing.T) {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				objects := c.objects()
 				for i := range test.without {
-					m := object(kinds[2], "fleet", fmt.Sprintf("new-%d", i), map[string]string{labelDeployment: "h100", labelSet: "h100-abc"}, map[string]any{})
+					m := object(kinds[2], "fleet", fmt.Sprintf("new-%d", i), map[string]string{machineLabels["MachineDeployment"]: "h100", labelSet: "h100-abc"}, map[string]any{})
 					if kind == "NodeClaim" {
 						m = object(kinds[4], "", fmt.Sprintf("new-%d", i), map[string]string{labelKarpenterFor: "h100"}, map[string]any{})
 					}
@@ -473,7 +472,7 @@ func TestWithdrawBesideAnOutdatedSet(t *testing.T) {
 		set.SetAnnotations(map[string]string{revisionAnnotation: "2"})
 		w := newScaleWorld(t, deploymentRef, append(capiObjects(), set)...)
 		w.update(w.object(kinds[2], "fleet", "m-2"), func(u *unstructured.Unstructured) {
-			u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: newer})
+			u.SetLabels(map[string]string{machineLabels["MachineDeployment"]: "h100", labelSet: newer})
 		})
 		w.update(w.target(), func(u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{revisionAnnotation: "2"})
@@ -711,14 +710,14 @@ func members() []client.Object {
 	return out
 }
 
-var deploymentRef = v1alpha1.ScaleProvider{APIVersion: capiGroup + "/v1beta2", Kind: kindMachineDeployment, Namespace: "fleet", Name: "h100"}
+var deploymentRef = v1alpha1.ScaleProvider{APIVersion: capiGroup + "/v1beta2", Kind: "MachineDeployment", Namespace: "fleet", Name: "h100"}
 
 // capiObjects are a MachineDeployment of three, its MachineSet, its Machines and their nodes.
 func capiObjects() []client.Object {
 	out := append(members(), object(kinds[0], "fleet", "h100", nil, map[string]any{"spec": map[string]any{"replicas": int64(3)}}))
 	for i := range 3 {
 		node := fmt.Sprintf("w-%d", i)
-		machine := object(kinds[2], "fleet", fmt.Sprintf("m-%d", i), map[string]string{labelDeployment: "h100", labelSet: "h100-abc"}, map[string]any{
+		machine := object(kinds[2], "fleet", fmt.Sprintf("m-%d", i), map[string]string{machineLabels["MachineDeployment"]: "h100", labelSet: "h100-abc"}, map[string]any{
 			"spec":   map[string]any{"providerID": "fake://" + node},
 			"status": map[string]any{"nodeRef": map[string]any{"name": node}},
 		})

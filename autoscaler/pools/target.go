@@ -93,9 +93,11 @@ func (t target) replicas() (int, error) {
 	return int(n), nil
 }
 
-func (t target) setReplicas(n int) error {
-	if err := unstructured.SetNestedField(t.object.Object, int64(n), "spec", "replicas"); err != nil {
-		return fmt.Errorf("%s: spec.replicas: %w", t.name(), err)
+func (t target) setReplicas(n int) error { return t.set(int64(n), "spec", "replicas") }
+
+func (t target) set(value any, path ...string) error {
+	if err := unstructured.SetNestedField(t.object.Object, value, path...); err != nil {
+		return fmt.Errorf("%s: %s: %w", t.name(), strings.Join(path, "."), err)
 	}
 	return nil
 }
@@ -121,16 +123,12 @@ func (t target) addRemoving(all []unstructured.Unstructured, machine *unstructur
 }
 
 func (t target) setRemoving(uids []string) {
-	annotate(t.object, removingAnnotation, strings.Join(uids[max(0, len(uids)-maxRemoving):], ","))
+	annotated(t.object, removingAnnotation, strings.Join(uids[max(0, len(uids)-maxRemoving):], ","))
 }
 
-func annotate(u *unstructured.Unstructured, key, value string) {
-	a := u.GetAnnotations()
-	if a == nil {
-		a = map[string]string{}
-	}
-	a[key] = value
-	u.SetAnnotations(a)
+// annotated sets an annotation. It cannot fail: the API server's objects have a map there, or none.
+func annotated(u *unstructured.Unstructured, key, value string) {
+	_ = unstructured.SetNestedField(u.Object, value, "metadata", "annotations", key)
 }
 
 // machines lists the objects of a kind that have a label with the name of t.

@@ -23,6 +23,10 @@ import (
 // mostOfANode bounds CPU and memory of a node, in bytes; it fits an int64 in thousandths too.
 const mostOfANode = 1 << 52
 
+func ofNoNode(q resource.Quantity) bool {
+	return q.Sign() < 0 || q.AsApproximateFloat64() > mostOfANode
+}
+
 // Template describes a new node of a pool: by the pool's own template, with the GPU labels that the node
 // will have, completed by what its provider said of the nodes in l. tables are what nodes have published
 // of products that are not built in. The error names the wrong field.
@@ -67,13 +71,11 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 	if !ok {
 		return plan.Template{}, fmt.Errorf("spec.template.product: %q is an unknown product, and no node has published its MIG table", spec.Product)
 	}
-	for _, f := range []struct {
-		name string
-		q    *resource.Quantity
-	}{{"cpu", &spec.CPU}, {"memory", &spec.Memory}} {
-		if f.q.Sign() < 0 || f.q.AsApproximateFloat64() > mostOfANode {
-			return plan.Template{}, fmt.Errorf("spec.template.%s: no node has %s", f.name, f.q)
-		}
+	switch {
+	case ofNoNode(spec.CPU):
+		return plan.Template{}, fmt.Errorf("spec.template.cpu: no node has %s", &spec.CPU)
+	case ofNoNode(spec.Memory):
+		return plan.Template{}, fmt.Errorf("spec.template.memory: no node has %s", &spec.Memory)
 	}
 	gpus, err := gpusOf(pool, model, tables)
 	if err != nil {
@@ -129,7 +131,7 @@ func othersOf(list corev1.ResourceList) ([]plan.Resource, error) {
 		switch {
 		case divided || err != nil || !d.Zero() || name == corev1.ResourceCPU || name == corev1.ResourceMemory:
 			return nil, fmt.Errorf("spec.template.resources: %s is stated by the template's other fields", name)
-		case q.Sign() < 0 || q.AsApproximateFloat64() > mostOfANode:
+		case ofNoNode(q):
 			return nil, fmt.Errorf("spec.template.resources: no node has %s of %s", q.String(), name)
 		}
 		out = append(out, plan.Resource{Name: string(name), Amount: q.Value()})

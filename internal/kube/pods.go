@@ -37,6 +37,20 @@ func IsDaemon(p *corev1.Pod) bool {
 	return ref != nil && ref.Kind == "DaemonSet"
 }
 
+// Owner returns a pod's controller, "Kind/name", empty for none. A ReplicaSet of a Deployment is named
+// after it and the pod's template hash.
+func Owner(p *corev1.Pod) string {
+	ref := metav1.GetControllerOfNoCopy(p)
+	if ref == nil {
+		return ""
+	}
+	hash := p.Labels["pod-template-hash"]
+	if name, ok := strings.CutSuffix(ref.Name, "-"+hash); ok && ref.Kind == "ReplicaSet" && hash != "" {
+		return "Deployment/" + name
+	}
+	return ref.Kind + "/" + ref.Name
+}
+
 // IsOver reports whether all containers of a pod have ended for good: nothing is
 // allocated to it.
 func IsOver(p *corev1.Pod) bool {

@@ -51,7 +51,7 @@ func TestInterruption(t *testing.T) {
 	w.await("both run", w.runs("train", 2))
 	w.reconcile()
 
-	provider.give(pools.Leaving{Instance: "spot-2", Kind: pools.Rebalance, At: w.now()})
+	provider.give(pools.Leaving{Instance: "spot-2", At: w.now()})
 	w.reconciles(3)
 	if err := w.untouched("spot-2"); err != nil {
 		t.Errorf("a recommendation is no interruption: %v", err)
@@ -64,7 +64,7 @@ func TestInterruption(t *testing.T) {
 		}
 	}
 	begin := w.now()
-	provider.give(pools.Leaving{Instance: "spot-1", Kind: pools.Interruption, At: begin})
+	provider.give(pools.Leaving{Instance: "spot-1", At: begin, Ends: begin.Add(2 * time.Minute)})
 	w.reconcile()
 	if err := w.draining("spot-1")(); err != nil {
 		t.Fatalf("a reconcile after the interruption: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,7 +82,7 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 	}
 	if layout != nil {
 		t.Labels[contract.ConfigLabel] = layout.Name()
-		if _, err := m.boot.Publish(ctx, layout); err != nil {
+		if _, err := m.boot.Publish(ctx, time.Time{}, layout); err != nil {
 			return fmt.Errorf("publishing the boot layout of pool %s: %w", pool.Name, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +53,7 @@ func createFleet(ctx context.Context, c client.Client, s story.Story) error {
 		}
 		if len(layout) > 0 {
 			l := migLayout(p.GPUs, layout)
-			if _, err := manager.Publish(ctx, l); err != nil {
+			if _, err := manager.Publish(ctx, time.Time{}, l); err != nil {
 				return fmt.Errorf("publishing the layout of node %s: %w", n.Name, err)
 			}
 			config = l.Name()

@@ -40,6 +40,8 @@ const (
 	KAIQueue          Kind = "queues.scheduling.run.ai"
 	KAITopology       Kind = "topologies.kai.scheduler"
 	DRASlice          Kind = "resourceslices.resource.k8s.io"
+	DRATaint          Kind = "devicetaintrules.resource.k8s.io"
+	RuntimeClass      Kind = "runtimeclasses.node.k8s.io"
 
 	ProvisioningRequest Kind = "provisioningrequests.autoscaling.x-k8s.io"
 	PodTemplate         Kind = "podtemplates"
@@ -123,6 +125,8 @@ var kinds = map[Kind]kind{
 	KAIQueue:          {[]string{"v2"}, parseKAIQueue, ""},
 	KAITopology:       {[]string{"v1alpha1"}, parseKAITopology, ""},
 	DRASlice:          {[]string{"v1", "v1beta2"}, parseDRASlice, ""},
+	DRATaint:          {[]string{"v1", "v1beta2"}, parseDRATaint, ""},
+	RuntimeClass:      {[]string{"v1"}, parseRuntimeClass, ""},
 
 	ProvisioningRequest: {[]string{"v1", "v1beta1"}, parseProvisioningRequest, "ProvisioningRequest"},
 	PodTemplate:         {[]string{"v1"}, parsePodTemplate, ""},
@@ -142,6 +146,8 @@ type Object struct {
 	// Levels of a KAI Topology: the labels of nodes, by alias.
 	Levels  map[string]string
 	Devices *Devices
+	// Taint selects devices that pods are kept away from, by a DeviceTaintRule; nil for none.
+	Taint *DeviceName
 	// Remote: what has this AdmissionCheck runs in another cluster.
 	Remote bool
 	// Request of a ProvisioningRequest, Template of a PodTemplate.
@@ -212,24 +218,42 @@ type Role struct {
 	Together string
 }
 
-// Flavor is what Kueue adds to the pods that it assigns a ResourceFlavor.
+// Flavor is what Kueue adds to the pods that it assigns a ResourceFlavor, or the API server to those of a RuntimeClass.
 type Flavor struct {
 	NodeLabels  map[string]string
 	Tolerations []corev1.Toleration
+	Overhead    corev1.ResourceList
 }
 
-// Devices are those of a ResourceSlice that pods may be given.
+// AddTo adds a flavor to a pod. The pod's lists are not written to.
+func (f *Flavor) AddTo(spec *corev1.PodSpec) {
+	spec.NodeSelector = with(spec.NodeSelector, f.NodeLabels)
+	spec.Tolerations = append(slices.Clip(spec.Tolerations), f.Tolerations...)
+	if f.Overhead != nil {
+		spec.Overhead = f.Overhead
+	}
+}
+
+// Devices are those of a ResourceSlice without a taint of its own that keeps pods away.
 type Devices struct {
-	Driver, Pool, Node string
+	DeviceName
+	Node               string
 	Generation, Slices float64 // of the pool, and how many of its slices have it
-	Types              map[DeviceType]int
-	// GPUs are the UUIDs of those that the devices are, or are parts of; none where the driver does not state them.
-	GPUs    map[string]bool
-	Product string // a GPU's
+	Each               []Device
+	Product            string // a GPU's
 }
 
-// DeviceType has the attributes of alike devices; Profile is a MIG device's.
-type DeviceType struct{ Type, Profile string }
+// DeviceName is the name of a device; a rule's has the parts that select devices.
+type DeviceName struct{ Driver, Pool, Device string }
+
+// Device of a ResourceSlice. Profile is a MIG device's.
+type Device struct {
+	Name, Type, Profile string
+	// GPU is the UUID of the one that the device is, or is a part of; empty where the driver does not state it.
+	GPU string
+	// Claimed: the driver makes this MIG device once it is claimed.
+	Claimed bool
+}
 
 // Queue is a node in a tree of quotas.
 type Queue struct {

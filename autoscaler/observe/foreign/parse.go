@@ -147,27 +147,38 @@ func parseCheck(f fields, o *Object) {
 	o.Remote = f.text("spec.controllerName") == "kueue.x-k8s.io/multikueue"
 }
 
-// parseDRASlice reads a ResourceSlice of one node. Devices with a taint that keeps pods away are left out, and so are
-// MIG devices that the driver makes once they are claimed, which share their GPU's counters
+// parseDRASlice reads a ResourceSlice of one node. Devices with a taint that keeps pods away are left out. MIG devices
+// that the driver makes once they are claimed share their GPU's counters
 // (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go).
 func parseDRASlice(f fields, o *Object) {
-	o.Devices = &Devices{Driver: f.text("spec.driver"), Pool: f.text("spec.pool.name"), Node: f.text("spec.nodeName"), Types: map[DeviceType]int{}, GPUs: map[string]bool{}}
+	o.Devices = &Devices{DeviceName: DeviceName{Driver: f.text("spec.driver"), Pool: f.text("spec.pool.name")}, Node: f.text("spec.nodeName")}
 	o.Devices.Generation, o.Devices.Slices = ptr.Deref(f.number("spec.pool.generation"), 0), ptr.Deref(f.number("spec.pool.resourceSliceCount"), 0)
 	for _, d := range f.list("spec.devices") {
 		if slices.ContainsFunc(d.list("taints"), func(t fields) bool { return t.text("effect") != "None" }) {
 			continue
 		}
-		of := DeviceType{d.text("attributes.type.string"), d.text("attributes.profile.string")}
-		switch uuid, parent := d.text("attributes.uuid.string"), d.text("attributes.parentUUID.string"); {
-		case of.Profile != "" && parent != "":
-			o.Devices.GPUs[parent] = true
-		case of.Type == "gpu" && uuid != "":
-			o.Devices.GPUs[uuid] = true
+		one := Device{Name: d.text("name"), Type: d.text("attributes.type.string"), Profile: d.text("attributes.profile.string")}
+		switch {
+		case one.Profile != "":
+			one.GPU, one.Claimed = d.text("attributes.parentUUID.string"), len(d.list("consumesCounters")) > 0
+		case one.Type == "gpu":
+			one.GPU = d.text("attributes.uuid.string")
 		}
 		o.Devices.Product = cmp.Or(o.Devices.Product, d.text("attributes.productName.string"))
-		if of.Profile == "" || len(d.list("consumesCounters")) == 0 {
-			o.Devices.Types[of]++
-		}
+		o.Devices.Each = append(o.Devices.Each, one)
+	}
+}
+
+// parseDRATaint reads a DeviceTaintRule. Without a selector it selects no device.
+func parseDRATaint(f fields, o *Object) {
+	if f.value("spec.deviceSelector") != nil && f.text("spec.taint.effect") != "None" {
+		o.Taint = &DeviceName{f.text("spec.deviceSelector.driver"), f.text("spec.deviceSelector.pool"), f.text("spec.deviceSelector.device")}
+	}
+}
+
+func parseRuntimeClass(f fields, o *Object) {
+	o.Flavor = &Flavor{
+		NodeLabels: f.names("scheduling.nodeSelector"), Tolerations: into[[]corev1.Toleration](f, "scheduling.tolerations"), Overhead: f.resources("overhead.podFixed"),
 	}
 }
 

@@ -28,11 +28,11 @@ func SlimSpec(s *corev1.PodSpec, local func(*corev1.Volume) bool) corev1.PodSpec
 	return corev1.PodSpec{
 		NodeName: s.NodeName, NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations,
 		TopologySpreadConstraints: s.TopologySpreadConstraints, SchedulerName: s.SchedulerName, SchedulingGates: s.SchedulingGates,
-		PriorityClassName: s.PriorityClassName, Priority: s.Priority, Overhead: s.Overhead,
+		PriorityClassName: s.PriorityClassName, Priority: s.Priority, RuntimeClassName: s.RuntimeClassName, Overhead: s.Overhead,
 		ActiveDeadlineSeconds: s.ActiveDeadlineSeconds, // a scope of ResourceQuotas
 		Resources:             s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGroup: s.SchedulingGroup,
 		TerminationGracePeriodSeconds: s.TerminationGracePeriodSeconds,
-		InitContainers:                slimContainers(s.InitContainers), Containers: slimContainers(s.Containers),
+		InitContainers:                slimContainers(s.InitContainers, s.HostNetwork), Containers: slimContainers(s.Containers, s.HostNetwork),
 		Volumes: SlimVolumes(s.Volumes, local),
 	}
 }
@@ -53,17 +53,22 @@ func short(all map[string]string, prefix string) map[string]string {
 
 // slimContainers keeps the fields of containers that decide how much they request, and when, and
 // their host ports; nil for none. The given containers are not written to.
-func slimContainers(all []corev1.Container) []corev1.Container {
+func slimContainers(all []corev1.Container, onHost bool) []corev1.Container {
 	var out []corev1.Container
 	for i := range all {
-		out = append(out, corev1.Container{Name: all[i].Name, Resources: all[i].Resources, RestartPolicy: all[i].RestartPolicy, Ports: slimPorts(all[i].Ports)})
+		out = append(out, corev1.Container{Name: all[i].Name, Resources: all[i].Resources, RestartPolicy: all[i].RestartPolicy, Ports: slimPorts(all[i].Ports, onHost)})
 	}
 	return out
 }
 
-func slimPorts(all []corev1.ContainerPort) []corev1.ContainerPort {
+// slimPorts keeps host ports. On the host's network every port is one, which the API server states in pods and not in
+// templates.
+func slimPorts(all []corev1.ContainerPort, onHost bool) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	for _, p := range all {
+		if onHost {
+			p.HostPort = cmp.Or(p.HostPort, p.ContainerPort)
+		}
 		if p.HostPort > 0 {
 			out = append(out, corev1.ContainerPort{HostPort: p.HostPort, HostIP: p.HostIP, Protocol: p.Protocol})
 		}

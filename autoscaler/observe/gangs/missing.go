@@ -2,7 +2,6 @@ package gangs
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -141,15 +140,9 @@ func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplate
 		out.Spec.PriorityClassName, out.Spec.Priority = m.PriorityClass, m.Priority
 	}
 	for _, name := range r.Flavors {
-		o := j.in.Objects.Get(foreign.KueueFlavor.Of("", name))
-		if o == nil || o.Flavor == nil {
-			continue
+		if o := j.in.Objects.Get(foreign.KueueFlavor.Of("", name)); o != nil && o.Flavor != nil {
+			o.Flavor.AddTo(&out.Spec)
 		}
-		f := o.Flavor
-		selector := maps.Clone(f.NodeLabels)
-		maps.Copy(selector, out.Spec.NodeSelector)
-		out.Spec.NodeSelector = selector
-		out.Spec.Tolerations = append(slices.Clip(out.Spec.Tolerations), f.Tolerations...)
 	}
 	return &out
 }
@@ -329,17 +322,9 @@ func (j *joiner) replicas() map[foreign.Key]int {
 	out := map[foreign.Key]int{}
 	for i := range j.in.Pods {
 		p := j.in.Pods[i].Pod
-		ref := metav1.GetControllerOfNoCopy(p)
-		if ref == nil || kube.IsOver(p) || p.DeletionTimestamp != nil {
-			continue
-		}
-		switch ref.Kind {
-		case "StatefulSet":
-			out[foreign.StatefulSet.Of(p.Namespace, ref.Name)]++
-		case "ReplicaSet":
-			if name, ok := strings.CutSuffix(ref.Name, "-"+p.Labels["pod-template-hash"]); ok {
-				out[foreign.Deployment.Of(p.Namespace, name)]++
-			}
+		kind, name, _ := strings.Cut(kube.Owner(p), "/")
+		if of, ok := foreign.Scalable[kind]; ok && !kube.IsOver(p) && p.DeletionTimestamp == nil {
+			out[of.Of(p.Namespace, name)]++
 		}
 	}
 	return out

@@ -161,38 +161,22 @@ func TestAgentReady(t *testing.T) {
 	fresh := Report{At: noon, Node: "u", GPUs: []GPUReport{{UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b", Problem: "fallen off"}}}
 	frozen, garbled := fresh, "{"
 	frozen.Problem = "switched off"
-	for name, test := range map[string]struct{ text, uuid, want string }{
-		"ready": {fresh.String(), "GPU-a", ""}, "stale": {"", "GPU-a", "does gpuscale-agent run there?"}, "garbled": {garbled, "GPU-a", "annotation"},
-		"may not": {frozen.String(), "GPU-a", "switched off"}, "a sick GPU": {fresh.String(), "GPU-b", "fallen off"},
-		"no such GPU": {fresh.String(), "GPU-c", "no GPU"}, "no UUID": {fresh.String(), "", "no GPU"},
+	for name, test := range map[string]struct{ text, uuid, deploy, config, want string }{
+		"ready": {fresh.String(), "GPU-a", "", "", ""}, "stale": {"", "GPU-a", "", "", "does gpuscale-agent run there?"}, "garbled": {garbled, "GPU-a", "", "", "annotation"},
+		"may not": {frozen.String(), "GPU-a", "", "", "switched off"}, "a sick GPU": {fresh.String(), "GPU-b", "", "", "fallen off"},
+		"no such GPU": {fresh.String(), "GPU-c", "", "", "no GPU"}, "no UUID": {fresh.String(), "", "", "", "no GPU"},
+		// mig-manager applies its label's config whenever it starts, over what the agent has made.
+		"mig-manager": {fresh.String(), "GPU-a", "true", "all-1g.10gb", managerLabel}, "to start": {fresh.String(), "GPU-a", "paused-for-driver-upgrade", "all-1g.10gb", managerLabel},
+		"no mig-manager": {fresh.String(), "GPU-a", "false", "all-1g.10gb", ""}, "unlabelled": {fresh.String(), "GPU-a", "", "all-1g.10gb", ""}, "no config": {fresh.String(), "GPU-a", "true", "", ""},
 	} {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{LayoutAnnotation: test.text}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			UID: "u", Annotations: map[string]string{LayoutAnnotation: test.text}, Labels: map[string]string{managerLabel: test.deploy, ConfigLabel: test.config},
+		}}
 		if err := AgentReady(n, test.uuid, noon); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 		if err := AgentReady(n, test.uuid, noon.Add(time.Hour)); err == nil {
 			t.Errorf("%s: an hour later it is ready", name)
-		}
-	}
-}
-
-// TestAgentIsNotReadyBesideManager: mig-manager applies its label's config whenever it starts, over
-// what the agent has made.
-func TestAgentIsNotReadyBesideManager(t *testing.T) {
-	fresh := Report{At: noon, Node: "u", GPUs: []GPUReport{{UUID: "GPU-a"}}}
-	for _, test := range []struct {
-		deploy, config string
-		ready          bool
-	}{
-		{"true", "all-1g.10gb", false}, {"paused-for-driver-upgrade", "all-1g.10gb", false},
-		{"false", "all-1g.10gb", true}, {"", "all-1g.10gb", true}, {"true", "", true},
-	} {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			UID: "u", Annotations: map[string]string{LayoutAnnotation: fresh.String()},
-			Labels: map[string]string{managerLabel: test.deploy, ConfigLabel: test.config},
-		}}
-		if err := AgentReady(n, "GPU-a", noon); (err == nil) != test.ready || err != nil && !strings.Contains(err.Error(), managerLabel) {
-			t.Errorf("%+v: %v", test, err)
 		}
 	}
 }

@@ -172,6 +172,29 @@ func ManagerActs(node *corev1.Node) error {
 		managerLabel, deploy, ConfigLabel, config)
 }
 
+// upgraded are the drivers that NVIDIA's operators upgrade (k8s-operator-libs, pkg/upgrade, as gpu-operator a22dbf6 has
+// it), and notUpgrading the states before and after that, in a node's label NAME-driver-upgrade-state.
+var (
+	upgraded     = []string{"nvidia.com/gpu", "nvidia.com/ofed"}
+	notUpgrading = []string{"", "upgrade-required", "upgrade-done", "upgrade-failed"}
+)
+
+// Upgrading reports whether a driver of a node is being upgraded, from the node's cordon on.
+func Upgrading(node *corev1.Node) bool {
+	return slices.ContainsFunc(upgraded, func(name string) bool {
+		return !slices.Contains(notUpgrading, node.Labels[name+"-driver-upgrade-state"])
+	})
+}
+
+// Uncordon takes back a cordon of gpuscale's. During the upgrade of a driver the cordon is left to its operator, which
+// takes it back unless it has noted that the node had it before.
+func Uncordon(node *corev1.Node) {
+	node.Spec.Unschedulable = node.Spec.Unschedulable && Upgrading(node)
+	for _, name := range upgraded {
+		delete(node.Annotations, name+"-driver-upgrade.node-initial-state.unschedulable")
+	}
+}
+
 // syncedLabels is Cluster API's list of the labels that it keeps equal to those of a node's Machine
 // (v1.12.0, api/core/v1beta2: LabelsFromMachineAnnotation).
 const syncedLabels = "cluster.x-k8s.io/labels-from-machine"
