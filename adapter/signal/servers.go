@@ -46,7 +46,7 @@ func cacheUsages() []Source {
 		variants(gauge(metric.NIMCacheUsage)),
 		variants(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
 		variants(gauge(metric.DynamoCacheUsage)), variants(gauge(metric.DynamoCacheUsageOld)),
-		variants(gateway(metric.EPPCacheUsage)), variants(gateway(metric.EPPCacheUsageOld)),
+		variants(ofPool(metric.EPPCacheUsage, metric.EPPReady)), variants(ofPool(metric.EPPCacheUsageOld, metric.EPPReadyOld)),
 	)
 }
 
@@ -121,7 +121,7 @@ func variants(sources ...Source) [][]Source {
 // spellings are sources that are combined, under their own names and escaped.
 func spellings(sources ...Source) [][]Source {
 	all := [][]Source{sources}
-	if server := sources[0].Server; server == metric.ServerSGLang || server == metric.ServerLMDeploy {
+	if server := sources[0].Server; server == metric.ServerVLLM || server == metric.ServerSGLang || server == metric.ServerLMDeploy {
 		escaped := slices.Clone(sources)
 		for i, s := range escaped {
 			escaped[i] = spelt(s, metric.Escape)
@@ -162,6 +162,14 @@ func routed(r metric.Read) Source {
 func gateway(r metric.Read) Source {
 	s := gauge(r)
 	s.Gateway = true
+	return s
+}
+
+// ofPool reads a mean over a picker's pool, which keeps its last value while the pool is empty
+// (pkg/epp/datalayer/logger/logger.go of llm-d-router 0.9).
+func ofPool(r, ready metric.Read) Source {
+	s := gateway(r)
+	s.Unless = ready.Name
 	return s
 }
 
