@@ -39,6 +39,9 @@ func running() []Source {
 }
 
 func cacheUsages() []Source {
+	// A picker's mean stays while its pool is empty (pkg/epp/datalayer/logger/logger.go of llm-d-router 0.9).
+	pool, old := gateway(metric.EPPCacheUsage), gateway(metric.EPPCacheUsageOld)
+	pool.Unless, old.Unless = metric.EPPReady.Name, metric.EPPReadyOld.Name
 	return tiers(
 		variants(gauge(metric.VLLMCacheUsage)), variants(gauge(metric.VLLMCacheUsageOld)),
 		variants(gauge(metric.SGLangCacheUsage)), variants(gauge(metric.LMDeployCacheUsage)),
@@ -46,7 +49,7 @@ func cacheUsages() []Source {
 		variants(gauge(metric.NIMCacheUsage)),
 		variants(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
 		variants(gauge(metric.DynamoCacheUsage)), variants(gauge(metric.DynamoCacheUsageOld)),
-		variants(ofPool(metric.EPPCacheUsage, metric.EPPReady)), variants(ofPool(metric.EPPCacheUsageOld, metric.EPPReadyOld)),
+		variants(pool), variants(old),
 	)
 }
 
@@ -162,14 +165,6 @@ func routed(r metric.Read) Source {
 func gateway(r metric.Read) Source {
 	s := gauge(r)
 	s.Gateway = true
-	return s
-}
-
-// ofPool reads a mean over a picker's pool, which keeps its last value while the pool is empty
-// (pkg/epp/datalayer/logger/logger.go of llm-d-router 0.9).
-func ofPool(r, ready metric.Read) Source {
-	s := gateway(r)
-	s.Unless = ready.Name
 	return s
 }
 

@@ -98,14 +98,10 @@ var (
 // What each server's page comes to, worked out by hand from the page. Signals
 // that are not named have no answer.
 var pages = map[string]map[string]float64{
-	"vllm-0.8": {
-		"queue_depth": 3, "requests_running": 8, "kv_cache_usage": .42, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
-	},
+	"vllm-0.8":  {"queue_depth": 3, "requests_running": 8, "kv_cache_usage": .42, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
 	"vllm-0.11": vllm, "vllm-escaped": vllm,
 	// Two replicas of Ray add up as engines do, and what waits for one of them is not in their queues.
-	"vllm-ray-2.50": {
-		"queue_depth": 43, "requests_running": 9, "kv_cache_usage": .4, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
-	},
+	"vllm-ray-2.50": {"queue_depth": 43, "requests_running": 9, "kv_cache_usage": .4, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
 	"vllm-ray-2.40": {"queue_depth": 22, "requests_running": 9, "kv_cache_usage": .4},
 	"sglang-0.5":    sglang,
 	// As Prometheus 2 stores it.
@@ -115,9 +111,7 @@ var pages = map[string]map[string]float64{
 	"triton-25.06": {"queue_depth": 13, "ttft_p95": 1.25, "queue_time_mean": .02},
 	// 4 wait in the backend, and 1 and 2 for a backend.
 	"triton-trtllm-25.06": {"queue_depth": 7, "requests_running": 11, "kv_cache_usage": .55},
-	"trtllm-serve-1.1": {
-		"queue_depth": 6, "requests_running": 12, "kv_cache_usage": .35, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
-	},
+	"trtllm-serve-1.1":    {"queue_depth": 6, "requests_running": 12, "kv_cache_usage": .35, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
 	"trtllm-dynamo-0.7":   {"ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
 	"lmdeploy-0.16":       lmdeploy,
 	"lmdeploy-escaped":    lmdeploy,
