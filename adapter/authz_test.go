@@ -11,7 +11,6 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestFlagsOverruleOurCacheTimes.
 func TestFlagsOverruleOurCacheTimes(t *testing.T) {
 	base := newBase(io.Discard)
 	require.NoError(t, base.Flags().Parse(nil))

@@ -22,8 +22,8 @@ import (
 )
 
 // most is how many CAs a bundle holds. Those of pods that are gone stay until they
-// expire; beyond this the oldest are dropped.
-const most = 32
+// expire; beyond this the oldest are dropped, a replica's of which adds it again within 15 s.
+const most = 100
 
 // Bundle is an object with a bundle of CAs.
 type Bundle struct {

@@ -86,7 +86,7 @@ func (r reading) rows(rule signal.Rule, a asked, counts func(pod string) bool) [
 		for p := range r.table.About(k, a.selector, r.Now) {
 			source := rule.Sources[p.Source]
 			row := Row{
-				Pod: k.Pod, Metric: source.Metric, Labels: distinct(rule, source, p.Labels), Value: number(p.Value), Reason: string(p.Dropped),
+				Pod: k.Pod, Metric: source.Metric, Labels: distinct(rule, source, p.Labels), Value: strconv.FormatFloat(p.Value, 'g', -1, 64), Reason: string(p.Dropped),
 				AgeSeconds: math.Round(1000*max(0, r.Now.Sub(p.Time).Seconds())) / 1000, source: p.Source,
 			}
 			if p.Declared {
@@ -112,16 +112,10 @@ func (r reading) rows(rule signal.Rule, a asked, counts func(pod string) bool) [
 	return rows
 }
 
-func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-
 // distinct are the labels shown in a column: the identity, job and instance.
 func distinct(rule signal.Rule, source signal.Source, ls labels.Labels) string {
-	identity := rule.Identity
-	if source.Identity != nil {
-		identity = source.Identity
-	}
 	var parts []string
-	for _, name := range append(slices.Clone(identity), "job", "instance") {
+	for _, name := range append(slices.Clone(source.Parts(&rule)), "job", "instance") {
 		if v := ls.Get(name); v != "" {
 			parts = append(parts, fmt.Sprintf("%s=%s", name, v))
 		}

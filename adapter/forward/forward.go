@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -175,21 +174,12 @@ func (f *Forwarder) forward(ctx context.Context, namespace string, selector labe
 		err = v1beta1.Convert_v1beta1_ExternalMetricValueList_To_external_metrics_ExternalMetricValueList(list, own, nil)
 	}
 	switch {
-	case codeOf(err) >= http.StatusBadRequest:
+	case provider.CodeOf(err) >= http.StatusBadRequest:
 		return nil, err
 	case err != nil:
 		return nil, provider.Unavailable("no signal is called %s, and %s, which may know it, did not answer: %v", name, f.server, err)
 	}
 	return own, nil
-}
-
-// codeOf is the HTTP code of the API's errors, 0 for others.
-func codeOf(err error) int {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		return int(status.Status().Code)
-	}
-	return 0
 }
 
 // ask reads the other server's answer. Its error is the API's where the other server refuses
@@ -198,7 +188,7 @@ func (f *Forwarder) ask(ctx context.Context, out *rest.Request, into runtime.Obj
 	limited, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	err := out.MaxRetries(0).Do(limited).Into(into)
-	switch code := codeOf(err); {
+	switch code := provider.CodeOf(err); {
 	case errors.As(err, new(*http.MaxBytesError)):
 		err = fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
 	case code == http.StatusUnauthorized:

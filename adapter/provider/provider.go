@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -291,16 +292,21 @@ func Status(code int32, reason metav1.StatusReason, format string, args ...any) 
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
+// CodeOf is the HTTP code of the API's errors, 0 of others.
+func CodeOf(err error) int {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return int(status.Status().Code)
+	}
+	return 0
+}
+
 // Code is the HTTP code of an answer with this error, or none.
 func Code(err error) int {
-	var known apierrors.APIStatus
-	switch {
-	case errors.As(err, &known):
-		return int(known.Status().Code)
-	case err != nil:
-		return http.StatusInternalServerError
+	if err == nil {
+		return http.StatusOK
 	}
-	return http.StatusOK
+	return cmp.Or(CodeOf(err), http.StatusInternalServerError)
 }
 
 // answered counts an answer.

@@ -33,6 +33,8 @@ type NoAnswer struct {
 	// Unusable counts samples that are NaN, infinite or out of range, Crowded
 	// those of pods with too many.
 	Unusable, Crowded int
+	// Clusters: the series of one pod are of several.
+	Clusters bool
 	// Limit is the age beyond which the newest sample is missing.
 	Limit time.Duration
 	// Series has the newest unusable or stale sample; "" if there is none.
@@ -58,6 +60,9 @@ func (e *NoAnswer) Error() string {
 	}
 	if e.Crowded > 0 {
 		fmt.Fprintf(&b, "; a pod has more than %d of them, or %d MiB of labels", maxPodPoints, maxPodBytes>>20)
+	}
+	if e.Clusters {
+		fmt.Fprintf(&b, "; its series are of several clusters: select one by the label %s", clusterLabel)
 	}
 	return b.String()
 }

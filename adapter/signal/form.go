@@ -49,7 +49,11 @@ func (r query) value() parser.Expr {
 			return r.ratio(func(name string) parser.Expr { return r.windowed("rate", r.of(name)) })
 		})
 	}
-	return r.ratio(func(name string) parser.Expr { return r.of(name) })
+	value := r.ratio(func(name string) parser.Expr { return r.of(name) })
+	if r.source.Unless != "" {
+		value = set(parser.LUNLESS, value, is(r.of(r.source.Unless), 0))
+	}
+	return value
 }
 
 // ratio is the source's series, divided by its Over if set.
@@ -180,9 +184,9 @@ func (r Rule) owner() []string {
 	return []string{r.namespace(), r.pod()}
 }
 
-// subject are the labels that distinguish the source's subjects.
+// subject are the labels that distinguish the source's subjects, and pods of several clusters.
 func (r query) subject() []string {
-	by := append(r.owner(), r.source.identity(&r.Rule)...)
+	by := append(append(r.owner(), r.source.Parts(&r.Rule)...), clusterLabel)
 	slices.Sort(by)
 	return slices.Compact(by)
 }

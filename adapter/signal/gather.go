@@ -97,7 +97,7 @@ func (g *gathering) count(p *point, age, limit time.Duration) {
 
 // combine makes one value of a pod's fresh points in the best tier that has any: duplicates
 // merged, parts aggregated. It is not whole if another part of that tier has silent points
-// only: the others' sum is not the pod's.
+// only: the others' sum is not the pod's. Nor is it if they are of several clusters.
 func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 	if len(fresh) == 0 {
 		return v, false
@@ -107,13 +107,18 @@ func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 	}
 	best := g.rule.tier(slices.MinFunc(fresh, func(a, b *point) int { return cmp.Compare(g.rule.tier(a), g.rule.tier(b)) }))
 	v = podValue{oldest: math.MaxInt64, gateway: true}
-	parts := map[string][]float64{}
+	parts, cluster := map[string][]float64{}, ""
 	for _, p := range fresh {
 		if g.rule.tier(p) != best {
 			continue
 		}
 		id := g.rule.identity(p)
 		parts[id] = append(parts[id], p.value)
+		if c := p.labels.Get(clusterLabel); cluster != "" && c != "" && c != cluster && !slices.Contains(g.rule.Sources[p.source].Parts(g.rule), clusterLabel) {
+			g.Clusters = true // pods of one name: another's value is not this one's
+			return v, false
+		}
+		cluster = cmp.Or(p.labels.Get(clusterLabel), cluster)
 		v.oldest, v.gateway, v.declared = min(v.oldest, p.at), v.gateway && g.rule.gateway(p), v.declared || p.declared
 	}
 	for _, p := range silent {
@@ -133,7 +138,7 @@ func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 // come and go, and a later scrape of the same page, in which it has others, does not have it.
 func (g *gathering) ended(p *point, pod []point) bool {
 	s := &g.rule.Sources[p.source]
-	if !p.gone || !s.Fleeting && s.identity(g.rule) != nil {
+	if !p.gone || !s.Fleeting && s.Parts(g.rule) != nil {
 		return false
 	}
 	return slices.ContainsFunc(pod, func(u point) bool {
@@ -157,8 +162,11 @@ func (r *Rule) tier(p *point) int { return r.Sources[p.source].Tier }
 // differ in nothing else are the same thing, seen twice.
 var scraping = []string{
 	namespaceLabel, podLabel, "container", "node", "service", "endpoint", "job", "instance",
-	"prometheus", "prometheus_replica", "replica", "__replica__", "receive", "cluster", "tenant_id",
+	"prometheus", "prometheus_replica", "replica", "__replica__", "receive", clusterLabel, "tenant_id",
 }
+
+// clusterLabel is what a Thanos or Mimir of several clusters tells them apart by.
+const clusterLabel = "cluster"
 
 // sameTarget reports whether two series have the same of these labels.
 func sameTarget(a, b labels.Labels) bool {
@@ -167,7 +175,7 @@ func sameTarget(a, b labels.Labels) bool {
 
 func (r *Rule) identity(p *point) string {
 	s := &r.Sources[p.source]
-	names := s.identity(r)
+	names := s.Parts(r)
 	if names == nil {
 		return p.labels.MatchLabels(false, scraping...).String()
 	}

@@ -39,6 +39,9 @@ func running() []Source {
 }
 
 func cacheUsages() []Source {
+	// A picker's mean stays while its pool is empty (pkg/epp/datalayer/logger/logger.go of llm-d-router 0.9).
+	pool, old := gateway(metric.EPPCacheUsage), gateway(metric.EPPCacheUsageOld)
+	pool.Unless, old.Unless = metric.EPPReady.Name, metric.EPPReadyOld.Name
 	return tiers(
 		variants(gauge(metric.VLLMCacheUsage)), variants(gauge(metric.VLLMCacheUsageOld)),
 		variants(gauge(metric.SGLangCacheUsage)), variants(gauge(metric.LMDeployCacheUsage)),
@@ -46,7 +49,7 @@ func cacheUsages() []Source {
 		variants(gauge(metric.NIMCacheUsage)),
 		variants(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
 		variants(gauge(metric.DynamoCacheUsage)), variants(gauge(metric.DynamoCacheUsageOld)),
-		variants(gateway(metric.EPPCacheUsage)), variants(gateway(metric.EPPCacheUsageOld)),
+		variants(pool), variants(old),
 	)
 }
 
@@ -121,7 +124,7 @@ func variants(sources ...Source) [][]Source {
 // spellings are sources that are combined, under their own names and escaped.
 func spellings(sources ...Source) [][]Source {
 	all := [][]Source{sources}
-	if server := sources[0].Server; server == metric.ServerSGLang || server == metric.ServerLMDeploy {
+	if server := sources[0].Server; server == metric.ServerVLLM || server == metric.ServerSGLang || server == metric.ServerLMDeploy {
 		escaped := slices.Clone(sources)
 		for i, s := range escaped {
 			escaped[i] = spelt(s, metric.Escape)

@@ -52,6 +52,9 @@ type Source struct {
 	// too. It is left out of an answer for a namespace in which such a server
 	// is known.
 	Gateway bool `json:"gateway,omitempty"`
+	// Unless, if set, is a series of the same labels that shows whether the value is: while
+	// it is 0, the value is one that was left from before.
+	Unless string `json:"-"`
 	// GatewayLabel, if set, is a label that a gateway adds to series of its servers'
 	// name: a series that has it is a gateway's.
 	GatewayLabel string `json:"gatewayLabel,omitempty"`
@@ -198,9 +201,9 @@ func (s *Source) idleBy(ls labels.Labels) string {
 	return values(ls, s.Idle.By)
 }
 
-// identity are the labels that distinguish this source's parts of a pod; nil
+// Parts are the labels that distinguish this source's parts of a pod; nil
 // means every label of the series' own.
-func (s *Source) identity(r *Rule) []string {
+func (s *Source) Parts(r *Rule) []string {
 	if s.Identity != nil {
 		return s.Identity
 	}

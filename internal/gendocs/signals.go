@@ -113,7 +113,7 @@ func list(b *strings.Builder, title string, length int, item func(int) string) {
 type aboutSource struct{ server, identity, notes string }
 
 func cells(r signal.Rule, s signal.Source) aboutSource {
-	return aboutSource{cmp.Or(s.Server, "gpuscale"), identity(r, s), notes(r, s)}
+	return aboutSource{cmp.Or(s.Server, "gpuscale"), strings.Join(s.Parts(&r), " "), notes(r, s)}
 }
 
 // readAs describes the query in a few words.
@@ -147,17 +147,13 @@ func narrowing(by signal.Matchers) string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-func identity(r signal.Rule, s signal.Source) string {
-	if s.Identity != nil {
-		return strings.Join(s.Identity, " ")
-	}
-	return strings.Join(r.Identity, " ")
-}
-
 func notes(r signal.Rule, s signal.Source) string {
 	var all []string
 	if s.Gateway {
 		all = append(all, "gateway")
+	}
+	if s.Unless != "" {
+		all = append(all, "missing while `"+s.Unless+"` is 0")
 	}
 	if s.GatewayLabel != "" {
 		all = append(all, "gateway if it has `"+s.GatewayLabel+"`")

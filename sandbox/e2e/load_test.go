@@ -73,12 +73,12 @@ func TestLoad(t *testing.T) {
 	}
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "adapter\tHPAs\tnamespaces\terrors\tp50\tp99\tqueries/min\tCPU s/min\tPrometheus' CPU s/min\tRSS MiB")
+	_, _ = fmt.Fprintln(w, "adapter\tHPAs\tnamespaces\terrors\tp50\tp99\tqueries/min\tCPU s/min\tPrometheus' CPU s/min\tRSS MiB\tof its file")
 	for name, address := range map[string]string{"v0.12.0": theirs, "ours": ours} {
 		for i, r := range rows[address] {
 			perMinute := float64(time.Minute) / float64(loadFor)
-			_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d of %d\t%s\t%s\t%.0f\t%.1f\t%.1f\t%d\n", name, loadRows[i].hpas, loadRows[i].namespaces, len(r.errors), len(r.took)+len(r.errors),
-				r.quantile(.5), r.quantile(.99), r.queries*perMinute, r.cpu.Seconds()*perMinute, r.prometheus*perMinute, r.rss>>20)
+			_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d of %d\t%s\t%s\t%.0f\t%.1f\t%.1f\t%d\t%d\n", name, loadRows[i].hpas, loadRows[i].namespaces, len(r.errors), len(r.took)+len(r.errors),
+				r.quantile(.5), r.quantile(.99), r.queries*perMinute, r.cpu.Seconds()*perMinute, r.prometheus*perMinute, r.rss.Now>>20, r.rss.File>>20)
 		}
 	}
 	_ = w.Flush()
@@ -143,7 +143,7 @@ type loadRow struct {
 	queries    float64
 	cpu        time.Duration
 	prometheus float64 // seconds
-	rss        int64
+	rss        procstat.Resident
 }
 
 func (r *loadRow) quantile(q float64) time.Duration {
@@ -197,7 +197,7 @@ func (b *compatEnv) underLoad(t *testing.T, address string, hpas, namespaces int
 	cpu, queries, prometheus := procstat.CPU(pid), b.ofPrometheus(t, queriesSeries), b.ofPrometheus(t, "process_cpu_seconds_total")
 	asking.Wait()
 	row.cpu, row.queries = procstat.CPU(pid)-cpu, b.ofPrometheus(t, queriesSeries)-queries
-	row.prometheus, row.rss = b.ofPrometheus(t, "process_cpu_seconds_total")-prometheus, procstat.Memory(pid).Now
+	row.prometheus, row.rss = b.ofPrometheus(t, "process_cpu_seconds_total")-prometheus, procstat.Memory(pid)
 	return row
 }
 

@@ -120,22 +120,12 @@ func Querier(from, to int64, find Finder) storage.Querier {
 
 // Matches reports whether a series matches all matchers.
 func Matches(ls labels.Labels, matchers []*labels.Matcher) bool {
-	for _, m := range matchers {
-		if !m.Matches(ls.Get(m.Name)) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) })
 }
 
 // MatchesName reports whether a series of this name can match all matchers.
 func MatchesName(name string, matchers []*labels.Matcher) bool {
-	for _, m := range matchers {
-		if m.Name == labels.MetricName && !m.Matches(name) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && !m.Matches(name) })
 }
 
 type seriesSet struct {

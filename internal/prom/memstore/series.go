@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,13 +18,7 @@ type Series []storage.Series
 // Querier implements storage.Queryable.
 func (s Series) Querier(from, to int64) (storage.Querier, error) {
 	return Querier(from, to, func(_, _ int64, matchers []*labels.Matcher) []storage.Series {
-		var found []storage.Series
-		for _, one := range s {
-			if Matches(one.Labels(), matchers) {
-				found = append(found, one)
-			}
-		}
-		return found
+		return slices.DeleteFunc(slices.Clone(s), func(one storage.Series) bool { return !Matches(one.Labels(), matchers) })
 	}), nil
 }
 
