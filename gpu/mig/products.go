@@ -11,16 +11,15 @@ import (
 // spelling that gpu.ParseProduct knows. It is false for a product without MIG and
 // for an unknown one.
 func ForModel(name string) (*Table, bool) {
-	t, ok := tables()[name]
-	if ok {
-		return t, true
+	table, ok := tables()[name]
+	if !ok {
+		model, _ := gpu.ParseProduct(name)
+		table, ok = tables()[model.Name]
 	}
-	model, ok := gpu.ParseProduct(name)
 	if !ok {
 		return nil, false
 	}
-	t, ok = tables()[model.Name]
-	return t, ok
+	return table(), true
 }
 
 // Models returns the names of all products that have a table, in a fixed order.
@@ -32,15 +31,13 @@ func Models() []string {
 	return names
 }
 
-// tables are built once and never change.
-var tables = sync.OnceValue(func() map[string]*Table {
-	all := make(map[string]*Table)
+// tables by model. Each is built when it is first asked for, since a program reads few of
+// them, and never changes. Tests check that all can be built.
+var tables = sync.OnceValue(func() map[string]func() *Table {
+	all := make(map[string]func() *Table)
 	for _, p := range products {
 		for _, model := range p.models {
-			// A table that does not build is left out; tests check that all do.
-			if t, err := NewTable(p.spec(model)); err == nil {
-				all[model] = t
-			}
+			all[model] = sync.OnceValue(func() *Table { t, _ := NewTable(p.spec(model)); return t })
 		}
 	}
 	return all

@@ -3,7 +3,6 @@ package mig
 import (
 	"fmt"
 	"slices"
-	"sync"
 )
 
 // Table is what one product can be partitioned into: its profiles, their possible
@@ -17,7 +16,7 @@ type Table struct {
 	memoryMiB int
 	entries   []entry            // sorted by profile
 	names     map[string]Profile // drivers' spellings
-	maximal   func() []Layout    // searched when first called: of some thirty tables a program reads few
+	maximal   []Layout
 }
 
 // entry is one profile of a table.
@@ -94,7 +93,7 @@ func (t *Table) Starts(p Profile) []int {
 }
 
 // Maximal returns every layout to which nothing can be added, in a fixed order.
-func (t *Table) Maximal() []Layout { return t.maximal() }
+func (t *Table) Maximal() []Layout { return t.maximal }
 
 func (t *Table) index(p Profile) (int, bool) {
 	return slices.BinarySearchFunc(t.entries, p, func(e entry, p Profile) int { return e.Compare(p) })
@@ -173,10 +172,10 @@ func NewTable(s Spec) (*Table, error) {
 			return nil, fmt.Errorf("MIG table of %s: %q and %q are the same profile", s.Model, t.entries[i-1].name, t.entries[i].name)
 		}
 	}
-	if _, ok := t.maximalLayouts(maxLayouts); !ok {
+	var ok bool
+	if t.maximal, ok = t.maximalLayouts(maxLayouts); !ok {
 		return nil, fmt.Errorf("MIG table of %s: more than %d layouts", s.Model, maxLayouts)
 	}
-	t.maximal = sync.OnceValue(func() []Layout { found, _ := t.maximalLayouts(maxLayouts); return found })
 	return t, nil
 }
 

@@ -91,7 +91,7 @@ func (ts Tables) ForModel(name string) (*Table, bool) {
 		return t, true
 	}
 	if t, ok := tables()[name]; ok { // most names are ours, and need no parsing
-		return t, true
+		return t(), true
 	}
 	if t, ok := ts.Published(gpu.ProductName(name)); ok {
 		return t, true

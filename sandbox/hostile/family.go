@@ -30,7 +30,7 @@ func Families() []Family {
 		if r.Server == metric.ServerVLLM || r.Server == metric.ServerSGLang { // as Ray renames them
 			all = append(all, Family{"ray_" + plain, r.Type, r.Labels})
 		}
-		if r.Server == metric.ServerSGLang || r.Server == metric.ServerLMDeploy { // as Prometheus 2 stores them
+		if plain != r.Name { // as Prometheus 2 stores them
 			all = append(all, Family{plain, r.Type, r.Labels})
 		}
 	}
