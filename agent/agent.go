@@ -55,7 +55,7 @@ func New(o Options) *Agent {
 		o.Now = time.Now
 	}
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(prometheus.NewRegistry())
+		o.Metrics = newMetrics(prometheus.NewRegistry())
 	}
 	return &Agent{o: o, Health: newHealth(o.Config), free: map[string]time.Time{}}
 }
@@ -187,10 +187,10 @@ func (h *Health) Ready() error {
 // lockEvery is the interval at which a second agent retries the lock.
 const lockEvery = time.Second
 
-// Lock waits until no other agent holds the file's lock, and holds it until release is called or
+// lock waits until no other agent holds the file's lock, and holds it until release is called or
 // the process ends, however it ends. Two agents on one machine would each destroy what the other
 // creates. waiting is called on each failed try. An empty path locks nothing.
-func Lock(ctx context.Context, path string, waiting func()) (release func(), err error) {
+func lock(ctx context.Context, path string, waiting func()) (release func(), err error) {
 	if path == "" {
 		return func() {}, nil
 	}

@@ -472,7 +472,7 @@ func TestKubeletClaims(t *testing.T) {
 		kubelet := serveKubelet(t, socket)
 		kubelet.resource, kubelet.driver = "acme.com/slice", driver
 		kubelet.give("MIG-7::1", "p")
-		k, err := DialKubelet(socket, "team/p")
+		k, err := dialKubelet(socket, "team/p")
 		require.NoError(t, err)
 		allocated, err := k.Allocations(t.Context())
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -531,19 +531,19 @@ func TestTwoAgents(t *testing.T) { synctest.Test(t, testTwoAgents) }
 
 func testTwoAgents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	release, err := Lock(t.Context(), path, func() { t.Error("without a lock file it does not wait") })
+	release, err := lock(t.Context(), path, func() { t.Error("without a lock file it does not wait") })
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := Lock(ctx, path, cancel); !errors.Is(err, context.Canceled) {
+	if _, err := lock(ctx, path, cancel); !errors.Is(err, context.Canceled) {
 		t.Errorf("the second got the lock: %v", err)
 	}
-	again, err := Lock(t.Context(), path, release)
+	again, err := lock(t.Context(), path, release)
 	require.NoError(t, err)
 	again()
-	if _, err := Lock(t.Context(), filepath.Join(path, "no"), nil); err == nil || !strings.Contains(err.Error(), "lockFile") {
+	if _, err := lock(t.Context(), filepath.Join(path, "no"), nil); err == nil || !strings.Contains(err.Error(), "lockFile") {
 		t.Errorf("a path that cannot be: %v", err)
 	}
-	if release, err := Lock(t.Context(), "", nil); err != nil {
+	if release, err := lock(t.Context(), "", nil); err != nil {
 		t.Error(err)
 	} else {
 		release()

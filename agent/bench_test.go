@@ -244,7 +244,7 @@ func newBench(t testing.TB, gpus ...fakenvml.GPU) *bench {
 		t.Skip(fakenvml.ErrNoCompiler)
 	}
 	dir := newDir(t)
-	b := &bench{t: t, api: newAPI(t), config: DefaultConfig(), path: filepath.Join(dir, "state"), now: start}
+	b := &bench{t: t, api: newAPI(t), config: defaultConfig(), path: filepath.Join(dir, "state"), now: start}
 	b.config.KubeletSocket = filepath.Join(dir, "kubelet.sock")
 	b.config.Exporter.Socket = filepath.Join(dir, "exporter.sock")
 	b.config.Library = fake
@@ -286,9 +286,9 @@ func (b *bench) machine() fakenvml.State {
 
 func (b *bench) agent() *Agent {
 	b.t.Helper()
-	cluster, err := NewCluster(&rest.Config{Host: b.api.URL, QPS: -1}, "n")
+	cluster, err := newCluster(&rest.Config{Host: b.api.URL, QPS: -1}, "n")
 	require.NoError(b.t, err)
-	kubelet, err := DialKubelet(b.config.KubeletSocket, b.self)
+	kubelet, err := dialKubelet(b.config.KubeletSocket, b.self)
 	require.NoError(b.t, err)
 	if b.driver == nil {
 		b.driver = hardware.New(b.config.Library, b.config.CallTimeout.Duration)

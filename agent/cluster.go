@@ -39,8 +39,8 @@ type Cluster struct {
 	node   string
 }
 
-// NewCluster returns the Cluster of a node's agent.
-func NewCluster(to *rest.Config, node string) (*Cluster, error) {
+// newCluster returns the Cluster of a node's agent.
+func newCluster(to *rest.Config, node string) (*Cluster, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ import (
 // TestHealth: ready means that the node's annotation matches the GPUs, live that the loop runs.
 func TestHealth(t *testing.T) {
 	now := start
-	h := newHealth(DefaultConfig())
+	h := newHealth(defaultConfig())
 	h.now = func() time.Time { return now }
 	h.beat()
 	says := func(err error, want string) {
@@ -84,7 +84,7 @@ func TestMetrics(t *testing.T) {
 	const before, after = "1g.10gb@4 1g.10gb@5", "2g.20gb@4"
 	b := newBench(t, h100(t, 0, before), h100(t, 1, "-"))
 	registry := prometheus.NewRegistry()
-	b.metrics = NewMetrics(registry)
+	b.metrics = newMetrics(registry)
 	b.order(before, after)
 	b.tick()
 	b.state = b.machine()
@@ -158,9 +158,9 @@ func values(t *testing.T, g prometheus.Gatherer) map[string]float64 {
 }
 
 func TestConfig(t *testing.T) {
-	text, err := yaml.Marshal(DefaultConfig())
+	text, err := yaml.Marshal(defaultConfig())
 	require.NoError(t, err)
-	if _, err := ParseConfig("c.yaml", text); err != nil {
+	if _, err := parseConfig("c.yaml", text); err != nil {
 		t.Errorf("the default: %v", err)
 	}
 	for text, want := range map[string]string{
@@ -169,7 +169,7 @@ func TestConfig(t *testing.T) {
 		"fixedDrivers: [new]": "fixedDrivers[0]", "freese: true": `unknown field "freese"`, "period: {}": "c.yaml:1: period: is a mapping, not text or a duration such as 5s", "exporter: {socket: ''}": "exporter.socket",
 		"devicePlugin: {namespace: ''}": "devicePlugin.namespace",
 	} {
-		if _, err := ParseConfig("c.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseConfig("c.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -193,13 +193,13 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("freeze: true\nfixedDrivers: [570.240.01]\nexporter: {by: none}"))
 	f.Add([]byte("period: 10s"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := ParseConfig("c.yaml", text)
+		c, err := parseConfig("c.yaml", text)
 		if err != nil {
 			return
 		}
 		again, err := yaml.Marshal(c)
 		require.NoError(t, err)
-		if _, err := ParseConfig("c.yaml", again); err != nil {
+		if _, err := parseConfig("c.yaml", again); err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, again)
 		}
 	})

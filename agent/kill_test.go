@@ -38,15 +38,15 @@ func child() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	c, err := ParseConfig(configEnv, []byte(os.Getenv(configEnv)))
+	c, err := parseConfig(configEnv, []byte(os.Getenv(configEnv)))
 	if err != nil {
 		fail(err)
 	}
-	cluster, err := NewCluster(&rest.Config{Host: os.Getenv(childEnv), QPS: -1}, "n")
+	cluster, err := newCluster(&rest.Config{Host: os.Getenv(childEnv), QPS: -1}, "n")
 	if err != nil {
 		fail(err)
 	}
-	kubelet, err := DialKubelet(c.KubeletSocket, "")
+	kubelet, err := dialKubelet(c.KubeletSocket, "")
 	if err != nil {
 		fail(err)
 	}

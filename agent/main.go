@@ -69,7 +69,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := LoadConfig(f.config)
+			c, err := loadConfig(f.config)
 			if err != nil {
 				return err
 			}
@@ -111,11 +111,11 @@ func run(ctx context.Context, c Config, f *flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := NewCluster(rc, f.node)
+	cluster, err := newCluster(rc, f.node)
 	if err != nil {
 		return err
 	}
-	kubelet, err := DialKubelet(c.KubeletSocket, f.pod)
+	kubelet, err := dialKubelet(c.KubeletSocket, f.pod)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func run(ctx context.Context, c Config, f *flags, log *slog.Logger) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a := New(Options{
 		Cluster: cluster, Hardware: hardware.New(c.Library, c.CallTimeout.Duration), Kubelet: kubelet,
-		Config: c, Boot: bootID(log), Metrics: NewMetrics(registry), Log: log,
+		Config: c, Boot: bootID(log), Metrics: newMetrics(registry), Log: log,
 	})
 	log.Info("starting", "version", buildinfo.Version(), "node", f.node, "freeze", c.Freeze)
 	together, ctx := errgroup.WithContext(ctx)
@@ -141,7 +141,7 @@ func run(ctx context.Context, c Config, f *flags, log *slog.Logger) error {
 // lead runs the agent once it holds the machine's lock.
 func lead(ctx context.Context, c Config, a *Agent, log *slog.Logger) error {
 	var once sync.Once
-	release, err := Lock(ctx, c.LockFile, func() {
+	release, err := lock(ctx, c.LockFile, func() {
 		a.Health.Waiting()
 		once.Do(func() { log.Warn("waiting for another agent on this machine to end", "file", c.LockFile) })
 	})
@@ -208,8 +208,8 @@ type Pods struct {
 	Selector  string `json:"selector"`
 }
 
-// DefaultConfig is for a cluster with the GPU Operator.
-func DefaultConfig() Config {
+// defaultConfig is for a cluster with the GPU Operator.
+func defaultConfig() Config {
 	return Config{
 		CallTimeout: seconds(30), Period: seconds(10), PluginTimeout: seconds(60),
 		LockFile:      "/run/gpuscale/agent.lock",
@@ -221,21 +221,21 @@ func DefaultConfig() Config {
 
 func seconds(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
 
-// LoadConfig reads a file; an empty path is DefaultConfig.
-func LoadConfig(path string) (Config, error) {
+// loadConfig reads a file; an empty path is DefaultConfig.
+func loadConfig(path string) (Config, error) {
 	if path == "" {
-		return DefaultConfig(), nil
+		return defaultConfig(), nil
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return Config{}, fmt.Errorf("reading the configuration: %w", err)
 	}
-	return ParseConfig(path, text)
+	return parseConfig(path, text)
 }
 
-// ParseConfig reads a configuration; fields that are not set are as in DefaultConfig.
-func ParseConfig(file string, text []byte) (Config, error) {
-	c := DefaultConfig()
+// parseConfig reads a configuration; fields that are not set are as in DefaultConfig.
+func parseConfig(file string, text []byte) (Config, error) {
+	c := defaultConfig()
 	return c, strict.Read(file, text, &c, func() error { return c.Validate() })
 }
 

@@ -64,8 +64,8 @@ type Metrics struct {
 	errors     *prometheus.CounterVec
 }
 
-// NewMetrics registers the agent's series.
-func NewMetrics(r prometheus.Registerer) *Metrics {
+// newMetrics registers the agent's series.
+func newMetrics(r prometheus.Registerer) *Metrics {
 	opts := func(d metric.Desc) prometheus.Opts { return prometheus.Opts{Name: d.Name, Help: d.Help} }
 	m := &Metrics{
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AgentOperations)), metric.AgentOperations.Labels),

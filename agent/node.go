@@ -33,10 +33,10 @@ const (
 // claimDriver is NVIDIA's DRA driver. PodResources does not report the instance of a claim.
 const claimDriver = "gpu.nvidia.com"
 
-// DialKubelet returns the kubelet behind a socket; it connects on the first call. self is the
+// dialKubelet returns the kubelet behind a socket; it connects on the first call. self is the
 // agent's own pod, "namespace/name": a kubelet that does not list it has just been started and does
 // not know its pods yet. An empty self disables that check.
-func DialKubelet(socket, self string) (*Kubelet, error) {
+func dialKubelet(socket, self string) (*Kubelet, error) {
 	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(socket, "unix://"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(kubeletBytes)))

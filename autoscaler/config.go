@@ -89,8 +89,8 @@ type MIGManagerConfig struct {
 	ConfigDelay time.Duration `json:"configDelay"`
 }
 
-// Default is the configuration of an empty file.
-func Default() Config {
+// defaultConfig is the configuration of an empty file.
+func defaultConfig() Config {
 	return Config{
 		Interval: time.Second, IdleInterval: 10 * time.Second, Settle: 200 * time.Millisecond,
 		Nominate: true,
@@ -107,21 +107,21 @@ func Default() Config {
 	}
 }
 
-// Load reads, parses and validates a file; an empty name stands for Default.
-func Load(file string) (Config, error) {
+// load reads, parses and validates a file; an empty name stands for the defaults.
+func load(file string) (Config, error) {
 	if file == "" {
-		return Default(), Default().Validate()
+		return defaultConfig(), defaultConfig().Validate()
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return Config{}, fmt.Errorf("reading the configuration: %w", err)
 	}
-	return Parse(file, text)
+	return parse(file, text)
 }
 
-// Parse reads a file over the defaults and validates it.
-func Parse(file string, text []byte) (Config, error) {
-	c := Default()
+// parse reads a file over the defaults and validates it.
+func parse(file string, text []byte) (Config, error) {
+	c := defaultConfig()
 	err := strict.Read(file, text, &c, func() error { return c.Validate() })
 	return c, err
 }

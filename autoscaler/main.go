@@ -57,7 +57,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := Load(f.config)
+			c, err := load(f.config)
 			if err != nil {
 				return err
 			}

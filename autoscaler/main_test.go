@@ -38,7 +38,7 @@ func TestGoodConfigs(t *testing.T) {
 		t.Fatalf("no good files: %v", err)
 	}
 	for _, file := range files {
-		if _, err := Load(file); err != nil {
+		if _, err := load(file); err != nil {
 			t.Error(err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestBadConfigs(t *testing.T) {
 		t.Fatalf("no bad files: %v", err)
 	}
 	for _, file := range files {
-		_, err := Load(file)
+		_, err := load(file)
 		if err == nil {
 			t.Errorf("%s was accepted", file)
 			continue
@@ -79,7 +79,7 @@ func TestBadConfigs(t *testing.T) {
 
 // TestEveryPolicyFieldIsChecked: every field has a name in the file, every number and duration bounds, and the error that name.
 func TestEveryPolicyFieldIsChecked(t *testing.T) {
-	require.NoError(t, Default().Validate())
+	require.NoError(t, defaultConfig().Validate())
 	for i := range reflect.TypeFor[plan.Policy]().NumField() {
 		bad := plan.DefaultPolicy()
 		field := reflect.TypeFor[plan.Policy]().Field(i)
@@ -99,7 +99,7 @@ func TestEveryPolicyFieldIsChecked(t *testing.T) {
 		if bad.ExpendablePodsPriorityCutoff == -1 { // negative ones exist
 			bad.ExpendablePodsPriorityCutoff = math.MinInt64
 		}
-		c := Default()
+		c := defaultConfig()
 		c.Policy = bad
 		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), "policy."+field.Tag.Get("json")+": ") {
 			t.Errorf("%s: %v", field.Name, err)
@@ -117,7 +117,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(_ *testing.T, text []byte) {
-		_, _ = Parse("c.yaml", text)
+		_, _ = parse("c.yaml", text)
 	})
 }
 

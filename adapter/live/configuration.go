@@ -53,7 +53,7 @@ type Configuration struct {
 func Open(path string, overlays []func(*config.Config), reg prometheus.Registerer, log *slog.Logger) (*Configuration, error) {
 	c := &Configuration{path: path, overlays: overlays, log: log, backends: map[string]*prom.Client{}, Since: time.Now()}
 	var err error
-	if c.File, c.Compat, c.Hash, err = Read(path, overlays...); err != nil {
+	if c.File, c.Compat, c.Hash, err = read(path, overlays...); err != nil {
 		return nil, err
 	}
 	for _, b := range c.File.Config.All() {
@@ -70,9 +70,9 @@ func Open(path string, overlays []func(*config.Config), reg prometheus.Registere
 	return c, nil
 }
 
-// Read reads a configuration file, and the file of prometheus-adapter's format that it
+// read reads a configuration file, and the file of prometheus-adapter's format that it
 // names: nil if it names none. The hash of their contents is never empty.
-func Read(path string, overlays ...func(*config.Config)) (f *config.File, theirs *compat.File, hash string, err error) {
+func read(path string, overlays ...func(*config.Config)) (f *config.File, theirs *compat.File, hash string, err error) {
 	f, raw, err := config.Load(path, overlays...)
 	if err != nil {
 		return nil, nil, sum(raw), err
@@ -92,7 +92,7 @@ func Read(path string, overlays ...func(*config.Config)) (f *config.File, theirs
 
 // Check returns all that is wrong with the files, and the name of the second one.
 func Check(path string, overlays ...func(*config.Config)) (hash, second string, err error) {
-	f, theirs, hash, err := Read(path, overlays...)
+	f, theirs, hash, err := read(path, overlays...)
 	if f != nil {
 		second = f.Config.PrometheusAdapter.ConfigFile
 	}

@@ -68,9 +68,9 @@ func readPromQL(text string, put func(label string) *labels.Matcher) (w written,
 	return w, nil
 }
 
-// CheckPromQL returns what is wrong with the query of a source that is for some namespaces;
+// checkPromQL returns what is wrong with the query of a source that is for some namespaces;
 // for all that ask if none is named.
-func CheckPromQL(text string, namespaces ...string) error {
+func checkPromQL(text string, namespaces ...string) error {
 	w, err := readPromQL(text, nil)
 	switch {
 	case err != nil:

@@ -148,7 +148,7 @@ func (ms Matchers) promql() (all []*labels.Matcher) {
 func (s Source) validate(p *problems) {
 	r := p.rule
 	if s.Form == PromQL { // its metric is the query's, which may be no PromQL
-		err := CheckPromQL(s.Query, r.Namespaces...)
+		err := checkPromQL(s.Query, r.Namespaces...)
 		p.when(err != nil, "query", "%w", err)
 		p.when(r.Subject == Exported, "query", `is for the subjects "target" and "namespace"`)
 		return

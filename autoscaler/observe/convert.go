@@ -43,7 +43,7 @@ func (c *cluster) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
 // RuntimeClass has (1.37, plugin/pkg/admission/runtimeclass), and converts it.
 func (c *cluster) template(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations}}
-	p.Spec = WithDefaults(&t.Spec, c.limits[namespace])
+	p.Spec = withDefaults(&t.Spec, c.limits[namespace])
 	c.prioritize(&p.Spec)
 	if class := c.foreign.Get(foreign.RuntimeClass.Of("", ptr.Deref(p.Spec.RuntimeClassName, ""))); class != nil && class.Flavor != nil {
 		class.Flavor.AddTo(&p.Spec)

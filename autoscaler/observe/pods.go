@@ -247,12 +247,12 @@ func (c *Claims) ofContainer(container *corev1.Container) (demand.Demand, error)
 	return plugged, nil
 }
 
-// WithDefaults returns the spec of a pod as the API server would create it in a namespace with
+// withDefaults returns the spec of a pod as the API server would create it in a namespace with
 // these LimitRanges, as far as requests and limits go. It serves pods that exist only as a
 // template; existing pods have passed admission. The order is the API server's: missing requests
 // are the limits, then come the LimitRanges' defaults for containers, then pod-level requests. The
 // given spec is not written to; of several LimitRanges the first by name wins.
-func WithDefaults(spec *corev1.PodSpec, ranges []corev1.LimitRange) corev1.PodSpec {
+func withDefaults(spec *corev1.PodSpec, ranges []corev1.LimitRange) corev1.PodSpec {
 	p := corev1.Pod{Spec: *spec.DeepCopy()}
 	ranges = slices.Clone(ranges)
 	slices.SortFunc(ranges, func(a, b corev1.LimitRange) int { return strings.Compare(a.Name, b.Name) })

@@ -100,7 +100,7 @@ func TestWithDefaults(t *testing.T) {
 		},
 	} {
 		before := c.spec.DeepCopy()
-		got := WithDefaults(&c.spec, c.ranges)
+		got := withDefaults(&c.spec, c.ranges)
 		for i, container := range append(got.InitContainers, got.Containers...) {
 			if !equality.Semantic.DeepEqual(container.Resources, c.want[i]) {
 				t.Errorf("%s: container %d has %v, want %v", c.what, i, container.Resources, c.want[i])
@@ -109,7 +109,7 @@ func TestWithDefaults(t *testing.T) {
 		if !reflect.DeepEqual(&c.spec, before) {
 			t.Errorf("%s: the template itself was changed", c.what)
 		}
-		if again := WithDefaults(&got, c.ranges); !reflect.DeepEqual(again, got) {
+		if again := withDefaults(&got, c.ranges); !reflect.DeepEqual(again, got) {
 			t.Errorf("%s: a pod that has been through it changed again", c.what)
 		}
 	}
@@ -133,7 +133,7 @@ func TestWithDefaultsPodLevel(t *testing.T) {
 		{"its own", of(listOf("cpu=1"), listOf("cpu=8"), asking(nil, nil)), listOf("cpu=1")},
 		{"GPUs are no pod-level resource", of(nil, listOf("cpu=8"), asking(nil, listOf("nvidia.com/gpu=1"))), listOf("cpu=2")},
 	} {
-		got := WithDefaults(&c.spec, ranges)
+		got := withDefaults(&c.spec, ranges)
 		if !equality.Semantic.DeepEqual(got.Resources.Requests, c.want) {
 			t.Errorf("%s: got %v, want %v", c.what, got.Resources.Requests, c.want)
 		}

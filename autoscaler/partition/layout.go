@@ -172,10 +172,10 @@ func (l NodeLayout) canonical() string {
 	return b.String()
 }
 
-// Offers reports whether a node advertises exactly these devices, as returned by Advertised.
+// offers reports whether a node advertises exactly these devices, as returned by Advertised.
 // Drivers round memory in profile names differently ("mig-3g.39gb" is "mig-3g.40gb"), so names are
 // compared as profiles.
-func Offers(node *corev1.Node, want map[string]int64) bool {
+func offers(node *corev1.Node, want map[string]int64) bool {
 	return SameOffer(Advertised(node), want)
 }
 

@@ -81,8 +81,8 @@ type Group struct {
 	Alerts []Alert
 }
 
-// Groups returns the alerts as the file has them.
-func Groups() []Group {
+// groups returns the alerts as the file has them.
+func groups() []Group {
 	return []Group{
 		{"gpuscale.exporter", exporter()},
 		{"gpuscale.gpus", gpus()},
@@ -95,7 +95,7 @@ func Groups() []Group {
 // All returns every alert, in the file's order.
 func All() []Alert {
 	var all []Alert
-	for _, g := range Groups() {
+	for _, g := range groups() {
 		all = append(all, g.Alerts...)
 	}
 	return all
@@ -113,7 +113,7 @@ const head = "# Written from dashboards/alerts; make generate writes it again.\n
 func Render() []byte {
 	var b strings.Builder
 	b.WriteString(head + "groups:\n")
-	for _, g := range Groups() {
+	for _, g := range groups() {
 		fmt.Fprintf(&b, "- name: %s\n  interval: %s\n  rules:\n", g.Name, Interval)
 		for _, a := range g.Alerts {
 			fmt.Fprintf(&b, "  # %s\n  - alert: %s\n    expr: |-\n      %s\n", a.Why, a.Name, a.Query())
@@ -136,7 +136,7 @@ const chartThreshold = "@threshold@"
 func ChartData() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%sinterval: %s\nrunbooks: %s\ngroups:\n", head, Interval, Runbooks)
-	for _, g := range Groups() {
+	for _, g := range groups() {
 		fmt.Fprintf(&b, "- name: %s\n  alerts:\n", g.Name)
 		for _, a := range g.Alerts {
 			fmt.Fprintf(&b, "  - name: %s\n    program: %q\n    severity: %s\n    threshold: %q\n    for: %q\n    summary: %s\n    description: %s\n    expr: |-\n      %s\n",

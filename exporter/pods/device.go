@@ -28,7 +28,7 @@ type Device struct {
 
 var deviceID = regexp.MustCompile(`^(?:(GPU-[^/:]+)|(MIG-[^/:]+)|MIG-(GPU-[^/:]+)/(\d+)/(\d+)|nvidia(\d+)(?:/gi(\d+))?|(\d+))(?:::(.+)|/vgpu(\d+))?$`)
 
-// ParseDevice understands the ids that NVIDIA's and GKE's device plugins hand
+// parseDevice understands the ids that NVIDIA's and GKE's device plugins hand
 // out, and plain numbers:
 //
 //	GPU-<uuid>                a GPU
@@ -39,7 +39,7 @@ var deviceID = regexp.MustCompile(`^(?:(GPU-[^/:]+)|(MIG-[^/:]+)|MIG-(GPU-[^/:]+
 //	<N>                       a GPU by index
 //
 // each also with "::<n>" (time slicing, MPS) or "/vgpu<K>" (GKE) behind it. It is false for others.
-func ParseDevice(id string) (Device, bool) {
+func parseDevice(id string) (Device, bool) {
 	m := deviceID.FindStringSubmatch(id)
 	if m == nil || strings.HasPrefix(m[2], "MIG-GPU-") {
 		return Device{}, false

@@ -27,13 +27,13 @@ func TestParseDevice(t *testing.T) {
 	} {
 		d := none()
 		want(&d)
-		if got, known := ParseDevice(id); !known || got != d {
+		if got, known := parseDevice(id); !known || got != d {
 			t.Errorf("ParseDevice(%q) = %+v, %v; want %+v", id, got, known, d)
 		}
 	}
 	for _, id := range []string{"", "GPU-", "GPU-a::", "MIG-", "MIG-GPU-a", "MIG-GPU-a/1", "MIG-GPU-/1/0", "MIG-GPU-a/x/0", "nvidia", "nvidiactl",
 		"nvidia-1", "nvidia0/5", "nvidia0/gi", "nvidia0/gi5/vgpu", "nvidia99999999", "-1", "0:1", "+0", "gpu0", "GPU-a/1"} {
-		if got, known := ParseDevice(id); known {
+		if got, known := parseDevice(id); known {
 			t.Errorf("ParseDevice(%q) = %+v", id, got)
 		}
 	}
@@ -48,7 +48,7 @@ func FuzzDeviceID(f *testing.F) {
 		{Kind: collect.Instance, GPU: 1, Index: 1, UUID: "GPU-b", Minor: 1, InstanceID: 1, InstanceUUID: "MIG-a"},
 	}
 	f.Fuzz(func(t *testing.T, id string) {
-		d, known := ParseDevice(id)
+		d, known := parseDevice(id)
 		if !known {
 			return
 		}
@@ -101,7 +101,7 @@ func TestDevicesAsTheDriverHasThem(t *testing.T) {
 		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 3, InstanceUUID: "MIG-1", MIGDevices: []string{"MIG-1", "MIG-2"}},
 	}
 	for id, want := range map[string]int{"0": 1, "1": 0, "MIG-1": 2, "MIG-2": 2, "MIG-3": -1} {
-		if d, known := ParseDevice(id); !known || d.find(entities) != want {
+		if d, known := parseDevice(id); !known || d.find(entities) != want {
 			t.Errorf("%s is entity %d, want %d", id, d.find(entities), want)
 		}
 	}

@@ -54,7 +54,7 @@ func Resolve(entities []collect.Entity, claims []Claim, devices map[draName]Devi
 
 func device(c Claim, devices map[draName]Device) (Device, bool) {
 	if c.DRA == (collect.Claim{}) {
-		return ParseDevice(c.DeviceID)
+		return parseDevice(c.DeviceID)
 	}
 	d, known := devices[draName{c.DRA.Driver, c.DRA.Pool, c.DRA.Device}]
 	return d, known

@@ -282,7 +282,7 @@ func (w *Watcher) isGPU(resource, id string) bool {
 	if name == "gpu" || strings.HasPrefix(name, "gpu.") || strings.HasPrefix(name, "mig-") {
 		return true
 	}
-	d, known := ParseDevice(id)
+	d, known := parseDevice(id)
 	return known && d.Index < 0 // any plugin may number its devices
 }
 

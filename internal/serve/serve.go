@@ -67,7 +67,7 @@ func New(o Options) (*Server, error) {
 	var listener net.Listener
 	if !o.Systemd {
 		var err error
-		if listener, err = Listen(o.Address); err != nil {
+		if listener, err = listen(o.Address); err != nil {
 			return nil, err
 		}
 	}
@@ -138,9 +138,9 @@ func (s *Server) serve() error {
 	return s.http.Serve(s.listener)
 }
 
-// Listen binds "host:port", ":port" or "unix:/path". Its errors explain a taken or
+// listen binds "host:port", ":port" or "unix:/path". Its errors explain a taken or
 // forbidden address. A stale socket file is replaced; one that answers is not.
-func Listen(address string) (net.Listener, error) {
+func listen(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return listenUnix(path)
 	}

@@ -51,10 +51,10 @@ func TestReadyzSaysWhy(t *testing.T) {
 }
 
 func TestAddressInUse(t *testing.T) {
-	first, err := Listen("127.0.0.1:0")
+	first, err := listen("127.0.0.1:0")
 	require.NoError(t, err)
 	defer first.Close()
-	_, err = Listen(first.Addr().String())
+	_, err = listen(first.Addr().String())
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), first.Addr().String()+": the address is in use") {
 		t.Errorf("err = %v", err)
 	}
@@ -62,16 +62,16 @@ func TestAddressInUse(t *testing.T) {
 
 func TestUnixSocketReplacedOnlyWhenDead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	first, err := Listen("unix:" + path)
+	first, err := listen("unix:" + path)
 	require.NoError(t, err)
-	if _, err := Listen("unix:" + path); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := listen("unix:" + path); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Fatalf("second listener on a live socket: %v", err)
 	}
 	keepFile(t, first)
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("the test wants the file left behind: %v", err)
 	}
-	second, err := Listen("unix:" + path)
+	second, err := listen("unix:" + path)
 	if err != nil {
 		t.Fatalf("dead socket not replaced: %v", err)
 	}

@@ -114,7 +114,7 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) (
 	}
 	fields := named(into)
 	set := func(key, value *yaml.Node, name string) {
-		at := Dotted(path, cmp.Or(name, `""`))
+		at := dotted(path, cmp.Or(name, `""`))
 		switch f, known := fields[name]; {
 		case slices.Contains(skip, name):
 		case !known:
@@ -130,7 +130,7 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) (
 		case key.Tag == "!!merge": // its fields count where n has none
 			var merged map[string]yaml.Node
 			if err := n.Decode(&merged); err != nil {
-				bad(key, Dotted(path, key.Value), err)
+				bad(key, dotted(path, key.Value), err)
 			}
 			for name, value := range merged {
 				if own, _ := Entry(n, name); own == nil {
@@ -138,7 +138,7 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) (
 				}
 			}
 		case seen[key.Value]:
-			bad(key, Dotted(path, key.Value), errors.New("is already set above"))
+			bad(key, dotted(path, key.Value), errors.New("is already set above"))
 		default:
 			seen[key.Value] = true
 			set(key, value, key.Value)
@@ -183,7 +183,7 @@ func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (probl
 		for _, name := range slices.Sorted(maps.Keys(items)) {
 			key, _ := Entry(n, name) // nil if it is merged
 			value, item := items[name], reflect.New(is.Elem()).Elem()
-			problems = append(problems, d.value(cmp.Or(key, at), &value, Dotted(path, name), item)...)
+			problems = append(problems, d.value(cmp.Or(key, at), &value, dotted(path, name), item)...)
 			to.SetMapIndex(reflect.ValueOf(name).Convert(is.Key()), item)
 		}
 		return problems
@@ -259,10 +259,10 @@ var (
 // search returns the first key of a name in or below a node, and its path.
 func search(n *yaml.Node, path, name string) (*yaml.Node, string) {
 	if key, _ := Entry(n, name); key != nil {
-		return key, Dotted(path, name)
+		return key, dotted(path, name)
 	}
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		if key, where := search(Resolve(n.Content[i+1]), Dotted(path, n.Content[i].Value), name); key != nil {
+		if key, where := search(Resolve(n.Content[i+1]), dotted(path, n.Content[i].Value), name); key != nil {
 			return key, where
 		}
 	}

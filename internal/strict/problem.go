@@ -70,7 +70,7 @@ func (d *Document) Problems(node *yaml.Node, below string, err error) (all []Pro
 			var line int
 			at, line, found = lookup(at, path)
 			p.Line = cmp.Or(line, p.Line)
-			p.Path, p.Err, rest = Dotted(p.Path, path), errors.New(after), after
+			p.Path, p.Err, rest = dotted(p.Path, path), errors.New(after), after
 		}
 		all = append(all, p)
 	}
@@ -107,8 +107,8 @@ func Under(path string, err error) (all []error) {
 	return all
 }
 
-// Dotted joins two paths.
-func Dotted(a, b string) string {
+// dotted joins two paths.
+func dotted(a, b string) string {
 	if a == "" {
 		return b
 	}

@@ -142,7 +142,7 @@ func run(f *Facts, c *Check) Result {
 	case len(l.findings) > 0:
 		r.Outcome = l.findings[0].Severity
 	case l.skipped != "":
-		r.Outcome, r.Why = Skipped, Clean(l.skipped, maxText)
+		r.Outcome, r.Why = Skipped, clean(l.skipped, maxText)
 	case r.Why != "":
 		r.Outcome = Unknown
 	}
@@ -151,8 +151,8 @@ func run(f *Facts, c *Check) Result {
 
 // finish makes a finding safe to print. Its effect is the check's, unless it has another.
 func (f *Finding) finish(c *Check) {
-	f.Object, f.Seen, f.Fix = Clean(f.Object, 2*maxName), Clean(f.Seen, maxText), Clean(f.Fix, maxText)
-	f.Means = Clean(cmp.Or(f.Means, strings.ReplaceAll(c.Means, "`", "")), maxText)
+	f.Object, f.Seen, f.Fix = clean(f.Object, 2*maxName), clean(f.Seen, maxText), clean(f.Fix, maxText)
+	f.Means = clean(cmp.Or(f.Means, strings.ReplaceAll(c.Means, "`", "")), maxText)
 	f.Commands = slices.DeleteFunc(append([]string{}, f.Commands...), func(c string) bool { return c == "" })
 }
 
@@ -202,7 +202,7 @@ func (l *look) answers(s *Source) prom.Vector {
 
 // cannot records why something is unknown.
 func (l *look) cannot(format string, args ...any) {
-	if why := Clean(fmt.Sprintf(format, args...), maxText); !slices.Contains(l.unknown, why) {
+	if why := clean(fmt.Sprintf(format, args...), maxText); !slices.Contains(l.unknown, why) {
 		l.unknown = append(l.unknown, why)
 	}
 }

@@ -18,8 +18,8 @@ const (
 	maxCommand = 2000
 )
 
-// Clean makes untrusted text safe to print: one line of at most limit characters.
-func Clean(words string, limit int) string {
+// clean makes untrusted text safe to print: one line of at most limit characters.
+func clean(words string, limit int) string {
 	words = text.Line(words)
 	if runes := []rune(words); len(runes) > limit {
 		return string(runes[:limit]) + "…"

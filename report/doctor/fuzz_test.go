@@ -62,7 +62,7 @@ func (u untrusted) facts(t *testing.T) *Facts {
 	refused.Status.DesiredNumberScheduled = 1
 	DaemonSets.add(f, refused)
 	Refusals.add(f, corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: "DaemonSet", Namespace: u.text, Name: u.text}, Message: u.text})
-	f.Retention, f.Missing[Leases.Source] = u.text, Clean(u.text, maxText)
+	f.Retention, f.Missing[Leases.Source] = u.text, clean(u.text, maxText)
 	delete(f.objects, ConfigMaps.Source)
 	ConfigMaps.add(f, corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "gs", Name: "gpuscale-autoscaler"}, Data: map[string]string{"config.yaml": u.file}})
 	least := intstr.FromString(u.share)

@@ -235,7 +235,7 @@ func (r *reading) missing(s *Source, err error) {
 func (r *reading) unknown(s *Source, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.facts.Missing[s] = Clean(why, maxText/2)
+	r.facts.Missing[s] = clean(why, maxText/2)
 }
 
 // ask sends all queries to Prometheus, one after the other. An unreachable server is not

@@ -230,7 +230,7 @@ func hpaMetricUnknown(l *look) {
 func nearest(name string, list []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, candidate := range list {
-		if d := text.Distance(Clean(name, maxName), Clean(candidate, maxName)); d < least {
+		if d := text.Distance(clean(name, maxName), clean(candidate, maxName)); d < least {
 			best, least = candidate, d
 		}
 	}

@@ -272,7 +272,7 @@ func FuzzClean(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, limit int) {
 		limit = min(max(limit, 0), 1000)
-		out := Clean(text, limit)
+		out := clean(text, limit)
 		if len([]rune(out)) > limit+1 || strings.ContainsFunc(out, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%q", out)
 		}

@@ -123,7 +123,7 @@ func (f *Facts) nothing() string {
 	}
 	where := "any namespace"
 	if f.Namespace != "" {
-		where = "namespace " + Clean(f.Namespace, maxName)
+		where = "namespace " + clean(f.Namespace, maxName)
 	}
 	if f.installed() {
 		if f.Namespace == "" || f.programs() {

@@ -163,14 +163,14 @@ func retentionShort(l *look) {
 	keeps, sized, err := parseRetention(l.f.Retention)
 	switch {
 	case err != nil:
-		l.cannot("storageRetention %q: %v", Clean(l.f.Retention, maxName), err)
+		l.cannot("storageRetention %q: %v", clean(l.f.Retention, maxName), err)
 	case keeps > 0 && keeps < window:
 		days := model.Duration(keeps).String()
 		l.warn("Prometheus", "storageRetention is "+l.f.Retention,
 			"Keep at least 30 days (--storage.tsdb.retention.time, or spec.retention of the Prometheus resource), or report on less: gpuscale-report --since "+days+".").
 			Means = "a report over the usual 30 days has a record of " + days + ", notes it and exits with 3"
 	case sized && keeps == 0:
-		l.cannot("storageRetention %q is a size: the days depend on the ingestion rate", Clean(l.f.Retention, maxName))
+		l.cannot("storageRetention %q is a size: the days depend on the ingestion rate", clean(l.f.Retention, maxName))
 	}
 }
 

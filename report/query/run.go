@@ -174,7 +174,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 // its last day.
 func spanned(ctx context.Context, p Prometheus, expression string, w Window) (prom.Vector, error) {
 	v, err := p.Query(ctx, pieced(expression, w.Length()), w.Until)
-	if err != nil && ctx.Err() == nil && w.Length() > piece && (tooMuch(err) || Late(err)) {
+	if err != nil && ctx.Err() == nil && w.Length() > piece && (tooMuch(err) || late(err)) {
 		return p.Query(ctx, pieced(expression, piece), w.Until)
 	}
 	return v, err
@@ -298,11 +298,11 @@ func again[T any](ctx context.Context, pause time.Duration, ask func() (T, error
 // passing reports whether a retry may succeed. A query that timed out does so again, and
 // a refused credential stays refused.
 func passing(err error) bool {
-	return errors.Is(err, prom.ErrUnavailable) && !Late(err) && says(err, "HTTP 429", "HTTP 502", "HTTP 503", "EOF", "connection reset")
+	return errors.Is(err, prom.ErrUnavailable) && !late(err) && says(err, "HTTP 429", "HTTP 502", "HTTP 503", "EOF", "connection reset")
 }
 
-// Late reports whether a query timed out, here or at the server.
-func Late(err error) bool {
+// late reports whether a query timed out, here or at the server.
+func late(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || says(err, "timed out", "timeout")
 }
 

@@ -186,8 +186,8 @@ func forecasts(f model.Forecast) []Table {
 	}
 }
 
-// HoursOf names the unit of an action's hours.
-func HoursOf(a model.Action) string {
+// hoursOf names the unit of an action's hours.
+func hoursOf(a model.Action) string {
 	if a.Kind == "raise-hpa" {
 		return "hours at the maximum"
 	}
@@ -220,6 +220,6 @@ func methods(r model.Report) Section {
 	lines := append(slices.Clone(r.Methods.Text), "Steps: "+r.Methods.Steps+".", fmt.Sprintf("Made by gpuscale-report %s at %s UTC.", r.Version, Time(r.Generated)))
 	return Section{"A", "methods", "Methods", lines, []Table{{Name: "queries", Title: "Queries", Columns: []string{"What", "Step", "PromQL"},
 		Rows: rows(r.Methods.Queries, func(q model.Query) []Cell {
-			return []Cell{word(q.What), word(q.Step), {Text: Code(q.PromQL), Code: true}}
+			return []Cell{word(q.What), word(q.Step), {Text: code(q.PromQL), Code: true}}
 		})}}}
 }

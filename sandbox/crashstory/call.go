@@ -43,8 +43,8 @@ var verbs = map[string]string{
 // maxBody bounds what is read of a request; the API server takes less.
 const maxBody = 4 << 20
 
-// ParseCall names a request; false for one that writes nothing.
-func ParseCall(method, path string, body []byte) (Call, bool) {
+// parseCall names a request; false for one that writes nothing.
+func parseCall(method, path string, body []byte) (Call, bool) {
 	verb, writes := verbs[method]
 	if !writes {
 		return Call{}, false

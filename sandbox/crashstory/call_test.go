@@ -31,7 +31,7 @@ func TestCallsAreNamedByWhatTheyAre(t *testing.T) {
 			"patch gpunodepools/status p status.plannerState.grown,status.size"},
 		{"POST", "/version", "", ""},
 	} {
-		c, ok := ParseCall(test.method, test.path, []byte(test.body))
+		c, ok := parseCall(test.method, test.path, []byte(test.body))
 		if got := c.String(); got != test.want || ok != (test.want != "") {
 			t.Errorf("%s %s: %q, %t, want %q", test.method, test.path, got, ok, test.want)
 		}
@@ -42,7 +42,7 @@ func TestCallsAreNamedByWhatTheyAre(t *testing.T) {
 // publishes is tried once.
 func TestKills(t *testing.T) {
 	remove, publish := Call{Verb: "delete", Resource: "nodes", Name: "n"}, Call{Verb: "patch", Resource: "gpuquotas/status", Name: "q", Fields: "status.used"}
-	got := Kills([]Note{{remove, 1, 409}, {remove, 2, 200}, {publish, 1, 200}, {publish, 2, 200}, {remove, 3, 200}})
+	got := kills([]Note{{remove, 1, 409}, {remove, 2, 200}, {publish, 1, 200}, {publish, 2, 200}, {remove, 3, 200}})
 	var only []string
 	for _, trial := range got {
 		only = append(only, trial.Only())

@@ -52,9 +52,9 @@ func TestCrashStory(t *testing.T) {
 // faults of a trial.
 func (t Trial) faults(clean []Note) Faults {
 	if t.N == 0 {
-		return Every(t.Fault)
+		return every(t.Fault)
 	}
-	return At(clean[t.N-1], t.Fault)
+	return at(clean[t.N-1], t.Fault)
 }
 
 // everyCall are the trials in which each call meets the fault once.
@@ -69,7 +69,7 @@ func everyCall() []Trial {
 // chosen are all trials, or the one asked for.
 func chosen(t *testing.T, clean []Note) []Trial {
 	t.Helper()
-	every := append(Kills(clean), everyCall()...)
+	every := append(kills(clean), everyCall()...)
 	if *only == "" {
 		return every
 	}

@@ -44,8 +44,8 @@ type Env struct {
 	loops  sync.WaitGroup
 }
 
-// NewEnv starts the control plane and the fakes.
-func NewEnv(ctx context.Context, log *slog.Logger) (_ *Env, err error) {
+// newEnv starts the control plane and the fakes.
+func newEnv(ctx context.Context, log *slog.Logger) (_ *Env, err error) {
 	e, err := testenv.Start(ctx, testenv.Options{CRDs: true, Programs: true, Change: func(o *cluster.Options) {
 		// Nodes get KWOK's annotation after it has first seen them.
 		o.ExtraArgs[cluster.KWOK] = []string{"--node-lease-duration-seconds=0"}

@@ -21,7 +21,7 @@ var shared = testenv.NewShared(func(ctx context.Context) (*Env, error) {
 	if *verbose {
 		level = slog.LevelDebug
 	}
-	return NewEnv(ctx, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
+	return newEnv(ctx, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 })
 
 func TestMain(m *testing.M) { shared.Main(m) }

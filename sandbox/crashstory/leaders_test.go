@@ -93,7 +93,7 @@ func playPaused(t *testing.T, b *Env, target Note, golden State) {
 	require.NoError(t, errors.Join(b.clear(t.Context()), b.set(t.Context())))
 	first, second := newTestReplica(t, b, "first", true), newTestReplica(t, b, "second", true)
 	var stopped atomic.Bool
-	first.Arm(At(target, PauseAfter), nil, func() {
+	first.Arm(at(target, PauseAfter), nil, func() {
 		if err := first.stop(); err != nil {
 			t.Error(err)
 		}

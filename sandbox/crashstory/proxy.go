@@ -48,9 +48,9 @@ const (
 // Faults returns the fault of a call; fired is the number of faults so far.
 type Faults func(n Note, fired int) Fault
 
-// At is one fault of one call. Should the call be refused by the API server, its
+// at is one fault of one call. Should the call be refused by the API server, its
 // next attempt meets a fault that needs it done.
-func At(target Note, what Fault) Faults {
+func at(target Note, what Fault) Faults {
 	return func(n Note, fired int) Fault {
 		if fired > 0 || n.Call != target.Call || n.Nth < target.Nth {
 			return None
@@ -59,8 +59,8 @@ func At(target Note, what Fault) Faults {
 	}
 }
 
-// Every call that is made for the first time meets the fault.
-func Every(what Fault) Faults {
+// every call that is made for the first time meets the fault.
+func every(what Fault) Faults {
 	return func(n Note, _ int) Fault {
 		if n.Nth > 1 {
 			return None
@@ -90,9 +90,9 @@ type Proxy struct {
 	lists map[string]int // whole lists asked for, by resource
 }
 
-// NewProxy listens on the loopback until Close, with cert: client-go sends its
+// newProxy listens on the loopback until Close, with cert: client-go sends its
 // token only over TLS.
-func NewProxy(rc *rest.Config, cert tls.Certificate) (*Proxy, error) {
+func newProxy(rc *rest.Config, cert tls.Certificate) (*Proxy, error) {
 	to, err := url.Parse(rc.Host)
 	if err != nil {
 		return nil, fmt.Errorf("parsing %s: %w", rc.Host, err)
@@ -185,7 +185,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	call, writes := ParseCall(r.Method, r.URL.Path, body)
+	call, writes := parseCall(r.Method, r.URL.Path, body)
 	if !writes || !call.numbered() {
 		p.backend.ServeHTTP(w, r)
 		return

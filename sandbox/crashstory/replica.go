@@ -51,7 +51,7 @@ func (b *Env) newReplica(name string, elect bool) (*replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the proxy's certificate: %w", err)
 	}
-	p, err := NewProxy(b.Cluster.RESTConfig(), cert)
+	p, err := newProxy(b.Cluster.RESTConfig(), cert)
 	if err != nil {
 		return nil, err
 	}

@@ -12,11 +12,11 @@ type Trial struct {
 // Only is how a trial is asked for on the command line.
 func (t Trial) Only() string { return fmt.Sprintf("%s:%s", t.What, t.Fault) }
 
-// Kills lists the trials of a clean run: each call, killed before and after it.
+// kills lists the trials of a clean run: each call, killed before and after it.
 // An attempt that the API server refused and the next one are one call. A call
 // that only publishes comes as often as the clock determines, and is tried once for
 // each kind.
-func Kills(clean []Note) []Trial {
+func kills(clean []Note) []Trial {
 	var out []Trial
 	refused := map[Call]bool{}
 	for i, n := range clean {

@@ -17,9 +17,9 @@ var (
 	commandInHelp = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*)(?:  |$)`)
 )
 
-// CheckFlags returns the unknown flags of one of our own programs. words are the
+// checkFlags returns the unknown flags of one of our own programs. words are the
 // command's, its program first.
-func CheckFlags(words []string, help Help) error {
+func checkFlags(words []string, help Help) error {
 	program, rest := words[0], words[1:]
 	before := 0 // flags before the subcommand, with their values
 	for before < len(rest) && strings.HasPrefix(rest[before], "-") {

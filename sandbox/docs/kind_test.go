@@ -9,7 +9,7 @@ import (
 // blockOf a page that consists of one.
 func blockOf(t *testing.T, text string) Block {
 	t.Helper()
-	blocks := Parse("x.md", text).Blocks
+	blocks := parse("x.md", text).Blocks
 	if len(blocks) != 1 {
 		t.Fatalf("%q has %d blocks", text, len(blocks))
 	}
@@ -51,12 +51,12 @@ func TestMistakesWithin(t *testing.T) {
 		{query, "sum(gpu_busy_ratio", "line 2: "},
 		{query, "up\nsum(gpu_busy_ratio", "line 3: "},
 		{document, "{\"a\":\n1}", ""}, {document, "{\"a\":1}\n{\"b\":2}", ""}, {document, "{\"a\":1}\n{b:2}", "line 3"},
-		{CheckSeries, "gpu_busy_ratio", ""}, {CheckSeries, "gpu_busy", ""}, {CheckSeries, "gpu_uuid", ""}, {CheckSeries, "nvidia.com/gpu", ""},
-		{CheckSeries, "gpu_throttle_seconds_total{reason}", ""}, {CheckSeries, "gpuscale_adapter_query_duration_seconds", ""},
-		{CheckSeries, `gpuscale_autoscaler_verdicts{kind="pool",reason=~"Frozen|BoundReached"}`, ""},
-		{CheckSeries, "gpu_bussy_ratio", "unknown series gpu_bussy_ratio"},
-		{CheckSeries, "gpu_throttle_seconds_total{cause}", "has no label cause"},
-		{CheckSeries, `gpu_healthy{reason="lost", cause="x"}`, "has no label cause"},
+		{checkSeries, "gpu_busy_ratio", ""}, {checkSeries, "gpu_busy", ""}, {checkSeries, "gpu_uuid", ""}, {checkSeries, "nvidia.com/gpu", ""},
+		{checkSeries, "gpu_throttle_seconds_total{reason}", ""}, {checkSeries, "gpuscale_adapter_query_duration_seconds", ""},
+		{checkSeries, `gpuscale_autoscaler_verdicts{kind="pool",reason=~"Frozen|BoundReached"}`, ""},
+		{checkSeries, "gpu_bussy_ratio", "unknown series gpu_bussy_ratio"},
+		{checkSeries, "gpu_throttle_seconds_total{cause}", "has no label cause"},
+		{checkSeries, `gpu_healthy{reason="lost", cause="x"}`, "has no label cause"},
 	} {
 		err := c.check(c.text)
 		if got := fmt.Sprint(err); c.wrong == "" && err != nil || !strings.Contains(got, c.wrong) {

@@ -47,18 +47,18 @@ func ReadTree(root string, want func(path string) bool) (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
-	return NewTree(files, pages)
+	return newTree(files, pages)
 }
 
-// NewTree reads the pages among the files.
-func NewTree(files fs.FS, pages []string) (Tree, error) {
+// newTree reads the pages among the files.
+func newTree(files fs.FS, pages []string) (Tree, error) {
 	t := Tree{Files: files, Pages: map[string]Page{}}
 	for _, p := range pages {
 		text, err := fs.ReadFile(files, p)
 		if err != nil {
 			return t, fmt.Errorf("reading a page: %w", err)
 		}
-		t.Pages[p] = Parse(p, string(text))
+		t.Pages[p] = parse(p, string(text))
 	}
 	return t, nil
 }

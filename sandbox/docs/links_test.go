@@ -19,7 +19,7 @@ func small(t *testing.T) Tree {
 	} {
 		files[path] = &fstest.MapFile{Data: []byte(text)}
 	}
-	tree, err := NewTree(files, []string{"README.md", "docs/README.md", "docs/a.md", "docs/b.md", "docs/lost.md", "docs/more/README.md"})
+	tree, err := newTree(files, []string{"README.md", "docs/README.md", "docs/a.md", "docs/b.md", "docs/lost.md", "docs/more/README.md"})
 	require.NoError(t, err)
 	return tree
 }

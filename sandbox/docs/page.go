@@ -43,9 +43,9 @@ type Span struct {
 	Text string
 }
 
-// Parse reads a page as GitHub does. Nothing is an error in Markdown: what is no block is
+// parse reads a page as GitHub does. Nothing is an error in Markdown: what is no block is
 // prose.
-func Parse(path, markdown string) Page {
+func parse(path, markdown string) Page {
 	p := Page{Path: path, Anchors: map[string]bool{}}
 	source := []byte(markdown)
 	line := func(at int) int { return 1 + bytes.Count(source[:at], []byte("\n")) }

@@ -127,7 +127,7 @@ func (p *programs) check(ctx context.Context, text string) error {
 	}
 	for _, words := range segments {
 		if slices.Contains(judged, words[0]) && len(words) > 1 {
-			if err := CheckFlags(words, p.help(ctx)); err != nil {
+			if err := checkFlags(words, p.help(ctx)); err != nil {
 				return err
 			}
 		}

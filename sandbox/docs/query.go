@@ -126,9 +126,9 @@ var seriesName = regexp.MustCompile(`^((?:gpu|gpuscale)_[a-z0-9_]+)(?:\{([^}]*)\
 // metrics APIs take.
 var otherNames = []string{"gpu_milli", "gpu_spec", "gpuscale_source"}
 
-// CheckSeries reports whether what looks like a series of ours within a sentence is one,
+// checkSeries reports whether what looks like a series of ours within a sentence is one,
 // or one of our labels, or a signal for HPAs; and whether it has the labels.
-func CheckSeries(text string) error {
+func checkSeries(text string) error {
 	m := seriesName.FindStringSubmatch(text)
 	if m == nil || slices.Contains(otherNames, m[1]) {
 		return nil

@@ -95,7 +95,7 @@ func TestSourcesNamePages(t *testing.T) {
 func TestSeriesInSentences(t *testing.T) {
 	for path, p := range tree(t, ForUsers).Pages {
 		for _, s := range p.Spans {
-			if err := CheckSeries(s.Text); err != nil {
+			if err := checkSeries(s.Text); err != nil {
 				t.Errorf("%s:%d: %v", path, s.Line, err)
 			}
 		}

@@ -180,11 +180,11 @@ func FuzzParseDrain(f *testing.F) {
 	f.Add(Drain{Started: start, Deadline: start, Reason: "x"}.String())
 	f.Add(`{"started":"0001-01-01T00:00:00Z"}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := ParseDrain(text)
+		d, err := parseDrain(text)
 		if err != nil {
 			return
 		}
-		back, err := ParseDrain(d.String())
+		back, err := parseDrain(d.String())
 		if err != nil || !back.Started.Equal(d.Started) || !back.Deadline.Equal(d.Deadline) || back.Reason != d.Reason {
 			t.Errorf("%+v reads back as %+v, %v", d, back, err)
 		}

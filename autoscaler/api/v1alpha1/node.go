@@ -52,12 +52,12 @@ func DrainOf(node metav1.Object) (d Drain, ok bool, err error) {
 	if !ok {
 		return Drain{}, false, nil
 	}
-	d, err = ParseDrain(text)
+	d, err = parseDrain(text)
 	return d, true, err
 }
 
-// ParseDrain reads the annotation's text.
-func ParseDrain(text string) (Drain, error) {
+// parseDrain reads the annotation's text.
+func parseDrain(text string) (Drain, error) {
 	var d Drain
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		return Drain{}, fmt.Errorf("annotation %s: %w", DrainAnnotation, err)

@@ -24,11 +24,11 @@ type cover struct {
 	models map[string]bool // that have a tenant of their own
 }
 
-// QuotaObject is the name of a GPUQuota in problems.
-func QuotaObject(name string) string { return "GPUQuota " + name }
+// quotaObject is the name of a GPUQuota in problems.
+func quotaObject(name string) string { return "GPUQuota " + name }
 
-// ModelTenant is the tenant of a quota's amount for one model.
-func ModelTenant(name, model string) string { return name + "/" + model }
+// modelTenant is the tenant of a quota's amount for one model.
+func modelTenant(name, model string) string { return name + "/" + model }
 
 func (l *Ledger) addQuotas(quotas []v1alpha1.GPUQuota, namespaces []corev1.Namespace) {
 	// Of two quotas over the same pods the oldest holds.
@@ -44,7 +44,7 @@ func (l *Ledger) addQuotas(quotas []v1alpha1.GPUQuota, namespaces []corev1.Names
 			if len(q.Spec.Amounts) == 0 {
 				until = "until then nothing more is added for its pods"
 			}
-			l.problem(QuotaObject(q.Name), "the stored object does not have this version's schema: %s; apply it again: %s", q.Undecodable, until)
+			l.problem(quotaObject(q.Name), "the stored object does not have this version's schema: %s; apply it again: %s", q.Undecodable, until)
 		}
 		l.addCovers(q, l.addAmounts(q), namespaces)
 	}
@@ -54,7 +54,7 @@ func (l *Ledger) addQuotas(quotas []v1alpha1.GPUQuota, namespaces []corev1.Names
 // amount of its own.
 func (l *Ledger) addAmounts(q *v1alpha1.GPUQuota) map[string]bool {
 	all := quota.All()
-	own := entry{of: QuotaObject(q.Name), Tenant: plan.Tenant{Tenant: unbounded(q.Name)}}
+	own := entry{of: quotaObject(q.Name), Tenant: plan.Tenant{Tenant: unbounded(q.Name)}}
 	own.Parent = q.Spec.Parent
 	if q.Undecodable != "" && len(q.Spec.Amounts) == 0 { // how much is unknown, and not unlimited
 		own.Limit = quota.Amount{}
@@ -78,7 +78,7 @@ func (l *Ledger) addAmounts(q *v1alpha1.GPUQuota) map[string]bool {
 				continue
 			}
 			models[model.Name] = true
-			e.Name, e.Parent = ModelTenant(q.Name, model.Name), q.Name
+			e.Name, e.Parent = modelTenant(q.Name, model.Name), q.Name
 		}
 		e.Guarantee = amountOf(a.Guaranteed, quota.Amount{})
 		e.Limit, e.Borrow, e.Lend = amountOf(a.Limit, all), amountOf(a.BorrowLimit, all), amountOf(a.LendLimit, all)
@@ -101,7 +101,7 @@ func amountOf(q *resource.Quantity, otherwise quota.Amount) quota.Amount {
 
 // addCovers records the namespaces that a quota covers, unless an older one covers the same pods of them.
 func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool, namespaces []corev1.Namespace) {
-	of, spec := QuotaObject(q.Name), &q.Spec.Tenants
+	of, spec := quotaObject(q.Name), &q.Spec.Tenants
 	c := cover{q.Name, labels.Everything(), models}
 	if spec.PodSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(spec.PodSelector)
@@ -145,7 +145,7 @@ func (l *Ledger) ofQuota(c Claim) string {
 	case i < 0:
 		return ""
 	case all[i].models[c.Model]:
-		return ModelTenant(all[i].quota, c.Model)
+		return modelTenant(all[i].quota, c.Model)
 	}
 	return all[i].quota
 }

@@ -33,7 +33,7 @@ func Statuses(quotas []v1alpha1.GPUQuota, s *plan.Snapshot, problems map[string]
 			Type: ConditionValid, Status: metav1.ConditionTrue, Reason: "Valid", ObservedGeneration: q.Generation,
 			LastTransitionTime: metav1.NewTime(s.Now),
 		}
-		if err := problems[QuotaObject(q.Name)]; err != nil {
+		if err := problems[quotaObject(q.Name)]; err != nil {
 			valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, "Invalid", err.Error()
 		}
 		meta.SetStatusCondition(&status.Conditions, valid)

@@ -46,8 +46,8 @@ const cgroupPrefix = "gpuscale-node-"
 // have ended.
 func CgroupName(pid, n int) string { return fmt.Sprintf("%s%d-%d", cgroupPrefix, pid, n) }
 
-// Read a config from its file.
-func Read(file string) (Config, error) {
+// read a config from its file.
+func read(file string) (Config, error) {
 	var c Config
 	data, err := os.ReadFile(file)
 	if err == nil {

@@ -27,7 +27,7 @@ const (
 // First makes the node and runs its programs until one does not work. It is
 // process 1 of namespaces of its own.
 func First(file string) error {
-	c, err := Read(file)
+	c, err := read(file)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ const endTimeout = 30 * time.Second
 // and returns when nothing is left: after in has ended, or First has. The latter is
 // an error.
 func Keep(file string, in io.Reader, out io.Writer) error {
-	c, err := Read(file)
+	c, err := read(file)
 	if err != nil {
 		return err
 	}

@@ -25,14 +25,14 @@ func Load(path string) (Trace, error) {
 		return Trace{}, fmt.Errorf("opening the trace: %w", err)
 	}
 	defer f.Close()
-	return Parse(path, f)
+	return parse(path, f)
 }
 
-// Parse reads the Azure LLM inference CSV format: a header line, then
+// parse reads the Azure LLM inference CSV format: a header line, then
 // "2023-11-16 18:15:46.6805900,374,44". A byte order mark, CRLF line ends and
 // empty lines are accepted. Lines must be in order of time. Errors about the
 // content name file, line and field.
-func Parse(file string, r io.Reader) (Trace, error) {
+func parse(file string, r io.Reader) (Trace, error) {
 	const most = MaxRequests * longestLine
 	limited := &io.LimitedReader{R: r, N: most + 1}
 	rows := csv.NewReader(limited)

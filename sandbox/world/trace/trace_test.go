@@ -19,7 +19,7 @@ func TestParseReadsWhatTheDatasetHas(t *testing.T) {
 		"byte order mark": "\xef\xbb\xbf" + head + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109",
 		"empty last line": head + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n\n\n",
 	} {
-		got, err := Parse("azure.csv", strings.NewReader(text))
+		got, err := parse("azure.csv", strings.NewReader(text))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -47,7 +47,7 @@ func TestParseRefusesNamingFileLineAndField(t *testing.T) {
 		head + ok + "2023-11-16 18:15:46.5,1,1\n": `trace t.csv:3: TIMESTAMP: 2023-11-16 18:15:46.5 is before the request above it; sort the file by time`,
 		head + ok + "2024-11-16 18:15:46.5,1,1\n": `trace t.csv:3: TIMESTAMP: more than 744h0m0s after the first request`,
 	} {
-		if _, err := Parse("t.csv", strings.NewReader(text)); err == nil || err.Error() != want {
+		if _, err := parse("t.csv", strings.NewReader(text)); err == nil || err.Error() != want {
 			t.Errorf("%.60q:\n got %v\nwant %s", text, err, want)
 		}
 	}
@@ -103,7 +103,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("\xef\xbb\xbf" + head + "2023-11-16 18:15:46,1,1\r\n\n")
 	f.Add(head + "2023-11-16 18:15:46,-1,1")
 	f.Fuzz(func(t *testing.T, text string) {
-		tr, err := Parse("f.csv", strings.NewReader(text))
+		tr, err := parse("f.csv", strings.NewReader(text))
 		if err != nil && !strings.HasPrefix(err.Error(), "trace f.csv:") {
 			t.Fatalf("it does not name the file: %v", err)
 		}
