@@ -114,7 +114,7 @@ func sources() []board.Panel {
 		tiles("Sources that depend on what runs", "Missing is normal where there is no such thing: no GPU is allocated, no GPU is in MIG mode, the adapter or the autoscaler is not installed.", board.Muted,
 			source{"allocations", board.Of(metric.GPUHeld)}, source{"busy, GPUs", board.Of(metric.GPUBusyRatio)}, source{"busy, slices", board.Of(metric.GPUInstanceBusyRatio)},
 			source{"MIG instances", board.Of(metric.GPUInstanceInfo)}, source{"adapter", board.Of(metric.AdapterBuildInfo)}, source{"autoscaler", board.Of(metric.AutoscalerLeader)},
-			source{"model servers", board.Named("", `__name__=~"`+queueNames+`"`)}),
+			source{"model servers", board.Named("", named(queued...))}),
 		tiles("Recording rules", aboutRules, board.Watch,
 			source{"gpus", recorded("node:gpu_info:count")}, source{"pods", recorded("pod:gpu_memory_used:ratio")}, source{"MIG", recorded(rules.SliceStanding)}),
 		{Kind: board.Stat, Title: "Labels of pods", W: 6, H: 5, Unit: board.Count, Absent: "no GPU is allocated to a pod, or " + noExporter,

@@ -87,16 +87,18 @@ func replicas() []board.Panel {
 	}
 }
 
-// anyOf selects series of several names at once.
-func anyOf(names ...string) string {
-	return board.Named("", `__name__=~"`+strings.Join(names, "|")+`"`, `namespace=~"$namespace"`)
+// anyOf selects several series at once, escaped or not.
+func anyOf(of ...metric.Read) string { return board.Named("", named(of...), `namespace=~"$namespace"`) }
+
+func named(of ...metric.Read) string {
+	return `__name__=~"` + strings.Join(metric.Names(of...), "|") + `"`
 }
 
 // queues are the series of requests waiting in a server. Gateways are left out: they
 // count the same requests again.
-func queues() string { return anyOf(queueNames) }
+func queues() string { return anyOf(queued...) }
 
-var queueNames = strings.Join([]string{metric.VLLMWaiting.Name, metric.SGLangQueued.Name, metric.SGLangQueued.Escaped().Name, metric.TRTLLMWaiting.Name, metric.TritonPending.Name, metric.TGIQueue.Name}, "|")
+var queued = []metric.Read{metric.VLLMWaiting, metric.SGLangQueued, metric.TRTLLMWaiting, metric.TritonPending, metric.TGIQueue}
 
 // ofPods are the recorded series of the pods that a function chooses.
 func ofPods(choose, record string) string {
@@ -111,10 +113,10 @@ func serving() []board.Panel {
 			About: "By pod. The signal queue_depth is computed from it.", Queries: []board.Query{{Expr: board.Sum(queues(), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "Requests running", W: 6, Unit: board.Number, Stack: true, Absent: noServer,
 			About:   "By pod. The signal requests_running is computed from it.",
-			Queries: []board.Query{{Expr: board.Sum(anyOf(metric.VLLMRunning.Name, metric.SGLangRunning.Name, metric.SGLangRunning.Escaped().Name, metric.TRTLLMRunning.Name, metric.TGIBatch.Name), by...), Legend: legend}}},
+			Queries: []board.Query{{Expr: board.Sum(anyOf(metric.VLLMRunning, metric.SGLangRunning, metric.TRTLLMRunning, metric.TGIBatch), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "KV cache in use", W: 6, Unit: board.Percent, Max: 1, Absent: noServer,
 			About:   "Share of the cache's blocks in use, by pod. At 100 % running requests are preempted and recomputed.",
-			Queries: []board.Query{{Expr: board.Most(anyOf(metric.VLLMCacheUsage.Name, metric.VLLMCacheUsageOld.Name, metric.SGLangCacheUsage.Name, metric.SGLangCacheUsage.Escaped().Name, metric.TRTLLMCacheUsage.Name), by...), Legend: legend}}},
+			Queries: []board.Query{{Expr: board.Most(anyOf(metric.VLLMCacheUsage, metric.VLLMCacheUsageOld, metric.SGLangCacheUsage, metric.TRTLLMCacheUsage), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "Time to first token, p95", W: 6, Unit: board.Seconds, Absent: "no request got its first token in five minutes, or " + noServer + noRules,
 			About:   "95th percentile over five minutes, by pod. The twenty slowest now.",
 			Queries: []board.Query{{Expr: ofPods("topk", "pod:llm_first_token_seconds:p95_5m"), Legend: legend}}},

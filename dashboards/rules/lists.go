@@ -113,7 +113,7 @@ func pods() []Rule {
 		},
 		{
 			Record: "pod:llm_first_token_seconds:p95_5m",
-			Expr:   firstToken(metric.VLLMFirstToken, metric.SGLangFirstToken, metric.SGLangFirstToken.Escaped(), metric.TRTLLMFirstToken),
+			Expr:   firstToken(metric.VLLMFirstToken, metric.SGLangFirstToken, metric.TRTLLMFirstToken),
 			Help:   "Time to the first token of a model server, 95th percentile. Absent without requests.", Labels: pod,
 		},
 	}
@@ -133,8 +133,8 @@ func ofAllocated(names ...string) string {
 
 func firstToken(of ...metric.Read) string {
 	var all []string
-	for _, r := range of {
-		all = append(all, "histogram_quantile(0.95, "+sum("rate("+r.Name+"_bucket["+window+"])", metric.LabelNamespace, metric.LabelPod, "le")+") >= 0")
+	for _, name := range metric.Names(of...) {
+		all = append(all, "histogram_quantile(0.95, "+sum("rate("+name+"_bucket["+window+"])", metric.LabelNamespace, metric.LabelPod, "le")+") >= 0")
 	}
 	return strings.Join(all, " or ")
 }

@@ -50,7 +50,7 @@ func TestNothingIsWellWithoutItsSeries(t *testing.T) {
 }
 
 // serving are the queues of the model servers: either of them shows that one runs.
-var serving = []string{metric.VLLMWaiting.Name, metric.SGLangQueued.Escaped().Name}
+var serving = []string{metric.VLLMWaiting.Name, metric.Escape(metric.SGLangQueued.Name)}
 
 // witnesses are the queries that may show good without one of the series they read, if
 // they show the same with it: another series proves it.

@@ -25,9 +25,11 @@ type software struct {
 var servers = map[string]software{
 	"chat/vllm": {"vllm", `model_name="llama",engine="0"`, metric.VLLMRunning, metric.VLLMWaiting, metric.VLLMCacheUsage, metric.VLLMGenerationTokens,
 		metric.VLLMFirstToken, metric.VLLMQueueTime},
-	"research/rank": {"sglang", `model_name="rank",engine_type="unified"`, metric.SGLangRunning.Escaped(), metric.SGLangQueued.Escaped(), metric.SGLangCacheUsage.Escaped(),
-		metric.SGLangGenerationTokens.Escaped(), metric.SGLangFirstToken.Escaped(), metric.SGLangQueueTime.Escaped()},
+	"research/rank": {"sglang", `model_name="rank",engine_type="unified"`, escaped(metric.SGLangRunning), escaped(metric.SGLangQueued), escaped(metric.SGLangCacheUsage),
+		escaped(metric.SGLangGenerationTokens), escaped(metric.SGLangFirstToken), escaped(metric.SGLangQueueTime)},
 }
+
+func escaped(r metric.Read) metric.Read { r.Name = metric.Escape(r.Name); return r }
 
 // scrapeServers scrapes the model servers: fakes whose load follows their GPUs' busy ratio.
 func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {

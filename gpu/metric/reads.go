@@ -12,17 +12,22 @@ type Read struct {
 	Labels []string // that distinguish series of one pod, without the scrape's own
 }
 
-// Escaped is the series under the name that prometheus_client serves where colons count as
-// UTF-8: to Prometheus 2, and to 3 with metric_name_validation_scheme legacy (choose_encoder
-// of client_python 0.25, its issue 1177). SGLang's page is such a one; vLLM writes its page in
-// the text format, where they stay.
-func (r Read) Escaped() Read {
-	r.Name = Escape(r.Name)
-	return r
-}
-
-// Escape is the name of such a series.
+// Escape is the name that prometheus_client serves where colons count as UTF-8: to
+// Prometheus 2, and to 3 with metric_name_validation_scheme legacy (choose_encoder of
+// client_python 0.25, its issue 1177). SGLang's page is such a one, and that of KServe's own
+// server for vLLM; vLLM writes its own in the text format, where they stay.
 func Escape(name string) string { return strings.ReplaceAll(name, ":", "_") }
+
+// Names are those under which series may be stored: as the servers have them, and escaped.
+func Names(of ...Read) (names []string) {
+	for _, r := range of {
+		names = append(names, r.Name)
+		if escaped := Escape(r.Name); escaped != r.Name {
+			names = append(names, escaped)
+		}
+	}
+	return names
+}
 
 // Servers whose series are read.
 const (

@@ -203,11 +203,14 @@ func (d Dialect) autoscalerAsks() []Ask {
 	}
 }
 
+// tokens are the series of what inference servers write.
+var tokens = []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens}
+
 func (d Dialect) serverAsks() []Ask {
 	labels := by(metric.LabelNamespace, metric.LabelPod, "instance", metric.LabelModelName, metric.LabelEngine, metric.LabelDPRank)
 	var each []string
-	for _, r := range []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens, metric.SGLangGenerationTokens.Escaped()} {
-		each = append(each, "max "+labels+" ("+d.Select(r.Name)+")")
+	for _, name := range metric.Names(tokens...) {
+		each = append(each, "max "+labels+" ("+d.Select(name)+")")
 	}
 	all := strings.Join(each, " or ")
 	series := "count " + by(metric.LabelNamespace) + " (" + all + ")"

@@ -125,7 +125,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	a.Exporter = there(metric.GPUInfo.Name)
 	rows := count("count(" + present(metric.AutoscalerGPUSeconds.Name) + ")")
 	a.Autoscaler = rows > 0
-	a.Servers = there(metric.VLLMGenerationTokens.Name) || there(metric.SGLangGenerationTokens.Name) || there(metric.SGLangGenerationTokens.Escaped().Name)
+	a.Servers = slices.ContainsFunc(metric.Names(tokens...), there)
 	moved := metric.Exported + metric.LabelNamespace + `!=""`
 	a.Dialect.ExporterMoved = count("count("+present(metric.GPUHeld.Name, moved)+")") > 0
 	a.Dialect.AutoscalerMoved = count("count("+present(metric.AutoscalerGPUSeconds.Name, moved)+")") > 0
