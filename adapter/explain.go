@@ -174,11 +174,7 @@ func (f *lookFlags) file() (*config.File, error) {
 	case f.config == "":
 		return config.Read("built in", nil, override)
 	}
-	file, _, err := config.Load(f.config, override)
-	if err == nil {
-		err = file.Err()
-	}
-	return file, err
+	return load(f.config, override)
 }
 
 // rules returns the adapter's rules, each with its Prometheus, to ask about a namespace. others

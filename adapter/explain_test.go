@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -72,7 +73,7 @@ func TestExplainCommand(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"text":                              {append([]string{"explain"}, base...), []string{"answer    50, ", "proposes 9", "built in", "the HPA will set 8 replicas"}},
+		"text":                              {append([]string{"explain"}, base...), []string{"answer    50, ", "proposes 9", "built in", "no older than 45s or two and a half scrape intervals and 16.5s, at most 5m0s, values", "the HPA will set 8 replicas"}},
 		"json":                              {append([]string{"explain", "-o", "json"}, base...), []string{`"version": "gpuscale.explain/v1"`, `"value": 50,`}},
 		"set":                               {append([]string{"explain", "--set", "metrics[1].target.averageValue=100"}, base...), []string{"target of 100"}},
 		"tenancy":                           {append([]string{"explain", "--config", tenancy}, base[:4]...), []string{"answer    50, "}},
@@ -114,6 +115,22 @@ func TestWhatOthersServeIsNotJudged(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "0 replicas\n") || strings.Contains(out.String(), "error 404") {
 		t.Error(out.String())
+	}
+	const both = "metrics=[{type: External, external: {metric: {name: requests_running}, target: {type: Value, value: 6}}}, {type: External, external: {metric: {name: %s}, target: {type: Value, value: 6}}}]"
+	simulate := func(config, other string) error {
+		out.Reset()
+		return run(t.Context(), []string{"simulate", "hpa", "chat/vllm", "--since", "2m", "--kubeconfig", kubeconfig, "--config", config, "--set", fmt.Sprintf(both, other)}, &out, &bytes.Buffer{})
+	}
+	if err := simulate(file, "keda_s0"); err != nil || !strings.Contains(out.String(), "left out: no rule is called keda_s0, but the rules of pa.yaml") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	alone := writeFile(t, "alone.yaml", []byte("prometheus: {url: '"+server.URL+"'}"))
+	if err := simulate(alone, "keda_s0"); err == nil || !strings.Contains(err.Error(), "no rule of the adapter is called keda_s0") {
+		t.Error(err)
+	}
+	// KEDA's own metrics server answers these, whatever the adapter's file says.
+	if err := simulate(alone, "s0-prometheus, selector: {matchLabels: {scaledobject.keda.sh/name: vllm}}"); err != nil || !strings.Contains(out.String(), "left out: s0-prometheus is KEDA's, of the ScaledObject vllm") {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }
 

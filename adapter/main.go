@@ -78,7 +78,8 @@ Its own flags are --config, --check, --kubeconfig, --log-level, --version,
 --certificate-for and --ca-bundles.
 --prometheus-* and --metrics-* are prometheus-adapter's, put over the file; the
 others are those of every Kubernetes API server.`,
-		Args: cobra.NoArgs,
+		// The chart of prometheus-adapter has its program's path before the flags.
+		ValidArgs: []string{"/adapter"}, Args: cobra.OnlyValidArgs,
 		// Errors are printed once, by main; a wrong flag prints no usage page.
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -113,15 +114,17 @@ others are those of every Kubernetes API server.`,
 // rulesCommand prints the queries without sending them.
 func rulesCommand() *cobra.Command {
 	var file string
+	var server paFlags
 	cmd := &cobra.Command{
 		Use:   "rules --config FILE",
 		Short: "Print each rule and the query it sends",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, _, err := config.Load(file)
-			if err == nil {
-				err = f.Err()
+			overlay, err := server.overlay()
+			if err != nil {
+				return err
 			}
+			f, err := load(file, overlay)
 			if err != nil {
 				return err
 			}
@@ -129,7 +132,17 @@ func rulesCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "YAML configuration file (required)")
+	server.addServer(cmd.Flags())
 	return cmd
+}
+
+// load reads a configuration whose rules are all good.
+func load(file string, overlay func(*config.Config)) (*config.File, error) {
+	f, _, err := config.Load(file, overlay)
+	if err == nil {
+		err = f.Err()
+	}
+	return f, err
 }
 
 func printRules(w io.Writer, f *config.File) error {

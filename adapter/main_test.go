@@ -43,13 +43,14 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--config", good, "--log-level", "loud"}, "", []string{"log-level"}},
 		{[]string{"--config", good, "--kubeconfig", dir + "/none"}, "", []string{dir + "/none"}},
 		{[]string{"rules", "--config", good}, "gpu_busy", nil},
+		{[]string{"rules", "--config", theirs, "--prometheus-url=http://x"}, "gpu_busy", nil},
 		{[]string{"rules", "--config", bad}, "", []string{"bad.yaml:1"}},
 		{[]string{"rules", "--config", rules}, "", []string{"rules.yaml:3", "rules.yaml:4"}},
 
 		// What prometheus-adapter's Deployments say.
 		{[]string{"--check", "--config", theirs}, "", []string{"prometheus.url: is required"}},
 		{[]string{
-			"--check", "--config=" + theirs, "--prometheus-url=https://prometheus:9090/", "--metrics-relist-interval=1m", "--metrics-max-age=2m",
+			"/adapter", "--check", "--config=" + theirs, "--prometheus-url=https://prometheus:9090/", "--metrics-relist-interval=1m", "--metrics-max-age=2m",
 			"--prometheus-ca-file=/ca", "--prometheus-token-file=/token", "--prometheus-header=X-Scope-OrgID=a=b", "--prometheus-verb=POST",
 			"--prometheus-client-tls-cert-file=/crt", "--prometheus-client-tls-key-file=/key", "--prometheus-auth-incluster", "--disable-http2",
 			"--logtostderr=true", "-v=6", "--v=4", "--cert-dir=/tmp", "--secure-port=6443", "--lister-kubeconfig=/x", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256",

@@ -49,7 +49,7 @@ arithmetic, with its windows and policies, to simulated replicas.
 				return err
 			}
 			s := explain.Simulation{
-				Range: r, Rules: o.Rules, Load: explain.Load(f.load), Tolerance: f.tolerance, Window: f.window,
+				Range: r, Options: o, Load: explain.Load(f.load),
 				Progress: func(rule string, done, total int) {
 					_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d steps\n", rule, done, total) // losing progress output is no failure
 				},

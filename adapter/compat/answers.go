@@ -20,7 +20,7 @@ import (
 
 // GetMetricByName answers for one object.
 func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector k8slabels.Selector) (*custom_metrics.MetricValue, error) {
-	r, t := p.lookup(info)
+	t := p.lookup(info)
 	if t == nil {
 		other, err := p.elsewhere(info.Metric)
 		if err != nil {
@@ -36,7 +36,7 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 	if t.namespace == t.object {
 		within = name.Name
 	}
-	v, err := p.ask(ctx, r, t, selector, within, []string{name.Name})
+	v, err := p.ask(ctx, t, selector, within, []string{name.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 // GetMetricBySelector answers for each object that the selector matches and
 // that has a usable value.
 func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, selector k8slabels.Selector, info cma.CustomMetricInfo, metricSelector k8slabels.Selector) (*custom_metrics.MetricValueList, error) {
-	r, t := p.lookup(info)
+	t := p.lookup(info)
 	if t == nil {
 		other, err := p.elsewhere(info.Metric)
 		if err != nil {
@@ -70,7 +70,7 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 	if len(objects) == 0 {
 		return nil, provider.NotFound("%s: %s", t.rule.ID, subject)
 	}
-	v, err := p.ask(ctx, r, t, metricSelector, namespace, objects)
+	v, err := p.ask(ctx, t, metricSelector, namespace, objects)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,7 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 // GetExternalMetric answers with one item: the sum of the query's series. v0.12.0
 // returns an item each, and the HPA sums them.
 func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector k8slabels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
-	r := p.registry.Load()
-	t := r.external[info.Metric]
+	t := p.registry.Load().external[info.Metric]
 	if t == nil {
 		other, err := p.elsewhere(info.Metric)
 		if err != nil {
@@ -103,7 +102,7 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 		}
 		return other.GetExternalMetric(ctx, namespace, selector, info)
 	}
-	v, err := p.ask(ctx, r, t, selector, namespace, nil)
+	v, err := p.ask(ctx, t, selector, namespace, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -100,9 +100,9 @@ func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 	return slices.Compact(all)
 }
 
-// elsewhere returns the other provider for a metric of its own. While the file's series have
-// never been listed, any other name may be the file's: the answer is then "not yet", not "not
-// found".
+// elsewhere returns the other provider for a metric of its own. While some of the file's series
+// have never been listed, any other name may be the file's: the answer is then "not yet", not
+// "not found".
 func (p *Provider) elsewhere(metric string) (cma.MetricsProvider, error) {
 	if p.Other != nil && slices.Contains(p.Other.ListAllExternalMetrics(), cma.ExternalMetricInfo{Metric: metric}) {
 		return p.Other, nil
@@ -123,17 +123,16 @@ func (p *Provider) Rules() []RuleState {
 	if p == nil {
 		return nil
 	}
-	return p.registry.Load().states()
+	return p.registry.Load().rules
 }
 
 // lookup returns the target of a custom metric; nil if there is none.
-func (p *Provider) lookup(info cma.CustomMetricInfo) (*registry, *target) {
-	r := p.registry.Load()
+func (p *Provider) lookup(info cma.CustomMetricInfo) *target {
 	normal, _, err := info.Normalized(p.Mapper)
 	if err != nil {
-		return r, nil
+		return nil
 	}
-	return r, r.custom[normal]
+	return p.registry.Load().custom[normal]
 }
 
 // view is an answer and how to read it.
@@ -145,11 +144,11 @@ type view struct {
 
 // ask answers from the query for all objects if there is one, or else from one for
 // this request.
-func (p *Provider) ask(ctx context.Context, r *registry, t *target, selector k8slabels.Selector, namespace string, objects []string) (view, error) {
+func (p *Provider) ask(ctx context.Context, t *target, selector k8slabels.Selector, namespace string, objects []string) (view, error) {
 	if t.unlabelled != nil {
 		return view{}, provider.Internal("%s: %v", t.rule.ID, t.unlabelled)
 	}
-	how, err := r.plan(t, selector)
+	how, err := t.general(selector)
 	if err == nil && (how.special != "" || namespace == "" && how.namespace != "") {
 		how, err = t.specific(selector, namespace, objects, how.special)
 	}

@@ -1,18 +1,16 @@
 package compat
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	pmodel "github.com/prometheus/common/model"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 	theirs "sigs.k8s.io/prometheus-adapter/pkg/client"
 	"sigs.k8s.io/prometheus-adapter/pkg/config"
@@ -21,27 +19,13 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// registry is what the API serves at one time. It is immutable, except for what is
-// known about plans.
+// registry is what the API serves at one time. It is immutable.
 type registry struct {
 	custom   map[cma.CustomMetricInfo]*target
 	external map[string]*target
 	rules    []RuleState
-	pending  error                     // why no series are known yet
-	plans    *utilcache.LRUExpireCache // of planKey and *plan
-	alone    sync.Map                  // by a rule's name, why a plan is special
+	pending  error // why some series are not known yet
 }
-
-type planKey struct {
-	target   *target
-	selector string
-}
-
-// maxPlans bounds the cache of plans, and planFor how long one is in it.
-const (
-	maxPlans = 4096
-	planFor  = time.Hour
-)
 
 // RuleState is the state of one rule.
 type RuleState struct {
@@ -51,7 +35,7 @@ type RuleState struct {
 	// Metrics are their names in the API.
 	Metrics []string `json:"metrics,omitempty"`
 	// Alone is why requests have a query of their own: one for each namespace,
-	// set of objects and selector. It is "" until one was made.
+	// set of objects and selector.
 	Alone string `json:"alone,omitempty"`
 	// Problems of the rule itself, or of its last discovery.
 	Problems []string `json:"problems,omitempty"`
@@ -72,15 +56,11 @@ func (s *RuleState) problem(err error) {
 // newRegistry associates the families of each selector with the rules. As in
 // v0.12.0 a later rule takes a name from an earlier one.
 func newRegistry(f *File, listings map[string]*listing, mapper apimeta.RESTMapper) *registry {
-	r := &registry{custom: map[cma.CustomMetricInfo]*target{}, external: map[string]*target{}, plans: utilcache.NewLRUExpireCache(maxPlans)}
-	ever := false
+	r := &registry{custom: map[cma.CustomMetricInfo]*target{}, external: map[string]*target{}}
 	for selector, l := range listings {
-		if ever = ever || l.ever; l.err != nil {
+		if l.err != nil && !l.ever {
 			r.pending = fmt.Errorf("listing the series of %s: %w", selector, l.err)
 		}
-	}
-	if ever {
-		r.pending = nil
 	}
 	for _, rule := range f.Rules {
 		state := RuleState{Name: rule.ID, State: InForce, At: fmt.Sprintf("%s:%d", rule.File, rule.Line)}
@@ -112,11 +92,17 @@ func (r *registry) associate(rule *Rule, families []prom.Family, mapper apimeta.
 		state.problem(err)
 		return
 	}
+	asked := map[string]bool{} // the labels of objects for which Alone is known
 	for _, f := range families {
 		for _, info := range n.metrics(rule, f) {
 			t, err := n.target(rule, f.Name, info)
 			if err != nil {
 				state.problem(err)
+			} else if !asked[t.object] {
+				asked[t.object] = true
+				if all, err := t.general(k8slabels.Everything()); err == nil {
+					state.Alone = cmp.Or(state.Alone, all.special)
+				}
 			}
 			switch name := info.Metric; {
 			case t == nil:
@@ -131,34 +117,6 @@ func (r *registry) associate(rule *Rule, families []prom.Family, mapper apimeta.
 	}
 	slices.Sort(state.Metrics)
 	state.Metrics = slices.Compact(state.Metrics)
-}
-
-// plan returns the cached general plan for a target and a selector.
-func (r *registry) plan(t *target, selector k8slabels.Selector) (*plan, error) {
-	k := planKey{t, selector.String()}
-	if known, ok := r.plans.Get(k); ok {
-		return known.(*plan), nil
-	}
-	p, err := t.general(selector)
-	if err != nil {
-		return nil, err
-	}
-	r.plans.Add(k, p, planFor)
-	if p.special != "" {
-		r.alone.Store(t.rule.ID, p.special)
-	}
-	return p, nil
-}
-
-// states returns the state of each rule.
-func (r *registry) states() []RuleState {
-	all := slices.Clone(r.rules)
-	for i := range all {
-		if why, ok := r.alone.Load(all[i].Name); ok {
-			all[i].Alone = why.(string)
-		}
-	}
-	return all
 }
 
 // namer is v0.12.0's own mapping of a rule's series to names and resources in a cluster.

@@ -85,6 +85,14 @@ func (c Config) age(r *signal.Rule) {
 	}
 }
 
+// fresh returns an error if the values of a maximum age are stale before the next query.
+func (c Config) fresh(path string, maxAge time.Duration) error {
+	if maxAge == 0 || maxAge > c.Interval {
+		return nil
+	}
+	return fmt.Errorf("%s: must be longer than interval, or every value is stale", path)
+}
+
 // Cache returns the cache's options.
 func (c Config) Cache() cache.Options {
 	for _, b := range c.All() {
@@ -107,7 +115,8 @@ func (c Config) validate() error {
 	when(c.FirstWait <= 0, "firstWait: must be positive")
 	when(c.Concurrency < 1, "concurrency: must be at least 1")
 	when(c.MaxQuestions < 1, "maxQuestions: must be at least 1")
-	when(c.MaxAge != 0 && c.MaxAge <= c.Interval, "maxAge: must be longer than interval, or every value is stale")
+	when(c.MaxAge == 0 && c.Interval >= signal.Lookback, "interval: must be shorter than 5m")
+	errs = append(errs, c.fresh("maxAge", c.MaxAge), c.fresh("prometheusAdapter.maxAge", c.PrometheusAdapter.MaxAge))
 	if name := c.PrometheusAdapter.Backend; name != "" {
 		errs = append(errs, c.knows("prometheusAdapter.backend", name))
 	}

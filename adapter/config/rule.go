@@ -99,7 +99,7 @@ func (d document) rule(n *yaml.Node, path string, c Config) Declared {
 	if err == nil {
 		c.age(&s)
 		s.Exporters = trust.From(c.ExporterNamespaces)
-		err = errors.Join(wrong, s.Validate())
+		err = errors.Join(wrong, s.Validate(), c.fresh("maxAge", own.MaxAge))
 	}
 	if own.Backend != "" {
 		err = errors.Join(err, c.knows("backend", own.Backend))

@@ -82,7 +82,7 @@ type Status struct {
 	Conditions []string `json:"conditions,omitempty"`
 }
 
-// Options of an explanation.
+// Options of an explanation and a simulation.
 type Options struct {
 	Rules []Rule
 	// Elsewhere, if not "", names other sources of metrics, so that a metric
@@ -152,17 +152,21 @@ func (x *Metric) explain(ctx context.Context, w World, m autoscaling.MetricSpec,
 	if o.ViaAPI != nil {
 		x.ViaAPI = o.ViaAPI(ctx, x.Request)
 	}
-	rule, err := find(o.Rules, a.name)
+	rule, elsewhere, err := o.rule(a)
 	switch {
-	case err != nil && o.Elsewhere != "":
-		x.NotServed = fmt.Sprintf("no rule is called %s, but %s; --via-api shows its answer", a.name, o.Elsewhere)
+	case elsewhere != "":
+		x.NotServed = elsewhere + "; --via-api shows its answer"
 		return hpa.Answer{}, false
 	case err != nil:
 		x.Error, x.Code = err.Error(), http.StatusNotFound
 		return hpa.Answer{Error: err}, true
 	}
+	limit := rule.MaxAge.String()
+	if rule.Follow > 0 {
+		limit += fmt.Sprintf(" or two and a half scrape intervals and %s, at most %s", rule.Follow, signal.Lookback)
+	}
 	x.Rule = fmt.Sprintf("%s (%s): duplicates %s, parts of a pod %s, pods %s, samples no older than %s, values from %g to %g",
-		rule.Name, rule.Source, rule.Duplicates, rule.PerPod, rule.PerWorkload, rule.MaxAge, rule.Minimum, rule.Maximum)
+		rule.Name, rule.Source, rule.Duplicates, rule.PerPod, rule.PerWorkload, limit, rule.Minimum, rule.Maximum)
 	x.Query, x.WindowSecs = rule.Query(a.namespace), rule.Window.Seconds()
 	r, failure := read(ctx, rule, a.namespace)
 	got := w.answer(ctx, a, r.table, failure, r.Now)

@@ -32,10 +32,8 @@ const (
 // Simulation is what to replay.
 type Simulation struct {
 	Range
-	Rules     []Rule
-	Load      Load
-	Tolerance float64
-	Window    time.Duration
+	Options
+	Load Load
 	// Replicas at the beginning; nil for the recorded number.
 	Replicas *int32
 	// Progress receives the rule being queried and the finished steps.
@@ -93,10 +91,15 @@ func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 			t.Left = append(t.Left, err.Error())
 			continue
 		}
-		one := simulated{asked: a}
-		if one.rule, err = find(s.Rules, a.name); err != nil {
+		rule, elsewhere, err := s.rule(a)
+		switch {
+		case err != nil:
 			return t, err
+		case elsewhere != "":
+			t.Left = append(t.Left, elsewhere)
+			continue
 		}
+		one := simulated{asked: a, rule: rule}
 		if err := one.recall(ctx, s.Range, lives, func(done int) { s.Progress(a.name, done, s.steps()) }); err != nil {
 			return t, err
 		}

@@ -50,8 +50,8 @@ vllm:num_requests_waiting{namespace="chat",pod="other-7d4b9c-bbbbb",model_name="
 func simulated30m(t *testing.T, w World, q Querier, change func(*Simulation)) Timeline {
 	t.Helper()
 	s := Simulation{
-		Range: Range{From: end.Add(-30 * time.Minute), To: end, Step: 15 * time.Second},
-		Rules: rules(q), Load: Recorded, Tolerance: hpa.DefaultTolerance, Window: hpa.DefaultWindow, Progress: func(string, int, int) {},
+		Range:   Range{From: end.Add(-30 * time.Minute), To: end, Step: 15 * time.Second},
+		Options: Options{Rules: rules(q), Tolerance: hpa.DefaultTolerance, Window: hpa.DefaultWindow}, Load: Recorded, Progress: func(string, int, int) {},
 	}
 	if change != nil {
 		change(&s)
@@ -180,7 +180,7 @@ func TestRangesAreBounded(t *testing.T) {
 func TestSimulateFailsWithoutPrometheus(t *testing.T) {
 	q := load(t, past, func(time.Time) bool { return true })
 	_, err := Simulate(t.Context(), worldOf(t, onQueue), Simulation{
-		Range: Range{From: end.Add(-time.Minute), To: end, Step: 15 * time.Second}, Rules: rules(q), Progress: func(string, int, int) {},
+		Range: Range{From: end.Add(-time.Minute), To: end, Step: 15 * time.Second}, Options: Options{Rules: rules(q)}, Progress: func(string, int, int) {},
 	})
 	if err == nil || !strings.Contains(err.Error(), "querying queue_depth: prometheus unavailable") {
 		t.Error(err)

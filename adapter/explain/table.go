@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	autoscaling "k8s.io/api/autoscaling/v2"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -130,15 +131,24 @@ type Rule struct {
 	Querier Querier
 }
 
-// find returns a rule by name.
-func find(rules []Rule, name string) (Rule, error) {
-	names := make([]string, len(rules))
-	for i, rule := range rules {
-		if rule.Name == name {
-			return rule, nil
+// keda is the label by which KEDA's metrics server knows the ScaledObject of a request.
+const keda = "scaledobject.keda.sh/name"
+
+// rule returns the rule of a metric. elsewhere says who may serve a metric without a rule.
+func (o Options) rule(a asked) (_ Rule, elsewhere string, err error) {
+	names := make([]string, len(o.Rules))
+	for i, rule := range o.Rules {
+		if rule.Name == a.name {
+			return rule, "", nil
 		}
 		names[i] = rule.Name
 	}
+	if object, ok := a.selector.RequiresExactMatch(keda); ok && a.kind == autoscaling.ExternalMetricSourceType {
+		return Rule{}, fmt.Sprintf("%s is KEDA's, of the ScaledObject %s", a.name, object), nil
+	}
+	if o.Elsewhere != "" {
+		return Rule{}, fmt.Sprintf("no rule is called %s, but %s", a.name, o.Elsewhere), nil
+	}
 	slices.Sort(names)
-	return Rule{}, fmt.Errorf("no rule of the adapter is called %s; it has %s", name, strings.Join(names, ", "))
+	return Rule{}, "", fmt.Errorf("no rule of the adapter is called %s; it has %s", a.name, strings.Join(names, ", "))
 }
