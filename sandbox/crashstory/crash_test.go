@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -95,7 +96,8 @@ func (w *world) play() ([]string, error) {
 }
 
 // TestCrashStory: the autoscaler is killed before and after each write of a story, and the answer to each is lost, a
-// conflict, or that there are too many requests. The end is the same, and each thing was done as often.
+// conflict, or that there are too many requests; then a fifth of all writes meet one of these, by chance. The end is the
+// same, and each thing was done as often.
 func TestCrashStory(t *testing.T) {
 	honest := newWorld(t, func(int, string) fault { return none })
 	want, err := honest.play()
@@ -126,6 +128,21 @@ func TestCrashStory(t *testing.T) {
 				}
 				met[call] = true
 				return f
+			})
+		})
+	}
+	runs := 5
+	if testall.Enabled() {
+		runs = 60
+	}
+	random := rand.New(rand.NewPCG(uint64(testall.Seed(t, 1)), 1))
+	for n := range runs {
+		t.Run(fmt.Sprintf("a fifth of all writes, run %d", n+1), func(t *testing.T) {
+			try(t, want, func(int, string) fault {
+				if random.IntN(5) > 0 {
+					return none
+				}
+				return all[random.IntN(len(all))]
 			})
 		})
 	}
