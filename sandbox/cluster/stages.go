@@ -7,10 +7,6 @@ const (
 	// AnnotationFake with the value "fake" makes KWOK manage a node.
 	AnnotationFake = "kwok.x-k8s.io/node"
 
-	// AnnotationDown on a node makes KWOK leave the node's conditions alone,
-	// so that a test that sets Ready to False or Unknown is not overruled.
-	AnnotationDown = "sandbox.gpuscale.io/down"
-
 	// AnnotationReadyAfter on a pod, a duration ("20s"): it runs at once but
 	// is ready only then, as a server that loads a model.
 	AnnotationReadyAfter = "sandbox.gpuscale.io/ready-after"

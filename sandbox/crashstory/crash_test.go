@@ -1,83 +1,249 @@
 package crashstory
 
 import (
-	"flag"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
+	"github.com/gpuscale/gpuscale/internal/require"
+	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-var (
-	only = flag.String("only", "", `one trial of TestCrashStory: "create nodes mig-1 #1:after"`)
-	all  = flag.Bool("all", false, "all trials of TestCrashStory")
+const (
+	lender    = "lender" // a namespace; others are borrower and free, which is under no quota
+	gangName  = "gang"
+	gangLabel = "scheduling.x-k8s.io/pod-group"
+	half      = "nvidia.com/mig-3g.40gb"
 )
 
+// step of the story: what users do, and what is still missing of what comes of it.
+type step struct {
+	name    string
+	do      func(*world)
+	missing func(*world) error
+}
+
+// steps in their order. Whatever the autoscaler chooses has one best answer: runs can be compared.
+var steps = []step{
+	{"a node is added for the minimum", func(*world) {}, running("")},
+	{"a GPU is repartitioned for a pod that needs a third of it", func(w *world) { w.pod("free", "slice", half, 1) }, running("slice")},
+	{"a gang of two nodes comes at once", func(w *world) {
+		w.gang = true
+		for _, name := range []string{"gang-0", "gang-1"} {
+			w.pod(lender, name, partition.GPUResource, 2, func(p *corev1.Pod) { p.Labels = map[string]string{gangLabel: gangName} })
+		}
+	}, running("gang-0", "gang-1")},
+	{"half of it ends, and another namespace borrows its GPUs", func(w *world) {
+		w.gang = false
+		w.pod("borrower", "borrower", partition.GPUResource, 2)
+		w.end("gang-0")
+	}, running("borrower")},
+	{"the borrowed GPUs are reclaimed", func(w *world) { w.pod(lender, "owner", partition.GPUResource, 2) }, running("owner")},
+	{"two small pods come, and one of them has a place", func(w *world) {
+		w.pod("free", "movable", partition.GPUResource, 1)
+		w.pod("free", "bound", partition.GPUResource, 1, pinned)
+		w.end("owner")
+	}, running("movable")},
+	{"an underused node is drained and removed", func(w *world) { w.end("gang-1") }, func(w *world) error {
+		if w.find("movable") == nil { // its controller makes it again
+			w.pod("free", "movable", partition.GPUResource, 1, pinned)
+		}
+		return errors.Join(running("bound", "movable")(w), gone("whole-1")(w))
+	}},
+	{"the last node of the pool goes", func(w *world) { w.end("movable", "bound") }, gone("whole-1", "whole-2")},
+}
+
+// seen and settled are the reconciles before the next step begins, and before the end.
+const (
+	patience = 100
+	seen     = 3
+	settled  = 10
+)
+
+// play plays the story, and returns the state at its end.
+func (w *world) play() ([]string, error) {
+	w.t.Helper()
+	for _, s := range steps {
+		s.do(w)
+		missing := errors.New("")
+		for n := 0; missing != nil; n++ {
+			w.turn()
+			if missing = errors.Join(s.missing(w), w.clean()); missing != nil && n == patience {
+				last, _ := w.loop.State.Last()
+				return nil, fmt.Errorf("stuck where %s: %w (%v)\n%s", s.name, missing, w.err, last.Plan)
+			}
+		}
+		for range seen {
+			w.turn()
+		}
+	}
+	for range settled {
+		w.turn()
+	}
+	return w.state(), nil
+}
+
+// TestCrashStory: the autoscaler is killed before and after each write of a story, and the answer to each is lost, a
+// conflict, or that there are too many requests; then a fifth of all writes meet one of these, by chance. The end is the
+// same, and each thing was done as often.
 func TestCrashStory(t *testing.T) {
-	if !*all && *only == "" {
-		t.Skip("make test-all and make crash-story play it, with -all; -only plays one kill")
-	}
-	b := shared.Get(t)
-	golden, clean := cleanRun(t, b)
-	r := newTestReplica(t, b, "crash", false)
-	t.Logf("the clean run made %d calls and ended with\n%s", len(clean), strings.Join(golden, "\n"))
-	trials := chosen(t, clean)
-	for i, trial := range trials {
-		begun := time.Now()
-		end, notes, err := b.Play(t.Context(), r, trial.faults(clean))
-		verdict, diff := "passed", golden.Diff(end)
-		switch {
-		case err != nil || len(diff) > 0:
-			verdict = "failed"
-		case len(r.Fired()) == 0:
-			verdict = "not met" // the call was not made in that run, so nothing is known
-		}
-		t.Logf("%d/%d %s: %s (%s)", i+1, len(trials), trial.Only(), verdict, time.Since(begun).Round(100*time.Millisecond))
-		if verdict == "failed" {
-			t.Errorf("%s: failed: %v\n%s", trial.Only(), err, strings.Join(diff, "\n"))
-			for _, line := range b.view.departures() {
-				t.Log(line)
+	honest := newWorld(t, func(int, string) fault { return none })
+	want, err := honest.play()
+	require.NoError(t, err)
+	t.Logf("%d writes; in the end\n%s", len(honest.calls), strings.Join(want, "\n"))
+	for nth, call := range honest.calls {
+		for i, f := range all {
+			// What is done when it is killed after one write is done before the next.
+			if !testall.Enabled() && f != after && (nth+i)%8 != 0 {
+				continue
 			}
-			for _, n := range notes {
-				if !n.Published() {
-					t.Log(n.ID(), n.Status)
+			t.Run(fmt.Sprintf("%d %s: %s", nth+1, call, f), func(t *testing.T) {
+				try(t, want, func(n int, _ string) fault {
+					if n == nth+1 {
+						return f
+					}
+					return none
+				})
+			})
+		}
+	}
+	for _, f := range all {
+		t.Run("the first of each kind: "+string(f), func(t *testing.T) {
+			met := map[string]bool{}
+			try(t, want, func(_ int, call string) fault {
+				if met[call] {
+					return none
 				}
+				met[call] = true
+				return f
+			})
+		})
+	}
+	runs := 5
+	if testall.Enabled() {
+		runs = 60
+	}
+	random := rand.New(rand.NewPCG(uint64(testall.Seed(t, 1)), 1))
+	for n := range runs {
+		t.Run(fmt.Sprintf("a fifth of all writes, run %d", n+1), func(t *testing.T) {
+			try(t, want, func(int, string) fault {
+				if random.IntN(5) > 0 {
+					return none
+				}
+				return all[random.IntN(len(all))]
+			})
+		})
+	}
+}
+
+// try plays the story with a fault.
+func try(t *testing.T, want []string, f func(int, string) fault) {
+	t.Helper()
+	w := newWorld(t, f)
+	got, err := w.play()
+	require.NoError(t, err)
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			t.Errorf("not %s", line)
+		}
+	}
+	for _, line := range got {
+		if !slices.Contains(want, line) {
+			t.Errorf("but %s", line)
+		}
+	}
+}
+
+// running reports pods that do not run yet, and a first node that is not there.
+func running(names ...string) func(*world) error {
+	return func(w *world) error {
+		if len(w.nodes()) == 0 {
+			return errors.New("there is no node")
+		}
+		for _, name := range names {
+			if p := w.find(name); name != "" && (p == nil || p.Status.Phase != corev1.PodRunning) {
+				return fmt.Errorf("%s does not run", name)
 			}
 		}
-		if t.Context().Err() != nil {
-			t.Fatal("out of time")
+		return nil
+	}
+}
+
+// gone reports nodes that are still there.
+func gone(names ...string) func(*world) error {
+	return func(w *world) error {
+		for _, n := range w.nodes() {
+			if slices.Contains(names, n.Name) {
+				return fmt.Errorf("%s is there", n.Name)
+			}
+		}
+		return nil
+	}
+}
+
+// clean reports marks of an operation on nodes.
+func (w *world) clean() error {
+	for _, n := range w.nodes() {
+		for _, key := range []string{contract.RecordAnnotation, v1alpha1.DrainAnnotation, v1alpha1.CordonAnnotation} {
+			if _, there := n.Annotations[key]; there || n.Spec.Unschedulable {
+				return fmt.Errorf("node %s: cordoned %v, annotations %v", n.Name, n.Spec.Unschedulable, slices.Sorted(maps.Keys(n.Annotations)))
+			}
 		}
 	}
-}
-
-// faults of a trial.
-func (t Trial) faults(clean []Note) Faults {
-	if t.N == 0 {
-		return every(t.Fault)
-	}
-	return at(clean[t.N-1], t.Fault)
-}
-
-// everyCall are the trials in which each call meets the fault once.
-func everyCall() []Trial {
-	var out []Trial
-	for _, f := range []Fault{Lost, Error500, Error409, Error429} {
-		out = append(out, Trial{What: "every call", Fault: f})
-	}
-	return out
-}
-
-// chosen are all trials, or the one asked for.
-func chosen(t *testing.T, clean []Note) []Trial {
-	t.Helper()
-	every := append(kills(clean), everyCall()...)
-	if *only == "" {
-		return every
-	}
-	for _, trial := range every {
-		if trial.Only() == *only {
-			return []Trial{trial}
-		}
-	}
-	t.Fatalf("-only %q: no such call in the clean run", *only)
 	return nil
+}
+
+func pinned(p *corev1.Pod) {
+	p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "whole-2"}
+}
+
+// pod makes one that is pending and has a controller.
+func (w *world) pod(namespace, name, of string, n int64, change ...func(*corev1.Pod)) {
+	w.t.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: name, UID: "job", Controller: ptr.To(true)}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+			corev1.ResourceName(of): *resource.NewQuantity(n, resource.DecimalSI), "cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi"),
+		}}}}},
+	}
+	p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits
+	for _, c := range change {
+		c(p)
+	}
+	w.create(p)
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(w.now),
+	}}}
+	require.NoError(w.t, w.client.Status().Update(w.t.Context(), p))
+}
+
+// find returns a pod; nil for none.
+func (w *world) find(name string) *corev1.Pod {
+	w.t.Helper()
+	for _, p := range w.pods() {
+		if p.Name == name {
+			return &p
+		}
+	}
+	return nil
+}
+
+// end deletes pods, as their owners would.
+func (w *world) end(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		require.NoError(w.t, w.client.Delete(w.t.Context(), w.find(name)))
+	}
 }

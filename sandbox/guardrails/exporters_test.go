@@ -18,9 +18,8 @@ import (
 
 // exporters is a fake of all nodes' exporters and of the Prometheus that asked them.
 type exporters struct {
-	w      *world
-	agents []*node.Agent   // of the machines of a rack; the others' GPUs go to pods in order of age
-	seen   []*node.Machine // in the last scrape
+	w    *world
+	seen []*node.Machine // in the last scrape
 
 	mu    sync.Mutex
 	taken *observe.Readings
@@ -41,7 +40,7 @@ func (e *exporters) read() *observe.Readings {
 }
 
 // scrape takes readings, before the cluster is looked at: Prometheus never knows of a
-// pod's GPUs before the API server knows of its node. A paused exporter has no series.
+// pod's GPUs before the API server knows of its node.
 func (e *exporters) scrape() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,7 +51,7 @@ func (e *exporters) scrape() {
 	e.seen = nil
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		if m := e.machine(n, bound[n.Name]); m != nil && !node.ExporterPaused(n.Labels) {
+		if m := e.machine(n, bound[n.Name]); m != nil {
 			e.seen = append(e.seen, m)
 			if e.sick[n.Name] {
 				e.w.condemn(n)
@@ -63,11 +62,8 @@ func (e *exporters) scrape() {
 	e.w.must(err)
 }
 
-// machine of a node; nil where the node has no GPUs.
+// machine of a node, whose GPUs go to pods in order of age; nil where the node has no GPUs.
 func (e *exporters) machine(n *corev1.Node, pods []*corev1.Pod) *node.Machine {
-	if i := slices.IndexFunc(e.agents, func(a *node.Agent) bool { return a.Machine.Name() == n.Name }); i >= 0 {
-		return e.agents[i].Machine
-	}
 	gpus := n.Status.Allocatable["nvidia.com/gpu"]
 	if gpus.IsZero() {
 		return nil

@@ -6,24 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
-
-// down breaks a node: KWOK leaves it alone from now on.
-func (w *world) down(name string, status corev1.ConditionStatus) {
-	w.t.Helper()
-	w.patchNode(name, func(n *corev1.Node) { n.Annotations[cluster.AnnotationDown] = "true" })
-	w.await(name+" is down", func() error {
-		n := w.node(name)
-		for i := range n.Status.Conditions {
-			if n.Status.Conditions[i].Type == corev1.NodeReady {
-				n.Status.Conditions[i].Status = status
-			}
-		}
-		return w.Admin.Status().Update(w.t.Context(), n)
-	})
-}
 
 // TestBesideOthers: nodes of no pool, of another autoscaler, and one of ours that was
 // cordoned by hand are unchanged after a day of reconciles, while an empty node like

@@ -29,13 +29,13 @@ import (
 // fleet is the namespace of the targets in docs/pools.md.
 const fleet = "fleet"
 
-// TestPools plays the pools of docs/pools.md whose makers talk to Kubernetes.
+// TestPools plays pools of docs/pools.md whose makers talk to Kubernetes. Karpenter's is
+// TestNeighbourKarpenter's, with Karpenter itself.
 func TestPools(t *testing.T) {
 	w := newWorld(t, setup{})
 	w.must(w.Namespace(t.Context(), fleet, nil))
-	w.must(w.InstallSources(t.Context(), neighbours.ClusterAPI(), neighbours.Karpenter()))
+	w.must(w.InstallSources(t.Context(), neighbours.ClusterAPI()))
 	w.play((&neighbours.Machines{Client: w.Admin, Nodes: fakeNodes()}).Run, neighbours.ClusterAPIKinds()...)
-	w.play((&neighbours.Claims{Client: w.Admin, Nodes: fakeNodes()}).Run, neighbours.KarpenterKinds()...)
 	w.fakes = append(w.fakes, herdKind)
 	docs := w.manifests()
 	for _, part := range []struct {
@@ -43,7 +43,6 @@ func TestPools(t *testing.T) {
 		run  func()
 	}{
 		{"Cluster API", func() { w.growAndShrink("capi-h100", docs["capi-h100"]) }},
-		{"Karpenter", func() { w.growAndShrink("karpenter-h100", docs["karpenter-h100"]) }},
 		{"any scale", func() { w.growOnly(docs["other"]) }},
 		{"conditions", func() { w.problems(w.objects("pool-simulated.yaml")[0]) }},
 	} {
@@ -93,8 +92,8 @@ func (w *world) says(pool, kind string, words ...string) func() error {
 	}
 }
 
-// growAndShrink adds two nodes for two pods, and removes the youngest, which neither
-// Cluster API's nor Karpenter's fake would choose.
+// growAndShrink adds two nodes for two pods, and removes one of them by name: Cluster API by itself
+// would choose the oldest.
 func (w *world) growAndShrink(pool string, objects []*unstructured.Unstructured) {
 	w.t.Helper()
 	w.apply(objects...)

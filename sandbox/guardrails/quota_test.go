@@ -3,18 +3,15 @@ package guardrails
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -85,29 +82,5 @@ func TestReclaimTakesWhatIsBorrowed(t *testing.T) {
 	})
 	if len(asked) < 6 || len(asked) > 12 {
 		t.Errorf("%d pods were asked to leave for 6", len(asked))
-	}
-}
-
-// TestInvalidQuotas: a circle of quotas, a parent that is nowhere: each says
-// what is wrong with it, and neither keeps others from being served.
-func TestInvalidQuotas(t *testing.T) {
-	w := newWorld(t, setup{})
-	w.pool("h100", 0, 2)
-	w.quota("circle-a", "circle-b", "1")
-	w.quota("circle-b", "circle-a", "1")
-	w.quota("orphan", "nowhere", "1")
-	w.work("train", "h100", 1, perNode)
-	w.await("it waits", w.waits("train", 1))
-	w.until("it is served", w.has("h100", 1))
-	for _, name := range []string{"circle-a", "circle-b", "orphan"} {
-		w.until(name+" has the error", func() error {
-			var q v1alpha1.GPUQuota
-			w.must(w.Admin.Get(t.Context(), client.ObjectKey{Name: name}, &q))
-			c := meta.FindStatusCondition(q.Status.Conditions, "Valid")
-			if c == nil || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "parent") {
-				return fmt.Errorf("%+v", c)
-			}
-			return nil
-		})
 	}
 }

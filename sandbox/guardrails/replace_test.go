@@ -41,65 +41,46 @@ func (w *world) play(fake func(context.Context) error, kinds ...schema.GroupVers
 	})
 }
 
-// TestReplaceByWhatMakesNodes: a sick node of Cluster API's, or of a static Karpenter
-// NodePool, is replaced in one step: the size that is asked for never changes, no
-// other node goes, and the next one is there without a pod that waits for it.
+// TestReplaceByWhatMakesNodes: a sick node of Cluster API's is replaced in one step: the size that is
+// asked for never changes, no other node goes, and the next one is there without a pod that waits for it.
 func TestReplaceByWhatMakesNodes(t *testing.T) {
-	for name, c := range map[string]struct {
-		source neighbours.Source
-		play   func(*world) func(context.Context) error
-		kinds  []schema.GroupVersionKind
-		target string
-	}{
-		"Cluster-API": {
-			neighbours.ClusterAPI(), func(w *world) func(context.Context) error {
-				return (&neighbours.Machines{Client: w.Admin, Nodes: fakeNodes()}).Run
-			}, neighbours.ClusterAPIKinds(), "replaced-machines.yaml"},
-		"Karpenter": {
-			neighbours.Karpenter(), func(w *world) func(context.Context) error {
-				return (&neighbours.Claims{Client: w.Admin, Nodes: fakeNodes()}).Run
-			}, neighbours.KarpenterKinds(), "replaced-nodepool.yaml"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, setup{})
-			w.must(w.InstallSources(t.Context(), c.source))
-			target := w.objects(c.target, "TENANT", w.namespace())[0]
-			w.must(w.Admin.Create(t.Context(), target))
-			w.play(c.play(w), c.kinds...)
-			w.pool("h100", 0, 4, func(p *v1alpha1.GPUNodePool) {
-				p.Spec.Provider = v1alpha1.Provider{Scale: &v1alpha1.ScaleProvider{
-					APIVersion: target.GetAPIVersion(), Kind: target.GetKind(), Namespace: target.GetNamespace(), Name: target.GetName(),
-				}}
-				p.Spec.ScaleDown.IdleAfter.Duration = 100 * time.Hour
-			})
-			w.until("the fleet", w.has("h100", 2))
-			nodes := w.nodes("h100")
-			sick, well := nodes[0], nodes[1]
-			w.exporters.set(func() { w.exporters.sick[sick.Name] = true })
-			w.reconcile()
-			w.pass(11 * time.Minute)
-			w.reconcile()
-			w.pass(plan.RemoveDelay) // since its cordon
-			w.until("another node is there", func() error {
-				w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(target), target))
-				if n, _, _ := unstructured.NestedInt64(target.Object, "spec", "replicas"); n != 2 {
-					t.Fatalf("%d replicas: the size that is asked for has changed", n)
-				}
-				for _, n := range w.nodes("h100") {
-					if n.UID == sick.UID {
-						return errors.New("the sick one is still there")
-					}
-				}
-				return w.has("h100", 2)()
-			})
-			w.reconciles(5)
-			if n := w.node(well.Name); n.UID != well.UID || n.Spec.Unschedulable {
-				t.Errorf("%s, which is well, was touched", well.Name)
+	w := newWorld(t, setup{})
+	w.must(w.InstallSources(t.Context(), neighbours.ClusterAPI()))
+	target := w.objects("replaced-machines.yaml", "TENANT", w.namespace())[0]
+	w.must(w.Admin.Create(t.Context(), target))
+	w.play((&neighbours.Machines{Client: w.Admin, Nodes: fakeNodes()}).Run, neighbours.ClusterAPIKinds()...)
+	w.pool("h100", 0, 4, func(p *v1alpha1.GPUNodePool) {
+		p.Spec.Provider = v1alpha1.Provider{Scale: &v1alpha1.ScaleProvider{
+			APIVersion: target.GetAPIVersion(), Kind: target.GetKind(), Namespace: target.GetNamespace(), Name: target.GetName(),
+		}}
+		p.Spec.ScaleDown.IdleAfter.Duration = 100 * time.Hour
+	})
+	w.until("the fleet", w.has("h100", 2))
+	nodes := w.nodes("h100")
+	sick, well := nodes[0], nodes[1]
+	w.exporters.set(func() { w.exporters.sick[sick.Name] = true })
+	w.reconcile()
+	w.pass(11 * time.Minute)
+	w.reconcile()
+	w.pass(plan.RemoveDelay) // since its cordon
+	w.until("another node is there", func() error {
+		w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(target), target))
+		if n, _, _ := unstructured.NestedInt64(target.Object, "spec", "replicas"); n != 2 {
+			t.Fatalf("%d replicas: the size that is asked for has changed", n)
+		}
+		for _, n := range w.nodes("h100") {
+			if n.UID == sick.UID {
+				return errors.New("the sick one is still there")
 			}
-			for _, n := range w.nodes("h100") {
-				require.NoError(t, w.untouched(n.Name))
-			}
-			require.NoError(t, w.has("h100", 2)())
-		})
+		}
+		return w.has("h100", 2)()
+	})
+	w.reconciles(5)
+	if n := w.node(well.Name); n.UID != well.UID || n.Spec.Unschedulable {
+		t.Errorf("%s, which is well, was touched", well.Name)
 	}
+	for _, n := range w.nodes("h100") {
+		require.NoError(t, w.untouched(n.Name))
+	}
+	require.NoError(t, w.has("h100", 2)())
 }

@@ -14,21 +14,16 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
-	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
@@ -39,7 +34,6 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
-	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -73,8 +67,6 @@ type setup struct {
 	provider func(pools.Provider) pools.Provider
 	// foreign are the demands of other projects' objects.
 	foreign func() (foreign.Objects, error)
-	// events go to the API server.
-	events bool
 }
 
 func newWorld(t *testing.T, s setup) *world {
@@ -112,17 +104,8 @@ func (w *world) start(s setup) {
 	w.actor = act.New(act.Options{Client: w.ours, Live: w.ours, Pools: provider, Partition: m, Policy: policy, Nominate: true, Log: log})
 	w.loop = loop.New(loop.Options{
 		Observer: w.seen, Actor: w.actor, Store: loop.NewStatusStore(w.ours, w.ours, nil), Policy: policy, Log: log,
-		Now: w.now, Publisher: loop.NewClusterPublisher(w.ours, w.recorder(s.events), log),
+		Now: w.now, Publisher: loop.NewClusterPublisher(w.ours, record.NewFakeRecorder(10000), log),
 	})
-}
-
-func (w *world) recorder(events bool) record.EventRecorder {
-	if !events {
-		return record.NewFakeRecorder(10000)
-	}
-	broadcaster := record.NewBroadcaster(record.WithContext(w.t.Context()))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: w.Cluster.Client().CoreV1().Events("")})
-	return broadcaster.NewRecorder(scheme.New(), corev1.EventSource{Component: "gpuscale-autoscaler"})
 }
 
 // learner is a provider for the observer. What the provider learnt stays the
@@ -184,7 +167,7 @@ func (w *world) booted() error {
 		return err
 	}
 	for i := range nodes.Items {
-		if n := &nodes.Items[i]; n.Annotations[cluster.AnnotationDown] == "" && !kube.NodeReady(n) {
+		if n := &nodes.Items[i]; !kube.NodeReady(n) {
 			return fmt.Errorf("node %s is not ready", n.Name)
 		}
 	}
@@ -303,16 +286,6 @@ func (w *world) statusOf(pool string) string {
 	return fmt.Sprintf("%s: %s", s.Reason, s.Message)
 }
 
-// reason is for await and until.
-func (w *world) reason(pool string, want plan.Reason) func() error {
-	return func() error {
-		if got := w.statusOf(pool); !strings.HasPrefix(got, string(want)+":") {
-			return fmt.Errorf("pool %s has status %q, want %s", pool, got, want)
-		}
-		return nil
-	}
-}
-
 // condition of a pool, "Status Reason: message"; empty for none.
 func (w *world) condition(pool, kind string) string {
 	c := meta.FindStatusCondition(w.get(pool).Status.Conditions, kind)
@@ -384,26 +357,6 @@ func (w *world) waits(app string, want int) func() error {
 	}
 }
 
-// budget forbids every eviction of an app.
-func (w *world) budget(app string) *policyv1.PodDisruptionBudget {
-	w.t.Helper()
-	b := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(), Name: app},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
-	}
-	w.must(w.Admin.Create(w.t.Context(), b))
-	w.await("the budget is counted", func() error {
-		if err := w.Admin.Get(w.t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
-			return err
-		}
-		if b.Status.ObservedGeneration < b.Generation || b.Status.ExpectedPods == 0 {
-			return errors.New("it is not")
-		}
-		return nil
-	})
-	return b
-}
-
 // node as it is now.
 func (w *world) node(name string) *corev1.Node {
 	w.t.Helper()
@@ -466,7 +419,6 @@ func (w *world) clean() {
 	in := client.InNamespace(w.namespace())
 	for _, err := range []error{
 		w.Admin.DeleteAllOf(ctx, &appsv1.Deployment{}, in, client.PropagationPolicy(metav1.DeletePropagationBackground)),
-		w.Admin.DeleteAllOf(ctx, &policyv1.PodDisruptionBudget{}, in),
 		w.Admin.DeleteAllOf(ctx, &v1alpha1.GPUNodePool{}), w.Admin.DeleteAllOf(ctx, &v1alpha1.GPUQuota{}),
 	} {
 		if err != nil {

@@ -45,11 +45,6 @@ func ClusterAPIKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{capi.WithKind("MachineDeployment"), capi.WithKind("Machine")}
 }
 
-// KarpenterKinds are those of the objects that Claims keeps.
-func KarpenterKinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{karpenter.WithKind("NodePool"), karpenter.WithKind("NodeClaim")}
-}
-
 // Install creates the CRDs. The API server takes a moment longer to serve them.
 func (s Source) Install(ctx context.Context, c client.Client) error {
 	dir, err := s.Dir(ctx)

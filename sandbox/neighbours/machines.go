@@ -94,9 +94,16 @@ func surplus(all []unstructured.Unstructured, want int) int {
 
 // add makes a Machine, and at once its node.
 func (m *Machines) add(ctx context.Context, d *unstructured.Unstructured) error {
-	u, labels, err := instance(ctx, m.Client, d, capi.WithKind("Machine"), machineFinalizer, map[string]string{labelDeployment: d.GetName(), labelSet: d.GetName() + "-0"})
-	if err != nil {
-		return err
+	spec, _, _ := unstructured.NestedMap(d.Object, "spec", "template", "spec")
+	labels, _, _ := unstructured.NestedStringMap(d.Object, "spec", "template", "metadata", "labels")
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetGroupVersionKind(capi.WithKind("Machine"))
+	u.SetNamespace(d.GetNamespace())
+	u.SetGenerateName(d.GetName() + "-")
+	u.SetFinalizers([]string{machineFinalizer})
+	u.SetLabels(merged(labels, map[string]string{labelDeployment: d.GetName(), labelSet: d.GetName() + "-0"}))
+	if err := m.Client.Create(ctx, u); err != nil {
+		return fmt.Errorf("making a Machine: %w", err)
 	}
 	// The node has the Machine's name; a real one its infrastructure's.
 	id, err := m.Nodes.add(ctx, m.Client, u.GetName(), labels)

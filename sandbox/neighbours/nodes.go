@@ -97,23 +97,6 @@ func run(ctx context.Context, c client.Client, turns map[schema.GroupVersionKind
 	return nil
 }
 
-// instance makes an object of a kind from the template of its set, with the labels of the
-// template, which are returned, and its own.
-func instance(ctx context.Context, c client.Client, set *unstructured.Unstructured, kind schema.GroupVersionKind, finalizer string, own map[string]string) (*unstructured.Unstructured, map[string]string, error) {
-	spec, _, _ := unstructured.NestedMap(set.Object, "spec", "template", "spec")
-	labels, _, _ := unstructured.NestedStringMap(set.Object, "spec", "template", "metadata", "labels")
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	u.SetGroupVersionKind(kind)
-	u.SetNamespace(set.GetNamespace())
-	u.SetGenerateName(set.GetName() + "-")
-	u.SetFinalizers([]string{finalizer})
-	u.SetLabels(merged(labels, own))
-	if err := c.Create(ctx, u); err != nil {
-		return nil, nil, fmt.Errorf("making a %s: %w", kind.Kind, err)
-	}
-	return u, labels, nil
-}
-
 // write changes an object that is still there.
 func write(ctx context.Context, c client.Client, u *unstructured.Unstructured, change func()) error {
 	before := u.DeepCopy()

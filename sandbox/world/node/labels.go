@@ -47,8 +47,8 @@ func (m *Machine) DiscoveryLabels() map[string]string {
 	return out
 }
 
-// DeployLabels are those by which the GPU Operator puts its daemons on a node.
-func DeployLabels() map[string]string {
+// deployLabels are those by which the GPU Operator puts its daemons on a node.
+func deployLabels() map[string]string {
 	out := map[string]string{}
 	for _, c := range clients {
 		out[deployPrefix+c] = "true"

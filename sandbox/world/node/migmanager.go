@@ -118,7 +118,7 @@ func (m *Machine) resume(now time.Time) map[string]string {
 	if !m.plugin.running {
 		m.plugin.start(now, m.spec.Delays.Enumerate)
 	}
-	return DeployLabels()
+	return deployLabels()
 }
 
 // Deploy starts the device plugin where the node's labels have it run and no
