@@ -48,7 +48,7 @@ func (g *gathering) pod(t *Table, k Key) {
 	present, gateway := false, true
 	for i := range points {
 		p := &points[i]
-		age, limit := g.now.Sub(time.UnixMilli(p.at)), g.rule.limit(p.every)
+		age, limit := g.now.Sub(time.UnixMilli(p.at)).Abs(), g.rule.limit(p.every) // a clock may have been set back
 		switch {
 		case p.kind == 'p' || age > Forget || p.at < since.UnixMilli() || !g.rule.selected(p, g.selector):
 			continue

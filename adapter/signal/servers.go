@@ -19,7 +19,7 @@ func queues() []Source {
 		variants(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
 		variants(gauge(metric.NIMWaiting)),
 		variants(unasked(gauge(metric.TGIQueue))), variants(gauge(metric.TEIQueue)), variants(gauge(metric.LlamaDeferred)),
-		variants(gateway(metric.DynamoQueued)),
+		variants(gateway(metric.DynamoQueued)), variants(gateway(metric.DynamoStages)),
 		variants(absentAs0(metric.EPPQueue, metric.EPPReady)),
 		variants(absentAs0(metric.EPPQueueOld, metric.EPPReadyOld)),
 	)
@@ -33,7 +33,7 @@ func running() []Source {
 		variants(gauge(metric.NIMRunning)),
 		variants(unasked(gauge(metric.TGIBatch))), variants(gauge(metric.LlamaProcessing)),
 		variants(gauge(metric.RayProcessing)),
-		variants(gateway(metric.DynamoInflight)),
+		variants(gateway(metric.DynamoActive)), variants(gateway(metric.DynamoInflight)),
 		variants(gateway(metric.EPPRunning)), variants(gateway(metric.EPPRunningOld)), variants(gateway(metric.EPPRunningOldest)),
 	)
 }
@@ -70,13 +70,15 @@ func firstTokens(q float64) []Source {
 	lmdeploy.Idle.Progress = &Series{Metric: metric.LMDeployGenerationTokens.Name}
 	nim.Idle.Progress = &Series{Metric: metric.NIMGenerationTokens.Name}
 	dynamo.Idle.Progress = &Series{Metric: metric.DynamoOutputTokens.Name}
+	staged := quantile(metric.DynamoFirstToken, q, metric.DynamoStages, metric.DynamoActive)
+	staged.Idle.Progress = dynamo.Idle.Progress
 	trtllm := []metric.Read{metric.TRTLLMWaiting, metric.TRTLLMRunning}
 	triton := quantile(metric.TritonFirstResponse, q)
 	triton.Scale = 1e-3
 	return tiers(
 		variants(vllm), variants(sglang), variants(lmdeploy),
 		variants(quantile(metric.TRTLLMFirstToken, q, trtllm...)), variants(quantile(metric.TRTLLMFirstTokenOld, q, trtllm...)),
-		variants(triton), variants(nim), variants(dynamo),
+		variants(triton), variants(nim), variants(dynamo), variants(staged),
 	)
 }
 

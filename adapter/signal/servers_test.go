@@ -121,8 +121,10 @@ var pages = map[string]map[string]float64{
 	"llama-server-b10621": {"queue_depth": 4, "requests_running": 2},
 	"ray-serve-2.50":      {"queue_depth": 7, "requests_running": 3},
 	"dynamo-frontend-1.0": {"queue_depth": 13, "requests_running": 21, "ttft_p95": .375},
-	"dynamo-worker-0.7":   {"kv_cache_usage": .45},
-	"dynamo-worker-1.0":   {"kv_cache_usage": .45},
+	// What is to be left of it.
+	"dynamo-frontend-next": {"queue_depth": 13, "requests_running": 21, "ttft_p95": .375},
+	"dynamo-worker-0.7":    {"kv_cache_usage": .45},
+	"dynamo-worker-1.0":    {"kv_cache_usage": .45},
 	// No queue and a pool that is not empty: nothing is known of a queue.
 	"gaie-epp-0.3": {"requests_running": 30, "kv_cache_usage": .65},
 	"gaie-epp-1.5": {

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/prometheus/model/labels"
 )
 
 const maxAge = 15 * time.Second
@@ -52,43 +50,6 @@ func TestAWorkloadScaledToZero(t *testing.T) {
 		amount := slices.Contains([]string{"queue_depth", "requests_running"}, rule.Name)
 		if zero := rule.AtZero; amount != (zero != nil) || amount && *zero != 0 {
 			t.Errorf("%s: %v, want 0: %t", rule.Name, zero, amount)
-		}
-	}
-}
-
-// TestPodCannotReportAnotherNamespace: a tenant's page claims to be the
-// exporter of a victim's GPU, in every way a page can.
-func TestPodCannotReportAnotherNamespace(t *testing.T) {
-	rule := builtin(t, "gpu_busy")
-	rule.Exporters = []string{"gpu-operator"}
-	now := time.Unix(1_700_000_000, 0)
-	metricOf := func(value float64, pairs ...string) []Sample {
-		of := func(part string, v float64) Sample {
-			return Sample{Part: part, Labels: labels.FromStrings(pairs...), Value: v}
-		}
-		return []Sample{of("v0", value), of("t0", float64(now.Unix()))}
-	}
-	honest := metricOf(0.5, "namespace", "gpu-operator", "pod", "dcgm", "exported_namespace", "victim", "exported_pod", "x", "gpu_uuid", "GPU-1")
-	honoured := metricOf(0.4, "namespace", "search", "pod", "y", "gpu_uuid", "GPU-2")
-	own := metricOf(0.3, "namespace", "tenant", "pod", "t", "exported_namespace", "tenant", "exported_pod", "z", "gpu_uuid", "GPU-3")
-	hostile := [][]Sample{
-		metricOf(0, "namespace", "tenant", "pod", "t", "exported_namespace", "victim", "exported_pod", "x", "gpu_uuid", "GPU-9"),
-		metricOf(1, "namespace", "tenant", "pod", "t", "exported_namespace", "victim", "exported_pod", "x", "gpu_uuid", "GPU-1"),
-		metricOf(1, "namespace", "tenant", "pod", "t", "exported_namespace", "victim", "gpu_uuid", "GPU-1"),
-		metricOf(1, "namespace", "", "pod", "t", "exported_namespace", "victim", "exported_pod", "x", "gpu_uuid", "GPU-1"),
-		metricOf(1, "namespace", "gpu-operator2", "pod", "t", "exported_namespace", "victim", "exported_pod", "x", "gpu_uuid", "GPU-1"),
-	}
-	samples := append(append(honest, honoured...), own...)
-	for _, h := range hostile {
-		samples = append(samples, h...)
-	}
-	table, dropped := NewTable(rule).Read(samples, Reading{Evaluated: now, Now: now})
-	if dropped[Untrusted] != len(hostile) {
-		t.Errorf("dropped %v, want %d untrusted", dropped, len(hostile))
-	}
-	for k, want := range map[Key]float64{{"victim", "x"}: 0.5, {"search", "y"}: 0.4, {"tenant", "z"}: 0.3} {
-		if a, err := table.Pod(k, anything, now); err != nil || a.Value != want {
-			t.Errorf("%v: %v, %v, want %v", k, a.Value, err, want)
 		}
 	}
 }

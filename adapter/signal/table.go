@@ -144,7 +144,7 @@ func (t *Table) About(k Key, selector k8slabels.Selector, now time.Time) iter.Se
 				continue
 			}
 			known := Known{Source: int(p.source), Labels: p.labels, Value: p.value, Time: time.UnixMilli(p.at), Declared: p.declared || p.kind == 'a', Dropped: p.why}
-			if now.Sub(known.Time) > t.rule.limit(p.every) {
+			if now.Sub(known.Time).Abs() > t.rule.limit(p.every) {
 				known.Dropped = cmp.Or(p.why, Stale)
 			}
 			if !t.rule.selected(&p, selector) {

@@ -57,6 +57,7 @@ const (
 	LabelRequestType   = "request_type"
 	LabelBlockType     = "kv_cache_block_type"
 	LabelMode          = "mode"
+	LabelStage         = "stage"
 	LabelDeployment    = "deployment"
 	LabelApplication   = "application"
 	LabelReplica       = "replica"

@@ -76,6 +76,10 @@ var (
 		"Requests without a first token yet: those that wait and those whose prompt is being read.", LabelModel)
 	DynamoInflight = read(ServerDynamo, Gauge, None, "dynamo_frontend_inflight_requests",
 		"Requests forwarded to a worker and not completed, those that wait there included.", LabelModel)
+	DynamoStages = read(ServerDynamo, Gauge, None, "dynamo_frontend_stage_requests",
+		"Requests without a first token yet, by where they are. From 2026 on; dynamo_frontend_queued_requests is to go.", LabelStage, LabelPhase)
+	DynamoActive = read(ServerDynamo, Gauge, None, "dynamo_frontend_active_requests",
+		"The name of dynamo_frontend_inflight_requests from 2026 on.", LabelModel)
 	DynamoFirstToken = read(ServerDynamo, Histogram, Seconds, "dynamo_frontend_time_to_first_token_seconds",
 		"Time from the request to its first token, measured in the frontend.", LabelModel)
 	DynamoOutputTokens = read(ServerDynamo, Counter, None, "dynamo_frontend_output_tokens_total",
