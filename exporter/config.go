@@ -94,7 +94,7 @@ func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) erro
 	for _, o := range c.options() {
 		if value, ok := env(o.env); ok && value != "" && !f.Changed(o.name) {
 			if err := f.Set(o.name, value); err != nil {
-				found.add(fmt.Sprintf("%s=%q", o.env, value), "%w", err)
+				found.add(fmt.Sprintf("%s=%q", o.env, value), "%w", wanted(err))
 				_ = f.Set(o.name, f.Lookup(o.name).DefValue) // or zero would be a second problem
 			}
 		}
