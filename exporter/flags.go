@@ -142,9 +142,10 @@ func wanted(err error) error {
 	if !errors.As(err, &invalid) {
 		return err
 	}
-	flag, what := invalid.GetFlag(), "a whole number"
-	if flag.Value.Type() == "bool" {
-		what = "true or false"
+	flag := invalid.GetFlag()
+	what, ok := map[string]string{"int": "a whole number", "bool": "true or false"}[flag.Value.Type()]
+	if !ok {
+		return invalid.Unwrap()
 	}
 	unit, _, _ := strings.Cut(flag.Usage, " ")
 	if in := map[string]time.Duration{"milliseconds": time.Millisecond, "hours": time.Hour}[unit]; in > 0 {
