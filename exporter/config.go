@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/exporter/dcgm"
 	"github.com/gpuscale/gpuscale/exporter/node"
 )
 
@@ -94,7 +95,7 @@ func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) erro
 	for _, o := range c.options() {
 		if value, ok := env(o.env); ok && value != "" && !f.Changed(o.name) {
 			if err := f.Set(o.name, value); err != nil {
-				found.add(fmt.Sprintf("%s=%q", o.env, value), "%w", err)
+				found.add(fmt.Sprintf("%s=%q", o.env, value), "%w", wanted(err))
 				_ = f.Set(o.name, f.Lookup(o.name).DefValue) // or zero would be a second problem
 			}
 		}
@@ -213,16 +214,12 @@ func (c *config) hostname() string {
 	if c.noHostname {
 		return ""
 	}
-	address := strings.TrimPrefix(c.remote, "tcp://")
-	if c.kubernetes || c.compat != "true" || strings.HasPrefix(address, "/") || strings.Contains(address, "://") {
+	address, unix, err := dcgm.Options{Address: c.remote}.Endpoint()
+	if c.kubernetes || c.compat != "true" || unix || err != nil { // an error is of no address too
 		return c.node
 	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil { // it has no port
-		host = address
-	}
-	ip, _ := netip.ParseAddr(strings.Trim(host, "[]"))
-	if host == "" || strings.EqualFold(host, "localhost") || ip.IsLoopback() {
+	host, _, _ := net.SplitHostPort(address)
+	if ip, _ := netip.ParseAddr(host); strings.EqualFold(host, "localhost") || ip.IsLoopback() {
 		return c.node
 	}
 	return host

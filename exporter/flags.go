@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -132,6 +134,26 @@ func noEffect(f *pflag.FlagSet) []string {
 		}
 	}
 	return warnings
+}
+
+// wanted says what to type, where the error of a flag's value names the function that parses it.
+func wanted(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	flag := invalid.GetFlag()
+	what, ok := map[string]string{"int": "a whole number", "bool": "true or false"}[flag.Value.Type()]
+	if !ok {
+		return invalid.Unwrap()
+	}
+	unit, _, _ := strings.Cut(flag.Usage, " ")
+	if in := map[string]time.Duration{"milliseconds": time.Millisecond, "hours": time.Hour}[unit]; in > 0 {
+		if d, err := time.ParseDuration(invalid.GetValue()); err == nil {
+			what += fmt.Sprintf(", here %d", d/in)
+		}
+	}
+	return fmt.Errorf("want %s (%s)", what, flag.Usage)
 }
 
 // alias gives dcgm-exporter's one alias that is neither short nor long.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpuscale/gpuscale/exporter/agent"
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -54,6 +56,12 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	addFlags(cmd.Flags(), &c)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+			return fmt.Errorf("--%s=%q: %w", invalid.GetFlag().Name, invalid.GetValue(), wanted(err))
+		}
+		return err
+	})
 	cmd.AddCommand(newCheck(env), versioncmd.New("gpuscale-exporter"))
 	return cmd
 }
@@ -136,9 +144,7 @@ func assemble(c *config, source collect.Source, fields []counters.Field, connect
 			observe(r)
 		}
 	}
-	if n, err = node.New(o); err != nil {
-		return nil, nil, err
-	}
+	n = node.New(o)
 	if c.quiesceAnnotation || c.nodeCondition {
 		api, err := connect()
 		if err != nil {

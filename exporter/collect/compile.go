@@ -55,9 +55,6 @@ func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 		page.families = append(page.families, c.opts.Compat.families(m)...)
 	}
 	page.bound(c.opts.MaxSeries, maxPageBytes)
-	for i := range page.families {
-		page.families[i].render()
-	}
 	return page
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Page is an exposition but for the scrape's time: immutable, copied out by any
+// Page is an exposition but for the scrape's time: immutable, and written out by any
 // number of scrapes at once.
 type Page struct {
 	// Taken is the Reading's time.
@@ -18,19 +18,15 @@ type Page struct {
 	LeftOut  map[string]int
 	families []pageFamily
 	maxAge   time.Duration
+	size     int // of its text in bytes, at most
 }
 
 // pageFamily is a family's samples.
 type pageFamily struct {
 	name, help, kind string
-	aging            bool
+	aging            bool          // its values are the samples' ages
 	maxAge           time.Duration // of its own; 0 or less than the page's: the page's
 	samples          []pageSample
-
-	// Of render:
-	header, openHeader []byte // in the text format and in OpenMetrics
-	lines              []byte // the samples'; of an aging family nothing
-	oldest             int64  // of the samples' times
 }
 
 // pageSample is one series.
@@ -38,7 +34,6 @@ type pageSample struct {
 	labels string
 	value  float64
 	taken  int64 // Unix nanoseconds
-	end    int   // of its line in the family's lines
 }
 
 // add takes a sample. Without a time it could not go stale, and without a
@@ -50,62 +45,38 @@ func (f *pageFamily) add(labels string, value float64, taken time.Time) {
 	f.samples = append(f.samples, pageSample{labels: labels, value: value, taken: taken.UnixNano()})
 }
 
-// Count is what an Append wrote and left out.
+// Count is what a Text has and what it leaves out.
 type Count struct{ Series, Stale int }
 
-// Append appends the exposition as of now in Prometheus' text format, or in
+// Text is the exposition as of now in Prometheus' text format, or in
 // OpenMetrics' without its "# EOF". Values older than 2.5 intervals are left
 // out, and a family without samples with them.
-func (p *Page) Append(b []byte, now time.Time, openMetrics bool) ([]byte, Count) {
-	at, count := now.UnixNano(), Count{}
+func (p *Page) Text(now time.Time, openMetrics bool) ([]byte, Count) {
+	b, at, count := make([]byte, 0, p.size), now.UnixNano(), Count{}
 	for i := range p.families {
 		f := &p.families[i]
-		before, start, maxAge := count.Series, len(b), max(p.maxAge, f.maxAge)
-		if openMetrics {
-			b = append(b, f.openHeader...)
-		} else {
-			b = append(b, f.header...)
-		}
-		switch {
-		case f.aging:
-			b = f.appendAges(b, at)
-			count.Series += len(f.samples)
-		case at-f.oldest <= int64(maxAge):
-			b = append(b, f.lines...)
-			count.Series += len(f.samples)
-		default:
-			b = f.appendFresh(b, at-int64(maxAge), &count)
+		before, start, oldest := count.Series, len(b), at-int64(max(p.maxAge, f.maxAge))
+		b = f.appendHeader(b, openMetrics)
+		for j := range f.samples {
+			s := &f.samples[j]
+			value := s.value
+			switch {
+			case f.aging:
+				value = max(0, time.Duration(at-s.taken).Seconds())
+			case s.taken < oldest:
+				count.Stale++
+				continue
+			}
+			b = append(append(b, f.name...), '{')
+			b = append(append(b, s.labels...), '}', ' ')
+			b = append(appendNumber(b, value), '\n')
+			count.Series++
 		}
 		if count.Series == before {
 			b = b[:start]
 		}
 	}
 	return b, count
-}
-
-// appendAges appends how old the samples are.
-func (f *pageFamily) appendAges(b []byte, at int64) []byte {
-	for i := range f.samples {
-		s := &f.samples[i]
-		b = f.appendLine(b, s.labels, max(0, time.Duration(at-s.taken).Seconds()))
-	}
-	return b
-}
-
-// appendFresh appends the samples that are not older than since.
-func (f *pageFamily) appendFresh(b []byte, since int64, count *Count) []byte {
-	begin := 0
-	for i := range f.samples {
-		s := &f.samples[i]
-		if s.taken >= since {
-			b = append(b, f.lines[begin:s.end]...)
-			count.Series++
-		} else {
-			count.Stale++
-		}
-		begin = s.end
-	}
-	return b
 }
 
 // maxPageBytes bounds the text of a Page, whatever its labels hold: a scraper
@@ -133,41 +104,17 @@ func (p *Page) bound(maxSeries, maxBytes int) {
 			series++
 		}
 	}
+	p.size = size
 }
 
-// render makes all text that does not depend on the time of a scrape, so that a scrape only copies
-// it.
-func (f *pageFamily) render() {
-	f.header = f.appendHeader(nil, f.name, f.kind, escapedHelp)
-	name, kind := openMetricsHeader(f.name, f.kind)
-	f.openHeader = f.appendHeader(nil, name, kind, escapedValue) // OpenMetrics escapes quotes there too
-	f.oldest = math.MaxInt64
-	size := 0
-	for i := range f.samples {
-		s := &f.samples[i]
-		f.oldest = min(f.oldest, s.taken)
-		size += len(f.name) + len(s.labels) + sampleBytes
+func (f *pageFamily) appendHeader(b []byte, openMetrics bool) []byte {
+	name, kind, escaped := f.name, f.kind, escapedHelp
+	if openMetrics {
+		name, kind = openMetricsHeader(name, kind)
+		escaped = escapedValue // OpenMetrics escapes quotes in a help too
 	}
-	if f.aging {
-		return
-	}
-	f.lines = make([]byte, 0, size)
-	for i := range f.samples {
-		s := &f.samples[i]
-		f.lines = f.appendLine(f.lines, s.labels, s.value)
-		s.end = len(f.lines)
-	}
-}
-
-func (f *pageFamily) appendLine(b []byte, labels string, value float64) []byte {
-	b = append(append(b, f.name...), '{')
-	b = append(append(b, labels...), '}', ' ')
-	return append(appendNumber(b, value), '\n')
-}
-
-func (f *pageFamily) appendHeader(b []byte, name, kind string, help *strings.Replacer) []byte {
 	b = append(append(append(b, "# HELP "...), name...), ' ')
-	b = append(appendEscaped(b, f.help, help), '\n')
+	b = append(appendEscaped(b, f.help, escaped), '\n')
 	b = append(append(append(b, "# TYPE "...), name...), ' ')
 	return append(append(b, kind...), '\n')
 }

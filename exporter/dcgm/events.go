@@ -49,9 +49,6 @@ func (e *events) log(uuid string) *collect.EventLog {
 // watchEvents watches the fields that are read since a time.
 func (r *reader) watchEvents() (err error) {
 	r.events.xids, r.events.clocks = nil, nil
-	if !hasSymbol(symbolEvents) {
-		return nil
-	}
 	gpus := r.keys(kindGPU)
 	if r.fields.wantsXIDs() {
 		// In MIG mode DCGM records an XID of the instance that it knows to be concerned there.

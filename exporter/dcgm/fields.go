@@ -45,17 +45,12 @@ var readOf = map[godcgm.Field_Entity_Group][]uint32{
 	godcgm.FE_CPU_CORE: {kindCPU, kindCore}, // a CPU has the mean of its cores
 }
 
-// symbolOf is the function that answers what is requested beside fields.
-var symbolOf = map[uint16]string{
-	collect.AskClockEvents: symbolEvents, collect.AskHealth: symbolHealth, collect.AskPeers: symbolPeers,
-}
-
 // newFieldSet sorts fields by the library's own table.
 func newFieldSet(fields []uint16) fieldSet {
 	godcgm.FieldsInit() // the library forgets its table with every shutdown
 	set := fieldSet{of: map[uint32][]uint16{}}
 	for _, f := range slices.Compact(slices.Sorted(slices.Values(fields))) {
-		if symbol := symbolOf[f]; symbol != "" && hasSymbol(symbol) {
+		if f == collect.AskClockEvents || f == collect.AskHealth || f == collect.AskPeers && hasSymbol(symbolPeers) {
 			set.asked = append(set.asked, f)
 			continue
 		}

@@ -16,24 +16,20 @@ import (
 
 const libraryName = "libdcgm.so.4"
 
-// symbols are all functions that this package reaches, through go-dcgm or its
-// own shim. go-dcgm binds each at its first call, and the loader ends the
+// symbols are the functions of every libdcgm.so.4 that this package reaches, through go-dcgm
+// or its own shim. go-dcgm binds each at its first call, and the loader ends the
 // process when it is not there.
 var symbols = []string{
 	"dcgmInit", "dcgmShutdown", "dcgmStartEmbedded", "dcgmStopEmbedded", "dcgmConnect_v2", "dcgmDisconnect",
 	"dcgmGetEntityGroupEntities", "dcgmGetGpuInstanceHierarchy", "dcgmGetCpuHierarchy", "dcgmGetGpuStatus", "dcgmHealthSet",
 	"dcgmGroupCreate", "dcgmGroupDestroy", "dcgmGroupAddEntity", "dcgmFieldGroupCreate", "dcgmFieldGroupDestroy",
+	"dcgmProfGetSupportedMetricGroups", "dcgmGetValuesSince_v2", "dcgmHealthCheck",
 	"dcgmWatchFields", "dcgmUnwatchFields", "dcgmUpdateAllFields", "dcgmEntitiesGetLatestValues",
 	"DcgmFieldsInit", "DcgmFieldGetById", "errorString",
 }
 
-// Functions that a library may lack; features that need them are then off.
-const (
-	symbolProfiling = "dcgmProfGetSupportedMetricGroups"
-	symbolEvents    = "dcgmGetValuesSince_v2"
-	symbolHealth    = "dcgmHealthCheck"
-	symbolPeers     = "dcgmGetNvLinkP2PStatus"
-)
+// symbolPeers is a function of DCGM from 4.3 on; before, the peers' status is not supported.
+const symbolPeers = "dcgmGetNvLinkP2PStatus"
 
 // loadLibrary loads libdcgm and looks for every symbol that is needed.
 func loadLibrary(path string) error {

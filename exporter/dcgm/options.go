@@ -66,8 +66,8 @@ const defaultPort = "5555"
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
-// endpoint gives the address in DCGM's form, and whether it is a socket file.
-func (o Options) endpoint() (address string, unix bool, err error) {
+// Endpoint gives the address of a remote host engine in DCGM's form, and whether it is a socket file.
+func (o Options) Endpoint() (address string, unix bool, err error) {
 	if path, ok := strings.CutPrefix(o.Address, "unix://"); ok || strings.HasPrefix(o.Address, "/") {
 		if !strings.HasPrefix(path, "/") {
 			return "", false, fmt.Errorf("host engine address %q: a socket needs an absolute path", o.Address)

@@ -14,7 +14,7 @@ func TestEndpoint(t *testing.T) {
 		"::1": "[::1]:5555", "[fd00::7]": "[fd00::7]:5555", "[::1]:5556": "[::1]:5556",
 		"unix:///run/dcgm.sock": "unix /run/dcgm.sock", "/run/dcgm.sock": "unix /run/dcgm.sock",
 	} {
-		got, unix, err := Options{Address: given}.endpoint()
+		got, unix, err := Options{Address: given}.Endpoint()
 		if unix {
 			got = "unix " + got
 		}
@@ -26,7 +26,7 @@ func TestEndpoint(t *testing.T) {
 		"", ":5555", "host:", "host:0", "host:http", "host:70000", "host:1:2", "$(NODE_IP)", "$(NODE_IP):5555", "vsock://3:5555",
 		"http://host:5555", "unix://run/dcgm.sock", "host/path", "two words",
 	} {
-		if got, _, err := (Options{Address: given}).endpoint(); err == nil || !strings.Contains(err.Error(), "host engine address") {
+		if got, _, err := (Options{Address: given}).Endpoint(); err == nil || !strings.Contains(err.Error(), "host engine address") {
 			t.Errorf("%q: %q, %v; want an error", given, got, err)
 		}
 	}

@@ -53,7 +53,7 @@ type reader struct {
 func New(o Options) (collect.Source, error) {
 	o = o.withDefaults()
 	if !o.embedded() {
-		if _, _, err := o.endpoint(); err != nil {
+		if _, _, err := o.Endpoint(); err != nil {
 			return nil, err
 		}
 	}

@@ -55,7 +55,7 @@ type watch struct {
 func connect(o Options) (*session, error) {
 	mode, where := godcgm.Embedded, []string(nil)
 	if !o.embedded() {
-		address, unix, err := o.endpoint()
+		address, unix, err := o.Endpoint()
 		if err != nil {
 			return nil, err
 		}

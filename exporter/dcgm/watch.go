@@ -55,7 +55,7 @@ func (r *reader) keep() time.Duration { return max(3*r.every, 10*time.Second) }
 // one GPU that lacks a profiling field of it.
 func (r *reader) plan() map[time.Duration]map[entityKey][]uint16 {
 	plan, profiled := map[time.Duration]map[entityKey][]uint16{}, map[entityKey][]uint16{}
-	if slices.ContainsFunc(r.fields.of[kindGPU], isProfiled) && hasSymbol(symbolProfiling) {
+	if slices.ContainsFunc(r.fields.of[kindGPU], isProfiled) {
 		for _, gpu := range r.keys(kindGPU) {
 			profiled[gpu] = profiledFields(gpu.id)
 		}

@@ -61,7 +61,6 @@ type Node struct {
 	jobs    chan func()             // run between passes
 	serving atomic.Pointer[watch]   // whose counters the page has
 	page    atomic.Pointer[collect.Page]
-	self    atomic.Pointer[selfPage]
 	beat    atomic.Int64 // when the compile loop last ran, Unix nanoseconds
 	// released GPUs by UUID, and until when; the sampling goroutine replaces it.
 	released atomic.Pointer[map[string]time.Time]
@@ -79,7 +78,7 @@ type Node struct {
 }
 
 // New returns a Node that does nothing until Run.
-func New(o Options) (*Node, error) {
+func New(o Options) *Node {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -97,10 +96,7 @@ func New(o Options) (*Node, error) {
 	n.wants.Store(first)
 	n.serving.Store(first)
 	n.beat.Store(time.Now().UnixNano())
-	if n.describe(); n.self.Load().err != nil {
-		return nil, n.self.Load().err
-	}
-	return n, nil
+	return n
 }
 
 // sourceUp is 1 while the source gives fresh values.
@@ -140,9 +136,8 @@ func (n *Node) Run(ctx context.Context) {
 // compileLoop makes a page of each reading and of each change of allocations.
 // It waits for nothing else, so /livez watches it.
 func (n *Node) compileLoop(ctx context.Context) {
-	tick, self := time.NewTicker(n.opts.Interval), time.NewTicker(selfInterval)
+	tick := time.NewTicker(n.opts.Interval)
 	defer tick.Stop()
-	defer self.Stop()
 	var answered, changed <-chan struct{}
 	if n.opts.Pods != nil {
 		answered, changed = n.opts.Pods.Answered(), n.opts.Pods.Changed()
@@ -153,9 +148,6 @@ func (n *Node) compileLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			continue
-		case <-self.C:
-			n.describe()
 			continue
 		case <-n.fresh:
 		case <-changed:

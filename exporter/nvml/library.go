@@ -27,7 +27,7 @@ var (
 // needed are the required symbols.
 var needed = []string{
 	"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2",
-	"nvmlDeviceGetUUID", "nvmlDeviceGetName",
+	"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetPciInfo_v3", "nvmlSystemGetDriverVersion",
 }
 
 // probe loads the library and closes it.

@@ -61,15 +61,11 @@ func (p *pass) add(d device) {
 func (p *pass) identify(d device) collect.Entity {
 	dev := collect.Entity{Kind: collect.GPU, GPU: d.index, Index: d.index, UUID: d.uuid, Minor: d.index}
 	dev.Model, _ = d.handle.GetName()
-	if p.lib.has("nvmlDeviceGetMinorNumber") {
-		if minor, ret := d.handle.GetMinorNumber(); ret == nvml.SUCCESS {
-			dev.Minor = minor
-		}
+	if minor, ret := d.handle.GetMinorNumber(); ret == nvml.SUCCESS {
+		dev.Minor = minor
 	}
-	if p.lib.has("nvmlDeviceGetPciInfo_v3") {
-		pci, _ := d.handle.GetPciInfo() // blank where it fails
-		dev.PCIBusID = text(pci.BusId[:])
-	}
+	pci, _ := d.handle.GetPciInfo() // blank where it fails
+	dev.PCIBusID = text(pci.BusId[:])
 	return dev
 }
 

@@ -99,10 +99,8 @@ func (r *Source) connect() error {
 	}
 	r.lib, r.gpm, r.events = lib, newGPM(lib), newEvents(lib)
 	r.owners, r.driver = map[nvml.Device]string{}, ""
-	if lib.has("nvmlSystemGetDriverVersion") {
-		if version, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
-			r.driver = version
-		}
+	if version, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
+		r.driver = version
 	}
 	r.options.Log.Info("NVML opened", "driver", r.driver)
 	return nil

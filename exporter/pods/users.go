@@ -26,6 +26,7 @@ type GPU struct {
 	BusyKnown, MemoryKnown bool
 	Taken                  time.Time
 	Processes              []Process
+	strangers              bool // some are of pods that the API server has not returned yet
 }
 
 // Process is one process on one GPU or instance.
@@ -76,8 +77,13 @@ func (u *users) sample() ([]GPU, error) {
 	for i := range gpus {
 		for k := range gpus[i].Processes {
 			p := &gpus[i].Processes[k]
-			where, ok := readCgroup(u.proc, p.PID)
-			if pod := w.byUID[where.podUID]; ok && pod != nil {
+			where, inPod := readCgroup(u.proc, p.PID)
+			pod := w.byUID[where.podUID]
+			switch {
+			case !inPod:
+			case pod == nil:
+				gpus[i].strangers = true
+			default:
 				p.of = collect.Allocation{Namespace: pod.Namespace, Pod: pod.Name, Container: pod.names[where.container]}
 				gpus[i].MemoryKnown = gpus[i].MemoryKnown && p.Memory >= 0
 			}
@@ -113,12 +119,13 @@ func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time
 }
 
 // fill sets the measured use of one allocation of the GPU's: the sum of its processes. Those of a
-// container that is not known are of the pod's only one.
+// container that is not known are of the pod's only one. Without any the pod may be one of those that
+// are not known, made again under its name.
 func (g *GPU) fill(h *collect.Allocated, all []collect.Allocated) {
 	alone := !slices.ContainsFunc(all, func(o collect.Allocated) bool {
 		return o.Allocation != h.Allocation && o.Namespace == h.Namespace && o.Pod == h.Pod
 	})
-	var busy, memory float64
+	busy, memory, none := 0.0, 0.0, true
 	for _, p := range g.Processes {
 		if p.of.Namespace != h.Namespace || p.of.Pod != h.Pod || p.of.Container != "" && p.of.Container != h.Container {
 			continue
@@ -126,7 +133,10 @@ func (g *GPU) fill(h *collect.Allocated, all []collect.Allocated) {
 		if p.of.Container == "" && !alone {
 			return // it could be the other container's
 		}
-		busy, memory = busy+p.Busy, memory+float64(max(0, p.Memory))
+		busy, memory, none = busy+p.Busy, memory+float64(max(0, p.Memory)), false
+	}
+	if none && g.strangers {
+		return
 	}
 	if g.BusyKnown {
 		h.Busy = collect.Measured{Number: busy, Time: g.Taken}

@@ -107,6 +107,21 @@ func TestUseOfEachContainer(t *testing.T) {
 	}
 }
 
+// A pod that was made again under its name is known by its old UID until the API server is asked
+// again. That it has no process is not known then, while one of a pod that is not known is there.
+func TestPodMadeAgain(t *testing.T) {
+	list := &procList{gpus: []GPU{{UUID: "GPU-a", Instance: -1, BusyKnown: true, MemoryKnown: true, Taken: noon, Processes: []Process{
+		{PID: 10, Busy: 0.5, Memory: 5}, {PID: 20, Busy: 0.25, Memory: 3},
+	}}}}
+	proc := fakeProc(t, true, map[int]string{10: cgroupOf("3d4d1b9e-8a55-4a3e-9f2b-1d2c3b4a5f60", idC), 20: cgroupOf(uidB, idB)})
+	u := &users{source: list, proc: proc, world: twoPods, log: slog.New(slog.DiscardHandler)}
+	u.pass()
+	a, b := collect.Allocation{Namespace: "ns", Pod: "a", Container: "main"}, collect.Allocation{Namespace: "ns", Pod: "b", Container: "main"}
+	if got := attributed(t, u, a, b); got[0].Busy.Known() || got[0].Memory.Known() || got[1].Busy.Number != 0.25 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A process in a container that is not known by id goes to the pod's only
 // container, and to none where it has several.
 func TestContainerNotKnown(t *testing.T) {
