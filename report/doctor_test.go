@@ -90,10 +90,6 @@ func answering(t *testing.T) http.Handler {
 		answers[query] = append(answers[query], promql.Sample{Metric: labels, F: values[0].Value})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/status/runtimeinfo") {
-			fmt.Fprint(w, `{"status":"success","data":{"storageRetention":"90d or 1TiB"}}`)
-			return
-		}
 		samples, known := answers[r.FormValue("query")]
 		if !known {
 			http.Error(w, "query unknown to this fake", http.StatusBadRequest)

@@ -48,7 +48,6 @@ func newCommand(name string, out, errs io.Writer) *cobra.Command {
 	version := versioncmd.New(name)
 	version.Args = noArgs
 	root.AddCommand(version)
-	root.SetGlobalNormalizationFunc(renamed)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(strict.Example(err)) })
 	root.SuggestionsMinimumDistance = 2 // letters
 	root.SilenceUsage, root.SilenceErrors = true, true

@@ -266,7 +266,7 @@ func TestNumbers(t *testing.T) {
 // TestOwner: owners guessed from pods' names.
 func TestOwner(t *testing.T) {
 	for pod, want := range map[string]string{
-		"vllm-7d4b9cf6d8-b2c4d": "Deployment vllm", "a-b-7d4b9cf6d8-b2c4d": "Deployment a-b", "anna-0": "StatefulSet anna", "job-b2c4d": "controller job", "alone": "Pod alone", "web-server": "Pod web-server",
+		"vllm-7d4b9cf6d8-b2c4d": "Deployment vllm", "a-b-7d4b9cf6d8-b2c4d": "Deployment a-b", "anna-0": "StatefulSet anna", "job-b2c4d": "controller job", "alone": "Pod alone", "train-worker-0": "controller train-worker", "web-server": "Pod web-server",
 	} {
 		name, kind, pattern := model.Owner(pod)
 		if got := kind + " " + name; got != want {

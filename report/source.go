@@ -69,14 +69,6 @@ func (s *source) add(fs *pflag.FlagSet) {
 	}
 }
 
-// renamed is pflag's normalization of names: --prometheus-url was --prometheus.
-func renamed(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	if name == "prometheus" {
-		name = "prometheus-url"
-	}
-	return pflag.NormalizedName(name)
-}
-
 // addTrusted adds the flag of the namespaces that are believed.
 func (s *source) addTrusted(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.trusted, "exporter-namespaces", nil, "namespaces whose exporters and autoscaler are believed; all if empty. Any pod that Prometheus scrapes can expose series of GPUs and costs")

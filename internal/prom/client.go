@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	jsoniter "github.com/json-iterator/go"
 )
 
 // Client queries one server. It is safe for concurrent use.
@@ -145,20 +143,6 @@ func (c *Client) Series(ctx context.Context, selector string, since time.Time) (
 		return nil, err
 	}
 	return families, nil
-}
-
-// Retention returns the server's storage retention, in its own format: "15d",
-// "30d or 512GiB". Only Prometheus reports it; for other servers, which lack the
-// endpoint or the field, it is empty without an error.
-func (c *Client) Retention(ctx context.Context) (string, error) {
-	get := *c
-	get.cfg.Method = http.MethodGet
-	var info struct{ StorageRetention string }
-	err := get.get(ctx, "api/v1/status/runtimeinfo", url.Values{}, 1<<20, func(it *jsoniter.Iterator) { it.ReadVal(&info) })
-	if errors.Is(err, errNoEndpoint) {
-		return "", nil
-	}
-	return info.StorageRetention, err
 }
 
 func unix(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }

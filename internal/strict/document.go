@@ -39,6 +39,8 @@ func Parse(name string, raw []byte) (*Document, error) {
 	switch err := decoder.Decode(&first); {
 	case errors.Is(err, io.EOF):
 		return d, nil
+	case err != nil && bytes.Contains(raw, []byte("\n\t")):
+		return nil, Problem{File: name, Err: fmt.Errorf("parsing configuration: %w; a line begins with a tab, and YAML is indented by spaces", err)}
 	case err != nil:
 		return nil, Problem{File: name, Err: fmt.Errorf("parsing configuration: %w", err)}
 	}

@@ -31,7 +31,7 @@ var now = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 //	objects                        more objects, YAML; one of the same kind and name replaces another
 //	answers                        what Prometheus says: SOURCE: {LABEL="VALUE", …} NUMBER
 //	missing                        SOURCE: why it could not be read
-//	retention | local | metrics    single facts
+//	local | metrics                single facts
 //	examine CHECK…                 prints what is found
 func TestExamine(t *testing.T) {
 	datadriven.Walk(t, "testdata/checks", func(t *testing.T, path string) {
@@ -48,7 +48,6 @@ func TestExamine(t *testing.T) {
 				for _, crd := range []string{"gpunodepools", "gpuquotas"} {
 					objects = with(t, objects, strings.TrimPrefix(string(mustRead(t, "../../deploy/chart/gpuscale/files/crds/gpuscale.io_"+crd+".yaml")), "---\n"), strings.Split(without, "+")...)
 				}
-				f.Retention = "90d"
 				for _, name := range signals {
 					CustomMetrics.add(f, metav1.APIResource{Name: "pods/" + name})
 					ExternalMetrics.add(f, metav1.APIResource{Name: name})
@@ -71,8 +70,6 @@ func TestExamine(t *testing.T) {
 					}
 					f.Missing[sourceOf(t, source)] = why
 				}
-			case "retention":
-				f.Retention = d.Input
 			case "local":
 				ahead, err := time.ParseDuration(d.Input)
 				require.NoError(t, err)

@@ -23,8 +23,12 @@ const (
 )
 
 // isGPU reports whether a node has GPUs of NVIDIA's that pods can be given: not those that
-// the GPU Operator gives to virtual machines, and not those that it is to leave alone.
+// the GPU Operator gives to virtual machines, and not those that it is to leave alone. A node that
+// stands for another cluster or a cloud's service takes no DaemonSet.
 func isGPU(n *corev1.Node) bool {
+	if n.Labels["type"] == "virtual-kubelet" {
+		return false
+	}
 	return gpus(n) > 0 || n.Labels[labelPresent] == "true" && n.Labels[labelDeploy+"sandbox-validator"] == "" && n.Labels[labelDeploy+"operands"] != "false"
 }
 
@@ -43,10 +47,18 @@ func gpus(n *corev1.Node) int64 {
 // then the exporter and the device plugin are rightly absent.
 func changing(n *corev1.Node) bool {
 	for label, value := range n.Labels {
-		if strings.HasPrefix(label, labelDeploy) && strings.HasSuffix(value, "paused-for-driver-upgrade") {
+		if strings.HasPrefix(label, labelDeploy) && strings.HasSuffix(value, driverUpgrade) {
 			return true
 		}
 	}
+	return partitioning(n)
+}
+
+// driverUpgrade ends the value of a component's label while the GPU Operator replaces the driver.
+const driverUpgrade = "paused-for-driver-upgrade"
+
+// partitioning reports whether mig-manager is at work on a node.
+func partitioning(n *corev1.Node) bool {
 	state := n.Labels[contract.StateLabel]
 	return state == contract.StatePending || state == "rebooting"
 }
@@ -107,6 +119,7 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 	}
 	look := l.in(home, "get", "pods", "-l", labelName+"="+selector, "--field-selector", "spec.nodeName="+n.Name, "-o", "wide")
 	off := n.Labels[labelDeployDCGM]
+	alone := n.Labels[labelDeploy+"operands"] == "false"
 	switch age, old := stale[n.Name]; {
 	case old:
 		l.nodeLacks(n, fmt.Sprintf("its newest value is %s old (gpu_sample_age_seconds)", whole(age)), "Check whether the driver or DCGM answers there.", look)
@@ -114,6 +127,9 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 	case off == "false" || off == "paused-for-mig-change":
 		l.nodeLacks(n, "label "+labelDeployDCGM+" is "+off+", which keeps our exporter away too, and no repartition is in progress",
 			"Remove the label, or set it to true.", l.kubectl("label", "node", n.Name, labelDeployDCGM+"-"))
+	case alone && !hasPod:
+		l.nodeLacks(n, "label "+labelDeploy+"operands is false, which keeps our exporter away too, and allocatable has GPUs",
+			"Remove the label, or set exporter.affinity of the chart, which takes the place of its own.", l.kubectl("label", "node", n.Name, labelDeploy+"operands-"))
 	case !l.has(Pods) && !scraped, l.has(Pods) && isReady && !scraped: // series are nowhere: scrape-missing
 	case !l.has(Pods):
 		l.nodeLacks(n, "gpu_info has no series of this node", "Check whether an exporter runs there and is scraped.", look)
@@ -183,13 +199,15 @@ func twoExporters(l *look) {
 		if d := find(DaemonSets.in(l), p.Namespace, name); d != nil && kind == "DaemonSet" {
 			if resource, by := operatorOf(d); by != "" { // which would recreate it
 				remove[object] = l.patch("", resource, by, `{"spec":{"dcgmExporter":{"enabled":false}}}`)
+			} else if p.Namespace == "gke-managed-system" { // so would GKE
+				remove[object] = ""
 			}
 		}
 	}
 	for _, object := range slices.Sorted(maps.Keys(both)) {
 		slices.Sort(both[object])
 		l.warn(object, "dcgm-exporter runs beside ours on "+several(slices.Compact(both[object])),
-			"Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, or its DaemonSet. Do not set the label "+labelDeployDCGM+"=false, which removes ours too.", remove[object])
+			"Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, in GKE's settings (DCGM metrics), or its DaemonSet. Do not set the label "+labelDeployDCGM+"=false, which removes ours too.", remove[object])
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +26,6 @@ type (
 	gpuQuota   = v1alpha1.GPUQuota
 	hpa        = autoscalingv2.HorizontalPodAutoscaler
 	budget     = policyv1.PodDisruptionBudget
-	webhooks   = admissionv1.ValidatingWebhookConfiguration // what is read of a mutating one is the same
 	sample     = prom.Sample
 )
 
@@ -51,8 +49,6 @@ type Facts struct {
 	objects map[*Source]any // a []*T of each kind[T]
 	// Answers of Prometheus.
 	Answers map[*Source]prom.Vector
-	// Retention as Prometheus states it, "30d or 512GiB"; empty where it does not.
-	Retention string
 }
 
 func newFacts() *Facts {

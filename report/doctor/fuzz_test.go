@@ -7,7 +7,6 @@ import (
 	"testing"
 	"unicode"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -24,7 +23,7 @@ import (
 )
 
 // untrusted is what others write into a cluster: text of any kind, and files, records and the like.
-type untrusted struct{ text, record, fields, file, resource, share, crd, bundle string }
+type untrusted struct{ text, record, fields, file, share, crd, bundle string }
 
 // facts of a healthy installation, with untrusted text wherever checks read some.
 func (u untrusted) facts(t *testing.T) *Facts {
@@ -62,14 +61,11 @@ func (u untrusted) facts(t *testing.T) *Facts {
 	refused.Status.DesiredNumberScheduled = 1
 	DaemonSets.add(f, refused)
 	Refusals.add(f, corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: "DaemonSet", Namespace: u.text, Name: u.text}, Message: u.text})
-	f.Retention, f.Missing[Leases.Source] = u.text, clean(u.text, maxText)
+	f.Missing[Leases.Source] = clean(u.text, maxText)
 	delete(f.objects, ConfigMaps.Source)
 	ConfigMaps.add(f, corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "gs", Name: "gpuscale-autoscaler"}, Data: map[string]string{"config.yaml": u.file}})
 	least := intstr.FromString(u.share)
 	Budgets.add(f, budget{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &least}})
-	ValidatingWebhooks.add(f, webhooks{Webhooks: []admissionv1.ValidatingWebhook{{
-		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "n", Name: "n"}},
-		Rules:        []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{u.resource}}}}}}})
 	for i, a := range APIServices.Of(f) {
 		broken := *a
 		broken.Spec.CABundle = []byte(u.bundle)
@@ -93,17 +89,17 @@ const hostile = "a\x1b[2J\x1b]0;x\a\u202e'; rm -rf / #\n$(reboot)`id`\x00\u009b\
 // FuzzExamine: whatever others write, every check ends, and what it prints is safe for a terminal: in text
 // and in JSON each line is printable and of bounded length.
 func FuzzExamine(f *testing.F) {
-	add := func(u untrusted) { f.Add(u.text, u.record, u.fields, u.file, u.resource, u.share, u.crd, u.bundle) }
-	add(untrusted{strings.Repeat(hostile, 200), hostile, hostile, hostile, hostile, hostile, hostile, hostile})
+	add := func(u untrusted) { f.Add(u.text, u.record, u.fields, u.file, u.share, u.crd, u.bundle) }
+	add(untrusted{strings.Repeat(hostile, 200), hostile, hostile, hostile, hostile, hostile, hostile})
 	add(untrusted{"x509: certificate is valid for a, not b", `{"config":"c","started":"2026-03-02T08:00:00Z","undo":{"attempts":5}}`, `{"f:metadata":{"f:labels":{"f:nvidia.com/mig.config.state":{}}}}`,
-		"leaderElection: {enabled: false, name: x}\npolicy: {freeze: true}", "pods/eviction", "100%",
+		"leaderElection: {enabled: false, name: x}\npolicy: {freeze: true}", "100%",
 		`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"spec":{"additionalProperties":true}}}}}]}}`,
 		"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"})
-	add(untrusted{"x509: certificate has expired or is not yet valid: a is before b", "{", "[]", "a: &a [*a]", "*/*", "99999999999999999999%",
+	add(untrusted{"x509: certificate has expired or is not yet valid: a is before b", "{", "[]", "a: &a [*a]", "99999999999999999999%",
 		`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"status":null,"spec":{"items":{}}}}}}]}}`, "no certificate"})
 	add(untrusted{})
-	f.Fuzz(func(t *testing.T, text, record, fields, file, resource, share, crd, bundle string) {
-		r := Examine(untrusted{text, record, fields, file, resource, share, crd, bundle}.facts(t), All())
+	f.Fuzz(func(t *testing.T, text, record, fields, file, share, crd, bundle string) {
+		r := Examine(untrusted{text, record, fields, file, share, crd, bundle}.facts(t), All())
 		if len(r.Checks) != len(All()) || record == hostile && r.Faults < 5 {
 			t.Fatalf("%d checks, %d faults: the facts were not looked at", len(r.Checks), r.Faults)
 		}

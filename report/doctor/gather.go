@@ -268,11 +268,7 @@ func (r *reading) ask() {
 
 func (r *reading) advised(err error) string { return fmt.Sprintf("Prometheus: %v", r.Advise(err)) }
 
-func (r *reading) question(s *Source) (err error) {
-	if s == Retention {
-		r.facts.Retention, err = r.Prometheus.Retention(r.ctx)
-		return err
-	}
+func (r *reading) question(s *Source) error {
 	asked := time.Now()
 	v, err := r.Prometheus.Query(r.ctx, Written(s.Query, r.Match), time.Time{})
 	if err != nil {

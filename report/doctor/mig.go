@@ -52,7 +52,7 @@ const wedged = 10 * time.Minute
 
 func migWedged(l *look) {
 	for _, n := range Nodes.in(l) {
-		if !changing(n) {
+		if !partitioning(n) {
 			continue
 		}
 		state := n.Labels[contract.StateLabel]

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -100,14 +102,19 @@ func (l *look) podsOn(n *corev1.Node) string {
 
 const labelDeployPlugin = labelDeploy + "device-plugin"
 
+// upgradeLate is how long a driver may take: it is often compiled on the node.
+const upgradeLate = time.Hour
+
 func devicePluginMissing(l *look) {
 	claimed := l.claimed()
 	for _, n := range Nodes.in(l) {
 		_, partitioned := n.Annotations[contract.RecordAnnotation]
-		if !isGPU(n) || !kube.NodeReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) || partitioned || claimed[n.Name] > 0 {
+		off, why := n.Labels[labelDeployPlugin], ""
+		paused := lastWrite(n, labelDeployPlugin)
+		late := strings.HasSuffix(off, driverUpgrade) && !paused.IsZero() && l.f.Now.Sub(paused) > upgradeLate
+		if !isGPU(n) || !kube.NodeReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) && !late || partitioned || claimed[n.Name] > 0 {
 			continue
 		}
-		off, why := n.Labels[labelDeployPlugin], ""
 		fix, command := "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.", ""
 		switch p := l.podOn(n.Name, "k8s-device-plugin"); {
 		case off == "false":
@@ -116,6 +123,9 @@ func devicePluginMissing(l *look) {
 		case off == "paused-for-mig-change":
 			why, fix = "; label "+labelDeployPlugin+" is paused-for-mig-change, and mig-manager is at no change", "Set that label to true: mig-manager does not do so after a failed change."
 			command = l.kubectl("label", "node", n.Name, labelDeployPlugin+"=true", "--overwrite")
+		case late:
+			why, fix = fmt.Sprintf("; label %s is %s since %s", labelDeployPlugin, off, paused.UTC().Format(time.RFC3339)), "Check why the GPU Operator does not replace the driver: the log of the driver's pod there; usually a process still uses a GPU."
+			command = l.podsOn(n)
 		case p != nil:
 			why, command = fmt.Sprintf("; the device plugin's pod is %s/%s", p.Namespace, p.Name), l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=50")
 		default:

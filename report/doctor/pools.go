@@ -141,20 +141,18 @@ func (l *look) clusterAutoscaler(p *pool) (*deployment, string) {
 }
 
 func poolFrozen(l *look) {
-	const nothing = "nothing new is done in %s pool; decisions are still explained"
 	for _, p := range Pools.in(l) {
 		if p.Spec.Freeze {
-			l.warn("GPUNodePool "+p.Name, "spec.freeze is true", "Unset it, unless this is intended.", l.patch("", "gpunodepool", p.Name, `{"spec":{"freeze":false}}`)).
-				Means = fmt.Sprintf(nothing, "this")
+			l.warn("GPUNodePool "+p.Name, "spec.freeze is true", "Unset it, unless this is intended.", l.patch("", "gpunodepool", p.Name, `{"spec":{"freeze":false}}`))
 		}
 	}
 	for _, p := range l.programs("autoscaler") {
 		if at := slices.IndexFunc(p.Args, isDryRun); at >= 0 {
-			l.warn(p.Object(), p.Args[at]+" is among its arguments", "Remove the flag, unless this is intended.", l.undry(p, at)).Means = "it plans and logs, and does nothing"
+			l.warn(p.Object(), p.Args[at]+" is among its arguments", "Remove the flag, unless this is intended.", l.undry(p, at))
 		}
 		if c, known := l.config(p); known && c.Policy.Freeze {
 			l.warn("ConfigMap "+p.Namespace+"/"+p.ConfigMap, "policy.freeze is true", "Remove it from the configuration, unless this is intended; the autoscaler reads it at its start.",
-				l.install(p, "autoscaler.yaml", "autoscaler.config.policy.freeze=false")).Means = fmt.Sprintf(nothing, "any")
+				l.install(p, "autoscaler.yaml", "autoscaler.config.policy.freeze=false"))
 		}
 	}
 }
@@ -265,8 +263,7 @@ func (l *look) lease(p Program) bool {
 		}
 	}
 	l.fault("Lease "+of.namespace+"/"+of.name, seen, "Check why no replica acquires it.",
-		l.in(p.Namespace, "get", "pods", "-l", metav1.FormatLabelSelector(p.Selector)), l.in(p.Namespace, "describe", p.Ref()), l.logs(p)).
-		Means = "no replica leads: nothing is scaled, repartitioned or explained"
+		l.in(p.Namespace, "get", "pods", "-l", metav1.FormatLabelSelector(p.Selector)), l.in(p.Namespace, "describe", p.Ref()), l.logs(p))
 	return true
 }
 
@@ -282,7 +279,6 @@ func (l *look) lastReconcile(p Program) {
 	}
 	at, known := l.moment(LastReconcile) // without series: scrape-missing
 	if age := l.f.Now.Sub(at); known && age > reconcileLate {
-		l.fault(p.Object(), fmt.Sprintf("gpuscale_autoscaler_last_reconcile_timestamp_seconds is %s ago", age.Round(time.Second)), "Check why its reconciles fail.", l.logs(p)).
-			Means = "it leads and completes no reconcile: nothing is scaled, repartitioned or explained"
+		l.fault(p.Object(), fmt.Sprintf("gpuscale_autoscaler_last_reconcile_timestamp_seconds is %s ago", age.Round(time.Second)), "Check why its reconciles fail.", l.logs(p))
 	}
 }

@@ -19,14 +19,8 @@ import (
 
 var quotaChecks = []Check{
 	{
-		ID: "quota-cycle", Title: "Parents of quotas exist, without a cycle", Run: quotaCycle,
-		Fault: "GPUQuotas are each other's parents, or a parent does not exist.",
-		Means: "Each of them has no parent then: it neither lends nor borrows.",
-		Looks: from(GPUQuotas),
-	},
-	{
 		ID: "quota-unsatisfiable", Title: "Every quota admits some pod", Run: quotaUnsatisfiable,
-		Fault: "A GPUQuota's limit is less than the smallest part of a GPU of any pool or node, is for a model that none has, or contradicts another quota.",
+		Fault: "A GPUQuota's limit is less than the smallest part of a GPU of any pool or node, is for a model that none has, contradicts another quota, or names a parent that does not exist or closes a circle.",
 		Means: "Its pods are pending forever, or the effective limit differs from the written one.",
 		Looks: from(GPUQuotas, Pools, Nodes),
 	},
@@ -38,44 +32,8 @@ var quotaChecks = []Check{
 	},
 }
 
-// parentMessage begins the autoscaler's message about a parent.
-const parentMessage = "spec.parent"
-
 // quotas of the cluster; without any, a check is skipped.
 func (l *look) quotas() []*gpuQuota { return orSkip(l, GPUQuotas.in(l), "there is no GPUQuota") }
-
-func quotaCycle(l *look) {
-	parent := map[string]string{}
-	for _, q := range l.quotas() {
-		parent[q.Name] = q.Spec.Parent
-	}
-	for _, name := range slices.Sorted(maps.Keys(parent)) {
-		up := parent[name]
-		orphan := l.patch("", "gpuquota", name, `{"spec":{"parent":null}}`)
-		if _, there := parent[up]; up != "" && !there {
-			l.fault("GPUQuota "+name, "spec.parent: there is no GPUQuota "+up, "Create that quota, name another, or name none.", orphan).
-				Means = "it has no parent then: it neither lends nor borrows"
-			continue
-		}
-		if circle := circleOf(name, parent); len(circle) > 0 && slices.Min(circle) == name { // each cycle once, at its first name
-			l.fault("GPUQuota "+name, "spec.parent: a circle: "+strings.Join(append(circle, name), " → "), "Remove the parent of the one that is to be the top.", orphan).
-				Means = "each of them has no parent then: it neither lends nor borrows"
-		}
-	}
-}
-
-// circleOf returns the quotas from name up to itself; none where the parents end, or
-// enter a cycle without name.
-func circleOf(name string, parent map[string]string) []string {
-	var way []string
-	for at := name; at != "" && len(way) <= len(parent); at = parent[at] {
-		if at == name && len(way) > 0 {
-			return way
-		}
-		way = append(way, at)
-	}
-	return nil
-}
 
 // tables are ours and those that nodes have published. One that cannot be read is left
 // out: the autoscaler reports it.
@@ -120,8 +78,7 @@ func (l *look) smallest() map[string]float64 {
 func quotaUnsatisfiable(l *look) {
 	smallest := l.smallest()
 	for _, q := range l.quotas() {
-		if c := meta.FindStatusCondition(q.Status.Conditions, "Valid"); c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == q.Generation &&
-			!strings.HasPrefix(c.Message, parentMessage) {
+		if c := meta.FindStatusCondition(q.Status.Conditions, "Valid"); c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == q.Generation {
 			l.fault("GPUQuota "+q.Name, conditionText(c), "Correct what the message names.", l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")).
 				Means = "it applies only in part (docs/quotas.md)"
 			continue

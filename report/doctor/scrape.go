@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
-
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
@@ -69,12 +67,6 @@ var scrapeChecks = []Check{
 		Means: "Boards are empty where they read rules.",
 		Looks: from(GPUNodes, Builds, Recorded), May: from(Deployments, DaemonSets, Monitoring),
 	},
-	{
-		ID: "retention-short", Title: "Prometheus keeps a report's window", Run: retentionShort,
-		Fault: "Prometheus keeps less than the 30 days of a report's usual window.",
-		Means: "The report has gaps and notes them; older data is lost.",
-		Looks: from(Retention, GPUNodes),
-	},
 }
 
 // scraped reports whether Prometheus has series of a program: of an exporter those of GPUs are enough,
@@ -107,7 +99,11 @@ func scrapeMissing(l *look) {
 		} else if l.has(TargetsDown) {
 			seen += ", and no target of job gpuscale-" + name + " is down: Prometheus has no such target, or under another job"
 		}
-		l.fault(p.Object(), seen, "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by.",
+		add := l.fault
+		if name != "exporter" { // HPAs and plans do not need them
+			add = l.warn
+		}
+		add(p.Object(), seen, "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by.",
 			l.operator("-n", p.Namespace, "get", "servicemonitors,podmonitors", "--show-labels"),
 			l.operator("get", "prometheuses", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}{"\n"}{end}`),
 			l.monitored(p, "monitoring.scrape=ServiceMonitor")).Means = unscraped[name]
@@ -150,46 +146,6 @@ func rulesMissing(l *look) {
 	}
 	l.warn("Prometheus", "no series of "+several(missing),
 		"Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give it deploy/chart/gpuscale/files/recording.yaml.", commands...)
-}
-
-// window of a report.
-const window = 30 * 24 * time.Hour
-
-func retentionShort(l *look) {
-	if l.f.Retention == "" {
-		l.skip("only Prometheus itself reports its retention, and this server is another")
-		return
-	}
-	keeps, sized, err := parseRetention(l.f.Retention)
-	switch {
-	case err != nil:
-		l.cannot("storageRetention %q: %v", clean(l.f.Retention, maxName), err)
-	case keeps > 0 && keeps < window:
-		days := model.Duration(keeps).String()
-		l.warn("Prometheus", "storageRetention is "+l.f.Retention,
-			"Keep at least 30 days (--storage.tsdb.retention.time, or spec.retention of the Prometheus resource), or report on less: gpuscale-report --since "+days+".").
-			Means = "a report over the usual 30 days has a record of " + days + ", notes it and exits with 3"
-	case sized && keeps == 0:
-		l.cannot("storageRetention %q is a size: the days depend on the ingestion rate", clean(l.f.Retention, maxName))
-	}
-}
-
-// parseRetention reads Prometheus' retention: "15d", "1y2w", "30d or 512GiB or 80%", "10GiB".
-// keeps is 0 where no time is given; sized reports a size, or a share of the disk.
-func parseRetention(text string) (keeps time.Duration, sized bool, err error) {
-	for part := range strings.SplitSeq(text, " or ") {
-		part = strings.TrimSpace(part)
-		if strings.HasSuffix(part, "B") || strings.HasSuffix(part, "%") {
-			sized = true
-			continue
-		}
-		d, err := model.ParseDuration(part)
-		if err != nil {
-			return 0, false, err
-		}
-		keeps = time.Duration(d)
-	}
-	return keeps, sized, nil
 }
 
 // skews that are reported, and that are faults.
@@ -259,8 +215,7 @@ func profAbsent(l *look) {
 	}
 	for _, s := range l.answers(BusyMissing) {
 		l.fault("Node "+s.Labels.Get("node"), fmt.Sprintf("gpu_info or gpu_instance_info has %s GPUs or instances without a busy ratio", number(s.Value)),
-			"Profiling counters need SYS_ADMIN before Hopper, and one reader only: set exporter.profiling, and check that no other monitor (dcgm-exporter, Nsight) uses them.", commands...).
-			Means = "gpu_busy has no value for their pods, HPAs on it do not scale, and idle GPUs are not recognized"
+			"Profiling counters need SYS_ADMIN before Hopper, and one reader only: set exporter.profiling, and check that no other monitor (dcgm-exporter, Nsight) uses them.", commands...)
 	}
 }
 
@@ -269,8 +224,7 @@ func namespaceLimits(l *look) {
 		namespace := cmp.Or(s.Labels.Get("exported_namespace"), s.Labels.Get("namespace"))
 		l.warn("Namespace "+namespace, fmt.Sprintf("it exceeds the limit %s: %s pods", s.Labels.Get("reason"), number(s.Value)),
 			"Find what creates them; a ResourceQuota bounds it (docs/security.md has the limits).",
-			l.in(namespace, "get", "pods", "--field-selector=status.phase=Pending"), l.in(namespace, "get", "poddisruptionbudgets")).
-			Means = "these are not planned for, or with disruption_budgets not evicted"
+			l.in(namespace, "get", "pods", "--field-selector=status.phase=Pending"), l.in(namespace, "get", "poddisruptionbudgets"))
 	}
 }
 

@@ -110,7 +110,6 @@ var (
 	DaemonSets          = listing[daemonSet](nil, "/apis/apps/v1/daemonsets")
 	APIServices         = listing[apiService](nil, "/apis/apiregistration.k8s.io/v1/apiservices")
 	Nodes               = listing(withoutImages, "/api/v1/nodes")
-	Namespaces          = listing[corev1.Namespace](nil, "/api/v1/namespaces")
 	Pods                = listing(keepPod, "/api/v1/pods")
 	Pools               = listing[pool](nil, "/apis/gpuscale.io/v1alpha1/gpunodepools").optional()
 	GPUQuotas           = listing[gpuQuota](nil, "/apis/gpuscale.io/v1alpha1/gpuquotas").optional()
@@ -122,8 +121,6 @@ var (
 	ClusterRoles        = listing[rbacv1.ClusterRole](nil, "/apis/rbac.authorization.k8s.io/v1/clusterroles")
 	RoleBindings        = listing[rbacv1.RoleBinding](nil, "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings")
 	Budgets             = listing[budget](nil, "/apis/policy/v1/poddisruptionbudgets")
-	ValidatingWebhooks  = listing[webhooks](nil, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")
-	MutatingWebhooks    = listing[webhooks](nil, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations")
 	LimitRanges         = listing[corev1.LimitRange](nil, "/api/v1/limitranges")
 	NetworkPolicies     = listing[networkingv1.NetworkPolicy](nil, "/apis/networking.k8s.io/v1/networkpolicies")
 	Refusals            = listing(isRefusal, "/api/v1/events").where("reason=" + failedCreate)
@@ -151,8 +148,8 @@ var (
 	LabelsMoved = ask("allocations by exported_namespace", `count by (job) ($gpu_held{exported_pod!=""})`)
 	LabelsPlain = ask("allocations by namespace", `count by (job) ($gpu_held{exported_pod="",pod!=""} unless on (job, instance, namespace, pod) $gpu_attribution_age_seconds)`)
 	LabelsSelf  = ask("allocations to the exporter", `count by (job, namespace, pod) ($gpu_held{exported_pod=""} and on (job, instance, namespace, pod) $gpu_attribution_age_seconds)`)
-	BusyMissing = ask("GPUs without busy ratio", `count by (node) ((($gpu_info{mig="false"} unless on (node, gpu_uuid) $gpu_busy_ratio) or`+
-		" ($gpu_instance_info unless on (node, gpu_uuid, gpu_instance_id) $gpu_instance_busy_ratio)) unless on (node, gpu_uuid) ($gpu_healthy == 0))")
+	BusyMissing = ask("GPUs without busy ratio", `count by (node) (group by (node, gpu_uuid, gpu_instance_id) ((($gpu_info{mig="false"} unless on (node, gpu_uuid) $gpu_busy_ratio) or`+
+		" ($gpu_instance_info unless on (node, gpu_uuid, gpu_instance_id) $gpu_instance_busy_ratio)) unless on (node, gpu_uuid) ($gpu_healthy == 0)))")
 	AttributionOld    = ask("attribution age", "max by (node) ($gpu_attribution_age_seconds) > 300")
 	AttributionFailed = ask("attribution errors", "sum by (job, instance) (increase($gpuscale_exporter_attribution_errors_total[15m])) > 0 unless on (job, instance) $gpu_attribution_age_seconds"+
 		// A target that is no longer scraped, or is under another job, has neither.
@@ -166,9 +163,8 @@ var (
 	Recorded = ask("recording rules", `label_replace(count($node:gpu_info:count) or absent($gpu_info offset 1m), "rule", "node:gpu_info:count", "", "")`+
 		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m] offset 1m)), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`)
 	LastReconcile  = ask("last reconcile", "max($gpuscale_autoscaler_last_reconcile_timestamp_seconds)")
-	Leaders        = ask("leaders", "sum($gpuscale_autoscaler_leader)")
+	Leaders        = ask("leaders", "sum(max by (job, instance, namespace, pod) ($gpuscale_autoscaler_leader))") // of two servers that scrape it, one counts
 	LimitsExceeded = ask("limits of namespaces", "max by (namespace, exported_namespace, reason) ($gpuscale_autoscaler_limit_exceeded_pods)")
-	Retention      = ask("retention", "GET /api/v1/status/runtimeinfo")
 )
 
 func ask(name, promql string) *Source { return &Source{Name: "prometheus: " + name, Query: promql} }
@@ -176,11 +172,11 @@ func ask(name, promql string) *Source { return &Source{Name: "prometheus: " + na
 // Table of all sources, in the order in which they are read: of Kubernetes' the Leases last, whose
 // ages count until the end of the reading.
 var Table = from(
-	Deployments, DaemonSets, APIServices, Nodes, Namespaces, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
-	Budgets, ValidatingWebhooks, MutatingWebhooks, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps,
+	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
+	Budgets, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps,
 	ReplicaSets, StatefulSets, Jobs, Leases,
 	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown,
-	Recorded, LastReconcile, Leaders, LimitsExceeded, Retention,
+	Recorded, LastReconcile, Leaders, LimitsExceeded,
 )
 
 // resource is the name of the resource in a path.
@@ -249,8 +245,7 @@ func autoscalers(has func(Program) key) func(*Facts) []key {
 	}
 }
 
-// servicesNamed are those that APIServices of the metrics groups name, those of our programs, and
-// those of webhooks that could stop them.
+// servicesNamed are those that APIServices of the metrics groups name, and those of our adapters.
 func servicesNamed(f *Facts) (all []key) {
 	for _, a := range APIServices.Of(f) {
 		if isMetrics(a.Spec.Group) && a.Spec.Service != nil {
@@ -259,9 +254,6 @@ func servicesNamed(f *Facts) (all []key) {
 	}
 	for _, p := range f.Programs("adapter") {
 		all = append(all, key{p.Namespace, p.Name})
-	}
-	for _, w := range f.webhooks() {
-		all = append(all, key{w.ClientConfig.Service.Namespace, w.ClientConfig.Service.Name})
 	}
 	return all
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -25,10 +24,10 @@ var tenantChecks = []Check{
 		Looks: from(Refusals), Also: from(ReplicaSets, StatefulSets, Jobs, DaemonSets),
 	},
 	{
-		ID: "limitrange-gpus", Title: "LimitRanges fit pods with GPUs", Run: limitRangeGPUs,
-		Fault: "A LimitRange gives a GPU to every container that states none, refuses pods that state none, or has a `max` below what a pod has.",
-		Means: "Sidecars occupy GPUs, or pods are not created again after a drain.",
-		Looks: from(LimitRanges), Also: from(Pods),
+		ID: "limitrange-gpus", Title: "LimitRanges give no GPU by default", Run: limitRangeGPUs,
+		Fault: "A LimitRange gives a GPU to every container that states none: by its default, or by its `max`, which is the default where none is written.",
+		Means: "Sidecars and init containers occupy GPUs, and pods that need none are pending for them.",
+		Looks: from(LimitRanges),
 	},
 	{
 		ID: "networkpolicy-scrape", Title: "NetworkPolicies admit Prometheus", Run: networkPolicyScrape,
@@ -110,76 +109,22 @@ func podsRefused(l *look) {
 func limitRangeGPUs(l *look) {
 	for _, r := range orSkip(l, LimitRanges.in(l), "there is no LimitRange") {
 		for at, item := range r.Spec.Limits {
-			for i, all := range []corev1.ResourceList{item.Default, item.Max, item.Min} {
-				for _, name := range slices.Sorted(maps.Keys(all)) {
-					if isGPUResource(string(name)) {
-						l.bound(r, at, []string{"default", "max", "min"}[i], name, all[name])
-					}
+			for _, name := range slices.Sorted(maps.Keys(item.Default)) {
+				amount := item.Default[name]
+				if item.Type != corev1.LimitTypeContainer || !isGPUResource(string(name)) || amount.Sign() <= 0 {
+					continue
 				}
+				seen := fmt.Sprintf("spec.limits[%d].default has %s: %s", at, name, amount.String())
+				if most, there := item.Max[name]; there && most.Cmp(amount) == 0 {
+					seen += "; a default that is not written is the max"
+				}
+				field := strings.ReplaceAll(string(name), "/", "~1")
+				// The list is patched by place: a merge would replace it.
+				l.warn("LimitRange "+r.Namespace+"/"+r.Name, seen, "Set its default to 0, and let pods state what they need.", l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p",
+					fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, field)))
 			}
 		}
 	}
-}
-
-// bound reports one of a LimitRange's bounds that does not fit pods with GPUs. The API server
-// refuses a pod that does not state a resource bounded for whole pods at all, unless a
-// LimitRange has a default for its containers.
-func (l *look) bound(r *corev1.LimitRange, at int, bound string, name corev1.ResourceName, amount resource.Quantity) {
-	item, field := r.Spec.Limits[at], strings.NewReplacer("~", "~0", "/", "~1").Replace(string(name))
-	container, positive := item.Type == corev1.LimitTypeContainer, amount.Sign() > 0
-	object, seen := "LimitRange "+r.Namespace+"/"+r.Name, fmt.Sprintf("spec.limits[%d].%s has %s: %s", at, bound, name, amount.String())
-	means, fix := "", ""
-	// The list is patched by place: a merge would replace it.
-	patch := fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, field)
-	switch {
-	case container && positive && bound == "default":
-		if most, there := item.Max[name]; there && most.Cmp(amount) == 0 {
-			seen += "; a default that is not written is the max"
-		}
-		means, fix = "each container that states none gets them, sidecars and init containers too", "Set its default to 0, and let pods state what they need."
-		patch = fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, field)
-	case container && positive && bound == "min":
-		means, fix = "a pod with a container that requests none is refused", "Remove this minimum, unless every container of the namespace is to have one."
-	case item.Type == corev1.LimitTypePod && bound != "default" && !l.hasDefault(r.Namespace, name):
-		seen = fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String())
-		means, fix = "a pod that states none is refused", "Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota."
-	}
-	if fix != "" {
-		l.warn(object, seen, fix, l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p", patch)).Means = means
-	}
-	var over []string // pods that were created before the maximum
-	for _, p := range Pods.in(l) {
-		if bound == "max" && p.Namespace == r.Namespace && allocatedOf(p, item.Type, name) > amount.Value() {
-			over = append(over, p.Name)
-		}
-	}
-	if len(over) > 0 {
-		slices.Sort(over)
-		l.warn(object, fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, amount.String(), several(over)),
-			"Raise the maximum, or the pods' successors are refused.", l.in(r.Namespace, "describe", "limitrange", r.Name)).Means = "these pods are not created again after a drain or an eviction"
-	}
-}
-
-func (l *look) hasDefault(namespace string, name corev1.ResourceName) bool {
-	return slices.ContainsFunc(LimitRanges.in(l), func(r *corev1.LimitRange) bool {
-		return r.Namespace == namespace && slices.ContainsFunc(r.Spec.Limits, func(i corev1.LimitRangeItem) bool {
-			_, there := i.Default[name]
-			return there && i.Type == corev1.LimitTypeContainer
-		})
-	})
-}
-
-// allocatedOf is how many of a resource a pod's largest container has, or all of them together.
-func allocatedOf(p *corev1.Pod, of corev1.LimitType, name corev1.ResourceName) int64 {
-	var sum, largest int64
-	for _, c := range p.Spec.Containers {
-		q := c.Resources.Limits[name]
-		sum, largest = sum+q.Value(), max(largest, q.Value())
-	}
-	if of == corev1.LimitTypePod {
-		return sum
-	}
-	return largest
 }
 
 func networkPolicyScrape(l *look) {

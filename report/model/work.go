@@ -35,6 +35,7 @@ type work struct {
 var (
 	ofDeployment = regexp.MustCompile(`^(.+)-[a-f0-9]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$|^(.+)-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 	ofSet        = regexp.MustCompile(`^(.+)-[0-9]+$`)
+	ofTraining   = regexp.MustCompile(`-(master|worker|launcher|chief|ps|evaluator)-[0-9]+$`) // Kubeflow's as well
 	ofController = regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 )
 
@@ -47,7 +48,10 @@ func Owner(pod string) (name, kind, pattern string) {
 		return name, "Deployment", regexp.QuoteMeta(name) + "-[a-z0-9]{6,10}" + tail
 	}
 	if m := ofSet.FindStringSubmatch(pod); m != nil {
-		return m[1], "StatefulSet", regexp.QuoteMeta(m[1]) + "-[0-9]+"
+		if kind = "StatefulSet"; ofTraining.MatchString(pod) {
+			kind = "controller"
+		}
+		return m[1], kind, regexp.QuoteMeta(m[1]) + "-[0-9]+"
 	}
 	if m := ofController.FindStringSubmatch(pod); m != nil {
 		return m[1], "controller", regexp.QuoteMeta(m[1]) + tail

@@ -96,7 +96,9 @@ func Read(ctx context.Context, p query.Prometheus, d query.Dialect, at time.Time
 	for _, s := range instances {
 		rows = append(rows, r.rows(s.Labels, model[s.Labels.Get(uuid)])...)
 	}
-	complete = !slices.ContainsFunc(rows, func(row Row) bool { return row.State == "unknown" || row.State == "allocated" })
+	complete = !slices.ContainsFunc(rows, func(row Row) bool {
+		return row.State == "unknown" || row.State == "allocated" && (namespace == "" || row.Namespace == namespace)
+	})
 	if namespace != "" {
 		rows = slices.DeleteFunc(rows, func(row Row) bool { return row.Namespace != namespace })
 	}

@@ -74,6 +74,9 @@ func TestStates(t *testing.T) {
 	if complete {
 		t.Error("the use of one GPU is unknown, and all is called known")
 	}
+	if _, complete, err := top.Read(t.Context(), newNode(), query.Dialect{}, time.Now(), "chat"); err != nil || !complete {
+		t.Errorf("%t, %v of a namespace whose GPUs' use is known", complete, err)
+	}
 	got := map[string]string{}
 	var order []string
 	for _, r := range rows {

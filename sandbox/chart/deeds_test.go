@@ -50,7 +50,6 @@ var deeds = map[string]func(*trouble){
 	"two jobs scrape the exporters":                   func(x *trouble) { x.scrapedBy(exporterName, secondJob) },
 	"the job that scrapes the exporters drops labels": func(x *trouble) { x.scrapedBy(droppingJob) },
 	"Prometheus loads no rules":                       func(x *trouble) { x.scraping(func(s *scraping) { s.noRules = true }) },
-	"Prometheus keeps two days":                       func(x *trouble) { x.scraping(func(s *scraping) { s.retention = "2d" }) },
 	"exporters leave gpu_busy_ratio out":              func(x *trouble) { x.spoilMetrics(without("gpu_busy_ratio")) },
 	"attribution is 900 seconds old":                  func(x *trouble) { x.spoilMetrics(saying("gpu_attribution_age_seconds", "900")) },
 }

@@ -65,7 +65,7 @@ func TestNeighbourKEDA(t *testing.T) {
 		return nil
 	})
 	// Ours are answered beside them, and doctor knows both.
-	b.allWell(t, nil)
+	b.allWell(t)
 	if raw, err := b.get(t, "/apis/external.metrics.k8s.io/v1beta1"); err != nil || !strings.Contains(string(raw), "queue_depth") {
 		t.Errorf("our metrics are not listed: %s, %v", raw, err)
 	}

@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -18,10 +17,9 @@ import (
 // target that leaves its file has gone at once, and the series of a job that leaves
 // the configuration stay for five minutes.
 type scraping struct {
-	programs  bool // are scraped, with the adapter's CA in adapterCA
-	noRules   bool
-	retention string // empty: longer than the report's window
-	replica   string // an external label; empty: none
+	programs bool // are scraped, with the adapter's CA in adapterCA
+	noRules  bool
+	replica  string // an external label; empty: none
 }
 
 // Scrape jobs over the exporters besides their own. They get empty pages until a test
@@ -51,7 +49,7 @@ func (s *scraping) config() []byte {
 	if s.noRules {
 		rules = ""
 	}
-	text := strings.NewReplacer("EXTERNAL", external, "RETENTION", cmp.Or(s.retention, "400d"), "RULES", rules).Replace(scrapingText)
+	text := strings.NewReplacer("EXTERNAL", external, "RULES", rules).Replace(scrapingText)
 	if !s.programs {
 		text, _, _ = strings.Cut(text, "scrape_configs:")
 	}

@@ -38,7 +38,7 @@ func TestNeighbourVictoriaMetrics(t *testing.T) {
 		"-rule=" + filepath.Join(b.Cluster.PrometheusDir(), rulesFolder, "*.yaml"),
 	}})
 	b.over(t, source{url: url, parameters: "latency_offset: 1ms"}) // docs/adapter.md
-	b.allWell(t, nil)
+	b.allWell(t)
 }
 
 // source of Prometheus' API, and the parameters with which the chart's programs ask it.
@@ -61,10 +61,9 @@ func (b *env) over(t *testing.T, s source) {
 
 // allWell asks doctor until it has no finding, all metrics of the adapter until each
 // has an answer that no query failed for, and the report's program for a report.
-// unknown are checks that this source cannot decide, with why.
-func (b *env) allWell(t *testing.T, unknown map[string]string) {
+func (b *env) allWell(t *testing.T) {
 	t.Helper()
-	b.nearlyWell(t, unknown)
+	b.nearlyWell(t)
 	lastFailure := map[string]queries{}
 	await.For(t, testenv.Patience, "the newest query of each rule is answered", func() error {
 		refusals, failing := b.askAll(t), []string(nil)
@@ -84,16 +83,16 @@ func (b *env) allWell(t *testing.T, unknown map[string]string) {
 }
 
 // nearlyWell is allWell where queries have failed before.
-func (b *env) nearlyWell(t *testing.T, unknown map[string]string) {
+func (b *env) nearlyWell(t *testing.T) {
 	t.Helper()
 	v := b.askUntil(t, func(v visit) bool {
-		return v.Faults+v.Warnings == 0 && !slices.ContainsFunc(v.Checks, func(c check) bool { return c.Result == "unknown" && unknown[c.ID] == "" })
+		return v.Faults+v.Warnings == 0 && !slices.ContainsFunc(v.Checks, func(c check) bool { return c.Result == "unknown" })
 	})
 	for _, c := range v.Checks {
 		for _, f := range c.Findings {
 			t.Errorf("doctor: %s: %s", c.ID, f)
 		}
-		if c.Result == "unknown" && unknown[c.ID] == "" {
+		if c.Result == "unknown" {
 			t.Errorf("doctor: %s is unknown: %s", c.ID, c.Why)
 		}
 	}

@@ -74,9 +74,8 @@ func TestNeighbourThanos(t *testing.T) {
 		}
 		return nil
 	})
-	unknown := map[string]string{"retention-short": "its stores have it"}
 	b.over(t, source{url: url})
-	b.allWell(t, unknown)
+	b.allWell(t)
 
 	// Until the querier gives the store up its answers are partial, which the adapter refuses.
 	sidecars[0].Stop(5 * time.Second)
@@ -88,7 +87,7 @@ func TestNeighbourThanos(t *testing.T) {
 		}
 		return errNotYet
 	})
-	b.nearlyWell(t, unknown)
+	b.nearlyWell(t)
 
 	hpa := func() (h autoscalingv2.HorizontalPodAutoscaler) {
 		x.must(b.Admin.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "embed"}, &h))
