@@ -193,7 +193,7 @@ func (w *world) judgeNode(n *nodeState) {
 	}
 	young := w.young(n)
 	switch {
-	case !n.Ready && n.LeavesAt.After(w.now): // its provider takes it before it is of use
+	case n.LeavesAt.After(w.now) && n.Drain == nil: // its provider takes it
 		n.since = NodeInterrupted
 	case !n.Ready && young, young && w.withoutPlugin(n), n.booting:
 		n.tier, n.since = tierNode, NodeUpcoming

@@ -46,7 +46,7 @@ func promisesHold(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		}
 		n.Labels = labels
 		unknown[n.Name] = n.Allocatable != nil || n.Operation != nil || slices.ContainsFunc(n.GPUs, func(c plan.GPU) bool { return !c.AllocationKnown })
-		n.Cordoned = n.Cordoned || unknown[n.Name]
+		n.Cordoned = n.Cordoned || unknown[n.Name] || n.LeavesAt.After(base.Now)
 	}
 	var pods []plan.Pod
 	promised := map[string]string{}
