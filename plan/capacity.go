@@ -134,9 +134,9 @@ const (
 func (w *world) lacks(k *kind, r *capacity) string {
 	p := k.pod
 	switch {
-	case p.CPUMilli > r.cpu:
+	case p.CPUMilli > max(r.cpu, 0): // as in the scheduler, where more is requested than there is, none is not too much
 		return "cpu"
-	case p.MemoryMi > r.memory:
+	case p.MemoryMi > max(r.memory, 0):
 		return "memory"
 	case r.pods < 1:
 		return podPlaces

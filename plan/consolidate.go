@@ -125,7 +125,7 @@ func (w *world) underusedNode(node int) (underused, bool) {
 	for _, p := range n.pods {
 		switch {
 		case p.DaemonSet:
-		case !w.movable(p) || !w.budgetsAllow(p, gone):
+		case !w.movable(p) || p.comesBack() || !w.budgetsAllow(p, gone):
 			return u, false
 		case len(p.Budgets) > 0:
 			gone = append(gone, placedPod{node, p})

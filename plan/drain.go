@@ -190,12 +190,21 @@ func (w *world) stays(pods []*Pod, deadline time.Time) string {
 			return p.Key() + " may not be moved"
 		case w.keepsStorage(p):
 			return p.Key() + " has local storage, and policy.skipNodesWithLocalStorage is set"
+		case p.comesBack():
+			return p.Key() + " tolerates the cordon, and would be bound to the node again"
 		case p.EvictFrom.After(deadline):
 			return fmt.Sprintf("%s may not be moved before its next checkpoint, in %s", p.Key(), short(p.EvictFrom.Sub(w.now)))
 		}
 	}
 	return ""
 }
+
+// CordonTaint is on every node that is cordoned.
+var CordonTaint = Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}
+
+// comesBack reports a pod that tolerates the cordon of a node: once it is evicted, the scheduler may bind
+// its successor to the same node.
+func (p *Pod) comesBack() bool { return tolerated(p.Tolerations, CordonTaint) }
 
 // endDrain removes or replaces a node that has become empty.
 func (w *world) endDrain(n *nodeState) {
@@ -292,9 +301,6 @@ func (w *world) evacuate() {
 			continue
 		}
 		stay := n.staying()
-		if len(stay) == 0 {
-			continue
-		}
 		w.reserveElsewhere(i, stay)
 		n = &w.nodes[i] // the slice may have grown
 		// A later promise on another GPU may have reset nodeState.action.
@@ -361,7 +367,7 @@ func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
 		if !n.unknown && !n.NoScaleDown && !p.Fixed && w.keepsOne(p) == "" && !w.within(w.state.LastScaleDown, p.Name, 0) {
 			w.remove(n, NodeInterrupted, w.interruptionText(n))
 		}
-	case n.LeavesAt.After(w.now) && n.Operation == nil && slices.ContainsFunc(stay, func(p *Pod) bool { return w.mayLeave(n, p) }):
+	case n.LeavesAt.After(w.now) && n.Operation == nil && slices.ContainsFunc(stay, func(p *Pod) bool { return w.mayLeave(n, p) && !p.comesBack() }):
 		w.drain(n, n.Drain.Deadline, NodeInterrupted, n.decided.detail)
 		n.decided.reason = NodeDraining
 	}

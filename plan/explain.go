@@ -143,8 +143,7 @@ func (t *watch) outcome(p *pending) []Option {
 	return append(t.options, o)
 }
 
-// consider records every option of a pod that is watched. It decides nothing
-// and leaves the kind's indices unchanged.
+// consider records every option of a pod that is watched. It decides nothing.
 func (w *world) consider(i int) {
 	t := w.watch
 	if t == nil || !t.of(w.pending[i].pod) {
@@ -152,11 +151,6 @@ func (w *world) consider(i int) {
 	}
 	p := &w.pending[i]
 	k := &w.kinds[p.kind]
-	before, further := *k, w.further
-	k.usable, k.upcoming, k.repartitions, w.further = index{}, index{}, index{}, nil
-	k.failedTrial = -1
-	w.considering = true // what is estimated now must not be found later
-	defer func() { *k, w.further, w.considering = before, further, false }()
 	t.last = i
 	t.options = append([]Option{w.optionFree(k), w.optionWait(k, p), w.optionRepartition(k, p), w.optionReclaim(k, p)}, w.optionNodes(i, k, p)...)
 }

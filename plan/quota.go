@@ -12,8 +12,8 @@ import (
 )
 
 // addTenants builds the quota tree and charges what runs and is not leaving,
-// allowed or not. An invalid tree admits every pod; Snapshot.Check reports what
-// is wrong with it.
+// allowed or not. An invalid tree counts as none; Snapshot.Check reports what is
+// wrong with it.
 func (w *world) addTenants(tenants []Tenant) {
 	w.tenants, w.scale = slices.Clone(tenants), NewScale(w.tables, w.models)
 	slices.SortStableFunc(w.tenants, func(a, b Tenant) int { return strings.Compare(a.Name, b.Name) })
@@ -24,8 +24,9 @@ func (w *world) addTenants(tenants []Tenant) {
 	for i := range w.tenants {
 		plain[i] = w.tenants[i].Tenant
 	}
-	w.tree, w.treeErr = quota.NewTree(plain)
-	if w.treeErr != nil {
+	var err error
+	if w.tree, err = quota.NewTree(plain); err != nil {
+		w.tenants = nil
 		return
 	}
 	used := make([]quota.Amount, len(w.tenants))
@@ -42,7 +43,7 @@ func (w *world) addTenants(tenants []Tenant) {
 
 // tenantIndex is the pod's tenant, -1 where it is under no quota.
 func (w *world) tenantIndex(p *Pod) int {
-	if p.Tenant == "" || w.treeErr != nil {
+	if p.Tenant == "" {
 		return -1
 	}
 	i, ok := sort.Find(len(w.tenants), func(i int) int { return strings.Compare(p.Tenant, w.tenants[i].Name) })

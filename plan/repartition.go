@@ -37,7 +37,7 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 			return entry{}, false
 		}
 		best = o
-		return entry{o.ready.Add(w.asWait(k, len(o.then))).UnixNano(), gpuSlices*int(one(w.nodes[node].sick)) - o.repartition.answer.Kept, node}, true
+		return entry{o.ready.UnixNano(), gpuSlices*(len(o.then)+int(one(w.nodes[node].sick))) - o.repartition.answer.Kept, node}, true
 	}
 	if s := &k.repartitions; !s.built || s.epoch != w.epoch(k) {
 		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })
@@ -52,17 +52,6 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 	return best, true
 }
 
-// asWait is how long a pod of the kind waits at the cost of so many repartitions. It lets the index order by cost
-// what serves pods of any priority: of two nodes that serve the pod at the same time, the one where less is left to be
-// done is better, and stays so once its first repartition has begun.
-func (w *world) asWait(k *kind, repartitions int) time.Duration {
-	hours := float64(repartitions) * w.policy.DisruptionCost / max(w.waitCost(k, 0, time.Hour), rounding)
-	return time.Duration(min(hours, longestWait.Hours()) * float64(time.Hour))
-}
-
-// longestWait is more than any repartition is worth.
-const longestWait = 10000 * time.Hour
-
 // estimate is the value of the best GPU of a node to the first kind with a
 // request. It can be stale: the pod that takes the GPU evaluates it again.
 type estimate struct {
@@ -76,9 +65,6 @@ func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool))
 	n := &w.nodes[node]
 	if _, ok := w.mayRepartition(k, n); !ok || w.nodeBlocks(k, n) != "" || len(w.repartitionable(n)) == 0 {
 		return entry{}, false
-	}
-	if w.considering {
-		return value(node)
 	}
 	id := w.request(k, n.model).id
 	d := n.derive()

@@ -53,7 +53,7 @@ func (s *spreadPlaces) fewest(pods map[string]int) (int, bool) {
 
 // spreadOver are the places over which a rule spreads the kind. As in Kubernetes, a
 // node that is cordoned, tainted or not ready counts as a place, unless taints are
-// honored; one that does not exist yet does not, but where there are too few places,
+// honored and it is not repartitioned, after which it is uncordoned; one that does not exist yet does not, but where there are too few places,
 // those that pools can add or have requested do: all replicas are served at once then.
 func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 	if s := k.spreads[of.Rule]; s != nil {
@@ -62,7 +62,7 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 	s := &spreadPlaces{kind: k, of: of, values: map[string]bool{}, apart: map[string]int{}, stale: true}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || of.HonorTaints && (!n.Ready || n.Cordoned) || !w.counted(s, n) {
+		if n.virtual || of.HonorTaints && (!n.Ready || n.Cordoned) && n.tier != tierChange || !w.counted(s, n) {
 			continue
 		}
 		at := w.nodePlace(n)

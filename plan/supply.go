@@ -36,7 +36,6 @@ func (w *world) judgeNodes() {
 
 // bindRunning takes the requests of running pods off their nodes' capacity.
 func (w *world) bindRunning() {
-	w.sharePods()
 	var leaving []placedPod
 	for _, r := range w.running {
 		w.notePod(r.pod)
@@ -105,20 +104,6 @@ func (w *world) supplyGPU(n *nodeState, c *GPU, single bool) {
 		w.supplyRepartition(&n.capacity, c, nil, single)
 	default:
 		w.supplyRepartition(&n.capacity, c, o.Target, single)
-	}
-}
-
-// sharePods allocates every node's list of pods at its final size.
-func (w *world) sharePods() {
-	count := make([]int, len(w.nodes))
-	for _, r := range w.running {
-		if r.node >= 0 {
-			count[r.node]++
-		}
-	}
-	all := make([]*Pod, len(w.running))
-	for i, n := range count {
-		w.nodes[i].pods, all = all[:0:n], all[n:]
 	}
 }
 
@@ -193,7 +178,7 @@ func (w *world) judgeNode(n *nodeState) {
 	}
 	young := w.young(n)
 	switch {
-	case !n.Ready && n.LeavesAt.After(w.now): // its provider takes it before it is of use
+	case n.LeavesAt.After(w.now) && n.Drain == nil: // its provider takes it
 		n.since = NodeInterrupted
 	case !n.Ready && young, young && w.withoutPlugin(n), n.booting:
 		n.tier, n.since = tierNode, NodeUpcoming

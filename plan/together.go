@@ -10,12 +10,12 @@ import (
 // maxTogether bounds the members that are served in trials of reclaimTogether in one reconcile.
 const maxTogether = 2048
 
-// maxStops bounds the pods and gangs of which all sets are tried.
+// maxStops bounds the pods of which all sets are tried.
 const maxStops = 8
 
 // reclaimTogether serves a gang's members, all or none, or some pods alone. Each evicts what is cheapest for it
 // alone, by which several may cost more than need be, or take what another cannot do without. Where two pods are
-// evicted or the gang is not served, they are served for each set of pods and gangs as if those stopped anyway, and
+// evicted or the gang is not served, they are served for each set of pods as if those stopped anyway, and
 // what costs least is done. Where these are all that may be evicted, no others are for the set.
 // What is not served is in the result of serve: infinite for a gang.
 func (w *world) reclaimTogether(core []int, serve func() (unserved float64)) {
@@ -30,17 +30,14 @@ func (w *world) reclaimTogether(core []int, serve func() (unserved float64)) {
 	}) {
 		return
 	}
-	all, best := w.stoppable(false), []*Pod(nil)
-	if len(all) > maxStops {
-		all = w.stoppable(true)
-	}
+	all, best := w.stoppable(), []*Pod(nil)
 	w.stopOnly = len(all) <= maxStops
 	all = all[:min(len(all), maxStops)]
 	for set := 1; set < 1<<len(all); set++ {
 		w.stopping = nil
 		for i, s := range all {
 			if set>>i&1 == 1 {
-				w.stopping = append(w.stopping, s.pods...)
+				w.stopping = append(w.stopping, s)
 			}
 		}
 		if w.retried += len(core); w.retried > maxTogether {
@@ -58,36 +55,24 @@ func (w *world) reclaimTogether(core []int, serve func() (unserved float64)) {
 	w.stopping, w.stopOnly = nil, false
 }
 
-// stop is a pod, or the running members of a gang, and what is lost with them a GPU.
-type stop struct {
-	pods []*Pod
-	lost float64
-}
-
-// stoppable are the pods that may be evicted, or these and whole gangs, those with which least is lost a GPU first.
-func (w *world) stoppable(gangs bool) []stop {
-	var all []stop
-	seen := map[*gang]bool{}
+// stoppable are the pods that may be evicted, those with which least is lost a GPU first: with a member of a gang,
+// that of its gang.
+func (w *world) stoppable() (all []*Pod) {
+	lost := map[*Pod]float64{}
 	for _, b := range w.borrowers[:min(len(w.borrowers), maxBorrowers)] {
 		for _, v := range w.victims(b.node) {
-			s := stop{pods: []*Pod{v.pod}}
-			if g := w.gangNamed(v.pod.Gang); g != nil && gangs {
-				if seen[g] {
-					continue
-				}
-				seen[g], s.pods = true, g.runs
+			stop, gpus := []*Pod{v.pod}, rounding
+			if g := w.gangNamed(v.pod.Gang); g != nil {
+				stop = g.runs
 			}
-			gpus := rounding
-			for _, p := range s.pods {
+			for _, p := range stop {
 				gpus += w.gpusOf(p)
 			}
-			s.lost = w.loss(s.pods, w.restart(b.node)) / gpus
-			all = append(all, s)
+			lost[v.pod] = w.loss(stop, w.restart(b.node)) / gpus
+			all = append(all, v.pod)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b stop) int {
-		return cmp.Or(cmp.Compare(a.lost, b.lost), evictionOrder(a.pods[0], b.pods[0]))
-	})
+	slices.SortStableFunc(all, func(a, b *Pod) int { return cmp.Or(cmp.Compare(lost[a], lost[b]), evictionOrder(a, b)) })
 	return all
 }
 

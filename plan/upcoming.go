@@ -237,6 +237,9 @@ func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 		if plainOf(n.GPUs) < plainOf(p.Template.GPUs) {
 			return "its GPUs are in MIG mode"
 		}
+		if slices.ContainsFunc(n.pods, func(p *Pod) bool { return !p.Demand.Zero() }) { // and no other pods run there
+			return "pods of DaemonSets have GPUs of it"
+		}
 		return ""
 	default:
 		return lackText(lack, "too few ")

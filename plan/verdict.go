@@ -116,10 +116,6 @@ func (w *world) runningVerdict(r placedPod, v *Verdict) {
 
 func (w *world) tenantVerdict(t *Tenant, tree quota.Tree) Verdict {
 	v := Verdict{Kind: KindTenant, Subject: t.Name, Reason: WithinGuarantee}
-	if w.treeErr != nil {
-		v.Reason, v.Detail = DemandUnreadable, w.treeErr.Error()
-		return v
-	}
 	used, over := tree.Total(t.Name), tree.Borrowed(t.Name)
 	v.Detail = fmt.Sprintf("uses %s of %s, limit %s", amountText(used), amountText(tree.Guaranteed(t.Name)), amountText(t.Limit))
 	switch {

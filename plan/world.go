@@ -41,12 +41,10 @@ type world struct {
 	tenants []Tenant // by name
 	tree    quota.Tree
 	ran     quota.Tree // tree before any pending pod was charged
-	treeErr error      // why there is none
 
 	borrowers   []borrowers // nodes with pods of tenants that have borrowed
 	evicted     int         // number of pods that this plan evicts
 	expecting   int         // further replicas of the forecast that is prepared for
-	considering bool        // options are recorded, nothing is decided
 	committing  bool        // a gang is served whatever bound delays part of it
 	staging     bool        // so are evictions
 	stopping    []*Pod      // what stops anyway, and the members served in trials, see reclaimTogether

@@ -46,7 +46,7 @@ func promisesHold(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		}
 		n.Labels = labels
 		unknown[n.Name] = n.Allocatable != nil || n.Operation != nil || slices.ContainsFunc(n.GPUs, func(c plan.GPU) bool { return !c.AllocationKnown })
-		n.Cordoned = n.Cordoned || unknown[n.Name]
+		n.Ready = n.Ready && !n.Cordoned && !unknown[n.Name] && !n.LeavesAt.After(base.Now) // some pods tolerate a cordon
 	}
 	var pods []plan.Pod
 	promised := map[string]string{}
@@ -82,7 +82,7 @@ func promisesHold(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		for i := range w.State.Nodes { // the planner refuses MiB of GPUs whose memory is unknown; the simulator knows it
 			n := &w.State.Nodes[i]
 			unmeasured := slices.ContainsFunc(n.GPUs, func(c plan.GPU) bool { return c.Model.MemoryMiB <= 0 })
-			n.Cordoned = n.Cordoned || unmeasured && q.Demand.Fraction != nil && q.Demand.Fraction.MemoryMiB > 0
+			n.Ready = n.Ready && !(unmeasured && q.Demand.Fraction != nil && q.Demand.Fraction.MemoryMiB > 0)
 		}
 		w.State.Pods = append(w.State.Pods, q)
 		w.Schedule()

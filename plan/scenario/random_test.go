@@ -176,10 +176,10 @@ func (d *dice) quotas() {
 
 // odd adds rare states of real clusters: nodes that show no GPUs yet, or GPUs
 // of unknown models; pools without capacity; nodes of no pool; instances of
-// which only the number is known.
+// which only the number is known; static pods.
 func (d *dice) odd(i int) {
 	pool, age := d.pools[0], d.n(900)
-	switch d.n(9) {
+	switch d.n(10) {
 	case 0:
 		d.do("node odd%d pool=%s gpus=0 unready age=%ds", i, pool, age)
 	case 1:
@@ -198,6 +198,10 @@ func (d *dice) odd(i int) {
 		d.do("node odd%d pool=%s bare gpus=2 age=%ds health=sick model=Mystery mig", i, pool, age)
 	case 8:
 		d.do("pod odd/p%d unreadable=what", i)
+	case 9: // a static pod, beside which more is requested than there is
+		if len(d.Sim.State.Nodes) > 0 {
+			d.do("pod odd/static%d node=%s cpu=%d", i, d.Sim.State.Nodes[0].Name, 16+d.n(20))
+		}
 	}
 }
 
@@ -283,7 +287,7 @@ func (d *dice) gang(name string) {
 }
 
 func (d *dice) pod(key string) {
-	extra := d.of("", "", " selector=(kind=x)", fmt.Sprintf(" cpu=%d", 1+d.n(12)), " priority="+d.of("0", "100", "200", "-20"), " unmarked", " affinity=(kind:In:x | zone:NotIn:a)", " tolerations=(t:op=Exists)")
+	extra := d.of("", "", " selector=(kind=x)", fmt.Sprintf(" cpu=%d", 1+d.n(12)), " priority="+d.of("0", "100", "200", "-20"), " unmarked", " affinity=(kind:In:x | zone:NotIn:a)", " tolerations=(t:op=Exists)", ` tolerations=("":op=Exists)`)
 	extra += d.of("", " evictable", " tenant="+d.of(tenants...), fmt.Sprintf(" tenant=t1 evictable budgets=(b/one:allowed=%d b/two:allowed=1)", d.n(3)),
 		fmt.Sprintf(" evictable evict-from=%ds", d.n(120)), " unmade", " evictable local-storage", "", " host-ports=TCP/80",
 		" host-ports=(TCP/80/10.0.0.1 UDP/80)", " volumes=(zone:In:a | zone:In:c)", " volumes=(zone:In:b & kubernetes.io/hostname:In:n0)", " unbound=what")

@@ -189,13 +189,23 @@ func (s *scheduler) place(p *plan.Pod) (undo func()) {
 }
 
 func (s *scheduler) fits(p *plan.Pod, h *Host) ([]grant, bool) {
+	taints := h.Taints
+	if h.Cordoned {
+		taints = append(slices.Clip(taints), plan.CordonTaint)
+	}
 	switch {
-	case !h.Ready, h.Cordoned, p.Unbound != "",
-		h.CPUMilli > 0 && h.CPU+p.CPUMilli > h.CPUMilli, h.MemoryMi > 0 && h.Memory+p.MemoryMi > h.MemoryMi,
-		!plan.Admits(*p, h.Name, h.Labels, h.Taints), !h.hasOthers(p), h.takesPort(p), !s.rulesAllow(p, h):
+	case !h.Ready, p.Unbound != "",
+		!enough(p.CPUMilli, h.CPU, h.CPUMilli), !enough(p.MemoryMi, h.Memory, h.MemoryMi),
+		!plan.Admits(*p, h.Name, h.Labels, taints), !h.hasOthers(p), h.takesPort(p), !s.rulesAllow(p, h):
 		return nil, false
 	}
 	return s.choose(p, h.Node)
+}
+
+// enough reports whether there is enough of a resource besides what is requested of it already. As in
+// kube-scheduler, a pod that requests none fits where more is requested than there is. 0 is no limit.
+func enough(request, requested, all int64) bool {
+	return request <= 0 || all <= 0 || requested+request <= all
 }
 
 // allocate gives a pod its GPUs and instances and returns their text.
