@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 const (
@@ -37,6 +39,7 @@ type asg struct {
 	mu      sync.Mutex
 	configs map[string]aws.Config // by region
 	prices  map[string]spotPrice  // by pool
+	raised  map[string]time.Time  // when a pool's size was raised last
 	notices map[string]Leaving    // by instance, the strongest
 }
 
@@ -57,7 +60,7 @@ func NewASG(o ASGOptions) *Groups {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, notices: map[string]Leaving{}}
+	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Leaving{}}
 	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now)}
 }
 
@@ -93,13 +96,71 @@ func (g *asgGroup) complete(ctx context.Context, l *Listing) (err error) {
 	if l.described, err = tagsOf(g.pool, g.group); err != nil {
 		return err
 	}
+	l.Failed, l.FailedWhy = g.failed(ctx)
 	l.SpotPrice = g.spotPrice(ctx, g.pool, g.group)
 	l.Leaving = g.leaving(ctx, g.pool, g.group)
 	return nil
 }
 
+// missing is how many instances a group has less than its size.
+func (g *asgGroup) missing() int {
+	n := int(aws.ToInt32(g.group.DesiredCapacity))
+	for _, i := range g.group.Instances {
+		if !leavingState(i.LifecycleState) && !apartState(i.LifecycleState) {
+			n--
+		}
+	}
+	return max(n, 0)
+}
+
+// failedFor is how long a failure to start an instance counts where it is unknown when the size was raised.
+const failedFor = 10 * time.Minute
+
+// failed returns how many of the missing instances AWS could not start, such as for want of capacity, and its reason:
+// all, once the latest attempt since the size was raised has failed. It goes on trying; a later attempt may succeed.
+func (g *asgGroup) failed(ctx context.Context) (n int, why string) {
+	if n = g.missing(); n == 0 {
+		return 0, ""
+	}
+	out, err := g.client.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
+		AutoScalingGroupName: g.group.AutoScalingGroupName, MaxRecords: aws.Int32(50),
+	})
+	if err != nil {
+		g.o.Log.Warn("the activities of an Auto Scaling group cannot be read", "pool", g.pool.Name, "err", err)
+		return 0, ""
+	}
+	g.mu.Lock()
+	since := g.raised[g.pool.Name]
+	g.mu.Unlock()
+	if at := g.o.Now().Add(-failedFor); at.After(since) {
+		since = at
+	}
+	for _, a := range out.Activities { // the latest first
+		switch {
+		case aws.ToTime(a.StartTime).Before(since):
+			return 0, ""
+		case a.StatusCode == types.ScalingActivityStatusCodeFailed:
+			return n, text.Short(aws.ToString(a.StatusMessage), maxWhy)
+		case a.StatusCode != types.ScalingActivityStatusCodeCancelled: // under way, or successful
+			return 0, ""
+		}
+	}
+	return 0, ""
+}
+
 // raise implements groupAPI.
 func (g *asgGroup) raise(ctx context.Context, size int) error {
+	if slices.ContainsFunc(g.group.SuspendedProcesses, func(p types.SuspendedProcess) bool { return aws.ToString(p.ProcessName) == "Launch" }) {
+		return &Problem{ReasonTarget, fieldASG + ".name",
+			fmt.Sprintf("the process Launch of Auto Scaling group %s is suspended: it starts no instance", aws.ToString(g.group.AutoScalingGroupName)), "resume it"}
+	}
+	g.mu.Lock()
+	g.raised[g.pool.Name] = g.o.Now()
+	g.mu.Unlock()
+	return g.resize(ctx, size)
+}
+
+func (g *asgGroup) resize(ctx context.Context, size int) error {
 	_, err := g.client.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
 		AutoScalingGroupName: g.group.AutoScalingGroupName, DesiredCapacity: aws.Int32(int32(size)), HonorCooldown: aws.Bool(false),
 	})
@@ -123,7 +184,7 @@ func (g *asgGroup) withdraw(ctx context.Context, size int) error {
 			fmt.Sprintf("%d instances of Auto Scaling group %s are not protected from scale-in: a smaller size could terminate one that works", exposed, aws.ToString(g.group.AutoScalingGroupName)),
 			"protect the group's instances, also new ones; gpuscale still removes nodes by their IDs"}
 	}
-	return g.raise(ctx, size)
+	return g.resize(ctx, size)
 }
 
 // remove implements groupAPI: a group whose size stays starts another instance.

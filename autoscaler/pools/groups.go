@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 const (
@@ -18,6 +19,9 @@ const (
 	// groupTimeout bounds one call of a Provider method, groupListTimeout a listing, for which a reconcile waits.
 	groupTimeout, groupListTimeout = 10 * time.Second, 3 * time.Second
 )
+
+// maxWhy bounds a provider's reason, in bytes.
+const maxWhy = 300
 
 // Groups is the Provider of a cloud whose machines are in groups.
 type Groups struct {
@@ -41,7 +45,7 @@ type machine struct {
 	id     string // the node's providerID
 	going  bool   // it is being deleted; the target does not count it
 	apart  bool   // it stays, and the target does not count it
-	failed bool   // it could not be created
+	failed string // why it could not be created
 }
 
 // groupAPI is what a cloud does with one group.
@@ -69,6 +73,9 @@ func (p *Groups) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing,
 		for _, m := range g.machines {
 			if m.going || m.apart {
 				out.Going = append(out.Going, LastPart(m.id))
+			}
+			if m.failed != "" {
+				out.Failed, out.FailedWhy = out.Failed+1, text.Short(m.failed, maxWhy)
 			}
 		}
 		err = g.cloud.complete(ctx, &out)

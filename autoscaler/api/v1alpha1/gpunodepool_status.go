@@ -57,6 +57,7 @@ type GPUNodePoolStatus struct {
 // Backoff is a pause of scale-ups after failures.
 type Backoff struct {
 	// Failures in a row.
+	// +kubebuilder:validation:Minimum=0
 	Failures int32 `json:"failures"`
 	// UntilTime is when the pool may scale up again.
 	UntilTime metav1.Time `json:"untilTime"`
@@ -114,12 +115,14 @@ type Epoch struct {
 
 // Growth is a number of nodes requested, or removed, at one time.
 type Growth struct {
-	Time  metav1.MicroTime `json:"time"`
-	Nodes int32            `json:"nodes"`
+	Time metav1.MicroTime `json:"time"`
+	// +kubebuilder:validation:Minimum=0
+	Nodes int32 `json:"nodes"`
 }
 
 // GPUFailures counts failed repartitions of a GPU in a row.
 type GPUFailures struct {
+	// +kubebuilder:validation:Minimum=0
 	Count int32 `json:"count"`
 	// LastTime is when the last one failed.
 	LastTime metav1.MicroTime `json:"lastTime"`
