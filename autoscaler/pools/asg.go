@@ -92,42 +92,32 @@ func (a *asg) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group, err
 }
 
 // complete implements groupAPI. Failures to read spot prices and notices are logged; they do not fail the listing.
-func (g *asgGroup) complete(ctx context.Context, l *Listing) (err error) {
+func (g *asgGroup) complete(ctx context.Context, l *Listing, missing int) (err error) {
 	if l.described, err = tagsOf(g.pool, g.group); err != nil {
 		return err
 	}
-	l.Failed, l.FailedWhy = g.failed(ctx)
+	if missing > 0 {
+		if l.FailedWhy = g.failed(ctx); l.FailedWhy != "" {
+			l.Failed = missing
+		}
+	}
 	l.SpotPrice = g.spotPrice(ctx, g.pool, g.group)
 	l.Leaving = g.leaving(ctx, g.pool, g.group)
 	return nil
 }
 
-// missing is how many instances a group has less than its size.
-func (g *asgGroup) missing() int {
-	n := int(aws.ToInt32(g.group.DesiredCapacity))
-	for _, i := range g.group.Instances {
-		if !leavingState(i.LifecycleState) && !apartState(i.LifecycleState) {
-			n--
-		}
-	}
-	return max(n, 0)
-}
-
 // failedFor is how long a failure to start an instance counts where it is unknown when the size was raised.
 const failedFor = 10 * time.Minute
 
-// failed returns how many of the missing instances AWS could not start, such as for want of capacity, and its reason:
-// all, once the latest attempt since the size was raised has failed. It goes on trying; a later attempt may succeed.
-func (g *asgGroup) failed(ctx context.Context) (n int, why string) {
-	if n = g.missing(); n == 0 {
-		return 0, ""
-	}
+// failed returns why AWS could not start an instance, such as for want of capacity, at its latest attempt since the size
+// was raised; empty if it did, or is trying. It goes on trying, so a later attempt may succeed.
+func (g *asgGroup) failed(ctx context.Context) string {
 	out, err := g.client.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
 		AutoScalingGroupName: g.group.AutoScalingGroupName, MaxRecords: aws.Int32(50),
 	})
 	if err != nil {
 		g.o.Log.Warn("the activities of an Auto Scaling group cannot be read", "pool", g.pool.Name, "err", err)
-		return 0, ""
+		return ""
 	}
 	g.mu.Lock()
 	since := g.raised[g.pool.Name]
@@ -136,16 +126,18 @@ func (g *asgGroup) failed(ctx context.Context) (n int, why string) {
 		since = at
 	}
 	for _, a := range out.Activities { // the latest first
-		switch {
-		case aws.ToTime(a.StartTime).Before(since):
-			return 0, ""
-		case a.StatusCode == types.ScalingActivityStatusCodeFailed:
-			return n, text.Short(aws.ToString(a.StatusMessage), maxWhy)
-		case a.StatusCode != types.ScalingActivityStatusCodeCancelled: // under way, or successful
-			return 0, ""
+		if aws.ToTime(a.StartTime).Before(since) {
+			break
+		}
+		switch a.StatusCode {
+		case types.ScalingActivityStatusCodeCancelled:
+		case types.ScalingActivityStatusCodeFailed:
+			return text.Short(cmp.Or(aws.ToString(a.StatusMessage), "no reason given"), maxWhy)
+		default: // under way, or successful
+			return ""
 		}
 	}
-	return 0, ""
+	return ""
 }
 
 // raise implements groupAPI.

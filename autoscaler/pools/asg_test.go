@@ -323,8 +323,8 @@ type fakeAWS struct {
 	refused           int               // requests not signed as they should be
 	fail              string            // an error code for every request
 	described         int
-	suspended         string     // process
-	activities        []activity // the latest first
+	suspended         string          // process
+	activities        []activity      // the latest first
 	hidden            map[string]bool // messages that were received
 }
 

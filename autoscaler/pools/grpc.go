@@ -85,7 +85,7 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 
 // complete implements groupAPI: a provider's template has labels, taints and other resources. A provider without
 // templates says nothing.
-func (g *grpcGroup) complete(ctx context.Context, l *Listing) error {
+func (g *grpcGroup) complete(ctx context.Context, l *Listing, _ int) error {
 	text, err := g.Template(ctx, g.id)
 	if status.Code(err) == codes.Unimplemented {
 		return nil

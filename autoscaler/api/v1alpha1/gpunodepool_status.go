@@ -27,6 +27,8 @@ type GPUNodePoolStatus struct {
 	Operations int32 `json:"operations"`
 	// ReadyAfter is the 75th percentile of the time of nodes from request to ready; absent while
 	// there are too few samples.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	ReadyAfter *metav1.Duration `json:"readyAfter,omitempty"`
 	// Backoff of a pool whose provider failed; absent without failures.
@@ -106,6 +108,8 @@ type PlannerState struct {
 }
 
 // Epoch is one replica's term as leader.
+//
+// +kubebuilder:object:generate=false
 type Epoch struct {
 	// Term is the number of the term, increasing by one.
 	Term int64 `json:"term"`
