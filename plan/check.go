@@ -149,7 +149,7 @@ func (c *checker) pool(p *Pool, seen map[string]bool) {
 	for _, f := range []struct {
 		field string
 		v     int64
-	}{{".min", int64(p.Min)}, {".max", int64(p.Max)}, {".target", int64(p.Target)}, {".size", int64(p.Size)},
+	}{{".min", int64(p.Min)}, {".max", int64(p.Max)}, {".target", int64(p.Target)}, {".size", int64(p.Size)}, {".failed", int64(p.Failed)},
 		{".readyAfter", int64(p.ReadyAfter)}, {".idleAfter", int64(p.IdleAfter)}, {".mig.idleAfter", int64(p.MIG.IdleAfter)},
 		{".mig.duration", int64(p.MIG.Duration)}, {".template.cpuMilli", p.Template.CPUMilli}, {".template.memoryMi", p.Template.MemoryMi}} {
 		c.notNegative(f.field, f.v)

@@ -151,7 +151,7 @@ var reasons = []ReasonDoc{
 	{CoolingDown, "pod, pool, node, gpu", "An action is possible, but the last one was too recent or failed, or a slice is not idle for long enough. The detail says until when.", ""},
 	{AtMin, "pool, node", "The pool is at its minimum; an empty node stays, and a drained one is uncordoned.", ""},
 	{BelowMin, "pool", "The pool is smaller than its minimum and is scaled up to it.", ""},
-	{NotDelivered, "pool", "Nodes that were requested did not register in time. The request is withdrawn, as far as the provider can without removing a node; the pool backs off and then requests what is demanded by then.",
+	{NotDelivered, "pool", "Nodes that were requested did not register in time, or the provider reports that it cannot make them. The request is withdrawn, as far as the provider can without removing a node; the pool backs off and then requests what is demanded by then.",
 		"Look at the provider: stock, quota, machines that fail to boot or to join. Allow another pool."},
 	{NodeEmpty, "node", "No pod but those of DaemonSets runs on the node. It is removed once it has been empty for the pool's idleAfter, counted by the running process: a restart of the autoscaler begins that time again.", ""},
 	{NodeBusy, "node", "Pods run on the node, or scale down is disabled for it, which also ends a drain.", ""},

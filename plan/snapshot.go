@@ -58,6 +58,9 @@ type Pool struct {
 	// Target is the size last requested from the provider; Size is the number of
 	// Node objects, ready or not.
 	Target, Size int
+	// Failed are the requested nodes that the provider has reported not to come, FailedWhy its words.
+	Failed    int
+	FailedWhy string
 	// Template is a new node of this pool.
 	Template Template
 	// PricePerHour is the price of one node, in the currency of the policy. 0 is

@@ -70,8 +70,22 @@ func (w *world) noteShort(p *poolState) time.Time {
 	return since
 }
 
+// undelivered returns how many of a pool's requested nodes are not to be waited for, and why: none that has not
+// registered in time, nor those that the provider reports to have failed.
+func (w *world) undelivered(p *poolState) (n int, why string) {
+	switch missing, late := p.Target-p.Size, w.now.Sub(p.missingSince); {
+	case missing <= 0:
+		return 0, ""
+	case late > w.overdue(p):
+		return missing, fmt.Sprintf("%s requested %s ago did not register, %s were allowed", count(missing, "node"), short(late), short(w.overdue(p)))
+	case p.Failed > 0:
+		n = min(p.Failed, missing)
+		return n, fmt.Sprintf("the provider could not make %s: %s", count(n, "node"), p.FailedWhy)
+	}
+	return 0, ""
+}
+
 func (w *world) judgePool(p *poolState) {
-	late := w.now.Sub(p.missingSince)
 	switch {
 	case w.hold != "":
 		p.stop = w.hold
@@ -79,10 +93,10 @@ func (w *world) judgePool(p *poolState) {
 		p.stop, p.why = Frozen, "the pool is frozen"
 	case p.BackoffUntil.After(w.now):
 		p.stop, p.why = BackingOff, "backs off for "+short(p.BackoffUntil.Sub(w.now))+" more"
-	case p.Target > p.Size && late > w.overdue(p):
-		p.stop = BackingOff
-		p.why = fmt.Sprintf("%s requested %s ago did not register, %s were allowed",
-			count(p.Target-p.Size, "node"), short(late), short(w.overdue(p)))
+	default:
+		if n, why := w.undelivered(p); n > 0 {
+			p.stop, p.why = BackingOff, why
+		}
 	}
 }
 
@@ -90,10 +104,8 @@ func (w *world) judgePool(p *poolState) {
 func (w *world) addUnregistered() {
 	for i := range w.pools {
 		p := &w.pools[i]
-		if w.now.Sub(p.missingSince) > w.overdue(p) {
-			continue
-		}
-		for _, at := range w.requestTimes(p, min(max(p.Target-p.Size, 0), maxUpcoming)) {
+		failed, _ := w.undelivered(p)
+		for _, at := range w.requestTimes(p, min(max(p.Target-p.Size-failed, 0), maxUpcoming)) {
 			w.addSpare(i, later(w.now, at.Add(p.ReadyAfter)), -1)
 		}
 	}
@@ -151,14 +163,11 @@ func (w *world) withdraw() {
 	defer func() { w.finishing = len(w.actions) }()
 	for i := range w.pools {
 		p := &w.pools[i]
-		late := w.now.Sub(p.missingSince)
-		if p.Target <= p.Size || p.Fixed || late <= w.overdue(p) || w.hold != "" || p.Freeze {
+		n, why := w.undelivered(p)
+		if n == 0 || p.Fixed || w.hold != "" || p.Freeze {
 			continue
 		}
-		w.addAction(Action{
-			Verb: Withdraw, Pool: p.Name, From: p.Target, To: p.Size, Reason: NotDelivered,
-			Detail: fmt.Sprintf("%s requested %s ago did not register", count(p.Target-p.Size, "node"), short(late)),
-		})
+		w.addAction(Action{Verb: Withdraw, Pool: p.Name, From: p.Target, To: p.Target - n, Reason: NotDelivered, Detail: why})
 	}
 }
 

@@ -50,7 +50,7 @@ func (m *managed) pool(tables mig.Tables) (out plan.Pool, err error) {
 	template.Taints, _ = starting(template.Taints, m.Spec.Template.StartupTaints)
 	out = plan.Pool{
 		Name: m.Name, Min: int(m.Spec.Min), Max: int(m.Spec.Max),
-		Target: m.listing.Target, Template: template,
+		Target: m.listing.Target, Failed: m.listing.Failed, FailedWhy: m.listing.FailedWhy, Template: template,
 		Priority: m.Spec.Priority, Spot: m.Spec.Spot, Freeze: m.Spec.Freeze, Fixed: m.Spec.Provider.Fixed != nil,
 		ReadyAfter: orElse(m.Spec.ReadyAfter, defaultReadyAfter),
 		IdleAfter:  orElse(m.Spec.ScaleDown.IdleAfter, defaultNodeIdle),

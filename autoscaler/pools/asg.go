@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 const (
@@ -37,6 +39,7 @@ type asg struct {
 	mu      sync.Mutex
 	configs map[string]aws.Config // by region
 	prices  map[string]spotPrice  // by pool
+	raised  map[string]time.Time  // when a pool's size was raised last
 	notices map[string]Leaving    // by instance, the strongest
 }
 
@@ -57,7 +60,7 @@ func NewASG(o ASGOptions) *Groups {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, notices: map[string]Leaving{}}
+	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Leaving{}}
 	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now)}
 }
 
@@ -89,17 +92,67 @@ func (a *asg) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group, err
 }
 
 // complete implements groupAPI. Failures to read spot prices and notices are logged; they do not fail the listing.
-func (g *asgGroup) complete(ctx context.Context, l *Listing) (err error) {
+func (g *asgGroup) complete(ctx context.Context, l *Listing, missing int) (err error) {
 	if l.described, err = tagsOf(g.pool, g.group); err != nil {
 		return err
+	}
+	if missing > 0 {
+		if l.FailedWhy = g.failed(ctx); l.FailedWhy != "" {
+			l.Failed = missing
+		}
 	}
 	l.SpotPrice = g.spotPrice(ctx, g.pool, g.group)
 	l.Leaving = g.leaving(ctx, g.pool, g.group)
 	return nil
 }
 
+// failedFor is how long a failure to start an instance counts where it is unknown when the size was raised.
+const failedFor = 10 * time.Minute
+
+// failed returns why AWS could not start an instance, such as for want of capacity, at its latest attempt since the size
+// was raised; empty if it did, or is trying. It goes on trying, so a later attempt may succeed.
+func (g *asgGroup) failed(ctx context.Context) string {
+	out, err := g.client.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
+		AutoScalingGroupName: g.group.AutoScalingGroupName, MaxRecords: aws.Int32(50),
+	})
+	if err != nil {
+		g.o.Log.Warn("the activities of an Auto Scaling group cannot be read", "pool", g.pool.Name, "err", err)
+		return ""
+	}
+	g.mu.Lock()
+	since := g.raised[g.pool.Name]
+	g.mu.Unlock()
+	if at := g.o.Now().Add(-failedFor); at.After(since) {
+		since = at
+	}
+	for _, a := range out.Activities { // the latest first
+		if aws.ToTime(a.StartTime).Before(since) {
+			break
+		}
+		switch a.StatusCode {
+		case types.ScalingActivityStatusCodeCancelled:
+		case types.ScalingActivityStatusCodeFailed:
+			return text.Short(cmp.Or(aws.ToString(a.StatusMessage), "no reason given"), maxWhy)
+		default: // under way, or successful
+			return ""
+		}
+	}
+	return ""
+}
+
 // raise implements groupAPI.
 func (g *asgGroup) raise(ctx context.Context, size int) error {
+	if slices.ContainsFunc(g.group.SuspendedProcesses, func(p types.SuspendedProcess) bool { return aws.ToString(p.ProcessName) == "Launch" }) {
+		return &Problem{ReasonTarget, fieldASG + ".name",
+			fmt.Sprintf("the process Launch of Auto Scaling group %s is suspended: it starts no instance", aws.ToString(g.group.AutoScalingGroupName)), "resume it"}
+	}
+	g.mu.Lock()
+	g.raised[g.pool.Name] = g.o.Now()
+	g.mu.Unlock()
+	return g.resize(ctx, size)
+}
+
+func (g *asgGroup) resize(ctx context.Context, size int) error {
 	_, err := g.client.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
 		AutoScalingGroupName: g.group.AutoScalingGroupName, DesiredCapacity: aws.Int32(int32(size)), HonorCooldown: aws.Bool(false),
 	})
@@ -123,7 +176,7 @@ func (g *asgGroup) withdraw(ctx context.Context, size int) error {
 			fmt.Sprintf("%d instances of Auto Scaling group %s are not protected from scale-in: a smaller size could terminate one that works", exposed, aws.ToString(g.group.AutoScalingGroupName)),
 			"protect the group's instances, also new ones; gpuscale still removes nodes by their IDs"}
 	}
-	return g.raise(ctx, size)
+	return g.resize(ctx, size)
 }
 
 // remove implements groupAPI: a group whose size stays starts another instance.

@@ -276,6 +276,36 @@ func TestGroupWithdraws(t *testing.T) {
 	}
 }
 
+// TestGroupFails: the instances that AWS could not start at its latest attempt since the request have failed; while
+// it tries again they have not. A group that may start none is asked for none.
+func TestGroupFails(t *testing.T) {
+	w := newASGWorld(t)
+	w.fake.activities = []activity{{"Failed", testNow.Add(-time.Minute)}}
+	w.fake.suspended = "Launch"
+	var problem *Problem
+	if err := w.asg.SetSize(t.Context(), w.pool, 5); !errors.As(err, &problem) || !strings.Contains(problem.What, "suspended") || w.fake.desired != 3 {
+		t.Errorf("%v, the group requests %d", err, w.fake.desired)
+	}
+	w.fake.suspended = "AZRebalance"
+	require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 5))
+	for _, c := range []struct {
+		activities []activity // since the request, the latest first
+		failed     int
+	}{
+		{nil, 0}, {[]activity{{"Failed", testNow}}, 2}, {[]activity{{"Cancelled", testNow}, {"Failed", testNow}}, 2},
+		{[]activity{{"InProgress", testNow}, {"Failed", testNow}}, 0}, {[]activity{{"Successful", testNow}, {"Failed", testNow}}, 0},
+	} {
+		w.fake.activities = append(c.activities, activity{"Failed", testNow.Add(-time.Minute)})
+		if l, err := w.list(); err != nil || l.Failed != c.failed || c.failed > 0 && !strings.Contains(l.FailedWhy, "sufficient p5.48xlarge capacity") {
+			t.Errorf("%v: listed %+v, %v", c.activities, l, err)
+		}
+	}
+	w.fake.desired, w.fake.activities = 3, []activity{{"Failed", testNow}}
+	if l, err := w.list(); err != nil || l.Failed != 0 {
+		t.Errorf("none is missing: listed %+v, %v", l, err)
+	}
+}
+
 // fakeAWS is a fake of the AWS calls in use: Auto Scaling and EC2 by their query protocol, SQS by
 // its JSON protocol. It follows the sample answers of the API references and has never been
 // compared with AWS itself. It has one group.
@@ -293,7 +323,14 @@ type fakeAWS struct {
 	refused           int               // requests not signed as they should be
 	fail              string            // an error code for every request
 	described         int
+	suspended         string          // process
+	activities        []activity      // the latest first
 	hidden            map[string]bool // messages that were received
+}
+
+type activity struct {
+	Status string
+	At     time.Time
 }
 
 type instance struct {
@@ -343,6 +380,13 @@ func (d *fakeAWS) query(rw http.ResponseWriter, form url.Values) {
 		}
 		d.desired = n
 		_, _ = io.WriteString(rw, `<SetDesiredCapacityResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><ResponseMetadata><RequestId>9fb7e2db</RequestId></ResponseMetadata></SetDesiredCapacityResponse>`)
+	case "DescribeScalingActivities":
+		_, _ = io.WriteString(rw, `<DescribeScalingActivitiesResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><DescribeScalingActivitiesResult><Activities>`)
+		for _, a := range d.activities {
+			_, _ = fmt.Fprintf(rw, `<member><ActivityId>f9f2d65b</ActivityId><AutoScalingGroupName>h100</AutoScalingGroupName><Cause>a difference between desired and actual capacity</Cause><StartTime>%s</StartTime><Description>Launching a new EC2 instance</Description><StatusCode>%s</StatusCode><StatusMessage>We currently do not have sufficient p5.48xlarge capacity.</StatusMessage><Progress>100</Progress></member>`,
+				a.At.Format(time.RFC3339), a.Status)
+		}
+		_, _ = io.WriteString(rw, `</Activities></DescribeScalingActivitiesResult><ResponseMetadata><RequestId>7c6e177f</RequestId></ResponseMetadata></DescribeScalingActivitiesResponse>`)
 	case "TerminateInstanceInAutoScalingGroup":
 		d.terminate(rw, form)
 	case "DescribeSpotPriceHistory":
@@ -388,7 +432,7 @@ var groupAnswer = template.Must(template.New("group").Parse(`<DescribeAutoScalin
 <MinSize>{{.Min}}</MinSize><MaxSize>{{.Max}}</MaxSize><DesiredCapacity>{{.Desired}}</DesiredCapacity><DefaultCooldown>300</DefaultCooldown>
 <AvailabilityZones><member>eu-west-1a</member><member>eu-west-1b</member></AvailabilityZones><HealthCheckType>EC2</HealthCheckType><HealthCheckGracePeriod>0</HealthCheckGracePeriod>
 <Instances>{{range .Instances}}<member><InstanceId>{{.ID}}</InstanceId><InstanceType>p5.48xlarge</InstanceType><AvailabilityZone>eu-west-1a</AvailabilityZone><LifecycleState>{{.State}}</LifecycleState><HealthStatus>Healthy</HealthStatus>{{with $.Weight}}<WeightedCapacity>{{.}}</WeightedCapacity>{{end}}<ProtectedFromScaleIn>{{.Protected}}</ProtectedFromScaleIn></member>{{end}}</Instances>
-<CreatedTime>2026-11-01T09:00:00.000Z</CreatedTime>{{with .Status}}<Status>{{.}}</Status>{{end}}{{with .Unit}}<DesiredCapacityType>{{.}}</DesiredCapacityType>{{end}}
+<CreatedTime>2026-11-01T09:00:00.000Z</CreatedTime>{{with .Status}}<Status>{{.}}</Status>{{end}}{{with .Suspended}}<SuspendedProcesses><member><ProcessName>{{.}}</ProcessName><SuspensionReason>User suspended at 2026-11-21T08:00:00Z</SuspensionReason></member></SuspendedProcesses>{{end}}{{with .Unit}}<DesiredCapacityType>{{.}}</DesiredCapacityType>{{end}}
 <Tags>{{range $k, $v := .Tags}}<member><ResourceId>h100</ResourceId><ResourceType>auto-scaling-group</ResourceType><Key>{{$k}}</Key><Value>{{$v}}</Value><PropagateAtLaunch>true</PropagateAtLaunch></member>{{end}}</Tags>
 </member>{{end}}</AutoScalingGroups></DescribeAutoScalingGroupsResult><ResponseMetadata><RequestId>7c6e177f</RequestId></ResponseMetadata></DescribeAutoScalingGroupsResponse>`))
 
@@ -398,10 +442,10 @@ func (d *fakeAWS) describe(rw io.Writer, there bool) {
 		group = struct {
 			Min, Max, Desired int
 			Instances         []instance
-			Status            string
+			Status, Suspended string
 			Unit, Weight      string
 			Tags              map[string]string
-		}{d.min, d.max, d.desired, d.instances, d.status, d.unit, d.weight, d.tags}
+		}{d.min, d.max, d.desired, d.instances, d.status, d.suspended, d.unit, d.weight, d.tags}
 	}
 	if err := groupAnswer.Execute(rw, group); err != nil {
 		d.t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 const (
@@ -18,6 +19,9 @@ const (
 	// groupTimeout bounds one call of a Provider method, groupListTimeout a listing, for which a reconcile waits.
 	groupTimeout, groupListTimeout = 10 * time.Second, 3 * time.Second
 )
+
+// maxWhy bounds a provider's reason, in bytes.
+const maxWhy = 300
 
 // Groups is the Provider of a cloud whose machines are in groups.
 type Groups struct {
@@ -41,13 +45,23 @@ type machine struct {
 	id     string // the node's providerID
 	going  bool   // it is being deleted; the target does not count it
 	apart  bool   // it stays, and the target does not count it
-	failed bool   // it could not be created
+	failed string // why it could not be created
+}
+
+// made counts the machines that the size counts and that could be created.
+func (g *group) made() (n int) {
+	for _, m := range g.machines {
+		if m == (machine{id: m.id}) {
+			n++
+		}
+	}
+	return n
 }
 
 // groupAPI is what a cloud does with one group.
 type groupAPI interface {
-	// complete adds to a listing what only this cloud reports.
-	complete(ctx context.Context, l *Listing) error
+	// complete adds to a listing what only this cloud reports. missing is how many machines the group has less than its size.
+	complete(ctx context.Context, l *Listing, missing int) error
 	// raise sets a larger size.
 	raise(ctx context.Context, size int) error
 	// withdraw sets a smaller size, that of the machines which did not fail. It removes no other.
@@ -65,13 +79,16 @@ func (p *Groups) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing,
 		if err != nil {
 			return Listing{}, err
 		}
-		out := Listing{Target: g.target}
+		out, missing := Listing{Target: g.target}, max(g.target-g.made(), 0)
 		for _, m := range g.machines {
 			if m.going || m.apart {
 				out.Going = append(out.Going, LastPart(m.id))
 			}
+			if m.failed != "" && out.Failed < missing { // of a request that is not withdrawn yet
+				out.Failed, out.FailedWhy = out.Failed+1, text.Short(m.failed, maxWhy)
+			}
 		}
-		err = g.cloud.complete(ctx, &out)
+		err = g.cloud.complete(ctx, &out, missing)
 		return out, err
 	})
 }
@@ -127,15 +144,9 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 // Withdraw implements Provider: the size becomes the number of the machines there are.
 func (p *Groups) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
 	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
-		size := 0
-		for _, m := range g.machines {
-			if m == (machine{id: m.id}) {
-				size++
-			}
+		if size := max(g.made(), g.least); g.target > size {
+			return g.cloud.withdraw(ctx, size)
 		}
-		if size = max(size, g.least); g.target <= size {
-			return nil
-		}
-		return g.cloud.withdraw(ctx, size)
+		return nil
 	})
 }

@@ -72,8 +72,8 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 	cloud := &grpcGroup{Client: c, id: ref.NodeGroup, target: target}
 	out := &group{name: "node group " + ref.NodeGroup, target: target, least: int(groups[at].MinSize), most: int(groups[at].MaxSize), cloud: cloud}
 	for _, i := range instances {
-		m := machine{id: i.ID, going: i.Is(externalgrpc.Deleting), failed: i.Is(externalgrpc.Creating) && i.Status.Error != nil && i.Status.Error.Code != ""}
-		if m.failed { // as cluster-autoscaler has an instance that never had a node
+		m := machine{id: i.ID, going: i.Is(externalgrpc.Deleting), failed: i.Failure()}
+		if m.failed != "" { // as cluster-autoscaler has an instance that never had a node
 			cloud.failed = append(cloud.failed, &externalgrpc.Node{
 				ProviderID: i.ID, Name: i.ID, Annotations: map[string]string{"k8s.io/cluster-autoscaler/fake-node-reason": "create-error"},
 			})
@@ -85,7 +85,7 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 
 // complete implements groupAPI: a provider's template has labels, taints and other resources. A provider without
 // templates says nothing.
-func (g *grpcGroup) complete(ctx context.Context, l *Listing) error {
+func (g *grpcGroup) complete(ctx context.Context, l *Listing, _ int) error {
 	text, err := g.Template(ctx, g.id)
 	if status.Code(err) == codes.Unimplemented {
 		return nil

@@ -244,14 +244,22 @@ func TestNodeGroupDeletesOnlyItsNodes(t *testing.T) {
 func TestNodeGroupWithdraws(t *testing.T) {
 	w := newGRPCWorld(t)
 	w.fake.target = 6
-	w.fake.instances = append(w.fake.instances,
-		&externalgrpc.Instance{Status: &externalgrpc.Status{State: externalgrpc.Creating, Error: &externalgrpc.Error{Code: "STOCKOUT", Class: 1}}},
+	failed := &externalgrpc.Status{State: externalgrpc.Creating, Error: &externalgrpc.Error{Code: "STOCKOUT", Text: "no GPU in the zone", Class: 1}}
+	w.fake.instances = append(w.fake.instances, &externalgrpc.Instance{Status: failed},
 		&externalgrpc.Instance{ID: "fake://late", Status: &externalgrpc.Status{State: externalgrpc.Creating}})
+	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Failed != 1 || l.FailedWhy != "STOCKOUT: no GPU in the zone" {
+		t.Errorf("%+v, %v", l, err)
+	}
 	for range 2 {
 		require.NoError(t, w.grpc.Withdraw(t.Context(), w.pool))
 	}
 	l, err := w.grpc.List(t.Context(), w.pool)
-	if err != nil || l.Target != 4 || !slices.Equal(l.Going, []string{""}) {
+	if err != nil || l.Failed != 0 || l.Target != 4 || !slices.Equal(l.Going, []string{""}) {
+		t.Errorf("%+v, %v", l, err)
+	}
+	w.fake.instances[len(w.fake.instances)-2].Status = failed // it is still listed, and the target does not count it
+	w.grpc.memo.forget(w.pool)
+	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Failed != 0 {
 		t.Errorf("%+v, %v", l, err)
 	}
 }

@@ -67,7 +67,7 @@ func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
 	if !ok || r.uid != pool.UID {
 		r = &record{uid: pool.UID, since: h.now(), upcoming: map[types.UID]time.Time{}}
 		if b := pool.Status.Backoff; b != nil {
-			r.failures, r.until = int(b.Failures), b.UntilTime.Time
+			r.failures, r.until = max(int(b.Failures), 0), b.UntilTime.Time
 			if most := h.now().Add(maxBackoff); r.until.After(most) { // a leader whose clock was ahead wrote it
 				r.until = most
 			}

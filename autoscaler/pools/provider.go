@@ -41,6 +41,9 @@ type Listing struct {
 	// Going are removed nodes whose Node objects still exist, by the last part of their providerID.
 	// Target does not count them.
 	Going []string
+	// Failed are the requested machines that the provider could not make, FailedWhy its reason.
+	Failed    int
+	FailedWhy string
 	// SpotPrice of one node an hour; nil if unknown.
 	SpotPrice *float64
 	// Leaving are nodes with a notice of the provider.

@@ -45,6 +45,7 @@ func (w *World) apply(a plan.Action) error {
 	case plan.Withdraw:
 		if p.Target == a.From {
 			p.Target, p.BackoffUntil = a.To, w.State.Now.Add(time.Minute) // as the autoscaler's providers do
+			p.Failed, p.FailedWhy = 0, ""
 			delete(w.lost, a.Pool)
 		}
 	case plan.Repartition:

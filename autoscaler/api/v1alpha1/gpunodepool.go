@@ -134,6 +134,8 @@ type Provider struct {
 }
 
 // ExternalGRPCProvider names a node group of a provider.
+//
+// +kubebuilder:object:generate=false
 type ExternalGRPCProvider struct {
 	// Name of the provider in the autoscaler's configuration, which has its address.
 	// +kubebuilder:validation:MinLength=1
@@ -146,10 +148,13 @@ type ExternalGRPCProvider struct {
 }
 
 // FixedProvider has no fields: the pool's label selects its nodes.
+//
+// +kubebuilder:object:generate=false
 type FixedProvider struct{}
 
 // ScaleProvider names the resource whose replicas are the pool's nodes.
 //
+// +kubebuilder:object:generate=false
 // +kubebuilder:validation:XValidation:rule="self.kind != 'NodePool' || !self.apiVersion.startsWith('karpenter.sh/') || !has(self.__namespace__)",message="a Karpenter NodePool has no namespace: leave it out"
 // +kubebuilder:validation:XValidation:rule="!self.apiVersion.startsWith('cluster.x-k8s.io/') || has(self.__namespace__)",message="Cluster API's resources need a namespace"
 type ScaleProvider struct {
@@ -174,6 +179,7 @@ type ScaleProvider struct {
 
 // ASGProvider names an AWS Auto Scaling group.
 //
+// +kubebuilder:object:generate=false
 // +kubebuilder:validation:XValidation:rule="!has(self.interruptionQueue) || self.interruptionQueue.startsWith('https://')",message="must be an https URL"
 type ASGProvider struct {
 	// Name of the group.
@@ -226,8 +232,10 @@ type NodeTemplate struct {
 	// +optional
 	StartupTaints []Taint `json:"startupTaints,omitempty"`
 	// CPU allocatable to pods.
+	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="cpu must not be below 0"
 	CPU resource.Quantity `json:"cpu"`
 	// Memory allocatable to pods.
+	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="memory must not be below 0"
 	Memory resource.Quantity `json:"memory"`
 	// Resources are what a node offers to pods besides: rdma/hca, hugepages-2Mi. They are learned from the
 	// pool's nodes where none is stated. GPUs are stated by product, gpus and sharing.
@@ -238,6 +246,7 @@ type NodeTemplate struct {
 
 // GPUSharing has the fields of "sharing" in the configuration of NVIDIA's device plugin, or names
 // another project that divides GPUs.
+// +kubebuilder:object:generate=false
 // +kubebuilder:validation:XValidation:rule="(self.strategy in ['time-slicing', 'mps']) == has(self.replicas)",message="time-slicing and mps need replicas, and no other strategy has them"
 // +kubebuilder:validation:XValidation:rule="self.strategy in ['time-slicing', 'mps'] || !(has(self.renameByDefault) && self.renameByDefault) && !(has(self.failRequestsGreaterThanOne) && self.failRequestsGreaterThanOne)",message="only time-slicing and mps have renameByDefault and failRequestsGreaterThanOne"
 type GPUSharing struct {
@@ -263,6 +272,8 @@ type GPUSharing struct {
 }
 
 // Taint of a node.
+//
+// +kubebuilder:object:generate=false
 type Taint struct {
 	// Key of the taint.
 	// +kubebuilder:validation:MinLength=1

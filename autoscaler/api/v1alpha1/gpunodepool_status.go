@@ -27,6 +27,8 @@ type GPUNodePoolStatus struct {
 	Operations int32 `json:"operations"`
 	// ReadyAfter is the 75th percentile of the time of nodes from request to ready; absent while
 	// there are too few samples.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	ReadyAfter *metav1.Duration `json:"readyAfter,omitempty"`
 	// Backoff of a pool whose provider failed; absent without failures.
@@ -57,6 +59,7 @@ type GPUNodePoolStatus struct {
 // Backoff is a pause of scale-ups after failures.
 type Backoff struct {
 	// Failures in a row.
+	// +kubebuilder:validation:Minimum=0
 	Failures int32 `json:"failures"`
 	// UntilTime is when the pool may scale up again.
 	UntilTime metav1.Time `json:"untilTime"`
@@ -105,6 +108,8 @@ type PlannerState struct {
 }
 
 // Epoch is one replica's term as leader.
+//
+// +kubebuilder:object:generate=false
 type Epoch struct {
 	// Term is the number of the term, increasing by one.
 	Term int64 `json:"term"`
@@ -114,12 +119,14 @@ type Epoch struct {
 
 // Growth is a number of nodes requested, or removed, at one time.
 type Growth struct {
-	Time  metav1.MicroTime `json:"time"`
-	Nodes int32            `json:"nodes"`
+	Time metav1.MicroTime `json:"time"`
+	// +kubebuilder:validation:Minimum=0
+	Nodes int32 `json:"nodes"`
 }
 
 // GPUFailures counts failed repartitions of a GPU in a row.
 type GPUFailures struct {
+	// +kubebuilder:validation:Minimum=0
 	Count int32 `json:"count"`
 	// LastTime is when the last one failed.
 	LastTime metav1.MicroTime `json:"lastTime"`

@@ -264,6 +264,14 @@ const (
 // Is reports whether an instance is in a state.
 func (i *Instance) Is(state int32) bool { return i.Status != nil && i.Status.State == state }
 
+// Failure is why an instance could not be created, empty if that is not so.
+func (i *Instance) Failure() string {
+	if !i.Is(Creating) || i.Status.Error == nil || i.Status.Error.Code == "" {
+		return ""
+	}
+	return i.Status.Error.Code + ": " + i.Status.Error.Text
+}
+
 // Template is an encoded Kubernetes Node like a new one of a group. Providers of before 1.33 send it as the
 // first field.
 type Template struct {
