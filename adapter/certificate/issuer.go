@@ -17,14 +17,18 @@ import (
 )
 
 const (
-	// validFor is how long a certificate is valid. The program starts again with another after
-	// half of that, so that no CA in a bundle that works is within doctor's thirty days of its end.
+	// validFor is how long a certificate is valid. The next is issued after half of that, so
+	// that no CA in a bundle that works is within doctor's thirty days of its end.
 	validFor = 90 * 24 * time.Hour
-	// spread is how much earlier that may be, so that replicas do not start again together.
+	// spread is how much earlier that may be, so that replicas do not write together.
 	spread = 5 * 24 * time.Hour
 	// every is the time between two looks at the bundles: an APIService that is made
 	// again, or whose bundle is overwritten, is repaired within it.
 	every = 15 * time.Second
+	// settle is how long a CA is in the bundles before its certificate is served, and its
+	// predecessor's after: Prometheus sees a ConfigMap after minutes, and the API server
+	// rereads the certificate each minute.
+	settle = 10 * time.Minute
 )
 
 // Options of an Issuer.
@@ -39,30 +43,61 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Issuer has the serving certificate of one process, of a CA whose key is thrown away.
-type Issuer struct {
-	dynamiccertificates.CertKeyContentProvider
-	o         Options
-	ca        *x509.Certificate
-	due       time.Time   // when another certificate is
-	published atomic.Bool // the CA was in every bundle
-	failing   bool        // of Run alone: the last look failed
+// pair is a certificate of a CA whose key is thrown away.
+type pair struct {
+	chain, key []byte
+	ca         *x509.Certificate
+	due        time.Time // when the next is issued
 }
 
-// New issues the certificate. Run has callers trust it.
+// Issuer has the serving certificates of one process, one after the other.
+type Issuer struct {
+	o         Options
+	served    atomic.Pointer[pair]
+	published atomic.Bool // the first CA was in every bundle
+
+	// Of Run alone: the pairs whose CAs are trusted, the newest last; when that was published
+	// or served, zero before; whether the last look failed.
+	pairs   []*pair
+	since   time.Time
+	failing bool
+}
+
+// New issues the first certificate. Run has callers trust it.
 func New(o Options) (*Issuer, error) {
+	i := &Issuer{o: o}
+	if err := i.issue(time.Now()); err != nil {
+		return nil, err
+	}
+	i.served.Store(i.pairs[0])
+	return i, nil
+}
+
+func (i *Issuer) issue(now time.Time) error {
 	chain, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{
-		Host: o.Owner, AlternateDNS: []string{o.Host, o.Host + ".cluster.local", "localhost"}, MaxAge: validFor,
+		Host: i.o.Owner, AlternateDNS: []string{i.o.Host, i.o.Host + ".cluster.local", "localhost"}, MaxAge: validFor,
 	})
 	var all []*x509.Certificate
 	if err == nil {
 		all, err = cert.ParseCertsPEM(chain)
 	}
 	if err != nil || len(all) != 2 {
-		return nil, fmt.Errorf("issuing a certificate: %d certificates instead of two: %w", len(all), err)
+		return fmt.Errorf("issuing a certificate: %d certificates instead of two: %w", len(all), err)
 	}
-	served, err := dynamiccertificates.NewStaticCertKeyContent("issued for "+o.Host, chain, key)
-	return &Issuer{CertKeyContentProvider: served, o: o, ca: all[1], due: time.Now().Add(validFor/2 - rand.N(spread))}, err
+	i.pairs, i.since = append(i.pairs, &pair{chain, key, all[1], now.Add(validFor/2 - rand.N(spread))}), time.Time{}
+	return nil
+}
+
+// Name implements [dynamiccertificates.CertKeyContentProvider].
+func (i *Issuer) Name() string { return "issued for " + i.o.Host }
+
+// AddListener implements [dynamiccertificates.Notifier]. The API server looks by itself.
+func (*Issuer) AddListener(dynamiccertificates.Listener) {}
+
+// CurrentCertKeyContent returns the pair that is served.
+func (i *Issuer) CurrentCertKeyContent() (chain, key []byte) {
+	p := i.served.Load()
+	return p.chain, p.key
 }
 
 // Ready is an error until callers trust this process. Then a replica stays in, whatever
@@ -74,19 +109,12 @@ func (i *Issuer) Ready() error {
 	return errors.New("its CA is not in every bundle yet: the log says why")
 }
 
-// Run keeps the CA in the bundles. It returns true once another certificate is due and can be
-// published, false when ctx ends. A nil Issuer has nothing to do.
-func (i *Issuer) Run(ctx context.Context) (due bool) {
-	if i == nil {
-		return false
+// Run keeps the CAs in the bundles, and serves another certificate in time, until ctx ends.
+// A nil Issuer has nothing to do.
+func (i *Issuer) Run(ctx context.Context) {
+	if i != nil {
+		wait.UntilWithContext(ctx, func(ctx context.Context) { i.report(i.look(ctx, time.Now())) }, every)
 	}
-	_ = wait.PollUntilContextCancel(ctx, every, true, func(ctx context.Context) (bool, error) {
-		now := time.Now()
-		i.report(i.look(ctx, now))
-		due = !i.failing && now.After(i.due)
-		return due, nil
-	})
-	return due
 }
 
 // report logs the first of a row of failures, and its end.
@@ -101,11 +129,30 @@ func (i *Issuer) report(err error) {
 	i.published.CompareAndSwap(false, err == nil)
 }
 
-// look brings the bundles to what they should be now.
+// look brings the bundles, and the certificate that is served, to what they should be now.
 func (i *Issuer) look(ctx context.Context, now time.Time) error {
+	if !now.Before(i.pairs[len(i.pairs)-1].due) {
+		if err := i.issue(now); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	for _, b := range i.o.Bundles {
-		errs = append(errs, b.put(ctx, i.o.Client, func(old []byte) ([]byte, error) { return merge(old, i.ca, i.o.Owner, now) }))
+		errs = append(errs, b.put(ctx, i.o.Client, func(old []byte) ([]byte, error) { return merge(old, i.pairs, i.o.Owner, now) }))
 	}
-	return errors.Join(errs...)
+	last := len(i.pairs) - 1
+	switch err := errors.Join(errs...); {
+	case err != nil:
+		return err
+	case i.since.IsZero():
+		i.since = now
+	case last == 0 || now.Sub(i.since) < settle:
+	case i.served.Load() != i.pairs[last]:
+		i.served.Store(i.pairs[last])
+		i.since = now
+		i.o.Log.Info("another serving certificate is served")
+	default: // no connection begins with its predecessor any more
+		i.pairs = i.pairs[last:]
+	}
+	return nil
 }

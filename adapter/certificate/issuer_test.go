@@ -11,9 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -124,45 +122,48 @@ func TestReplicasAreTrustedTogether(t *testing.T) {
 	}
 }
 
-// TestAnotherIsDue: a process ends in the first half of its certificate's life, not together with
-// the replicas, and not while it could not publish another.
-func TestAnotherIsDue(t *testing.T) {
+// TestAnotherIsServed: a certificate is replaced in the first half of its life, not together with
+// the replicas', and what is served is trusted all the time.
+func TestAnotherIsServed(t *testing.T) {
 	c := cluster()
 	one, two := issuer(t, c, "one"), issuer(t, c, "two")
+	first, start, chain := one.pairs[0], time.Now(), c.ReactionChain
 	for _, i := range []*Issuer{one, two} {
-		if life, until := i.ca.NotAfter.Sub(i.ca.NotBefore), time.Until(i.due); life != validFor || until > validFor/2 || until < validFor/2-spread-time.Minute {
+		ca := i.pairs[0].ca
+		if life, until := ca.NotAfter.Sub(ca.NotBefore), i.pairs[0].due.Sub(start); life != validFor || until > validFor/2 || until < validFor/2-spread-time.Minute {
 			t.Errorf("valid for %s, another is due after %s", life, until)
 		}
 	}
-	if one.due.Sub(two.due).Abs() < time.Second {
-		t.Error("both replicas start again at once")
+	if first.due.Sub(two.pairs[0].due).Abs() < time.Second {
+		t.Error("both replicas replace theirs at once")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		var away atomic.Bool
-		c := cluster()
-		c.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away.Load(), nil, errors.New("not now")
-		})
-		i := issuer(t, c, "one")
-		i.due = time.Now().Add(time.Hour)
-		ended := make(chan bool, 1)
-		go func() { ended <- i.Run(t.Context()) }()
-		for _, at := range []struct {
-			after time.Duration
-			away  bool
-			ended int
-		}{{time.Hour - every, false, 0}, {time.Minute, true, 0}, {every, false, 1}} {
-			away.Store(at.away)
-			time.Sleep(at.after + time.Second)
-			synctest.Wait()
-			if len(ended) != at.ended {
-				t.Errorf("%+v: ended %d", at, len(ended))
+	two.pairs[0].due = first.due.Add(time.Hour)
+	for _, at := range []struct {
+		after          time.Duration
+		served, trusts int // which of one's pairs, and the CAs of both
+		refused        bool
+	}{
+		{-time.Second, 0, 2, false}, {0, 0, 2, true}, {1, 0, 3, false}, {settle, 0, 3, false}, {settle + 1, 1, 3, false},
+		{2 * settle, 1, 3, false}, {2*settle + 1, 1, 3, false}, {2*settle + every, 1, 2, false}, {24 * time.Hour, 1, 3, false},
+	} {
+		c.ReactionChain = chain
+		if at.refused {
+			c.PrependReactor("update", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("not now")
+			})
+		}
+		for _, i := range []*Issuer{one, two} {
+			if err := i.look(t.Context(), first.due.Add(at.after)); (err != nil) != (at.refused && i == one) {
+				t.Errorf("%s: %v", at.after, err)
 			}
 		}
-		if !<-ended {
-			t.Error("ended, but not for another certificate")
+		if served := one.served.Load(); (served != first) != (at.served == 1) || len(trusted(t, c)) != at.trusts {
+			t.Errorf("%s: the first is served: %t, %d CAs", at.after, served == first, len(trusted(t, c)))
 		}
-	})
+		if err := errors.Join(verified(t, c, one), verified(t, c, two)); err != nil {
+			t.Errorf("%s: %v", at.after, err)
+		}
+	}
 }
 
 func TestWhatIsOverwrittenComesBack(t *testing.T) {
