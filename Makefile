@@ -204,6 +204,11 @@ fuzz: tools ## Run every fuzz test for FUZZTIME each.
 	    once $$0 $$1; rc=$$?; if ((rc)) && grep -q "^ *context deadline exceeded$$" <<<"$$out"; then once $$0 $$1; rc=$$?; fi; \
 	    echo "$$0 $$1: $$(tail -n $$((rc ? 40 : 1)) <<<"$$out")"; exit $$rc'
 
+.PHONY: crash-story
+crash-story: export GPUSCALE_TEST_ALL := 1
+crash-story: ## Play docs/internals/crash-story.md: the autoscaler killed at each of its writes.
+	go test -count=1 -v -timeout 30m ./sandbox/crashstory
+
 .PHONY: never-lie
 never-lie: export GPUSCALE_TEST_ALL := 1
 never-lie: prepare ## Print the table of docs/internals/never-lie.md: what HPAs do when Prometheus' data are wrong, through us and v0.12.0.

@@ -144,7 +144,9 @@ func assemble(c *config, source collect.Source, fields []counters.Field, connect
 			observe(r)
 		}
 	}
-	n = node.New(o)
+	if n, err = node.New(o); err != nil {
+		return nil, nil, err
+	}
 	if c.quiesceAnnotation || c.nodeCondition {
 		api, err := connect()
 		if err != nil {

@@ -87,8 +87,11 @@ func replicas() []board.Panel {
 	}
 }
 
-// anyOf selects several series at once, escaped or not.
-func anyOf(of ...metric.Read) string { return board.Named("", named(of...), `namespace=~"$namespace"`) }
+// anyOf selects several series at once, escaped or not. SGLang with --enable-priority-scheduling
+// has each priority's number beside the whole, which has no priority.
+func anyOf(of ...metric.Read) string {
+	return board.Named("", named(of...), `namespace=~"$namespace"`, `priority=""`)
+}
 
 func named(of ...metric.Read) string {
 	return `__name__=~"` + strings.Join(metric.Names(of...), "|") + `"`

@@ -68,9 +68,12 @@ func exporterItself(ctx context.Context) (page []memstore.Exposed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n := node.New(node.Options{Name: "self", Source: source, Interval: node.MinInterval})
+	n, err := node.New(node.Options{Name: "self", Source: source, Interval: node.MinInterval})
+	if err != nil {
+		return nil, err
+	}
 	return page, during(ctx, n.Run, func(ctx context.Context) error {
-		return await.Until(ctx, func(context.Context) error {
+		return await.Until(ctx, func(context.Context) error { // its page about itself is made once a second
 			w := httptest.NewRecorder()
 			n.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 			if page, err = parse(w.Body.Bytes()); err != nil || w.Code != http.StatusOK {

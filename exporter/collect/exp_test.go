@@ -21,7 +21,7 @@ func lines(t *testing.T, r *Reading, csv string, change func(*CompatOptions)) []
 	change(&o.Compat)
 	text, _ := NewCompiler(o).Compile(r, Attribution{
 		Allocations: [][]Allocated{nil, {pod("p", Usage{})}}, Pods: map[PodName]string{{"ns", "p"}: `app="x"`}, Jobs: map[JobPlace][]string{{1, -1}: {"j"}},
-	}).Text(now, false)
+	}).Append(nil, now, false)
 	var out []string
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "DCGM_") {
@@ -228,7 +228,7 @@ func TestStaleByItsOwnInterval(t *testing.T) {
 	}}}
 	page := NewCompiler(o).Compile(&Reading{Taken: now, Entities: []Entity{gpu}}, Attribution{})
 	for _, age := range []time.Duration{0, 80 * time.Second, 100 * time.Second} {
-		text, _ := page.Text(now.Add(age), false)
+		text, _ := page.Append(nil, now.Add(age), false)
 		if has := strings.Contains(string(text), "DCGM_FI_DEV_INFOROM_CONFIG_VALID{"); has != (age < 90*time.Second) {
 			t.Errorf("after %s: what DCGM reads every 30 s is there: %v", age, has)
 		}

@@ -116,7 +116,7 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 		attribution.Pods[p.PodName] = collect.PodLabels(p.UID, p.Labels)
 	}
 	page := collect.NewCompiler(collect.Options{Node: "node-1", Interval: time.Second, Compat: g.Compat}).Compile(reading, attribution)
-	text, _ := page.Text(epoch.Add(500*time.Millisecond), false)
+	text, _ := page.Append(nil, epoch.Add(500*time.Millisecond), false)
 	var wanted []byte
 	for line := range bytes.Lines(text) {
 		if bytes.HasPrefix(line, []byte(g.Only)) {

@@ -258,10 +258,10 @@ func TestBudget(t *testing.T) {
 		e.GPU, e.UUID = i, fmt.Sprintf("GPU-%d", i)
 		r.Entities = append(r.Entities, e)
 	}
-	_, all := c.Compile(r, Attribution{}).Text(start, false)
+	_, all := c.Compile(r, Attribution{}).Append(nil, start, false)
 	c.opts.MaxSeries = 25
 	page := c.Compile(r, Attribution{})
-	b, count := page.Text(start, false)
+	b, count := page.Append(nil, start, false)
 	out := 0
 	for _, n := range page.LeftOut {
 		out += n
@@ -278,7 +278,7 @@ func TestBudget(t *testing.T) {
 		t.Errorf("without a budget %v is left out", page.LeftOut)
 	}
 	page.bound(0, 3000)
-	if b, _ := page.Text(start, false); len(b) > 3000 || len(page.LeftOut) == 0 {
+	if b, _ := page.Append(nil, start, false); len(b) > 3000 || len(page.LeftOut) == 0 {
 		t.Errorf("%d bytes where 3000 are allowed, left out %v", len(b), page.LeftOut)
 	}
 }

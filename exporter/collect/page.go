@@ -18,7 +18,6 @@ type Page struct {
 	LeftOut  map[string]int
 	families []pageFamily
 	maxAge   time.Duration
-	size     int // of its text in bytes, at most
 }
 
 // pageFamily is a family's samples.
@@ -45,14 +44,14 @@ func (f *pageFamily) add(labels string, value float64, taken time.Time) {
 	f.samples = append(f.samples, pageSample{labels: labels, value: value, taken: taken.UnixNano()})
 }
 
-// Count is what a Text has and what it leaves out.
+// Count is what an Append wrote and left out.
 type Count struct{ Series, Stale int }
 
-// Text is the exposition as of now in Prometheus' text format, or in
+// Append appends the exposition as of now in Prometheus' text format, or in
 // OpenMetrics' without its "# EOF". Values older than 2.5 intervals are left
 // out, and a family without samples with them.
-func (p *Page) Text(now time.Time, openMetrics bool) ([]byte, Count) {
-	b, at, count := make([]byte, 0, p.size), now.UnixNano(), Count{}
+func (p *Page) Append(b []byte, now time.Time, openMetrics bool) ([]byte, Count) {
+	at, count := now.UnixNano(), Count{}
 	for i := range p.families {
 		f := &p.families[i]
 		before, start, oldest := count.Series, len(b), at-int64(max(p.maxAge, f.maxAge))
@@ -104,7 +103,6 @@ func (p *Page) bound(maxSeries, maxBytes int) {
 			series++
 		}
 	}
-	p.size = size
 }
 
 func (f *pageFamily) appendHeader(b []byte, openMetrics bool) []byte {

@@ -30,7 +30,7 @@ func compiler() *Compiler {
 }
 
 func text(p *Page, now time.Time) string {
-	b, _ := p.Text(now, false)
+	b, _ := p.Append(nil, now, false)
 	return string(b)
 }
 
@@ -59,7 +59,7 @@ func TestOldValuesVanish(t *testing.T) {
 			}
 		}
 	}
-	_, count := page.Text(start.Add(time.Hour), false)
+	_, count := page.Append(nil, start.Add(time.Hour), false)
 	if count.Stale == 0 || count.Series != 2 {
 		t.Errorf("count = %+v, want two ages and the rest stale", count)
 	}
@@ -78,7 +78,7 @@ func TestOpenMetrics(t *testing.T) {
 	e.Values = append(e.Values[:1:1], Value{Field: fieldEnergyMilli, Number: 1500, Time: start})
 	c := compiler()
 	c.opts.Compat.Counters = append(c.opts.Compat.Counters, counters.Field{ID: fieldEnergyMilli, Name: "DCGM_E", Kind: counters.Counter})
-	b, _ := c.Compile(&Reading{Taken: start, Entities: []Entity{e}}, Attribution{}).Text(start, true)
+	b, _ := c.Compile(&Reading{Taken: start, Entities: []Entity{e}}, Attribution{}).Append(nil, start, true)
 	for _, want := range []string{
 		"# TYPE gpu_energy_joules counter\ngpu_energy_joules_total{",
 		"# TYPE DCGM_E unknown\nDCGM_E{", // a _total would rename the series
@@ -144,7 +144,7 @@ func FuzzLabelsRoundTrip(f *testing.F) {
 		e.Model = model1
 		page := c.Compile(&Reading{Taken: start, Entities: []Entity{e}},
 			Attribution{Taken: start, Allocations: [][]Allocated{{pod(name, Usage{})}}})
-		_, count := page.Text(start, false)
+		_, count := page.Append(nil, start, false)
 		families, series := parsed(t, page, start), 0
 		for _, family := range families {
 			series += len(family.GetMetric())

@@ -61,6 +61,7 @@ type Node struct {
 	jobs    chan func()             // run between passes
 	serving atomic.Pointer[watch]   // whose counters the page has
 	page    atomic.Pointer[collect.Page]
+	self    atomic.Pointer[selfPage]
 	beat    atomic.Int64 // when the compile loop last ran, Unix nanoseconds
 	// released GPUs by UUID, and until when; the sampling goroutine replaces it.
 	released atomic.Pointer[map[string]time.Time]
@@ -78,7 +79,7 @@ type Node struct {
 }
 
 // New returns a Node that does nothing until Run.
-func New(o Options) *Node {
+func New(o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -96,7 +97,10 @@ func New(o Options) *Node {
 	n.wants.Store(first)
 	n.serving.Store(first)
 	n.beat.Store(time.Now().UnixNano())
-	return n
+	if n.describe(); n.self.Load().err != nil {
+		return nil, n.self.Load().err
+	}
+	return n, nil
 }
 
 // sourceUp is 1 while the source gives fresh values.
@@ -136,8 +140,9 @@ func (n *Node) Run(ctx context.Context) {
 // compileLoop makes a page of each reading and of each change of allocations.
 // It waits for nothing else, so /livez watches it.
 func (n *Node) compileLoop(ctx context.Context) {
-	tick := time.NewTicker(n.opts.Interval)
+	tick, self := time.NewTicker(n.opts.Interval), time.NewTicker(selfInterval)
 	defer tick.Stop()
+	defer self.Stop()
 	var answered, changed <-chan struct{}
 	if n.opts.Pods != nil {
 		answered, changed = n.opts.Pods.Answered(), n.opts.Pods.Changed()
@@ -148,6 +153,9 @@ func (n *Node) compileLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			continue
+		case <-self.C:
+			n.describe()
 			continue
 		case <-n.fresh:
 		case <-changed:

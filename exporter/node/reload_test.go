@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var (
@@ -25,7 +26,8 @@ type byHand struct {
 
 func handled(t *testing.T, fields ...counters.Field) *byHand {
 	t.Helper()
-	n := New(Options{Name: "n", Source: &script{}, Interval: time.Second, Compat: collect.CompatOptions{Counters: fields}})
+	n, err := New(Options{Name: "n", Source: &script{}, Interval: time.Second, Compat: collect.CompatOptions{Counters: fields}})
+	require.NoError(t, err)
 	return &byHand{Node: n, t: t, now: time.Unix(1_800_000_000, 0)}
 }
 
@@ -45,7 +47,7 @@ func (h *byHand) pass(asked *watch, fields ...uint16) {
 // shows holds the page against the DCGM names it must have, and no others.
 func (h *byHand) shows(when string, want ...string) {
 	h.t.Helper()
-	text, _ := h.page.Load().Text(h.now, false)
+	text, _ := h.page.Load().Append(nil, h.now, false)
 	var got []string
 	for line := range strings.Lines(string(text)) {
 		if name, _, ok := strings.Cut(line, "{"); ok && strings.HasPrefix(name, "DCGM_") {

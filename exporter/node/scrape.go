@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
@@ -15,18 +16,26 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Handler answers scrapes: the page and the self-metrics as of now, as text or OpenMetrics. It is
-// safe for any number of scrapes at once, reads memory only, and nothing of the request but its
-// headers. Compression is an option: it takes several times the CPU of the rest.
+// Handler answers scrapes: the page as of now and the self-metrics of the last second, as text
+// or OpenMetrics. It is safe for any number of scrapes at once, reads memory only,
+// and nothing of the request but its headers. Compression is an option: it takes several
+// times the CPU of the rest.
 func (n *Node) Handler() http.Handler {
+	var buffers sync.Pool
 	plain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		buffer, _ := buffers.Get().(*[]byte)
+		if buffer == nil {
+			buffer = new([]byte)
+		}
+		defer buffers.Put(buffer)
 		format, began := expfmt.NegotiateAccept(r.Header, expfmt.FmtOpenMetrics_1_0_0, expfmt.FmtOpenMetrics_0_0_1, expfmt.FmtText), time.Now()
-		out, err := n.render(format, began)
+		out, err := n.render((*buffer)[:0], format, began)
 		if err != nil {
 			n.log.Error("rendering a scrape", "error", err)
 			http.Error(w, "rendering failed: "+err.Error(), http.StatusInternalServerError)
 			return
 		}
+		*buffer = out
 		n.metrics.scrapeTime.Observe(time.Since(began).Seconds())
 		w.Header().Set("Content-Type", string(format))
 		// With its length the body goes out in one piece, not in chunks.
@@ -43,25 +52,49 @@ func (n *Node) Handler() http.Handler {
 	return compress(plain)
 }
 
-// render gives the page as of now, then the self-metrics.
-func (n *Node) render(format expfmt.Format, now time.Time) (out []byte, err error) {
+// render appends the page as of now, then the self-metrics.
+func (n *Node) render(out []byte, format expfmt.Format, now time.Time) ([]byte, error) {
+	self := n.self.Load()
+	if self.err != nil {
+		return out, self.err
+	}
+	openMetrics := format.FormatType() == expfmt.TypeOpenMetrics
 	if page := n.page.Load(); page != nil {
 		var count collect.Count
-		out, count = page.Text(now, format.FormatType() == expfmt.TypeOpenMetrics)
+		out, count = page.Append(out, now, openMetrics)
 		n.metrics.series.Set(float64(count.Series))
 		n.metrics.stale.Add(float64(count.Stale))
 	}
+	if openMetrics {
+		return append(out, self.openMetrics...), nil
+	}
+	return append(out, self.text...), nil
+}
+
+// selfInterval is how old served self-metrics are at most. Gathering and encoding
+// them takes longer than copying a small page out, so it is done off the scrape
+// path.
+const selfInterval = time.Second
+
+// selfPage is the self-metrics of one moment, in the formats that are asked for.
+type selfPage struct {
+	text, openMetrics []byte
+	err               error // of gathering: the rest is not served then
+}
+
+// describe makes the self-metrics that scrapes serve from now on, in OpenMetrics with its end.
+func (n *Node) describe() {
+	var text, openMetrics bytes.Buffer
 	families, err := n.metrics.registry.Gather()
-	text := bytes.NewBuffer(out)
-	encoder := expfmt.NewEncoder(text, format)
 	for _, f := range families {
-		err = errors.Join(err, encoder.Encode(f))
+		_, inText := expfmt.MetricFamilyToText(&text, f)
+		_, inOpenMetrics := expfmt.MetricFamilyToOpenMetrics(&openMetrics, f)
+		err = errors.Join(err, inText, inOpenMetrics)
 	}
-	if end, ok := encoder.(expfmt.Closer); ok { // OpenMetrics has one
-		err = errors.Join(err, end.Close())
-	}
-	if err != nil {
+	_, end := expfmt.FinalizeOpenMetrics(&openMetrics)
+	if err = errors.Join(err, end); err != nil {
 		err = fmt.Errorf("gathering the exporter's own metrics: %w", err)
+		n.log.Error("gathering the exporter's own metrics", "error", err)
 	}
-	return text.Bytes(), err
+	n.self.Store(&selfPage{text.Bytes(), openMetrics.Bytes(), err})
 }

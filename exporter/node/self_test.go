@@ -5,7 +5,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,11 +21,47 @@ const (
 	acceptOpenMetrics = "application/openmetrics-text;version=1.0.0"
 )
 
+// Self-metrics are gathered once a second, however often they are scraped and
+// whether or not the source answers.
+func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		n := begin(t, Options{Source: s, Interval: 30 * time.Second})
+		var gathered atomic.Int64
+		n.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gathered_total"},
+			func() float64 { return float64(gathered.Add(1)) }))
+		pass(1500 * time.Millisecond)
+		for range 20 {
+			for _, accept := range []string{acceptText, acceptOpenMetrics} {
+				if got := body(t, n, accept); !strings.Contains(got, "gathered_total") {
+					t.Fatalf("Accept %q: not gathered after 1.5 s:\n%s", accept, got)
+				}
+			}
+		}
+		if n := gathered.Load(); n != 1 {
+			t.Errorf("gathered %d times, want once", n)
+		}
+		hang := make(chan struct{})
+		s.hang.Store(&hang)
+		pass(40 * time.Second)
+		if got := body(t, n, acceptText); !strings.Contains(got, "gathered_total 41\n") {
+			t.Errorf("with a source that hangs the self-metrics stand still:\n%s", got)
+		}
+		if got := body(t, n, acceptText); !strings.Contains(got, "scrape_duration_seconds_count 40\n") {
+			t.Errorf("40 scrapes before the last gathering:\n%s", got)
+		}
+		s.hang.Store(nil)
+		close(hang)
+	})
+}
+
 // What cannot be gathered is an error of the scrape, not numbers of long ago.
 func TestSelfMetricsThatCannotBeGathered(t *testing.T) {
-	n := New(Options{Name: "n", Source: &script{}, Interval: time.Second, RuntimeMetrics: true})
+	n, err := New(Options{Name: "n", Source: &script{}, Interval: time.Second, RuntimeMetrics: true})
+	require.NoError(t, err)
 	broken := prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "b", nil, nil), errors.New("it broke"))
 	n.metrics.registry.MustRegister(always{broken})
+	n.describe()
 	if resp := scrape(n, ""); resp.StatusCode != 500 {
 		t.Errorf("status %d", resp.StatusCode)
 	}
