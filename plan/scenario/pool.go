@@ -42,7 +42,7 @@ func poolFields(x *fields, p *plan.Pool) {
 	x.duration("ready-after", &p.ReadyAfter)
 	x.duration("idle-after", &p.IdleAfter)
 	x.time("backoff", &p.BackoffUntil, in)
-	x.count("failed", &p.Failed)
+	x.int("failed", &p.Failed)
 	x.string("failed-why", &p.FailedWhy)
 	x.either("freeze", "thaw", &p.Freeze, false)
 	x.flag("fixed", &p.Fixed)

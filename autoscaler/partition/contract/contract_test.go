@@ -116,10 +116,13 @@ func TestRecordBounds(t *testing.T) {
 	}
 }
 
-// TestTargetNeedsNoTable: a record's target is in slices, so that one of an unknown product is read.
+// TestTargetNeedsNoTable: a record of an unknown product is read, and so is a record with the
+// driver's names instead of slices.
 func TestTargetNeedsNoTable(t *testing.T) {
-	if l := (Record{Model: "X900", Target: "5g@0:5"}).TargetLayout(); len(l) != 1 {
-		t.Errorf("%s", l)
+	for _, r := range []Record{{Model: "X900", Target: "5g@0:5"}, {Model: "H100-80GB", Target: "3g.40gb@4"}} {
+		if l := r.TargetLayout(); len(l) != 1 {
+			t.Errorf("%+v: %s", r, l)
+		}
 	}
 	if l := (Record{Model: "X900", Target: "5g.50gb@0"}).TargetLayout(); l != nil {
 		t.Errorf("names without a table: %s", l)
