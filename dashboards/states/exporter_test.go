@@ -75,7 +75,7 @@ func (m *machine) expose(c *cluster, n *plan.Node, now time.Time) ([]memstore.Ex
 		return nil, fmt.Errorf("node %s: containers have unknown devices: %q", n.Name, unresolved)
 	}
 	attribution.Taken = now
-	page, _ := m.compiler.Compile(reading, attribution).Text(now, false)
+	page, _ := m.compiler.Compile(reading, attribution).Append(nil, now, false)
 	return parse(page)
 }
 
