@@ -292,13 +292,13 @@ func TestProviderDoesNotAnswer(t *testing.T) {
 	a.Spec.MIG, b.Spec.MIG, a.Spec.Min, b.Spec.Min = nil, nil, 0, 0
 	b.Spec.PricePerHour = ptr.To(resource.MustParse("5"))
 	w := newWorld(t, a, b, stuckPod("x", corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}))
-	said := listed{"a": {Listing: pools.Listing{Target: 1}}, "b": {}}
-	w.o.o.Pools = said
+	answers := listed{"a": {Listing: pools.Listing{Target: 1}}, "b": {}}
+	w.o.o.Pools = answers
 	want := func(after time.Duration, err error, another bool) {
 		t.Helper()
-		one := said["a"]
+		one := answers["a"]
 		one.err = err
-		said["a"] = one
+		answers["a"] = one
 		if got := planned(w.at(after).Snapshot, []string{"pod"}); strings.Contains(got, "scale-up") != another {
 			t.Errorf("after %s: %swant another node: %v", after, got, another)
 		}
