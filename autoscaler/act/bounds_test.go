@@ -89,7 +89,7 @@ func TestResumeUnderFreeze(t *testing.T) {
 				t.Fatal("no operation is pending")
 			}
 			freeze(w)
-			w.must(w.actor.Resume(t.Context(), start.Add(time.Minute)))
+			w.must(w.resume(start.Add(time.Minute)))
 			n := w.node()
 			if _, underWay, _ := contract.RecordOf(n); underWay || n.Spec.Unschedulable || n.Labels[contract.ConfigLabel] != "" {
 				t.Errorf("under way %v, cordoned %v, labels %v", underWay, n.Spec.Unschedulable, n.Labels)
@@ -462,9 +462,9 @@ func TestStaleCache(t *testing.T) {
 			t.Fatal(r.Err)
 		}
 		w.actor.o.Client = stale{w.client, kubefake.New(kinds).WithObjects(w.node()).Build()}
-		w.must(w.actor.Resume(t.Context(), start.Add(settleDelay)))
+		w.must(w.resume(start.Add(settleDelay)))
 		w.answer(contract.StateSuccess, asHalves)
-		w.must(w.actor.Resume(t.Context(), start.Add(settleDelay)))
+		w.must(w.resume(start.Add(settleDelay)))
 		if op := partition.OperationOf(w.node()); op.Phase != plan.PhaseSucceeded {
 			t.Errorf("%s, %s: mig-manager has answered", op.Phase, op.Message)
 		}

@@ -87,7 +87,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	} {
 		w.want(DryRun, a)
 	}
-	if err := w.actor.Resume(t.Context(), start); err != nil || w.writes != 0 || len(w.evicted) != 0 {
+	if err := w.resume(start); err != nil || w.writes != 0 || len(w.evicted) != 0 {
 		t.Errorf("%d writes, evicted %v, %v", w.writes, w.evicted, err)
 	}
 }

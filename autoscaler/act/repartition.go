@@ -308,24 +308,24 @@ func (a *Actor) patchNode(ctx context.Context, node *corev1.Node, change func(*c
 	return partition.PatchNode(ctx, a.o.Client, node, "patching", change)
 }
 
-// Resume continues recorded operations whose config is not selected yet, because of
+// Resume continues the operations of a snapshot whose config is not selected yet, because of
 // ConfigDelay or a restart. It decides nothing; past its deadline an operation is
 // undone by the planner.
-func (a *Actor) Resume(ctx context.Context, now time.Time) error {
+func (a *Actor) Resume(ctx context.Context, s plan.Snapshot) error {
 	if a.o.DryRun {
 		return nil
 	}
-	var nodes corev1.NodeList
-	if err := a.o.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
-	}
+	now := s.Now
 	var errs []error
-	for i := range nodes.Items {
-		record, due := due(&nodes.Items[i], now)
-		if !due {
+	for i := range s.Nodes {
+		if s.Nodes[i].Operation == nil {
 			continue
 		}
-		err := a.goOn(ctx, &nodes.Items[i], record)
+		var node corev1.Node
+		err := a.o.Client.Get(ctx, client.ObjectKey{Name: s.Nodes[i].Name}, &node)
+		if record, due := due(&node, now); due && err == nil {
+			err = a.goOn(ctx, &node, record)
+		}
 		if outcome(err, false) == Failed {
 			errs = append(errs, err)
 		}

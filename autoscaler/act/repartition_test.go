@@ -158,7 +158,7 @@ func TestPodOfTheSameNameCameMeanwhile(t *testing.T) {
 		if r := w.do(repartition); (r.Outcome == Refused) != byAgent {
 			t.Errorf("by agent %v: %s, %v", byAgent, r.Outcome, r.Err)
 		}
-		w.must(w.actor.Resume(t.Context(), start.Add(settleDelay)))
+		w.must(w.resume(start.Add(settleDelay)))
 		w.inService()
 		w.snap.Pods = []plan.Pod{seen}
 		w.want(Done, repartition)
@@ -175,7 +175,7 @@ func TestResume(t *testing.T) {
 	w.want(Done, w.repartition())
 	resume := func(after time.Duration, want bool) {
 		t.Helper()
-		w.must(w.actor.Resume(t.Context(), start.Add(after)))
+		w.must(w.resume(start.Add(after)))
 		if got := w.node().Labels[contract.ConfigLabel] == w.record().Config; got != want {
 			t.Errorf("after %s: selected %v, want %v", after, got, want)
 		}
@@ -199,7 +199,7 @@ func TestEndsBeforeTheLabel(t *testing.T) {
 		},
 		"uncordoned by hand": func(w *world) {
 			edit(w, testNode(), func(n *corev1.Node) { n.Spec.Unschedulable = false })
-			w.must(w.actor.Resume(t.Context(), start.Add(time.Minute)))
+			w.must(w.resume(start.Add(time.Minute)))
 		},
 	} {
 		w := newWorld(t, func(o *Options) { o.ConfigDelay = time.Minute })
@@ -224,7 +224,7 @@ func TestTidyKeepsWhatIsUsed(t *testing.T) {
 	c.MIGConfigs["all-disabled"] = c.MIGConfigs[used.Config]
 	cm.Data[partition.ConfigKey] = c.String()
 	w.must(w.client.Update(t.Context(), cm))
-	w.must(w.actor.Resume(t.Context(), start.Add(2*tidyEvery)))
+	w.must(w.resume(start.Add(2 * tidyEvery)))
 	c = w.configs()
 	for _, name := range []string{used.Config, used.Previous, "all-disabled"} {
 		if _, ok := c.MIGConfigs[name]; !ok {
@@ -296,14 +296,14 @@ func TestOrderSettles(t *testing.T) {
 			if n := w.node(); !n.Spec.Unschedulable || n.Labels[contract.ConfigLabel] != "" {
 				t.Fatalf("cordoned %v, labels %v: mig-manager works already", n.Spec.Unschedulable, n.Labels)
 			}
-			w.must(w.actor.Resume(t.Context(), start.Add(plan.RemoveDelay-time.Second)))
+			w.must(w.resume(start.Add(plan.RemoveDelay - time.Second)))
 			if got := w.node().Labels[contract.ConfigLabel]; got != "" {
 				t.Fatalf("%s was selected before the cordon has settled", got)
 			}
 			if bound {
 				w.must(w.client.Create(t.Context(), gpuPod("late", "p-1")))
 			}
-			w.must(w.actor.Resume(t.Context(), start.Add(plan.RemoveDelay)))
+			w.must(w.resume(start.Add(plan.RemoveDelay)))
 			if got := w.node().Labels[contract.ConfigLabel]; (got == "") != bound {
 				t.Errorf("label %q", got)
 			}
@@ -412,7 +412,7 @@ func TestAgentIsLetBeginByResume(t *testing.T) {
 		if came {
 			w.must(w.client.Create(t.Context(), gpuPod("late", "p-1")))
 		}
-		w.must(w.actor.Resume(t.Context(), start.Add(time.Second)))
+		w.must(w.resume(start.Add(time.Second)))
 		r, ok, _ := contract.RecordOf(w.node())
 		if ok == came || ok && !r.Selected {
 			t.Errorf("pod came: %v; record %v, selected %v", came, ok, r.Selected)

@@ -187,8 +187,20 @@ func (w *world) want(outcome Outcome, action plan.Action) {
 		w.t.Fatalf("%s: %s (%v), want %s", action.Verb, r.Outcome, r.Err, outcome)
 	}
 	if action.Verb == plan.Repartition && outcome == Done {
-		w.must(w.actor.Resume(w.t.Context(), w.snap.Now.Add(settleDelay)))
+		w.must(w.resume(w.snap.Now.Add(settleDelay)))
 	}
+}
+
+// resume resumes the operations that the nodes have at a time.
+func (w *world) resume(at time.Time) error {
+	w.t.Helper()
+	var nodes corev1.NodeList
+	w.must(w.client.List(w.t.Context(), &nodes))
+	s := plan.Snapshot{Now: at}
+	for i := range nodes.Items {
+		s.Nodes = append(s.Nodes, plan.Node{Name: nodes.Items[i].Name, Operation: partition.OperationOf(&nodes.Items[i])})
+	}
+	return w.actor.Resume(w.t.Context(), s)
 }
 
 func (w *world) node() *corev1.Node {

@@ -24,7 +24,7 @@ type Observer interface {
 // Actor carries out plans; *act.Actor is one.
 type Actor interface {
 	Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []act.Result
-	Resume(ctx context.Context, now time.Time) error
+	Resume(ctx context.Context, s plan.Snapshot) error
 }
 
 // Store persists the planner's state; *StatusStore is one.
@@ -256,7 +256,7 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 		l.leaveUnsaved(reconcile)
 	}
 	l.state = reconcile.Plan.State
-	if err := l.o.Actor.Resume(ctx, reconcile.Now); err != nil {
+	if err := l.o.Actor.Resume(ctx, reconcile.Snapshot); err != nil {
 		l.o.Log.Error("resuming operations failed", "err", err)
 	}
 	reconcile.Results = l.o.Actor.Apply(ctx, reconcile.Snapshot, reconcile.Plan)

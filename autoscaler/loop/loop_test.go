@@ -92,7 +92,7 @@ func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.State) (map[string
 	return r.unsaved, r.note("save")
 }
 
-func (r *rig) Resume(context.Context, time.Time) error { return r.note("resume") }
+func (r *rig) Resume(context.Context, plan.Snapshot) error { return r.note("resume") }
 
 func (r *rig) Apply(_ context.Context, _ plan.Snapshot, p plan.Plan) []act.Result {
 	var results []act.Result

@@ -85,7 +85,7 @@ func (o *Observer) node(in nodeInput) plan.Node {
 	var startup []v1alpha1.Taint
 	if m := in.pool; m != nil {
 		out.Pool, startup = m.Name, m.Spec.Template.StartupTaints
-		out.NoScaleDown = out.NoScaleDown || m.Spec.ScaleDown.Disabled || m.listing.Unnamed
+		out.NoScaleDown = out.NoScaleDown || m.Spec.ScaleDown.Disabled || m.listing.Unnamed || m.failing != nil
 	}
 	leavesAt, noticed := o.notice(n)
 	out.LeavesAt, out.Cordoned = leavesAt, out.Cordoned || noticed || o.going(n)

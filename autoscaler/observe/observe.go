@@ -150,7 +150,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	}
 	o.warn("MIG tables", o.products.read(c.nodes.Items))
 	out.Tables = o.products.Tables
-	o.managed = o.list(ctx, c.pools.Items)
+	o.managed = o.list(ctx, c.pools.Items, now)
 	others, conflicts := pools.ForeignOf(c.pools.Items, c.nodes.Items), pools.Conflicts(c.pools.Items)
 	members := grouped(c.nodes.Items, func(n *corev1.Node) string { return n.Labels[v1alpha1.NodePoolLabel] })
 	for i := range c.pools.Items {
@@ -168,6 +168,10 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 			pool.ReadyAfter = l.ReadyAfter
 		}
 		out.GrowOnly[m.Name], out.Learned[m.Name], pool.BackoffUntil = m.listing.Unnamed, l, l.BackoffUntil
+		if until := m.listed.Add(listingLasts); m.failing != nil && until.After(pool.BackoffUntil) {
+			pool.BackoffUntil = until
+		}
+		o.warn("provider of pool "+m.Name, m.failing)
 		out.Pools = append(out.Pools, pool)
 	}
 	c.claims.tables, c.claims.pools = out.Tables, out.Pools

@@ -34,6 +34,8 @@ const (
 type managed struct {
 	*v1alpha1.GPUNodePool
 	listing pools.Listing
+	listed  time.Time  // when the provider answered with it
+	failing error      // why that is an earlier answer, nil for the present one
 	err     error      // why it is left out of the Snapshot; it names the field
 	usual   []plan.GPU // of a new node
 }
@@ -108,9 +110,25 @@ func orElse(d *metav1.Duration, otherwise time.Duration) time.Duration {
 // maxListing bounds the concurrent calls of providers.
 const maxListing = 16
 
+// listingLasts is how long the last answer of a provider holds that does not answer. Without its pool, no requested node
+// would be expected, and other pools would add one for each pod that waits for it.
+const listingLasts = 5 * time.Minute
+
+// list lists a pool. While the provider does not answer, its last answer about this spec holds; a Problem is an answer.
+func (m *managed) list(ctx context.Context, from PoolReader, last *managed, now time.Time) {
+	m.listing, m.err = from.List(ctx, m.GPUNodePool)
+	problem := (*pools.Problem)(nil)
+	switch {
+	case m.err == nil:
+		m.listed = now
+	case last != nil && last.UID == m.UID && last.Generation == m.Generation && now.Sub(last.listed) < listingLasts && !errors.As(m.err, &problem):
+		m.listing, m.listed, m.failing, m.err = last.listing, last.listed, m.err, nil
+	}
+}
+
 // list calls the providers of all pools concurrently: a reconcile waits for the slowest, not for
 // the sum.
-func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) map[string]*managed {
+func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool, now time.Time) map[string]*managed {
 	out := make(map[string]*managed, len(all))
 	var asking errgroup.Group
 	asking.SetLimit(maxListing)
@@ -127,7 +145,7 @@ func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) map[str
 			m.err = errors.New("the pool is being deleted")
 		default:
 			asking.Go(func() error {
-				m.listing, m.err = o.o.Pools.List(ctx, m.GPUNodePool)
+				m.list(ctx, o.o.Pools, o.managed[m.Name], now)
 				return nil
 			})
 		}

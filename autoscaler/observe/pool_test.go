@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -267,4 +269,45 @@ func TestForecastOfAHoliday(t *testing.T) {
 	if n := strings.Count(log.String(), `msg="forecast for a holiday" workload=Deployment/chat/vllm why="2026-12-25 is a holiday`); n != 1 {
 		t.Errorf("the log says it %d times, want once:\n%s", n, &log)
 	}
+}
+
+// listed is the provider's answer about each pool.
+type listed map[string]struct {
+	pools.Listing
+	err error
+}
+
+func (a listed) List(_ context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error) {
+	return a[pool.Name].Listing, a[pool.Name].err
+}
+
+func (a listed) Learn(*v1alpha1.GPUNodePool, int, []*corev1.Node) pools.Learned {
+	return pools.Learned{}
+}
+
+// TestProviderDoesNotAnswer: for a while its pool stays as it was, so that no further node of another pool is requested
+// for pods that wait for its nodes; nothing else is requested of it.
+func TestProviderDoesNotAnswer(t *testing.T) {
+	a, b := pool("a"), pool("b")
+	a.Spec.MIG, b.Spec.MIG, a.Spec.Min, b.Spec.Min = nil, nil, 0, 0
+	b.Spec.PricePerHour = ptr.To(resource.MustParse("5"))
+	w := newWorld(t, a, b, stuckPod("x", corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}))
+	answers := listed{"a": {Listing: pools.Listing{Target: 1}}, "b": {}}
+	w.o.o.Pools = answers
+	want := func(after time.Duration, err error, another bool) {
+		t.Helper()
+		one := answers["a"]
+		one.err = err
+		answers["a"] = one
+		if got := planned(w.at(after).Snapshot, []string{"pod"}); strings.Contains(got, "scale-up") != another {
+			t.Errorf("after %s: %swant another node: %v", after, got, another)
+		}
+	}
+	busy := apierrors.NewTooManyRequests("busy", 1)
+	want(0, nil, false)
+	want(time.Second, busy, false)
+	want(4*time.Minute, busy, false)
+	want(6*time.Minute, busy, true)
+	want(7*time.Minute, nil, false)
+	want(8*time.Minute, &pools.Problem{Reason: pools.ReasonTarget, Field: "spec.provider.scale"}, true)
 }
