@@ -26,12 +26,16 @@ import (
 )
 
 // evict evicts the pod with this UID through the eviction API, which enforces
-// PodDisruptionBudgets. grace is the grace period in seconds, nil for the pod's own.
+// PodDisruptionBudgets. grace is the grace period in seconds, nil for the pod's own. Where a budget
+// allows no disruption, or has changed or gone meanwhile, the error is a TooManyRequests.
 func (a *Actor) evict(ctx context.Context, pod *corev1.Pod, grace *int64) error {
 	err := a.o.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.UID)}, GracePeriodSeconds: grace},
 	})
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "poddisruptionbudgets" {
+		err = apierrors.NewTooManyRequests(err.Error(), 0)
+	}
 	if err != nil {
 		return fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

@@ -254,6 +254,7 @@ func TestPromise(t *testing.T) {
 		"it is off":               {waits: waits, change: func(w *world) { w.actor.o.Nominate = false }},
 		"no pod is evicted":       {waits: waits, change: func(w *world) { w.actor.o.Policy.MaxEvictionsPerReconcile = 0 }},
 		"the eviction is refused": {waits: waits, change: func(w *world) { w.full["a"] = true }, want: "p-1"},
+		"the budget is contended": {waits: waits, change: func(w *world) { w.contended = map[string]bool{"a": true} }, want: "p-1"},
 		"dry run":                 {waits: waits, change: func(w *world) { w.actor.o.DryRun = true }},
 		"it is bound then":        {waits: waits, want: "p-1", then: func(w *world) { w.snap.Pods[0].Node = "p-1" }},
 		"it is deleted then":      {waits: waits, want: "p-1", then: func(w *world) { w.snap.Pods = nil }},

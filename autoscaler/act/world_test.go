@@ -50,6 +50,9 @@ type world struct {
 	// graces are the same pods' names, with the grace period in seconds where it is not
 	// the pod's own.
 	graces []string
+	// contended are pods whose PodDisruptionBudget others keep changing: kube-apiserver 1.37 gives up
+	// after ten seconds with their conflict. A nil map has none.
+	contended map[string]bool
 	// full are pods whose PodDisruptionBudget allows no disruption.
 	full map[string]bool
 	// conflicts are the patches that another client's write comes before.
@@ -87,6 +90,9 @@ func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world
 			},
 			SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
 				if eviction, ok := body.(*policyv1.Eviction); ok {
+					if w.contended[o.GetName()] {
+						return apierrors.NewConflict(policyv1.Resource("poddisruptionbudgets"), "budget", errors.New("the object has been modified"))
+					}
 					if w.full[o.GetName()] {
 						return apierrors.NewTooManyRequests("the budget allows no disruption", 0)
 					}
