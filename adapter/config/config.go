@@ -137,6 +137,9 @@ func (c Config) validateBackends() (errs []error) {
 		if _, twice := p.Parameters[p.NamespaceParameter]; twice {
 			errs = append(errs, fmt.Errorf("%s.namespaceParameter: %q is among parameters too", path, p.NamespaceParameter))
 		}
+		if prom.Reserved(p.NamespaceParameter) {
+			errs = append(errs, fmt.Errorf("%s.namespaceParameter: %q is set by the client", path, p.NamespaceParameter))
+		}
 	}
 	if c.Prometheus.URL != "" || len(c.Backends) == 0 {
 		check("prometheus", c.Prometheus)

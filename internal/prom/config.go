@@ -158,11 +158,16 @@ func (c Config) Validate() error {
 		when(c.HTTP.Authorization != nil || c.HTTP.BasicAuth != nil || c.HTTP.OAuth2 != nil, "sigv4", "excludes authorization, basic_auth and oauth2")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
-		when(slices.Contains([]string{"", "query", "time", "timeout", "limit"}, name), "parameters", "%q is set by the client", name)
+		when(name == "" || Reserved(name), "parameters", "%q is set by the client", name)
 	}
 	when(!slices.Contains([]string{"", http.MethodPost, http.MethodGet}, c.Method), "method", "%q is neither POST nor GET", c.Method)
 	when(c.Timeout < 0, "timeout", "must not be negative")
 	when(c.MaxResponseBytes < 0, "maxResponseBytes", "must not be negative")
 	when(c.MaxSeries < 0, "maxSeries", "must not be negative")
 	return errors.Join(problems...)
+}
+
+// Reserved reports a parameter that the client sets itself.
+func Reserved(parameter string) bool {
+	return slices.Contains([]string{"query", "time", "timeout", "limit", "start", "end", "step", "match[]"}, parameter)
 }
