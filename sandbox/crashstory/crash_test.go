@@ -82,7 +82,7 @@ func (w *world) play() ([]string, error) {
 			w.turn()
 			if missing = errors.Join(s.missing(w), w.clean()); missing != nil && n == patience {
 				last, _ := w.loop.State.Last()
-				return nil, fmt.Errorf("stuck where %s: %w (%v)\n%s", s.name, missing, w.err, last.Plan)
+				return nil, fmt.Errorf("stuck where %s: %w\n%s", s.name, errors.Join(missing, w.err), last.Plan)
 			}
 		}
 		for range seen {
