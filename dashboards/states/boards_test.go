@@ -157,6 +157,11 @@ func TestEscapedNames(t *testing.T) {
 		if err != nil || !slices.ContainsFunc(a.Series, func(line eval.Series) bool { return line.Name == "research/rank-0" }) || !recorded && !strings.Contains(p.Queries[0].Expr, metric.Escape("vllm:")) {
 			t.Errorf("%s does not show SGLang's pods, or vLLM's: %v", p.Title, err)
 		}
+		for _, line := range a.Series { // a server runs 30 requests at most
+			if p.Title == "Requests running" && slices.ContainsFunc(line.Points, func(at prom.Point) bool { return at.Value > 30 }) {
+				t.Errorf("%s counts the requests of %s twice", p.Title, line.Name)
+			}
+		}
 	}
 	if met != 4 {
 		t.Errorf("%d panels are about model servers, want 4", met)

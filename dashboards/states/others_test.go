@@ -86,6 +86,9 @@ func (s *modelServer) page() string {
 	add := func(name, more string, value float64) { fmt.Fprintf(&b, "%s{%s%s} %g\n", name, s.labels, more, value) }
 	add(s.running.Name, "", math.Round(30*s.busy))
 	add(s.waiting.Name, "", math.Max(0, math.Round(40*(s.busy-0.6))))
+	if s.name == "sglang" { // with --enable-priority-scheduling: each priority's number beside the whole
+		add(s.running.Name, `,priority="0"`, math.Round(30*s.busy))
+	}
 	add(s.cache.Name, "", 0.9*s.busy)
 	add(s.written.Name, "", math.Round(s.tokens))
 	requests := math.Round(s.tokens / 300)
