@@ -53,8 +53,9 @@ func (s *spreadPlaces) fewest(pods map[string]int) (int, bool) {
 
 // spreadOver are the places over which a rule spreads the kind. As in Kubernetes, a
 // node that is cordoned, tainted or not ready counts as a place, unless taints are
-// honored and it is not repartitioned, after which it is uncordoned; one that does not exist yet does not, but where there are too few places,
-// those that pools can add or have requested do: all replicas are served at once then.
+// honored, unless we cordoned it to repartition it. One that does not exist yet does not, but
+// where there are too few places, those that pools can add or have requested do: all replicas
+// are served at once then.
 func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 	if s := k.spreads[of.Rule]; s != nil {
 		return s
