@@ -31,7 +31,7 @@ func (w *world) consolidate() {
 		}
 		n := &w.nodes[u.node]
 		// One of a pool, and none to which the pods of another are moved.
-		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || n.unknown || n.unknownPod() != "" || !w.fitsElsewhere(u.node) {
+		if drained[n.pool.index] || !w.may(n.pool) || n.promised > 0 || n.unknown || n.unknownPod() != "" || !w.fitsElsewhere(u.node) {
 			continue
 		}
 		trials--
@@ -40,8 +40,8 @@ func (w *world) consolidate() {
 			continue
 		}
 		left--
-		drained[n.pool] = true
-		p := &w.pools[n.pool]
+		drained[n.pool.index] = true
+		p := n.pool
 		p.draining++
 		p.does = verdict{NodeUnderused, "drains " + n.name}
 		w.state.LastDrain = with(w.state.LastDrain, n.Pool, w.now)
@@ -61,8 +61,8 @@ func (w *world) empties(u underused, stay []*Pod) bool {
 	cost := 0.0
 	for i := range w.nodes { // in order, so that the sum is the same
 		n := &w.nodes[i]
-		if to[i] > 0 && n.bound == 0 && n.promised == to[i] && n.pool >= 0 && !w.keepsEmpty(&w.pools[n.pool]) {
-			cost += w.life(&w.pools[n.pool])
+		if to[i] > 0 && n.bound == 0 && n.promised == to[i] && n.pool != nil && !w.keepsEmpty(n.pool) {
+			cost += w.life(n.pool)
 		}
 	}
 	return u.gain > cost
@@ -102,7 +102,7 @@ func (w *world) underused() []underused {
 	var out []underused
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.pool < 0 || keeps[n.pool] {
+		if n.pool == nil || keeps[n.pool.index] {
 			continue
 		}
 		if u, ok := w.underusedNode(i); ok {
@@ -132,7 +132,7 @@ func (w *world) underusedNode(node int) (underused, bool) {
 		}
 	}
 	u.loss = w.loss(slices.DeleteFunc(n.staying(), w.expendable), gracePeriod)
-	u.gain = w.life(&w.pools[n.pool]) - u.loss
+	u.gain = w.life(n.pool) - u.loss
 	if !(u.gain > 0) {
 		return u, false
 	}

@@ -17,13 +17,13 @@ const RemoveDelay = 5 * time.Second
 func (d *Draining) frees() bool { return d.Reason == NodeUnderused || d.Reason == NodeEmpty }
 
 // draining reports a node of a pool that is being drained.
-func (n *nodeState) draining() bool { return n.Drain != nil && n.pool >= 0 }
+func (n *nodeState) draining() bool { return n.Drain != nil && n.pool != nil }
 
 // countDrain counts a node that is being drained for its pool: an underused one already
 // counts as removed from it, and a pool replaces one sick node at a time.
 func (w *world) countDrain(i int) {
 	n := &w.nodes[i]
-	switch p := &w.pools[n.pool]; {
+	switch p := n.pool; {
 	case n.Drain == nil, n.Drain.Reason == NodeInterrupted:
 	case n.Drain.Reason == NodeSick:
 		p.replacing++
@@ -88,7 +88,7 @@ func (w *world) continueDrain(node int) {
 	n := &w.nodes[node]
 	stay := n.staying()
 	n.decided = verdict{NodeDraining, fmt.Sprintf("%s left, %s to go", count(len(stay), "pod"), short(n.Drain.Deadline.Sub(w.now)))}
-	if frozen := w.hold == Frozen || w.hold == "" && w.pools[n.pool].Freeze; frozen && !w.full() { // which prevents new drains only
+	if frozen := w.hold == Frozen || w.hold == "" && n.pool.Freeze; frozen && !w.full() { // which prevents new drains only
 		w.giveUp(n, Frozen, count(len(stay), "pod")+" left; frozen pools are not drained")
 		return
 	}
@@ -165,7 +165,7 @@ func (w *world) drainFails(node int, stay []*Pod) verdict {
 	n := &w.nodes[node]
 	underused := n.Drain.Reason != NodeSick
 	switch {
-	case w.pools[n.pool].Fixed: // it was not fixed when the drain began
+	case n.pool.Fixed: // it was not fixed when the drain began
 		return verdict{PoolFixed, "a fixed pool removes no node"}
 	case underused && n.NoScaleDown:
 		return verdict{NodeBusy, "scale down is disabled for it"}
@@ -208,7 +208,7 @@ func (p *Pod) comesBack() bool { return tolerated(p.Tolerations, CordonTaint) }
 
 // endDrain removes or replaces a node that has become empty.
 func (w *world) endDrain(n *nodeState) {
-	p := &w.pools[n.pool]
+	p := n.pool
 	took := "empty " + short(w.now.Sub(n.Drain.Started)) + " after the drain began"
 	switch {
 	case n.Drain.Reason == NodeSick:
@@ -297,7 +297,7 @@ func (n *nodeState) runs(key string) bool {
 func (w *world) evacuate() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.pool < 0 || !n.LeavesAt.After(w.now) || !w.may(n.pool) {
+		if n.pool == nil || !n.LeavesAt.After(w.now) || !w.may(n.pool) {
 			continue
 		}
 		stay := n.staying()
@@ -357,7 +357,7 @@ func (w *world) returns(p *Pod) bool {
 // time is removed, so that its pool does not count it; one that the provider did
 // not interrupt is uncordoned.
 func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
-	p := &w.pools[n.pool]
+	p := n.pool
 	switch {
 	case n.LeavesAt.IsZero():
 		w.giveUp(n, NodeInterrupted, "its provider did not interrupt it")

@@ -8,7 +8,7 @@ import (
 // before orders the options of a new node for a kind: by the pools' priority, then by
 // cost, then by the datasets that their nodes have.
 func (w *world) before(k *kind, a, b option) bool {
-	p, q := &w.pools[a.pool], &w.pools[b.pool]
+	p, q := a.pool, b.pool
 	switch {
 	case p.Priority != q.Priority:
 		return p.Priority > q.Priority
@@ -24,14 +24,14 @@ func (w *world) balanced(best option, i int, k *kind, p *Pod) option {
 	if !w.policy.BalanceSimilarNodeGroups {
 		return best
 	}
-	like := &w.pools[best.pool]
+	like := best.pool
 	for j := range w.pools {
 		ps := &w.pools[j]
-		if ps.size() >= w.pools[best.pool].size() || !similar(like.Pool, ps.Pool) {
+		if ps.size() >= best.pool.size() || !similar(like.Pool, ps.Pool) {
 			continue
 		}
 		if reason, _ := w.cannotScaleUp(k, p, ps); reason == "" {
-			best = w.priced(i, k, p, j, -1)
+			best = w.priced(i, k, p, ps, -1)
 			best.balances = like.Name
 		}
 	}

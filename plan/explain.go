@@ -245,9 +245,9 @@ func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
 		reason, why := w.cannotScaleUp(k, p.pod, ps)
 		why = strings.TrimPrefix(why, ps.Name+": ")
 		spare := w.hasSpare(k, ps, reason)
-		priced := w.priced(i, k, p.pod, j, -1)
+		priced := w.priced(i, k, p.pod, ps, -1)
 		if spare {
-			if o := w.priced(i, k, p.pod, j, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {
+			if o := w.priced(i, k, p.pod, ps, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {
 				priced = o
 			} else {
 				spare = false

@@ -107,7 +107,7 @@ func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
 			n.plainUnallocated++
 		}
 	}
-	if n.pool >= 0 {
+	if n.pool != nil {
 		n.hasUnused = n.hasUnused || unused
 		n.addable = n.addable || c.MIG && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
 	}
@@ -155,7 +155,7 @@ const allocationDelay = 30 * time.Second
 // known.
 func (w *world) knownAt(n *nodeState) (time.Time, bool) {
 	since := w.since(w.state.UnknownSince, n.name)
-	if w.now.Sub(since) > w.policy.NodeOverdue && !w.pools[n.pool].unobserved {
+	if w.now.Sub(since) > w.policy.NodeOverdue && !n.pool.unobserved {
 		return time.Time{}, false
 	}
 	// The longer it has lasted, the longer it is likely to last.
@@ -166,7 +166,7 @@ func (w *world) knownAt(n *nodeState) (time.Time, bool) {
 // has nothing but such nodes for longer than NodeOverdue is unobserved: a new node would be
 // as unknown, and could not be repartitioned either.
 func (w *world) recordUnknown(n *nodeState, since Times) {
-	p := &w.pools[n.pool]
+	p := n.pool
 	switch {
 	case len(n.GPUs) == 0:
 	case !n.unknown:

@@ -108,7 +108,7 @@ func (w *world) nodePlace(n *nodeState) place {
 	if !n.upcoming() {
 		return at
 	}
-	template := w.pools[n.pool].Template.Labels
+	template := n.pool.Template.Labels
 	if at.labels = template; !n.virtual {
 		at.labels = maps.Clone(template)
 		maps.Copy(at.labels, n.Labels)
@@ -119,7 +119,7 @@ func (w *world) nodePlace(n *nodeState) place {
 // taintsOf are a node's taints once it is ready: start-up taints are removed then.
 func (w *world) taintsOf(n *nodeState) []Taint {
 	if n.upcoming() {
-		return w.pools[n.pool].Template.Taints
+		return n.pool.Template.Taints
 	}
 	return n.Taints
 }

@@ -281,7 +281,7 @@ func (w *world) keepCapacity(u *unit, failed int) {
 			continue
 		}
 		for _, j := range pools[at] {
-			p := w.touchPool(j)
+			p := w.touchPool(&w.pools[j])
 			if p.keptFor == "" { // the most urgent gang comes first
 				p.keptFor, p.kept = u.gang.name, w.pending[u.members[0]].pod.Priority
 			}

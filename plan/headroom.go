@@ -190,10 +190,10 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 	life := w.policy.NodeLife
 	if o.kind == OptionFree {
 		n := &w.nodes[o.node]
-		if n.tier != tierNow || n.pool < 0 || n.bound+n.promised > 0 || w.keepsEmpty(&w.pools[n.pool]) {
+		if n.tier != tierNow || n.pool == nil || n.bound+n.promised > 0 || w.keepsEmpty(n.pool) {
 			return true
 		}
-		o, life = w.priced(len(w.pending), k, &f.Like, n.pool, -1), w.pools[n.pool].IdleAfter
+		o, life = w.priced(len(w.pending), k, &f.Like, n.pool, -1), n.pool.IdleAfter
 	}
 	lead := o.at.Sub(w.now)
 	early := max(f.At.Sub(w.now)-lead, 0)
@@ -203,7 +203,7 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 		if o.node >= 0 { // paid for already
 			return true
 		}
-		return o.share*w.pools[o.pool].price()*(early.Hours()+needless*life.Hours()) <= late
+		return o.share*o.pool.price()*(early.Hours()+needless*life.Hours()) <= late
 	}
 	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late
 }

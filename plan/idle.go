@@ -95,7 +95,7 @@ func (w *world) reclaimIdle() {
 // reclaimPod evicts one idle pod, where that is allowed now.
 func (w *world) reclaimPod(r placedPod, idle time.Duration) {
 	p, n := r.pod, &w.nodes[r.node]
-	if n.pool < 0 || n.action >= 0 || n.tier != tierNow && n.since != PodLeaving ||
+	if n.pool == nil || n.action >= 0 || n.tier != tierNow && n.since != PodLeaving ||
 		!w.may(n.pool) || w.evicted >= w.policy.MaxEvictionsPerReconcile || !w.movable(p) {
 		return
 	}
@@ -152,7 +152,7 @@ func (w *world) holdIdle() {
 	ours, idle := 0, 0
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.pool < 0 || n.tier != tierNow {
+		if n.pool == nil || n.tier != tierNow {
 			continue
 		}
 		ours++

@@ -91,7 +91,7 @@ func edit[T any](w *world, list *[]T, i int) *T {
 	return &(*list)[i]
 }
 
-func (w *world) touchPool(pool int) *poolState { return edit(w, &w.pools, pool) }
+func (w *world) touchPool(p *poolState) *poolState { return edit(w, &w.pools, p.index) }
 
 func (w *world) touchPending(i int) *pending { return edit(w, &w.pending, i) }
 

@@ -74,18 +74,18 @@ func (w *world) gpusOf(p *Pod) float64 {
 // gpuPrice is the price of one of a node's GPUs for an hour.
 func (w *world) gpuPrice(node string) float64 {
 	i := w.nodeIndex(node)
-	if i < 0 || w.nodes[i].pool < 0 {
+	if i < 0 || w.nodes[i].pool == nil {
 		return 1
 	}
-	ps := &w.pools[w.nodes[i].pool]
+	ps := w.nodes[i].pool
 	return ps.price() / float64(max(1, len(ps.Template.GPUs)))
 }
 
 // restart is how long a pod that is evicted from a node waits for another place:
 // for a new node, where nothing is known to be free.
 func (w *world) restart(node int) time.Duration {
-	if pool := w.nodes[node].pool; pool >= 0 {
-		return max(w.pools[pool].ReadyAfter, gracePeriod)
+	if pool := w.nodes[node].pool; pool != nil {
+		return max(pool.ReadyAfter, gracePeriod)
 	}
 	return gracePeriod
 }

@@ -36,7 +36,7 @@ func (w *world) supply() {
 	before := w.state
 	w.state.FreeSince, w.state.UnknownSince, w.state.SickSince = Times{}, Times{}, Times{}
 	for i := range w.nodes {
-		if n := &w.nodes[i]; !n.virtual && n.pool >= 0 {
+		if n := &w.nodes[i]; !n.virtual && n.pool != nil {
 			w.recordFree(n, before.FreeSince)
 			w.recordUnknown(n, before.UnknownSince)
 			w.recordSick(n, before.SickSince)
@@ -61,10 +61,10 @@ func (w *world) serveAll() {
 	w.placeRest(false)
 }
 
-// may reports whether an action on a node of this pool (-1 for none) may be
+// may reports whether an action on a node of this pool (nil for none) may be
 // added to the plan.
-func (w *world) may(pool int) bool {
-	return w.hold == "" && !w.full() && (pool < 0 || !w.pools[pool].Freeze)
+func (w *world) may(p *poolState) bool {
+	return w.hold == "" && !w.full() && (p == nil || !p.Freeze)
 }
 
 // finishOperations uncordons nodes after a repartition and rolls back what failed

@@ -141,7 +141,7 @@ func (w *world) assign(k *kind, node int) {
 	w.take(k, &n.capacity)
 	w.place(k.pod, node, 1)
 	n.promised++
-	if n.pool >= 0 && w.pools[n.pool].MIG.Repartition && len(k.pod.Demand.MIG) > 0 {
+	if n.pool != nil && n.pool.MIG.Repartition && len(k.pod.Demand.MIG) > 0 {
 		w.reconsiderRepartitions(node)
 	}
 }

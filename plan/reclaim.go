@@ -22,7 +22,7 @@ type borrowers struct {
 
 // reclaimsFrom reports a node from which pods may be evicted for others.
 func (w *world) reclaimsFrom(n *nodeState) bool {
-	return (n.tier == tierNow || n.since == PodLeaving) && n.pool >= 0 && !w.pools[n.pool].Freeze
+	return (n.tier == tierNow || n.since == PodLeaving) && n.pool != nil && !n.pool.Freeze
 }
 
 // findBorrowers lists the nodes with borrowers, in the eviction order of each
@@ -94,7 +94,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 			o.victims = append(o.victims, v.pod)
 		}
 		o.cost = w.waitCost(k, p.pod.Priority, gracePeriod) + w.lossBeside(o.victims, w.restart(i))
-		if n.sick && w.policy.SickAfter > 0 && !w.pools[n.pool].Fixed {
+		if n.sick && w.policy.SickAfter > 0 && !n.pool.Fixed {
 			o.cost += w.moveCost(p.pod, w.restart(i))
 		}
 		if !found || o.cost < best.cost {

@@ -94,10 +94,10 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 		}
 	}
 	for _, c := range w.repartitionable(n) {
-		consider(w.repartitionGPU(k, p, node, c.gpu, requested, further[n.pool]))
+		consider(w.repartitionGPU(k, p, node, c.gpu, requested, further[n.pool.index]))
 	}
 	if shortOf(requested, nil) > 1 {
-		consider(w.repartitionInTurn(k, p, node, requested, further[n.pool], w.splits(n)...))
+		consider(w.repartitionInTurn(k, p, node, requested, further[n.pool.index], w.splits(n)...))
 	}
 	return best, found
 }
@@ -105,7 +105,7 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 // mayRepartition reports whether a node's GPUs may be repartitioned for a kind, and what it requests in their
 // profiles. What rules say of the node's zone changes from pod to pod, and is the index's to ask.
 func (w *world) mayRepartition(k *kind, n *nodeState) ([]mig.Count, bool) {
-	if n.unclaimed || n.pool < 0 || n.model == "" || !w.pools[n.pool].MIG.Repartition || !w.admits(k, n) || !w.hostAllows(k, n) {
+	if n.unclaimed || n.pool == nil || n.model == "" || !n.pool.MIG.Repartition || !w.admits(k, n) || !w.hostAllows(k, n) {
 		return nil, false
 	}
 	return w.requestOf(k, n.model)
@@ -124,7 +124,7 @@ func (w *world) blockersOf(k *kind) causes {
 		for _, c := range w.repartitionable(n) {
 			why := w.nodeBlocks(k, n)
 			if why == "" {
-				_, why = w.repartitionGPU(k, k.pod, i, c.gpu, requested, further[n.pool])
+				_, why = w.repartitionGPU(k, k.pod, i, c.gpu, requested, further[n.pool.index])
 			}
 			if why != "" {
 				all.add(cause{string(why), gpuName(n.name, n.gpus()[c.gpu].Index), c.alike})
@@ -197,7 +197,7 @@ const aMoment = time.Second
 // repartition is delayed until they are.
 func (w *world) repartitionGPU(k *kind, p *Pod, node, device int, requested, further []mig.Count) (option, blocker) {
 	n := &w.nodes[node]
-	if n.tier != tierNode && w.pools[n.pool].MIG.KeepsBusy {
+	if n.tier != tierNode && n.pool.MIG.KeepsBusy {
 		if o, why := w.repartitionInTurn(k, p, node, requested, further, w.splitGPU(n, device, false)); why != blockLayout {
 			return o, why
 		}
@@ -229,7 +229,7 @@ func (w *world) repartitionInTurn(k *kind, p *Pod, node int, requested, further 
 			o.repartition, o.at, begun = r, at, true
 		}
 		o.unknown = o.unknown || s.unknown
-		o.ready = at.Add(w.pools[n.pool].MIG.Duration)
+		o.ready = at.Add(n.pool.MIG.Duration)
 		if left == nil {
 			o.cost = float64(1+len(o.then))*w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.ready.Sub(w.now))
 			return o, ""
@@ -243,7 +243,7 @@ func (w *world) repartitionInTurn(k *kind, p *Pod, node int, requested, further 
 // GPU.
 func (w *world) nodeBlocks(k *kind, n *nodeState) blocker {
 	switch {
-	case w.pools[n.pool].Freeze:
+	case n.pool.Freeze:
 		return blockFrozen
 	case n.tier == tierOut, n.operating() && w.failed(n.Operation):
 		return blockBusyNode
@@ -255,15 +255,15 @@ func (w *world) nodeBlocks(k *kind, n *nodeState) blocker {
 }
 
 // target returns pack's best layout, computed once for each question.
-func (w *world) target(pool int, model string, keep, spare mig.Layout, must, further []mig.Count) answer {
-	key := question(pool, model, keep, spare, must, further)
+func (w *world) target(p *poolState, model string, keep, spare mig.Layout, must, further []mig.Count) answer {
+	key := question(p.index, model, keep, spare, must, further)
 	if a, ok := w.answers[key]; ok {
 		return a
 	}
 	t, ok := w.table(model)
 	a := answer{}
 	if ok {
-		rules := &w.pools[pool].MIG
+		rules := &p.MIG
 		a.Answer, a.ok = pack.Target(pack.Question{Table: t, Keep: keep, Spare: spare, Must: must, Further: further,
 			Allowed: rules.Allowed, Grow: !rules.KeepsBusy})
 	}
@@ -338,7 +338,7 @@ func (w *world) changeLayout(n *nodeState, o option, detail string) {
 		}
 	}
 	n.relayout(o.repartition.before, o.repartition.answer.Layout)
-	n.at = later(n.at, o.at.Add(w.pools[n.pool].MIG.Duration))
+	n.at = later(n.at, o.at.Add(n.pool.MIG.Duration))
 	n.changeAt = later(o.at.Add(w.policy.RepartitionCooldown), n.at)
 }
 

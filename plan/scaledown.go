@@ -26,7 +26,7 @@ func (w *world) scaleDown() {
 func (w *world) removeEmpty() {
 	for _, c := range w.removable() {
 		n := &w.nodes[c.node]
-		p := &w.pools[n.pool]
+		p := n.pool
 		p.surplus++
 		if w.keepsPool(p) != "" || w.keepsOne(p) != "" || !w.may(n.pool) {
 			continue
@@ -49,7 +49,7 @@ func (w *world) remove(n *nodeState, reason Reason, detail string) {
 
 // takeAway is remove for a node that State.Removed has.
 func (w *world) takeAway(n *nodeState, reason Reason, detail string) {
-	p := &w.pools[n.pool]
+	p := n.pool
 	p.shrunk++
 	if n.Drain != nil && n.Drain.Reason == NodeEmpty {
 		p.settled++
@@ -96,10 +96,10 @@ func (w *world) removable() []removal {
 	var out []removal
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.pool < 0 || n.virtual || n.action >= 0 {
+		if n.pool == nil || n.virtual || n.action >= 0 {
 			continue
 		}
-		if reason, idle := w.emptiness(n); reason == NodeEmpty && idle >= w.pools[n.pool].IdleAfter {
+		if reason, idle := w.emptiness(n); reason == NodeEmpty && idle >= n.pool.IdleAfter {
 			out = append(out, removal{i, idle})
 		}
 	}
@@ -133,7 +133,7 @@ func (w *world) emptiness(n *nodeState) (Reason, time.Duration) {
 }
 
 func (w *world) emptyText(n *nodeState, idle time.Duration) string {
-	return fmt.Sprintf("for %s of %s", short(idle), short(w.pools[n.pool].IdleAfter))
+	return fmt.Sprintf("for %s of %s", short(idle), short(n.pool.IdleAfter))
 }
 
 // keepsPool returns what prevents the removal of a pool's nodes, empty for nothing.
@@ -195,10 +195,10 @@ func (w *world) life(p *poolState) float64 { return p.price() * w.policy.NodeLif
 func (w *world) softTaints() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.pool < 0 || n.action >= 0 || n.tier != tierNow || !w.may(n.pool) {
+		if n.pool == nil || n.action >= 0 || n.tier != tierNow || !w.may(n.pool) {
 			continue
 		}
-		p := &w.pools[n.pool]
+		p := n.pool
 		reason, idle := w.emptiness(n)
 		if w.keepsEmpty(p) {
 			reason = w.keepsPool(p)

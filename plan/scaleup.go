@@ -22,18 +22,18 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 		ps := &w.pools[j]
 		reason, _ := w.cannotScaleUp(k, p, ps)
 		if w.hasSpare(k, ps, reason) {
-			if o := w.priced(i, k, p, j, ps.spare[0]); !foundSpare || o.cost < spare.cost {
+			if o := w.priced(i, k, p, ps, ps.spare[0]); !foundSpare || o.cost < spare.cost {
 				spare, foundSpare = o, true
 			}
 		}
 		if reason != "" || onlyUpcoming {
 			continue
 		}
-		if o := w.priced(i, k, p, j, -1); !found || w.before(k, o, best) {
+		if o := w.priced(i, k, p, ps, -1); !found || w.before(k, o, best) {
 			best, found = o, true
 		}
 	}
-	if foundSpare && (!found || w.pools[best.pool].Priority < w.pools[spare.pool].Priority || best.cost >= spare.cost-spare.price) {
+	if foundSpare && (!found || best.pool.Priority < spare.pool.Priority || best.cost >= spare.cost-spare.price) {
 		return spare, true
 	}
 	if found {
@@ -50,9 +50,8 @@ func (w *world) hasSpare(k *kind, ps *poolState, reason Reason) bool {
 
 // priced is the option of a pool's next node: an upcoming one, or a new one
 // where spare is negative.
-func (w *world) priced(i int, k *kind, p *Pod, pool, spare int) option {
-	ps := &w.pools[pool]
-	o := option{kind: OptionNode, pool: pool, node: spare, at: w.now.Add(ps.ReadyAfter)}
+func (w *world) priced(i int, k *kind, p *Pod, ps *poolState, spare int) option {
+	o := option{kind: OptionNode, pool: ps, node: spare, at: w.now.Add(ps.ReadyAfter)}
 	if spare >= 0 {
 		o.at = w.nodes[spare].at
 	}
@@ -93,15 +92,14 @@ func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 		return capacity{}, false
 	}
 	r = p.empty.clone()
-	pool := w.poolIndex(p.Name)
 	for i := range p.boot { // each by itself
-		if change, left, why := w.changeOf(pool, p.empty.model, &p.boot[i], requested, p.empty.free, nil, false); why == "" && left == nil {
+		if change, left, why := w.changeOf(p, p.empty.model, &p.boot[i], requested, p.empty.free, nil, false); why == "" && left == nil {
 			r.relayout(change.before, change.answer.Layout)
 			ok = true
 		}
 	}
 	for i := 0; i < len(p.boot) && !ok && shortOf(requested, nil) > 1; i++ { // or several for one pod
-		if change, left, why := w.changeOf(pool, p.empty.model, &p.boot[i], requested, r.free, nil, true); why == "" {
+		if change, left, why := w.changeOf(p, p.empty.model, &p.boot[i], requested, r.free, nil, true); why == "" {
 			r.relayout(change.before, change.answer.Layout)
 			ok = left == nil
 		}
@@ -277,7 +275,7 @@ func (w *world) newNode(o option, why func() (Reason, string)) int {
 // whyScaleUp is the reason of a pool's scale up, from its first pod.
 func (w *world) whyScaleUp(p *pending, k *kind, o option, all []option) (Reason, string) {
 	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), k.text, o.cost)
-	if priority := w.pools[o.pool].Priority; priority != 0 {
+	if priority := o.pool.Priority; priority != 0 {
 		detail += fmt.Sprintf(" of priority %d", priority)
 	}
 	if o.balances != "" {
@@ -314,8 +312,8 @@ func (w *world) claim(p *pending, k *kind, o option) {
 }
 
 // scaleUp adds n nodes to a pool, in the pool's one action of the plan.
-func (w *world) scaleUp(pool, n int, reason Reason, detail string) {
-	p := w.touchPool(pool)
+func (w *world) scaleUp(p *poolState, n int, reason Reason, detail string) {
+	p = w.touchPool(p)
 	if p.action < 0 {
 		p.action = w.addAction(Action{Verb: ScaleUp, Pool: p.Name, From: p.base, Reason: reason, Detail: detail})
 		w.state.LastScaleUp = with(w.state.LastScaleUp, p.Name, w.now)
@@ -333,9 +331,9 @@ func (w *world) raiseToMin() {
 		if n <= 0 || p.Fixed || p.stop != "" || w.full() {
 			continue
 		}
-		w.scaleUp(i, n, BelowMin, fmt.Sprintf("%d of at least %d nodes", p.base, p.Min))
+		w.scaleUp(p, n, BelowMin, fmt.Sprintf("%d of at least %d nodes", p.base, p.Min))
 		for range n {
-			w.addSpare(i, w.now.Add(p.ReadyAfter), p.action)
+			w.addSpare(p, w.now.Add(p.ReadyAfter), p.action)
 		}
 		w.actions[p.action].Cost += float64(n) * w.life(p)
 	}

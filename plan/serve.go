@@ -16,7 +16,7 @@ type option struct {
 	at           time.Time // of a repartition when it may begin, else when it serves the pod
 	ready        time.Time // of a repartition: when it serves the pod
 	node         int
-	pool         int
+	pool         *poolState
 	repartition  repartition
 	then         []repartition // of further GPUs of the node, one after the other
 	repartitions bool          // the new node has to be repartitioned
@@ -109,7 +109,7 @@ func (w *world) commit(p *pending, k *kind, o option, all []option) bool {
 	}
 	w.spent += o.cost
 	if o.kind == OptionNode {
-		w.chose(p, o.kind, w.pools[o.pool].Name)
+		w.chose(p, o.kind, o.pool.Name)
 	} else {
 		w.chose(p, o.kind, w.nodes[o.node].name)
 	}
@@ -139,7 +139,7 @@ func (w *world) delays(o option) string {
 	case o.kind == OptionRepartition && w.full() && !o.at.After(w.now):
 		return w.actionBound()
 	case o.kind == OptionNode && o.node < 0:
-		ps := &w.pools[o.pool]
+		ps := o.pool
 		if why := w.nodeBound(ps); why != "" {
 			return why
 		}

@@ -12,7 +12,7 @@ import (
 func (w *world) recordSick(n *nodeState, since Times) {
 	if n.sick {
 		w.state.SickSince[n.name] = w.since(since, n.name)
-		w.pools[n.pool].sick++
+		n.pool.sick++
 	}
 }
 
@@ -22,7 +22,7 @@ func (w *world) replaceSick() {
 	for i := range w.nodes {
 		if n := &w.nodes[i]; n.draining() && n.Drain.Reason == NodeSick && n.decided.reason == "" {
 			w.continueDrain(i)
-			if p := &w.pools[n.pool]; (n.action < 0 || w.actions[n.action].Verb == Drain) && p.stop == "" && !p.Fixed {
+			if p := n.pool; (n.action < 0 || w.actions[n.action].Verb == Drain) && p.stop == "" && !p.Fixed {
 				next := w.addVirtual(n.pool, w.now.Add(gracePeriod+p.ReadyAfter), -1)
 				for _, q := range w.nodes[i].staying() { // they will need it
 					w.takeRunning(q, &w.nodes[next].capacity)
@@ -45,10 +45,10 @@ func (w *world) replaceNext() {
 		case why != "":
 			n.decided = verdict{NodeSick, text + "; " + why}
 		case n.vacant():
-			w.pools[n.pool].does = verdict{NodeSick, "replaces " + n.name}
+			n.pool.does = verdict{NodeSick, "replaces " + n.name}
 			w.replace(n, NodeSick, text)
 		default:
-			p := &w.pools[n.pool]
+			p := n.pool
 			p.replacing++
 			p.does = verdict{NodeSick, "drains " + n.name}
 			w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeSick, text+", "+count(len(n.staying()), "pod")+" to move")
@@ -75,7 +75,7 @@ func (w *world) sickForLong() []int {
 
 // keepsSick returns why a sick node is not replaced now, empty for no reason.
 func (w *world) keepsSick(n *nodeState) string {
-	p := &w.pools[n.pool]
+	p := n.pool
 	switch {
 	case !w.may(n.pool):
 		return "nothing may be done now"
@@ -166,7 +166,7 @@ func (w *world) manySickText(p *poolState) string {
 func (w *world) replace(n *nodeState, reason Reason, detail string) {
 	w.act(n, Action{Verb: Replace, Reason: reason, Detail: detail})
 	n.tier, n.since = tierOut, reason
-	w.addSpare(n.pool, w.now.Add(w.pools[n.pool].ReadyAfter), -1)
+	w.addSpare(n.pool, w.now.Add(n.pool.ReadyAfter), -1)
 	w.state.LastReplace = with(w.state.LastReplace, n.Pool, w.now)
 	// Its successor is upcoming from now on, as after a scale up.
 	w.state.LastScaleUp = with(w.state.LastScaleUp, n.Pool, w.now)

@@ -51,7 +51,7 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 		s.at, s.unknown = at, true
 	}
 	s.device, s.at = device, later(s.at, w.repartitionAgainAt(n, c.Index))
-	rules := &w.pools[n.pool].MIG
+	rules := n.pool.MIG
 	if !rules.KeepsBusy && c.allocated() {
 		return split{why: blockAllocated}
 	}
@@ -135,7 +135,7 @@ func (w *world) splits(n *nodeState) []*split {
 	for _, patient := range []bool{false, true} {
 		for c := range n.gpus() {
 			device := &n.gpus()[c]
-			if !device.MIG || device.Model.Name != n.model || !patient && (n.tier == tierNode || !w.pools[n.pool].MIG.KeepsBusy) {
+			if !device.MIG || device.Model.Name != n.model || !patient && (n.tier == tierNode || !n.pool.MIG.KeepsBusy) {
 				continue
 			}
 			if s := w.splitGPU(n, c, patient); s.why == "" {
@@ -149,7 +149,7 @@ func (w *world) splits(n *nodeState) []*split {
 
 // changeOf is the repartition of a GPU into all that free lacks of a request or, of several GPUs, into the most of it
 // that a layout has. left is what is free then, nil where nothing is lacking any more.
-func (w *world) changeOf(pool int, model string, s *split, requested, free, further []mig.Count, several bool) (r repartition, left []mig.Count, why blocker) {
+func (w *world) changeOf(p *poolState, model string, s *split, requested, free, further []mig.Count, several bool) (r repartition, left []mig.Count, why blocker) {
 	must, ok := lacking(requested, free, s.removed)
 	switch {
 	case s.why != "":
@@ -159,11 +159,11 @@ func (w *world) changeOf(pool int, model string, s *split, requested, free, furt
 	case len(must) == 0:
 		return r, nil, blockCapacity
 	}
-	a := w.target(pool, model, s.keep, s.spare, must, further)
+	a := w.target(p, model, s.keep, s.spare, must, further)
 	for i := 0; i < len(must) && !a.ok && several; i++ {
 		rest := slices.Clone(must)
 		rest[i].N--
-		part := w.target(pool, model, s.keep, s.spare, []mig.Count{{Profile: must[i].Profile, N: 1}}, rest)
+		part := w.target(p, model, s.keep, s.spare, []mig.Count{{Profile: must[i].Profile, N: 1}}, rest)
 		c := capacity{free: slices.Clone(free)}
 		if c.relayout(s.before, part.Layout); part.ok && shortOf(requested, c.free) < shortOf(requested, free) {
 			a, left = part, c.free

@@ -120,16 +120,16 @@ func (w *world) recordFree(n *nodeState, since Times) {
 func (w *world) nextState() State {
 	m := w.state
 	for _, times := range []*Times{&m.LastScaleUp, &m.LastScaleDown, &m.LastReplace, &m.LastDrain} {
-		*times = w.pruned(*times, w.poolIndex)
+		*times = w.pruned(*times, func(name string) bool { return w.poolNamed(name) != nil })
 	}
-	m.LastRepartition = w.pruned(m.LastRepartition, w.nodeIndex)
+	m.LastRepartition = w.pruned(m.LastRepartition, func(name string) bool { return w.nodeIndex(name) >= 0 })
 	m.Failures = kept(m.Failures, func(_ string, f Failure) bool { return w.now.Sub(f.At) <= longestPause+forgetAfter })
 	m.Removed, m.Grown = w.recentOf(m.Removed, removalWindow), w.recentOf(m.Grown, time.Hour)
 	return m
 }
 
-func (w *world) pruned(times Times, index func(string) int) Times {
-	return kept(times, func(name string, at time.Time) bool { return index(name) >= 0 || w.now.Sub(at) <= forgetAfter })
+func (w *world) pruned(times Times, there func(string) bool) Times {
+	return kept(times, func(name string, at time.Time) bool { return there(name) || w.now.Sub(at) <= forgetAfter })
 }
 
 func (w *world) recentOf(all map[string][]Growth, window time.Duration) map[string][]Growth {

@@ -16,14 +16,14 @@ func (w *world) judgeNodes() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		w.judgeNode(n)
-		if n.pool < 0 {
+		if n.pool == nil {
 			continue
 		}
 		ours++
 		if n.since == NodeUnready {
 			unready++
 		}
-		p := &w.pools[n.pool]
+		p := n.pool
 		p.newest = later(p.newest, n.Created)
 	}
 	switch {
@@ -182,20 +182,20 @@ func (w *world) judgeNode(n *nodeState) {
 		n.since = NodeInterrupted
 	case !n.Ready && young, young && w.withoutPlugin(n), n.booting:
 		n.tier, n.since = tierNode, NodeUpcoming
-		n.at = later(w.now, n.Created.Add(w.pools[n.pool].ReadyAfter))
+		n.at = later(w.now, n.Created.Add(n.pool.ReadyAfter))
 		n.changeAt = later(n.changeAt, n.at)
 		if len(n.GPUs) == 0 {
 			own := n.capacity
-			n.capacity = w.pools[n.pool].empty.clone()
+			n.capacity = n.pool.empty.clone()
 			if n.CPUMilli > 0 { // less what pods of DaemonSets use already
 				n.cpu = own.cpu
 			}
 			if n.MemoryMi > 0 {
 				n.memory = own.memory
 			}
-			n.expected = w.pools[n.pool].Template.GPUs
+			n.expected = n.pool.Template.GPUs
 		}
-	case !n.Ready, n.pool >= 0 && w.withoutPlugin(n):
+	case !n.Ready, n.pool != nil && w.withoutPlugin(n):
 		n.since = NodeUnready
 	case n.Operation != nil && n.Operation.Phase == PhasePending && !w.failed(n.Operation):
 		n.tier, n.since = tierChange, WaitRepartition
@@ -230,15 +230,15 @@ func (w *world) interrupted(n *Node) *Node {
 // withoutPlugin reports a node of a GPU pool that shows no GPU: its device plugin
 // is not up yet, or broken.
 func (w *world) withoutPlugin(n *nodeState) bool {
-	return len(n.GPUs) == 0 && len(w.pools[n.pool].Template.GPUs) > 0
+	return len(n.GPUs) == 0 && len(n.pool.Template.GPUs) > 0
 }
 
 // repartitioning is how long a repartition takes on a node.
 func (w *world) repartitioning(n *nodeState) time.Duration {
-	if n.pool < 0 {
+	if n.pool == nil {
 		return 0
 	}
-	return max(w.pools[n.pool].MIG.Duration, 0)
+	return max(n.pool.MIG.Duration, 0)
 }
 
 func later(a, b time.Time) time.Time {

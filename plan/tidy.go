@@ -15,7 +15,7 @@ import (
 // further instance can use (3g.40gb twice leaves one) are not counted, since no
 // repartition helps. A GPU with an unplaced instance has none.
 func (w *world) stranded(n *nodeState, c *GPU) []mig.Placement {
-	if !n.addable || !c.MIG || n.pool < 0 || c.Health == gpu.Sick || !w.pools[n.pool].MIG.Repartition || c.Model.Name != n.model {
+	if !n.addable || !c.MIG || n.pool == nil || c.Health == gpu.Sick || !n.pool.MIG.Repartition || c.Model.Name != n.model {
 		return nil
 	}
 	t, ok := w.table(c.Model.Name)
@@ -25,7 +25,7 @@ func (w *world) stranded(n *nodeState, c *GPU) []mig.Placement {
 	if slices.ContainsFunc(c.Instances, func(in Instance) bool { return !in.Placed }) {
 		return nil
 	}
-	return w.addable(t, layoutOf(c), w.pools[n.pool].MIG.Allowed)
+	return w.addable(t, layoutOf(c), n.pool.MIG.Allowed)
 }
 
 // addable is what can be added to a layout, computed once for each.
@@ -62,7 +62,7 @@ func (w *world) tidy() {
 	best, text := option{}, ""
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		for c := 0; c < len(n.GPUs) && n.addable && n.pool >= 0 && w.may(n.pool); c++ {
+		for c := 0; c < len(n.GPUs) && n.addable && n.pool != nil && w.may(n.pool); c++ {
 			if o, why := w.tidyGPU(i, c); why == "" && (text == "" || o.repartition.answer.Served > best.repartition.answer.Served) {
 				best, text = o, w.tidyText(o)
 			}
@@ -110,7 +110,7 @@ func (w *world) tidyGPU(node, device int) (option, string) {
 // keepsUntidy returns what keeps a GPU from being repartitioned, empty for nothing.
 func (w *world) keepsUntidy(n *nodeState, device int) string {
 	c := &n.GPUs[device]
-	p := &w.pools[n.pool]
+	p := n.pool
 	again := w.repartitionAgainAt(n, c.Index)
 	switch {
 	case w.hold != "" || p.Freeze:

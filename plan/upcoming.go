@@ -12,7 +12,7 @@ const maxUpcoming = 10000
 
 // young reports a node of a pool that may still become ready.
 func (w *world) young(n *nodeState) bool {
-	return n.pool >= 0 && w.now.Sub(n.Created) < w.overdue(&w.pools[n.pool])
+	return n.pool != nil && w.now.Sub(n.Created) < w.overdue(n.pool)
 }
 
 // overdue is how long a node of the pool may take to become ready.
@@ -37,10 +37,10 @@ func (w *world) judgePools() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		w.noteNewNode(i)
-		if n.since != NodeUnready || n.pool < 0 || n.bound > 0 || w.pools[n.pool].Fixed { // it has been ready, or no provider is to deliver it
+		if n.since != NodeUnready || n.pool == nil || n.bound > 0 || n.pool.Fixed { // it has been ready, or no provider is to deliver it
 			continue
 		}
-		p := &w.pools[n.pool]
+		p := n.pool
 		if age := w.now.Sub(n.Created); age < 2*w.overdue(p) && p.stop == "" {
 			p.stop = BackingOff
 			p.why = fmt.Sprintf("%s is not ready after %s, %s were allowed", n.name, short(age), short(w.overdue(p)))
@@ -106,7 +106,7 @@ func (w *world) addUnregistered() {
 		p := &w.pools[i]
 		failed, _ := w.undelivered(p)
 		for _, at := range w.requestTimes(p, min(max(p.Target-p.Size-failed, 0), maxUpcoming)) {
-			w.addSpare(i, later(w.now, at.Add(p.ReadyAfter)), -1)
+			w.addSpare(p, later(w.now, at.Add(p.ReadyAfter)), -1)
 		}
 	}
 }
@@ -126,10 +126,10 @@ func (w *world) requestTimes(p *poolState, n int) []time.Time {
 }
 
 // addSpare adds an upcoming node that no pod uses yet.
-func (w *world) addSpare(pool int, at time.Time, action int) int {
-	n := w.addVirtual(pool, at, action)
+func (w *world) addSpare(p *poolState, at time.Time, action int) int {
+	n := w.addVirtual(p, at, action)
 	w.nodes[n].unclaimed = true
-	p := w.touchPool(pool)
+	p = w.touchPool(p)
 	p.spare = append(p.spare, n)
 	return n
 }
@@ -149,9 +149,8 @@ func (w *world) nextPlace(p *poolState) place {
 
 // addVirtual adds a node of the pool that is ready at the given time, and
 // returns its index.
-func (w *world) addVirtual(pool int, at time.Time, action int) int {
-	p := &w.pools[pool]
-	return w.addNode(nodeState{Node: &Node{Name: w.newPlace(p).name, Pool: p.Name}, virtual: true, name: "a new node of " + p.Name, pool: pool,
+func (w *world) addVirtual(p *poolState, at time.Time, action int) int {
+	return w.addNode(nodeState{Node: &Node{Name: w.newPlace(p).name, Pool: p.Name}, virtual: true, name: "a new node of " + p.Name, pool: p,
 		class: p.class, tier: tierNode, since: NodeUpcoming, at: at, changeAt: at, capacity: p.empty.clone(), action: action, expected: p.Template.GPUs})
 }
 
@@ -184,10 +183,10 @@ const maxNewNodes = 8
 // noteNewNode records a node that is new, in service, and runs no pod.
 func (w *world) noteNewNode(i int) {
 	n := &w.nodes[i]
-	if n.pool < 0 || n.tier != tierNow || n.bound > 0 || w.now.Sub(n.Created) > newNodeFor {
+	if n.pool == nil || n.tier != tierNow || n.bound > 0 || w.now.Sub(n.Created) > newNodeFor {
 		return
 	}
-	if p := &w.pools[n.pool]; len(p.newNodes) < maxNewNodes {
+	if p := n.pool; len(p.newNodes) < maxNewNodes {
 		p.newNodes = append(p.newNodes, i)
 	}
 }

@@ -169,7 +169,7 @@ func (w *world) poolVerdict(i int) Verdict {
 
 func (w *world) nodeVerdict(n *nodeState) Verdict {
 	v := Verdict{Kind: KindNode, Subject: n.name, Reason: Steady}
-	if n.pool < 0 {
+	if n.pool == nil {
 		v.Detail = "in no pool"
 		return v
 	}
@@ -186,7 +186,7 @@ func (w *world) nodeVerdict(n *nodeState) Verdict {
 	switch reason {
 	case NodeEmpty:
 		v.Detail = w.emptyText(n, idle)
-		if p := &w.pools[n.pool]; n.action < 0 && w.keepsEmpty(p) {
+		if p := n.pool; n.action < 0 && w.keepsEmpty(p) {
 			v.Reason = w.keepsPool(p)
 			if p.Fixed { // a fixed pool never removes it
 				v.Detail = "empty for " + short(idle)

@@ -122,8 +122,8 @@ type nodeState struct {
 	// the same pods get the same options before and after that request.
 	unclaimed bool
 	name      string
-	pool      int // index, -1 for none
-	class     int // of nodes that are equal to selectors and taints
+	pool      *poolState // nil for none
+	class     int        // of nodes that are equal to selectors and taints
 	tier      tier
 	since     Reason // verdict when not tierNow
 	at        time.Time
@@ -160,6 +160,7 @@ type derived struct {
 
 type poolState struct {
 	*Pool
+	index  int      // in the world's pools
 	empty  capacity // of a new node
 	boot   []split  // its MIG GPUs, all of which may go
 	class  int
@@ -213,7 +214,7 @@ func (w *world) addPools(pools []Pool) {
 	for i := range sorted {
 		p := &sorted[i]
 		p.Template.GPUs = sortedGPUs(p.Template.GPUs)
-		ps := poolState{Pool: p, action: -1, base: max(p.Target, p.Size, 0)}
+		ps := poolState{Pool: p, index: i, action: -1, base: max(p.Target, p.Size, 0)}
 		ps.empty = offering(p.Template.CPUMilli, p.Template.MemoryMi, p.Template.Others)
 		ps.empty.ports = p.Template.HostPorts
 		single := p.Template.Labels[strategySingle] == "single"
@@ -251,12 +252,13 @@ func (w *world) noteModel(m gpu.Model) {
 	}
 }
 
-func (w *world) poolIndex(name string) int {
+// poolNamed is nil for none.
+func (w *world) poolNamed(name string) *poolState {
 	i, ok := sort.Find(len(w.pools), func(i int) int { return strings.Compare(name, w.pools[i].Name) })
 	if !ok || name == "" {
-		return -1
+		return nil
 	}
-	return i
+	return &w.pools[i]
 }
 
 func (w *world) nodeIndex(name string) int {
@@ -279,7 +281,7 @@ func (w *world) addNodes(nodes []Node) {
 			w.nodeAt[n.Name] = i
 		}
 		s := &w.nodes[i] // it is large
-		s.Node, s.name, s.pool, s.action = w.interrupted(n), n.Name, w.poolIndex(n.Pool), -1
+		s.Node, s.name, s.pool, s.action = w.interrupted(n), n.Name, w.poolNamed(n.Pool), -1
 	}
 }
 
