@@ -158,13 +158,13 @@ func (w *world) domainsOf(members []int) []*domain {
 	byHeap := map[int]*domain{} // unless it is about hosts, all nodes of a heap are in one place
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !w.admits(k, n) {
+		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !n.admits(k) {
 			continue
 		}
 		heap := w.heapOf(k, i)
 		d, known := byHeap[heap]
 		if !known || hosts {
-			d = of(w.nodePlace(n))
+			d = of(n.place())
 			byHeap[heap] = d
 		}
 		if d != nil {

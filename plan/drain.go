@@ -40,7 +40,7 @@ func (w *world) countDrain(i int) {
 func (w *world) reopenFor(p *pending, k *kind) bool {
 	for _, i := range w.reopenable {
 		n := &w.nodes[i]
-		if n.since != NodeDraining || !w.may(n.pool) || !w.admits(k, n) || !w.rulesAllow(k, n) || w.lacks(k, &n.capacity) != "" {
+		if n.since != NodeDraining || !w.may(n.pool) || !n.admits(k) || !w.rulesAllow(k, n) || w.lacks(k, &n.capacity) != "" {
 			continue
 		}
 		n = w.touch(i)
@@ -105,9 +105,9 @@ func (w *world) continueDrain(node int) {
 	}
 	why := w.drainFails(node, stay)
 	switch {
-	case why.reason == "" && n.Operation == nil && w.drained(n) && w.now.Sub(n.Drain.Started) < RemoveDelay:
+	case why.reason == "" && n.Operation == nil && n.drained() && w.now.Sub(n.Drain.Started) < RemoveDelay:
 		n.decided.detail = "empty, and cordoned for less than " + short(RemoveDelay)
-	case why.reason == "" && n.Operation == nil && w.drained(n):
+	case why.reason == "" && n.Operation == nil && n.drained():
 		w.endDrain(n)
 	case w.now.After(n.Drain.Deadline):
 		w.fail(n.name)
@@ -138,7 +138,7 @@ func (n *nodeState) staying() []*Pod {
 
 // drained reports a node that is empty. A node that became unready meanwhile is
 // not removed.
-func (w *world) drained(n *nodeState) bool {
+func (n *nodeState) drained() bool {
 	if n.Drain.Reason == NodeSick {
 		return n.vacant()
 	}

@@ -7,7 +7,7 @@ import (
 
 // before orders the options of a new node for a kind: by the pools' priority, then by
 // cost, then by the datasets that their nodes have.
-func (w *world) before(k *kind, a, b option) bool {
+func (k *kind) before(a, b option) bool {
 	p, q := a.pool, b.pool
 	switch {
 	case p.Priority != q.Priority:

@@ -310,8 +310,8 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 	switch {
 	case n.tier == tierOut, n.tier != tierNow && n.since != "":
 		return "out of service: " + string(n.since)
-	case !w.admits(k, n):
-		why := mismatch(k.pod, w.nodePlace(n), n.Taints)
+	case !n.admits(k):
+		why := mismatch(k.pod, n.place(), n.Taints)
 		if t, out := untolerated(k.pod, n.Taints); out {
 			return "with taint " + t.Key
 		}

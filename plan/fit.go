@@ -36,7 +36,7 @@ func (w *world) classify() {
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		n.class = class(w.nodePlace(n), w.taintsOf(n))
+		n.class = class(n.place(), n.taintsWhenReady())
 	}
 	for i := range w.pools {
 		p := &w.pools[i]
@@ -67,14 +67,15 @@ func (w *world) requestedLabels() []string {
 	return slices.Compact(keys)
 }
 
-// admits reports whether selectors, taints and volumes let the kind onto a node.
-func (w *world) admits(k *kind, n *nodeState) bool { return w.judge(k, n) == fits }
+// admits reports whether selectors, taints and volumes let the kind onto the node.
+func (n *nodeState) admits(k *kind) bool { return k.judgeOn(n) == fits }
 
-func (w *world) judge(k *kind, n *nodeState) verdictOnce {
+// judgeOn is judge for a node.
+func (k *kind) judgeOn(n *nodeState) verdictOnce {
 	if k.static != nil && k.static[n.class] != 0 {
 		return k.static[n.class]
 	}
-	return k.judge(n.class, w.nodePlace(n), w.taintsOf(n))
+	return k.judge(n.class, n.place(), n.taintsWhenReady())
 }
 
 // admitsNew reports whether selectors, taints and volumes let the kind onto a new
@@ -101,9 +102,9 @@ func (k *kind) judge(class int, at place, taints []Taint) verdictOnce {
 	return v
 }
 
-// nodePlace is a node with its labels once it is ready: an upcoming one gets its pool's
+// place is the node with its labels once it is ready: an upcoming one gets its pool's
 // template's, since the device plugin and GFD add theirs.
-func (w *world) nodePlace(n *nodeState) place {
+func (n *nodeState) place() place {
 	at := place{n.virtual, n.Node.Name, n.Labels}
 	if !n.upcoming() {
 		return at
@@ -116,8 +117,8 @@ func (w *world) nodePlace(n *nodeState) place {
 	return at
 }
 
-// taintsOf are a node's taints once it is ready: start-up taints are removed then.
-func (w *world) taintsOf(n *nodeState) []Taint {
+// taintsWhenReady are the node's taints once it is ready: start-up taints are removed then.
+func (n *nodeState) taintsWhenReady() []Taint {
 	if n.upcoming() {
 		return n.pool.Template.Taints
 	}

@@ -133,19 +133,19 @@ func (s *grouping) forget(node int) { s.of = s.of[:min(len(s.of), node)] }
 func (w *world) heapOf(k *kind, node int) int {
 	s := w.groupingOf(k)
 	for i := len(s.of); i <= node; i++ {
-		s.of = append(s.of, w.group(s, &w.nodes[i]))
+		s.of = append(s.of, s.group(&w.nodes[i]))
 	}
 	return s.of[node]
 }
 
-func (w *world) group(s *grouping, n *nodeState) int {
+func (s *grouping) group(n *nodeState) int {
 	if len(s.keys) == 0 {
 		if len(s.places) == 0 {
 			s.places = make([]place, 1)
 		}
 		return 0
 	}
-	at := w.nodePlace(n)
+	at := n.place()
 	var b strings.Builder
 	if n.virtual {
 		b.WriteByte('v')
@@ -224,7 +224,7 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 	if upcoming {
 		is, at = !n.unclaimed && (n.tier == tierChange || n.tier == tierNode), n.at.UnixNano()
 	}
-	if !is || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" {
+	if !is || !n.admits(k) || w.lacks(k, &n.capacity) != "" {
 		return entry{}, false
 	}
 	return entry{at, w.rank(k, n), node}, w.hostAllows(k, n)

@@ -233,18 +233,18 @@ func (w *world) rank(k *kind, n *nodeState) int {
 		rank += anotherAlike * mig.CountOf(n.capacity.free, c.Profile)
 	}
 	if len(k.pod.Data) > 0 {
-		rank -= dataFirst * len(k.cached(w.nodePlace(n).labels))
+		rank -= dataFirst * len(k.cached(n.place().labels))
 	}
 	return rank
 }
 
 // dataText is ", which has dataset.gpuscale.io/a", empty for a node without data of
 // the kind.
-func (w *world) dataText(k *kind, n *nodeState) string {
+func (k *kind) dataText(n *nodeState) string {
 	if len(k.pod.Data) == 0 {
 		return ""
 	}
-	if all := k.cached(w.nodePlace(n).labels); len(all) > 0 {
+	if all := k.cached(n.place().labels); len(all) > 0 {
 		return ", which has " + strings.Join(all, ", ")
 	}
 	return ""

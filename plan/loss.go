@@ -81,11 +81,11 @@ func (w *world) gpuPrice(node string) float64 {
 	return ps.price() / float64(max(1, len(ps.Template.GPUs)))
 }
 
-// restart is how long a pod that is evicted from a node waits for another place:
+// restart is how long a pod that is evicted from the node waits for another place:
 // for a new node, where nothing is known to be free.
-func (w *world) restart(node int) time.Duration {
-	if pool := w.nodes[node].pool; pool != nil {
-		return max(pool.ReadyAfter, gracePeriod)
+func (n *nodeState) restart() time.Duration {
+	if n.pool != nil {
+		return max(n.pool.ReadyAfter, gracePeriod)
 	}
 	return gracePeriod
 }

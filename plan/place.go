@@ -112,7 +112,7 @@ func (w *world) placePodNow(i int) bool {
 	if !p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < schedulerGrace {
 		w.nodes[n].settle(p.pod)
 	}
-	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name+w.dataText(k, &w.nodes[n])
+	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name+k.dataText(&w.nodes[n])
 	w.chose(p, OptionFree, w.nodes[n].name)
 	return true
 }

@@ -20,8 +20,8 @@ type borrowers struct {
 	capacity capacity
 }
 
-// reclaimsFrom reports a node from which pods may be evicted for others.
-func (w *world) reclaimsFrom(n *nodeState) bool {
+// lends reports a node from which pods may be evicted for others.
+func (n *nodeState) lends() bool {
 	return (n.tier == tierNow || n.since == PodLeaving) && n.pool != nil && !n.pool.Freeze
 }
 
@@ -34,7 +34,7 @@ func (w *world) findBorrowers() {
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if !w.reclaimsFrom(n) {
+		if !n.lends() {
 			continue
 		}
 		victims := w.victims(i)
@@ -68,7 +68,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	for j := range w.borrowers {
 		i := w.borrowers[j].node
 		n := &w.nodes[i]
-		if !w.admits(k, n) || w.lacks(k, &w.borrowers[j].capacity) != "" || !w.reclaimsFrom(n) {
+		if !n.admits(k) || w.lacks(k, &w.borrowers[j].capacity) != "" || !n.lends() {
 			continue
 		}
 		if !w.rulesAllow(k, n) {
@@ -93,9 +93,9 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 		for _, v := range victims {
 			o.victims = append(o.victims, v.pod)
 		}
-		o.cost = w.waitCost(k, p.pod.Priority, gracePeriod) + w.lossBeside(o.victims, w.restart(i))
+		o.cost = w.waitCost(k, p.pod.Priority, gracePeriod) + w.lossBeside(o.victims, w.nodes[i].restart())
 		if n.sick && w.policy.SickAfter > 0 && !n.pool.Fixed {
-			o.cost += w.moveCost(p.pod, w.restart(i))
+			o.cost += w.moveCost(p.pod, w.nodes[i].restart())
 		}
 		if !found || o.cost < best.cost {
 			best, found = o, true
@@ -198,7 +198,7 @@ func (w *world) reclaimLimit(p *pending) bool {
 	}
 	var from []placedPod
 	for i := range w.nodes {
-		if w.reclaimsFrom(&w.nodes[i]) {
+		if w.nodes[i].lends() {
 			from = append(from, w.victims(i)...)
 		}
 	}

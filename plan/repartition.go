@@ -105,7 +105,7 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 // mayRepartition reports whether a node's GPUs may be repartitioned for a kind, and what it requests in their
 // profiles. What rules say of the node's zone changes from pod to pod, and is the index's to ask.
 func (w *world) mayRepartition(k *kind, n *nodeState) ([]mig.Count, bool) {
-	if n.unclaimed || n.pool == nil || n.model == "" || !n.pool.MIG.Repartition || !w.admits(k, n) || !w.hostAllows(k, n) {
+	if n.unclaimed || n.pool == nil || n.model == "" || !n.pool.MIG.Repartition || !n.admits(k) || !w.hostAllows(k, n) {
 		return nil, false
 	}
 	return w.requestOf(k, n.model)

@@ -32,7 +32,7 @@ func (w *world) removeEmpty() {
 			continue
 		}
 		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, idleAfter is %s", short(c.idle), short(p.IdleAfter)))
-		n.decided = verdict{NodeEmpty, w.emptyText(n, c.idle)}
+		n.decided = verdict{NodeEmpty, n.emptyText(c.idle)}
 	}
 	for i := range w.pools {
 		if p := &w.pools[i]; p.shrunk > p.settled {
@@ -132,7 +132,7 @@ func (w *world) emptiness(n *nodeState) (Reason, time.Duration) {
 	return NodeEmpty, min(n.idle, w.now.Sub(w.state.FreeSince[n.name])) // none recorded: long ago
 }
 
-func (w *world) emptyText(n *nodeState, idle time.Duration) string {
+func (n *nodeState) emptyText(idle time.Duration) string {
 	return fmt.Sprintf("for %s of %s", short(idle), short(n.pool.IdleAfter))
 }
 

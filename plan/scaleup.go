@@ -29,7 +29,7 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 		if reason != "" || onlyUpcoming {
 			continue
 		}
-		if o := w.priced(i, k, p, ps, -1); !found || w.before(k, o, best) {
+		if o := w.priced(i, k, p, ps, -1); !found || k.before(o, best) {
 			best, found = o, true
 		}
 	}

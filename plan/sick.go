@@ -144,7 +144,7 @@ func (w *world) soundWork(n *nodeState) string {
 	}
 	at := w.state.SickSince[n.name]
 	idle := float64(sick) * w.gpuPrice(n.name) * max(w.policy.NodeLife, w.now.Sub(at)).Hours()
-	lost := w.loss(n.staying(), w.restart(w.nodeIndex(n.name)))
+	lost := w.loss(n.staying(), n.restart())
 	if lost <= idle {
 		return ""
 	}

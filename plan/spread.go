@@ -8,7 +8,7 @@ type spreadPlaces struct {
 	kind      *kind
 	of        Spread
 	values    map[string]bool
-	apart     map[string]int // pods of the group that do not count, by place, see counted
+	apart     map[string]int // pods of the group that do not count, by place, see counts
 	least, at int            // at: how many places have the least
 	stale     bool           // the least has grown
 	changes   int            // of the least
@@ -63,10 +63,10 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 	s := &spreadPlaces{kind: k, of: of, values: map[string]bool{}, apart: map[string]int{}, stale: true}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || of.HonorTaints && (!n.Ready || n.Cordoned) && n.tier != tierChange || !w.counted(s, n) {
+		if n.virtual || of.HonorTaints && (!n.Ready || n.Cordoned) && n.tier != tierChange || !s.counts(n) {
 			continue
 		}
-		at := w.nodePlace(n)
+		at := n.place()
 		if value, ok := at.value(of.Key); ok {
 			s.values[value] = true
 		}
@@ -87,8 +87,8 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 	c := w.topology.rules[of.Rule]
 	c.spreads = append(c.spreads, s)
 	for node, pods := range c.on { // the order has no effect
-		if n := &w.nodes[node]; !w.counted(s, n) {
-			at := w.nodePlace(n)
+		if n := &w.nodes[node]; !s.counts(n) {
+			at := n.place()
 			value, _ := at.value(of.Key)
 			s.apart[value] += pods
 		}
@@ -96,17 +96,17 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 	return s
 }
 
-// counted reports whether a rule counts the pods of a node for the kind: not where the
+// counts reports whether a rule counts the pods of a node for the kind: not where the
 // kind's selector excludes it, it lacks a label over which the kind is spread, or, where
 // taints are honored, it has one that the kind does not tolerate or is out of service.
-func (w *world) counted(s *spreadPlaces, n *nodeState) bool {
-	if !s.of.IgnoreAffinity && w.judge(s.kind, n) == fitsNot {
+func (s *spreadPlaces) counts(n *nodeState) bool {
+	if !s.of.IgnoreAffinity && s.kind.judgeOn(n) == fitsNot {
 		return false
 	}
-	if _, out := untolerated(s.kind.pod, w.taintsOf(n)); s.of.HonorTaints && (out || n.tier == tierOut && (!n.Ready || n.Cordoned)) {
+	if _, out := untolerated(s.kind.pod, n.taintsWhenReady()); s.of.HonorTaints && (out || n.tier == tierOut && (!n.Ready || n.Cordoned)) {
 		return false
 	}
-	return s.kind.spreadsOver(w.nodePlace(n))
+	return s.kind.spreadsOver(n.place())
 }
 
 // spreadsOver reports whether a node has all the labels that the kind is spread over:

@@ -180,7 +180,7 @@ func (w *world) judgeNode(n *nodeState) {
 	switch {
 	case n.LeavesAt.After(w.now) && n.Drain == nil: // its provider takes it
 		n.since = NodeInterrupted
-	case !n.Ready && young, young && w.withoutPlugin(n), n.booting:
+	case !n.Ready && young, young && n.withoutPlugin(), n.booting:
 		n.tier, n.since = tierNode, NodeUpcoming
 		n.at = later(w.now, n.Created.Add(n.pool.ReadyAfter))
 		n.changeAt = later(n.changeAt, n.at)
@@ -195,11 +195,11 @@ func (w *world) judgeNode(n *nodeState) {
 			}
 			n.expected = n.pool.Template.GPUs
 		}
-	case !n.Ready, n.pool != nil && w.withoutPlugin(n):
+	case !n.Ready, n.pool != nil && n.withoutPlugin():
 		n.since = NodeUnready
 	case n.Operation != nil && n.Operation.Phase == PhasePending && !w.failed(n.Operation):
 		n.tier, n.since = tierChange, WaitRepartition
-		n.at = later(w.now, n.Operation.Started.Add(w.repartitioning(n)))
+		n.at = later(w.now, n.Operation.Started.Add(n.repartitioning()))
 		n.changeAt = later(n.changeAt, n.at)
 	case n.Drain != nil:
 		n.since = NodeDraining
@@ -229,12 +229,12 @@ func (w *world) interrupted(n *Node) *Node {
 
 // withoutPlugin reports a node of a GPU pool that shows no GPU: its device plugin
 // is not up yet, or broken.
-func (w *world) withoutPlugin(n *nodeState) bool {
+func (n *nodeState) withoutPlugin() bool {
 	return len(n.GPUs) == 0 && len(n.pool.Template.GPUs) > 0
 }
 
 // repartitioning is how long a repartition takes on a node.
-func (w *world) repartitioning(n *nodeState) time.Duration {
+func (n *nodeState) repartitioning() time.Duration {
 	if n.pool == nil {
 		return 0
 	}

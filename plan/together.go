@@ -68,7 +68,7 @@ func (w *world) stoppable() (all []*Pod) {
 			for _, p := range stop {
 				gpus += w.gpusOf(p)
 			}
-			lost[v.pod] = w.loss(stop, w.restart(b.node)) / gpus
+			lost[v.pod] = w.loss(stop, w.nodes[b.node].restart()) / gpus
 			all = append(all, v.pod)
 		}
 	}
@@ -86,5 +86,5 @@ func (w *world) lossBeside(pods []*Pod, wait time.Duration) float64 {
 
 // lostAnyway is what of an option's loss is not in its cost.
 func (w *world) lostAnyway(o option) float64 {
-	return w.loss(o.victims, w.restart(o.node)) - w.lossBeside(o.victims, w.restart(o.node))
+	return w.loss(o.victims, w.nodes[o.node].restart()) - w.lossBeside(o.victims, w.nodes[o.node].restart())
 }

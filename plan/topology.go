@@ -54,7 +54,7 @@ func (w *world) add(r *ruleCount, node int, value string, by int) {
 	}
 	for _, s := range r.spreads {
 		switch {
-		case r.on != nil && !w.counted(s, &w.nodes[node]):
+		case r.on != nil && !s.counts(&w.nodes[node]):
 			s.apart[value] += by
 		case s.values[value] && !s.stale:
 			is := r.pods[value] - s.apart[value]
@@ -273,7 +273,7 @@ func (w *world) count(p *Pod, node, by int) {
 	if !t.any() {
 		return
 	}
-	at := w.nodePlace(&w.nodes[node])
+	at := w.nodes[node].place()
 	for _, r := range t.about(p) {
 		if value, ok := at.value(r.Key); ok {
 			w.add(r, node, value, by)
@@ -289,7 +289,7 @@ func (w *world) count(p *Pod, node, by int) {
 // rulesAllow reports whether topology lets a pod of the kind onto a node. An
 // upcoming node without the label is assumed to fit.
 func (w *world) rulesAllow(k *kind, n *nodeState) bool {
-	return !w.topology.any() || w.rulesAllowAt(k, w.nodePlace(n))
+	return !w.topology.any() || w.rulesAllowAt(k, n.place())
 }
 
 // hostAllows is rulesAllow as far as rules are about hosts.
@@ -297,7 +297,7 @@ func (w *world) hostAllows(k *kind, n *nodeState) bool {
 	if !w.topology.any() {
 		return true
 	}
-	at := w.nodePlace(n)
+	at := n.place()
 	return w.allows(k, &at, true)
 }
 

@@ -142,7 +142,7 @@ func (w *world) newPlace(p *poolState) place {
 // nextPlace is the place of the pool's next node: an unclaimed upcoming one is used before one is added.
 func (w *world) nextPlace(p *poolState) place {
 	if len(p.spare) > 0 {
-		return w.nodePlace(&w.nodes[p.spare[0]])
+		return w.nodes[p.spare[0]].place()
 	}
 	return w.newPlace(p)
 }
@@ -225,8 +225,8 @@ func plainOf(gpus []GPU) (n int) {
 // health and allocation of its GPUs.
 func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 	switch {
-	case !w.admits(k, n):
-		return mismatch(k.pod, w.nodePlace(n), n.Taints)
+	case !n.admits(k):
+		return mismatch(k.pod, n.place(), n.Taints)
 	case len(k.pod.Near) > 0 && !w.rulesAllow(k, n): // it came in another place, as the next one may
 		return excludedByRules
 	}

@@ -38,7 +38,7 @@ func (w *world) verdicts() []Verdict {
 	}
 	used := w.used()
 	for i := range w.tenants {
-		out = append(out, w.tenantVerdict(&w.tenants[i], used))
+		out = append(out, w.tenants[i].verdict(used))
 	}
 	return out
 }
@@ -114,7 +114,7 @@ func (w *world) runningVerdict(r placedPod, v *Verdict) {
 	}
 }
 
-func (w *world) tenantVerdict(t *Tenant, tree quota.Tree) Verdict {
+func (t *Tenant) verdict(tree quota.Tree) Verdict {
 	v := Verdict{Kind: KindTenant, Subject: t.Name, Reason: WithinGuarantee}
 	used, over := tree.Total(t.Name), tree.Borrowed(t.Name)
 	v.Detail = fmt.Sprintf("uses %s of %s, limit %s", amountText(used), amountText(tree.Guaranteed(t.Name)), amountText(t.Limit))
@@ -185,7 +185,7 @@ func (w *world) nodeVerdict(n *nodeState) Verdict {
 	v.Reason = reason
 	switch reason {
 	case NodeEmpty:
-		v.Detail = w.emptyText(n, idle)
+		v.Detail = n.emptyText(idle)
 		if p := n.pool; n.action < 0 && w.keepsEmpty(p) {
 			v.Reason = w.keepsPool(p)
 			if p.Fixed { // a fixed pool never removes it

@@ -57,7 +57,7 @@ func (w *world) next(from, gone []placedPod) (best placedPod, least float64) {
 		if best.pod != nil && v.pod.Priority > best.pod.Priority {
 			continue
 		}
-		lost := w.lossBeside(append(pods, v.pod), w.restart(v.node))
+		lost := w.lossBeside(append(pods, v.pod), w.nodes[v.node].restart())
 		if best.pod == nil || cmp.Or(cmp.Compare(v.pod.Priority, best.pod.Priority), cmp.Compare(lost, least), evictionOrder(v.pod, best.pod)) < 0 {
 			best, least = v, lost
 		}
@@ -139,7 +139,7 @@ func evictionOrder(a, b *Pod) int {
 // where a bound delays it; its devices are supply after the grace period.
 func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 	n := w.touch(node)
-	a := Action{Verb: Reclaim, Pool: n.Pool, Node: n.name, Pod: v.Key(), Reason: reason, Detail: detail, Cost: w.loss([]*Pod{v}, w.restart(node))}
+	a := Action{Verb: Reclaim, Pool: n.Pool, Node: n.name, Pod: v.Key(), Reason: reason, Detail: detail, Cost: w.loss([]*Pod{v}, w.nodes[node].restart())}
 	if forPod != "" {
 		a.For = []string{forPod}
 	}

@@ -84,7 +84,7 @@ func (w *world) ruledOut(k *kind) string {
 		n := &w.nodes[i]
 		free := n.capacity
 		free.ports, free.cpu, free.memory, free.pods = nil, unstated, unstated, unstated
-		if n.virtual || w.judge(k, n) == fitsNot || w.lacks(k, &free) != "" {
+		if n.virtual || k.judgeOn(n) == fitsNot || w.lacks(k, &free) != "" {
 			continue
 		}
 		why, what := "", " has free capacity, and "
@@ -96,8 +96,8 @@ func (w *world) ruledOut(k *kind) string {
 				outOfService = fmt.Sprintf("%s would have free capacity, and takes no pods: %s", n.name, n.since)
 			}
 			continue
-		case !w.admits(k, n):
-			why = "a " + mismatch(k.pod, w.nodePlace(n), n.Taints) + " excludes it"
+		case !n.admits(k):
+			why = "a " + mismatch(k.pod, n.place(), n.Taints) + " excludes it"
 		case !w.rulesAllow(k, n):
 			why = excludedByRules
 		case w.lacks(k, &n.capacity) != "":
