@@ -45,7 +45,7 @@ func (w *world) consolidate() {
 		p.draining++
 		p.does = verdict{NodeUnderused, "drains " + n.name}
 		w.state.LastDrain = with(w.state.LastDrain, n.Pool, w.now)
-		w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeUnderused, w.underusedText(u, stay))
+		w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeUnderused, w.policy.underusedText(u, stay))
 	}
 }
 
@@ -62,7 +62,7 @@ func (w *world) empties(u underused, stay []*Pod) bool {
 	for i := range w.nodes { // in order, so that the sum is the same
 		n := &w.nodes[i]
 		if to[i] > 0 && n.bound == 0 && n.promised == to[i] && n.pool != nil && !w.keepsEmpty(n.pool) {
-			cost += w.life(n.pool)
+			cost += w.policy.life(n.pool)
 		}
 	}
 	return u.gain > cost
@@ -72,7 +72,7 @@ func (w *world) empties(u underused, stay []*Pod) bool {
 // cheap check before a trial.
 func (w *world) fitsElsewhere(node int) bool {
 	stay := w.nodes[node].staying()
-	i := slices.IndexFunc(stay, func(p *Pod) bool { return !w.expendable(p) })
+	i := slices.IndexFunc(stay, func(p *Pod) bool { return !w.policy.expendable(p) })
 	if i < 0 {
 		return true
 	}
@@ -81,13 +81,13 @@ func (w *world) fitsElsewhere(node int) bool {
 	return w.sound(&w.kinds[w.kindOf(stay[i])]) >= 0
 }
 
-func (w *world) underusedText(u underused, pods []*Pod) string {
+func (policy *Policy) underusedText(u underused, pods []*Pod) string {
 	text := "its pods fit on other nodes"
-	if slices.ContainsFunc(pods, w.expendable) {
+	if slices.ContainsFunc(pods, policy.expendable) {
 		text += " or are expendable"
 	}
 	return fmt.Sprintf("%s; moving %s costs %.2f, the node %.2f in %s",
-		text, count(len(pods), "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
+		text, count(len(pods), "pod"), u.loss, u.gain+u.loss, short(policy.NodeLife))
 }
 
 // underused lists the nodes that could be emptied at a gain, without those of a pool that
@@ -131,8 +131,8 @@ func (w *world) underusedNode(node int) (underused, bool) {
 			gone = append(gone, placedPod{node, p})
 		}
 	}
-	u.loss = w.loss(slices.DeleteFunc(n.staying(), w.expendable), gracePeriod)
-	u.gain = w.life(n.pool) - u.loss
+	u.loss = w.loss(slices.DeleteFunc(n.staying(), w.policy.expendable), gracePeriod)
+	u.gain = w.policy.life(n.pool) - u.loss
 	if !(u.gain > 0) {
 		return u, false
 	}

@@ -183,17 +183,17 @@ func (w *world) drainFails(node int, stay []*Pod) verdict {
 }
 
 // stays returns why one of the pods cannot have left by a deadline, empty for none.
-func (w *world) stays(pods []*Pod, deadline time.Time) string {
+func (cond *conditions) stays(pods []*Pod, deadline time.Time) string {
 	for _, p := range pods {
 		switch {
 		case !p.Evictable:
 			return p.Key() + " may not be moved"
-		case w.keepsStorage(p):
+		case cond.policy.keepsStorage(p):
 			return p.Key() + " has local storage, and policy.skipNodesWithLocalStorage is set"
 		case p.comesBack():
 			return p.Key() + " tolerates the cordon, and would be bound to the node again"
 		case p.EvictFrom.After(deadline):
-			return fmt.Sprintf("%s may not be moved before its next checkpoint, in %s", p.Key(), short(p.EvictFrom.Sub(w.now)))
+			return fmt.Sprintf("%s may not be moved before its next checkpoint, in %s", p.Key(), short(p.EvictFrom.Sub(cond.now)))
 		}
 	}
 	return ""
@@ -249,7 +249,7 @@ func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 	for _, p := range pods {
 		i := w.kindOf(p)
 		k := &w.kinds[i]
-		if w.place(p, node, -1); w.expendable(p) {
+		if w.place(p, node, -1); w.policy.expendable(p) {
 			continue
 		}
 		n := w.sound(k)
@@ -311,8 +311,8 @@ func (w *world) evacuate() {
 	}
 }
 
-func (w *world) interruptionText(n *nodeState) string {
-	return "its provider interrupts it in " + short(n.LeavesAt.Sub(w.now))
+func (cond *conditions) interruptionText(n *nodeState) string {
+	return "its provider interrupts it in " + short(n.LeavesAt.Sub(cond.now))
 }
 
 // reserveElsewhere reserves capacity for each of a node's pods that comes back and is not
@@ -322,7 +322,7 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 	w.expecting = 0
 	tree := w.ran
 	for _, p := range pods {
-		if i := w.kindOf(p); w.returns(p) {
+		if i := w.kindOf(p); w.policy.returns(p) {
 			w.kinds[i].unserved++
 			w.expecting++
 			tree = w.released(tree, p)
@@ -332,7 +332,7 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 		i := w.kindOf(p)
 		k := &w.kinds[i]
 		w.place(p, node, -1)
-		if !w.returns(p) {
+		if !w.policy.returns(p) {
 			continue
 		}
 		w.expecting--
@@ -349,8 +349,8 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 
 // returns reports a pod for which capacity is kept once it has left: one that requests GPUs,
 // and so many as are known; no controller creates a bare pod again.
-func (w *world) returns(p *Pod) bool {
-	return !p.Demand.Zero() && !w.expendable(p) && (p.Evictable || p.Owner != "")
+func (policy *Policy) returns(p *Pod) bool {
+	return !p.Demand.Zero() && !policy.expendable(p) && (p.Evictable || p.Owner != "")
 }
 
 // continueEvacuation retries evictions that were refused. A node that is empty in

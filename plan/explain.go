@@ -256,7 +256,7 @@ func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
 		switch {
 		case reason != "" && !spare:
 			o.Reason, o.Detail = reason, cmp.Or(why, "nothing is done for now")
-		case !w.mayScaleUp(p):
+		case !w.policy.mayScaleUp(p):
 			o.Reason, o.Detail = BorrowedWaits, "no node is added for what is borrowed"
 		default:
 			o.Possible, o.Cost, o.At, o.Reason = true, priced.cost, priced.at, NoFreeSlice
@@ -275,11 +275,11 @@ func (o Option) compare(p Option) int {
 }
 
 // pricedText itemizes a new node's cost.
-func (w *world) pricedText(ps *poolState, o option, spare bool) string {
+func (cond *conditions) pricedText(ps *poolState, o option, spare bool) string {
 	if spare {
-		return "a node that was requested and that no pod uses yet, ready in " + short(o.at.Sub(w.now))
+		return "a node that was requested and that no pod uses yet, ready in " + short(o.at.Sub(cond.now))
 	}
-	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", ps.price(), short(o.at.Sub(w.now)))
+	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", ps.price(), short(o.at.Sub(cond.now)))
 	if o.repartitions {
 		text += ", then repartitioned"
 	}

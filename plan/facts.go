@@ -153,28 +153,28 @@ const allocationDelay = 30 * time.Second
 // knownAt is when the allocation of a node's GPU is likely to be known. It is
 // false after NodeOverdue where other nodes of the pool show that it can be
 // known.
-func (w *world) knownAt(n *nodeState) (time.Time, bool) {
-	since := w.since(w.state.UnknownSince, n.name)
-	if w.now.Sub(since) > w.policy.NodeOverdue && !n.pool.unobserved {
+func (cond *conditions) knownAt(n *nodeState) (time.Time, bool) {
+	since := cond.since(cond.state.UnknownSince, n.name)
+	if cond.now.Sub(since) > cond.policy.NodeOverdue && !n.pool.unobserved {
 		return time.Time{}, false
 	}
 	// The longer it has lasted, the longer it is likely to last.
-	return w.now.Add(max(allocationDelay, w.now.Sub(since))), true
+	return cond.now.Add(max(allocationDelay, cond.now.Sub(since))), true
 }
 
 // recordUnknown records since when a node has had GPUs of unknown allocation. A pool that
 // has nothing but such nodes for longer than NodeOverdue is unobserved: a new node would be
 // as unknown, and could not be repartitioned either.
-func (w *world) recordUnknown(n *nodeState, since Times) {
+func (cond *conditions) recordUnknown(n *nodeState, since Times) {
 	p := n.pool
 	switch {
 	case len(n.GPUs) == 0:
 	case !n.unknown:
 		p.observed, p.unobserved = true, false
 	default:
-		at := w.since(since, n.name)
-		p.unobserved = !p.observed && (p.unobserved || w.now.Sub(at) > w.policy.NodeOverdue)
-		w.state.UnknownSince[n.name] = at
+		at := cond.since(since, n.name)
+		p.unobserved = !p.observed && (p.unobserved || cond.now.Sub(at) > cond.policy.NodeOverdue)
+		cond.state.UnknownSince[n.name] = at
 	}
 }
 

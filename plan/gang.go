@@ -223,13 +223,13 @@ func stageOf(gang string) string { return "gang " + gang }
 // mayStage reports whether evictions for a gang may be spread over reconciles: as
 // many in an hour as it needs. Where a scheduler gives the capacity to others
 // before all of it is free, evictions would go on without end.
-func (w *world) mayStage(gang string, members int) bool {
-	most := w.policy.MaxEvictionsPerReconcile
+func (cond *conditions) mayStage(gang string, members int) bool {
+	most := cond.policy.MaxEvictionsPerReconcile
 	if most <= 0 {
 		return false
 	}
-	f := w.state.Failures[stageOf(gang)]
-	return f.Count < (members+most-1)/most || w.now.Sub(f.At) >= longestPause
+	f := cond.state.Failures[stageOf(gang)]
+	return f.Count < (members+most-1)/most || cond.now.Sub(f.At) >= longestPause
 }
 
 // serveCore serves members together. What a bound delays is reserved for them.

@@ -42,8 +42,8 @@ func (w *world) prepare() {
 }
 
 // replicasFor is the number of replicas that the policy prepares for.
-func (w *world) replicasFor(f *Forecast) int {
-	level := map[Headroom]float64{HeadroomLow: f.Low, HeadroomExpected: f.Expected, HeadroomHigh: f.High}[w.policy.Headroom]
+func (policy *Policy) replicasFor(f *Forecast) int {
+	level := map[Headroom]float64{HeadroomLow: f.Low, HeadroomExpected: f.Expected, HeadroomHigh: f.High}[policy.Headroom]
 	if !(level > 0) { // also for NaN
 		return 0
 	}
@@ -64,14 +64,14 @@ func (w *world) prepareFor(f *Forecast) verdict {
 		return verdict{ForecastUnsure, text + "; its time is past"}
 	case w.policy.Headroom == HeadroomNone:
 		return verdict{ForecastIgnored, text + "; policy.headroom is none"}
-	case w.expendable(&f.Like):
-		return verdict{ForecastIgnored, text + "; " + w.expendableText(&f.Like)}
+	case w.policy.expendable(&f.Like):
+		return verdict{ForecastIgnored, text + "; " + w.policy.expendableText(&f.Like)}
 	case f.Like.Unbound != "":
 		return verdict{ForecastUnmet, text + "; " + f.Like.Unbound}
 	case w.hold != "":
 		return verdict{w.hold, text}
 	}
-	extra := min(w.replicasFor(f)-max(f.Have, 0), maxHeadroom)
+	extra := min(w.policy.replicasFor(f)-max(f.Have, 0), maxHeadroom)
 	if extra <= 0 {
 		return verdict{ForecastMet, text}
 	}
@@ -197,7 +197,7 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 	}
 	lead := o.at.Sub(w.now)
 	early := max(f.At.Sub(w.now)-lead, 0)
-	late := w.policy.HeadroomWeight * w.waitCost(k, f.Like.Priority, max(lead, 0))
+	late := w.policy.HeadroomWeight * w.policy.waitCost(k, f.Like.Priority, max(lead, 0))
 	needless := math.Min(math.Max(f.Error, 0), 1)
 	if o.kind == OptionNode {
 		if o.node >= 0 { // paid for already

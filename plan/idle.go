@@ -40,11 +40,11 @@ func (c *GPU) allocated() bool {
 
 // idlers names the pods that have not used the GPU, or instances of it, for
 // unusedLong, with the longest of those times; empty for none.
-func (w *world) idlers(c *GPU) string {
+func (cond *conditions) idlers(c *GPU) string {
 	var pods []string
 	longest := time.Duration(0)
 	for pod, since := range c.uses() {
-		if d := w.now.Sub(since); !since.IsZero() && d >= unusedLong {
+		if d := cond.now.Sub(since); !since.IsZero() && d >= unusedLong {
 			pods, longest = append(pods, pod), max(longest, d)
 		}
 	}
@@ -168,8 +168,8 @@ func (w *world) holdIdle() {
 // looksIdle is for how long nothing has computed on a node: nothing is allocated
 // there, or nothing allocated is used. It is false where something computes, and
 // for unknown.
-func (w *world) looksIdle(n *nodeState) (time.Duration, bool) {
-	reason, idle := w.emptiness(n)
+func (cond *conditions) looksIdle(n *nodeState) (time.Duration, bool) {
+	reason, idle := cond.emptiness(n)
 	if reason == NodeEmpty {
 		return idle, true
 	}
@@ -182,7 +182,7 @@ func (w *world) looksIdle(n *nodeState) (time.Duration, bool) {
 			if since.IsZero() {
 				return 0, false
 			}
-			idle = min(idle, w.now.Sub(since))
+			idle = min(idle, cond.now.Sub(since))
 		}
 	}
 	return idle, true

@@ -173,8 +173,8 @@ func fractionOf(f *demand.Fraction, gpuMiB int) float64 {
 
 // waitCost is the cost of a pending pod: GPU equivalents × hours × the policy's
 // price, weighed by urgency.
-func (w *world) waitCost(k *kind, priority int32, d time.Duration) float64 {
-	return w.policy.WaitCostPerHour * k.eq * urgency(priority) * max(d, 0).Hours()
+func (policy *Policy) waitCost(k *kind, priority int32, d time.Duration) float64 {
+	return policy.WaitCostPerHour * k.eq * urgency(priority) * max(d, 0).Hours()
 }
 
 // urgency weighs costs by priority: a tenfold priority adds a third.

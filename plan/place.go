@@ -45,8 +45,8 @@ func (w *world) chargeReadable(i int) bool {
 	case p.pod.Unreadable != "":
 		p.refused, p.reason, p.detail = true, DemandUnreadable, p.pod.Unreadable
 		return false
-	case w.expendable(p.pod):
-		p.refused, p.reason, p.detail = true, Expendable, w.expendableText(p.pod)
+	case w.policy.expendable(p.pod):
+		p.refused, p.reason, p.detail = true, Expendable, w.policy.expendableText(p.pod)
 		return false
 	case p.pod.Unbound != "":
 		p.refused, p.reason, p.detail = true, VolumeUnbound, p.pod.Unbound
@@ -59,12 +59,12 @@ func (w *world) chargeReadable(i int) bool {
 }
 
 // expendable reports a pod for which nothing is done.
-func (w *world) expendable(p *Pod) bool {
-	return int(p.Priority) < w.policy.ExpendablePodsPriorityCutoff
+func (policy *Policy) expendable(p *Pod) bool {
+	return int(p.Priority) < policy.ExpendablePodsPriorityCutoff
 }
 
-func (w *world) expendableText(p *Pod) string {
-	return fmt.Sprintf("its priority %d is below policy.expendablePodsPriorityCutoff %d", p.Priority, w.policy.ExpendablePodsPriorityCutoff)
+func (policy *Policy) expendableText(p *Pod) string {
+	return fmt.Sprintf("its priority %d is below policy.expendablePodsPriorityCutoff %d", p.Priority, policy.ExpendablePodsPriorityCutoff)
 }
 
 // undecided reports a pod about which nothing has been decided.

@@ -93,7 +93,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 		for _, v := range victims {
 			o.victims = append(o.victims, v.pod)
 		}
-		o.cost = w.waitCost(k, p.pod.Priority, gracePeriod) + w.lossBeside(o.victims, w.nodes[i].restart())
+		o.cost = w.policy.waitCost(k, p.pod.Priority, gracePeriod) + w.lossBeside(o.victims, w.nodes[i].restart())
 		if n.sick && w.policy.SickAfter > 0 && !n.pool.Fixed {
 			o.cost += w.moveCost(p.pod, w.nodes[i].restart())
 		}

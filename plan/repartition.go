@@ -144,7 +144,7 @@ type candidate struct{ gpu, alike int }
 // repartitionable lists the GPUs of a node that could be repartitioned, and
 // counts what prevents it for the others. It is computed once:
 // most nodes have none, and every kind evaluates them.
-func (w *world) repartitionable(n *nodeState) []candidate {
+func (cond *conditions) repartitionable(n *nodeState) []candidate {
 	d := n.derive()
 	if d.judged {
 		return d.candidates
@@ -155,9 +155,9 @@ func (w *world) repartitionable(n *nodeState) []candidate {
 		if !device.MIG || device.Model.Name != n.model {
 			continue
 		}
-		if i := slices.IndexFunc(d.candidates, func(o candidate) bool { return w.alike(n, o.gpu, c) }); i >= 0 {
+		if i := slices.IndexFunc(d.candidates, func(o candidate) bool { return cond.alike(n, o.gpu, c) }); i >= 0 {
 			d.candidates[i].alike++
-		} else if s := w.splitGPU(n, c, true); s.why != "" {
+		} else if s := cond.splitGPU(n, c, true); s.why != "" {
 			d.blocked.add(cause{string(s.why), gpuName(n.name, device.Index), 1})
 		} else {
 			d.candidates = append(d.candidates, candidate{c, 1})
@@ -168,13 +168,13 @@ func (w *world) repartitionable(n *nodeState) []candidate {
 
 // alike reports whether splitGPU has the same answers for another GPU of a node as for
 // a candidate.
-func (w *world) alike(n *nodeState, a, b int) bool {
+func (cond *conditions) alike(n *nodeState, a, b int) bool {
 	c, d := &n.gpus()[a], &n.gpus()[b]
 	return c.Health == d.Health && c.AllocationKnown == d.AllocationKnown && !n.repartitions(b) && !(n.operating() && n.Operation.GPU == d.Index) &&
-		w.repartitionAgainAt(n, c.Index).Equal(w.repartitionAgainAt(n, d.Index)) &&
+		cond.repartitionAgainAt(n, c.Index).Equal(cond.repartitionAgainAt(n, d.Index)) &&
 		slices.EqualFunc(c.Instances, d.Instances, func(i, j Instance) bool {
-			since, known := w.idleSince(n, a, &i)
-			sinceToo, knownToo := w.idleSince(n, b, &j)
+			since, known := cond.idleSince(n, a, &i)
+			sinceToo, knownToo := cond.idleSince(n, b, &j)
 			return i.Placement == j.Placement && i.Placed == j.Placed && (i.AllocatedTo == "") == (j.AllocatedTo == "") && known == knownToo && since.Equal(sinceToo)
 		})
 }
@@ -231,7 +231,7 @@ func (w *world) repartitionInTurn(k *kind, p *Pod, node int, requested, further 
 		o.unknown = o.unknown || s.unknown
 		o.ready = at.Add(n.pool.MIG.Duration)
 		if left == nil {
-			o.cost = float64(1+len(o.then))*w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.ready.Sub(w.now))
+			o.cost = float64(1+len(o.then))*w.policy.DisruptionCost + w.policy.waitCost(k, p.Priority, o.ready.Sub(w.now))
 			return o, ""
 		}
 		free, at = left, later(o.ready, at.Add(w.policy.RepartitionCooldown))
@@ -342,13 +342,13 @@ func (w *world) changeLayout(n *nodeState, o option, detail string) {
 	n.changeAt = later(o.at.Add(w.policy.RepartitionCooldown), n.at)
 }
 
-func (w *world) repartitionAction(n *nodeState, device *GPU, o option, detail string) Action {
+func (cond *conditions) repartitionAction(n *nodeState, device *GPU, o option, detail string) Action {
 	// The target was searched among layouts that contain what stays.
 	steps, _ := mig.Diff(o.repartition.before, o.repartition.answer.Layout, func(p mig.Placement) bool { return slices.Contains(o.repartition.keep, p) })
 	return Action{Verb: Repartition, Pool: n.Pool, Node: n.name, GPU: device.Index, Model: device.Model.Name,
 		Before: o.repartition.before, Target: o.repartition.answer.Layout, Steps: steps,
-		Operation: fmt.Sprintf("%s-%d-%d", n.name, device.Index, w.now.Unix()),
-		Deadline:  w.now.Add(w.policy.RepartitionTimeout), Reason: NoFreeSlice, Detail: detail, Cost: o.cost}
+		Operation: fmt.Sprintf("%s-%d-%d", n.name, device.Index, cond.now.Unix()),
+		Deadline:  cond.now.Add(cond.policy.RepartitionTimeout), Reason: NoFreeSlice, Detail: detail, Cost: o.cost}
 }
 
 func gpuName(node string, index int) string { return node + "/" + strconv.Itoa(index) }

@@ -118,7 +118,7 @@ func one(is bool) int64 {
 }
 
 // emptiness returns whether a node in service is empty, and for how long it has been.
-func (w *world) emptiness(n *nodeState) (Reason, time.Duration) {
+func (cond *conditions) emptiness(n *nodeState) (Reason, time.Duration) {
 	switch {
 	case n.tier != tierNow:
 		return n.since, 0
@@ -129,7 +129,7 @@ func (w *world) emptiness(n *nodeState) (Reason, time.Duration) {
 	case n.notFree != "":
 		return n.notFree, 0
 	}
-	return NodeEmpty, min(n.idle, w.now.Sub(w.state.FreeSince[n.name])) // none recorded: long ago
+	return NodeEmpty, min(n.idle, cond.now.Sub(cond.state.FreeSince[n.name])) // none recorded: long ago
 }
 
 func (n *nodeState) emptyText(idle time.Duration) string {
@@ -137,35 +137,35 @@ func (n *nodeState) emptyText(idle time.Duration) string {
 }
 
 // keepsPool returns what prevents the removal of a pool's nodes, empty for nothing.
-func (w *world) keepsPool(p *poolState) Reason {
+func (cond *conditions) keepsPool(p *poolState) Reason {
 	switch {
 	case p.Fixed:
 		return PoolFixed
-	case w.hold != "":
-		return w.hold
+	case cond.hold != "":
+		return cond.hold
 	case p.Freeze:
 		return Frozen
-	case w.idleHold != "":
+	case cond.idleHold != "":
 		return TooManyIdle
 	case min(p.Target, p.Size)-p.shrunk-p.draining <= p.Min:
 		return AtMin
-	case w.within(w.state.LastScaleUp, p.Name, w.policy.ScaleDownCooldown),
-		w.within(w.state.LastScaleDown, p.Name, w.policy.RemovalInterval):
+	case cond.within(cond.state.LastScaleUp, p.Name, cond.policy.ScaleDownCooldown),
+		cond.within(cond.state.LastScaleDown, p.Name, cond.policy.RemovalInterval):
 		return CoolingDown
 	}
 	return ""
 }
 
 // keepsEmpty reports a pool whose empty nodes stay indefinitely.
-func (w *world) keepsEmpty(p *poolState) bool {
-	why := w.keepsPool(p)
+func (cond *conditions) keepsEmpty(p *poolState) bool {
+	why := cond.keepsPool(p)
 	return why == AtMin || why == PoolFixed
 }
 
 // within reports a time that is less than d ago. One of now always is, so that
 // two plans of the same instant do not act twice.
-func (w *world) within(times Times, name string, d time.Duration) bool {
-	return w.now.Sub(times[name]) < max(d, time.Nanosecond)
+func (cond *conditions) within(times Times, name string, d time.Duration) bool {
+	return cond.now.Sub(times[name]) < max(d, time.Nanosecond)
 }
 
 // freeDrains is how many more nodes may be drained now.
@@ -185,7 +185,7 @@ func (w *world) freeDrains() int {
 }
 
 // life is what a node of the pool costs over its life.
-func (w *world) life(p *poolState) float64 { return p.price() * w.policy.NodeLife.Hours() }
+func (policy *Policy) life(p *poolState) float64 { return p.price() * policy.NodeLife.Hours() }
 
 // softTaints asks the scheduler to leave empty nodes empty: a node that is to be
 // removed once it has been empty for IdleAfter gets a soft taint (PreferNoSchedule),

@@ -62,8 +62,8 @@ func (w *world) priced(i int, k *kind, p *Pod, ps *poolState, spare int) option 
 		o.cost = w.policy.DisruptionCost
 	}
 	share, mates := w.shareOf(i, k, p, ps, r)
-	o.share, o.price, o.risk = share, w.life(ps)*share, w.interruption(ps, p, mates)
-	o.cost += o.price + w.waitCost(k, p.Priority, wait) + o.risk
+	o.share, o.price, o.risk = share, w.policy.life(ps)*share, w.interruption(ps, p, mates)
+	o.cost += o.price + w.policy.waitCost(k, p.Priority, wait) + o.risk
 	return o
 }
 
@@ -268,7 +268,7 @@ func (w *world) newNode(o option, why func() (Reason, string)) int {
 		reason, detail = why()
 	}
 	w.scaleUp(o.pool, 1, reason, detail)
-	w.editAction(ps.action).Cost += w.life(ps)
+	w.editAction(ps.action).Cost += w.policy.life(ps)
 	return w.addSpare(o.pool, o.at, ps.action)
 }
 
@@ -335,6 +335,6 @@ func (w *world) raiseToMin() {
 		for range n {
 			w.addSpare(p, w.now.Add(p.ReadyAfter), p.action)
 		}
-		w.actions[p.action].Cost += float64(n) * w.life(p)
+		w.actions[p.action].Cost += float64(n) * w.policy.life(p)
 	}
 }

@@ -46,7 +46,7 @@ func (w *world) serve(i int, inGang bool) bool {
 	case w.reopenFor(p, k):
 		return true
 	case k.bounded && !canWait && !w.committing:
-		w.bounded(p)
+		p.reason, p.detail = BoundReached, w.policy.actionBound()
 		return false
 	}
 	all := w.options(i, p, k)
@@ -76,7 +76,7 @@ func (w *world) options(i int, p *pending, k *kind) []option {
 	if canRepartition && repartition.unknown && node.repartitions && node.node < 0 {
 		ok = false // the existing GPU may turn out free, and a new node would be no better known
 	}
-	if ok && w.mayScaleUp(p) {
+	if ok && w.policy.mayScaleUp(p) {
 		all = append(all, node)
 	}
 	return all
@@ -104,7 +104,7 @@ func optionOf(all []option, kind OptionKind) (option, bool) {
 func (w *world) commit(p *pending, k *kind, o option, all []option) bool {
 	if o.later = w.delays(o); o.later != "" && (!w.committing || w.policy.MaxActionsPerReconcile <= 0) {
 		k.bounded = k.bounded || o.kind == OptionRepartition
-		w.bounded(p)
+		p.reason, p.detail = BoundReached, w.policy.actionBound()
 		return false
 	}
 	w.spent += o.cost
@@ -137,26 +137,26 @@ func (w *world) begun() int { return len(w.actions) - w.finishing }
 func (w *world) delays(o option) string {
 	switch {
 	case o.kind == OptionRepartition && w.full() && !o.at.After(w.now):
-		return w.actionBound()
+		return w.policy.actionBound()
 	case o.kind == OptionNode && o.node < 0:
 		ps := o.pool
 		if why := w.nodeBound(ps); why != "" {
 			return why
 		}
 		if w.full() && ps.action < 0 {
-			return w.actionBound()
+			return w.policy.actionBound()
 		}
 	}
 	return ""
 }
 
 // nodeBound is the bound that delays one more node of a pool, empty for none.
-func (w *world) nodeBound(p *poolState) string {
+func (cond *conditions) nodeBound(p *poolState) string {
 	switch {
-	case p.grown >= w.policy.MaxNodesPerScaleUp:
+	case p.grown >= cond.policy.MaxNodesPerScaleUp:
 		return fmt.Sprintf("%s grows by %d a reconcile", p.Name, p.grown)
-	case w.state.GrownLately(p.Name, w.now) >= w.policy.MaxNodesPerHour:
-		return fmt.Sprintf("%s grew by %d within the hour", p.Name, w.state.GrownLately(p.Name, w.now))
+	case cond.state.GrownLately(p.Name, cond.now) >= cond.policy.MaxNodesPerHour:
+		return fmt.Sprintf("%s grew by %d within the hour", p.Name, cond.state.GrownLately(p.Name, cond.now))
 	}
 	return ""
 }
@@ -167,29 +167,25 @@ func (w *world) evictionBound(n int) string {
 	case w.evicted+n > w.policy.MaxEvictionsPerReconcile:
 		return count(w.policy.MaxEvictionsPerReconcile, "eviction") + " a reconcile"
 	case w.begun()+n > w.policy.MaxActionsPerReconcile:
-		return w.actionBound()
+		return w.policy.actionBound()
 	}
 	return ""
 }
 
-func (w *world) actionBound() string {
-	return count(w.policy.MaxActionsPerReconcile, "action") + " a reconcile"
+func (policy *Policy) actionBound() string {
+	return count(policy.MaxActionsPerReconcile, "action") + " a reconcile"
 }
 
 // mayScaleUp reports whether nodes are added for the pod. An unclaimed upcoming
 // node is not for other pods either.
-func (w *world) mayScaleUp(p *pending) bool { return !p.borrowed || w.policy.ScaleUpBorrowed }
-
-func (w *world) bounded(p *pending) {
-	p.reason, p.detail = BoundReached, w.actionBound()
-}
+func (policy *Policy) mayScaleUp(p *pending) bool { return !p.borrowed || policy.ScaleUpBorrowed }
 
 // withoutAction decides about a pod for which no action may be taken now.
 func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait bool) bool {
 	if canWait {
 		return w.commit(p, k, wait, nil)
 	}
-	if spare, ok := w.scaleUpOption(i, k, p.pod, true); ok && w.mayScaleUp(p) {
+	if spare, ok := w.scaleUpOption(i, k, p.pod, true); ok && w.policy.mayScaleUp(p) {
 		return w.commit(p, k, spare, nil)
 	}
 	if p.reason = w.hold; p.reason == "" {
@@ -204,7 +200,7 @@ func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
 		return option{}, false
 	}
 	at := w.nodes[n].at
-	return option{kind: OptionWait, cost: w.waitCost(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
+	return option{kind: OptionWait, cost: w.policy.waitCost(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
 }
 
 func (w *world) commitWait(p *pending, k *kind, o option) {

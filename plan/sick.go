@@ -9,9 +9,9 @@ import (
 
 // recordSick records since when a node has had a sick GPU. Records of recovered nodes are
 // dropped.
-func (w *world) recordSick(n *nodeState, since Times) {
+func (cond *conditions) recordSick(n *nodeState, since Times) {
 	if n.sick {
-		w.state.SickSince[n.name] = w.since(since, n.name)
+		cond.state.SickSince[n.name] = cond.since(since, n.name)
 		n.pool.sick++
 	}
 }
@@ -85,8 +85,8 @@ func (w *world) keepsSick(n *nodeState) string {
 		return "the pool cannot add another: " + string(p.stop)
 	case w.within(w.state.LastScaleDown, p.Name, w.policy.RemovalInterval):
 		return "the pool removed a node a moment ago"
-	case w.tooManySick(p):
-		return w.manySickText(p)
+	case w.policy.tooManySick(p):
+		return w.policy.manySickText(p)
 	case p.replacing > 0:
 		return "another of the pool is being replaced"
 	case w.within(w.state.LastReplace, p.Name, w.policy.ReplaceInterval):
@@ -153,13 +153,13 @@ func (w *world) soundWork(n *nodeState) string {
 
 // tooManySick reports a pool with so many sick nodes that a common cause is
 // likely: a driver, an image, or the health data.
-func (w *world) tooManySick(p *poolState) bool {
-	return p.sick > 1 && float64(p.sick) > w.policy.MaxSickShare*float64(max(p.Size, p.sick))
+func (policy *Policy) tooManySick(p *poolState) bool {
+	return p.sick > 1 && float64(p.sick) > policy.MaxSickShare*float64(max(p.Size, p.sick))
 }
 
-func (w *world) manySickText(p *poolState) string {
+func (policy *Policy) manySickText(p *poolState) string {
 	return fmt.Sprintf("%d of %d nodes are sick, more than %.0f %%: a common cause is likely, and none is replaced",
-		p.sick, max(p.Size, p.sick), 100*w.policy.MaxSickShare)
+		p.sick, max(p.Size, p.sick), 100*policy.MaxSickShare)
 }
 
 // replace removes a node and has its pool make another.

@@ -19,7 +19,7 @@ type split struct {
 }
 
 // splitGPU splits a GPU. The result is cached until the node's repartition.
-func (w *world) splitGPU(n *nodeState, device int, patient bool) *split {
+func (cond *conditions) splitGPU(n *nodeState, device int, patient bool) *split {
 	d := n.derive()
 	if d.splits == nil {
 		d.splits = make([]*split, 2*len(n.gpus()))
@@ -29,13 +29,13 @@ func (w *world) splitGPU(n *nodeState, device int, patient bool) *split {
 		i++
 	}
 	if d.splits[i] == nil {
-		s := w.newSplit(n, device, patient)
+		s := cond.newSplit(n, device, patient)
 		d.splits[i] = &s
 	}
 	return d.splits[i]
 }
 
-func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
+func (cond *conditions) newSplit(n *nodeState, device int, patient bool) (s split) {
 	c := &n.gpus()[device]
 	switch {
 	case c.Health == gpu.Sick:
@@ -44,13 +44,13 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 		return split{why: blockRepartition}
 	case !c.AllocationKnown && n.tier != tierNode:
 		// The API's allocatable resources suggest that it is free.
-		at, willBe := w.knownAt(n)
+		at, willBe := cond.knownAt(n)
 		if !willBe || len(c.Instances) == 0 {
 			return split{why: blockUnknown}
 		}
 		s.at, s.unknown = at, true
 	}
-	s.device, s.at = device, later(s.at, w.repartitionAgainAt(n, c.Index))
+	s.device, s.at = device, later(s.at, cond.repartitionAgainAt(n, c.Index))
 	rules := n.pool.MIG
 	if !rules.KeepsBusy && c.allocated() {
 		return split{why: blockAllocated}
@@ -59,14 +59,14 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 	for i := range c.Instances {
 		in := &c.Instances[i]
 		unplaced = unplaced || !in.Placed
-		idle, known := w.idleSince(n, device, in)
+		idle, known := cond.idleSince(n, device, in)
 		ready := idle.Add(rules.IdleAfter)
 		switch {
 		case in.AllocatedTo != "":
 			s.keep = append(s.keep, in.Placement)
 		case !known && rules.IdleAfter > 0 && patient:
 			return split{why: blockIdle}
-		case !patient && rules.IdleAfter > 0 && (!known || ready.After(w.now)):
+		case !patient && rules.IdleAfter > 0 && (!known || ready.After(cond.now)):
 			s.keep = append(s.keep, in.Placement)
 		default:
 			if rules.IdleAfter > 0 {
@@ -87,19 +87,19 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 }
 
 // idleSince is when an instance was last released, false for unknown.
-func (w *world) idleSince(n *nodeState, device int, in *Instance) (time.Time, bool) {
+func (cond *conditions) idleSince(n *nodeState, device int, in *Instance) (time.Time, bool) {
 	c := &n.gpus()[device]
 	switch {
 	case n.tier == tierNode: // it comes without pods
 		return n.at, true
 	case !c.AllocationKnown: // not before that is known
-		return w.now, true
+		return cond.now, true
 	case !in.IdleSince.IsZero():
 		return in.IdleSince, true
 	case !c.IdleSince.IsZero():
 		return c.IdleSince, true
 	}
-	at, ok := w.state.FreeSince[gpuName(n.name, c.Index)]
+	at, ok := cond.state.FreeSince[gpuName(n.name, c.Index)]
 	return at, ok
 }
 
@@ -130,7 +130,7 @@ func (n *nodeState) repartitions(device int) bool { return slices.Contains(n.rep
 
 // splits are those of a node's GPUs, the soonest first; of one GPU first the one around what
 // is not idle for long enough, where that can stay.
-func (w *world) splits(n *nodeState) []*split {
+func (cond *conditions) splits(n *nodeState) []*split {
 	var all []*split
 	for _, patient := range []bool{false, true} {
 		for c := range n.gpus() {
@@ -138,7 +138,7 @@ func (w *world) splits(n *nodeState) []*split {
 			if !device.MIG || device.Model.Name != n.model || !patient && (n.tier == tierNode || !n.pool.MIG.KeepsBusy) {
 				continue
 			}
-			if s := w.splitGPU(n, c, patient); s.why == "" {
+			if s := cond.splitGPU(n, c, patient); s.why == "" {
 				all = append(all, s)
 			}
 		}

@@ -100,17 +100,17 @@ const forgetAfter = time.Hour
 
 // recordFree records since when a node and its GPUs have been free, where the snapshot
 // has no time. Records of allocated ones are dropped.
-func (w *world) recordFree(n *nodeState, since Times) {
+func (cond *conditions) recordFree(n *nodeState, since Times) {
 	if len(n.GPUs) > 0 && !n.unstated {
 		return
 	}
 	if n.bound == 0 && n.notFree == "" {
-		w.state.FreeSince[n.name] = w.since(since, n.name)
+		cond.state.FreeSince[n.name] = cond.since(since, n.name)
 	}
 	for c := range n.GPUs {
 		if device := &n.GPUs[c]; device.free() && device.releasedAt().IsZero() {
 			name := gpuName(n.name, device.Index)
-			w.state.FreeSince[name] = w.since(since, name)
+			cond.state.FreeSince[name] = cond.since(since, name)
 		}
 	}
 }
@@ -128,14 +128,14 @@ func (w *world) nextState() State {
 	return m
 }
 
-func (w *world) pruned(times Times, there func(string) bool) Times {
-	return kept(times, func(name string, at time.Time) bool { return there(name) || w.now.Sub(at) <= forgetAfter })
+func (cond *conditions) pruned(times Times, there func(string) bool) Times {
+	return kept(times, func(name string, at time.Time) bool { return there(name) || cond.now.Sub(at) <= forgetAfter })
 }
 
-func (w *world) recentOf(all map[string][]Growth, window time.Duration) map[string][]Growth {
+func (cond *conditions) recentOf(all map[string][]Growth, window time.Duration) map[string][]Growth {
 	out := map[string][]Growth{}
 	for pool, list := range all {
-		list = slices.DeleteFunc(slices.Clone(list), func(g Growth) bool { return w.now.Sub(g.At) >= window })
+		list = slices.DeleteFunc(slices.Clone(list), func(g Growth) bool { return cond.now.Sub(g.At) >= window })
 		if len(list) > 0 {
 			out[pool] = list
 		}
@@ -144,20 +144,20 @@ func (w *world) recentOf(all map[string][]Growth, window time.Duration) map[stri
 }
 
 // since is the time recorded under a name, now where there is none that has passed.
-func (w *world) since(times Times, name string) time.Time {
-	if at, ok := times[name]; ok && !at.After(w.now) {
+func (cond *conditions) since(times Times, name string) time.Time {
+	if at, ok := times[name]; ok && !at.After(cond.now) {
 		return at
 	}
-	return w.now
+	return cond.now
 }
 
 // grown is a copy with n more nodes of a pool, now.
-func (w *world) grown(all map[string][]Growth, pool string, n int) map[string][]Growth {
+func (cond *conditions) grown(all map[string][]Growth, pool string, n int) map[string][]Growth {
 	list := slices.Clone(all[pool])
-	if last := len(list) - 1; last >= 0 && list[last].At.Equal(w.now) {
+	if last := len(list) - 1; last >= 0 && list[last].At.Equal(cond.now) {
 		list[last].Nodes += n
 	} else {
-		list = append(list, Growth{w.now, n})
+		list = append(list, Growth{cond.now, n})
 	}
 	return with(all, pool, list)
 }
@@ -197,28 +197,28 @@ const drainAgainAfter = time.Hour
 const longestPause = time.Hour
 
 // fail records one more failure.
-func (w *world) fail(name string) {
-	w.state.Failures = with(w.state.Failures, name, Failure{clampCount(w.state.Failures[name].Count) + 1, w.now})
+func (cond *conditions) fail(name string) {
+	cond.state.Failures = with(cond.state.Failures, name, Failure{clampCount(cond.state.Failures[name].Count) + 1, cond.now})
 }
 
 // failOperation counts the failure of a repartition, once for all reconciles until
 // it is rolled back.
-func (w *world) failOperation(n *nodeState, o *Operation) {
+func (cond *conditions) failOperation(n *nodeState, o *Operation) {
 	name := gpuName(n.name, o.GPU)
-	if f := w.state.Failures[name]; f.Count == 0 || f.At.Before(o.Started) {
-		w.fail(name)
+	if f := cond.state.Failures[name]; f.Count == 0 || f.At.Before(o.Started) {
+		cond.fail(name)
 	}
 }
 
 // repartitionAgainAt is when a GPU whose repartition failed is tried again, zero for no
 // failure: each failure doubles the pause.
-func (w *world) repartitionAgainAt(n *nodeState, device int) time.Time {
-	if len(w.state.Failures) == 0 {
+func (cond *conditions) repartitionAgainAt(n *nodeState, device int) time.Time {
+	if len(cond.state.Failures) == 0 {
 		return time.Time{}
 	}
-	f := w.state.Failures[gpuName(n.name, device)]
+	f := cond.state.Failures[gpuName(n.name, device)]
 	if f.Count <= 0 {
 		return time.Time{}
 	}
-	return f.At.Add(min(min(w.policy.RepartitionCooldown, longestPause)<<min(f.Count, 20), longestPause))
+	return f.At.Add(min(min(cond.policy.RepartitionCooldown, longestPause)<<min(f.Count, 20), longestPause))
 }

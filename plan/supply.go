@@ -68,11 +68,11 @@ func (w *world) bindRunning() {
 
 // gone is when a leaving pod will have left. The longer it is overdue, the longer that is
 // likely to last: a finalizer or a hung GPU can keep it for good.
-func (w *world) gone(p *Pod) time.Time {
+func (cond *conditions) gone(p *Pod) time.Time {
 	if p.LeavesAt.IsZero() {
-		return w.now.Add(aMoment)
+		return cond.now.Add(aMoment)
 	}
-	return w.now.Add(max(aMoment, w.now.Sub(p.LeavesAt).Abs()))
+	return cond.now.Add(max(aMoment, cond.now.Sub(p.LeavesAt).Abs()))
 }
 
 // fitsBeside reports whether a pod of the kind fits a node now, while the pods that leave
@@ -166,23 +166,23 @@ func (w *world) release(request []demand.Instances, model string, p mig.Profile)
 func (n *nodeState) operating() bool { return n.Operation != nil }
 
 // failed reports whether an operation has to be rolled back.
-func (w *world) failed(o *Operation) bool {
-	return o.Phase == PhaseFailed || o.Phase != PhaseSucceeded && !o.Deadline.IsZero() && w.now.After(o.Deadline)
+func (cond *conditions) failed(o *Operation) bool {
+	return o.Phase == PhaseFailed || o.Phase != PhaseSucceeded && !o.Deadline.IsZero() && cond.now.After(o.Deadline)
 }
 
-func (w *world) judgeNode(n *nodeState) {
-	n.at = w.now
-	n.changeAt = w.now
-	if at, ok := w.state.LastRepartition[n.name]; ok {
-		n.changeAt = later(n.changeAt, at.Add(w.policy.RepartitionCooldown))
+func (cond *conditions) judgeNode(n *nodeState) {
+	n.at = cond.now
+	n.changeAt = cond.now
+	if at, ok := cond.state.LastRepartition[n.name]; ok {
+		n.changeAt = later(n.changeAt, at.Add(cond.policy.RepartitionCooldown))
 	}
-	young := w.young(n)
+	young := cond.young(n)
 	switch {
-	case n.LeavesAt.After(w.now) && n.Drain == nil: // its provider takes it
+	case n.LeavesAt.After(cond.now) && n.Drain == nil: // its provider takes it
 		n.since = NodeInterrupted
 	case !n.Ready && young, young && n.withoutPlugin(), n.booting:
 		n.tier, n.since = tierNode, NodeUpcoming
-		n.at = later(w.now, n.Created.Add(n.pool.ReadyAfter))
+		n.at = later(cond.now, n.Created.Add(n.pool.ReadyAfter))
 		n.changeAt = later(n.changeAt, n.at)
 		if len(n.GPUs) == 0 {
 			own := n.capacity
@@ -197,15 +197,15 @@ func (w *world) judgeNode(n *nodeState) {
 		}
 	case !n.Ready, n.pool != nil && n.withoutPlugin():
 		n.since = NodeUnready
-	case n.Operation != nil && n.Operation.Phase == PhasePending && !w.failed(n.Operation):
+	case n.Operation != nil && n.Operation.Phase == PhasePending && !cond.failed(n.Operation):
 		n.tier, n.since = tierChange, WaitRepartition
-		n.at = later(w.now, n.Operation.Started.Add(n.repartitioning()))
+		n.at = later(cond.now, n.Operation.Started.Add(n.repartitioning()))
 		n.changeAt = later(n.changeAt, n.at)
 	case n.Drain != nil:
 		n.since = NodeDraining
 	case n.CordonedBy != "" || n.Operation != nil && !n.Cordoned:
 		n.tier, n.since = tierChange, RepartitionDone
-		n.changeAt = later(n.changeAt, w.now.Add(aMoment))
+		n.changeAt = later(n.changeAt, cond.now.Add(aMoment))
 	case n.Cordoned:
 		n.since = NodeCordoned
 	case n.leaving > 0:
@@ -218,8 +218,8 @@ func (w *world) judgeNode(n *nodeState) {
 
 // interrupted is a node whose drain is its interruption's, once its provider has announced
 // one: such a drain is never given up for a pod.
-func (w *world) interrupted(n *Node) *Node {
-	if n.Drain == nil || !n.LeavesAt.After(w.now) {
+func (cond *conditions) interrupted(n *Node) *Node {
+	if n.Drain == nil || !n.LeavesAt.After(cond.now) {
 		return n
 	}
 	own := *n

@@ -108,27 +108,27 @@ func (w *world) tidyGPU(node, device int) (option, string) {
 }
 
 // keepsUntidy returns what keeps a GPU from being repartitioned, empty for nothing.
-func (w *world) keepsUntidy(n *nodeState, device int) string {
+func (cond *conditions) keepsUntidy(n *nodeState, device int) string {
 	c := &n.GPUs[device]
 	p := n.pool
-	again := w.repartitionAgainAt(n, c.Index)
+	again := cond.repartitionAgainAt(n, c.Index)
 	switch {
-	case w.hold != "" || p.Freeze:
+	case cond.hold != "" || p.Freeze:
 		return "nothing may be done now"
 	case n.tier != tierNow && n.action < 0:
 		return "its node is not in service"
 	case n.action >= 0 || n.promised > 0 || n.settling:
 		return "another action is under way on its node"
-	case n.changeAt.After(w.now):
-		return "its node cools down for " + short(n.changeAt.Sub(w.now))
+	case n.changeAt.After(cond.now):
+		return "its node cools down for " + short(n.changeAt.Sub(cond.now))
 	case !c.AllocationKnown:
 		return "its allocation is unknown"
 	case c.allocated() && !p.MIG.KeepsBusy:
 		return "it is allocated, and has to be empty to be repartitioned"
-	case again.After(w.now):
-		return "its repartition failed, next attempt in " + short(again.Sub(w.now))
+	case again.After(cond.now):
+		return "its repartition failed, next attempt in " + short(again.Sub(cond.now))
 	}
-	if reason, _ := w.emptiness(n); reason == NodeEmpty && !w.keepsEmpty(p) {
+	if reason, _ := cond.emptiness(n); reason == NodeEmpty && !cond.keepsEmpty(p) {
 		return "its node is empty and may be removed"
 	}
 	ready := time.Time{}
@@ -137,14 +137,14 @@ func (w *world) keepsUntidy(n *nodeState, device int) string {
 		if in.AllocatedTo != "" {
 			continue
 		}
-		idle, known := w.idleSince(n, device, in)
+		idle, known := cond.idleSince(n, device, in)
 		if !known {
-			idle = w.now
+			idle = cond.now
 		}
 		ready = later(ready, idle.Add(p.MIG.IdleAfter))
 	}
-	if ready.After(w.now) {
-		return "a slice has to be idle for another " + short(ready.Sub(w.now))
+	if ready.After(cond.now) {
+		return "a slice has to be idle for another " + short(ready.Sub(cond.now))
 	}
 	return ""
 }
@@ -174,7 +174,7 @@ func (w *world) requestedOf(model string) []mig.Count {
 	for i := range w.forecasts {
 		f := &w.forecasts[i]
 		if f.Unsure == "" {
-			add(&f.Like, min(max(w.replicasFor(f)-max(f.Have, 0), 0), maxHeadroom))
+			add(&f.Like, min(max(w.policy.replicasFor(f)-max(f.Have, 0), 0), maxHeadroom))
 		}
 	}
 	slices.SortFunc(out, func(a, b mig.Count) int {

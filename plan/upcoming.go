@@ -11,13 +11,13 @@ import (
 const maxUpcoming = 10000
 
 // young reports a node of a pool that may still become ready.
-func (w *world) young(n *nodeState) bool {
-	return n.pool != nil && w.now.Sub(n.Created) < w.overdue(n.pool)
+func (cond *conditions) young(n *nodeState) bool {
+	return n.pool != nil && cond.now.Sub(n.Created) < cond.policy.overdue(n.pool)
 }
 
 // overdue is how long a node of the pool may take to become ready.
-func (w *world) overdue(p *poolState) time.Duration {
-	return max(3*min(p.ReadyAfter, 1000*time.Hour), w.policy.NodeOverdue)
+func (policy *Policy) overdue(p *poolState) time.Duration {
+	return max(3*min(p.ReadyAfter, 1000*time.Hour), policy.NodeOverdue)
 }
 
 // judgePools finds the pools that must not scale up now. A pool backs off while it
@@ -41,9 +41,9 @@ func (w *world) judgePools() {
 			continue
 		}
 		p := n.pool
-		if age := w.now.Sub(n.Created); age < 2*w.overdue(p) && p.stop == "" {
+		if age := w.now.Sub(n.Created); age < 2*w.policy.overdue(p) && p.stop == "" {
 			p.stop = BackingOff
-			p.why = fmt.Sprintf("%s is not ready after %s, %s were allowed", n.name, short(age), short(w.overdue(p)))
+			p.why = fmt.Sprintf("%s is not ready after %s, %s were allowed", n.name, short(age), short(w.policy.overdue(p)))
 		}
 	}
 }
@@ -52,17 +52,17 @@ func (w *world) judgePools() {
 // request that may be under way, and else since now, as its provider may replace a node
 // that was lost long after the last request. Each node that comes gives the others their
 // time again; a further request does not.
-func (w *world) noteShort(p *poolState) time.Time {
-	asked, known := w.state.LastScaleUp[p.Name]
+func (cond *conditions) noteShort(p *poolState) time.Time {
+	asked, known := cond.state.LastScaleUp[p.Name]
 	if !known { // no request is recorded
-		asked = w.now
-		w.state.LastScaleUp = with(w.state.LastScaleUp, p.Name, asked)
+		asked = cond.now
+		cond.state.LastScaleUp = with(cond.state.LastScaleUp, p.Name, asked)
 	}
-	since, known := w.state.ShortSince[p.Name]
+	since, known := cond.state.ShortSince[p.Name]
 	switch {
 	case known:
-	case w.now.Sub(asked) > w.overdue(p):
-		since = w.now
+	case cond.now.Sub(asked) > cond.policy.overdue(p):
+		since = cond.now
 	default:
 		since = asked
 	}
@@ -72,12 +72,12 @@ func (w *world) noteShort(p *poolState) time.Time {
 
 // undelivered returns how many of a pool's requested nodes are not to be waited for, and why: none that has not
 // registered in time, nor those that the provider reports to have failed.
-func (w *world) undelivered(p *poolState) (n int, why string) {
-	switch missing, late := p.Target-p.Size, w.now.Sub(p.missingSince); {
+func (cond *conditions) undelivered(p *poolState) (n int, why string) {
+	switch missing, late := p.Target-p.Size, cond.now.Sub(p.missingSince); {
 	case missing <= 0:
 		return 0, ""
-	case late > w.overdue(p):
-		return missing, fmt.Sprintf("%s requested %s ago did not register, %s were allowed", count(missing, "node"), short(late), short(w.overdue(p)))
+	case late > cond.policy.overdue(p):
+		return missing, fmt.Sprintf("%s requested %s ago did not register, %s were allowed", count(missing, "node"), short(late), short(cond.policy.overdue(p)))
 	case p.Failed > 0:
 		n = min(p.Failed, missing)
 		return n, fmt.Sprintf("the provider could not make %s: %s", count(n, "node"), p.FailedWhy)
@@ -85,16 +85,16 @@ func (w *world) undelivered(p *poolState) (n int, why string) {
 	return 0, ""
 }
 
-func (w *world) judgePool(p *poolState) {
+func (cond *conditions) judgePool(p *poolState) {
 	switch {
-	case w.hold != "":
-		p.stop = w.hold
+	case cond.hold != "":
+		p.stop = cond.hold
 	case p.Freeze:
 		p.stop, p.why = Frozen, "the pool is frozen"
-	case p.BackoffUntil.After(w.now):
-		p.stop, p.why = BackingOff, "backs off for "+short(p.BackoffUntil.Sub(w.now))+" more"
+	case p.BackoffUntil.After(cond.now):
+		p.stop, p.why = BackingOff, "backs off for "+short(p.BackoffUntil.Sub(cond.now))+" more"
 	default:
-		if n, why := w.undelivered(p); n > 0 {
+		if n, why := cond.undelivered(p); n > 0 {
 			p.stop, p.why = BackingOff, why
 		}
 	}
@@ -113,12 +113,12 @@ func (w *world) addUnregistered() {
 
 // requestTimes are when a pool's newest n nodes were requested, ascending. A further request does not delay those
 // before it.
-func (w *world) requestTimes(p *poolState, n int) []time.Time {
+func (cond *conditions) requestTimes(p *poolState, n int) []time.Time {
 	out := slices.Repeat([]time.Time{p.requestedAt}, n)
-	for _, g := range slices.Backward(w.state.Grown[p.Name]) {
+	for _, g := range slices.Backward(cond.state.Grown[p.Name]) {
 		for range min(g.Nodes, n) {
 			n--
-			out[n] = later(g.At, w.state.ShortSince[p.Name])
+			out[n] = later(g.At, cond.state.ShortSince[p.Name])
 		}
 	}
 	slices.SortFunc(out, time.Time.Compare)

@@ -147,8 +147,8 @@ func (w *world) poolVerdict(i int) Verdict {
 		v.Reason, v.Detail = NodeEmpty, fmt.Sprintf("removes %d, %s", p.shrunk, size)
 	case p.does.reason != "":
 		v.Reason, v.Detail = p.does.reason, p.does.detail+", "+size
-	case w.policy.SickAfter > 0 && w.tooManySick(p):
-		v.Reason, v.Detail = NodeSick, w.manySickText(p)
+	case w.policy.SickAfter > 0 && w.policy.tooManySick(p):
+		v.Reason, v.Detail = NodeSick, w.policy.manySickText(p)
 	case p.stop != "":
 		v.Reason, v.Detail = p.stop, p.why
 	case w.idleHold != "":
@@ -167,27 +167,27 @@ func (w *world) poolVerdict(i int) Verdict {
 	return v
 }
 
-func (w *world) nodeVerdict(n *nodeState) Verdict {
+func (cond *conditions) nodeVerdict(n *nodeState) Verdict {
 	v := Verdict{Kind: KindNode, Subject: n.name, Reason: Steady}
 	if n.pool == nil {
 		v.Detail = "in no pool"
 		return v
 	}
 	if o := n.Operation; o != nil {
-		v.Reason, v.Detail = w.operationVerdict(n, o)
+		v.Reason, v.Detail = cond.operationVerdict(n, o)
 		return v
 	}
 	if d := n.decided; d.reason != "" {
 		v.Reason, v.Detail = d.reason, d.detail
 		return v
 	}
-	reason, idle := w.emptiness(n)
+	reason, idle := cond.emptiness(n)
 	v.Reason = reason
 	switch reason {
 	case NodeEmpty:
 		v.Detail = n.emptyText(idle)
-		if p := n.pool; n.action < 0 && w.keepsEmpty(p) {
-			v.Reason = w.keepsPool(p)
+		if p := n.pool; n.action < 0 && cond.keepsEmpty(p) {
+			v.Reason = cond.keepsPool(p)
 			if p.Fixed { // a fixed pool never removes it
 				v.Detail = "empty for " + short(idle)
 			}
@@ -198,25 +198,25 @@ func (w *world) nodeVerdict(n *nodeState) Verdict {
 			v.Detail = "scale down is disabled for it"
 		}
 	case NodeUpcoming:
-		v.Detail = "ready in " + short(n.at.Sub(w.now))
+		v.Detail = "ready in " + short(n.at.Sub(cond.now))
 	case NodeInterrupted:
-		v.Detail = w.interruptionText(n)
+		v.Detail = cond.interruptionText(n)
 	case NodeUnready:
-		v.Detail = "created " + short(w.now.Sub(n.Created)) + " ago"
+		v.Detail = "created " + short(cond.now.Sub(n.Created)) + " ago"
 	}
 	return v
 }
 
-func (w *world) operationVerdict(n *nodeState, o *Operation) (Reason, string) {
+func (cond *conditions) operationVerdict(n *nodeState, o *Operation) (Reason, string) {
 	switch {
 	case o.Phase == PhaseSucceeded:
 		return RepartitionDone, o.ID
 	case o.Phase == PhaseFailed:
 		return RepartitionFailed, o.Message
-	case w.failed(o):
+	case cond.failed(o):
 		return RepartitionOverdue, o.ID
 	}
-	return WaitRepartition, fmt.Sprintf("%s, ready in %s", o.ID, short(n.at.Sub(w.now)))
+	return WaitRepartition, fmt.Sprintf("%s, ready in %s", o.ID, short(n.at.Sub(cond.now)))
 }
 
 // decideGPU changes the verdict on a GPU that this plan repartitions, or that is unusual.

@@ -8,11 +8,11 @@ import (
 )
 
 // movable reports whether a pod may be evicted now.
-func (w *world) movable(p *Pod) bool { return !w.keepsStorage(p) && w.mayEvict(p) }
+func (w *world) movable(p *Pod) bool { return !w.policy.keepsStorage(p) && w.mayEvict(p) }
 
 // keepsStorage reports a pod that the policy keeps for its local storage.
-func (w *world) keepsStorage(p *Pod) bool {
-	return p.LocalStorage && w.policy.SkipNodesWithLocalStorage
+func (policy *Policy) keepsStorage(p *Pod) bool {
+	return p.LocalStorage && policy.SkipNodesWithLocalStorage
 }
 
 // mayEvict is movable for a pod whose local storage is lost in any case.

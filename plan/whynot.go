@@ -51,7 +51,7 @@ const cannotReclaim = "reclaiming what is borrowed would not free enough for it,
 func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	reason, detail := w.whyNoScaleUp(k, p.pod)
 	switch bound := w.evictionBound(1); {
-	case !w.mayScaleUp(p) && reason != NoPoolFits: // what no pool has gives its quota back
+	case !w.policy.mayScaleUp(p) && reason != NoPoolFits: // what no pool has gives its quota back
 		t := &w.tenants[w.tenantIndex(p.pod)]
 		reason = BorrowedWaits
 		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for what would be borrowed", t.Name, amountText(t.Guarantee))
@@ -119,7 +119,7 @@ func (w *world) alternativeText(p *pending, k *kind, all []option) string {
 		return fmt.Sprintf(" against %.2f for a node", node.cost)
 	}
 	reason, _ := w.whyNoScaleUp(k, p.pod)
-	if !w.mayScaleUp(p) {
+	if !w.policy.mayScaleUp(p) {
 		reason = BorrowedWaits
 	}
 	return fmt.Sprintf("; no node can be added (%s)", reason)

@@ -12,16 +12,22 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
+// conditions are what a plan is decided under. Their methods judge one node, pool, pod or
+// GPU by its times and by what the policy allows; they read nothing else of the world.
+type conditions struct {
+	now      time.Time
+	policy   Policy
+	state    State  // as earlier reconciles left it, and with what each stage records of its own actions
+	hold     Reason // why nothing at all is done, empty for no reason; set by judgeNodes
+	idleHold string // why idle nodes are not acted on, empty for no reason; set by holdIdle
+}
+
 // world is Make's working copy: the snapshot, what is upcoming, and what this
 // plan has promised so far.
 type world struct {
-	now      time.Time
-	policy   Policy
-	state    State
-	tables   mig.Tables
-	tableOf  map[string]*mig.Table // nil: the model has none
-	hold     Reason                // why nothing at all is done, empty for no reason
-	idleHold string                // why idle nodes are not acted on, empty for no reason
+	*conditions
+	tables  mig.Tables
+	tableOf map[string]*mig.Table // nil: the model has none
 
 	pools   []poolState
 	nodes   []nodeState // real ones by name, then upcoming ones
@@ -191,7 +197,7 @@ type poolState struct {
 
 // newWorld sorts and indexes the snapshot and computes when capacity is supply.
 func newWorld(s Snapshot, p Policy) *world {
-	w := &world{now: s.Now, policy: p, state: s.State, tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
+	w := &world{conditions: &conditions{now: s.Now, policy: p, state: s.State}, tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
 		kindAt: map[string]int{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, allocatedTexts: map[[2]int]string{}, additions: map[string][]mig.Placement{}, requested: map[string][]mig.Count{},
 		groupings: map[string]*grouping{}, topology: topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}}}
 	w.addPools(s.Pools)
