@@ -59,7 +59,7 @@ func offering(cpu, memory int64, others []Resource) capacity {
 const strategySingle = "nvidia.com/mig.strategy"
 
 // supplyTo adds a GPU's whole capacity, allocated or not.
-func (w *world) supplyTo(r *capacity, device *GPU, single bool) {
+func (ms *models) supplyTo(r *capacity, device *GPU, single bool) {
 	switch {
 	case device.Health == gpu.Sick:
 	case device.Shared:
@@ -74,17 +74,17 @@ func (w *world) supplyTo(r *capacity, device *GPU, single bool) {
 	default:
 		r.model = cmp.Or(r.model, device.Model.Name)
 		for i := range device.Instances {
-			r.free = added(r.free, w.namedAs(r.model, device, device.Instances[i].Profile), 1)
+			r.free = added(r.free, ms.namedAs(r.model, device, device.Instances[i].Profile), 1)
 		}
 	}
 }
 
 // namedAs is the profile that a GPU's profile is on a node whose first GPU is of this model: the scheduler counts
 // instances by name.
-func (w *world) namedAs(model string, device *GPU, p mig.Profile) mig.Profile {
+func (ms *models) namedAs(model string, device *GPU, p mig.Profile) mig.Profile {
 	if device.Model.Name != model {
-		if t, ok := w.table(device.Model.Name); ok {
-			p, _ = w.profile(model, t.Name(p))
+		if t, ok := ms.table(device.Model.Name); ok {
+			p, _ = ms.profile(model, t.Name(p))
 		}
 	}
 	return p
@@ -92,13 +92,13 @@ func (w *world) namedAs(model string, device *GPU, p mig.Profile) mig.Profile {
 
 // supplyRepartition adds the target layout of a GPU that is being
 // repartitioned.
-func (w *world) supplyRepartition(r *capacity, device *GPU, target mig.Layout, single bool) {
+func (ms *models) supplyRepartition(r *capacity, device *GPU, target mig.Layout, single bool) {
 	repartition := *device
 	repartition.Instances = make([]Instance, len(target))
 	for i, p := range target {
 		repartition.Instances[i].Placement = p
 	}
-	w.supplyTo(r, &repartition, single)
+	ms.supplyTo(r, &repartition, single)
 }
 
 // relayout is the repartition of a GPU: what stays in place stays allocated.
@@ -131,7 +131,7 @@ const (
 // lacks names the first resource that keeps a pod of the kind out: "cpu",
 // "memory", podPlaces, "GPUs", partOfGPU, another resource by its name, a host port, and last
 // "slices", which a repartition can provide; empty where the pod fits.
-func (w *world) lacks(k *kind, r *capacity) string {
+func (ms *models) lacks(k *kind, r *capacity) string {
 	p := k.pod
 	switch {
 	case p.CPUMilli > max(r.cpu, 0): // as in the scheduler, where more is requested than there is, none is not too much
@@ -151,7 +151,7 @@ func (w *world) lacks(k *kind, r *capacity) string {
 	if port := r.takenPort(p); port != "" {
 		return port
 	}
-	if len(p.Demand.MIG) > 0 && !w.hasSlices(k, r) {
+	if len(p.Demand.MIG) > 0 && !ms.hasSlices(k, r) {
 		return "slices"
 	}
 	return ""
@@ -187,8 +187,8 @@ func (r *capacity) takeOthers(want []Resource, times int64) {
 
 func sameVendor(want, have string) bool { return want == "" || have == "" || want == have }
 
-func (w *world) hasSlices(k *kind, r *capacity) bool {
-	need, _ := w.requestOf(k, r.model)
+func (ms *models) hasSlices(k *kind, r *capacity) bool {
+	need, _ := ms.requestOf(k, r.model)
 	for _, c := range need {
 		if mig.CountOf(r.free, c.Profile) < c.N {
 			return false
@@ -199,8 +199,8 @@ func (w *world) hasSlices(k *kind, r *capacity) bool {
 
 // take subtracts the requests of a pod of the kind. A result below zero is
 // possible for running pods only.
-func (w *world) take(k *kind, r *capacity) {
-	need, _ := w.requestOf(k, r.model)
+func (ms *models) take(k *kind, r *capacity) {
+	need, _ := ms.requestOf(k, r.model)
 	for _, c := range need {
 		r.free = added(r.free, c.Profile, -c.N)
 	}
@@ -209,20 +209,20 @@ func (w *world) take(k *kind, r *capacity) {
 
 // takeRunning subtracts the requests of a running pod. PutBack adds them again; parts
 // of GPUs stay allocated where it is unknown which GPU they are on.
-func (w *world) takeRunning(p *Pod, r *capacity) { w.account(p, r, 1) }
+func (ms *models) takeRunning(p *Pod, r *capacity) { ms.account(p, r, 1) }
 
-func (w *world) putBack(p *Pod, r *capacity) { w.account(p, r, -1) }
+func (ms *models) putBack(p *Pod, r *capacity) { ms.account(p, r, -1) }
 
 // account subtracts a pod's requests so many times: 1 allocates, -1 releases.
-func (w *world) account(p *Pod, r *capacity, times int) {
-	r.free = w.instances(r.free, r.model, p.Demand.MIG, -times)
+func (ms *models) account(p *Pod, r *capacity, times int) {
+	r.free = ms.instances(r.free, r.model, p.Demand.MIG, -times)
 	r.takePlain(p, times)
 }
 
 // instances adds instances to counts in a model's profiles, so many times.
-func (w *world) instances(cs []mig.Count, model string, list []demand.Instances, times int) []mig.Count {
+func (ms *models) instances(cs []mig.Count, model string, list []demand.Instances, times int) []mig.Count {
 	for i := range list {
-		p, _ := w.profile(model, list[i].Name)
+		p, _ := ms.profile(model, list[i].Name)
 		cs = added(cs, p, times*clampCount(list[i].Count))
 	}
 	return cs

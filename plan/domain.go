@@ -169,7 +169,7 @@ func (w *world) domainsOf(members []int) []*domain {
 		}
 		if d != nil {
 			d.most += len(n.gpus())
-			d.now += float64(w.fitting(k, &n.capacity)) * k.eq
+			d.now += float64(w.models.fitting(k, &n.capacity)) * k.eq
 			d.free = d.now
 		}
 	}
@@ -223,16 +223,16 @@ func (w *world) domainsOf(members []int) []*domain {
 const rounding = 1e-6
 
 // fitting is how many pods of a kind fit a host.
-func (w *world) fitting(k *kind, free *capacity) int {
+func (ms *models) fitting(k *kind, free *capacity) int {
 	switch {
-	case w.lacks(k, free) != "":
+	case ms.lacks(k, free) != "":
 		return 0
 	case slices.ContainsFunc(k.pod.Apart, func(r Apart) bool { return r.Key == hostnameLabel && k.in(r.Group) && !k.in(r.Except) }):
 		return 1 // they exclude each other
 	}
 	r, n := free.clone(), 0
-	for n < 4*maxGPUsOfNode && w.lacks(k, &r) == "" {
-		w.take(k, &r)
+	for n < 4*maxGPUsOfNode && ms.lacks(k, &r) == "" {
+		ms.take(k, &r)
 		n++
 	}
 	return n

@@ -40,7 +40,7 @@ func (w *world) countDrain(i int) {
 func (w *world) reopenFor(p *pending, k *kind) bool {
 	for _, i := range w.reopenable {
 		n := &w.nodes[i]
-		if n.since != NodeDraining || !w.may(n.pool) || !n.admits(k) || !w.rulesAllow(k, n) || w.lacks(k, &n.capacity) != "" {
+		if n.since != NodeDraining || !w.may(n.pool) || !n.admits(k) || !w.rulesAllow(k, n) || w.models.lacks(k, &n.capacity) != "" {
 			continue
 		}
 		n = w.touch(i)

@@ -244,7 +244,7 @@ func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
 		o := Option{Kind: OptionNode, On: ps.Name}
 		reason, why := w.cannotScaleUp(k, p.pod, ps)
 		why = strings.TrimPrefix(why, ps.Name+": ")
-		spare := w.hasSpare(k, ps, reason)
+		spare := w.models.hasSpare(k, ps, reason)
 		priced := w.priced(i, k, p.pod, ps, -1)
 		if spare {
 			if o := w.priced(i, k, p.pod, ps, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {
@@ -322,7 +322,7 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 	case !w.rulesAllow(k, n):
 		return "excluded by pod affinity or topology spread"
 	}
-	switch lack := w.lacks(k, &n.capacity); lack {
+	switch lack := w.models.lacks(k, &n.capacity); lack {
 	case "":
 		return ""
 	case partOfGPU:

@@ -55,15 +55,15 @@ func (w *world) readGPUs(others int) {
 			w.supplyGPU(n, device, single)
 			if device.Model != model {
 				model = device.Model
-				table, _ = w.table(model.Name)
-				w.noteModel(model)
+				table, _ = w.models.table(model.Name)
+				w.models.noteModel(model)
 			}
 			w.readGPU(n, device, table, &all[c])
 		}
 		all = all[len(n.GPUs):]
-		n.booting = w.young(n) && n.Ready && !single && w.halfOffered(n)
+		n.booting = w.young(n) && n.Ready && !single && w.models.halfOffered(n)
 		if !n.booting {
-			w.limitToOffer(n, single)
+			w.models.limitToOffer(n, single)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
 			allocated++
 			unused = unused || !in.UnusedSince.IsZero()
 		} else if c.Health != gpu.Sick {
-			n.unallocated = added(n.unallocated, w.namedAs(n.model, c, in.Profile), 1)
+			n.unallocated = added(n.unallocated, w.models.namedAs(n.model, c, in.Profile), 1)
 		}
 		compute += in.Profile.Compute
 		memory += in.Profile.Memory
@@ -195,13 +195,13 @@ func (n *nodeState) discountAllocated() {
 // limitSick limits what is free of a node with a sick GPU to what its device plugin offers, with
 // the sick GPU or without, less what all of its pods request, those with the sick one too: so
 // the scheduler counts.
-func (w *world) limitSick(n *nodeState) {
+func (ms *models) limitSick(n *nodeState) {
 	if !n.sick || n.Allocatable == nil || n.booting || n.operating() {
 		return
 	}
-	left := capacity{vendor: n.vendor, model: n.model, whole: clampCount(n.Allocatable.GPUs), free: w.instances(nil, n.model, n.Allocatable.MIG, 1)}
+	left := capacity{vendor: n.vendor, model: n.model, whole: clampCount(n.Allocatable.GPUs), free: ms.instances(nil, n.model, n.Allocatable.MIG, 1)}
 	for _, p := range n.pods {
-		w.takeRunning(&Pod{Demand: demand.Demand{GPUs: p.Demand.GPUs, Vendor: p.Demand.Vendor, MIG: p.Demand.MIG}}, &left)
+		ms.takeRunning(&Pod{Demand: demand.Demand{GPUs: p.Demand.GPUs, Vendor: p.Demand.Vendor, MIG: p.Demand.MIG}}, &left)
 	}
 	n.whole = min(n.whole, left.whole)
 	for i := range n.free {
@@ -211,7 +211,7 @@ func (w *world) limitSick(n *nodeState) {
 
 // limitToOffer limits a node's free capacity to its allocatable resources less
 // the requests of its bound pods. That needs neither attribution nor layouts.
-func (w *world) limitToOffer(n *nodeState, single bool) {
+func (ms *models) limitToOffer(n *nodeState, single bool) {
 	offer := n.Allocatable
 	if offer == nil || n.sick || n.operating() {
 		return // while a GPU is repartitioned the device plugin offers nothing
@@ -224,14 +224,14 @@ func (w *world) limitToOffer(n *nodeState, single bool) {
 	if model == "" && len(n.GPUs) > 0 {
 		model = n.GPUs[0].Model.Name
 	}
-	if _, ok := w.table(model); ok {
-		n.model, n.free = model, w.instances(nil, model, offer.MIG, 1)
+	if _, ok := ms.table(model); ok {
+		n.model, n.free = model, ms.instances(nil, model, offer.MIG, 1)
 	}
 }
 
 // halfOffered reports a node whose device plugin has just started: it offers
 // less than its GPUs are known to be partitioned into.
-func (w *world) halfOffered(n *nodeState) bool {
+func (ms *models) halfOffered(n *nodeState) bool {
 	if n.Allocatable == nil || n.operating() {
 		return false
 	}
@@ -247,9 +247,9 @@ func (w *world) halfOffered(n *nodeState) bool {
 			repartition = added(repartition, device.Instances[i].Profile, 1)
 		}
 	}
-	if _, ok := w.table(n.model); !ok || !unknown {
+	if _, ok := ms.table(n.model); !ok || !unknown {
 		return false
 	}
-	offered := w.instances(nil, n.model, n.Allocatable.MIG, 1)
+	offered := ms.instances(nil, n.model, n.Allocatable.MIG, 1)
 	return slices.ContainsFunc(repartition, func(c mig.Count) bool { return mig.CountOf(offered, c.Profile) < c.N })
 }

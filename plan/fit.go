@@ -42,9 +42,8 @@ func (w *world) classify() {
 		p := &w.pools[i]
 		p.class = class(w.newPlace(p), p.Template.Taints)
 	}
-	w.classes = len(ids)
 	for i := range w.kinds {
-		w.kinds[i].static = make([]verdictOnce, w.classes)
+		w.kinds[i].static = make([]verdictOnce, len(ids))
 	}
 }
 

@@ -31,8 +31,8 @@ type gang struct {
 // lacking is the number of pending members that must be served together.
 func (g *gang) lacking() int { return max(g.min-g.running, 0) }
 
-// formUnits collects gangs. A gang has the rank of its most urgent member.
-func (w *world) formUnits() {
+// formUnits collects gangs, of which these pods run. A gang has the rank of its most urgent member.
+func (w *world) formUnits(running []*Pod) {
 	found := map[string]*gang{}
 	of := func(p *Pod) *gang {
 		g := found[p.Gang]
@@ -43,7 +43,7 @@ func (w *world) formUnits() {
 		g.min = max(g.min, p.GangMin)
 		return g
 	}
-	for _, p := range w.ganged {
+	for _, p := range running {
 		if g := of(p); !p.Leaving {
 			g.running++
 			g.runs = append(g.runs, p)
@@ -273,7 +273,7 @@ func (w *world) keepCapacity(u *unit, failed int) {
 				nodes, at = min(nodes, 1), at+p.Name
 			}
 		}
-		members[at] += nodes * w.fitting(k, &p.empty)
+		members[at] += nodes * w.models.fitting(k, &p.empty)
 		pools[at] = append(pools[at], j)
 	}
 	for at, most := range members { // the order has no effect

@@ -224,10 +224,10 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 	if upcoming {
 		is, at = !n.unclaimed && (n.tier == tierChange || n.tier == tierNode), n.at.UnixNano()
 	}
-	if !is || !n.admits(k) || w.lacks(k, &n.capacity) != "" {
+	if !is || !n.admits(k) || w.models.lacks(k, &n.capacity) != "" {
 		return entry{}, false
 	}
-	return entry{at, w.rank(k, n), node}, w.hostAllows(k, n)
+	return entry{at, w.models.rank(k, n), node}, w.hostAllows(k, n)
 }
 
 // spare is a node's free capacity for ordering: its slices, weighed by the free

@@ -226,9 +226,9 @@ func (k *kind) cached(labels map[string]string) []string {
 // rank orders the nodes that can serve a kind equally soon: those with more of its
 // datasets first, then those with the fewest free instances of its profiles, then those
 // with the least free capacity.
-func (w *world) rank(k *kind, n *nodeState) int {
+func (ms *models) rank(k *kind, n *nodeState) int {
 	rank := n.spare()
-	requested, _ := w.requestOf(k, n.capacity.model)
+	requested, _ := ms.requestOf(k, n.capacity.model)
 	for _, c := range requested {
 		rank += anotherAlike * mig.CountOf(n.capacity.free, c.Profile)
 	}
@@ -257,12 +257,12 @@ type answer struct {
 
 // requestOf translates the kind's MIG demand into a model's profiles; false
 // where the model has no such profile.
-func (w *world) requestOf(k *kind, model string) ([]mig.Count, bool) {
-	r := w.request(k, model)
+func (ms *models) requestOf(k *kind, model string) ([]mig.Count, bool) {
+	r := ms.request(k, model)
 	return r.counts, r.ok
 }
 
-func (w *world) request(k *kind, model string) profileRequest {
+func (ms *models) request(k *kind, model string) profileRequest {
 	if len(k.pod.Demand.MIG) == 0 {
 		return profileRequest{ok: true}
 	}
@@ -273,33 +273,33 @@ func (w *world) request(k *kind, model string) profileRequest {
 	}
 	n := profileRequest{model: model, ok: true}
 	for _, i := range k.pod.Demand.MIG {
-		p, ok := w.profile(model, i.Name)
+		p, ok := ms.profile(model, i.Name)
 		n.ok = n.ok && ok
 		n.counts = added(n.counts, p, clampCount(i.Count))
 	}
 	key, known := question(0, model, nil, nil, n.counts, nil), false
-	if n.id, known = w.requestIDs[key]; !known { // pods of many kinds share them
-		n.id = len(w.requestIDs)
-		w.requestIDs[key] = n.id
+	if n.id, known = ms.requestIDs[key]; !known { // pods of many kinds share them
+		n.id = len(ms.requestIDs)
+		ms.requestIDs[key] = n.id
 	}
 	k.requests = append(k.requests, n)
 	return n
 }
 
 // table is the tables' ForModel, computed once for each model.
-func (w *world) table(model string) (*mig.Table, bool) {
-	t, known := w.tableOf[model]
+func (ms *models) table(model string) (*mig.Table, bool) {
+	t, known := ms.tableOf[model]
 	if !known {
-		t, _ = w.tables.ForModel(model)
-		w.tableOf[model] = t
+		t, _ = ms.tables.ForModel(model)
+		ms.tableOf[model] = t
 	}
 	return t, t != nil
 }
 
 // profile is the profile that a name means on a model. On a model that has none of this name it is another for each
 // name, of less than no slices: GPUs of another model on the same node may have it.
-func (w *world) profile(model, name string) (mig.Profile, bool) {
-	if t, ok := w.table(model); ok {
+func (ms *models) profile(model, name string) (mig.Profile, bool) {
+	if t, ok := ms.table(model); ok {
 		if p, ok := t.Exact(name); ok {
 			return p, true
 		}
@@ -347,7 +347,7 @@ func (w *world) addDemand(out [][]mig.Count, k *kind, n int) {
 		if !p.MIG.Repartition || !w.admitsNew(k, p) {
 			continue
 		}
-		requested, ok := w.requestOf(k, p.empty.model)
+		requested, ok := w.models.requestOf(k, p.empty.model)
 		if !ok {
 			continue
 		}

@@ -138,7 +138,7 @@ func (w *world) settles(n *nodeState, p *Pod) bool {
 // assign reserves capacity of a node for a pending pod of the kind.
 func (w *world) assign(k *kind, node int) {
 	n := w.touch(node)
-	w.take(k, &n.capacity)
+	w.models.take(k, &n.capacity)
 	w.place(k.pod, node, 1)
 	n.promised++
 	if n.pool != nil && n.pool.MIG.Repartition && len(k.pod.Demand.MIG) > 0 {

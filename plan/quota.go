@@ -15,7 +15,7 @@ import (
 // allowed or not. An invalid tree counts as none; Snapshot.Check reports what is
 // wrong with it.
 func (w *world) addTenants(tenants []Tenant) {
-	w.tenants, w.scale = slices.Clone(tenants), NewScale(w.tables, w.models)
+	w.tenants, w.scale = slices.Clone(tenants), NewScale(w.models.tables, w.models.seen)
 	slices.SortStableFunc(w.tenants, func(a, b Tenant) int { return strings.Compare(a.Name, b.Name) })
 	if len(w.tenants) == 0 {
 		return

@@ -44,7 +44,7 @@ func (w *world) findBorrowers() {
 		first, lost := w.next(victims, nil)
 		l := borrowers{i, first.pod, lost, n.capacity.clone()}
 		for _, v := range victims {
-			w.putBack(w.located(n, v.pod), &l.capacity)
+			w.models.putBack(w.models.located(n, v.pod), &l.capacity)
 		}
 		w.borrowers = append(w.borrowers, l)
 	}
@@ -68,7 +68,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	for j := range w.borrowers {
 		i := w.borrowers[j].node
 		n := &w.nodes[i]
-		if !n.admits(k) || w.lacks(k, &w.borrowers[j].capacity) != "" || !n.lends() {
+		if !n.admits(k) || w.models.lacks(k, &w.borrowers[j].capacity) != "" || !n.lends() {
 			continue
 		}
 		if !w.rulesAllow(k, n) {
@@ -81,12 +81,12 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 		victims := w.choose(w.victims(i), func(v *Pod) bool { return v.Tenant != p.pod.Tenant }, func(gone []placedPod) bool {
 			r := n.capacity.clone()
 			for _, v := range gone {
-				w.putBack(w.located(n, v.pod), &r)
+				w.models.putBack(w.models.located(n, v.pod), &r)
 			}
-			return w.lacks(k, &r) == ""
+			return w.models.lacks(k, &r) == ""
 		})
 		if len(victims) == 0 || !w.mayEvictMore(len(victims)) {
-			again = again || w.lacks(k, &n.capacity) == "" // without what was evicted before
+			again = again || w.models.lacks(k, &n.capacity) == "" // without what was evicted before
 			continue
 		}
 		o := option{kind: OptionReclaim, node: i, at: w.now.Add(gracePeriod)}

@@ -66,7 +66,7 @@ func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool))
 	if _, ok := w.mayRepartition(k, n); !ok || w.nodeBlocks(k, n) != "" || len(w.repartitionable(n)) == 0 {
 		return entry{}, false
 	}
-	id := w.request(k, n.model).id
+	id := w.models.request(k, n.model).id
 	d := n.derive()
 	for len(d.estimates) <= id {
 		d.estimates = append(d.estimates, estimate{})
@@ -108,7 +108,7 @@ func (w *world) mayRepartition(k *kind, n *nodeState) ([]mig.Count, bool) {
 	if n.unclaimed || n.pool == nil || n.model == "" || !n.pool.MIG.Repartition || !n.admits(k) || !w.hostAllows(k, n) {
 		return nil, false
 	}
-	return w.requestOf(k, n.model)
+	return w.models.requestOf(k, n.model)
 }
 
 // blockersOf counts what prevents the repartition of each GPU for the kind.
@@ -218,7 +218,7 @@ func (w *world) repartitionInTurn(k *kind, p *Pod, node int, requested, further 
 		if begun && (s.device == o.repartition.device || slices.ContainsFunc(o.then, func(r repartition) bool { return r.device == s.device })) {
 			continue
 		}
-		r, left, why := w.changeOf(n.pool, n.model, s, requested, free, further, len(splits) > 1)
+		r, left, why := w.models.changeOf(n.pool, n.model, s, requested, free, further, len(splits) > 1)
 		if why != "" {
 			blocked = why
 			continue
@@ -248,26 +248,26 @@ func (w *world) nodeBlocks(k *kind, n *nodeState) blocker {
 	case n.tier == tierOut, n.operating() && w.failed(n.Operation):
 		return blockBusyNode
 	}
-	if lack := w.lacks(k, &n.capacity); lack != "" && lack != "slices" {
+	if lack := w.models.lacks(k, &n.capacity); lack != "" && lack != "slices" {
 		return blockCapacity
 	}
 	return ""
 }
 
 // target returns pack's best layout, computed once for each question.
-func (w *world) target(p *poolState, model string, keep, spare mig.Layout, must, further []mig.Count) answer {
+func (ms *models) target(p *poolState, model string, keep, spare mig.Layout, must, further []mig.Count) answer {
 	key := question(p.index, model, keep, spare, must, further)
-	if a, ok := w.answers[key]; ok {
+	if a, ok := ms.answers[key]; ok {
 		return a
 	}
-	t, ok := w.table(model)
+	t, ok := ms.table(model)
 	a := answer{}
 	if ok {
 		rules := &p.MIG
 		a.Answer, a.ok = pack.Target(pack.Question{Table: t, Keep: keep, Spare: spare, Must: must, Further: further,
 			Allowed: rules.Allowed, Grow: !rules.KeepsBusy})
 	}
-	w.answers[key] = a
+	ms.answers[key] = a
 	return a
 }
 

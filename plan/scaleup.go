@@ -21,7 +21,7 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 	for j := range w.pools {
 		ps := &w.pools[j]
 		reason, _ := w.cannotScaleUp(k, p, ps)
-		if w.hasSpare(k, ps, reason) {
+		if w.models.hasSpare(k, ps, reason) {
 			if o := w.priced(i, k, p, ps, ps.spare[0]); !foundSpare || o.cost < spare.cost {
 				spare, foundSpare = o, true
 			}
@@ -44,8 +44,8 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 
 // hasSpare reports whether the kind may use an unclaimed upcoming node of the pool,
 // which adds no node for it for the given reason.
-func (w *world) hasSpare(k *kind, ps *poolState, reason Reason) bool {
-	return len(ps.spare) > 0 && reason != NoPoolFits && reason != CapacityKept && !w.unobservedFor(k, ps)
+func (ms *models) hasSpare(k *kind, ps *poolState, reason Reason) bool {
+	return len(ps.spare) > 0 && reason != NoPoolFits && reason != CapacityKept && !ms.unobservedFor(k, ps)
 }
 
 // priced is the option of a pool's next node: an upcoming one, or a new one
@@ -56,8 +56,8 @@ func (w *world) priced(i int, k *kind, p *Pod, ps *poolState, spare int) option 
 		o.at = w.nodes[spare].at
 	}
 	r, wait := ps.empty.clone(), o.at.Sub(w.now)
-	if w.lacks(k, &r) == "slices" {
-		r, o.repartitions = w.repartitionNew(k, ps)
+	if w.models.lacks(k, &r) == "slices" {
+		r, o.repartitions = w.models.repartitionNew(k, ps)
 		wait += ps.MIG.IdleAfter + ps.MIG.Duration
 		o.cost = w.policy.DisruptionCost
 	}
@@ -86,20 +86,20 @@ const immovable = 10
 
 // repartitionNew returns a new node's free capacity once its GPUs are
 // repartitioned for the kind; false when none of them can be.
-func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
-	requested, known := w.requestOf(k, p.empty.model)
+func (ms *models) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
+	requested, known := ms.requestOf(k, p.empty.model)
 	if !p.MIG.Repartition || !known || p.empty.model == "" {
 		return capacity{}, false
 	}
 	r = p.empty.clone()
 	for i := range p.boot { // each by itself
-		if change, left, why := w.changeOf(p, p.empty.model, &p.boot[i], requested, p.empty.free, nil, false); why == "" && left == nil {
+		if change, left, why := ms.changeOf(p, p.empty.model, &p.boot[i], requested, p.empty.free, nil, false); why == "" && left == nil {
 			r.relayout(change.before, change.answer.Layout)
 			ok = true
 		}
 	}
 	for i := 0; i < len(p.boot) && !ok && shortOf(requested, nil) > 1; i++ { // or several for one pod
-		if change, left, why := w.changeOf(p, p.empty.model, &p.boot[i], requested, r.free, nil, true); why == "" {
+		if change, left, why := ms.changeOf(p, p.empty.model, &p.boot[i], requested, r.free, nil, true); why == "" {
 			r.relayout(change.before, change.answer.Layout)
 			ok = left == nil
 		}
@@ -132,9 +132,9 @@ func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) 
 	switch {
 	case p.stop != "":
 		return p.stop, p.Name + ": " + p.why
-	case w.unobservedFor(k, p) && p.Fixed:
+	case w.models.unobservedFor(k, p) && p.Fixed:
 		return AllocationUnknown, p.Name + ": the allocation of its GPUs is unknown"
-	case w.unobservedFor(k, p):
+	case w.models.unobservedFor(k, p):
 		return AllocationUnknown, p.Name + ": a new node would have to be repartitioned, and the allocation of its GPUs is unknown"
 	case p.Fixed:
 		return PoolFixed, p.Name + ": fixed pool, no machines to add"
@@ -152,8 +152,8 @@ func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) 
 // unobservedFor reports a pool whose new node would have to be repartitioned
 // for the kind and could not be: its allocation would be as unknown as that of
 // the existing ones.
-func (w *world) unobservedFor(k *kind, p *poolState) bool {
-	return p.unobserved && w.lacks(k, &p.empty) == "slices"
+func (ms *models) unobservedFor(k *kind, p *poolState) bool {
+	return p.unobserved && ms.lacks(k, &p.empty) == "slices"
 }
 
 // misfit returns what of the pool's template keeps the kind out, empty for
@@ -165,12 +165,12 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	if w.topology.any() && !w.rulesAllowAt(k, w.nextPlace(p)) {
 		return excludedByRules
 	}
-	switch lack := w.lacks(k, &p.empty); lack {
+	switch lack := w.models.lacks(k, &p.empty); lack {
 	case "slices":
-		if _, ok := w.repartitionNew(k, p); ok {
+		if _, ok := w.models.repartitionNew(k, p); ok {
 			return ""
 		}
-		if requested, known := w.requestOf(k, p.empty.model); known && p.MIG.Repartition && (len(requested) > 1 || requested[0].N > 1) {
+		if requested, known := w.models.requestOf(k, p.empty.model); known && p.MIG.Repartition && (len(requested) > 1 || requested[0].N > 1) {
 			return "its GPUs cannot be partitioned into all it requests"
 		}
 		return "has no such slices"
@@ -210,11 +210,11 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 // it and the pods after it would use, and how many of them are of its gang: what
 // the node costs is divided so. r is the node's free capacity.
 func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (share float64, mates int) {
-	w.take(k, &r)
+	w.models.take(k, &r)
 	used, mates, seen := k.eq, 1, 0
 	more := func(q *Pod, qk *kind) bool {
-		if w.admitsNew(qk, ps) && w.lacks(qk, &r) == "" {
-			w.take(qk, &r)
+		if w.admitsNew(qk, ps) && w.models.lacks(qk, &r) == "" {
+			w.models.take(qk, &r)
 			used += qk.eq
 			if q.Gang != "" && q.Gang == p.Gang {
 				mates++

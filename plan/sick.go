@@ -25,7 +25,7 @@ func (w *world) replaceSick() {
 			if p := n.pool; (n.action < 0 || w.actions[n.action].Verb == Drain) && p.stop == "" && !p.Fixed {
 				next := w.addVirtual(n.pool, w.now.Add(gracePeriod+p.ReadyAfter), -1)
 				for _, q := range w.nodes[i].staying() { // they will need it
-					w.takeRunning(q, &w.nodes[next].capacity)
+					w.models.takeRunning(q, &w.nodes[next].capacity)
 				}
 			}
 		}

@@ -149,7 +149,7 @@ func (cond *conditions) splits(n *nodeState) []*split {
 
 // changeOf is the repartition of a GPU into all that free lacks of a request or, of several GPUs, into the most of it
 // that a layout has. left is what is free then, nil where nothing is lacking any more.
-func (w *world) changeOf(p *poolState, model string, s *split, requested, free, further []mig.Count, several bool) (r repartition, left []mig.Count, why blocker) {
+func (ms *models) changeOf(p *poolState, model string, s *split, requested, free, further []mig.Count, several bool) (r repartition, left []mig.Count, why blocker) {
 	must, ok := lacking(requested, free, s.removed)
 	switch {
 	case s.why != "":
@@ -159,11 +159,11 @@ func (w *world) changeOf(p *poolState, model string, s *split, requested, free, 
 	case len(must) == 0:
 		return r, nil, blockCapacity
 	}
-	a := w.target(p, model, s.keep, s.spare, must, further)
+	a := ms.target(p, model, s.keep, s.spare, must, further)
 	for i := 0; i < len(must) && !a.ok && several; i++ {
 		rest := slices.Clone(must)
 		rest[i].N--
-		part := w.target(p, model, s.keep, s.spare, []mig.Count{{Profile: must[i].Profile, N: 1}}, rest)
+		part := ms.target(p, model, s.keep, s.spare, []mig.Count{{Profile: must[i].Profile, N: 1}}, rest)
 		c := capacity{free: slices.Clone(free)}
 		if c.relayout(s.before, part.Layout); part.ok && shortOf(requested, c.free) < shortOf(requested, free) {
 			a, left = part, c.free

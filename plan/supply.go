@@ -34,11 +34,15 @@ func (w *world) judgeNodes() {
 	}
 }
 
-// bindRunning takes the requests of running pods off their nodes' capacity.
-func (w *world) bindRunning() {
+// bindRunning takes the requests of running pods off their nodes' capacity, and returns the
+// pods of gangs.
+func (w *world) bindRunning() (ganged []*Pod) {
 	var leaving []placedPod
 	for _, r := range w.running {
 		w.notePod(r.pod)
+		if r.pod.Gang != "" {
+			ganged = append(ganged, r.pod)
+		}
 		if r.node < 0 {
 			continue
 		}
@@ -52,18 +56,19 @@ func (w *world) bindRunning() {
 			n.leftAt = later(n.leftAt, w.gone(p))
 			leaving = append(leaving, r)
 		}
-		w.takeRunning(w.located(n, p), &n.capacity)
+		w.models.takeRunning(w.models.located(n, p), &n.capacity)
 		if p.Unreadable != "" && n.unknown { // it may have any device
 			n.whole, n.parts, n.free = 0, nil, nil
 		}
 	}
 	for i := range w.nodes {
 		w.nodes[i].discountAllocated()
-		w.limitSick(&w.nodes[i])
+		w.models.limitSick(&w.nodes[i])
 	}
 	for _, r := range leaving {
-		w.putBack(w.located(&w.nodes[r.node], r.pod), &w.nodes[r.node].capacity)
+		w.models.putBack(w.models.located(&w.nodes[r.node], r.pod), &w.nodes[r.node].capacity)
 	}
+	return ganged
 }
 
 // gone is when a leaving pod will have left. The longer it is overdue, the longer that is
@@ -79,7 +84,7 @@ func (cond *conditions) gone(p *Pod) time.Time {
 // it still have their devices, and keep others apart from themselves. Where what they have is
 // promised already, what is free now is taken in its place, so nothing more is.
 func (w *world) fitsBeside(k *kind, n *nodeState) bool {
-	if n.tier != tierChange || n.since != PodLeaving || len(k.pod.Apart) > 0 || w.lacks(k, &n.capacity) != "" {
+	if n.tier != tierChange || n.since != PodLeaving || len(k.pod.Apart) > 0 || w.models.lacks(k, &n.capacity) != "" {
 		return false
 	}
 	left := n.capacity.clone()
@@ -88,10 +93,10 @@ func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 			if len(p.Apart) > 0 {
 				return false
 			}
-			w.takeRunning(w.located(n, p), &left)
+			w.models.takeRunning(w.models.located(n, p), &left)
 		}
 	}
-	return w.lacks(k, &left) == "" && !slices.ContainsFunc(left.parts, func(s part) bool { return min(s.core, s.memory, s.places) < 0 })
+	return w.models.lacks(k, &left) == "" && !slices.ContainsFunc(left.parts, func(s part) bool { return min(s.core, s.memory, s.places) < 0 })
 }
 
 // supplyGPU adds a GPU to its node's capacity: one being repartitioned by its
@@ -99,17 +104,17 @@ func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 func (w *world) supplyGPU(n *nodeState, c *GPU, single bool) {
 	switch o := n.Operation; {
 	case o == nil || o.GPU != c.Index:
-		w.supplyTo(&n.capacity, c, single)
+		w.models.supplyTo(&n.capacity, c, single)
 	case w.failed(o):
-		w.supplyRepartition(&n.capacity, c, nil, single)
+		w.models.supplyRepartition(&n.capacity, c, nil, single)
 	default:
-		w.supplyRepartition(&n.capacity, c, o.Target, single)
+		w.models.supplyRepartition(&n.capacity, c, o.Target, single)
 	}
 }
 
 // located is a running pod with what it has of the node's healthy GPUs, since sick ones are no capacity, and with the
 // GPUs on which its parts are: as its scheduler has recorded them, or as the allocations show them.
-func (w *world) located(n *nodeState, p *Pod) *Pod {
+func (ms *models) located(n *nodeState, p *Pod) *Pod {
 	parts := p.Demand.Fraction != nil && p.Demand.GPUs == 0
 	if !n.sick && (!parts || p.PartsOn != nil) {
 		return p
@@ -132,7 +137,7 @@ func (w *world) located(n *nodeState, p *Pod) *Pod {
 		default:
 			for i := range device.Instances {
 				if in := &device.Instances[i]; in.AllocatedTo == key {
-					w.release(q.Demand.MIG, device.Model.Name, in.Profile)
+					ms.release(q.Demand.MIG, device.Model.Name, in.Profile)
 				}
 			}
 		}
@@ -154,9 +159,9 @@ func partsElsewhere(f *demand.Fraction, on []int, index int) (*demand.Fraction, 
 }
 
 // release removes one instance of a profile from a request on a model.
-func (w *world) release(request []demand.Instances, model string, p mig.Profile) {
+func (ms *models) release(request []demand.Instances, model string, p mig.Profile) {
 	for i := range request {
-		if named, ok := w.profile(model, request[i].Name); ok && named == p && request[i].Count > 0 {
+		if named, ok := ms.profile(model, request[i].Name); ok && named == p && request[i].Count > 0 {
 			request[i].Count--
 			return
 		}

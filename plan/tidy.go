@@ -14,29 +14,29 @@ import (
 // partitioned, sorted by place: its free slices are in none. Slices that no
 // further instance can use (3g.40gb twice leaves one) are not counted, since no
 // repartition helps. A GPU with an unplaced instance has none.
-func (w *world) stranded(n *nodeState, c *GPU) []mig.Placement {
+func (ms *models) stranded(n *nodeState, c *GPU) []mig.Placement {
 	if !n.addable || !c.MIG || n.pool == nil || c.Health == gpu.Sick || !n.pool.MIG.Repartition || c.Model.Name != n.model {
 		return nil
 	}
-	t, ok := w.table(c.Model.Name)
+	t, ok := ms.table(c.Model.Name)
 	if !ok {
 		return nil
 	}
 	if slices.ContainsFunc(c.Instances, func(in Instance) bool { return !in.Placed }) {
 		return nil
 	}
-	return w.addable(t, layoutOf(c), n.pool.MIG.Allowed)
+	return ms.addable(t, layoutOf(c), n.pool.MIG.Allowed)
 }
 
 // addable is what can be added to a layout, computed once for each.
-func (w *world) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []mig.Placement {
+func (ms *models) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []mig.Placement {
 	key := question(0, t.Model(), l, mig.Layout(nil), nil, nil)
-	free, known := w.additions[key]
+	free, known := ms.additions[key]
 	if !known {
 		if t.Legal(l) == nil {
 			free = t.Free(l)
 		}
-		w.additions[key] = free
+		ms.additions[key] = free
 	}
 	if len(allowed) == 0 {
 		return free
@@ -45,8 +45,8 @@ func (w *world) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []mig
 }
 
 // strandedText is "2 compute and 4 memory slices are in no instance".
-func (w *world) strandedText(c *GPU) string {
-	t, _ := w.table(c.Model.Name) // there is one, as something could be added
+func (ms *models) strandedText(c *GPU) string {
+	t, _ := ms.table(c.Model.Name) // there is one, as something could be added
 	compute, memory := t.FreeSlices(layoutOf(c))
 	return fmt.Sprintf("%d compute and %d memory slices are in no instance", compute, memory)
 }
@@ -93,12 +93,12 @@ func (w *world) tidyGPU(node, device int) (option, string) {
 	if why := w.keepsUntidy(n, device); why != "" {
 		return option{}, why
 	}
-	must, ok := w.mostRequested(c.Model.Name, w.stranded(n, c))
+	must, ok := w.mostRequested(c.Model.Name, w.models.stranded(n, c))
 	if !ok {
 		return option{}, "no pod requests what would fit"
 	}
 	layout := layoutOf(c)
-	a := w.target(n.pool, c.Model.Name, layout, nil, []mig.Count{must}, w.requestedOf(c.Model.Name))
+	a := w.models.target(n.pool, c.Model.Name, layout, nil, []mig.Count{must}, w.requestedOf(c.Model.Name))
 	if !a.ok {
 		return option{}, "no layout adds it"
 	}
@@ -152,17 +152,17 @@ func (cond *conditions) keepsUntidy(n *nodeState, device int) string {
 func (w *world) tidyText(o option) string {
 	c := &w.nodes[o.node].GPUs[o.repartition.device]
 	added := slices.DeleteFunc(slices.Clone(o.repartition.answer.Layout), func(p mig.Placement) bool { return slices.Contains(o.repartition.keep, p) })
-	return w.strandedText(c) + "; adds " + LayoutText(c.Model.Name, added)
+	return w.models.strandedText(c) + "; adds " + LayoutText(c.Model.Name, added)
 }
 
 // requestedOf counts the instances that running, pending and forecast pods
 // request, in profiles of the model, the most requested first.
 func (w *world) requestedOf(model string) []mig.Count {
-	if asked, known := w.requested[model]; known {
+	if asked, known := w.models.requested[model]; known {
 		return asked
 	}
 	var out []mig.Count
-	add := func(p *Pod, times int) { out = w.instances(out, model, p.Demand.MIG, times) }
+	add := func(p *Pod, times int) { out = w.models.instances(out, model, p.Demand.MIG, times) }
 	for _, r := range w.running {
 		add(r.pod, 1)
 	}
@@ -180,7 +180,7 @@ func (w *world) requestedOf(model string) []mig.Count {
 	slices.SortFunc(out, func(a, b mig.Count) int {
 		return cmp.Or(cmp.Compare(b.N*b.Profile.Compute, a.N*a.Profile.Compute), a.Profile.Compare(b.Profile))
 	})
-	w.requested[model] = out
+	w.models.requested[model] = out
 	return out
 }
 

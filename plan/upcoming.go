@@ -230,7 +230,7 @@ func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 	case len(k.pod.Near) > 0 && !w.rulesAllow(k, n): // it came in another place, as the next one may
 		return excludedByRules
 	}
-	switch lack := w.lacks(k, &n.capacity); lack {
+	switch lack := w.models.lacks(k, &n.capacity); lack {
 	case "":
 		return ""
 	case "slices":

@@ -153,7 +153,7 @@ func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 		w.evictedLater[v] = forPod // as spend reverts it
 	}
 	w.tree = w.without([]placedPod{{node, v}})
-	w.putBack(w.located(n, v), &n.capacity)
+	w.models.putBack(w.models.located(n, v), &n.capacity)
 	w.place(v, node, -1)
 	n.leaving++
 	n.at = later(n.at, w.now.Add(gracePeriod))

@@ -84,7 +84,7 @@ func (w *world) ruledOut(k *kind) string {
 		n := &w.nodes[i]
 		free := n.capacity
 		free.ports, free.cpu, free.memory, free.pods = nil, unstated, unstated, unstated
-		if n.virtual || k.judgeOn(n) == fitsNot || w.lacks(k, &free) != "" {
+		if n.virtual || k.judgeOn(n) == fitsNot || w.models.lacks(k, &free) != "" {
 			continue
 		}
 		why, what := "", " has free capacity, and "
@@ -100,8 +100,8 @@ func (w *world) ruledOut(k *kind) string {
 			why = "a " + mismatch(k.pod, n.place(), n.Taints) + " excludes it"
 		case !w.rulesAllow(k, n):
 			why = excludedByRules
-		case w.lacks(k, &n.capacity) != "":
-			lack := w.lacks(k, &n.capacity)
+		case w.models.lacks(k, &n.capacity) != "":
+			lack := w.models.lacks(k, &n.capacity)
 			if why = lackText(lack, "too few "); lack == "cpu" || lack == "memory" || lack == podPlaces {
 				what = " has free GPUs, and "
 			}

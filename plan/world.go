@@ -26,20 +26,17 @@ type conditions struct {
 // plan has promised so far.
 type world struct {
 	*conditions
-	tables  mig.Tables
-	tableOf map[string]*mig.Table // nil: the model has none
+	models models
 
 	pools   []poolState
 	nodes   []nodeState // real ones by name, then upcoming ones
 	nodeAt  map[string]int
-	classes int
 	kinds   []kind
 	kindAt  map[string]int
 	pending []pending   // most urgent first
 	units   []unit      // pending pods that are served together, most urgent first
 	gangs   []*gang     // by name
 	running []placedPod // by namespace and name
-	ganged  []*Pod      // those of a gang
 
 	forecasts []Forecast // by name
 	expected  []verdict  // on forecasts
@@ -66,10 +63,7 @@ type world struct {
 	budgets      map[string]int // evictions that disruption budgets still allow
 
 	actions        []Action
-	finishing      int               // actions that end what is under way, the first ones
-	answers        map[string]answer // of pack.Target, by question
-	requestIDs     map[string]int    // numbers of the requests on each model
-	models         []gpu.Model       // of all GPUs
+	finishing      int // actions that end what is under way, the first ones
 	scale          *Scale
 	further        [][]mig.Count // by pool, see furtherDemand
 	names          names
@@ -80,9 +74,6 @@ type world struct {
 	groupings      map[string]*grouping
 	journal        journal
 	watch          *watch // the pods being explained, nil in Make
-
-	additions map[string][]mig.Placement // see addable
-	requested map[string][]mig.Count     // by model, see requestedOf
 }
 
 // placedPod is a running pod and its node, -1 for an unknown one.
@@ -197,8 +188,8 @@ type poolState struct {
 
 // newWorld sorts and indexes the snapshot and computes when capacity is supply.
 func newWorld(s Snapshot, p Policy) *world {
-	w := &world{conditions: &conditions{now: s.Now, policy: p, state: s.State}, tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
-		kindAt: map[string]int{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, allocatedTexts: map[[2]int]string{}, additions: map[string][]mig.Placement{}, requested: map[string][]mig.Count{},
+	w := &world{conditions: &conditions{now: s.Now, policy: p, state: s.State}, models: newModels(s.Tables),
+		kindAt: map[string]int{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, allocatedTexts: map[[2]int]string{},
 		groupings: map[string]*grouping{}, topology: topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
@@ -225,8 +216,8 @@ func (w *world) addPools(pools []Pool) {
 		ps.empty.ports = p.Template.HostPorts
 		single := p.Template.Labels[strategySingle] == "single"
 		for c := range p.Template.GPUs {
-			w.supplyTo(&ps.empty, &p.Template.GPUs[c], single)
-			w.noteModel(p.Template.GPUs[c].Model)
+			w.models.supplyTo(&ps.empty, &p.Template.GPUs[c], single)
+			w.models.noteModel(p.Template.GPUs[c].Model)
 		}
 		for c := range p.Template.GPUs {
 			if device := &p.Template.GPUs[c]; device.MIG && device.Model.Name == ps.empty.model {
@@ -252,9 +243,9 @@ func (w *world) estimatePrices() {
 	}
 }
 
-func (w *world) noteModel(m gpu.Model) {
-	if !slices.Contains(w.models, m) {
-		w.models = append(w.models, m)
+func (ms *models) noteModel(m gpu.Model) {
+	if !slices.Contains(ms.seen, m) {
+		ms.seen = append(ms.seen, m)
 	}
 }
 
@@ -342,25 +333,22 @@ func (w *world) addPods(pods []Pod) {
 		w.running = append(w.running, placedPod{node, p})
 	}
 	slices.SortFunc(w.running, func(a, b placedPod) int { return byKey(a.pod, b.pod) })
-	w.bindRunning()
+	ganged := w.bindRunning()
 	orderPending(pendingPods)
 	for _, p := range pendingPods {
 		w.pending = append(w.pending, pending{pod: p, kind: w.kindOf(p)})
 	}
-	w.formUnits()
+	w.formUnits(ganged)
 }
 
-// notePod records what of a pod concerns others: its rules, its budgets, of which the least
-// that pods state holds, and its gang.
+// notePod records what of a pod concerns others: its rules, and its budgets, of which the
+// least that pods state holds.
 func (w *world) notePod(p *Pod) {
 	w.ruled(p)
 	for _, b := range p.Budgets {
 		if left, ok := w.budgets[b.Name]; !ok || b.Allowed < left {
 			w.budgets[b.Name] = b.Allowed
 		}
-	}
-	if p.Gang != "" && p.Node != "" {
-		w.ganged = append(w.ganged, p)
 	}
 }
 
