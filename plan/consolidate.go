@@ -76,9 +76,9 @@ func (w *world) fitsElsewhere(node int) bool {
 	if i < 0 {
 		return true
 	}
-	w.count(stay[i], node, -1)
-	defer w.count(stay[i], node, 1)
-	return w.sound(&w.kinds[w.kindOf(stay[i])]) >= 0
+	w.topology.count(stay[i], node, -1)
+	defer w.topology.count(stay[i], node, 1)
+	return w.sound(w.kindOf(stay[i])) >= 0
 }
 
 func (policy *Policy) underusedText(u underused, pods []*Pod) string {
@@ -94,14 +94,12 @@ func (policy *Policy) underusedText(u underused, pods []*Pod) string {
 // scales up, cools down, is at its minimum or stopped, or whose nodes an unserved pod fits.
 func (w *world) underused() []underused {
 	keeps, unserved := make([]bool, len(w.pools)), w.unservedKinds()
-	for i := range w.pools {
-		p := &w.pools[i]
+	for i, p := range w.pools {
 		keeps[i] = w.keepsPool(p) != "" || p.stop != "" || p.Target > p.Size || w.within(w.state.LastDrain, p.Name, w.policy.DrainCooldown) ||
-			slices.ContainsFunc(unserved, func(k int) bool { return w.misfit(&w.kinds[k], p) == "" })
+			slices.ContainsFunc(unserved, func(k *kind) bool { return w.misfit(k, p) == "" })
 	}
 	var out []underused
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for i, n := range w.eachNode() {
 		if n.pool == nil || keeps[n.pool.index] {
 			continue
 		}
@@ -125,29 +123,17 @@ func (w *world) underusedNode(node int) (underused, bool) {
 	for _, p := range n.pods {
 		switch {
 		case p.DaemonSet:
-		case !w.movable(p) || p.comesBack() || !w.budgetsAllow(p, gone):
+		case !w.evictions.movable(p) || p.comesBack() || !w.evictions.budgetsAllow(p, gone):
 			return u, false
 		case len(p.Budgets) > 0:
 			gone = append(gone, placedPod{node, p})
 		}
 	}
-	u.loss = w.loss(slices.DeleteFunc(n.staying(), w.policy.expendable), gracePeriod)
+	u.loss = w.evictions.loss(slices.DeleteFunc(n.staying(), w.policy.expendable), gracePeriod)
 	u.gain = w.policy.life(n.pool) - u.loss
 	if !(u.gain > 0) {
 		return u, false
 	}
 	f := w.state.Failures[n.name]
 	return u, f.Count == 0 || w.now.Sub(f.At) >= drainAgainAfter
-}
-
-// unservedKinds lists the kinds of unserved pods that their quota admits.
-func (w *world) unservedKinds() []int {
-	var kinds []int
-	for i := range w.pending {
-		if p := &w.pending[i]; !p.served && !p.refused {
-			kinds = append(kinds, p.kind)
-		}
-	}
-	slices.Sort(kinds)
-	return slices.Compact(kinds)
 }

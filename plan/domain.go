@@ -39,7 +39,7 @@ func (w *world) inPlaces(g *gang, members []int, do func(i int) bool) (f failed,
 		for from := 0; from < len(members); {
 			to, groups := from, ""
 			for ; to < len(members); to++ {
-				if of := w.nearGroups(members[to]); groups == "" {
+				if of := nearGroup(w.pending[members[to]].pod); groups == "" {
 					groups = of
 				} else if of != "" && of != groups {
 					break
@@ -56,11 +56,6 @@ func (w *world) inPlaces(g *gang, members []int, do func(i int) bool) (f failed,
 	return f, ok
 }
 
-// nearGroups is equal for members that have to be near the same pods.
-func (w *world) nearGroups(member int) string {
-	return nearGroup(w.kinds[w.pending[member].kind].pod)
-}
-
 // inOnePlace is together for members that may have to be near each other and of
 // which none is anywhere yet: the place is chosen before the members, the one in
 // which all of them cost least; between two that need new nodes the pools' lowest
@@ -75,18 +70,18 @@ func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (failed,
 	furthest, most := 0, -1 // where none holds all of them
 	for i := range domains {
 		w.try(func() bool {
-			before := w.spent
-			w.lowest = noNode
+			before := w.serving.spent
+			w.serving.lowest = noNode
 			f, ok := w.togetherIn(domains[i], members, do)
 			if f.done > most {
 				furthest, most = i, f.done
 			}
-			better := best < 0 || w.spent-before < least
-			if best >= 0 && w.lowest != priority && w.lowest != noNode && priority != noNode {
-				better = w.lowest > priority
+			better := best < 0 || w.serving.spent-before < least
+			if best >= 0 && w.serving.lowest != priority && w.serving.lowest != noNode && priority != noNode {
+				better = w.serving.lowest > priority
 			}
 			if ok && better {
-				best, least, priority = i, w.spent-before, w.lowest
+				best, least, priority = i, w.serving.spent-before, w.serving.lowest
 			}
 			return false
 		})
@@ -107,7 +102,7 @@ const noNode = math.MaxInt64
 // togetherIn is together in one place: a pod of the group is assumed there until
 // the members are.
 func (w *world) togetherIn(d *domain, members []int, do func(i int) bool) (f failed, ok bool) {
-	t := &w.topology
+	t := w.topology
 	for i, r := range d.rules {
 		t.assumed[r] = d.values[i]
 		t.rules[r].changes++
@@ -126,7 +121,7 @@ func (w *world) togetherIn(d *domain, members []int, do func(i int) bool) (f fai
 func (w *world) domainsOf(members []int) []*domain {
 	k, need, alike := (*kind)(nil), 0.0, true
 	for _, i := range members {
-		other := &w.kinds[w.pending[i].kind]
+		other := w.pending[i].kind
 		need, alike = need+other.eq, alike && w.pending[i].kind == w.pending[members[0]].kind
 		if k == nil && len(other.pod.Near) > 0 {
 			k = other
@@ -156,12 +151,11 @@ func (w *world) domainsOf(members []int) []*domain {
 	}
 	hosts := slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel })
 	byHeap := map[int]*domain{} // unless it is about hosts, all nodes of a heap are in one place
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for i, n := range w.eachNode() {
 		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !n.admits(k) {
 			continue
 		}
-		heap := w.heapOf(k, i)
+		heap := w.topology.heapOf(k, i)
 		d, known := byHeap[heap]
 		if !known || hosts {
 			d = of(n.place())
@@ -173,8 +167,7 @@ func (w *world) domainsOf(members []int) []*domain {
 			d.free = d.now
 		}
 	}
-	for i := range w.pools {
-		p := &w.pools[i]
+	for _, p := range w.pools {
 		if !w.admitsNew(k, p) || p.Fixed || p.stop != "" {
 			continue
 		}
@@ -203,7 +196,7 @@ func (w *world) domainsOf(members []int) []*domain {
 	}
 	// Where nothing but what is free or can be added serves members that are alike, one of the places without enough of
 	// that is tried, for its text.
-	exact := alike && len(k.pod.Demand.MIG) == 0 && !w.reclaimable()
+	exact := alike && len(k.pod.Demand.MIG) == 0 && !w.evictions.reclaimable()
 	var out, short []*domain
 	for _, d := range all { // sorted below
 		switch {

@@ -40,7 +40,7 @@ func (w *world) countDrain(i int) {
 func (w *world) reopenFor(p *pending, k *kind) bool {
 	for _, i := range w.reopenable {
 		n := &w.nodes[i]
-		if n.since != NodeDraining || !w.may(n.pool) || !n.admits(k) || !w.rulesAllow(k, n) || w.models.lacks(k, &n.capacity) != "" {
+		if n.since != NodeDraining || !w.may(n.pool) || !n.admits(k) || !w.topology.rulesAllow(k, n) || w.models.lacks(k, &n.capacity) != "" {
 			continue
 		}
 		n = w.touch(i)
@@ -58,7 +58,7 @@ func (w *world) reopenFor(p *pending, k *kind) bool {
 // giveUp ends a node's drain and uncordons it. DrainCooldown delays the pool's next
 // drain.
 func (w *world) giveUp(n *nodeState, reason Reason, detail string) {
-	w.act(n, Action{Verb: Uncordon, Reason: reason, Detail: detail})
+	w.actions.on(n, Action{Verb: Uncordon, Reason: reason, Detail: detail})
 	if n.Drain.Reason != NodeEmpty {
 		w.state.LastDrain = with(w.state.LastDrain, n.Pool, w.now)
 	}
@@ -67,18 +67,11 @@ func (w *world) giveUp(n *nodeState, reason Reason, detail string) {
 	}
 }
 
-// act adds an action on a node of a pool; its reason is the node's verdict too.
-func (w *world) act(n *nodeState, a Action) {
-	a.Pool, a.Node = n.Pool, n.name
-	n.action = w.addAction(a)
-	n.decided = verdict{a.Reason, a.Detail}
-}
-
 // continueDrains continues drains, completes them or gives them up. Capacity on
 // other nodes stays reserved for the remaining pods.
 func (w *world) continueDrains() {
-	for i := range w.nodes {
-		if n := &w.nodes[i]; n.draining() && n.decided.reason == "" && n.Drain.Reason != NodeSick {
+	for i, n := range w.eachNode() {
+		if n.draining() && n.decided.reason == "" && n.Drain.Reason != NodeSick {
 			w.continueDrain(i)
 		}
 	}
@@ -88,7 +81,7 @@ func (w *world) continueDrain(node int) {
 	n := &w.nodes[node]
 	stay := n.staying()
 	n.decided = verdict{NodeDraining, fmt.Sprintf("%s left, %s to go", count(len(stay), "pod"), short(n.Drain.Deadline.Sub(w.now)))}
-	if frozen := w.hold == Frozen || w.hold == "" && n.pool.Freeze; frozen && !w.full() { // which prevents new drains only
+	if frozen := w.hold == Frozen || w.hold == "" && n.pool.Freeze; frozen && !w.actions.full() { // which prevents new drains only
 		w.giveUp(n, Frozen, count(len(stay), "pod")+" left; frozen pools are not drained")
 		return
 	}
@@ -117,7 +110,7 @@ func (w *world) continueDrain(node int) {
 			w.fail(n.name)
 		}
 		w.giveUp(n, why.reason, why.detail)
-	case n.Operation == nil && slices.ContainsFunc(stay, w.movable):
+	case n.Operation == nil && slices.ContainsFunc(stay, w.evictions.movable):
 		w.drain(n, n.Drain.Deadline, n.Drain.Reason, n.decided.detail)
 		n.decided.reason = NodeDraining
 	}
@@ -232,10 +225,10 @@ func (w *world) endDrain(n *nodeState) {
 
 // drain cordons a node and evicts those of its pods that may be evicted now.
 func (w *world) drain(n *nodeState, deadline time.Time, reason Reason, detail string) {
-	w.act(n, Action{Verb: Drain, Deadline: deadline, Reason: reason, Detail: detail})
+	w.actions.on(n, Action{Verb: Drain, Deadline: deadline, Reason: reason, Detail: detail})
 	for _, p := range n.staying() {
-		if w.movable(p) || reason == NodeInterrupted && w.mayLeave(n, p) {
-			w.spend(p)
+		if w.evictions.movable(p) || reason == NodeInterrupted && w.evictions.mayLeave(n, p) {
+			w.evictions.spend(p)
 		}
 	}
 	n.tier, n.since = tierOut, NodeDraining
@@ -247,9 +240,8 @@ func (w *world) drain(n *nodeState, deadline time.Time, reason Reason, detail st
 func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 	to = map[int]int{}
 	for _, p := range pods {
-		i := w.kindOf(p)
-		k := &w.kinds[i]
-		if w.place(p, node, -1); w.policy.expendable(p) {
+		k := w.kindOf(p)
+		if w.topology.place(p, node, -1); w.policy.expendable(p) {
 			continue
 		}
 		n := w.sound(k)
@@ -295,8 +287,7 @@ func (n *nodeState) runs(key string) bool {
 // MaxDrains and costs, and reserves capacity first: pods that fit nowhere else get
 // an upcoming node, or a new one is requested before they are evicted.
 func (w *world) evacuate() {
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for i, n := range w.eachNode() {
 		if n.pool == nil || !n.LeavesAt.After(w.now) || !w.may(n.pool) {
 			continue
 		}
@@ -304,7 +295,7 @@ func (w *world) evacuate() {
 		w.reserveElsewhere(i, stay)
 		n = &w.nodes[i] // the slice may have grown
 		// A later promise on another GPU may have reset nodeState.action.
-		acts := slices.ContainsFunc(w.actions, func(a Action) bool { return a.Node == n.name })
+		acts := slices.ContainsFunc(w.actions.list, func(a Action) bool { return a.Node == n.name })
 		if n.Drain == nil && n.Operation == nil && !acts && w.may(n.pool) {
 			w.drain(n, n.LeavesAt, NodeInterrupted, w.interruptionText(n)+", "+count(len(stay), "pod")+" to move")
 		}
@@ -319,29 +310,28 @@ func (cond *conditions) interruptionText(n *nodeState) string {
 // expendable: free, upcoming, of a repartitioned GPU, or of a new node of any pool, which is
 // not added for what is borrowed. A pod without any is pending again once it is evicted.
 func (w *world) reserveElsewhere(node int, pods []*Pod) {
-	w.expecting = 0
-	tree := w.ran
+	w.serving.expecting = 0
+	tree := w.quotas.ran
 	for _, p := range pods {
-		if i := w.kindOf(p); w.policy.returns(p) {
-			w.kinds[i].unserved++
-			w.expecting++
-			tree = w.released(tree, p)
+		if k := w.kindOf(p); w.policy.returns(p) {
+			k.unserved++
+			w.serving.expecting++
+			tree = w.quotas.released(tree, p)
 		}
 	}
 	for _, p := range pods {
-		i := w.kindOf(p)
-		k := &w.kinds[i]
-		w.place(p, node, -1)
+		k := w.kindOf(p)
+		w.topology.place(p, node, -1)
 		if !w.policy.returns(p) {
 			continue
 		}
-		w.expecting--
+		w.serving.expecting--
 		k.unserved--
 		w.further = nil
 		n, may := &w.nodes[node], true
-		if t := w.tenantIndex(p); t >= 0 {
-			tree = tree.Force(p.Tenant, w.amountOf(p))
-			may = w.policy.ScaleUpBorrowed || tree.Used(p.Tenant).Fits(w.tenants[t].Guarantee)
+		if t := w.quotas.tenantIndex(p); t >= 0 {
+			tree = tree.Force(p.Tenant, w.quotas.amountOf(p))
+			may = w.policy.ScaleUpBorrowed || tree.Used(p.Tenant).Fits(w.quotas.tenants[t].Guarantee)
 		}
 		w.provide(p, k, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(o option) bool { return may || o.kind != OptionNode })
 	}
@@ -367,7 +357,7 @@ func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
 		if !n.unknown && !n.NoScaleDown && !p.Fixed && w.keepsOne(p) == "" && !w.within(w.state.LastScaleDown, p.Name, 0) {
 			w.remove(n, NodeInterrupted, w.interruptionText(n))
 		}
-	case n.LeavesAt.After(w.now) && n.Operation == nil && slices.ContainsFunc(stay, func(p *Pod) bool { return w.mayLeave(n, p) && !p.comesBack() }):
+	case n.LeavesAt.After(w.now) && n.Operation == nil && slices.ContainsFunc(stay, func(p *Pod) bool { return w.evictions.mayLeave(n, p) && !p.comesBack() }):
 		w.drain(n, n.Drain.Deadline, NodeInterrupted, n.decided.detail)
 		n.decided.reason = NodeDraining
 	}
@@ -377,11 +367,3 @@ func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
 // their next checkpoint: unsaved work is lost either way, and an eviction
 // respects the grace period.
 const LastCall = 30 * time.Second
-
-// mayLeave reports whether a pod may be evicted from an interrupted node now.
-func (w *world) mayLeave(n *nodeState, p *Pod) bool {
-	if w.mayEvict(p) {
-		return true
-	}
-	return p.Evictable && !p.Leaving && !p.DaemonSet && !w.evictedPods[p] && !p.EvictFrom.IsZero() && n.LeavesAt.Sub(w.now) <= LastCall
-}

@@ -25,8 +25,7 @@ func (w *world) balanced(best option, i int, k *kind, p *Pod) option {
 		return best
 	}
 	like := best.pool
-	for j := range w.pools {
-		ps := &w.pools[j]
+	for _, ps := range w.pools {
 		if ps.size() >= best.pool.size() || !similar(like.Pool, ps.Pool) {
 			continue
 		}

@@ -98,7 +98,7 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 		w.consider(first)
 	}
 	q := &w.pending[w.watch.last]
-	k := &w.kinds[q.kind]
+	k := q.kind
 	request := k.text
 	if q.pod.Unreadable != "" {
 		request = "an unknown amount"
@@ -115,7 +115,7 @@ func (w *world) chose(p *pending, kind OptionKind, on string) {
 		return
 	}
 	pod, before := p.pod, w.watch.chosen[p.pod]
-	w.record(func() { w.watch.chosen[pod] = before })
+	w.journal.record(func() { w.watch.chosen[pod] = before })
 	w.watch.chosen[pod] = choice{kind, on}
 }
 
@@ -150,7 +150,7 @@ func (w *world) consider(i int) {
 		return
 	}
 	p := &w.pending[i]
-	k := &w.kinds[p.kind]
+	k := p.kind
 	t.last = i
 	t.options = append([]Option{w.optionFree(k), w.optionWait(k, p), w.optionRepartition(k, p), w.optionReclaim(k, p)}, w.optionNodes(i, k, p)...)
 }
@@ -218,17 +218,17 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 		return o
 	}
 	switch {
-	case w.tenantIndex(p.pod) < 0:
+	case w.quotas.tenantIndex(p.pod) < 0:
 		o.Detail = "it is under no quota"
 	case w.policy.MaxEvictionsPerReconcile <= 0:
 		o.Detail = "reclaiming is off (policy.maxEvictionsPerReconcile is 0)"
-	case w.policy.MaxEvictionsPerReconcile <= w.evicted:
+	case w.policy.MaxEvictionsPerReconcile <= w.actions.evicted:
 		o.Reason, o.Detail = BoundReached, count(w.policy.MaxEvictionsPerReconcile, "eviction")+" a reconcile"
 	case !p.charged || p.borrowed:
 		o.Detail = "it requests more than " + p.pod.Tenant + " is guaranteed"
 	case !w.policy.ReclaimBorrowed:
 		o.Detail = "what is borrowed is not reclaimed (policy.reclaimBorrowed is not set)"
-	case !w.reclaimable():
+	case !w.evictions.reclaimable():
 		o.Detail = "no pod that may be evicted has borrowed anything"
 	default:
 		o.Detail = cannotReclaim
@@ -239,8 +239,7 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 // optionNodes is one option for each pool, in the order of compare.
 func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
 	out := make([]Option, 0, len(w.pools))
-	for j := range w.pools {
-		ps := &w.pools[j]
+	for _, ps := range w.pools {
 		o := Option{Kind: OptionNode, On: ps.Name}
 		reason, why := w.cannotScaleUp(k, p.pod, ps)
 		why = strings.TrimPrefix(why, ps.Name+": ")
@@ -296,8 +295,7 @@ func (cond *conditions) pricedText(ps *poolState, o option, spare bool) string {
 // have too few GPUs (n1 …), 1 not ready (n4)".
 func (w *world) whyNotNow(k *kind) string {
 	var all causes
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for _, n := range w.eachNode() {
 		if why := w.keepsOut(k, n); !n.virtual && why != "" {
 			all.add(cause{why, n.name, 1})
 		}
@@ -319,7 +317,7 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 			return "whose labels do not match"
 		}
 		return "with a " + why
-	case !w.rulesAllow(k, n):
+	case !w.topology.rulesAllow(k, n):
 		return "excluded by pod affinity or topology spread"
 	}
 	switch lack := w.models.lacks(k, &n.capacity); lack {

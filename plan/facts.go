@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -41,8 +40,7 @@ func (w *world) readGPUs(others int) {
 	all := w.gpuVerdicts
 	var table *mig.Table
 	var model gpu.Model // there are many GPUs and few models
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for _, n := range w.eachNode() {
 		if gpus := sortedGPUs(n.GPUs); len(gpus) > 0 && &gpus[0] != &n.GPUs[0] {
 			own := *n.Node
 			own.GPUs, n.Node = gpus, &own
@@ -89,7 +87,7 @@ func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
 		v.Reason, n.notFree = AllocationUnknown, cmp.Or(n.notFree, AllocationUnknown)
 	case allocated > 0 || len(c.AllocatedTo) > 0:
 		if n.notFree = cmp.Or(n.notFree, NodeBusy); c.MIG {
-			v.Detail = w.allocatedText(allocated, len(c.Instances))
+			v.Detail = w.names.join(strconv.Itoa(allocated), " of ", strconv.Itoa(len(c.Instances)), " instances")
 		}
 	default:
 		v.Reason = GPUFree
@@ -119,16 +117,6 @@ func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
 	case o != nil && o.GPU == c.Index:
 		v.Reason, v.Detail = WaitRepartition, ""
 	}
-}
-
-// allocatedText is "3 of 7 instances": the same few for all GPUs.
-func (w *world) allocatedText(allocated, of int) string {
-	text, known := w.allocatedTexts[[2]int{allocated, of}]
-	if !known {
-		text = fmt.Sprintf("%d of %d instances", allocated, of)
-		w.allocatedTexts[[2]int{allocated, of}] = text
-	}
-	return text
 }
 
 // free reports a GPU that is known to be allocated to no pod.

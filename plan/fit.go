@@ -34,25 +34,23 @@ func (w *world) classify() {
 		}
 		return id
 	}
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for _, n := range w.eachNode() {
 		n.class = class(n.place(), n.taintsWhenReady())
 	}
-	for i := range w.pools {
-		p := &w.pools[i]
+	for _, p := range w.pools {
 		p.class = class(w.newPlace(p), p.Template.Taints)
 	}
-	for i := range w.kinds {
-		w.kinds[i].static = make([]verdictOnce, len(ids))
+	for _, k := range w.kinds {
+		k.static = make([]verdictOnce, len(ids))
 	}
 }
 
 // requestedLabels lists the labels that any kind's selector, affinity or volumes
 // mention.
-func (w *world) requestedLabels() []string {
+func (q *queue) requestedLabels() []string {
 	var keys []string
-	for i := range w.kinds {
-		p := w.kinds[i].pod
+	for _, k := range q.kinds {
+		p := k.pod
 		keys = slices.AppendSeq(keys, maps.Keys(p.NodeSelector))
 		for _, terms := range append([][]NodeTerm{p.Affinity}, p.Volumes...) {
 			for _, term := range terms {
@@ -66,24 +64,12 @@ func (w *world) requestedLabels() []string {
 	return slices.Compact(keys)
 }
 
-// admits reports whether selectors, taints and volumes let the kind onto the node.
-func (n *nodeState) admits(k *kind) bool { return k.judgeOn(n) == fits }
-
 // judgeOn is judge for a node.
 func (k *kind) judgeOn(n *nodeState) verdictOnce {
 	if k.static != nil && k.static[n.class] != 0 {
 		return k.static[n.class]
 	}
 	return k.judge(n.class, n.place(), n.taintsWhenReady())
-}
-
-// admitsNew reports whether selectors, taints and volumes let the kind onto a new
-// node of a pool.
-func (w *world) admitsNew(k *kind, p *poolState) bool {
-	if k.static != nil && k.static[p.class] != 0 {
-		return k.static[p.class] == fits
-	}
-	return k.judge(p.class, w.newPlace(p), p.Template.Taints) == fits
 }
 
 // judge is not cached for a kind added after nodes were classified.
@@ -100,31 +86,6 @@ func (k *kind) judge(class int, at place, taints []Taint) verdictOnce {
 	}
 	return v
 }
-
-// place is the node with its labels once it is ready: an upcoming one gets its pool's
-// template's, since the device plugin and GFD add theirs.
-func (n *nodeState) place() place {
-	at := place{n.virtual, n.Node.Name, n.Labels}
-	if !n.upcoming() {
-		return at
-	}
-	template := n.pool.Template.Labels
-	if at.labels = template; !n.virtual {
-		at.labels = maps.Clone(template)
-		maps.Copy(at.labels, n.Labels)
-	}
-	return at
-}
-
-// taintsWhenReady are the node's taints once it is ready: start-up taints are removed then.
-func (n *nodeState) taintsWhenReady() []Taint {
-	if n.upcoming() {
-		return n.pool.Template.Taints
-	}
-	return n.Taints
-}
-
-func (n *nodeState) upcoming() bool { return n.virtual || n.tier == tierNode }
 
 // fitsSelector reports whether the pod's node selector and required node affinity
 // admit a node.

@@ -31,8 +31,8 @@ type gang struct {
 // lacking is the number of pending members that must be served together.
 func (g *gang) lacking() int { return max(g.min-g.running, 0) }
 
-// formUnits collects gangs, of which these pods run. A gang has the rank of its most urgent member.
-func (w *world) formUnits(running []*Pod) {
+// formUnits collects gangs, of which these pods run, and returns them by name. A gang has the rank of its most urgent member.
+func (q *queue) formUnits(running []*Pod) (gangs []*gang) {
 	found := map[string]*gang{}
 	of := func(p *Pod) *gang {
 		g := found[p.Gang]
@@ -49,39 +49,40 @@ func (w *world) formUnits(running []*Pod) {
 			g.runs = append(g.runs, p)
 		}
 	}
-	for i := range w.pending {
-		p := w.pending[i].pod
+	for i := range q.pending {
+		p := q.pending[i].pod
 		if p.Gang == "" {
-			w.units = append(w.units, unit{members: []int{i}})
+			q.units = append(q.units, unit{members: []int{i}})
 			continue
 		}
 		g := of(p)
 		if len(g.members) == 0 {
-			w.units = append(w.units, unit{gang: g})
+			q.units = append(q.units, unit{gang: g})
 		}
 		g.members = append(g.members, i)
 	}
-	for i := range w.units {
-		if u := &w.units[i]; u.gang != nil {
+	for i := range q.units {
+		if u := &q.units[i]; u.gang != nil {
 			// Where the readable ones are enough, the gang does not depend on the others.
 			u.members = u.gang.members
-			w.order(u, func(i int) int { return min(len(w.pending[i].pod.Unreadable), 1) })
+			q.order(u, func(i int) int { return min(len(q.pending[i].pod.Unreadable), 1) })
 		}
 	}
 	for _, g := range found { // sorted below
-		w.gangs = append(w.gangs, g)
+		gangs = append(gangs, g)
 	}
-	slices.SortFunc(w.gangs, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(gangs, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
+	return gangs
 }
 
 // order sorts a gang's members by rank. All of the core are served or none,
 // so that their age does not count there: the largest first waste least.
-func (w *world) order(u *unit, rank func(i int) int) {
+func (q *queue) order(u *unit, rank func(i int) int) {
 	u.members = slices.Clone(u.members)
 	slices.SortStableFunc(u.members, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) })
 	core, _ := u.core()
 	slices.SortStableFunc(core, func(a, b int) int {
-		return cmp.Compare(w.kinds[w.pending[b].kind].eq, w.kinds[w.pending[a].kind].eq)
+		return cmp.Compare(q.pending[b].kind.eq, q.pending[a].kind.eq)
 	})
 }
 
@@ -122,10 +123,10 @@ func (w *world) together(members []int, do func(i int) bool) (f failed, ok bool)
 }
 
 // leavePending sets the reason of all members of a gang that is not served.
-func (w *world) leavePending(g *gang, members []int, reason Reason, detail string) {
+func (q *queue) leavePending(g *gang, members []int, reason Reason, detail string) {
 	g.reason, g.detail = reason, detail
 	for _, i := range members {
-		w.pending[i].reason, w.pending[i].detail = reason, g.name+" "+detail
+		q.pending[i].reason, q.pending[i].detail = reason, g.name+" "+detail
 	}
 }
 
@@ -137,7 +138,8 @@ const maxCores = 8
 func (w *world) serveGang(u *unit) {
 	g := u.gang
 	var first failed
-	var members, unserved []int // of the first trial; kinds
+	var members []int // of the first trial
+	var unserved []*kind
 	for len(unserved) <= maxCores && w.prefer(u, unserved) {
 		core, _ := u.core()
 		f, ok := w.serveCore(u, core)
@@ -174,7 +176,7 @@ func (w *world) serveGang(u *unit) {
 // prefer orders the members of a gang that has more than it lacks: first those for which a node is free or upcoming, as
 // no action serves others in their place, and last those that are not to be served. It is false where too few are left
 // without some kinds.
-func (w *world) prefer(u *unit, without []int) bool {
+func (w *world) prefer(u *unit, without []*kind) bool {
 	lacking := u.gang.lacking()
 	if len(u.members) == lacking {
 		return len(without) == 0
@@ -182,7 +184,7 @@ func (w *world) prefer(u *unit, without []int) bool {
 	rank, left := map[int]int{}, 0
 	w.try(func() bool { // each takes what the next one cannot have
 		for _, i := range u.members {
-			p, k := &w.pending[i], &w.kinds[w.pending[i].kind]
+			p, k := &w.pending[i], w.pending[i].kind
 			n := w.tightest(k)
 			if n < 0 {
 				n = w.soonest(k)
@@ -208,7 +210,7 @@ func (w *world) prefer(u *unit, without []int) bool {
 
 func (w *world) gangServed(g *gang, core []int) {
 	g.reason, g.detail = GangServed, w.gangText(g, core)
-	for _, p := range w.evictedLater {
+	for _, p := range w.evictions.later {
 		if slices.ContainsFunc(core, func(i int) bool { return w.pending[i].pod.Key() == p }) {
 			w.fail(stageOf(g.name))
 			return
@@ -234,12 +236,12 @@ func (cond *conditions) mayStage(gang string, members int) bool {
 
 // serveCore serves members together. What a bound delays is reserved for them.
 func (w *world) serveCore(u *unit, core []int) (f failed, ok bool) {
-	w.committing, w.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
-	defer func() { w.committing, w.staging, w.rest = false, false, nil }()
+	w.serving.committing, w.serving.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
+	defer func() { w.serving.committing, w.serving.staging, w.serving.rest = false, false, nil }()
 	w.reclaimTogether(core, func() float64 {
 		f, ok = w.inPlaces(u.gang, core, func(i int) bool {
 			w.discountUnserved(i)
-			w.rest = w.demandOf(core[slices.Index(core, i)+1:])
+			w.serving.rest = w.demandOf(core[slices.Index(core, i)+1:])
 			return w.serve(i, true)
 		})
 		if !ok {
@@ -255,14 +257,13 @@ func (w *world) serveCore(u *unit, core []int) (f failed, ok bool) {
 // node that becomes available would go to the first pod that needs one. Members that must
 // be near each other need the pools of one place.
 func (w *world) keepCapacity(u *unit, failed int) {
-	k := &w.kinds[w.pending[failed].kind]
+	k := w.pending[failed].kind
 	need := u.gang.min
 	if core, _ := u.core(); len(k.pod.Near) > 0 {
-		need = len(slices.DeleteFunc(slices.Clone(core), func(i int) bool { return w.nearGroups(i) != nearGroup(k.pod) }))
+		need = len(slices.DeleteFunc(slices.Clone(core), func(i int) bool { return nearGroup(w.pending[i].pod) != nearGroup(k.pod) }))
 	}
-	members, pools := map[string]int{}, map[string][]int{} // by place
-	for j := range w.pools {
-		p := &w.pools[j]
+	members, pools := map[string]int{}, map[string][]*poolState{} // by place
+	for _, p := range w.pools {
 		if p.Fixed || p.stop != "" || w.misfit(k, p) != "" {
 			continue
 		}
@@ -274,15 +275,15 @@ func (w *world) keepCapacity(u *unit, failed int) {
 			}
 		}
 		members[at] += nodes * w.models.fitting(k, &p.empty)
-		pools[at] = append(pools[at], j)
+		pools[at] = append(pools[at], p)
 	}
 	for at, most := range members { // the order has no effect
 		if most < need {
 			continue
 		}
-		for _, j := range pools[at] {
-			p := w.touchPool(&w.pools[j])
+		for _, p := range pools[at] {
 			if p.keptFor == "" { // the most urgent gang comes first
+				p = w.touchPool(p)
 				p.keptFor, p.kept = u.gang.name, w.pending[u.members[0]].pod.Priority
 			}
 		}
@@ -290,11 +291,11 @@ func (w *world) keepCapacity(u *unit, failed int) {
 }
 
 // gangText states how a gang is served: "8 of 8: 5 WaitScheduler, 3 WaitUpcomingNode".
-func (w *world) gangText(g *gang, core []int) string {
+func (q *queue) gangText(g *gang, core []int) string {
 	var reasons []Reason
 	n := map[Reason]int{}
 	for _, i := range core {
-		r := w.pending[i].reason
+		r := q.pending[i].reason
 		if n[r]++; n[r] == 1 {
 			reasons = append(reasons, r)
 		}
@@ -322,7 +323,7 @@ func (w *world) gangVerdict(g *gang) Verdict {
 	case v.Reason != "":
 	case g.lacking() == 0:
 		v.Reason, v.Detail = GangRunning, fmt.Sprintf("%d of %d", g.running, g.min)
-		if evicted := g.running - w.left(g); evicted > 0 {
+		if evicted := g.running - w.evictions.left(g); evicted > 0 {
 			v.Detail += fmt.Sprintf(", %d of them evicted", evicted)
 		}
 	default:
@@ -331,21 +332,10 @@ func (w *world) gangVerdict(g *gang) Verdict {
 	return v
 }
 
-// left is how many members of a gang run and stay.
-func (w *world) left(g *gang) int {
-	n := 0
-	for _, p := range g.runs {
-		if !w.evictedPods[p] {
-			n++
-		}
-	}
-	return n
-}
-
-func (w *world) gangNamed(name string) *gang {
-	i, ok := slices.BinarySearchFunc(w.gangs, name, func(g *gang, n string) int { return strings.Compare(g.name, n) })
+func (e *evictions) gangNamed(name string) *gang {
+	i, ok := slices.BinarySearchFunc(e.gangs, name, func(g *gang, n string) int { return strings.Compare(g.name, n) })
 	if !ok || name == "" {
 		return nil
 	}
-	return w.gangs[i]
+	return e.gangs[i]
 }

@@ -10,34 +10,38 @@ import (
 // maxHeadroom bounds the replicas prepared for one forecast in a reconcile.
 const maxHeadroom = 1000
 
+// forecast is a forecast and what was decided about it.
+type forecast struct {
+	*Forecast
+	verdict
+}
+
 // addForecasts sorts forecasts and adds their pods' kinds. It runs before
 // classify.
 func (w *world) addForecasts(forecasts []Forecast) {
-	w.forecasts = slices.Clone(forecasts)
-	slices.SortStableFunc(w.forecasts, func(a, b Forecast) int { return strings.Compare(a.Name, b.Name) })
-	for i := range w.forecasts {
-		w.ruled(&w.forecasts[i].Like)
-		w.kindOf(&w.forecasts[i].Like)
+	for i := range forecasts {
+		w.forecasts = append(w.forecasts, &forecast{Forecast: &forecasts[i]})
 	}
-	w.expected = make([]verdict, len(w.forecasts))
+	slices.SortStableFunc(w.forecasts, func(a, b *forecast) int { return strings.Compare(a.Name, b.Name) })
+	for _, f := range w.forecasts {
+		w.topology.ruled(&f.Like)
+		w.kindOf(&f.Like)
+	}
 }
 
 // prepare provides capacity for the replicas that forecasts expect beyond the
 // existing ones: in free or upcoming capacity, by repartitioning a GPU, or with a
 // node. A forecast only adds: nothing is removed because of one.
 func (w *world) prepare() {
-	tree := w.tree
-	defer func() { w.tree = tree }() // replicas that do not exist use nothing
-	for i := range w.pools {
-		w.pools[i].kept = min(w.pools[i].kept, math.MaxInt32-1) + 1 // a gang that is pending comes before replicas of its priority
+	tree := w.quotas.tree
+	defer func() { w.quotas.tree = tree }() // replicas that do not exist use nothing
+	for _, p := range w.pools {
+		p.kept = min(p.kept, math.MaxInt32-1) + 1 // a gang that is pending comes before replicas of its priority
 	}
-	soonest := make([]int, len(w.forecasts))
-	for i := range soonest {
-		soonest[i] = i
-	}
-	slices.SortStableFunc(soonest, func(a, b int) int { return w.forecasts[a].At.Compare(w.forecasts[b].At) })
-	for _, i := range soonest { // a later one takes what the node of an earlier one leaves
-		w.expected[i] = w.prepareFor(&w.forecasts[i])
+	soonest := slices.Clone(w.forecasts)
+	slices.SortStableFunc(soonest, func(a, b *forecast) int { return a.At.Compare(b.At) })
+	for _, f := range soonest { // a later one takes what the node of an earlier one leaves
+		f.verdict = w.prepareFor(f.Forecast)
 	}
 }
 
@@ -75,10 +79,10 @@ func (w *world) prepareFor(f *Forecast) verdict {
 	if extra <= 0 {
 		return verdict{ForecastMet, text}
 	}
-	k := &w.kinds[w.kindOf(&f.Like)]
+	k := w.kindOf(&f.Like)
 	placed, scaledUp := 0, 0
 	for i := range extra {
-		w.expecting = extra - i - 1
+		w.serving.expecting = extra - i - 1
 		now, acted := w.prepareOne(f, k)
 		if !now {
 			break
@@ -88,7 +92,7 @@ func (w *world) prepareFor(f *Forecast) verdict {
 			scaledUp++
 		}
 	}
-	w.expecting = 0
+	w.serving.expecting = 0
 	v := verdict{ForecastMet, fmt.Sprintf("%s; capacity for %d of %d more", text, placed, extra)}
 	if scaledUp > 0 {
 		v.reason = ForecastHeadroom
@@ -104,10 +108,10 @@ func (w *world) prepareFor(f *Forecast) verdict {
 }
 
 func (w *world) whyUnmet(f *Forecast, k *kind) string {
-	if t := w.tenantIndex(&f.Like); t >= 0 && !w.guaranteed(&f.Like) {
+	if t := w.quotas.tenantIndex(&f.Like); t >= 0 && !w.quotas.guaranteed(&f.Like) {
 		return "the rest is beyond what " + f.Like.Tenant + " is guaranteed"
 	}
-	if full := w.limitAbove(&f.Like); full != "" {
+	if full := w.quotas.limitAbove(&f.Like); full != "" {
 		return "the rest is beyond the limit of " + full
 	}
 	reason, detail := w.whyNoScaleUp(k, &f.Like)
@@ -117,32 +121,15 @@ func (w *world) whyUnmet(f *Forecast, k *kind) string {
 	return fmt.Sprintf("%s: %s", reason, detail)
 }
 
-// limitAbove names the tenant, from the pod's to the root, whose limit one more such
-// pod would exceed; empty for none.
-func (w *world) limitAbove(p *Pod) string {
-	if w.tenantIndex(p) < 0 {
-		return ""
-	}
-	full, _ := w.tree.Full(p.Tenant, w.amountOf(p))
-	return full
-}
-
-// guaranteed reports whether one more pod is within its tenant's guarantee, or
-// under no quota: nothing is added ahead for demand that may be reclaimed.
-func (w *world) guaranteed(p *Pod) bool {
-	t := w.tenantIndex(p)
-	return t < 0 || w.tree.Used(p.Tenant).Add(w.amountOf(p)).Fits(w.tenants[t].Guarantee)
-}
-
 // prepareOne provides capacity for one replica, and reports whether there is
 // any and whether it took an action.
 func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
-	if !w.guaranteed(&f.Like) || w.limitAbove(&f.Like) != "" {
+	if !w.quotas.guaranteed(&f.Like) || w.quotas.limitAbove(&f.Like) != "" {
 		return false, false
 	}
 	there, acted = w.provide(&f.Like, k, ForecastHeadroom, "forecast for "+f.At.UTC().Format("15:04:05"), func(o option) bool { return w.worthwhile(f, k, o) })
 	if there { // under a quota or not
-		w.tree = w.tree.Force(f.Like.Tenant, w.amountOf(&f.Like))
+		w.quotas.tree = w.quotas.tree.Force(f.Like.Tenant, w.quotas.amountOf(&f.Like))
 	}
 	return there, acted
 }
@@ -169,14 +156,14 @@ func (w *world) provide(p *Pod, k *kind, reason Reason, why string, may func(opt
 		w.claim(&q, k, best)
 		return true, false
 	}
-	before := len(w.actions)
+	before := len(w.actions.list)
 	if best.kind == OptionRepartition {
 		w.commitRepartition(&q, k, best, "")
 	} else {
 		w.commitScaleUp(&q, k, best, all)
 	}
-	for i := before; i < len(w.actions); i++ {
-		a := w.editAction(i)
+	for i := before; i < len(w.actions.list); i++ {
+		a := w.actions.edit(i)
 		a.Reason, a.Detail = reason, a.Detail+"; "+why
 	}
 	return true, true

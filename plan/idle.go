@@ -67,7 +67,7 @@ type allocation struct {
 // tenant allows, the longest idle first. Of a gang all members must be idle, and none
 // may have to stay.
 func (w *world) reclaimIdle() {
-	if w.idleHold != "" || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return t.ReclaimIdle > 0 }) {
+	if w.idleHold != "" || !slices.ContainsFunc(w.quotas.tenants, func(t Tenant) bool { return t.ReclaimIdle > 0 }) {
 		return
 	}
 	type idler struct {
@@ -78,7 +78,7 @@ func (w *world) reclaimIdle() {
 	var all []idler
 	working := map[string]bool{} // gangs
 	for _, r := range w.running {
-		if idle := w.idleFor(r, allocated[r.pod.Key()]); w.idleEnough(r.pod, idle) && (r.pod.Gang == "" || w.movable(r.pod)) {
+		if idle := w.idleFor(r, allocated[r.pod.Key()]); w.quotas.idleEnough(r.pod, idle) && (r.pod.Gang == "" || w.evictions.movable(r.pod)) {
 			all = append(all, idler{r, idle})
 		} else if r.pod.Gang != "" && !r.pod.Leaving {
 			working[r.pod.Gang] = true
@@ -96,18 +96,12 @@ func (w *world) reclaimIdle() {
 func (w *world) reclaimPod(r placedPod, idle time.Duration) {
 	p, n := r.pod, &w.nodes[r.node]
 	if n.pool == nil || n.action >= 0 || n.tier != tierNow && n.since != PodLeaving ||
-		!w.may(n.pool) || w.evicted >= w.policy.MaxEvictionsPerReconcile || !w.movable(p) {
+		!w.may(n.pool) || w.actions.evicted >= w.policy.MaxEvictionsPerReconcile || !w.evictions.movable(p) {
 		return
 	}
-	t := &w.tenants[w.tenantIndex(p)]
+	t := &w.quotas.tenants[w.quotas.tenantIndex(p)]
 	w.evict(r.node, p, ReclaimIdle, fmt.Sprintf("%s has not used its GPUs for %s; %s reclaims them after %s",
 		p.Key(), short(idle), t.Name, short(t.ReclaimIdle)), "")
-}
-
-// idleEnough reports a pod idle for as long as its tenant allows.
-func (w *world) idleEnough(p *Pod, idle time.Duration) bool {
-	t := w.tenantIndex(p)
-	return t >= 0 && w.tenants[t].ReclaimIdle > 0 && idle >= w.tenants[t].ReclaimIdle
 }
 
 // idleFor is how long a pod has used none of its devices, 0 where it uses one, or
@@ -132,11 +126,11 @@ func devicesOf(p *Pod) int {
 }
 
 // allocations is the allocation of every pod, over all nodes.
-func (w *world) allocations() map[string]allocation {
+func (f *fleet) allocations() map[string]allocation {
 	all := map[string]allocation{}
-	for i := range w.nodes {
-		for c := range w.nodes[i].GPUs {
-			for pod, since := range w.nodes[i].GPUs[c].uses() {
+	for i := range f.nodes {
+		for c := range f.nodes[i].GPUs {
+			for pod, since := range f.nodes[i].GPUs[c].uses() {
 				h := all[pod]
 				all[pod] = allocation{h.devices + 1, later(h.since, since), h.used || since.IsZero()}
 			}
@@ -150,8 +144,7 @@ func (w *world) allocations() map[string]allocation {
 // metrics may be wrong.
 func (w *world) holdIdle() {
 	ours, idle := 0, 0
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for _, n := range w.eachNode() {
 		if n.pool == nil || n.tier != tierNow {
 			continue
 		}

@@ -127,13 +127,11 @@ type grouping struct {
 	places []place // by heap
 }
 
-func (s *grouping) forget(node int) { s.of = s.of[:min(len(s.of), node)] }
-
 // heapOf is the heap of a node for a kind.
-func (w *world) heapOf(k *kind, node int) int {
-	s := w.groupingOf(k)
+func (t *topology) heapOf(k *kind, node int) int {
+	s := t.groupingOf(k)
 	for i := len(s.of); i <= node; i++ {
-		s.of = append(s.of, s.group(&w.nodes[i]))
+		s.of = append(s.of, s.group(&t.fleet.nodes[i]))
 	}
 	return s.of[node]
 }
@@ -165,14 +163,14 @@ func (s *grouping) group(n *nodeState) int {
 	return id
 }
 
-func (w *world) groupingOf(k *kind) *grouping {
+func (t *topology) groupingOf(k *kind) *grouping {
 	if k.grouping == nil {
-		keys := w.keysOf(k)
+		keys := t.keysOf(k)
 		name := strings.Join(keys, "\x00")
-		s := w.groupings[name]
+		s := t.groupings[name]
 		if s == nil {
 			s = &grouping{keys: keys, at: map[string]int{}}
-			w.groupings[name] = s
+			t.groupings[name] = s
 		}
 		k.grouping = s
 	}
@@ -181,7 +179,7 @@ func (w *world) groupingOf(k *kind) *grouping {
 
 // keysOf are the labels by which the kind's rules, and rules about it, tell
 // nodes apart; hosts aside, whose pods are counted with the node's own state.
-func (w *world) keysOf(k *kind) []string {
+func (t *topology) keysOf(k *kind) []string {
 	var keys []string
 	add := func(key string) {
 		if key != hostnameLabel {
@@ -197,7 +195,7 @@ func (w *world) keysOf(k *kind) []string {
 	for _, r := range k.pod.Near {
 		add(r.Key)
 	}
-	for _, r := range w.topology.about(k.pod) {
+	for _, r := range t.about(k.pod) {
 		add(r.Key)
 	}
 	slices.Sort(keys)
@@ -205,12 +203,12 @@ func (w *world) keysOf(k *kind) []string {
 }
 
 // open reports whether the kind's rules let it onto the nodes of a heap.
-func (w *world) open(k *kind) func(heap int) bool {
-	s := w.groupingOf(k)
+func (t *topology) open(k *kind) func(heap int) bool {
+	s := t.groupingOf(k)
 	if len(s.keys) == 0 {
 		return func(int) bool { return true }
 	}
-	return func(heap int) bool { return w.allows(k, &s.places[heap], false) }
+	return func(heap int) bool { return t.allows(k, &s.places[heap], false) }
 }
 
 // value is the entry for a kind of a node in an open heap: among upcoming nodes by when
@@ -227,7 +225,7 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 	if !is || !n.admits(k) || w.models.lacks(k, &n.capacity) != "" {
 		return entry{}, false
 	}
-	return entry{at, w.models.rank(k, n), node}, w.hostAllows(k, n)
+	return entry{at, w.models.rank(k, n), node}, w.topology.hostAllows(k, n)
 }
 
 // spare is a node's free capacity for ordering: its slices, weighed by the free
@@ -245,13 +243,13 @@ const cpuSteps = 1000
 
 // fill adds every node that can serve to the index.
 func (w *world) fill(k *kind, s *index, value func(node int) (entry, bool)) {
-	s.built, s.epoch = true, w.epoch(k)
+	s.built, s.epoch = true, w.topology.epoch(k)
 	for i := range s.heaps {
 		s.heaps[i] = s.heaps[i][:0]
 	}
 	for i := range w.nodes {
 		if e, ok := value(i); ok {
-			s.push(w.heapOf(k, i), e)
+			s.push(w.topology.heapOf(k, i), e)
 		}
 	}
 }
@@ -259,10 +257,10 @@ func (w *world) fill(k *kind, s *index, value func(node int) (entry, bool)) {
 // find is the best node of an index, which is filled first where that has not
 // been done.
 func (w *world) find(k *kind, s *index, value func(node int) (entry, bool)) int {
-	if !s.built || s.epoch != w.epoch(k) {
+	if !s.built || s.epoch != w.topology.epoch(k) {
 		w.fill(k, s, value)
 	}
-	return s.best(w.open(k), value)
+	return s.best(w.topology.open(k), value)
 }
 
 // tightest returns the node in service that would have the least free capacity
@@ -288,11 +286,10 @@ func (w *world) soonest(k *kind) int {
 // reindex adds a node to the indices again after its free capacity has grown or
 // changed. It is evaluated when it is first.
 func (w *world) reindex(node int) {
-	for i := range w.kinds {
-		k := &w.kinds[i]
+	for _, k := range w.kinds {
 		for _, s := range []*index{&k.usable, &k.upcoming, &k.repartitions} {
 			if s.built {
-				s.push(w.heapOf(k, node), unevaluated(node))
+				s.push(w.topology.heapOf(k, node), unevaluated(node))
 			}
 		}
 	}

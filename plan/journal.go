@@ -14,12 +14,14 @@ type journal struct {
 
 // try runs do, and reverts all its writes when it returns false. Trials nest.
 func (w *world) try(do func() bool) bool {
-	j := &w.journal
+	j := w.journal
 	mark, outer := len(j.undo), j.current
 	j.trials++
 	j.current = j.trials
-	state, tree, evicted, spent, lowest := w.state, w.tree, w.evicted, w.spent, w.lowest
-	w.record(func() { w.state, w.tree, w.evicted, w.spent, w.lowest = state, tree, evicted, spent, lowest })
+	state, tree, evicted, spent, lowest := w.state, w.quotas.tree, w.actions.evicted, w.serving.spent, w.serving.lowest
+	w.journal.record(func() {
+		w.state, w.quotas.tree, w.actions.evicted, w.serving.spent, w.serving.lowest = state, tree, evicted, spent, lowest
+	})
 	ok := do()
 	if !ok {
 		w.revert(mark)
@@ -31,14 +33,14 @@ func (w *world) try(do func() bool) bool {
 }
 
 // record adds what reverts a write to the trial under way.
-func (w *world) record(undo func()) {
-	if w.journal.current != 0 {
-		w.journal.undo = append(w.journal.undo, undo)
+func (j *journal) record(undo func()) {
+	if j.current != 0 {
+		j.undo = append(j.undo, undo)
 	}
 }
 
 func (w *world) revert(mark int) {
-	j := &w.journal
+	j := w.journal
 	undo := j.undo[mark:]
 	j.undo = j.undo[:mark]
 	current := j.current
@@ -64,7 +66,7 @@ func (w *world) touch(node int) *nodeState {
 		before.capacity = n.capacity.clone()
 		before.derived = nil
 		n.saved = c
-		w.record(func() {
+		w.journal.record(func() {
 			w.nodes[node] = before
 			w.journal.touched = append(w.journal.touched, node)
 		})
@@ -75,55 +77,33 @@ func (w *world) touch(node int) *nodeState {
 	return n
 }
 
-func (n *nodeState) derive() *derived {
-	if n.derived == nil {
-		n.derived = &derived{}
-	}
-	return n.derived
-}
-
-// edit returns an entry of a list of the world to write to.
-func edit[T any](w *world, list *[]T, i int) *T {
-	if w.journal.current != 0 {
+// edit returns an entry of a list to write to.
+func edit[T any](j *journal, list *[]T, i int) *T {
+	if j.current != 0 {
 		before := (*list)[i]
-		w.record(func() { (*list)[i] = before })
+		j.record(func() { (*list)[i] = before })
 	}
 	return &(*list)[i]
 }
 
-func (w *world) touchPool(p *poolState) *poolState { return edit(w, &w.pools, p.index) }
-
-func (w *world) touchPending(i int) *pending { return edit(w, &w.pending, i) }
-
-func (w *world) editAction(i int) *Action { return edit(w, &w.actions, i) }
-
-// touchKind returns a kind whose counts are written to.
-func (w *world) touchKind(kind int) *kind {
-	k := &w.kinds[kind]
+// touchPool returns a pool to write to.
+func (w *world) touchPool(p *poolState) *poolState {
 	if w.journal.current != 0 {
-		unserved, bounded := k.unserved, k.bounded
-		w.record(func() { w.kinds[kind].unserved, w.kinds[kind].bounded = unserved, bounded })
+		before := *p
+		w.journal.record(func() { *p = before })
 	}
-	return k
+	return p
 }
 
 // addNode appends a node and returns its index.
 func (w *world) addNode(n nodeState) int {
 	w.nodes = append(w.nodes, n)
 	last := len(w.nodes) - 1
-	w.record(func() {
+	w.journal.record(func() {
 		w.nodes = w.nodes[:last]
-		for _, s := range w.groupings {
-			s.forget(last)
+		for _, s := range w.topology.groupings {
+			s.of = s.of[:min(len(s.of), last)]
 		}
 	})
-	return last
-}
-
-// addAction appends an action and returns its index.
-func (w *world) addAction(a Action) int {
-	w.actions = append(w.actions, a)
-	last := len(w.actions) - 1
-	w.record(func() { w.actions = w.actions[:last] })
 	return last
 }

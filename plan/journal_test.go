@@ -29,7 +29,7 @@ type remains struct {
 }
 
 func remainsOf(w *world) remains {
-	m := remains{pending: slices.Clone(w.pending), state: w.state, evicted: w.evicted, budgets: maps.Clone(w.budgets),
+	m := remains{pending: slices.Clone(w.pending), state: w.state, evicted: w.actions.evicted, budgets: maps.Clone(w.evictions.budgets),
 		used: map[string][2]quota.Amount{}, topology: map[string]int{}}
 	for i := range w.nodes {
 		n := w.nodes[i]
@@ -38,25 +38,26 @@ func remainsOf(w *world) remains {
 		n.derived, n.saved = nil, 0
 		m.nodes = append(m.nodes, n)
 	}
-	for _, p := range w.pools {
+	for _, pool := range w.pools {
+		p := *pool
 		p.spare = slices.Clone(p.spare)
 		m.pools = append(m.pools, p)
 	}
-	for _, a := range w.actions {
+	for _, a := range w.actions.list {
 		a.For = slices.Clone(a.For)
 		m.actions = append(m.actions, a)
 	}
-	for p, yes := range w.evictedPods {
+	for p, yes := range w.evictions.pods {
 		if yes {
 			m.evictedPods = append(m.evictedPods, p.Key())
 		}
 	}
 	slices.Sort(m.evictedPods)
-	for i := range w.kinds {
-		m.unserved, m.bounded = append(m.unserved, w.kinds[i].unserved), append(m.bounded, w.kinds[i].bounded)
+	for _, k := range w.kinds {
+		m.unserved, m.bounded = append(m.unserved, k.unserved), append(m.bounded, k.bounded)
 	}
-	for _, t := range w.tenants {
-		m.used[t.Name] = [2]quota.Amount{w.tree.Used(t.Name), w.tree.Total(t.Name)}
+	for _, t := range w.quotas.tenants {
+		m.used[t.Name] = [2]quota.Amount{w.quotas.tree.Used(t.Name), w.quotas.tree.Total(t.Name)}
 	}
 	count := func(what string, counts map[string]int) {
 		for value, n := range counts {
@@ -99,7 +100,7 @@ func RevertTrial(s Snapshot, policy Policy, r *rand.Rand) error {
 			}
 		}
 		for _, p := range w.running {
-			if p.node >= 0 && w.movable(p.pod) && r.Intn(4) == 0 {
+			if p.node >= 0 && w.evictions.movable(p.pod) && r.Intn(4) == 0 {
 				w.evict(p.node, p.pod, ReclaimIdle, "", "")
 			}
 		}
@@ -128,8 +129,7 @@ func RevertTrial(s Snapshot, policy Policy, r *rand.Rand) error {
 // underivable returns a kind for which an index has another node than the one
 // that is found when the index is filled again, empty for none.
 func underivable(w *world) string {
-	for i := range w.kinds {
-		k := &w.kinds[i]
+	for _, k := range w.kinds {
 		usable, upcoming := w.tightest(k), w.soonest(k)
 		k.usable, k.upcoming = index{}, index{}
 		if again := w.tightest(k); again != usable {

@@ -41,7 +41,7 @@ type kind struct {
 	grouping *grouping
 	spreads  map[Rule]*spreadPlaces
 	// failedTrial is the number of the trial in which nothing could be reclaimed
-	// for it, see world.failedTrial.
+	// for it, see reclaimOption.
 	failedTrial int
 	// bounded is set when a GPU could be repartitioned but MaxActionsPerReconcile
 	// is reached.
@@ -66,7 +66,7 @@ type profileRequest struct {
 
 // kindKey is equal for pods that do not differ in anything placement depends
 // on. Groups that no rule selects are left out.
-func (w *world) kindKey(p *Pod) string {
+func (t *topology) kindKey(p *Pod) string {
 	var b strings.Builder
 	d := p.Demand
 	fmt.Fprintf(&b, "%d|%s|%d|%d", d.GPUs, d.Vendor, p.CPUMilli, p.MemoryMi)
@@ -91,7 +91,7 @@ func (w *world) kindKey(p *Pod) string {
 	for _, s := range p.Spread {
 		fmt.Fprintf(&b, "|d%q,%q,%d,%d,%t,%t", s.Key, s.Group, s.MaxSkew, s.MinDomains, s.IgnoreAffinity, s.HonorTaints)
 	}
-	for _, r := range w.topology.about(p) {
+	for _, r := range t.about(p) {
 		b.WriteString("|g" + strconv.Itoa(r.id)) // there can be hundreds
 	}
 	if len(p.Apart)+len(p.Near) > 0 {
@@ -313,12 +313,12 @@ func (ms *models) profile(model, name string) (mig.Profile, bool) {
 // makes no difference.
 func (w *world) furtherDemand() [][]mig.Count {
 	switch {
-	case w.rest != nil:
-		return w.rest
+	case w.serving.rest != nil:
+		return w.serving.rest
 	case w.further == nil:
 		w.further = make([][]mig.Count, len(w.pools))
-		for i := range w.kinds {
-			w.addDemand(w.further, &w.kinds[i], min(w.kinds[i].unserved, gpuSlices))
+		for _, k := range w.kinds {
+			w.addDemand(w.further, k, min(k.unserved, gpuSlices))
 		}
 	}
 	return w.further
@@ -327,7 +327,7 @@ func (w *world) furtherDemand() [][]mig.Count {
 // demandOf is the demand of pending pods, nil where none of them requests instances.
 func (w *world) demandOf(pending []int) (out [][]mig.Count) {
 	for _, i := range pending {
-		if k := &w.kinds[w.pending[i].kind]; len(k.pod.Demand.MIG) > 0 {
+		if k := w.pending[i].kind; len(k.pod.Demand.MIG) > 0 {
 			if out == nil {
 				out = make([][]mig.Count, len(w.pools))
 			}
@@ -342,8 +342,7 @@ func (w *world) addDemand(out [][]mig.Count, k *kind, n int) {
 	if n <= 0 || len(k.pod.Demand.MIG) == 0 {
 		return
 	}
-	for i := range w.pools {
-		p := &w.pools[i]
+	for i, p := range w.pools {
 		if !p.MIG.Repartition || !w.admitsNew(k, p) {
 			continue
 		}

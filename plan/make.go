@@ -12,7 +12,7 @@ func Make(s Snapshot, p Policy) Plan {
 func (w *world) plan() Plan {
 	return Plan{
 		At:       w.now,
-		Actions:  w.actions,
+		Actions:  w.actions.list,
 		Verdicts: w.verdicts(),
 		State:    w.nextState(),
 		Totals:   w.totals(),
@@ -35,8 +35,8 @@ func (w *world) decide() {
 func (w *world) supply() {
 	before := w.state
 	w.state.FreeSince, w.state.UnknownSince, w.state.SickSince = Times{}, Times{}, Times{}
-	for i := range w.nodes {
-		if n := &w.nodes[i]; !n.virtual && n.pool != nil {
+	for i, n := range w.eachNode() {
+		if !n.virtual && n.pool != nil {
 			w.recordFree(n, before.FreeSince)
 			w.recordUnknown(n, before.UnknownSince)
 			w.recordSick(n, before.SickSince)
@@ -64,7 +64,7 @@ func (w *world) serveAll() {
 // may reports whether an action on a node of this pool (nil for none) may be
 // added to the plan.
 func (w *world) may(p *poolState) bool {
-	return w.hold == "" && !w.full() && (p == nil || !p.Freeze)
+	return w.hold == "" && !w.actions.full() && (p == nil || !p.Freeze)
 }
 
 // finishOperations uncordons nodes after a repartition and rolls back what failed
@@ -72,12 +72,11 @@ func (w *world) may(p *poolState) bool {
 // tried in each reconcile, so these actions do not count towards
 // MaxActionsPerReconcile, which bounds them by themselves: of more, each has its turn.
 func (w *world) finishOperations() {
-	defer func() { w.finishing = len(w.actions) }()
+	defer func() { w.actions.finishing = len(w.actions.list) }()
 	if w.hold != "" && w.hold != Frozen {
 		return
 	}
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for _, n := range w.eachNode() {
 		a := Action{Node: n.name, Pool: n.Pool}
 		switch o := n.Operation; {
 		case o == nil && n.CordonedBy == "", n.Drain != nil:
@@ -99,11 +98,11 @@ func (w *world) finishOperations() {
 		default:
 			continue
 		}
-		w.addAction(a)
+		w.actions.add(a)
 	}
-	if all, most := len(w.actions), max(w.policy.MaxActionsPerReconcile, 0); all > most {
+	if all, most := len(w.actions.list), max(w.policy.MaxActionsPerReconcile, 0); all > most {
 		first := int(w.now.Unix()%int64(all)) * most % all
-		w.actions = append(w.actions[first:], w.actions[:first]...)[:most]
+		w.actions.list = append(w.actions.list[first:], w.actions.list[:first]...)[:most]
 	}
 }
 
@@ -111,8 +110,7 @@ func (w *world) finishOperations() {
 // pending pods.
 func (w *world) totals() Totals {
 	var t Totals
-	for i := range w.pools {
-		p := &w.pools[i]
+	for _, p := range w.pools {
 		t.CostPerHour += float64(max(p.Size, 0)) * p.price()
 		t.CostPerHourAfter += float64(p.base+p.grown-p.shrunk) * p.price()
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -30,7 +31,7 @@ func (w *world) admit() {
 		}
 		for _, i := range rest {
 			if p := &w.pending[i]; w.chargeReadable(i) && !ok && !p.served { // without the core it is of no use
-				w.discharge(p)
+				w.quotas.discharge(p)
 				p.refused, p.reason, p.detail = true, g.reason, g.name+" "+g.detail
 			}
 		}
@@ -55,7 +56,7 @@ func (w *world) chargeReadable(i int) bool {
 		p.served, p.reason, p.detail = true, WaitScheduler, "requests no accelerator"
 		return true
 	}
-	return w.charge(p)
+	return w.quotas.charge(p)
 }
 
 // expendable reports a pod for which nothing is done.
@@ -66,9 +67,6 @@ func (policy *Policy) expendable(p *Pod) bool {
 func (policy *Policy) expendableText(p *Pod) string {
 	return fmt.Sprintf("its priority %d is below policy.expendablePodsPriorityCutoff %d", p.Priority, policy.ExpendablePodsPriorityCutoff)
 }
-
-// undecided reports a pod about which nothing has been decided.
-func (p *pending) undecided() bool { return !p.served && !p.refused && p.reason == "" }
 
 // placeNow reserves capacity for the pods that fit now, which the scheduler
 // places, whether or not it has marked them unschedulable.
@@ -92,18 +90,9 @@ func (w *world) placeNow() {
 	}
 }
 
-// countUnserved counts a pod among the unserved ones of its kind.
-func (w *world) countUnserved(i int) {
-	p := &w.pending[i]
-	if !p.served && (p.pod.Unschedulable || p.pod.Gang != "") {
-		w.touchKind(p.kind).unserved++
-		p.counted = true
-	}
-}
-
 func (w *world) placePodNow(i int) bool {
 	p := w.touchPending(i)
-	k := &w.kinds[p.kind]
+	k := p.kind
 	n := w.tightest(k)
 	if n < 0 {
 		return p.served
@@ -131,15 +120,15 @@ func (n *nodeState) settle(p *Pod) {
 }
 
 // settles reports whether pods are about to be bound to a node, so that a repartition for this pod has to wait.
-func (w *world) settles(n *nodeState, p *Pod) bool {
-	return n.settling && !(w.committing && n.settlingGang != "" && n.settlingGang == p.Gang)
+func (s *serving) settles(n *nodeState, p *Pod) bool {
+	return n.settling && !(s.committing && n.settlingGang != "" && n.settlingGang == p.Gang)
 }
 
 // assign reserves capacity of a node for a pending pod of the kind.
 func (w *world) assign(k *kind, node int) {
 	n := w.touch(node)
 	w.models.take(k, &n.capacity)
-	w.place(k.pod, node, 1)
+	w.topology.place(k.pod, node, 1)
 	n.promised++
 	if n.pool != nil && n.pool.MIG.Repartition && len(k.pod.Demand.MIG) > 0 {
 		w.reconsiderRepartitions(node)
@@ -152,11 +141,11 @@ func (w *world) reconsiderRepartitions(node int) {
 	if len(w.repartitionable(&w.nodes[node])) == 0 {
 		return
 	}
-	for i := range w.kinds {
-		switch k := &w.kinds[i]; {
+	for _, k := range w.kinds {
+		switch {
 		case !k.repartitions.built:
 		case k.unserved > 0:
-			k.repartitions.push(w.heapOf(k, node), unevaluated(node))
+			k.repartitions.push(w.topology.heapOf(k, node), unevaluated(node))
 		default: // few pods will use the index, and they build it
 			k.repartitions.built = false
 		}
@@ -190,7 +179,7 @@ func (w *world) reclaiming(from int) (alone []int) {
 		if !p.undecided() || !p.pod.Unschedulable {
 			break
 		}
-		if _, can := w.reclaimOption(p, &w.kinds[p.kind]); !can {
+		if _, can := w.reclaimOption(p, p.kind); !can {
 			break
 		}
 		alone = append(alone, i)
@@ -236,30 +225,13 @@ func (w *world) serveUnit(u *unit, marked bool) {
 
 // gangUnserved reports a gang whose core is not served: further members are
 // useless too.
-func (w *world) gangUnserved(u *unit) bool {
+func (q *queue) gangUnserved(u *unit) bool {
 	core, _ := u.core()
-	return len(core) > 0 && !w.pending[core[0]].served
+	return len(core) > 0 && !q.pending[core[0]].served
 }
 
 // actionable reports whether actions may be taken for a gang: the scheduler has
 // marked a member unschedulable, or a member is only created once it fits.
-func (w *world) actionable(core []int) bool {
-	for _, i := range core {
-		if w.pending[i].pod.Unschedulable || w.pending[i].pod.Unmade {
-			return true
-		}
-	}
-	return false
-}
-
-func (w *world) discountUnserved(i int) {
-	p := w.touchPending(i)
-	if !p.counted {
-		return
-	}
-	p.counted = false
-	k := w.touchKind(p.kind)
-	if k.unserved--; k.unserved < gpuSlices {
-		w.further = nil
-	}
+func (q *queue) actionable(core []int) bool {
+	return slices.ContainsFunc(core, func(i int) bool { return q.pending[i].pod.Unschedulable || q.pending[i].pod.Unmade })
 }

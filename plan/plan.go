@@ -196,16 +196,19 @@ type names struct{ chunk strings.Builder }
 // chunkSize is the size of a large string.
 const chunkSize = 64 << 10
 
-// join concatenates three strings.
-func (n *names) join(a, b, c string) string {
-	need := len(a) + len(b) + len(c)
+// join concatenates strings.
+func (n *names) join(parts ...string) string {
+	need := 0
+	for _, part := range parts {
+		need += len(part)
+	}
 	if n.chunk.Cap()-n.chunk.Len() < need {
 		n.chunk = strings.Builder{}
 		n.chunk.Grow(max(chunkSize, need))
 	}
 	start := n.chunk.Len()
-	n.chunk.WriteString(a)
-	n.chunk.WriteString(b)
-	n.chunk.WriteString(c)
+	for _, part := range parts {
+		n.chunk.WriteString(part)
+	}
 	return n.chunk.String()[start:]
 }

@@ -7,46 +7,58 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// addTenants builds the quota tree and charges what runs and is not leaving,
+// quotas are the tenants, and what each of them uses: by pods that run, and by those that the
+// plan has admitted. Only charge, discharge, evict and provide change that, and a trial that is reverted.
+type quotas struct {
+	fleet   *fleet
+	tenants []Tenant // by name
+	tree    quota.Tree
+	ran     quota.Tree // tree before any pending pod was charged
+	scale   *Scale
+}
+
+// newQuotas builds the quota tree and charges what runs and is not leaving,
 // allowed or not. An invalid tree counts as none; Snapshot.Check reports what is
 // wrong with it.
-func (w *world) addTenants(tenants []Tenant) {
-	w.tenants, w.scale = slices.Clone(tenants), NewScale(w.models.tables, w.models.seen)
-	slices.SortStableFunc(w.tenants, func(a, b Tenant) int { return strings.Compare(a.Name, b.Name) })
-	if len(w.tenants) == 0 {
-		return
+func newQuotas(f *fleet, tenants []Tenant, running []placedPod, scale *Scale) quotas {
+	q := quotas{fleet: f, tenants: slices.Clone(tenants), scale: scale}
+	slices.SortStableFunc(q.tenants, func(a, b Tenant) int { return strings.Compare(a.Name, b.Name) })
+	if len(q.tenants) == 0 {
+		return q
 	}
-	plain := make([]quota.Tenant, len(w.tenants))
-	for i := range w.tenants {
-		plain[i] = w.tenants[i].Tenant
+	plain := make([]quota.Tenant, len(q.tenants))
+	for i := range q.tenants {
+		plain[i] = q.tenants[i].Tenant
 	}
 	var err error
-	if w.tree, err = quota.NewTree(plain); err != nil {
-		w.tenants = nil
-		return
+	if q.tree, err = quota.NewTree(plain); err != nil {
+		q.tenants = nil
+		return q
 	}
-	used := make([]quota.Amount, len(w.tenants))
-	for _, r := range w.running {
-		if t := w.tenantIndex(r.pod); t >= 0 && !r.pod.Leaving {
-			used[t] = used[t].Add(w.amountOf(r.pod))
+	used := make([]quota.Amount, len(q.tenants))
+	for _, r := range running {
+		if t := q.tenantIndex(r.pod); t >= 0 && !r.pod.Leaving {
+			used[t] = used[t].Add(q.amountOf(r.pod))
 		}
 	}
 	for i, a := range used {
-		w.tree = w.tree.Force(w.tenants[i].Name, a)
+		q.tree = q.tree.Force(q.tenants[i].Name, a)
 	}
-	w.ran = w.tree
+	q.ran = q.tree
+	return q
 }
 
 // tenantIndex is the pod's tenant, -1 where it is under no quota.
-func (w *world) tenantIndex(p *Pod) int {
+func (q *quotas) tenantIndex(p *Pod) int {
 	if p.Tenant == "" {
 		return -1
 	}
-	i, ok := sort.Find(len(w.tenants), func(i int) int { return strings.Compare(p.Tenant, w.tenants[i].Name) })
+	i, ok := sort.Find(len(q.tenants), func(i int) int { return strings.Compare(p.Tenant, q.tenants[i].Name) })
 	if !ok {
 		return -1
 	}
@@ -55,48 +67,48 @@ func (w *world) tenantIndex(p *Pod) int {
 
 // amountOf is the amount of a pod's demand: on the GPUs of its node, or, while
 // pending, of the cluster.
-func (w *world) amountOf(p *Pod) quota.Amount {
+func (q *quotas) amountOf(p *Pod) quota.Amount {
 	memory := 0
 	if p.Demand.Fraction != nil {
-		if i := w.nodeIndex(p.Node); i >= 0 {
-			memory = w.nodes[i].gpuMiB
+		if i := q.fleet.nodeIndex(p.Node); i >= 0 {
+			memory = q.fleet.nodes[i].gpuMiB
 		}
 	}
-	return w.scale.Amount(&p.Demand, memory)
+	return q.scale.Amount(&p.Demand, memory)
 }
 
 // charge charges a pending pod to its tenant's quota; false where the quota
 // does not admit it. It admits demand within the tenant's guarantee even while
 // others have borrowed that, and beyond it what others lend and do not use.
-func (w *world) charge(p *pending) bool {
-	t := w.tenantIndex(p.pod)
+func (q *quotas) charge(p *pending) bool {
+	t := q.tenantIndex(p.pod)
 	if t < 0 || p.charged {
 		return true
 	}
-	tenant := &w.tenants[t]
-	a := w.amountOf(p.pod)
-	if full, _ := w.tree.Full(tenant.Name, a); full != "" {
-		return w.refuse(p, t, a)
+	tenant := &q.tenants[t]
+	a := q.amountOf(p.pod)
+	if full, _ := q.tree.Full(tenant.Name, a); full != "" {
+		return q.refuse(p, t, a)
 	}
-	if w.tree.Used(tenant.Name).Add(a).Fits(tenant.Guarantee) {
-		w.tree, p.charged, p.borrowed = w.tree.Force(tenant.Name, a), true, false
+	if q.tree.Used(tenant.Name).Add(a).Fits(tenant.Guarantee) {
+		q.tree, p.charged, p.borrowed = q.tree.Force(tenant.Name, a), true, false
 		return true
 	}
-	tree, err := w.tree.Add(tenant.Name, a)
+	tree, err := q.tree.Add(tenant.Name, a)
 	if err != nil {
-		return w.refuse(p, t, a)
+		return q.refuse(p, t, a)
 	}
-	w.tree, p.charged, p.borrowed = tree, true, true
+	q.tree, p.charged, p.borrowed = tree, true, true
 	return true
 }
 
-func (w *world) refuse(p *pending, tenant int, a quota.Amount) bool {
-	t := &w.tenants[tenant]
+func (q *quotas) refuse(p *pending, tenant int, a quota.Amount) bool {
+	t := &q.tenants[tenant]
 	p.refused, p.reason = true, QuotaExceeded
 	p.detail = fmt.Sprintf("%s %s/%s GPU guaranteed, %s available, limit %s; requests %s more",
-		t.Name, gpuText(w.tree.Used(t.Name)), gpuText(t.Guarantee), availableText(w.tree.Available(t.Name)), gpuText(t.Limit), gpuText(a))
-	if above, limit := w.tree.Full(t.Name, a); above != "" && above != t.Name {
-		p.detail += fmt.Sprintf("; %s above it %s/%s GPU of its limit", above, gpuText(w.tree.Total(above)), gpuText(limit))
+		t.Name, gpuText(q.tree.Used(t.Name)), gpuText(t.Guarantee), availableText(q.tree.Available(t.Name)), gpuText(t.Limit), gpuText(a))
+	if above, limit := q.tree.Full(t.Name, a); above != "" && above != t.Name {
+		p.detail += fmt.Sprintf("; %s above it %s/%s GPU of its limit", above, gpuText(q.tree.Total(above)), gpuText(limit))
 	}
 	return false
 }
@@ -107,8 +119,12 @@ func (w *world) readmit() {
 	freed := false // for the tenant's own pods, and those that share a limit or borrow
 	for i := range w.pending {
 		p := &w.pending[i]
-		if why := w.whyUnserved(p); p.charged && (why == NoPoolFits || why == RepartitionExhausted) {
-			w.discharge(p)
+		why := p.reason
+		if why == GangWaits { // that of the member that keeps its gang unserved
+			why = w.evictions.gangNamed(p.pod.Gang).lacks
+		}
+		if p.charged && (why == NoPoolFits || why == RepartitionExhausted) {
+			w.quotas.discharge(p)
 			freed = true
 		}
 	}
@@ -130,14 +146,6 @@ func (w *world) readmit() {
 	}
 }
 
-// whyUnserved is the reason of a pod, or of the member that keeps its gang unserved.
-func (w *world) whyUnserved(p *pending) Reason {
-	if p.reason == GangWaits {
-		return w.gangNamed(p.pod.Gang).lacks
-	}
-	return p.reason
-}
-
 // chargeAgain charges refused pods; with reclaim, what keeps them out is evicted first. Precondition: a trial.
 func (w *world) chargeAgain(refused []int, reclaim bool) bool {
 	return !slices.ContainsFunc(refused, func(i int) bool {
@@ -148,9 +156,58 @@ func (w *world) chargeAgain(refused []int, reclaim bool) bool {
 }
 
 // discharge removes a pod's charge, if it has one.
-func (w *world) discharge(p *pending) {
+func (q *quotas) discharge(p *pending) {
 	p.charged = false
-	w.tree = w.released(w.tree, p.pod)
+	q.tree = q.released(q.tree, p.pod)
+}
+
+// used is what tenants use: by pods that run, and by those that will.
+func (q *quotas) used(pods []pending) quota.Tree {
+	tree := q.tree
+	for i := range pods {
+		if p := &pods[i]; p.charged && !p.served {
+			tree = q.released(tree, p.pod)
+		}
+	}
+	return tree
+}
+
+// idleEnough reports a pod idle for as long as its tenant allows.
+func (q *quotas) idleEnough(p *Pod, idle time.Duration) bool {
+	t := q.tenantIndex(p)
+	return t >= 0 && q.tenants[t].ReclaimIdle > 0 && idle >= q.tenants[t].ReclaimIdle
+}
+
+// guaranteed reports whether one more pod is within its tenant's guarantee, or
+// under no quota: nothing is added ahead for demand that may be reclaimed.
+func (q *quotas) guaranteed(p *Pod) bool {
+	t := q.tenantIndex(p)
+	return t < 0 || q.tree.Used(p.Tenant).Add(q.amountOf(p)).Fits(q.tenants[t].Guarantee)
+}
+
+// limitAbove names the tenant, from the pod's to the root, whose limit one more such
+// pod would exceed; empty for none.
+func (q *quotas) limitAbove(p *Pod) string {
+	if q.tenantIndex(p) < 0 {
+		return ""
+	}
+	full, _ := q.tree.Full(p.Tenant, q.amountOf(p))
+	return full
+}
+
+// released is a quota tree without what a pod uses.
+func (q *quotas) released(tree quota.Tree, p *Pod) quota.Tree {
+	less, _ := tree.Remove(p.Tenant, q.amountOf(p)) // the same tree where it is under no quota
+	return less
+}
+
+// without is the quota tree after some evictions.
+func (q *quotas) without(gone []placedPod) quota.Tree {
+	tree := q.tree
+	for _, v := range gone {
+		tree = q.released(tree, v.pod)
+	}
+	return tree
 }
 
 // gpuText is an amount in GPUs: "8", "0.43"; "∞" for no bound. It is the larger

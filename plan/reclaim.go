@@ -28,12 +28,11 @@ func (n *nodeState) lends() bool {
 // findBorrowers lists the nodes with borrowers, in the eviction order of each
 // node's first victim. It runs before any node is added.
 func (w *world) findBorrowers() {
-	w.borrowers = nil
-	if !w.policy.ReclaimBorrowed || w.policy.MaxEvictionsPerReconcile <= 0 || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return !w.tree.Borrowed(t.Name).Zero() }) {
+	w.evictions.borrowers = nil
+	if !w.policy.ReclaimBorrowed || w.policy.MaxEvictionsPerReconcile <= 0 || !slices.ContainsFunc(w.quotas.tenants, func(t Tenant) bool { return !w.quotas.tree.Borrowed(t.Name).Zero() }) {
 		return
 	}
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for i, n := range w.eachNode() {
 		if !n.lends() {
 			continue
 		}
@@ -46,32 +45,29 @@ func (w *world) findBorrowers() {
 		for _, v := range victims {
 			w.models.putBack(w.models.located(n, v.pod), &l.capacity)
 		}
-		w.borrowers = append(w.borrowers, l)
+		w.evictions.borrowers = append(w.evictions.borrowers, l)
 	}
-	slices.SortStableFunc(w.borrowers, func(a, b borrowers) int {
+	slices.SortStableFunc(w.evictions.borrowers, func(a, b borrowers) int {
 		return cmp.Or(cmp.Compare(a.first.Priority, b.first.Priority), cmp.Compare(a.lost, b.lost), evictionOrder(a.first, b.first))
 	})
 }
-
-// reclaimable reports whether anything borrowed can be reclaimed.
-func (w *world) reclaimable() bool { return len(w.borrowers) > 0 }
 
 // reclaimOption finds the node where the evictions cost least, for a pod within
 // its tenant's guarantee. A node with a sick GPU is to be replaced: the pod would have to
 // move again.
 func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	best, found := option{}, false
-	if !p.charged || p.borrowed || !w.mayEvictMore(1) || !w.reclaimable() || k.failedTrial == w.journal.current {
+	if !p.charged || p.borrowed || !w.mayEvictMore(1) || !w.evictions.reclaimable() || k.failedTrial == w.journal.current {
 		return best, false
 	}
 	tried, again := 0, false
-	for j := range w.borrowers {
-		i := w.borrowers[j].node
+	for j := range w.evictions.borrowers {
+		i := w.evictions.borrowers[j].node
 		n := &w.nodes[i]
-		if !n.admits(k) || w.models.lacks(k, &w.borrowers[j].capacity) != "" || !n.lends() {
+		if !n.admits(k) || w.models.lacks(k, &w.evictions.borrowers[j].capacity) != "" || !n.lends() {
 			continue
 		}
-		if !w.rulesAllow(k, n) {
+		if !w.topology.rulesAllow(k, n) {
 			again = true // they may let the next pod
 			continue
 		}
@@ -95,13 +91,13 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 		}
 		o.cost = w.policy.waitCost(k, p.pod.Priority, gracePeriod) + w.lossBeside(o.victims, w.nodes[i].restart())
 		if n.sick && w.policy.SickAfter > 0 && !n.pool.Fixed {
-			o.cost += w.moveCost(p.pod, w.nodes[i].restart())
+			o.cost += w.evictions.moveCost(p.pod, w.nodes[i].restart())
 		}
 		if !found || o.cost < best.cost {
 			best, found = o, true
 		}
 	}
-	if !found && !again && !w.stopOnly {
+	if !found && !again && !w.serving.stopOnly {
 		// What cannot be reclaimed for one pod of a kind cannot be for the next,
 		// as long as no trial is reverted.
 		k.failedTrial = w.journal.current
@@ -115,14 +111,14 @@ func (w *world) mayEvictMore(n int) bool {
 	if w.policy.MaxEvictionsPerReconcile <= 0 || w.policy.MaxActionsPerReconcile <= 0 {
 		return false
 	}
-	return w.staging || w.evictionBound(n) == ""
+	return w.serving.staging || w.actions.evictionBound(n) == ""
 }
 
 // commitReclaim evicts the victims and reserves their capacity.
 func (w *world) commitReclaim(p *pending, k *kind, o option, alternative string) {
 	more := w.lostAnyway(o)
 	o.cost += more
-	w.spent += more
+	w.serving.spent += more
 	for _, v := range o.victims {
 		w.evict(o.node, v, ReclaimBorrowed, fmt.Sprintf("%s of %s is guaranteed what %s has borrowed; %.2f%s",
 			p.pod.Key(), p.pod.Tenant, v.Tenant, o.cost, alternative), p.pod.Key())
@@ -163,18 +159,18 @@ func (w *world) reclaimGuarantees() {
 // crowdedOut reports a refused pod that its tenant's guarantee would admit.
 func (w *world) crowdedOut(i int) bool {
 	p := &w.pending[i]
-	return p.refused && p.reason == QuotaExceeded && !p.charged && w.guaranteed(p.pod)
+	return p.refused && p.reason == QuotaExceeded && !p.charged && w.quotas.guaranteed(p.pod)
 }
 
 // reclaimFor evicts what keeps the members out and serves all of them, or does
 // nothing.
 func (w *world) reclaimFor(u *unit, members []int) {
 	whole := u.gang != nil && len(members) == u.gang.lacking()
-	w.committing, w.staging = whole, whole && w.mayStage(u.gang.name, len(members))
+	w.serving.committing, w.serving.staging = whole, whole && w.mayStage(u.gang.name, len(members))
 	ok := w.try(func() bool {
 		return w.chargeAgain(members, true) && !slices.ContainsFunc(members, func(i int) bool { return !w.serve(i, true) })
 	})
-	if w.committing, w.staging = false, false; ok && whole {
+	if w.serving.committing, w.serving.staging = false, false; ok && whole {
 		w.gangServed(u.gang, members)
 	}
 }
@@ -182,12 +178,12 @@ func (w *world) reclaimFor(u *unit, members []int) {
 // reclaimLimit evicts pods of tenants that have borrowed below a limit which the pod
 // exceeds, until it exceeds none; false where that is impossible.
 func (w *world) reclaimLimit(p *pending) bool {
-	if !w.guaranteed(p.pod) || w.tenantIndex(p.pod) < 0 {
+	if !w.quotas.guaranteed(p.pod) || w.quotas.tenantIndex(p.pod) < 0 {
 		return true // beyond its guarantee nothing is evicted; charge decides
 	}
 	full := ""
 	holds := func(gone []placedPod) bool {
-		full, _ = w.without(gone).Full(p.pod.Tenant, w.amountOf(p.pod))
+		full, _ = w.quotas.without(gone).Full(p.pod.Tenant, w.quotas.amountOf(p.pod))
 		return full == ""
 	}
 	if holds(nil) {
@@ -202,7 +198,7 @@ func (w *world) reclaimLimit(p *pending) bool {
 			from = append(from, w.victims(i)...)
 		}
 	}
-	chosen := w.choose(from, func(v *Pod) bool { return v.Tenant != p.pod.Tenant && w.tree.Within(v.Tenant, full) }, holds)
+	chosen := w.choose(from, func(v *Pod) bool { return v.Tenant != p.pod.Tenant && w.quotas.tree.Within(v.Tenant, full) }, holds)
 	if !w.mayEvictMore(len(chosen)) {
 		return false
 	}

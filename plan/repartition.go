@@ -39,10 +39,10 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 		best = o
 		return entry{o.ready.UnixNano(), gpuSlices*(len(o.then)+int(one(w.nodes[node].sick))) - o.repartition.answer.Kept, node}, true
 	}
-	if s := &k.repartitions; !s.built || s.epoch != w.epoch(k) {
+	if s := &k.repartitions; !s.built || s.epoch != w.topology.epoch(k) {
 		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })
 	}
-	n := k.repartitions.best(w.open(k), value)
+	n := k.repartitions.best(w.topology.open(k), value)
 	if n < 0 {
 		return option{}, false
 	}
@@ -105,7 +105,7 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 // mayRepartition reports whether a node's GPUs may be repartitioned for a kind, and what it requests in their
 // profiles. What rules say of the node's zone changes from pod to pod, and is the index's to ask.
 func (w *world) mayRepartition(k *kind, n *nodeState) ([]mig.Count, bool) {
-	if n.unclaimed || n.pool == nil || n.model == "" || !n.pool.MIG.Repartition || !n.admits(k) || !w.hostAllows(k, n) {
+	if n.unclaimed || n.pool == nil || n.model == "" || !n.pool.MIG.Repartition || !n.admits(k) || !w.topology.hostAllows(k, n) {
 		return nil, false
 	}
 	return w.models.requestOf(k, n.model)
@@ -115,10 +115,9 @@ func (w *world) mayRepartition(k *kind, n *nodeState) ([]mig.Count, bool) {
 func (w *world) blockersOf(k *kind) causes {
 	var all causes
 	further := w.furtherDemand()
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for i, n := range w.eachNode() {
 		requested, ok := w.mayRepartition(k, n)
-		if !ok || n.virtual || len(k.pod.Demand.MIG) == 0 || !w.rulesAllow(k, n) {
+		if !ok || n.virtual || len(k.pod.Demand.MIG) == 0 || !w.topology.rulesAllow(k, n) {
 			continue
 		}
 		for _, c := range w.repartitionable(n) {
@@ -211,7 +210,7 @@ func (w *world) repartitionInTurn(k *kind, p *Pod, node int, requested, further 
 	n := &w.nodes[node]
 	o, begun, blocked := option{kind: OptionRepartition, node: node}, false, blockLayout
 	free, at := n.free, n.changeAt
-	if w.settles(n, p) {
+	if w.serving.settles(n, p) {
 		at = later(at, w.now.Add(aMoment))
 	}
 	for _, s := range splits {
@@ -300,7 +299,7 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, alternative str
 	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), k.text, o.cost, alternative)
 	w.changeLayout(n, o, detail)
 	if n.action >= 0 && n.tier != tierNode && len(o.then) > 0 {
-		w.doneFor(n.action, p)
+		w.actions.doneFor(n.action, p)
 	}
 	for _, o.repartition = range o.then {
 		o.at, o.later = later(later(n.changeAt, o.repartition.at), w.now.Add(aMoment)), ""
@@ -328,7 +327,7 @@ func (w *world) changeLayout(n *nodeState, o option, detail string) {
 		n.tier, n.action, n.since, n.later = tierChange, -1, BoundReached, o.later
 		o.at = w.now.Add(aMoment)
 	case !o.at.After(w.now):
-		n.action = w.addAction(w.repartitionAction(n, device, o, detail))
+		n.action = w.actions.add(w.repartitionAction(n, device, o, detail))
 		w.state.LastRepartition = with(w.state.LastRepartition, n.name, w.now)
 		n.tier, n.since = tierChange, WaitRepartition
 	default:

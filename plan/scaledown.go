@@ -34,8 +34,8 @@ func (w *world) removeEmpty() {
 		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, idleAfter is %s", short(c.idle), short(p.IdleAfter)))
 		n.decided = verdict{NodeEmpty, n.emptyText(c.idle)}
 	}
-	for i := range w.pools {
-		if p := &w.pools[i]; p.shrunk > p.settled {
+	for _, p := range w.pools {
+		if p.shrunk > p.settled {
 			w.state.LastScaleDown = with(w.state.LastScaleDown, p.Name, w.now)
 		}
 	}
@@ -54,7 +54,7 @@ func (w *world) takeAway(n *nodeState, reason Reason, detail string) {
 	if n.Drain != nil && n.Drain.Reason == NodeEmpty {
 		p.settled++
 	}
-	w.act(n, Action{Verb: RemoveNode, Reason: reason, Detail: fmt.Sprintf("%s; saves %.2f an hour", detail, p.price())})
+	w.actions.on(n, Action{Verb: RemoveNode, Reason: reason, Detail: fmt.Sprintf("%s; saves %.2f an hour", detail, p.price())})
 	n.tier, n.since = tierOut, reason
 }
 
@@ -64,9 +64,9 @@ func (w *world) mayRemove() bool {
 }
 
 // removals counts the nodes whose removal this plan decides.
-func (w *world) removals() (count int) {
-	for i := range w.pools {
-		count += w.pools[i].shrunk - w.pools[i].settled
+func (f *fleet) removals() (count int) {
+	for _, p := range f.pools {
+		count += p.shrunk - p.settled
 	}
 	return count
 }
@@ -94,8 +94,7 @@ type removal struct {
 // removal.
 func (w *world) removable() []removal {
 	var out []removal
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for i, n := range w.eachNode() {
 		if n.pool == nil || n.virtual || n.action >= 0 {
 			continue
 		}
@@ -117,65 +116,17 @@ func one(is bool) int64 {
 	return 0
 }
 
-// emptiness returns whether a node in service is empty, and for how long it has been.
-func (cond *conditions) emptiness(n *nodeState) (Reason, time.Duration) {
-	switch {
-	case n.tier != tierNow:
-		return n.since, 0
-	case n.bound > 0 || n.NoScaleDown:
-		return NodeBusy, 0
-	case n.promised > 0:
-		return NodeNeeded, 0
-	case n.notFree != "":
-		return n.notFree, 0
-	}
-	return NodeEmpty, min(n.idle, cond.now.Sub(cond.state.FreeSince[n.name])) // none recorded: long ago
-}
-
 func (n *nodeState) emptyText(idle time.Duration) string {
 	return fmt.Sprintf("for %s of %s", short(idle), short(n.pool.IdleAfter))
-}
-
-// keepsPool returns what prevents the removal of a pool's nodes, empty for nothing.
-func (cond *conditions) keepsPool(p *poolState) Reason {
-	switch {
-	case p.Fixed:
-		return PoolFixed
-	case cond.hold != "":
-		return cond.hold
-	case p.Freeze:
-		return Frozen
-	case cond.idleHold != "":
-		return TooManyIdle
-	case min(p.Target, p.Size)-p.shrunk-p.draining <= p.Min:
-		return AtMin
-	case cond.within(cond.state.LastScaleUp, p.Name, cond.policy.ScaleDownCooldown),
-		cond.within(cond.state.LastScaleDown, p.Name, cond.policy.RemovalInterval):
-		return CoolingDown
-	}
-	return ""
-}
-
-// keepsEmpty reports a pool whose empty nodes stay indefinitely.
-func (cond *conditions) keepsEmpty(p *poolState) bool {
-	why := cond.keepsPool(p)
-	return why == AtMin || why == PoolFixed
-}
-
-// within reports a time that is less than d ago. One of now always is, so that
-// two plans of the same instant do not act twice.
-func (cond *conditions) within(times Times, name string, d time.Duration) bool {
-	return cond.now.Sub(times[name]) < max(d, time.Nanosecond)
 }
 
 // freeDrains is how many more nodes may be drained now.
 func (w *world) freeDrains() int {
 	left := w.policy.MaxDrains
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for _, n := range w.eachNode() {
 		verb := Verb("")
 		if n.action >= 0 {
-			verb = w.actions[n.action].Verb
+			verb = w.actions.list[n.action].Verb
 		}
 		if verb == Drain || n.Drain != nil && n.Drain.Reason != NodeEmpty && verb == "" {
 			left--
@@ -193,8 +144,7 @@ func (policy *Policy) life(p *poolState) float64 { return p.price() * policy.Nod
 // spreads pods over nodes by default (LeastAllocated), so the next pod would go to the
 // empty node and keep it. A soft taint refuses no pod.
 func (w *world) softTaints() {
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for _, n := range w.eachNode() {
 		if n.pool == nil || n.action >= 0 || n.tier != tierNow || !w.may(n.pool) {
 			continue
 		}
@@ -213,6 +163,6 @@ func (w *world) softTaints() {
 		default:
 			continue
 		}
-		w.addAction(a)
+		w.actions.add(a)
 	}
 }

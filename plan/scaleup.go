@@ -18,8 +18,7 @@ const lookAhead = 64
 func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option, bool) {
 	var best, spare option
 	found, foundSpare := false, false
-	for j := range w.pools {
-		ps := &w.pools[j]
+	for _, ps := range w.pools {
 		reason, _ := w.cannotScaleUp(k, p, ps)
 		if w.models.hasSpare(k, ps, reason) {
 			if o := w.priced(i, k, p, ps, ps.spare[0]); !foundSpare || o.cost < spare.cost {
@@ -74,7 +73,7 @@ func (w *world) interruption(ps *poolState, p *Pod, mates int) float64 {
 	if !ps.Spot || ps.InterruptionsPerHour <= 0 {
 		return 0
 	}
-	loss := w.moveCost(p, ps.ReadyAfter) * float64(max(p.GangMin, 1)) / float64(max(mates, 1))
+	loss := w.evictions.moveCost(p, ps.ReadyAfter) * float64(max(p.GangMin, 1)) / float64(max(mates, 1))
 	if !p.Evictable {
 		loss *= immovable
 	}
@@ -107,16 +106,6 @@ func (ms *models) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 	return r, ok
 }
 
-// price is the price of one node for an hour. What an unpriced one costs is
-// unknown: it counts as if its GPUs cost what the dearest known ones do, and as
-// 1 each where no pool has a price.
-func (p *poolState) price() float64 {
-	if p.PricePerHour > 0 {
-		return p.PricePerHour
-	}
-	return p.dearest * float64(max(1, len(p.Template.GPUs)))
-}
-
 // cannotScaleUp returns why the pool adds no node for the kind, with a detail;
 // empty where it can.
 func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) {
@@ -142,7 +131,7 @@ func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) 
 		return PoolAtMax, fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base+p.grown, p.Max)
 	case p.keptFor != "" && pod.Priority < p.kept:
 		return CapacityKept, fmt.Sprintf("%s has %d of %d nodes, and keeps the others for %s", p.Name, p.base+p.grown, p.Max, p.keptFor)
-	case w.committing && w.policy.MaxNodesPerScaleUp > 0 && w.policy.MaxNodesPerHour > 0:
+	case w.serving.committing && w.policy.MaxNodesPerScaleUp > 0 && w.policy.MaxNodesPerHour > 0:
 	case w.nodeBound(p) != "":
 		return BoundReached, w.nodeBound(p)
 	}
@@ -162,7 +151,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	if !w.admitsNew(k, p) {
 		return mismatch(k.pod, w.newPlace(p), p.Template.Taints)
 	}
-	if w.topology.any() && !w.rulesAllowAt(k, w.nextPlace(p)) {
+	if w.topology.any() && !w.topology.rulesAllowAt(k, w.nextPlace(p)) {
 		return excludedByRules
 	}
 	switch lack := w.models.lacks(k, &p.empty); lack {
@@ -232,9 +221,9 @@ func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (shar
 		if !open() {
 			break
 		}
-		more(q.pod, &w.kinds[q.kind])
+		more(q.pod, q.kind)
 	}
-	for range w.expecting { // more replicas of the forecast that is prepared for
+	for range w.serving.expecting { // more replicas of the forecast that is prepared for
 		if !open() || !more(p, k) {
 			break
 		}
@@ -268,7 +257,7 @@ func (w *world) newNode(o option, why func() (Reason, string)) int {
 		reason, detail = why()
 	}
 	w.scaleUp(o.pool, 1, reason, detail)
-	w.editAction(ps.action).Cost += w.policy.life(ps)
+	w.actions.edit(ps.action).Cost += w.policy.life(ps)
 	return w.addSpare(o.pool, o.at, ps.action)
 }
 
@@ -294,7 +283,7 @@ func (w *world) whyScaleUp(p *pending, k *kind, o option, all []option) (Reason,
 // claim gives a pod the first use of an upcoming node.
 func (w *world) claim(p *pending, k *kind, o option) {
 	ps := w.touchPool(o.pool)
-	w.lowest = min(w.lowest, int64(ps.Priority))
+	w.serving.lowest = min(w.serving.lowest, int64(ps.Priority))
 	if at := slices.Index(ps.spare, o.node); at == 0 {
 		ps.spare = ps.spare[1:]
 	} else {
@@ -315,26 +304,25 @@ func (w *world) claim(p *pending, k *kind, o option) {
 func (w *world) scaleUp(p *poolState, n int, reason Reason, detail string) {
 	p = w.touchPool(p)
 	if p.action < 0 {
-		p.action = w.addAction(Action{Verb: ScaleUp, Pool: p.Name, From: p.base, Reason: reason, Detail: detail})
+		p.action = w.actions.add(Action{Verb: ScaleUp, Pool: p.Name, From: p.base, Reason: reason, Detail: detail})
 		w.state.LastScaleUp = with(w.state.LastScaleUp, p.Name, w.now)
 	}
 	p.grown += n
-	w.editAction(p.action).To = p.base + p.grown
+	w.actions.edit(p.action).To = p.base + p.grown
 	w.state.Grown = w.grown(w.state.Grown, p.Name, n)
 }
 
 // raiseToMin scales up the pools that are smaller than their minimum.
 func (w *world) raiseToMin() {
-	for i := range w.pools {
-		p := &w.pools[i]
+	for _, p := range w.pools {
 		n := min(p.Min-p.base, p.Max-p.base, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.state.GrownLately(p.Name, w.now), maxUpcoming)
-		if n <= 0 || p.Fixed || p.stop != "" || w.full() {
+		if n <= 0 || p.Fixed || p.stop != "" || w.actions.full() {
 			continue
 		}
 		w.scaleUp(p, n, BelowMin, fmt.Sprintf("%d of at least %d nodes", p.base, p.Min))
 		for range n {
 			w.addSpare(p, w.now.Add(p.ReadyAfter), p.action)
 		}
-		w.actions[p.action].Cost += float64(n) * w.policy.life(p)
+		w.actions.list[p.action].Cost += float64(n) * w.policy.life(p)
 	}
 }

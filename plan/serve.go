@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
 // option is one way to serve a pod.
@@ -30,11 +32,25 @@ type option struct {
 	later string
 }
 
+// serving is for whom options are weighed now. Who serves a gang, or a pod that is not pending,
+// sets it and resets it; of what it sums up, a trial that is reverted takes its part back.
+type serving struct {
+	committing bool          // a gang is served whatever bound delays part of it
+	staging    bool          // so are evictions
+	stopping   []*Pod        // what stops anyway, see reclaimTogether
+	stopOnly   bool          // nothing else may be evicted
+	retried    int           // the members served in its trials
+	expecting  int           // further replicas of the forecast that is prepared for
+	rest       [][]mig.Count // by pool, what the rest of that gang requests
+	spent      float64       // cost of the options taken
+	lowest     int64         // priority of the pools whose new or unclaimed nodes are used, see inOnePlace
+}
+
 // serve takes the cheapest option for a pod; false where there is none, which
 // the pod's reason then explains.
 func (w *world) serve(i int, inGang bool) bool {
 	p := w.touchPending(i)
-	k := &w.kinds[p.kind]
+	k := p.kind
 	if p.served || w.placePodNow(i) { // what others got may have opened a place
 		return true
 	}
@@ -45,7 +61,7 @@ func (w *world) serve(i int, inGang bool) bool {
 		return w.withoutAction(i, p, k, wait, canWait)
 	case w.reopenFor(p, k):
 		return true
-	case k.bounded && !canWait && !w.committing:
+	case k.bounded && !canWait && !w.serving.committing:
 		p.reason, p.detail = BoundReached, w.policy.actionBound()
 		return false
 	}
@@ -102,12 +118,12 @@ func optionOf(all []option, kind OptionKind) (option, bool) {
 // delays it: a gang's members are promised it all the same, so that a gang
 // larger than a bound is served over several reconciles.
 func (w *world) commit(p *pending, k *kind, o option, all []option) bool {
-	if o.later = w.delays(o); o.later != "" && (!w.committing || w.policy.MaxActionsPerReconcile <= 0) {
+	if o.later = w.delays(o); o.later != "" && (!w.serving.committing || w.policy.MaxActionsPerReconcile <= 0) {
 		k.bounded = k.bounded || o.kind == OptionRepartition
 		p.reason, p.detail = BoundReached, w.policy.actionBound()
 		return false
 	}
-	w.spent += o.cost
+	w.serving.spent += o.cost
 	if o.kind == OptionNode {
 		w.chose(p, o.kind, o.pool.Name)
 	} else {
@@ -126,24 +142,18 @@ func (w *world) commit(p *pending, k *kind, o option, all []option) bool {
 	return p.served
 }
 
-// full reports whether the plan has as many actions as it may.
-func (w *world) full() bool { return w.begun() >= w.policy.MaxActionsPerReconcile }
-
-// begun counts the actions that finish nothing.
-func (w *world) begun() int { return len(w.actions) - w.finishing }
-
 // delays is the bound that delays an option to a later reconcile, empty for
 // none.
 func (w *world) delays(o option) string {
 	switch {
-	case o.kind == OptionRepartition && w.full() && !o.at.After(w.now):
+	case o.kind == OptionRepartition && w.actions.full() && !o.at.After(w.now):
 		return w.policy.actionBound()
 	case o.kind == OptionNode && o.node < 0:
 		ps := o.pool
 		if why := w.nodeBound(ps); why != "" {
 			return why
 		}
-		if w.full() && ps.action < 0 {
+		if w.actions.full() && ps.action < 0 {
 			return w.policy.actionBound()
 		}
 	}
@@ -157,17 +167,6 @@ func (cond *conditions) nodeBound(p *poolState) string {
 		return fmt.Sprintf("%s grows by %d a reconcile", p.Name, p.grown)
 	case cond.state.GrownLately(p.Name, cond.now) >= cond.policy.MaxNodesPerHour:
 		return fmt.Sprintf("%s grew by %d within the hour", p.Name, cond.state.GrownLately(p.Name, cond.now))
-	}
-	return ""
-}
-
-// evictionBound is the bound that delays n more evictions, empty for none.
-func (w *world) evictionBound(n int) string {
-	switch {
-	case w.evicted+n > w.policy.MaxEvictionsPerReconcile:
-		return count(w.policy.MaxEvictionsPerReconcile, "eviction") + " a reconcile"
-	case w.begun()+n > w.policy.MaxActionsPerReconcile:
-		return w.policy.actionBound()
 	}
 	return ""
 }
@@ -209,14 +208,8 @@ func (w *world) commitWait(p *pending, k *kind, o option) {
 	p.served = n.since != AllocationUnknown // otherwise it may turn out not to be free
 	p.reason, p.detail = n.promise(w.now)
 	if n.action >= 0 {
-		w.doneFor(n.action, p)
+		w.actions.doneFor(n.action, p)
 	}
-}
-
-// doneFor records a pod for which an action is done.
-func (w *world) doneFor(action int, p *pending) {
-	a := w.editAction(action)
-	a.For = append(a.For, p.pod.Key())
 }
 
 // promise is the reason of a pod that will use the node.

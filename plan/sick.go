@@ -19,10 +19,10 @@ func (cond *conditions) recordSick(n *nodeState, since Times) {
 // replaceSick continues the drains of sick nodes and begins new ones, before
 // demand is served: the node that follows a sick one is upcoming supply.
 func (w *world) replaceSick() {
-	for i := range w.nodes {
-		if n := &w.nodes[i]; n.draining() && n.Drain.Reason == NodeSick && n.decided.reason == "" {
+	for i, n := range w.eachNode() {
+		if n.draining() && n.Drain.Reason == NodeSick && n.decided.reason == "" {
 			w.continueDrain(i)
-			if p := n.pool; (n.action < 0 || w.actions[n.action].Verb == Drain) && p.stop == "" && !p.Fixed {
+			if p := n.pool; (n.action < 0 || w.actions.list[n.action].Verb == Drain) && p.stop == "" && !p.Fixed {
 				next := w.addVirtual(n.pool, w.now.Add(gracePeriod+p.ReadyAfter), -1)
 				for _, q := range w.nodes[i].staying() { // they will need it
 					w.models.takeRunning(q, &w.nodes[next].capacity)
@@ -144,7 +144,7 @@ func (w *world) soundWork(n *nodeState) string {
 	}
 	at := w.state.SickSince[n.name]
 	idle := float64(sick) * w.gpuPrice(n.name) * max(w.policy.NodeLife, w.now.Sub(at)).Hours()
-	lost := w.loss(n.staying(), n.restart())
+	lost := w.evictions.loss(n.staying(), n.restart())
 	if lost <= idle {
 		return ""
 	}
@@ -164,7 +164,7 @@ func (policy *Policy) manySickText(p *poolState) string {
 
 // replace removes a node and has its pool make another.
 func (w *world) replace(n *nodeState, reason Reason, detail string) {
-	w.act(n, Action{Verb: Replace, Reason: reason, Detail: detail})
+	w.actions.on(n, Action{Verb: Replace, Reason: reason, Detail: detail})
 	n.tier, n.since = tierOut, reason
 	w.addSpare(n.pool, w.now.Add(n.pool.ReadyAfter), -1)
 	w.state.LastReplace = with(w.state.LastReplace, n.Pool, w.now)

@@ -56,13 +56,12 @@ func (s *spreadPlaces) fewest(pods map[string]int) (int, bool) {
 // honored, unless we cordoned it to repartition it. One that does not exist yet does not, but
 // where there are too few places, those that pools can add or have requested do: all replicas
 // are served at once then.
-func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
+func (t *topology) spreadOver(k *kind, of Spread) *spreadPlaces {
 	if s := k.spreads[of.Rule]; s != nil {
 		return s
 	}
 	s := &spreadPlaces{kind: k, of: of, values: map[string]bool{}, apart: map[string]int{}, stale: true}
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for _, n := range t.fleet.eachNode() {
 		if n.virtual || of.HonorTaints && (!n.Ready || n.Cordoned) && n.tier != tierChange || !s.counts(n) {
 			continue
 		}
@@ -72,10 +71,9 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 		}
 	}
 	if len(s.values) < max(of.MinDomains, 1) {
-		for i := range w.pools {
-			p := &w.pools[i]
+		for _, p := range t.fleet.pools {
 			value, ok := p.Template.Labels[of.Key]
-			if ok && !p.Fixed && p.stop == "" && (p.base < p.Max || p.Target > p.Size) && w.admitsNew(k, p) && k.spreadsOver(w.newPlace(p)) {
+			if ok && !p.Fixed && p.stop == "" && (p.base < p.Max || p.Target > p.Size) && t.fleet.admitsNew(k, p) && k.spreadsOver(t.fleet.newPlace(p)) {
 				s.values[value] = true
 			}
 		}
@@ -84,10 +82,10 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 		k.spreads = map[Rule]*spreadPlaces{}
 	}
 	k.spreads[of.Rule] = s
-	c := w.topology.rules[of.Rule]
+	c := t.rules[of.Rule]
 	c.spreads = append(c.spreads, s)
 	for node, pods := range c.on { // the order has no effect
-		if n := &w.nodes[node]; !s.counts(n) {
+		if n := &t.fleet.nodes[node]; !s.counts(n) {
 			at := n.place()
 			value, _ := at.value(of.Key)
 			s.apart[value] += pods

@@ -143,14 +143,6 @@ func (cond *conditions) recentOf(all map[string][]Growth, window time.Duration) 
 	return out
 }
 
-// since is the time recorded under a name, now where there is none that has passed.
-func (cond *conditions) since(times Times, name string) time.Time {
-	if at, ok := times[name]; ok && !at.After(cond.now) {
-		return at
-	}
-	return cond.now
-}
-
 // grown is a copy with n more nodes of a pool, now.
 func (cond *conditions) grown(all map[string][]Growth, pool string, n int) map[string][]Growth {
 	list := slices.Clone(all[pool])

@@ -13,8 +13,7 @@ import (
 // judgeNodes computes for every node from when on it is supply.
 func (w *world) judgeNodes() {
 	unready, ours := 0, 0
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for _, n := range w.eachNode() {
 		w.judgeNode(n)
 		if n.pool == nil {
 			continue
@@ -71,15 +70,6 @@ func (w *world) bindRunning() (ganged []*Pod) {
 	return ganged
 }
 
-// gone is when a leaving pod will have left. The longer it is overdue, the longer that is
-// likely to last: a finalizer or a hung GPU can keep it for good.
-func (cond *conditions) gone(p *Pod) time.Time {
-	if p.LeavesAt.IsZero() {
-		return cond.now.Add(aMoment)
-	}
-	return cond.now.Add(max(aMoment, cond.now.Sub(p.LeavesAt).Abs()))
-}
-
 // fitsBeside reports whether a pod of the kind fits a node now, while the pods that leave
 // it still have their devices, and keep others apart from themselves. Where what they have is
 // promised already, what is free now is taken in its place, so nothing more is.
@@ -89,7 +79,7 @@ func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 	}
 	left := n.capacity.clone()
 	for _, p := range n.pods {
-		if p.Leaving && !p.DaemonSet || w.evictedPods[p] {
+		if p.Leaving && !p.DaemonSet || w.evictions.pods[p] {
 			if len(p.Apart) > 0 {
 				return false
 			}
@@ -169,11 +159,6 @@ func (ms *models) release(request []demand.Instances, model string, p mig.Profil
 }
 
 func (n *nodeState) operating() bool { return n.Operation != nil }
-
-// failed reports whether an operation has to be rolled back.
-func (cond *conditions) failed(o *Operation) bool {
-	return o.Phase == PhaseFailed || o.Phase != PhaseSucceeded && !o.Deadline.IsZero() && cond.now.After(o.Deadline)
-}
 
 func (cond *conditions) judgeNode(n *nodeState) {
 	n.at = cond.now

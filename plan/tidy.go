@@ -60,8 +60,7 @@ func (w *world) tidy() {
 		return
 	}
 	best, text := option{}, ""
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for i, n := range w.eachNode() {
 		for c := 0; c < len(n.GPUs) && n.addable && n.pool != nil && w.may(n.pool); c++ {
 			if o, why := w.tidyGPU(i, c); why == "" && (text == "" || o.repartition.answer.Served > best.repartition.answer.Served) {
 				best, text = o, w.tidyText(o)
@@ -73,7 +72,7 @@ func (w *world) tidy() {
 	}
 	n := w.touch(best.node)
 	w.changeLayout(n, best, text)
-	w.actions[n.action].Reason = GPUStranded
+	w.actions.list[n.action].Reason = GPUStranded
 }
 
 // repartitioningAnything reports a repartition under way, or of this plan.
@@ -83,7 +82,7 @@ func (w *world) repartitioningAnything() bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(w.actions, func(a Action) bool { return a.Verb == Repartition })
+	return slices.ContainsFunc(w.actions.list, func(a Action) bool { return a.Verb == Repartition })
 }
 
 // tidyGPU is the repartition of a GPU, or what keeps it as it is.
@@ -171,10 +170,9 @@ func (w *world) requestedOf(model string) []mig.Count {
 			add(w.pending[i].pod, 1)
 		}
 	}
-	for i := range w.forecasts {
-		f := &w.forecasts[i]
+	for _, f := range w.forecasts {
 		if f.Unsure == "" {
-			add(&f.Like, min(max(w.policy.replicasFor(f)-max(f.Have, 0), 0), maxHeadroom))
+			add(&f.Like, min(max(w.policy.replicasFor(f.Forecast)-max(f.Have, 0), 0), maxHeadroom))
 		}
 	}
 	slices.SortFunc(out, func(a, b mig.Count) int {

@@ -6,8 +6,11 @@ import (
 )
 
 // topology counts pods by place, for the topology rules of the snapshot's pods.
-// It is empty where there are no rules.
+// It is empty where there are no rules. Only place and count write to the counts, and
+// place records in the journal how to undo it.
 type topology struct {
+	fleet   *fleet
+	journal *journal
 	rules   map[Rule]*ruleCount
 	byGroup map[string][]*ruleCount
 	barring []barring       // by label
@@ -18,6 +21,12 @@ type topology struct {
 	last     *ruleCount
 	groups   []string
 	ofGroups []*ruleCount
+	// groupings are the nodes by the labels of rules, by those labels, see heapOf.
+	groupings map[string]*grouping
+}
+
+func newTopology(f *fleet, j *journal) *topology {
+	return &topology{fleet: f, journal: j, rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}, groupings: map[string]*grouping{}}
 }
 
 // ruleCount is the pods of a rule's group, by the value of the rule's label.
@@ -43,7 +52,7 @@ type barrier struct {
 }
 
 // add counts a pod of the group on a node.
-func (w *world) add(r *ruleCount, node int, value string, by int) {
+func (t *topology) add(r *ruleCount, node int, value string, by int) {
 	r.total += by
 	r.changes++
 	r.pods[value] += by
@@ -54,7 +63,7 @@ func (w *world) add(r *ruleCount, node int, value string, by int) {
 	}
 	for _, s := range r.spreads {
 		switch {
-		case r.on != nil && !s.counts(&w.nodes[node]):
+		case r.on != nil && !s.counts(&t.fleet.nodes[node]):
 			s.apart[value] += by
 		case s.values[value] && !s.stale:
 			is := r.pods[value] - s.apart[value]
@@ -125,13 +134,13 @@ func (p *place) value(key string) (string, bool) {
 }
 
 // countRunning counts the running pods of all rules' groups.
-func (w *world) countRunning() {
-	if !w.topology.any() {
+func (t *topology) countRunning(running []placedPod) {
+	if !t.any() {
 		return
 	}
-	for _, r := range w.running {
+	for _, r := range running {
 		if r.node >= 0 && !r.pod.Leaving {
-			w.count(r.pod, r.node, 1)
+			t.count(r.pod, r.node, 1)
 		}
 	}
 }
@@ -140,8 +149,7 @@ func (w *world) countRunning() {
 func (t *topology) any() bool { return len(t.rules) > 0 }
 
 // ruled adds a pod's rules.
-func (w *world) ruled(p *Pod) {
-	t := &w.topology
+func (t *topology) ruled(p *Pod) {
 	for _, s := range p.Spread {
 		if c := t.rule(s.Rule); c.on == nil && s.Key != hostnameLabel {
 			c.on = map[int]int{}
@@ -263,20 +271,19 @@ func (k *kind) in(group string) bool {
 }
 
 // place counts a pod on a node to which it is promised, or no longer.
-func (w *world) place(p *Pod, node, by int) {
-	w.count(p, node, by)
-	w.record(func() { w.count(p, node, -by) })
+func (t *topology) place(p *Pod, node, by int) {
+	t.count(p, node, by)
+	t.journal.record(func() { t.count(p, node, -by) })
 }
 
-func (w *world) count(p *Pod, node, by int) {
-	t := &w.topology
+func (t *topology) count(p *Pod, node, by int) {
 	if !t.any() {
 		return
 	}
-	at := w.nodes[node].place()
+	at := t.fleet.nodes[node].place()
 	for _, r := range t.about(p) {
 		if value, ok := at.value(r.Key); ok {
-			w.add(r, node, value, by)
+			t.add(r, node, value, by)
 		}
 	}
 	for _, rule := range p.Apart {
@@ -288,26 +295,25 @@ func (w *world) count(p *Pod, node, by int) {
 
 // rulesAllow reports whether topology lets a pod of the kind onto a node. An
 // upcoming node without the label is assumed to fit.
-func (w *world) rulesAllow(k *kind, n *nodeState) bool {
-	return !w.topology.any() || w.rulesAllowAt(k, n.place())
+func (t *topology) rulesAllow(k *kind, n *nodeState) bool {
+	return !t.any() || t.rulesAllowAt(k, n.place())
 }
 
 // hostAllows is rulesAllow as far as rules are about hosts.
-func (w *world) hostAllows(k *kind, n *nodeState) bool {
-	if !w.topology.any() {
+func (t *topology) hostAllows(k *kind, n *nodeState) bool {
+	if !t.any() {
 		return true
 	}
 	at := n.place()
-	return w.allows(k, &at, true)
+	return t.allows(k, &at, true)
 }
 
-func (w *world) rulesAllowAt(k *kind, at place) bool {
-	return w.allows(k, &at, false) && w.allows(k, &at, true)
+func (t *topology) rulesAllowAt(k *kind, at place) bool {
+	return t.allows(k, &at, false) && t.allows(k, &at, true)
 }
 
 // allows applies the kind's rules about hosts, or the others.
-func (w *world) allows(k *kind, at *place, hosts bool) bool {
-	t := &w.topology
+func (t *topology) allows(k *kind, at *place, hosts bool) bool {
 	if t.barred(k, at, hosts) {
 		return false
 	}
@@ -316,7 +322,7 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 			return false
 		}
 	}
-	if len(k.pod.Near) > 0 && !w.near(k, at, hosts) {
+	if len(k.pod.Near) > 0 && !t.near(k, at, hosts) {
 		return false
 	}
 	for _, s := range k.pod.Spread {
@@ -324,7 +330,7 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 			continue
 		}
 		value, ok := at.value(s.Key)
-		places := w.spreadOver(k, s)
+		places := t.spreadOver(k, s)
 		least, somewhere := places.fewest(t.rules[s.Rule].pods)
 		if at.virtual && (!ok || s.Key == hostnameLabel && !somewhere) {
 			continue
@@ -342,8 +348,7 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 
 // near reports whether a pod that the kind must be near is there. The first pod
 // of a group that is near itself may be placed anywhere.
-func (w *world) near(k *kind, at *place, hosts bool) bool {
-	t := &w.topology
+func (t *topology) near(k *kind, at *place, hosts bool) bool {
 	rules := nearRules(k.pod)
 	first := nearItself(k.pod) && !t.anywhere(rules)
 	for _, r := range rules {
@@ -369,16 +374,16 @@ func (t *topology) anywhere(rules []Rule) bool {
 
 // epoch changes when the kind's rules about hosts may let it onto a node again
 // that has not changed itself.
-func (w *world) epoch(k *kind) int {
+func (t *topology) epoch(k *kind) int {
 	sum := 0
 	for _, s := range k.pod.Spread {
 		if s.Key == hostnameLabel {
-			sum += w.spreadOver(k, s).changes
+			sum += t.spreadOver(k, s).changes
 		}
 	}
 	for _, r := range nearRules(k.pod) {
 		if r.Key == hostnameLabel {
-			sum += w.topology.rules[r].changes
+			sum += t.rules[r].changes
 		}
 	}
 	return sum

@@ -26,16 +26,14 @@ func (policy *Policy) overdue(p *poolState) time.Duration {
 // requested nodes do not register: more of them would come as little.
 func (w *world) judgePools() {
 	since := Times{}
-	for i := range w.pools {
-		p := &w.pools[i]
+	for _, p := range w.pools {
 		if p.Target > p.Size {
 			since[p.Name] = w.noteShort(p)
 		}
 		w.judgePool(p)
 	}
 	w.state.ShortSince = since
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for i, n := range w.eachNode() {
 		w.noteNewNode(i)
 		if n.since != NodeUnready || n.pool == nil || n.bound > 0 || n.pool.Fixed { // it has been ready, or no provider is to deliver it
 			continue
@@ -102,8 +100,7 @@ func (cond *conditions) judgePool(p *poolState) {
 
 // addUnregistered adds the nodes that were requested and have no object yet.
 func (w *world) addUnregistered() {
-	for i := range w.pools {
-		p := &w.pools[i]
+	for _, p := range w.pools {
 		failed, _ := w.undelivered(p)
 		for _, at := range w.requestTimes(p, min(max(p.Target-p.Size-failed, 0), maxUpcoming)) {
 			w.addSpare(p, later(w.now, at.Add(p.ReadyAfter)), -1)
@@ -134,19 +131,6 @@ func (w *world) addSpare(p *poolState, at time.Time, action int) int {
 	return n
 }
 
-// newPlace is the place of the node that addVirtual adds next.
-func (w *world) newPlace(p *poolState) place {
-	return place{true, fmt.Sprintf("a new node of %s, %d", p.Name, len(w.nodes)), p.Template.Labels}
-}
-
-// nextPlace is the place of the pool's next node: an unclaimed upcoming one is used before one is added.
-func (w *world) nextPlace(p *poolState) place {
-	if len(p.spare) > 0 {
-		return w.nodes[p.spare[0]].place()
-	}
-	return w.newPlace(p)
-}
-
 // addVirtual adds a node of the pool that is ready at the given time, and
 // returns its index.
 func (w *world) addVirtual(p *poolState, at time.Time, action int) int {
@@ -159,14 +143,13 @@ func (w *world) addVirtual(p *poolState, at time.Time, action int) int {
 // backs off first, and requests again what is then demanded. A provider that cannot
 // do it is asked in each reconcile, so it does not count, as finishOperations.
 func (w *world) withdraw() {
-	defer func() { w.finishing = len(w.actions) }()
-	for i := range w.pools {
-		p := &w.pools[i]
+	defer func() { w.actions.finishing = len(w.actions.list) }()
+	for _, p := range w.pools {
 		n, why := w.undelivered(p)
 		if n == 0 || p.Fixed || w.hold != "" || p.Freeze {
 			continue
 		}
-		w.addAction(Action{Verb: Withdraw, Pool: p.Name, From: p.Target, To: p.Target - n, Reason: NotDelivered, Detail: why})
+		w.actions.add(Action{Verb: Withdraw, Pool: p.Name, From: p.Target, To: p.Target - n, Reason: NotDelivered, Detail: why})
 	}
 }
 
@@ -227,7 +210,7 @@ func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 	switch {
 	case !n.admits(k):
 		return mismatch(k.pod, n.place(), n.Taints)
-	case len(k.pod.Near) > 0 && !w.rulesAllow(k, n): // it came in another place, as the next one may
+	case len(k.pod.Near) > 0 && !w.topology.rulesAllow(k, n): // it came in another place, as the next one may
 		return excludedByRules
 	}
 	switch lack := w.models.lacks(k, &n.capacity); lack {

@@ -9,11 +9,16 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
+// verdict is a reason and its detail.
+type verdict struct {
+	reason Reason
+	detail string
+}
+
 // verdicts is one verdict for every GPU, forecast, gang, node, pod, pool and
 // tenant, in that order and each by name.
 func (w *world) verdicts() []Verdict {
-	w.on = make([]string, len(w.nodes))
-	out := slices.Grow(w.gpuVerdicts, len(w.forecasts)+len(w.gangs)+len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools)+len(w.tenants))
+	out := slices.Grow(w.gpuVerdicts, len(w.forecasts)+len(w.evictions.gangs)+len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools)+len(w.quotas.tenants))
 	for i, at := 0, 0; i < len(w.nodes); i++ {
 		n := &w.nodes[i]
 		for c := 0; c < len(n.GPUs) && (n.repartition != nil || n.hasUnused || n.addable); c++ {
@@ -21,10 +26,10 @@ func (w *world) verdicts() []Verdict {
 		}
 		at += len(n.GPUs)
 	}
-	for i, v := range w.expected {
-		out = append(out, Verdict{KindForecast, w.forecasts[i].Name, v.reason, v.detail})
+	for _, f := range w.forecasts {
+		out = append(out, Verdict{KindForecast, f.Name, f.reason, f.detail})
 	}
-	for _, g := range w.gangs {
+	for _, g := range w.evictions.gangs {
 		out = append(out, w.gangVerdict(g))
 	}
 	for i := range w.nodes {
@@ -33,25 +38,14 @@ func (w *world) verdicts() []Verdict {
 		}
 	}
 	out = w.podVerdicts(out)
-	for i := range w.pools {
-		out = append(out, w.poolVerdict(i))
+	for _, p := range w.pools {
+		out = append(out, w.poolVerdict(p))
 	}
-	used := w.used()
-	for i := range w.tenants {
-		out = append(out, w.tenants[i].verdict(used))
+	used := w.quotas.used(w.pending)
+	for i := range w.quotas.tenants {
+		out = append(out, w.quotas.tenants[i].verdict(used))
 	}
 	return out
-}
-
-// used is what tenants use: by pods that run, and by those that will.
-func (w *world) used() quota.Tree {
-	tree := w.tree
-	for i := range w.pending {
-		if p := &w.pending[i]; p.charged && !p.served {
-			tree = w.released(tree, p.pod)
-		}
-	}
-	return tree
 }
 
 // podVerdicts merges running pods, which are in order, with pending ones.
@@ -89,11 +83,8 @@ func (w *world) runningVerdict(r placedPod, v *Verdict) {
 		return
 	}
 	n := &w.nodes[r.node]
-	if w.on[r.node] == "" {
-		w.on[r.node] = w.names.join("on ", n.name, "")
-	}
-	v.Detail = w.on[r.node]
-	next, evictedLater := w.evictedLater[p]
+	v.Detail = w.names.join("on ", n.name)
+	next, evictedLater := w.evictions.later[p]
 	switch {
 	case p.Leaving:
 		if n.Drain != nil {
@@ -101,13 +92,13 @@ func (w *world) runningVerdict(r placedPod, v *Verdict) {
 		}
 	case evictedLater:
 		v.Detail += "; a later reconcile evicts it for " + next
-	case w.evictedPods[p]:
+	case w.evictions.pods[p]:
 		v.Reason = PodLeaving
-		if n.action >= 0 && w.actions[n.action].Verb == Drain {
-			v.Detail += ", which is drained: " + string(w.actions[n.action].Reason)
+		if n.action >= 0 && w.actions.list[n.action].Verb == Drain {
+			v.Detail += ", which is drained: " + string(w.actions.list[n.action].Reason)
 		}
-		for i := range w.actions {
-			if a := &w.actions[i]; a.Verb == Reclaim && a.Pod == v.Subject {
+		for i := range w.actions.list {
+			if a := &w.actions.list[i]; a.Verb == Reclaim && a.Pod == v.Subject {
 				v.Reason, v.Detail = a.Reason, a.Detail
 			}
 		}
@@ -128,8 +119,7 @@ func (t *Tenant) verdict(tree quota.Tree) Verdict {
 	return v
 }
 
-func (w *world) poolVerdict(i int) Verdict {
-	p := &w.pools[i]
+func (w *world) poolVerdict(p *poolState) Verdict {
 	v := Verdict{Kind: KindPool, Subject: p.Name, Reason: Steady}
 	size := fmt.Sprintf("%d of %d … %d nodes", p.Size, p.Min, p.Max)
 	if p.Fixed {
@@ -141,7 +131,7 @@ func (w *world) poolVerdict(i int) Verdict {
 	case w.hold != "" || p.Freeze:
 		v.Reason, v.Detail = Frozen, size
 	case p.action >= 0:
-		a := w.actions[p.action]
+		a := w.actions.list[p.action]
 		v.Reason, v.Detail = a.Reason, fmt.Sprintf("grows from %d to %d", a.From, a.To)
 	case p.shrunk > 0:
 		v.Reason, v.Detail = NodeEmpty, fmt.Sprintf("removes %d, %s", p.shrunk, size)

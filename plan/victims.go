@@ -3,12 +3,25 @@ package plan
 import (
 	"cmp"
 	"slices"
-
-	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
+// evictions are what this plan evicts, drains included, what it may evict besides, and what is
+// lost with that. spend adds a pod and its budgets; the journal reverts that.
+type evictions struct {
+	conditions *conditions
+	fleet      *fleet
+	journal    *journal
+	pods       map[*Pod]bool   // those of a later plan included
+	later      map[*Pod]string // the pods that a later plan evicts, and for which pod
+	budgets    map[string]int  // evictions that disruption budgets still allow
+	gangs      []*gang         // by name
+	borrowers  []borrowers     // nodes with pods of tenants that have borrowed
+}
+
 // movable reports whether a pod may be evicted now.
-func (w *world) movable(p *Pod) bool { return !w.policy.keepsStorage(p) && w.mayEvict(p) }
+func (e *evictions) movable(p *Pod) bool {
+	return !e.conditions.policy.keepsStorage(p) && e.mayEvict(p)
+}
 
 // keepsStorage reports a pod that the policy keeps for its local storage.
 func (policy *Policy) keepsStorage(p *Pod) bool {
@@ -16,30 +29,52 @@ func (policy *Policy) keepsStorage(p *Pod) bool {
 }
 
 // mayEvict is movable for a pod whose local storage is lost in any case.
-func (w *world) mayEvict(p *Pod) bool {
-	return p.Evictable && !p.Leaving && !p.DaemonSet && !w.evictedPods[p] && !p.EvictFrom.After(w.now) && w.budgetsAllow(p, nil)
+func (e *evictions) mayEvict(p *Pod) bool {
+	return p.Evictable && !p.Leaving && !p.DaemonSet && !e.pods[p] && !p.EvictFrom.After(e.conditions.now) && e.budgetsAllow(p, nil)
 }
 
 // spend subtracts an evicted pod from its budgets.
-func (w *world) spend(p *Pod) {
-	w.evictedPods[p] = true
+func (e *evictions) spend(p *Pod) {
+	e.pods[p] = true
 	for _, b := range p.Budgets {
-		w.budgets[b.Name]--
+		e.budgets[b.Name]--
 	}
-	w.record(func() {
-		delete(w.evictedPods, p)
-		delete(w.evictedLater, p)
+	e.journal.record(func() {
+		delete(e.pods, p)
+		delete(e.later, p)
 		for _, b := range p.Budgets {
-			w.budgets[b.Name]++
+			e.budgets[b.Name]++
 		}
 	})
+}
+
+// reclaimable reports whether anything borrowed can be reclaimed.
+func (e *evictions) reclaimable() bool { return len(e.borrowers) > 0 }
+
+// mayLeave reports whether a pod may be evicted from an interrupted node now.
+func (e *evictions) mayLeave(n *nodeState, p *Pod) bool {
+	if e.mayEvict(p) {
+		return true
+	}
+	return p.Evictable && !p.Leaving && !p.DaemonSet && !e.pods[p] && !p.EvictFrom.IsZero() && n.LeavesAt.Sub(e.conditions.now) <= LastCall
+}
+
+// left is how many members of a gang run and stay.
+func (e *evictions) left(g *gang) int {
+	n := 0
+	for _, p := range g.runs {
+		if !e.pods[p] {
+			n++
+		}
+	}
+	return n
 }
 
 // victims are the pods of a node that may be evicted and whose tenants have borrowed.
 func (w *world) victims(node int) []placedPod {
 	var out []placedPod
 	for _, p := range w.nodes[node].pods {
-		if t := w.tenantIndex(p); t >= 0 && p.Demand.Fraction == nil && w.movable(p) && !w.tree.Borrowed(p.Tenant).Zero() {
+		if t := w.quotas.tenantIndex(p); t >= 0 && p.Demand.Fraction == nil && w.evictions.movable(p) && !w.quotas.tree.Borrowed(p.Tenant).Zero() {
 			out = append(out, placedPod{node, p})
 		}
 	}
@@ -71,9 +106,9 @@ func (w *world) next(from, gone []placedPod) (best placedPod, least float64) {
 func (w *world) choose(from []placedPod, may func(*Pod) bool, enough func(gone []placedPod) bool) (best []placedPod) {
 	least := 0.0
 	for gone := []placedPod(nil); !enough(gone); {
-		tree := w.without(gone)
+		tree := w.quotas.without(gone)
 		able := slices.DeleteFunc(slices.Clone(from), func(v placedPod) bool {
-			return slices.Contains(gone, v) || w.stopOnly && !slices.Contains(w.stopping, v.pod) || !may(v.pod) || !w.amountOf(v.pod).Fits(tree.Borrowed(v.pod.Tenant)) || !w.budgetsAllow(v.pod, gone)
+			return slices.Contains(gone, v) || w.serving.stopOnly && !slices.Contains(w.serving.stopping, v.pod) || !may(v.pod) || !w.quotas.amountOf(v.pod).Fits(tree.Borrowed(v.pod.Tenant)) || !w.evictions.budgetsAllow(v.pod, gone)
 		})
 		first, _ := w.next(able, gone)
 		if first.pod == nil || best != nil && first.pod.Priority > best[len(best)-1].pod.Priority {
@@ -99,9 +134,9 @@ func (w *world) choose(from []placedPod, may func(*Pod) bool, enough func(gone [
 }
 
 // budgetsAllow reports whether a pod may be evicted after others.
-func (w *world) budgetsAllow(p *Pod, gone []placedPod) bool {
+func (e *evictions) budgetsAllow(p *Pod, gone []placedPod) bool {
 	for _, b := range p.Budgets {
-		left := w.budgets[b.Name]
+		left := e.budgets[b.Name]
 		for _, v := range gone {
 			if slices.ContainsFunc(v.pod.Budgets, func(o Budget) bool { return o.Name == b.Name }) {
 				left--
@@ -114,21 +149,6 @@ func (w *world) budgetsAllow(p *Pod, gone []placedPod) bool {
 	return true
 }
 
-// without is the quota tree after some evictions.
-func (w *world) without(gone []placedPod) quota.Tree {
-	tree := w.tree
-	for _, v := range gone {
-		tree = w.released(tree, v.pod)
-	}
-	return tree
-}
-
-// released is a quota tree without what a pod uses.
-func (w *world) released(tree quota.Tree, p *Pod) quota.Tree {
-	less, _ := tree.Remove(p.Tenant, w.amountOf(p)) // the same tree where it is under no quota
-	return less
-}
-
 // evictionOrder orders pods for eviction: the least urgent first, then the
 // youngest.
 func evictionOrder(a, b *Pod) int {
@@ -139,22 +159,22 @@ func evictionOrder(a, b *Pod) int {
 // where a bound delays it; its devices are supply after the grace period.
 func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 	n := w.touch(node)
-	a := Action{Verb: Reclaim, Pool: n.Pool, Node: n.name, Pod: v.Key(), Reason: reason, Detail: detail, Cost: w.loss([]*Pod{v}, w.nodes[node].restart())}
+	a := Action{Verb: Reclaim, Pool: n.Pool, Node: n.name, Pod: v.Key(), Reason: reason, Detail: detail, Cost: w.evictions.loss([]*Pod{v}, w.nodes[node].restart())}
 	if forPod != "" {
 		a.For = []string{forPod}
 	}
-	bound := w.evictionBound(1)
-	w.spend(v)
+	bound := w.actions.evictionBound(1)
+	w.evictions.spend(v)
 	if bound == "" {
-		w.addAction(a)
-		w.evicted++
+		w.actions.add(a)
+		w.actions.evicted++
 	} else {
 		n.later = bound
-		w.evictedLater[v] = forPod // as spend reverts it
+		w.evictions.later[v] = forPod // as spend reverts it
 	}
-	w.tree = w.without([]placedPod{{node, v}})
+	w.quotas.tree = w.quotas.without([]placedPod{{node, v}})
 	w.models.putBack(w.models.located(n, v), &n.capacity)
-	w.place(v, node, -1)
+	w.topology.place(v, node, -1)
 	n.leaving++
 	n.at = later(n.at, w.now.Add(gracePeriod))
 	n.changeAt = later(n.changeAt, n.at)

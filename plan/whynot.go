@@ -16,8 +16,8 @@ var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtM
 // only topology rules exclude. It is empty where a pool can add one.
 func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
 	best, detail, beside := len(reasonRank), []string{}, []string(nil)
-	for j := range w.pools {
-		reason, why := w.cannotScaleUp(k, p, &w.pools[j])
+	for _, ps := range w.pools {
+		reason, why := w.cannotScaleUp(k, p, ps)
 		if reason == "" {
 			return "", ""
 		}
@@ -50,14 +50,14 @@ const cannotReclaim = "reclaiming what is borrowed would not free enough for it,
 // unserved is the reason of a pod that nothing serves.
 func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	reason, detail := w.whyNoScaleUp(k, p.pod)
-	switch bound := w.evictionBound(1); {
+	switch bound := w.actions.evictionBound(1); {
 	case !w.policy.mayScaleUp(p) && reason != NoPoolFits: // what no pool has gives its quota back
-		t := &w.tenants[w.tenantIndex(p.pod)]
+		t := &w.quotas.tenants[w.quotas.tenantIndex(p.pod)]
 		reason = BorrowedWaits
 		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for what would be borrowed", t.Name, amountText(t.Guarantee))
-	case bound != "" && p.charged && !p.borrowed && w.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
+	case bound != "" && p.charged && !p.borrowed && w.evictions.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
 		reason, detail = BoundReached, bound+"; "+detail
-	case p.charged && !p.borrowed && w.reclaimable():
+	case p.charged && !p.borrowed && w.evictions.reclaimable():
 		detail += "; " + cannotReclaim
 	}
 	if !k.explained {
@@ -80,8 +80,7 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 // takes no pods; empty for none.
 func (w *world) ruledOut(k *kind) string {
 	outOfService := ""
-	for i := range w.nodes {
-		n := &w.nodes[i]
+	for _, n := range w.eachNode() {
 		free := n.capacity
 		free.ports, free.cpu, free.memory, free.pods = nil, unstated, unstated, unstated
 		if n.virtual || k.judgeOn(n) == fitsNot || w.models.lacks(k, &free) != "" {
@@ -98,7 +97,7 @@ func (w *world) ruledOut(k *kind) string {
 			continue
 		case !n.admits(k):
 			why = "a " + mismatch(k.pod, n.place(), n.Taints) + " excludes it"
-		case !w.rulesAllow(k, n):
+		case !w.topology.rulesAllow(k, n):
 			why = excludedByRules
 		case w.models.lacks(k, &n.capacity) != "":
 			lack := w.models.lacks(k, &n.capacity)

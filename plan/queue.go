@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// queue is the pending pods in the order in which they are served, and the kinds of all pods that
+// are placed. The stages write to them, in a trial only by touchPending and touchKind.
+type queue struct {
+	journal  *journal
+	topology *topology
+	pending  []pending // most urgent first
+	units    []unit    // pending pods that are served together, most urgent first
+	kinds    []*kind
+	kindAt   map[string]*kind
+	further  [][]mig.Count // by pool, what further pending pods could use; nil for not known, see furtherDemand
+}
+
+// pending is a pending pod.
+type pending struct {
+	pod      *Pod
+	kind     *kind
+	served   bool // by free or upcoming capacity, or by an action of this plan
+	refused  bool // by its quota
+	borrowed bool // beyond its tenant's guarantee
+	charged  bool // counted in the tree
+	counted  bool // in its kind's unserved
+	reason   Reason
+	detail   string
+}
+
+// kindOf returns the pod's kind.
+func (q *queue) kindOf(p *Pod) *kind {
+	key := q.topology.kindKey(p)
+	k := q.kindAt[key]
+	if k == nil {
+		if p.PartsOn != nil { // where it runs, not where the next one does
+			next := *p
+			next.PartsOn, p = nil, &next
+		}
+		k = &kind{pod: p, failedTrial: -1, text: requestText(p), eq: float64(slicesOf(p)) / gpuSlices}
+		q.kindAt[key] = k
+		q.kinds = append(q.kinds, k)
+	}
+	return k
+}
+
+func (q *queue) touchPending(i int) *pending { return edit(q.journal, &q.pending, i) }
+
+// touchKind returns a kind whose counts are written to.
+func (q *queue) touchKind(k *kind) *kind {
+	if q.journal.current != 0 {
+		unserved, bounded := k.unserved, k.bounded
+		q.journal.record(func() { k.unserved, k.bounded = unserved, bounded })
+	}
+	return k
+}
+
+// countUnserved counts a pod among the unserved ones of its kind.
+func (q *queue) countUnserved(i int) {
+	p := &q.pending[i]
+	if !p.served && (p.pod.Unschedulable || p.pod.Gang != "") {
+		q.touchKind(p.kind).unserved++
+		p.counted = true
+	}
+}
+
+func (q *queue) discountUnserved(i int) {
+	p := q.touchPending(i)
+	if !p.counted {
+		return
+	}
+	p.counted = false
+	k := q.touchKind(p.kind)
+	if k.unserved--; k.unserved < gpuSlices {
+		q.further = nil
+	}
+}
+
+// undecided reports a pod about which nothing has been decided.
+func (p *pending) undecided() bool { return !p.served && !p.refused && p.reason == "" }
+
+// unservedKinds lists the kinds of unserved pods that their quota admits.
+func (q *queue) unservedKinds() (kinds []*kind) {
+	for i := range q.pending {
+		if p := &q.pending[i]; !p.served && !p.refused && !slices.Contains(kinds, p.kind) {
+			kinds = append(kinds, p.kind)
+		}
+	}
+	return kinds
+}
