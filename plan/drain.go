@@ -37,10 +37,10 @@ func (w *world) countDrain(i int) {
 
 // reopenFor ends the drain of an underused node that a pod fits on: no node is
 // added while one has only to be uncordoned. Sick nodes stay in their drain.
-func (w *world) reopenFor(p *pending, k *kind) bool {
+func (w *world) reopenFor(p *pending) bool {
 	for _, i := range w.reopenable {
 		n := &w.nodes[i]
-		if n.since != NodeDraining || !w.may(n.pool) || !n.admits(k) || !w.topology.rulesAllow(k, n) || w.models.lacks(k, &n.capacity) != "" {
+		if n.since != NodeDraining || !w.may(n.pool) || !n.admits(p.kind) || !w.topology.rulesAllow(p.kind, n) || w.models.lacks(p.kind, &n.capacity) != "" {
 			continue
 		}
 		n = w.touch(i)
@@ -49,7 +49,7 @@ func (w *world) reopenFor(p *pending, k *kind) bool {
 		n.changeAt = later(n.changeAt, w.now.Add(aMoment))
 		w.reindex(i)
 		w.chose(p, OptionWait, n.name)
-		w.commitWait(p, k, option{node: i})
+		w.commitWait(p, option{node: i})
 		return true
 	}
 	return false

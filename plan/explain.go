@@ -150,9 +150,8 @@ func (w *world) consider(i int) {
 		return
 	}
 	p := &w.pending[i]
-	k := p.kind
 	t.last = i
-	t.options = append([]Option{w.optionFree(k), w.optionWait(k, p), w.optionRepartition(k, p), w.optionReclaim(k, p)}, w.optionNodes(i, k, p)...)
+	t.options = append([]Option{w.optionFree(p.kind), w.optionWait(p), w.optionRepartition(p), w.optionReclaim(p)}, w.optionNodes(i, p)...)
 }
 
 func (w *world) optionFree(k *kind) Option {
@@ -165,9 +164,9 @@ func (w *world) optionFree(k *kind) Option {
 	return o
 }
 
-func (w *world) optionWait(k *kind, p *pending) Option {
+func (w *world) optionWait(p *pending) Option {
 	o := Option{Kind: OptionWait, Reason: WaitUpcomingNode}
-	wait, ok := w.waitOption(k, p.pod)
+	wait, ok := w.waitOption(p.kind, p.pod)
 	if !ok {
 		o.Detail = "no upcoming node fits"
 		return o
@@ -178,16 +177,16 @@ func (w *world) optionWait(k *kind, p *pending) Option {
 	return o
 }
 
-func (w *world) optionRepartition(k *kind, p *pending) Option {
+func (w *world) optionRepartition(p *pending) Option {
 	o := Option{Kind: OptionRepartition, Reason: RepartitionExhausted}
 	if len(p.pod.Demand.MIG) == 0 {
 		o.Detail = "it requests no MIG slices"
 		return o
 	}
-	repartition, ok := w.repartitionOption(k, p.pod)
+	repartition, ok := w.repartitionOption(p.kind, p.pod)
 	if !ok {
 		o.Detail = "no pool's GPUs may be repartitioned for it"
-		if b := w.blockersOf(k); len(b) > 0 {
+		if b := w.blockersOf(p.kind); len(b) > 0 {
 			o.Detail = "no GPU can be repartitioned: " + b.String()
 		}
 		return o
@@ -209,9 +208,9 @@ func (w *world) optionRepartition(k *kind, p *pending) Option {
 	return o
 }
 
-func (w *world) optionReclaim(k *kind, p *pending) Option {
+func (w *world) optionReclaim(p *pending) Option {
 	o := Option{Kind: OptionReclaim, Reason: ReclaimBorrowed}
-	back, ok := w.reclaimOption(p, k)
+	back, ok := w.reclaimOption(p)
 	if ok {
 		o.On, o.Possible, o.Cost, o.At = w.nodes[back.node].name, true, back.cost+w.lostAnyway(back), back.at
 		o.Detail = back.victimsText() + " would have to leave"
@@ -237,16 +236,16 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 }
 
 // optionNodes is one option for each pool, in the order of compare.
-func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
+func (w *world) optionNodes(i int, p *pending) []Option {
 	out := make([]Option, 0, len(w.pools))
 	for _, ps := range w.pools {
 		o := Option{Kind: OptionNode, On: ps.Name}
-		reason, why := w.cannotScaleUp(k, p.pod, ps)
+		reason, why := w.cannotScaleUp(p.kind, p.pod, ps)
 		why = strings.TrimPrefix(why, ps.Name+": ")
-		spare := w.models.hasSpare(k, ps, reason)
-		priced := w.priced(i, k, p.pod, ps, -1)
+		spare := w.models.hasSpare(p.kind, ps, reason)
+		priced := w.priced(i, p.kind, p.pod, ps, -1)
 		if spare {
-			if o := w.priced(i, k, p.pod, ps, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {
+			if o := w.priced(i, p.kind, p.pod, ps, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {
 				priced = o
 			} else {
 				spare = false

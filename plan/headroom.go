@@ -146,21 +146,21 @@ func (w *world) provide(p *Pod, k *kind, reason Reason, why string, may func(opt
 		w.assign(k, to)
 		return true, false
 	}
-	q := pending{pod: p, kind: w.kindOf(p)}
-	all := slices.DeleteFunc(w.options(len(w.pending), &q, k), func(o option) bool { return o.unknown || w.delays(o) != "" || !may(o) })
+	q := pending{pod: p, kind: k}
+	all := slices.DeleteFunc(w.options(len(w.pending), &q), func(o option) bool { return o.unknown || w.delays(o) != "" || !may(o) })
 	best, ok := cheapest(all)
 	if !ok {
 		return false, false
 	}
 	if best.kind == OptionNode && best.node >= 0 { // it was requested in an earlier reconcile
-		w.claim(&q, k, best)
+		w.claim(&q, best)
 		return true, false
 	}
 	before := len(w.actions.list)
 	if best.kind == OptionRepartition {
-		w.commitRepartition(&q, k, best, "")
+		w.commitRepartition(&q, best, "")
 	} else {
-		w.commitScaleUp(&q, k, best, all)
+		w.commitScaleUp(&q, best, all)
 	}
 	for i := before; i < len(w.actions.list); i++ {
 		a := w.actions.edit(i)

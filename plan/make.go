@@ -39,7 +39,10 @@ func (w *world) supply() {
 		if !n.virtual && n.pool != nil {
 			w.recordFree(n, before.FreeSince)
 			w.recordUnknown(n, before.UnknownSince)
-			w.recordSick(n, before.SickSince)
+			if n.sick {
+				w.state.SickSince[n.name] = w.since(before.SickSince, n.name)
+				n.pool.sick++
+			}
 			w.countDrain(i)
 		}
 	}

@@ -17,8 +17,3 @@ type models struct {
 	additions  map[string][]mig.Placement
 	requested  map[string][]mig.Count // by model, see requestedOf
 }
-
-func newModels(tables mig.Tables) models {
-	return models{tables: tables, tableOf: map[string]*mig.Table{}, requestIDs: map[string]int{}, answers: map[string]answer{},
-		additions: map[string][]mig.Placement{}, requested: map[string][]mig.Count{}}
-}

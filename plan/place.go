@@ -119,11 +119,6 @@ func (n *nodeState) settle(p *Pod) {
 	n.settling, n.settlingGang = true, gang
 }
 
-// settles reports whether pods are about to be bound to a node, so that a repartition for this pod has to wait.
-func (s *serving) settles(n *nodeState, p *Pod) bool {
-	return n.settling && !(s.committing && n.settlingGang != "" && n.settlingGang == p.Gang)
-}
-
 // assign reserves capacity of a node for a pending pod of the kind.
 func (w *world) assign(k *kind, node int) {
 	n := w.touch(node)
@@ -179,7 +174,7 @@ func (w *world) reclaiming(from int) (alone []int) {
 		if !p.undecided() || !p.pod.Unschedulable {
 			break
 		}
-		if _, can := w.reclaimOption(p, p.kind); !can {
+		if _, can := w.reclaimOption(p); !can {
 			break
 		}
 		alone = append(alone, i)

@@ -55,19 +55,19 @@ func (w *world) findBorrowers() {
 // reclaimOption finds the node where the evictions cost least, for a pod within
 // its tenant's guarantee. A node with a sick GPU is to be replaced: the pod would have to
 // move again.
-func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
+func (w *world) reclaimOption(p *pending) (option, bool) {
 	best, found := option{}, false
-	if !p.charged || p.borrowed || !w.mayEvictMore(1) || !w.evictions.reclaimable() || k.failedTrial == w.journal.current {
+	if !p.charged || p.borrowed || !w.mayEvictMore(1) || !w.evictions.reclaimable() || p.kind.failedTrial == w.journal.current {
 		return best, false
 	}
 	tried, again := 0, false
 	for j := range w.evictions.borrowers {
 		i := w.evictions.borrowers[j].node
 		n := &w.nodes[i]
-		if !n.admits(k) || w.models.lacks(k, &w.evictions.borrowers[j].capacity) != "" || !n.lends() {
+		if !n.admits(p.kind) || w.models.lacks(p.kind, &w.evictions.borrowers[j].capacity) != "" || !n.lends() {
 			continue
 		}
-		if !w.topology.rulesAllow(k, n) {
+		if !w.topology.rulesAllow(p.kind, n) {
 			again = true // they may let the next pod
 			continue
 		}
@@ -79,17 +79,17 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 			for _, v := range gone {
 				w.models.putBack(w.models.located(n, v.pod), &r)
 			}
-			return w.models.lacks(k, &r) == ""
+			return w.models.lacks(p.kind, &r) == ""
 		})
 		if len(victims) == 0 || !w.mayEvictMore(len(victims)) {
-			again = again || w.models.lacks(k, &n.capacity) == "" // without what was evicted before
+			again = again || w.models.lacks(p.kind, &n.capacity) == "" // without what was evicted before
 			continue
 		}
 		o := option{kind: OptionReclaim, node: i, at: w.now.Add(gracePeriod)}
 		for _, v := range victims {
 			o.victims = append(o.victims, v.pod)
 		}
-		o.cost = w.policy.waitCost(k, p.pod.Priority, gracePeriod) + w.lossBeside(o.victims, w.nodes[i].restart())
+		o.cost = w.policy.waitCost(p.kind, p.pod.Priority, gracePeriod) + w.lossBeside(o.victims, w.nodes[i].restart())
 		if n.sick && w.policy.SickAfter > 0 && !n.pool.Fixed {
 			o.cost += w.evictions.moveCost(p.pod, w.nodes[i].restart())
 		}
@@ -100,7 +100,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	if !found && !again && !w.serving.stopOnly {
 		// What cannot be reclaimed for one pod of a kind cannot be for the next,
 		// as long as no trial is reverted.
-		k.failedTrial = w.journal.current
+		p.kind.failedTrial = w.journal.current
 	}
 	return best, found
 }
@@ -115,7 +115,7 @@ func (w *world) mayEvictMore(n int) bool {
 }
 
 // commitReclaim evicts the victims and reserves their capacity.
-func (w *world) commitReclaim(p *pending, k *kind, o option, alternative string) {
+func (w *world) commitReclaim(p *pending, o option, alternative string) {
 	more := w.lostAnyway(o)
 	o.cost += more
 	w.serving.spent += more
@@ -124,7 +124,7 @@ func (w *world) commitReclaim(p *pending, k *kind, o option, alternative string)
 			p.pod.Key(), p.pod.Tenant, v.Tenant, o.cost, alternative), p.pod.Key())
 	}
 	w.reindex(o.node)
-	w.commitWait(p, k, o)
+	w.commitWait(p, o)
 	if p.reason != BoundReached {
 		p.detail = fmt.Sprintf("on %s when %s has left", w.nodes[o.node].name, o.victimsText())
 	}

@@ -210,7 +210,7 @@ func (w *world) repartitionInTurn(k *kind, p *Pod, node int, requested, further 
 	n := &w.nodes[node]
 	o, begun, blocked := option{kind: OptionRepartition, node: node}, false, blockLayout
 	free, at := n.free, n.changeAt
-	if w.serving.settles(n, p) {
+	if n.settling && !(w.serving.committing && n.settlingGang != "" && n.settlingGang == p.Gang) { // pods are about to be bound to it
 		at = later(at, w.now.Add(aMoment))
 	}
 	for _, s := range splits {
@@ -294,9 +294,9 @@ func question(pool int, model string, keep, spare mig.Layout, must, further []mi
 
 // commitRepartition takes the option: an action when it is possible now, a
 // promise when later. Of several GPUs, the others follow the first.
-func (w *world) commitRepartition(p *pending, k *kind, o option, alternative string) {
+func (w *world) commitRepartition(p *pending, o option, alternative string) {
 	n := w.touch(o.node)
-	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), k.text, o.cost, alternative)
+	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), p.kind.text, o.cost, alternative)
 	w.changeLayout(n, o, detail)
 	if n.action >= 0 && n.tier != tierNode && len(o.then) > 0 {
 		w.actions.doneFor(n.action, p)
@@ -305,7 +305,7 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, alternative str
 		o.at, o.later = later(later(n.changeAt, o.repartition.at), w.now.Add(aMoment)), ""
 		w.changeLayout(n, o, detail)
 	}
-	w.commitWait(p, k, option{node: o.node})
+	w.commitWait(p, option{node: o.node})
 	w.reindex(o.node)
 	device := gpuName(n.name, n.gpus()[o.repartition.device].Index)
 	switch n.since {

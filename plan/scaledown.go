@@ -60,15 +60,11 @@ func (w *world) takeAway(n *nodeState, reason Reason, detail string) {
 
 // mayRemove reports whether this plan may remove one more node, of any pool.
 func (w *world) mayRemove() bool {
-	return w.removals() < w.policy.MaxRemovalsPerReconcile && w.state.RemovedLately(w.now) < w.policy.MaxRemovalsPerTenMinutes
-}
-
-// removals counts the nodes whose removal this plan decides.
-func (f *fleet) removals() (count int) {
-	for _, p := range f.pools {
-		count += p.shrunk - p.settled
+	removed := 0 // as this plan decides
+	for _, p := range w.pools {
+		removed += p.shrunk - p.settled
 	}
-	return count
+	return removed < w.policy.MaxRemovalsPerReconcile && w.state.RemovedLately(w.now) < w.policy.MaxRemovalsPerTenMinutes
 }
 
 // keepsOne returns why this plan removes no further node of a pool, empty for nothing.

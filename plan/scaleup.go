@@ -236,11 +236,11 @@ func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (shar
 
 // commitScaleUp takes the option, with an action where the node is not upcoming
 // yet and no bound delays it.
-func (w *world) commitScaleUp(p *pending, k *kind, o option, all []option) {
+func (w *world) commitScaleUp(p *pending, o option, all []option) {
 	if o.node < 0 {
-		o.node = w.newNode(o, func() (Reason, string) { return w.whyScaleUp(p, k, o, all) })
+		o.node = w.newNode(o, func() (Reason, string) { return w.whyScaleUp(p, o, all) })
 	}
-	w.claim(p, k, o)
+	w.claim(p, o)
 }
 
 // newNode adds an upcoming node to a pool, or reserves it for a later reconcile.
@@ -262,8 +262,8 @@ func (w *world) newNode(o option, why func() (Reason, string)) int {
 }
 
 // whyScaleUp is the reason of a pool's scale up, from its first pod.
-func (w *world) whyScaleUp(p *pending, k *kind, o option, all []option) (Reason, string) {
-	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), k.text, o.cost)
+func (w *world) whyScaleUp(p *pending, o option, all []option) (Reason, string) {
+	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), p.kind.text, o.cost)
 	if priority := o.pool.Priority; priority != 0 {
 		detail += fmt.Sprintf(" of priority %d", priority)
 	}
@@ -274,14 +274,14 @@ func (w *world) whyScaleUp(p *pending, k *kind, o option, all []option) (Reason,
 		n := &w.nodes[r.node]
 		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", r.cost, gpuName(n.name, n.gpus()[r.repartition.device].Index))
 	}
-	if blocked := w.blockersOf(k); len(blocked) > 0 {
+	if blocked := w.blockersOf(p.kind); len(blocked) > 0 {
 		return RepartitionExhausted, detail + ", no GPU can be repartitioned: " + blocked.String()
 	}
 	return NoFreeSlice, detail
 }
 
 // claim gives a pod the first use of an upcoming node.
-func (w *world) claim(p *pending, k *kind, o option) {
+func (w *world) claim(p *pending, o option) {
 	ps := w.touchPool(o.pool)
 	w.serving.lowest = min(w.serving.lowest, int64(ps.Priority))
 	if at := slices.Index(ps.spare, o.node); at == 0 {
@@ -292,12 +292,12 @@ func (w *world) claim(p *pending, k *kind, o option) {
 	w.touch(o.node).unclaimed = false
 	defer w.reindex(o.node)
 	if o.repartitions {
-		if c, ok := w.repartitionOn(k, p.pod, o.node, w.furtherDemand()); ok {
-			w.commitRepartition(p, k, c, "")
+		if c, ok := w.repartitionOn(p.kind, p.pod, o.node, w.furtherDemand()); ok {
+			w.commitRepartition(p, c, "")
 			return
 		}
 	}
-	w.commitWait(p, k, option{node: o.node})
+	w.commitWait(p, option{node: o.node})
 }
 
 // scaleUp adds n nodes to a pool, in the pool's one action of the plan.

@@ -50,45 +50,44 @@ type serving struct {
 // the pod's reason then explains.
 func (w *world) serve(i int, inGang bool) bool {
 	p := w.touchPending(i)
-	k := p.kind
 	if p.served || w.placePodNow(i) { // what others got may have opened a place
 		return true
 	}
 	w.consider(i)
-	wait, canWait := w.waitOption(k, p.pod)
+	wait, canWait := w.waitOption(p.kind, p.pod)
 	switch {
 	case w.hold != "" || !p.pod.Unschedulable && !inGang:
-		return w.withoutAction(i, p, k, wait, canWait)
-	case w.reopenFor(p, k):
+		return w.withoutAction(i, p, wait, canWait)
+	case w.reopenFor(p):
 		return true
-	case k.bounded && !canWait && !w.serving.committing:
+	case p.kind.bounded && !canWait && !w.serving.committing:
 		p.reason, p.detail = BoundReached, w.policy.actionBound()
 		return false
 	}
-	all := w.options(i, p, k)
+	all := w.options(i, p)
 	if canWait {
 		all = append([]option{wait}, all...)
 	}
 	best, ok := cheapest(all)
 	if !ok {
-		p.reason, p.detail = w.unserved(p, k)
+		p.reason, p.detail = w.unserved(p)
 		return false
 	}
-	return w.commit(p, k, best, all)
+	return w.commit(p, best, all)
 }
 
 // options are the ways to serve a pod by an action, each kind once: those that
 // change less come first.
-func (w *world) options(i int, p *pending, k *kind) []option {
+func (w *world) options(i int, p *pending) []option {
 	var all []option
-	repartition, canRepartition := w.repartitionOption(k, p.pod)
+	repartition, canRepartition := w.repartitionOption(p.kind, p.pod)
 	if canRepartition {
 		all = append(all, repartition)
 	}
-	if back, ok := w.reclaimOption(p, k); ok {
+	if back, ok := w.reclaimOption(p); ok {
 		all = append(all, back)
 	}
-	node, ok := w.scaleUpOption(i, k, p.pod, false)
+	node, ok := w.scaleUpOption(i, p.kind, p.pod, false)
 	if canRepartition && repartition.unknown && node.repartitions && node.node < 0 {
 		ok = false // the existing GPU may turn out free, and a new node would be no better known
 	}
@@ -117,9 +116,9 @@ func optionOf(all []option, kind OptionKind) (option, bool) {
 // commit takes one of the options. It is false where a bound of the policy
 // delays it: a gang's members are promised it all the same, so that a gang
 // larger than a bound is served over several reconciles.
-func (w *world) commit(p *pending, k *kind, o option, all []option) bool {
+func (w *world) commit(p *pending, o option, all []option) bool {
 	if o.later = w.delays(o); o.later != "" && (!w.serving.committing || w.policy.MaxActionsPerReconcile <= 0) {
-		k.bounded = k.bounded || o.kind == OptionRepartition
+		p.kind.bounded = p.kind.bounded || o.kind == OptionRepartition
 		p.reason, p.detail = BoundReached, w.policy.actionBound()
 		return false
 	}
@@ -131,13 +130,13 @@ func (w *world) commit(p *pending, k *kind, o option, all []option) bool {
 	}
 	switch o.kind {
 	case OptionWait:
-		w.commitWait(p, k, o)
+		w.commitWait(p, o)
 	case OptionRepartition:
-		w.commitRepartition(p, k, o, w.alternativeText(p, k, all))
+		w.commitRepartition(p, o, w.alternativeText(p, all))
 	case OptionReclaim:
-		w.commitReclaim(p, k, o, w.alternativeText(p, k, all))
+		w.commitReclaim(p, o, w.alternativeText(p, all))
 	case OptionNode:
-		w.commitScaleUp(p, k, o, all)
+		w.commitScaleUp(p, o, all)
 	}
 	return p.served
 }
@@ -180,12 +179,12 @@ func (policy *Policy) actionBound() string {
 func (policy *Policy) mayScaleUp(p *pending) bool { return !p.borrowed || policy.ScaleUpBorrowed }
 
 // withoutAction decides about a pod for which no action may be taken now.
-func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait bool) bool {
+func (w *world) withoutAction(i int, p *pending, wait option, canWait bool) bool {
 	if canWait {
-		return w.commit(p, k, wait, nil)
+		return w.commit(p, wait, nil)
 	}
-	if spare, ok := w.scaleUpOption(i, k, p.pod, true); ok && w.policy.mayScaleUp(p) {
-		return w.commit(p, k, spare, nil)
+	if spare, ok := w.scaleUpOption(i, p.kind, p.pod, true); ok && w.policy.mayScaleUp(p) {
+		return w.commit(p, spare, nil)
 	}
 	if p.reason = w.hold; p.reason == "" {
 		p.reason, p.detail = WaitScheduler, "the scheduler has not answered yet"
@@ -202,9 +201,9 @@ func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
 	return option{kind: OptionWait, cost: w.policy.waitCost(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
 }
 
-func (w *world) commitWait(p *pending, k *kind, o option) {
+func (w *world) commitWait(p *pending, o option) {
 	n := &w.nodes[o.node]
-	w.assign(k, o.node)
+	w.assign(p.kind, o.node)
 	p.served = n.since != AllocationUnknown // otherwise it may turn out not to be free
 	p.reason, p.detail = n.promise(w.now)
 	if n.action >= 0 {

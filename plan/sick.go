@@ -7,15 +7,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// recordSick records since when a node has had a sick GPU. Records of recovered nodes are
-// dropped.
-func (cond *conditions) recordSick(n *nodeState, since Times) {
-	if n.sick {
-		cond.state.SickSince[n.name] = cond.since(since, n.name)
-		n.pool.sick++
-	}
-}
-
 // replaceSick continues the drains of sick nodes and begins new ones, before
 // demand is served: the node that follows a sick one is upcoming supply.
 func (w *world) replaceSick() {

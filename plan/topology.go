@@ -25,10 +25,6 @@ type topology struct {
 	groupings map[string]*grouping
 }
 
-func newTopology(f *fleet, j *journal) *topology {
-	return &topology{fleet: f, journal: j, rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}, groupings: map[string]*grouping{}}
-}
-
 // ruleCount is the pods of a rule's group, by the value of the rule's label.
 type ruleCount struct {
 	Rule

@@ -53,10 +53,7 @@ func (e *evictions) reclaimable() bool { return len(e.borrowers) > 0 }
 
 // mayLeave reports whether a pod may be evicted from an interrupted node now.
 func (e *evictions) mayLeave(n *nodeState, p *Pod) bool {
-	if e.mayEvict(p) {
-		return true
-	}
-	return p.Evictable && !p.Leaving && !p.DaemonSet && !e.pods[p] && !p.EvictFrom.IsZero() && n.LeavesAt.Sub(e.conditions.now) <= LastCall
+	return e.mayEvict(p) || p.Evictable && !p.Leaving && !p.DaemonSet && !e.pods[p] && !p.EvictFrom.IsZero() && n.LeavesAt.Sub(e.conditions.now) <= LastCall
 }
 
 // left is how many members of a gang run and stay.

@@ -48,8 +48,8 @@ const excludedByRules = "pod affinity or topology spread excludes it"
 const cannotReclaim = "reclaiming what is borrowed would not free enough for it, or is not allowed"
 
 // unserved is the reason of a pod that nothing serves.
-func (w *world) unserved(p *pending, k *kind) (Reason, string) {
-	reason, detail := w.whyNoScaleUp(k, p.pod)
+func (w *world) unserved(p *pending) (Reason, string) {
+	reason, detail := w.whyNoScaleUp(p.kind, p.pod)
 	switch bound := w.actions.evictionBound(1); {
 	case !w.policy.mayScaleUp(p) && reason != NoPoolFits: // what no pool has gives its quota back
 		t := &w.quotas.tenants[w.quotas.tenantIndex(p.pod)]
@@ -60,14 +60,14 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	case p.charged && !p.borrowed && w.evictions.reclaimable():
 		detail += "; " + cannotReclaim
 	}
-	if !k.explained {
-		k.blocked, k.ruledOut, k.explained = w.blockersOf(k), w.ruledOut(k), true
+	if !p.kind.explained {
+		p.kind.blocked, p.kind.ruledOut, p.kind.explained = w.blockersOf(p.kind), w.ruledOut(p.kind), true
 	}
-	if k.ruledOut != "" {
-		detail += "; " + k.ruledOut
+	if p.kind.ruledOut != "" {
+		detail += "; " + p.kind.ruledOut
 	}
-	if len(k.blocked) > 0 {
-		detail += "; no GPU can be repartitioned: " + k.blocked.String()
+	if len(p.kind.blocked) > 0 {
+		detail += "; no GPU can be repartitioned: " + p.kind.blocked.String()
 		if reason == NoPoolFits {
 			reason = RepartitionExhausted
 		}
@@ -113,11 +113,11 @@ func (w *world) ruledOut(k *kind) string {
 }
 
 // alternativeText names the node that an action was weighed against.
-func (w *world) alternativeText(p *pending, k *kind, all []option) string {
+func (w *world) alternativeText(p *pending, all []option) string {
 	if node, ok := optionOf(all, OptionNode); ok {
 		return fmt.Sprintf(" against %.2f for a node", node.cost)
 	}
-	reason, _ := w.whyNoScaleUp(k, p.pod)
+	reason, _ := w.whyNoScaleUp(p.kind, p.pod)
 	if !w.policy.mayScaleUp(p) {
 		reason = BorrowedWaits
 	}
