@@ -80,7 +80,12 @@ type Observer struct {
 	// rejected has the reasons why agents' reports are rejected in this reconcile.
 	rejected []error
 	warned   map[string]string // the last warning, by subject
+	// absent is when the API was last asked for a kind that it does not have, which costs a request each time.
+	absent map[string]time.Time
 }
+
+// absentFor is how long a kind that the API does not have is not asked for again.
+const absentFor = time.Minute
 
 // New returns an Observer without history: a GPU that is free counts as free since the first
 // Observe.
@@ -93,7 +98,7 @@ func New(o Options) *Observer {
 	if o.Foreign == nil {
 		o.Foreign = func() (foreign.Objects, error) { return nil, nil }
 	}
-	return &Observer{o: o, idle: map[idleKey]idleEntry{}, warned: map[string]string{}, learned: map[string]learned{}}
+	return &Observer{o: o, idle: map[idleKey]idleEntry{}, warned: map[string]string{}, learned: map[string]learned{}, absent: map[string]time.Time{}}
 }
 
 // Observation is a Snapshot and the problems found while reading it.
@@ -332,7 +337,13 @@ func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
 		{"StorageClasses", &c.storage, false}, {"CSINodes", &c.drivers, false}, {"GPUQuotas", &c.quotas, true}, {"ResourceClaims", &c.resourceClaims, true},
 		{"ResourceClaimTemplates", &c.templates, true}, {"DeviceClasses", &c.devices, true},
 	} {
-		if err := o.o.Cluster.List(ctx, of.list, client.UnsafeDisableDeepCopy); err != nil && !(of.maybe && meta.IsNoMatchError(err)) {
+		if now.Sub(o.absent[of.what]) < absentFor {
+			continue
+		}
+		switch err := o.o.Cluster.List(ctx, of.list, client.UnsafeDisableDeepCopy); {
+		case of.maybe && meta.IsNoMatchError(err):
+			o.absent[of.what] = now
+		case err != nil:
 			return nil, fmt.Errorf("listing %s: %w", of.what, err)
 		}
 	}
