@@ -115,6 +115,9 @@ func (c *cluster) podsOf() []plan.Pod {
 	for _, i := range planned {
 		p := c.pods[i]
 		pod := c.complete(p, c.converted(p))
+		if pod.Demand.Zero() && pod.Unreadable == "" && len(p.Spec.ResourceClaims) > 0 {
+			c.beside[pod.Key()] = true
+		}
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = unserved(&pod)
 		}
