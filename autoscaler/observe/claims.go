@@ -136,6 +136,14 @@ func (c *Claims) ofPod(p *corev1.Pod) (sum demand.Demand, products []string, err
 	return sum, products, nil
 }
 
+// watches reports whether a pod has admin access to devices by a claim.
+func (c *Claims) watches(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.ResourceClaims, func(rc corev1.PodResourceClaim) bool {
+		devices, _ := c.ofClaim(p, &rc) // an error has made the pod unreadable
+		return slices.ContainsFunc(devices, func(d demand.Device) bool { return d.Admin })
+	})
+}
+
 // ofClaim returns the devices that a pod requests by a claim.
 func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (devices []demand.Device, err error) {
 	var spec *resourcev1.DeviceClaim

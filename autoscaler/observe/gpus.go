@@ -219,7 +219,7 @@ func fromReading(c *plan.GPU, r *deviceReading, in nodeInput) {
 
 // holders returns the pods that a device is allocated to, sorted.
 func (in nodeInput) holders(r *deviceReading) []string {
-	out := slices.DeleteFunc(slices.Clone(r.allocatedTo), func(pod string) bool { return in.beside[pod] })
+	out := slices.DeleteFunc(slices.Clone(r.allocatedTo), func(pod string) bool { return in.watching[pod] })
 	slices.Sort(out)
 	return out
 }

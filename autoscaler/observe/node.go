@@ -67,16 +67,16 @@ func (o *Observer) factsOf(c *cluster) map[string]*nodeFacts {
 // nodeInput is all input about one node.
 type nodeInput struct {
 	*products
-	node    *corev1.Node
-	config  partition.Config
-	reading *nodeReading // nil: unknown
-	maxAge  time.Duration
-	bound   []*plan.Pod
-	beside  map[string]bool // pods that have devices beside those that these are allocated to
-	now     time.Time
-	facts   *nodeFacts
-	pool    *managed // nil unless the label names a valid pool
-	ignored *Ignored
+	node     *corev1.Node
+	config   partition.Config
+	reading  *nodeReading // nil: unknown
+	maxAge   time.Duration
+	bound    []*plan.Pod
+	watching map[string]bool // pods with admin access to the GPUs
+	now      time.Time
+	facts    *nodeFacts
+	pool     *managed // nil unless the label names a valid pool
+	ignored  *Ignored
 }
 
 // addNodes adds the nodes to an Observation; bound are the pods on each.
@@ -95,7 +95,7 @@ func (o *Observer) addNodes(c *cluster, out *Observation, readings *Readings, bo
 		}
 		in := nodeInput{
 			node: n, facts: facts, config: c.config, products: &o.products, reading: readings.node(n.Name, c.now, o.o.MaxAge), maxAge: o.o.MaxAge,
-			bound: bound[n.Name], beside: c.beside, now: c.now, pool: o.poolOf(c, n), ignored: &out.Ignored,
+			bound: bound[n.Name], watching: c.watching, now: c.now, pool: o.poolOf(c, n), ignored: &out.Ignored,
 		}
 		report, err := reported(in)
 		if err != nil {

@@ -71,8 +71,8 @@ type Observer struct {
 	products   products
 	pods       perVersion[plan.Pod]
 	nodes      perVersion[nodeFacts]
-	requesting map[*foreign.Object]bool // whether a workload's pods request GPUs
-	warned     map[string]string        // the last warning, by subject
+	requesting perVersion[bool]  // whether a workload's pods request GPUs
+	warned     map[string]string // the last warning, by subject
 	// absent is when the API was last asked for a kind that it does not have, which costs a request each time.
 	absent map[string]time.Time
 }
@@ -255,6 +255,7 @@ type cluster struct {
 	data           datasets
 	claimable      map[string]*claimable // what DRA's drivers offer, by node
 	others         pools.Foreign
+	consumers      map[string]map[string]bool // pods by the ProvisioningRequest that they use, "namespace/name"
 
 	now    time.Time
 	kept   *perVersion[plan.Pod]
@@ -264,13 +265,12 @@ type cluster struct {
 	objects   []*corev1.Pod
 	over      exceeded
 	tolerated *bool // whether pods get tolerations for extended resources; nil before it is known
-	// beside are the pods, "namespace/name", whose claims are of GPUs that are allocated to others: by admin access, or since
-	// another pod that shares the claim counts for it.
-	beside map[string]bool
+	// watching are the pods, "namespace/name", that have admin access to GPUs and none of their own.
+	watching map[string]bool
 }
 
 func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
-	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, beside: map[string]bool{}}
+	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, watching: map[string]bool{}}
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList
