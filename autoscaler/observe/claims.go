@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -127,12 +128,20 @@ func (c *Claims) ofPod(p *corev1.Pod) (sum demand.Demand, products []string, err
 			return demand.Demand{}, nil, fmt.Errorf("resource claim %s: %w", rc.Name, err)
 		}
 		for _, d := range devices {
-			if product := d.Attributes["productName"]; product != "" && !d.Admin {
+			if product := d.Attributes["productName"]; product != "" {
 				products = append(products, product)
 			}
 		}
 	}
 	return sum, products, nil
+}
+
+// watches reports whether a pod has admin access to devices by a claim.
+func (c *Claims) watches(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.ResourceClaims, func(rc corev1.PodResourceClaim) bool {
+		devices, _ := c.ofClaim(p, &rc) // an error has made the pod unreadable
+		return slices.ContainsFunc(devices, func(d demand.Device) bool { return d.Admin })
+	})
 }
 
 // ofClaim returns the devices that a pod requests by a claim.
@@ -214,6 +223,9 @@ func (c *Claims) offered(d demand.Device) bool {
 
 // exactly reads a request, or an alternative of one, by the name that its allocation has.
 func (c *Claims) exactly(of, name string, exact *resourcev1.ExactDeviceRequest, allocation *resourcev1.AllocationResult) (demand.Device, error) {
+	if ptr.Deref(exact.AdminAccess, false) { // to devices that are allocated to others
+		return demand.Device{Name: of, Admin: true}, nil
+	}
 	count := allocated(allocation, name)
 	d, err := c.devicesOf(exact.DeviceClassName, exact.Selectors)
 	if err != nil && count > 0 {
@@ -222,7 +234,7 @@ func (c *Claims) exactly(of, name string, exact *resourcev1.ExactDeviceRequest, 
 			d, err = whole, nil
 		}
 	}
-	d.Name, d.Admin = of, exact.AdminAccess != nil && *exact.AdminAccess
+	d.Name = of
 	if err != nil || d.Driver != "" && !demand.IsAccelerator(d.Driver) {
 		return d, err
 	}

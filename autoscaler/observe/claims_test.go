@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -35,17 +36,23 @@ func nvidiaClasses() []resourcev1.DeviceClass {
 	}
 }
 
-// TestOptionalKinds: a cluster whose API has no resource claims has none; one that does not list them is
-// not observed. A claim that is not there makes a pod unreadable.
+// TestOptionalKinds: a cluster whose API has no resource claims has none, which is not asked in every reconcile; one
+// that does not list them is not observed. A claim that is not there makes a pod unreadable.
 func TestOptionalKinds(t *testing.T) {
-	w := newWorld(t)
+	w, away := newWorld(t), errors.New("away")
 	for _, c := range []struct {
-		err error
-		ok  bool
-	}{{nil, true}, {&meta.NoKindMatchError{}, true}, {errors.New("away"), false}} {
-		w.o.o.Cluster = without{w.client, c.err}
-		if _, err := w.o.read(t.Context(), start); (err == nil) != c.ok {
-			t.Errorf("%v: %v", c.err, err)
+		after time.Duration
+		err   error // of the API
+		asked int
+		want  error
+	}{
+		{0, nil, 1, nil}, {time.Second, &meta.NoKindMatchError{}, 1, nil}, {2 * time.Second, away, 0, nil},
+		{2 * time.Minute, away, 1, away}, {2*time.Minute + time.Second, nil, 1, nil},
+	} {
+		asked := 0
+		w.o.o.Cluster = without{w.client, c.err, &asked}
+		if _, err := w.o.read(t.Context(), start.Add(c.after)); !errors.Is(err, c.want) || asked != c.asked {
+			t.Errorf("after %s: asked %d times, %v", c.after, asked, err)
 		}
 	}
 	p := pod("a", "", nil)
@@ -55,14 +62,16 @@ func TestOptionalKinds(t *testing.T) {
 	}
 }
 
-// without is a cluster that does not list device classes.
+// without is a cluster that does not list device classes, and counts how often it is asked.
 type without struct {
 	client.Reader
-	err error
+	err   error
+	asked *int
 }
 
 func (w without) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
 	if _, ok := list.(*resourcev1.DeviceClassList); ok {
+		*w.asked++
 		return w.err
 	}
 	return w.Reader.List(ctx, list, o...)

@@ -115,6 +115,9 @@ func (c *cluster) podsOf() []plan.Pod {
 	for _, i := range planned {
 		p := c.pods[i]
 		pod := c.complete(p, c.converted(p))
+		if pod.Demand.Zero() && pod.Unreadable == "" && c.claims.watches(p) {
+			c.watching[pod.Key()] = true
+		}
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = unserved(&pod)
 		}
@@ -125,8 +128,10 @@ func (c *cluster) podsOf() []plan.Pod {
 		all[i].Plan = &out[len(out)-1]
 	}
 	c.limit(out, c.objects)
-	unmade, leftOut := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, HPAs: c.hpas.Items, Convert: c.template})
-	for namespace, n := range leftOut {
+	joined := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, HPAs: c.hpas.Items, Convert: c.template})
+	unmade := joined.Unmade
+	c.consumers = joined.Consumers
+	for namespace, n := range joined.LeftOut {
 		c.over.add(namespace, LimitUnmade, n)
 	}
 	for i := range all {

@@ -194,8 +194,8 @@ func (c *cluster) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast, 
 
 // workload returns the object of a series, nil if it does not exist or is unreadable.
 func (c *cluster) workload(s Series) *foreign.Object {
-	o := c.foreign.Get(foreign.Scalable[s.Kind].Of(s.Namespace, s.Name))
-	if o == nil || o.Maker == nil || len(o.Maker.Roles) != 1 {
+	o := c.foreign.Maker(foreign.Scalable[s.Kind].Of(s.Namespace, s.Name))
+	if o == nil || len(o.Maker.Roles) != 1 {
 		return nil
 	}
 	return o

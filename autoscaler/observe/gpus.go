@@ -23,7 +23,7 @@ const maxGPUs = 64
 // gpus returns the node's GPUs. The layout is the exporter's where it agrees with the device
 // plugin's offer, else the node agent's, else that of mig-manager's config.
 func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
-	gpus := o.devices(in, report)
+	gpus := in.devices(report)
 	if r := in.reading; r != nil {
 		for i := range gpus {
 			fromReading(&gpus[i], r.gpus[gpus[i].Index], in)
@@ -50,7 +50,7 @@ func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 }
 
 // devices returns the GPUs that labels, the exporter and the agent know, without their allocations.
-func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU {
+func (in nodeInput) devices(report map[int]reportedGPU) []plan.GPU {
 	memory, _ := strconv.Atoi(in.node.Labels[partition.MemoryLabel])
 	model, _ := in.model(in.facts.Labels[partition.ProductLabel], memory)
 	n, most := in.facts.count, in.facts.most
@@ -74,10 +74,10 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 		for index, r := range in.reading.gpus {
 			switch {
 			case index >= most:
-				o.ignored.GPUs++
+				in.ignored.GPUs++
 				continue
 			case r.disputed():
-				o.ignored.Disputed++
+				in.ignored.Disputed++
 			}
 			n = max(n, index+1)
 		}
@@ -189,10 +189,7 @@ func fromReading(c *plan.GPU, r *deviceReading, in nodeInput) {
 	if model, ok := in.model(r.is.value.model, 0); ok {
 		c.Model = model
 	}
-	if c.AllocatedTo = r.allocatedTo; len(c.AllocatedTo) > 1 {
-		c.AllocatedTo = slices.Sorted(slices.Values(r.allocatedTo))
-	}
-	c.AllocationKnown = true
+	c.AllocatedTo, c.AllocationKnown = in.holders(r), true
 	if !c.MIG {
 		return
 	}
@@ -211,13 +208,20 @@ func fromReading(c *plan.GPU, r *deviceReading, in nodeInput) {
 		start := i.is.value.start
 		inst := plan.Instance{Placement: mig.Placement{Profile: profile, Start: max(start, 0)}, Placed: start >= 0, UUID: i.is.value.uuid}
 		inst.Busy, inst.UnusedSince = i.use(in.reading.taken, in.now, in.maxAge)
-		if len(i.allocatedTo) > 0 {
-			inst.AllocatedTo = slices.Min(i.allocatedTo)
+		if holders := in.holders(i); len(holders) > 0 {
+			inst.AllocatedTo = holders[0]
 		}
 		c.Instances = append(c.Instances, inst)
 	}
 	slices.SortFunc(c.Instances, func(a, b plan.Instance) int { return a.Placement.Compare(b.Placement) })
 	settle(c, table)
+}
+
+// holders returns the pods that a device is allocated to, sorted.
+func (in nodeInput) holders(r *deviceReading) []string {
+	out := slices.DeleteFunc(slices.Clone(r.allocatedTo), func(pod string) bool { return in.watching[pod] })
+	slices.Sort(out)
+	return out
 }
 
 // settle corrects inconsistent samples of a MIG GPU. A pod allocated to the whole GPU is allocated

@@ -165,6 +165,24 @@ func one(is bool) int64 {
 	return 0
 }
 
+// learn completes the pools with what their nodes are, and returns the ready ones of each.
+func (o *Observer) learn(out *Observation, bound map[string][]*plan.Pod) (ready map[string][]*plan.Node) {
+	all, ready := grouped(out.Nodes, func(n *plan.Node) string { return n.Pool }), map[string][]*plan.Node{}
+	for i := range out.Pools {
+		p := &out.Pools[i]
+		p.Size = len(all[p.Name])
+		if p.Fixed { // the nodes that exist, no more and no fewer
+			p.Min, p.Max, p.Target = p.Size, p.Size, p.Size
+		}
+		ready[p.Name] = slices.DeleteFunc(all[p.Name], func(n *plan.Node) bool { return !n.Ready })
+		learnOthers(&p.Template, withGPUs(ready[p.Name]), out.Now)
+		p.Template.HostPorts = learnPorts(ready[p.Name], bound)
+	}
+	o.learnNodes(out, ready, bound)
+	maps.DeleteFunc(o.learned, func(name string, _ learned) bool { return o.managed[name] == nil })
+	return ready
+}
+
 // learnNodes corrects the templates of pools by their ready nodes, as far as these are less than they state: else pods
 // that only the template admits would get node after node. A new node has no more GPUs and other resources than the best of
 // the nodes, no more CPU and memory than the best has beside its DaemonSets' pods, no label that none of the nodes has, and

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func (o *Observer) factsOf(c *cluster) map[string]*nodeFacts {
 	o.nodes.begin(c.claims)
 	for i := range c.nodes.Items {
 		n := &c.nodes.Items[i]
-		if _, ok := o.claimable[n.Name]; ok || n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || offersDevices(n) {
+		if c.claimable[n.Name] != nil || n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || offersDevices(n) {
 			out[n.Name] = o.nodes.get(n, func() nodeFacts { return readNode(c.claims, n) })
 		}
 	}
@@ -66,21 +67,48 @@ func (o *Observer) factsOf(c *cluster) map[string]*nodeFacts {
 // nodeInput is all input about one node.
 type nodeInput struct {
 	*products
-	node    *corev1.Node
-	config  partition.Config
-	reading *nodeReading // nil: unknown
-	maxAge  time.Duration
-	bound   []*plan.Pod
-	now     time.Time
-	facts   *nodeFacts
-	pool    *managed // nil unless the label names a valid pool
+	node     *corev1.Node
+	config   partition.Config
+	reading  *nodeReading // nil: unknown
+	maxAge   time.Duration
+	bound    []*plan.Pod
+	watching map[string]bool // pods with admin access to the GPUs
+	now      time.Time
+	facts    *nodeFacts
+	pool     *managed // nil unless the label names a valid pool
+	ignored  *Ignored
 }
 
-func (o *Observer) node(in nodeInput) plan.Node {
-	n := in.node
-	if d, ok := o.claimable[n.Name]; ok && !in.facts.devices { // no device plugin runs beside the DRA driver
-		in.facts = in.facts.claimed(d)
+// addNodes adds the nodes to an Observation; bound are the pods on each.
+func (o *Observer) addNodes(c *cluster, out *Observation, readings *Readings, bound map[string][]*plan.Pod) {
+	var rejected []error
+	out.Ignored.Nodes = readings.without(c.nodes.Items)
+	out.Nodes = make([]plan.Node, 0, len(c.facts))
+	for i := range c.nodes.Items {
+		n := &c.nodes.Items[i]
+		facts := c.facts[n.Name]
+		if facts == nil {
+			continue
+		}
+		if d := c.claimable[n.Name]; d != nil && !facts.devices { // no device plugin runs beside the DRA driver
+			facts = facts.claimed(d)
+		}
+		in := nodeInput{
+			node: n, facts: facts, config: c.config, products: &o.products, reading: readings.node(n.Name, c.now, o.o.MaxAge), maxAge: o.o.MaxAge,
+			bound: bound[n.Name], watching: c.watching, now: c.now, pool: o.poolOf(c, n), ignored: &out.Ignored,
+		}
+		report, err := reported(in)
+		if err != nil {
+			rejected = append(rejected, fmt.Errorf("node %s: %w", n.Name, err))
+		}
+		out.Nodes = append(out.Nodes, o.node(in, report))
 	}
+	maps.DeleteFunc(o.idle, func(_ idleKey, e idleEntry) bool { return c.now.Sub(e.last) > o.o.MaxAge })
+	o.warn("MIG layouts", few(rejected))
+}
+
+func (o *Observer) node(in nodeInput, report map[int]reportedGPU) plan.Node {
+	n := in.node
 	out := in.facts.Node
 	var startup []v1alpha1.Taint
 	if m := in.pool; m != nil {
@@ -96,7 +124,6 @@ func (o *Observer) node(in nodeInput) plan.Node {
 	// A node whose device plugin is not up yet advertises no GPU; its pool's template describes it.
 	// While a GPU is being repartitioned the plugin pauses, and the node's GPUs are known all the
 	// same.
-	report := o.reported(in)
 	if out.Operation == nil && !in.facts.devices && !unpartitioned(in) && !allMIGEmpty(report) {
 		return out
 	}

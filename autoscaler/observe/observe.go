@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -64,23 +63,22 @@ type Options struct {
 type Observer struct {
 	o    Options
 	idle map[idleKey]idleEntry
-	// managed are the pools of this reconcile, by name.
+	// managed are the pools of the last reconcile, or of this one, by name.
 	managed map[string]*managed
-	// claimable are the GPUs of nodes that DRA's drivers offer.
-	claimable map[string]*claimable
-	slices    map[devicePool][]*foreign.Devices // of each pool's last complete generation
-	learned   map[string]learned                // by pool
+	slices  map[devicePool][]*foreign.Devices // of each pool's last complete generation
+	learned map[string]learned                // by pool
 
 	products   products
 	pods       perVersion[plan.Pod]
 	nodes      perVersion[nodeFacts]
-	requesting map[*foreign.Object]bool // whether a workload's pods request GPUs
-	// ignored counts what this reconcile leaves out of the exporters' series.
-	ignored Ignored
-	// rejected has the reasons why agents' reports are rejected in this reconcile.
-	rejected []error
-	warned   map[string]string // the last warning, by subject
+	requesting perVersion[bool]  // whether a workload's pods request GPUs
+	warned     map[string]string // the last warning, by subject
+	// absent is when the API was last asked for a kind that it does not have, which costs a request each time.
+	absent map[string]time.Time
 }
+
+// absentFor is how long a kind that the API does not have is not asked for again.
+const absentFor = time.Minute
 
 // New returns an Observer without history: a GPU that is free counts as free since the first
 // Observe.
@@ -93,7 +91,7 @@ func New(o Options) *Observer {
 	if o.Foreign == nil {
 		o.Foreign = func() (foreign.Objects, error) { return nil, nil }
 	}
-	return &Observer{o: o, idle: map[idleKey]idleEntry{}, warned: map[string]string{}, learned: map[string]learned{}}
+	return &Observer{o: o, idle: map[idleKey]idleEntry{}, warned: map[string]string{}, learned: map[string]learned{}, absent: map[string]time.Time{}}
 }
 
 // Observation is a Snapshot and the problems found while reading it.
@@ -150,32 +148,9 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	}
 	o.warn("MIG tables", o.products.read(c.nodes.Items))
 	out.Tables = o.products.Tables
-	o.managed = o.list(ctx, c.pools.Items, now)
-	others, conflicts := pools.ForeignOf(c.pools.Items, c.nodes.Items), pools.Conflicts(c.pools.Items)
-	members := grouped(c.nodes.Items, func(n *corev1.Node) string { return n.Labels[v1alpha1.NodePoolLabel] })
-	for i := range c.pools.Items {
-		m := o.managed[c.pools.Items[i].Name]
-		pool, err := m.pool(out.Tables)
-		if m.err = cmp.Or(conflicts[m.Name], others.Stopped[m.Name], err); m.err != nil {
-			out.Invalid[m.Name] = m.err
-			continue
-		}
-		asg := m.Spec.Provider.ASG
-		out.Notices = out.Notices || asg != nil && asg.InterruptionQueue != ""
-		arrived := slices.DeleteFunc(slices.Clone(members[m.Name]), func(n *corev1.Node) bool { return others.Nodes[n.Name] || o.going(n) })
-		l := o.o.Pools.Learn(m.GPUNodePool, pool.Target, arrived)
-		if l.ReadyAfter > 0 {
-			pool.ReadyAfter = l.ReadyAfter
-		}
-		out.GrowOnly[m.Name], out.Learned[m.Name], pool.BackoffUntil = m.listing.Unnamed, l, l.BackoffUntil
-		if until := m.listed.Add(listingLasts); m.failing != nil && until.After(pool.BackoffUntil) {
-			pool.BackoffUntil = until
-		}
-		o.warn("provider of pool "+m.Name, m.failing)
-		out.Pools = append(out.Pools, pool)
-	}
+	o.addPools(ctx, c, &out)
 	c.claims.tables, c.claims.pools = out.Tables, out.Pools
-	o.claimable = o.offeredByClaim(c.foreign.Sorted(foreign.DRASlice), c.foreign.Sorted(foreign.DRATaint))
+	c.claimable = o.offeredByClaim(c.foreign.Sorted(foreign.DRASlice), c.foreign.Sorted(foreign.DRATaint))
 	c.facts = o.factsOf(c)
 	c.data = datasetsOf(c.facts, c.pools.Items)
 	c.shares = c.mostShares()
@@ -183,7 +158,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		Quotas: c.quotas.Items, ResourceQuotas: c.resourceQuotas.Items, Namespaces: c.namespaces.Items, Objects: c.foreign,
 		Models: c.models(), Tables: out.Tables, Shares: c.shares,
 	})
-	out.Quotas, out.QuotaProblems, out.Foreign = c.quotas.Items, c.ledger.Problems, others.Beside
+	out.Quotas, out.QuotaProblems = c.quotas.Items, c.ledger.Problems
 	o.warnForeign(c)
 	o.pods.begin(c.claims)
 	out.Pods = c.podsOf()
@@ -194,39 +169,9 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	addMoves(out.Pods, c.objects, c.pdbs.Items, now, c.over)
 	out.Exceeded = c.over.list()
 	bound := grouped(out.Pods, func(p *plan.Pod) string { return p.Node })
-	o.ignored = Ignored{Nodes: readings.without(c.nodes.Items)}
-	out.Nodes = make([]plan.Node, 0, len(c.facts))
-	for i := range c.nodes.Items {
-		n := &c.nodes.Items[i]
-		if c.facts[n.Name] == nil {
-			continue
-		}
-		in := nodeInput{
-			node: n, facts: c.facts[n.Name], config: c.config, products: &o.products, reading: readings.node(n.Name, now, o.o.MaxAge), maxAge: o.o.MaxAge, bound: bound[n.Name], now: now,
-		}
-		if m := o.managed[n.Labels[v1alpha1.NodePoolLabel]]; m != nil && m.err == nil && !others.Nodes[n.Name] && !o.going(n) {
-			in.pool = m
-		}
-		out.Nodes = append(out.Nodes, o.node(in))
-	}
-	out.Ignored = o.ignored
-	all, ready := grouped(out.Nodes, func(n *plan.Node) string { return n.Pool }), map[string][]*plan.Node{}
-	for i := range out.Pools {
-		p := &out.Pools[i]
-		p.Size = len(all[p.Name])
-		if p.Fixed { // the nodes that exist, no more and no fewer
-			p.Min, p.Max, p.Target = p.Size, p.Size, p.Size
-		}
-		ready[p.Name] = slices.DeleteFunc(all[p.Name], func(n *plan.Node) bool { return !n.Ready })
-		learnOthers(&p.Template, withGPUs(ready[p.Name]), now)
-		p.Template.HostPorts = learnPorts(ready[p.Name], bound)
-	}
-	o.learnNodes(&out, ready, bound)
-	maps.DeleteFunc(o.learned, func(name string, _ learned) bool { return o.managed[name] == nil })
+	o.addNodes(c, &out, readings, bound)
+	ready := o.learn(&out, bound)
 	c.volumes.limit(&out.Snapshot, ready)
-	maps.DeleteFunc(o.idle, func(_ idleKey, e idleEntry) bool { return now.Sub(e.last) > o.o.MaxAge })
-	o.warn("MIG layouts", few(o.rejected))
-	o.rejected = nil
 	return out, nil
 }
 
@@ -308,6 +253,9 @@ type cluster struct {
 	facts          map[string]*nodeFacts // of the nodes that belong to a pool or have GPUs
 	shares         int                   // the most of a GPU that is given in shares only, of any node or pool
 	data           datasets
+	claimable      map[string]*claimable // what DRA's drivers offer, by node
+	others         pools.Foreign
+	consumers      map[string]map[string]bool // pods by the ProvisioningRequest that they use, "namespace/name"
 
 	now    time.Time
 	kept   *perVersion[plan.Pod]
@@ -317,10 +265,12 @@ type cluster struct {
 	objects   []*corev1.Pod
 	over      exceeded
 	tolerated *bool // whether pods get tolerations for extended resources; nil before it is known
+	// watching are the pods, "namespace/name", that have admin access to GPUs and none of their own.
+	watching map[string]bool
 }
 
 func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
-	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}}
+	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, watching: map[string]bool{}}
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList
@@ -332,7 +282,13 @@ func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
 		{"StorageClasses", &c.storage, false}, {"CSINodes", &c.drivers, false}, {"GPUQuotas", &c.quotas, true}, {"ResourceClaims", &c.resourceClaims, true},
 		{"ResourceClaimTemplates", &c.templates, true}, {"DeviceClasses", &c.devices, true},
 	} {
-		if err := o.o.Cluster.List(ctx, of.list, client.UnsafeDisableDeepCopy); err != nil && !(of.maybe && meta.IsNoMatchError(err)) {
+		if now.Sub(o.absent[of.what]) < absentFor {
+			continue
+		}
+		switch err := o.o.Cluster.List(ctx, of.list, client.UnsafeDisableDeepCopy); {
+		case of.maybe && meta.IsNoMatchError(err):
+			o.absent[of.what] = now
+		case err != nil:
 			return nil, fmt.Errorf("listing %s: %w", of.what, err)
 		}
 	}

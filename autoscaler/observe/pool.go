@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,6 +153,43 @@ func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool, now tim
 	}
 	_ = asking.Wait() // each has its own error
 	return out
+}
+
+// addPools adds the pools to an Observation, those that are invalid with their reasons.
+func (o *Observer) addPools(ctx context.Context, c *cluster, out *Observation) {
+	o.managed = o.list(ctx, c.pools.Items, c.now)
+	c.others = pools.ForeignOf(c.pools.Items, c.nodes.Items)
+	out.Foreign = c.others.Beside
+	conflicts := pools.Conflicts(c.pools.Items)
+	labelled := grouped(c.nodes.Items, func(n *corev1.Node) string { return n.Labels[v1alpha1.NodePoolLabel] })
+	for i := range c.pools.Items {
+		m := o.managed[c.pools.Items[i].Name]
+		pool, err := m.pool(out.Tables)
+		if m.err = cmp.Or(conflicts[m.Name], c.others.Stopped[m.Name], err); m.err != nil {
+			out.Invalid[m.Name] = m.err
+			continue
+		}
+		asg := m.Spec.Provider.ASG
+		out.Notices = out.Notices || asg != nil && asg.InterruptionQueue != ""
+		l := o.o.Pools.Learn(m.GPUNodePool, pool.Target, slices.DeleteFunc(labelled[m.Name], func(n *corev1.Node) bool { return o.poolOf(c, n) == nil }))
+		if l.ReadyAfter > 0 {
+			pool.ReadyAfter = l.ReadyAfter
+		}
+		out.GrowOnly[m.Name], out.Learned[m.Name], pool.BackoffUntil = m.listing.Unnamed, l, l.BackoffUntil
+		if until := m.listed.Add(listingLasts); m.failing != nil && until.After(pool.BackoffUntil) {
+			pool.BackoffUntil = until
+		}
+		o.warn("provider of pool "+m.Name, m.failing)
+		out.Pools = append(out.Pools, pool)
+	}
+}
+
+// poolOf returns the valid pool that a node is of, nil for none.
+func (o *Observer) poolOf(c *cluster, n *corev1.Node) *managed {
+	if m := o.managed[n.Labels[v1alpha1.NodePoolLabel]]; m != nil && m.err == nil && !c.others.Nodes[n.Name] && !o.going(n) {
+		return m
+	}
+	return nil
 }
 
 // listingOf returns the provider's answer about the pool that a node's label names.

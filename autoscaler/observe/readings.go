@@ -2,164 +2,16 @@ package observe
 
 import (
 	"cmp"
-	"context"
-	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/sample"
-	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
-
-// Querier runs PromQL queries; *prom.Client implements it.
-type Querier interface {
-	// Query returns the vector of promql at a time; the zero time is the server's now.
-	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
-}
-
-// Prometheus takes Readings in the background, so that a slow server does not delay a reconcile.
-// Readings grow old, and then count as unknown.
-type Prometheus struct {
-	querier Querier
-	trusted trust.Exporters
-	every   time.Duration
-	log     *slog.Logger
-	latest  atomic.Pointer[Readings]
-	failing bool
-	silent  bool        // the latest answers have no exporter's series
-	idle    func() bool // whether answers may be older; nil for never
-	maxAge  time.Duration
-}
-
-// NewPrometheus returns a reader whose Run queries once per interval, for the series of trusted
-// targets. A nil Querier has no answers.
-func NewPrometheus(q Querier, trusted trust.Exporters, every time.Duration, log *slog.Logger) *Prometheus {
-	return &Prometheus{querier: q, trusted: trusted, every: every, log: log}
-}
-
-// AskRarely has Run skip queries while idle returns true, as long as the latest answers stay within
-// maxAge for every node: skipping makes no value unknown. Call it before Run.
-func (p *Prometheus) AskRarely(maxAge time.Duration, idle func() bool) {
-	p.maxAge, p.idle = maxAge, idle
-}
-
-// due reports whether it is time for the next query.
-func (p *Prometheus) due(now time.Time) bool {
-	last := p.latest.Load()
-	if p.idle == nil || last == nil || p.failing || !p.idle() {
-		return true
-	}
-	return last.oldest(p.maxAge)+now.Sub(last.Taken)+2*p.every > p.maxAge // the next chance would be too late
-}
-
-// Latest returns the latest complete set of answers, nil before the first.
-func (p *Prometheus) Latest() *Readings { return p.latest.Load() }
-
-// Run queries until ctx ends. It always returns nil.
-func (p *Prometheus) Run(ctx context.Context) error {
-	if p.querier == nil {
-		return nil
-	}
-	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		if p.due(time.Now()) {
-			p.once(ctx)
-		}
-	}, p.every)
-	return nil
-}
-
-func (p *Prometheus) once(ctx context.Context) {
-	r, err := Read(ctx, p.querier, p.trusted, time.Now())
-	switch {
-	case ctx.Err() != nil:
-		return
-	case err != nil && !p.failing:
-		p.log.Warn("Prometheus does not answer; allocations become unknown", "err", err)
-	case err == nil && p.failing:
-		p.log.Info("Prometheus answers again")
-	}
-	if p.failing = err != nil; !p.failing {
-		p.report(len(r.nodes) > 0)
-		p.latest.Store(r)
-	}
-}
-
-// report logs when the trusted exporters' series appear or disappear.
-func (p *Prometheus) report(found bool) {
-	switch {
-	case !found && !p.silent:
-		p.log.Warn("Prometheus has no series of a trusted exporter; allocations are unknown",
-			"metric", metric.GPUAttributionAgeSeconds.Name, "exporterNamespaces", []string(p.trusted))
-	case found && p.silent:
-		p.log.Info("Prometheus has the exporters' series again")
-	}
-	p.silent = !found
-}
-
-// families are read in this order, once per Readings: each by a query of the selector of its trusted series.
-var families = []struct {
-	metric.Desc
-	query func(selector string) string
-}{
-	{metric.GPUAttributionAgeSeconds, aged}, {metric.GPUInfo, plain}, {metric.GPUInstanceInfo, plain}, {metric.GPUHeld, plain}, {metric.GPUBusyRatio, plain},
-	{metric.GPUInstanceBusyRatio, plain}, {metric.GPUSampleAgeSeconds, aged}, {metric.GPUHealthy, doubted}, {metric.GPUIdleSeconds, computedBefore},
-}
-
-func plain(selector string) string { return selector }
-
-// aged is the value of a series that is an age or a duration up to now, the time since its scrape
-// included.
-func aged(selector string) string {
-	return fmt.Sprintf("%[1]s + (time() - timestamp(%[1]s))", selector)
-}
-
-// computedBefore leaves out devices that compute: with the age added they would look idle since the
-// scrape.
-func computedBefore(selector string) string {
-	return fmt.Sprintf("(%s) and (%s > 0)", aged(selector), selector)
-}
-
-// doubted leaves out GPUs of which no target with their index says that they are sick: nothing is decided by a GPU that
-// is healthy, and nearly all are, but targets may disagree about one that is not.
-func doubted(selector string) string {
-	return fmt.Sprintf("%[1]s and on (%[2]s) (%[1]s == 0)", selector, metric.LabelGPU)
-}
-
-// Read queries everything that trusted targets report once, at one instant of Prometheus' clock. A
-// partial answer is an error: what is missing must not look free.
-//
-// Series of other targets are left out by the queries: the owner of any scraped pod can serve series
-// of these names, and too many for a complete answer.
-func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time) (*Readings, error) {
-	r := newReadings(now)
-	var at time.Time // of the first answer
-	for i, f := range families {
-		if i > 0 && at.IsZero() {
-			break // no exporter
-		}
-		query := f.query(trusted.Selector(f.Name))
-		if slices.Contains(f.AllLabels(), metric.LabelNamespace) { // the exporter's page may have it
-			query = trusted.Query(f.Name, metric.GPUAttributionAgeSeconds.Name, f.query)
-		}
-		vector, err := q.Query(ctx, query, at)
-		if err != nil {
-			return nil, fmt.Errorf("asking for %s: %w", query, err)
-		}
-		if i == 0 && len(vector) > 0 {
-			at = vector[0].Time
-		}
-		r.add(f.Name, vector)
-	}
-	return r, nil
-}
 
 // Readings are the exporters' samples, read through Prometheus. They are immutable. Nil Readings
 // know nothing.

@@ -24,20 +24,12 @@ type reportedGPU struct {
 	instances []plan.Instance
 }
 
-// reported returns the trusted report of the node's agent, by driver index; nil without one.
-func (o *Observer) reported(in nodeInput) map[int]reportedGPU {
+// reported returns the report of the node's agent, by driver index, nil without one. The error is why it is not trusted:
+// it contradicts something else that is known of the node.
+func reported(in nodeInput) (map[int]reportedGPU, error) {
 	if in.node.Annotations[contract.LayoutAnnotation] == "" {
-		return nil
+		return nil, nil
 	}
-	gpus, err := checked(in)
-	if err != nil {
-		o.rejected = append(o.rejected, fmt.Errorf("node %s: %w", in.node.Name, err))
-	}
-	return gpus
-}
-
-// checked validates a report against everything else that is known of the node.
-func checked(in nodeInput) (map[int]reportedGPU, error) {
 	if in.facts.reportErr != nil {
 		return nil, in.facts.reportErr
 	}

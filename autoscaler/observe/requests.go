@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
-	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -39,20 +38,8 @@ func (r *Request) Has(p *plan.Pod) bool {
 // requests returns the ProvisioningRequests.
 func (c *cluster) requests() []Request {
 	var out []Request
-	consumers := map[string]map[string]bool{} // by request
-	if len(c.foreign[foreign.ProvisioningRequest]) > 0 {
-		for _, p := range c.pods {
-			if name := p.Annotations[gangs.ConsumesAnnotation]; name != "" && !kube.IsOver(p) {
-				key := p.Namespace + "/" + name
-				if consumers[key] == nil {
-					consumers[key] = map[string]bool{}
-				}
-				consumers[key][p.Namespace+"/"+p.Name] = true
-			}
-		}
-	}
 	for _, o := range c.foreign[foreign.ProvisioningRequest] {
-		r := Request{Object: o, Consumers: consumers[o.Namespace+"/"+o.Name]}
+		r := Request{Object: o, Consumers: c.consumers[o.Namespace+"/"+o.Name]}
 		kind, name := foreign.ProvisioningRequest, o.Name
 		if workload := foreign.MadeFor(o); workload != "" {
 			kind, name, r.ByKueue = foreign.KueueWorkload, workload, true
@@ -115,25 +102,22 @@ func (o *Observer) hpas(c *cluster, pods []plan.Pod) []HPA {
 			wanting[p.Namespace+"/"+p.Owner] = true
 		}
 	}
-	judged := map[*foreign.Object]bool{}
+	o.requesting.begin(c.claims)
 	var out []HPA
 	for i := range c.hpas.Items {
 		h := &c.hpas.Items[i]
 		ref := h.Spec.ScaleTargetRef
 		requests := wanting[h.Namespace+"/"+ref.Kind+"/"+ref.Name]
 		if object := c.workload(Series{Namespace: h.Namespace, Kind: ref.Kind, Name: ref.Name}); !requests && object != nil {
-			known := false
-			if requests, known = o.requesting[object]; !known {
+			requests = *o.requesting.get(object, func() bool {
 				like, _ := c.template(h.Namespace, &object.Maker.Roles[0].Template)
-				requests = !like.Demand.Zero()
-			}
-			judged[object] = requests
+				return !like.Demand.Zero()
+			})
 		}
 		if requests {
 			out = append(out, hpaOf(h))
 		}
 	}
-	o.requesting = judged
 	slices.SortFunc(out, func(a, b HPA) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})

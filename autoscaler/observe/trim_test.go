@@ -130,7 +130,9 @@ func TestTrimmedNode(t *testing.T) {
 		require.NoError(t, err)
 		read := func(n *corev1.Node) plan.Node {
 			facts := readNode(NewClaims(nil, nil, nil, nil), n)
-			return o.node(nodeInput{node: n, facts: &facts, products: &o.products, now: start})
+			in := nodeInput{node: n, facts: &facts, products: &o.products, now: start, ignored: &Ignored{}}
+			report, _ := reported(in) // nil for one that is not trusted
+			return o.node(in, report)
 		}
 		want, got := read(&whole), read(kept.(*corev1.Node))
 		if !reflect.DeepEqual(got, want) {

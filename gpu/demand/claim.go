@@ -59,9 +59,11 @@ func FromDevices(devices []Device) (Demand, error) {
 func (d Device) demand() (Demand, error) {
 	vendor := driverVendors[d.Driver]
 	switch {
+	case d.Admin:
+		return Demand{}, nil
 	case d.Driver == "":
 		return Demand{}, fmt.Errorf("no driver is stated")
-	case vendor == "" || d.Admin:
+	case vendor == "":
 		return Demand{}, nil
 	case d.All:
 		return Demand{}, fmt.Errorf("all devices of a node: their number depends on the node")

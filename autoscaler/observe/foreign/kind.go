@@ -81,6 +81,22 @@ func (all Objects) Add(o *Object) {
 // Get returns the object of a key, nil for none.
 func (all Objects) Get(of Key) *Object { return all[of.Kind][of] }
 
+// Group returns the PodGroup of a key, nil for none that can be read.
+func (all Objects) Group(of Key) *Object {
+	if o := all.Get(of); o != nil && o.Group != nil {
+		return o
+	}
+	return nil
+}
+
+// Maker returns the maker of a key, nil for none that can be read.
+func (all Objects) Maker(of Key) *Object {
+	if o := all.Get(of); o != nil && o.Maker != nil {
+		return o
+	}
+	return nil
+}
+
 // Sorted returns the objects of a kind in the order of their names.
 func (all Objects) Sorted(k Kind) []*Object {
 	return slices.SortedFunc(maps.Values(all[k]), func(a, b *Object) int {

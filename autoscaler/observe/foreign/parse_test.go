@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 
@@ -237,6 +241,50 @@ spec: {replicatedJobs: []}`)
 	refresh()
 	if got, err := w.Objects(); err != nil || len(got) != 0 {
 		t.Errorf("it is gone: %v, %v", got, err)
+	}
+}
+
+// TestDiscovery: an API server that lists its resources with its groups is asked for nothing more. A version
+// that does not answer is an error for the kinds that are read, which stay, and for no others.
+func TestDiscovery(t *testing.T) {
+	group := func(name, version, freshness, resource string) string {
+		return fmt.Sprintf(`{metadata: {name: %s}, versions: [{version: %s, freshness: %s, resources: [{resource: %s, responseKind: {group: %[1]s, version: %[2]s, kind: K}, scope: Namespaced, verbs: [list, watch]}]}]}`, name, version, freshness, resource)
+	}
+	var groups []string
+	asked := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		asked[in.URL.Path]++
+		items := ""
+		if in.URL.Path == "/apis" {
+			items = strings.Join(groups, ", ")
+		}
+		text, err := yaml.YAMLToJSON([]byte("{kind: APIGroupDiscoveryList, apiVersion: apidiscovery.k8s.io/v2, items: [" + items + "]}"))
+		require.NoError(t, err)
+		out.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+		_, err = out.Write(text)
+		require.NoError(t, err)
+	}))
+	defer server.Close()
+	apis, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	require.NoError(t, err)
+	w := NewWatcher(WatcherOptions{Discovery: apis})
+	groups = []string{
+		group("apps", "v1", "Current", "deployments"), group("jobset.x-k8s.io", "v1alpha2", "Current", "jobsets"),
+		group("kueue.x-k8s.io", "v1beta1", "Current", "workloads"), group("metrics.k8s.io", "v1beta1", "Stale", "pods"),
+	}
+	served, err := w.served()
+	require.NoError(t, err)
+	if len(served) != 3 || served[KueueWorkload].Version != "v1beta1" || served[JobSet].Version != "v1alpha2" || served[Deployment].Version != "v1" {
+		t.Errorf("served %v", served)
+	}
+	delete(asked, "/api")
+	delete(asked, "/apis")
+	if len(asked) > 0 {
+		t.Errorf("asked for %v besides", asked)
+	}
+	groups[2] = group("kueue.x-k8s.io", "v1beta2", "Stale", "workloads")
+	if served, err := w.served(); err == nil {
+		t.Errorf("a version that does not answer: %v", served)
 	}
 }
 

@@ -132,17 +132,22 @@ func (w *Watcher) refresh(ctx context.Context) error {
 	return nil
 }
 
-// served returns the version that each kind is served at. A group that is listed and does not
+// served returns the version that each kind is served at. A version that is listed and does not
 // answer is an error: it is not gone.
 func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
-	groups, err := w.o.Discovery.ServerGroups()
-	if err != nil {
-		return nil, fmt.Errorf("listing API groups: %w", err)
+	_, lists, err := w.o.Discovery.ServerGroupsAndResources()
+	silent, some := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !some {
+		return nil, fmt.Errorf("listing APIs: %w", err)
 	}
-	versions := map[string][]string{}
-	for _, g := range groups.Groups {
-		for _, v := range g.Versions {
-			versions[g.Name] = append(versions[g.Name], v.Version)
+	all := map[schema.GroupVersionResource]bool{}
+	for _, list := range lists {
+		of, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("listing APIs: %w", err)
+		}
+		for i := range list.APIResources {
+			all[of.WithResource(list.APIResources[i].Name)] = true
 		}
 	}
 	out := map[Kind]schema.GroupVersionResource{}
@@ -150,17 +155,12 @@ func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 		if (k == ProvisioningRequest || k == PodTemplate) && len(w.o.Classes) == 0 {
 			continue
 		}
-		of := schema.ParseGroupResource(string(k))
 		for _, version := range known.versions {
-			if !slices.Contains(versions[of.Group], version) {
-				continue
-			}
-			gvr := of.WithVersion(version) // a group may serve a version without this resource
-			enabled, err := discovery.IsResourceEnabled(w.o.Discovery, gvr)
-			if err != nil {
+			gvr := schema.ParseGroupResource(string(k)).WithVersion(version)
+			if err := silent[gvr.GroupVersion()]; err != nil {
 				return nil, fmt.Errorf("listing resources of %s: %w", gvr.GroupVersion(), err)
 			}
-			if enabled {
+			if all[gvr] {
 				out[k] = gvr
 				break
 			}

@@ -45,16 +45,26 @@ type Input struct {
 // by one.
 const PlainAnnotation = "gpuscale.io/gang"
 
-// ConsumesAnnotation on a pod names the ProvisioningRequest whose capacity it uses.
-const ConsumesAnnotation = "autoscaling.x-k8s.io/consume-provisioning-request"
+// consumesAnnotation on a pod names the ProvisioningRequest whose capacity it uses.
+const consumesAnnotation = "autoscaling.x-k8s.io/consume-provisioning-request"
 
 // maxUnmade bounds the pods of a namespace that count as demand before they exist, and the sets of
 // such pods that are looked at.
 const maxUnmade = 20_000
 
-// Join records each pod's gang in its plan, and returns the pods that are still to be created, and how many of a namespace
-// are left out since it has too many.
-func Join(in Input) (unmade []Unmade, leftOut map[string]int) {
+// Joined is what Join finds.
+type Joined struct {
+	// Unmade are the pods that are still to be created, LeftOut how many of a namespace are not among them since it has
+	// too many.
+	Unmade  []Unmade
+	LeftOut map[string]int // pods, or sets of them
+	// Consumers are the pods that use the capacity of a ProvisioningRequest, by the request: then those are the demand. It
+	// has an entry without pods for a request that pods will use which do not exist yet. All names are "namespace/name".
+	Consumers map[string]map[string]bool
+}
+
+// Join records each pod's gang in its plan, and returns what is still to be created.
+func Join(in Input) Joined {
 	j := newJoiner(in)
 	places := j.places()
 	for i := range in.Pods {
@@ -64,22 +74,16 @@ func Join(in Input) (unmade []Unmade, leftOut map[string]int) {
 	j.fillGroups()
 	j.scaled()
 	j.finish()
-	return j.unmade, j.leftOut
+	return j.Joined
 }
 
 // Labels and annotations by which pods refer to their owners.
 const (
 	volcanoGroup     = "scheduling.k8s.io/group-name" // annotation, of Volcano and kube-batch
 	volcanoGroupToo  = "scheduling.volcano.sh/group-name"
-	pluginsGroup     = "scheduling.x-k8s.io/pod-group"      // label
-	kaiGroup         = "pod-group-name"                     // annotation
-	kaiSubGroup      = "kai.scheduler/subgroup-name"        // label
-	kueueWorkload    = "kueue.x-k8s.io/workload"            // annotation
-	kueueSlice       = "kueue.x-k8s.io/workload-slice-name" // annotation, of an elastic job
-	kueuePodGroup    = "kueue.x-k8s.io/pod-group-name"
-	kueuePrebuilt    = "kueue.x-k8s.io/prebuilt-workload-name"
-	kueuePodSet      = "kueue.x-k8s.io/podset"  // label
-	kueueJobUID      = "kueue.x-k8s.io/job-uid" // label of a Workload
+	pluginsGroup     = "scheduling.x-k8s.io/pod-group" // label
+	kaiGroup         = "pod-group-name"                // annotation
+	kaiSubGroup      = "kai.scheduler/subgroup-name"   // label
 	volcanoJob       = "volcano.sh/job-name"
 	volcanoTask      = "volcano.sh/task-spec"
 	jobSetName       = "jobset.sigs.k8s.io/jobset-name"
@@ -95,10 +99,6 @@ const (
 	lwsRoleOfLeader  = "leader"
 	lwsRoleOfWorkers = "worker"
 )
-
-// kueueGates are the scheduling gates that Kueue removes from the pods of a Workload: once it is admitted, once
-// each has its place, and once an elastic job's new slice is admitted (ff69552, apis/kueue/v1beta2).
-var kueueGates = []string{"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology", "kueue.x-k8s.io/elastic-job"}
 
 // groupOf returns the PodGroup that a pod names; an empty name for none.
 func groupOf(p *corev1.Pod) foreign.Key {
@@ -127,7 +127,7 @@ type place struct {
 // placeOf returns the place of a pod; an empty name if its maker is unknown. Kueue's Workload goes
 // first: it stands for the object that it queues.
 func (j *joiner) placeOf(p *corev1.Pod) place {
-	if w := j.workloadOf(p); w != nil {
+	if w := j.kueue.workloadOf(p); w != nil {
 		return j.inRole(w.Key(), 0, cmp.Or(p.Labels[kueuePodSet], p.Labels[jobSetRole]))
 	}
 	at := labelled(p)
@@ -186,7 +186,7 @@ func (j *joiner) orphan(p *corev1.Pod) bool {
 // inRole returns a place of a known maker. A pod that names no existing role has none, unless there
 // is only one.
 func (j *joiner) inRole(of foreign.Key, set int, role string) place {
-	o := j.maker(of)
+	o := j.in.Objects.Maker(of)
 	if o == nil {
 		return place{}
 	}
@@ -197,60 +197,4 @@ func (j *joiner) inRole(of foreign.Key, set int, role string) place {
 		role = ""
 	}
 	return place{of, set, role}
-}
-
-// workloadOf returns the Kueue Workload that queues a pod, nil for none.
-func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
-	var over *foreign.Object // an elastic job's pods may name a replaced slice
-	for _, key := range []string{kueueSlice, kueueWorkload, kueuePrebuilt, kueuePodGroup} {
-		// Newer Kueue uses annotations for names that are too long for a label.
-		for _, name := range []string{p.Annotations[key], p.Labels[key]} {
-			w := j.maker(foreign.KueueWorkload.Of(p.Namespace, name))
-			switch {
-			case name == "" || w == nil:
-			case w.Maker.Over:
-				over = w
-			default:
-				return w
-			}
-		}
-	}
-	if over != nil {
-		for i := range over.OwnerReferences {
-			if w := j.queued[owner{p.Namespace, over.OwnerReferences[i].UID}]; w != nil {
-				return w
-			}
-		}
-		return over
-	}
-	// A JobSet's pods are owned by its Jobs.
-	if o := j.maker(foreign.JobSet.Of(p.Namespace, p.Labels[jobSetName])); o != nil {
-		if w := j.workloadFor(o); w != nil {
-			return w
-		}
-	}
-	return j.workloadFor(p)
-}
-
-// workloadFor returns the Kueue Workload that queues an object or its owner, as a TrainJob is of its
-// JobSet; nil for none.
-func (j *joiner) workloadFor(o metav1.Object) *foreign.Object {
-	if w := j.queued[owner{o.GetNamespace(), o.GetUID()}]; w != nil && o.GetUID() != "" {
-		return w
-	}
-	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.UID != "" {
-		return j.queued[owner{o.GetNamespace(), ref.UID}]
-	}
-	return nil
-}
-
-// nested are the kinds queued by Kueue whose pods an intermediate object creates: without Kueue's
-// annotation they cannot be matched to their Workload.
-var nested = map[string]bool{"RayJob": true, "RayService": true, "AppWrapper": true, "SparkApplication": true}
-
-// unseen reports whether the pods of a Workload may exist without being known as its own: the
-// Workload is admitted, and no pod refers to it.
-func (j *joiner) unseen(o *foreign.Object) bool {
-	return o.Kind == foreign.KueueWorkload && o.Maker.Started && !j.seen[o.Key()] &&
-		slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return nested[r.Kind] })
 }

@@ -18,22 +18,18 @@ import (
 
 // joiner is the state of one Join.
 type joiner struct {
-	in      Input
-	queued  map[owner]*foreign.Object // by the object that a Kueue Workload queues
-	owned   map[owner]*foreign.Object // PodGroups
-	made    map[*foreign.Object]bool  // PodGroups of makers, which know what they have not created yet
-	gangs   map[string]*gang
-	seen    map[foreign.Key]bool // makers with pods, live or done
-	live    map[place]int
-	done    map[place]int
-	sets    map[setOf]*gang
-	unmade  []Unmade
-	leftOut map[string]int // pods, or sets of them, by namespace
-	names   map[string]int // of unmade pods, by what they begin with
-	spent   map[string]spent
-	// consumed are the ProvisioningRequests, "namespace/name", whose pods exist or have a maker: those are the
-	// demand then.
-	consumed map[string]bool
+	Joined
+	in    Input
+	kueue kueue
+	owned map[owner]*foreign.Object // PodGroups
+	made  map[*foreign.Object]bool  // PodGroups of makers, which know what they have not created yet
+	gangs map[string]*gang
+	seen  map[foreign.Key]bool // makers with pods, live or done
+	live  map[place]int
+	done  map[place]int
+	sets  map[setOf]*gang
+	names map[string]int // of unmade pods, by what they begin with
+	spent map[string]spent
 }
 
 // spent is what one namespace has of maxUnmade: no namespace takes another's.
@@ -49,22 +45,6 @@ type owner struct {
 type setOf struct {
 	maker foreign.Key
 	set   int
-}
-
-// group returns the PodGroup of a key, nil for none that can be read.
-func (j *joiner) group(of foreign.Key) *foreign.Object {
-	if o := j.in.Objects.Get(of); o != nil && o.Group != nil {
-		return o
-	}
-	return nil
-}
-
-// maker returns the maker of a key, nil for none that can be read.
-func (j *joiner) maker(of foreign.Key) *foreign.Object {
-	if o := j.in.Objects.Get(of); o != nil && o.Maker != nil {
-		return o
-	}
-	return nil
 }
 
 // gang is one gang while Join runs.
@@ -84,8 +64,8 @@ func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
 
 func newJoiner(in Input) *joiner {
 	j := &joiner{
-		in: in, queued: map[owner]*foreign.Object{}, owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
-		gangs: map[string]*gang{}, seen: map[foreign.Key]bool{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]int{}, spent: map[string]spent{}, leftOut: map[string]int{}, consumed: map[string]bool{},
+		in: in, Joined: Joined{LeftOut: map[string]int{}, Consumers: map[string]map[string]bool{}}, kueue: newKueue(in.Objects), owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
+		gangs: map[string]*gang{}, seen: map[foreign.Key]bool{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]int{}, spent: map[string]spent{},
 	}
 	for _, k := range groupKinds {
 		for _, o := range in.Objects[k] {
@@ -97,17 +77,6 @@ func newJoiner(in Input) *joiner {
 		}
 	}
 	j.consume()
-	for _, o := range in.Objects[foreign.KueueWorkload] {
-		if o.Maker == nil {
-			continue
-		}
-		if uid := types.UID(o.Labels[kueueJobUID]); uid != "" {
-			j.queue(uid, o)
-		}
-		for i := range o.OwnerReferences {
-			j.queue(o.OwnerReferences[i].UID, o)
-		}
-	}
 	return j
 }
 
@@ -116,41 +85,30 @@ func (j *joiner) consume() {
 	if len(j.in.Objects[foreign.ProvisioningRequest]) == 0 {
 		return
 	}
-	note := func(namespace string, annotations map[string]string) {
-		if name := annotations[ConsumesAnnotation]; name != "" {
-			j.consumed[namespace+"/"+name] = true
+	note := func(namespace, pod string, annotations map[string]string) {
+		name := annotations[consumesAnnotation]
+		if name == "" {
+			return
+		}
+		request := namespace + "/" + name
+		if j.Consumers[request] == nil {
+			j.Consumers[request] = map[string]bool{}
+		}
+		if pod != "" {
+			j.Consumers[request][namespace+"/"+pod] = true
 		}
 	}
 	for i := range j.in.Pods {
 		if p := j.in.Pods[i].Pod; !kube.IsOver(p) {
-			note(p.Namespace, p.Annotations)
+			note(p.Namespace, p.Name, p.Annotations)
 		}
 	}
 	for _, objects := range j.in.Objects {
 		for _, o := range objects {
 			for i := 0; o.Maker != nil && i < len(o.Maker.Roles); i++ {
-				note(o.Namespace, o.Maker.Roles[i].Template.Annotations)
+				note(o.Namespace, "", o.Maker.Roles[i].Template.Annotations)
 			}
 		}
-	}
-}
-
-// inactive reports whether a maker creates no pods here.
-func (j *joiner) inactive(o *foreign.Object) bool {
-	return o.Maker.Inactive || slices.ContainsFunc(o.Maker.Checks, func(name string) bool {
-		check := j.in.Objects.Get(foreign.KueueCheck.Of("", name))
-		return check != nil && check.Remote
-	})
-}
-
-// queue records the object that a Workload queues. An old Workload may be left over: the one that
-// is not over wins, then the newest.
-func (j *joiner) queue(uid types.UID, o *foreign.Object) {
-	of := owner{o.Namespace, uid}
-	had := j.queued[of]
-	if had == nil || had.Maker.Over && !o.Maker.Over ||
-		had.Maker.Over == o.Maker.Over && cmp.Or(had.CreationTimestamp.Compare(o.CreationTimestamp.Time), strings.Compare(o.Name, had.Name)) < 0 {
-		j.queued[of] = o
 	}
 }
 
@@ -167,7 +125,7 @@ func (j *joiner) places() []place {
 		p := j.in.Pods[i].Pod
 		out[i] = j.placeOf(p)
 		of := groupOf(p)
-		group := j.group(of)
+		group := j.in.Objects.Group(of)
 		if group == nil || out[i].maker.Name == "" {
 			continue
 		}
@@ -210,7 +168,7 @@ func (j *joiner) add(p *Pod, at place) {
 	p.PodGroup = of.Name
 	counts := p.Plan != nil && (!p.Plan.Demand.Zero() || p.Plan.Unreadable != "") && !kube.IsOver(p.Pod)
 	if counts {
-		j.gated(p)
+		j.kueue.gated(p)
 	}
 	if counts && p.Plan.Node == "" {
 		j.unreadable(p, of)
@@ -257,21 +215,6 @@ func (j *joiner) unreadable(p *Pod, group foreign.Key) {
 	}
 }
 
-// gated handles Kueue's scheduling gates. They stay closed while an admission check is pending,
-// possibly for a node for this pod. Once the quota is reserved, the gated pod is demand.
-func (j *joiner) gated(p *Pod) {
-	if p.Plan.Node != "" || len(p.Spec.SchedulingGates) == 0 {
-		return
-	}
-	w := j.workloadOf(p.Pod)
-	for _, gate := range p.Spec.SchedulingGates {
-		if !slices.Contains(kueueGates, gate.Name) || w == nil || j.inactive(w) {
-			return
-		}
-	}
-	p.Plan.Unschedulable = true
-}
-
 // waitForGang marks a gang's pending member as unschedulable: a gang's scheduler reports no
 // "Unschedulable" for pods that it could place if it could place all of them. A pod with another
 // gate is left alone, since no scheduler tries to place it.
@@ -294,7 +237,7 @@ func ownerOf(p *corev1.Pod) types.UID {
 // gangOf returns the gang of a pod with that PodGroup and place, nil for none: by its PodGroup,
 // else by its maker.
 func (j *joiner) gangOf(of foreign.Key, at place) *gang {
-	if o := j.group(of); o != nil {
+	if o := j.in.Objects.Group(of); o != nil {
 		return j.ofGroup(o)
 	}
 	if at.maker.Name == "" {
@@ -316,7 +259,7 @@ func (j *joiner) ofGroup(o *foreign.Object) *gang {
 		if k == o.Kind {
 			break
 		}
-		if j.group(k.Of(o.Namespace, o.Name)) != nil { // two systems, one name
+		if j.in.Objects.Group(k.Of(o.Namespace, o.Name)) != nil { // two systems, one name
 			name = o.Namespace + "/" + string(o.Kind) + "/" + o.Name
 			break
 		}
@@ -347,7 +290,7 @@ func (j *joiner) ofSet(of setOf) *gang {
 	if g := j.sets[of]; g != nil {
 		return g
 	}
-	o := j.maker(of.maker)
+	o := j.in.Objects.Maker(of.maker)
 	if o == nil || o.Maker.Over || !slices.Contains(making, o.Kind) || o.Annotations[PlainAnnotation] == "false" {
 		return nil
 	}
@@ -385,7 +328,7 @@ func (j *joiner) groupOfMaker(o *foreign.Object) *foreign.Object {
 		t := &o.Maker.Roles[i].Template
 		of := groupOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: corev1.PodSpec{SchedulingGroup: t.Spec.SchedulingGroup}})
 		of.Namespace = o.Namespace
-		if group := j.group(of); group != nil {
+		if group := j.in.Objects.Group(of); group != nil {
 			return group
 		}
 	}

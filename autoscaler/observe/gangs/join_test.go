@@ -162,7 +162,7 @@ func report(in Input) string {
 	for _, p := range in.Pods {
 		was[p.Name] = p.Plan != nil && p.Plan.Unschedulable
 	}
-	unmade, _ := Join(in)
+	unmade := Join(in).Unmade
 	gangs, count, each := map[string]int{}, map[string]int{}, []string{}
 	for _, p := range in.Pods {
 		if p.Workload != "" {
@@ -299,7 +299,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			r.Fatalf("one way\n%sthe other\n%s", one, other)
 		}
 		in := world(t, strings.Join(docs, "\n---\n"))
-		unmade, _ := Join(in)
+		unmade := Join(in).Unmade
 		names := map[string]bool{}
 		for _, u := range unmade {
 			if names[u.Name] || !strings.Contains(u.Name, "~") || u.Gang != "" && u.GangMin < 1 {
@@ -348,7 +348,8 @@ spec: {replicas: 1, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {cont
 		return convert(namespace, p)
 	}
 	made := map[string]int{}
-	unmade, left := Join(in)
+	joined := Join(in)
+	unmade, left := joined.Unmade, joined.LeftOut
 	for _, u := range unmade {
 		made[u.Namespace]++
 	}

@@ -32,13 +32,13 @@ func (j *joiner) makeMissing() {
 			if group := j.groupOfMaker(o); group != nil {
 				j.made[group] = true
 			}
-			if o.Maker.Over || j.inactive(o) || o.DeletionTimestamp != nil {
+			if o.Maker.Over || j.kueue.inactive(o) || o.DeletionTimestamp != nil {
 				continue
 			}
-			if k != foreign.KueueWorkload && j.workloadFor(o) != nil {
+			if k != foreign.KueueWorkload && j.kueue.workloadFor(o) != nil {
 				continue // its Workload stands for it
 			}
-			if j.unseen(o) || k == foreign.ProvisioningRequest && j.consumed[o.Namespace+"/"+o.Name] {
+			if j.unseen(o) || k == foreign.ProvisioningRequest && j.Consumers[o.Namespace+"/"+o.Name] != nil {
 				continue
 			}
 			if k != foreign.KueueWorkload && j.in.Objects.Get(foreign.KueueLocalQueue.Of(o.Namespace, o.Labels[foreign.KueueQueueLabel])) != nil {
@@ -55,7 +55,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 	for set := range o.Maker.Sets {
 		used := j.spent[o.Namespace]
 		if used.sets++; used.sets > maxUnmade || used.pods >= maxUnmade {
-			j.leftOut[o.Namespace] += o.Maker.Sets - set
+			j.LeftOut[o.Namespace] += o.Maker.Sets - set
 			return
 		}
 		j.spent[o.Namespace] = used
@@ -78,7 +78,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 				g = j.ofSet(setOf{of, set})
 			}
 			if like[r] == nil || o.Maker.Exclusive != "" && set < maxExclusive {
-				t := j.admitted(role, o.Maker)
+				t := j.kueue.admitted(role, o.Maker)
 				if o.Maker.Exclusive != "" {
 					*t = foreign.Exclusive(*t, o.Maker.Exclusive, lwsGroupKey, o.Namespace, o.Name+"-"+strconv.Itoa(set))
 				}
@@ -131,22 +131,6 @@ func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since met
 	return u
 }
 
-// admitted returns a role's template with its maker's priority and with the labels and tolerations
-// that Kueue will add for the assigned flavors. Without those, the planner would add a node of a
-// pool that the pods cannot use.
-func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplateSpec {
-	out := r.Template
-	if m.PriorityClass != "" && out.Spec.PriorityClassName == "" {
-		out.Spec.PriorityClassName, out.Spec.Priority = m.PriorityClass, m.Priority
-	}
-	for _, name := range r.Flavors {
-		if o := j.in.Objects.Get(foreign.KueueFlavor.Of("", name)); o != nil && o.Flavor != nil {
-			o.Flavor.AddTo(&out.Spec)
-		}
-	}
-	return &out
-}
-
 // make adds n pods that are still to be created to a gang, nil for none. Those that request no GPU
 // are only counted.
 func (j *joiner) make(g *gang, n int, stem string, like *Unmade) {
@@ -162,7 +146,7 @@ func (j *joiner) make(g *gang, n int, stem string, like *Unmade) {
 	}
 	used := j.spent[u.Namespace]
 	if most := maxUnmade - used.pods; n > most {
-		j.leftOut[u.Namespace] += n - most
+		j.LeftOut[u.Namespace] += n - most
 		n = most
 	}
 	used.pods += n
@@ -170,9 +154,9 @@ func (j *joiner) make(g *gang, n int, stem string, like *Unmade) {
 	for range n {
 		u.Name = j.name(u.Namespace, stem)
 		if g != nil {
-			g.coming = append(g.coming, len(j.unmade))
+			g.coming = append(g.coming, len(j.Unmade))
 		}
-		j.unmade = append(j.unmade, u)
+		j.Unmade = append(j.Unmade, u)
 	}
 }
 
@@ -273,7 +257,7 @@ func (j *joiner) finish() {
 			}
 		}
 		for _, i := range g.coming {
-			together(&j.unmade[i].Pod)
+			together(&j.Unmade[i].Pod)
 		}
 	}
 }
@@ -289,7 +273,7 @@ func (j *joiner) scaled() {
 		h := &order[i]
 		ref := h.Spec.ScaleTargetRef
 		of := foreign.Scalable[ref.Kind].Of(h.Namespace, ref.Name)
-		o := j.maker(of)
+		o := j.in.Objects.Maker(of)
 		if o == nil || !strings.HasPrefix(ref.APIVersion, "apps/") || o.Maker.Over || !acts(h) || len(o.Maker.Roles) != 1 {
 			continue
 		}

@@ -100,7 +100,7 @@ func (l *Ledger) addQueues() {
 // LocalQueue points to.
 func (l *Ledger) ofKueue(c Claim) string {
 	queue := c.Labels[foreign.KueueQueueLabel]
-	if w := l.objects.Get(foreign.KueueWorkload.Of(c.Namespace, c.Workload)); w != nil && w.Maker != nil {
+	if w := l.objects.Maker(foreign.KueueWorkload.Of(c.Namespace, c.Workload)); w != nil {
 		if w.Maker.ClusterQueue != "" {
 			return clusterQueuePrefix + w.Maker.ClusterQueue
 		}
@@ -114,7 +114,7 @@ func (l *Ledger) ofKueue(c Claim) string {
 }
 
 func (l *Ledger) ofVolcano(c Claim) string {
-	if o := l.objects.Get(foreign.VolcanoPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group != nil {
+	if o := l.objects.Group(foreign.VolcanoPodGroup.Of(c.Namespace, c.PodGroup)); o != nil {
 		return volcanoPrefix + o.Group.Queue
 	}
 	for _, from := range []map[string]string{c.Annotations, c.Labels} {
@@ -134,7 +134,7 @@ func (l *Ledger) ofKAI(c Claim) string {
 			return kaiPrefix + name
 		}
 	}
-	if o := l.objects.Get(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group != nil && o.Group.Queue != "" {
+	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group.Queue != "" {
 		return kaiPrefix + o.Group.Queue
 	}
 	return ""
