@@ -6,7 +6,9 @@ import (
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
@@ -17,7 +19,10 @@ import (
 
 func worldOf(t *testing.T, spec string) World {
 	t.Helper()
-	w := World{adapter: provider.Answerer{Pods: recorded(nil)}, Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"})}
+	w := World{
+		adapter: provider.Answerer{Pods: recorded(nil)}, Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"}),
+		kinds: testrestmapper.TestOnlyStaticRESTMapper(scheme.Scheme),
+	}
 	w.HPA.Namespace, w.HPA.Name = "chat", "vllm"
 	require.NoError(t, yaml.UnmarshalStrict([]byte(spec), &w.HPA.Spec))
 	w.HPA.Spec.ScaleTargetRef = autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "vllm"}
