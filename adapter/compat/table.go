@@ -100,9 +100,6 @@ func (t table) answer(object string, now time.Time, maxAge time.Duration) (point
 	return pt, err
 }
 
-// maxLeaves bounds the selectors of one query whose ages are queried.
-const maxLeaves = 8
-
 // withAges is one value of a query for each set of key labels, by an aggregation, and the
 // oldest scrape times of their series: part "v" is the value, "t0", "t1", … are Unix times.
 // aged is false if there may be a value without any of these times.
@@ -128,7 +125,7 @@ func leaves(e parser.Expr, keys []string) (found []parser.Expr, all bool) {
 	for s, path := range signal.Selectors(e) {
 		keyed := !slices.ContainsFunc(keys, func(key string) bool { return !narrowed(s, key) })
 		switch text := s.String(); {
-		case !keyed || past(s, path) || slices.ContainsFunc(path, absence) || len(found) == maxLeaves:
+		case !keyed || past(s, path) || slices.ContainsFunc(path, absence):
 			all = all && !slices.ContainsFunc(path, alternative)
 		case !seen[text]:
 			seen[text] = true
