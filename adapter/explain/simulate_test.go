@@ -97,6 +97,16 @@ func TestSimulateThroughAnOutage(t *testing.T) {
 	}
 }
 
+// A pod that is scraped each two minutes lives to the end.
+func TestSimulateSlowScrapes(t *testing.T) {
+	slow := `vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} ` + strings.Repeat("4 _ _ _ _ _ _ _ ", 15)
+	for _, m := range simulated30m(t, worldOf(t, onQueue), load(t, slow, nil), nil).Moments[1:] {
+		if m.Recorded != 1 {
+			t.Errorf("at %s: %d pods", m.At, m.Recorded)
+		}
+	}
+}
+
 // Twice the target asks for half the replicas at most.
 func TestSimulateAChange(t *testing.T) {
 	w := worldOf(t, onQueue)
