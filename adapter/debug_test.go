@@ -126,9 +126,10 @@ func TestTheRulesPageIsGuardedAndTheProgramFollowsTheFile(t *testing.T) {
 	for ready := http.StatusOK; ready == http.StatusOK; {
 		ready, _, _ = s.fetch(t.Context(), operator, "/readyz", nil)
 	}
-	time.Sleep(time.Second) // until then the aggregator sends requests here
-	operator = s.client(t, cluster.clientCA, "operator")
-	page()
+	for range 20 { // the aggregator sends requests here until it hears of it
+		operator = s.client(t, cluster.clientCA, "operator")
+		page()
+	}
 	select {
 	case <-s.ended: // kubelet starts it again
 	case <-time.After(time.Minute):

@@ -16,8 +16,6 @@ import (
 	"github.com/spf13/pflag"
 	autoscaling "k8s.io/api/autoscaling/v2"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/metrics/pkg/client/custom_metrics"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
@@ -130,10 +128,9 @@ func (f *lookFlags) look(ctx context.Context, name string) (w explain.World, o e
 		return w, o, nil, err
 	}
 	rc.Timeout = f.timeout
-	typed, err1 := kubernetes.NewForConfig(rc)
-	dyn, err2 := dynamic.NewForConfig(rc)
-	if err := errors.Join(err1, err2); err != nil {
-		return w, o, nil, fmt.Errorf("building the Kubernetes client: %w", err)
+	cluster, err := explain.NewCluster(rc)
+	if err != nil {
+		return w, o, nil, err
 	}
 	var given *autoscaling.HorizontalPodAutoscaler
 	if f.hpaFile != "" {
@@ -145,8 +142,8 @@ func (f *lookFlags) look(ctx context.Context, name string) (w explain.World, o e
 			return w, o, nil, err
 		}
 	}
-	w, err = explain.Cluster{Kube: typed, Dynamic: dyn}.Read(ctx, namespace, name, given, f.sets)
-	return w, o, typed.Discovery(), err
+	w, err = cluster.Read(ctx, namespace, name, given, f.sets)
+	return w, o, cluster.Kube.Discovery(), err
 }
 
 // file is the configuration, with the flags over it: --prometheus-url is then every backend.

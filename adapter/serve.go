@@ -158,7 +158,6 @@ func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cac
 		if err != nil {
 			return nil, nil, err
 		}
-		running.Go(func() { others.Run(ctx) })
 		served = others
 	}
 	base.WithCustomMetrics(served)

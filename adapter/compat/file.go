@@ -8,7 +8,6 @@ import (
 	"time"
 
 	yamlv2 "go.yaml.in/yaml/v2"
-	"go.yaml.in/yaml/v3"
 	"sigs.k8s.io/prometheus-adapter/pkg/config"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -71,7 +70,7 @@ func (f *File) read(d *strict.Document, field string, external bool) {
 	for i, item := range list {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		var raw config.DiscoveryRule
-		problems := append(misplaced(d, item, at), d.Fields(item, at, &raw)...)
+		problems := d.Fields(item, at, &raw)
 		r, err := compile(raw, external)
 		if len(problems) == 0 {
 			problems = d.Problems(strict.Resolve(item), at, err)
@@ -79,17 +78,6 @@ func (f *File) read(d *strict.Document, field string, external bool) {
 		r.ID, r.File, r.Line, r.Problems = at, f.Name, item.Line, problems
 		f.Rules = append(f.Rules, r)
 	}
-}
-
-// misplaced reports a mistake of a published guide, with which v0.12.0 does not start.
-func misplaced(d *strict.Document, rule *yaml.Node, path string) []strict.Problem {
-	_, resources := strict.Entry(rule, "resources")
-	_, overrides := strict.Entry(resources, "overrides")
-	key, value := strict.Entry(overrides, "namespaced")
-	if key == nil || strict.Resolve(value).Kind != yaml.ScalarNode {
-		return nil
-	}
-	return []strict.Problem{{File: d.Name, Line: key.Line, Path: path + ".resources.overrides.namespaced", Err: errors.New("is in overrides; move it up, into resources")}}
 }
 
 // Options name the file and replace v0.12.0's flags. Nothing is served unless

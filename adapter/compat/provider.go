@@ -142,8 +142,8 @@ type view struct {
 	failure error
 }
 
-// ask answers from the query for all objects if there is one, or else from one for
-// this request.
+// ask answers from the query for all objects if there is one that Prometheus answers, or else
+// from one for this request.
 func (p *Provider) ask(ctx context.Context, t *target, selector k8slabels.Selector, namespace string, objects []string) (view, error) {
 	if t.unlabelled != nil {
 		return view{}, provider.Internal("%s: %v", t.rule.ID, t.unlabelled)
@@ -155,7 +155,13 @@ func (p *Provider) ask(ctx context.Context, t *target, selector k8slabels.Select
 	if err != nil {
 		return view{}, err
 	}
-	return p.watch(ctx, t, how, namespace)
+	v, err := p.watch(ctx, t, how, namespace)
+	if how.special == "" && len(objects) > 0 && (errors.Is(v.failure, prom.ErrBadQuery) || errors.Is(v.failure, prom.ErrTooLarge)) {
+		if how, err = t.specific(selector, namespace, objects, "Prometheus rejects the query about all objects"); err == nil {
+			return p.watch(ctx, t, how, namespace)
+		}
+	}
+	return v, err
 }
 
 func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace string) (view, error) {

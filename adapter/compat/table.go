@@ -72,7 +72,7 @@ func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Readin
 		for k, pt := range t {
 			scraped, known := oldest[k]
 			switch age, plausible := r.Age(scraped, maxAge); {
-			case !p.aged || !known && p.constant && k == "":
+			case !known && (!p.aged || p.constant && k == ""):
 				pt.at = r.Now
 			case scraped == 0:
 			default:
@@ -100,39 +100,52 @@ func (t table) answer(object string, now time.Time, maxAge time.Duration) (point
 	return pt, err
 }
 
-// maxLeaves bounds the selectors of one query whose ages are queried.
-const maxLeaves = 8
-
 // withAges is one value of a query for each set of key labels, by an aggregation, and the
 // oldest scrape times of their series: part "v" is the value, "t0", "t1", … are Unix times.
-// aged is false if no selector of the query has an age.
+// aged is false if there may be a value without any of these times.
 func withAges(e parser.Expr, by parser.ItemType, keys []string) (whole parser.Expr, aged bool) {
 	whole = signal.Part("v", &parser.AggregateExpr{Op: by, Expr: e, Grouping: keys})
-	for i, leaf := range leaves(e, keys) {
+	all, aged := leaves(e, keys)
+	for i, leaf := range all {
 		oldest := &parser.AggregateExpr{Op: parser.MIN, Expr: signal.Call("timestamp", leaf), Grouping: keys}
 		whole = &parser.BinaryExpr{
 			Op: parser.LOR, LHS: whole, RHS: signal.Part("t"+strconv.Itoa(i), oldest),
 			VectorMatching: &parser.VectorMatching{Card: parser.CardManyToMany},
 		}
-		aged = true
 	}
 	return whole, aged
 }
 
-// leaves returns the selectors of present samples that have the key labels. A range that
-// is longer than Prometheus' lookback is the author's explicit choice of how old a value
-// may be, as an offset is.
-func leaves(e parser.Expr, keys []string) []parser.Expr {
-	var found []parser.Expr
+// leaves returns the selectors of present samples that have the key labels, and whether there is
+// no value without one of them. A range that is longer than Prometheus' lookback is the author's
+// explicit choice of how old a value may be, as an offset is.
+func leaves(e parser.Expr, keys []string) (found []parser.Expr, all bool) {
+	all = true
 	seen := map[string]bool{}
 	for s, path := range signal.Selectors(e) {
 		keyed := !slices.ContainsFunc(keys, func(key string) bool { return !narrowed(s, key) })
-		if text := s.String(); keyed && !past(s, path) && !seen[text] && len(found) < maxLeaves {
+		switch text := s.String(); {
+		case !keyed || past(s, path) || slices.ContainsFunc(path, absence):
+			all = all && !slices.ContainsFunc(path, alternative)
+		case !seen[text]:
 			seen[text] = true
 			found = append(found, s)
 		}
 	}
-	return found
+	return found, all && len(found) > 0
+}
+
+// alternative reports whether an operation may have a value without the series of a selector
+// below it.
+func alternative(n parser.Node) bool {
+	b, ok := n.(*parser.BinaryExpr)
+	return ok && (b.Op == parser.LOR || b.Op == parser.LUNLESS) || absence(n)
+}
+
+// absence reports whether a call has a value where there is no series.
+func absence(n parser.Node) bool {
+	c, ok := n.(*parser.Call)
+	return ok && (c.Func.Name == "absent" || c.Func.Name == "absent_over_time")
 }
 
 // past reports whether a selector's age means nothing.

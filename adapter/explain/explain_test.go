@@ -13,8 +13,6 @@ import (
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -47,12 +45,9 @@ func cluster(t *testing.T, file string) Cluster {
 		}
 	}))
 	t.Cleanup(server.Close)
-	rc := &rest.Config{Host: server.URL}
-	kube, err := kubernetes.NewForConfig(rc)
+	c, err := NewCluster(&rest.Config{Host: server.URL})
 	require.NoError(t, err)
-	dyn, err := dynamic.NewForConfig(rc)
-	require.NoError(t, err)
-	return Cluster{Kube: kube, Dynamic: dyn}
+	return c
 }
 
 func readWorld(t *testing.T, namespace, name string) (World, error) {
@@ -145,6 +140,24 @@ func TestExplainASelector(t *testing.T) {
 	}
 }
 
+// What the HPA controller cannot ask has no value, and keeps the HPA from scaling down.
+func TestExplainWhatTheControllerCannotAsk(t *testing.T) {
+	w, err := readWorld(t, "chat", "vllm")
+	require.NoError(t, err)
+	for want, metric := range map[string]string{
+		`metric queue_depth: values[0][model_name]: Invalid value: "meta-llama/x"`: `{type: External, external: {metric: {name: queue_depth, selector: {matchLabels: {model_name: meta-llama/x}}}, target: {type: Value, value: 1}}}`,
+		`metric queue_depth: no matches for kind "Deploymen" in group "apps"`:      `{type: Object, object: {describedObject: {apiVersion: apps/v1, kind: Deploymen, name: vllm}, metric: {name: queue_depth}, target: {type: Value, value: 1}}}`,
+	} {
+		var m autoscaling.MetricSpec
+		require.NoError(t, yaml.Unmarshal([]byte(metric), &m))
+		w.HPA.Spec.Metrics = []autoscaling.MetricSpec{m}
+		r := explained(t, w, load(t, series, nil))
+		if x := r.Metrics[0]; !strings.HasPrefix(x.Error, want) || x.Request != "" || r.Outcome.Unknown || r.Outcome.Desired != w.Replicas {
+			t.Errorf("%+v, %+v lacks %s", x, r.Outcome, want)
+		}
+	}
+}
+
 func TestExplainWhilePrometheusIsDown(t *testing.T) {
 	w, err := readWorld(t, "chat", "vllm")
 	require.NoError(t, err)
@@ -179,9 +192,9 @@ func TestRequestsAreTheControllers(t *testing.T) {
 	} {
 		var m autoscaling.MetricSpec
 		require.NoError(t, yaml.UnmarshalStrict([]byte(file), &m))
-		a, err := metricOf(m, "chat")
-		require.NoError(t, err)
 		w, err := readWorld(t, "chat", "vllm")
+		require.NoError(t, err)
+		a, err := w.metricOf(m)
 		require.NoError(t, err)
 		if got := a.path("v1beta2", w.Selector); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", file, got, want)

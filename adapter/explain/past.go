@@ -41,8 +41,11 @@ func (r Range) steps() int { return int(r.To.Sub(r.From)/r.Step) + 1 }
 
 func (r Range) at(i int) time.Time { return r.From.Add(time.Duration(i) * r.Step) }
 
-// life is the time of a pod's first and last sample.
-type life struct{ first, last time.Time }
+// life is the time of a pod's first and last sample, and between the last two of its scrapes.
+type life struct {
+	first, last time.Time
+	between     time.Duration
+}
 
 // chunk is how many steps one query is about: it bounds the answers in memory.
 const chunk = 1000
@@ -114,6 +117,9 @@ func note(lives map[string]life, rule signal.Rule, samples []signal.Sample, at t
 			l.first = seen
 		}
 		if seen.After(l.last) {
+			if known {
+				l.between = seen.Sub(l.last)
+			}
 			l.last = seen
 		}
 		lives[pod] = l
@@ -133,6 +139,7 @@ func among(lives map[string]life, belongs func(pod string) bool) map[string]life
 func living(lives map[string]life, at, end time.Time, limit time.Duration) []string {
 	var pods []string
 	for pod, l := range lives {
+		limit := max(limit, l.between)
 		if !at.Before(l.first) && (!at.After(l.last.Add(limit)) || !end.After(l.last.Add(2*limit))) {
 			pods = append(pods, pod)
 		}

@@ -143,10 +143,14 @@ func Explain(ctx context.Context, w World, o Options) Report {
 
 // explain fills in one of the HPA's metrics. ours reports whether the adapter answers it.
 func (x *Metric) explain(ctx context.Context, w World, m autoscaling.MetricSpec, o Options) (_ hpa.Answer, ours bool) {
-	a, err := metricOf(m, w.HPA.Namespace)
-	if err != nil {
+	a, err := w.metricOf(m)
+	switch {
+	case err != nil && a.name == "":
 		x.Metric, x.NotServed = string(m.Type), err.Error()
 		return hpa.Answer{}, false
+	case err != nil:
+		x.asked, x.Metric, x.Error, x.Code = a, a.String(), err.Error(), http.StatusBadRequest
+		return hpa.Answer{Error: err}, true
 	}
 	x.asked, x.Metric, x.Request = a, a.String(), a.path(o.APIVersion, w.Selector)
 	if o.ViaAPI != nil {

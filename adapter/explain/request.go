@@ -7,7 +7,6 @@ import (
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,20 +27,22 @@ type asked struct {
 	object    provider.Object // of type Object
 }
 
-// metricOf reads a metric of type Pods, Object or External.
-func metricOf(m autoscaling.MetricSpec, namespace string) (asked, error) {
-	a := asked{kind: m.Type, namespace: namespace}
+// metricOf reads a metric of type Pods, Object or External. An error with a name is one for which
+// the HPA controller asks nothing either.
+func (w World) metricOf(m autoscaling.MetricSpec) (a asked, err error) {
+	a = asked{kind: m.Type, namespace: w.HPA.Namespace, selector: labels.Everything()}
 	var id autoscaling.MetricIdentifier
 	other := func(name any) error {
 		return fmt.Errorf("metrics of type %s (%s) are served by metrics.k8s.io, which is metrics-server and not this adapter: see `kubectl top pods`", m.Type, name)
 	}
 	switch {
 	case m.Type == autoscaling.PodsMetricSourceType && m.Pods != nil:
-		id, a.target = m.Pods.Metric, m.Pods.Target
+		id = m.Pods.Metric
 	case m.Type == autoscaling.ObjectMetricSourceType && m.Object != nil:
-		id, a.target, a.object = m.Object.Metric, m.Object.Target, objectOf(m.Object.DescribedObject, namespace)
+		id = m.Object.Metric
+		a.object, err = w.objectOf(m.Object.DescribedObject)
 	case m.Type == autoscaling.ExternalMetricSourceType && m.External != nil:
-		id, a.target = m.External.Metric, m.External.Target
+		id = m.External.Metric
 	case m.Type == autoscaling.ResourceMetricSourceType && m.Resource != nil:
 		return a, other(m.Resource.Name)
 	case m.Type == autoscaling.ContainerResourceMetricSourceType && m.ContainerResource != nil:
@@ -49,25 +50,46 @@ func metricOf(m autoscaling.MetricSpec, namespace string) (asked, error) {
 	default:
 		return a, fmt.Errorf("a metric of type %q needs the field of that name", m.Type)
 	}
-	a.name, a.selector = id.Name, labels.Everything()
-	if id.Selector != nil {
-		var err error
-		if a.selector, err = metav1.LabelSelectorAsSelector(id.Selector); err != nil {
-			return a, fmt.Errorf("metric %s: selector: %w", a.name, err)
+	a.name, a.target = id.Name, *targetOf(m)
+	if id.Selector != nil && err == nil {
+		var selector labels.Selector
+		if selector, err = metav1.LabelSelectorAsSelector(id.Selector); err == nil {
+			a.selector = selector
 		}
 	}
-	return a, nil
+	if err != nil {
+		err = fmt.Errorf("metric %s: %w", a.name, err)
+	}
+	return a, err
 }
 
-// objectOf is the object that an HPA of a namespace names.
-func objectOf(ref autoscaling.CrossVersionObjectReference, namespace string) provider.Object {
-	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	resource, _ := meta.UnsafeGuessKindToResource(kind)
-	name := types.NamespacedName{Namespace: namespace, Name: ref.Name}
-	if ref.Kind == "Namespace" {
-		name.Name = namespace // the HPA controller reads only this namespace
+// targetOf returns the target of a metric of type Pods, Object or External; nil of another.
+func targetOf(m autoscaling.MetricSpec) *autoscaling.MetricTarget {
+	switch {
+	case m.Type == autoscaling.PodsMetricSourceType && m.Pods != nil:
+		return &m.Pods.Target
+	case m.Type == autoscaling.ObjectMetricSourceType && m.Object != nil:
+		return &m.Object.Target
+	case m.Type == autoscaling.ExternalMetricSourceType && m.External != nil:
+		return &m.External.Target
 	}
-	return provider.Object{Resource: resource, Kind: kind.GroupKind(), Ref: provider.Reference(kind, name)}
+	return nil
+}
+
+// objectOf is the object that the HPA names, of the version that the cluster prefers, as the
+// controller asks for it. It is whole but for the resource where the cluster has no such kind.
+func (w World) objectOf(ref autoscaling.CrossVersionObjectReference) (provider.Object, error) {
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	name := types.NamespacedName{Namespace: w.HPA.Namespace, Name: ref.Name}
+	if ref.Kind == "Namespace" {
+		name.Name = w.HPA.Namespace // the HPA controller reads only this namespace
+	}
+	o := provider.Object{Kind: kind.GroupKind(), Ref: provider.Reference(kind, name)}
+	mapping, err := w.kinds.RESTMapping(o.Kind)
+	if err == nil {
+		o.Resource = mapping.Resource
+	}
+	return o, err
 }
 
 // path is the request the HPA controller sends for the metric.

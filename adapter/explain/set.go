@@ -41,9 +41,8 @@ func sane(spec autoscaling.HorizontalPodAutoscalerSpec) error {
 	when(minimum < 0 || s.MaxReplicas < 1 || minimum > s.MaxReplicas,
 		"minReplicas: %d, and maxReplicas %d: maxReplicas must be at least 1, minReplicas not negative, the first not above the second", minimum, s.MaxReplicas)
 	for i, m := range s.Metrics {
-		a, err := metricOf(m, "") // its error is reported with the explanation
-		t := a.target
-		when(err == nil && (t.Value != nil && t.Value.MilliValue() <= 0 || t.AverageValue != nil && t.AverageValue.MilliValue() <= 0 || t.Value == nil && t.AverageValue == nil),
+		t := targetOf(m)
+		when(t != nil && (t.Value != nil && t.Value.MilliValue() <= 0 || t.AverageValue != nil && t.AverageValue.MilliValue() <= 0 || t.Value == nil && t.AverageValue == nil),
 			"metrics[%d]: a target needs a value or an averageValue, of at least a thousandth", i)
 	}
 	if s.Behavior == nil {

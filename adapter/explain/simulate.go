@@ -86,7 +86,7 @@ func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 	t := Timeline{Version: TimelineVersion, Namespace: w.HPA.Namespace, Name: w.HPA.Name, From: s.From, To: s.To, Step: s.Step.String(), Load: s.Load}
 	var metrics []simulated
 	for _, m := range w.HPA.Spec.Metrics {
-		a, err := metricOf(m, w.HPA.Namespace)
+		a, err := w.metricOf(m)
 		if err != nil {
 			t.Left = append(t.Left, err.Error())
 			continue

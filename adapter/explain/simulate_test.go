@@ -6,7 +6,9 @@ import (
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
@@ -17,7 +19,10 @@ import (
 
 func worldOf(t *testing.T, spec string) World {
 	t.Helper()
-	w := World{adapter: provider.Answerer{Pods: recorded(nil)}, Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"})}
+	w := World{
+		adapter: provider.Answerer{Pods: recorded(nil)}, Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"}),
+		kinds: testrestmapper.TestOnlyStaticRESTMapper(scheme.Scheme),
+	}
 	w.HPA.Namespace, w.HPA.Name = "chat", "vllm"
 	require.NoError(t, yaml.UnmarshalStrict([]byte(spec), &w.HPA.Spec))
 	w.HPA.Spec.ScaleTargetRef = autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "vllm"}
@@ -89,6 +94,16 @@ func TestSimulateThroughAnOutage(t *testing.T) {
 			t.Errorf("at %s: %+v", m.At, m)
 		}
 		before = m.Replicas
+	}
+}
+
+// A pod that is scraped each two minutes lives to the end.
+func TestSimulateSlowScrapes(t *testing.T) {
+	slow := `vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} ` + strings.Repeat("4 _ _ _ _ _ _ _ ", 15)
+	for _, m := range simulated30m(t, worldOf(t, onQueue), load(t, slow, nil), nil).Moments[1:] {
+		if m.Recorded != 1 {
+			t.Errorf("at %s: %d pods", m.At, m.Recorded)
+		}
 	}
 }
 

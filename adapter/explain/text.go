@@ -65,7 +65,9 @@ func (p *printer) field(name, value string) {
 }
 
 func (p *printer) metric(m Metric, at time.Time) {
-	p.field("request", "GET "+m.Request)
+	if m.Request != "" {
+		p.field("request", "GET "+m.Request)
+	}
 	p.field("rule", m.Rule)
 	p.field("query", truncate(m.Query))
 	p.field("paste", m.Hint)

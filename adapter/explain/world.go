@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,8 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/adapter/provider"
@@ -26,7 +30,18 @@ import (
 // Cluster reads the API server.
 type Cluster struct {
 	Kube    kubernetes.Interface
-	Dynamic dynamic.Interface
+	dynamic dynamic.Interface
+	kinds   meta.RESTMapper // asks for the cluster's kinds when it is first used
+}
+
+// NewCluster returns the cluster of an API server. It sends no request.
+func NewCluster(rc *rest.Config) (c Cluster, err error) {
+	typed, err1 := kubernetes.NewForConfig(rc)
+	untyped, err2 := dynamic.NewForConfig(rc)
+	if err := errors.Join(err1, err2); err != nil {
+		return c, fmt.Errorf("building the Kubernetes client: %w", err)
+	}
+	return Cluster{typed, untyped, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(typed.Discovery()))}, nil
 }
 
 // World is the state of the API server at one time.
@@ -39,6 +54,7 @@ type World struct {
 	Pods []hpa.Pod
 	// adapter has what the adapter sees: the pods that it counts, and scales.
 	adapter provider.Answerer
+	kinds   meta.RESTMapper
 }
 
 // Read reads everything about an HPA. given, if not nil, replaces the one in the
@@ -49,7 +65,7 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 			return w, err
 		}
 	}
-	w.HPA = *given
+	w.HPA, w.kinds = *given, c.kinds
 	w.HPA.Namespace = namespace
 	if w.HPA.Spec, err = Set(hpa.Defaulted(given.Spec), changes); err != nil {
 		return w, err
@@ -61,7 +77,7 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 	if err != nil {
 		return w, err
 	}
-	w.adapter = provider.Answerer{Pods: listed, Scales: provider.NewScales(c.Dynamic)}
+	w.adapter = provider.Answerer{Pods: listed, Scales: provider.NewScales(c.dynamic)}
 	pods, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return w, allowed(fmt.Errorf("listing the pods of namespace %s: %w", namespace, err))
@@ -77,7 +93,7 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 			return w, err
 		}
 	}
-	return w, c.above(ctx, w.HPA, listed)
+	return w, c.above(ctx, w, listed)
 }
 
 // hpa reads the HPA; where there is none, the error has the names of those that exist.
@@ -104,9 +120,12 @@ func (c Cluster) hpa(ctx context.Context, namespace, name string) (*autoscaling.
 
 // scale reads the target's scale.
 func (c Cluster) scale(ctx context.Context, w *World) error {
-	target := objectOf(w.HPA.Spec.ScaleTargetRef, w.HPA.Namespace)
+	target, err := w.objectOf(w.HPA.Spec.ScaleTargetRef)
 	of := fmt.Sprintf("the scale of %s %s/%s", target.Ref.Kind, target.Ref.Namespace, target.Ref.Name)
-	o, err := c.Dynamic.Resource(target.Resource).Namespace(target.Ref.Namespace).Get(ctx, target.Ref.Name, metav1.GetOptions{}, "scale")
+	if err != nil {
+		return fmt.Errorf("%s: %w", of, err)
+	}
+	o, err := c.dynamic.Resource(target.Resource).Namespace(target.Ref.Namespace).Get(ctx, target.Ref.Name, metav1.GetOptions{}, "scale")
 	if err != nil {
 		return allowed(fmt.Errorf("reading %s: %w", of, err))
 	}
@@ -129,13 +148,14 @@ var podKind, serviceKind = schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind:
 
 // above reads what is between pods and the objects that metrics name: ReplicaSets,
 // Services, and other kinds only where such an object does not own its pods itself.
-func (c Cluster) above(ctx context.Context, h autoscaling.HorizontalPodAutoscaler, into *provider.Informers) error {
-	kinds, all := provider.Watched(), false
+func (c Cluster) above(ctx context.Context, w World, into *provider.Informers) error {
+	h, kinds, all := w.HPA, provider.Watched(), false
 	for _, m := range h.Spec.Metrics {
 		if m.Type != autoscaling.ObjectMetricSourceType || m.Object == nil {
 			continue
 		}
-		switch o := objectOf(m.Object.DescribedObject, h.Namespace); {
+		o, _ := w.objectOf(m.Object.DescribedObject) // a kind that is not there is the metric's error
+		switch {
 		case o.Ref.Kind == "Pod", o.Ref.Kind == "Namespace", provider.OwnsDirectly(o.Kind):
 		case o.Kind == serviceKind:
 			s, err := c.Kube.CoreV1().Services(h.Namespace).Get(ctx, o.Ref.Name, metav1.GetOptions{})
@@ -157,7 +177,7 @@ func (c Cluster) above(ctx context.Context, h autoscaling.HorizontalPodAutoscale
 		return kind == podKind || !all && kind.Kind != "ReplicaSet"
 	})
 	for kind, resource := range kinds {
-		list, err := c.Dynamic.Resource(resource).Namespace(h.Namespace).List(ctx, metav1.ListOptions{})
+		list, err := c.dynamic.Resource(resource).Namespace(h.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return allowed(fmt.Errorf("listing the %s of namespace %s: %w", resource.Resource, h.Namespace, err))
 		}

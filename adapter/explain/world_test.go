@@ -22,6 +22,7 @@ func TestPodsOfObjects(t *testing.T) {
 		"example.io/v1 Model m":                             "[a b orphan]",
 		"example.io/v1 Model loose":                         "[]",
 		"example.io/v1 Model none":                          "Model chat/none owns no pods and its selector is unknown",
+		"example.io/v1alpha1 Gateway g":                     "[a b orphan]", // of a version that is served no more
 		"example.io/v1 Service web":                         "Service chat/web owns no pods and its selector is unknown",
 		"v1 Service web":                                    "[a b orphan]",
 		"v1 Service bare":                                   "Service chat/bare has no selector",
@@ -43,7 +44,10 @@ func TestPodsOfObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range want {
-		of := objectOf(object(text), "chat")
+		of, err := w.objectOf(object(text))
+		if err != nil {
+			t.Error(err)
+		}
 		pods, err := w.adapter.PodsOf(t.Context(), of)
 		got := fmt.Sprint(pods)
 		if scale, _ := w.adapter.Scales.Scale(t.Context(), of.Resource, "chat", of.Ref.Name); scale.Zero {

@@ -7,21 +7,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -41,8 +36,10 @@ const (
 
 	maxAnswer   = 1 << 20 // bytes; an external metric is a few hundred
 	maxInFlight = 64
-	relist      = time.Minute
-	maxNames    = 1000 // every client of the cluster reads discovery
+
+	// others is what is listed for the other server's metrics. KEDA's own lists no more (2.21,
+	// pkg/provider), and an HPA needs no list.
+	others = "externalmetrics"
 )
 
 // Forwarder is a provider, and asks another server for the external metrics that it does not
@@ -57,10 +54,7 @@ type Forwarder struct {
 	slots    chan struct{}
 	answered *prometheus.CounterVec
 	log      *slog.Logger
-
-	names  atomic.Pointer[[]string]
-	shared sync.Once
-	down   atomic.Bool // the last request failed
+	down     atomic.Bool // the last request failed
 }
 
 // New returns a forwarder for names that own has not, as known reports. The target is valid.
@@ -75,7 +69,6 @@ func New(t Target, own cma.MetricsProvider, known func(metric string) bool, reg 
 		timeout: cmp.Or(t.Timeout, defaultTimeout), slots: make(chan struct{}, maxInFlight), log: log,
 		answered: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
 	}
-	f.names.Store(new([]string))
 	if f.client, err = client(t.config(server.String())); err != nil {
 		return nil, fmt.Errorf("forwarding to %s: %w", f.server, err)
 	}
@@ -116,12 +109,8 @@ type hop struct {
 func (h hop) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = utilnet.CloneRequest(r)
 	r.Header.Set(Hop, "1")
-	u, asked := request.UserFrom(r.Context())
-	switch {
-	case h.caller && asked:
+	if u, asked := request.UserFrom(r.Context()); h.caller && asked {
 		transport.SetAuthProxyHeaders(r, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
-	case h.caller: // a list of names has no caller: any authenticated user may read it
-		transport.SetAuthProxyHeaders(r, "gpuscale-adapter", "", []string{"system:authenticated"}, nil)
 	}
 	resp, err := h.RoundTripper.RoundTrip(r)
 	if err == nil {
@@ -217,54 +206,7 @@ func (f *Forwarder) logChange(err error) {
 	}
 }
 
-// ListAllExternalMetrics also lists the metrics that only the other server has, as of its last
-// good answer.
+// ListAllExternalMetrics also lists that there are others.
 func (f *Forwarder) ListAllExternalMetrics() []cma.ExternalMetricInfo {
-	all := f.MetricsProvider.ListAllExternalMetrics()
-	for _, name := range *f.names.Load() {
-		if !f.known(name) {
-			all = append(all, cma.ExternalMetricInfo{Metric: name})
-		}
-	}
-	return all
-}
-
-// Run keeps the names up to date until ctx ends.
-func (f *Forwarder) Run(ctx context.Context) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := f.list(ctx); err != nil && ctx.Err() == nil {
-			f.log.Debug("the other server's metrics are not listed", slog.String("server", f.server), slog.Any("error", err))
-		}
-	}, relist)
-}
-
-// list reads the names once. A failure leaves the last good ones.
-func (f *Forwarder) list(ctx context.Context) error {
-	var all metav1.APIResourceList
-	if err := f.ask(ctx, f.client.Get(), &all); err != nil {
-		return err
-	}
-	names := namesOf(all)
-	f.names.Store(&names)
-	f.shared.Do(func() {
-		both := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !f.known(name) })
-		if len(both) > 0 {
-			f.log.Warn("external metrics of both servers are served by this one", slog.String("metrics", strings.Join(both, ", ")), slog.String("server", f.server))
-		}
-	})
-	return nil
-}
-
-// namesOf are the metrics of a list. It leaves out names that no request can contain,
-// and those after the first thousand in order. KEDA (2.21, pkg/provider) lists one
-// placeholder for all of its metrics, which is passed on: the list is not all there is.
-func namesOf(list metav1.APIResourceList) (names []string) {
-	for _, r := range list.APIResources {
-		if r.Name != "" && len(content.IsPathSegmentName(r.Name)) == 0 {
-			names = append(names, r.Name)
-		}
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	return names[:min(len(names), maxNames)]
+	return append(f.MetricsProvider.ListAllExternalMetrics(), cma.ExternalMetricInfo{Metric: others})
 }

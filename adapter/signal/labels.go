@@ -3,6 +3,7 @@ package signal
 import (
 	"cmp"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -22,13 +23,15 @@ type Sample struct {
 	Value  float64
 }
 
-// Sampler returns a function that separates a series' part and its name. The function is
+// Sampler returns a function that separates a series' part and its name. Its type and unit, which
+// Prometheus has as labels with the feature type-and-unit-labels, go with the name: functions
+// such as timestamp drop all three. The function is
 // for one goroutine: it has one builder, which would be a third of all that a refresh allocates.
 func Sampler() func(ls labels.Labels, value float64) Sample {
 	b := labels.NewBuilder(labels.EmptyLabels())
 	return func(ls labels.Labels, value float64) Sample {
 		b.Reset(ls)
-		return Sample{Part: ls.Get(PartLabel), Labels: b.Del(PartLabel, labels.MetricName).Labels(), Value: value}
+		return Sample{Part: ls.Get(PartLabel), Labels: b.Del(PartLabel, labels.MetricName, model.MetricTypeLabel, model.MetricUnitLabel).Labels(), Value: value}
 	}
 }
 
