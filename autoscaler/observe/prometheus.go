@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -109,18 +110,21 @@ var families = []struct {
 	{metric.GPUInstanceBusyRatio, plain}, {metric.GPUSampleAgeSeconds, aged}, {metric.GPUHealthy, doubted}, {metric.GPUIdleSeconds, computedBefore},
 }
 
+const ignoringType = "ignoring (" + model.MetricTypeLabel + ", " + model.MetricUnitLabel + ")"
+
 func plain(selector string) string { return selector }
 
 // aged is the value of a series that is an age or a duration up to now, the time since its scrape
-// included.
+// included. timestamp drops the type and the unit that Prometheus has as labels with the feature
+// type-and-unit-labels.
 func aged(selector string) string {
-	return fmt.Sprintf("%[1]s + (time() - timestamp(%[1]s))", selector)
+	return fmt.Sprintf("%[1]s + %[2]s (time() - timestamp(%[1]s))", selector, ignoringType)
 }
 
 // computedBefore leaves out devices that compute: with the age added they would look idle since the
 // scrape.
 func computedBefore(selector string) string {
-	return fmt.Sprintf("(%s) and (%s > 0)", aged(selector), selector)
+	return fmt.Sprintf("(%s) and %s (%s > 0)", aged(selector), ignoringType, selector)
 }
 
 // doubted leaves out GPUs of which no target with their index says that they are sick: nothing is decided by a GPU that

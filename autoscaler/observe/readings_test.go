@@ -135,6 +135,19 @@ func observed(t *testing.T, trusted trust.Exporters, targets ...target) Observat
 	return w.at(0)
 }
 
+// TestTypeAndUnitLabels: labels of Prometheus' feature type-and-unit-labels change no reading.
+func TestTypeAndUnitLabels(t *testing.T) {
+	trusted := trust.From([]string{exporterSpace})
+	plain, typed := exporter(), exporter()
+	plain.page += `gpu_idle_seconds{node="n",gpu="0",gpu_uuid="GPU-1",namespace="chat",pod="a"} 60`
+	typed.page = strings.ReplaceAll(plain.page, `} `, `,__type__="gauge",__unit__="seconds"} `)
+	want := observed(t, trusted, plain)
+	got := observed(t, trusted, typed)
+	if want.Nodes[0].GPUs[0].UnusedSince.IsZero() || !reflect.DeepEqual(want.Nodes, got.Nodes) {
+		t.Errorf("with the labels %+v, without %+v", got.Nodes[0].GPUs, want.Nodes[0].GPUs)
+	}
+}
+
 const ownPage = "the exporter's own"
 
 // forgeries are pages that a tenant could serve against the node.
