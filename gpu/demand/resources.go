@@ -133,8 +133,15 @@ func (g *gathered) partsOfOne(d *Demand) error {
 
 // partsOfGPUs reads HAMi and Volcano, whose nvidia.com/gpu and vgpu-number count
 // the GPUs of which a container requests an equal part, where it states the size
-// of the part; and shares, of unstated size.
+// of the part; and shares, of unstated size. Both read a share of memory only where no MiB
+// are stated. HAMi takes more than all of the compute for all of it, Volcano finds no GPU.
 func (g *gathered) partsOfGPUs(d *Demand) error {
+	if g.sum[memoryMiB] > 0 {
+		g.sum[memoryShare] = 0
+	}
+	if g.family == plugin {
+		g.sum[corePercent] = min(g.sum[corePercent], 100)
+	}
 	parts := g.sum[corePercent] > 0 || g.sum[memoryMiB] > 0 || g.sum[memoryShare] > 0
 	switch {
 	case g.sum[corePercent] > 100 || g.sum[memoryShare] > 100:
