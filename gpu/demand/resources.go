@@ -59,10 +59,11 @@ func (g *gathered) add(resource string, n int64) error {
 		return fmt.Errorf("contradicts %s: two ways to share GPUs in one container", g.familyOf)
 	}
 	g.vendor, g.vendorOf, g.family, g.familyOf = d.vendor, resource, d.family, resource
-	if isMIG {
-		return g.addMIG(name, n)
-	}
 	switch {
+	case isMIG:
+		parsed, _ := mig.ParseName(name) // which is in its form
+		g.mig = append(g.mig, Named(parsed, int(n)))
+		return nil
 	case d.kind == within:
 		g.within = resource
 		return nil
@@ -70,15 +71,6 @@ func (g *gathered) add(resource string, n int64) error {
 		n *= d.unit
 	}
 	g.sum[d.kind] += n
-	return nil
-}
-
-func (g *gathered) addMIG(name string, n int64) error {
-	parsed, err := mig.ParseName(name)
-	if err != nil {
-		return err
-	}
-	g.mig = append(g.mig, Named(parsed, int(n)))
 	return nil
 }
 

@@ -111,12 +111,11 @@ func (s *sharer) advertised(allocatable map[string]int64, labels map[string]stri
 			d.Offers[name] = n
 		}
 	}
-	each := memory / int64(d.GPUs)
+	each, unit := memory/int64(d.GPUs), s.unit
 	if s.memory == gpushareMemory && each > mostGiB {
-		d.MemoryMiB = int(min(each, maxAmount))
-	} else {
-		d.MemoryMiB = int(min(each, maxAmount)) * int(s.unit)
+		unit = 1
 	}
+	d.MemoryMiB = int(min(each, maxAmount) * unit)
 	if s.memory == gpushareMemory && memory > 0 {
 		d.Offers[s.memory] = int64(d.MemoryMiB) * int64(d.GPUs)
 	}
