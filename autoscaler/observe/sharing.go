@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -123,7 +124,7 @@ func (f *nodeFacts) divide(d demand.Divided) {
 func (f *nodeFacts) shared() bool { return f.shares > 0 || f.divided != nil && !f.divided.Whole }
 
 // divideGPU completes a GPU of a node whose GPUs a dialect divides: it has the memory that the dialect
-// counts, whatever the product has.
+// counts, whatever the product has, and is sick where the dialect's scheduler gives it to no pod.
 func (in nodeInput) divideGPU(c *plan.GPU) {
 	d := in.facts.divided
 	if d == nil {
@@ -141,6 +142,9 @@ func (in nodeInput) divideGPU(c *plan.GPU) {
 	c.Places = d.Places
 	if c.UUID == "" && c.Index < len(d.UUIDs) {
 		c.UUID = d.UUIDs[c.Index]
+	}
+	if slices.Contains(d.Unhealthy, c.UUID) {
+		c.Health = gpu.Sick
 	}
 }
 

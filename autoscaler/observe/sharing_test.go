@@ -174,6 +174,16 @@ func TestRecordedPlacement(t *testing.T) {
 	}
 }
 
+// TestUnhealthyGPU: HAMi gives no pod a GPU that its node's list does not call healthy, so that it is not free.
+func TestUnhealthyGPU(t *testing.T) {
+	n := dividedNodeOf("n", "hami")
+	n.Annotations["hami.io/node-nvidia-register"] = strings.Replace(hamiRegister, `,"health":true}]`, "}]", 1)
+	w := newWorld(t, append(dividedPods("hami", 1, 1, dividing["hami"].whole), dividedPool("hami"), n)...)
+	if got := w.verdictOn("p0", 10*time.Second, 1); got != plan.WaitUpcomingNode {
+		t.Error(got)
+	}
+}
+
 // TestOneDialectIsNotAnother: nodes of one dialect are no supply for pods of another, nor, where whole
 // GPUs are not given under NVIDIA's name, for pods that request those.
 func TestOneDialectIsNotAnother(t *testing.T) {

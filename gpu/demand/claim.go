@@ -15,7 +15,7 @@ type Device struct {
 	Driver string // "gpu.nvidia.com"
 	// Attributes that a device must have exactly, by name in the driver's domain:
 	// "type" is "gpu" or "mig", "profile" is "3g.40gb". "productName" selects
-	// GPUs without changing the size of the request.
+	// GPUs without changing the size of the request; the planner gets it by another way.
 	Attributes map[string]string
 	Count      int
 	// All requests every such device of a node.
@@ -27,19 +27,21 @@ type Device struct {
 	MemoryMiB int
 }
 
-// driverVendors is the vendor of each driver of accelerators.
-var driverVendors = map[string]string{
-	"gpu.nvidia.com": "nvidia",
-	"gpu.amd.com":    "amd",
-	"gpu.intel.com":  "intel",
+// driver is one of accelerators: the type of its whole GPUs, which a claim must say where
+// the driver has instances beside them.
+type driver struct {
+	vendor, gpu string
+	mustSay     bool
 }
 
-// selecting are attributes that select GPUs without changing the size of the
-// request. The planner gets them by another way.
-var selecting = []string{"productName"}
+var drivers = map[string]driver{
+	"gpu.nvidia.com": {"nvidia", "gpu", true},
+	"gpu.amd.com":    {"amd", "amdgpu", true},
+	"gpu.intel.com":  {"intel", "gpu", false},
+}
 
 // IsAccelerator reports whether a DRA driver's devices are accelerators.
-func IsAccelerator(driver string) bool { return driverVendors[driver] != "" }
+func IsAccelerator(name string) bool { return drivers[name].vendor != "" }
 
 // FromDevices reads the requests of one claim. Devices of drivers that have no
 // accelerators are skipped. The error names the request and the part whose size
@@ -57,13 +59,13 @@ func FromDevices(devices []Device) (Demand, error) {
 }
 
 func (d Device) demand() (Demand, error) {
-	vendor := driverVendors[d.Driver]
+	known := drivers[d.Driver]
 	switch {
 	case d.Admin:
 		return Demand{}, nil
 	case d.Driver == "":
 		return Demand{}, fmt.Errorf("no driver is stated")
-	case vendor == "":
+	case known.vendor == "":
 		return Demand{}, nil
 	case d.All:
 		return Demand{}, fmt.Errorf("all devices of a node: their number depends on the node")
@@ -71,32 +73,20 @@ func (d Device) demand() (Demand, error) {
 		return Demand{}, fmt.Errorf("%d devices, %d MiB of each is not possible", d.Count, d.MemoryMiB)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
-		if name != "type" && name != "profile" && !slices.Contains(selecting, name) {
+		if name != "type" && name != "profile" && name != "productName" {
 			return Demand{}, fmt.Errorf("attribute %s: the size of such a device is unknown", name)
 		}
 	}
-	if d.Attributes["profile"] != "" || d.Attributes["type"] == "mig" {
-		return d.instances(vendor)
+	kind := d.Attributes["type"]
+	switch {
+	case d.Attributes["profile"] != "" || kind == "mig":
+		return d.instances(known.vendor)
+	case kind != known.gpu && (kind != "" || known.mustSay):
+		return Demand{}, fmt.Errorf("type %q: the size of such a device is unknown", kind)
+	case d.MemoryMiB > 0:
+		return Demand{Vendor: known.vendor, Fraction: &Fraction{MemoryMiB: d.MemoryMiB, GPUs: d.Count}}, nil
 	}
-	if !isGPU(vendor, d.Attributes["type"]) {
-		return Demand{}, fmt.Errorf("type %q: the size of such a device is unknown", d.Attributes["type"])
-	}
-	if d.MemoryMiB > 0 {
-		return Demand{Vendor: vendor, Fraction: &Fraction{MemoryMiB: d.MemoryMiB, GPUs: d.Count}}, nil
-	}
-	return Demand{Vendor: vendor, GPUs: d.Count}, nil
-}
-
-// isGPU reports whether devices of a type are whole GPUs. NVIDIA's driver has
-// instances beside the GPUs, so that a claim must say which.
-func isGPU(vendor, deviceType string) bool {
-	switch vendor {
-	case "nvidia":
-		return deviceType == "gpu"
-	case "amd":
-		return deviceType == "amdgpu"
-	}
-	return deviceType == "" || deviceType == "gpu"
+	return Demand{Vendor: known.vendor, GPUs: d.Count}, nil
 }
 
 func (d Device) instances(vendor string) (Demand, error) {

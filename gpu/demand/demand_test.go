@@ -40,7 +40,7 @@ func TestRefused(t *testing.T) {
 		{map[string]int64{"nvidia.com/gpu": 1, "amd.com/gpu": 1}, "resource nvidia.com/gpu: is from another vendor than amd.com/gpu"},
 		{map[string]int64{"nvidia.com/gpu": 1, "aliyun.com/gpu-mem": 1}, "resource nvidia.com/gpu: contradicts aliyun.com/gpu-mem: two ways to share GPUs in one container"},
 		{map[string]int64{"tencent.com/vcuda-core": 150}, "resource tencent.com/vcuda-core: 150 hundredths of a GPU: want less than 100, or whole hundreds"},
-		{map[string]int64{"nvidia.com/gpucores": 101}, "resource nvidia.com/gpucores: more than 100 hundredths of a GPU"},
+		{map[string]int64{"volcano.sh/vgpu-cores": 101}, "resource volcano.sh/vgpu-cores: more than 100 hundredths of a GPU"},
 		{map[string]int64{"nvidia.com/mig-3g.40gb.shared": 1}, "resource nvidia.com/mig-3g.40gb.shared: has an unknown size"},
 		{map[string]int64{"huawei.com/Ascend910-16c": 1}, "resource huawei.com/Ascend910-16c: has an unknown size"},
 		{map[string]int64{"nvidia.com/gpu.shared": 1, "nvidia.com/gpumem": 1}, "resource nvidia.com/gpu.shared: cannot be divided further"},

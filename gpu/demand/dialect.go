@@ -137,16 +137,20 @@ func AscendChip(name string) string {
 	return chip[:n]
 }
 
-// ascend reads what follows huawei.com/Ascend: "910", "310P" and "910B3" are
-// whole GPUs, "910B3-memory" is HAMi's part of one in MiB, and "910-16c" a static
-// partition, whose share depends on the chip.
-func ascend(chip string) dialect {
-	chip, isMemory := strings.CutSuffix(chip, "-memory")
+// ascend reads what follows huawei.com/Ascend: "910", "310P", "910B3" and "910B4-1" are
+// whole GPUs, "910B3-memory" and "910B3-core" are HAMi's part of one, in MiB and in
+// hundredths, and "910-16c" is a static partition, whose share depends on the chip.
+func ascend(name string) dialect {
+	chip, isMemory := strings.CutSuffix(name, "-memory")
+	chip, isCore := strings.CutSuffix(chip, "-core")
+	_, variant, _ := strings.Cut(chip, "-")
 	switch {
-	case chip == "" || strings.Contains(chip, "-"):
+	case chip == "" || strings.Trim(variant, "0123456789") != "":
 		return dialect{kind: refused, vendor: "huawei"}
 	case isMemory:
 		return dialect{memoryMiB, "huawei", plugin, 1}
+	case isCore:
+		return dialect{corePercent, "huawei", plugin, 0}
 	}
 	return dialect{gpus, "huawei", plugin, 0}
 }

@@ -39,6 +39,10 @@ func TestDialects(t *testing.T) {
 		{"HAMi examples/nvidia/use_exclusive_gpu.yaml", "nvidia.com/gpu 2 nvidia.com/gpumem-percentage 100 nvidia.com/gpucores 100", "nvidia", "2 GPUs"},
 		{"HAMi examples/nvidia/use_sharing_gpu.yaml, both of its pods as containers of one: a whole GPU", "nvidia.com/gpu 1 nvidia.com/gpumem-percentage 40 nvidia.com/gpucores 60 + nvidia.com/gpu 1 nvidia.com/gpumem-percentage 60 nvidia.com/gpucores 40", "nvidia", "100 % core + 100 % memory of a GPU"},
 		{"HAMi examples/ascend/job-910B3.yaml", "huawei.com/Ascend910B3 1 huawei.com/Ascend910B3-memory 2000", "huawei", "2000 MiB of a GPU"},
+		{"HAMi pkg/device/ascend: soft partitions have compute too", "huawei.com/Ascend910B3 1 huawei.com/Ascend910B3-memory 2000 huawei.com/Ascend910B3-core 30", "huawei", "30 % core + 2000 MiB of a GPU"},
+		{"HAMi charts/hami/values.yaml: a chip with a dash in its name", "huawei.com/Ascend910B4-1 2", "huawei", "2 huawei GPUs"},
+		{"HAMi pkg/device/nvidia, Fit: above 100 is 100", "nvidia.com/gpu 1 nvidia.com/gpucores 150 nvidia.com/gpumem 3000", "nvidia", "1 GPU"},
+		{"HAMi pkg/device/nvidia, Fit: MiB go before a share", "nvidia.com/gpu 1 nvidia.com/gpumem 3000 nvidia.com/gpumem-percentage 100", "nvidia", "3000 MiB of a GPU"},
 		{"HAMi examples/amd/use_memory.yaml", "amd.com/gpu 1 amd.com/gpumem 4096", "amd", "4096 MiB of a GPU"},
 		// Volcano.
 		{"volcano-vgpu-device-plugin README: of each of two GPUs", "volcano.sh/vgpu-number 2 volcano.sh/vgpu-memory 3000 volcano.sh/vgpu-cores 50", "nvidia", "50 % core + 3000 MiB of each of 2 GPUs"},

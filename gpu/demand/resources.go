@@ -59,10 +59,11 @@ func (g *gathered) add(resource string, n int64) error {
 		return fmt.Errorf("contradicts %s: two ways to share GPUs in one container", g.familyOf)
 	}
 	g.vendor, g.vendorOf, g.family, g.familyOf = d.vendor, resource, d.family, resource
-	if isMIG {
-		return g.addMIG(name, n)
-	}
 	switch {
+	case isMIG:
+		parsed, _ := mig.ParseName(name) // which is in its form
+		g.mig = append(g.mig, Named(parsed, int(n)))
+		return nil
 	case d.kind == within:
 		g.within = resource
 		return nil
@@ -70,15 +71,6 @@ func (g *gathered) add(resource string, n int64) error {
 		n *= d.unit
 	}
 	g.sum[d.kind] += n
-	return nil
-}
-
-func (g *gathered) addMIG(name string, n int64) error {
-	parsed, err := mig.ParseName(name)
-	if err != nil {
-		return err
-	}
-	g.mig = append(g.mig, Named(parsed, int(n)))
 	return nil
 }
 
@@ -133,8 +125,15 @@ func (g *gathered) partsOfOne(d *Demand) error {
 
 // partsOfGPUs reads HAMi and Volcano, whose nvidia.com/gpu and vgpu-number count
 // the GPUs of which a container requests an equal part, where it states the size
-// of the part; and shares, of unstated size.
+// of the part; and shares, of unstated size. Both read a share of memory only where no MiB
+// are stated. HAMi takes more than all of the compute for all of it, Volcano finds no GPU.
 func (g *gathered) partsOfGPUs(d *Demand) error {
+	if g.sum[memoryMiB] > 0 {
+		g.sum[memoryShare] = 0
+	}
+	if g.family == plugin {
+		g.sum[corePercent] = min(g.sum[corePercent], 100)
+	}
 	parts := g.sum[corePercent] > 0 || g.sum[memoryMiB] > 0 || g.sum[memoryShare] > 0
 	switch {
 	case g.sum[corePercent] > 100 || g.sum[memoryShare] > 100:

@@ -63,6 +63,7 @@ type Divided struct {
 	MemoryMiB int      // of each, as the scheduler counts it; 0 for not stated
 	Product   string   // by the maker's label; empty for not stated
 	UUIDs     []string // by index, where stated
+	Unhealthy []string // those of them that no pod gets
 	Places    int      // pods that may share each, 0 for no known limit
 	// Whole is set where whole GPUs are given under the device plugin's own name too;
 	// elsewhere a request by that name is not served.
@@ -110,12 +111,11 @@ func (s *sharer) advertised(allocatable map[string]int64, labels map[string]stri
 			d.Offers[name] = n
 		}
 	}
-	each := memory / int64(d.GPUs)
+	each, unit := memory/int64(d.GPUs), s.unit
 	if s.memory == gpushareMemory && each > mostGiB {
-		d.MemoryMiB = int(min(each, maxAmount))
-	} else {
-		d.MemoryMiB = int(min(each, maxAmount)) * int(s.unit)
+		unit = 1
 	}
+	d.MemoryMiB = int(min(each, maxAmount) * unit)
 	if s.memory == gpushareMemory && memory > 0 {
 		d.Offers[s.memory] = int64(d.MemoryMiB) * int64(d.GPUs)
 	}
@@ -126,7 +126,8 @@ func (s *sharer) advertised(allocatable map[string]int64, labels map[string]stri
 }
 
 // registered reads an annotation that lists GPUs: as JSON, and before HAMi 2.5 and
-// in volcano "UUID,count,memory,…:".
+// in volcano "UUID,count,memory,…:". Of the JSON alone HAMi's scheduler heeds which GPUs are
+// healthy, and the list leaves out what is false.
 func (s *sharer) registered(allocatable map[string]int64, annotations map[string]string) (Divided, bool) {
 	text := annotations[s.register]
 	if s.register == "" || text == "" || allocatable[s.number] <= 0 {
@@ -136,6 +137,7 @@ func (s *sharer) registered(allocatable map[string]int64, annotations map[string
 		ID            string
 		Count, DevMem int
 		Type          string
+		Health        bool
 	}
 	var devices []device
 	if json.Unmarshal([]byte(text), &devices) != nil {
@@ -154,7 +156,7 @@ func (s *sharer) registered(allocatable map[string]int64, annotations map[string
 			if _, err := strconv.Atoi(kind); err == nil { // HAMi has the compute before the type
 				kind = fields[4]
 			}
-			devices = append(devices, device{fields[0], count, memory, kind})
+			devices = append(devices, device{fields[0], count, memory, kind, true})
 		}
 	}
 	if len(devices) == 0 || len(devices) > maxDivided {
@@ -164,6 +166,9 @@ func (s *sharer) registered(allocatable map[string]int64, annotations map[string
 	for _, device := range devices {
 		d.Places = min(d.Places, max(device.Count, 0))
 		d.UUIDs = append(d.UUIDs, device.ID)
+		if !device.Health {
+			d.Unhealthy = append(d.Unhealthy, device.ID)
+		}
 		d.MemoryMiB = min(d.MemoryMiB, max(device.DevMem, 0))
 	}
 	d.Offers = s.offers(d.GPUs, d.MemoryMiB)

@@ -34,6 +34,9 @@ func TestFromNode(t *testing.T) {
 		"nano-gpu":    {map[string]int64{"nano-gpu/gpu-percent": 800}, nil, nil, "nano-gpu 8 0 "},
 		"HAMi": {map[string]int64{"nvidia.com/gpu": 20}, nil, map[string]string{"hami.io/node-nvidia-register": two},
 			"hami 2 32768 NVIDIA-Tesla V100-PCIE-32GB whole [GPU-a GPU-b] 10 pods each"},
+		"HAMi, one GPU is not healthy": {map[string]int64{"nvidia.com/gpu": 20}, nil,
+			map[string]string{"hami.io/node-nvidia-register": strings.Replace(two, `,"health":true}]`, "}]", 1)},
+			"hami 2 32768 NVIDIA-Tesla V100-PCIE-32GB whole [GPU-a GPU-b] 10 pods each, not [GPU-b]"},
 		"HAMi before 2.5": {map[string]int64{"nvidia.com/gpu": 10}, nil,
 			map[string]string{"hami.io/node-nvidia-register": "GPU-a,10,32768,100,NVIDIA-Tesla V100-PCIE-32GB,0,true:"},
 			"hami 1 32768 NVIDIA-Tesla V100-PCIE-32GB whole [GPU-a] 10 pods each"},
@@ -61,6 +64,9 @@ func TestFromNode(t *testing.T) {
 			}
 			if d.Places > 0 {
 				got += fmt.Sprintf(" %d pods each", d.Places)
+			}
+			if len(d.Unhealthy) > 0 {
+				got += fmt.Sprint(", not ", d.Unhealthy)
 			}
 		}
 		if got != c.want {

@@ -16,15 +16,15 @@ const (
 	gainPlain  = 0.5  // unless it saves this share
 )
 
-// choose returns the attempt with the smallest error of those that fit. A less
-// simple method must be better by more than chance explains (Diebold and
+// choose returns the attempt with the smallest error, of all or of those that have not
+// lost track. A less simple method must be better by more than chance explains (Diebold and
 // Mariano's test), so that the simplest wins ties; settings of one method are
 // compared by mean error only. Nil means that none has an answer.
-func (t *trial) choose(g *grid, fit func(*attempt) bool) *attempt {
+func (t *trial) choose(g *grid, lostToo bool) *attempt {
 	var best *attempt
 	var bestLoss []float64
 	for _, settings := range t.runs {
-		a, loss := t.bestSetting(g, settings, fit)
+		a, loss := t.bestSetting(g, settings, lostToo)
 		if a != nil && (best == nil || better(loss, bestLoss)) {
 			best, bestLoss = a, loss
 		}
@@ -32,17 +32,13 @@ func (t *trial) choose(g *grid, fit func(*attempt) bool) *attempt {
 	return best
 }
 
-// all and onTrack are filters for choose.
-func all(*attempt) bool       { return true }
-func onTrack(a *attempt) bool { return !a.lost }
-
 // bestSetting returns the setting with the smallest mean error, and its errors.
-func (t *trial) bestSetting(g *grid, settings []*attempt, fit func(*attempt) bool) (*attempt, []float64) {
+func (t *trial) bestSetting(g *grid, settings []*attempt, lostToo bool) (*attempt, []float64) {
 	var best *attempt
 	var bestLoss []float64
 	least := math.Inf(1)
 	for _, a := range settings {
-		if math.IsNaN(a.live) || !fit(a) {
+		if math.IsNaN(a.live) || a.lost && !lostToo {
 			continue
 		}
 		loss := t.loss(g, a)

@@ -151,14 +151,14 @@ func answer(f *Forecast, g *grid, t trial) {
 	if f.Reason, f.Why = t.verdict(f.Horizon); f.Reason != Enough {
 		return
 	}
-	usual := t.choose(g, all)
+	usual := t.choose(g, true)
 	if usual == nil {
 		f.Reason, f.Why = Unforeseeable, "no method has an answer here: too much of the past is unknown"
 		return
 	}
 	best := usual
 	if usual.lost {
-		best = cmp.Or(t.choose(g, onTrack), usual)
+		best = cmp.Or(t.choose(g, false), usual)
 	}
 	t.fill(f, g, best, usual)
 	f.Why = because(best, usual, f.Error)

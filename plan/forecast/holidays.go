@@ -103,7 +103,7 @@ func (d *days) profile(of kind, t time.Time, known int) (float64, int) {
 		if i < 0 {
 			break
 		}
-		if i <= known && d.kind[i] == of && d.date[i] == dateOf(at) && !math.IsNaN(d.g.mean[i]) {
+		if i <= known && d.kind[i] == of && !math.IsNaN(d.g.mean[i]) {
 			found = append(found, d.g.mean[i])
 		}
 	}
@@ -113,12 +113,11 @@ func (d *days) profile(of kind, t time.Time, known int) (float64, int) {
 	return median(found), len(found)
 }
 
-// foretell is what earlier days foretell, from cell i for the cell k later: a holiday is
+// foretell is what earlier days foretell, from cell i for a later time: a holiday is
 // as holidays are, or as weekends are where none is known; another day is as weekends
 // are. Where i is in the same day, the day's newest values move it. The count is of
 // the days that it is taken from.
-func (d *days) foretell(i, k int, on kind) (float64, int, Method) {
-	t := d.at(i + k)
+func (d *days) foretell(i int, t time.Time, on kind) (float64, int, Method) {
 	of, method := holiday, Holiday
 	base, n := d.profile(of, t, i)
 	if on != holiday || n == 0 {
@@ -156,7 +155,7 @@ func (d *days) answer(f *Forecast) {
 		_, f.Why = t.verdict(f.Horizon)
 		return
 	}
-	live, n, method := d.foretell(len(g.mean)-1, t.k, holiday)
+	live, n, method := d.foretell(len(g.mean)-1, f.At.In(d.zone), holiday)
 	if n == 0 {
 		f.Why = fmt.Sprintf("%s is a holiday, and its history has no earlier one and no weekend", day)
 		return
@@ -187,7 +186,7 @@ func (d *days) test(t *trial, a *attempt, least kind) {
 		if d.kind[to] < least || math.IsNaN(d.g.real[to]) {
 			continue
 		}
-		if x, n, _ := d.foretell(i, t.k, d.kind[to]); n > 0 {
+		if x, n, _ := d.foretell(i, d.at(to), d.kind[to]); n > 0 {
 			t.tests, a.past = append(t.tests, i), append(a.past, sane(x))
 		}
 	}

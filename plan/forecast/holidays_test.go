@@ -59,6 +59,7 @@ func TestHolidays(t *testing.T) {
 	}{
 		{"the evening before, from weekends", "2026-12-24 23:00", 14, map[string]float64{"2026-12-25": 2}, 10 * time.Hour, 2, Weekend,
 			"2026-12-25 is a holiday, and its history has no earlier one: the median of 3 day(s) of weekends"},
+		{"its first moment, at noon of a busy day", "2026-12-24 12:00", 14, map[string]float64{"2026-12-25": 2}, 12 * time.Hour, 2, Weekend, "is a holiday"},
 		{"before the working hours, from weekends", "2026-12-25 06:55", 7, map[string]float64{"2026-12-25": 2}, 10 * time.Minute, 2, Weekend, "2 day(s) of weekends"},
 		{"in it, busier than weekends", "2026-12-25 11:00", 7, map[string]float64{"2026-12-25": 4}, 10 * time.Minute, 4, Weekend, "is a holiday"},
 		{"from an earlier holiday", "2026-12-25 06:55", 28, map[string]float64{"2026-12-08": 5, "2026-12-25": 5}, 10 * time.Minute, 5, Holiday,
