@@ -129,9 +129,9 @@ func (g *asgGroup) failed(ctx context.Context) string {
 		if aws.ToTime(a.StartTime).Before(since) {
 			break
 		}
-		switch a.StatusCode {
-		case types.ScalingActivityStatusCodeCancelled:
-		case types.ScalingActivityStatusCodeFailed:
+		switch ends := strings.HasPrefix(aws.ToString(a.Description), "Terminating"); {
+		case ends, a.StatusCode == types.ScalingActivityStatusCodeCancelled:
+		case a.StatusCode == types.ScalingActivityStatusCodeFailed:
 			return text.Short(cmp.Or(aws.ToString(a.StatusMessage), "no reason given"), maxWhy)
 		default: // under way, or successful
 			return ""
