@@ -246,12 +246,12 @@ func (a *Actor) scaleUp(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 	if action.To > int(pool.Spec.Max) {
 		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
 	}
-	nodes, _, err := a.standing(ctx, pool)
+	target, err := a.target(ctx, pool)
 	if err != nil {
 		return err
 	}
-	if seen := r.pools[pool.Name].Size; nodes < seen {
-		return refuse("pool %s has %d nodes, not %d as in the snapshot", pool.Name, nodes, seen)
+	if seen := r.pools[pool.Name].Target; target < seen {
+		return refuse("the size of pool %s is %d, not %d as in the snapshot", pool.Name, target, seen)
 	}
 	return a.o.Pools.SetSize(ctx, pool, action.To)
 }
@@ -282,12 +282,12 @@ func (a *Actor) withdraw(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNo
 		return refuse("the request of pool %s was withdrawn %s ago", pool.Name, r.now.Sub(last))
 	}
 	a.withdrawn[pool.Name] = r.now
-	nodes, target, err := a.standing(ctx, pool)
+	target, err := a.target(ctx, pool)
 	if err != nil {
 		return err
 	}
-	if target <= nodes || target != action.From {
-		return refuse("pool %s has %d nodes of %d, not %d of %d as in the plan", pool.Name, nodes, target, action.To, action.From)
+	if target != action.From {
+		return refuse("the size of pool %s is %d, not %d as in the plan", pool.Name, target, action.From)
 	}
 	return a.o.Pools.Withdraw(ctx, pool)
 }

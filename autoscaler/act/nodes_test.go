@@ -354,9 +354,6 @@ func TestWithdrawal(t *testing.T) {
 	w.snap.Now = w.snap.Now.Add(withdrawEvery)
 	provider.target = 6 // requested since
 	w.want(Refused, action)
-	w.snap.Now = w.snap.Now.Add(withdrawEvery)
-	provider.target = 1 // delivered since
-	w.want(Refused, plan.Action{Verb: plan.Withdraw, Pool: "p", From: 1, To: 1})
 	if provider.withdrawn != 2 {
 		t.Errorf("withdrawn %d times, want 2", provider.withdrawn)
 	}

@@ -61,7 +61,7 @@ func NewASG(o ASGOptions) *Groups {
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Leaving{}}
-	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now)}
+	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now), listing: 3 * time.Second}
 }
 
 // asgGroup is one group.
