@@ -151,7 +151,7 @@ func TestInterrupted(t *testing.T) {
 	long.Spec.Volumes = onDisk() // lost in any case
 	w := newWorld(t, nil, long, replica("short", "p-1"),
 		replica("saves", "p-1", v1alpha1.EvictFromAnnotation, start.Add(time.Hour).Format(time.RFC3339)),
-		replica("stays", "p-1", v1alpha1.SafeToEvictAnnotation, "false"))
+		replica("stays", "p-1", v1alpha1.SafeToEvictAnnotation, "false"), tolerant("tolerates"))
 	edit(w, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.ScaleDown.Disabled = true })
 	w.snap.Nodes = append(w.snap.Nodes, plan.Node{Name: "p-2", Drain: &plan.Draining{}})
 	taken := start.Add(2 * time.Minute)
@@ -159,7 +159,7 @@ func TestInterrupted(t *testing.T) {
 	w.want(Refused, do)
 	w.snap.Nodes[0].LeavesAt = taken
 	w.want(Waiting, do)
-	if got := w.pods(); !slices.Equal(got, []string{"saves", "stays"}) {
+	if got := w.pods(); !slices.Equal(got, []string{"saves", "stays", "tolerates"}) {
 		t.Errorf("pods left %v", got)
 	}
 	if want := []string{"long 115", "short"}; !slices.Equal(w.graces, want) {
@@ -167,7 +167,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	w.snap.Now = taken.Add(-plan.LastCall)
 	w.want(Waiting, do)
-	if got := w.pods(); !slices.Equal(got, []string{"stays"}) {
+	if got := w.pods(); !slices.Equal(got, []string{"stays", "tolerates"}) {
 		t.Errorf("pods left %v: at the last call checkpoints are no longer waited for", got)
 	}
 }
@@ -303,6 +303,7 @@ func TestRefused(t *testing.T) {
 			"not to be disrupted":  {pod: says(v1alpha1.DoNotDisruptAnnotation, "true")},
 			"not safe to evict":    {pod: says(v1alpha1.SafeToEvictAnnotation, "false")},
 			"no controller":        {pod: bare},
+			"tolerates the cordon": {pod: tolerant("a")},
 			"draining is off":      {change: policy(func(p *plan.Policy) { p.MaxDrains = 0 })},
 			"another node drains":  {change: func(w *world) { w.snap.Nodes[1].Drain = &plan.Draining{} }},
 			"the pool keeps nodes": {change: keepsNodes},

@@ -48,7 +48,7 @@ func TestRemovalSettles(t *testing.T) {
 		t.Fatalf("cordoned %v, drain %+v, %v, %v", n.Spec.Unschedulable, drain, ok, err)
 	}
 	w.snap.Now = start.Add(plan.RemoveDelay - 1)
-	w.actor = New(w.actor.o) // a restart
+	w.actor = New(*w.actor.o) // a restart
 	w.want(Waiting, remove)
 	w.must(w.client.Create(t.Context(), replica("late", "p-1")))
 	w.settled()
@@ -282,7 +282,7 @@ func TestPromise(t *testing.T) {
 			for range 2 {
 				w.actor.Apply(t.Context(), w.snap, plan.Plan{})
 			}
-			if got, promises := w.nominatedTo("b"), len(w.actor.promises); got != c.kept || (promises == 1) != (c.kept != "" || c.open) {
+			if got, promises := w.nominatedTo("b"), len(w.actor.promises.of); got != c.kept || (promises == 1) != (c.kept != "" || c.open) {
 				t.Errorf("later nominated to %q, want %q; %d promises are remembered", got, c.kept, promises)
 			}
 		})
