@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -43,18 +42,18 @@ type Options struct {
 
 // Actor carries out plans. It is used from one goroutine.
 type Actor struct {
-	o      Options
-	tidied time.Time // when configs were last collected
-	// promises by pod. They are not persisted: a new leader starts without any.
-	promises  map[string]promise
-	withdrawn map[string]time.Time // by pool, the last attempt
-	waiting   map[string]bool      // the actions that waited in the last reconcile
+	cluster
+	repartitions repartitions
+	promises     promises
+	withdrawn    map[string]time.Time // by pool, the last attempt
+	waiting      map[string]bool      // the actions that waited in the last reconcile
 }
 
 // New returns an Actor.
 func New(o Options) *Actor {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Actor{o: o, promises: map[string]promise{}, withdrawn: map[string]time.Time{}}
+	c := cluster{&o}
+	return &Actor{cluster: c, repartitions: repartitions{cluster: c}, promises: promises{c, map[string]promise{}}, withdrawn: map[string]time.Time{}}
 }
 
 // Outcome of an action, one of the constants below.
@@ -101,13 +100,13 @@ var errTooLong = errors.New("the actions of this reconcile have taken too long")
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
 	waited := a.waiting
 	a.waiting = map[string]bool{}
-	if len(p.Actions) == 0 && len(a.promises) == 0 {
+	if len(p.Actions) == 0 && len(a.promises.of) == 0 {
 		return nil // most reconciles: s need not be indexed
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, maxActing, errTooLong)
 	defer cancel()
 	r := newReconcile(s, a.o.Policy)
-	a.keepPromises(ctx, r)
+	a.promises.keep(ctx, r)
 	results := make([]Result, 0, len(p.Actions))
 	for _, action := range p.Actions {
 		err := a.apply(ctx, r, action)
@@ -120,9 +119,19 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 		results = append(results, result)
 	}
 	if r.evictions > 0 { // each eviction makes the scheduler retry pending pods, which clears nominations
-		a.keepPromises(ctx, r)
+		a.promises.keep(ctx, r)
 	}
 	return results
+}
+
+// Resume continues the operations of a snapshot whose config is not selected yet, because of
+// ConfigDelay or a restart. It decides nothing; past its deadline an operation is
+// undone by the planner.
+func (a *Actor) Resume(ctx context.Context, s plan.Snapshot) error {
+	if a.o.DryRun {
+		return nil
+	}
+	return a.repartitions.resume(ctx, s)
 }
 
 func outcome(err error, dryRun bool) Outcome {
@@ -164,11 +173,11 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 	case plan.ScaleUp:
 		return a.scaleUp(ctx, r, pool, action)
 	case plan.Repartition:
-		return a.repartition(ctx, r, action)
+		return a.repartitions.repartition(ctx, r, action)
 	case plan.Rollback:
-		return a.rollback(ctx, r, action)
+		return a.repartitions.rollback(ctx, r, action)
 	case plan.Uncordon:
-		return a.uncordon(ctx, action)
+		return a.repartitions.uncordon(ctx, action)
 	case plan.Drain:
 		return a.drain(ctx, r, pool, action)
 	case plan.Reclaim:
@@ -186,57 +195,9 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 	}
 }
 
-// pool reads the action's pool from the API server; nil for an action on a node
-// without a pool.
-func (a *Actor) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, error) {
-	if name == "" {
-		return nil, nil
-	}
-	var pool v1alpha1.GPUNodePool
-	if err := a.o.Live.Get(ctx, client.ObjectKey{Name: name}, &pool); err != nil {
-		return nil, fmt.Errorf("getting GPUNodePool %s: %w", name, err)
-	}
-	return &pool, nil
-}
-
 // undoes reports whether a verb ends an operation under way. A freeze does not
 // stop such verbs: it prevents new operations and leaves none half done.
 func undoes(v plan.Verb) bool { return v == plan.Uncordon || v == plan.Rollback }
-
-// onNode reads a node and calls do with it, again after a conflict: kubelet and the node lifecycle
-// controller write to it as well.
-func (a *Actor) onNode(ctx context.Context, name string, do func(*corev1.Node) error) error {
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		var node corev1.Node
-		if err := a.o.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-			return fmt.Errorf("getting node %s: %w", name, err)
-		}
-		return do(&node)
-	})
-}
-
-// onSeen is onNode for the node of the snapshot; it refuses another node of that name.
-func (a *Actor) onSeen(ctx context.Context, r *reconcile, name string, do func(*corev1.Node) error) error {
-	seen, ok := r.nodes[name]
-	if !ok {
-		return refuse("node %s was not in the snapshot", name)
-	}
-	return a.onNode(ctx, name, func(node *corev1.Node) error {
-		if !same(node, seen.UID, seen.Created) {
-			return refuse("node %s was recreated after the snapshot", name)
-		}
-		return do(node)
-	})
-}
-
-// same reports whether o is the object of the snapshot, not another one of the same
-// name. Where the snapshot has no UID, creation times are compared, to the second.
-func same(o client.Object, uid string, created time.Time) bool {
-	if uid != "" {
-		return string(o.GetUID()) == uid
-	}
-	return o.GetCreationTimestamp().Time.Equal(created)
-}
 
 // scaleUp requests a size from the provider. Sizes are absolute, so a snapshot from
 // before our last scale-up requests the present size. A snapshot from before our last
@@ -246,12 +207,12 @@ func (a *Actor) scaleUp(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 	if action.To > int(pool.Spec.Max) {
 		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
 	}
-	nodes, _, err := a.standing(ctx, pool)
+	target, err := a.target(ctx, pool)
 	if err != nil {
 		return err
 	}
-	if seen := r.pools[pool.Name].Size; nodes < seen {
-		return refuse("pool %s has %d nodes, not %d as in the snapshot", pool.Name, nodes, seen)
+	if seen := r.pools[pool.Name].Target; target < seen {
+		return refuse("the size of pool %s is %d, not %d as in the snapshot", pool.Name, target, seen)
 	}
 	return a.o.Pools.SetSize(ctx, pool, action.To)
 }
@@ -282,12 +243,12 @@ func (a *Actor) withdraw(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNo
 		return refuse("the request of pool %s was withdrawn %s ago", pool.Name, r.now.Sub(last))
 	}
 	a.withdrawn[pool.Name] = r.now
-	nodes, target, err := a.standing(ctx, pool)
+	target, err := a.target(ctx, pool)
 	if err != nil {
 		return err
 	}
-	if target <= nodes || target != action.From {
-		return refuse("pool %s has %d nodes of %d, not %d of %d as in the plan", pool.Name, nodes, target, action.To, action.From)
+	if target != action.From {
+		return refuse("the size of pool %s is %d, not %d as in the plan", pool.Name, target, action.From)
 	}
 	return a.o.Pools.Withdraw(ctx, pool)
 }

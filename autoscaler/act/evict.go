@@ -3,10 +3,8 @@ package act
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -132,7 +130,7 @@ func (a *Actor) evictAll(ctx context.Context, r *reconcile, pods []corev1.Pod, t
 	var errs []error
 	for i := range pods {
 		pod := &pods[i]
-		if pod.DeletionTimestamp != nil || r.mayMoveNow(pod, taken) != nil {
+		if pod.DeletionTimestamp != nil || comesBack(pod) || r.mayMoveNow(pod, taken) != nil {
 			continue
 		}
 		// 429: a PodDisruptionBudget allows no disruption.
@@ -225,8 +223,17 @@ func (a *Actor) mayDrain(ctx context.Context, r *reconcile, node *corev1.Node, a
 		if err := r.mayMove(&pods[i], time.Time{}); err != nil {
 			return err
 		}
+		if comesBack(&pods[i]) {
+			return refuse("pod %s/%s tolerates the node's cordon", pods[i].Namespace, pods[i].Name)
+		}
 	}
 	return nil
+}
+
+// comesBack reports a pod that tolerates the cordon of its node: the scheduler may bind its successor to it again.
+func comesBack(pod *corev1.Pod) bool {
+	cordon := &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), cordon, false) })
 }
 
 // reclaim evicts one pod. It is done once the eviction is accepted: later reconciles
@@ -255,87 +262,16 @@ func (a *Actor) reclaim(ctx context.Context, r *reconcile, action plan.Action) e
 		return err
 	}
 	// Before the eviction, so that the freed capacity is reserved at any time.
-	a.promise(ctx, r, action.For, action.Node)
+	a.promises.give(ctx, r, action.For, action.Node)
 	err = a.evict(ctx, &pod, nil)
 	if isGone(err) {
 		return nil
 	}
 	if err != nil { // nominated, they keep other pods from the node; the scheduler's next attempt clears the nomination itself
-		for _, key := range action.For {
-			delete(a.promises, key)
-		}
+		a.promises.drop(action.For)
 	}
 	if apierrors.IsTooManyRequests(err) {
 		return refuse("a PodDisruptionBudget allows no disruption: %v", err)
 	}
 	return err
-}
-
-// promiseLasts is how long capacity is reserved for a pod: the usual grace periods of
-// evicted pods, and a margin.
-const promiseLasts = 2 * time.Minute
-
-// promise is capacity on a node that is being freed for a pod.
-type promise struct {
-	node  string
-	until time.Time
-}
-
-// promise nominates pods for the node on which capacity is about to be freed for them.
-// For pods of the same or a lower priority the scheduler counts a nominated pod as
-// running there. Without a nomination the first pod takes the capacity, often the
-// replacement of the evicted one.
-//
-// The scheduler clears a nomination whenever it tries the pod and finds no capacity,
-// so each reconcile nominates again until the pod is bound. Capacity that another pod
-// takes in between is reclaimed again.
-func (a *Actor) promise(ctx context.Context, r *reconcile, pods []string, node string) {
-	if !a.o.Nominate {
-		return
-	}
-	for _, key := range pods {
-		a.promises[key] = promise{node, r.now.Add(promiseLasts)}
-		a.nominate(ctx, r, key, node)
-	}
-}
-
-// keepPromises nominates pods again that are still pending, and forgets the others.
-func (a *Actor) keepPromises(ctx context.Context, r *reconcile) {
-	for _, key := range slices.Sorted(maps.Keys(a.promises)) {
-		p := a.promises[key]
-		if seen, ok := r.pod(key); !ok || seen.Node != "" || r.now.After(p.until) {
-			delete(a.promises, key)
-			continue
-		}
-		a.nominate(ctx, r, key, p.node)
-	}
-}
-
-func (a *Actor) nominate(ctx context.Context, r *reconcile, key, node string) {
-	if err := a.tryNominate(ctx, r, key, node); err != nil && ctx.Err() == nil {
-		a.o.Log.Warn("nominating pod failed", "pod", key, "node", node, "err", err)
-	}
-}
-
-func (a *Actor) tryNominate(ctx context.Context, r *reconcile, key, node string) error {
-	seen, ok := r.pod(key)
-	if !ok || seen.UID == "" {
-		return nil // the pod is not created yet
-	}
-	namespace, name, _ := strings.Cut(key, "/")
-	var pod corev1.Pod
-	if err := a.o.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if !same(&pod, seen.UID, seen.Created) || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Status.NominatedNodeName != "" {
-		return nil // not pending, or nominated: the scheduler's own nomination takes precedence
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"status":   map[string]any{"nominatedNodeName": node},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding the nomination: %w", err)
-	}
-	return client.IgnoreNotFound(a.o.Client.Status().Patch(ctx, &pod, client.RawPatch(types.MergePatchType, patch)))
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
@@ -22,9 +20,9 @@ import (
 // cordoned first and recorded as a drain that begins, and removed by a later reconcile.
 func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	may := func(*corev1.Node) error {
-		nodes, target, err := a.standing(ctx, pool)
-		if least := min(nodes, target); err == nil && least <= int(pool.Spec.Min) {
-			return refuse("pool %s has %d nodes, min is %d", pool.Name, least, pool.Spec.Min)
+		target, err := a.target(ctx, pool)
+		if err == nil && target <= int(pool.Spec.Min) {
+			return refuse("the size of pool %s is %d, min is %d", pool.Name, target, pool.Spec.Min)
 		}
 		return err
 	}
@@ -114,39 +112,13 @@ func notCordonedByOthers(node *corev1.Node) error {
 	return nil
 }
 
-// standing counts the nodes of a pool now, and returns the size last requested from the provider. A node whose
-// machine terminates is not counted, although its Node object may remain for minutes.
-func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (alive, target int, err error) {
+// target is the size last requested of a pool's provider, in which each removal counts.
+func (a *Actor) target(ctx context.Context, pool *v1alpha1.GPUNodePool) (int, error) {
 	listing, err := a.o.Pools.List(ctx, pool)
 	if err != nil {
-		return 0, 0, fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
+		return 0, fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
 	}
-	ofPool := client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}
-	count := func(node metav1.Object, id string) {
-		if !pools.IsForeign(pool, node.GetLabels()) && (id == "" || !slices.Contains(listing.Going, pools.LastPart(id))) {
-			alive++
-		}
-	}
-	if len(listing.Going) == 0 {
-		// Metadata is a fifth of the size of whole nodes, and enough to count.
-		var names metav1.PartialObjectMetadataList
-		names.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-		if err := a.o.Live.List(ctx, &names, ofPool); err != nil {
-			return 0, 0, fmt.Errorf("counting the nodes of pool %s: %w", pool.Name, err)
-		}
-		for i := range names.Items {
-			count(&names.Items[i], "")
-		}
-		return alive, listing.Target, nil
-	}
-	var nodes corev1.NodeList
-	if err := a.o.Live.List(ctx, &nodes, ofPool); err != nil {
-		return 0, 0, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
-	}
-	for i := range nodes.Items {
-		count(&nodes.Items[i], nodes.Items[i].Spec.ProviderID)
-	}
-	return alive, listing.Target, nil
+	return listing.Target, nil
 }
 
 // empty refuses while any pod runs on the node but those of DaemonSets.
@@ -169,11 +141,11 @@ func (a *Actor) replace(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 	may := func(node *corev1.Node) error { return r.mayReplace(node, pool.Name) }
 	take := func(node *corev1.Node) error {
 		r.replaced[pool.Name] = true
-		listing, err := a.o.Pools.List(ctx, pool)
+		target, err := a.target(ctx, pool)
 		if err != nil {
-			return fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
+			return err
 		}
-		return a.o.Pools.Delete(ctx, pool, node, listing.Target <= int(pool.Spec.Max))
+		return a.o.Pools.Delete(ctx, pool, node, target <= int(pool.Spec.Max))
 	}
 	return a.takeOut(ctx, r, pool, action, plan.NodeSick, may, take)
 }

@@ -9,15 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
-	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -26,10 +23,16 @@ import (
 // needs none: it reads the kubelet's allocations right before it destroys an instance.
 const settleDelay = plan.RemoveDelay
 
+// repartitions begins, continues and ends the operations on nodes.
+type repartitions struct {
+	cluster
+	tidied time.Time // when configs were last collected
+}
+
 // repartition starts an operation. It publishes the configs, writes the record and
 // the cordon at once, checks the node's pods again and sets the label. After a crash
 // Resume does the remaining steps.
-func (a *Actor) repartition(ctx context.Context, r *reconcile, action plan.Action) error {
+func (a *repartitions) repartition(ctx context.Context, r *reconcile, action plan.Action) error {
 	var record contract.Record
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		var err error
@@ -49,7 +52,7 @@ func (a *Actor) repartition(ctx context.Context, r *reconcile, action plan.Actio
 
 // begin checks the node against the snapshot, publishes the configs and returns the
 // record to write to the node.
-func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) (contract.Record, error) {
+func (a *repartitions) begin(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) (contract.Record, error) {
 	if _, underWay, _ := contract.RecordOf(node); underWay {
 		return contract.Record{}, refuse("node %s has an operation under way", node.Name)
 	}
@@ -114,7 +117,7 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 // name sets the record's configs, the one to select and the one to roll back to, by
 // their content: the node's label may name a config that is deleted or was never
 // applied. again is when the config's other name was published, if that is selected.
-func (a *Actor) name(ctx context.Context, now time.Time, node *corev1.Node, before partition.NodeLayout, record *contract.Record) (again time.Time, err error) {
+func (a *repartitions) name(ctx context.Context, now time.Time, node *corev1.Node, before partition.NodeLayout, record *contract.Record) (again time.Time, err error) {
 	gives, err := a.o.Partition.Gives(ctx, record.Previous, before)
 	if err != nil {
 		return again, err
@@ -162,7 +165,7 @@ func layouts(tables mig.Tables, names partition.Names, seen *plan.Node, action p
 
 // selectConfig sets the label for a recorded operation. It ends the operation if a pod
 // was bound to the node before the cordon took effect: the GPU may be allocated to it.
-func (a *Actor) selectConfig(ctx context.Context, name, operation string) error {
+func (a *repartitions) selectConfig(ctx context.Context, name, operation string) error {
 	return a.onNode(ctx, name, func(node *corev1.Node) error {
 		record, ok, err := contract.RecordOf(node)
 		if err != nil {
@@ -197,32 +200,6 @@ func (a *Actor) selectConfig(ctx context.Context, name, operation string) error 
 	})
 }
 
-// gpuPods returns the pods with GPUs that are on a node as a record has them, sorted.
-func (a *Actor) gpuPods(ctx context.Context, node string) ([]string, error) {
-	pods, err := a.podsOn(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for i := range pods {
-		// An unreadable demand may include the GPU.
-		if d, err := demand.FromResources(kube.ExtendedRequests(&pods[i])); err != nil || !d.Zero() {
-			out = append(out, contract.PodOf(pods[i].Namespace, pods[i].Name, string(pods[i].UID)))
-		}
-	}
-	slices.Sort(out)
-	return out, nil
-}
-
-// podsOn returns the pods on a node that have not ended.
-func (a *Actor) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	if err := a.o.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return nil, fmt.Errorf("listing pods on node %s: %w", node, err)
-	}
-	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return kube.IsOver(&p) }), nil
-}
-
 // minRollbackTimeout bounds one rollback attempt from below, whatever the operation's
 // own timeout.
 const minRollbackTimeout = 30 * time.Second
@@ -241,7 +218,7 @@ func underWay(node *corev1.Node, action plan.Action) (contract.Record, bool, err
 
 // rollback does one step of a rollback. The planner repeats it each reconcile until the
 // operation is gone from the node.
-func (a *Actor) rollback(ctx context.Context, r *reconcile, action plan.Action) error {
+func (a *repartitions) rollback(ctx context.Context, r *reconcile, action plan.Action) error {
 	return a.onNode(ctx, action.Node, func(node *corev1.Node) error {
 		record, ok, err := underWay(node, action)
 		if err != nil || !ok { // already undone
@@ -258,7 +235,7 @@ func (a *Actor) rollback(ctx context.Context, r *reconcile, action plan.Action) 
 
 // uncordon ends a repartition that succeeded, or lifts a cordon of ours whose
 // operation has ended. A cordon without our annotation stays.
-func (a *Actor) uncordon(ctx context.Context, action plan.Action) error {
+func (a *repartitions) uncordon(ctx context.Context, action plan.Action) error {
 	return a.onNode(ctx, action.Node, func(node *corev1.Node) error {
 		record, ok, err := underWay(node, action)
 		if err != nil {
@@ -276,7 +253,7 @@ func (a *Actor) uncordon(ctx context.Context, action plan.Action) error {
 
 // liftCordon lifts a cordon of ours with this reason and ends the node's drain. A
 // cordon without our annotation stays.
-func (a *Actor) liftCordon(ctx context.Context, node *corev1.Node, why string) error {
+func (a *repartitions) liftCordon(ctx context.Context, node *corev1.Node, why string) error {
 	by := node.Annotations[v1alpha1.CordonAnnotation]
 	_, draining := node.Annotations[v1alpha1.DrainAnnotation]
 	switch {
@@ -294,27 +271,8 @@ func (a *Actor) liftCordon(ctx context.Context, node *corev1.Node, why string) e
 	})
 }
 
-// setCordon makes a node unschedulable and annotates the reason. It leaves a node alone that is
-// cordoned already.
-func setCordon(n *corev1.Node, why string) {
-	if n.Spec.Unschedulable {
-		return
-	}
-	metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.CordonAnnotation, why)
-	n.Spec.Unschedulable = true
-}
-
-func (a *Actor) patchNode(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error {
-	return partition.PatchNode(ctx, a.o.Client, node, "patching", change)
-}
-
-// Resume continues the operations of a snapshot whose config is not selected yet, because of
-// ConfigDelay or a restart. It decides nothing; past its deadline an operation is
-// undone by the planner.
-func (a *Actor) Resume(ctx context.Context, s plan.Snapshot) error {
-	if a.o.DryRun {
-		return nil
-	}
+// resume is Actor.Resume.
+func (a *repartitions) resume(ctx context.Context, s plan.Snapshot) error {
 	now := s.Now
 	var errs []error
 	for i := range s.Nodes {
@@ -339,7 +297,7 @@ func (a *Actor) Resume(ctx context.Context, s plan.Snapshot) error {
 
 // goOn selects the config of a recorded operation. Under a freeze, of the policy or of
 // the pool, it removes the record instead: the node is unchanged until then.
-func (a *Actor) goOn(ctx context.Context, node *corev1.Node, record contract.Record) error {
+func (a *repartitions) goOn(ctx context.Context, node *corev1.Node, record contract.Record) error {
 	frozen := a.o.Policy.Freeze
 	if name := node.Labels[v1alpha1.NodePoolLabel]; name != "" && !frozen {
 		pool, err := a.pool(ctx, name)
@@ -363,7 +321,7 @@ func (a *Actor) goOn(ctx context.Context, node *corev1.Node, record contract.Rec
 // tidyEvery is the interval between removals of unused configs.
 const tidyEvery = 10 * time.Minute
 
-func (a *Actor) tidy(ctx context.Context, now time.Time) error {
+func (a *repartitions) tidy(ctx context.Context, now time.Time) error {
 	var nodes corev1.NodeList
 	if err := a.o.Live.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)

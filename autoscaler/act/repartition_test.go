@@ -171,7 +171,7 @@ func TestResume(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.ConfigDelay = time.Minute })
 	w.conflicts = retry.DefaultRetry.Steps
 	w.want(Refused, w.repartition())
-	w.actor = New(w.actor.o)
+	w.actor = New(*w.actor.o)
 	w.want(Done, w.repartition())
 	resume := func(after time.Duration, want bool) {
 		t.Helper()

@@ -286,6 +286,13 @@ func replica(name, node string, annotations ...string) *corev1.Pod {
 	return p
 }
 
+// tolerant is a pod whose successor the scheduler may bind to the same node, cordoned or not.
+func tolerant(name string) *corev1.Pod {
+	p := replica(name, "p-1")
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	return p
+}
+
 // onDisk is an emptyDir on a node's disk.
 func onDisk() []corev1.Volume {
 	return []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}

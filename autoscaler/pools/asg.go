@@ -61,7 +61,7 @@ func NewASG(o ASGOptions) *Groups {
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Leaving{}}
-	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now)}
+	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now), listing: 3 * time.Second}
 }
 
 // asgGroup is one group.
@@ -129,9 +129,9 @@ func (g *asgGroup) failed(ctx context.Context) string {
 		if aws.ToTime(a.StartTime).Before(since) {
 			break
 		}
-		switch a.StatusCode {
-		case types.ScalingActivityStatusCodeCancelled:
-		case types.ScalingActivityStatusCodeFailed:
+		switch ends := strings.HasPrefix(aws.ToString(a.Description), "Terminating"); {
+		case ends, a.StatusCode == types.ScalingActivityStatusCodeCancelled:
+		case a.StatusCode == types.ScalingActivityStatusCodeFailed:
 			return text.Short(cmp.Or(aws.ToString(a.StatusMessage), "no reason given"), maxWhy)
 		default: // under way, or successful
 			return ""
@@ -291,20 +291,16 @@ func weighs(w *string) string {
 
 var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
 
-// priceEvery is the interval of reading the spot price, which moves slowly. The last one holds for priceHolds
-// while it cannot be read: the pool would look cheap without.
-const (
-	priceEvery = 5 * time.Minute
-	priceHolds = time.Hour
-)
+// priceEvery is the interval of reading the spot price, which moves slowly.
+const priceEvery = 5 * time.Minute
 
 type spotPrice struct {
-	asked, read time.Time
-	price       *float64
+	asked time.Time
+	price *float64
 }
 
 // spotPrice returns the highest price among the group's zones in US dollars an hour, nil if
-// unknown.
+// unknown. The last one holds while it cannot be read: the pool would look free without.
 func (a *asg) spotPrice(ctx context.Context, pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) *float64 {
 	ref := pool.Spec.Provider.ASG
 	if !pool.Spec.Spot || ref.InstanceType == "" {
@@ -317,13 +313,11 @@ func (a *asg) spotPrice(ctx context.Context, pool *v1alpha1.GPUNodePool, group *
 	if !last.asked.IsZero() && now.Sub(last.asked) < priceEvery {
 		return last.price
 	}
-	next := spotPrice{asked: now, read: now}
-	var err error
-	if next.price, err = a.askPrice(ctx, ref, group.AvailabilityZones); err != nil {
+	next := spotPrice{asked: now, price: last.price}
+	if price, err := a.askPrice(ctx, ref, group.AvailabilityZones); err != nil {
 		a.o.Log.Warn("the spot price cannot be read", "pool", pool.Name, "err", err)
-		if next.read = last.read; now.Sub(last.read) < priceHolds {
-			next.price = last.price
-		}
+	} else {
+		next.price = price
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

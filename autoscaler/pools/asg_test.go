@@ -206,14 +206,14 @@ func TestSpotPrice(t *testing.T) {
 		t.Errorf("%+v, %v; want the highest of the group's zones", l, err)
 	}
 	w.fake.prices = nil
-	if l, err := w.list(); err != nil || l.SpotPrice == nil {
-		t.Errorf("asked again at once: %+v, %v", l, err)
+	for range 30 { // hours
+		if l, err := w.list(); err != nil || l.SpotPrice == nil || *l.SpotPrice != 24.12 {
+			t.Fatalf("%+v, %v; want the last price while none can be read", l, err)
+		}
+		w.now = w.now.Add(priceEvery)
 	}
-	w.now = w.now.Add(priceEvery)
-	if l, err := w.list(); err != nil || l.SpotPrice == nil || *l.SpotPrice != 24.12 {
-		t.Errorf("%+v, %v; want the last price while none can be read", l, err)
-	}
-	w.now = w.now.Add(priceHolds)
+	w = newASGWorld(t)
+	w.pool.Spec.Spot, w.pool.Spec.Provider.ASG.InstanceType = true, "p5.48xlarge"
 	if l, err := w.list(); err != nil || l.SpotPrice != nil || l.Target != 3 {
 		t.Errorf("an unknown price is not a number, and keeps nothing else: %+v, %v", l, err)
 	}
@@ -294,6 +294,7 @@ func TestGroupFails(t *testing.T) {
 	}{
 		{nil, 0}, {[]activity{{"Failed", testNow}}, 2}, {[]activity{{"Cancelled", testNow}, {"Failed", testNow}}, 2},
 		{[]activity{{"InProgress", testNow}, {"Failed", testNow}}, 0}, {[]activity{{"Successful", testNow}, {"Failed", testNow}}, 0},
+		{[]activity{{terminating + "InProgress", testNow}, {terminating + "Successful", testNow}, {"Failed", testNow}}, 2}, {[]activity{{terminating + "Failed", testNow}}, 0},
 	} {
 		w.fake.activities = append(c.activities, activity{"Failed", testNow.Add(-time.Minute)})
 		if l, err := w.list(); err != nil || l.Failed != c.failed || c.failed > 0 && !strings.Contains(l.FailedWhy, "sufficient p5.48xlarge capacity") {
@@ -327,6 +328,9 @@ type fakeAWS struct {
 	activities        []activity      // the latest first
 	hidden            map[string]bool // messages that were received
 }
+
+// terminating before an activity's status makes it one that ends an instance.
+const terminating = "terminating "
 
 type activity struct {
 	Status string
@@ -383,8 +387,12 @@ func (d *fakeAWS) query(rw http.ResponseWriter, form url.Values) {
 	case "DescribeScalingActivities":
 		_, _ = io.WriteString(rw, `<DescribeScalingActivitiesResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><DescribeScalingActivitiesResult><Activities>`)
 		for _, a := range d.activities {
-			_, _ = fmt.Fprintf(rw, `<member><ActivityId>f9f2d65b</ActivityId><AutoScalingGroupName>h100</AutoScalingGroupName><Cause>a difference between desired and actual capacity</Cause><StartTime>%s</StartTime><Description>Launching a new EC2 instance</Description><StatusCode>%s</StatusCode><StatusMessage>We currently do not have sufficient p5.48xlarge capacity.</StatusMessage><Progress>100</Progress></member>`,
-				a.At.Format(time.RFC3339), a.Status)
+			what := "Launching a new EC2 instance"
+			if end, ok := strings.CutPrefix(a.Status, terminating); ok {
+				what, a.Status = "Terminating EC2 instance: i-0123456789abcdef0", end
+			}
+			_, _ = fmt.Fprintf(rw, `<member><ActivityId>f9f2d65b</ActivityId><AutoScalingGroupName>h100</AutoScalingGroupName><Cause>a difference between desired and actual capacity</Cause><StartTime>%s</StartTime><Description>%s</Description><StatusCode>%s</StatusCode><StatusMessage>We currently do not have sufficient p5.48xlarge capacity.</StatusMessage><Progress>100</Progress></member>`,
+				a.At.Format(time.RFC3339), what, a.Status)
 		}
 		_, _ = io.WriteString(rw, `</Activities></DescribeScalingActivitiesResult><ResponseMetadata><RequestId>7c6e177f</RequestId></ResponseMetadata></DescribeScalingActivitiesResponse>`)
 	case "TerminateInstanceInAutoScalingGroup":

@@ -21,6 +21,7 @@ const (
 	annotationMinSize   = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
 	annotationMaxSize   = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
 	annotationManagedBy = "cluster.x-k8s.io/replicas-managed-by"
+	annotationPaused    = "cluster.x-k8s.io/paused"
 	kindMachinePool     = "MachinePool"
 	revisionAnnotation  = "machinedeployment.clusters.x-k8s.io/revision"
 	topologyManager     = "capi-topology"
@@ -85,6 +86,23 @@ func (clusterAPI) foreign(t target) string {
 		}
 	}
 	return ""
+}
+
+// paused reports whether Cluster API does nothing about the target: its own annotation says so, or, by a condition of
+// v1.9 and newer, its Cluster (util/paused). With spec.paused alone a MachineDeployment is still scaled.
+func (t target) paused() bool {
+	if _, ok := t.object.GetAnnotations()[annotationPaused]; ok {
+		return true
+	}
+	for _, path := range [][]string{{"status", "conditions"}, {"status", "v1beta2", "conditions"}} { // of v1beta2, and of v1beta1
+		conditions, _, _ := unstructured.NestedSlice(t.object.Object, path...)
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == "Paused" && c["status"] == "True" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // owns reports whether a field is in an entry of managedFields.

@@ -16,8 +16,8 @@ import (
 const (
 	// groupEvery bounds the age of a listing, as cluster-autoscaler's loop does: clouds throttle frequent calls.
 	groupEvery = 10 * time.Second
-	// groupTimeout bounds one call of a Provider method, groupListTimeout a listing, for which a reconcile waits.
-	groupTimeout, groupListTimeout = 10 * time.Second, 3 * time.Second
+	// groupTimeout bounds one call of a Provider method.
+	groupTimeout = 10 * time.Second
 )
 
 // maxWhy bounds a provider's reason, in bytes.
@@ -29,6 +29,8 @@ type Groups struct {
 	read func(context.Context, *v1alpha1.GPUNodePool) (*group, error)
 	live client.Reader
 	memo *memo
+	// listing bounds a listing, for which a reconcile waits.
+	listing time.Duration
 }
 
 // group is a cloud's group of machines.
@@ -73,7 +75,7 @@ type groupAPI interface {
 // List implements Provider.
 func (p *Groups) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
 	return p.memo.get(ctx, pool, func() (Listing, error) {
-		ctx, cancel := context.WithTimeout(ctx, groupListTimeout)
+		ctx, cancel := context.WithTimeout(ctx, p.listing)
 		defer cancel()
 		g, err := p.read(ctx, pool)
 		if err != nil {

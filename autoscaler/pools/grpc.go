@@ -30,7 +30,7 @@ type external struct {
 // NewGRPC returns the provider over clients by name. live must read from the API server.
 func NewGRPC(live client.Reader, clients map[string]*externalgrpc.Client, now func() time.Time) *Groups {
 	e := &external{clients: clients, now: now, refreshed: map[string]time.Time{}}
-	return &Groups{read: e.read, live: live, memo: newMemo(groupEvery, now)}
+	return &Groups{read: e.read, live: live, memo: newMemo(groupEvery, now), listing: externalgrpc.MaxTimeout}
 }
 
 // grpcGroup is one node group.

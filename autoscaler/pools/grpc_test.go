@@ -44,6 +44,7 @@ type fakeGRPC struct {
 	asField1  bool         // the template is in the older field
 	calls     map[string]int
 	failing   map[string]error
+	patience  map[string]time.Duration // that calls have
 }
 
 func (f *fakeGRPC) serve(_ any, stream grpc.ServerStream) error {
@@ -55,6 +56,8 @@ func (f *fakeGRPC) serve(_ any, stream grpc.ServerStream) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[method]++
+	end, _ := stream.Context().Deadline()
+	f.patience[method] = time.Until(end)
 	if err := f.failing[method]; err != nil {
 		return err
 	}
@@ -140,11 +143,13 @@ type grpcWorld struct {
 	fake *fakeGRPC
 	grpc *Groups
 	now  time.Time
+	// address of the fake
+	address string
 }
 
 func newGRPCWorld(t *testing.T, server ...grpc.ServerOption) *grpcWorld {
 	t.Helper()
-	w := &grpcWorld{now: testNow, fake: &fakeGRPC{max: 10, target: 3, calls: map[string]int{}, failing: map[string]error{}}}
+	w := &grpcWorld{now: testNow, fake: &fakeGRPC{max: 10, target: 3, calls: map[string]int{}, failing: map[string]error{}, patience: map[string]time.Duration{}}}
 	w.world = newScaleWorld(t, v1alpha1.ScaleProvider{}, members()...)
 	for i := range 3 {
 		w.fake.instances = append(w.fake.instances, &externalgrpc.Instance{
@@ -152,7 +157,8 @@ func newGRPCWorld(t *testing.T, server ...grpc.ServerOption) *grpcWorld {
 		})
 	}
 	w.pool.Spec.Provider = v1alpha1.Provider{ExternalGRPC: &v1alpha1.ExternalGRPCProvider{Name: "cloud", NodeGroup: "gpu-pool"}}
-	w.connect(externalgrpc.Config{Address: serveGRPC(t, w.fake, server...)})
+	w.address = serveGRPC(t, w.fake, server...)
+	w.connect(externalgrpc.Config{Address: w.address})
 	return w
 }
 
@@ -197,6 +203,17 @@ func TestNodeGroupScales(t *testing.T) {
 	}
 	if n := w.fake.calls["Refresh"]; n != 1 {
 		t.Errorf("refreshed %d times at one time", n)
+	}
+}
+
+// TestNodeGroupIsGivenTime: a provider whose calls take as long as cluster-autoscaler allows can be listed.
+func TestNodeGroupIsGivenTime(t *testing.T) {
+	w := newGRPCWorld(t)
+	for timeout, least := range map[time.Duration]time.Duration{0: 3 * time.Second, 10 * time.Second: 5 * time.Second} {
+		w.connect(externalgrpc.Config{Address: w.address, Timeout: timeout})
+		if _, err := w.grpc.List(t.Context(), w.pool); err != nil || w.fake.patience["Refresh"] <= least {
+			t.Errorf("with a timeout of %s: Refresh may take %s, %v", timeout, w.fake.patience["Refresh"], err)
+		}
 	}
 }
 

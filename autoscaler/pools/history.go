@@ -21,6 +21,8 @@ const (
 	// samplesKept is the number of provisioning times that are kept, samplesNeeded the number
 	// before they count.
 	samplesKept, samplesNeeded = 16, 3
+	// maxSilence is how long requests may go unanswered in a row before they count as failures.
+	maxSilence = time.Minute
 	// maxSample is longer than any boot; longer times have another cause.
 	maxSample = 2 * time.Hour
 )
@@ -48,6 +50,7 @@ type record struct {
 	uid      types.UID // of the pool: one created again under the name is another
 	since    time.Time
 	asked    time.Time // the last accepted request, zero once it is answered or withdrawn
+	silent   time.Time // since when requests have not been answered, zero where the last was
 	size     int       // requested
 	failures int
 	until    time.Time
@@ -84,13 +87,22 @@ func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
 func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.record(pool)
+	r, now := h.record(pool), h.now()
+	if pool.Spec.Provider.ASG == nil && unanswered(err) {
+		if r.silent.IsZero() {
+			r.silent = now
+		}
+		if now.Sub(r.silent) < maxSilence {
+			return
+		}
+	}
+	r.silent = time.Time{}
 	if err != nil {
-		r.fail(h.now())
+		r.fail(now)
 		return
 	}
 	if size > r.size || r.asked.IsZero() {
-		r.asked = h.now()
+		r.asked = now
 	}
 	r.size = size
 }

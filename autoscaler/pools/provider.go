@@ -107,7 +107,7 @@ func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size
 		return err
 	}
 	err = provider.SetSize(ctx, pool, size)
-	if p.History != nil && !passing(ctx, err) && (pool.Spec.Provider.ASG != nil || !unanswered(err)) {
+	if p.History != nil && !passing(ctx, err) {
 		p.History.Asked(pool, size, err)
 	}
 	return err
@@ -148,7 +148,7 @@ func passing(ctx context.Context, err error) bool {
 
 // unanswered reports an error of the API server itself: it was busy, failed, or its answer was
 // lost. The request may have succeeded, and the next reconcile sees whether it did; a backoff of
-// the pool would only cost time.
+// the pool would only cost time, unless it goes on: a webhook of the target's may be down.
 func unanswered(err error) bool {
 	var lost *url.Error
 	return errors.As(err, &lost) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) ||

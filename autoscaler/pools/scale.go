@@ -43,7 +43,7 @@ func (s *Scale) kind(t target) machines {
 	return nil
 }
 
-// open reads a pool's target and rejects one that another autoscaler sizes. kind is nil for a target of any other kind.
+// open reads a pool's target and rejects one that another autoscaler sizes, or that is paused. kind is nil for a target of any other kind.
 func (s *Scale) open(ctx context.Context, pool *v1alpha1.GPUNodePool) (t target, kind machines, err error) {
 	if t, err = s.read(ctx, pool); err != nil {
 		return t, nil, err
@@ -54,6 +54,9 @@ func (s *Scale) open(ctx context.Context, pool *v1alpha1.GPUNodePool) (t target,
 	if who := kind.foreign(t); who != "" {
 		return t, nil, &Problem{ReasonForeign, fieldScale + ".name",
 			fmt.Sprintf("%s is sized by another: %s", t.name(), who), "two autoscalers on one pool undo each other's work: remove one of them from it"}
+	}
+	if t.paused() { // its size would change, and nothing else
+		return t, nil, &Problem{ReasonTarget, fieldScale + ".name", t.name() + " is paused, or its Cluster", "unpause it; until then other pools serve the pods"}
 	}
 	return t, kind, nil
 }

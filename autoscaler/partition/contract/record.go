@@ -29,7 +29,6 @@ type Record struct {
 	// Whole is true when the GPU was not in MIG mode before.
 	Whole bool `json:"whole,omitempty"`
 	// Target and Before are layouts in slices, "3g@0:4 3g@4:4", which are readable without a table.
-	// Older records have the driver's names.
 	Target string `json:"target"`
 	Before string `json:"before"`
 	// Config is the name to select; Previous the one to go back to. Operations of an agent have
@@ -111,14 +110,7 @@ func (r Record) String() string { return renderJSON(r) }
 
 // TargetLayout parses Target; nil where it cannot be parsed.
 func (r Record) TargetLayout() mig.Layout {
-	if l, err := mig.ParseSlices(r.Target); err == nil {
-		return l
-	}
-	table, ok := mig.ForModel(r.Model)
-	if !ok {
-		return nil
-	}
-	l, err := mig.ParseLayout(table, r.Target)
+	l, err := mig.ParseSlices(r.Target)
 	if err != nil {
 		return nil
 	}

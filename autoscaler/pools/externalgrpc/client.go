@@ -4,6 +4,7 @@
 package externalgrpc
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -30,7 +32,15 @@ type Config struct {
 	Key    string `json:"key,omitempty"`
 	Cert   string `json:"cert,omitempty"`
 	CACert string `json:"cacert,omitempty"`
+	// Timeout of a call, 0s for cluster-autoscaler's 5s.
+	Timeout time.Duration `json:"grpc_timeout,omitempty"`
 }
+
+const (
+	defaultTimeout = 5 * time.Second
+	// MaxTimeout of a call, for which a reconcile may wait.
+	MaxTimeout = 10 * time.Second
+)
 
 // Validate returns what is wrong with the configuration.
 func (c Config) Validate() error {
@@ -40,11 +50,17 @@ func (c Config) Validate() error {
 	if given := c.Key != ""; given != (c.Cert != "") || given != (c.CACert != "") {
 		return errors.New("key, cert and cacert: want all of them, or none")
 	}
+	if c.Timeout < 0 || c.Timeout > MaxTimeout {
+		return fmt.Errorf("grpc_timeout: %s: want 0s to %s", c.Timeout, MaxTimeout)
+	}
 	return nil
 }
 
 // Client calls one provider.
-type Client struct{ conn *grpc.ClientConn }
+type Client struct {
+	conn    *grpc.ClientConn
+	timeout time.Duration // of a call
+}
 
 // New returns a Client, which connects at its first call.
 func New(c Config) (*Client, error) {
@@ -59,7 +75,7 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", c.Address, err)
 	}
-	return &Client{conn}, nil
+	return &Client{conn, cmp.Or(c.Timeout, defaultTimeout)}, nil
 }
 
 // credentials reads the files of the configuration.
@@ -106,6 +122,8 @@ func (r renewed) Clone() credentials.TransportCredentials { return r }
 func (c *Client) Close() error { return c.conn.Close() }
 
 func (c *Client) call(ctx context.Context, method string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	if err := c.conn.Invoke(ctx, "/"+Service+"/"+method, in, out); err != nil {
 		return fmt.Errorf("calling %s: %w", method, err)
 	}

@@ -1,0 +1,98 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// promiseLasts is how long capacity is reserved for a pod: the usual grace periods of
+// evicted pods, and a margin.
+const promiseLasts = 2 * time.Minute
+
+// promise is capacity on a node that is being freed for a pod.
+type promise struct {
+	node  string
+	until time.Time
+}
+
+// promises nominate pods for the nodes on which capacity is freed for them. They are not persisted: a new leader starts
+// without any.
+type promises struct {
+	cluster
+	of map[string]promise // by pod
+}
+
+// give nominates pods for the node on which capacity is about to be freed for them.
+// For pods of the same or a lower priority the scheduler counts a nominated pod as
+// running there. Without a nomination the first pod takes the capacity, often the
+// replacement of the evicted one.
+//
+// The scheduler clears a nomination whenever it tries the pod and finds no capacity,
+// so each reconcile nominates again until the pod is bound. Capacity that another pod
+// takes in between is reclaimed again.
+func (a promises) give(ctx context.Context, r *reconcile, pods []string, node string) {
+	if !a.o.Nominate {
+		return
+	}
+	for _, key := range pods {
+		a.of[key] = promise{node, r.now.Add(promiseLasts)}
+		a.nominate(ctx, r, key, node)
+	}
+}
+
+// keep nominates pods again that are still pending, and forgets the others.
+func (a promises) keep(ctx context.Context, r *reconcile) {
+	for _, key := range slices.Sorted(maps.Keys(a.of)) {
+		p := a.of[key]
+		if seen, ok := r.pod(key); !ok || seen.Node != "" || r.now.After(p.until) {
+			delete(a.of, key)
+			continue
+		}
+		a.nominate(ctx, r, key, p.node)
+	}
+}
+
+func (a promises) nominate(ctx context.Context, r *reconcile, key, node string) {
+	if err := a.tryNominate(ctx, r, key, node); err != nil && ctx.Err() == nil {
+		a.o.Log.Warn("nominating pod failed", "pod", key, "node", node, "err", err)
+	}
+}
+
+func (a promises) tryNominate(ctx context.Context, r *reconcile, key, node string) error {
+	seen, ok := r.pod(key)
+	if !ok || seen.UID == "" {
+		return nil // the pod is not created yet
+	}
+	namespace, name, _ := strings.Cut(key, "/")
+	var pod corev1.Pod
+	if err := a.o.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !same(&pod, seen.UID, seen.Created) || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Status.NominatedNodeName != "" {
+		return nil // not pending, or nominated: the scheduler's own nomination takes precedence
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   map[string]any{"nominatedNodeName": node},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the nomination: %w", err)
+	}
+	return client.IgnoreNotFound(a.o.Client.Status().Patch(ctx, &pod, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// drop takes back what was promised to pods.
+func (a promises) drop(pods []string) {
+	for _, key := range pods {
+		delete(a.of, key)
+	}
+}
