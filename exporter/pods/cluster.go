@@ -154,7 +154,7 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 		}
 		w.claims = append(w.claims, claims...)
 		for _, group := range p.kaiGroups() {
-			inGroup[group] = append(inGroup[group], p.kaiAllocation())
+			inGroup[group] = append(inGroup[group], collect.Allocation{Namespace: p.Namespace, Pod: p.Name, Container: cmp.Or(p.Annotations[kaiContainer], p.Containers[0].Name)})
 		}
 	}
 	c.badNotes = bad
@@ -273,10 +273,6 @@ func (p *Pod) kaiGroups() (groups []string) {
 		}
 	}
 	return groups
-}
-
-func (p *Pod) kaiAllocation() collect.Allocation {
-	return collect.Allocation{Namespace: p.Namespace, Pod: p.Name, Container: cmp.Or(p.Annotations[kaiContainer], p.Containers[0].Name)}
 }
 
 // annotated returns the claims that the annotations of a fractional dialect's
