@@ -25,8 +25,8 @@ type sampled struct {
 	first   bool // of that watch
 }
 
-// sampler reads the source, and releases GPUs between two passes: the one goroutine that runs
-// sample reaches the source.
+// sampler reads the source, and releases GPUs between two passes. Only the goroutine that runs sample
+// reaches the source.
 type sampler struct {
 	opts    Options
 	log     *slog.Logger

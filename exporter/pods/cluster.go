@@ -172,7 +172,7 @@ func (w *world) amend(claims []Claim) []Claim {
 	for _, c := range w.claims {
 		stated[c.Allocation] = true
 	}
-	out := slices.Clone(w.claims)
+	out := slices.Grow(slices.Clone(w.claims), len(claims))
 	for _, c := range claims {
 		users := w.standIn[collect.PodName{Namespace: c.Allocation.Namespace, Name: c.Allocation.Pod}]
 		if len(users) == 0 && !stated[c.Allocation] {
