@@ -208,7 +208,7 @@ func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 // over a driver often comes before its first sample, and profiling takes an interval longer.
 func (k *checker) firstReading(ctx context.Context, source collect.Source, fields []counters.Field) (*collect.Reading, error) {
 	readings := make(chan *collect.Reading, 1)
-	n, err := node.New(node.Options{
+	n := node.New(node.Options{
 		Source: source, Interval: min(k.config.interval(), time.Second), Compat: k.config.compatOptions(fields), Log: slog.New(slog.DiscardHandler),
 		Observe: func(r *collect.Reading) {
 			select {
@@ -217,9 +217,6 @@ func (k *checker) firstReading(ctx context.Context, source collect.Source, field
 			}
 		},
 	})
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	ended := make(chan struct{})
 	go func() { defer close(ended); n.Run(ctx) }()

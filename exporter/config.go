@@ -152,6 +152,9 @@ func (c *config) validate(found *problems) {
 	if c.pprof && c.webConfigFile == "" {
 		found.add("--enable-pprof", "needs --web-config-file: profiles must not be served without TLS or a password")
 	}
+	if _, _, err := net.SplitHostPort(c.address); err != nil && !c.systemdSocket && !strings.HasPrefix(c.address, "unix:") {
+		found.add("--address", "%w, want HOST:PORT, :PORT or unix:/PATH", err)
+	}
 	selection := func(flag, text string) collect.Selection {
 		s, err := collect.ParseSelection(text)
 		if err != nil {

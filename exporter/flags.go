@@ -52,7 +52,7 @@ func (c *config) options() []option {
 		{&c.allowlist, "kubernetes-pod-label-allowlist-regex", "", "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", nil, "only pod labels whose name matches one of these, separated by commas; all where empty"},
 		{&c.virtualGPUs, "kubernetes-virtual-gpus", "", "KUBERNETES_VIRTUAL_GPUS", false, "name the shares of time-sliced and MPS GPUs (vgpu), and give each container its own part where the driver measures it (needs hostPID; asks the API server for this node's pods)"},
 		{&c.enableDRA, "kubernetes-enable-dra", "", "KUBERNETES_ENABLE_DRA", false, "attribute GPUs allocated by dynamic resource allocation (asks the API server for this node's ResourceSlices)"},
-		{&c.fractionalGPUs, "kubernetes-fractional-gpus", "", "KUBERNETES_FRACTIONAL_GPUS", false, "attribute GPUs to pods of gpushare, HAMi, vCUDA, qGPU and Elastic GPU by their annotations (asks the API server for this node's pods)"},
+		{&c.fractionalGPUs, "kubernetes-fractional-gpus", "", "KUBERNETES_FRACTIONAL_GPUS", false, "attribute GPUs to pods of gpushare, HAMi, vCUDA, qGPU, Elastic GPU and KAI by their annotations (asks the API server for this node's pods)"},
 		{&c.jobsDir, "hpc-job-mapping-dir", "", "DCGM_HPC_JOB_MAPPING_DIR", "", "folder with a file for each GPU (0) or instance (0.1) whose lines are the jobs on it"},
 		// Which series, and their labels.
 		{&c.devices, "devices", "d", "DCGM_EXPORTER_DEVICES_STR", "f", "GPUs and instances with DCGM series: f (instances of a partitioned GPU, else the GPU), g, i, g:0,2-4, i:0, g+i"},

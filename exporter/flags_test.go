@@ -33,7 +33,7 @@ func TestDCGMFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, file, "version: 1\n")
 	syntax := map[string]string{
-		"config-file": file, "kubernetes-gpu-id-type": "device-name", "configmap-data": "ns:name", "devices": "g:0,2-3+i", "switch-devices": "g:1", "cpu-devices": "i:4",
+		"config-file": file, "address": ":777", "kubernetes-gpu-id-type": "device-name", "configmap-data": "ns:name", "devices": "g:0,2-3+i", "switch-devices": "g:1", "cpu-devices": "i:4",
 		"web-config-file": "w.yml", "web-read-timeout": "3s", "web-write-timeout": "3s", "dcgm-log-level": "VERB", "log-format": "json",
 	}
 	for i, o := range new(config).options() {

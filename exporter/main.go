@@ -144,9 +144,7 @@ func assemble(c *config, source collect.Source, fields []counters.Field, connect
 			observe(r)
 		}
 	}
-	if n, err = node.New(o); err != nil {
-		return nil, nil, err
-	}
+	n = node.New(o)
 	if c.quiesceAnnotation || c.nodeCondition {
 		api, err := connect()
 		if err != nil {

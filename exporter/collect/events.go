@@ -74,13 +74,15 @@ const (
 	// maxXIDs bounds the XIDs that are known of one GPU. A source hands them in again when it connects
 	// again, however old they are.
 	maxXIDs = 1 << 13
-	// setBack is how much older than the last a sample is when the clock was
-	// set back.
+	// setBack is how much older than the last a sample is at least when the clock was set back.
 	setBack = time.Minute
 	// sameEvent is how far apart two of the XIDs that kernelLogged names are at most when
 	// they are one.
 	sameEvent = time.Minute
 )
+
+// isNews reports whether a sample is later than the last, or of a clock set back since.
+func isNews(taken, last time.Time) bool { return taken.After(last) || last.Sub(taken) > setBack }
 
 // kernelLogged are the XIDs that DCGM records twice, from NVML and from the kernel log, and
 // the latter again whenever it starts: each time with another time.
@@ -168,7 +170,7 @@ func (l *EventLog) Restarted(at time.Time) {
 // answers after it was away, or the driver's energy counter, which a reset or a new driver
 // begins again, has fallen.
 func (l *EventLog) Observe(e *Entity, answers bool, now time.Time) (returned bool) {
-	if v, ok := e.Value(fieldEnergyMilli); ok && v.Time.After(l.energy.Time) {
+	if v, ok := e.Value(fieldEnergyMilli); ok && isNews(v.Time, l.energy.Time) {
 		if v.Number < l.energy.Number {
 			l.Away(time.Time{})
 		}

@@ -216,6 +216,8 @@ func TestReturns(t *testing.T) {
 	if got := log.Snapshot(now).Returned; !got.Equal(now.Add(6)) {
 		t.Errorf("returned at %s", got)
 	}
+	observe(energy(9, -time.Hour), true, -time.Hour, false) // the clock was set back
+	observe(energy(1, 1-time.Hour), true, 1-time.Hour, true)
 }
 
 // A counter with an interval of its own goes stale by that one, be it the user's or DCGM's.

@@ -117,17 +117,17 @@ func (l *ledger) forget() {
 }
 
 // sinceLast moves at to taken and returns the seconds between them: 0 for the
-// first value, for one that is no newer, and after a gap longer than maxGap.
+// first value, for one that is no newer, and after a gap longer than maxGap or a clock set back.
 func sinceLast(at *time.Time, taken time.Time, maxGap time.Duration) float64 {
 	before := *at
-	if !taken.After(before) {
+	if !isNews(taken, before) {
 		return 0
 	}
 	*at = taken
-	if before.IsZero() || taken.Sub(before) > maxGap {
-		return 0
+	if gap := taken.Sub(before); !before.IsZero() && gap <= maxGap {
+		return max(0, gap.Seconds())
 	}
-	return taken.Sub(before).Seconds()
+	return 0
 }
 
 // addBusy adds the share of the GPU that was computing over the time since the value
@@ -143,7 +143,7 @@ func (t *tally) addBusy(s *subject, maxGap time.Duration) {
 // loaded: ours never falls. It starts where the driver's stands.
 func (t *tally) addEnergy(s *subject) {
 	v, ok := s.entity.number(fieldEnergyMilli)
-	if !ok || s.entity.Kind != GPU || !v.Time.After(t.energyAt) || v.Number < 0 || math.IsInf(v.Number, 0) {
+	if !ok || s.entity.Kind != GPU || !isNews(v.Time, t.energyAt) || v.Number < 0 || math.IsInf(v.Number, 0) {
 		return
 	}
 	raw := v.Number / 1000
@@ -192,7 +192,7 @@ func (t *tally) addIdle(s *subject, maxGap time.Duration) {
 		case a.busy.Number >= idleBelow:
 			continue
 		default:
-			if !ok || a.busy.Time.Sub(span.seen) > maxGap {
+			if gap := a.busy.Time.Sub(span.seen); !ok || gap > maxGap || gap < -setBack {
 				span.since = a.busy.Time
 			}
 			span.seen = a.busy.Time

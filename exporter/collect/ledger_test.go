@@ -178,6 +178,7 @@ func TestEnergy(t *testing.T) {
 		{"a leap that no GPU can draw is not energy", [][]Value{at(0, 156, 2e6), at(1, 156, 2e12), at(2, 156, 2e12+5e5)}, 2500},
 		{"a fall to what no GPU draws in a second is not energy", [][]Value{at(0, 156, 2e9), at(1, 156, 1e9), at(2, 156, 1e9+1e5)}, 2_000_100},
 		{"the same value twice counts once", [][]Value{at(0, 156, 2e6), at(1, 156, 2.5e6), at(1, 156, 2.5e6)}, 2500},
+		{"the clock set back by an hour", [][]Value{at(0, 156, 2e6), at(1, 156, 2.5e6), at(-3598, 156, 3e6), at(-3597, 156, 3.5e6)}, 3000},
 		{"a gap of an hour is all drawn", [][]Value{at(0, 156, 0), at(3600, 156, 3600*5e5)}, 1_800_000},
 	} {
 		if got := tallied(c.values...).joules; math.Abs(got-c.want) > 1e-6 {
@@ -200,6 +201,7 @@ func TestBusyAndThrottleSeconds(t *testing.T) {
 		{"a gap is not counted", 1001, [][]Value{at(0, 1001, 1), at(60, 1001, 1), at(61, 1001, 1)}, 1},
 		{"time that runs backwards is none", 1001, [][]Value{at(5, 1001, 1), at(1, 1001, 1), at(6, 1001, 1)}, 1},
 		{"two reasons at once", 112, [][]Value{at(0, 112, 0), at(1, 112, 0x4|0x20), at(2, 112, 0x4)}, 2},
+		{"the clock set back by an hour", 1001, [][]Value{at(0, 1001, 1), at(1, 1001, 1), at(-3599, 1001, 1), at(-3598, 1001, 1)}, 2},
 		{"another reason's time is its own", 112, [][]Value{at(0, 112, 0), at(1, 112, 1)}, 0},
 	} {
 		got := tallied(c.values...)

@@ -121,6 +121,8 @@ func TestIdle(t *testing.T) {
 		{5 * time.Second, 0, true, 0},
 		{20 * time.Second, 0, true, 0}, // the gap is unknown
 		{21 * time.Second, 0, true, time.Second},
+		{-time.Hour, 0, true, 0}, // the clock was set back
+		{time.Second - time.Hour, 0, true, time.Second},
 	} {
 		if got := step(c.at, c.busy, c.known, allocation); got != c.want {
 			t.Errorf("at %s: idle %s, want %s", c.at, got, c.want)

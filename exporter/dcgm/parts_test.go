@@ -172,7 +172,8 @@ func TestManyFields(t *testing.T) {
 // A host engine without NVML is explained, and is found when it has one.
 func TestWithoutDriver(t *testing.T) {
 	m := newMachine(t, 2)
-	m.Lines = fakenvml.Lines{"no_nvml": "1"}
+	gpus, refusal := m.GPUs, fmt.Sprint(godcgm.DCGM_ST_NVML_NOT_LOADED)
+	m.GPUs, m.Lines = nil, fakenvml.Lines{"fail.dcgmGetGpuInstanceHierarchy": refusal, "fail.dcgmWatchFields": refusal}
 	var c clock
 	var output strings.Builder
 	s := m.open(Options{Address: m.engine(onTCP), now: c.now, Log: slog.New(slog.NewTextHandler(&output, nil))}, defaults...)
@@ -183,7 +184,7 @@ func TestWithoutDriver(t *testing.T) {
 	if strings.Contains(output.String(), "connected") || strings.Contains(output.String(), "lost") {
 		t.Errorf("without a reading there was no connection:\n%s", output.String())
 	}
-	m.Lines = nil
+	m.GPUs, m.Lines = gpus, nil
 	m.write()
 	if r := read(t, s); len(r.Entities) != 2 || !strings.Contains(output.String(), "host engine connected") {
 		t.Errorf("%+v\n%s", r.Entities, output.String())

@@ -1,64 +1,95 @@
 package dcgm
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"testing"
 	"time"
+	"unsafe"
+
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Each way in which DCGM says that there is no value, and each value that is
-// none, vanishes and is counted under its reason, and takes nothing with it.
-func TestNoValues(t *testing.T) {
-	for reason, answers := range map[string][]struct {
-		field  uint16
-		answer any // a number or an odd one
-	}{
+// answer is a dcgmFieldValue_v2 that was taken now: the value is an int64, a float64 or a text.
+func answer(field uint16, status int32, value any) *[4128]byte {
+	var raw [4128]byte
+	binary.NativeEndian.PutUint16(raw[12:], field)
+	binary.NativeEndian.PutUint32(raw[16:], uint32(status))
+	binary.NativeEndian.PutUint64(raw[24:], uint64(time.Now().UnixMicro()))
+	kind := godcgm.DCGM_FT_INT64
+	switch value := value.(type) {
+	case int64:
+		binary.NativeEndian.PutUint64(raw[32:], uint64(value))
+	case float64:
+		kind = godcgm.DCGM_FT_DOUBLE
+		binary.NativeEndian.PutUint64(raw[32:], math.Float64bits(value))
+	case string:
+		kind = godcgm.DCGM_FT_STRING
+		copy(raw[32:], value)
+	}
+	binary.NativeEndian.PutUint16(raw[14:], uint16(kind))
+	return &raw
+}
+
+// verdict is judge's, whose type of the answer is C's and has no name here.
+func verdict[T any](judge func(*T) (collect.Value, string), raw *[4128]byte) (collect.Value, string) {
+	return judge((*T)(unsafe.Pointer(raw)))
+}
+
+// Each way in which DCGM says that there is no value, and each value that is none, has its reason.
+func TestVerdicts(t *testing.T) {
+	int32Blank, int64Blank, blank := int64(godcgm.DCGM_FT_INT32_BLANK), int64(godcgm.DCGM_FT_INT64_BLANK), godcgm.DCGM_FT_FP64_BLANK
+	never := answer(203, 0, int64(37))
+	clear(never[24:32]) // its time
+	for reason, answers := range map[string][]*[4128]byte{
+		"": {answer(155, 0, 310.5), answer(203, 0, int64(37)), answer(53, 0, "NVIDIA"), answer(1001, 0, 1.01)},
 		collect.DropBlank: {
-			{155, "!blank"}, {155, "!not_found"}, {203, "!blank"}, {203, "!not_found"},
-			{203, "!int32_blank"}, {203, "!int32_not_found"}, {53, "!blank"}, {53, "!not_found"},
-			{53, "!text:"}, {203, "!status:-14"},
+			answer(155, 0, blank), answer(155, 0, blank+1), answer(203, 0, int64Blank), answer(203, 0, int64Blank+1),
+			answer(203, 0, int32Blank), answer(203, 0, int32Blank+1), answer(53, 0, "<<<NULL>>>"), answer(53, 0, "<<<NOT_FOUND>>>"),
+			answer(53, 0, ""), answer(203, -14, nil), never,
 		},
 		collect.DropNotSupported: {
-			{155, "!unsupported"}, {155, "!not_permitted"}, {203, "!unsupported"},
-			{203, "!not_permitted"}, {203, "!int32_unsupported"}, {203, "!int32_not_permitted"},
-			{53, "!unsupported"}, {53, "!not_permitted"}, {53, "!text:N/A"}, {53, "!text:[N/A]"},
-			{203, "!status:-6"}, {203, "!status:-16"},
+			answer(155, 0, blank+2), answer(155, 0, blank+3), answer(203, 0, int64Blank+2), answer(203, 0, int64Blank+3),
+			answer(203, 0, int32Blank+2), answer(203, 0, int32Blank+3), answer(53, 0, "<<<NOT_SUPPORTED>>>"), answer(53, 0, "<<<NOT_PERM>>>"),
+			answer(53, 0, "N/A"), answer(53, 0, "[N/A]"), answer(203, -6, nil), answer(203, -16, nil),
 		},
 		collect.DropImpossible: {
-			{155, "!nan"}, {155, "!inf"}, {155, 1e31}, {155, 808334905}, {155, -1},
-			{156, -5}, {203, 808334905}, {203, 101}, {204, -1}, {1001, 7},
-			{250, 808334905}, {150, 808334905}, {100, 808334905}, {237, 808334905},
+			answer(155, 0, math.NaN()), answer(155, 0, math.Inf(1)), answer(155, 0, 1e31), answer(155, 0, 808334905.), answer(155, 0, -1.),
+			answer(156, 0, int64(-5)), answer(203, 0, int64(808334905)), answer(203, 0, int64(101)), answer(204, 0, int64(-1)), answer(1001, 0, 7.),
+			answer(250, 0, int64(808334905)), answer(150, 0, int64(808334905)), answer(100, 0, int64(808334905)), answer(237, 0, int64(808334905)),
 		},
-		collect.DropError: {{203, "!status:-18"}, {155, "!status:-3"}},
+		collect.DropError: {answer(203, -18, nil), answer(155, -3, nil)},
 	} {
-		for _, a := range answers {
-			t.Run(fmt.Sprint(reason, a), func(t *testing.T) {
-				m := newMachine(t, 2)
-				m.set(0, a.field, a.answer)
-				m.set(0, 140, 45)
-				m.set(1, a.field, 0.5) // which fits every field
-				s := m.open(Options{}, a.field, 140)
-				r := read(t, s)
-				if has(r.Entities[0], a.field) || !has(r.Entities[1], a.field) {
-					t.Errorf("values %+v and %+v", r.Entities[0].Values, r.Entities[1].Values)
-				}
-				if number(t, r.Entities[0], 140) != 45 {
-					t.Error("another field suffers")
-				}
-				r.Dropped[collect.DropBlank]-- // field 140 of the other GPU
-				for _, one := range []string{collect.DropBlank, collect.DropNotSupported, collect.DropImpossible, collect.DropError} {
-					want := 0
-					if one == reason {
-						want = 1
-					}
-					if r.Dropped[one] != want {
-						t.Errorf("dropped %v, want one %s", r.Dropped, reason)
-					}
-				}
-			})
+		for i, raw := range answers {
+			if v, got := verdict(judge, raw); got != reason {
+				t.Errorf("%s, answer %d: %+v, %q", reason, i, v, got)
+			}
 		}
+	}
+}
+
+// A value that is none vanishes and is counted under its reason, and takes nothing with it.
+func TestNoValues(t *testing.T) {
+	for reason, none := range map[string]any{
+		collect.DropBlank: "!status:-14", collect.DropNotSupported: "!unsupported", collect.DropImpossible: 808334905, collect.DropError: "!status:-18",
+	} {
+		t.Run(reason, func(t *testing.T) {
+			m := newMachine(t, 2)
+			m.set(0, 203, none)
+			m.set(0, 140, 45)
+			m.set(1, 203, 50)
+			r := read(t, m.open(Options{}, 203, 140))
+			if has(r.Entities[0], 203) || !has(r.Entities[1], 203) || number(t, r.Entities[0], 140) != 45 {
+				t.Errorf("values %+v and %+v", r.Entities[0].Values, r.Entities[1].Values)
+			}
+			r.Dropped[collect.DropBlank]-- // field 140 of the other GPU
+			if r.Dropped[reason] != 1 {
+				t.Errorf("dropped %v, want one %s", r.Dropped, reason)
+			}
+		})
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 // which have filled disks (NVIDIA/gpu-monitoring-tools#146).
 const absentEvery = time.Minute
 
+// leastKeep is how long the host engine keeps samples at least of which only the last is read.
+const leastKeep = 10 * time.Second
+
 // watchAll makes the host engine sample the fields of each entity, profiling fields of the GPUs that
 // have them and of their instances, and takes the first samples. A refused field does not affect the
 // others, unless the host engine refuses everything. What was set up before is removed.
@@ -24,7 +27,7 @@ func (r *reader) watchAll() error {
 	r.session.unwatch()
 	for every, fields := range r.plan() {
 		for _, part := range r.rectangles(fields) {
-			if _, err := r.session.watch(part, every, max(3*every, r.keep())); err != nil {
+			if _, err := r.session.watch(part, every, max(3*every, leastKeep)); err != nil {
 				return err
 			}
 		}
@@ -47,9 +50,6 @@ func (r *reader) watchAll() error {
 	}
 	return r.tolerated("first samples", refusal("taking the first samples", godcgm.UpdateAllFields())) // they arrive later then
 }
-
-// keep is how long the host engine keeps samples of which only the last is read.
-func (r *reader) keep() time.Duration { return max(3*r.every, 10*time.Second) }
 
 // plan is which fields of which entities are sampled at which interval. DCGM refuses a whole list for
 // one GPU that lacks a profiling field of it.

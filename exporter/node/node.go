@@ -47,29 +47,15 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Node samples one node and serves its readings. One goroutine samples the source, and one, the
-// compile loop, makes a page of each sample, which scrapes render.
+// Node samples one node and serves its readings: the compile loop, one goroutine, makes a page of each
+// of the sampler's, which scrapes render.
 type Node struct {
-	opts    Options
-	log     *slog.Logger
-	metrics *metrics
+	sampler
 
-	wants   atomic.Pointer[watch]   // requested by New and by Reload
-	latest  atomic.Pointer[sampled] // nil before the first one
-	fresh   chan struct{}           // receives after latest has changed
-	failed  atomic.Pointer[error]   // of the last pass
-	jobs    chan func()             // run between passes
-	serving atomic.Pointer[watch]   // whose counters the page has
+	serving atomic.Pointer[watch] // whose counters the page has
 	page    atomic.Pointer[collect.Page]
 	self    atomic.Pointer[selfPage]
 	beat    atomic.Int64 // when the compile loop last ran, Unix nanoseconds
-	// released GPUs by UUID, and until when; the sampling goroutine replaces it.
-	released atomic.Pointer[map[string]time.Time]
-
-	// Of the sampling goroutine only:
-	watched  *watch            // the source's
-	failures int               // passes that failed since the last good one
-	gpus     map[string]string // UUID of each GPU, by UUID and by index
 
 	// Of the compile loop only:
 	compiler   *collect.Compiler
@@ -79,14 +65,14 @@ type Node struct {
 }
 
 // New returns a Node that does nothing until Run.
-func New(o Options) (*Node, error) {
+func New(o Options) *Node {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Compat.Mode == "" {
 		o.Compat.Mode = collect.CompatExact
 	}
-	n := &Node{opts: o, log: o.Log, fresh: make(chan struct{}, 1), jobs: make(chan func())}
+	n := &Node{sampler: sampler{opts: o, log: o.Log, fresh: make(chan struct{}, 1), jobs: make(chan func())}}
 	n.released.Store(&map[string]time.Time{})
 	n.metrics = newMetrics(n.sourceUp, n.attributionErrors)
 	if o.RuntimeMetrics {
@@ -97,10 +83,8 @@ func New(o Options) (*Node, error) {
 	n.wants.Store(first)
 	n.serving.Store(first)
 	n.beat.Store(time.Now().UnixNano())
-	if n.describe(); n.self.Load().err != nil {
-		return nil, n.self.Load().err
-	}
-	return n, nil
+	n.describe()
+	return n
 }
 
 // sourceUp is 1 while the source gives fresh values.

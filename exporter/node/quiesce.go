@@ -35,56 +35,56 @@ type Release struct {
 // DefaultQuiesce) or on Resume. Either all GPUs are released or none. An
 // embedded host engine has handles of all GPUs, so meanwhile none has values; a
 // remote one is another process, which keeps its handles.
-func (n *Node) Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]Release, error) {
+func (s *sampler) Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]Release, error) {
 	d = cmp.Or(d, DefaultQuiesce)
 	if d < 0 || d > MaxQuiesce {
 		return nil, fmt.Errorf("quiescing for %s: want more than 0 and at most %s", d, MaxQuiesce)
 	}
 	var released []Release
-	err := n.between(ctx, func(ctx context.Context) error {
-		uuids, err := n.uuids(gpus)
+	err := s.between(ctx, func(ctx context.Context) error {
+		uuids, err := s.uuids(gpus)
 		if err != nil {
 			return err
 		}
-		before, next, until := n.quiesced(), maps.Clone(n.quiesced()), time.Now().Add(d).UTC().Truncate(time.Second)
+		before, next, until := s.quiesced(), maps.Clone(s.quiesced()), time.Now().Add(d).UTC().Truncate(time.Second)
 		for _, uuid := range uuids {
 			next[uuid] = until
 			released = append(released, Release{uuid, until})
 		}
-		if err = n.release(next); err != nil || ctx.Err() != nil { // one of the two refuses, or the request has failed
-			err = cmp.Or(err, n.release(before))
+		if err = s.release(next); err != nil || ctx.Err() != nil { // one of the two refuses, or the request has failed
+			err = cmp.Or(err, s.release(before))
 		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("quiescing %q: %w", gpus, err)
 	}
-	n.log.Info("GPUs released", "gpus", gpus, "for", d.String())
+	s.log.Info("GPUs released", "gpus", gpus, "for", d.String())
 	return released, nil
 }
 
 // Resume reacquires GPUs before their time. One that is not quiesced is no
 // error.
-func (n *Node) Resume(ctx context.Context, gpus []string) error {
-	err := n.between(ctx, func(context.Context) error {
-		uuids, err := n.uuids(gpus)
+func (s *sampler) Resume(ctx context.Context, gpus []string) error {
+	err := s.between(ctx, func(context.Context) error {
+		uuids, err := s.uuids(gpus)
 		if err != nil {
 			return err
 		}
-		next := maps.Clone(n.quiesced())
+		next := maps.Clone(s.quiesced())
 		maps.DeleteFunc(next, func(uuid string, _ time.Time) bool { return slices.Contains(uuids, uuid) })
-		return n.release(next)
+		return s.release(next)
 	})
 	if err != nil {
 		return fmt.Errorf("resuming %q: %w", gpus, err)
 	}
-	n.log.Info("GPUs reacquired", "gpus", gpus)
+	s.log.Info("GPUs reacquired", "gpus", gpus)
 	return nil
 }
 
 // Quiesced returns the released GPUs, sorted. It waits for nothing.
-func (n *Node) Quiesced() (released []Release) {
-	now := n.quiesced()
+func (s *sampler) Quiesced() (released []Release) {
+	now := s.quiesced()
 	for _, uuid := range slices.Sorted(maps.Keys(now)) {
 		released = append(released, Release{uuid, now[uuid]})
 	}
@@ -92,17 +92,17 @@ func (n *Node) Quiesced() (released []Release) {
 }
 
 // quiesced are the released GPUs by UUID, and until when; it is not to be changed.
-func (n *Node) quiesced() map[string]time.Time { return *n.released.Load() }
+func (s *sampler) quiesced() map[string]time.Time { return *s.released.Load() }
 
 // uuids resolves names of GPUs: of those that are read and those released. Before the first reading
 // the GPUs are unknown, and any UUID is accepted: no handle of it is open.
-func (n *Node) uuids(names []string) (out []string, err error) {
+func (s *sampler) uuids(names []string) (out []string, err error) {
 	if len(names) == 0 {
 		return nil, errors.New("no GPU is named")
 	}
 	for _, name := range names {
-		uuid, known := n.gpus[name]
-		if _, away := n.quiesced()[name]; !known && !away && (n.gpus != nil || !strings.HasPrefix(name, "GPU-")) {
+		uuid, known := s.gpus[name]
+		if _, away := s.quiesced()[name]; !known && !away && (s.gpus != nil || !strings.HasPrefix(name, "GPU-")) {
 			return nil, fmt.Errorf("no such GPU: %q", name)
 		}
 		out = append(out, cmp.Or(uuid, name))
@@ -113,12 +113,12 @@ func (n *Node) uuids(names []string) (out []string, err error) {
 // between runs a job between two passes, on the one goroutine that may reach the
 // source, and waits for it at most releaseWithin. A job whose caller has given
 // up does not begin.
-func (n *Node) between(ctx context.Context, job func(context.Context) error) error {
+func (s *sampler) between(ctx context.Context, job func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, releaseWithin, fmt.Errorf("the source does not answer within %s", releaseWithin))
 	defer cancel()
 	done := make(chan error, 1)
 	select {
-	case n.jobs <- func() {
+	case s.jobs <- func() {
 		if ctx.Err() == nil {
 			done <- job(ctx)
 		}
@@ -136,45 +136,45 @@ func (n *Node) between(ctx context.Context, job func(context.Context) error) err
 
 // release makes the source, and what is beside it, release these GPUs and reacquire all
 // others. A source without handles, such as a recording, has nothing to release.
-func (n *Node) release(next map[string]time.Time) error {
+func (s *sampler) release(next map[string]time.Time) error {
 	uuids := slices.Sorted(maps.Keys(next))
 	var err error
-	if source, ok := n.opts.Source.(collect.Quiescer); ok {
+	if source, ok := s.opts.Source.(collect.Quiescer); ok {
 		err = source.Quiesce(uuids)
 	}
-	if n.opts.Beside != nil {
-		err = errors.Join(err, n.opts.Beside.Quiesce(uuids))
+	if s.opts.Beside != nil {
+		err = errors.Join(err, s.opts.Beside.Quiesce(uuids))
 	}
 	if err != nil {
 		return err
 	}
-	n.failures = min(n.failures, 1) // the source may answer now
-	n.released.Store(&next)
-	n.metrics.quiesced.Set(float64(len(next)))
+	s.failures = min(s.failures, 1) // the source may answer now
+	s.released.Store(&next)
+	s.metrics.quiesced.Set(float64(len(next)))
 	return nil
 }
 
 // expire reacquires GPUs whose time is over. While the source refuses, every
 // pass tries again.
-func (n *Node) expire(now time.Time) {
-	next := maps.Clone(n.quiesced())
+func (s *sampler) expire(now time.Time) {
+	next := maps.Clone(s.quiesced())
 	maps.DeleteFunc(next, func(_ string, until time.Time) bool { return !now.Before(until) })
-	if len(next) == len(n.quiesced()) {
+	if len(next) == len(s.quiesced()) {
 		return
 	}
-	if err := n.release(next); err != nil {
-		n.log.Warn("expired GPUs not reacquired", "error", err)
+	if err := s.release(next); err != nil {
+		s.log.Warn("expired GPUs not reacquired", "error", err)
 		return
 	}
-	n.log.Info("expired GPUs reacquired", "still", len(next))
+	s.log.Info("expired GPUs reacquired", "still", len(next))
 }
 
 // know records the names of the GPUs read. A released GPU is not read and stays
 // known.
-func (n *Node) know(r *collect.Reading) {
+func (s *sampler) know(r *collect.Reading) {
 	next := map[string]string{}
-	for name, uuid := range n.gpus {
-		if _, away := n.quiesced()[uuid]; away {
+	for name, uuid := range s.gpus {
+		if _, away := s.quiesced()[uuid]; away {
 			next[name] = uuid
 		}
 	}
@@ -183,5 +183,5 @@ func (n *Node) know(r *collect.Reading) {
 			next[e.UUID], next[strconv.Itoa(e.GPU)] = e.UUID, e.UUID
 		}
 	}
-	n.gpus = next
+	s.gpus = next
 }

@@ -47,42 +47,19 @@ func (n *Node) ReloadFailed() { n.metrics.reloaded(errors.New("the counters are 
 // Reloading reports whether new counters are requested and not served yet.
 func (n *Node) Reloading() bool { return n.wants.Load() != n.serving.Load() }
 
-// adopt goes over to requested counters once a reading serves them as well as the
-// page does, and reports whether a page can be made of it. Some fields, those
-// of profiling above all, need an interval after a new watch; they are awaited
-// as long as the page is not about to become stale.
+// adopt goes over to requested counters with the second reading of their fields, and reports whether a
+// page can be made of a reading: some fields, those of profiling above all, have no value in the
+// first. It does not wait until the page is about to become stale.
 func (n *Node) adopt(latest *sampled, now time.Time) bool {
 	wants := n.wants.Load()
 	if latest.watch == n.serving.Load() {
 		return true
 	}
-	if latest.watch != wants || n.shown != nil && now.Sub(n.shown.Taken) < 2*n.opts.Interval && !asComplete(latest.reading, n.shown, wants.fields) {
+	if latest.watch != wants || n.shown != nil && latest.first && now.Sub(n.shown.Taken) < 2*n.opts.Interval {
 		return false
 	}
 	n.compiler.Reload(wants.compat)
 	n.serving.Store(wants)
 	n.log.Info("serving the new counters", "fields", len(wants.compat.Counters))
 	return true
-}
-
-// asComplete reports whether a reading has each value that an older one has of
-// the same entity and that is still asked for.
-func asComplete(newer, older *collect.Reading, asked []uint16) bool {
-	for i := range older.Entities {
-		before := &older.Entities[i]
-		j := slices.IndexFunc(newer.Entities, func(e collect.Entity) bool { return same(&e, before) })
-		if j < 0 {
-			continue // it is gone
-		}
-		for _, v := range before.Values {
-			if _, ok := newer.Entities[j].Value(v.Field); !ok && slices.Contains(asked, v.Field) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func same(a, b *collect.Entity) bool {
-	return a.Kind == b.Kind && a.GPU == b.GPU && a.UUID == b.UUID && a.InstanceID == b.InstanceID && a.InstanceUUID == b.InstanceUUID
 }

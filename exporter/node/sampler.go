@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -20,17 +22,38 @@ const slowPass = 10 * time.Second
 type sampled struct {
 	reading *collect.Reading
 	watch   *watch
+	first   bool // of that watch
+}
+
+// sampler reads the source, and releases GPUs between two passes. Only the goroutine that runs sample
+// reaches the source.
+type sampler struct {
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
+
+	wants    atomic.Pointer[watch]                // requested by New and by Reload
+	latest   atomic.Pointer[sampled]              // nil before the first one
+	fresh    chan struct{}                        // receives after latest has changed
+	failed   atomic.Pointer[error]                // of the last pass
+	jobs     chan func()                          // run between passes
+	released atomic.Pointer[map[string]time.Time] // GPUs by UUID, and until when; replaced by that goroutine
+
+	// Of that goroutine only:
+	watched  *watch            // the source's
+	failures int               // passes that failed since the last good one
+	gpus     map[string]string // UUID of each GPU, by UUID and by index
 }
 
 // sample reads the source until ctx ends, and closes it.
-func (n *Node) sample(ctx context.Context) {
+func (s *sampler) sample(ctx context.Context) {
 	for {
 		began := time.Now()
-		n.expire(began)
-		n.pass(began)
-		if !n.wait(ctx, began) {
-			if err := n.opts.Source.Close(); err != nil {
-				n.log.Warn("closing the source", "error", err)
+		s.expire(began)
+		s.pass(began)
+		if !s.wait(ctx, began) {
+			if err := s.opts.Source.Close(); err != nil {
+				s.log.Warn("closing the source", "error", err)
 			}
 			return
 		}
@@ -38,57 +61,63 @@ func (n *Node) sample(ctx context.Context) {
 }
 
 // wait runs jobs until the next pass is due; false when ctx ended.
-func (n *Node) wait(ctx context.Context, began time.Time) bool {
+func (s *sampler) wait(ctx context.Context, began time.Time) bool {
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(time.Until(began.Add(n.pause()))):
+		case <-time.After(time.Until(began.Add(s.pause()))):
 			return true
-		case job := <-n.jobs:
+		case job := <-s.jobs:
 			job()
 		}
 	}
 }
 
 // pass takes one reading. A failure is logged when it begins and when it ends.
-func (n *Node) pass(began time.Time) {
-	slow := time.AfterFunc(slowPass, func() { n.log.Warn("the source does not answer", "for", slowPass.String()) })
-	if wants := n.wants.Load(); n.watched != wants {
-		n.opts.Source.Watch(wants.fields, n.opts.Interval, wants.slower)
-		n.watched = wants
+func (s *sampler) pass(began time.Time) {
+	slow := time.AfterFunc(slowPass, func() { s.log.Warn("the source does not answer", "for", slowPass.String()) })
+	if wants := s.wants.Load(); s.watched != wants {
+		s.opts.Source.Watch(wants.fields, s.opts.Interval, wants.slower)
+		s.watched = wants
 	}
-	reading, err := n.opts.Source.Read()
+	reading, err := s.opts.Source.Read()
 	slow.Stop()
-	n.metrics.read(time.Since(began), err)
-	before := n.failure()
+	s.metrics.read(time.Since(began), err)
+	before := s.failure()
 	if err != nil {
 		err = fmt.Errorf("reading the source: %w", err)
-		n.failures++
-		n.failed.Store(&err)
+		s.failures++
+		s.failed.Store(&err)
 		if before == nil {
-			n.log.Warn("the source gives no reading", "error", err)
+			s.log.Warn("the source gives no reading", "error", err)
 		}
 		return
 	}
 	if before != nil {
-		n.log.Info("the source gives readings again")
-		n.metrics.reconnects.Inc()
+		s.log.Info("the source gives readings again")
+		s.metrics.reconnects.Inc()
 	}
-	n.failures = 0
-	n.failed.Store(nil)
-	count(n.metrics.drops, reading.Dropped)
-	n.know(reading)
-	n.latest.Store(&sampled{reading, n.watched})
+	s.failures = 0
+	s.failed.Store(nil)
+	count(s.metrics.drops, reading.Dropped)
+	s.know(reading)
+	s.take(reading, s.watched)
 	select {
-	case n.fresh <- struct{}{}:
+	case s.fresh <- struct{}{}:
 	default: // one is waiting already
 	}
 }
 
+// take makes a reading the latest.
+func (s *sampler) take(r *collect.Reading, w *watch) {
+	before := s.latest.Load()
+	s.latest.Store(&sampled{reading: r, watch: w, first: before == nil || before.watch != w})
+}
+
 // failure is why the last pass failed, nil where it did not.
-func (n *Node) failure() error {
-	if err := n.failed.Load(); err != nil {
+func (s *sampler) failure() error {
+	if err := s.failed.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -96,9 +125,9 @@ func (n *Node) failure() error {
 
 // stale is why the source gives no fresh values, nil where it does. A reading without any is
 // none, unless GPUs are released.
-func (n *Node) stale(now time.Time) error {
-	limit := collect.StaleAfter(n.opts.Interval)
-	latest, failure := n.latest.Load(), n.failure()
+func (s *sampler) stale(now time.Time) error {
+	limit := collect.StaleAfter(s.opts.Interval)
+	latest, failure := s.latest.Load(), s.failure()
 	if latest == nil {
 		if failure != nil {
 			return fmt.Errorf("no reading yet: %w", failure)
@@ -111,7 +140,7 @@ func (n *Node) stale(now time.Time) error {
 		}
 		return fmt.Errorf("the newest reading is %s old: %w", age.Round(100*time.Millisecond), failure)
 	}
-	if len(n.quiesced()) > 0 {
+	if len(s.quiesced()) > 0 {
 		return nil
 	}
 	newest := latest.reading.Newest()
@@ -134,13 +163,13 @@ const (
 // pause is how long after a pass the next one begins: an interval, an own delay after failures, and
 // less where the values were old. A host engine samples on a clock of its own; the passes move to soon
 // after its samples, or values would be two intervals old.
-func (n *Node) pause() time.Duration {
-	if n.failures > 0 {
-		return min(firstDelay<<min(n.failures-1, 10), longestDelay)
+func (s *sampler) pause() time.Duration {
+	if s.failures > 0 {
+		return min(firstDelay<<min(s.failures-1, 10), longestDelay)
 	}
-	reading := n.latest.Load().reading
-	if age := reading.Taken.Sub(reading.Newest()); age > n.opts.Interval/4 && age < n.opts.Interval {
-		return n.opts.Interval - age + n.opts.Interval/10
+	reading := s.latest.Load().reading
+	if age := reading.Taken.Sub(reading.Newest()); age > s.opts.Interval/4 && age < s.opts.Interval {
+		return s.opts.Interval - age + s.opts.Interval/10
 	}
-	return n.opts.Interval
+	return s.opts.Interval
 }

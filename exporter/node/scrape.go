@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -29,12 +28,7 @@ func (n *Node) Handler() http.Handler {
 		}
 		defer buffers.Put(buffer)
 		format, began := expfmt.NegotiateAccept(r.Header, expfmt.FmtOpenMetrics_1_0_0, expfmt.FmtOpenMetrics_0_0_1, expfmt.FmtText), time.Now()
-		out, err := n.render((*buffer)[:0], format, began)
-		if err != nil {
-			n.log.Error("rendering a scrape", "error", err)
-			http.Error(w, "rendering failed: "+err.Error(), http.StatusInternalServerError)
-			return
-		}
+		out := n.render((*buffer)[:0], format, began)
 		*buffer = out
 		n.metrics.scrapeTime.Observe(time.Since(began).Seconds())
 		w.Header().Set("Content-Type", string(format))
@@ -53,12 +47,8 @@ func (n *Node) Handler() http.Handler {
 }
 
 // render appends the page as of now, then the self-metrics.
-func (n *Node) render(out []byte, format expfmt.Format, now time.Time) ([]byte, error) {
-	self := n.self.Load()
-	if self.err != nil {
-		return out, self.err
-	}
-	openMetrics := format.FormatType() == expfmt.TypeOpenMetrics
+func (n *Node) render(out []byte, format expfmt.Format, now time.Time) []byte {
+	self, openMetrics := n.self.Load(), format.FormatType() == expfmt.TypeOpenMetrics
 	if page := n.page.Load(); page != nil {
 		var count collect.Count
 		out, count = page.Append(out, now, openMetrics)
@@ -66,9 +56,9 @@ func (n *Node) render(out []byte, format expfmt.Format, now time.Time) ([]byte, 
 		n.metrics.stale.Add(float64(count.Stale))
 	}
 	if openMetrics {
-		return append(out, self.openMetrics...), nil
+		return append(out, self.openMetrics...)
 	}
-	return append(out, self.text...), nil
+	return append(out, self.text...)
 }
 
 // selfInterval is how old served self-metrics are at most. Gathering and encoding
@@ -77,12 +67,10 @@ func (n *Node) render(out []byte, format expfmt.Format, now time.Time) ([]byte, 
 const selfInterval = time.Second
 
 // selfPage is the self-metrics of one moment, in the formats that are asked for.
-type selfPage struct {
-	text, openMetrics []byte
-	err               error // of gathering: the rest is not served then
-}
+type selfPage struct{ text, openMetrics []byte }
 
-// describe makes the self-metrics that scrapes serve from now on, in OpenMetrics with its end.
+// describe makes the self-metrics that scrapes serve from now on, in OpenMetrics with its end: all that
+// can be gathered.
 func (n *Node) describe() {
 	var text, openMetrics bytes.Buffer
 	families, err := n.metrics.registry.Gather()
@@ -93,8 +81,7 @@ func (n *Node) describe() {
 	}
 	_, end := expfmt.FinalizeOpenMetrics(&openMetrics)
 	if err = errors.Join(err, end); err != nil {
-		err = fmt.Errorf("gathering the exporter's own metrics: %w", err)
 		n.log.Error("gathering the exporter's own metrics", "error", err)
 	}
-	n.self.Store(&selfPage{text.Bytes(), openMetrics.Bytes(), err})
+	n.self.Store(&selfPage{text.Bytes(), openMetrics.Bytes()})
 }

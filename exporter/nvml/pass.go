@@ -128,8 +128,7 @@ func (p *pass) values(d nvml.Device, at place, dev nvml.Device) []collect.Value 
 }
 
 func (p *pass) wantsProfiling() bool {
-	i, _ := slices.BinarySearch(p.wanted, uint16(firstProfiled))
-	return i < len(p.wanted) && p.wanted[i] <= lastProfiled
+	return slices.ContainsFunc(p.wanted, func(f uint16) bool { return f >= firstProfiled && f <= lastProfiled })
 }
 
 // xid adds a GPU's last XID; as in DCGM there is none before the first.

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -30,11 +31,12 @@ const (
 // world is the API server's last answer; immutable.
 type world struct {
 	pods    map[collect.PodName]*Pod
-	texts   map[collect.PodName]string // of Options.PodText
-	byUID   map[string]*Pod            // by the UID in cgroup paths
-	claims  []Claim                    // of the pods' annotations
-	devices map[draName]Device         // of the node's ResourceSlices
-	failed  error                      // why some of it is of an earlier answer
+	texts   map[collect.PodName]string               // of Options.PodText
+	byUID   map[string]*Pod                          // by the UID in cgroup paths
+	claims  []Claim                                  // of the pods' annotations
+	standIn map[collect.PodName][]collect.Allocation // of KAI's pods, for whom each holds its GPU
+	devices map[draName]Device                       // of the node's ResourceSlices
+	failed  error                                    // why some of it is of an earlier answer
 }
 
 // cluster keeps the API server's last answer about this node's pods and
@@ -130,7 +132,8 @@ func (c *cluster) refresh(ctx context.Context) {
 func (c *cluster) learnPods(w *world, pods []Pod) {
 	w.pods = make(map[collect.PodName]*Pod, len(pods))
 	w.byUID = make(map[string]*Pod, len(pods))
-	w.claims, w.texts = nil, map[collect.PodName]string{}
+	w.claims, w.texts, w.standIn = nil, map[collect.PodName]string{}, map[collect.PodName][]collect.Allocation{}
+	inGroup := map[string][]collect.Allocation{} // of KAI
 	var bad error
 	for i := range pods {
 		p := &pods[i]
@@ -150,18 +153,37 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 			}
 		}
 		w.claims = append(w.claims, claims...)
+		for _, group := range p.kaiGroups() {
+			inGroup[group] = append(inGroup[group], collect.Allocation{Namespace: p.Namespace, Pod: p.Name, Container: cmp.Or(p.Annotations[kaiContainer], p.Containers[0].Name)})
+		}
 	}
 	c.badNotes = bad
+	for name, p := range w.pods {
+		if _, reserves := p.Annotations[kaiReserves]; reserves {
+			w.standIn[name] = inGroup[p.Labels[kaiGroup]]
+		}
+	}
 }
 
-// amend replaces the kubelet's claims of containers whose annotations state
-// them.
+// amend replaces the kubelet's claims of containers whose annotations state them, and of a pod that
+// only holds a GPU for others.
 func (w *world) amend(claims []Claim) []Claim {
 	stated := map[collect.Allocation]bool{}
 	for _, c := range w.claims {
 		stated[c.Allocation] = true
 	}
-	return slices.Concat(w.claims, slices.DeleteFunc(slices.Clone(claims), func(c Claim) bool { return stated[c.Allocation] }))
+	out := slices.Grow(slices.Clone(w.claims), len(claims))
+	for _, c := range claims {
+		users := w.standIn[collect.PodName{Namespace: c.Allocation.Namespace, Name: c.Allocation.Pod}]
+		if len(users) == 0 && !stated[c.Allocation] {
+			out = append(out, c)
+		}
+		for _, user := range users {
+			c.Allocation = user
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // over reports whether an allocation's pod has ended.
@@ -228,6 +250,29 @@ func (p *Pod) cgroupUID() string {
 		return hash
 	}
 	return p.UID
+}
+
+// KAI's scheduler has a pod of its own hold each GPU that others use in parts. It has the annotation,
+// and a label with the name of the group of pods that use the GPU. Each of these has the same label
+// or, where it has parts of several GPUs, one for each group, with the name behind a slash too
+// (pkg/binder of 0.13).
+const (
+	kaiReserves  = "run.ai/reserve_for_gpu_index"
+	kaiGroup     = "runai-gpu-group"
+	kaiContainer = "gpu-fraction-container-name" // annotation: the one that has the part, the first unless given
+)
+
+// kaiGroups are the groups of KAI whose GPUs the pod uses.
+func (p *Pod) kaiGroups() (groups []string) {
+	if _, reserves := p.Annotations[kaiReserves]; reserves || len(p.Containers) == 0 {
+		return nil
+	}
+	for name, group := range p.Labels {
+		if name == kaiGroup || strings.HasPrefix(name, kaiGroup+"/") {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }
 
 // annotated returns the claims that the annotations of a fractional dialect's

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
@@ -24,6 +25,36 @@ func TestAnnotated(t *testing.T) {
 	want := []string{"ns p main GPU-a", "ns p side GPU-b"}
 	if !slices.Equal(got, want) || err == nil {
 		t.Errorf("%q, %v; want %q and an error", got, err, want)
+	}
+}
+
+// The GPUs that KAI's own pods hold are those of the pods that use them in parts.
+func TestKAI(t *testing.T) {
+	pod := func(namespace, name string, labels, annotations map[string]string) Pod {
+		return Pod{Namespace: namespace, Name: name, Labels: labels, Annotations: annotations, Containers: []demand.Container{{Name: "main"}, {Name: "side"}}}
+	}
+	reserves := map[string]string{kaiReserves: "GPU-a"}
+	ended := pod("ns", "ended", map[string]string{kaiGroup: "g1"}, nil)
+	ended.Over = true
+	c, w := newCluster(Options{Annotations: true}), &world{}
+	c.learnPods(w, []Pod{
+		pod("kai", "reservation-1", map[string]string{kaiGroup: "g1"}, reserves), pod("kai", "reservation-2", map[string]string{kaiGroup: "g2"}, reserves),
+		pod("kai", "unused", map[string]string{kaiGroup: "g3"}, reserves), pod("ns", "whole", nil, nil), ended,
+		pod("ns", "part", map[string]string{kaiGroup: "g1"}, nil),
+		pod("ns", "several", map[string]string{kaiGroup + "/g1": "g1", kaiGroup + "/g2": "g2"}, map[string]string{kaiContainer: "side"}),
+	})
+	var claims []Claim
+	for name, id := range map[string]string{"kai reservation-1": "GPU-a", "kai reservation-2": "GPU-b", "kai unused": "GPU-c", "ns whole": "GPU-d"} {
+		namespace, pod, _ := strings.Cut(name, " ")
+		claims = append(claims, Claim{DeviceID: id, Allocation: collect.Allocation{Namespace: namespace, Pod: pod, Container: "main"}})
+	}
+	var got []string
+	for _, c := range w.amend(claims) {
+		got = append(got, c.DeviceID+" "+c.Allocation.Pod+" "+c.Allocation.Container)
+	}
+	want := []string{"GPU-a part main", "GPU-a several side", "GPU-b several side", "GPU-c unused main", "GPU-d whole main"}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

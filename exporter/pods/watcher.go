@@ -124,7 +124,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		// The first answers come together, so that series do not begin without
 		// the pods that only the API server knows. One that hangs is not waited for.
 		first := sync.OnceFunc(func() { close(w.asked) })
-		go w.cluster.run(ctx, func() { first(); w.notify() })
+		go w.cluster.run(ctx, func() { first(); send(w.changed) })
 		select {
 		case <-w.asked:
 		case <-time.After(clusterWait):
@@ -179,7 +179,7 @@ func (w *Watcher) take(next *Snapshot) {
 	w.last.Store(next)
 	if old == nil || !slices.Equal(old.Claims, next.Claims) {
 		w.cluster.poke()
-		w.notify()
+		send(w.changed)
 	}
 }
 
@@ -217,9 +217,6 @@ func lost(old, next []Claim) bool {
 	}
 	return false
 }
-
-// notify reports that an attribution would differ.
-func (w *Watcher) notify() { send(w.changed) }
 
 func (w *Watcher) claims(pods []*podresources.PodResources) []Claim {
 	var claims []Claim

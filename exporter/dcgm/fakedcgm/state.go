@@ -31,7 +31,6 @@ const EnvLog = "FAKEDCGM_LOG"
 // not be set, and one that DCGM measures on GPUs only is the GPU's on its instances. A GPU that is
 // lost reads blank. Lines of the machine are fakenvml's and
 //
-//	no_nvml 1            it has not found the driver's library: no GPUs, and -56 for watches
 //	incident.N GPU SYSTEM RESULT CODE   the N-th finding of the health system; the GPU's number,
 //	                     DCGM_HEALTH_WATCH_*, 10 a warning or 20 a failure, DCGM_FR_*
 //	peer.FROM.TO STATUS  a peer-to-peer status that is not 0
@@ -83,10 +82,9 @@ func LinkID(kind, of, index int) uint32 { return uint32(kind) | uint32(index)<<8
 // k-th compute instance.
 func InstanceID(gpu, k int) int { return 7*gpu + k }
 
-// Field is the name of a DCGM field among the values. A value is a number in DCGM's own unit or an
-// odd answer: DCGM's four blanks "!blank", "!not_found", "!unsupported" and "!not_permitted", the
-// same with "!int32_" before them for fields that are 32 bits wide at their source, "!nan", "!inf",
-// "!status:-18" for a status without a value, and "!text:…". Without a value it is blank.
+// Field is the name of a DCGM field among the values. A value is a number or a text in DCGM's own
+// unit, "!unsupported" for DCGM's blank of what is not supported, or "!status:-18" for a status
+// without a value. Without a value it is blank.
 func Field(id uint16) string { return fmt.Sprint("f.", id) }
 
 // Fields are numbers by their fields, with NaN for what is not supported.

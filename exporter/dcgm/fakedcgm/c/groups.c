@@ -131,8 +131,6 @@ dcgmReturn_t dcgmWatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_t 
     if (every_us < 1 || keep_age < 0 || keep_samples < 0)
         return DCGM_ST_BADPARAM;
     ENTER;
-    if (has("Lines.no_nvml"))
-        return leave(DCGM_ST_NVML_NOT_LOADED);
     FIND(g, ENTITIES, entities);
     FIND(f, FIELDS, fields);
     if (!may_watch(g, f))

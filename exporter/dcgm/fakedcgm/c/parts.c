@@ -85,8 +85,7 @@ dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t handle, dcgm_field_entity_g
     if (ids == NULL || count == NULL || *count < DCGM_GROUP_MAX_ENTITIES_V2 || flags != 0)
         return DCGM_ST_BADPARAM;
     ENTER;
-    const bool of_driver = kind == DCGM_FE_GPU || kind == DCGM_FE_GPU_I || kind == DCGM_FE_GPU_CI;
-    *count = of_driver && has("Lines.no_nvml") ? 0 : list_of(kind, ids);
+    *count = list_of(kind, ids);
     return leave(DCGM_ST_OK);
 }
 
@@ -105,8 +104,6 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v
     CHECK(dcgmMigHierarchy_version2);
     ENTER;
     fake_log("hierarchy\n");
-    if (has("Lines.no_nvml"))
-        return leave(DCGM_ST_NVML_NOT_LOADED);
     out->count = 0;
     entity gi = { 0 };
     for EACH_PART(p) {

@@ -1,7 +1,6 @@
 /* What DCGM reads of the machine. */
 #include "fake.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +36,11 @@ int xids_since(entity e, int64_t from, sample *out) {
 
 /* --- values --------------------------------------------------------------- */
 
-enum { BLANK, NOT_FOUND, NOT_SUPPORTED, NOT_PERMITTED };
+enum { BLANK, NOT_SUPPORTED = DCGM_INT32_NOT_SUPPORTED - DCGM_INT32_BLANK };
 
 static void set_blank(sample *out, int kind) {
-    static const char *const texts[] = { DCGM_STR_BLANK, DCGM_STR_NOT_FOUND, DCGM_STR_NOT_SUPPORTED, DCGM_STR_NOT_PERMISSIONED };
     if (out->type == 's')
-        strcpy(out->value.str, texts[kind]);
+        strcpy(out->value.str, kind == BLANK ? DCGM_STR_BLANK : DCGM_STR_NOT_SUPPORTED);
     else if (out->type == 'd')
         out->value.dbl = DCGM_FP64_BLANK + kind;
     else
@@ -55,26 +53,6 @@ void sample_blank(unsigned short field, int status, sample *out) {
     const dcgm_field_meta_p meta = DcgmFieldGetById(field);
     *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->fieldType : 'i', .status = meta ? status : DCGM_ST_UNKNOWN_FIELD };
     set_blank(out, BLANK);
-}
-
-/* Answers a word: a blank, which may be 32 bits wide at its source, a number that is none, a
- * status without a value, or a text where a number is expected. */
-static void set_word(sample *out, const char *word) {
-    static const char *const blanks[] = { "blank", "not_found", "unsupported", "not_permitted" };
-    for (int kind = BLANK; kind <= NOT_PERMITTED; kind++)
-        if (strcmp(word, blanks[kind]) == 0) {
-            set_blank(out, kind);
-        } else if (strncmp(word, "int32_", 6) == 0 && strcmp(word + 6, blanks[kind]) == 0) {
-            out->type = 'i';
-            out->value.i64 = DCGM_INT32_BLANK + kind;
-        }
-    if (strcmp(word, "nan") == 0 || strcmp(word, "inf") == 0) {
-        out->type = 'd';
-        out->value.dbl = *word == 'n' ? NAN : INFINITY;
-    } else if (sscanf(word, "status:%d", &out->status) == 0 && strncmp(word, "text:", 5) == 0) {
-        out->type = 's';
-        set_text(out, word + 5);
-    }
 }
 
 /* What the rest of the machine says of a field; NULL where nothing does. */
@@ -132,12 +110,14 @@ void sample_live(entity e, unsigned short field, sample *out) {
     out->ts = now_us();
     if (v == NULL || is_lost(p))
         return;
-    if (*v == '!')
-        set_word(out, v + 1);
+    if (strcmp(v, "!unsupported") == 0)
+        set_blank(out, NOT_SUPPORTED);
+    else if (sscanf(v, "!status:%d", &out->status) == 1)
+        return;
     else if (out->type == 's')
         set_text(out, v);
     else if (out->type == 'd')
         out->value.dbl = strtod(v, NULL);
     else
-        out->value.i64 = strtod(v, NULL) >= 9.2e18 ? DCGM_INT64_BLANK : (int64_t)strtod(v, NULL);
+        out->value.i64 = (int64_t)strtod(v, NULL);
 }
