@@ -101,13 +101,13 @@ func image(ref string) string {
 }
 
 // programs reports whether any program of ours is in the namespace.
-func (f *Facts) programs() bool {
+func (f *Facts) anyProgram() bool {
 	return slices.ContainsFunc(names, func(name string) bool { return len(f.Programs(name)) > 0 })
 }
 
 // installed reports whether anything of gpuscale exists.
 func (f *Facts) installed() bool {
-	return f.programs() || slices.ContainsFunc(APIServices.Of(f), func(a *apiService) bool { return isOurs(a.Labels) }) ||
+	return f.anyProgram() || slices.ContainsFunc(APIServices.Of(f), func(a *apiService) bool { return isOurs(a.Labels) }) ||
 		slices.ContainsFunc(names, f.scraped) || len(Pools.Of(f))+len(GPUQuotas.Of(f))+len(CRDs.Of(f)) > 0
 }
 
@@ -126,7 +126,7 @@ func (f *Facts) nothing() string {
 		where = "namespace " + clean(f.Namespace, maxName)
 	}
 	if f.installed() {
-		if f.Namespace == "" || f.programs() {
+		if f.Namespace == "" || f.anyProgram() {
 			return ""
 		}
 		return "No program of gpuscale is in " + where + ", but gpuscale is elsewhere in this cluster: omit -n to detect its namespace."
