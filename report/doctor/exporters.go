@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -124,15 +125,18 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 		home, selector = e.ours[0].Namespace, e.ours[0].PodLabels[labelName]
 	}
 	show := l.in(home, "get", "pods", "-l", labelName+"="+selector, "--field-selector", "spec.nodeName="+n.Name, "-o", "wide")
-	off := n.Labels[labelDeployDCGM]
+	label, off := labelDeployDCGM, n.Labels[labelDeployDCGM]
+	if dra := n.Labels[labelDeployDCGM+"-dra"]; off == "" && dra != "" { // the GPU Operator's with DRA
+		label, off = label+"-dra", dra
+	}
 	alone := n.Labels[labelDeploy+"operands"] == "false"
 	switch age, old := e.stale[n.Name]; {
 	case old:
 		nodeLacks(l, n, fmt.Sprintf("its newest value is %s old (gpu_sample_age_seconds)", whole(age)), "Check whether the driver or DCGM answers there.", show)
 	case has:
 	case off == "false" || off == "paused-for-mig-change":
-		nodeLacks(l, n, "label "+labelDeployDCGM+" is "+off+", which keeps our exporter away too, and no repartition is in progress",
-			"Remove the label, or set it to true.", l.kubectl("label", "node", n.Name, labelDeployDCGM+"-"))
+		nodeLacks(l, n, "label "+label+" is "+off+", which keeps our exporter away too, and no repartition is in progress",
+			"Remove the label, or set it to true.", l.kubectl("label", "node", n.Name, label+"-"))
 	case alone && !hasPod:
 		nodeLacks(l, n, "label "+labelDeploy+"operands is false, which keeps our exporter away too, and allocatable has GPUs",
 			"Remove the label, or set exporter.affinity of the chart, which takes the place of its own.", l.kubectl("label", "node", n.Name, labelDeploy+"operands-"))
@@ -140,13 +144,13 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 	case !l.has(Pods):
 		nodeLacks(l, n, "gpu_info has no series of this node", "Check whether an exporter runs there and is scraped.", show)
 	case !hasPod:
-		label := ""
+		present := ""
 		if n.Labels[labelPresent] != "true" {
-			label = l.kubectl("label", "node", n.Name, labelPresent+"=true")
+			present = l.kubectl("label", "node", n.Name, labelPresent+"=true")
 		}
 		nodeLacks(l, n, "no exporter's pod is on it",
 			"The exporter runs on nodes with "+labelPresent+"=true, or NFD's pci-10de.present; label the node, and check which taint it does not tolerate (exporter.tolerations).",
-			label, l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}"))
+			present, l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}"))
 	case !isReady:
 		nodeLacks(l, n, "its exporter's pod is not ready"+notReady(l.declared, "exporter", n.Name), "Check its log.", show, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix"))
 	default:
@@ -205,7 +209,7 @@ func twoExporters(l *look) {
 		if d := find(DaemonSets.in(l.declared), p.Namespace, name); d != nil && kind == "DaemonSet" {
 			if resource, by := operatorOf(d); by != "" { // which would recreate it
 				remove[object] = l.patch("", resource, by, `{"spec":{"dcgmExporter":{"enabled":false}}}`)
-			} else if p.Namespace == "gke-managed-system" { // so would GKE
+			} else if p.Namespace == "gke-managed-system" || metav1.GetControllerOf(d) != nil { // so would GKE, or CloudWatch's operator
 				remove[object] = ""
 			}
 		}
@@ -213,7 +217,7 @@ func twoExporters(l *look) {
 	for _, object := range slices.Sorted(maps.Keys(both)) {
 		slices.Sort(both[object])
 		l.warn(object, "dcgm-exporter runs beside ours on "+several(slices.Compact(both[object])),
-			"Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, in GKE's settings (DCGM metrics), or its DaemonSet. Do not set the label "+labelDeployDCGM+"=false, which removes ours too.", remove[object])
+			"Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, in GKE's settings (DCGM metrics), in EKS's CloudWatch add-on (dcgmExporter.enabled), or its DaemonSet. Do not set the label "+labelDeployDCGM+"=false, which removes ours too.", remove[object])
 	}
 }
 
