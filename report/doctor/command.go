@@ -118,10 +118,3 @@ func (c commands) installFile(p Program, file string, set ...string) string {
 	}
 	return command(words...)
 }
-
-// byHand reports whether a field's last writer is not Helm, by the object's managed fields.
-func byHand(managed []metav1.ManagedFieldsEntry, field string) bool {
-	return slices.ContainsFunc(managed, func(m metav1.ManagedFieldsEntry) bool {
-		return m.Manager != "helm" && owns(m, field)
-	})
-}

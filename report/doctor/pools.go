@@ -148,7 +148,8 @@ func poolFrozen(l *look) {
 	}
 	for _, p := range l.programs("autoscaler") {
 		if at := slices.IndexFunc(p.Args, isDryRun); at >= 0 {
-			l.warn(p.Object(), p.Args[at]+" is among its arguments", "Remove the flag, unless this is intended.", undry(l.commands, p, at))
+			l.warn(p.Object(), p.Args[at]+" is among its arguments", "Remove the flag, unless this is intended.",
+				cmp.Or(l.install(p, "autoscaler.yaml", "autoscaler.dryRun=false"), l.in(p.Namespace, "edit", p.Ref())))
 		}
 		if c, known := configOf(l, p); known && c.Policy.Freeze {
 			l.warn("ConfigMap "+p.Namespace+"/"+p.ConfigMap, "policy.freeze is true", "Remove it from the configuration, unless this is intended; the autoscaler reads it at its start.",
@@ -158,15 +159,6 @@ func poolFrozen(l *look) {
 }
 
 func isDryRun(arg string) bool { return arg == "--dry-run" || arg == "--dry-run=true" }
-
-// undry writes the command that removes --dry-run.
-func undry(c commands, p Program, at int) string {
-	if c := c.install(p, "autoscaler.yaml", "autoscaler.dryRun=false"); c != "" && !byHand(p.ManagedFields, "args") {
-		return c
-	}
-	return c.in(p.Namespace, "patch", "deployment", p.Name, "--type=json", "-p",
-		fmt.Sprintf(`[{"op":"test","path":%[1]q,"value":%[2]q},{"op":"remove","path":%[1]q}]`, p.paths[at], p.Args[at]))
-}
 
 func poolBackoff(l *look) {
 	for _, p := range allPools(l) {

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,8 +15,7 @@ type Program struct {
 	metav1.ObjectMeta
 	PodLabels      map[string]string
 	ServiceAccount string
-	// Args are the words of its containers' commands and arguments, paths where each stands in the object.
-	Args, paths []string
+	Args           []string // the words of its containers' commands and arguments
 	// ConfigMap with its configuration and Secret with its certificate; empty
 	// where it mounts none.
 	ConfigMap, Secret string
@@ -51,14 +49,8 @@ func (f *Facts) Programs(name string) []Program {
 			return
 		}
 		p.PodLabels, p.ServiceAccount = t.Labels, cmp.Or(t.Spec.ServiceAccountName, "default")
-		for i, c := range t.Spec.Containers {
-			for at, word := range slices.Concat(c.Command, c.Args) {
-				field := "command"
-				if n := len(c.Command); at >= n {
-					field, at = "args", at-n
-				}
-				p.Args, p.paths = append(p.Args, word), append(p.paths, fmt.Sprintf("/spec/template/spec/containers/%d/%s/%d", i, field, at))
-			}
+		for _, c := range t.Spec.Containers {
+			p.Args = slices.Concat(p.Args, c.Command, c.Args)
 		}
 		for _, v := range t.Spec.Volumes {
 			switch {
