@@ -2,7 +2,6 @@ package model
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"reflect"
@@ -44,16 +43,6 @@ func Make(in Input) Report {
 	r.Actions = actions(&r, a, c, work)
 	noNil(reflect.ValueOf(&r).Elem())
 	return r
-}
-
-// Check reports whether the places add up to the capacity.
-func (r Report) Check() error {
-	sum, known := r.Hours.Sum.Get()
-	capacity, also := r.Hours.Capacity.Get()
-	if known && also && math.Abs(sum-capacity) > ledger.Tolerance*capacity {
-		return fmt.Errorf("the places add up to %.2f hours, the capacity is %.2f", sum, capacity)
-	}
-	return nil
 }
 
 // noNil makes nil lists empty: in JSON they are [], not null.
