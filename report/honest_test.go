@@ -282,3 +282,29 @@ func TestManySeriesOfOneNamespace(t *testing.T) {
 		t.Errorf("loud: %q", why)
 	}
 }
+
+// TestTokensOfOnePod: what a server counts apart, by priority, by whether a request streams (SGLang's
+// tokenizer_manager.py of 2026) or by replica under Ray, adds up; two servers that scrape it do not.
+func TestTokensOfOnePod(t *testing.T) {
+	w := since(t, time.Hour)
+	var series memstore.Series
+	serve := func(name string, more ...string) {
+		one := promql.Series{Metric: labels.FromStrings(append([]string{labels.MetricName, name, metric.LabelNamespace, "chat", metric.LabelPod, "p", metric.LabelModelName, "m"}, more...)...)}
+		for at := w.From.Add(-time.Minute); !at.After(w.Until); at = at.Add(time.Minute) {
+			one.Floats = append(one.Floats, memstore.At(at, at.Sub(w.From.Add(-time.Minute)).Minutes()))
+		}
+		series = append(series, promql.NewStorageSeries(one))
+	}
+	for _, server := range []string{"a", "b"} {
+		serve(metric.SGLangGenerationTokens.Name, "is_streaming", "true", "priority", "", "prometheus_replica", server)
+		serve(metric.SGLangGenerationTokens.Name, "is_streaming", "false", "priority", "", "prometheus_replica", server)
+		serve(metric.SGLangGenerationTokens.Name, "is_streaming", "true", "priority", "5", "prometheus_replica", server)
+		serve("ray_vllm_generation_tokens_total", "ReplicaId", "x", "WorkerId", "1", "prometheus_replica", server)
+		serve("ray_vllm_generation_tokens_total", "ReplicaId", "y", "WorkerId", "2", "prometheus_replica", server)
+	}
+	a := answersOver(t, series, w, query.FromServers)
+	serving := model.Make(model.Input{Answers: a}).Use.Serving
+	if len(serving) != 1 || math.Abs(serving[0].Tokens.Or(0)-300) > 1e-6 {
+		t.Errorf("%+v, want 300 tokens", serving)
+	}
+}

@@ -86,9 +86,6 @@ func (o options) run(ctx context.Context) error {
 		return advise(err)
 	}
 	r := model.Make(in)
-	if err := r.Check(); err != nil {
-		return fmt.Errorf("the report is inconsistent, which is a bug: please report it: %w", err)
-	}
 	if err := o.write(r); err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 		if !r.Incomplete() || !slices.Contains(r.Answer.Quality.Unanswered, string(id)) || r.Answer.Quality.Grade == "good" {
 			t.Errorf("%s: quality %s, unanswered %v", id, r.Answer.Quality.Grade, r.Answer.Quality.Unanswered)
 		}
-		if err := r.Check(); err != nil {
+		if err := balanced(r); err != nil {
 			t.Errorf("%s: %v", id, err)
 		}
 		page := text(r)

@@ -51,9 +51,9 @@ func Find(name string) (Desc, bool) {
 	return all[i], true
 }
 
-// FindRead returns the series of other software of that name, escaped or not.
+// FindRead returns the series of other software that has that name among its [Names].
 func FindRead(name string) (Read, bool) {
-	i := slices.IndexFunc(reads, func(r Read) bool { return r.Name == name || Escape(r.Name) == name })
+	i := slices.IndexFunc(reads, func(r Read) bool { return slices.Contains(Names(r), name) })
 	if i < 0 {
 		return Read{}, false
 	}

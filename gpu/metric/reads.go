@@ -18,12 +18,17 @@ type Read struct {
 // server for vLLM; vLLM writes its own in the text format, where they stay.
 func Escape(name string) string { return strings.ReplaceAll(name, ":", "_") }
 
-// Names are those under which series may be stored: as the servers have them, and escaped.
+// Names are those under which series may be stored: as the servers have them, escaped, and as
+// Ray's wrapper renames those of the servers that run under it.
 func Names(of ...Read) (names []string) {
 	for _, r := range of {
 		names = append(names, r.Name)
-		if escaped := Escape(r.Name); escaped != r.Name {
+		escaped := Escape(r.Name)
+		if escaped != r.Name {
 			names = append(names, escaped)
+		}
+		if r.Server == ServerVLLM || r.Server == ServerSGLang {
+			names = append(names, "ray_"+escaped)
 		}
 	}
 	return names
@@ -68,6 +73,7 @@ const (
 	LabelTargetModel   = "target_model_name"
 	LabelFairnessID    = "fairness_id"
 	LabelPriority      = "priority"
+	LabelStreaming     = "is_streaming" // of SGLang's counts of requests and tokens, since 2026
 	LabelInferencePool = "inference_pool"
 	LabelName          = "name"
 	LabelUUID          = "UUID"

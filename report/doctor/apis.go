@@ -86,12 +86,12 @@ var strangers = []string{"keda", "prometheus-adapter", "datadog", "stackdriver",
 
 // owned reports whether an APIService is ours, or was: its Service does not exist, and nothing
 // marks it as another server's.
-func (l *look) owned(a *apiService, adapters []Program) (is, was bool) {
+func owned(d declared, a *apiService, adapters []Program) (is, was bool) {
 	ref := a.Spec.Service
 	if ref == nil {
 		return false, false
 	}
-	service := l.service(ref.Namespace, ref.Name)
+	service := serviceOf(d, ref.Namespace, ref.Name)
 	is = slices.ContainsFunc(adapters, func(p Program) bool {
 		return p.Namespace == ref.Namespace && (p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && selects(service, p))
 	})
@@ -102,28 +102,45 @@ func selects(s *corev1.Service, p Program) bool {
 	return labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.PodLabels))
 }
 
-// service returns a Service that an APIService names, nil where there is none.
-func (l *look) service(namespace, name string) *corev1.Service {
-	return find(Services.in(l), namespace, name)
+// serviceOf returns a Service that an APIService names, nil where there is none.
+func serviceOf(d declared, namespace, name string) *corev1.Service {
+	return find(Services.in(d), namespace, name)
 }
 
-// adapters returns ours; without one the check is skipped.
-func (l *look) adapters() []Program {
+// ourAdapters returns them; without one the check is skipped.
+func ourAdapters(l *look) []Program {
 	return orSkip(l, l.programs("adapter"), "no adapter of gpuscale was found")
 }
 
-// registered returns the APIServices of the metrics groups and the adapters: of those that
-// are, or are meant to be, ours, or of the others'.
-func (l *look) registered(ours bool) (all []*apiService, adapters []Program) {
-	if adapters = l.adapters(); len(adapters) == 0 {
-		return nil, nil
+// registry is our adapters, and who serves the metrics APIs.
+type registry struct {
+	adapters     []Program
+	ours, others []*apiService // that lead to our adapters, or did; and to other servers
+}
+
+// registered reads the registrations; without an adapter of ours the check is skipped.
+func registered(l *look) (r registry) {
+	if r.adapters = ourAdapters(l); len(r.adapters) == 0 {
+		return r
 	}
-	for _, a := range APIServices.in(l) {
-		if is, was := l.owned(a, adapters); isMetrics(a.Spec.Group) && (is || was) == ours {
-			all = append(all, a)
+	for _, a := range APIServices.in(l.declared) {
+		switch is, was := owned(l.declared, a, r.adapters); {
+		case !isMetrics(a.Spec.Group):
+		case is || was:
+			r.ours = append(r.ours, a)
+		default:
+			r.others = append(r.others, a)
 		}
 	}
-	return all, adapters
+	return r
+}
+
+// serves reports whether our adapter serves a group now: only then is the list of its metrics complete.
+func (r registry) serves(group string) bool {
+	return slices.ContainsFunc(r.ours, func(a *apiService) bool {
+		c := available(a)
+		return a.Spec.Group == group && c != nil && c.Status == apiregistrationv1.ConditionTrue
+	})
 }
 
 // asking are the HPAs on a metric of a group; with names, on one of those.
@@ -155,11 +172,11 @@ func metricOf(m autoscalingv2.MetricSpec) (group, name, field string) {
 }
 
 func apiServiceMissing(l *look) {
-	adapters := l.adapters()
+	adapters := ourAdapters(l)
 	if len(adapters) == 0 {
 		return
 	}
-	there := func(name string) bool { return find(APIServices.in(l), "", name) != nil }
+	there := func(name string) bool { return find(APIServices.in(l.declared), "", name) != nil }
 	for _, name := range []string{"v1beta2." + groupCustom, "v1beta1." + groupCustom, "v1beta1." + groupExternal} {
 		_, group, _ := strings.Cut(name, ".")
 		meant, not := groupMeant(adapters, group)
@@ -167,7 +184,7 @@ func apiServiceMissing(l *look) {
 			continue
 		}
 		add, seen, fix := l.fault, "it does not exist, and "+adapters[0].Object()+" is", "Reinstall the adapter's registration."
-		users := asking(HPAs.in(l), group)
+		users := asking(HPAs.in(l.declared), group)
 		if len(users) > 0 {
 			seen += "; used by HPA " + several(users)
 		}
@@ -206,10 +223,10 @@ func refused(a *apiService, words ...string) bool {
 // labelService of an EndpointSlice names its Service.
 const labelService = "kubernetes.io/service-name"
 
-// ready reports whether a Service has an endpoint that takes requests. One that is a name of
+// hasEndpoint reports whether a Service has an endpoint that takes requests. One that is a name of
 // something outside has none, and needs none.
-func (l *look) ready(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(EndpointSlices.in(l), func(slice *discoveryv1.EndpointSlice) bool {
+func hasEndpoint(d declared, s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(EndpointSlices.in(d), func(slice *discoveryv1.EndpointSlice) bool {
 		return slice.Namespace == s.Namespace && slice.Labels[labelService] == s.Name && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
 			return len(e.Addresses) > 0 && (e.Conditions.Ready == nil || *e.Conditions.Ready)
 		})
@@ -217,9 +234,9 @@ func (l *look) ready(s *corev1.Service) bool {
 }
 
 func apiServiceOwner(l *look) {
-	all, adapters := l.registered(false)
-	for _, a := range all {
-		meant, not := groupMeant(adapters, a.Spec.Group)
+	r := registered(l)
+	for _, a := range r.others {
+		meant, not := groupMeant(r.adapters, a.Spec.Group)
 		if not {
 			continue
 		}
@@ -229,49 +246,46 @@ func apiServiceOwner(l *look) {
 		}
 		add, seen := l.warn, "spec.service is "+who+", not our adapter's"
 		fix := "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter.md), or exclude it with adapter.apis."
-		users := asking(HPAs.in(l), a.Spec.Group, signals...)
+		users := asking(HPAs.in(l.declared), a.Spec.Group, signals...)
 		if len(users) > 0 {
 			seen += "; our signals are used by HPA " + several(users)
 		}
 		// Another version of the group may be ours.
-		split := slices.ContainsFunc(APIServices.in(l), func(b *apiService) bool {
-			is, _ := l.owned(b, adapters)
-			return is && b.Spec.Group == a.Spec.Group && b.Name != a.Name
-		})
+		split := slices.ContainsFunc(r.ours, func(b *apiService) bool { return b.Spec.Group == a.Spec.Group })
 		if isOurs(a.Labels) || meant || split || len(users) > 0 {
 			add = l.fault
 		} else {
 			fix = "None if this is intended. " + fix
 		}
-		add("APIService "+a.Name, seen, fix, l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), l.take(a, adapters[0]))
+		add("APIService "+a.Name, seen, fix, l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), takeover(l, a, r.adapters[0]))
 	}
 }
 
-// take writes the command that gives an APIService to the adapter, with the CA of its
+// takeover writes the command that gives an APIService to the adapter, with the CA of its
 // certificate. Only for one that ours has made.
-func (l *look) take(a *apiService, p Program) string {
+func takeover(l *look, a *apiService, p Program) string {
 	if !isOurs(a.Labels) {
 		return ""
 	}
 	port := int32(443)
-	for _, b := range APIServices.in(l) {
+	for _, b := range APIServices.in(l.declared) {
 		if b.Spec.Service != nil && b.Spec.Service.Name == p.Name && b.Spec.Service.Namespace == p.Namespace && b.Spec.Service.Port != nil {
 			port = *b.Spec.Service.Port
 		}
 	}
-	return l.register(a, p, fmt.Sprintf(`"service":{"namespace":%q,"name":%q,"port":%d},`, p.Namespace, p.Name, port))
+	return register(l.commands, a, p, fmt.Sprintf(`"service":{"namespace":%q,"name":%q,"port":%d},`, p.Namespace, p.Name, port))
 }
 
 // register writes the command that puts fields, and the authority in the adapter's
 // Secret, into an APIService. Where cert-manager injects the CA, it does; without a Secret
 // the adapter itself does, into what leads to it.
-func (l *look) register(a *apiService, p Program, fields string) string {
+func register(c commands, a *apiService, p Program, fields string) string {
 	fields = `{"spec":{` + fields + `"insecureSkipTLSVerify":false`
 	if a.Annotations[injectCA] != "" || p.Secret == "" {
-		return l.patch("", "apiservice", a.Name, fields+"}}")
+		return c.patch("", "apiservice", a.Name, fields+"}}")
 	}
-	patch := l.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p")
-	read := l.in(p.Namespace, "get", "secret", p.Secret, "-o", `jsonpath={.data.ca\.crt}`)
+	patch := c.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p")
+	read := c.in(p.Namespace, "get", "secret", p.Secret, "-o", `jsonpath={.data.ca\.crt}`)
 	if patch == "" || read == "" {
 		return ""
 	}

@@ -21,10 +21,10 @@ const soon = 30 * 24 * time.Hour
 // registration reports the first fault on the way from each APIService of ours to the adapter, if it is the
 // check's: of the three checks of this way one has a finding.
 func registration(l *look) {
-	all, adapters := l.registered(true)
+	r := registered(l)
 	reported := map[string]bool{} // a Service once
-	for _, a := range all {
-		id, f := l.way(a, adapters[0])
+	for _, a := range r.ours {
+		id, f := firstFault(l, a, r.adapters[0])
 		if f.Severity != "" && id == l.check.ID && !reported[f.Object] {
 			reported[f.Object] = true
 			l.findings = append(l.findings, f)
@@ -32,17 +32,17 @@ func registration(l *look) {
 	}
 }
 
-// way looks for the first fault on the way from an APIService to the adapter. It returns the check that
+// firstFault looks for the first fault on the way from an APIService to the adapter. It returns the check that
 // reports it, and a finding without a severity where there is none.
-func (l *look) way(a *apiService, p Program) (id string, f Finding) {
+func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	const certificate = "adapter-certificate"
 	ref, c := a.Spec.Service, available(a)
 	if c == nil {
 		c = &apiregistrationv1.APIServiceCondition{}
 	}
-	service := l.service(ref.Namespace, ref.Name)
+	service := serviceOf(l.declared, ref.Namespace, ref.Name)
 	bundle, unreadable := cert.ParseCertsPEM(a.Spec.CABundle)
-	how, commands := l.reissue(a, p)
+	how, commands := reissue(l.commands, a, p)
 	early := "HPAs that use " + a.Spec.Group + " get no answer until the certificate is valid"
 	id, f = "apiservice-ca", Finding{Severity: Fault, Object: "APIService " + a.Name, Seen: stated(a)}
 	well := c.Status == apiregistrationv1.ConditionTrue
@@ -50,16 +50,16 @@ func (l *look) way(a *apiService, p Program) (id string, f Finding) {
 	case service == nil, c.Reason == "ServiceNotFound":
 		f.Seen = "spec.service " + ref.Namespace + "/" + ref.Name + " is not there"
 		f.Fix = "Recreate the Service, or point the APIService at the adapter's."
-		if f.Commands = []string{l.install(p, "adapter.yaml")}; l.service(p.Namespace, p.Name) != nil {
-			f.Commands = []string{l.take(a, p)}
+		if f.Commands = []string{l.install(p, "adapter.yaml")}; serviceOf(l.declared, p.Namespace, p.Name) != nil {
+			f.Commands = []string{takeover(l, a, p)}
 		}
 	case !well && c.Reason == "ServicePortError":
-		f.Fix, f.Commands = "Name the port that the Service has.", []string{l.portOf(a, service)}
-	case !well && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound" || !l.ready(service)):
-		f = l.unreachable(service, p)
+		f.Fix, f.Commands = "Name the port that the Service has.", []string{portOf(l.commands, a, service)}
+	case !well && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound" || !hasEndpoint(l.declared, service)):
+		f = unreachable(l, service, p)
 	case len(a.Spec.CABundle) > 0 && unreadable != nil:
 		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", unreadable)
-		f.Fix, f.Commands = "Put the CA of the adapter's certificate there.", l.rebundle(a, p)
+		f.Fix, f.Commands = "Put the CA of the adapter's certificate there.", rebundle(l.commands, a, p)
 	case refused(a, "certificate has expired or is not yet valid"): // which is Go's error on either side
 		id, f.Fix, f.Commands = certificate, "Issue a new one. "+how, commands
 		if refused(a, " is before ") {
@@ -68,11 +68,11 @@ func (l *look) way(a *apiService, p Program) (id string, f Finding) {
 		}
 	case refused(a, "x509: certificate is valid for", "x509: certificate is not valid for any names", "legacy Common Name field"):
 		f.Fix, f.Commands = fmt.Sprintf("Make a certificate for %s.%s.svc. ", ref.Name, ref.Namespace)+how, commands
-		if take := l.take(a, p); ref.Name != p.Name && take != "" {
+		if take := takeover(l, a, p); ref.Name != p.Name && take != "" {
 			f.Fix, f.Commands = "The adapter's certificate is for its own Service: name that one, "+p.Namespace+"/"+p.Name+".", []string{take}
 		}
 	case refused(a, "x509:", "tls:"):
-		f.Fix, f.Commands = "spec.caBundle is not the CA of the adapter's certificate: put the CA there.", l.rebundle(a, p)
+		f.Fix, f.Commands = "spec.caBundle is not the CA of the adapter's certificate: put the CA there.", rebundle(l.commands, a, p)
 		if p.Secret == "" {
 			f.Fix = "spec.caBundle is not the CA of the adapter's certificate. The adapter puts it there within a minute if it has the right to update this APIService, which an upgrade restores."
 		}
@@ -83,7 +83,7 @@ func (l *look) way(a *apiService, p Program) (id string, f Finding) {
 	case a.Spec.InsecureSkipTLSVerify:
 		f.Severity, f.Seen = Warning, "spec.insecureSkipTLSVerify is true"
 		f.Means = "any server at the Service's address can send HPAs any value"
-		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", l.rebundle(a, p)
+		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", rebundle(l.commands, a, p)
 	case unreadable != nil: // there is no bundle
 		f.Severity = ""
 	default:
@@ -92,11 +92,11 @@ func (l *look) way(a *apiService, p Program) (id string, f Finding) {
 		from := slices.MinFunc(bundle, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) }).NotBefore
 		until := slices.MaxFunc(bundle, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 		switch {
-		case from.After(l.f.Now.Add(skewed)):
+		case from.After(l.Now.Add(skewed)):
 			f.Seen, f.Means = "the CA in spec.caBundle is not valid before "+from.UTC().Format(time.RFC3339), early
-		case !until.After(l.f.Now):
+		case !until.After(l.Now):
 			f.Seen = "the CA in spec.caBundle expired on " + until.UTC().Format(time.DateOnly)
-		case until.Before(l.f.Now.Add(soon)):
+		case until.Before(l.Now.Add(soon)):
 			f.Severity, f.Seen = Warning, "the CA in spec.caBundle expires on "+until.UTC().Format(time.DateOnly)
 		default:
 			f.Severity = ""
@@ -106,10 +106,10 @@ func (l *look) way(a *apiService, p Program) (id string, f Finding) {
 }
 
 // unreachable is a Service without ready endpoints.
-func (l *look) unreachable(service *corev1.Service, p Program) Finding {
+func unreachable(l *look, service *corev1.Service, p Program) Finding {
 	f := Finding{
 		Severity: Fault, Object: "Service " + service.Namespace + "/" + service.Name,
-		Seen:     fmt.Sprintf("it has no ready endpoint; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, l.why("adapter", "")),
+		Seen:     fmt.Sprintf("it has no ready endpoint; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, notReady(l.declared, "adapter", "")),
 		Fix:      "Check why the adapter's pods are not ready.",
 		Commands: []string{l.in(p.Namespace, "describe", p.Ref()), l.logs(p)},
 	}
@@ -117,7 +117,7 @@ func (l *look) unreachable(service *corev1.Service, p Program) Finding {
 	case !selects(service, p):
 		f.Seen += fmt.Sprintf("; spec.selector %s does not match the labels of its pods", labels.Set(service.Spec.Selector))
 		f.Fix = "Have the Service select the adapter's pods."
-		f.Commands = []string{l.reselect(service, p)}
+		f.Commands = []string{reselect(l.commands, service, p)}
 	case p.Wanted == 0:
 		f.Fix = "The adapter is scaled to 0: scale it up."
 		f.Commands = append([]string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=2")}, f.Commands...)
@@ -126,45 +126,45 @@ func (l *look) unreachable(service *corev1.Service, p Program) Finding {
 }
 
 // reselect writes the command that has a Service select exactly a program's pods.
-func (l *look) reselect(s *corev1.Service, p Program) string {
+func reselect(c commands, s *corev1.Service, p Program) string {
 	selector, err := json.Marshal(cmp.Or(p.Selector, &metav1.LabelSelector{}).MatchLabels)
 	if err != nil {
 		return ""
 	}
-	return l.in(s.Namespace, "patch", "service", s.Name, "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":"/spec/selector","value":%s}]`, selector))
+	return c.in(s.Namespace, "patch", "service", s.Name, "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":"/spec/selector","value":%s}]`, selector))
 }
 
 // portOf writes the command that names the Service's port; where it has several and none
 // of them is https, one that shows them.
-func (l *look) portOf(a *apiService, s *corev1.Service) string {
+func portOf(c commands, a *apiService, s *corev1.Service) string {
 	for _, port := range s.Spec.Ports {
 		if port.Name == "https" || len(s.Spec.Ports) == 1 {
-			return l.patch("", "apiservice", a.Name, fmt.Sprintf(`{"spec":{"service":{"port":%d}}}`, port.Port))
+			return c.patch("", "apiservice", a.Name, fmt.Sprintf(`{"spec":{"service":{"port":%d}}}`, port.Port))
 		}
 	}
-	return l.in(s.Namespace, "get", "service", s.Name, "-o", "jsonpath={.spec.ports}")
+	return c.in(s.Namespace, "get", "service", s.Name, "-o", "jsonpath={.spec.ports}")
 }
 
 // reissue says how the adapter's certificate is issued again by its issuer, and has the
 // commands. A user's own certificate is shown, not deleted: only the user can issue another.
-func (l *look) reissue(a *apiService, p Program) (how string, commands []string) {
+func reissue(c commands, a *apiService, p Program) (how string, commands []string) {
 	switch {
 	case p.Secret == "":
 		return "The adapter issues its own when it starts, and needs the right to update this APIService, which an upgrade restores.",
-			[]string{l.install(p, "adapter.yaml"), l.in(p.Namespace, "rollout", "restart", p.Ref())}
+			[]string{c.install(p, "adapter.yaml"), c.in(p.Namespace, "rollout", "restart", p.Ref())}
 	case a.Annotations[injectCA] != "":
-		return "cert-manager issues it again once its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
+		return "cert-manager issues it again once its Secret is deleted.", []string{c.in(p.Namespace, "delete", "secret", p.Secret)}
 	}
-	return "It is your own (Secret " + p.Secret + "): its issuer has to issue another.", []string{l.in(p.Namespace, "describe", "secret", p.Secret)}
+	return "It is your own (Secret " + p.Secret + "): its issuer has to issue another.", []string{c.in(p.Namespace, "describe", "secret", p.Secret)}
 }
 
 // rebundle writes the command that puts the CA into an APIService.
-func (l *look) rebundle(a *apiService, p Program) []string {
+func rebundle(c commands, a *apiService, p Program) []string {
 	if a.Annotations[injectCA] != "" {
-		return []string{l.in("cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector")}
+		return []string{c.in("cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector")}
 	}
-	if c := l.register(a, p, ""); c != "" && (p.Secret != "" || a.Spec.InsecureSkipTLSVerify) {
-		return []string{c}
+	if line := register(c, a, p, ""); line != "" && (p.Secret != "" || a.Spec.InsecureSkipTLSVerify) {
+		return []string{line}
 	}
-	return []string{l.install(p, "adapter.yaml")}
+	return []string{c.install(p, "adapter.yaml")}
 }

@@ -5,11 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // Schema of the JSON form.
@@ -119,7 +114,7 @@ func Examine(f *Facts, checks []Check) Report {
 }
 
 func run(f *Facts, c *Check) Result {
-	l := &look{f: f, check: c, findings: []Finding{}}
+	l := &look{declared{f, c}, f.Kubectl, &answer{findings: []Finding{}}}
 	switch {
 	case slices.ContainsFunc(c.Looks, func(s *Source) bool { return !l.has(s) }):
 	case slices.Contains(c.Looks, GPUNodes) && len(l.answers(GPUNodes)) == 0:
@@ -166,100 +161,3 @@ func Select(all []Check, ids []string) ([]Check, error) {
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(c Check) bool { return len(ids) > 0 && !slices.Contains(ids, c.ID) }), nil
 }
-
-// look is one check running: it returns facts, recording those that could not be read,
-// and collects findings.
-type look struct {
-	f        *Facts
-	check    *Check
-	findings []Finding
-	unknown  []string
-	skipped  string
-}
-
-// has reports whether a source was read in full. It panics on one that the check does not
-// declare.
-func (l *look) has(of sourced) bool {
-	s := of.source()
-	if !slices.Contains(l.check.Reads(), s) {
-		panic(fmt.Sprintf("check %s reads %s and does not declare it", l.check.ID, s.Name))
-	}
-	return l.f.Missing[s] == ""
-}
-
-// needs records a source that could not be read.
-func (l *look) needs(of sourced) {
-	if !l.has(of) {
-		l.cannot("%s", l.f.Missing[of.source()])
-	}
-}
-
-// answers of Prometheus to a query.
-func (l *look) answers(s *Source) prom.Vector {
-	l.has(s)
-	return l.f.Answers[s]
-}
-
-// cannot records why something is unknown.
-func (l *look) cannot(format string, args ...any) {
-	if why := clean(fmt.Sprintf(format, args...), maxText); !slices.Contains(l.unknown, why) {
-		l.unknown = append(l.unknown, why)
-	}
-}
-
-// skip records why the check does not apply, whatever else could not be read.
-func (l *look) skip(why string) { l.skipped = why }
-
-// fault and warn add a finding about an object: what was seen, and the fix, in a sentence and as
-// commands. Its effect may be set until the next one is added.
-func (l *look) fault(object, seen, fix string, commands ...string) *Finding {
-	l.findings = append(l.findings, Finding{Severity: Fault, Object: object, Seen: seen, Fix: fix, Commands: commands})
-	return &l.findings[len(l.findings)-1]
-}
-
-func (l *look) warn(object, seen, fix string, commands ...string) *Finding {
-	f := l.fault(object, seen, fix, commands...)
-	f.Severity = Warning
-	return f
-}
-
-// programs of ours by their name, "adapter".
-func (l *look) programs(name string) []Program {
-	l.has(Deployments)
-	l.has(DaemonSets)
-	return l.f.Programs(name)
-}
-
-// orSkip returns what a check is about; without any of it, the check is skipped.
-func orSkip[T any](l *look, all []T, why string) []T {
-	if len(all) == 0 {
-		l.skip(why)
-	}
-	return all
-}
-
-// pools of the cluster.
-func (l *look) pools() []*pool { return orSkip(l, Pools.in(l), "there is no GPUNodePool") }
-
-// the returns the condition, port or the like that fits, nil for none.
-func the[T any](all []T, fits func(T) bool) *T {
-	at := slices.IndexFunc(all, fits)
-	if at < 0 {
-		return nil
-	}
-	return &all[at]
-}
-
-// find returns the object of that name in a list, nil where there is none.
-func find[T any, P interface {
-	*T
-	metav1.Object
-}](all []P, namespace, name string) P {
-	if found := the(all, func(o P) bool { return o.GetNamespace() == namespace && o.GetName() == name }); found != nil {
-		return *found
-	}
-	return nil
-}
-
-// several shortens a list of names for a sentence.
-func several(all []string) string { return text.Several(all, 5) }

@@ -44,30 +44,33 @@ func command(words ...string) string {
 	return line
 }
 
+// commands writes commands to paste: the flags that kubectl needs to reach the same cluster.
+type commands []string
+
 // kubectl writes a command for the cluster.
-func (l *look) kubectl(words ...string) string {
-	return command(slices.Concat([]string{"kubectl"}, l.f.Kubectl, words)...)
+func (c commands) kubectl(words ...string) string {
+	return command(slices.Concat([]string{"kubectl"}, c, words)...)
 }
 
 // in writes a command about a namespace; none for what has no namespace.
-func (l *look) in(namespace string, words ...string) string {
+func (c commands) in(namespace string, words ...string) string {
 	if namespace == "" {
-		return l.kubectl(words...)
+		return c.kubectl(words...)
 	}
-	return l.kubectl(append([]string{"-n", namespace}, words...)...)
+	return c.kubectl(append([]string{"-n", namespace}, words...)...)
 }
 
 // patch writes a merge patch of an object.
-func (l *look) patch(namespace, resource, name, merge string) string {
-	return l.in(namespace, "patch", resource, name, "--type=merge", "-p", merge)
+func (c commands) patch(namespace, resource, name, merge string) string {
+	return c.in(namespace, "patch", resource, name, "--type=merge", "-p", merge)
 }
 
 // logs writes the command that shows a program's log.
-func (l *look) logs(p Program) string { return l.in(p.Namespace, "logs", p.Ref(), "--tail=50") }
+func (c commands) logs(p Program) string { return c.in(p.Namespace, "logs", p.Ref(), "--tail=50") }
 
 // operator writes a command about objects of the Prometheus Operator; none without it.
 func (l *look) operator(words ...string) string {
-	if !l.has(Monitoring) || len(Monitoring.in(l)) == 0 {
+	if !l.has(Monitoring) || len(Monitoring.in(l.declared)) == 0 {
 		return ""
 	}
 	return l.kubectl(words...)
@@ -84,20 +87,20 @@ const chartPath = "deploy/chart/gpuscale"
 
 // install writes the command that restores a program's objects, with values changed: by
 // Helm where it made them, else from the manifests.
-func (l *look) install(p Program, manifest string, set ...string) string {
-	return l.installFile(p, "deploy/manifests/"+manifest, set...)
+func (c commands) install(p Program, manifest string, set ...string) string {
+	return c.installFile(p, "deploy/manifests/"+manifest, set...)
 }
 
-func (l *look) installFile(p Program, file string, set ...string) string {
+func (c commands) installFile(p Program, file string, set ...string) string {
 	release, namespace := p.Annotations[helmRelease], p.Annotations[helmNamespace]
 	if release == "" || namespace == "" {
 		if len(set) > 0 {
 			return "" // manifests have no values
 		}
-		return l.kubectl("apply", "-f", file)
+		return c.kubectl("apply", "-f", file)
 	}
 	words := []string{"helm"}
-	for _, w := range l.f.Kubectl {
+	for _, w := range c {
 		words = append(words, strings.Replace(w, "--context", "--kube-context", 1))
 	}
 	// Not --reuse-values: that keeps the defaults of the installed chart, without a
@@ -114,11 +117,4 @@ func (l *look) installFile(p Program, file string, set ...string) string {
 		words = append(words, "--set", s)
 	}
 	return command(words...)
-}
-
-// byHand reports whether a field's last writer is not Helm, by the object's managed fields.
-func byHand(managed []metav1.ManagedFieldsEntry, field string) bool {
-	return slices.ContainsFunc(managed, func(m metav1.ManagedFieldsEntry) bool {
-		return m.Manager != "helm" && owns(m, field)
-	})
 }

@@ -14,13 +14,13 @@ import (
 const late = 5 * time.Minute
 
 func orphanCordon(l *look) {
-	none := len(l.programs("autoscaler")) == 0 && l.f.Namespace == "" // else it may be in another one
-	for _, n := range Nodes.in(l) {
+	none := len(l.programs("autoscaler")) == 0 && l.Namespace == "" // else it may be in another one
+	for _, n := range Nodes.in(l.declared) {
 		marks := marksOf(n)
 		if !n.Spec.Unschedulable || len(marks) == 0 {
 			continue
 		}
-		why, words := l.orphan(n, none), []string{"annotate", "node", n.Name}
+		why, words := orphan(l.declared, n, none), []string{"annotate", "node", n.Name}
 		if why == "" {
 			continue
 		}
@@ -43,30 +43,30 @@ func marksOf(n *corev1.Node) (marks []string) {
 }
 
 // orphan returns why a cordon of ours has no operation; empty where it has one.
-func (l *look) orphan(n *corev1.Node, noAutoscaler bool) string {
+func orphan(d declared, n *corev1.Node, noAutoscaler bool) string {
 	if r, ours, err := contract.RecordOf(n); ours {
 		switch {
 		case err != nil:
 			return "its record is invalid: " + err.Error()
 		case r.Undo != nil && r.Undo.Attempts >= maxUndo:
 			return fmt.Sprintf("the rollback of its layout was given up after %d attempts", r.Undo.Attempts)
-		case r.Undo == nil && l.f.Now.After(r.Deadline.Add(late)):
+		case r.Undo == nil && d.Now.After(r.Deadline.Add(late)):
 			return "its repartition was to end at " + r.Deadline.UTC().Format(time.RFC3339)
 		}
 	}
-	if d, ours, err := v1alpha1.DrainOf(n); ours {
+	if drain, ours, err := v1alpha1.DrainOf(n); ours {
 		switch {
 		case err != nil:
 			return "its record of a drain is invalid"
-		case l.f.Now.After(d.Deadline.Add(late)):
-			return "its drain was to end at " + d.Deadline.UTC().Format(time.RFC3339)
+		case d.Now.After(drain.Deadline.Add(late)):
+			return "its drain was to end at " + drain.Deadline.UTC().Format(time.RFC3339)
 		}
 	}
 	pool := n.Labels[v1alpha1.NodePoolLabel]
 	switch {
 	case pool == "":
 		return "it is in no GPUNodePool, so that no autoscaler returns to it"
-	case find(Pools.in(l), "", pool) == nil:
+	case find(Pools.in(d), "", pool) == nil:
 		return "its GPUNodePool " + pool + " does not exist, so that no autoscaler returns to it"
 	case noAutoscaler:
 		return "there is no autoscaler of gpuscale"
@@ -80,12 +80,12 @@ const forgotten = 24 * time.Hour
 // cordonForgotten: GPUs of cordoned nodes cost as much as others, and gpuscale removes
 // only its own cordons.
 func cordonForgotten(l *look) {
-	for _, n := range Nodes.in(l) {
+	for _, n := range Nodes.in(l.declared) {
 		if !n.Spec.Unschedulable || !isGPU(n) || len(marksOf(n)) > 0 {
 			continue
 		}
 		since, known := cordonedSince(n)
-		if !known || l.f.Now.Sub(since) < forgotten {
+		if !known || l.Now.Sub(since) < forgotten {
 			continue
 		}
 		l.warn("Node "+n.Name, "it has been cordoned since "+since.UTC().Format(time.RFC3339)+", and not by us",

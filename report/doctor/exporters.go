@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -72,24 +73,31 @@ func byNode(v []sample) map[string]float64 {
 	return out
 }
 
+// exporting is what is known of exporters: ours, whose pods are ready by node, and the series by node.
+type exporting struct {
+	ours            []Program
+	ready           map[string]bool
+	exported, stale map[string]float64
+	scraped         bool // Prometheus has series of some node
+}
+
 func exporterMissing(l *look) {
-	exporters := l.programs("exporter")
-	exported, stale := byNode(l.answers(GPUNodes)), byNode(l.answers(SamplesOld))
-	if len(exporters) == 0 && l.has(DaemonSets) && len(exported) == 0 {
+	e := exporting{ours: l.programs("exporter"), ready: map[string]bool{}, exported: byNode(l.answers(GPUNodes)), stale: byNode(l.answers(SamplesOld))}
+	e.scraped = l.has(GPUNodes) && len(e.exported) > 0
+	if len(e.ours) == 0 && l.has(DaemonSets) && len(e.exported) == 0 {
 		if l.has(GPUNodes) {
 			l.skip("no exporter of gpuscale was found")
 		}
 		return
 	}
-	ready := map[string]bool{} // exporters of ours by node
-	for _, p := range Pods.in(l) {
+	for _, p := range Pods.in(l.declared) {
 		if isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
-			ready[p.Spec.NodeName] = ready[p.Spec.NodeName] || kube.PodReady(p)
+			e.ready[p.Spec.NodeName] = e.ready[p.Spec.NodeName] || kube.PodReady(p)
 		}
 	}
-	for _, n := range Nodes.in(l) {
+	for _, n := range Nodes.in(l.declared) {
 		if isGPU(n) && kube.NodeReady(n) && !changing(n) {
-			l.exporterOf(n, exporters, ready, exported, stale)
+			checkNode(l, n, e)
 		}
 	}
 }
@@ -99,61 +107,63 @@ const settle = 10 * time.Minute
 
 // nodeLacks reports what a node lacks: a warning while it is new, since drivers and
 // plugins take minutes to come up.
-func (l *look) nodeLacks(n *corev1.Node, seen, fix string, commands ...string) {
+func nodeLacks(l *look, n *corev1.Node, seen, fix string, commands ...string) {
 	add := l.fault
-	if age := l.f.Now.Sub(n.CreationTimestamp.Time); age < settle {
+	if age := l.Now.Sub(n.CreationTimestamp.Time); age < settle {
 		add, seen = l.warn, seen+fmt.Sprintf(" (the node is %s old: it may be starting)", max(age, 0).Round(time.Second))
 	}
 	add("Node "+n.Name, seen, fix, commands...)
 }
 
-// exporterOf checks one node. Series show that some exporter runs, with or without a
+// checkNode checks one node. Series show that some exporter runs, with or without a
 // pod; a pod shows nothing about series.
-func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]bool, exported, stale map[string]float64) {
-	_, has := exported[n.Name]
-	isReady, hasPod := ready[n.Name]
-	scraped := l.has(GPUNodes) && len(exported) > 0
+func checkNode(l *look, n *corev1.Node, e exporting) {
+	_, has := e.exported[n.Name]
+	isReady, hasPod := e.ready[n.Name]
 	home, selector := "", ""
-	if len(exporters) > 0 {
-		home, selector = exporters[0].Namespace, exporters[0].PodLabels[labelName]
+	if len(e.ours) > 0 {
+		home, selector = e.ours[0].Namespace, e.ours[0].PodLabels[labelName]
 	}
-	look := l.in(home, "get", "pods", "-l", labelName+"="+selector, "--field-selector", "spec.nodeName="+n.Name, "-o", "wide")
-	off := n.Labels[labelDeployDCGM]
+	show := l.in(home, "get", "pods", "-l", labelName+"="+selector, "--field-selector", "spec.nodeName="+n.Name, "-o", "wide")
+	label, off := labelDeployDCGM, n.Labels[labelDeployDCGM]
+	if dra := n.Labels[labelDeployDCGM+"-dra"]; off == "" && dra != "" { // the GPU Operator's with DRA
+		label, off = label+"-dra", dra
+	}
 	alone := n.Labels[labelDeploy+"operands"] == "false"
-	switch age, old := stale[n.Name]; {
+	switch age, old := e.stale[n.Name]; {
 	case old:
-		l.nodeLacks(n, fmt.Sprintf("its newest value is %s old (gpu_sample_age_seconds)", whole(age)), "Check whether the driver or DCGM answers there.", look)
+		nodeLacks(l, n, fmt.Sprintf("its newest value is %s old (gpu_sample_age_seconds)", whole(age)), "Check whether the driver or DCGM answers there.", show)
 	case has:
 	case off == "false" || off == "paused-for-mig-change":
-		l.nodeLacks(n, "label "+labelDeployDCGM+" is "+off+", which keeps our exporter away too, and no repartition is in progress",
-			"Remove the label, or set it to true.", l.kubectl("label", "node", n.Name, labelDeployDCGM+"-"))
+		nodeLacks(l, n, "label "+label+" is "+off+", which keeps our exporter away too, and no repartition is in progress",
+			"Remove the label, or set it to true.", l.kubectl("label", "node", n.Name, label+"-"))
 	case alone && !hasPod:
-		l.nodeLacks(n, "label "+labelDeploy+"operands is false, which keeps our exporter away too, and allocatable has GPUs",
+		nodeLacks(l, n, "label "+labelDeploy+"operands is false, which keeps our exporter away too, and allocatable has GPUs",
 			"Remove the label, or set exporter.affinity of the chart, which takes the place of its own.", l.kubectl("label", "node", n.Name, labelDeploy+"operands-"))
-	case !l.has(Pods) && !scraped, l.has(Pods) && isReady && !scraped: // series are nowhere: scrape-missing
+	case !l.has(Pods) && !e.scraped, l.has(Pods) && isReady && !e.scraped: // series are nowhere: scrape-missing
 	case !l.has(Pods):
-		l.nodeLacks(n, "gpu_info has no series of this node", "Check whether an exporter runs there and is scraped.", look)
+		nodeLacks(l, n, "gpu_info has no series of this node", "Check whether an exporter runs there and is scraped.", show)
 	case !hasPod:
-		label := ""
+		present := ""
 		if n.Labels[labelPresent] != "true" {
-			label = l.kubectl("label", "node", n.Name, labelPresent+"=true")
+			present = l.kubectl("label", "node", n.Name, labelPresent+"=true")
 		}
-		l.nodeLacks(n, "no exporter's pod is on it",
+		nodeLacks(l, n, "no exporter's pod is on it",
 			"The exporter runs on nodes with "+labelPresent+"=true, or NFD's pci-10de.present; label the node, and check which taint it does not tolerate (exporter.tolerations).",
-			label, l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}"))
+			present, l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}"))
 	case !isReady:
-		l.nodeLacks(n, "its exporter's pod is not ready"+l.why("exporter", n.Name), "Check its log.", look, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix"))
+		nodeLacks(l, n, "its exporter's pod is not ready"+notReady(l.declared, "exporter", n.Name), "Check its log.", show, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix"))
 	default:
-		l.nodeLacks(n, "its exporter is ready, and gpu_info has no series of this node",
-			"Prometheus scrapes other exporters: check whether it has this node's target, and whether a NetworkPolicy or firewall is in between.", look)
+		nodeLacks(l, n, "its exporter is ready, and gpu_info has no series of this node",
+			"Prometheus scrapes other exporters: check whether it has this node's target, and whether a NetworkPolicy or firewall is in between.", show)
 	}
 }
 
-// why is the reason that a program's pods are not ready, on a node or (empty) on any: a
+// notReady is the reason that a program's pods are not ready, on a node or (empty) on any: a
 // pod without its image has no log.
-func (l *look) why(program, node string) string {
-	for _, p := range Pods.in(l) {
-		if !l.f.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || kube.PodReady(p) {
+func notReady(d declared, program, node string) string {
+	for _, p := range Pods.in(d) {
+		if !d.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || kube.PodReady(p) {
 			continue
 		}
 		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -180,12 +190,12 @@ func whole(seconds float64) string {
 
 func twoExporters(l *look) {
 	ours, both, remove := map[string]bool{}, map[string][]string{}, map[string]string{} // nodes, those of each other one, and how to remove it
-	for _, p := range Pods.in(l) {
+	for _, p := range Pods.in(l.declared) {
 		if isProgram("exporter", p.Labels, p.Spec) {
 			ours[p.Spec.NodeName] = true
 		}
 	}
-	for _, p := range Pods.in(l) {
+	for _, p := range Pods.in(l.declared) {
 		if p.Spec.NodeName == "" || !ours[p.Spec.NodeName] || isProgram("exporter", p.Labels, p.Spec) || !runs(p.Spec, "dcgm-exporter") {
 			continue
 		}
@@ -196,10 +206,10 @@ func twoExporters(l *look) {
 		object := kind + " " + p.Namespace + "/" + name
 		both[object] = append(both[object], p.Spec.NodeName)
 		remove[object] = l.in(p.Namespace, "delete", strings.ToLower(kind), name)
-		if d := find(DaemonSets.in(l), p.Namespace, name); d != nil && kind == "DaemonSet" {
+		if d := find(DaemonSets.in(l.declared), p.Namespace, name); d != nil && kind == "DaemonSet" {
 			if resource, by := operatorOf(d); by != "" { // which would recreate it
 				remove[object] = l.patch("", resource, by, `{"spec":{"dcgmExporter":{"enabled":false}}}`)
-			} else if p.Namespace == "gke-managed-system" { // so would GKE
+			} else if p.Namespace == "gke-managed-system" || metav1.GetControllerOf(d) != nil { // so would GKE, or CloudWatch's operator
 				remove[object] = ""
 			}
 		}
@@ -207,7 +217,7 @@ func twoExporters(l *look) {
 	for _, object := range slices.Sorted(maps.Keys(both)) {
 		slices.Sort(both[object])
 		l.warn(object, "dcgm-exporter runs beside ours on "+several(slices.Compact(both[object])),
-			"Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, in GKE's settings (DCGM metrics), or its DaemonSet. Do not set the label "+labelDeployDCGM+"=false, which removes ours too.", remove[object])
+			"Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, in GKE's settings (DCGM metrics), in EKS's CloudWatch add-on (dcgmExporter.enabled), or its DaemonSet. Do not set the label "+labelDeployDCGM+"=false, which removes ours too.", remove[object])
 	}
 }
 

@@ -42,7 +42,7 @@ type Facts struct {
 	// Namespace to look for gpuscale in; empty for any.
 	Namespace string
 	// Kubectl has the flags that commands need to reach the same cluster.
-	Kubectl []string
+	Kubectl commands
 	// Missing is why a source was not read, or not in full.
 	Missing map[*Source]string
 

@@ -30,21 +30,21 @@ var guardChecks = []Check{
 }
 
 func budgetForever(l *look) {
-	pools := l.pools()
+	pools := allPools(l)
 	ours := map[string]bool{} // nodes of a pool
-	for _, n := range Nodes.in(l) {
+	for _, n := range Nodes.in(l.declared) {
 		if find(pools, "", n.Labels[v1alpha1.NodePoolLabel]) != nil {
 			ours[n.Name] = true
 		}
 	}
-	for _, b := range Budgets.in(l) {
-		why := l.never(b)
+	for _, b := range Budgets.in(l.declared) {
+		why := never(l.declared, b)
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if why == "" || err != nil {
 			continue
 		}
 		var held []string
-		for _, p := range Pods.in(l) {
+		for _, p := range Pods.in(l.declared) {
 			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(&p.Spec)) > 0 && selector.Matches(labels.Set(p.Labels)) {
 				held = append(held, p.Name)
 			}
@@ -60,7 +60,7 @@ func budgetForever(l *look) {
 
 // never is why a budget allows no eviction, now or later; empty where it may. A target
 // of an HPA may get another pod, so it does not count.
-func (l *look) never(b *budget) string {
+func never(d declared, b *budget) string {
 	if m := b.Spec.MaxUnavailable; m != nil {
 		if m.String() == "0" || m.String() == "0%" {
 			return "spec.maxUnavailable is " + m.String()
@@ -80,7 +80,7 @@ func (l *look) never(b *budget) string {
 	if b.Status.ExpectedPods == 0 || m.IntVal < b.Status.ExpectedPods {
 		return ""
 	}
-	for _, h := range HPAs.in(l) {
+	for _, h := range HPAs.in(d) {
 		if h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal {
 			return ""
 		}
@@ -96,9 +96,9 @@ func twoAutoscalers(l *look) {
 		return
 	}
 	slices.SortStableFunc(deciding, func(a, b Program) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	first, _ := l.leaseOf(deciding[0])
+	first, _ := leaseOf(l, deciding[0])
 	for _, p := range deciding[1:] {
-		if of, known := l.leaseOf(p); known && of == first {
+		if of, known := leaseOf(l, p); known && of == first {
 			continue // one of them leads
 		}
 		l.fault(p.Object(), "it runs beside "+deciding[0].Object()+", which is older", "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",

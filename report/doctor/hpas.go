@@ -10,7 +10,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/gpuscale/gpuscale/internal/text"
 )
@@ -45,17 +44,16 @@ var hpaChecks = []Check{
 func hpaName(h *hpa) string { return "HorizontalPodAutoscaler " + h.Namespace + "/" + h.Name }
 
 // hpas that use a metrics API that our adapter is registered for. Those of other servers are not ours.
-func (l *look) hpas() (out []*hpa) {
-	registered, adapters := l.registered(true)
-	if len(adapters) == 0 {
-		return nil
+func hpas(l *look) (out []*hpa, r registry) {
+	if r = registered(l); len(r.adapters) == 0 {
+		return nil, r
 	}
-	for _, h := range HPAs.in(l) {
-		if slices.ContainsFunc(registered, func(a *apiService) bool { return len(asking([]*hpa{h}, a.Spec.Group)) > 0 }) {
+	for _, h := range HPAs.in(l.declared) {
+		if slices.ContainsFunc(r.ours, func(a *apiService) bool { return len(asking([]*hpa{h}, a.Spec.Group)) > 0 }) {
 			out = append(out, h)
 		}
 	}
-	return orSkip(l, out, "no HPA uses a metrics API of our adapter")
+	return orSkip(l, out, "no HPA uses a metrics API of our adapter"), r
 }
 
 func condition(h *hpa, kind autoscalingv2.HorizontalPodAutoscalerConditionType) *autoscalingv2.HorizontalPodAutoscalerCondition {
@@ -63,16 +61,15 @@ func condition(h *hpa, kind autoscalingv2.HorizontalPodAutoscalerConditionType) 
 }
 
 func hpaInactive(l *look) {
-	hpas := l.hpas()
+	hpas, r := hpas(l)
 	if len(hpas) == 0 {
 		return
 	}
-	serving := l.serving()
-	scalers := l.scalers()
+	scalers := scalers(l.declared)
 	for _, h := range hpas {
 		for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.ScalingActive, autoscalingv2.AbleToScale} {
 			c := condition(h, kind)
-			if c == nil || c.Status != corev1.ConditionFalse || l.elsewhere(h, c.Reason, serving) ||
+			if c == nil || c.Status != corev1.ConditionFalse || elsewhere(l.declared, r, h, c.Reason) ||
 				c.Reason == "AmbiguousSelector" && len(scalers[targetOf(h)]) > 1 {
 				continue
 			}
@@ -111,7 +108,8 @@ func remedy(reason string) string {
 }
 
 func hpaAtMax(l *look) {
-	for _, h := range l.hpas() {
+	hpas, _ := hpas(l)
+	for _, h := range hpas {
 		c := condition(h, autoscalingv2.ScalingLimited)
 		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != "TooManyReplicas" || h.Status.CurrentReplicas < h.Spec.MaxReplicas {
 			continue
@@ -122,14 +120,14 @@ func hpaAtMax(l *look) {
 }
 
 // scalers of each target, by kind and name.
-func (l *look) scalers() map[string][]string {
+func scalers(d declared) map[string][]string {
 	all := map[string][]string{}
-	for _, h := range HPAs.in(l) {
-		if t := targetOf(h); !ofKEDA(h) || !l.has(ScaledObjects) { // else its ScaledObject stands for KEDA's own HPA
+	for _, h := range HPAs.in(d) {
+		if t := targetOf(h); !ofKEDA(h) || !d.has(ScaledObjects) { // else its ScaledObject stands for KEDA's own HPA
 			all[t] = append(all[t], "HorizontalPodAutoscaler "+h.Name)
 		}
 	}
-	for _, s := range ScaledObjects.in(l) {
+	for _, s := range ScaledObjects.in(d) {
 		t := cmp.Or(s.Spec.ScaleTargetRef.Kind, "Deployment") + " " + s.Namespace + "/" + s.Spec.ScaleTargetRef.Name
 		all[t] = append(all[t], "ScaledObject "+s.Name)
 	}
@@ -141,7 +139,7 @@ func targetOf(h *hpa) string {
 }
 
 func hpaTwoScalers(l *look) {
-	scalers := l.scalers()
+	scalers := scalers(l.declared)
 	for _, t := range slices.Sorted(maps.Keys(scalers)) {
 		who := scalers[t]
 		_, namespaced, _ := strings.Cut(t, " ")
@@ -158,29 +156,16 @@ func hpaTwoScalers(l *look) {
 	}
 }
 
-// serving reports for each group whether our adapter serves it now: only then is the
-// list of its metrics complete.
-func (l *look) serving() map[string]bool {
-	out := map[string]bool{}
-	registered, _ := l.registered(true)
-	for _, a := range registered {
-		if c := available(a); c != nil && c.Status == apiregistrationv1.ConditionTrue {
-			out[a.Spec.Group] = true
-		}
-	}
-	return out
-}
-
 // unlisted is what KEDA's server lists in place of its metrics' names (2.21.0). The
 // adapter lists what it forwards to.
 const unlisted = "externalmetrics"
 
 // metricsOf is the source of a group's metrics, and their names: "pods/queue_depth" is queue_depth.
-func (l *look) metricsOf(group string) (of kind[metav1.APIResource], names []string) {
+func metricsOf(d declared, group string) (of kind[metav1.APIResource], names []string) {
 	if of = CustomMetrics; group == groupExternal {
 		of = ExternalMetrics
 	}
-	for _, m := range of.in(l) {
+	for _, m := range of.in(d) {
 		names = append(names, m.Name[strings.LastIndexByte(m.Name, '/')+1:])
 	}
 	return of, names
@@ -188,10 +173,10 @@ func (l *look) metricsOf(group string) (of kind[metav1.APIResource], names []str
 
 // unserved are metrics of an HPA that the adapter, which answers, does not have, by their
 // place in it.
-func (l *look) unserved(h *hpa, serving map[string]bool) (all []string, places []int) {
+func unserved(d declared, r registry, h *hpa) (all []string, places []int) {
 	for at, m := range h.Spec.Metrics {
 		group, name, _ := metricOf(m)
-		if of, names := l.metricsOf(group); serving[group] && l.has(of) && !slices.Contains(names, name) && !slices.Contains(names, unlisted) {
+		if of, names := metricsOf(d, group); r.serves(group) && d.has(of) && !slices.Contains(names, name) && !slices.Contains(names, unlisted) {
 			all, places = append(all, group+" "+name), append(places, at)
 		}
 	}
@@ -199,21 +184,20 @@ func (l *look) unserved(h *hpa, serving map[string]bool) (all []string, places [
 }
 
 func hpaMetricUnknown(l *look) {
-	hpas := l.hpas()
+	hpas, r := hpas(l)
 	// The list of a group that no HPA uses is not required.
 	for _, group := range []string{groupCustom, groupExternal} {
-		if of, _ := l.metricsOf(group); len(asking(hpas, group)) > 0 {
+		if of, _ := metricsOf(l.declared, group); len(asking(hpas, group)) > 0 {
 			l.needs(of)
 		}
 	}
-	serving := l.serving()
 	for _, h := range hpas {
-		bad, places := l.unserved(h, serving)
+		bad, places := unserved(l.declared, r, h)
 		if len(bad) == 0 {
 			continue
 		}
 		group, name, field := metricOf(h.Spec.Metrics[places[0]])
-		of, names := l.metricsOf(group)
+		of, names := metricsOf(l.declared, group)
 		seen, perhaps, patch := "the adapter has no metric "+several(bad), "", ""
 		if c := condition(h, autoscalingv2.ScalingActive); c != nil && c.Status == corev1.ConditionFalse {
 			seen += fmt.Sprintf("; ScalingActive=False, %s: %s", c.Reason, c.Message)
@@ -239,13 +223,13 @@ func nearest(name string, list []string) string {
 
 // elsewhere reports whether an HPA's failure has a cause that another check reports: an
 // API without a server, or an unknown metric.
-func (l *look) elsewhere(h *hpa, reason string, serving map[string]bool) bool {
+func elsewhere(d declared, r registry, h *hpa, reason string) bool {
 	if !strings.HasPrefix(reason, "FailedGet") {
 		return false
 	}
-	bad, _ := l.unserved(h, serving)
+	bad, _ := unserved(d, r, h)
 	return len(bad) > 0 || slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 		group, _, _ := metricOf(m)
-		return group != "" && !serving[group]
+		return group != "" && !r.serves(group)
 	})
 }

@@ -13,19 +13,19 @@ import (
 )
 
 // migLogs writes the commands that show mig-manager's log on a node.
-func (l *look) migLogs(node string) []string {
-	if p := l.podOn(node, "k8s-mig-manager"); p != nil {
+func migLogs(l *look, node string) []string {
+	if p := podOn(l.declared, node, "k8s-mig-manager"); p != nil {
 		return []string{l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=100")}
 	}
 	namespace := "gpu-operator"
-	if p := the(Pods.in(l), func(p *corev1.Pod) bool { return runs(p.Spec, "k8s-mig-manager") }); p != nil {
+	if p := the(Pods.in(l.declared), func(p *corev1.Pod) bool { return runs(p.Spec, "k8s-mig-manager") }); p != nil {
 		namespace = (*p).Namespace
 	}
 	return []string{l.in(namespace, "get", "pods", "-l", "app=nvidia-mig-manager", "--field-selector", "spec.nodeName="+node)}
 }
 
 func migFailed(l *look) {
-	for _, n := range Nodes.in(l) {
+	for _, n := range Nodes.in(l.declared) {
 		r, ours, _ := contract.RecordOf(n)
 		if n.Labels[contract.StateLabel] == "failed" {
 			add, seen := l.fault, fmt.Sprintf("label %s is failed, %s is %s", contract.StateLabel, contract.ConfigLabel, n.Labels[contract.ConfigLabel])
@@ -33,7 +33,7 @@ func migFailed(l *look) {
 				add, seen = l.warn, seen+"; the autoscaler is rolling its layout back"
 			}
 			add("Node "+n.Name, seen, "Check mig-manager's log: a process that uses a GPU, a profile that the GPU lacks, a GPU that requires a reset. It retries when the label changes.",
-				l.migLogs(n.Name)...)
+				migLogs(l, n.Name)...)
 			continue
 		}
 		if answer, err := contract.ParseAnswer(n.Annotations[contract.AgentAnnotation]); err == nil && answer.State == contract.AgentFailed {
@@ -51,22 +51,22 @@ const maxUndo = 5
 const wedged = 10 * time.Minute
 
 func migWedged(l *look) {
-	for _, n := range Nodes.in(l) {
+	for _, n := range Nodes.in(l.declared) {
 		if !partitioning(n) {
 			continue
 		}
 		state := n.Labels[contract.StateLabel]
-		since, known := l.pendingSince(n)
+		since, known := pendingSince(n)
 		if !known {
 			l.cannot("the time since when %s is %s on node %s is not recorded", contract.StateLabel, state, n.Name)
 			continue
 		}
-		took := l.f.Now.Sub(since)
-		if r, ours, err := contract.RecordOf(n); took < wedged || ours && err == nil && l.f.Now.Before(r.Deadline) {
+		took := l.Now.Sub(since)
+		if r, ours, err := contract.RecordOf(n); took < wedged || ours && err == nil && l.Now.Before(r.Deadline) {
 			continue // or the autoscaler's own time-out is not over yet
 		}
-		commands := l.migLogs(n.Name)
-		if p := l.podOn(n.Name, "k8s-mig-manager"); p != nil {
+		commands := migLogs(l, n.Name)
+		if p := podOn(l.declared, n.Name, "k8s-mig-manager"); p != nil {
 			commands = append(commands, l.in(p.Namespace, "delete", "pod", p.Name))
 		}
 		l.fault("Node "+n.Name, fmt.Sprintf("label %s has been %s for at least %s", contract.StateLabel, state, took.Round(time.Minute)),
@@ -76,7 +76,7 @@ func migWedged(l *look) {
 
 // pendingSince is when mig-manager started at the latest: by our own record, or by the
 // last write of the label's field manager.
-func (l *look) pendingSince(n *corev1.Node) (time.Time, bool) {
+func pendingSince(n *corev1.Node) (time.Time, bool) {
 	if r, ours, err := contract.RecordOf(n); ours && err == nil && r.Config != "" && r.Config == n.Labels[contract.ConfigLabel] && !r.Started.IsZero() {
 		return r.Started, true
 	}
@@ -105,23 +105,23 @@ const labelStrategy = "nvidia.com/mig.strategy"
 // under other names than the planner requests.
 func migStrategy(l *look) {
 	pools := map[string]bool{}
-	for _, p := range l.pools() {
+	for _, p := range allPools(l) {
 		pools[p.Name] = p.Spec.MIG != nil && p.Spec.MIG.Actuator != "none"
 	}
-	for _, n := range Nodes.in(l) {
+	for _, n := range Nodes.in(l.declared) {
 		pool, strategy := n.Labels[v1alpha1.NodePoolLabel], n.Labels[labelStrategy]
 		if !pools[pool] || strategy != "single" && strategy != "none" {
 			continue
 		}
 		l.fault("Node "+n.Name, fmt.Sprintf("label %s is %s, and spec.mig of its GPUNodePool %s is given", labelStrategy, strategy, pool),
-			"Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.", l.mixed(n))
+			"Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.", mixed(l, n))
 	}
 }
 
 // mixed writes the command that has a node's instances offered by their profile names,
 // or one that shows where the strategy is set.
-func (l *look) mixed(n *corev1.Node) string {
-	for _, d := range DaemonSets.in(l) {
+func mixed(l *look, n *corev1.Node) string {
+	for _, d := range DaemonSets.in(l.declared) {
 		if !runs(d.Spec.Template.Spec, "k8s-device-plugin") {
 			continue
 		}

@@ -67,9 +67,9 @@ var nodeChecks = []Check{
 const driverGPU = "gpu.nvidia.com"
 
 // claimed are the nodes whose GPUs are offered by DRA, with how many devices.
-func (l *look) claimed() map[string]int {
+func claimed(d declared) map[string]int {
 	out := map[string]int{}
-	for _, s := range ResourceSlices.in(l) {
+	for _, s := range ResourceSlices.in(d) {
 		if s.Spec.Driver == driverGPU && s.Spec.NodeName != nil {
 			out[*s.Spec.NodeName] += len(s.Spec.Devices)
 		}
@@ -88,16 +88,16 @@ func offered(n *corev1.Node) (names []string) {
 }
 
 // podOn returns a pod on a node that runs an image, nil for none.
-func (l *look) podOn(node, image string) *corev1.Pod {
-	if p := the(Pods.in(l), func(p *corev1.Pod) bool { return p.Spec.NodeName == node && runs(p.Spec, image) }); p != nil {
+func podOn(d declared, node, image string) *corev1.Pod {
+	if p := the(Pods.in(d), func(p *corev1.Pod) bool { return p.Spec.NodeName == node && runs(p.Spec, image) }); p != nil {
 		return *p
 	}
 	return nil
 }
 
 // podsOn writes the command that shows a node's pods.
-func (l *look) podsOn(n *corev1.Node) string {
-	return l.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+n.Name)
+func podsOn(c commands, n *corev1.Node) string {
+	return c.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+n.Name)
 }
 
 const labelDeployPlugin = labelDeploy + "device-plugin"
@@ -106,17 +106,17 @@ const labelDeployPlugin = labelDeploy + "device-plugin"
 const upgradeLate = time.Hour
 
 func devicePluginMissing(l *look) {
-	claimed := l.claimed()
-	for _, n := range Nodes.in(l) {
+	claimed := claimed(l.declared)
+	for _, n := range Nodes.in(l.declared) {
 		_, partitioned := n.Annotations[contract.RecordAnnotation]
 		off, why := n.Labels[labelDeployPlugin], ""
 		paused := lastWrite(n, labelDeployPlugin)
-		late := strings.HasSuffix(off, driverUpgrade) && !paused.IsZero() && l.f.Now.Sub(paused) > upgradeLate
+		late := strings.HasSuffix(off, driverUpgrade) && !paused.IsZero() && l.Now.Sub(paused) > upgradeLate
 		if !isGPU(n) || !kube.NodeReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) && !late || partitioned || claimed[n.Name] > 0 {
 			continue
 		}
 		fix, command := "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.", ""
-		switch p := l.podOn(n.Name, "k8s-device-plugin"); {
+		switch p := podOn(l.declared, n.Name, "k8s-device-plugin"); {
 		case off == "false":
 			why, fix = "; label "+labelDeployPlugin+" is false", "Remove that label: it keeps the device plugin off the node."
 			command = l.kubectl("label", "node", n.Name, labelDeployPlugin+"-")
@@ -125,32 +125,32 @@ func devicePluginMissing(l *look) {
 			command = l.kubectl("label", "node", n.Name, labelDeployPlugin+"=true", "--overwrite")
 		case late:
 			why, fix = fmt.Sprintf("; label %s is %s since %s", labelDeployPlugin, off, paused.UTC().Format(time.RFC3339)), "Check why the GPU Operator does not replace the driver: the log of the driver's pod there; usually a process still uses a GPU."
-			command = l.podsOn(n)
+			command = podsOn(l.commands, n)
 		case p != nil:
 			why, command = fmt.Sprintf("; the device plugin's pod is %s/%s", p.Namespace, p.Name), l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=50")
 		default:
-			command = l.podsOn(n)
+			command = podsOn(l.commands, n)
 		}
-		l.nodeLacks(n, fmt.Sprintf("label %s is true, and allocatable has no nvidia.com/gpu and no nvidia.com/mig-*", labelPresent)+why, fix, command)
+		nodeLacks(l, n, fmt.Sprintf("label %s is true, and allocatable has no nvidia.com/gpu and no nvidia.com/mig-*", labelPresent)+why, fix, command)
 	}
 }
 
 // productMissing is about the autoscaler alone: the other programs do not read the label.
 func productMissing(l *look) {
 	planned := len(orSkip(l, l.programs("autoscaler"), "there is no autoscaler of gpuscale, which plans by it")) > 0
-	for _, n := range Nodes.in(l) {
+	for _, n := range Nodes.in(l.declared) {
 		if !planned || gpus(n) == 0 || n.Labels[labelProduct] != "" {
 			continue
 		}
-		l.nodeLacks(n, fmt.Sprintf("allocatable has %d of nvidia.com/*, and there is no label %s", gpus(n), labelProduct),
-			"Run GPU feature discovery there (the GPU Operator, or the device plugin's chart with gfd.enabled), or label the node by hand.", l.podsOn(n))
+		nodeLacks(l, n, fmt.Sprintf("allocatable has %d of nvidia.com/*, and there is no label %s", gpus(n), labelProduct),
+			"Run GPU feature discovery there (the GPU Operator, or the device plugin's chart with gfd.enabled), or label the node by hand.", podsOn(l.commands, n))
 	}
 }
 
 func twoWays(l *look) {
-	orSkip(l, ResourceSlices.in(l), "no GPUs are offered by DRA")
-	claimed := l.claimed()
-	for _, n := range Nodes.in(l) {
+	orSkip(l, ResourceSlices.in(l.declared), "no GPUs are offered by DRA")
+	claimed := claimed(l.declared)
+	for _, n := range Nodes.in(l.declared) {
 		if devices := claimed[n.Name]; devices > 0 && gpus(n) > 0 {
 			l.fault("Node "+n.Name, fmt.Sprintf("ResourceSlices of %s have %d devices of it, and allocatable has %d of nvidia.com/*", driverGPU, devices, gpus(n)),
 				"Choose one for this node: keep the device plugin away (label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator), or the DRA driver's kubelet plugin (its node selector).",

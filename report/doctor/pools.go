@@ -71,7 +71,7 @@ func conditionText(c *metav1.Condition) string {
 }
 
 func poolProblem(l *look) {
-	for _, p := range l.pools() {
+	for _, p := range allPools(l) {
 		object, show := "GPUNodePool "+p.Name, l.kubectl("get", "gpunodepool", p.Name, "-o", "yaml")
 		valid, ready, grows := meta.FindStatusCondition(p.Status.Conditions, "Valid"), meta.FindStatusCondition(p.Status.Conditions, "Ready"), meta.FindStatusCondition(p.Status.Conditions, "GrowOnly")
 		unready := ready != nil && ready.Status == metav1.ConditionFalse
@@ -81,8 +81,8 @@ func poolProblem(l *look) {
 		case unready && ready.Reason == "NoNodes": // of a fixed pool
 			l.warn(object, conditionText(ready), "Add the label "+v1alpha1.NodePoolLabel+"="+p.Name+" on its nodes.",
 				l.kubectl("get", "nodes", "-L", v1alpha1.NodePoolLabel+","+labelProduct)).Means = "no provider makes its nodes, and no node has its label: it does nothing"
-		case unready && l.f.Now.Sub(ready.LastTransitionTime.Time) > belowFor:
-			seen := fmt.Sprintf("Ready=False for %s, %s: %s", l.f.Now.Sub(ready.LastTransitionTime.Time).Round(time.Minute), ready.Reason, ready.Message)
+		case unready && l.Now.Sub(ready.LastTransitionTime.Time) > belowFor:
+			seen := fmt.Sprintf("Ready=False for %s, %s: %s", l.Now.Sub(ready.LastTransitionTime.Time).Round(time.Minute), ready.Reason, ready.Message)
 			if p.Spec.Provider.Fixed == nil {
 				l.warn(object, seen, "Check status.reason and lastDecisions of the pool, and its provider.", show).Means = "its minimum of nodes does not exist"
 				break
@@ -98,14 +98,14 @@ func poolProblem(l *look) {
 }
 
 func foreignAutoscaler(l *look) {
-	for _, p := range l.pools() {
+	for _, p := range allPools(l) {
 		if c := the(p.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == reasonForeign && c.Status == metav1.ConditionTrue || c.Type == "Valid" && c.Status == metav1.ConditionFalse && c.Reason == reasonForeign
 		}); c != nil {
 			l.fault("GPUNodePool "+p.Name, fmt.Sprintf("%s: %s", c.Reason, c.Message), "Exclude these nodes from one of them: the message names the change.", l.kubectl("get", "gpunodepool", p.Name, "-o", "yaml"))
 			continue
 		}
-		if d, argument := l.clusterAutoscaler(p); d != nil {
+		if d, argument := clusterAutoscaler(l.declared, p); d != nil {
 			l.fault("GPUNodePool "+p.Name, fmt.Sprintf("Deployment %s/%s of cluster-autoscaler has %s", d.Namespace, d.Name, argument),
 				"Remove that node group from cluster-autoscaler's arguments, or delete the pool.",
 				l.in(d.Namespace, "get", "deployment", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].command} {.spec.template.spec.containers[*].args}"))
@@ -115,7 +115,7 @@ func foreignAutoscaler(l *look) {
 
 // clusterAutoscaler returns a cluster-autoscaler that has a pool's target among its node groups, and
 // the argument.
-func (l *look) clusterAutoscaler(p *pool) (*deployment, string) {
+func clusterAutoscaler(d declared, p *pool) (*deployment, string) {
 	name := "" // what cluster-autoscaler would call its target
 	switch {
 	case p.Spec.Provider.ASG != nil:
@@ -123,7 +123,7 @@ func (l *look) clusterAutoscaler(p *pool) (*deployment, string) {
 	case p.Spec.Provider.Scale != nil:
 		name = p.Spec.Provider.Scale.Name
 	}
-	for _, d := range Deployments.in(l) {
+	for _, d := range Deployments.in(d) {
 		if name == "" || !runs(d.Spec.Template.Spec, "cluster-autoscaler") || orOne(d.Spec.Replicas) == 0 {
 			continue
 		}
@@ -141,16 +141,17 @@ func (l *look) clusterAutoscaler(p *pool) (*deployment, string) {
 }
 
 func poolFrozen(l *look) {
-	for _, p := range Pools.in(l) {
+	for _, p := range Pools.in(l.declared) {
 		if p.Spec.Freeze {
 			l.warn("GPUNodePool "+p.Name, "spec.freeze is true", "Unset it, unless this is intended.", l.patch("", "gpunodepool", p.Name, `{"spec":{"freeze":false}}`))
 		}
 	}
 	for _, p := range l.programs("autoscaler") {
 		if at := slices.IndexFunc(p.Args, isDryRun); at >= 0 {
-			l.warn(p.Object(), p.Args[at]+" is among its arguments", "Remove the flag, unless this is intended.", l.undry(p, at))
+			l.warn(p.Object(), p.Args[at]+" is among its arguments", "Remove the flag, unless this is intended.",
+				cmp.Or(l.install(p, "autoscaler.yaml", "autoscaler.dryRun=false"), l.in(p.Namespace, "edit", p.Ref())))
 		}
-		if c, known := l.config(p); known && c.Policy.Freeze {
+		if c, known := configOf(l, p); known && c.Policy.Freeze {
 			l.warn("ConfigMap "+p.Namespace+"/"+p.ConfigMap, "policy.freeze is true", "Remove it from the configuration, unless this is intended; the autoscaler reads it at its start.",
 				l.install(p, "autoscaler.yaml", "autoscaler.config.policy.freeze=false"))
 		}
@@ -159,19 +160,10 @@ func poolFrozen(l *look) {
 
 func isDryRun(arg string) bool { return arg == "--dry-run" || arg == "--dry-run=true" }
 
-// undry writes the command that removes --dry-run.
-func (l *look) undry(p Program, at int) string {
-	if c := l.install(p, "autoscaler.yaml", "autoscaler.dryRun=false"); c != "" && !byHand(p.ManagedFields, "args") {
-		return c
-	}
-	return l.in(p.Namespace, "patch", "deployment", p.Name, "--type=json", "-p",
-		fmt.Sprintf(`[{"op":"test","path":%[1]q,"value":%[2]q},{"op":"remove","path":%[1]q}]`, p.paths[at], p.Args[at]))
-}
-
 func poolBackoff(l *look) {
-	for _, p := range l.pools() {
+	for _, p := range allPools(l) {
 		b := p.Status.Backoff
-		if b == nil || !b.UntilTime.After(l.f.Now) {
+		if b == nil || !b.UntilTime.After(l.Now) {
 			continue
 		}
 		seen := fmt.Sprintf("status.backoff: %d failures in a row, until %s", b.Failures, b.UntilTime.UTC().Format(time.RFC3339))
@@ -194,12 +186,12 @@ type config struct {
 	} `json:"policy"`
 }
 
-// config returns an autoscaler's configuration; known is false where it cannot be read.
-func (l *look) config(p Program) (c config, known bool) {
+// configOf returns an autoscaler's configuration; known is false where it cannot be read.
+func configOf(l *look, p Program) (c config, known bool) {
 	if p.ConfigMap == "" || !l.has(ConfigMaps) {
 		return config{}, p.ConfigMap == ""
 	}
-	m := find(ConfigMaps.in(l), p.Namespace, p.ConfigMap)
+	m := find(ConfigMaps.in(l.declared), p.Namespace, p.ConfigMap)
 	if m == nil {
 		return config{}, true // its absence shows in the pods
 	}
@@ -219,24 +211,24 @@ func leader(l *look) {
 			l.warn(p.Object(), "spec.replicas is 0", "Scale it up, unless this is intended.", l.in(p.Namespace, "scale", p.Ref(), "--replicas=2"))
 			continue
 		}
-		if !l.lease(p) {
-			l.lastReconcile(p)
+		if !checkLease(l, p) {
+			checkReconcile(l, p)
 		}
 	}
 }
 
 // leaseOf is the Lease of an autoscaler; known is false where it has none, or its configuration cannot be read.
-func (l *look) leaseOf(p Program) (k key, known bool) {
-	c, known := l.config(p)
+func leaseOf(l *look, p Program) (k key, known bool) {
+	c, known := configOf(l, p)
 	if !known || c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled {
 		return key{}, false
 	}
 	return key{cmp.Or(c.LeaderElection.Namespace, p.Namespace), cmp.Or(c.LeaderElection.Name, "gpuscale-autoscaler")}, true
 }
 
-// lease checks the leader by its Lease, and reports whether there is a finding.
-func (l *look) lease(p Program) bool {
-	of, known := l.leaseOf(p)
+// checkLease checks the leader by its Lease, and reports whether there is a finding.
+func checkLease(l *look, p Program) bool {
+	of, known := leaseOf(l, p)
 	if !known || !l.has(Leases) {
 		return false
 	}
@@ -245,12 +237,12 @@ func (l *look) lease(p Program) bool {
 		return false
 	}
 	seen := ""
-	if found := find(Leases.in(l), of.namespace, of.name); found == nil {
+	if found := find(Leases.in(l.declared), of.namespace, of.name); found == nil {
 		seen = "it does not exist, and " + p.Object() + " is"
 	} else {
 		spec := found.Spec
 		lasts := time.Duration(cmp.Or(max(0, *cmp.Or(spec.LeaseDurationSeconds, new(int32))), 15)) * time.Second
-		age := l.f.Now.Add(l.f.Took).Sub(cmp.Or(spec.RenewTime, &metav1.MicroTime{}).Time)
+		age := l.Now.Add(l.Took).Sub(cmp.Or(spec.RenewTime, &metav1.MicroTime{}).Time)
 		switch {
 		case spec.HolderIdentity == nil || *spec.HolderIdentity == "":
 			seen = "holderIdentity is empty"
@@ -271,14 +263,14 @@ func (l *look) lease(p Program) bool {
 // and a scrape may be as rare as once in two minutes.
 const reconcileLate = 5 * time.Minute
 
-// lastReconcile checks the age of the last reconcile, by the autoscaler's own series.
-func (l *look) lastReconcile(p Program) {
+// checkReconcile checks the age of the last reconcile, by the autoscaler's own series.
+func checkReconcile(l *look, p Program) {
 	if v := l.answers(Leaders); len(v) > 0 && v[0].Value > 1 {
 		l.warn(p.Object(), fmt.Sprintf("gpuscale_autoscaler_leader adds up to %s", number(v[0].Value)),
 			"If it lasts, check whether two releases share one Prometheus (--match), or leader election is off.", l.logs(p)).Means = "two replicas act as leader; one loses the Lease"
 	}
 	at, known := l.moment(LastReconcile) // without series: scrape-missing
-	if age := l.f.Now.Sub(at); known && age > reconcileLate {
+	if age := l.Now.Sub(at); known && age > reconcileLate {
 		l.fault(p.Object(), fmt.Sprintf("gpuscale_autoscaler_last_reconcile_timestamp_seconds is %s ago", age.Round(time.Second)), "Check why its reconciles fail.", l.logs(p))
 	}
 }

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,8 +15,7 @@ type Program struct {
 	metav1.ObjectMeta
 	PodLabels      map[string]string
 	ServiceAccount string
-	// Args are the words of its containers' commands and arguments, paths where each stands in the object.
-	Args, paths []string
+	Args           []string // the words of its containers' commands and arguments
 	// ConfigMap with its configuration and Secret with its certificate; empty
 	// where it mounts none.
 	ConfigMap, Secret string
@@ -51,14 +49,8 @@ func (f *Facts) Programs(name string) []Program {
 			return
 		}
 		p.PodLabels, p.ServiceAccount = t.Labels, cmp.Or(t.Spec.ServiceAccountName, "default")
-		for i, c := range t.Spec.Containers {
-			for at, word := range slices.Concat(c.Command, c.Args) {
-				field := "command"
-				if n := len(c.Command); at >= n {
-					field, at = "args", at-n
-				}
-				p.Args, p.paths = append(p.Args, word), append(p.paths, fmt.Sprintf("/spec/template/spec/containers/%d/%s/%d", i, field, at))
-			}
+		for _, c := range t.Spec.Containers {
+			p.Args = slices.Concat(p.Args, c.Command, c.Args)
 		}
 		for _, v := range t.Spec.Volumes {
 			switch {
@@ -101,13 +93,13 @@ func image(ref string) string {
 }
 
 // programs reports whether any program of ours is in the namespace.
-func (f *Facts) programs() bool {
+func (f *Facts) anyProgram() bool {
 	return slices.ContainsFunc(names, func(name string) bool { return len(f.Programs(name)) > 0 })
 }
 
 // installed reports whether anything of gpuscale exists.
 func (f *Facts) installed() bool {
-	return f.programs() || slices.ContainsFunc(APIServices.Of(f), func(a *apiService) bool { return isOurs(a.Labels) }) ||
+	return f.anyProgram() || slices.ContainsFunc(APIServices.Of(f), func(a *apiService) bool { return isOurs(a.Labels) }) ||
 		slices.ContainsFunc(names, f.scraped) || len(Pools.Of(f))+len(GPUQuotas.Of(f))+len(CRDs.Of(f)) > 0
 }
 
@@ -126,7 +118,7 @@ func (f *Facts) nothing() string {
 		where = "namespace " + clean(f.Namespace, maxName)
 	}
 	if f.installed() {
-		if f.Namespace == "" || f.programs() {
+		if f.Namespace == "" || f.anyProgram() {
 			return ""
 		}
 		return "No program of gpuscale is in " + where + ", but gpuscale is elsewhere in this cluster: omit -n to detect its namespace."

@@ -18,16 +18,16 @@ var (
 )
 
 func adapterRights(l *look) {
-	for _, p := range l.adapters() {
+	for _, p := range ourAdapters(l) {
 		account, flag := "ServiceAccount "+p.Namespace+"/"+p.ServiceAccount, "--serviceaccount="+p.Namespace+":"+p.ServiceAccount
-		rules, _ := l.rules(p)
+		rules, _ := granted(l.declared, p)
 		if covered, _ := validation.Covers(rules, delegation); !covered {
 			l.fault(account, "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator", "Bind the role.",
 				l.kubectl("create", "clusterrolebinding", p.Name+"-auth-delegator", "--clusterrole=system:auth-delegator", flag)).
 				Means = "the adapter cannot authenticate callers at the API server, and refuses all of them"
 		}
 		unread := ""
-		for _, b := range RoleBindings.in(l) {
+		for _, b := range RoleBindings.in(l.declared) {
 			switch {
 			case b.Namespace != "kube-system" || !subject(b.Subjects, p):
 			case b.RoleRef.Name == authenticationReader:
@@ -87,21 +87,21 @@ func programRights(l *look) {
 	adapters, autoscalers := l.programs("adapter"), l.programs("autoscaler")
 	orSkip(l, slices.Concat(adapters, autoscalers), "no adapter and no autoscaler of gpuscale was found")
 	for _, p := range adapters {
-		l.lacksRights(p, "adapter.yaml", adapterUses, "it cannot read these objects: metrics of their pods have no value, and HPAs on them do not scale")
+		lacksRights(l, p, "adapter.yaml", adapterUses, "it cannot read these objects: metrics of their pods have no value, and HPAs on them do not scale")
 	}
 	for _, p := range autoscalers {
 		wanted := autoscalerReads
 		if !slices.ContainsFunc(p.Args, isDryRun) {
 			wanted = slices.Concat(autoscalerReads, autoscalerWrites)
 		}
-		l.lacksRights(p, "autoscaler.yaml", wanted, "it does not plan without what it cannot read, and its writes are refused in each reconcile")
+		lacksRights(l, p, "autoscaler.yaml", wanted, "it does not plan without what it cannot read, and its writes are refused in each reconcile")
 	}
 }
 
-// rules are a program's permissions in the whole cluster; own is set where a role of its name is among them.
-func (l *look) rules(p Program) (rules []rbacv1.PolicyRule, own bool) {
-	for _, b := range ClusterRoleBindings.in(l) {
-		if role := find(ClusterRoles.in(l), "", b.RoleRef.Name); role != nil && subject(b.Subjects, p) {
+// granted are a program's permissions in the whole cluster; own is set where a role of its name is among them.
+func granted(d declared, p Program) (rules []rbacv1.PolicyRule, own bool) {
+	for _, b := range ClusterRoleBindings.in(d) {
+		if role := find(ClusterRoles.in(d), "", b.RoleRef.Name); role != nil && subject(b.Subjects, p) {
 			rules, own = append(rules, role.Rules...), own || role.Name == p.Name
 		}
 	}
@@ -109,8 +109,8 @@ func (l *look) rules(p Program) (rules []rbacv1.PolicyRule, own bool) {
 }
 
 // lacksRights reports the permissions that a program's account lacks in the whole cluster.
-func (l *look) lacksRights(p Program, manifest string, wanted []rbacv1.PolicyRule, means string) {
-	rules, own := l.rules(p)
+func lacksRights(l *look, p Program, manifest string, wanted []rbacv1.PolicyRule, means string) {
+	rules, own := granted(l.declared, p)
 	covered, lacking := validation.Covers(rules, wanted)
 	if covered {
 		return

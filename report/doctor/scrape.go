@@ -90,7 +90,7 @@ func scrapeMissing(l *look) {
 			continue
 		}
 		p := programs[0]
-		if l.f.scraped(name) || p.Wanted == 0 { // as without a GPU node
+		if l.scraped(name) || p.Wanted == 0 { // as without a GPU node
 			continue
 		}
 		seen := fmt.Sprintf("gpuscale_%s_build_info has no series", name)
@@ -129,7 +129,7 @@ const (
 
 func rulesMissing(l *look) {
 	wanted := []string{gpuRule}
-	if l.f.scraped("autoscaler") {
+	if l.scraped("autoscaler") {
 		wanted = append(wanted, poolRule)
 	}
 	recorded := values(l.answers(Recorded), "rule", "")
@@ -155,34 +155,34 @@ const (
 )
 
 func clockSkew(l *look) {
-	if l.f.Now.IsZero() {
+	if l.Now.IsZero() {
 		l.cannot("the API server reported no time")
 		return
 	}
-	local := l.f.Now.Sub(l.f.Local)
+	local := l.Now.Sub(l.Local)
 	if local.Abs() > skewed {
 		l.warn("This machine", fmt.Sprintf("its clock is %s the API server's", behind(-local)), "Set the clock of this machine (NTP).").
 			Means = "ages in this report are wrong; the cluster is not affected"
 	}
 	if at, known := l.moment(Clock); known {
-		l.skew("Prometheus", at.Sub(l.f.Asked)-local, "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
+		skew(l.answer, "Prometheus", at.Sub(l.Asked)-local, "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
 	}
 	// Kubelets renew their Leases every ten seconds by their own clocks. One that is ahead is
 	// certain; one that is behind may be a late renewal, and is not reported.
-	for _, n := range Nodes.in(l) {
-		lease := find(NodeLeases.in(l), "kube-node-lease", n.Name)
+	for _, n := range Nodes.in(l.declared) {
+		lease := find(NodeLeases.in(l.declared), "kube-node-lease", n.Name)
 		if lease == nil || lease.Spec.RenewTime == nil || !isGPU(n) || !kube.NodeReady(n) {
 			continue
 		}
-		if ahead := lease.Spec.RenewTime.Sub(l.f.Now.Add(l.f.Took)); ahead > 0 {
-			l.skew("Node "+n.Name, ahead, "its exporter's times are in the future, and Leases held by its pods last longer than others assume")
+		if ahead := lease.Spec.RenewTime.Sub(l.Now.Add(l.Took)); ahead > 0 {
+			skew(l.answer, "Node "+n.Name, ahead, "its exporter's times are in the future, and Leases held by its pods last longer than others assume")
 		}
 	}
 }
 
 // moment is the time that an answer of one sample has; known is false where it has none.
-func (l *look) moment(s *Source) (at time.Time, known bool) {
-	v := l.answers(s)
+func (d declared) moment(s *Source) (at time.Time, known bool) {
+	v := d.answers(s)
 	if len(v) == 0 || !(v[0].Value > 0) || v[0].Value > 1e11 {
 		return at, false
 	}
@@ -190,13 +190,13 @@ func (l *look) moment(s *Source) (at time.Time, known bool) {
 }
 
 // skew adds a finding for a wrong clock.
-func (l *look) skew(object string, ahead time.Duration, means string) {
+func skew(a *answer, object string, ahead time.Duration, means string) {
 	if ahead.Abs() <= skewed {
 		return
 	}
-	add := l.warn
+	add := a.warn
 	if ahead.Abs() > broken {
-		add = l.fault
+		add = a.fault
 	}
 	add(object, fmt.Sprintf("its clock is %s the API server's", behind(ahead)), "Set the clock there (NTP, chrony).").Means = means
 }
@@ -258,18 +258,18 @@ func honorLabels(l *look) {
 		l.skip("Prometheus has no series of gpu_held")
 		return
 	}
-	look := l.operator("get", "servicemonitors,podmonitors", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.endpoints} {.spec.podMetricsEndpoints}{"\n"}{end}`)
+	show := l.operator("get", "servicemonitors,podmonitors", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.endpoints} {.spec.podMetricsEndpoints}{"\n"}{end}`)
 	for _, s := range self {
 		l.fault("scrape job "+s.Labels.Get("job"), fmt.Sprintf("gpu_held allocates to %s/%s %s GPUs: that is the exporter itself, and exported_namespace and exported_pod are gone",
 			s.Labels.Get("namespace"), s.Labels.Get("pod"), number(s.Value)),
-			"Remove the relabelling that drops exported_* labels from this job (metricRelabelings with labeldrop), or set honorLabels: true for it.", look).
+			"Remove the relabelling that drops exported_* labels from this job (metricRelabelings with labeldrop), or set honorLabels: true for it.", show).
 			Means = "every GPU seems allocated to the exporter: pods have no GPU signals, teams no hours, quotas no use"
 	}
 	if len(moved) > 0 && len(plain) > 0 {
 		movedBy, plainBy := values(moved, "job", ""), values(plain, "job", "")
 		l.fault("scrape jobs "+several(slices.Concat(movedBy, plainBy)),
 			fmt.Sprintf("the pod's namespace is exported_namespace in %s and namespace in %s (gpu_held)", several(movedBy), several(plainBy)),
-			"Give all jobs that scrape exporters the same honor_labels: true in each, or in none.", look).
+			"Give all jobs that scrape exporters the same honor_labels: true in each, or in none.", show).
 			Means = "a query of these series finds the pods of one half only, and the exporter in the other"
 	}
 }

@@ -40,40 +40,48 @@ const worthwhile = 0.001
 
 // actions derives recommendations from the other sections. Each has the PromQL that
 // gives its hours, so that its figure can be verified.
-func (m *maker) actions() {
-	m.smaller(m.reclaim())
-	m.shrink()
-	m.scattered()
-	m.replace()
-	m.grow()
-	m.raiseHPAs()
-	slices.SortStableFunc(m.r.Actions, func(a, b Action) int {
+func actions(r *Report, a answers, c pricing, work map[workKey]*work) []Action {
+	out := proposals{least: worthwhile * c.ledger.Capacity / hour}
+	out.confidence, out.because = confidence(r.Window, r.Answer.Quality.Coverage)
+	smaller(&out, a, c, work, r.MIG.RightSize, reclaim(&out, a, c, work))
+	shrink(&out, a, c, r.Pools)
+	scattered(&out, a, c, r.Pools)
+	replace(&out, a, c, r.Reliability.Nodes)
+	grow(&out, a, r.Demand.Unmet, r.Pools)
+	raiseHPAs(&out, a, r.Demand.HPAs)
+	slices.SortStableFunc(out.all, func(a, b Action) int {
 		return cmp.Or(strings.Compare(a.Effect, b.Effect), cmp.Compare(b.Money.Or(-1), a.Money.Or(-1)), cmp.Compare(b.Hours.Or(-1), a.Hours.Or(-1)), strings.Compare(a.ID, b.ID))
 	})
+	return out.all
+}
+
+// proposals collects actions.
+type proposals struct {
+	least               float64 // hours that are worthwhile
+	confidence, because string  // of the window
+	all                 []Action
 }
 
 // propose adds an action about a subject where it is worthwhile. It completes its id, equal in
 // another report, and what its confidence rests on, which is that of the window where none is
 // given.
-func (m *maker) propose(a Action, subject ...string) {
-	if a.Kind != "raise-hpa" && a.Hours.Or(0) < worthwhile*m.l.Capacity/hour {
+func (out *proposals) propose(a Action, subject ...string) {
+	if a.Kind != "raise-hpa" && a.Hours.Or(0) < out.least {
 		return
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(strings.Join(subject, "\xff"))) // never fails
 	a.ID = fmt.Sprintf("%s-%08x", a.Kind, h.Sum32())
-	word, because := m.confidence()
-	a.Confidence, a.Because = cmp.Or(a.Confidence, word), lacks(because, a.Because)
+	a.Confidence, a.Because = cmp.Or(a.Confidence, out.confidence), lacks(out.because, a.Because)
 	if a.Effect == serves {
 		a.Money = Unknown("it serves demand, it saves nothing")
 	}
-	m.r.Actions = append(m.r.Actions, a)
+	out.all = append(out.all, a)
 }
 
 // sampled is the query behind a figure: an expression over the window, in its
 // steps, times a factor.
-func (m *maker) sampled(expression string, factor float64) string {
-	w := m.a.Window
+func sampled(w query.Window, expression string, factor float64) string {
 	q := query.Sampled(expression, w.Length(), w.Coarse)
 	if factor != 1 {
 		q += " * " + strconv.FormatFloat(factor, 'g', -1, 64)
@@ -83,8 +91,8 @@ func (m *maker) sampled(expression string, factor float64) string {
 
 // confidence is how well a figure of the past predicts: by the length of the window and
 // the share of it with a record.
-func (m *maker) confidence() (word, because string) {
-	days, seen := m.r.Window.Hours/24, m.r.Answer.Quality.Coverage.Or(0)
+func confidence(w Window, coverage Number) (word, because string) {
+	days, seen := w.Hours/24, coverage.Or(0)
 	because = fmt.Sprintf("window of %.3g days, %s of it with a record", days, percent(seen))
 	switch {
 	case days >= 7 && seen >= 0.95:
@@ -96,26 +104,26 @@ func (m *maker) confidence() (word, because string) {
 }
 
 // gauge is GPUs of a pool in a state, on the coarse grid, and the expression.
-func (m *maker) gauge(pool, state string) ([]float64, string) {
-	values := slices.Repeat([]float64{math.NaN()}, m.coarse.N+1)
-	for _, l := range m.a.Lines[query.GPUs] {
+func (a answers) gauge(pool, state string) ([]float64, string) {
+	values := slices.Repeat([]float64{math.NaN()}, a.coarse.N+1)
+	for _, l := range a.Lines[query.GPUs] {
 		if l.Labels.Get(metric.LabelPool) == pool && l.Labels.Get(metric.LabelState) == state {
-			addUp(values, m.values(l))
+			addUp(values, a.values(l))
 		}
 	}
 	expression := "sum (max by (" + metric.LabelPool + ", " + metric.LabelModel + ") (" +
-		m.a.Dialect.Select(metric.AutoscalerGPUs.Name, query.Equal(metric.LabelPool, pool), query.Equal(metric.LabelState, state)) + "))"
+		a.Dialect.Select(metric.AutoscalerGPUs.Name, query.Equal(metric.LabelPool, pool), query.Equal(metric.LabelState, state)) + "))"
 	return values, expression
 }
 
 // reclaim is about pods that did not compute for a quarter of an hour or more, by
 // workload. It returns the workloads of which most is proposed to be reclaimed.
-func (m *maker) reclaim() map[workKey]bool {
+func reclaim(out *proposals, a answers, c pricing, work map[workKey]*work) map[workKey]bool {
 	taken := map[workKey]bool{}
-	d := m.a.Dialect
-	for _, w := range m.sortedWork() {
-		idle, _, _ := m.markedHours(w.idle)
-		allocated, _, _ := m.markedHours(w.allocated)
+	d := a.Dialect
+	for _, w := range sortedWork(work) {
+		idle, _, _ := a.markedHours(w.idle)
+		allocated, _, _ := a.markedHours(w.allocated)
 		if idle == 0 {
 			continue
 		}
@@ -133,12 +141,12 @@ func (m *maker) reclaim() map[workKey]bool {
 			verb, word, because = "had", "low", "nothing was allocated to it at the end"
 			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing to stop now: see what may start it again", text.Quote(w.namespace), text.Quote(w.name))
 		}
-		m.propose(Action{
+		out.propose(Action{
 			Kind: "reclaim", Effect: frees,
 			Title: fmt.Sprintf("%s/%s %s %s allocated without computing", w.namespace, w.name, verb, things),
-			Hours: Known(idle * w.part()), Money: m.modelMoney(w.model, idle*w.part()), Patch: patch,
+			Hours: Known(idle * w.part()), Money: c.modelMoney(w.model, idle*w.part()), Patch: patch,
 			Risk:       "The next request is delayed by a start. Ask the owner first.",
-			Confidence: word, Because: because, Query: m.sampled(d.IdleAllocations(w.matchers(d)...), w.part()),
+			Confidence: word, Because: because, Query: sampled(a.Window, d.IdleAllocations(w.matchers(d)...), w.part()),
 		}, w.namespace, w.name, w.profile)
 	}
 	return taken
@@ -160,58 +168,58 @@ func (w *work) stop() string {
 
 // smaller turns right-sizing into actions, but for those of which most is to be
 // reclaimed anyway.
-func (m *maker) smaller(reclaimed map[workKey]bool) {
-	d := m.a.Dialect
-	for _, s := range m.r.MIG.RightSize {
+func smaller(out *proposals, a answers, c pricing, work map[workKey]*work, sizes []RightSize, reclaimed map[workKey]bool) {
+	d := a.Dialect
+	for _, s := range sizes {
 		profile := s.From
 		if profile == "whole GPU" {
 			profile = ""
 		}
-		w := m.work[workKey{s.Namespace, s.Workload, profile}]
+		w := work[workKey{s.Namespace, s.Workload, profile}]
 		if w == nil || reclaimed[w.workKey] {
 			continue
 		}
-		allocated, _, _ := m.markedHours(w.allocated)
+		allocated, _, _ := a.markedHours(w.allocated)
 		word := "medium"
 		if s.Evidence.Or(0) < 72 {
 			word = "low"
 		}
-		m.propose(Action{
+		out.propose(Action{
 			Kind: "right-size", Effect: frees,
 			Title: fmt.Sprintf("%s/%s fits a %s slice in place of %s", s.Namespace, s.Workload, s.To, s.From),
-			Hours: s.Hours, Money: m.modelMoney(w.model, s.Hours.Or(0)),
+			Hours: s.Hours, Money: c.modelMoney(w.model, s.Hours.Or(0)),
 			Patch:      fmt.Sprintf("resources:            # of the container, in the pods of %s/%s\n  limits:\n    nvidia.com/mig-%s: 1", s.Namespace, s.Workload, strings.ReplaceAll(s.To, "+", ".")),
 			Risk:       "A peak outside the window may not fit; throughput falls where compute is the bottleneck.",
 			Confidence: word, Because: fmt.Sprintf("%.3g hours of one pod", s.Evidence.Or(0)),
-			Query: m.sampled(d.Allocations(w.matchers(d)...), s.Hours.Or(0)/allocated),
+			Query: sampled(a.Window, d.Allocations(w.matchers(d)...), s.Hours.Or(0)/allocated),
 		}, s.Namespace, s.Workload, s.From)
 	}
 }
 
 // grow is about demand unserved because a pool or a quota was at its limit.
-func (m *maker) grow() {
-	for _, u := range m.r.Demand.Unmet {
-		a := Action{Effect: serves, Hours: u.Hours}
+func grow(out *proposals, a answers, unmet []Unmet, pools []Pool) {
+	for _, u := range unmet {
+		act := Action{Effect: serves, Hours: u.Hours}
 		switch u.Reason {
 		case "PoolAtMax":
-			a.Kind, a.Title = "grow-pool", fmt.Sprintf("Pods requesting %s were pending for a pool at its maximum", u.Shape)
-			a.Patch, a.Risk = m.raisePools(), "It costs what the nodes cost, for as long as the demand lasts."
+			act.Kind, act.Title = "grow-pool", fmt.Sprintf("Pods requesting %s were pending for a pool at its maximum", u.Shape)
+			act.Patch, act.Risk = raisePools(pools), "It costs what the nodes cost, for as long as the demand lasts."
 		case "QuotaExceeded", "BorrowedWaits":
-			a.Kind, a.Title = "raise-quota", fmt.Sprintf("Pods requesting %s were pending for their quota (%s)", u.Shape, u.Reason)
-			a.Patch, a.Risk = "kubectl get gpuquotas   # raise spec.amounts[].guaranteed or limit of the pending tenant; section 3 has use by tenant", "What one tenant is guaranteed cannot be borrowed by others while it uses it."
+			act.Kind, act.Title = "raise-quota", fmt.Sprintf("Pods requesting %s were pending for their quota (%s)", u.Shape, u.Reason)
+			act.Patch, act.Risk = "kubectl get gpuquotas   # raise spec.amounts[].guaranteed or limit of the pending tenant; section 3 has use by tenant", "What one tenant is guaranteed cannot be borrowed by others while it uses it."
 		default:
 			continue
 		}
-		a.Query = m.sampled("max by ("+metric.LabelShape+", "+metric.LabelReason+") ("+m.a.Dialect.Select(metric.AutoscalerPendingGPUs.Name,
+		act.Query = sampled(a.Window, "max by ("+metric.LabelShape+", "+metric.LabelReason+") ("+a.Dialect.Select(metric.AutoscalerPendingGPUs.Name,
 			query.Equal(metric.LabelShape, u.Shape), query.Equal(metric.LabelReason, u.Reason))+")", 1)
-		m.propose(a, u.Shape, u.Reason)
+		out.propose(act, u.Shape, u.Reason)
 	}
 }
 
 // raisePools names the pools that are at their maximum.
-func (m *maker) raisePools() string {
+func raisePools(pools []Pool) string {
 	var lines []string
-	for _, p := range m.r.Pools {
+	for _, p := range pools {
 		high, ok := p.Max.Get()
 		now, also := p.Now.Get()
 		if ok && also && now >= high {
@@ -225,26 +233,26 @@ func (m *maker) raisePools() string {
 }
 
 // raiseHPAs is about HPAs that were limited by their maximum and still have it.
-func (m *maker) raiseHPAs() {
-	d := m.a.Dialect
+func raiseHPAs(out *proposals, a answers, all []HPA) {
+	d := a.Dialect
 	most := map[string]float64{} // at the end
-	for _, s := range m.a.Vectors[query.HPAMax] {
+	for _, s := range a.Vectors[query.HPAMax] {
 		most[s.Labels.Get(d.AutoscalerNamespace())+"/"+s.Labels.Get(metric.LabelHPA)] = s.Value
 	}
-	for _, h := range m.r.Demand.HPAs {
+	for _, h := range all {
 		high := h.Max.Or(0)
-		limited := strings.Contains(h.Reasons, "TooManyReplicas") || m.open(query.HPALimited) != ""
-		if now, there := most[h.Namespace+"/"+h.Name]; !there || now > high || !limited || h.AtMax.Or(0) < 0.05*m.r.Window.Hours {
+		limited := strings.Contains(h.Reasons, "TooManyReplicas") || a.open(query.HPALimited) != ""
+		if now, there := most[h.Namespace+"/"+h.Name]; !there || now > high || !limited || h.AtMax.Or(0) < 0.05*a.Window.Length().Hours() {
 			continue
 		}
 		kind := func(k string) string {
 			return "max by (" + d.AutoscalerNamespace() + ", " + metric.LabelHPA + ") (" + d.Select(metric.AutoscalerHPAReplicas.Name, query.Equal(d.AutoscalerNamespace(), h.Namespace), query.Equal(metric.LabelHPA, h.Name), query.Equal(metric.LabelKind, k)) + ")"
 		}
-		m.propose(Action{
+		out.propose(Action{
 			Kind: "raise-hpa", Effect: serves, Title: fmt.Sprintf("HPA %s/%s ran at its maximum", h.Namespace, h.Name), Hours: h.AtMax,
 			Patch: fmt.Sprintf(`kubectl -n %s patch hpa %s --type merge -p '{"spec":{"maxReplicas":%.0f}}'`, text.Quote(h.Namespace), text.Quote(h.Name), math.Ceil(high*1.5)),
 			Risk:  "More replicas need more GPUs: look at the quota and the pool first.",
-			Query: m.sampled("("+kind("current")+") >= bool ("+kind("max")+")", 1),
+			Query: sampled(a.Window, "("+kind("current")+") >= bool ("+kind("max")+")", 1),
 		}, h.Namespace, h.Name)
 	}
 }
@@ -264,11 +272,11 @@ func quantile(q float64, values []float64) Number {
 }
 
 // shrink is about pools whose minimum keeps nodes that were free nearly always.
-func (m *maker) shrink() {
+func shrink(out *proposals, a answers, c pricing, pools []Pool) {
 	const q = 0.05
-	for _, p := range m.r.Pools {
-		size := m.gpus.size[p.Pool].Or(0)
-		values, expression := m.gauge(p.Pool, "free")
+	for _, p := range pools {
+		size := c.size[p.Pool].Or(0)
+		values, expression := a.gauge(p.Pool, "free")
 		free, ok := quantile(q, values).Get()
 		low, atMin := p.Min.Get()
 		if !ok || size <= 0 || !atMin || p.Now.Or(0) > low {
@@ -278,12 +286,12 @@ func (m *maker) shrink() {
 		if nodes < 1 {
 			continue
 		}
-		hours := nodes * size * m.r.Window.Hours
-		w := m.a.Window
-		m.propose(Action{
+		hours := nodes * size * a.Window.Length().Hours()
+		w := a.Window
+		out.propose(Action{
 			Kind: "shrink-pool", Effect: frees,
 			Title: fmt.Sprintf("Pool %s keeps %.0f %s that no pod needed 95 %% of the time", p.Pool, nodes, plural(nodes, "node", "nodes")),
-			Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours),
+			Hours: Known(hours), Money: c.money(p.Pool, p.Model, hours),
 			Patch: fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"min":%.0f}}'`, text.Quote(p.Pool), low-nodes),
 			Risk:  fmt.Sprintf("The next demand is pending until a node is ready (median: %s).", Seconds(p.ReadyP50)),
 			Query: fmt.Sprintf("clamp_max(floor(quantile_over_time(%g, %s) / %g), %g) * %g", q, query.Over(expression, w.Length(), w.Coarse), size, low, size*w.Length().Hours()),
@@ -292,44 +300,44 @@ func (m *maker) shrink() {
 }
 
 // scattered is about free GPUs that fit no pending pod, by pool.
-func (m *maker) scattered() {
-	for _, p := range m.r.Pools {
+func scattered(out *proposals, a answers, c pricing, pools []Pool) {
+	for _, p := range pools {
 		for _, kind := range []struct{ state, kind, patch, risk string }{
 			{"fragmented", "repartition", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # names what blocks a repartition, such as spec.mig.idleAfter or spec.mig.allowedProfiles", text.Quote(p.Pool)),
 				"A GPU being repartitioned serves no pod for a minute or so."},
 			{"stranded", "strand", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # then lower the CPU and memory that GPU pods request, or use nodes with more", text.Quote(p.Pool)),
 				"Pods with less CPU may start slower."},
 		} {
-			values, expression := m.gauge(p.Pool, kind.state)
-			hours := m.total(values)
+			values, expression := a.gauge(p.Pool, kind.state)
+			hours := a.total(values)
 			if hours == 0 {
 				continue
 			}
-			because := m.causes(p.Pool, kind.state)
+			because := causes(a, p.Pool, kind.state)
 			if because != "" {
 				because = "causes: " + because
 			}
-			m.propose(Action{
+			out.propose(Action{
 				Kind: kind.kind, Effect: frees, Title: fmt.Sprintf("Pool %s has GPUs that are %s", p.Pool, kind.state),
-				Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk, Because: because,
-				Query: m.sampled(expression, 1),
+				Hours: Known(hours), Money: c.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk, Because: because,
+				Query: sampled(a.Window, expression, 1),
 			}, p.Pool)
 		}
 	}
 }
 
 // causes lists the reasons, the most hours first.
-func (m *maker) causes(pool, state string) string {
+func causes(a answers, pool, state string) string {
 	fragments := []string{"odd", "unpartitioned", "shape", "scattered"}
 	type cause struct {
 		name  string
 		hours Number
 	}
 	var all []cause
-	for _, l := range m.a.Lines[query.Stranded] {
+	for _, l := range a.Lines[query.Stranded] {
 		name := l.Labels.Get(metric.LabelCause)
 		if l.Labels.Get(metric.LabelPool) == pool && slices.Contains(fragments, name) == (state == "fragmented") {
-			if h := m.total(m.values(l)); h > 0 {
+			if h := a.total(a.values(l)); h > 0 {
 				all = append(all, cause{name, Known(h)})
 			}
 		}
@@ -343,13 +351,13 @@ func (m *maker) causes(pool, state string) string {
 }
 
 // replace is about nodes with sick GPUs. One whose GPUs are healthy again is not to be drained.
-func (m *maker) replace() {
-	d := m.a.Dialect
+func replace(out *proposals, a answers, c pricing, nodes []SickNode) {
+	d := a.Dialect
 	sick := map[string]bool{} // at the end
-	for _, l := range m.a.Lines[query.SickNodes] {
-		_, sick[l.Labels.Get(metric.LabelNode)] = m.last(m.values(l)).Get()
+	for _, l := range a.Lines[query.SickNodes] {
+		_, sick[l.Labels.Get(metric.LabelNode)] = a.last(a.values(l)).Get()
 	}
-	for _, n := range m.r.Reliability.Nodes {
+	for _, n := range nodes {
 		expression := "count (max by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUInfo.Name, query.Equal(metric.LabelNode, n.Node)) + ") and on (" + metric.LabelGPUUUID +
 			") (min by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUHealthy.Name) + ") == 0))"
 		verb, word, because := "has", "", ""
@@ -358,18 +366,18 @@ func (m *maker) replace() {
 			verb, word, because = "had", "low", "no GPU of it was sick at the end"
 			patch = fmt.Sprintf("kubectl describe node %s   # nothing to replace now: see whether it happens again", text.Quote(n.Node))
 		}
-		m.propose(Action{
+		out.propose(Action{
 			Kind: "replace", Effect: frees, Title: fmt.Sprintf("Node %s %s sick GPUs", n.Node, verb),
-			Hours: n.Hours, Money: m.nodeMoney(n.Node, n.Hours.Or(0)), Patch: patch,
-			Risk: "Pods on the node's other GPUs are evicted.", Confidence: word, Because: because, Query: m.sampled(expression, 1),
+			Hours: n.Hours, Money: nodeMoney(a, c, n.Node, n.Hours.Or(0)), Patch: patch,
+			Risk: "Pods on the node's other GPUs are evicted.", Confidence: word, Because: because, Query: sampled(a.Window, expression, 1),
 		}, n.Node)
 	}
 }
 
-func (m *maker) nodeMoney(node string, hours float64) Number {
-	for _, s := range m.a.Vectors[query.Devices] {
+func nodeMoney(a answers, c pricing, node string, hours float64) Number {
+	for _, s := range a.Vectors[query.Devices] {
 		if s.Labels.Get(metric.LabelNode) == node {
-			return m.modelMoney(s.Labels.Get(metric.LabelModel), hours)
+			return c.modelMoney(s.Labels.Get(metric.LabelModel), hours)
 		}
 	}
 	return Unknown("the node's model is not known")

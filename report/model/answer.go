@@ -72,8 +72,7 @@ func (h Hours) dark() float64 {
 	return h.place("unmeasured").Share.Or(0) + h.place("unknown").Share.Or(0)
 }
 
-func (m *maker) figures() []Figure {
-	h := m.r.Hours
+func figures(h Hours, d Demand, a answers) []Figure {
 	busy, idle := h.place("busy"), h.place("idle")
 	unusedShare, unusedMoney := h.unused()
 	switch {
@@ -85,12 +84,12 @@ func (m *maker) figures() []Figure {
 		busy.Share, idle.Share = why, why
 	}
 	waited := Unknown(noAutoscaler)
-	if m.a.Autoscaler {
+	if a.Autoscaler {
 		sum := Known(0)
-		for _, u := range m.r.Demand.Unmet {
+		for _, u := range d.Unmet {
 			sum = sum.Plus(u.Hours)
 		}
-		waited = m.unless(sum, query.Waiting)
+		waited = a.unless(sum, query.Waiting)
 	}
 	return []Figure{
 		{"Capacity", h.Capacity, "hours", "GPU-hours in total", h.Money},
@@ -101,22 +100,23 @@ func (m *maker) figures() []Figure {
 	}
 }
 
-func (m *maker) text() string {
-	h := m.r.Hours
+// paragraph is the answer in words; of so many seconds there is no record.
+func paragraph(r *Report, blank float64) string {
+	h := r.Hours
 	capacity, ok := h.Capacity.Get()
 	if !ok {
 		return "There is no record of any GPU in this window."
 	}
 	var b strings.Builder
 	gpus := h.GPUs.Or(0)
-	span := strings.TrimPrefix(Duration(m.r.Window.Hours), "1 ") // the last hour
+	span := strings.TrimPrefix(Duration(r.Window.Hours), "1 ") // the last hour
 	fmt.Fprintf(&b, "The last %s had %s %s on average", span, digits(gpus), plural(gpus, "GPU", "GPUs"))
-	if m.l.Blank > 0.01*m.a.Window.Length().Seconds() {
-		fmt.Fprintf(&b, " in the %s with a record", Duration(m.r.Window.Hours-m.l.Blank/hour))
+	if blank > 0.01*r.Window.Hours*hour {
+		fmt.Fprintf(&b, " in the %s with a record", Duration(r.Window.Hours-blank/hour))
 	}
 	fmt.Fprintf(&b, ", %s GPU-hours", digits(capacity))
 	if v, ok := h.Money.Get(); ok {
-		fmt.Fprintf(&b, " worth %s %s", digits(v), m.r.Currency)
+		fmt.Fprintf(&b, " worth %s %s", digits(v), r.Currency)
 	}
 	b.WriteString(". ")
 	share := func(word string) string { return Tenths(h.place(word).Share) }
@@ -132,18 +132,18 @@ func (m *maker) text() string {
 		fmt.Fprintf(&b, ", %s were on broken GPUs or nodes", Tenths(v))
 	}
 	b.WriteString(". ")
-	if waited, ok := m.r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
+	if waited, ok := r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
 		fmt.Fprintf(&b, "Demand for %s GPU-hours was unserved. ", digits(waited))
 	}
-	if q := m.r.Answer.Quality; q.Grade != "good" {
+	if q := r.Answer.Quality; q.Grade != "good" {
 		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and the use of %s GPU-hours is unknown.", q.Grade, percent(q.Coverage.Or(0)), digits(q.Unattributed.Or(0)))
 	}
 	return strings.TrimSpace(b.String())
 }
 
 // methods describes how the figures are computed.
-func (m *maker) methods() Methods {
-	w := m.a.Window
+func methods(a query.Answers) Methods {
+	w := a.Window
 	o := Methods{
 		Steps: fmt.Sprintf("%s for few series, %s for the autoscaler's counters, %s for series per pod; scrape interval %s", w.Step, w.Ledger, w.Coarse, w.Scrape),
 		Text: []string{
@@ -156,7 +156,7 @@ func (m *maker) methods() Methods {
 			"Workloads are guessed from the names of pods, since Prometheus does not know owners.",
 		},
 	}
-	for _, q := range m.a.Asked {
+	for _, q := range a.Asked {
 		step := ""
 		if q.Step > 0 {
 			step = q.Step.String()

@@ -91,11 +91,12 @@ const (
 	wideLevel    = 0.95
 )
 
-func (m *maker) forecast() Forecast {
+// forecastOf makes section 6; limits are the most GPUs by pool or model.
+func forecastOf(a answers, led ledger.Ledger, limits map[string]Number) Forecast {
 	f := Forecast{Note: "GPUs allocated, not GPUs requested: unserved demand is in section 2. The limit is the GPUs of a pool at its maximum, else those at the end. The bands are meant to contain 80 % and 95 % of outcomes; what each contained in the past is printed beside it. GPUs run out between when the upper and when the lower end of the 80 % band reaches the limit."}
 	whole := series{name: "all GPUs", limit: Known(0)}
-	by, limits := map[string]*series{}, m.limits()
-	for _, s := range m.l.Series {
+	by := map[string]*series{}
+	for _, s := range led.Series {
 		whole.sum(s.Allocated)
 		name := outlookName(s.Pool, s.Model)
 		entry(by, name, series{name: name, limit: Unknown("there were no GPUs at the end of the window")}).sum(s.Allocated)
@@ -116,10 +117,10 @@ func (m *maker) forecast() Forecast {
 		parts = parts[:mostOutlooks]
 	}
 	for _, p := range parts {
-		f.Outlooks = append(f.Outlooks, m.outlook(p))
+		f.Outlooks = append(f.Outlooks, outlook(p, a.Window, led.Grid))
 	}
-	f.Workloads = m.expected()
-	if why := m.open(query.Forecasts); why != "" {
+	f.Workloads = expected(a)
+	if why := a.open(query.Forecasts); why != "" {
 		f.Note += " The autoscaler's forecasts of workloads are not known: " + why + "."
 	}
 	return f
@@ -142,10 +143,10 @@ func (s *series) sum(allocated []float64) {
 
 // limits returns the most GPUs by pool: those of its maximum of nodes. Without a pool it
 // is the GPUs at the end.
-func (m *maker) limits() map[string]Number {
+func limits(a answers, pools []Pool, c pricing) map[string]Number {
 	all := map[string]Number{}
-	for _, p := range m.r.Pools {
-		if size, ok := m.gpus.size[p.Pool]; ok && p.Pool != "" {
+	for _, p := range pools {
+		if size, ok := c.size[p.Pool]; ok && p.Pool != "" {
 			all[p.Pool] = p.Max
 			if v, ok := p.Max.Get(); ok {
 				all[p.Pool] = size.Times(v)
@@ -154,7 +155,7 @@ func (m *maker) limits() map[string]Number {
 	}
 	sum := func(id query.ID, of func(prom.Labels) string, g query.Grid) {
 		gpus := map[string]float64{}
-		for _, l := range m.a.Lines[id] {
+		for _, l := range a.Lines[id] {
 			if v := ledger.Values(l, g)[g.N]; !math.IsNaN(v) {
 				gpus[of(l.Labels)] += v
 			}
@@ -165,8 +166,8 @@ func (m *maker) limits() map[string]Number {
 			}
 		}
 	}
-	sum(query.GPUs, func(ls prom.Labels) string { return outlookName(ls.Get(metric.LabelPool), ls.Get(metric.LabelModel)) }, m.coarse)
-	sum(query.Nodes, func(ls prom.Labels) string { return gpu.ProductName(ls.Get(metric.LabelModel)) }, m.a.Window.Grid(m.a.Window.Step))
+	sum(query.GPUs, func(ls prom.Labels) string { return outlookName(ls.Get(metric.LabelPool), ls.Get(metric.LabelModel)) }, a.coarse)
+	sum(query.Nodes, func(ls prom.Labels) string { return gpu.ProductName(ls.Get(metric.LabelModel)) }, a.Window.Grid(a.Window.Step))
 	return all
 }
 
@@ -192,16 +193,15 @@ func (s series) points(g query.Grid, n int) []sample.Point {
 	return out
 }
 
-func (m *maker) outlook(s series) Outlook {
-	w := m.a.Window
+func outlook(s series, w query.Window, g query.Grid) Outlook {
 	o := Outlook{Of: s.name, Limit: s.limit, Level: bandLevel}
-	for _, p := range s.points(m.l.Grid, mostPast) {
+	for _, p := range s.points(g, mostPast) {
 		o.Past = append(o.Past, Point{At: p.At, GPUs: Known(p.Number)})
 	}
 	none := Unknown("there is no forecast")
 	o.Error = BackTest{MAPE: none, MASE: none, Coverage: none, Wide: none}
 	o.Exhausts = Exhausted{Earliest: none, Expected: none, Latest: none, Text: "Not enough data."}
-	points := s.points(m.l.Grid, manyPoints)
+	points := s.points(g, manyPoints)
 	if len(points) < 2 {
 		o.Why = "not enough data: fewer than two values are known"
 		return o
@@ -302,16 +302,16 @@ func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 	o.Exhausts = e
 }
 
-func (m *maker) expected() []Workload {
+func expected(a answers) []Workload {
 	by := map[string]*Workload{}
-	for _, s := range m.a.Vectors[query.Forecasts] {
+	for _, s := range a.Vectors[query.Forecasts] {
 		name, none := s.Labels.Get(metric.LabelWorkload), Unknown("the autoscaler has no forecast")
 		w := entry(by, name, Workload{Workload: name, Low: none, Expected: none, High: none, Error: none})
 		if n := map[string]*Number{"low": &w.Low, "expected": &w.Expected, "high": &w.High}[s.Labels.Get(metric.LabelKind)]; n != nil {
 			*n = Known(s.Value)
 		}
 	}
-	for _, s := range m.a.Vectors[query.ForecastErr] {
+	for _, s := range a.Vectors[query.ForecastErr] {
 		if w := by[s.Labels.Get(metric.LabelWorkload)]; w != nil {
 			w.Error = Known(s.Value)
 		}

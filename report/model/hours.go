@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/query"
 )
 
 // Hours is section 1.
@@ -63,61 +64,62 @@ var waterfall = []placeText{
 	{ledger.Busy, "productive", "Computing", "allocated, and computing", false},
 }
 
-func (m *maker) hours() Hours {
+// hoursOf makes section 1.
+func hoursOf(w query.Window, led ledger.Ledger, c pricing) Hours {
 	none := Unknown("no record in the window")
 	h := Hours{Capacity: none, GPUs: none, Sum: none}
-	total := m.l.Total()
-	if m.l.Capacity > 0 {
-		h.Capacity, h.Sum = Known(m.l.Capacity/hour), Known(total.Sum()/hour)
-		h.GPUs = Known(m.l.Capacity).Over(Known(m.a.Window.Length().Seconds() - m.l.Blank))
+	total := led.Total()
+	if led.Capacity > 0 {
+		h.Capacity, h.Sum = Known(led.Capacity/hour), Known(total.Sum()/hour)
+		h.GPUs = Known(led.Capacity).Over(Known(w.Length().Seconds() - led.Blank))
 	}
-	h.Money = m.cost(func(r ledger.Row) float64 { return r.Time.Sum() })
+	h.Money = c.cost(func(r ledger.Row) float64 { return r.Time.Sum() })
 	for _, p := range waterfall {
 		place := Place{Place: p.place.String(), Group: p.group, Name: p.name, Meaning: p.meaning}
-		place.Hours = m.placeHours(p, total[p.place])
+		place.Hours = placeHours(led, p, total[p.place])
 		place.Share = place.Hours.Over(h.Capacity)
 		place.Money = place.Hours
 		if _, ok := place.Hours.Get(); ok {
-			place.Money = m.cost(func(r ledger.Row) float64 { return r.Time[p.place] })
+			place.Money = c.cost(func(r ledger.Row) float64 { return r.Time[p.place] })
 		}
 		h.Places = append(h.Places, place)
 	}
-	h.Over = m.buckets()
-	if err := m.l.Check(); err != nil {
+	h.Over = buckets(led)
+	if err := led.Check(); err != nil {
 		h.Notes = append(h.Notes, "The ledger does not add up: "+err.Error()+".")
 	}
-	if m.l.FromExporter > 0 {
-		h.Notes = append(h.Notes, fmt.Sprintf("%s of the window are from the exporter alone: there, fragmented and stranded GPUs count as free, and so do those of cordoned and booting nodes.", percent(m.l.FromExporter/m.r.Window.Hours/hour)))
+	if led.FromExporter > 0 {
+		h.Notes = append(h.Notes, fmt.Sprintf("%s of the window are from the exporter alone: there, fragmented and stranded GPUs count as free, and so do those of cordoned and booting nodes.", percent(led.FromExporter/w.Length().Hours()/hour)))
 	}
-	if m.l.Lost > 0 {
-		h.Notes = append(h.Notes, fmt.Sprintf("%.4g GPU-hours were not counted, because the autoscaler was not running or was restarted; they are unknown.", m.l.Lost/hour))
+	if led.Lost > 0 {
+		h.Notes = append(h.Notes, fmt.Sprintf("%.4g GPU-hours were not counted, because the autoscaler was not running or was restarted; they are unknown.", led.Lost/hour))
 	}
 	return h
 }
 
 // placeHours is unknown for places that only the autoscaler distinguishes, where it has
 // no record at all. Where it has a record of a part, the hours are those of that part.
-func (m *maker) placeHours(p placeText, seconds float64) Number {
+func placeHours(led ledger.Ledger, p placeText, seconds float64) Number {
 	switch {
-	case m.l.Capacity == 0:
+	case led.Capacity == 0:
 		return Unknown("no record in the window")
-	case p.needAutoscaler && m.l.FromAutoscaler == 0:
+	case p.needAutoscaler && led.FromAutoscaler == 0:
 		return Unknown("only the autoscaler distinguishes it from free: " + noAutoscaler)
 	}
 	return Known(seconds / hour)
 }
 
 // cost adds up the money of a part of each row, in seconds.
-func (m *maker) cost(part func(ledger.Row) float64) Number {
+func (c pricing) cost(part func(ledger.Row) float64) Number {
 	sum := Known(0)
-	for _, r := range m.l.Rows {
-		sum = sum.Plus(m.money(r.Pool, r.Model, part(r)/hour))
+	for _, r := range c.ledger.Rows {
+		sum = sum.Plus(c.money(r.Pool, r.Model, part(r)/hour))
 	}
-	if len(m.l.Rows) == 0 {
+	if len(c.ledger.Rows) == 0 {
 		return Unknown("no record in the window")
 	}
-	if m.gpus.currency == "" {
-		return Unknown(m.gpus.source)
+	if c.currency == "" {
+		return Unknown(c.source)
 	}
 	return sum
 }
@@ -125,19 +127,19 @@ func (m *maker) cost(part func(ledger.Row) float64) Number {
 // mostBuckets is the most parts that the window is drawn in.
 const mostBuckets = 60
 
-func (m *maker) buckets() []Bucket {
-	g := m.l.Grid
+func buckets(led ledger.Ledger) []Bucket {
+	g := led.Grid
 	each := max(1, int(math.Ceil(float64(g.N)/mostBuckets)))
 	var all []Bucket
 	for k := 1; k <= g.N; k += each {
 		end := min(g.N, k+each-1)
 		var t ledger.Time
-		for _, step := range m.l.Steps[k : end+1] {
+		for _, step := range led.Steps[k : end+1] {
 			t.Add(step)
 		}
 		b := Bucket{From: g.At(k - 1), Until: g.At(end)}
 		for _, p := range waterfall {
-			n := m.placeHours(p, t[p.place])
+			n := placeHours(led, p, t[p.place])
 			if t.Sum() == 0 {
 				n = Unknown("no record")
 			}

@@ -84,25 +84,26 @@ const (
 	useMargin     = 1.25 // on the 95th percentile
 )
 
-func (m *maker) mig() MIG {
+// migOf makes section 5.
+func migOf(a answers, work map[workKey]*work) MIG {
 	o := MIG{}
-	if !m.a.Exporter {
+	if !a.Exporter {
 		o.Missing = noExporter
 		return o
 	}
-	o.RightSize, o.RightSizeNote = m.rightSize()
-	why := m.open(query.Devices, query.Instances)
-	if m.a.Missing(m.coarse, query.AllocatedTo)[m.coarse.N] {
-		why = m.open(query.AllocatedTo)
+	o.RightSize, o.RightSizeNote = rightSize(a, work)
+	why := a.open(query.Devices, query.Instances)
+	if a.Missing(a.coarse, query.AllocatedTo)[a.coarse.N] {
+		why = a.open(query.AllocatedTo)
 	}
 	if why != "" {
 		o.Missing = why
 		return o // without allocations all would be drawn as free
 	}
-	gpus := m.migGPUs()
+	gpus := migGPUs(a)
 	o.GPUsTotal = len(gpus)
-	o.Fragmentation = m.fragmentation(gpus)
-	o.Profiles = m.profiles(gpus)
+	o.Fragmentation = fragmentation(gpus)
+	o.Profiles = profiles(a, gpus)
 	o.GPUs = gpus[:min(len(gpus), mostGPUs)]
 	if len(gpus) == 0 {
 		o.Missing = "no GPU was partitioned into MIG instances at the end of the window"
@@ -110,34 +111,34 @@ func (m *maker) mig() MIG {
 	return o
 }
 
-func (m *maker) migGPUs() []MIGGPU {
+func migGPUs(a answers) []MIGGPU {
 	allocatedTo := map[string][]string{}
-	for _, l := range m.a.Lines[query.AllocatedTo] {
-		if i, ok := m.coarse.Index(l.Points[len(l.Points)-1].Time); !ok || i != m.coarse.N {
+	for _, l := range a.Lines[query.AllocatedTo] {
+		if i, ok := a.coarse.Index(l.Points[len(l.Points)-1].Time); !ok || i != a.coarse.N {
 			continue // not at the end
 		}
 		id := l.Labels.Get(metric.LabelGPUUUID) + "/" + l.Labels.Get(metric.LabelGPUInstanceID)
-		allocatedTo[id] = append(allocatedTo[id], l.Labels.Get(m.a.Dialect.Namespace())+"/"+l.Labels.Get(m.a.Dialect.Pod()))
+		allocatedTo[id] = append(allocatedTo[id], l.Labels.Get(a.Dialect.Namespace())+"/"+l.Labels.Get(a.Dialect.Pod()))
 	}
 	gpus := map[string]*MIGGPU{}
-	for _, s := range m.a.Vectors[query.Instances] {
+	for _, s := range a.Vectors[query.Instances] {
 		uuid := s.Labels.Get(metric.LabelGPUUUID)
-		c := entry(gpus, uuid, MIGGPU{Node: s.Labels.Get(metric.LabelNode), GPU: s.Labels.Get(metric.LabelGPU), UUID: uuid, Model: gpu.ProductName(m.models[uuid]), Slices: 8})
-		if t, ok := mig.ForModel(c.Model); ok {
-			c.Slices = t.MemorySlices()
+		g := entry(gpus, uuid, MIGGPU{Node: s.Labels.Get(metric.LabelNode), GPU: s.Labels.Get(metric.LabelGPU), UUID: uuid, Model: gpu.ProductName(a.models[uuid]), Slices: 8})
+		if t, ok := mig.ForModel(g.Model); ok {
+			g.Slices = t.MemorySlices()
 		}
 		start, err1 := strconv.Atoi(s.Labels.Get(metric.LabelStart))
 		size, err2 := strconv.Atoi(s.Labels.Get(metric.LabelSize))
-		if err1 != nil || err2 != nil || start < 0 || size < 1 || start+size > c.Slices {
+		if err1 != nil || err2 != nil || start < 0 || size < 1 || start+size > g.Slices {
 			continue // without a placement it would be drawn over another
 		}
 		who := allocatedTo[uuid+"/"+s.Labels.Get(metric.LabelGPUInstanceID)]
 		slices.Sort(who)
-		c.Instances = append(c.Instances, Instance{Profile: s.Labels.Get(metric.LabelProfile), Start: start, Size: size, AllocatedTo: text.Several(slices.Compact(who), 1)})
+		g.Instances = append(g.Instances, Instance{Profile: s.Labels.Get(metric.LabelProfile), Start: start, Size: size, AllocatedTo: text.Several(slices.Compact(who), 1)})
 	}
 	all := values(gpus)
-	for _, c := range all {
-		slices.SortFunc(c.Instances, func(a, b Instance) int { return cmp.Compare(a.Start, b.Start) })
+	for _, g := range all {
+		slices.SortFunc(g.Instances, func(a, b Instance) int { return cmp.Compare(a.Start, b.Start) })
 	}
 	slices.SortStableFunc(all, func(a, b MIGGPU) int {
 		x, _ := strconv.Atoi(a.GPU)
@@ -149,7 +150,7 @@ func (m *maker) migGPUs() []MIGGPU {
 
 // fragmentation compares the free slices with the largest instance that fits beside what
 // is allocated.
-func (m *maker) fragmentation(gpus []MIGGPU) []Fragmentation {
+func fragmentation(gpus []MIGGPU) []Fragmentation {
 	by := map[string]*Fragmentation{}
 	piece := map[string]int{} // of the largest instances
 	for _, c := range gpus {
@@ -182,7 +183,7 @@ func (m *maker) fragmentation(gpus []MIGGPU) []Fragmentation {
 	return values(by)
 }
 
-func (m *maker) profiles(gpus []MIGGPU) []Profile {
+func profiles(a answers, gpus []MIGGPU) []Profile {
 	by := map[string]*Profile{} // by model and profile
 	of := func(model, profile string) *Profile {
 		return entry(by, model+"\x00"+profile, Profile{Model: model, Profile: profile, Mean: Known(0)})
@@ -196,17 +197,17 @@ func (m *maker) profiles(gpus []MIGGPU) []Profile {
 			}
 		}
 	}
-	g := m.a.Window.Grid(m.a.Window.Step)
+	g := a.Window.Grid(a.Window.Step)
 	// Without an exporter there is no value: the mean is over the time with one.
 	seen := map[int]bool{}
-	for _, l := range m.a.Lines[query.Nodes] {
+	for _, l := range a.Lines[query.Nodes] {
 		for i, v := range ledger.Values(l, g) {
 			if i > 0 && !math.IsNaN(v) {
 				seen[i] = true
 			}
 		}
 	}
-	for _, l := range m.a.Lines[query.Allocated] {
+	for _, l := range a.Lines[query.Allocated] {
 		profile := l.Labels.Get(metric.LabelProfile)
 		if profile == "" {
 			continue
@@ -217,17 +218,17 @@ func (m *maker) profiles(gpus []MIGGPU) []Profile {
 		}
 	}
 	for _, p := range by {
-		p.Mean = m.unless(p.Mean, query.Allocated)
+		p.Mean = a.unless(p.Mean, query.Allocated)
 	}
 	return values(by)
 }
 
 // rightSize finds workloads that fit a smaller instance.
-func (m *maker) rightSize() ([]RightSize, string) {
+func rightSize(a answers, work map[workKey]*work) ([]RightSize, string) {
 	var all []RightSize
 	young, blind := 0, 0
-	for _, w := range m.sortedWork() {
-		hours, whole, evidence := m.markedHours(w.allocated)
+	for _, w := range sortedWork(work) {
+		hours, whole, evidence := a.markedHours(w.allocated)
 		t, ok := mig.ForModel(w.model)
 		if !ok || hours == 0 {
 			continue

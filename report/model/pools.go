@@ -41,35 +41,36 @@ const (
 	verbRepartition = "repartition"
 )
 
-func (m *maker) pools() []Pool {
-	nodes := m.byKind(query.PoolNodes, metric.LabelPool)
-	since := m.autoscalerSince()
-	done := m.grown(query.Actions, since, func(ls prom.Labels) string {
+// poolsOf makes section 4.
+func poolsOf(a answers, led ledger.Ledger, c pricing) []Pool {
+	nodes := a.byKind(query.PoolNodes, metric.LabelPool)
+	since := a.autoscalerSince()
+	done := a.grown(query.Actions, since, func(ls prom.Labels) string {
 		if ls.Get(metric.LabelResult) != "ok" {
 			return ""
 		}
 		return ls.Get(metric.LabelPool) + "\xff" + ls.Get(metric.LabelVerb)
 	})
-	failed := m.grown(query.Failures, since, func(ls prom.Labels) string {
+	failed := a.grown(query.Failures, since, func(ls prom.Labels) string {
 		return ls.Get(metric.LabelPool) + "\xff" + ls.Get(metric.LabelReason)
 	})
-	interrupted := m.grown(query.Interrupted, since, func(ls prom.Labels) string { return ls.Get(metric.LabelPool) })
-	ready := m.waits(query.NodeReady, metric.LabelPool)
+	interrupted := a.grown(query.Interrupted, since, func(ls prom.Labels) string { return ls.Get(metric.LabelPool) })
+	ready := a.waits(query.NodeReady, metric.LabelPool)
 	away := map[string]float64{}
-	for _, l := range m.a.Lines[query.Backoff] {
-		away[l.Labels.Get(metric.LabelPool)] += m.total(m.values(l))
+	for _, l := range a.Lines[query.Backoff] {
+		away[l.Labels.Get(metric.LabelPool)] += a.total(a.values(l))
 	}
 	var all []Pool
 	for _, pool := range keys(nodes) {
 		n := nodes[pool]
 		p := Pool{
-			Pool: pool, Class: cmp.Or(m.gpus.spot[pool], "unknown"), Min: m.last(n["min"]), Max: m.last(n["max"]), Mean: mean(n["size"]), Now: m.last(n["size"]),
-			Added: m.unless(Known(math.Round(done[pool+"\xff"+verbScaleUp])), query.Actions), Removed: m.unless(Known(math.Round(done[pool+"\xff"+verbRemove])), query.Actions),
-			Repartitions: m.unless(Known(math.Round(done[pool+"\xff"+verbRepartition])), query.Actions),
-			Interrupted:  m.unless(Known(math.Round(interrupted[pool])), query.Interrupted), BackedOff: m.unless(Known(away[pool]), query.Backoff),
+			Pool: pool, Class: cmp.Or(c.spot[pool], "unknown"), Min: a.last(n["min"]), Max: a.last(n["max"]), Mean: mean(n["size"]), Now: a.last(n["size"]),
+			Added: a.unless(Known(math.Round(done[pool+"\xff"+verbScaleUp])), query.Actions), Removed: a.unless(Known(math.Round(done[pool+"\xff"+verbRemove])), query.Actions),
+			Repartitions: a.unless(Known(math.Round(done[pool+"\xff"+verbRepartition])), query.Actions),
+			Interrupted:  a.unless(Known(math.Round(interrupted[pool])), query.Interrupted), BackedOff: a.unless(Known(away[pool]), query.Backoff),
 		}
-		m.poolHours(&p)
-		none := m.unless(Unknown("no node's way to ready was recorded in the window"), query.NodeReady)
+		poolHours(&p, led, c)
+		none := a.unless(Unknown("no node's way to ready was recorded in the window"), query.NodeReady)
 		p.ReadyP50, p.ReadyP95 = none, none
 		if wait, ok := ready[pool]; ok && wait.Count.Or(0) > 0 {
 			p.ReadyP50, p.ReadyP95 = wait.P50, wait.P95
@@ -83,16 +84,16 @@ func (m *maker) pools() []Pool {
 				reasons = append(reasons, reason)
 			}
 		}
-		p.Failures, p.FailedFor = m.unless(Known(math.Round(failures)), query.Failures), strings.Join(reasons, ", ")
+		p.Failures, p.FailedFor = a.unless(Known(math.Round(failures)), query.Failures), strings.Join(reasons, ", ")
 		all = append(all, p)
 	}
 	return all
 }
 
-func (m *maker) poolHours(p *Pool) {
+func poolHours(p *Pool, led ledger.Ledger, c pricing) {
 	var t ledger.Time
 	var models []string
-	for _, r := range m.l.Rows {
+	for _, r := range led.Rows {
 		if r.Pool != p.Pool {
 			continue
 		}
@@ -106,7 +107,7 @@ func (m *maker) poolHours(p *Pool) {
 	if t.Sum() == 0 {
 		p.Used = Unknown("the pool had no GPUs")
 	}
-	p.Money = m.cost(func(r ledger.Row) float64 {
+	p.Money = c.cost(func(r ledger.Row) float64 {
 		if r.Pool != p.Pool {
 			return 0
 		}

@@ -29,46 +29,47 @@ const mostGaps = 20
 // for the time of a scrape around a restart.
 const mostOver = 0.01
 
-func (m *maker) quality() Quality {
-	total := m.l.Total()
-	window := m.a.Window.Length().Seconds()
+// qualityOf judges the data; priced is where prices come from.
+func qualityOf(a answers, led ledger.Ledger, priced string) Quality {
+	total := led.Total()
+	window := a.Window.Length().Seconds()
 	q := Quality{
-		Coverage:     Known(min(1, (m.l.FromAutoscaler+m.l.FromExporter)/window)),
+		Coverage:     Known(min(1, (led.FromAutoscaler+led.FromExporter)/window)),
 		Unattributed: Known((total[ledger.Unknown] + total[ledger.Unmeasured]) / hour),
-		Prices:       m.gpus.source,
-		Gaps:         m.l.Gaps[:min(mostGaps, len(m.l.Gaps))],
+		Prices:       priced,
+		Gaps:         led.Gaps[:min(mostGaps, len(led.Gaps))],
 	}
 	switch {
-	case m.l.FromAutoscaler > 0 && m.l.FromExporter > 0:
-		q.Source = fmt.Sprintf("the autoscaler's counters for %s of the window, the exporter's series for %s", percent(m.l.FromAutoscaler/window), percent(m.l.FromExporter/window))
-	case m.l.FromAutoscaler > 0:
+	case led.FromAutoscaler > 0 && led.FromExporter > 0:
+		q.Source = fmt.Sprintf("the autoscaler's counters for %s of the window, the exporter's series for %s", percent(led.FromAutoscaler/window), percent(led.FromExporter/window))
+	case led.FromAutoscaler > 0:
 		q.Source = "the autoscaler's counters"
-	case m.l.FromExporter > 0:
+	case led.FromExporter > 0:
 		q.Source = "the exporter's series alone: " + noAutoscaler
 	default:
 		q.Source = "nothing"
 	}
-	if n := len(m.a.Targets); n > 1 && len(m.a.Dialect.Trusted) == 0 {
+	if n := len(a.Targets); n > 1 && len(a.Dialect.Trusted) == 0 {
 		q.Source += fmt.Sprintf("; they come from scrape targets in %d namespaces (%s), and any scraped pod can expose such series: --exporter-namespaces names those to believe",
-			n, strings.Join(m.a.Targets[:min(5, n)], ", "))
+			n, strings.Join(a.Targets[:min(5, n)], ", "))
 	}
-	for _, id := range m.a.Unanswered() {
+	for _, id := range a.Unanswered() {
 		q.Unanswered = append(q.Unanswered, string(id))
 	}
-	for _, p := range m.a.Problems {
+	for _, p := range a.Problems {
 		q.Problems = append(q.Problems, fmt.Sprintf("%s from %s to %s: %s", p.ID, p.From.UTC().Format(time.RFC3339), p.To.UTC().Format(time.RFC3339), p.Err))
 	}
-	if !m.a.Exporter {
+	if !a.Exporter {
 		q.Problems = append(q.Problems, noExporter+"; allocations, MIG, right-sizing and XID errors are missing")
 	}
-	if !m.a.Autoscaler {
+	if !a.Autoscaler {
 		q.Problems = append(q.Problems, noAutoscaler+"; demand, quotas, pools and why free GPUs serve no pod are missing")
 	}
-	over, unknown := Known(m.l.Over/hour).Over(Known(m.l.Capacity/hour)).Or(0), q.Unattributed.Over(Known(m.l.Capacity/hour)).Or(0)
+	over, unknown := Known(led.Over/hour).Over(Known(led.Capacity/hour)).Or(0), q.Unattributed.Over(Known(led.Capacity/hour)).Or(0)
 	if over > ledger.Tolerance {
-		q.Problems = append(q.Problems, fmt.Sprintf("the places exceed the capacity by %s: the excess is counted as capacity, so neither can be relied on", percent(m.l.Over/(m.l.Capacity-m.l.Over))))
+		q.Problems = append(q.Problems, fmt.Sprintf("the places exceed the capacity by %s: the excess is counted as capacity, so neither can be relied on", percent(led.Over/(led.Capacity-led.Over))))
 	}
-	twice := m.twins()
+	twice := twins(a)
 	if twice != "" {
 		q.Problems = append(q.Problems, twice)
 	}
@@ -76,7 +77,7 @@ func (m *maker) quality() Quality {
 	switch {
 	case over > mostOver:
 		q.Grade = "poor"
-	case len(m.a.Problems) == 0 && twice == "" && over <= ledger.Tolerance && covered >= 0.99 && unknown <= 0.01:
+	case len(a.Problems) == 0 && twice == "" && over <= ledger.Tolerance && covered >= 0.99 && unknown <= 0.01:
 		q.Grade = "good"
 	case covered >= 0.9 && unknown <= 0.1:
 		q.Grade = "fair"
@@ -88,9 +89,9 @@ func (m *maker) quality() Quality {
 
 // twins reports GPUs that are exported twice at the end, by two nodes or as two models.
 // Allocations are joined by UUID and count once, so the other one looks free.
-func (m *maker) twins() string {
+func twins(a answers) string {
 	met := map[string]int{}
-	for _, s := range m.a.Vectors[query.Devices] {
+	for _, s := range a.Vectors[query.Devices] {
 		met[s.Labels.Get(metric.LabelGPUUUID)]++
 	}
 	maps.DeleteFunc(met, func(_ string, n int) bool { return n == 1 })

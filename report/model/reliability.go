@@ -35,15 +35,16 @@ type SickNode struct {
 	Hours Number `json:"hours" doc:"GPU-hours."`
 }
 
-func (m *maker) reliability() Reliability {
-	total := m.l.Total()
+// reliabilityOf makes section 8.
+func reliabilityOf(a answers, led ledger.Ledger, c pricing) Reliability {
+	total := led.Total()
 	r := Reliability{Lost: Known((total[ledger.Sick] + total[ledger.Unready]) / hour)}
-	r.Money = m.cost(func(r ledger.Row) float64 { return r.Time[ledger.Sick] + r.Time[ledger.Unready] })
-	if m.l.Capacity == 0 {
+	r.Money = c.cost(func(r ledger.Row) float64 { return r.Time[ledger.Sick] + r.Time[ledger.Unready] })
+	if led.Capacity == 0 {
 		r.Lost = Unknown("no record in the window")
 	}
 	r.MTBF = Unknown("no GPU was condemned in the window")
-	if !m.a.Exporter {
+	if !a.Exporter {
 		r.Missing = noExporter
 		r.MTBF = Unknown(noExporter)
 		return r
@@ -53,40 +54,40 @@ func (m *maker) reliability() Reliability {
 		gpus, nodes []string
 	}
 	by := map[string]*code{}
-	since := ledger.Known(m.a.Lines[query.Nodes], m.coarse)
-	for _, l := range m.a.Lines[query.XIDs] {
-		n := ledger.Grown(m.values(l), since)
+	since := ledger.Known(a.Lines[query.Nodes], a.coarse)
+	for _, l := range a.Lines[query.XIDs] {
+		n := ledger.Grown(a.values(l), since)
 		if n < 0.5 {
 			continue
 		}
-		c := entry(by, l.Labels.Get(metric.LabelXID), code{})
-		c.count += n
-		c.gpus = append(c.gpus, l.Labels.Get(metric.LabelGPUUUID))
-		c.nodes = append(c.nodes, l.Labels.Get(metric.LabelNode))
+		e := entry(by, l.Labels.Get(metric.LabelXID), code{})
+		e.count += n
+		e.gpus = append(e.gpus, l.Labels.Get(metric.LabelGPUUUID))
+		e.nodes = append(e.nodes, l.Labels.Get(metric.LabelNode))
 	}
 	condemned := 0.0
 	for _, x := range keys(by) {
-		c := by[x]
-		slices.Sort(c.gpus)
-		slices.Sort(c.nodes)
+		e := by[x]
+		slices.Sort(e.gpus)
+		slices.Sort(e.nodes)
 		n, err := strconv.Atoi(x)
 		is := err == nil && gpu.XIDCondemns(n)
 		if is {
-			condemned += c.count
+			condemned += e.count
 		}
-		r.XIDs = append(r.XIDs, XID{Code: x, Count: Known(c.count), GPUs: len(slices.Compact(c.gpus)), Nodes: slices.Compact(c.nodes), Condemned: is})
+		r.XIDs = append(r.XIDs, XID{Code: x, Count: Known(e.count), GPUs: len(slices.Compact(e.gpus)), Nodes: slices.Compact(e.nodes), Condemned: is})
 	}
 	most(r.XIDs, func(x XID) Number { return x.Count }, func(x XID) string {
 		n, _ := strconv.Atoi(x.Code)
 		return strconv.Itoa(1e6 + n)
 	})
 	if condemned > 0 {
-		r.MTBF = Known(m.l.Capacity / hour / condemned)
+		r.MTBF = Known(led.Capacity / hour / condemned)
 	}
-	r.MTBF = m.unless(r.MTBF, query.XIDs)
-	r.Missing = lacks(m.open(query.XIDs), m.open(query.SickNodes))
-	for _, l := range m.a.Lines[query.SickNodes] {
-		if hours := m.total(m.values(l)); hours > 0 {
+	r.MTBF = a.unless(r.MTBF, query.XIDs)
+	r.Missing = lacks(a.open(query.XIDs), a.open(query.SickNodes))
+	for _, l := range a.Lines[query.SickNodes] {
+		if hours := a.total(a.values(l)); hours > 0 {
 			r.Nodes = append(r.Nodes, SickNode{Node: l.Labels.Get(metric.LabelNode), Hours: Known(hours)})
 		}
 	}

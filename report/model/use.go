@@ -51,23 +51,24 @@ type Serving struct {
 	Cost      Number `json:"cost" doc:"Money per million tokens written: of all that was allocated to the namespace, not only to its servers."`
 }
 
-func (m *maker) use() Use {
+// useOf makes section 3.
+func useOf(a answers, led ledger.Ledger, c pricing) Use {
 	u := Use{}
-	u.Tenants = m.tenants()
+	u.Tenants = tenants(a)
 	type row struct {
 		time         ledger.Time
 		money, waste Number
 	}
 	by := map[ledger.Key]*row{}
-	for _, r := range m.l.Rows {
+	for _, r := range led.Rows {
 		allocated, key := r.Time.Allocated(), r.Key
 		if key.Pool = ""; allocated == 0 {
 			continue
 		}
 		x := entry(by, key, row{money: Known(0), waste: Known(0)})
 		x.time.Add(r.Time)
-		x.money = x.money.Plus(m.money(r.Pool, r.Model, allocated/hour))
-		x.waste = x.waste.Plus(m.money(r.Pool, r.Model, r.Time[ledger.Idle]/hour))
+		x.money = x.money.Plus(c.money(r.Pool, r.Model, allocated/hour))
+		x.waste = x.waste.Plus(c.money(r.Pool, r.Model, r.Time[ledger.Idle]/hour))
 	}
 	priced := true           // either all by hours or all by money
 	for key, x := range by { // most puts them in order
@@ -91,16 +92,16 @@ func (m *maker) use() Use {
 		}
 		return r.Allocated
 	}, func(r UseRow) string { return r.Tenant + "/" + r.Namespace + "/" + r.Model })
-	u.Serving = m.serving()
-	if !m.a.Autoscaler {
+	u.Serving = serving(a, led, c)
+	if !a.Autoscaler {
 		u.Missing = noAutoscaler + ": no tenants, quotas, borrowed or lent GPUs"
 	}
-	u.Missing = lacks(u.Missing, m.open(query.Tenants), m.open(query.Tokens, query.TokensBeyond))
+	u.Missing = lacks(u.Missing, a.open(query.Tenants), a.open(query.Tokens, query.TokensBeyond))
 	return u
 }
 
-func (m *maker) tenants() []Tenant {
-	values := m.byKind(query.Tenants, metric.LabelTenant)
+func tenants(a answers) []Tenant {
+	values := a.byKind(query.Tenants, metric.LabelTenant)
 	of := func(v []float64, why string) Number {
 		if v == nil {
 			return Unknown(why)
@@ -120,37 +121,37 @@ func (m *maker) tenants() []Tenant {
 
 // serving sets tokens beside the hours allocated to their namespaces. Tokens are counted
 // by pods that come and go: each starts at zero.
-func (m *maker) serving() []Serving {
-	known := ledger.Known(m.a.Lines[query.Tokens], m.coarse)
+func serving(a answers, led ledger.Ledger, c pricing) []Serving {
+	known := ledger.Known(a.Lines[query.Tokens], a.coarse)
 	tokens, names := map[string]float64{}, map[string][]string{}
-	for _, l := range m.a.Lines[query.Tokens] {
+	for _, l := range a.Lines[query.Tokens] {
 		ns := l.Labels.Get(metric.LabelNamespace)
-		tokens[ns] += ledger.Grown(m.values(l), known)
+		tokens[ns] += ledger.Grown(a.values(l), known)
 		names[ns] = append(names[ns], l.Labels.Get(metric.LabelModelName))
 	}
 	by := map[string]*Serving{} // hours and their cost
-	for _, r := range m.l.Rows {
+	for _, r := range led.Rows {
 		if r.Namespace == "" {
 			continue
 		}
 		s, hours := entry(by, r.Namespace, Serving{Allocated: Known(0), Cost: Known(0)}), r.Time.Allocated()/hour
-		s.Allocated, s.Cost = s.Allocated.Plus(Known(hours)), s.Cost.Plus(m.money(r.Pool, r.Model, hours))
+		s.Allocated, s.Cost = s.Allocated.Plus(Known(hours)), s.Cost.Plus(c.money(r.Pool, r.Model, hours))
 	}
 	beyond := map[string]bool{}
-	for _, l := range m.a.Lines[query.TokensBeyond] {
+	for _, l := range a.Lines[query.TokensBeyond] {
 		ns := l.Labels.Get(metric.LabelNamespace)
 		beyond[ns], tokens[ns] = true, 0
 	}
 	var all []Serving
 	for _, ns := range keys(tokens) {
 		slices.Sort(names[ns])
-		s := Serving{Namespace: ns, Models: strings.Join(slices.Compact(names[ns]), ", "), Tokens: m.unless(Known(tokens[ns]), query.TokensBeyond)}
+		s := Serving{Namespace: ns, Models: strings.Join(slices.Compact(names[ns]), ", "), Tokens: a.unless(Known(tokens[ns]), query.TokensBeyond)}
 		if beyond[ns] {
 			s.Tokens = Unknown(fmt.Sprintf("its servers expose more than %d series of tokens", query.MostServing))
 		}
 		none := Unknown("no GPU was seen allocated to the namespace")
 		of := entry(by, ns, Serving{Allocated: none, Cost: none})
-		s.Allocated, s.Cost = of.Allocated, m.unless(of.Cost.Over(s.Tokens.Times(1e-6)), query.Tokens)
+		s.Allocated, s.Cost = of.Allocated, a.unless(of.Cost.Over(s.Tokens.Times(1e-6)), query.Tokens)
 		all = append(all, s)
 	}
 	return all

@@ -60,26 +60,26 @@ func Owner(pod string) (name, kind, pattern string) {
 }
 
 // workloads collects the exporter's series by workload.
-func (m *maker) workloads() map[workKey]*work {
+func workloads(a answers) map[workKey]*work {
 	all := map[workKey]*work{}
-	d := m.a.Dialect
+	d := a.Dialect
 	of := func(ls prom.Labels) *work {
 		name, kind, pattern := Owner(ls.Get(d.Pod()))
 		key := workKey{ls.Get(d.Namespace()), name, ls.Get(metric.LabelProfile)}
 		w := entry(all, key, work{workKey: key, kind: kind, pattern: pattern, allocated: map[string][]float64{}, idle: map[string][]float64{}, memory: math.NaN(), use: math.NaN()})
-		if model := m.models[ls.Get(metric.LabelGPUUUID)]; model != "" {
+		if model := a.models[ls.Get(metric.LabelGPUUUID)]; model != "" {
 			w.model = model
 		}
 		return w
 	}
 	mark := func(id query.ID, field func(*work) map[string][]float64) {
-		for _, l := range m.a.Lines[id] {
+		for _, l := range a.Lines[id] {
 			where := field(of(l.Labels))
 			entity := l.Labels.Get(metric.LabelGPUUUID) + "/" + l.Labels.Get(metric.LabelGPUInstanceID)
 			if where[entity] == nil {
-				where[entity] = make([]float64, m.coarse.N+1)
+				where[entity] = make([]float64, a.coarse.N+1)
 			}
-			for i, v := range m.values(l) {
+			for i, v := range a.values(l) {
 				if !math.IsNaN(v) && i > 0 {
 					where[entity][i] += v
 				}
@@ -89,7 +89,7 @@ func (m *maker) workloads() map[workKey]*work {
 	mark(query.AllocatedTo, func(w *work) map[string][]float64 { return w.allocated })
 	mark(query.IdleFor, func(w *work) map[string][]float64 { return w.idle })
 	most := func(id query.ID, field func(*work) *float64) {
-		for _, l := range m.a.Lines[id] {
+		for _, l := range a.Lines[id] {
 			f := field(of(l.Labels))
 			if v := l.Points[0].Value; !math.IsNaN(v) && !(v <= *f) {
 				*f = v
@@ -104,8 +104,8 @@ func (m *maker) workloads() map[workKey]*work {
 
 // markedHours returns hours of parts of GPUs or instances, of these as a whole, and of the one with
 // the most.
-func (m *maker) markedHours(marked map[string][]float64) (parts, whole, longest float64) {
-	step := m.coarse.Step.Hours()
+func (a answers) markedHours(marked map[string][]float64) (parts, whole, longest float64) {
+	step := a.coarse.Step.Hours()
 	for _, steps := range marked {
 		n := 0
 		for _, part := range steps {
@@ -141,8 +141,8 @@ func (w *work) matchers(d query.Dialect) []string {
 }
 
 // sortedWork returns the workloads in order of name.
-func (m *maker) sortedWork() []*work {
-	return slices.SortedFunc(maps.Values(m.work), func(a, b *work) int {
+func sortedWork(all map[workKey]*work) []*work {
+	return slices.SortedFunc(maps.Values(all), func(a, b *work) int {
 		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name), strings.Compare(a.profile, b.profile))
 	})
 }

@@ -1,0 +1,118 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/text"
+)
+
+// look is one check running: the facts that it declares, commands to propose, and its answer.
+type look struct {
+	declared
+	commands
+	*answer
+}
+
+// declared are the facts that a check may read.
+type declared struct {
+	*Facts
+	check *Check
+}
+
+// has reports whether a source was read in full. It panics on one that the check does not
+// declare.
+func (d declared) has(of sourced) bool {
+	s := of.source()
+	if !slices.Contains(d.check.Reads(), s) {
+		panic(fmt.Sprintf("check %s reads %s and does not declare it", d.check.ID, s.Name))
+	}
+	return d.Missing[s] == ""
+}
+
+// answers of Prometheus to a query.
+func (d declared) answers(s *Source) prom.Vector {
+	d.has(s)
+	return d.Answers[s]
+}
+
+// programs of ours by their name, "adapter".
+func (d declared) programs(name string) []Program {
+	d.has(Deployments)
+	d.has(DaemonSets)
+	return d.Programs(name)
+}
+
+// answer is what a check has found, and could not read.
+type answer struct {
+	findings []Finding
+	unknown  []string
+	skipped  string
+}
+
+// cannot records why something is unknown.
+func (a *answer) cannot(format string, args ...any) {
+	if why := clean(fmt.Sprintf(format, args...), maxText); !slices.Contains(a.unknown, why) {
+		a.unknown = append(a.unknown, why)
+	}
+}
+
+// skip records why the check does not apply, whatever else could not be read.
+func (a *answer) skip(why string) { a.skipped = why }
+
+// fault and warn add a finding about an object: what was seen, and the fix, in a sentence and as
+// commands. Its effect may be set until the next one is added.
+func (a *answer) fault(object, seen, fix string, commands ...string) *Finding {
+	a.findings = append(a.findings, Finding{Severity: Fault, Object: object, Seen: seen, Fix: fix, Commands: commands})
+	return &a.findings[len(a.findings)-1]
+}
+
+func (a *answer) warn(object, seen, fix string, commands ...string) *Finding {
+	f := a.fault(object, seen, fix, commands...)
+	f.Severity = Warning
+	return f
+}
+
+// needs records a source that could not be read.
+func (l *look) needs(of sourced) {
+	if !l.has(of) {
+		l.cannot("%s", l.Missing[of.source()])
+	}
+}
+
+// orSkip returns what a check is about; without any of it, the check is skipped.
+func orSkip[T any](l *look, all []T, why string) []T {
+	if len(all) == 0 {
+		l.skip(why)
+	}
+	return all
+}
+
+// allPools of the cluster.
+func allPools(l *look) []*pool { return orSkip(l, Pools.in(l.declared), "there is no GPUNodePool") }
+
+// the returns the condition, port or the like that fits, nil for none.
+func the[T any](all []T, fits func(T) bool) *T {
+	at := slices.IndexFunc(all, fits)
+	if at < 0 {
+		return nil
+	}
+	return &all[at]
+}
+
+// find returns the object of that name in a list, nil where there is none.
+func find[T any, P interface {
+	*T
+	metav1.Object
+}](all []P, namespace, name string) P {
+	if found := the(all, func(o P) bool { return o.GetNamespace() == namespace && o.GetName() == name }); found != nil {
+		return *found
+	}
+	return nil
+}
+
+// several shortens a list of names for a sentence.
+func several(all []string) string { return text.Several(all, 5) }
