@@ -70,6 +70,32 @@ func TestNamespaceOverride(t *testing.T) {
 	}
 }
 
+// TestUmbrella: a chart that has this one as a dependency may name it otherwise and leave it out. Jobs are called as
+// boards and alerts name them all the same.
+func TestUmbrella(t *testing.T) {
+	umbrella := helm(t)
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "charts"), 0o755))
+	require.NoError(t, os.Symlink(umbrella.Chart, filepath.Join(dir, "charts", "gpuscale")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Chart.yaml"), []byte(`{apiVersion: v2, name: platform, version: 1.0.0,
+dependencies: [{name: gpuscale, alias: gpus, condition: gpus.enabled, version: "*", repository: ""}]}`), 0o600))
+	umbrella.Chart = dir
+	if left := render(t, umbrella, `{gpus: {enabled: false}}`); len(left) > 0 {
+		t.Errorf("%d objects where it is left out", len(left))
+	}
+	monitored := map[string]bool{}
+	for _, o := range render(t, umbrella, `{gpus: {enabled: true, adapter: {enabled: true}, autoscaler: {enabled: true}, monitoring: {scrape: ServiceMonitor}}}`) {
+		if name := o.GetLabels()["app.kubernetes.io/name"]; o.GetKind() == "Service" {
+			monitored[name] = true
+		}
+	}
+	for _, job := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler"} {
+		if !monitored[job] {
+			t.Errorf("no Service gives the job %s: %v", job, monitored)
+		}
+	}
+}
+
 // TestEgressNamesPeers: no rule of a NetworkPolicy reaches everywhere, port 53 neither: it would carry
 // data out.
 func TestEgressNamesPeers(t *testing.T) {
