@@ -96,6 +96,18 @@ dependencies: [{name: gpuscale, alias: gpus, condition: gpus.enabled, version: "
 	}
 }
 
+// TestLinux: the images are Linux', and on clusters with nodes of Windows, which have no taint, a selector
+// of a user's own does not take that away. Exporter and agent run where GPUs are found by programs of Linux'.
+func TestLinux(t *testing.T) {
+	for _, o := range render(t, helm(t), `{adapter: {enabled: true, nodeSelector: {zone: a}}, autoscaler: {enabled: true}, report: {enabled: true}}`) {
+		if kind := o.GetKind(); kind == "Deployment" || kind == "CronJob" {
+			if os, _, _ := unstructured.NestedString(podSpec(t, o), "nodeSelector", "kubernetes.io/os"); os != "linux" {
+				t.Errorf("%s may run on %q", id(o), os)
+			}
+		}
+	}
+}
+
 // TestEgressNamesPeers: no rule of a NetworkPolicy reaches everywhere, port 53 neither: it would carry
 // data out.
 func TestEgressNamesPeers(t *testing.T) {
