@@ -13,6 +13,7 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
 	"k8s.io/klog/v2"
 	defaults "k8s.io/kubernetes/pkg/apis/autoscaling/v2"
 	"k8s.io/kubernetes/pkg/controller/podautoscaler"
@@ -114,10 +115,15 @@ func calc(ctx context.Context, c hpaCase) []hpaDecision {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	w := newHPAWorld(c, stop)
-	controller := podautoscaler.NewHorizontalController(ctx, w, w, w, w.mapper(), hpaMetrics{w}, hpaInformer{w: w}, hpaPods{w: w},
+	all := informers.NewSharedInformerFactory(w.client, 0)
+	pods := all.Core().V1().Pods()
+	w.store = pods.Informer().GetStore()
+	controller := podautoscaler.NewHorizontalController(ctx, w.client.CoreV1(), w.scales(), w.client.AutoscalingV2(), w.mapper(), hpaMetrics{w},
+		all.Autoscaling().V2().HorizontalPodAutoscalers(), pods,
 		time.Duration(c.Period)*time.Second, time.Duration(c.Window)*time.Second, c.Tolerance,
 		5*time.Minute, 30*time.Second)
-	w.handler.OnAdd(w.hpa, true)
+	all.Start(ctx.Done())
 	controller.Run(ctx, 1)
+	all.Shutdown()
 	return w.decisions
 }
