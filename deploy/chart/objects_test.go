@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -104,6 +106,20 @@ func TestLinux(t *testing.T) {
 			if os, _, _ := unstructured.NestedString(podSpec(t, o), "nodeSelector", "kubernetes.io/os"); os != "linux" {
 				t.Errorf("%s may run on %q", id(o), os)
 			}
+		}
+	}
+}
+
+// TestHostNetworkRollsOut: on as many nodes as there are replicas a new adapter has a port once an old one has gone.
+func TestHostNetworkRollsOut(t *testing.T) {
+	for _, o := range render(t, helm(t), `{adapter: {enabled: true, hostNetwork: true}}`) {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		var d appsv1.Deployment
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d))
+		if r := d.Spec.Strategy.RollingUpdate; r == nil || r.MaxSurge.IntValue() != 0 || r.MaxUnavailable.IntValue() != 1 {
+			t.Errorf("%s rolls out by %+v", id(o), d.Spec.Strategy)
 		}
 	}
 }
