@@ -13,7 +13,10 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/client-go/informers"
+	autoscalingfake "k8s.io/client-go/kubernetes/typed/autoscaling/v2/fake"
+	corefake "k8s.io/client-go/kubernetes/typed/core/v1/fake"
+	autoscalinglisters "k8s.io/client-go/listers/autoscaling/v2"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	defaults "k8s.io/kubernetes/pkg/apis/autoscaling/v2"
 	"k8s.io/kubernetes/pkg/controller/podautoscaler"
@@ -115,15 +118,12 @@ func calc(ctx context.Context, c hpaCase) []hpaDecision {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	w := newHPAWorld(c, stop)
-	all := informers.NewSharedInformerFactory(w.client, 0)
-	pods := all.Core().V1().Pods()
-	w.store = pods.Informer().GetStore()
-	controller := podautoscaler.NewHorizontalController(ctx, w.client.CoreV1(), w.scales(), w.client.AutoscalingV2(), w.mapper(), hpaMetrics{w},
-		all.Autoscaling().V2().HorizontalPodAutoscalers(), pods,
+	api := w.api()
+	controller := podautoscaler.NewHorizontalController(ctx, &corefake.FakeCoreV1{Fake: api}, w.scales(), &autoscalingfake.FakeAutoscalingV2{Fake: api}, w.mapper(), hpaMetrics{w},
+		hpaInformer[autoscalinglisters.HorizontalPodAutoscalerLister]{first: w.hpas.List()[0], lister: autoscalinglisters.NewHorizontalPodAutoscalerLister(w.hpas)},
+		hpaInformer[corelisters.PodLister]{lister: corelisters.NewPodLister(w.pods)},
 		time.Duration(c.Period)*time.Second, time.Duration(c.Window)*time.Second, c.Tolerance,
 		5*time.Minute, 30*time.Second)
-	all.Start(ctx.Done())
 	controller.Run(ctx, 1)
-	all.Shutdown()
 	return w.decisions
 }

@@ -16,21 +16,19 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
 	scales "k8s.io/client-go/scale/fake"
 	fakes "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/controller/podautoscaler/metrics"
 )
 
-// hpaWorld is all that the controller sees: one HPA in a fake of the API server, its
-// target's scale, the pods and metrics of the present step. Reading the scale begins a step.
+// hpaWorld is all that the controller sees: one HPA, its target's scale, the
+// pods and metrics of the present step. Reading the scale begins a step.
 type hpaWorld struct {
-	c      hpaCase
-	stop   func()
-	client *fake.Clientset
-	store  cache.Store // of the controller's pods
-	start  time.Time   // of the first step
+	c          hpaCase
+	stop       func()
+	hpas, pods cache.Indexer
+	start      time.Time
 
 	mu        sync.Mutex
 	replicas  int32
@@ -44,7 +42,11 @@ func newHPAWorld(c hpaCase, stop func()) *hpaWorld {
 	hpa := c.HPA.DeepCopy()
 	hpa.Namespace, hpa.Name = "ns", "hpa"
 	hpa.Spec.ScaleTargetRef = autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "target"}
-	return &hpaWorld{c: c, stop: stop, client: fake.NewClientset(hpa), replicas: c.Replicas, step: -1}
+	w := &hpaWorld{c: c, stop: stop, start: time.Now(), replicas: c.Replicas, step: -1}
+	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	w.hpas, w.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace), cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace)
+	_ = w.hpas.Add(hpa) // an indexer refuses what has no name
+	return w
 }
 
 func (w *hpaWorld) mapper() meta.RESTMapper {
@@ -55,13 +57,8 @@ func (w *hpaWorld) mapper() meta.RESTMapper {
 
 // next notes what came of the step before and begins another, if there is one.
 func (w *hpaWorld) next() error {
-	if w.step < 0 {
-		w.start = time.Now()
-	} else {
-		hpa, err := w.client.AutoscalingV2().HorizontalPodAutoscalers("ns").Get(context.Background(), "hpa", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	if w.step >= 0 {
+		hpa := w.hpas.List()[0].(*autoscaling.HorizontalPodAutoscaler)
 		d := hpaDecision{AtMillis: w.began.Milliseconds(), Current: w.before, Desired: w.replicas}
 		for _, c := range hpa.Status.Conditions {
 			switch c.Type {
@@ -86,7 +83,7 @@ func (w *hpaWorld) next() error {
 		w.stop()
 		return errors.New("no more steps")
 	}
-	return w.store.Replace(w.pods(), "")
+	return w.pods.Replace(w.listed(), "")
 }
 
 // usage returns the status' value of a metric in thousandths, -1 if there is
@@ -110,7 +107,8 @@ func usage(m autoscaling.MetricStatus) int64 {
 	return -1
 }
 
-func (w *hpaWorld) pods() []any {
+// listed are the pods of the step.
+func (w *hpaWorld) listed() []any {
 	s := w.c.Steps[w.step]
 	listed := s.Pods
 	if s.Each != nil {
@@ -135,6 +133,32 @@ func (w *hpaWorld) pods() []any {
 		pods[i] = pod
 	}
 	return pods
+}
+
+// api takes the HPA's status, and drops Events.
+func (w *hpaWorld) api() *fakes.Fake {
+	f := &fakes.Fake{}
+	f.AddReactor("update", "horizontalpodautoscalers", func(a fakes.Action) (bool, runtime.Object, error) {
+		hpa := a.(fakes.UpdateAction).GetObject()
+		return true, hpa, w.hpas.Update(hpa)
+	})
+	return f
+}
+
+// hpaInformer is an informer that is always in step: it has one object at first, or none.
+type hpaInformer[Lister any] struct {
+	cache.SharedIndexInformer
+	first  any
+	lister Lister
+}
+
+func (i hpaInformer[L]) Informer() cache.SharedIndexInformer { return i }
+func (i hpaInformer[L]) Lister() L                           { return i.lister }
+func (i hpaInformer[L]) HasSynced() bool                     { return true }
+
+func (i hpaInformer[L]) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	h.OnAdd(i.first, true)
+	return nil, nil
 }
 
 // scales is the scale subresource.
