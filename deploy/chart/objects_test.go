@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -67,6 +69,58 @@ func TestNamespaceOverride(t *testing.T) {
 	}
 	if strings.Count(string(out), "other-place") < 30 {
 		t.Error("the other one is hardly named")
+	}
+}
+
+// TestUmbrella: a chart that has this one as a dependency may name it otherwise and leave it out. Jobs are called as
+// boards and alerts name them all the same.
+func TestUmbrella(t *testing.T) {
+	umbrella := helm(t)
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "charts"), 0o755))
+	require.NoError(t, os.Symlink(umbrella.Chart, filepath.Join(dir, "charts", "gpuscale")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Chart.yaml"), []byte(`{apiVersion: v2, name: platform, version: 1.0.0,
+dependencies: [{name: gpuscale, alias: gpus, condition: gpus.enabled, version: "*", repository: ""}]}`), 0o600))
+	umbrella.Chart = dir
+	if left := render(t, umbrella, `{gpus: {enabled: false}}`); len(left) > 0 {
+		t.Errorf("%d objects where it is left out", len(left))
+	}
+	monitored := map[string]bool{}
+	for _, o := range render(t, umbrella, `{gpus: {enabled: true, adapter: {enabled: true}, autoscaler: {enabled: true}, monitoring: {scrape: ServiceMonitor}}}`) {
+		if name := o.GetLabels()["app.kubernetes.io/name"]; o.GetKind() == "Service" {
+			monitored[name] = true
+		}
+	}
+	for _, job := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler"} {
+		if !monitored[job] {
+			t.Errorf("no Service gives the job %s: %v", job, monitored)
+		}
+	}
+}
+
+// TestLinux: the images are Linux', and on clusters with nodes of Windows, which have no taint, a selector
+// of a user's own does not take that away. Exporter and agent run where GPUs are found by programs of Linux'.
+func TestLinux(t *testing.T) {
+	for _, o := range render(t, helm(t), `{adapter: {enabled: true, nodeSelector: {zone: a}}, autoscaler: {enabled: true}, report: {enabled: true}}`) {
+		if kind := o.GetKind(); kind == "Deployment" || kind == "CronJob" {
+			if os, _, _ := unstructured.NestedString(podSpec(t, o), "nodeSelector", "kubernetes.io/os"); os != "linux" {
+				t.Errorf("%s may run on %q", id(o), os)
+			}
+		}
+	}
+}
+
+// TestHostNetworkRollsOut: on as many nodes as there are replicas a new adapter has a port once an old one has gone.
+func TestHostNetworkRollsOut(t *testing.T) {
+	for _, o := range render(t, helm(t), `{adapter: {enabled: true, hostNetwork: true}}`) {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		var d appsv1.Deployment
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d))
+		if r := d.Spec.Strategy.RollingUpdate; r == nil || r.MaxSurge.IntValue() != 0 || r.MaxUnavailable.IntValue() != 1 {
+			t.Errorf("%s rolls out by %+v", id(o), d.Spec.Strategy)
+		}
 	}
 }
 

@@ -21,6 +21,9 @@ type node struct {
 	Properties map[string]*node
 	Additional *bool `json:"additionalProperties"`
 	Required   []string
+	Items      *node
+	Pattern    string
+	Enum       []any
 }
 
 func (n *node) nullable() bool {

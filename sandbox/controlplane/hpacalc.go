@@ -13,6 +13,10 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/util/feature"
+	autoscalingfake "k8s.io/client-go/kubernetes/typed/autoscaling/v2/fake"
+	corefake "k8s.io/client-go/kubernetes/typed/core/v1/fake"
+	autoscalinglisters "k8s.io/client-go/listers/autoscaling/v2"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	defaults "k8s.io/kubernetes/pkg/apis/autoscaling/v2"
 	"k8s.io/kubernetes/pkg/controller/podautoscaler"
@@ -114,10 +118,12 @@ func calc(ctx context.Context, c hpaCase) []hpaDecision {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	w := newHPAWorld(c, stop)
-	controller := podautoscaler.NewHorizontalController(ctx, w, w, w, w.mapper(), hpaMetrics{w}, hpaInformer{w: w}, hpaPods{w: w},
+	api := w.api()
+	controller := podautoscaler.NewHorizontalController(ctx, &corefake.FakeCoreV1{Fake: api}, w.scales(), &autoscalingfake.FakeAutoscalingV2{Fake: api}, w.mapper(), hpaMetrics{w},
+		hpaInformer[autoscalinglisters.HorizontalPodAutoscalerLister]{first: w.hpas.List()[0], lister: autoscalinglisters.NewHorizontalPodAutoscalerLister(w.hpas)},
+		hpaInformer[corelisters.PodLister]{lister: corelisters.NewPodLister(w.pods)},
 		time.Duration(c.Period)*time.Second, time.Duration(c.Window)*time.Second, c.Tolerance,
 		5*time.Minute, 30*time.Second)
-	w.handler.OnAdd(w.hpa, true)
 	controller.Run(ctx, 1)
 	return w.decisions
 }

@@ -14,12 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	autoscalingclient "k8s.io/client-go/kubernetes/typed/autoscaling/v2"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
-	autoscalinglisters "k8s.io/client-go/listers/autoscaling/v2"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/scale"
+	scales "k8s.io/client-go/scale/fake"
+	fakes "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/controller/podautoscaler/metrics"
 )
@@ -27,13 +25,12 @@ import (
 // hpaWorld is all that the controller sees: one HPA, its target's scale, the
 // pods and metrics of the present step. Reading the scale begins a step.
 type hpaWorld struct {
-	c       hpaCase
-	stop    func()
-	handler cache.ResourceEventHandler
-	start   time.Time
+	c          hpaCase
+	stop       func()
+	hpas, pods cache.Indexer
+	start      time.Time
 
 	mu        sync.Mutex
-	hpa       *autoscaling.HorizontalPodAutoscaler
 	replicas  int32
 	before    int32 // replicas when the step began
 	began     time.Duration
@@ -45,7 +42,11 @@ func newHPAWorld(c hpaCase, stop func()) *hpaWorld {
 	hpa := c.HPA.DeepCopy()
 	hpa.Namespace, hpa.Name = "ns", "hpa"
 	hpa.Spec.ScaleTargetRef = autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "target"}
-	return &hpaWorld{c: c, stop: stop, start: time.Now(), hpa: hpa, replicas: c.Replicas, step: -1}
+	w := &hpaWorld{c: c, stop: stop, start: time.Now(), replicas: c.Replicas, step: -1}
+	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	w.hpas, w.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace), cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace)
+	_ = w.hpas.Add(hpa) // an indexer refuses what has no name
+	return w
 }
 
 func (w *hpaWorld) mapper() meta.RESTMapper {
@@ -55,10 +56,11 @@ func (w *hpaWorld) mapper() meta.RESTMapper {
 }
 
 // next notes what came of the step before and begins another, if there is one.
-func (w *hpaWorld) next() bool {
+func (w *hpaWorld) next() error {
 	if w.step >= 0 {
+		hpa := w.hpas.List()[0].(*autoscaling.HorizontalPodAutoscaler)
 		d := hpaDecision{AtMillis: w.began.Milliseconds(), Current: w.before, Desired: w.replicas}
-		for _, c := range w.hpa.Status.Conditions {
+		for _, c := range hpa.Status.Conditions {
 			switch c.Type {
 			case autoscaling.ScalingActive:
 				d.Active = c.Reason
@@ -70,14 +72,18 @@ func (w *hpaWorld) next() bool {
 				d.ToZero = string(c.Status)
 			}
 		}
-		for _, m := range w.hpa.Status.CurrentMetrics {
+		for _, m := range hpa.Status.CurrentMetrics {
 			d.Usage = append(d.Usage, usage(m))
 		}
 		w.decisions = append(w.decisions, d)
 	}
 	w.step++
 	w.began, w.before = time.Since(w.start), w.replicas
-	return w.step < len(w.c.Steps)
+	if w.step == len(w.c.Steps) {
+		w.stop()
+		return errors.New("no more steps")
+	}
+	return w.pods.Replace(w.listed(), "")
 }
 
 // usage returns the status' value of a metric in thousandths, -1 if there is
@@ -101,7 +107,8 @@ func usage(m autoscaling.MetricStatus) int64 {
 	return -1
 }
 
-func (w *hpaWorld) pods() []*v1.Pod {
+// listed are the pods of the step.
+func (w *hpaWorld) listed() []any {
 	s := w.c.Steps[w.step]
 	listed := s.Pods
 	if s.Each != nil {
@@ -110,7 +117,7 @@ func (w *hpaWorld) pods() []*v1.Pod {
 			listed = append(listed, hpaPod{Name: fmt.Sprintf("p-%d", i), Phase: "Running", Ready: true})
 		}
 	}
-	pods := make([]*v1.Pod, len(listed))
+	pods := make([]any, len(listed))
 	for i, p := range listed {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: p.Name, Labels: map[string]string{"app": "target"}}}
 		pod.Status.Phase = v1.PodPhase(p.Phase)
@@ -128,134 +135,53 @@ func (w *hpaWorld) pods() []*v1.Pod {
 	return pods
 }
 
-// Scales, Get and Update are the scale subresource.
-func (w *hpaWorld) Scales(string) scale.ScaleInterface { return hpaScale{w: w} }
-
-type hpaScale struct {
-	scale.ScaleInterface
-	w *hpaWorld
+// api takes the HPA's status, and drops Events.
+func (w *hpaWorld) api() *fakes.Fake {
+	f := &fakes.Fake{}
+	f.AddReactor("update", "horizontalpodautoscalers", func(a fakes.Action) (bool, runtime.Object, error) {
+		hpa := a.(fakes.UpdateAction).GetObject()
+		return true, hpa, w.hpas.Update(hpa)
+	})
+	return f
 }
 
-func (s hpaScale) Get(context.Context, schema.GroupResource, string, metav1.GetOptions) (*scaleapi.Scale, error) {
-	w := s.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.next() {
-		w.stop()
-		return nil, errors.New("no more steps")
-	}
-	return &scaleapi.Scale{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "target"},
-		Spec:       scaleapi.ScaleSpec{Replicas: w.replicas},
-		Status:     scaleapi.ScaleStatus{Replicas: w.replicas, Selector: "app=target"},
-	}, nil
-}
-
-func (s hpaScale) Update(_ context.Context, _ schema.GroupResource, to *scaleapi.Scale, _ metav1.UpdateOptions) (*scaleapi.Scale, error) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	s.w.replicas = to.Spec.Replicas
-	return to, nil
-}
-
-// HorizontalPodAutoscalers writes the HPA's status.
-func (w *hpaWorld) HorizontalPodAutoscalers(string) autoscalingclient.HorizontalPodAutoscalerInterface {
-	return hpaStatus{w: w}
-}
-
-type hpaStatus struct {
-	autoscalingclient.HorizontalPodAutoscalerInterface
-	w *hpaWorld
-}
-
-func (s hpaStatus) UpdateStatus(_ context.Context, hpa *autoscaling.HorizontalPodAutoscaler, _ metav1.UpdateOptions) (*autoscaling.HorizontalPodAutoscaler, error) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	s.w.hpa = s.w.hpa.DeepCopy()
-	s.w.hpa.Status = *hpa.Status.DeepCopy()
-	return hpa, nil
-}
-
-// Events swallows events.
-func (w *hpaWorld) Events(string) coreclient.EventInterface { return hpaEvents{} }
-
-type hpaEvents struct{ coreclient.EventInterface }
-
-func (hpaEvents) CreateWithEventNamespace(e *v1.Event) (*v1.Event, error)          { return e, nil }
-func (hpaEvents) UpdateWithEventNamespace(e *v1.Event) (*v1.Event, error)          { return e, nil }
-func (hpaEvents) PatchWithEventNamespace(e *v1.Event, _ []byte) (*v1.Event, error) { return e, nil }
-func (hpaEvents) CreateWithEventNamespaceWithContext(_ context.Context, e *v1.Event) (*v1.Event, error) {
-	return e, nil
-}
-
-func (hpaEvents) UpdateWithEventNamespaceWithContext(_ context.Context, e *v1.Event) (*v1.Event, error) {
-	return e, nil
-}
-
-func (hpaEvents) PatchWithEventNamespaceWithContext(_ context.Context, e *v1.Event, _ []byte) (*v1.Event, error) {
-	return e, nil
-}
-
-// hpaInformer and hpaPods are informers that are always in step.
-type hpaInformer struct {
+// hpaInformer is an informer that is always in step: it has one object at first, or none.
+type hpaInformer[Lister any] struct {
 	cache.SharedIndexInformer
-	w *hpaWorld
+	first  any
+	lister Lister
 }
 
-func (i hpaInformer) Informer() cache.SharedIndexInformer { return i }
+func (i hpaInformer[L]) Informer() cache.SharedIndexInformer { return i }
+func (i hpaInformer[L]) Lister() L                           { return i.lister }
+func (i hpaInformer[L]) HasSynced() bool                     { return true }
 
-func (i hpaInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	i.w.handler = h
+func (i hpaInformer[L]) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	h.OnAdd(i.first, true)
 	return nil, nil
 }
 
-func (i hpaInformer) HasSynced() bool { return true }
-
-func (i hpaInformer) Lister() autoscalinglisters.HorizontalPodAutoscalerLister {
-	return hpaLister{w: i.w}
-}
-
-type hpaLister struct {
-	autoscalinglisters.HorizontalPodAutoscalerLister
-	autoscalinglisters.HorizontalPodAutoscalerNamespaceLister
-	w *hpaWorld
-}
-
-func (l hpaLister) List(labels.Selector) ([]*autoscaling.HorizontalPodAutoscaler, error) {
-	return nil, errors.New("listing HPAs is not implemented")
-}
-
-func (l hpaLister) HorizontalPodAutoscalers(string) autoscalinglisters.HorizontalPodAutoscalerNamespaceLister {
-	return l
-}
-
-func (l hpaLister) Get(string) (*autoscaling.HorizontalPodAutoscaler, error) {
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
-	return l.w.hpa, nil
-}
-
-type hpaPods struct {
-	cache.SharedIndexInformer
-	w *hpaWorld
-}
-
-func (p hpaPods) Informer() cache.SharedIndexInformer { return p }
-func (p hpaPods) HasSynced() bool                     { return true }
-func (p hpaPods) Lister() corelisters.PodLister       { return hpaPodLister{w: p.w} }
-
-type hpaPodLister struct {
-	corelisters.PodLister
-	corelisters.PodNamespaceLister
-	w *hpaWorld
-}
-
-func (l hpaPodLister) Pods(string) corelisters.PodNamespaceLister { return l }
-
-func (l hpaPodLister) List(labels.Selector) ([]*v1.Pod, error) {
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
-	return l.w.pods(), nil
+// scales is the scale subresource.
+func (w *hpaWorld) scales() *scales.FakeScaleClient {
+	f := &scales.FakeScaleClient{}
+	f.AddReactor("get", "*", func(fakes.Action) (bool, runtime.Object, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		err := w.next()
+		return true, &scaleapi.Scale{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "target"},
+			Spec:       scaleapi.ScaleSpec{Replicas: w.replicas},
+			Status:     scaleapi.ScaleStatus{Replicas: w.replicas, Selector: "app=target"},
+		}, err
+	})
+	f.AddReactor("update", "*", func(a fakes.Action) (bool, runtime.Object, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		to := a.(fakes.UpdateAction).GetObject().(*scaleapi.Scale)
+		w.replicas = to.Spec.Replicas
+		return true, to, nil
+	})
+	return f
 }
 
 // hpaMetrics is the metrics APIs' client.

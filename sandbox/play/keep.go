@@ -25,14 +25,14 @@ type places struct {
 
 func placesOf(o Options, w *world.World) places {
 	return places{
-		prometheus: w.PrometheusURL(),
-		autoscaler: w.AutoscalerURL(),
-		adapter:    w.AdapterURL(),
-		logs:       filepath.Join(w.Dir(), "logs"),
-		kubeconfig: w.Kubeconfig(),
+		prometheus: w.Cluster.PrometheusURL(),
+		autoscaler: w.Programs.AutoscalerURL(),
+		adapter:    w.Programs.AdapterURL(),
+		logs:       filepath.Join(w.Cluster.Dir(), "logs"),
+		kubeconfig: w.Cluster.Kubeconfig(),
 		kubectl:    o.Binaries.ControlPlane.Program("kubectl"),
 		report:     o.Binaries.Program("gpuscale-report"),
-		adapterCA:  w.AdapterCA(),
+		adapterCA:  w.Programs.AdapterCA(),
 	}
 }
 
@@ -60,7 +60,7 @@ in another terminal:
 // failed; nil when it was played well. A program that dies meanwhile is reported too.
 func (o Options) keep(ctx context.Context, w *world.World, failed error) error {
 	p := placesOf(o, w)
-	boards, wait, err := serveBoards(ctx, w.PrometheusURL(), world.ScrapeInterval, o.Log)
+	boards, wait, err := serveBoards(ctx, w.Cluster.PrometheusURL(), world.ScrapeInterval, o.Log)
 	if err != nil {
 		p.boards = "none: " + err.Error()
 	} else {
@@ -71,14 +71,14 @@ func (o Options) keep(ctx context.Context, w *world.World, failed error) error {
 		o.View.Say("\nfailed    %v", failed)
 	}
 	o.View.Say("%s", p.text())
-	died := w.Failed()
-	if failed != nil && w.Err() != nil { // reported already
+	died := w.Cluster.Failed()
+	if failed != nil && w.Cluster.Err() != nil { // reported already
 		died = nil
 	}
 	select {
 	case <-ctx.Done():
 	case <-died:
-		failed = w.Err()
+		failed = w.Cluster.Err()
 		o.View.Say("\nfailed    %v\n          the rest keeps running until Ctrl-C", failed)
 		<-ctx.Done()
 	}

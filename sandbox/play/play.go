@@ -63,7 +63,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	p := player{o: o, world: w, watcher: watcher, progress: story.NewProgress(o.Story)}
 	err = p.follow(life)
-	if died := w.Err(); err != nil && died != nil {
+	if died := w.Cluster.Err(); err != nil && died != nil {
 		err = died // the cause
 	}
 	result := Result{Summary: watcher.Summary(), Met: p.met}
@@ -72,7 +72,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return result, err
 	}
 	over := time.Now()
-	alerts, problem := alertsSince(ctx, w.PrometheusURL(), played, over)
+	alerts, problem := alertsSince(ctx, w.Cluster.PrometheusURL(), played, over)
 	if problem != nil {
 		o.Log.Warn("querying alerts failed", "error", problem)
 	}
@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	o.View.Summarize(result.Summary)
 	var unwritten error
 	if o.Out != "" {
-		r := reporting{program: o.Binaries.Program("gpuscale-report"), prometheus: w.PrometheusURL(), dir: o.Out}
+		r := reporting{program: o.Binaries.Program("gpuscale-report"), prometheus: w.Cluster.PrometheusURL(), dir: o.Out}
 		result.Report, unwritten = r.write(ctx, played, over)
 		o.View.Say("%s", result.Report.text(unwritten))
 	}
@@ -128,8 +128,8 @@ func (p *player) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-p.world.Failed():
-			return p.world.Err()
+		case <-p.world.Cluster.Failed():
+			return p.world.Cluster.Err()
 		case <-t.C:
 		}
 	}

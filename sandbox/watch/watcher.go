@@ -46,7 +46,7 @@ type arrival struct {
 // New begins to measure now; Events are followed until ctx ends. total is how
 // many requests the traffic has.
 func New(ctx context.Context, s story.Story, w *world.World, total int, log *slog.Logger) (*Watcher, error) {
-	c, err := prom.New(prom.Config{URL: w.PrometheusURL(), Timeout: 2 * time.Second})
+	c, err := prom.New(prom.Config{URL: w.Cluster.PrometheusURL(), Timeout: 2 * time.Second})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to Prometheus: %w", err)
 	}

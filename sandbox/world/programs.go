@@ -6,9 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/world/machines"
@@ -26,39 +32,100 @@ const (
 // adapterService is the name in the adapter's certificate.
 const adapterService = adapterAccount + "." + systemNamespace + ".svc"
 
+// Programs are gpuscale's, as processes with the accounts that deploy/manifests give them.
+type Programs struct {
+	cluster  *cluster.Cluster
+	client   client.Client
+	binaries Binaries
+	groups   string // address of the pools' provider
+
+	ports      map[string]int         // of exporters, by node
+	adapter    string                 // host:port
+	autoscaler atomic.Pointer[string] // host:port; nil before it has started
+}
+
+// start runs the adapter and the autoscaler, and returns when the autoscaler is ready.
+func (p *Programs) start(ctx context.Context) error {
+	port, err := proc.ReservePort()
+	if err != nil {
+		return err
+	}
+	cert, key, ca, err := p.cluster.ServingCert(adapterService, "localhost", "127.0.0.1")
+	if err != nil {
+		return err
+	}
+	certFile, err := p.configFile("adapter.crt", string(cert))
+	if err != nil {
+		return err
+	}
+	keyFile, err := p.configFile("adapter.key", string(key))
+	if err != nil {
+		return err
+	}
+	here := func(o *unstructured.Unstructured) bool { return adapt(o, aggregated{port: port, caBundle: ca}) }
+	if err := neighbours.Apply(ctx, p.client, filepath.Join(p.binaries.Root, "deploy/manifests/*.yaml"), here); err != nil {
+		return err
+	}
+	p.adapter = "127.0.0.1:" + strconv.Itoa(port)
+	if err := p.startAdapter(ctx, port, certFile, keyFile); err != nil {
+		return err
+	}
+	if err := p.scrapeAdapter(ctx, ca); err != nil {
+		return err
+	}
+	if err := p.startAutoscaler(ctx); err != nil {
+		return err
+	}
+	return p.cluster.WaitHTTP(ctx, autoscalerAccount, p.AutoscalerURL()+"/readyz")
+}
+
+// AutoscalerURL is where the autoscaler answers; empty before it has started.
+func (p *Programs) AutoscalerURL() string {
+	if a := p.autoscaler.Load(); a != nil {
+		return "http://" + *a
+	}
+	return ""
+}
+
+// AdapterURL is where the adapter itself answers, past the API server.
+func (p *Programs) AdapterURL() string { return "https://" + p.adapter }
+
+// AdapterCA is the file with who signed the adapter's certificate.
+func (p *Programs) AdapterCA() string { return filepath.Join(p.cluster.PrometheusDir(), scraperCA) }
+
 // startExporter runs the exporter of one node, as its DaemonSet pod would.
-func (w *World) startExporter(_ context.Context, e machines.Exporter) (string, func(), error) {
-	port, ok := w.ports[e.Node] // it stays its own, also while the exporter is paused
+func (p *Programs) startExporter(_ context.Context, e machines.Exporter) (string, func(), error) {
+	port, ok := p.ports[e.Node] // it stays its own, also while the exporter is paused
 	if !ok {
 		var err error
 		if port, err = proc.ReservePort(); err != nil {
 			return "", nil, err
 		}
-		w.ports[e.Node] = port
+		p.ports[e.Node] = port
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
 	name := "gpuscale-exporter-" + e.Node
-	p, err := w.cluster.Processes().Start(proc.Spec{
+	started, err := p.cluster.Processes().Start(proc.Spec{
 		Name: name,
-		Path: w.binaries.Program("gpuscale-exporter"),
+		Path: p.binaries.Program("gpuscale-exporter"),
 		Args: []string{"--address=" + address, "--kubernetes", "--pod-resources-kubelet-socket=" + e.Socket},
 		Env: []string{
 			"NODE_NAME=" + e.Node,
-			"LD_LIBRARY_PATH=" + w.binaries.DCGM,
+			"LD_LIBRARY_PATH=" + p.binaries.DCGM,
 			fakenvml.EnvState + "=" + e.State,
 			"GOMAXPROCS=1",
 		},
-		Log: w.cluster.LogFile(name),
+		Log: p.cluster.LogFile(name),
 	})
 	if err != nil {
 		return "", nil, err
 	}
-	return address, func() { p.Stop(stopGrace) }, nil
+	return address, func() { started.Stop(stopGrace) }, nil
 }
 
 // startAdapter runs the adapter at a port that its APIServices already name.
-func (w *World) startAdapter(ctx context.Context, port int, cert, key string) error {
-	return w.startAs(ctx, adapterAccount, adapterConfig(w.cluster.PrometheusURL()), func(kubeconfig string) []string {
+func (p *Programs) startAdapter(ctx context.Context, port int, cert, key string) error {
+	return p.startAs(ctx, adapterAccount, adapterConfig(p.cluster.PrometheusURL()), func(kubeconfig string) []string {
 		return []string{
 			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
 			"--tls-cert-file=" + cert, "--tls-private-key-file=" + key,
@@ -68,33 +135,33 @@ func (w *World) startAdapter(ctx context.Context, port int, cert, key string) er
 }
 
 // startAutoscaler runs the autoscaler and remembers where it answers.
-func (w *World) startAutoscaler(ctx context.Context) error {
+func (p *Programs) startAutoscaler(ctx context.Context) error {
 	port, err := proc.ReservePort()
 	if err != nil {
 		return err
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	config := autoscalerConfig(w.cluster.PrometheusURL(), w.groups)
-	err = w.startAs(ctx, autoscalerAccount, config, func(string) []string { return []string{"--listen=" + address} })
+	config := autoscalerConfig(p.cluster.PrometheusURL(), p.groups)
+	err = p.startAs(ctx, autoscalerAccount, config, func(string) []string { return []string{"--listen=" + address} })
 	if err == nil {
-		w.autoscaler.Store(&address)
+		p.autoscaler.Store(&address)
 	}
 	return err
 }
 
 // startAs runs the program of a service account's name as it: it has the rights that its
 // manifests give it and no more.
-func (w *World) startAs(ctx context.Context, account, config string, flags func(kubeconfig string) []string) error {
-	kubeconfig, err := w.cluster.ServiceAccountKubeconfig(ctx, systemNamespace, account)
+func (p *Programs) startAs(ctx context.Context, account, config string, flags func(kubeconfig string) []string) error {
+	kubeconfig, err := p.cluster.ServiceAccountKubeconfig(ctx, systemNamespace, account)
 	if err != nil {
 		return fmt.Errorf("(its service account is declared in deploy/manifests): %w", err)
 	}
-	file, err := w.configFile(account+".yaml", config)
+	file, err := p.configFile(account+".yaml", config)
 	if err != nil {
 		return err
 	}
-	_, err = w.cluster.Processes().Start(proc.Spec{
-		Name: account, Path: w.binaries.Program(account), Log: w.cluster.LogFile(account),
+	_, err = p.cluster.Processes().Start(proc.Spec{
+		Name: account, Path: p.binaries.Program(account), Log: p.cluster.LogFile(account),
 		Args: append(flags(kubeconfig), "--config="+file, "--kubeconfig="+kubeconfig),
 	})
 	return err
@@ -131,8 +198,8 @@ policy:
 `, prometheus, nodegroups.Name, groups)
 }
 
-func (w *World) configFile(name, text string) (string, error) {
-	path := filepath.Join(w.cluster.Dir(), name)
+func (p *Programs) configFile(name, text string) (string, error) {
+	path := filepath.Join(p.cluster.Dir(), name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return "", fmt.Errorf("writing %s: %w", name, err)
 	}

@@ -72,7 +72,7 @@ const (
 
 // scrapeAdapter gives Prometheus an account, its token and the adapter's CA,
 // and adds the adapter to its targets.
-func (w *World) scrapeAdapter(ctx context.Context, ca []byte) error {
+func (p *Programs) scrapeAdapter(ctx context.Context, ca []byte) error {
 	account := metav1.ObjectMeta{Namespace: systemNamespace, Name: scraperAccount}
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: account},
@@ -82,18 +82,18 @@ func (w *World) scrapeAdapter(ctx context.Context, ca []byte) error {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
 		},
 	} {
-		if err := create(ctx, w.client, o); err != nil {
+		if err := create(ctx, p.client, o); err != nil {
 			return err
 		}
 	}
-	token, err := w.cluster.Token(ctx, account.Namespace, account.Name)
+	token, err := p.cluster.Token(ctx, account.Namespace, account.Name)
 	if err != nil {
 		return err
 	}
 	for name, text := range map[string][]byte{scraperCA: ca, scraperToken: []byte(token)} {
-		if err := os.WriteFile(filepath.Join(w.cluster.PrometheusDir(), name), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(p.cluster.PrometheusDir(), name), text, 0o600); err != nil {
 			return fmt.Errorf("writing Prometheus' %s: %w", name, err)
 		}
 	}
-	return w.cluster.ReloadPrometheus(ctx, prometheusConfig(w.binaries.Root, w.adapter))
+	return p.cluster.ReloadPrometheus(ctx, prometheusConfig(p.binaries.Root, p.adapter))
 }

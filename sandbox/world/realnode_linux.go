@@ -25,18 +25,22 @@ func (w *World) joinRealNode(ctx, _ context.Context) error {
 	if !w.opts.RealNode {
 		return nil
 	}
-	binaries, err := build.Node(ctx, build.Options{Root: w.binaries.Root})
+	binaries, err := build.Node(ctx, build.Options{Root: w.opts.Binaries.Root})
 	if err != nil {
 		return err
 	}
-	n, err := node.Start(ctx, w.cluster, node.Options{
+	n, err := node.Start(ctx, w.Cluster, node.Options{
 		Binaries: binaries,
 		Taints:   []corev1.Taint{{Key: realTaint, Effect: corev1.TaintEffectNoSchedule}},
 	})
 	if err != nil {
 		return err
 	}
-	w.real = n
+	w.stops = append(w.stops, func() {
+		if err := n.Stop(); err != nil {
+			w.opts.Log.Warn("something of the real node is left", "error", err)
+		}
+	})
 	const server = "gpuscale-probe:1"
 	if err := n.Load(ctx, image.Image{
 		Name: server, Files: map[string]string{"/probe": filepath.Join(binaries.Programs, "probe")}, Entrypoint: []string{"/probe"},
@@ -54,8 +58,8 @@ func (w *World) joinRealNode(ctx, _ context.Context) error {
 	if err := create(ctx, w.client, pod); err != nil {
 		return err
 	}
-	return w.cluster.Await(ctx, func(ctx context.Context) error {
-		p, err := w.cluster.Client().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	return w.Cluster.Await(ctx, func(ctx context.Context) error {
+		p, err := w.Cluster.Client().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err == nil && p.Status.Phase != corev1.PodRunning {
 			err = fmt.Errorf("pod %s is %s", pod.Name, p.Status.Phase)
 		}

@@ -11,7 +11,7 @@ import (
 
 // until waits for nothing to be missing any more, or for a program to die.
 func (w *World) until(ctx context.Context, missing func() []string) error {
-	return w.cluster.Await(ctx, func(context.Context) error {
+	return w.Cluster.Await(ctx, func(context.Context) error {
 		if left := missing(); len(left) > 0 {
 			return fmt.Errorf("still missing: %s", strings.Join(left, ", "))
 		}

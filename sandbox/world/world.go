@@ -7,12 +7,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
@@ -21,7 +19,6 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
-	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/machines"
 	"github.com/gpuscale/gpuscale/sandbox/world/model"
@@ -45,38 +42,27 @@ type Options struct {
 
 // World is a story's world, running.
 type World struct {
+	Cluster  *cluster.Cluster
+	Programs *Programs
+	Caches   *node.Cached
+	Gateway  *model.Gateway
+
 	opts     Options
-	binaries Binaries
-	log      *slog.Logger
-	cluster  *cluster.Cluster
+	client   client.Client
+	pages    *pages
+	servers  *servers
+	machines *machines.Fleet
+	targets  []cluster.TargetGroup // that Prometheus has
 
-	client  client.Client
-	Caches  *node.Cached
-	Gateway *model.Gateway
-
-	pages      *pages
-	servers    *servers
-	machines   *machines.Fleet
-	targets    []cluster.TargetGroup  // that Prometheus has
-	ports      map[string]int         // of exporters, by node
-	adapter    string                 // host:port
-	autoscaler atomic.Pointer[string] // host:port; nil before it has started
-
-	groups     string // address of the pools' provider
-	stopGroups func()
-
-	real interface{ Stop() error } // node; nil: none
-
-	cancel context.CancelFunc
-	loop   sync.WaitGroup
-	stop   sync.Once
+	stop  sync.Once
+	stops []func() // of what has been started, in that order
 }
 
 // Start brings a world up and returns when its workloads run; traffic begins
 // with Play. ctx bounds the start only; end the world with Stop.
 func Start(ctx context.Context, o Options) (_ *World, err error) {
-	w := &World{opts: o, binaries: o.Binaries, log: o.Log, ports: map[string]int{}}
-	w.cluster, err = cluster.Start(ctx, cluster.Options{
+	w := &World{opts: o}
+	w.Cluster, err = cluster.Start(ctx, cluster.Options{
 		Binaries: o.Binaries.ControlPlane, Log: o.Log, Prometheus: prometheusConfig("", ""),
 		// With leases KWOK takes a node only when it first sees it. Ours get its
 		// annotation when their machine has booted.
@@ -86,13 +72,13 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 	if err != nil {
 		return nil, err
 	}
+	life, cancel := context.WithCancel(context.Background())
+	w.stops = []func(){w.Cluster.Stop, cancel}
 	defer func() {
 		if err != nil {
 			w.Stop()
 		}
 	}()
-	life, cancel := context.WithCancel(context.Background())
-	w.cancel = cancel
 	for _, step := range []struct {
 		what string
 		do   func(ctx, life context.Context) error
@@ -106,7 +92,7 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 		{"joining the real node", w.joinRealNode},
 	} {
 		if err := step.do(ctx, life); err != nil {
-			if died := w.cluster.Err(); died != nil {
+			if died := w.Cluster.Err(); died != nil {
 				err = died // what made it fail
 			}
 			return nil, fmt.Errorf("%s: %w", step.what, err)
@@ -117,10 +103,11 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 
 func (w *World) connect(_, life context.Context) error {
 	var err error
-	if w.client, err = client.New(w.cluster.RESTConfig(), client.Options{Scheme: scheme.New()}); err != nil {
+	if w.client, err = client.New(w.Cluster.RESTConfig(), client.Options{Scheme: scheme.New()}); err != nil {
 		return err
 	}
-	w.Caches, err = node.NewCached(life, w.cluster.Client())
+	w.Programs = &Programs{cluster: w.Cluster, client: w.client, binaries: w.opts.Binaries, ports: map[string]int{}}
+	w.Caches, err = node.NewCached(life, w.Cluster.Client())
 	return err
 }
 
@@ -129,7 +116,7 @@ func (w *World) populate(ctx, _ context.Context) error {
 	if err := createNamespaces(ctx, w.client, w.opts.Story); err != nil {
 		return err
 	}
-	if err := neighbours.Apply(ctx, w.client, filepath.Join(w.binaries.Root, "deploy/chart/gpuscale/files/crds/*.yaml")); err != nil {
+	if err := neighbours.Apply(ctx, w.client, filepath.Join(w.opts.Binaries.Root, "deploy/chart/gpuscale/files/crds/*.yaml")); err != nil {
 		return err
 	}
 	return createFleet(ctx, w.client, w.opts.Story)
@@ -145,65 +132,54 @@ func (w *World) populateWorkloads(ctx, _ context.Context) error {
 }
 
 func (w *World) startFakes(_, life context.Context) error {
+	maker := nodegroups.New(w.client, w.client, partition.NewManager(w.client, w.client, partition.DefaultConfigMap))
+	maker.ExternalBoot = true
+	groups, stopGroups, err := maker.Serve()
+	if err != nil {
+		return err
+	}
+	w.Programs.groups = groups
+	w.stops = append(w.stops, stopGroups)
+	dir := filepath.Join(w.Cluster.Dir(), "nodes")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making the machines' folder: %w", err)
+	}
 	w.pages = &pages{}
-	server, err := serve.New(serve.Options{Address: "127.0.0.1:0", Log: w.log, Routes: func(mux *http.ServeMux) { mux.Handle("/", w.pages) }})
+	w.Gateway = model.NewGateway(model.Chat13B(), w.opts.Speed, time.Now)
+	w.servers = newServers(w.opts.Story, w.Gateway, w.pages, w.opts.Log)
+	w.machines = machines.New(machines.Options{
+		Story: w.opts.Story, Client: w.Cluster.Client(), Dir: dir, Clock: time.Now, Log: w.opts.Log,
+		Loads: w.servers.loads, Start: w.Programs.startExporter,
+	})
+	w.stops = append(w.stops, w.machines.Stop)
+	server, err := serve.New(serve.Options{Address: "127.0.0.1:0", Log: w.opts.Log, Routes: func(mux *http.ServeMux) { mux.Handle("/", w.pages) }})
 	if err != nil {
 		return fmt.Errorf("serving the simulated servers' metrics: %w", err)
 	}
 	w.pages.address = server.Addr().String()
-	w.loop.Go(func() { _ = server.Run(life) }) // ends with life
-	w.Gateway = model.NewGateway(model.Chat13B(), w.opts.Speed, time.Now)
-	w.servers = newServers(w.opts.Story, w.Gateway, w.pages, w.log)
-	dir := filepath.Join(w.cluster.Dir(), "nodes")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("making the machines' folder: %w", err)
-	}
-	maker := nodegroups.New(w.client, w.client, partition.NewManager(w.client, w.client, partition.DefaultConfigMap))
-	maker.ExternalBoot = true
-	if w.groups, w.stopGroups, err = maker.Serve(); err != nil {
-		return err
-	}
-	w.machines = machines.New(machines.Options{
-		Story: w.opts.Story, Client: w.cluster.Client(), Dir: dir, Clock: time.Now, Log: w.log,
-		Loads: w.servers.loads, Start: w.startExporter,
-	})
-	w.loop.Go(func() { w.run(life) })
+	life, end := context.WithCancel(life)
+	var loop sync.WaitGroup
+	loop.Go(func() { _ = server.Run(life) }) // ends with life
+	loop.Go(func() { w.run(life) })
+	w.stops = append(w.stops, func() { end(); loop.Wait() })
 	return nil
 }
 
 func (w *World) startPrograms(ctx, _ context.Context) error {
-	port, err := proc.ReservePort()
-	if err != nil {
-		return err
-	}
-	cert, key, ca, err := w.cluster.ServingCert(adapterService, "localhost", "127.0.0.1")
-	if err != nil {
-		return err
-	}
-	certFile, err := w.configFile("adapter.crt", string(cert))
-	if err != nil {
-		return err
-	}
-	keyFile, err := w.configFile("adapter.key", string(key))
-	if err != nil {
-		return err
-	}
-	here := func(o *unstructured.Unstructured) bool { return adapt(o, aggregated{port: port, caBundle: ca}) }
-	if err := neighbours.Apply(ctx, w.client, filepath.Join(w.binaries.Root, "deploy/manifests/*.yaml"), here); err != nil {
-		return err
-	}
-	w.adapter = "127.0.0.1:" + strconv.Itoa(port)
-	if err := w.startAdapter(ctx, port, certFile, keyFile); err != nil {
-		return err
-	}
-	if err := w.scrapeAdapter(ctx, ca); err != nil {
-		return err
-	}
-	if err := w.startAutoscaler(ctx); err != nil {
-		return err
-	}
-	if err := w.cluster.WaitHTTP(ctx, autoscalerAccount, w.AutoscalerURL()+"/readyz"); err != nil {
+	if err := w.Programs.start(ctx); err != nil {
 		return err
 	}
 	return createObjects(ctx, w.client, w.opts.Story)
+}
+
+// Play starts the traffic now.
+func (w *World) Play() error { return w.Gateway.Play(w.opts.Trace) }
+
+// Stop ends everything and leaves nothing behind.
+func (w *World) Stop() {
+	w.stop.Do(func() {
+		for _, stop := range slices.Backward(w.stops) {
+			stop()
+		}
+	})
 }

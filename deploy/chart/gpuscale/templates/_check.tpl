@@ -29,6 +29,17 @@
 {{- if and (not (empty $v.monitoring.prometheusServiceAccount.name)) (empty $v.monitoring.prometheusServiceAccount.namespace) -}}
 {{- fail "monitoring.prometheusServiceAccount.namespace: needed with a name" -}}
 {{- end -}}
+{{- $writes := dict "exporter" (or $v.exporter.nodeCondition $v.exporter.quiesceAnnotation) "autoscaler" (not $v.autoscaler.dryRun) "agent" true -}}
+{{- $by := dict -}}
+{{- range $name := list "exporter" "autoscaler" "agent" -}}
+{{- if and (index $v $name).enabled (index $writes $name) -}}
+{{- $account := include "gpuscale.serviceAccount" (dict "root" $ "name" $name) -}}
+{{- with get $by $account -}}
+{{- fail (printf "%s.serviceAccount: %s writes as %q, too. An admission policy keeps an account to the writes of one program: name one of its own" $name . $account) -}}
+{{- end -}}
+{{- $_ := set $by $account $name -}}
+{{- end -}}
+{{- end -}}
 {{- /* Only where a cluster answers: helm template has none. */ -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
 {{- /* Helm names the kind, not the value that asks for it. */ -}}

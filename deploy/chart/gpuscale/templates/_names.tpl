@@ -28,16 +28,17 @@
 {{- if $sa.name }}{{ $sa.name }}{{ else if $sa.create }}{{ include "gpuscale.name" . }}{{ else }}default{{ end -}}
 {{- end -}}
 
-{{/* What a selector may name: it can never change. */}}
+{{/* What a selector may name: it can never change. The first is Prometheus' job, too, which boards and alerts name: not
+the chart's name, which a chart that has this one as a dependency may replace by an alias. */}}
 {{- define "gpuscale.selector" -}}
-app.kubernetes.io/name: {{ .root.Chart.Name }}-{{ .name }}
+app.kubernetes.io/name: gpuscale-{{ .name }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- end -}}
 
 {{/* Argo CD's tracking by label puts its Application's name into app.kubernetes.io/instance of every object, of pods in a
 template not. So a ServiceMonitor finds its Service by a label of ours. */}}
 {{- define "gpuscale.scraped" -}}
-app.kubernetes.io/name: {{ .root.Chart.Name }}-{{ .name }}
+app.kubernetes.io/name: gpuscale-{{ .name }}
 gpuscale.io/release: {{ .root.Release.Name | quote }}
 {{- end -}}
 
@@ -58,7 +59,7 @@ commonLabels; more, where it is given, over all but the selector's. */}}
 
 {{- define "gpuscale.meta" -}}
 name: {{ include "gpuscale.name" . }}
-namespace: {{ include "gpuscale.namespace" .root }}
+namespace: {{ include "gpuscale.namespace" .root | quote }}
 labels: {{- include "gpuscale.labels" . | nindent 2 }}
 {{- end -}}
 

@@ -46,7 +46,7 @@ these values. mig-manager and k8s-driver-manager change them where they need the
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $c.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $c.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -101,16 +101,17 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{/* Volumes of Secrets are numbered: a Secret's name may have dots and 253 letters, a volume's not. */}}
 {{- define "gpuscale.secretMounts" -}}
-{{- range .Values.prometheus.secrets }}
-- {name: secret-{{ . }}, mountPath: /etc/gpuscale-secrets/{{ . }}, readOnly: true}
+{{- range $i, $name := .Values.prometheus.secrets }}
+- {name: secret-{{ $i }}, mountPath: /etc/gpuscale-secrets/{{ $name }}, readOnly: true}
 {{- end }}
 {{- end -}}
 
 {{- define "gpuscale.secretVolumes" -}}
-{{- range .Values.prometheus.secrets }}
-- name: secret-{{ . }}
-  secret: {secretName: {{ . }}}
+{{- range $i, $name := .Values.prometheus.secrets }}
+- name: secret-{{ $i }}
+  secret: {secretName: {{ $name | quote }}}
 {{- end }}
 {{- end -}}
 
@@ -121,8 +122,8 @@ securityContext:
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "gpuscale.serviceAccount" . }}
-  namespace: {{ include "gpuscale.namespace" .root }}
+  name: {{ include "gpuscale.serviceAccount" . | quote }}
+  namespace: {{ include "gpuscale.namespace" .root | quote }}
   labels: {{- include "gpuscale.labels" . | nindent 4 }}
   {{- with $sa.annotations }}
   annotations: {{- toYaml . | nindent 4 }}
@@ -138,12 +139,12 @@ kind: {{ .kind }}
 metadata:
   name: {{ .as }}
   {{- with .namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels: {{- include "gpuscale.labels" . | nindent 4 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ .roleKind }}, name: {{ .role | quote }}}
 subjects:
-- {kind: ServiceAccount, name: {{ include "gpuscale.serviceAccount" . }}, namespace: {{ include "gpuscale.namespace" .root }}}
+- {kind: ServiceAccount, name: {{ include "gpuscale.serviceAccount" . | quote }}, namespace: {{ include "gpuscale.namespace" .root | quote }}}
 {{- end -}}
 
 {{/* The right to OpenShift's constraint that has the node's folders and root. Takes root and name. */}}
