@@ -80,7 +80,11 @@ func (w *world) continueDrains() {
 func (w *world) continueDrain(node int) {
 	n := &w.nodes[node]
 	stay := n.staying()
-	n.decided = verdict{NodeDraining, fmt.Sprintf("%s left, %s to go", count(len(stay), "pod"), short(n.Drain.Deadline.Sub(w.now)))}
+	toGo := short(n.Drain.Deadline.Sub(w.now)) + " to go"
+	if late := w.now.Sub(n.Drain.Deadline); late > 0 {
+		toGo = short(late) + " overdue"
+	}
+	n.decided = verdict{NodeDraining, count(len(stay), "pod") + " left, " + toGo}
 	if frozen := w.hold == Frozen || w.hold == "" && n.pool.Freeze; frozen && !w.actions.full() { // which prevents new drains only
 		w.giveUp(n, Frozen, count(len(stay), "pod")+" left; frozen pools are not drained")
 		return
@@ -303,6 +307,9 @@ func (w *world) evacuate() {
 }
 
 func (cond *conditions) interruptionText(n *nodeState) string {
+	if late := cond.now.Sub(n.LeavesAt); late > 0 {
+		return "its provider was to interrupt it " + short(late) + " ago"
+	}
 	return "its provider interrupts it in " + short(n.LeavesAt.Sub(cond.now))
 }
 

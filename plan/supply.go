@@ -170,6 +170,8 @@ func (cond *conditions) judgeNode(n *nodeState) {
 	switch {
 	case n.LeavesAt.After(cond.now) && n.Drain == nil: // its provider takes it
 		n.since = NodeInterrupted
+	case !n.LeavesAt.IsZero() && n.Drain != nil && (young || n.booting): // it is drained for that already
+		n.since = NodeDraining
 	case !n.Ready && young, young && n.withoutPlugin(), n.booting:
 		n.tier, n.since = tierNode, NodeUpcoming
 		n.at = later(cond.now, n.Created.Add(n.pool.ReadyAfter))
