@@ -79,7 +79,7 @@ func report(t *testing.T, s State, honor bool) (r model.Report, ok bool) {
 	if r = model.Make(model.Input{Answers: a, Generated: s.End(), Version: "x"}); a.Autoscaler && len(r.Pools) == 0 {
 		t.Error("there is an autoscaler, and no pool")
 	}
-	require.NoError(t, r.Check())
+	require.NoError(t, ledger.Make(a).Check())
 	if s.Name != Down { // there the exporter has a record of half of it
 		alike(t, a)
 	}
