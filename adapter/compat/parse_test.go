@@ -104,12 +104,25 @@ func TestABrokenRuleStandsAlone(t *testing.T) {
 	}
 }
 
-// A template may have all that Go's have, as in v0.12.0.
-func TestTemplatesOfATemplate(t *testing.T) {
-	q, err := newQueryTemplate(`<<define "of">>sum(<<.>>)<<end>><<range $i, $l := slice .GroupBySlice 0 1>><<template "of" $l>><<end>>`)
+func TestTemplatesAreBounded(t *testing.T) {
+	for text, want := range map[string]string{
+		`<<range $i := 1000000000>><<end>>`:                                     "loops over something other",
+		`<<- range 1000000000>><<end>>`:                                         "loops over something other",
+		`<<range .GroupBySlice>><<range .Series>><<end>><<end>>`:                "loops over something other",
+		`<<range $i, $l := $.GroupBySlice >><<range 1000000000>><<end>><<end>>`: "loops over something other",
+		`<<range $x := len .GroupBySlice>><<end>>`:                              "loops over something other",
+		`<<define "a">><<template "a">><<template "a">><<end>><<.Series>>`:      "templates of its own",
+		`<<- template "query" .>>`:                                              "templates of its own",
+		`<<block "a" .>><<end>>`:                                                "templates of its own",
+	} {
+		if _, err := newQueryTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v, want %s", text, err, want)
+		}
+	}
+	q, err := newQueryTemplate(`<<printf "%300000d" 1>>`)
 	require.NoError(t, err)
-	if text, err := q.render(Args{GroupBySlice: []string{"a", "b"}}); err != nil || text != "sum(a)" {
-		t.Errorf("%q, %v", text, err)
+	if _, err := q.render(Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -139,7 +152,7 @@ func TestAFileOfAnotherKind(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the file, reading it does not panic, every rule is
+// FuzzParse: whatever the file, reading it ends without panic, every rule is
 // either usable or has a problem, and a usable one renders PromQL.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"sample.yaml", "default.yaml", "external.yaml", "resource.yaml", "sample-as-published.yaml"} {
