@@ -318,9 +318,9 @@ func TestHangingDriver(t *testing.T) {
 // operations that are not selected yet.
 func TestIgnoredOperations(t *testing.T) {
 	for _, text := range []string{
-		`{"id":"a","config":"c","previous":"p","target":"2g.20gb@4","before":"1g.10gb@4","deadline":"2027-01-01T00:00:00Z"}`, `{"id":`,
+		`{"id":"a","config":"c","previous":"p","target":"2g@4:2","before":"1g@4:1","deadline":"2027-01-01T00:00:00Z"}`, `{"id":`,
 		// Not selected: a pod may have been bound to the node meanwhile.
-		`{"id":"a","actuator":"agent","target":"2g.20gb@4","before":"1g.10gb@4","deadline":"2027-01-01T00:00:00Z"}`,
+		`{"id":"a","actuator":"agent","target":"2g@4:2","before":"1g@4:1","deadline":"2027-01-01T00:00:00Z"}`,
 	} {
 		b := newBench(t, h100(t, 0, "1g.10gb@4"))
 		b.api.set(contract.RecordAnnotation, text)
