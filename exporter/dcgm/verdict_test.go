@@ -41,7 +41,7 @@ func verdict[T any](judge func(*T) (collect.Value, string), raw *[4128]byte) (co
 
 // Each way in which DCGM says that there is no value, and each value that is none, has its reason.
 func TestVerdicts(t *testing.T) {
-	int32Blank, int64Blank, blank := int64(godcgm.DCGM_FT_INT32_BLANK), godcgm.DCGM_FT_INT64_BLANK, godcgm.DCGM_FT_FP64_BLANK
+	int32Blank, int64Blank, blank := godcgm.DCGM_FT_INT32_BLANK, godcgm.DCGM_FT_INT64_BLANK, godcgm.DCGM_FT_FP64_BLANK
 	never := answer(203, 0, int64(37))
 	clear(never[24:32]) // its time
 	for reason, answers := range map[string][]*[4128]byte{
