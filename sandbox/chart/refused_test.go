@@ -45,7 +45,7 @@ func TestRefused(t *testing.T) {
 	x := &trouble{env: b, t: t}
 	x.add("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: nvidia}\nhandler: nvidia\n")
 	for values, want := range map[string]bool{"": true, `exporter: {runtimeClassName: ""}`: false} {
-		if got := strings.Contains(b.other(t, "plain", values), "runtimeClassName: nvidia"); got != want {
+		if got := strings.Contains(b.other(t, "plain", values), `runtimeClassName: "nvidia"`); got != want {
 			t.Errorf("%q: the RuntimeClass nvidia is used: %v, want %v", values, got, want)
 		}
 	}
