@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -299,87 +298,6 @@ func memoryOf(requests map[resourcev1.QualifiedName]apiresource.Quantity) (int, 
 		mib = int((bounded(q).Value() + 1<<20 - 1) >> 20)
 	}
 	return mib, nil
-}
-
-// claimable is what DRA's drivers offer on a node: whole GPUs and MIG devices, which are no allocatable resources.
-type claimable struct {
-	demand.Demand
-	gpus    map[string]bool // UUIDs
-	product string
-}
-
-// devicePool is a DRA driver's pool of devices.
-type devicePool struct{ driver, name string }
-
-// offeredByClaim returns what nodes offer, without devices that a DeviceTaintRule selects: pods that tolerate its taint
-// are not known. Of a driver's pool the slices of the last generation count, as for the scheduler. It allocates none of the
-// pool's devices until it has all of these slices: meanwhile those of the last complete generation count.
-func (o *Observer) offeredByClaim(all, rules []*foreign.Object) map[string]*claimable {
-	latest, order := map[devicePool][]*foreign.Devices{}, []devicePool{}
-	for _, object := range all { // of a node's products the first counts
-		d := object.Devices
-		if d == nil {
-			continue
-		}
-		p := devicePool{d.Driver, d.Pool}
-		switch had := latest[p]; {
-		case had == nil:
-			latest[p], order = []*foreign.Devices{d}, append(order, p)
-		case d.Generation > had[0].Generation:
-			latest[p] = []*foreign.Devices{d}
-		case d.Generation == had[0].Generation:
-			latest[p] = append(had, d)
-		}
-	}
-	var devices []*foreign.Devices
-	for _, p := range order {
-		if had := o.slices[p]; had != nil && len(latest[p]) < int(latest[p][0].Slices) {
-			latest[p] = had
-		}
-		devices = append(devices, latest[p]...)
-	}
-	o.slices = latest
-	out := map[string]*claimable{}
-	for _, d := range devices {
-		if d.Node == "" || !demand.IsAccelerator(d.Driver) {
-			continue
-		}
-		node := out[d.Node]
-		if node == nil {
-			node = &claimable{gpus: map[string]bool{}}
-			out[d.Node] = node
-		}
-		node.product = cmp.Or(node.product, d.Product)
-		tainted := map[string]bool{} // by name, "" for all
-		for _, r := range rules {
-			if t := r.Taint; t != nil && cmp.Or(t.Driver, d.Driver) == d.Driver && cmp.Or(t.Pool, d.Pool) == d.Pool {
-				tainted[t.Device] = true
-			}
-		}
-		types := map[[2]string]int{} // and profile
-		for _, one := range d.Each {
-			if tainted[""] || tainted[one.Name] {
-				continue
-			}
-			if one.GPU != "" {
-				node.gpus[one.GPU] = true
-			}
-			if !one.Claimed {
-				types[[2]string{one.Type, one.Profile}]++
-			}
-		}
-		for of, n := range types {
-			one, err := demand.FromDevices([]demand.Device{{Driver: d.Driver, Attributes: map[string]string{"type": of[0], "profile": of[1]}, Count: n}})
-			if err != nil {
-				continue // of a size that is not known
-			}
-			if one, err = demand.Sum(node.Demand, one); err == nil { // of one maker: the planner knows no node with two
-				node.Demand = one
-			}
-		}
-	}
-	maps.DeleteFunc(out, func(_ string, c *claimable) bool { return c.Zero() && len(c.gpus) == 0 })
-	return out
 }
 
 // extendedOf removes the extended resources that a device class serves from list, and returns their
