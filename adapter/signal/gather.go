@@ -135,10 +135,11 @@ func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 }
 
 // ended reports whether a part of the pod is not silent but over: its source's parts
-// come and go, and a later scrape of the same page, in which it has others, does not have it.
+// come and go, as those of a gateway do with its servers, and a later scrape of the same page,
+// in which it has others, does not have it.
 func (g *gathering) ended(p *point, pod []point) bool {
 	s := &g.rule.Sources[p.source]
-	if !p.gone || !s.Fleeting && s.Parts(g.rule) != nil {
+	if !p.gone || !s.Fleeting && !g.rule.gateway(p) && s.Parts(g.rule) != nil {
 		return false
 	}
 	return slices.ContainsFunc(pod, func(u point) bool {
@@ -153,7 +154,7 @@ func (r *Rule) selected(p *point, selector k8slabels.Selector) bool {
 // gateway reports whether a series is a gateway's.
 func (r *Rule) gateway(p *point) bool {
 	s := &r.Sources[p.source]
-	return s.Gateway || s.GatewayLabel != "" && p.labels.Get(s.GatewayLabel) != ""
+	return s.Gateway || s.GatewayLabel != "" && p.labels.Has(s.GatewayLabel) || s.Server != "" && p.labels.Has(WorkerLabel)
 }
 
 func (r *Rule) tier(p *point) int { return r.Sources[p.source].Tier }

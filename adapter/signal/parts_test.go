@@ -2,6 +2,7 @@ package signal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,8 +120,15 @@ func TestBuiltinRulesAreValidAndShort(t *testing.T) {
 					if len(q) > 16_384 && names != nil {
 						t.Errorf("%s about %d namespaces: %d bytes", rule.Name, len(names), len(q))
 					}
-					if _, err := parser.NewParser(parser.Options{}).ParseExpr(q); err != nil {
+					e, err := parser.NewParser(parser.Options{}).ParseExpr(q)
+					if err != nil {
 						t.Errorf("%s: %v", q, err)
+					}
+					// Google's managed Prometheus selects by exact names only.
+					for _, selector := range parser.ExtractSelectors(e) {
+						if !slices.ContainsFunc(selector, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && m.Type == labels.MatchEqual }) {
+							t.Errorf("%s: %v has no name", rule.Name, selector)
+						}
 					}
 				}
 			}

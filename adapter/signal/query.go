@@ -7,8 +7,6 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // PartLabel is added to each series of an answer and names its part and source:
@@ -151,15 +149,15 @@ func OneOf(label string, values []string) *labels.Matcher {
 	return labels.MustNewMatcher(labels.MatchRegexp, label, AnyOf(values))
 }
 
-// scraping selects the pods of the namespaces that report about other pods.
+// scraping selects the pods of the namespaces that report about other pods. Each name is
+// matched exactly: Google's managed Prometheus takes no regular expression for it.
 func (r Rule) scraping(namespaces []string) parser.Expr {
-	var names []string
+	var all []parser.Expr
 	for _, s := range r.Sources {
-		names = append(names, s.Metric)
+		reporting := series(s.Metric, []*labels.Matcher{OneOf(namespaceLabel, namespaces), present(exportedPodLabel)})
+		all = append(all, group(parser.GROUP, reporting, []string{namespaceLabel, podLabel}))
 	}
-	return group(parser.GROUP, &parser.VectorSelector{LabelMatchers: []*labels.Matcher{
-		OneOf(labels.MetricName, names), OneOf(namespaceLabel, namespaces), present(metric.Exported + metric.LabelPod),
-	}}, []string{namespaceLabel, podLabel})
+	return anyPart(all)
 }
 
 // anyPart joins with `or` as a balanced tree: each `or` hashes every series

@@ -123,17 +123,47 @@ func variants(sources ...Source) [][]Source {
 	return all
 }
 
-// spellings are sources that are combined, under their own names and escaped.
+// spellings are sources that are combined, under their own names, escaped, and as KServe's
+// monitors rename them.
 func spellings(sources ...Source) [][]Source {
 	all := [][]Source{sources}
-	if server := sources[0].Server; server == metric.ServerVLLM || server == metric.ServerSGLang || server == metric.ServerLMDeploy {
-		escaped := slices.Clone(sources)
-		for i, s := range escaped {
-			escaped[i] = spelt(s, metric.Escape)
+	add := func(spell func(Source) Source) {
+		var others []Source
+		for _, s := range sources {
+			others = append(others, spell(s))
 		}
-		all = append(all, escaped)
+		all = append(all, others)
+	}
+	switch sources[0].Server {
+	case metric.ServerVLLM:
+		add(escaped)
+		add(underKServe)
+	case metric.ServerSGLang, metric.ServerLMDeploy:
+		add(escaped)
+	case metric.ServerEPP:
+		add(underKServe)
 	}
 	return all
+}
+
+// WorkerLabel is the label with which SGLang's gateway repeats its workers' pages at
+// /engine_metrics, each colon an underscore. They may be vLLM's
+// (src/core/metrics_aggregator.rs of sgl-router at 1117d05).
+const WorkerLabel = "worker_addr"
+
+func escaped(s Source) Source {
+	s = spelt(s, metric.Escape)
+	if s.Server == metric.ServerLMDeploy {
+		return s
+	}
+	return parted(s, WorkerLabel)
+}
+
+// underKServe is a source of an LLMInferenceService of Open Data Hub and OpenShift AI, whose
+// monitors put "kserve_" before each name: until 2026 they were the only ones
+// (pkg/controller/llmisvc/monitoring.go of opendatahub-io/kserve at 5c0eae1).
+func underKServe(s Source) Source {
+	return spelt(s, func(name string) string { return "kserve_" + name })
 }
 
 // gauge reads a series as it is.
@@ -159,8 +189,8 @@ func gauge(r metric.Read) Source {
 const routerLabel = "server"
 
 func routed(r metric.Read) Source {
-	s := gauge(r)
-	s.Identity, s.GatewayLabel = append(s.Identity, routerLabel), routerLabel
+	s := parted(gauge(r), routerLabel)
+	s.GatewayLabel = routerLabel
 	return s
 }
 
@@ -179,29 +209,49 @@ func underRay(s Source) Source {
 		replica = append(replica, metric.LabelWorkerID)
 	}
 	s = spelt(s, func(name string) string { return "ray_" + metric.Escape(name) })
-	own := slices.DeleteFunc(slices.Clone(s.Identity), func(label string) bool { return label == s.GatewayLabel }) // no router is among Ray's
-	s.Identity, s.GatewayLabel, s.Fleeting = append(own, replica...), "", true
-	if s.Idle != nil {
-		s.Idle.By = append(slices.Clone(s.Idle.By), replica...)
-	}
-	return s
+	// No router is among Ray's.
+	s.Identity = slices.DeleteFunc(slices.Clone(s.Identity), func(label string) bool { return label == s.GatewayLabel })
+	s.GatewayLabel, s.Fleeting = "", true
+	return parted(s, replica...)
 }
 
 // spelt gives other names to the series of a source.
 func spelt(s Source, name func(string) string) Source {
+	of := func(by Series) Series { return Series{name(by.Metric), by.Matchers} }
 	s.Metric = name(s.Metric)
-	if s.Idle == nil {
-		return s
+	if s.Unless != "" {
+		s.Unless = name(s.Unless)
 	}
-	idle := *s.Idle
-	idle.While = slices.Clone(idle.While)
-	for i := range idle.While {
-		idle.While[i].Metric = name(idle.While[i].Metric)
+	if s.Page != nil {
+		s.Page = new(of(*s.Page))
 	}
-	if idle.Progress != nil {
-		idle.Progress = &Series{name(idle.Progress.Metric), idle.Progress.Matchers}
+	if s.Absent != nil {
+		absent := *s.Absent
+		absent.While = of(absent.While)
+		s.Absent = &absent
 	}
-	s.Idle = &idle
+	if s.Idle != nil {
+		idle := *s.Idle
+		idle.While = slices.Clone(idle.While)
+		for i, w := range idle.While {
+			idle.While[i] = of(w)
+		}
+		if idle.Progress != nil {
+			idle.Progress = new(of(*idle.Progress))
+		}
+		s.Idle = &idle
+	}
+	return s
+}
+
+// parted is a source whose parts have more labels.
+func parted(s Source, by ...string) Source {
+	s.Identity = append(slices.Clone(s.Identity), by...)
+	if s.Idle != nil {
+		idle := *s.Idle
+		idle.By = append(slices.Clone(idle.By), by...)
+		s.Idle = &idle
+	}
 	return s
 }
 

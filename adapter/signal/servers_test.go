@@ -91,6 +91,7 @@ var (
 	vllm = map[string]float64{"queue_depth": 7, "requests_running": 14, "kv_cache_usage": .6, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2}
 	// Tensor-parallel ranks repeat what their data-parallel one says.
 	sglang = map[string]float64{"queue_depth": 8, "requests_running": 12, "kv_cache_usage": .3, "ttft_p95": .3, "queue_time_p95": .8, "queue_time_mean": .2}
+	picker = map[string]float64{"queue_depth": 6, "requests_running": 30, "kv_cache_usage": .65, "queue_time_p95": .75, "queue_time_mean": .15}
 	// 2 wait in the engine, 5 before it.
 	lmdeploy = map[string]float64{"queue_depth": 7, "requests_running": 12, "kv_cache_usage": .45, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2}
 )
@@ -99,7 +100,7 @@ var (
 // that are not named have no answer.
 var pages = map[string]map[string]float64{
 	"vllm-0.8":  {"queue_depth": 3, "requests_running": 8, "kv_cache_usage": .42, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
-	"vllm-0.11": vllm, "vllm-escaped": vllm,
+	"vllm-0.11": vllm, "vllm-escaped": vllm, "vllm-kserve": vllm,
 	// Two replicas of Ray add up as engines do, and what waits for one of them is not in their queues.
 	"vllm-ray-2.50": {"queue_depth": 43, "requests_running": 9, "kv_cache_usage": .4, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
 	"vllm-ray-2.40": {"queue_depth": 22, "requests_running": 9, "kv_cache_usage": .4},
@@ -127,13 +128,9 @@ var pages = map[string]map[string]float64{
 	"dynamo-worker-1.0":    {"kv_cache_usage": .45},
 	// No queue and a pool that is not empty: nothing is known of a queue.
 	"gaie-epp-0.3": {"requests_running": 30, "kv_cache_usage": .65},
-	"gaie-epp-1.5": {
-		"queue_depth": 6, "requests_running": 30, "kv_cache_usage": .65, "queue_time_p95": .75, "queue_time_mean": .15,
-	},
+	"gaie-epp-1.5": picker,
 	// Each value is there under its old name as well, and counts once.
-	"llm-d-epp-0.9": {
-		"queue_depth": 6, "requests_running": 30, "kv_cache_usage": .65, "queue_time_p95": .75, "queue_time_mean": .15,
-	},
+	"llm-d-epp-0.9": picker, "llm-d-epp-kserve": picker,
 	"gpuscale-exporter":  {"gpu_busy": .6, "gpu_share": 1, "gpu_memory_used_ratio": .5},
 	"dcgm-exporter-4.4":  {"gpu_busy": .7, "gpu_tensor_active": .2, "gpu_dram_active": .5},
 	"dcgm-exporter-next": {"gpu_busy": .7, "gpu_tensor_active": .2, "gpu_dram_active": .5},

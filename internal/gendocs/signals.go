@@ -158,6 +158,9 @@ func notes(r signal.Rule, s signal.Source) string {
 	if s.GatewayLabel != "" {
 		all = append(all, "gateway if it has `"+s.GatewayLabel+"`")
 	}
+	if slices.Contains(s.Identity, signal.WorkerLabel) {
+		all = append(all, "gateway if it has `"+signal.WorkerLabel+"`")
+	}
 	if s.Idle != nil {
 		var while []string
 		for _, w := range s.Idle.While {

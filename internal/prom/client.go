@@ -181,7 +181,9 @@ func (c *Client) send(ctx context.Context, path string, form url.Values) (*http.
 		return nil, fmt.Errorf("%w: url: %w", ErrUnavailable, err)
 	}
 	for name, value := range c.cfg.Parameters {
-		form.Set(name, value)
+		if form.Set(name, value); value == "" {
+			form.Del(name)
+		}
 	}
 	client, err := c.http()
 	if err != nil {

@@ -38,7 +38,8 @@ type Config struct {
 	// requests for Amazon Managed Service for Prometheus.
 	SigV4 *SigV4 `json:"sigv4,omitempty" yaml:"sigv4,omitempty"`
 	// Parameters are sent with the query, for example Thanos'
-	// partial_response=false or VictoriaMetrics' nocache=1.
+	// partial_response=false or VictoriaMetrics' nocache=1. An empty one is not sent, nor
+	// the client's own limit, timeout or latency_offset: some servers refuse what they do not know.
 	Parameters map[string]string `json:"parameters,omitempty" yaml:"parameters,omitempty"`
 	// Method is POST if empty, or GET for servers that allow nothing else.
 	Method string `json:"method,omitempty" yaml:"method,omitempty"`
@@ -158,7 +159,8 @@ func (c Config) Validate() error {
 		when(c.HTTP.Authorization != nil || c.HTTP.BasicAuth != nil || c.HTTP.OAuth2 != nil, "sigv4", "excludes authorization, basic_auth and oauth2")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
-		when(name == "" || Reserved(name), "parameters", "%q is set by the client", name)
+		left := c.Parameters[name] == "" && slices.Contains([]string{"limit", "timeout"}, name)
+		when(name == "" || Reserved(name) && !left, "parameters", "%q is set by the client", name)
 	}
 	when(!slices.Contains([]string{"", http.MethodPost, http.MethodGet}, c.Method), "method", "%q is neither POST nor GET", c.Method)
 	when(c.Timeout < 0, "timeout", "must not be negative")

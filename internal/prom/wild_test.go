@@ -97,6 +97,21 @@ func TestParametersAndMethod(t *testing.T) {
 	}
 }
 
+// Google's managed Prometheus and Elasticsearch refuse a parameter that they do not know
+// (GoogleCloudPlatform/prometheus-engine issue 509; Elastic's page on PromQL's limitations).
+func TestParametersAreLeftOut(t *testing.T) {
+	server := promtest.New(t)
+	c := client(t, prom.Config{URL: server.URL, Parameters: map[string]string{"limit": "", "timeout": "", "latency_offset": ""}})
+	_, err := c.Query(t.Context(), "up", time.Now())
+	require.NoError(t, err)
+	if form := server.Queries()[0].Form; len(form) != 2 || !form.Has("query") || !form.Has("time") {
+		t.Errorf("%v is sent", form)
+	}
+	if _, err := prom.New(prom.Config{URL: server.URL, Parameters: map[string]string{"query": ""}}); err == nil {
+		t.Error("the query is left out")
+	}
+}
+
 // The signature that arrives is computed again from the request as it arrived,
 // by Amazon's own signer.
 func TestRequestsAreSignedForAmazon(t *testing.T) {
