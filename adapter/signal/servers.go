@@ -123,8 +123,8 @@ func variants(sources ...Source) [][]Source {
 	return all
 }
 
-// spellings are sources that are combined, under their own names, escaped, and as KServe's
-// monitors rename them.
+// spellings are sources that are combined, under their own names, as KServe's monitors rename
+// them, and escaped.
 func spellings(sources ...Source) [][]Source {
 	all := [][]Source{sources}
 	add := func(spell func(Source) Source) {
@@ -136,8 +136,8 @@ func spellings(sources ...Source) [][]Source {
 	}
 	switch sources[0].Server {
 	case metric.ServerVLLM:
-		add(escaped)
 		add(underKServe)
+		add(escaped)
 	case metric.ServerSGLang, metric.ServerLMDeploy:
 		add(escaped)
 	case metric.ServerEPP:

@@ -156,11 +156,10 @@ func notes(r signal.Rule, s signal.Source) string {
 	if s.Unless != "" {
 		all = append(all, "missing while `"+s.Unless+"` is 0")
 	}
-	if s.GatewayLabel != "" {
-		all = append(all, "gateway if it has `"+s.GatewayLabel+"`")
-	}
-	if slices.Contains(s.Identity, signal.WorkerLabel) {
-		all = append(all, "gateway if it has `"+signal.WorkerLabel+"`")
+	for _, label := range []string{s.GatewayLabel, signal.WorkerLabel} {
+		if slices.Contains(s.Identity, label) {
+			all = append(all, "gateway if it has `"+label+"`")
+		}
 	}
 	if s.Idle != nil {
 		var while []string
