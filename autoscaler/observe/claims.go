@@ -235,7 +235,7 @@ func (c *Claims) exactly(of, name string, exact *resourcev1.ExactDeviceRequest, 
 	}
 	d.Name = of
 	if err != nil || d.Driver != "" && !demand.IsAccelerator(d.Driver) {
-		return d, err
+		return d, cmp.Or(err, unknown(d.Driver))
 	}
 	switch exact.AllocationMode {
 	case "", resourcev1.DeviceAllocationModeExactCount:
@@ -251,6 +251,15 @@ func (c *Claims) exactly(of, name string, exact *resourcev1.ExactDeviceRequest, 
 		d.MemoryMiB, err = memoryOf(exact.Capacity.Requests)
 	}
 	return d, err
+}
+
+// unknown returns an error for a driver of accelerators that are not known, nil for any other driver. Such devices may be
+// parts of GPUs that would count as free, as those of HAMi's driver are.
+func unknown(driver string) error {
+	if demand.IsAccelerator(driver) || !isDevice(driver) {
+		return nil
+	}
+	return fmt.Errorf("device of %s: %s", driver, noSuchDevice)
 }
 
 // allocated counts the devices that are allocated to a request.
@@ -321,6 +330,9 @@ func (c *Claims) extendedOf(list map[string]int64) ([]demand.Device, error) {
 		}
 		if plain, err := demandOf(name); err == nil && plain.GPUs == 1 && d.Attributes["type"] != "mig" {
 			continue
+		}
+		if err := unknown(d.Driver); err != nil {
+			return nil, fmt.Errorf("resource %s: %w", name, err)
 		}
 		d.Name, d.Count = name, int(n)
 		delete(list, name)
