@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -29,6 +30,7 @@ type Claims struct {
 	counted   map[client.ObjectKey]string        // the pod that a claim counts for
 	pools     []plan.Pool
 	tables    mig.Tables
+	objects   foreign.Objects
 }
 
 // NewClaims builds Claims from objects, which are not written to. A claim that several pods share
@@ -158,6 +160,10 @@ func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (devices []
 		spec, allocation = &c.claims[key].Spec.Devices, c.claims[key].Status.Allocation
 	case rc.ResourceClaimTemplateName == nil:
 		return nil, fmt.Errorf("it names neither a claim nor a template")
+	case c.ofGroup(p, rc) && p.Name == "":
+		return nil, nil // it counts for a pod of the group that exists
+	case c.ofGroup(p, rc):
+		return nil, fmt.Errorf("it is not made yet for PodGroup %s, whose pods share it", *p.Spec.SchedulingGroup.PodGroupName)
 	default:
 		template := c.templates[client.ObjectKey{Namespace: p.Namespace, Name: *rc.ResourceClaimTemplateName}]
 		if template == nil {
@@ -173,6 +179,17 @@ func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (devices []
 		devices = append(devices, d)
 	}
 	return devices, nil
+}
+
+// ofGroup reports whether a claim that a pod has by a template is its PodGroup's, one for all pods of the group (Kubernetes
+// 1.37, DRAWorkloadResourceClaims).
+func (c *Claims) ofGroup(p *corev1.Pod, rc *corev1.PodResourceClaim) bool {
+	g := p.Spec.SchedulingGroup
+	if g == nil || g.PodGroupName == nil {
+		return false
+	}
+	group := c.objects.Group(foreign.BuiltInPodGroup.Of(p.Namespace, *g.PodGroupName))
+	return group != nil && group.Group.Claims[rc.Name] == *rc.ResourceClaimTemplateName
 }
 
 // device reads one request. Of a prioritized list it reads the allocated alternative; while none is allocated, the first
@@ -235,7 +252,7 @@ func (c *Claims) exactly(of, name string, exact *resourcev1.ExactDeviceRequest, 
 	}
 	d.Name = of
 	if err != nil || d.Driver != "" && !demand.IsAccelerator(d.Driver) {
-		return d, err
+		return d, cmp.Or(err, unknown(d.Driver))
 	}
 	switch exact.AllocationMode {
 	case "", resourcev1.DeviceAllocationModeExactCount:
@@ -251,6 +268,15 @@ func (c *Claims) exactly(of, name string, exact *resourcev1.ExactDeviceRequest, 
 		d.MemoryMiB, err = memoryOf(exact.Capacity.Requests)
 	}
 	return d, err
+}
+
+// unknown returns an error for a driver of accelerators that are not known, nil for any other driver. Such devices may be
+// parts of GPUs that would count as free, as those of HAMi's driver are.
+func unknown(driver string) error {
+	if demand.IsAccelerator(driver) || !isDevice(driver) {
+		return nil
+	}
+	return fmt.Errorf("device of %s: %s", driver, noSuchDevice)
 }
 
 // allocated counts the devices that are allocated to a request.
@@ -321,6 +347,9 @@ func (c *Claims) extendedOf(list map[string]int64) ([]demand.Device, error) {
 		}
 		if plain, err := demandOf(name); err == nil && plain.GPUs == 1 && d.Attributes["type"] != "mig" {
 			continue
+		}
+		if err := unknown(d.Driver); err != nil {
+			return nil, fmt.Errorf("resource %s: %w", name, err)
 		}
 		d.Name, d.Count = name, int(n)
 		delete(list, name)

@@ -174,9 +174,12 @@ func (c *cluster) converted(p *corev1.Pod) plan.Pod {
 var accelerators = []string{"gpu", "tpu", "npu", "xpu", "gcu", "mlu", "dcu", "grid", "tesla", "accelerator", "ascend", "neuron", "gaudi",
 	"vastaitech", "qaic", "furiosa", "rebellions", "tenstorrent", "cpx", "dpx", "qpx", "spx"}
 
-// isDevice reports whether the name of an extended resource is one of an accelerator, of whatever kind.
-func isDevice(resource string) bool {
-	words := strings.FieldsFunc(strings.ToLower(resource), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+// noSuchDevice is why no node is added for a device that isDevice reports and no dialect knows.
+const noSuchDevice = "gpuscale knows no such device, and adds no node for it"
+
+// isDevice reports whether the name of an extended resource, or of a DRA driver, is one of an accelerator, of whatever kind.
+func isDevice(name string) bool {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	return slices.ContainsFunc(words, func(word string) bool {
 		return slices.ContainsFunc(accelerators, func(a string) bool { return strings.HasPrefix(word, a) || strings.HasSuffix(word, a) })
 	})
@@ -186,7 +189,7 @@ func isDevice(resource string) bool {
 // for any other pod.
 func unserved(p *plan.Pod) string {
 	if i := slices.IndexFunc(p.Others, func(r plan.Resource) bool { return isDevice(r.Name) }); i >= 0 {
-		return "resource " + p.Others[i].Name + ": gpuscale knows no such device, and adds no node for it"
+		return "resource " + p.Others[i].Name + ": " + noSuchDevice
 	}
 	return ""
 }

@@ -149,7 +149,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	o.warn("MIG tables", o.products.read(c.nodes.Items))
 	out.Tables = o.products.Tables
 	o.addPools(ctx, c, &out)
-	c.claims.tables, c.claims.pools = out.Tables, out.Pools
+	c.claims.tables, c.claims.pools, c.claims.objects = out.Tables, out.Pools, c.foreign
 	c.claimable = o.offeredByClaim(c.foreign.Sorted(foreign.DRASlice), c.foreign.Sorted(foreign.DRATaint))
 	c.facts = o.factsOf(c)
 	c.data = datasetsOf(c.facts, c.pools.Items)

@@ -386,7 +386,7 @@ func (c *scene) add(t *testing.T, text string, typed map[string]client.Object) {
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
 	o, err := kinds.New(u.GroupVersionKind())
-	if err != nil || slices.Contains([]string{"PodTemplate", "Deployment", "StatefulSet", "ResourceSlice", "DeviceTaintRule", "RuntimeClass"}, kind) {
+	if err != nil || slices.Contains([]string{"PodGroup", "PodTemplate", "Deployment", "StatefulSet", "ResourceSlice", "DeviceTaintRule", "RuntimeClass"}, kind) {
 		c.foreign.Add(foreign.Parse(foreign.Kind(plural.GroupResource().String()), &u))
 		return
 	}

@@ -183,6 +183,9 @@ type PodGroup struct {
 	// subgroups that it is a part of (KAI).
 	Near  Near
 	Parts map[string][]Part
+	// Claims are its own resource claims that are made from templates, by name: a pod's of the same name and template
+	// is the same one.
+	Claims map[string]string
 }
 
 // Near is a label of nodes: pods are on nodes with the same value of it. Empty for anywhere. With a Topology it
@@ -232,6 +235,14 @@ type Role struct {
 	// Near is as a PodGroup's. Roles with the same Together are near each other too (Kueue).
 	Near     Near
 	Together string
+	// Slices are where each Size pods are, one after the other (Kueue).
+	Slices []Slice
+}
+
+// Slice is so many pods with a place of their own.
+type Slice struct {
+	Near
+	Size int
 }
 
 // Flavor is what Kueue adds to the pods that it assigns a ResourceFlavor, or the API server to those of a RuntimeClass.

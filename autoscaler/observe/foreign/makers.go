@@ -175,6 +175,7 @@ func parseKueueWorkload(f fields, o *Object) {
 			Name: set.text("name"), Count: set.count("count", 1), Template: set.template("template"),
 			// From the annotations kueue.x-k8s.io/podset-required-topology and podset-group-name.
 			Near: Near{Label: set.text("topologyRequest.required")}, Together: set.text("topologyRequest.podSetGroupName"),
+			Slices: kueueSlices(set),
 		})
 	}
 	role := func(name string) *Role {
@@ -203,6 +204,20 @@ func parseKueueWorkload(f fields, o *Object) {
 		all := role(set.text("name")).Count
 		m.Min += min(set.count("minCount", all), all)
 	}
+}
+
+// kueueSlices reads the annotations podset-slice-required-topology and podset-slice-size, or their layers.
+func kueueSlices(set fields) (out []Slice) {
+	add := func(label string, size int) {
+		if label != "" && size > 1 { // one pod is anywhere
+			out = append(out, Slice{Near{Label: label}, size})
+		}
+	}
+	add(set.text("topologyRequest.podSetSliceRequiredTopology"), set.count("topologyRequest.podSetSliceSize", 0))
+	for _, layer := range set.list("topologyRequest.podsetSliceRequiredTopologyConstraints") {
+		add(layer.text("topology"), layer.count("size", 0))
+	}
+	return out
 }
 
 func (u *podSetUpdate) addTo(t *corev1.PodTemplateSpec) {

@@ -112,7 +112,10 @@ func parseKAITopology(f fields, o *Object) {
 }
 
 func parseBuiltInPodGroup(f fields, o *Object) {
-	o.Group = &PodGroup{Min: f.count("spec.schedulingPolicy.gang.minCount", 0)}
+	o.Group = &PodGroup{Min: f.count("spec.schedulingPolicy.gang.minCount", 0), Claims: map[string]string{}}
+	for _, claim := range f.list("spec.resourceClaims") {
+		o.Group.Claims[claim.text("name")] = claim.text("resourceClaimTemplateName")
+	}
 	for _, topology := range f.list("spec.schedulingConstraints.topology") { // one at most, as of 1.37
 		o.Group.Near.Label = cmp.Or(o.Group.Near.Label, topology.text("key"))
 	}

@@ -2,6 +2,7 @@ package gangs
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -96,7 +97,15 @@ func (j *joiner) makeSets(o *foreign.Object) {
 			if role.Name != "" {
 				stem += "-" + role.Name
 			}
+			from := len(j.Unmade)
 			j.make(g, missing, stem, like[r])
+			for i := range j.Unmade[from:] { // the last of the role
+				for _, s := range role.Slices {
+					if n := (role.Count - missing + i) / s.Size; n < maxExclusive {
+						j.near(&j.Unmade[from+i].Pod, s.Near, fmt.Sprintf("role %s/%s/%s %d by %s", o.Namespace, o.Name, role.Name, n, s.Label))
+					}
+				}
+			}
 		}
 	}
 }
