@@ -200,6 +200,8 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 		return "its GPUs are given in parts only"
 	case lack == wholeGPUs:
 		return "too few GPUs"
+	case p.empty.undivided:
+		return "its GPUs are MIG instances, which are not shared"
 	case p.empty.whole > 0 && p.empty.unmeasured(pod):
 		return "how much memory its GPUs have is not known"
 	}
