@@ -17,6 +17,7 @@ type capacity struct {
 	pods        int64       // that may run besides
 	vendor      string      // of the whole GPUs
 	whole       int         // whole GPUs, or equal instances under the single strategy
+	undivided   bool        // whole are such instances, of which no scheduler gives parts
 	gpuMiB      int         // memory of one whole GPU, 0 for not known
 	gpuPlaces   int         // pods that may share one, 0 for no limit
 	parts       []part      // GPUs that are shared by fractions
@@ -71,6 +72,7 @@ func (ms *models) supplyTo(r *capacity, device *GPU, single bool) {
 		r.addWhole(device, 1)
 	case single:
 		r.addWhole(device, len(device.Instances))
+		r.undivided = true
 	default:
 		r.model = cmp.Or(r.model, device.Model.Name)
 		for i := range device.Instances {

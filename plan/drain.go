@@ -335,12 +335,12 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 		w.serving.expecting--
 		k.unserved--
 		w.further = nil
-		n, may := &w.nodes[node], true
+		n, borrowed := &w.nodes[node], false
 		if t := w.quotas.tenantIndex(p); t >= 0 {
 			tree = tree.Force(p.Tenant, w.quotas.amountOf(p))
-			may = w.policy.ScaleUpBorrowed || tree.Used(p.Tenant).Fits(w.quotas.tenants[t].Guarantee)
+			borrowed = !tree.Used(p.Tenant).Fits(w.quotas.tenants[t].Guarantee)
 		}
-		w.provide(p, k, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(o option) bool { return may || o.kind != OptionNode })
+		w.provide(&pending{pod: p, kind: k, borrowed: borrowed}, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(option) bool { return true })
 	}
 }
 

@@ -19,7 +19,7 @@ func (k *kind) before(a, b option) bool {
 }
 
 // balanced is the option of the smallest of the pools that are similar to the best
-// one and can add a node, where the policy balances them.
+// one and have such a node too, upcoming or new, where the policy balances them.
 func (w *world) balanced(best option, i int, k *kind, p *Pod) option {
 	if !w.policy.BalanceSimilarNodeGroups {
 		return best
@@ -29,7 +29,10 @@ func (w *world) balanced(best option, i int, k *kind, p *Pod) option {
 		if ps.size() >= best.pool.size() || !similar(like.Pool, ps.Pool) {
 			continue
 		}
-		if reason, _ := w.cannotScaleUp(k, p, ps); reason == "" {
+		switch reason, _ := w.cannotScaleUp(k, p, ps); {
+		case best.node >= 0 && w.models.hasSpare(k, ps, reason):
+			best = w.priced(i, k, p, ps, ps.spare[0])
+		case best.node < 0 && reason == "":
 			best = w.priced(i, k, p, ps, -1)
 			best.balances = like.Name
 		}
@@ -37,8 +40,9 @@ func (w *world) balanced(best option, i int, k *kind, p *Pod) option {
 	return best
 }
 
-// size is the number of a pool's nodes after this plan, reserved ones included.
-func (p *poolState) size() int { return p.base + p.grown + p.later - p.shrunk }
+// size is the number of a pool's nodes after this plan, reserved ones included, without those that no
+// pod uses yet.
+func (p *poolState) size() int { return p.base + p.grown + p.later - p.shrunk - len(p.spare) }
 
 // similarity is how much CPU and memory of similar pools' nodes may differ, as a
 // share of the larger: cluster-autoscaler's ratio for what is allocatable.

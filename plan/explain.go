@@ -277,7 +277,7 @@ func (cond *conditions) pricedText(ps *poolState, o option, spare bool) string {
 	if spare {
 		return "a node that was requested and that no pod uses yet, ready in " + short(o.at.Sub(cond.now))
 	}
-	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", ps.price(), short(o.at.Sub(cond.now)))
+	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", ps.price, short(o.at.Sub(cond.now)))
 	if o.repartitions {
 		text += ", then repartitioned"
 	}

@@ -90,12 +90,11 @@ type poolState struct {
 	empty  capacity // of a new node
 	boot   []split  // its MIG GPUs, all of which may go
 	class  int
-	base   int // nodes requested before this plan
-	grown  int // nodes this plan adds
-	later  int // nodes reserved that a later plan adds
-	shrunk int // nodes this plan removes
-	// dearest is the highest known price of a GPU for an hour, of any pool.
-	dearest float64
+	base   int     // nodes requested before this plan
+	grown  int     // nodes this plan adds
+	later  int     // nodes reserved that a later plan adds
+	shrunk int     // nodes this plan removes
+	price  float64 // of one node for an hour, see estimatePrices
 	// settled are those of shrunk whose removal an earlier plan has decided.
 	settled int
 	// For scale down: nodes being drained, being replaced, with a sick GPU, empty
@@ -188,24 +187,13 @@ func (f *fleet) admitsNew(k *kind, p *poolState) bool {
 	return k.judge(p.class, f.newPlace(p), p.Template.Taints) == fits
 }
 
-// price is the price of one node for an hour. What an unpriced one costs is
-// unknown: it counts as if its GPUs cost what the dearest known ones do, and as
-// 1 each where no pool has a price.
-func (p *poolState) price() float64 {
-	if p.PricePerHour > 0 {
-		return p.PricePerHour
-	}
-	return p.dearest * float64(max(1, len(p.Template.GPUs)))
-}
-
 // gpuPrice is the price of one of a node's GPUs for an hour.
 func (f *fleet) gpuPrice(node string) float64 {
 	i := f.nodeIndex(node)
 	if i < 0 || f.nodes[i].pool == nil {
 		return 1
 	}
-	ps := f.nodes[i].pool
-	return ps.price() / float64(max(1, len(ps.Template.GPUs)))
+	return f.nodes[i].pool.price / f.nodes[i].pool.gpus()
 }
 
 // gpusOf is a running pod's demand in GPUs; all of its node's where it is unknown.
@@ -216,15 +204,21 @@ func (f *fleet) gpusOf(p *Pod) float64 {
 	return float64(slicesOf(p)) / gpuSlices
 }
 
-// estimatePrices is what a GPU of an unpriced pool counts.
+// estimatePrices sets the prices of all pools. What an unpriced node costs is unknown: it counts
+// as if its GPUs cost what the dearest known ones do, and as 1 each where no pool has a price.
 func (f *fleet) estimatePrices() {
 	dearest := 0.0
 	for _, p := range f.pools {
-		if p.PricePerHour > 0 {
-			dearest = max(dearest, p.PricePerHour/float64(max(1, len(p.Template.GPUs))))
+		if p.price = p.PricePerHour; p.price > 0 {
+			dearest = max(dearest, p.price/p.gpus())
 		}
 	}
 	for _, p := range f.pools {
-		p.dearest = cmp.Or(dearest, 1)
+		if !(p.price > 0) {
+			p.price = cmp.Or(dearest, 1) * p.gpus()
+		}
 	}
 }
+
+// gpus is the number of a new node's GPUs by which its price is divided.
+func (p *poolState) gpus() float64 { return float64(max(1, len(p.Template.GPUs))) }

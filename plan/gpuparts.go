@@ -19,7 +19,7 @@ type part struct {
 // requests: shared ones, or whole ones that the pod does not request besides.
 func (r *capacity) hasParts(p *Pod) bool {
 	need := r.partOf(p.Demand.Fraction)
-	if need.core > 1000 || need.memory > r.partMemory() || !sameVendor(p.Demand.Vendor, r.vendor) || r.unmeasured(p) {
+	if need.core > 1000 || need.memory > r.partMemory() || !sameVendor(p.Demand.Vendor, r.vendor) || r.undivided || r.unmeasured(p) {
 		return false
 	}
 	freeSlices := clampCount(max(p.Demand.Fraction.GPUs, 1)) - max(r.whole-clampCount(p.Demand.GPUs), 0)

@@ -127,7 +127,7 @@ func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 	if !w.quotas.guaranteed(&f.Like) || w.quotas.limitAbove(&f.Like) != "" {
 		return false, false
 	}
-	there, acted = w.provide(&f.Like, k, ForecastHeadroom, "forecast for "+f.At.UTC().Format("15:04:05"), func(o option) bool { return w.worthwhile(f, k, o) })
+	there, acted = w.provide(&pending{pod: &f.Like, kind: k}, ForecastHeadroom, "forecast for "+f.At.UTC().Format("15:04:05"), func(o option) bool { return w.worthwhile(f, k, o) })
 	if there { // under a quota or not
 		w.quotas.tree = w.quotas.tree.Force(f.Like.Tenant, w.quotas.amountOf(&f.Like))
 	}
@@ -135,32 +135,38 @@ func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 }
 
 // provide reserves capacity for a pod that is not pending yet: free on a sound node,
-// upcoming, or by the cheapest action that may be taken for it now. It reports whether
-// there is any and whether an action was taken.
-func (w *world) provide(p *Pod, k *kind, reason Reason, why string, may func(option) bool) (there, acted bool) {
-	to := w.sound(k)
+// upcoming, or by the cheapest action for it, where that is worth it now. It reports whether
+// there is any and whether an action was taken. Where the cheapest is not worth it yet, no
+// other is taken: it will be once the pod is pending.
+func (w *world) provide(p *pending, reason Reason, why string, worth func(option) bool) (there, acted bool) {
+	to := w.sound(p.kind)
 	if to < 0 {
-		to = w.soonest(k)
+		to = w.soonest(p.kind)
 	}
-	if to >= 0 && may(option{kind: OptionFree, node: to}) {
-		w.assign(k, to)
+	if to >= 0 && worth(option{kind: OptionFree, node: to}) {
+		w.assign(p.kind, to)
 		return true, false
 	}
-	q := pending{pod: p, kind: k}
-	all := slices.DeleteFunc(w.options(len(w.pending), &q), func(o option) bool { return o.unknown || w.delays(o) != "" || !may(o) })
+	all := slices.DeleteFunc(w.options(len(w.pending), p), func(o option) bool { return o.unknown || w.delays(o) != "" })
 	best, ok := cheapest(all)
 	if !ok {
 		return false, false
 	}
+	if !worth(best) {
+		if best.kind == OptionRepartition && w.nodes[best.node].bound == 0 && worth(option{kind: OptionFree, node: best.node}) { // it stays until then
+			w.touch(best.node).promised++
+		}
+		return false, false
+	}
 	if best.kind == OptionNode && best.node >= 0 { // it was requested in an earlier reconcile
-		w.claim(&q, best)
+		w.claim(p, best)
 		return true, false
 	}
 	before := len(w.actions.list)
 	if best.kind == OptionRepartition {
-		w.commitRepartition(&q, best, "")
+		w.commitRepartition(p, best, "")
 	} else {
-		w.commitScaleUp(&q, best, all)
+		w.commitScaleUp(p, best, all)
 	}
 	for i := before; i < len(w.actions.list); i++ {
 		a := w.actions.edit(i)
@@ -183,6 +189,9 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 		o, life = w.priced(len(w.pending), k, &f.Like, n.pool, -1), n.pool.IdleAfter
 	}
 	lead := o.at.Sub(w.now)
+	if o.kind == OptionRepartition {
+		lead = o.ready.Sub(w.now)
+	}
 	early := max(f.At.Sub(w.now)-lead, 0)
 	late := w.policy.HeadroomWeight * w.policy.waitCost(k, f.Like.Priority, max(lead, 0))
 	needless := math.Min(math.Max(f.Error, 0), 1)
@@ -190,7 +199,7 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 		if o.node >= 0 { // paid for already
 			return true
 		}
-		return o.share*o.pool.price()*(early.Hours()+needless*life.Hours()) <= late
+		return o.share*o.pool.price*(early.Hours()+needless*life.Hours()) <= late
 	}
 	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late
 }

@@ -114,8 +114,8 @@ func (w *world) finishOperations() {
 func (w *world) totals() Totals {
 	var t Totals
 	for _, p := range w.pools {
-		t.CostPerHour += float64(max(p.Size, 0)) * p.price()
-		t.CostPerHourAfter += float64(p.base+p.grown-p.shrunk) * p.price()
+		t.CostPerHour += float64(max(p.Size, 0)) * p.price
+		t.CostPerHourAfter += float64(p.base+p.grown-p.shrunk) * p.price
 	}
 	for i := range w.pending {
 		p := &w.pending[i]

@@ -12,28 +12,37 @@ import (
 // seems to have a reason not to bind it.
 const schedulerGrace = 2 * time.Minute
 
-// admit charges every pending pod to its quota, most urgent first. A gang is
-// admitted whole or not at all.
+// admit charges every pending pod to its quota: first what its tenant is guaranteed, then what
+// it would borrow, each most urgent first. A gang is admitted whole or not at all.
 func (w *world) admit() {
-	for u := range w.units {
-		core, rest := w.units[u].core()
-		g := w.units[u].gang
-		if core == nil && rest == nil {
-			w.leavePending(g, w.units[u].members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
-			continue
+	for _, w.quotas.lends = range []bool{false, true} {
+		for u := range w.units {
+			w.admitUnit(&w.units[u])
 		}
-		f, ok := w.together(core, w.chargeReadable)
-		if !ok {
-			w.leavePending(g, core, f.reason, fmt.Sprintf("would be %d of %d; %s", f.done+g.running, g.min, f.detail))
-			for _, i := range core {
-				w.pending[i].refused = true
-			}
+	}
+}
+
+func (w *world) admitUnit(u *unit) {
+	core, rest := u.core()
+	g := u.gang
+	if core == nil && rest == nil {
+		w.leavePending(g, u.members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
+		return
+	}
+	f, ok := w.together(core, w.chargeReadable)
+	switch {
+	case !ok && f.reason == "": // it would borrow
+		return
+	case !ok:
+		w.leavePending(g, core, f.reason, fmt.Sprintf("would be %d of %d; %s", f.done+g.running, g.min, f.detail))
+		for _, i := range core {
+			w.pending[i].refused = true
 		}
-		for _, i := range rest {
-			if p := &w.pending[i]; w.chargeReadable(i) && !ok && !p.served { // without the core it is of no use
-				w.quotas.discharge(p)
-				p.refused, p.reason, p.detail = true, g.reason, g.name+" "+g.detail
-			}
+	}
+	for _, i := range rest {
+		if p := &w.pending[i]; w.chargeReadable(i) && !ok && !p.served { // without the core it is of no use
+			w.quotas.discharge(p)
+			p.refused, p.reason, p.detail = true, g.reason, g.name+" "+g.detail
 		}
 	}
 }

@@ -20,6 +20,8 @@ type quotas struct {
 	tree    quota.Tree
 	ran     quota.Tree // tree before any pending pod was charged
 	scale   *Scale
+	lends   bool   // to tenants beyond their guarantee; set by admit
+	borrows []bool // by tenant: a pod of it would borrow; found before anything is lent
 }
 
 // newQuotas builds the quota tree and charges what runs and is not leaving,
@@ -40,6 +42,7 @@ func newQuotas(f *fleet, tenants []Tenant, running []placedPod, scale *Scale) qu
 		q.tenants = nil
 		return q
 	}
+	q.borrows = make([]bool, len(q.tenants))
 	used := make([]quota.Amount, len(q.tenants))
 	for _, r := range running {
 		if t := q.tenantIndex(r.pod); t >= 0 && !r.pod.Leaving {
@@ -79,7 +82,8 @@ func (q *quotas) amountOf(p *Pod) quota.Amount {
 
 // charge charges a pending pod to its tenant's quota; false where the quota
 // does not admit it. It admits demand within the tenant's guarantee even while
-// others have borrowed that, and beyond it what others lend and do not use.
+// others have borrowed that, and beyond it what others lend and do not use. Before
+// anything is lent, no pod of a tenant overtakes a more urgent one that would borrow.
 func (q *quotas) charge(p *pending) bool {
 	t := q.tenantIndex(p.pod)
 	if t < 0 || p.charged {
@@ -90,15 +94,18 @@ func (q *quotas) charge(p *pending) bool {
 	if full, _ := q.tree.Full(tenant.Name, a); full != "" {
 		return q.refuse(p, t, a)
 	}
-	if q.tree.Used(tenant.Name).Add(a).Fits(tenant.Guarantee) {
-		q.tree, p.charged, p.borrowed = q.tree.Force(tenant.Name, a), true, false
-		return true
+	guaranteed := q.tree.Used(tenant.Name).Add(a).Fits(tenant.Guarantee)
+	if q.borrows[t] = q.borrows[t] || !guaranteed; q.borrows[t] && !q.lends {
+		return false
 	}
-	tree, err := q.tree.Add(tenant.Name, a)
-	if err != nil {
-		return q.refuse(p, t, a)
+	tree := q.tree.Force(tenant.Name, a)
+	if !guaranteed {
+		var err error
+		if tree, err = q.tree.Add(tenant.Name, a); err != nil {
+			return q.refuse(p, t, a)
+		}
 	}
-	q.tree, p.charged, p.borrowed = tree, true, true
+	q.tree, p.charged, p.borrowed = tree, true, !guaranteed
 	return true
 }
 
@@ -139,14 +146,15 @@ func (w *world) readmit() {
 			if !p.refused || p.reason != QuotaExceeded || w.gangUnserved(&w.units[u]) {
 				continue
 			}
-			if w.try(func() bool { return w.chargeAgain([]int{i}, false) }) && p.pod.Unschedulable { // the others come last
+			if w.chargeAgain([]int{i}, false) && p.pod.Unschedulable { // the others come last
 				w.serve(i, false)
 			}
 		}
 	}
 }
 
-// chargeAgain charges refused pods; with reclaim, what keeps them out is evicted first. Precondition: a trial.
+// chargeAgain charges refused pods; with reclaim, what keeps them out is evicted first. Precondition for that, or for
+// several pods: a trial.
 func (w *world) chargeAgain(refused []int, reclaim bool) bool {
 	return !slices.ContainsFunc(refused, func(i int) bool {
 		p := w.touchPending(i)

@@ -54,7 +54,7 @@ func (w *world) takeAway(n *nodeState, reason Reason, detail string) {
 	if n.Drain != nil && n.Drain.Reason == NodeEmpty {
 		p.settled++
 	}
-	w.actions.on(n, Action{Verb: RemoveNode, Reason: reason, Detail: fmt.Sprintf("%s; saves %.2f an hour", detail, p.price())})
+	w.actions.on(n, Action{Verb: RemoveNode, Reason: reason, Detail: fmt.Sprintf("%s; saves %.2f an hour", detail, p.price)})
 	n.tier, n.since = tierOut, reason
 }
 
@@ -132,7 +132,7 @@ func (w *world) freeDrains() int {
 }
 
 // life is what a node of the pool costs over its life.
-func (policy *Policy) life(p *poolState) float64 { return p.price() * policy.NodeLife.Hours() }
+func (policy *Policy) life(p *poolState) float64 { return p.price * policy.NodeLife.Hours() }
 
 // softTaints asks the scheduler to leave empty nodes empty: a node that is to be
 // removed once it has been empty for IdleAfter gets a soft taint (PreferNoSchedule),

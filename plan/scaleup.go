@@ -14,14 +14,16 @@ const lookAhead = 64
 // scaleUpOption finds the pool whose next node serves the pod: of the highest
 // priority, and at the least cost. An unclaimed upcoming node is paid for, so a new
 // one is added only where that costs less than to wait for it, and in no pool of a
-// lower priority. With onlyUpcoming, there is no new one.
+// lower priority. Of several such nodes a pod gets that of the pool which would add one for
+// it, so that each goes to the pods for which it was requested. With onlyUpcoming, there is
+// no new one.
 func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option, bool) {
 	var best, spare option
 	found, foundSpare := false, false
 	for _, ps := range w.pools {
 		reason, _ := w.cannotScaleUp(k, p, ps)
 		if w.models.hasSpare(k, ps, reason) {
-			if o := w.priced(i, k, p, ps, ps.spare[0]); !foundSpare || o.cost < spare.cost {
+			if o := w.priced(i, k, p, ps, ps.spare[0]); !foundSpare || k.before(o, spare) {
 				spare, foundSpare = o, true
 			}
 		}
@@ -33,7 +35,7 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 		}
 	}
 	if foundSpare && (!found || best.pool.Priority < spare.pool.Priority || best.cost >= spare.cost-spare.price) {
-		return spare, true
+		return w.balanced(spare, i, k, p), true
 	}
 	if found {
 		best = w.balanced(best, i, k, p)
@@ -128,7 +130,7 @@ func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) 
 	case p.Fixed:
 		return PoolFixed, p.Name + ": fixed pool, no machines to add"
 	case p.base+p.grown+p.later >= p.Max:
-		return PoolAtMax, fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base+p.grown, p.Max)
+		return PoolAtMax, p.atMaxText()
 	case p.keptFor != "" && pod.Priority < p.kept:
 		return CapacityKept, fmt.Sprintf("%s has %d of %d nodes, and keeps the others for %s", p.Name, p.base+p.grown, p.Max, p.keptFor)
 	case w.serving.committing && w.policy.MaxNodesPerScaleUp > 0 && w.policy.MaxNodesPerHour > 0:
@@ -136,6 +138,15 @@ func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) 
 		return BoundReached, w.nodeBound(p)
 	}
 	return "", ""
+}
+
+// atMaxText is "p has 4 of 4 nodes", or that of a pool which would have them with those for others.
+func (p *poolState) atMaxText() string {
+	text := fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base, p.Max)
+	if p.base < p.Max {
+		text += ", and pods before it need the rest"
+	}
+	return text
 }
 
 // unobservedFor reports a pool whose new node would have to be repartitioned
@@ -189,6 +200,8 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 		return "its GPUs are given in parts only"
 	case lack == wholeGPUs:
 		return "too few GPUs"
+	case p.empty.undivided:
+		return "its GPUs are MIG instances, which are not shared"
 	case p.empty.whole > 0 && p.empty.unmeasured(pod):
 		return "how much memory its GPUs have is not known"
 	}

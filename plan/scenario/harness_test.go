@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
@@ -219,18 +220,20 @@ func willRun(r plan.Reason) bool {
 // waits for one of another, which is ready sooner and was for another pod: the scheduler
 // would bind it there, and the other pod needs one more.
 func takesSooner(made, again plan.Plan) bool {
-	waits := func(p plan.Plan, pod string) (pool string) {
+	waits := func(p plan.Plan, pod string) (pool string, in time.Duration) {
 		for _, v := range p.Verdicts {
 			if v.Subject == pod && v.Reason == plan.WaitUpcomingNode {
-				text, _, _ := strings.Cut(v.Detail, ",")
+				text, at, _ := strings.Cut(v.Detail, ", in ")
 				pool, _ = strings.CutPrefix(text, "a new node of ")
+				in, _ = time.ParseDuration(at)
 			}
 		}
-		return pool
+		return pool, in
 	}
 	return slices.ContainsFunc(again.Verdicts, func(v plan.Verdict) bool {
-		before, now := waits(made, v.Subject), waits(again, v.Subject)
-		return before != "" && now != "" && before != now && slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.ScaleUp && a.Pool == now })
+		before, late := waits(made, v.Subject)
+		now, soon := waits(again, v.Subject)
+		return before != "" && soon < late && slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.ScaleUp && a.Pool == now })
 	})
 }
 

@@ -154,7 +154,10 @@ func (d *dice) pool(i int) {
 	}
 	d.pools, d.models = append(d.pools, name), append(d.models, model)
 	d.do("pool %s min=%d max=%d price=%d gpus=%d model=%s%s repartition=%s mig-idle-after=%ds mig-duration=%ds ready-after=%ds idle-after=%dm cpu=%s labels=(zone=%s kind=%s) others=(rdma/hca=%d)",
-		name, d.n(2), 1+d.n(5), d.n(5), 1+d.n(3), model, layout, d.of("idle", "keep-busy", "no"), d.n(3)*20, 5+d.n(6), d.n(120), 1+d.n(4), d.of("16", "32", "0"), d.of("a", "b"), d.of("x", "y"), d.n(3))
+		name, d.n(2), 1+d.n(5), d.n(5), 1+d.n(3), model, layout, d.of("idle", "keep-busy", "no"), d.n(3)*20, (5+d.n(6))*(1+9*d.n(2)), d.n(120), 1+d.n(4), d.of("16", "32", "0"), d.of("a", "b"), d.of("x", "y"), d.n(3))
+	if d.n(3) == 0 {
+		d.do("pool %s priority=%d ready-after=1m", name, d.n(2))
+	}
 	if d.n(4) == 0 {
 		d.do("pool %s priority=%d host-ports=%s %s %s taints=(t:%s)", name, d.n(3)-1, d.of("()", "TCP/80"), d.of("", "", "fixed"), d.of("spot interruptions=0.3", "on-demand"), d.of("NoSchedule", "PreferNoSchedule"))
 	}
@@ -169,8 +172,8 @@ func (d *dice) quotas() {
 		return
 	}
 	amount := func() string { return d.of("none", "1", "2", "3+4", "all") }
-	d.do("quota root\nquota t1 parent=root guarantee=%d borrow=%s lend=%s", d.n(3), amount(), amount())
-	d.do("quota t2 guarantee=%s limit=%s borrow=%s", d.of("none", "1", "2", "3+4"), d.of("2", "3", "21+all", "all"), amount())
+	d.do("quota root limit=%s\nquota t1 parent=root guarantee=%d borrow=%s lend=%s", d.of("all", "4"), d.n(3), amount(), amount())
+	d.do("quota t2 guarantee=%s limit=%s borrow=%s %s", d.of("none", "1", "2", "3+4"), d.of("2", "3", "21+all", "all"), amount(), d.of("", "parent=root"))
 	d.do("quota deep parent=t1 reclaim-idle=%ds limit=%s", d.n(200), amount())
 }
 
@@ -213,7 +216,7 @@ func (d *dice) event(step int) {
 	switch {
 	case kind == 18: // the provider has none, or users change the pool or its nodes
 		p := d.Sim.State.Pools[d.n(len(d.pools))]
-		d.do("pool %s %s", p.Name, d.of(map[bool]string{false: "backoff=50s"}[p.Fixed], "freeze", "thaw", "max=9", "idle-after=1s", "labels=(zone=b kind=x)"))
+		d.do("pool %s %s", p.Name, d.of(map[bool]string{false: "backoff=50s"}[p.Fixed], "freeze", "thaw", "max=9", "idle-after=1s", "min=1", "labels=(zone=b kind=x)"))
 	case kind == 19: // the autoscaler starts again without its state
 		d.do("tick last-scale-up=() last-scale-down=() last-drain=() last-replace=() last-repartition=() short-since=() sick-since=() unknown-since=() free-since=() grown=() removed=() failures=()")
 	case kind < 4:
@@ -224,7 +227,8 @@ func (d *dice) event(step int) {
 		d.odd(step + 10)
 	case kind == 7:
 		low := d.n(4)
-		d.do("forecast f/w%d requests=(%s) have=%d low=%d expected=%d high=%d at=%dm error=0.%d", d.n(3), d.request(), d.n(4), low, low+d.n(3), low+2+d.n(3), 1+d.n(30), d.n(10))
+		d.do("forecast f/w%d requests=(%s) have=%d low=%d expected=%d high=%d at=%ss error=0.%d%s%s", d.n(3), d.request(), d.n(4), low, low+d.n(3), low+2+d.n(3),
+			d.of("20", "60", "180", "900"), d.n(10), d.of("", "", " tenant=t1", " tenant=t2"), d.rules())
 	case kind == 8:
 		d.do("forecast f/w%d unsure=short", d.n(3))
 	case kind < 12 && len(pods) > 0:
