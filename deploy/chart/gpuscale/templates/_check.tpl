@@ -45,7 +45,10 @@
 {{- /* Helm names the kind, not the value that asks for it. */ -}}
 {{- $kinds := list -}}
 {{- if has $v.monitoring.scrape (list "ServiceMonitor" "PodMonitor") -}}
-{{- $kinds = append $kinds (list "monitoring.scrape" "monitoring.coreos.com/v1" $v.monitoring.scrape "the Prometheus Operator" "monitoring.scrape=annotations") -}}
+{{- $azure := "azmonitoring.coreos.com/v1" -}}
+{{- $instead := "monitoring.scrape=annotations" -}}
+{{- if .Capabilities.APIVersions.Has (printf "%s/%s" $azure $v.monitoring.scrape) }}{{ $instead = printf "monitoring.apiVersion=%s for Azure's managed Prometheus" $azure }}{{ end -}}
+{{- $kinds = append $kinds (list "monitoring.scrape" $v.monitoring.apiVersion $v.monitoring.scrape (ternary "Azure's managed Prometheus" "the Prometheus Operator" (eq $v.monitoring.apiVersion $azure)) $instead) -}}
 {{- end -}}
 {{- if or $v.monitoring.rules.recording $v.monitoring.rules.alerts -}}
 {{- $kinds = append $kinds (list "monitoring.rules" "monitoring.coreos.com/v1" "PrometheusRule" "the Prometheus Operator" "monitoring.rules.recording=false and monitoring.rules.alerts=false (docs/report.md has the rules as files)") -}}
