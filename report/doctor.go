@@ -63,7 +63,7 @@ func newDoctorCommand(out io.Writer) *cobra.Command {
 	o.config.Timeout = lookTimeout
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; else $KUBECONFIG, the usual file, or the pod's own account")
 	fs.StringVar(&o.context, "context", "", "context of the kubeconfig")
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of gpuscale; detected if empty")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of gpuscale; detected if empty. All else is read of the whole cluster")
 	fs.StringSliceVar(&o.only, "only", nil, "checks to run, by their ids, with commas")
 	fs.BoolVar(&o.list, "list", false, "list the checks and what each reads, without running them")
 	fs.StringVarP(&o.form, "output", "o", "text", "text or json")

@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -73,7 +74,7 @@ func TestNamespaceOverride(t *testing.T) {
 }
 
 // TestUmbrella: a chart that has this one as a dependency may name it otherwise and leave it out. Jobs are called as
-// boards and alerts name them all the same.
+// boards and alerts name them all the same, and images come from the registry of all its charts.
 func TestUmbrella(t *testing.T) {
 	umbrella := helm(t)
 	dir := t.TempDir()
@@ -86,9 +87,16 @@ dependencies: [{name: gpuscale, alias: gpus, condition: gpus.enabled, version: "
 		t.Errorf("%d objects where it is left out", len(left))
 	}
 	monitored := map[string]bool{}
-	for _, o := range render(t, umbrella, `{gpus: {enabled: true, adapter: {enabled: true}, autoscaler: {enabled: true}, monitoring: {scrape: ServiceMonitor}}}`) {
-		if name := o.GetLabels()["app.kubernetes.io/name"]; o.GetKind() == "Service" {
+	for _, o := range render(t, umbrella, `{global: {imageRegistry: registry.example, imagePullSecrets: [shared, {name: own}]}, gpus: {enabled: true, image: {pullSecrets: [{name: own}]}, adapter: {enabled: true}, autoscaler: {enabled: true}, monitoring: {scrape: ServiceMonitor}}}`) {
+		switch name := o.GetLabels()["app.kubernetes.io/name"]; o.GetKind() {
+		case "Service":
 			monitored[name] = true
+		case "Deployment", "DaemonSet":
+			pod := podSpec(t, o)
+			image := pod["containers"].([]any)[0].(map[string]any)["image"]
+			if secrets := fmt.Sprint(pod["imagePullSecrets"]); secrets != "[map[name:own] map[name:shared]]" || !strings.HasPrefix(fmt.Sprint(image), "registry.example/gpuscale-") {
+				t.Errorf("%s: %v by %s", id(o), image, secrets)
+			}
 		}
 	}
 	for _, job := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler"} {

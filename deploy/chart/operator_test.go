@@ -60,7 +60,7 @@ func TestOperatorMissing(t *testing.T) {
 	h := helm(t)
 	for _, c := range []struct {
 		values, says string
-		kinds        []string
+		kinds        []string // of the Prometheus Operator, or with another API before them
 	}{
 		{`{scrape: none}
 adapter: {enabled: true, certificate: {source: cert-manager}}`, "adapter.certificate.source: the cluster has no Certificate of cert-manager", nil},
@@ -68,11 +68,19 @@ adapter: {enabled: true, certificate: {source: cert-manager}}`, "adapter.certifi
 		{`{scrape: PodMonitor}`, "monitoring.scrape: the cluster has no PodMonitor", []string{"ServiceMonitor"}},
 		{`{rules: {recording: true}}`, "monitoring.rules: the cluster has no PrometheusRule", []string{"ServiceMonitor"}},
 		{`{scrape: annotations}`, "", nil},
+		{`{scrape: PodMonitor}`, "or set monitoring.apiVersion=azmonitoring.coreos.com/v1 for Azure's", []string{"azmonitoring.coreos.com", "PodMonitor"}},
+		{`{scrape: PodMonitor, apiVersion: azmonitoring.coreos.com/v1}`, "", []string{"azmonitoring.coreos.com", "PodMonitor"}},
+		{`{scrape: ServiceMonitor, apiVersion: azmonitoring.coreos.com/v1}`, "the cluster has no ServiceMonitor of Azure's managed Prometheus", []string{"ServiceMonitor"}},
 		{`{scrape: ServiceMonitor, rules: {alerts: true}}`, "", []string{"ServiceMonitor", "PrometheusRule"}},
 	} {
 		r := releaseWith("image: {registry: registry.example}\nmonitoring: " + c.values)
-		_, err := h.Template(t.Context(), r)
+		objects, err := h.Template(t.Context(), r)
 		require.NoError(t, err)
+		for _, o := range objects {
+			if version := o.GetAPIVersion(); strings.HasSuffix(o.GetKind(), "Monitor") && strings.Contains(c.values, "apiVersion") && version != "azmonitoring.coreos.com/v1" {
+				t.Errorf("%s: %s is of %s", c.values, id(o), version)
+			}
+		}
 		there := h
 		there.Kubeconfig = clusterOf(t, c.kinds)
 		_, err = there.Run(t.Context(), r, "install", release, h.Chart, "--dry-run=server")
@@ -83,8 +91,8 @@ adapter: {enabled: true, certificate: {source: cert-manager}}`, "adapter.certifi
 	}
 }
 
-// clusterOf is the kubeconfig of a fake API server that has these kinds of the Prometheus Operator,
-// the namespace kube-system, and no other object.
+// clusterOf is the kubeconfig of a fake API server that has these kinds of the Prometheus Operator, or of the
+// group before them, the namespace kube-system, and no other object.
 func clusterOf(t *testing.T, kinds []string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,7 +106,11 @@ func clusterOf(t *testing.T, kinds []string) string {
 				list.APIResources = append(list.APIResources, metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind})
 			}
 		}
-		monitoring := metav1.GroupVersionForDiscovery{GroupVersion: "monitoring.coreos.com/v1", Version: "v1"}
+		group, kinds := "monitoring.coreos.com", kinds
+		if len(kinds) > 0 && strings.Contains(kinds[0], ".") {
+			group, kinds = kinds[0], kinds[1:]
+		}
+		monitoring := metav1.GroupVersionForDiscovery{GroupVersion: group + "/v1", Version: "v1"}
 		switch path := r.URL.Path; {
 		case path == "/version":
 			answer(map[string]string{"major": "1", "minor": "37", "gitVersion": "v1.37.0"})
@@ -106,7 +118,7 @@ func clusterOf(t *testing.T, kinds []string) string {
 			answer(metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
 		case path == "/apis":
 			answer(metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{
-				Name: "monitoring.coreos.com", Versions: []metav1.GroupVersionForDiscovery{monitoring}, PreferredVersion: monitoring,
+				Name: group, Versions: []metav1.GroupVersionForDiscovery{monitoring}, PreferredVersion: monitoring,
 			}}})
 		case path == "/apis/"+monitoring.GroupVersion:
 			add(kinds...)

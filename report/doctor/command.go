@@ -68,12 +68,20 @@ func (c commands) patch(namespace, resource, name, merge string) string {
 // logs writes the command that shows a program's log.
 func (c commands) logs(p Program) string { return c.in(p.Namespace, "logs", p.Ref(), "--tail=50") }
 
-// operator writes a command about objects of the Prometheus Operator; none without it.
-func (l *look) operator(words ...string) string {
-	if !l.has(Monitoring) || len(Monitoring.in(l.declared)) == 0 {
+// served reports whether the cluster has kinds, with commas, of the Prometheus Operator. VictoriaMetrics'
+// operator reads its monitors, without a Prometheus or a PrometheusRule.
+func (l *look) served(kinds string) bool {
+	return !slices.ContainsFunc(strings.Split(kinds, ","), func(kind string) bool {
+		return !slices.ContainsFunc(Monitoring.in(l.declared), func(r *metav1.APIResource) bool { return r.Name == kind })
+	})
+}
+
+// operator writes a command about such objects, of a namespace or with "-A" among words; none without their kinds.
+func (l *look) operator(namespace, kinds string, words ...string) string {
+	if !l.served(kinds) {
 		return ""
 	}
-	return l.kubectl(words...)
+	return l.in(namespace, slices.Concat([]string{"get", kinds}, words)...)
 }
 
 // Annotations by which Helm marks its objects.

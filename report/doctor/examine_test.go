@@ -29,6 +29,7 @@ var now = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 //
 //	base [without=KIND/NAME,…]     a chart's objects and a healthy cluster, see testdata/base.yaml
 //	objects                        more objects, YAML; one of the same kind and name replaces another
+//	monitoring KIND…               kinds of the Prometheus Operator that the cluster has
 //	answers                        what Prometheus says: SOURCE: {LABEL="VALUE", …} NUMBER
 //	missing                        SOURCE: why it could not be read
 //	local | metrics                single facts
@@ -56,8 +57,9 @@ func TestExamine(t *testing.T) {
 				f, objects = empty(), nil
 			case "objects":
 				objects = with(t, objects, d.Input)
-				if strings.Contains(d.Input, "kind: Monitoring\n") || d.Input == "kind: Monitoring" {
-					Monitoring.add(f, metav1.APIResource{Name: "servicemonitors"})
+			case "monitoring":
+				for _, a := range d.CmdArgs {
+					Monitoring.add(f, metav1.APIResource{Name: a.Key})
 				}
 			case "answers":
 				answers(t, f, d.Input)

@@ -149,7 +149,7 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 			present = l.kubectl("label", "node", n.Name, labelPresent+"=true")
 		}
 		nodeLacks(l, n, "no exporter's pod is on it",
-			"The exporter runs on nodes with "+labelPresent+"=true, or NFD's pci-10de.present; label the node, and check which taint it does not tolerate (exporter.tolerations).",
+			"The exporter runs on nodes with "+labelPresent+"=true, or NFD's pci-10de.present, or those in exporter.affinity: label the node, or, where new ones get no such label, select them there. Check which taint it does not tolerate (exporter.tolerations).",
 			present, l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}"))
 	case !isReady:
 		nodeLacks(l, n, "its exporter's pod is not ready"+notReady(l.declared, "exporter", n.Name), "Check its log.", show, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix"))

@@ -104,17 +104,17 @@ func scrapeMissing(l *look) {
 			add = l.warn
 		}
 		add(p.Object(), seen, "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by.",
-			l.operator("-n", p.Namespace, "get", "servicemonitors,podmonitors", "--show-labels"),
-			l.operator("get", "prometheuses", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}{"\n"}{end}`),
-			l.monitored(p, "monitoring.scrape=ServiceMonitor")).Means = unscraped[name]
+			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
+			l.operator("", "prometheuses", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}{"\n"}{end}`),
+			l.monitored(p, "servicemonitors", "monitoring.scrape=ServiceMonitor")).Means = unscraped[name]
 	}
 	orSkip(l, found, "no program of gpuscale to scrape was found")
 }
 
 // monitored writes the command that has the Prometheus Operator scrape our programs, or
 // evaluate our rules.
-func (l *look) monitored(p Program, value string) string {
-	if l.operator("get") == "" {
+func (l *look) monitored(p Program, kind, value string) string {
+	if !l.served(kind) {
 		return ""
 	}
 	return l.install(p, "", value)
@@ -140,7 +140,7 @@ func rulesMissing(l *look) {
 	var commands []string
 	for _, name := range names {
 		if programs := l.programs(name); len(programs) > 0 {
-			commands = []string{l.monitored(programs[0], "monitoring.rules.recording=true"), l.operator("-n", programs[0].Namespace, "get", "prometheusrules", "--show-labels")}
+			commands = []string{l.monitored(programs[0], "prometheusrules", "monitoring.rules.recording=true"), l.operator(programs[0].Namespace, "prometheusrules", "--show-labels")}
 			break
 		}
 	}
@@ -258,7 +258,7 @@ func honorLabels(l *look) {
 		l.skip("Prometheus has no series of gpu_held")
 		return
 	}
-	show := l.operator("get", "servicemonitors,podmonitors", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.endpoints} {.spec.podMetricsEndpoints}{"\n"}{end}`)
+	show := l.operator("", "servicemonitors,podmonitors", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.endpoints} {.spec.podMetricsEndpoints}{"\n"}{end}`)
 	for _, s := range self {
 		l.fault("scrape job "+s.Labels.Get("job"), fmt.Sprintf("gpu_held allocates to %s/%s %s GPUs: that is the exporter itself, and exported_namespace and exported_pod are gone",
 			s.Labels.Get("namespace"), s.Labels.Get("pod"), number(s.Value)),
@@ -279,7 +279,7 @@ func scrapedTwice(l *look) {
 	if len(v) == 0 {
 		return
 	}
-	all, monitors := values(v, "job", ""), l.operator("get", "servicemonitors,podmonitors", "-A")
+	all, monitors := values(v, "job", ""), l.operator("", "servicemonitors,podmonitors", "-A")
 	if len(all) < 2 { // none where all series were pushed without a job
 		job := strings.Join(all, "")
 		l.warn("scrape job "+cmp.Or(job, "without a name"), "has the same gpu_uuid from several targets: "+several(values(v, "instance", job)),

@@ -74,6 +74,10 @@ func TestCompatAuto(t *testing.T) {
 	x.add(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: compat, name: ours, labels: {app.kubernetes.io/part-of: gpuscale}}, spec: {selector: {matchLabels: {app: o}}, template: {metadata: {labels: {app: o}},
 		spec: {nodeSelector: {none: such}, containers: [{name: e, image: registry.example/gpuscale-exporter, args: [-f, /etc/dcgm-exporter/counters.csv]}]}}}}`)
 	wants("", "true")
+	// That of EKS's CloudWatch add-on, which CloudWatch's agent alone scrapes.
+	x.add(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: compat, name: dcgm-exporter, ownerReferences: [{apiVersion: cloudwatch.aws.amazon.com/v1alpha1, kind: DcgmExporter, name: dcgm-exporter, uid: none}]},
+		spec: {selector: {matchLabels: {app: c}}, template: {metadata: {labels: {app: c}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: "registry.example/eks/observability/dcgm-exporter:4.1"}]}}}}`)
+	wants("", "true")
 	x.add(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: compat, name: nvidia-dcgm-exporter}, spec: {selector: {matchLabels: {app: d}}, template: {metadata: {labels: {app: d}},
 		spec: {nodeSelector: {none: such}, containers: [{name: d, image: "registry.example/nvidia/k8s/dcgm-exporter:4.5.1-4.8.0"}]}}}}`)
 	wants("", "false")

@@ -126,6 +126,12 @@ func (p *programs) check(ctx context.Context, text string) error {
 		return nil // a here-document
 	}
 	for _, words := range segments {
+		if at := slices.Index(words, "--"); words[0] == "kubectl" && at > 0 && at+1 < len(words) { // exec's command
+			inner := append([]string{path.Base(words[at+1])}, words[at+2:]...)
+			segments = append(segments, inner)
+		}
+	}
+	for _, words := range segments {
 		if slices.Contains(judged, words[0]) && len(words) > 1 {
 			if err := checkFlags(words, p.help(ctx)); err != nil {
 				return err
@@ -158,7 +164,7 @@ func TestCommands(t *testing.T) {
 		t.Errorf("only %d commands were found", n)
 	}
 	for _, wrong := range []string{
-		"kubectl get nodes --outptu wide", "gpuscale-autoscaler explain pod chat/vllm-2 --urll x", "gpuscale-report --sinc 1h top", "gpuscale-autoscaler explains", "helm instal x",
+		"kubectl get nodes --outptu wide", "gpuscale-autoscaler explain pod chat/vllm-2 --urll x", "gpuscale-report --sinc 1h top", "gpuscale-autoscaler explains", "helm instal x", "kubectl exec ds/x -- /gpuscale-exporter check --kubernets",
 	} {
 		if p.check(t.Context(), wrong) == nil {
 			t.Errorf("no error for %q", wrong)

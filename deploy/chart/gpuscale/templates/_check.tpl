@@ -2,9 +2,10 @@
 {{- define "gpuscale.check" -}}
 {{- $v := .Values -}}
 {{- range list
-  (list "image.registry" (default "" $v.image.registry) "^([^/\\s]+(/[^/\\s]+)*)?$" "a registry's name and path such as registry.example/gpuscale, without https:// and without a slash at the end")
+  (list (ternary "image.registry" "global.imageRegistry" (not (empty $v.image.registry))) (include "gpuscale.registry" .) "^([^/\\s]+(/[^/\\s]+)*)?$" "a registry's name and path such as registry.example/gpuscale, without https:// and without a slash at the end")
   (list "prometheus.url" $v.prometheus.url "^https?://[^/\\s]" "an address that begins with http:// or https://, such as http://prometheus-operated.monitoring.svc:9090")
   (list "monitoring.interval" $v.monitoring.interval "^[0-9]+(ms|s|m)$" "a number and ms, s or m, such as 15s")
+  (list "podResourcesDir" $v.podResourcesDir "/pod-resources$" "the folder pod-resources in the kubelet's root folder, such as /var/snap/microk8s/common/var/lib/kubelet/pod-resources")
   (list "report.since" $v.report.since "^([0-9]+[wdhm])+$" "a number and w, d, h or m, such as 7d")
 -}}
 {{- if not (regexMatch (index . 2) (index . 1)) -}}
@@ -45,7 +46,10 @@
 {{- /* Helm names the kind, not the value that asks for it. */ -}}
 {{- $kinds := list -}}
 {{- if has $v.monitoring.scrape (list "ServiceMonitor" "PodMonitor") -}}
-{{- $kinds = append $kinds (list "monitoring.scrape" "monitoring.coreos.com/v1" $v.monitoring.scrape "the Prometheus Operator" "monitoring.scrape=annotations") -}}
+{{- $azure := "azmonitoring.coreos.com/v1" -}}
+{{- $instead := "monitoring.scrape=annotations" -}}
+{{- if .Capabilities.APIVersions.Has (printf "%s/%s" $azure $v.monitoring.scrape) }}{{ $instead = printf "monitoring.apiVersion=%s for Azure's managed Prometheus" $azure }}{{ end -}}
+{{- $kinds = append $kinds (list "monitoring.scrape" $v.monitoring.apiVersion $v.monitoring.scrape (ternary "Azure's managed Prometheus" "the Prometheus Operator" (eq $v.monitoring.apiVersion $azure)) $instead) -}}
 {{- end -}}
 {{- if or $v.monitoring.rules.recording $v.monitoring.rules.alerts -}}
 {{- $kinds = append $kinds (list "monitoring.rules" "monitoring.coreos.com/v1" "PrometheusRule" "the Prometheus Operator" "monitoring.rules.recording=false and monitoring.rules.alerts=false (docs/report.md has the rules as files)") -}}
@@ -60,17 +64,22 @@
 {{- end -}}
 {{- range $name := list "exporter" "adapter" "autoscaler" "agent" "report" -}}
 {{- $c := index $v $name -}}
-{{- if and $c.enabled (not (or $v.image.registry (contains "/" $c.image.repository) $v.image.tag $c.image.tag $c.image.digest)) (eq $.Chart.AppVersion "devel") (ne $v.image.pullPolicy "Never") -}}
+{{- if and $c.enabled (not (or (include "gpuscale.registry" $) (contains "/" $c.image.repository) $v.image.tag $c.image.tag $c.image.digest)) (eq $.Chart.AppVersion "devel") (ne $v.image.pullPolicy "Never") -}}
 {{- fail (printf "image.registry: %s:devel is in no registry, since this chart is of no release. Build it (make image PROGRAM=%s VERSION=devel), push it and set image.registry; where the nodes have the image already, set image.pullPolicy=Never" $c.image.repository $name) -}}
+{{- end -}}
+{{- end -}}
+{{- $ns := include "gpuscale.namespace" $ -}}
+{{- $level := dig "metadata" "labels" "pod-security.kubernetes.io/enforce" "privileged" (default dict (lookup "v1" "Namespace" "" $ns)) -}}
+{{- if ne $level "privileged" -}}
+{{- $why := dict "exporter" (list $v.exporter.enabled "mount the kubelet's socket") "agent" (list $v.agent.enabled "mount the kubelet's socket") "adapter" (list (and $v.adapter.enabled $v.adapter.hostNetwork) "are on their node's network (adapter.hostNetwork)") -}}
+{{- range $name, $because := $why -}}
+{{- if index $because 0 -}}
+{{- fail (printf "%s: namespace %q enforces Pod Security %q, which refuses its pods: they %s. kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged, or install this part as a release of its own in another namespace" $name $ns $level (index $because 1) $ns) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $name := list "exporter" "agent" -}}
 {{- if (index $v $name).enabled -}}
-{{- $ns := include "gpuscale.namespace" $ -}}
-{{- $level := dig "metadata" "labels" "pod-security.kubernetes.io/enforce" "privileged" (default dict (lookup "v1" "Namespace" "" $ns)) -}}
-{{- if ne $level "privileged" -}}
-{{- fail (printf "%s: namespace %q enforces Pod Security %q, which refuses its pods: they mount the kubelet's socket. kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged, or install this part as a release of its own in another namespace" $name $ns $level $ns) -}}
-{{- end -}}
 {{- $class := (index $v $name).runtimeClassName -}}
 {{- if and $class (ne $class "auto") (not (lookup "node.k8s.io/v1" "RuntimeClass" "" $class)) -}}
 {{- fail (printf "%s.runtimeClassName: there is no RuntimeClass %q. kubectl get runtimeclass lists them; auto takes nvidia where there is one" $name $class) -}}

@@ -63,10 +63,15 @@ namespace: {{ include "gpuscale.namespace" .root | quote }}
 labels: {{- include "gpuscale.labels" . | nindent 2 }}
 {{- end -}}
 
+{{/* Of our value and the one that charts share by convention, ours. */}}
+{{- define "gpuscale.registry" -}}
+{{- coalesce .Values.image.registry (default dict .Values.global).imageRegistry | default "" -}}
+{{- end -}}
+
 {{- define "gpuscale.image" -}}
 {{- $image := (index .root.Values .name).image -}}
 {{- $name := $image.repository -}}
-{{- with .root.Values.image.registry }}{{ $name = printf "%s/%s" . $name }}{{ end -}}
+{{- with include "gpuscale.registry" .root }}{{ $name = printf "%s/%s" . $name }}{{ end -}}
 {{- if $image.digest -}}
 {{ printf "%s@%s" $name $image.digest | quote }}
 {{- else -}}

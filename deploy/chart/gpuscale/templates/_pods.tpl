@@ -26,11 +26,13 @@ these values. mig-manager and k8s-driver-manager change them where they need the
 - {key: nvidia.com/gpu.deploy.dcgm-exporter-dra, operator: NotIn, values: [{{ . }}]}
 {{- end -}}
 
-{{/* A DaemonSet of dcgm-exporter, as namespace/name; empty where there is none or no cluster. */}}
+{{/* DaemonSets of dcgm-exporter, as namespace/name; empty where there is none or no cluster. That of EKS's CloudWatch
+add-on does not count: CloudWatch's agent alone scrapes it. */}}
 {{- define "gpuscale.dcgmExporter" -}}
 {{- range (lookup "apps/v1" "DaemonSet" "" "").items -}}
 {{- $ours := eq (dig "metadata" "labels" "app.kubernetes.io/part-of" "" .) "gpuscale" -}}
-{{- if and (not $ours) (contains "/dcgm-exporter" (toJson .spec.template.spec.containers)) }}{{ .metadata.namespace }}/{{ .metadata.name }} {{ end -}}
+{{- $cloudWatch := contains "cloudwatch.aws.amazon.com/" (toJson .metadata.ownerReferences) -}}
+{{- if and (not $ours) (not $cloudWatch) (regexMatch `"image":"([^"]*/)?[^"/]*dcgm-exporter[^"/]*"` (toJson .spec.template.spec.containers)) }}{{ .metadata.namespace }}/{{ .metadata.name }} {{ end -}}
 {{- end -}}
 {{- end -}}
 
@@ -42,7 +44,9 @@ these values. mig-manager and k8s-driver-manager change them where they need the
 
 {{- define "gpuscale.scheduling" -}}
 {{- $c := index .root.Values .name -}}
-{{- with .root.Values.image.pullSecrets }}
+{{- $secrets := default list .root.Values.image.pullSecrets -}}
+{{- range (default dict .root.Values.global).imagePullSecrets }}{{ $secrets = append $secrets (ternary (dict "name" .) . (kindIs "string" .)) }}{{ end -}}
+{{- with uniq $secrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $c.priorityClassName }}
