@@ -97,6 +97,33 @@ func TestListing(t *testing.T) {
 	}
 }
 
+// TestNodeOfNoCountedMachine: a node whose instance is in its group's warm pool has joined and is stopped. The size that is
+// requested of the group does not count it, so neither does the pool; else a scale-up would request as many nodes more.
+// An instance that was started after the listing is in none yet.
+func TestNodeOfNoCountedMachine(t *testing.T) {
+	p := pool("p")
+	p.Spec.MIG, p.Spec.Min = nil, 0
+	w := newWorld(t, p)
+	for name, age := range map[string]time.Duration{"p-1": time.Hour, "warm-1": time.Hour, "warm-2": time.Hour, "late": 0} {
+		n := node(name, corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")})
+		n.Spec.ProviderID, n.CreationTimestamp = "aws:///eu-west-1a/i-"+name, metav1.NewTime(start.Add(-age))
+		if age > 0 && name != "p-1" {
+			n.Status.Conditions = nil
+		}
+		require.NoError(t, w.client.Create(t.Context(), n))
+	}
+	w.o.o.Pools = listed{"p": {Listing: pools.Listing{Target: 2, Counted: []string{"i-p-1"}}}}
+	seen := w.at(0)
+	if got := seen.Pools[0]; got.Size != 2 {
+		t.Errorf("the pool has %d nodes", got.Size)
+	}
+	for _, n := range seen.Nodes {
+		if warm := strings.HasPrefix(n.Name, "warm"); warm != (n.Pool == "") {
+			t.Errorf("node %s is of pool %q", n.Name, n.Pool)
+		}
+	}
+}
+
 // together is a provider whose calls return only once all of them have been made.
 type together struct {
 	pools.Providers

@@ -101,6 +101,12 @@ func (g *asgGroup) complete(ctx context.Context, l *Listing, missing int) (err e
 			l.Failed = missing
 		}
 	}
+	l.Counted = []string{}
+	for _, i := range g.group.Instances {
+		if !leavingState(i.LifecycleState) && !apartState(i.LifecycleState) {
+			l.Counted = append(l.Counted, aws.ToString(i.InstanceId))
+		}
+	}
 	l.SpotPrice = g.spotPrice(ctx, g.pool, g.group)
 	l.Leaving = g.leaving(ctx, g.pool, g.group)
 	return nil
@@ -194,10 +200,11 @@ func (g *asgGroup) remove(ctx context.Context, node *corev1.Node, replace bool) 
 func leavingState(s types.LifecycleState) bool { return strings.HasPrefix(string(s), "Terminat") }
 
 // apartState reports whether a group's size does not count an instance that stays. AWS has replaced it in Standby or
-// taken it off the size, which counts it again as it leaves Standby; so with detached ones and those of a warm pool.
+// taken it off the size, which counts it again as it leaves Standby; so with detached ones. Those of a warm pool are not
+// among a group's instances (DescribeWarmPool lists them).
 func apartState(s types.LifecycleState) bool {
 	name := string(s)
-	return strings.HasSuffix(name, "Standby") || strings.HasPrefix(name, "Detach") || strings.HasPrefix(name, "Warmed:")
+	return strings.HasSuffix(name, "Standby") || strings.HasPrefix(name, "Detach")
 }
 
 // config returns the configuration of a region, loaded once.

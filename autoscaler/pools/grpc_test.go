@@ -385,6 +385,7 @@ func TestNodeGroupOverMutualTLS(t *testing.T) {
 //	comes DURATION       a node is made now, and ready after that time
 //	again                the first node is ready again, an hour from now
 //	old                  a node of an hour ago becomes ready
+//	warmed DURATION      a node that was made that long ago leaves a warm pool, and is ready a minute later
 //	recreated            another pool has the name, with another UID
 //	status N IN DURATION the status of a new pool has N failures, a backoff that ends IN, and this time to ready
 //	withdrawn            the planner takes the request back
@@ -422,6 +423,10 @@ func TestHistory(t *testing.T) {
 				ready(nodes[0], now.Add(time.Hour))
 			case "old":
 				ready(node(now.Add(-time.Hour)), now)
+			case "warmed":
+				n := node(now.Add(-took))
+				now = now.Add(time.Minute)
+				ready(n, now)
 			case "recreated":
 				pool.UID = "another"
 			case "status":
