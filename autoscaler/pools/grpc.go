@@ -49,17 +49,9 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 		return nil, &Problem{ReasonNoTarget, fieldGRPC + ".name",
 			fmt.Sprintf("the autoscaler's configuration has no externalGRPC provider %q", ref.Name), "add it there with its address, or correct the name"}
 	}
-	if err := e.refresh(ctx, c, ref.Name); err != nil {
-		return nil, err
-	}
-	groups, err := c.Groups(ctx)
+	found, err := e.find(ctx, c, ref)
 	if err != nil {
 		return nil, err
-	}
-	at := slices.IndexFunc(groups, func(n *externalgrpc.Group) bool { return n.ID == ref.NodeGroup })
-	if at < 0 {
-		return nil, &Problem{ReasonNoTarget, fieldGRPC + ".nodeGroup",
-			fmt.Sprintf("the provider %s has no node group %q", ref.Name, ref.NodeGroup), "configure it there, or correct the ID"}
 	}
 	target, err := c.TargetSize(ctx, ref.NodeGroup)
 	if err != nil {
@@ -70,7 +62,7 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 		return nil, err
 	}
 	cloud := &grpcGroup{Client: c, id: ref.NodeGroup, target: target}
-	out := &group{name: "node group " + ref.NodeGroup, target: target, least: int(groups[at].MinSize), most: int(groups[at].MaxSize), cloud: cloud}
+	out := &group{name: "node group " + ref.NodeGroup, target: target, least: int(found.MinSize), most: int(found.MaxSize), cloud: cloud}
 	for _, i := range instances {
 		m := machine{id: i.ID, going: i.Is(externalgrpc.Deleting), failed: i.Failure()}
 		if m.failed != "" { // as cluster-autoscaler has an instance that never had a node
@@ -81,6 +73,24 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 		out.machines = append(out.machines, m)
 	}
 	return out, nil
+}
+
+// find returns a node group of a provider. One without the group is asked to read its cloud again: it may have started since.
+func (e *external) find(ctx context.Context, c *externalgrpc.Client, ref *v1alpha1.ExternalGRPCProvider) (*externalgrpc.Group, error) {
+	for _, anyway := range []bool{false, true} {
+		if err := e.refresh(ctx, c, ref.Name, anyway); err != nil {
+			return nil, err
+		}
+		groups, err := c.Groups(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if at := slices.IndexFunc(groups, func(n *externalgrpc.Group) bool { return n.ID == ref.NodeGroup }); at >= 0 {
+			return groups[at], nil
+		}
+	}
+	return nil, &Problem{ReasonNoTarget, fieldGRPC + ".nodeGroup",
+		fmt.Sprintf("the provider %s has no node group %q", ref.Name, ref.NodeGroup), "configure it there, or correct the ID"}
 }
 
 // complete implements groupAPI: a provider's template has labels, taints and other resources. A provider without
@@ -139,11 +149,11 @@ func (g *grpcGroup) remove(ctx context.Context, node *corev1.Node, replace bool)
 	return nil
 }
 
-// refresh has the provider read its cloud's state, once for all of its pools.
-func (e *external) refresh(ctx context.Context, c *externalgrpc.Client, name string) error {
+// refresh has the provider read its cloud's state: anyway, or once for all of its pools.
+func (e *external) refresh(ctx context.Context, c *externalgrpc.Client, name string, anyway bool) error {
 	e.mu.Lock()
 	last, now := e.refreshed[name], e.now()
-	due := now.Sub(last) >= groupEvery || now.Before(last)
+	due := anyway || now.Sub(last) >= groupEvery || now.Before(last)
 	if due {
 		e.refreshed[name] = now
 	}

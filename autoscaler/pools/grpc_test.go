@@ -42,6 +42,7 @@ type fakeGRPC struct {
 	instances []*externalgrpc.Instance
 	template  *corev1.Node // nil: not implemented
 	asField1  bool         // the template is in the older field
+	restarted bool         // it knows no group before it has read its cloud
 	calls     map[string]int
 	failing   map[string]error
 	patience  map[string]time.Duration // that calls have
@@ -73,9 +74,15 @@ func (f *fakeGRPC) serve(_ any, stream grpc.ServerStream) error {
 	}
 	switch method {
 	case "Refresh":
-		return answer(&externalgrpc.Empty{}, func() (any, error) { return &externalgrpc.Empty{}, nil })
+		return answer(&externalgrpc.Empty{}, func() (any, error) {
+			f.restarted = false
+			return &externalgrpc.Empty{}, nil
+		})
 	case "NodeGroups":
 		return answer(&externalgrpc.Empty{}, func() (any, error) {
+			if f.restarted {
+				return &externalgrpc.Groups{}, nil
+			}
 			return &externalgrpc.Groups{Groups: []*externalgrpc.Group{
 				{ID: "other"}, {ID: "gpu-pool", MinSize: int32(f.min), MaxSize: int32(f.max)},
 			}}, nil
@@ -203,6 +210,20 @@ func TestNodeGroupScales(t *testing.T) {
 	}
 	if n := w.fake.calls["Refresh"]; n != 1 {
 		t.Errorf("refreshed %d times at one time", n)
+	}
+}
+
+// TestProviderRestarts: one that has not read its cloud since it started has no node groups, as cluster-autoscaler's
+// providers before their first Refresh. It is asked to read it; the pool would have a problem until the next time.
+func TestProviderRestarts(t *testing.T) {
+	w := newGRPCWorld(t)
+	for range 2 {
+		l, err := w.grpc.List(t.Context(), w.pool)
+		if err != nil || l.Target != 3 {
+			t.Errorf("%+v, %v", l, err)
+		}
+		w.fake.restarted = true
+		w.grpc.memo.forget(w.pool)
 	}
 }
 
