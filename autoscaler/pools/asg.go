@@ -61,7 +61,7 @@ func NewASG(o ASGOptions) *Groups {
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Leaving{}}
-	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now), listing: 3 * time.Second}
+	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now), listing: 3 * time.Second, seen: map[string]map[string]time.Time{}}
 }
 
 // asgGroup is one group.
@@ -169,8 +169,22 @@ func (g *asgGroup) resize(ctx context.Context, size int) error {
 }
 
 // withdraw implements groupAPI. If AWS starts an instance after the reading, the group has one too many, and AWS
-// terminates one of its choice. Hence each instance must be protected from scale-in.
-func (g *asgGroup) withdraw(ctx context.Context, size int) error {
+// terminates one of its choice. Hence each instance must be protected from scale-in. Of a group that may not be smaller,
+// AWS replaces the absent instances.
+func (g *asgGroup) withdraw(ctx context.Context, size int, absent []string) error {
+	target := int(aws.ToInt32(g.group.DesiredCapacity))
+	for _, id := range absent {
+		lower := target > size
+		if err := g.terminate(ctx, id, lower); err != nil {
+			return err
+		}
+		if lower {
+			target--
+		}
+	}
+	if target <= size {
+		return nil
+	}
 	exposed := 0
 	for _, i := range g.group.Instances {
 		if !leavingState(i.LifecycleState) && !apartState(i.LifecycleState) && !aws.ToBool(i.ProtectedFromScaleIn) {
@@ -187,11 +201,16 @@ func (g *asgGroup) withdraw(ctx context.Context, size int) error {
 
 // remove implements groupAPI: a group whose size stays starts another instance.
 func (g *asgGroup) remove(ctx context.Context, node *corev1.Node, replace bool) error {
+	return g.terminate(ctx, node.Spec.ProviderID, !replace)
+}
+
+// terminate terminates an instance, with a size that is lower by it or stays.
+func (g *asgGroup) terminate(ctx context.Context, providerID string, lower bool) error {
 	_, err := g.client.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
-		InstanceId: aws.String(LastPart(node.Spec.ProviderID)), ShouldDecrementDesiredCapacity: aws.Bool(!replace),
+		InstanceId: aws.String(LastPart(providerID)), ShouldDecrementDesiredCapacity: aws.Bool(lower),
 	})
 	if err != nil {
-		return fmt.Errorf("terminating instance %s: %w", LastPart(node.Spec.ProviderID), err)
+		return fmt.Errorf("terminating instance %s: %w", LastPart(providerID), err)
 	}
 	return nil
 }

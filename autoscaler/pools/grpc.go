@@ -30,7 +30,7 @@ type external struct {
 // NewGRPC returns the provider over clients by name. live must read from the API server.
 func NewGRPC(live client.Reader, clients map[string]*externalgrpc.Client, now func() time.Time) *Groups {
 	e := &external{clients: clients, now: now, refreshed: map[string]time.Time{}}
-	return &Groups{read: e.read, live: live, memo: newMemo(groupEvery, now), listing: externalgrpc.MaxTimeout}
+	return &Groups{read: e.read, live: live, memo: newMemo(groupEvery, now), listing: externalgrpc.MaxTimeout, seen: map[string]map[string]time.Time{}}
 }
 
 // grpcGroup is one node group.
@@ -65,10 +65,8 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 	out := &group{name: "node group " + ref.NodeGroup, target: target, least: int(found.MinSize), most: int(found.MaxSize), cloud: cloud}
 	for _, i := range instances {
 		m := machine{id: i.ID, going: i.Is(externalgrpc.Deleting), failed: i.Failure()}
-		if m.failed != "" { // as cluster-autoscaler has an instance that never had a node
-			cloud.failed = append(cloud.failed, &externalgrpc.Node{
-				ProviderID: i.ID, Name: i.ID, Annotations: map[string]string{"k8s.io/cluster-autoscaler/fake-node-reason": "create-error"},
-			})
+		if m.failed != "" {
+			cloud.failed = append(cloud.failed, nodeOf(i.ID, "create-error"))
 		}
 		out.machines = append(out.machines, m)
 	}
@@ -116,11 +114,19 @@ func (g *grpcGroup) raise(ctx context.Context, size int) error {
 	return g.IncreaseSize(ctx, g.id, size-g.target)
 }
 
-// withdraw implements groupAPI: instances that could not be created are deleted by their IDs.
-func (g *grpcGroup) withdraw(ctx context.Context, size int) error {
-	target := g.target
-	if len(g.failed) > 0 {
-		err := g.DeleteNodes(ctx, g.id, g.failed...)
+// nodeOf is what cluster-autoscaler has in place of a node for an instance that never had one.
+func nodeOf(id, why string) *externalgrpc.Node {
+	return &externalgrpc.Node{ProviderID: id, Name: id, Annotations: map[string]string{"k8s.io/cluster-autoscaler/fake-node-reason": why}}
+}
+
+// withdraw implements groupAPI: instances that could not be created, or never joined, are deleted by their IDs.
+func (g *grpcGroup) withdraw(ctx context.Context, size int, absent []string) error {
+	target, gone := g.target, g.failed
+	for _, id := range absent {
+		gone = append(gone, nodeOf(id, "unregistered"))
+	}
+	if len(gone) > 0 {
+		err := g.DeleteNodes(ctx, g.id, gone...)
 		if err == nil {
 			target, err = g.TargetSize(ctx, g.id)
 		}

@@ -302,6 +302,31 @@ func TestNodeGroupWithdraws(t *testing.T) {
 	}
 }
 
+// TestNodeNeverJoins: an instance without a node is deleted half an hour after it was first seen, except at the
+// group's minimum. None is deleted where the provider's IDs are not those of nodes.
+func TestNodeNeverJoins(t *testing.T) {
+	for _, c := range []struct {
+		least, size int
+		other       string // prefix of the provider's IDs
+	}{{0, 3, ""}, {4, 4, ""}, {0, 4, "other-"}} {
+		w := newGRPCWorld(t)
+		w.fake.min, w.fake.target = c.least, 4
+		w.fake.instances = append(w.fake.instances, &externalgrpc.Instance{ID: "fake://dead", Status: &externalgrpc.Status{State: externalgrpc.Running}})
+		for _, i := range w.fake.instances {
+			i.ID = c.other + i.ID
+		}
+		_, err := w.grpc.List(t.Context(), w.pool)
+		require.NoError(t, err)
+		w.now = w.now.Add(40 * time.Minute)
+		for range 2 {
+			require.NoError(t, w.grpc.Withdraw(t.Context(), w.pool))
+		}
+		if gone := w.fake.instances[3].Is(externalgrpc.Deleting); w.fake.target != c.size || gone != (c.size == 3) {
+			t.Errorf("%+v: size %d, the instance is gone: %v", c, w.fake.target, gone)
+		}
+	}
+}
+
 // TestNodeGroupTemplate: labels, taints and other resources of the provider's template complete the
 // pool's own, but not its hostname (AWS', Azure's and GCE's templates have one, 55c37cd), and not the state of the node that it
 // was made of; a provider has none if it says so, and one that fails is a failure.
