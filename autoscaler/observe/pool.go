@@ -217,6 +217,8 @@ func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
 func (o *Observer) going(n *corev1.Node) bool {
 	part, m := pools.LastPart(n.Spec.ProviderID), o.listed(n)
 	switch {
+	case pools.Terminates(n):
+		return true
 	case part == "":
 		return false
 	case slices.Contains(m.listing.Going, part):

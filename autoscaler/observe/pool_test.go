@@ -124,6 +124,23 @@ func TestNodeOfNoCountedMachine(t *testing.T) {
 	}
 }
 
+// TestKarpenterTerminates: Karpenter replaces a node that expires, is interrupted, or whose NodeClaim is deleted, as soon as
+// it terminates, which takes as long as its pods do. The replicas do not count it, so its pods wait for the replacement.
+func TestKarpenterTerminates(t *testing.T) {
+	p := pool("p")
+	p.Spec.MIG, p.Spec.Min = nil, 0
+	p.Spec.Provider = v1alpha1.Provider{Scale: &v1alpha1.ScaleProvider{APIVersion: "karpenter.sh/v1", Kind: "NodePool", Name: "h100"}}
+	whole := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
+	n := node("p-1", whole)
+	n.Labels["karpenter.sh/nodepool"], n.Finalizers = "h100", []string{"karpenter.sh/termination"}
+	w := newWorld(t, p, n, stuckPod("x", corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}))
+	w.o.o.Pools = listed{"p": {Listing: pools.Listing{Target: 1}}}
+	require.NoError(t, w.client.Delete(t.Context(), n))
+	if seen := w.at(0); seen.Pools[0].Size != 0 || strings.Contains(planned(seen.Snapshot, []string{"pod"}), "scale-up") {
+		t.Errorf("the pool has %d nodes; planned %s", seen.Pools[0].Size, planned(seen.Snapshot, []string{"pod"}))
+	}
+}
+
 // together is a provider whose calls return only once all of them have been made.
 type together struct {
 	pools.Providers
