@@ -204,7 +204,7 @@ func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
 		return time.Time{}, false
 	}
 	part := pools.LastPart(n.Spec.ProviderID)
-	for _, l := range o.listed(n).listing.Leaving {
+	for _, l := range o.listed(n).listing.Notices {
 		if l.Instance == part {
 			return l.Ends, true
 		}

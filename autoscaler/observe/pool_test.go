@@ -65,7 +65,7 @@ func TestListing(t *testing.T) {
 	until := start.Add(time.Hour)
 	w.o.o.Pools = reporting{
 		Providers: w.o.o.Pools.(pools.Providers),
-		listing: pools.Listing{Target: 4, Unnamed: true, SpotPrice: ptr.To(24.5), Leaving: []pools.Leaving{
+		listing: pools.Listing{Target: 4, Unnamed: true, SpotPrice: ptr.To(24.5), Notices: []pools.Notice{
 			{Instance: "i-1", At: start, Ends: until}, {Instance: "i-2", At: start}, {Instance: "", At: start, Ends: until},
 		}},
 		learned: pools.Learned{ReadyAfter: 7 * time.Minute, Failures: 2, BackoffUntil: until},

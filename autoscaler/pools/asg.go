@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,7 +39,7 @@ type asg struct {
 	configs map[string]aws.Config // by region
 	prices  map[string]spotPrice  // by pool
 	raised  map[string]time.Time  // when a pool's size was raised last
-	notices map[string]Leaving    // by instance, the strongest
+	notices map[string]Notice     // by instance, the strongest
 }
 
 // ASGOptions of an ASG provider.
@@ -60,7 +59,7 @@ func NewASG(o ASGOptions) *Groups {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Leaving{}}
+	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Notice{}}
 	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now), listing: 3 * time.Second, seen: map[string]map[string]time.Time{}}
 }
 
@@ -108,7 +107,7 @@ func (g *asgGroup) complete(ctx context.Context, l *Listing, missing int) (err e
 		}
 	}
 	l.SpotPrice = g.spotPrice(ctx, g.pool, g.group)
-	l.Leaving = g.leaving(ctx, g.pool, g.group)
+	l.Notices = g.noticesOf(ctx, g.pool, g.group)
 	return nil
 }
 
@@ -314,8 +313,6 @@ func weighs(w *string) string {
 	}
 	return ""
 }
-
-var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
 
 // priceEvery is the interval of reading the spot price, which moves slowly.
 const priceEvery = 5 * time.Minute

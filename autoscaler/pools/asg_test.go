@@ -242,7 +242,7 @@ func TestNotices(t *testing.T) {
 	}
 	l, err := w.list()
 	require.NoError(t, err)
-	if got, want := fmt.Sprint(l.Leaving), fmt.Sprint([]Leaving{{"i-0123456789abcdef0", testNow, testNow.Add(40 * time.Minute)}, {"i-0123456789abcdef1", testNow, testNow.Add(spotNotice)}, {"i-0123456789abcdef2", testNow, time.Time{}}}); got != want {
+	if got, want := fmt.Sprint(l.Notices), fmt.Sprint([]Notice{{"i-0123456789abcdef0", testNow, testNow.Add(40 * time.Minute)}, {"i-0123456789abcdef1", testNow, testNow.Add(spotNotice)}, {"i-0123456789abcdef2", testNow, time.Time{}}}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if len(w.fake.messages) != 84 || len(w.fake.hidden) != 87 {
@@ -250,7 +250,7 @@ func TestNotices(t *testing.T) {
 	}
 	w.now = w.now.Add(40*time.Minute + noticeLife + time.Second)
 	clear(w.fake.hidden)
-	if l, err := w.list(); err != nil || len(l.Leaving) != 0 || len(w.fake.messages) != 0 {
+	if l, err := w.list(); err != nil || len(l.Notices) != 0 || len(w.fake.messages) != 0 {
 		t.Errorf("old notices: %+v, %v, messages %v", l, err, w.fake.messages)
 	}
 }

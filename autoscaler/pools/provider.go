@@ -49,8 +49,8 @@ type Listing struct {
 	FailedWhy string
 	// SpotPrice of one node an hour; nil if unknown.
 	SpotPrice *float64
-	// Leaving are nodes with a notice of the provider.
-	Leaving []Leaving
+	// Notices of the provider about nodes.
+	Notices []Notice
 	// described is a node as the provider describes it, for Template; nil if it does not.
 	described *corev1.Node
 }
