@@ -42,7 +42,7 @@ type Options struct {
 
 // Actor carries out plans. It is used from one goroutine.
 type Actor struct {
-	cluster
+	liveCluster
 	repartitions repartitions
 	promises     promises
 	withdrawn    map[string]time.Time // by pool, the last attempt
@@ -52,8 +52,8 @@ type Actor struct {
 // New returns an Actor.
 func New(o Options) *Actor {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	c := cluster{&o}
-	return &Actor{cluster: c, repartitions: repartitions{cluster: c}, promises: promises{c, map[string]promise{}}, withdrawn: map[string]time.Time{}}
+	c := liveCluster{&o}
+	return &Actor{liveCluster: c, repartitions: repartitions{liveCluster: c}, promises: promises{c, map[string]promise{}}, withdrawn: map[string]time.Time{}}
 }
 
 // Outcome of an action, one of the constants below.
@@ -100,7 +100,7 @@ var errTooLong = errors.New("the actions of this reconcile have taken too long")
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
 	waited := a.waiting
 	a.waiting = map[string]bool{}
-	if len(p.Actions) == 0 && len(a.promises.of) == 0 {
+	if len(p.Actions) == 0 && len(a.promises.byPod) == 0 {
 		return nil // most reconciles: s need not be indexed
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, maxActing, errTooLong)

@@ -18,12 +18,12 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
-// cluster reads the pools, nodes and pods that actions are about, as they are now, and patches nodes.
-type cluster struct{ o *Options }
+// liveCluster reads the pools, nodes and pods that actions are about, as they are now, and patches nodes.
+type liveCluster struct{ o *Options }
 
 // pool reads the action's pool from the API server; nil for an action on a node
 // without a pool.
-func (c cluster) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, error) {
+func (c liveCluster) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -36,7 +36,7 @@ func (c cluster) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, 
 
 // onNode reads a node and calls do with it, again after a conflict: kubelet and the node lifecycle
 // controller write to it as well.
-func (c cluster) onNode(ctx context.Context, name string, do func(*corev1.Node) error) error {
+func (c liveCluster) onNode(ctx context.Context, name string, do func(*corev1.Node) error) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var node corev1.Node
 		if err := c.o.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
@@ -47,7 +47,7 @@ func (c cluster) onNode(ctx context.Context, name string, do func(*corev1.Node) 
 }
 
 // onSeen is onNode for the node of the snapshot; it refuses another node of that name.
-func (c cluster) onSeen(ctx context.Context, r *reconcile, name string, do func(*corev1.Node) error) error {
+func (c liveCluster) onSeen(ctx context.Context, r *reconcile, name string, do func(*corev1.Node) error) error {
 	seen, ok := r.nodes[name]
 	if !ok {
 		return refuse("node %s was not in the snapshot", name)
@@ -70,7 +70,7 @@ func same(o client.Object, uid string, created time.Time) bool {
 }
 
 // gpuPods returns the pods with GPUs that are on a node as a record has them, sorted.
-func (c cluster) gpuPods(ctx context.Context, node string) ([]string, error) {
+func (c liveCluster) gpuPods(ctx context.Context, node string) ([]string, error) {
 	pods, err := c.podsOn(ctx, node)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (c cluster) gpuPods(ctx context.Context, node string) ([]string, error) {
 }
 
 // podsOn returns the pods on a node that have not ended.
-func (c cluster) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+func (c liveCluster) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := c.o.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return nil, fmt.Errorf("listing pods on node %s: %w", node, err)
@@ -105,6 +105,6 @@ func setCordon(n *corev1.Node, why string) {
 	n.Spec.Unschedulable = true
 }
 
-func (c cluster) patchNode(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error {
+func (c liveCluster) patchNode(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error {
 	return partition.PatchNode(ctx, c.o.Client, node, "patching", change)
 }

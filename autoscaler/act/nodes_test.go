@@ -282,7 +282,7 @@ func TestPromise(t *testing.T) {
 			for range 2 {
 				w.actor.Apply(t.Context(), w.snap, plan.Plan{})
 			}
-			if got, promises := w.nominatedTo("b"), len(w.actor.promises.of); got != c.kept || (promises == 1) != (c.kept != "" || c.open) {
+			if got, promises := w.nominatedTo("b"), len(w.actor.promises.byPod); got != c.kept || (promises == 1) != (c.kept != "" || c.open) {
 				t.Errorf("later nominated to %q, want %q; %d promises are remembered", got, c.kept, promises)
 			}
 		})

@@ -27,8 +27,8 @@ type promise struct {
 // promises nominate pods for the nodes on which capacity is freed for them. They are not persisted: a new leader starts
 // without any.
 type promises struct {
-	cluster
-	of map[string]promise // by pod
+	liveCluster
+	byPod map[string]promise
 }
 
 // give nominates pods for the node on which capacity is about to be freed for them.
@@ -44,17 +44,17 @@ func (a promises) give(ctx context.Context, r *reconcile, pods []string, node st
 		return
 	}
 	for _, key := range pods {
-		a.of[key] = promise{node, r.now.Add(promiseLasts)}
+		a.byPod[key] = promise{node, r.now.Add(promiseLasts)}
 		a.nominate(ctx, r, key, node)
 	}
 }
 
 // keep nominates pods again that are still pending, and forgets the others.
 func (a promises) keep(ctx context.Context, r *reconcile) {
-	for _, key := range slices.Sorted(maps.Keys(a.of)) {
-		p := a.of[key]
+	for _, key := range slices.Sorted(maps.Keys(a.byPod)) {
+		p := a.byPod[key]
 		if seen, ok := r.pod(key); !ok || seen.Node != "" || r.now.After(p.until) {
-			delete(a.of, key)
+			delete(a.byPod, key)
 			continue
 		}
 		a.nominate(ctx, r, key, p.node)
@@ -93,6 +93,6 @@ func (a promises) tryNominate(ctx context.Context, r *reconcile, key, node strin
 // drop takes back what was promised to pods.
 func (a promises) drop(pods []string) {
 	for _, key := range pods {
-		delete(a.of, key)
+		delete(a.byPod, key)
 	}
 }

@@ -25,7 +25,7 @@ const settleDelay = plan.RemoveDelay
 
 // repartitions begins, continues and ends the operations on nodes.
 type repartitions struct {
-	cluster
+	liveCluster
 	tidied time.Time // when configs were last collected
 }
 

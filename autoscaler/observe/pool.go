@@ -192,12 +192,9 @@ func (o *Observer) poolOf(c *cluster, n *corev1.Node) *managed {
 	return nil
 }
 
-// listingOf returns the provider's answer about the pool that a node's label names.
-func (o *Observer) listingOf(n *corev1.Node) *pools.Listing {
-	if m := o.managed[n.Labels[v1alpha1.NodePoolLabel]]; m != nil {
-		return &m.listing
-	}
-	return &pools.Listing{}
+// listed returns the pool that a node's label names with its provider's answer; an empty one for none.
+func (o *Observer) listed(n *corev1.Node) *managed {
+	return cmp.Or(o.managed[n.Labels[v1alpha1.NodePoolLabel]], &managed{})
 }
 
 // notice reports whether the node has a notice of its provider. No new pod belongs there, so the node
@@ -207,7 +204,7 @@ func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
 		return time.Time{}, false
 	}
 	part := pools.LastPart(n.Spec.ProviderID)
-	for _, l := range o.listingOf(n).Leaving {
+	for _, l := range o.listed(n).listing.Notices {
 		if l.Instance == part {
 			return l.Ends, true
 		}
@@ -215,9 +212,17 @@ func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
 	return time.Time{}, false
 }
 
-// going reports whether the node is removed and only its Node object is left. The pool's target
-// does not count it any more, so neither may its size: else the next scale-up would add one node
-// too many.
+// going reports whether the pool's target does not count the node: it is removed and only its Node object is left, or
+// its machine is stopped in a warm pool. Then its size may not either: else the next scale-up would add one node too many.
 func (o *Observer) going(n *corev1.Node) bool {
-	return n.Spec.ProviderID != "" && slices.Contains(o.listingOf(n).Going, pools.LastPart(n.Spec.ProviderID))
+	part, m := pools.LastPart(n.Spec.ProviderID), o.listed(n)
+	switch {
+	case pools.Terminates(n):
+		return true
+	case part == "":
+		return false
+	case slices.Contains(m.listing.Going, part):
+		return true
+	}
+	return m.listing.Counted != nil && !slices.Contains(m.listing.Counted, part) && n.CreationTimestamp.Add(clockSkew).Before(m.listed)
 }

@@ -65,7 +65,7 @@ func TestListing(t *testing.T) {
 	until := start.Add(time.Hour)
 	w.o.o.Pools = reporting{
 		Providers: w.o.o.Pools.(pools.Providers),
-		listing: pools.Listing{Target: 4, Unnamed: true, SpotPrice: ptr.To(24.5), Leaving: []pools.Leaving{
+		listing: pools.Listing{Target: 4, Unnamed: true, SpotPrice: ptr.To(24.5), Notices: []pools.Notice{
 			{Instance: "i-1", At: start, Ends: until}, {Instance: "i-2", At: start}, {Instance: "", At: start, Ends: until},
 		}},
 		learned: pools.Learned{ReadyAfter: 7 * time.Minute, Failures: 2, BackoffUntil: until},
@@ -94,6 +94,50 @@ func TestListing(t *testing.T) {
 	}
 	if got := seen.Learned["p"].Failures; got != 2 {
 		t.Errorf("%d failures", got)
+	}
+}
+
+// TestNodeOfNoCountedMachine: a node whose instance is in its group's warm pool has joined and is stopped. The size that is
+// requested of the group does not count it, so neither does the pool; else a scale-up would request as many nodes more.
+// An instance that was started after the listing is in none yet.
+func TestNodeOfNoCountedMachine(t *testing.T) {
+	p := pool("p")
+	p.Spec.MIG, p.Spec.Min = nil, 0
+	w := newWorld(t, p)
+	for name, age := range map[string]time.Duration{"p-1": time.Hour, "warm-1": time.Hour, "warm-2": time.Hour, "late": 0} {
+		n := node(name, corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")})
+		n.Spec.ProviderID, n.CreationTimestamp = "aws:///eu-west-1a/i-"+name, metav1.NewTime(start.Add(-age))
+		if age > 0 && name != "p-1" {
+			n.Status.Conditions = nil
+		}
+		require.NoError(t, w.client.Create(t.Context(), n))
+	}
+	w.o.o.Pools = listed{"p": {Listing: pools.Listing{Target: 2, Counted: []string{"i-p-1"}}}}
+	seen := w.at(0)
+	if got := seen.Pools[0]; got.Size != 2 {
+		t.Errorf("the pool has %d nodes", got.Size)
+	}
+	for _, n := range seen.Nodes {
+		if warm := strings.HasPrefix(n.Name, "warm"); warm != (n.Pool == "") {
+			t.Errorf("node %s is of pool %q", n.Name, n.Pool)
+		}
+	}
+}
+
+// TestKarpenterTerminates: Karpenter replaces a node that expires, is interrupted, or whose NodeClaim is deleted, as soon as
+// it terminates, which takes as long as its pods do. The replicas do not count it, so its pods wait for the replacement.
+func TestKarpenterTerminates(t *testing.T) {
+	p := pool("p")
+	p.Spec.MIG, p.Spec.Min = nil, 0
+	p.Spec.Provider = v1alpha1.Provider{Scale: &v1alpha1.ScaleProvider{APIVersion: "karpenter.sh/v1", Kind: "NodePool", Name: "h100"}}
+	whole := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
+	n := node("p-1", whole)
+	n.Labels["karpenter.sh/nodepool"], n.Finalizers = "h100", []string{"karpenter.sh/termination"}
+	w := newWorld(t, p, n, stuckPod("x", corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}))
+	w.o.o.Pools = listed{"p": {Listing: pools.Listing{Target: 1}}}
+	require.NoError(t, w.client.Delete(t.Context(), n))
+	if seen := w.at(0); seen.Pools[0].Size != 0 || strings.Contains(planned(seen.Snapshot, []string{"pod"}), "scale-up") {
+		t.Errorf("the pool has %d nodes; planned %s", seen.Pools[0].Size, planned(seen.Snapshot, []string{"pod"}))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,7 +39,7 @@ type asg struct {
 	configs map[string]aws.Config // by region
 	prices  map[string]spotPrice  // by pool
 	raised  map[string]time.Time  // when a pool's size was raised last
-	notices map[string]Leaving    // by instance, the strongest
+	notices map[string]Notice     // by instance, the strongest
 }
 
 // ASGOptions of an ASG provider.
@@ -60,8 +59,8 @@ func NewASG(o ASGOptions) *Groups {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Leaving{}}
-	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now), listing: 3 * time.Second}
+	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Notice{}}
+	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now), listing: 3 * time.Second, seen: map[string]map[string]time.Time{}}
 }
 
 // asgGroup is one group.
@@ -101,8 +100,14 @@ func (g *asgGroup) complete(ctx context.Context, l *Listing, missing int) (err e
 			l.Failed = missing
 		}
 	}
+	l.Counted = []string{}
+	for _, i := range g.group.Instances {
+		if !leavingState(i.LifecycleState) && !apartState(i.LifecycleState) {
+			l.Counted = append(l.Counted, aws.ToString(i.InstanceId))
+		}
+	}
 	l.SpotPrice = g.spotPrice(ctx, g.pool, g.group)
-	l.Leaving = g.leaving(ctx, g.pool, g.group)
+	l.Notices = g.noticesOf(ctx, g.pool, g.group)
 	return nil
 }
 
@@ -163,8 +168,22 @@ func (g *asgGroup) resize(ctx context.Context, size int) error {
 }
 
 // withdraw implements groupAPI. If AWS starts an instance after the reading, the group has one too many, and AWS
-// terminates one of its choice. Hence each instance must be protected from scale-in.
-func (g *asgGroup) withdraw(ctx context.Context, size int) error {
+// terminates one of its choice. Hence each instance must be protected from scale-in. Of a group that may not be smaller,
+// AWS replaces the absent instances.
+func (g *asgGroup) withdraw(ctx context.Context, size int, absent []string) error {
+	target := int(aws.ToInt32(g.group.DesiredCapacity))
+	for _, id := range absent {
+		lower := target > size
+		if err := g.terminate(ctx, id, lower); err != nil {
+			return err
+		}
+		if lower {
+			target--
+		}
+	}
+	if target <= size {
+		return nil
+	}
 	exposed := 0
 	for _, i := range g.group.Instances {
 		if !leavingState(i.LifecycleState) && !apartState(i.LifecycleState) && !aws.ToBool(i.ProtectedFromScaleIn) {
@@ -181,11 +200,16 @@ func (g *asgGroup) withdraw(ctx context.Context, size int) error {
 
 // remove implements groupAPI: a group whose size stays starts another instance.
 func (g *asgGroup) remove(ctx context.Context, node *corev1.Node, replace bool) error {
+	return g.terminate(ctx, node.Spec.ProviderID, !replace)
+}
+
+// terminate terminates an instance, with a size that is lower by it or stays.
+func (g *asgGroup) terminate(ctx context.Context, providerID string, lower bool) error {
 	_, err := g.client.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
-		InstanceId: aws.String(LastPart(node.Spec.ProviderID)), ShouldDecrementDesiredCapacity: aws.Bool(!replace),
+		InstanceId: aws.String(LastPart(providerID)), ShouldDecrementDesiredCapacity: aws.Bool(lower),
 	})
 	if err != nil {
-		return fmt.Errorf("terminating instance %s: %w", LastPart(node.Spec.ProviderID), err)
+		return fmt.Errorf("terminating instance %s: %w", LastPart(providerID), err)
 	}
 	return nil
 }
@@ -194,10 +218,11 @@ func (g *asgGroup) remove(ctx context.Context, node *corev1.Node, replace bool) 
 func leavingState(s types.LifecycleState) bool { return strings.HasPrefix(string(s), "Terminat") }
 
 // apartState reports whether a group's size does not count an instance that stays. AWS has replaced it in Standby or
-// taken it off the size, which counts it again as it leaves Standby; so with detached ones and those of a warm pool.
+// taken it off the size, which counts it again as it leaves Standby; so with detached ones. Those of a warm pool are not
+// among a group's instances (DescribeWarmPool lists them).
 func apartState(s types.LifecycleState) bool {
 	name := string(s)
-	return strings.HasSuffix(name, "Standby") || strings.HasPrefix(name, "Detach") || strings.HasPrefix(name, "Warmed:")
+	return strings.HasSuffix(name, "Standby") || strings.HasPrefix(name, "Detach")
 }
 
 // config returns the configuration of a region, loaded once.
@@ -288,8 +313,6 @@ func weighs(w *string) string {
 	}
 	return ""
 }
-
-var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
 
 // priceEvery is the interval of reading the spot price, which moves slowly.
 const priceEvery = 5 * time.Minute

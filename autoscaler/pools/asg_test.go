@@ -242,7 +242,7 @@ func TestNotices(t *testing.T) {
 	}
 	l, err := w.list()
 	require.NoError(t, err)
-	if got, want := fmt.Sprint(l.Leaving), fmt.Sprint([]Leaving{{"i-0123456789abcdef0", testNow, testNow.Add(40 * time.Minute)}, {"i-0123456789abcdef1", testNow, testNow.Add(spotNotice)}, {"i-0123456789abcdef2", testNow, time.Time{}}}); got != want {
+	if got, want := fmt.Sprint(l.Notices), fmt.Sprint([]Notice{{"i-0123456789abcdef0", testNow, testNow.Add(40 * time.Minute)}, {"i-0123456789abcdef1", testNow, testNow.Add(spotNotice)}, {"i-0123456789abcdef2", testNow, time.Time{}}}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if len(w.fake.messages) != 84 || len(w.fake.hidden) != 87 {
@@ -250,7 +250,7 @@ func TestNotices(t *testing.T) {
 	}
 	w.now = w.now.Add(40*time.Minute + noticeLife + time.Second)
 	clear(w.fake.hidden)
-	if l, err := w.list(); err != nil || len(l.Leaving) != 0 || len(w.fake.messages) != 0 {
+	if l, err := w.list(); err != nil || len(l.Notices) != 0 || len(w.fake.messages) != 0 {
 		t.Errorf("old notices: %+v, %v, messages %v", l, err, w.fake.messages)
 	}
 }
@@ -274,6 +274,50 @@ func TestGroupWithdraws(t *testing.T) {
 	if got := w.states(); got != "InService InService InService" || w.fake.desired != 3 {
 		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
 	}
+}
+
+// TestInstanceNeverJoins: an instance that has no node half an hour after it was first seen is terminated with its request,
+// whether the group's instances are protected or not; at the group's minimum AWS starts another. One that is younger
+// stays, and while it is unknown which instance a node is of, all do.
+func TestInstanceNeverJoins(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*asgWorld)
+		states string // the last two are of the one that never joins, and of the younger one
+		size   int
+	}{
+		"withdrawn":             {func(*asgWorld) {}, "InService InService InService Terminating InService", 4},
+		"at the minimum":        {func(w *asgWorld) { w.fake.min = 5 }, "InService InService InService Terminating InService", 5},
+		"slow pool":             {func(w *asgWorld) { w.pool.Spec.ReadyAfter = &metav1.Duration{Duration: time.Hour} }, "InService InService InService InService InService", 5},
+		"of another label":      {func(w *asgWorld) { w.join("i-0123456789abcdef3", nil) }, "InService InService InService InService InService", 5},
+		"node without identity": {func(w *asgWorld) { w.join("", nil) }, "InService InService InService InService InService", 5},
+	} {
+		w := newASGWorld(t)
+		require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 5))
+		w.fake.instances = append(w.fake.instances, instance{ID: "i-0123456789abcdef3", State: "InService"})
+		_, err := w.list()
+		require.NoError(t, err)
+		w.now = w.now.Add(20 * time.Minute)
+		w.fake.instances = append(w.fake.instances, instance{ID: "i-0123456789abcdef4", State: "InService"})
+		_, err = w.list()
+		require.NoError(t, err)
+		w.now = w.now.Add(20 * time.Minute)
+		c.change(w)
+		for range 2 {
+			require.NoError(t, w.asg.Withdraw(t.Context(), w.pool))
+		}
+		if got := w.states(); got != c.states || w.fake.desired != c.size {
+			t.Errorf("%s: instances %s, the group requests %d", name, got, w.fake.desired)
+		}
+	}
+}
+
+// join adds a node of an instance.
+func (w *asgWorld) join(id string, labels map[string]string) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "late", Labels: labels}}
+	if id != "" {
+		n.Spec.ProviderID = "aws:///eu-west-1a/" + id
+	}
+	require.NoError(w.t, w.client.Create(w.t.Context(), n))
 }
 
 // TestGroupFails: the instances that AWS could not start at its latest attempt since the request have failed; while

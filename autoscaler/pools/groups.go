@@ -1,12 +1,16 @@
 package pools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -20,6 +24,9 @@ const (
 	groupTimeout = 10 * time.Second
 )
 
+// joinsWithin is how long after it is first seen a machine has to join as a node; longer in a pool that is slower.
+const joinsWithin = 30 * time.Minute
+
 // maxWhy bounds a provider's reason, in bytes.
 const maxWhy = 300
 
@@ -31,6 +38,9 @@ type Groups struct {
 	memo *memo
 	// listing bounds a listing, for which a reconcile waits.
 	listing time.Duration
+
+	mu   sync.Mutex
+	seen map[string]map[string]time.Time // by pool and machine, when it was first seen
 }
 
 // group is a cloud's group of machines.
@@ -53,12 +63,15 @@ type machine struct {
 // made counts the machines that the size counts and that could be created.
 func (g *group) made() (n int) {
 	for _, m := range g.machines {
-		if m == (machine{id: m.id}) {
+		if m.counts() {
 			n++
 		}
 	}
 	return n
 }
+
+// counts reports whether the size counts a machine, which could be created.
+func (m machine) counts() bool { return m == machine{id: m.id} }
 
 // groupAPI is what a cloud does with one group.
 type groupAPI interface {
@@ -66,8 +79,9 @@ type groupAPI interface {
 	complete(ctx context.Context, l *Listing, missing int) error
 	// raise sets a larger size.
 	raise(ctx context.Context, size int) error
-	// withdraw sets a smaller size, that of the machines which did not fail. It removes no other.
-	withdraw(ctx context.Context, size int) error
+	// withdraw removes the absent machines, by their IDs, and those that failed, and sets a size that is not larger. It
+	// removes no other.
+	withdraw(ctx context.Context, size int, absent []string) error
 	// remove removes the node's machine and lowers the size by it. With replace the size is the same afterwards.
 	remove(ctx context.Context, node *corev1.Node, replace bool) error
 }
@@ -77,7 +91,7 @@ func (p *Groups) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing,
 	return p.memo.get(ctx, pool, func() (Listing, error) {
 		ctx, cancel := context.WithTimeout(ctx, p.listing)
 		defer cancel()
-		g, err := p.read(ctx, pool)
+		g, err := p.group(ctx, pool)
 		if err != nil {
 			return Listing{}, err
 		}
@@ -100,11 +114,27 @@ func (p *Groups) write(ctx context.Context, pool *v1alpha1.GPUNodePool, do func(
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
 	defer p.memo.forget(pool)
-	g, err := p.read(ctx, pool)
+	g, err := p.group(ctx, pool)
 	if err != nil {
 		return err
 	}
 	return do(ctx, g)
+}
+
+// group reads a pool's group, and notes which of its machines are new.
+func (p *Groups) group(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group, error) {
+	g, err := p.read(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, now := p.seen[pool.Name], map[string]time.Time{}
+	for _, m := range g.machines {
+		now[m.id] = cmp.Or(before[m.id], p.memo.now())
+	}
+	p.seen[pool.Name] = now
+	return g, nil
 }
 
 // SetSize implements Provider.
@@ -143,12 +173,49 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 	})
 }
 
-// Withdraw implements Provider: the size becomes the number of the machines there are.
+// Withdraw implements Provider: the size becomes the number of the machines there are, without those that have no node
+// for too long.
 func (p *Groups) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
 	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
-		if size := max(g.made(), g.least); g.target > size {
-			return g.cloud.withdraw(ctx, size)
+		absent, err := p.absent(ctx, pool, g)
+		if err != nil {
+			return err
+		}
+		if !g.keeps {
+			absent = absent[:min(len(absent), max(g.target-g.least, 0))]
+		}
+		if size := max(g.made()-len(absent), g.least); g.target > size || len(absent) > 0 {
+			return g.cloud.withdraw(ctx, size, absent)
 		}
 		return nil
 	})
+}
+
+// absent returns the machines that have not joined the cluster in time. There are none while nodes of the pool are of no
+// machine of it, or any node's machine is unknown: it may be that of such a node.
+func (p *Groups) absent(ctx context.Context, pool *v1alpha1.GPUNodePool, g *group) (out []string, err error) {
+	within := max(joinsWithin, 3*ptr.Deref(pool.Spec.ReadyAfter, metav1.Duration{}).Duration)
+	p.mu.Lock()
+	for _, m := range g.machines {
+		if m.counts() && p.memo.now().Sub(p.seen[pool.Name][m.id]) > within {
+			out = append(out, m.id)
+		}
+	}
+	p.mu.Unlock()
+	if len(out) == 0 {
+		return nil, nil
+	}
+	var nodes corev1.NodeList
+	if err := p.live.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		ours := slices.ContainsFunc(g.machines, func(m machine) bool { return m.id == n.Spec.ProviderID })
+		if n.Spec.ProviderID == "" || n.Labels[v1alpha1.NodePoolLabel] == pool.Name && !ours {
+			return nil, nil
+		}
+		out = slices.DeleteFunc(out, func(id string) bool { return id == n.Spec.ProviderID })
+	}
+	return out, nil
 }

@@ -30,7 +30,7 @@ type external struct {
 // NewGRPC returns the provider over clients by name. live must read from the API server.
 func NewGRPC(live client.Reader, clients map[string]*externalgrpc.Client, now func() time.Time) *Groups {
 	e := &external{clients: clients, now: now, refreshed: map[string]time.Time{}}
-	return &Groups{read: e.read, live: live, memo: newMemo(groupEvery, now), listing: externalgrpc.MaxTimeout}
+	return &Groups{read: e.read, live: live, memo: newMemo(groupEvery, now), listing: externalgrpc.MaxTimeout, seen: map[string]map[string]time.Time{}}
 }
 
 // grpcGroup is one node group.
@@ -49,17 +49,9 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 		return nil, &Problem{ReasonNoTarget, fieldGRPC + ".name",
 			fmt.Sprintf("the autoscaler's configuration has no externalGRPC provider %q", ref.Name), "add it there with its address, or correct the name"}
 	}
-	if err := e.refresh(ctx, c, ref.Name); err != nil {
-		return nil, err
-	}
-	groups, err := c.Groups(ctx)
+	found, err := e.find(ctx, c, ref)
 	if err != nil {
 		return nil, err
-	}
-	at := slices.IndexFunc(groups, func(n *externalgrpc.Group) bool { return n.ID == ref.NodeGroup })
-	if at < 0 {
-		return nil, &Problem{ReasonNoTarget, fieldGRPC + ".nodeGroup",
-			fmt.Sprintf("the provider %s has no node group %q", ref.Name, ref.NodeGroup), "configure it there, or correct the ID"}
 	}
 	target, err := c.TargetSize(ctx, ref.NodeGroup)
 	if err != nil {
@@ -70,17 +62,33 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 		return nil, err
 	}
 	cloud := &grpcGroup{Client: c, id: ref.NodeGroup, target: target}
-	out := &group{name: "node group " + ref.NodeGroup, target: target, least: int(groups[at].MinSize), most: int(groups[at].MaxSize), cloud: cloud}
+	out := &group{name: "node group " + ref.NodeGroup, target: target, least: int(found.MinSize), most: int(found.MaxSize), cloud: cloud}
 	for _, i := range instances {
 		m := machine{id: i.ID, going: i.Is(externalgrpc.Deleting), failed: i.Failure()}
-		if m.failed != "" { // as cluster-autoscaler has an instance that never had a node
-			cloud.failed = append(cloud.failed, &externalgrpc.Node{
-				ProviderID: i.ID, Name: i.ID, Annotations: map[string]string{"k8s.io/cluster-autoscaler/fake-node-reason": "create-error"},
-			})
+		if m.failed != "" {
+			cloud.failed = append(cloud.failed, nodeOf(i.ID, "create-error"))
 		}
 		out.machines = append(out.machines, m)
 	}
 	return out, nil
+}
+
+// find returns a node group of a provider. One without the group is asked to read its cloud again: it may have started since.
+func (e *external) find(ctx context.Context, c *externalgrpc.Client, ref *v1alpha1.ExternalGRPCProvider) (*externalgrpc.Group, error) {
+	for _, anyway := range []bool{false, true} {
+		if err := e.refresh(ctx, c, ref.Name, anyway); err != nil {
+			return nil, err
+		}
+		groups, err := c.Groups(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if at := slices.IndexFunc(groups, func(n *externalgrpc.Group) bool { return n.ID == ref.NodeGroup }); at >= 0 {
+			return groups[at], nil
+		}
+	}
+	return nil, &Problem{ReasonNoTarget, fieldGRPC + ".nodeGroup",
+		fmt.Sprintf("the provider %s has no node group %q", ref.Name, ref.NodeGroup), "configure it there, or correct the ID"}
 }
 
 // complete implements groupAPI: a provider's template has labels, taints and other resources. A provider without
@@ -106,11 +114,19 @@ func (g *grpcGroup) raise(ctx context.Context, size int) error {
 	return g.IncreaseSize(ctx, g.id, size-g.target)
 }
 
-// withdraw implements groupAPI: instances that could not be created are deleted by their IDs.
-func (g *grpcGroup) withdraw(ctx context.Context, size int) error {
-	target := g.target
-	if len(g.failed) > 0 {
-		err := g.DeleteNodes(ctx, g.id, g.failed...)
+// nodeOf is what cluster-autoscaler has in place of a node for an instance that never had one.
+func nodeOf(id, why string) *externalgrpc.Node {
+	return &externalgrpc.Node{ProviderID: id, Name: id, Annotations: map[string]string{"k8s.io/cluster-autoscaler/fake-node-reason": why}}
+}
+
+// withdraw implements groupAPI: instances that could not be created, or never joined, are deleted by their IDs.
+func (g *grpcGroup) withdraw(ctx context.Context, size int, absent []string) error {
+	target, gone := g.target, g.failed
+	for _, id := range absent {
+		gone = append(gone, nodeOf(id, "unregistered"))
+	}
+	if len(gone) > 0 {
+		err := g.DeleteNodes(ctx, g.id, gone...)
 		if err == nil {
 			target, err = g.TargetSize(ctx, g.id)
 		}
@@ -139,11 +155,11 @@ func (g *grpcGroup) remove(ctx context.Context, node *corev1.Node, replace bool)
 	return nil
 }
 
-// refresh has the provider read its cloud's state, once for all of its pools.
-func (e *external) refresh(ctx context.Context, c *externalgrpc.Client, name string) error {
+// refresh has the provider read its cloud's state: anyway, or once for all of its pools.
+func (e *external) refresh(ctx context.Context, c *externalgrpc.Client, name string, anyway bool) error {
 	e.mu.Lock()
 	last, now := e.refreshed[name], e.now()
-	due := now.Sub(last) >= groupEvery || now.Before(last)
+	due := anyway || now.Sub(last) >= groupEvery || now.Before(last)
 	if due {
 		e.refreshed[name] = now
 	}

@@ -42,6 +42,7 @@ type fakeGRPC struct {
 	instances []*externalgrpc.Instance
 	template  *corev1.Node // nil: not implemented
 	asField1  bool         // the template is in the older field
+	restarted bool         // it knows no group before it has read its cloud
 	calls     map[string]int
 	failing   map[string]error
 	patience  map[string]time.Duration // that calls have
@@ -73,9 +74,15 @@ func (f *fakeGRPC) serve(_ any, stream grpc.ServerStream) error {
 	}
 	switch method {
 	case "Refresh":
-		return answer(&externalgrpc.Empty{}, func() (any, error) { return &externalgrpc.Empty{}, nil })
+		return answer(&externalgrpc.Empty{}, func() (any, error) {
+			f.restarted = false
+			return &externalgrpc.Empty{}, nil
+		})
 	case "NodeGroups":
 		return answer(&externalgrpc.Empty{}, func() (any, error) {
+			if f.restarted {
+				return &externalgrpc.Groups{}, nil
+			}
 			return &externalgrpc.Groups{Groups: []*externalgrpc.Group{
 				{ID: "other"}, {ID: "gpu-pool", MinSize: int32(f.min), MaxSize: int32(f.max)},
 			}}, nil
@@ -206,6 +213,20 @@ func TestNodeGroupScales(t *testing.T) {
 	}
 }
 
+// TestProviderRestarts: one that has not read its cloud since it started has no node groups, as cluster-autoscaler's
+// providers before their first Refresh. It is asked to read it; the pool would have a problem until the next time.
+func TestProviderRestarts(t *testing.T) {
+	w := newGRPCWorld(t)
+	for range 2 {
+		l, err := w.grpc.List(t.Context(), w.pool)
+		if err != nil || l.Target != 3 {
+			t.Errorf("%+v, %v", l, err)
+		}
+		w.fake.restarted = true
+		w.grpc.memo.forget(w.pool)
+	}
+}
+
 // TestNodeGroupIsGivenTime: a provider whose calls take as long as cluster-autoscaler allows can be listed.
 func TestNodeGroupIsGivenTime(t *testing.T) {
 	w := newGRPCWorld(t)
@@ -278,6 +299,31 @@ func TestNodeGroupWithdraws(t *testing.T) {
 	w.grpc.memo.forget(w.pool)
 	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Failed != 0 {
 		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// TestNodeNeverJoins: an instance without a node is deleted half an hour after it was first seen, except at the
+// group's minimum. None is deleted where the provider's IDs are not those of nodes.
+func TestNodeNeverJoins(t *testing.T) {
+	for _, c := range []struct {
+		least, size int
+		other       string // prefix of the provider's IDs
+	}{{0, 3, ""}, {4, 4, ""}, {0, 4, "other-"}} {
+		w := newGRPCWorld(t)
+		w.fake.min, w.fake.target = c.least, 4
+		w.fake.instances = append(w.fake.instances, &externalgrpc.Instance{ID: "fake://dead", Status: &externalgrpc.Status{State: externalgrpc.Running}})
+		for _, i := range w.fake.instances {
+			i.ID = c.other + i.ID
+		}
+		_, err := w.grpc.List(t.Context(), w.pool)
+		require.NoError(t, err)
+		w.now = w.now.Add(40 * time.Minute)
+		for range 2 {
+			require.NoError(t, w.grpc.Withdraw(t.Context(), w.pool))
+		}
+		if gone := w.fake.instances[3].Is(externalgrpc.Deleting); w.fake.target != c.size || gone != (c.size == 3) {
+			t.Errorf("%+v: size %d, the instance is gone: %v", c, w.fake.target, gone)
+		}
 	}
 }
 
@@ -385,6 +431,7 @@ func TestNodeGroupOverMutualTLS(t *testing.T) {
 //	comes DURATION       a node is made now, and ready after that time
 //	again                the first node is ready again, an hour from now
 //	old                  a node of an hour ago becomes ready
+//	warmed DURATION      a node that was made that long ago leaves a warm pool, and is ready a minute later
 //	recreated            another pool has the name, with another UID
 //	status N IN DURATION the status of a new pool has N failures, a backoff that ends IN, and this time to ready
 //	withdrawn            the planner takes the request back
@@ -422,6 +469,10 @@ func TestHistory(t *testing.T) {
 				ready(nodes[0], now.Add(time.Hour))
 			case "old":
 				ready(node(now.Add(-time.Hour)), now)
+			case "warmed":
+				n := node(now.Add(-took))
+				now = now.Add(time.Minute)
+				ready(n, now)
 			case "recreated":
 				pool.UID = "another"
 			case "status":

@@ -25,6 +25,9 @@ const (
 	maxSilence = time.Minute
 	// maxSample is longer than any boot; longer times have another cause.
 	maxSample = 2 * time.Hour
+	// firstSight is the greatest age at which a new node is first seen. An older one was in no pool: it comes from a warm
+	// pool, and its age is no time to ready.
+	firstSight = 5 * time.Minute
 )
 
 // History records each pool's provisioning times and consecutive failures. It is safe for
@@ -55,7 +58,7 @@ type record struct {
 	failures int
 	until    time.Time
 	took     []time.Duration
-	// upcoming are nodes that are not ready yet; the value is when they were requested, or created.
+	// upcoming are nodes that are not ready yet; the value is when they were requested, or created; zero if unknown.
 	upcoming map[types.UID]time.Time
 }
 
@@ -123,7 +126,7 @@ func (h *History) Seen(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.N
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r, now := h.record(pool), h.now()
-	r.arrivals(nodes)
+	r.arrivals(nodes, now)
 	if r.failures > 0 && now.Sub(r.until) > forgetFailures {
 		r.failures, r.until = 0, time.Time{}
 	}
@@ -134,7 +137,7 @@ func (h *History) Seen(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.N
 }
 
 // arrivals tracks new nodes until they are ready.
-func (r *record) arrivals(nodes []*corev1.Node) {
+func (r *record) arrivals(nodes []*corev1.Node, now time.Time) {
 	there := make(map[types.UID]bool, len(nodes))
 	for _, n := range nodes {
 		there[n.UID] = true
@@ -144,7 +147,7 @@ func (r *record) arrivals(nodes []*corev1.Node) {
 		case !upcoming && n.CreationTimestamp.Time.Before(r.since.Truncate(time.Second)):
 			// The node existed before this process: its first time to ready is unknown.
 		case !upcoming && became.IsZero():
-			r.upcoming[n.UID] = r.began(n)
+			r.upcoming[n.UID] = r.began(n, now)
 		case upcoming && !became.IsZero():
 			delete(r.upcoming, n.UID)
 			r.arrived(became.Sub(from))
@@ -157,9 +160,12 @@ func (r *record) arrivals(nodes []*corev1.Node) {
 	}
 }
 
-// began returns when a node was requested, as far as that is known.
-func (r *record) began(n *corev1.Node) time.Time {
-	if made := n.CreationTimestamp.Time; r.asked.IsZero() || r.asked.After(made) || made.Sub(r.asked) > maxSample {
+// began returns when a node that is first seen now was requested, as far as that is known.
+func (r *record) began(n *corev1.Node, now time.Time) time.Time {
+	switch made := n.CreationTimestamp.Time; {
+	case now.Sub(made) > firstSight:
+		return time.Time{}
+	case r.asked.IsZero() || r.asked.After(made) || made.Sub(r.asked) > maxSample:
 		return made
 	}
 	return r.asked

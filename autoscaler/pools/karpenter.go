@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,6 +76,13 @@ func (k karpenter) all(ctx context.Context, t target) ([]unstructured.Unstructur
 
 func (karpenter) node(claim *unstructured.Unstructured) (name, providerID string) {
 	return stringAt(claim, "status", "nodeName"), stringAt(claim, "status", "providerID")
+}
+
+// Terminates reports whether Karpenter terminates a node, which a static NodePool's replicas then do not count (1.14,
+// pkg/controllers/static/provisioning): Karpenter replaces it within the limit on nodes.
+func Terminates(n *corev1.Node) bool {
+	_, made := n.Labels[labelKarpenterFor]
+	return made && n.DeletionTimestamp != nil
 }
 
 // passedOver: a NodeClaim that is subtracted and not being deleted belongs to an interrupted

@@ -41,13 +41,16 @@ type Listing struct {
 	// Going are removed nodes whose Node objects still exist, by the last part of their providerID.
 	// Target does not count them.
 	Going []string
+	// Counted are the machines that Target counts, by the last part of their providerID; nil where the provider does not
+	// list all of them. A node of another machine is none of the pool's.
+	Counted []string
 	// Failed are the requested machines that the provider could not make, FailedWhy its reason.
 	Failed    int
 	FailedWhy string
 	// SpotPrice of one node an hour; nil if unknown.
 	SpotPrice *float64
-	// Leaving are nodes with a notice of the provider.
-	Leaving []Leaving
+	// Notices of the provider about nodes.
+	Notices []Notice
 	// described is a node as the provider describes it, for Template; nil if it does not.
 	described *corev1.Node
 }

@@ -21,18 +21,18 @@ type spot struct {
 	pools.Provider
 
 	mu      sync.Mutex
-	notices []pools.Leaving
+	notices []pools.Notice
 }
 
 func (s *spot) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, err := s.Provider.List(ctx, pool)
-	l.Leaving = slices.Clone(s.notices)
+	l.Notices = slices.Clone(s.notices)
 	return l, err
 }
 
-func (s *spot) give(l pools.Leaving) {
+func (s *spot) give(l pools.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notices = append(s.notices, l)
@@ -51,7 +51,7 @@ func TestInterruption(t *testing.T) {
 	w.await("both run", w.runs("train", 2))
 	w.reconcile()
 
-	provider.give(pools.Leaving{Instance: "spot-2", At: w.now()})
+	provider.give(pools.Notice{Instance: "spot-2", At: w.now()})
 	w.reconciles(3)
 	if err := w.untouched("spot-2"); err != nil {
 		t.Errorf("a recommendation is no interruption: %v", err)
@@ -64,7 +64,7 @@ func TestInterruption(t *testing.T) {
 		}
 	}
 	begin := w.now()
-	provider.give(pools.Leaving{Instance: "spot-1", At: begin, Ends: begin.Add(2 * time.Minute)})
+	provider.give(pools.Notice{Instance: "spot-1", At: begin, Ends: begin.Add(2 * time.Minute)})
 	w.reconcile()
 	if err := w.draining("spot-1")(); err != nil {
 		t.Fatalf("a reconcile after the interruption: %v", err)

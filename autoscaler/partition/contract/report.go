@@ -173,16 +173,16 @@ func ManagerActs(node *corev1.Node) error {
 }
 
 // upgraded are the drivers that NVIDIA's operators upgrade (k8s-operator-libs, pkg/upgrade, as gpu-operator a22dbf6 has
-// it), and notUpgrading the states before and after that, in a node's label NAME-driver-upgrade-state.
+// it), and idleStates the states before and after that, in a node's label NAME-driver-upgrade-state.
 var (
-	upgraded     = []string{"nvidia.com/gpu", "nvidia.com/ofed"}
-	notUpgrading = []string{"", "upgrade-required", "upgrade-done", "upgrade-failed"}
+	upgraded   = []string{"nvidia.com/gpu", "nvidia.com/ofed"}
+	idleStates = []string{"", "upgrade-required", "upgrade-done", "upgrade-failed"}
 )
 
 // Upgrading reports whether a driver of a node is being upgraded, from the node's cordon on.
 func Upgrading(node *corev1.Node) bool {
 	return slices.ContainsFunc(upgraded, func(name string) bool {
-		return !slices.Contains(notUpgrading, node.Labels[name+"-driver-upgrade-state"])
+		return !slices.Contains(idleStates, node.Labels[name+"-driver-upgrade-state"])
 	})
 }
 

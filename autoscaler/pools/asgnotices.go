@@ -1,0 +1,152 @@
+package pools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+const (
+	// spotNotice is the time between EC2's spot notice and the interruption. noticeLife is how long after that, or after
+	// another notice, it counts: it was not interrupted.
+	spotNotice, noticeLife = 2 * time.Minute, 10 * time.Minute
+	// maxNotices bounds the stored notices.
+	maxNotices = 10000
+)
+
+// Notice is a provider's that a node may be, or is about to be, interrupted.
+type Notice struct {
+	Instance string // the last part of the node's providerID
+	At       time.Time
+	// Ends is when the instance is interrupted, zero where the risk of that is elevated.
+	Ends time.Time
+}
+
+// expired reports whether a notice no longer counts.
+func (l Notice) expired(now time.Time) bool {
+	return now.Sub(slices.MaxFunc([]time.Time{l.At, l.Ends}, time.Time.Compare)) > noticeLife
+}
+
+// note records a notice. Its message stays in its queue while it is fresh, so a restarted process reads it again.
+func (a *asg) note(l Notice) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if had, ok := a.notices[l.Instance]; ok && !had.Ends.IsZero() && l.Ends.IsZero() {
+		return // the stronger notice stays
+	}
+	if len(a.notices) < maxNotices {
+		a.notices[l.Instance] = l
+	}
+}
+
+// noted returns the fresh notices about the instances of a group, and drops the stale notices of all
+// others.
+func (a *asg) noted(group *types.AutoScalingGroup) []Notice {
+	now := a.o.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []Notice
+	for id, l := range a.notices {
+		if l.expired(now) {
+			delete(a.notices, id)
+		} else if slices.ContainsFunc(group.Instances, func(i types.Instance) bool { return aws.ToString(i.InstanceId) == id }) {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b Notice) int { return strings.Compare(a.Instance, b.Instance) })
+	return out
+}
+
+// noticesOf reads the pool's queue.
+func (a *asg) noticesOf(ctx context.Context, pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) []Notice {
+	ref := pool.Spec.Provider.ASG
+	if ref.InterruptionQueue == "" {
+		return nil
+	}
+	if err := a.receive(ctx, ref); err != nil {
+		a.o.Log.Warn("interruption notices cannot be read", "pool", pool.Name, "err", err)
+	}
+	return a.noted(group)
+}
+
+// receiveTimeout bounds the reads of a queue. The SDK cannot ask for no wait, so a queue whose own receive
+// wait time is not zero would take all of the listing's time.
+const receiveTimeout = time.Second
+
+func (a *asg) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
+	config, err := a.config(ctx, ref.Region)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, receiveTimeout)
+	defer cancel()
+	c := sqs.NewFromConfig(config)
+	for n := 0; ; n++ {
+		out, err := c.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &ref.InterruptionQueue, MaxNumberOfMessages: 10, VisibilityTimeout: 60})
+		switch {
+		case err != nil && (n == 0 || ctx.Err() == nil):
+			return fmt.Errorf("reading the interruption queue, whose receive wait time must be 0: %w", err)
+		case err != nil || len(out.Messages) == 0: // a call can answer less than there is
+			return nil
+		}
+		for _, m := range out.Messages {
+			l, err := parseNotice([]byte(aws.ToString(m.Body)))
+			if err == nil && !l.expired(a.o.Now()) {
+				a.note(l)
+				continue
+			}
+			if err != nil {
+				a.o.Log.Warn("deleting a message of the interruption queue that is no EC2 notice", "queue", ref.InterruptionQueue, "err", err)
+			}
+			if _, err := c.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &ref.InterruptionQueue, ReceiptHandle: m.ReceiptHandle}); err != nil {
+				return fmt.Errorf("deleting a message of the interruption queue: %w", err)
+			}
+		}
+	}
+}
+
+// noticeEvents are the events of instances that are interrupted, or may be, and how long after.
+var noticeEvents = map[string]time.Duration{
+	"EC2 Spot Instance Interruption Warning": spotNotice, "EC2 Instance Rebalance Recommendation": 0,
+	"EC2 Capacity Reservation Instance Interruption Warning": spotNotice, // such as a Capacity Block of GPUs; its event has the time
+}
+
+var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
+
+// parseNotice parses an event in EventBridge's format.
+func parseNotice(body []byte) (Notice, error) {
+	var event struct {
+		Source string    `json:"source"`
+		Type   string    `json:"detail-type"`
+		Time   time.Time `json:"time"`
+		Detail struct {
+			Instance string `json:"instance-id"`
+			Ends     string `json:"instance-termination-time"`
+		} `json:"detail"`
+	}
+	if err := json.Unmarshal(body, &event); err != nil {
+		return Notice{}, fmt.Errorf("reading an event: %w", err)
+	}
+	after, ok := noticeEvents[event.Type]
+	if event.Source != "aws.ec2" || !ok || !instanceID.MatchString(event.Detail.Instance) || event.Time.IsZero() {
+		return Notice{}, fmt.Errorf("an event %.100q from %.100q about instance %.100q at %s is no notice", event.Type, event.Source, event.Detail.Instance, event.Time)
+	}
+	out := Notice{Instance: event.Detail.Instance, At: event.Time}
+	if after > 0 {
+		out.Ends = event.Time.Add(after)
+		if at, err := time.Parse(time.RFC3339, event.Detail.Ends); err == nil && at.Sub(event.Time) < time.Hour {
+			out.Ends = at
+		}
+	}
+	return out, nil
+}
