@@ -61,6 +61,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// due reports whether an interval has passed since a time, or the clock was set back.
+func (o Options) due(since time.Time, every time.Duration) bool {
+	age := o.now().Sub(since)
+	return age < 0 || age >= every
+}
+
 // defaultPort is DCGM_HE_PORT_NUMBER, which DCGM takes where none is given.
 const defaultPort = "5555"
 
