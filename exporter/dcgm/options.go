@@ -44,8 +44,6 @@ var (
 		"the driver is not installed on its host or not visible to it (DCGM_ST_NVML_NOT_LOADED, -56)")
 	// ErrReleased: the embedded host engine is stopped, since GPUs are released.
 	ErrReleased = errors.New("GPUs are released, and the embedded host engine is stopped until they are reacquired")
-	// ErrInUse: the process has another Source; go-dcgm can hold only one.
-	ErrInUse = errors.New("another DCGM source is open in this process")
 )
 
 func (o Options) embedded() bool { return o.Address == "" }

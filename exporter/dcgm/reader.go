@@ -40,8 +40,7 @@ type reader struct {
 
 // New opens the library and gives a Source. Read connects, and reconnects
 // whenever the host engine was lost. It fails with ErrNoLibrary or
-// ErrLibraryTooOld, and with ErrInUse while another Source of the process is
-// open.
+// ErrLibraryTooOld. go-dcgm has one handle: a process has one Source open at a time.
 func New(o Options) (collect.Source, error) {
 	o = o.withDefaults()
 	if !o.embedded() {
@@ -52,9 +51,6 @@ func New(o Options) (collect.Source, error) {
 	if err := loadLibrary(o.LibraryPath); err != nil {
 		return nil, err
 	}
-	if !inUse.CompareAndSwap(false, true) {
-		return nil, ErrInUse
-	}
 	return &reader{
 		options: o, buffer: newBuffer(), sampling: sampling{every: time.Second},
 		known: identities{}, complaints: complaints{o.Log, map[string]string{}},
@@ -64,7 +60,6 @@ func New(o Options) (collect.Source, error) {
 
 // Close disconnects from the host engine. It is called once.
 func (r *reader) Close() error {
-	defer inUse.Store(false)
 	r.buffer.free()
 	return r.hangUp()
 }
