@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,7 +41,7 @@ type order struct {
 // States of an order.
 const (
 	stateReleased = "released" // no handle of the GPUs is open
-	stateResumed  = "resumed"  // its time is over
+	stateResumed  = "resumed"  // all are reacquired: its time is over, or another request came
 	stateFailed   = "failed"   // no GPU was released
 )
 
@@ -48,16 +49,16 @@ const (
 type report struct {
 	ID       string         `json:"id"`
 	State    string         `json:"state"`
-	Released []node.Release `json:"released,omitempty"` // all until the same time
+	Released []node.Release `json:"released,omitempty"` // of the request's GPUs
 	Error    string         `json:"error,omitempty"`
 }
 
-// left is how long GPUs stay released; false where none is.
-func (r report) left() (time.Duration, bool) {
-	if r.State != stateReleased || len(r.Released) == 0 {
-		return 0, false
+// gpus are the released GPUs.
+func (r report) gpus() (out []string) {
+	for _, of := range r.Released {
+		out = append(out, of.GPU)
 	}
-	return time.Until(r.Released[0].Until), true
+	return out
 }
 
 // parseOrder reads the annotation's value.
@@ -159,14 +160,25 @@ func (f *Follower) reconcile(ctx context.Context, request string) {
 			f.answer = f.carryOut(ctx, request)
 		}
 	}
-	if left, released := f.answer.left(); released && left <= 0 { // the node has reacquired the GPUs by itself
-		f.answer = report{ID: f.answer.ID, State: stateResumed}
-	}
+	f.observe()
 	f.acknowledge(ctx)
 }
 
+// observe leaves those GPUs in the answer that are released. The node reacquires them by itself when
+// their time is over, and by other requests.
+func (f *Follower) observe() {
+	if f.answer.State != stateReleased {
+		return
+	}
+	of := f.answer.gpus()
+	f.answer.Released = slices.DeleteFunc(f.gpus.Quiesced(), func(r node.Release) bool { return !slices.Contains(of, r.GPU) })
+	if len(f.answer.Released) == 0 {
+		f.answer.State = stateResumed
+	}
+}
+
 // carryOut releases an order's GPUs. An answer that stands already is this exporter's from
-// before a restart: its time continues.
+// before a restart: what was released still is for the rest of its time.
 func (f *Follower) carryOut(ctx context.Context, request string) report {
 	o, err := parseOrder(request)
 	if err != nil {
@@ -175,13 +187,10 @@ func (f *Follower) carryOut(ctx context.Context, request string) report {
 	d := time.Duration(o.Seconds) * time.Second
 	var before report
 	if json.Unmarshal([]byte(f.stands), &before) == nil && before.ID == o.ID {
-		left, released := before.left()
-		if before.State != stateReleased || released && left <= 0 {
+		if before.State != stateReleased || len(before.Released) == 0 || !time.Now().Before(before.Released[0].Until) {
 			return before // it has failed or is over
 		}
-		if released {
-			d = min(left, node.MaxQuiesce)
-		}
+		o.GPUs, d = before.gpus(), min(time.Until(before.Released[0].Until), node.MaxQuiesce)
 	}
 	done, err := f.gpus.Quiesce(ctx, o.GPUs, d)
 	if err != nil {
@@ -193,12 +202,9 @@ func (f *Follower) carryOut(ctx context.Context, request string) report {
 
 // reacquire ends the release for the annotation before its time.
 func (f *Follower) reacquire(ctx context.Context) {
-	if _, released := f.answer.left(); !released {
+	gpus := f.answer.gpus()
+	if len(gpus) == 0 {
 		return
-	}
-	var gpus []string
-	for _, r := range f.answer.Released {
-		gpus = append(gpus, r.GPU)
 	}
 	if err := f.gpus.Resume(ctx, gpus); err != nil {
 		f.log.Warn("agent: GPUs not reacquired", "gpus", gpus, "error", err)

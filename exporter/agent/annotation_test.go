@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -51,11 +52,13 @@ func (h *fakeGPUs) Resume(_ context.Context, gpus []string) error {
 	return nil
 }
 
+// Quiesced reacquires those whose time is over, as a node does with its next reading.
 func (h *fakeGPUs) Quiesced() (out []node.Release) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for c, until := range h.away {
-		out = append(out, node.Release{GPU: c, Until: until})
+	maps.DeleteFunc(h.away, func(_ string, until time.Time) bool { return !time.Now().Before(until) })
+	for _, c := range slices.Sorted(maps.Keys(h.away)) {
+		out = append(out, node.Release{GPU: c, Until: h.away[c]})
 	}
 	return out
 }
@@ -127,6 +130,37 @@ func TestAnnotation(t *testing.T) {
 				t.Errorf("the API was asked for %s", call)
 			}
 		}
+	})
+}
+
+// The answer names what is released, whoever has reacquired a GPU or released it for longer.
+func TestAnnotationBesideTheSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, h := newKube(t), newFakeGPUs()
+		k.annotate(AnnotationRequest, `{"id":"op-1","gpus":["GPU-a","GPU-b"],"seconds":60}`)
+		stop := follow(t, k, h)
+		_ = h.Resume(t.Context(), []string{"GPU-a"})
+		pass(2 * reconcileEvery)
+		if got := state(t, k); got.State != stateReleased || len(got.Released) != 1 || got.Released[0].GPU != "GPU-b" {
+			t.Errorf("GPU-a is reacquired: %+v", got)
+		}
+		_, _ = h.Quiesce(t.Context(), []string{"GPU-b"}, 10*time.Minute)
+		pass(2 * time.Minute)
+		if got := state(t, k); got.State != stateReleased || len(got.Released) != 1 || !got.Released[0].Until.Equal(h.until("GPU-b")) {
+			t.Errorf("GPU-b is released for longer: %+v", got)
+		}
+		stop()
+		restarted := newFakeGPUs()
+		stop = follow(t, k, restarted)
+		if away := slices.Collect(maps.Keys(restarted.away)); !slices.Equal(away, []string{"GPU-b"}) {
+			t.Errorf("released after a restart: %v", away)
+		}
+		_ = restarted.Resume(t.Context(), []string{"GPU-b"})
+		pass(2 * reconcileEvery)
+		if got := state(t, k); got.State != stateResumed || len(got.Released) > 0 {
+			t.Errorf("both are reacquired: %+v", got)
+		}
+		stop()
 	})
 }
 

@@ -1,9 +1,6 @@
 package collect
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // staleAfter is the age, in intervals, at which a value vanishes: one missed
 // pass is tolerated, two are not.
@@ -25,13 +22,12 @@ type Options struct {
 	MaxSeries int
 }
 
-// Compiler makes Pages of Readings and keeps what outlives one: the ledger and label text. It is
-// for one goroutine; the Pages are for any number.
+// Compiler makes Pages of Readings and keeps what outlives one: the ledger. It is for one
+// goroutine; the Pages are for any number.
 type Compiler struct {
 	opts   Options
 	maxAge time.Duration
 	node   *labelSet
-	labels map[string]*labelSet // of the page before, by all that they are made of
 	ledger *ledger
 }
 
@@ -60,7 +56,6 @@ func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 
 // subjects are the entities. A GPU of which nothing is selected is left out with its instances.
 func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
-	kept := make(map[string]*labelSet, len(r.Entities))
 	subjects := make([]subject, 0, len(r.Entities))
 	for i := 0; i < len(r.Entities); {
 		end := i + 1
@@ -70,34 +65,25 @@ func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 		if c.opts.Compat.selectsAny(r.Entities[i:end]) {
 			device := len(subjects)
 			for j := i; j < end; j++ {
-				subjects = append(subjects, c.subject(kept, &r.Entities[j], &r.Entities[i], end-i > 1, a, j))
+				subjects = append(subjects, c.subject(&r.Entities[j], &r.Entities[i], end-i > 1, a, j))
 				subjects[len(subjects)-1].device = device
 			}
 		}
 		i = end
 	}
-	c.labels = kept
 	return subjects
 }
 
 // subject joins entity i with its allocations; split means that its GPU is partitioned.
-func (c *Compiler) subject(kept map[string]*labelSet, e, device *Entity, split bool, a Attribution, i int) subject {
+func (c *Compiler) subject(e, device *Entity, split bool, a Attribution, i int) subject {
 	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU}
 	own := joinLabels(c.opts.Compat.labels(e), c.opts.Compat.extra(e, device))
 	labels := func(h Allocated, job string) *labelSet {
-		held, compat := "", ""
+		l := newLabelSet(c.opts.Node, e, h.Allocation)
 		if c.opts.Compat.Mode != CompatOff {
-			held = c.opts.Compat.held(h, job, a.Pods[PodName{h.Namespace, h.Pod}])
-			compat = joinLabels(own, held)
+			l.held = c.opts.Compat.held(h, job, a.Pods[PodName{h.Namespace, h.Pod}])
+			l.compat = joinLabels(own, l.held)
 		}
-		key := fmt.Sprintf("%d %d %q %q %q %t %q %d %q %d %d %q %q %q", e.Kind, e.GPU, e.UUID, e.Model, e.PCIBusID, e.MIG, e.DriverVersion,
-			e.InstanceID, e.Profile, e.Start, e.Size, e.InstanceUUID, h.Allocation, compat)
-		l := c.labels[key]
-		if l == nil {
-			l = newLabelSet(c.opts.Node, e, h.Allocation)
-			l.held, l.compat = held, compat
-		}
-		kept[key] = l
 		return l
 	}
 	var list []Allocated

@@ -9,11 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// labelSet renders the label text of an entity under an allocation, `a="1",b="2"`, and keeps it: it
-// serves for as long as what it is made of stays equal, and the text of hundreds of series each second
-// would be most of what a page costs.
+// labelSet has the labels of an entity under an allocation, and renders them: `a="1",b="2"`.
 type labelSet struct {
-	texts      map[string]string // by series name, and by the value of a further label
 	allocation Allocation
 	values     map[string]string // by name, of the catalogue's labels that apply
 	compat     string            // text of the DCGM series, which ends with held
@@ -22,7 +19,7 @@ type labelSet struct {
 
 // newLabelSet has no text of DCGM series. An entity of nil is the node.
 func newLabelSet(node string, e *Entity, h Allocation) *labelSet {
-	l := &labelSet{allocation: h, texts: map[string]string{}, values: map[string]string{metric.LabelNode: node}}
+	l := &labelSet{allocation: h, values: map[string]string{metric.LabelNode: node}}
 	if e == nil {
 		return l
 	}
@@ -48,27 +45,16 @@ func newLabelSet(node string, e *Entity, h Allocation) *labelSet {
 
 // text returns d's labels. A label without a value is left out: absent, never empty.
 func (l *labelSet) text(d *metric.Desc) string {
-	text, ok := l.texts[d.Name]
-	if !ok {
-		b := make([]byte, 0, 256)
-		for _, name := range d.AllLabels() {
-			b = appendLabel(b, name, l.values[name])
-		}
-		text = string(b)
-		l.texts[d.Name] = text
+	b := make([]byte, 0, 256)
+	for _, name := range d.AllLabels() {
+		b = appendLabel(b, name, l.values[name])
 	}
-	return text
+	return string(b)
 }
 
 // with returns d's labels and one that the entity does not determine.
 func (l *labelSet) with(d *metric.Desc, name, value string) string {
-	key := d.Name + "\x00" + value
-	text, ok := l.texts[key]
-	if !ok {
-		text = string(appendLabel([]byte(l.text(d)), name, value))
-		l.texts[key] = text
-	}
-	return text
+	return joinLabels(l.text(d), labelText(name, value))
 }
 
 // labelText renders names and values in turn.

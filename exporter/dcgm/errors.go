@@ -6,6 +6,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,29 +83,34 @@ func severs(err error) bool {
 	}, codeOf(err))
 }
 
-// tolerated complains of a part and returns its error only where that severs the connection.
-func (r *reader) tolerated(part string, err error) error {
+// complaints are the errors of parts, each logged once until the reason changes or the part works again.
+type complaints struct {
+	log  *slog.Logger
+	last map[string]string // as logged, by part
+}
+
+// tolerated notes the error of a part and returns it only where that severs the connection.
+func (c complaints) tolerated(part string, err error) error {
 	if severs(err) {
 		return err
 	}
-	r.complain(part, err)
+	c.note(part, err)
 	return nil
 }
 
-// complain logs the error of a part once, until the reason changes or the part
-// works again.
-func (r *reader) complain(part string, err error) {
+// note logs the error of a part, or with nil that the part works again.
+func (c complaints) note(part string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	before := r.complaints[part]
-	r.complaints[part] = text
+	before := c.last[part]
+	c.last[part] = text
 	switch {
 	case text == before:
 	case text == "":
-		r.options.Log.Info("dcgm: part available again", "part", part)
+		c.log.Info("dcgm: part available again", "part", part)
 	default:
-		r.options.Log.Warn("dcgm: part not available", "part", part, "error", err)
+		c.log.Warn("dcgm: part not available", "part", part, "error", err)
 	}
 }

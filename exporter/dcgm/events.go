@@ -46,21 +46,21 @@ func (e *events) log(uuid string) *collect.EventLog {
 	return e.logs[uuid]
 }
 
-// watchEvents watches the fields that are read since a time.
-func (r *reader) watchEvents() (err error) {
-	r.events.xids, r.events.clocks = nil, nil
-	gpus := r.keys(kindGPU)
-	if r.fields.wantsXIDs() {
+// watch watches the fields that are read since a time.
+func (e *events) watch(to *session, l layout, s *sampling) (err error) {
+	e.xids, e.clocks = nil, nil
+	gpus := l.keys(kindGPU)
+	if s.fields.wantsXIDs() {
 		// In MIG mode DCGM records an XID of the instance that it knows to be concerned there.
-		all := slices.Concat(gpus, r.keys(kindInstance), r.keys(kindCompute))
+		all := slices.Concat(gpus, l.keys(kindInstance), l.keys(kindCompute))
 		for _, keys := range [][]entityKey{all, gpus} { // where it is refused of instances
-			if err == nil && len(r.events.xids) == 0 {
-				r.events.xids, err = r.session.watch(rectangle{keys, []uint16{fieldXID}}, r.every, xidKeep)
+			if err == nil && len(e.xids) == 0 {
+				e.xids, err = to.watch(rectangle{keys, []uint16{fieldXID}}, s.every, xidKeep)
 			}
 		}
 	}
-	if err == nil && r.fields.asks(collect.AskClockEvents) {
-		r.events.clocks, err = r.session.watch(rectangle{gpus, []uint16{fieldClocks}}, r.every, max(clockKeep, 3*r.every))
+	if err == nil && s.fields.asks(collect.AskClockEvents) {
+		e.clocks, err = to.watch(rectangle{gpus, []uint16{fieldClocks}}, s.every, max(clockKeep, 3*s.every))
 	}
 	return err
 }
@@ -71,10 +71,8 @@ type found struct {
 	log *collect.EventLog
 }
 
-// readEvents requests the events since the last reading. A failure that does
-// not sever the connection leaves the events for the next time.
-func (r *reader) readEvents(now time.Time) error {
-	e := &r.events
+// read requests the events since the last reading. A failure leaves them for the next time.
+func (e *events) read(l layout, known identities, every time.Duration, now time.Time) error {
 	if now.Before(e.start) {
 		e.start = now.Add(-xidOverlap) // the clock was set back, and events carry its time
 	}
@@ -82,22 +80,22 @@ func (r *reader) readEvents(now time.Time) error {
 	if !e.lostAt.IsZero() {
 		since = e.start // all that the host engine has
 	}
-	xids, err := r.eventsSince(e.xids, since)
-	if err == nil {
-		xids = slices.DeleteFunc(xids, func(x found) bool { return x.Code == 0 || x.Time.Before(e.start) })
-		e.detectRestart(xids)
-		for _, x := range xids {
-			x.log.AddXID(x.Event)
-			e.newestXID = later(e.newestXID, x.Time)
-		}
-		var clocks []found
-		clocks, err = r.eventsSince(e.clocks, e.since(e.newest, now, r.every))
-		for _, c := range clocks {
-			c.log.AddClocks(c.Event)
-			e.newest = later(e.newest, c.Time)
-		}
+	xids, err := e.readSince(e.xids, since, l, known)
+	if err != nil {
+		return err
 	}
-	return r.tolerated("events", err)
+	xids = slices.DeleteFunc(xids, func(x found) bool { return x.Code == 0 || x.Time.Before(e.start) })
+	e.detectRestart(xids)
+	for _, x := range xids {
+		x.log.AddXID(x.Event)
+		e.newestXID = later(e.newestXID, x.Time)
+	}
+	clocks, err := e.readSince(e.clocks, e.since(e.newest, now, every), l, known)
+	for _, c := range clocks {
+		c.log.AddClocks(c.Event)
+		e.newest = later(e.newest, c.Time)
+	}
+	return err
 }
 
 // detectRestart tells a connection that was made again from a host engine that was: one that
@@ -133,9 +131,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// eventsSince gives the numbers that are known of GPUs and their instances since a time, entity by
-// entity in order.
-func (r *reader) eventsSince(watches []watch, since time.Time) (out []found, err error) {
+// readSince gives the numbers that the host engine has of GPUs and their instances since a time, entity
+// by entity in order.
+func (e *events) readSince(watches []watch, since time.Time, l layout, known identities) (out []found, err error) {
 	for _, w := range watches {
 		samples, _, err := godcgm.GetValuesSince(w.group, w.handle, since)
 		err = refusal("reading events", err)
@@ -148,17 +146,17 @@ func (r *reader) eventsSince(watches []watch, since time.Time) (out []found, err
 		for i := range samples {
 			v := &samples[i]
 			key := entityKey{uint32(v.EntityGroupId), uint32(v.EntityID)}
-			at := slices.IndexFunc(r.layout, func(e entity) bool { return e.entityKey == key })
+			at := slices.IndexFunc(l, func(e entity) bool { return e.entityKey == key })
 			if at < 0 || v.Status != 0 || v.FieldType != godcgm.DCGM_FT_INT64 {
 				continue
 			}
-			e, number := r.layout[at], v.Int64()
-			if uuid := r.uuidOf(e); uuid != "" && number >= 0 && number < godcgm.DCGM_FT_INT32_BLANK {
+			of, number := l[at], v.Int64()
+			if uuid := known.uuidOf(of); uuid != "" && number >= 0 && number < godcgm.DCGM_FT_INT32_BLANK {
 				event := collect.Event{Time: time.UnixMicro(v.TS), Code: number}
-				if e.kind != kindGPU {
-					event.Instance = strconv.Itoa(e.number)
+				if of.kind != kindGPU {
+					event.Instance = strconv.Itoa(of.number)
 				}
-				out = append(out, found{event, r.events.log(uuid)})
+				out = append(out, found{event, e.log(uuid)})
 			}
 		}
 	}

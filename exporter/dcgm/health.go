@@ -36,7 +36,7 @@ type slow struct {
 // watchHealth enables the health watches where they are requested.
 func (r *reader) watchHealth() error {
 	r.slow = slow{}
-	gpus := r.keys(kindGPU)
+	gpus := r.layout.keys(kindGPU)
 	if !r.fields.asks(collect.AskHealth) || len(gpus) == 0 {
 		return nil
 	}
@@ -47,24 +47,24 @@ func (r *reader) watchHealth() error {
 	if err == nil {
 		r.slow.group = &group
 	}
-	return r.tolerated("health watches", err)
+	return r.complaints.tolerated("health watches", err)
 }
 
 // readSlow repeats the slow requests when they are due.
 func (r *reader) readSlow() (err error) {
 	s := &r.slow
-	if s.group != nil && r.due(s.askedHealth, healthEvery) {
+	if s.group != nil && r.options.due(s.askedHealth, healthEvery) {
 		s.askedHealth = r.options.now()
-		s.health, err = readHealth(*s.group, r.keys(kindGPU))
-		if err = r.tolerated("health", err); err != nil {
+		s.health, err = readHealth(*s.group, r.layout.keys(kindGPU))
+		if err = r.complaints.tolerated("health", err); err != nil {
 			return err
 		}
 	}
-	if r.fields.asks(collect.AskPeers) && r.due(s.askedPeers, peersEvery) {
+	if r.fields.asks(collect.AskPeers) && r.options.due(s.askedPeers, peersEvery) {
 		s.askedPeers = r.options.now()
 		s.peers, err = readPeers()
 	}
-	return r.tolerated("peer-to-peer status", err)
+	return r.complaints.tolerated("peer-to-peer status", err)
 }
 
 // readHealth gives a report of each GPU of the group.

@@ -10,15 +10,27 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/nvml"
 )
 
 // identityEvery is how often GPUs and instances are identified again: a new UUID under the same
 // instance number is seen within it.
 const identityEvery = 5 * time.Second
 
+// identities are what is known of GPUs and instances.
+type identities map[entityKey]*collect.Entity
+
+// uuidOf is the UUID of the GPU that the entity is or is a part of; empty where it is not known.
+func (known identities) uuidOf(e entity) string {
+	if gpu := known[e.root()]; gpu != nil {
+		return gpu.UUID
+	}
+	return ""
+}
+
 // learnGPUs reads from the driver what each GPU is, watched or not.
 func (r *reader) learnGPUs() error {
-	gpus := r.keys(kindGPU)
+	gpus := r.layout.keys(kindGPU)
 	fields := []uint16{fieldDriver, fieldName, fieldIndex, fieldUUID, fieldMinor, fieldPCIBusID, fieldMIGMode, fieldMIGMax}
 	live, err := r.values("identity of GPUs", []rectangle{{gpus, fields}}, C.SHIM_LIVE, map[string]int{})
 	for _, gpu := range gpus {
@@ -30,13 +42,13 @@ func (r *reader) learnGPUs() error {
 // learnInstances does the same of the instances, and reports whether one was made again under its old
 // number, perhaps elsewhere on the GPU.
 func (r *reader) learnInstances() (remade bool, err error) {
-	live, err := r.values("identity of instances", []rectangle{{r.keys(kindInstance), []uint16{fieldName, fieldUUID}}}, C.SHIM_LIVE, map[string]int{})
+	live, err := r.values("identity of instances", []rectangle{{r.layout.keys(kindInstance), []uint16{fieldName, fieldUUID}}}, C.SHIM_LIVE, map[string]int{})
 	for _, e := range r.layout {
 		known, values := r.known[e.entityKey], live[e.entityKey]
 		if e.kind != kindInstance || known != nil && len(values) == 0 {
 			continue
 		}
-		now := r.identifyInstance(e, values)
+		now := identifyInstance(*r.known[e.parent], e, r.places, values)
 		remade = remade || known != nil && known.InstanceUUID != now.InstanceUUID
 		r.known[e.entityKey] = now
 	}
@@ -74,26 +86,17 @@ func identifyGPU(known *collect.Entity, id uint32, values []collect.Value) *coll
 	return known
 }
 
-// uuidOf is the UUID of the GPU that the entity is or is a part of; empty where it is not known.
-func (r *reader) uuidOf(e entity) string {
-	if gpu := r.known[e.root()]; gpu != nil {
-		return gpu.UUID
-	}
-	return ""
-}
-
 // profileName is a GPU instance profile: "3g.40gb", "1g.10gb+me",
 // "1g.24gb+me.all", "1g.24gb-me", whose suffix names what it lacks.
 var profileName = regexp.MustCompile(`^\d+g\.\d+gb([+-][a-z.,]+)*$`)
 
-// identifyInstance completes an instance with its GPU's identity. DCGM's values of the instance come
+// identifyInstance makes the identity of an instance of that of its GPU. DCGM's values of the instance come
 // before those of the driver's library; older versions answer with the GPU's own name and UUID, which
 // their form shows. Beside a remote host engine there may be no library: placement and further
 // compute instances stay unknown then.
-func (r *reader) identifyInstance(i entity, values []collect.Value) *collect.Entity {
-	e := *r.known[i.parent]
+func identifyInstance(e collect.Entity, i entity, places map[string][]nvml.MIGInstance, values []collect.Value) *collect.Entity {
 	e.Kind, e.InstanceID, e.ComputeSlices, e.DCGMID, e.Start, e.Lost = collect.Instance, i.number, i.slices, int(i.id), -1, false
-	for _, driver := range r.places[e.UUID] {
+	for _, driver := range places[e.UUID] {
 		if driver.ID == i.number {
 			e.Start, e.Size, e.Profile, e.MIGDevices = driver.Start, driver.Size, driver.Profile, driver.UUIDs
 		}

@@ -75,10 +75,40 @@ type hierarchy struct {
 	instances []entity  // GPU instances and compute instances
 }
 
+// layout is a host engine's entities, in readLayout's order.
+type layout []entity
+
+// keys are the entities of a kind.
+func (l layout) keys(kind uint32) (keys []entityKey) {
+	for _, e := range l {
+		if e.kind == kind {
+			keys = append(keys, e.entityKey)
+		}
+	}
+	return keys
+}
+
+// rectangles puts the entities with the same fields together, for few calls. Entities without fields
+// are left out; fields are sorted.
+func (l layout) rectangles(of map[entityKey][]uint16) (out []rectangle) {
+	for _, e := range l {
+		fields := slices.Sorted(slices.Values(of[e.entityKey]))
+		if len(fields) == 0 {
+			continue
+		}
+		i := slices.IndexFunc(out, func(r rectangle) bool { return slices.Equal(r.fields, fields) })
+		if i < 0 {
+			i, out = len(out), append(out, rectangle{fields: fields})
+		}
+		out[i].entities = append(out[i].entities, e.entityKey)
+	}
+	return out
+}
+
 // readLayout lists the host engine's entities but for those of released GPUs: GPUs by id, lost ones
 // too, each followed by its GPU instances by the driver's id and by its compute instances, and then
 // the switches, links, CPUs and cores of which fields are wanted. Only the list of GPUs is required.
-func (r *reader) readLayout() ([]entity, error) {
+func (r *reader) readLayout() (layout, error) {
 	gpus, err := list(kindGPU)
 	if err != nil {
 		return nil, err
@@ -87,13 +117,13 @@ func (r *reader) readLayout() ([]entity, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout := slices.Clone(gpus)
+	all := layout(slices.Clone(gpus))
 	for _, i := range instances {
 		if slices.ContainsFunc(gpus, func(gpu entity) bool { return gpu.entityKey == i.parent }) {
-			layout = append(layout, i)
+			all = append(all, i)
 		}
 	}
-	slices.SortFunc(layout, func(a, b entity) int {
+	slices.SortFunc(all, func(a, b entity) int {
 		return cmp.Or(cmp.Compare(a.root().id, b.root().id), cmp.Compare(a.kind, b.kind), cmp.Compare(a.number, b.number), cmp.Compare(a.id, b.id))
 	})
 	for _, kind := range []uint32{kindSwitch, kindLink, kindCPU, kindCore} {
@@ -104,28 +134,18 @@ func (r *reader) readLayout() ([]entity, error) {
 		if isAbsent(err) {
 			err = nil
 		}
-		if err = r.tolerated("list of "+kindName(kind), err); err != nil {
+		if err = r.complaints.tolerated("list of "+kindName(kind), err); err != nil {
 			return nil, err
 		}
-		layout = append(layout, some...)
+		all = append(all, some...)
 	}
-	return slices.DeleteFunc(layout, r.isReleased), nil
+	return slices.DeleteFunc(all, r.isReleased), nil
 }
 
 // isReleased reports whether an entity is a released GPU or a part of one.
 func (r *reader) isReleased(e entity) bool {
-	uuid := r.uuidOf(e)
+	uuid := r.known.uuidOf(e)
 	return uuid != "" && slices.Contains(r.quiesced, uuid)
-}
-
-// keys are the entities of a kind.
-func (r *reader) keys(kind uint32) (keys []entityKey) {
-	for _, e := range r.layout {
-		if e.kind == kind {
-			keys = append(keys, e.entityKey)
-		}
-	}
-	return keys
 }
 
 func kindName(kind uint32) string { return godcgm.Field_Entity_Group(kind).String() }
@@ -190,7 +210,7 @@ func (r *reader) readInstances(gpus bool) ([]entity, error) {
 	h := &r.hierarchy
 	// Without GPUs it is always read: the answer distinguishes a machine without GPUs from a
 	// host engine without a driver.
-	if gpus && slices.Equal(listed, h.listed) && !r.due(h.read, hierarchyEvery) {
+	if gpus && slices.Equal(listed, h.listed) && !r.options.due(h.read, hierarchyEvery) {
 		return h.instances, nil
 	}
 	instances, err := readHierarchy()
@@ -198,7 +218,7 @@ func (r *reader) readInstances(gpus bool) ([]entity, error) {
 		return nil, err
 	}
 	if gpus {
-		r.complain("MIG instances", err)
+		r.complaints.note("MIG instances", err)
 	}
 	*h = hierarchy{listed: listed, instances: instances}
 	if err == nil {

@@ -36,8 +36,8 @@ func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) (the
 }
 
 // answers reports whether a GPU has a value that was taken lately.
-func (r *reader) answers(dev *collect.Entity, now time.Time) bool {
-	return slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID && r.isFresh(v, now) })
+func (s *sampling) answers(dev *collect.Entity, now time.Time) bool {
+	return slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID && s.isFresh(v, now) })
 }
 
 // stuckAfter is how long an embedded host engine may give no value of any GPU.
@@ -64,6 +64,6 @@ func (r *reader) detectStuck(reading *collect.Reading, now time.Time) error {
 
 // isFresh reports whether a value was taken lately. A host engine that no
 // longer samples a GPU keeps returning the last values.
-func (r *reader) isFresh(v collect.Value, now time.Time) bool {
-	return now.Sub(v.Time) <= collect.StaleAfter(r.every)
+func (s *sampling) isFresh(v collect.Value, now time.Time) bool {
+	return now.Sub(v.Time) <= collect.StaleAfter(s.every)
 }

@@ -44,8 +44,6 @@ var (
 		"the driver is not installed on its host or not visible to it (DCGM_ST_NVML_NOT_LOADED, -56)")
 	// ErrReleased: the embedded host engine is stopped, since GPUs are released.
 	ErrReleased = errors.New("GPUs are released, and the embedded host engine is stopped until they are reacquired")
-	// ErrInUse: the process has another Source; go-dcgm can hold only one.
-	ErrInUse = errors.New("another DCGM source is open in this process")
 )
 
 func (o Options) embedded() bool { return o.Address == "" }
@@ -59,6 +57,12 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+// due reports whether an interval has passed since a time, or the clock was set back.
+func (o Options) due(since time.Time, every time.Duration) bool {
+	age := o.now().Sub(since)
+	return age < 0 || age >= every
 }
 
 // defaultPort is DCGM_HE_PORT_NUMBER, which DCGM takes where none is given.

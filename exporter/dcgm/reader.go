@@ -17,9 +17,7 @@ type reader struct {
 	options Options
 	buffer  *buffer
 
-	fields fieldSet
-	every  time.Duration
-	slower map[uint16]time.Duration // fields with an interval of their own
+	sampling
 
 	quiesced []string // UUIDs of released GPUs
 
@@ -27,29 +25,22 @@ type reader struct {
 	fresh   bool     // the watches fit fields and layout
 	reached bool     // over this session there was a reading
 
-	layout    []entity
+	layout    layout
 	hierarchy hierarchy
-	known     map[entityKey]*collect.Entity // what GPUs and instances are
+	known     identities
 	places    map[string][]nvml.MIGInstance // what the driver's library knows of instances, by the GPU's UUID
 	learned   time.Time                     // identities
-
-	watched map[entityKey][]uint16
-	absent  []uint16    // fields that DCGM supports of no entity
-	looked  time.Time   // for them
-	reads   []rectangle // what is watched but for them
-	missing int         // values that are wanted of GPUs and instances and not read
 
 	events   events
 	slow     slow
 	answered time.Time // when a GPU last had a value, or the connection was made
 
-	complaints map[string]string // what was logged of each part
+	complaints complaints
 }
 
 // New opens the library and gives a Source. Read connects, and reconnects
 // whenever the host engine was lost. It fails with ErrNoLibrary or
-// ErrLibraryTooOld, and with ErrInUse while another Source of the process is
-// open.
+// ErrLibraryTooOld. go-dcgm has one handle: a process has one Source open at a time.
 func New(o Options) (collect.Source, error) {
 	o = o.withDefaults()
 	if !o.embedded() {
@@ -60,19 +51,15 @@ func New(o Options) (collect.Source, error) {
 	if err := loadLibrary(o.LibraryPath); err != nil {
 		return nil, err
 	}
-	if !inUse.CompareAndSwap(false, true) {
-		return nil, ErrInUse
-	}
 	return &reader{
-		options: o, buffer: newBuffer(), every: time.Second,
-		known: map[entityKey]*collect.Entity{}, complaints: map[string]string{},
+		options: o, buffer: newBuffer(), sampling: sampling{every: time.Second},
+		known: identities{}, complaints: complaints{o.Log, map[string]string{}},
 		events: events{start: o.now(), window: o.EventWindow, logs: map[string]*collect.EventLog{}},
 	}, nil
 }
 
 // Close disconnects from the host engine. It is called once.
 func (r *reader) Close() error {
-	defer inUse.Store(false)
 	r.buffer.free()
 	return r.hangUp()
 }
@@ -113,7 +100,7 @@ func (r *reader) Read() (*collect.Reading, error) {
 	}
 	if err == nil {
 		if !r.reached {
-			r.options.Log.Info("dcgm: host engine connected", "gpus", len(r.keys(kindGPU)), "instances", len(r.keys(kindInstance)))
+			r.options.Log.Info("dcgm: host engine connected", "gpus", len(r.layout.keys(kindGPU)), "instances", len(r.layout.keys(kindInstance)))
 		}
 		r.reached = true
 		return reading, nil
@@ -136,10 +123,10 @@ func (r *reader) refresh() error {
 		}
 		r.session, r.fresh, r.answered = s, false, r.options.now()
 	}
-	layout, err := r.readLayout()
-	if err == nil && r.fresh && slices.Equal(layout, r.layout) {
+	found, err := r.readLayout()
+	if err == nil && r.fresh && slices.Equal(found, r.layout) {
 		if r.fresh, err = r.recheck(); err == nil && !r.fresh {
-			layout, err = r.readLayout()
+			found, err = r.readLayout()
 		}
 	} else {
 		r.fresh = false
@@ -147,14 +134,14 @@ func (r *reader) refresh() error {
 	if err != nil || r.fresh {
 		return err
 	}
-	return r.adopt(layout)
+	return r.adopt(found)
 }
 
 // recheck looks, when that is due, for what changes without a change of the layout, and reports
 // whether the watches still fit.
 func (r *reader) recheck() (bool, error) {
 	stranger := func(gpu entityKey) bool { return r.known[gpu].UUID == "" }
-	if r.due(r.learned, r.options.identityEvery) || slices.ContainsFunc(r.keys(kindGPU), stranger) {
+	if r.options.due(r.learned, r.options.identityEvery) || slices.ContainsFunc(r.layout.keys(kindGPU), stranger) {
 		r.learned = r.options.now()
 		if err := r.learnGPUs(); err != nil {
 			return false, err
@@ -164,18 +151,12 @@ func (r *reader) recheck() (bool, error) {
 			return false, err
 		}
 	}
-	if len(r.absent) > 0 && r.due(r.looked, r.options.absentEvery) {
-		absent, err := r.lookForAbsent()
+	if len(r.absent) > 0 && r.options.due(r.looked, r.options.absentEvery) {
+		absent, err := r.lookForAbsent(r.layout, r.buffer, r.options.now())
 		gone := func(field uint16) bool { return !slices.Contains(absent, field) }
 		return !slices.ContainsFunc(r.absent, gone), err
 	}
 	return true, nil
-}
-
-// due reports whether an interval has passed since a time, or the clock was set back.
-func (r *reader) due(since time.Time, every time.Duration) bool {
-	age := r.options.now().Sub(since)
-	return age < 0 || age >= every
 }
 
 // mustStop reports whether the host engine may not run now: one in this process has NVML's
@@ -200,24 +181,24 @@ func (r *reader) Quiesce(uuids []string) error {
 }
 
 // adopt identifies what is in a layout and sets up its watches.
-func (r *reader) adopt(layout []entity) error {
+func (r *reader) adopt(found layout) error {
 	for key, e := range r.known {
-		listed := slices.ContainsFunc(layout, func(e entity) bool { return e.entityKey == key })
+		listed := slices.ContainsFunc(found, func(e entity) bool { return e.entityKey == key })
 		if e.Kind == collect.Instance {
 			delete(r.known, key)
 		} else if !listed && e.UUID != "" {
 			r.events.log(e.UUID).Away(time.Time{})
 		}
 	}
-	r.layout, r.learned = layout, r.options.now()
+	r.layout, r.learned = found, r.options.now()
 	if err := r.learnGPUs(); err != nil {
 		return err
 	}
-	r.layout = slices.DeleteFunc(layout, r.isReleased) // one that was released before it was known
-	if len(r.keys(kindInstance)) > 0 {
+	r.layout = slices.DeleteFunc(found, r.isReleased) // one that was released before it was known
+	if len(r.layout.keys(kindInstance)) > 0 {
 		var err error
 		r.places, err = nvml.MIGInstances()
-		r.complain("placement of MIG instances", err)
+		r.complaints.note("placement of MIG instances", err)
 		if _, err = r.learnInstances(); err != nil {
 			return err
 		}
@@ -225,7 +206,7 @@ func (r *reader) adopt(layout []entity) error {
 	if err := r.watchAll(); err != nil {
 		return err
 	}
-	absent, err := r.lookForAbsent()
+	absent, err := r.lookForAbsent(r.layout, r.buffer, r.options.now())
 	if err == nil && !slices.Equal(absent, r.absent) {
 		r.absent = absent
 		r.options.Log.Debug("dcgm: fields that are not supported are sampled more rarely", "fields", absent, "every", r.options.absentEvery.String())
@@ -236,7 +217,7 @@ func (r *reader) adopt(layout []entity) error {
 	}
 	r.fresh = true
 	if r.reached {
-		r.options.Log.Info("dcgm: layout read", "gpus", len(r.keys(kindGPU)), "instances", len(r.keys(kindInstance)))
+		r.options.Log.Info("dcgm: layout read", "gpus", len(r.layout.keys(kindGPU)), "instances", len(r.layout.keys(kindInstance)))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func (r *reader) sample() (*collect.Reading, error) {
 	out := &collect.Reading{Taken: now, Dropped: map[string]int{}}
 	values, err := r.values("values", r.reads, 0, out.Dropped)
 	if err == nil {
-		err = r.readEvents(now)
+		err = r.complaints.tolerated("events", r.events.read(r.layout, r.known, r.every, now))
 	}
 	if err == nil {
 		err = r.readSlow()
@@ -102,7 +102,7 @@ func (r *reader) values(part string, what []rectangle, flags C.uint, dropped map
 			return nil, err
 		}
 	}
-	r.complain(part, refused)
+	r.complaints.note(part, refused)
 	return out, nil
 }
 

@@ -80,7 +80,7 @@ func TestScenarios(t *testing.T) {
 				if err := s.source.Quiesce(uuids); err != nil {
 					return err.Error()
 				}
-				return fmt.Sprintf("%d GPUs and %d instances are held\n", len(s.source.keys(kindGPU)), len(s.source.keys(kindInstance)))
+				return fmt.Sprintf("%d GPUs and %d instances are held\n", len(s.source.layout.keys(kindGPU)), len(s.source.layout.keys(kindInstance)))
 			default:
 				d.Fatalf(t, "no such command: %s", d.Cmd)
 			}

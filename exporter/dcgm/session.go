@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 	_ "unsafe" // for go:linkname
 
@@ -22,9 +21,6 @@ import (
 //
 //go:linkname hostHandle github.com/NVIDIA/go-dcgm/pkg/dcgm.handle
 var hostHandle uintptr
-
-// inUse guards go-dcgm's handle, of which there is one in a process.
-var inUse atomic.Bool
 
 // session is one connection to a host engine with what was set up over it. Its
 // methods are for one goroutine.

@@ -20,13 +20,26 @@ const absentEvery = time.Minute
 // leastKeep is how long the host engine keeps samples at least of which only the last is read.
 const leastKeep = 10 * time.Second
 
+// sampling is what the host engine samples, and what of that is read.
+type sampling struct {
+	fields fieldSet
+	every  time.Duration
+	slower map[uint16]time.Duration // fields with an interval of their own
+
+	watched map[entityKey][]uint16
+	absent  []uint16    // fields that DCGM supports of no entity
+	looked  time.Time   // for them
+	reads   []rectangle // what is watched but for them
+	missing int         // values that are wanted of GPUs and instances and not read
+}
+
 // watchAll makes the host engine sample the fields of each entity, profiling fields of the GPUs that
 // have them and of their instances, and takes the first samples. A refused field does not affect the
 // others, unless the host engine refuses everything. What was set up before is removed.
 func (r *reader) watchAll() error {
 	r.session.unwatch()
-	for every, fields := range r.plan() {
-		for _, part := range r.rectangles(fields) {
+	for every, fields := range r.plan(r.layout, r.options.absentEvery) {
+		for _, part := range r.layout.rectangles(fields) {
 			if _, err := r.session.watch(part, every, max(3*every, leastKeep)); err != nil {
 				return err
 			}
@@ -35,39 +48,33 @@ func (r *reader) watchAll() error {
 	if len(r.session.watches) == 0 && r.session.refused != nil {
 		return r.session.refused
 	}
-	r.watched = map[entityKey][]uint16{}
-	for _, w := range r.session.watches {
-		for _, e := range w.entities {
-			r.watched[e] = append(r.watched[e], w.fields...)
-		}
-	}
-	r.planReads()
+	r.planReads(r.layout, r.session.watches)
 	if err := r.watchHealth(); err != nil {
 		return err
 	}
-	if err := r.watchEvents(); err != nil { // last: it keeps samples longer than a plain watch of the same field
+	if err := r.events.watch(r.session, r.layout, &r.sampling); err != nil { // last: it keeps samples longer than a plain watch of the same field
 		return err
 	}
-	return r.tolerated("first samples", refusal("taking the first samples", godcgm.UpdateAllFields())) // they arrive later then
+	return r.complaints.tolerated("first samples", refusal("taking the first samples", godcgm.UpdateAllFields())) // they arrive later then
 }
 
 // plan is which fields of which entities are sampled at which interval. DCGM refuses a whole list for
 // one GPU that lacks a profiling field of it.
-func (r *reader) plan() map[time.Duration]map[entityKey][]uint16 {
+func (s *sampling) plan(l layout, absentEvery time.Duration) map[time.Duration]map[entityKey][]uint16 {
 	plan, profiled := map[time.Duration]map[entityKey][]uint16{}, map[entityKey][]uint16{}
-	if slices.ContainsFunc(r.fields.of[kindGPU], isProfiled) {
-		for _, gpu := range r.keys(kindGPU) {
+	if slices.ContainsFunc(s.fields.of[kindGPU], isProfiled) {
+		for _, gpu := range l.keys(kindGPU) {
 			profiled[gpu] = profiledFields(gpu.id)
 		}
 	}
-	for _, e := range r.layout {
-		for _, f := range r.fields.of[e.kind] {
+	for _, e := range l {
+		for _, f := range s.fields.of[e.kind] {
 			if isProfiled(f) && !slices.Contains(profiled[e.root()], f) {
 				continue
 			}
-			every := max(r.every, r.slower[f])
-			if slices.Contains(r.absent, f) {
-				every = max(every, r.options.absentEvery)
+			every := max(s.every, s.slower[f])
+			if slices.Contains(s.absent, f) {
+				every = max(every, absentEvery)
 			}
 			if plan[every] == nil {
 				plan[every] = map[entityKey][]uint16{}
@@ -89,30 +96,38 @@ func profiledFields(gpu uint32) (fields []uint16) {
 	return fields
 }
 
-// rectangles puts the entities of the layout with the same fields together, for few calls. Entities
-// without fields are left out; fields are sorted.
-func (r *reader) rectangles(of map[entityKey][]uint16) (out []rectangle) {
-	for _, e := range r.layout {
-		fields := slices.Sorted(slices.Values(of[e.entityKey]))
-		if len(fields) == 0 {
-			continue
+// planReads sets what is read with each reading of what is watched: DCGM logs an error for each value
+// that is read and not watched, or not supported. The others that are wanted of GPUs and instances are
+// counted.
+func (s *sampling) planReads(l layout, watches []watch) {
+	s.watched = map[entityKey][]uint16{}
+	for _, w := range watches {
+		for _, e := range w.entities {
+			s.watched[e] = append(s.watched[e], w.fields...)
 		}
-		i := slices.IndexFunc(out, func(r rectangle) bool { return slices.Equal(r.fields, fields) })
-		if i < 0 {
-			i, out = len(out), append(out, rectangle{fields: fields})
-		}
-		out[i].entities = append(out[i].entities, e.entityKey)
 	}
-	return out
+	read := map[entityKey][]uint16{}
+	s.missing = 0
+	for _, e := range l {
+		key, wanted := e.entityKey, len(s.fields.of[e.kind])
+		read[key] = slices.DeleteFunc(slices.Clone(s.watched[key]), func(f uint16) bool { return slices.Contains(s.absent, f) })
+		switch e.kind {
+		case kindGPU:
+			s.missing += len(s.fields.unknown) + wanted - len(read[key])
+		case kindInstance:
+			s.missing += wanted - len(read[key])
+		}
+	}
+	s.reads = l.rectangles(read)
 }
 
 // lookForAbsent reads what is watched and finds the fields that DCGM supports of no entity. Those of
 // our own families are excepted.
-func (r *reader) lookForAbsent() (absent []uint16, err error) {
-	r.looked = r.options.now()
+func (s *sampling) lookForAbsent(l layout, b *buffer, now time.Time) (absent []uint16, err error) {
+	s.looked = now
 	supported := map[uint16]bool{}
-	for _, part := range r.rectangles(r.watched) {
-		err := r.buffer.latest(part, 0, func(_ int, v *C.shim_value) {
+	for _, part := range l.rectangles(s.watched) {
+		err := b.latest(part, 0, func(_ int, v *C.shim_value) {
 			field := uint16(v.field)
 			supported[field] = supported[field] || int(v.status) != godcgm.DCGM_ST_NOT_SUPPORTED
 		}, func(int, error) {
@@ -131,22 +146,4 @@ func (r *reader) lookForAbsent() (absent []uint16, err error) {
 	}
 	slices.Sort(absent)
 	return absent, nil
-}
-
-// planReads sets what is read with each reading: DCGM logs an error for each value that is read and
-// not watched, or not supported. The others that are wanted of GPUs and instances are counted.
-func (r *reader) planReads() {
-	read := map[entityKey][]uint16{}
-	r.missing = 0
-	for _, e := range r.layout {
-		key, wanted := e.entityKey, len(r.fields.of[e.kind])
-		read[key] = slices.DeleteFunc(slices.Clone(r.watched[key]), func(f uint16) bool { return slices.Contains(r.absent, f) })
-		switch e.kind {
-		case kindGPU:
-			r.missing += len(r.fields.unknown) + wanted - len(read[key])
-		case kindInstance:
-			r.missing += wanted - len(read[key])
-		}
-	}
-	r.reads = r.rectangles(read)
 }

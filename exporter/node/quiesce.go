@@ -29,6 +29,10 @@ type Release struct {
 	Until time.Time `json:"until"` // when it is reacquired at the latest
 }
 
+func newRelease(uuid string, until time.Time) Release {
+	return Release{uuid, until.UTC().Truncate(time.Second)}
+}
+
 // Quiesce releases GPUs, named by UUID or index, so that they can be
 // repartitioned or reset. It takes at most five seconds. When it returns nil,
 // this process has no handle of them; they are watched again after d (0:
@@ -46,10 +50,10 @@ func (s *sampler) Quiesce(ctx context.Context, gpus []string, d time.Duration) (
 		if err != nil {
 			return err
 		}
-		before, next, until := s.quiesced(), maps.Clone(s.quiesced()), time.Now().Add(d).UTC().Truncate(time.Second)
+		before, next, until := s.quiesced(), maps.Clone(s.quiesced()), time.Now().Add(d)
 		for _, uuid := range uuids {
 			next[uuid] = until
-			released = append(released, Release{uuid, until})
+			released = append(released, newRelease(uuid, until))
 		}
 		if err = s.release(next); err != nil || ctx.Err() != nil { // one of the two refuses, or the request has failed
 			err = cmp.Or(err, s.release(before))
@@ -86,7 +90,7 @@ func (s *sampler) Resume(ctx context.Context, gpus []string) error {
 func (s *sampler) Quiesced() (released []Release) {
 	now := s.quiesced()
 	for _, uuid := range slices.Sorted(maps.Keys(now)) {
-		released = append(released, Release{uuid, now[uuid]})
+		released = append(released, newRelease(uuid, now[uuid]))
 	}
 	return released
 }

@@ -160,6 +160,17 @@ func TestQuiesceTooLate(t *testing.T) {
 	})
 }
 
+// The time of a release has a monotonic reading, so that a clock that is set neither ends it early nor late.
+func TestQuiesceWhateverTheClock(t *testing.T) {
+	n := begin(t, Options{Source: newHandles(), Interval: time.Second})
+	if _, err := n.Quiesce(t.Context(), []string{"GPU-b"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if until := n.quiesced()["GPU-b"].String(); !strings.Contains(until, " m=+") {
+		t.Errorf("released until %s, which moves with the node's clock", until)
+	}
+}
+
 // Before the first reading a requester may be faster than the source.
 func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 	s := &script{}

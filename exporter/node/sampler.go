@@ -37,7 +37,7 @@ type sampler struct {
 	fresh    chan struct{}                        // receives after latest has changed
 	failed   atomic.Pointer[error]                // of the last pass
 	jobs     chan func()                          // run between passes
-	released atomic.Pointer[map[string]time.Time] // GPUs by UUID, and until when; replaced by that goroutine
+	released atomic.Pointer[map[string]time.Time] // GPUs by UUID, and until when, whatever the wall clock does; replaced by that goroutine
 
 	// Of that goroutine only:
 	watched  *watch            // the source's

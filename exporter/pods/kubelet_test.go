@@ -299,6 +299,21 @@ func TestDRAIsOptIn(t *testing.T) {
 	}
 }
 
+// HAMi's ids say nothing of the GPU: the flag that attributes its pods is named, once.
+func TestHAMiIsOptIn(t *testing.T) {
+	const gpu = "GPU-5a1f2b3c-0000-4000-8000-000000000001"
+	for ids, want := range map[string]int{gpu + "-3": 1, gpu + "::3": 0, gpu: 0} {
+		var log bytes.Buffer
+		w, k, _, _ := asking(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		k.say(holds("p", ids))
+		w.ask(t.Context())
+		w.ask(t.Context())
+		if n := strings.Count(log.String(), "--kubernetes-fractional-gpus"); n != want {
+			t.Errorf("%s: named %d times, want %d: %s", ids, n, want, log.String())
+		}
+	}
+}
+
 // A fractional dialect: the kubelet's ids are tokens, the annotation counts.
 func TestAnnotations(t *testing.T) {
 	s := &apiServer{pods: `{"items":[{"metadata":{"name":"p","namespace":"ns","uid":"u","annotations":{"hami.io/vgpu-devices-allocated":"GPU-b,NVIDIA,4000,30:;"}},

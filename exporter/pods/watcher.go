@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -88,6 +89,7 @@ type Watcher struct {
 	connections uint64    // as of the last answer
 	doubtSince  time.Time // since when the answers may be of a restarted kubelet
 	warnedDRA   bool      // DRA claims not read: logged once
+	warnedHAMi  bool      // annotations not read: logged once
 }
 
 // New returns a Watcher. Run connects, so an absent kubelet is no error.
@@ -218,6 +220,10 @@ func lost(old, next []Claim) bool {
 	return false
 }
 
+// hamiID is an id of HAMi's device plugin. It is one of a GPU's places and does not say where the pod is:
+// HAMi's scheduler decides that, and an annotation has it.
+var hamiID = regexp.MustCompile(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+$`)
+
 func (w *Watcher) claims(pods []*podresources.PodResources) []Claim {
 	var claims []Claim
 	for _, pod := range pods {
@@ -226,6 +232,10 @@ func (w *Watcher) claims(pods []*podresources.PodResources) []Claim {
 			for _, devices := range container.GetDevices() {
 				for _, id := range devices.GetDeviceIds() {
 					if w.isGPU(devices.GetResourceName(), id) {
+						if hamiID.MatchString(id) && !w.opts.Annotations && !w.warnedHAMi {
+							w.warnedHAMi = true
+							w.opts.Log.Warn("GPUs are allocated by HAMi, whose pods --kubernetes-fractional-gpus would attribute", "namespace", pod.GetNamespace(), "pod", pod.GetName())
+						}
 						claims = append(claims, Claim{DeviceID: id, Allocation: allocation})
 					}
 				}
