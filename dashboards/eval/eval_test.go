@@ -121,3 +121,20 @@ func TestHappened(t *testing.T) {
 		})
 	}
 }
+
+// TestRows: rows are in the order of their columns, numbers as numbers, and what a row lacks is n/a.
+func TestRows(t *testing.T) {
+	series, err := memstore.Read("x{gpu=\"10\",node=\"a\"} 1\nx{gpu=\"9\",node=\"a\"} 1\nx{gpu=\"1\",node=\"b\"} 1\nx{node=\"b\"} 2", memstore.From(time.Unix(0, 0), time.Minute))
+	require.NoError(t, err)
+	p := board.Panel{Kind: board.Table, Unit: board.Count, Queries: []board.Query{{Expr: "x"}},
+		Columns: []board.Column{{Label: "node", Title: "Node"}, {Label: "gpu", Title: "GPU"}, {Value: 1, Title: "Times", Sort: true}}}
+	a, err := eval.Ask(t.Context(), memstore.Over(series), board.Board{}, p, eval.Window{From: time.Unix(0, 0), To: time.Unix(0, 0)})
+	require.NoError(t, err)
+	var got []string
+	for _, row := range a.Table.Rows {
+		got = append(got, row[0].Text+" "+row[1].Text+" "+row[2].Text)
+	}
+	if want := "b n/a 2, a 9 1, a 10 1, b 1 1"; strings.Join(got, ", ") != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
