@@ -193,7 +193,7 @@ func style(p Panel) (options, custom object) {
 		by = append(by, object{"displayName": c.Title, "desc": c.Sort})
 	}
 	options["sortBy"] = by
-	// By default a column has 150 pixels at least, and those that have no room are out of sight.
+	// By default a column has 150 pixels at least, and those that do not fit are out of sight.
 	return options, object{"align": "auto", "cellOptions": object{"type": "auto"}, "inspect": false, "minWidth": 60}
 }
 

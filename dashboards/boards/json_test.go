@@ -114,7 +114,7 @@ type drawn struct {
 }
 
 // TestWhatGrafanaDraws has what Grafana's own components (@grafana/ui 13.2.3) drew badly by default:
-// columns are 150 pixels wide at least, and those without room are out of sight; a bar begins at the
+// columns are 150 pixels wide at least, and those that do not fit are out of sight; a bar begins at the
 // least of the values; a name and its value are at the two ends of a wide figure, beside its neighbours';
 // rows of a table are in the order of Prometheus, which has none.
 func TestWhatGrafanaDraws(t *testing.T) {
@@ -138,20 +138,20 @@ func TestWhatGrafanaDraws(t *testing.T) {
 			if p.Kind != board.Table {
 				continue
 			}
-			if needed, room := widthOf(p, d), (window-4*gap)*d.GridPos.W/24-3*gap; needed > room {
-				t.Errorf("%s, %s: columns need %d pixels of %d", b.UID, p.Title, needed, room)
+			if needed, pixels := widthOf(p, d), (window-4*gap)*d.GridPos.W/24-3*gap; needed > pixels {
+				t.Errorf("%s, %s: columns need %d pixels of %d", b.UID, p.Title, needed, pixels)
 			}
 			const title, wide = 7, 1600 // pixels of a letter, and a window in which no title is cut off
 			own := ownWidths(d)
-			room, auto := (wide-4*gap)*d.GridPos.W/24-3*gap, 0
+			pixels, auto := (wide-4*gap)*d.GridPos.W/24-3*gap, 0
 			for _, c := range p.Columns {
-				if room -= own[c.Title]; own[c.Title] == 0 {
+				if pixels -= own[c.Title]; own[c.Title] == 0 {
 					auto++
 				}
 			}
 			for _, c := range p.Columns {
-				if own[c.Title] == 0 && len(c.Title)*title+12 > room/auto {
-					t.Errorf("%s, %s: %s has %d pixels", b.UID, p.Title, c.Title, room/auto)
+				if own[c.Title] == 0 && len(c.Title)*title+12 > pixels/auto {
+					t.Errorf("%s, %s: %s has %d pixels", b.UID, p.Title, c.Title, pixels/auto)
 				}
 			}
 			var by []string
