@@ -12,7 +12,9 @@ const (
 	Bad   Colour = "red"
 	Plain Colour = "blue"    // neither good nor bad
 	Muted Colour = "#8e8e8e" // unknown, or absent
-	Ink   Colour = "text"    // the theme's own colour of text
+	Free  Colour = "#a8ccff" // so light that Grafana writes on it in dark
+	Clear Colour = "transparent"
+	Ink   Colour = "text" // the theme's own colour of text
 )
 
 // Step is a colour from a value on.
@@ -81,7 +83,7 @@ func States() []Hue {
 	return []Hue{
 		{"busy", Good}, {"allocated", "#3274d9"},
 		{"slack", "#c8d96f"}, {"idle", Warn}, {"unmeasured", "#b5b5b5"},
-		{"free", "#8ab8ff"}, {"fragmented", "#b877d9"}, {"stranded", "#8f3bb8"},
+		{"free", Free}, {"fragmented", "#b877d9"}, {"stranded", "#8f3bb8"},
 		{"cordoned", "#a67c52"}, {"repartitioning", "#33a2a8"}, {"booting", "#d5c4f7"},
 		{"unready", "#ff7383"}, {"sick", Bad}, {"unknown", Muted},
 	}

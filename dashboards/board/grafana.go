@@ -105,9 +105,12 @@ func panel(b Board, p Panel) object {
 	if p.Kind == Series {
 		colouring = "palette-classic-by-name"
 	}
-	defaults := object{"unit": p.Unit, "noValue": NA, "mappings": mappings(p.Words), "thresholds": thresholds(p.Scale), "color": object{"mode": colouring}}
+	defaults := object{"unit": p.Unit, "noValue": NA, "mappings": mappings(p.Words, p.Missing()), "thresholds": thresholds(p.Scale), "color": object{"mode": colouring}}
+	if p.Max > 0 || p.Kind == Bars {
+		defaults["min"] = 0 // by default bars begin at the least of the values
+	}
 	if p.Max > 0 {
-		defaults["min"], defaults["max"] = 0, p.Max
+		defaults["max"] = p.Max
 	}
 	options, custom := style(p)
 	if custom != nil {
@@ -140,12 +143,12 @@ func targets(p Panel) []object {
 // refID names the queries of a panel A, B, C.
 func refID(i int) string { return string(rune('A' + i)) }
 
-func mappings(words []Word) []object {
+func mappings(words []Word, missing Colour) []object {
 	options := object{}
 	for i, w := range words {
 		options[fmt.Sprint(w.Value)] = object{"text": w.Text, "color": w.Colour, "index": i}
 	}
-	nothing := object{"type": "special", "options": object{"match": "null+nan", "result": object{"text": NA, "color": Muted, "index": len(words)}}}
+	nothing := object{"type": "special", "options": object{"match": "null+nan", "result": object{"text": NA, "color": missing, "index": len(words)}}}
 	if len(words) == 0 {
 		return []object{nothing}
 	}
@@ -174,7 +177,7 @@ func style(p Panel) (options, custom object) {
 			text = "value_and_name"
 		}
 		return object{"reduceOptions": last, "graphMode": "none", "colorMode": "value", "textMode": text, "justifyMode": "auto", "orientation": "auto",
-			"percentChangeColorMode": "standard", "showPercentChange": false, "wideLayout": true}, nil
+			"percentChangeColorMode": "standard", "showPercentChange": false, "wideLayout": false /* a name is above its value */}, nil
 	case Bars:
 		return object{"reduceOptions": last, "displayMode": "basic", "orientation": "horizontal", "legend": legend, "namePlacement": "auto", "showUnfilled": true,
 			"sizing": "auto", "valueMode": "color", "maxVizHeight": 300, "minVizHeight": 16, "minVizWidth": 8}, nil
@@ -185,12 +188,13 @@ func style(p Panel) (options, custom object) {
 			object{"fillOpacity": 85, "lineWidth": 0}
 	}
 	options = object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0, "showTypeIcons": false}
-	for _, c := range p.Columns {
-		if c.Sort || p.Matrix != nil {
-			options["sortBy"] = []object{{"displayName": c.Title, "desc": c.Sort}}
-		}
+	var by []object
+	for _, c := range p.Order() {
+		by = append(by, object{"displayName": c.Title, "desc": c.Sort})
 	}
-	return options, object{"align": "auto", "cellOptions": object{"type": "auto"}, "inspect": false}
+	options["sortBy"] = by
+	// By default a column has 150 pixels at least, and those that do not fit are out of sight.
+	return options, object{"align": "auto", "cellOptions": object{"type": "auto"}, "inspect": false, "minWidth": 60}
 }
 
 // lines leave gaps without values: a line across them would be invented.
@@ -230,7 +234,7 @@ func overrides(b Board, p Panel) []object {
 	}
 	if p.Matrix != nil {
 		all = append(all, object{"matcher": object{"id": "byRegexp", "options": "/^[0-9]+$/"}, "properties": []object{
-			property("custom.cellOptions", object{"type": "color-background", "mode": "basic"}), property("custom.align", "center"), property("custom.width", 90)}})
+			property("custom.cellOptions", object{"type": "color-background", "mode": "basic"}), property("custom.align", "center")}})
 		add(p.Columns[0].Title, property("custom.width", 260))
 		return all
 	}
@@ -254,7 +258,7 @@ func (c Column) properties(b Board, titles map[string]string) []object {
 		value any
 	}{
 		{c.Unit != "", "unit", c.Unit}, {c.Coloured(), "custom.cellOptions", object{"type": "color-text"}}, {len(c.Scale) > 0, "thresholds", thresholds(c.Scale)},
-		{len(c.Words) > 0, "mappings", mappings(c.Words)}, {c.Width > 0, "custom.width", c.Width},
+		{len(c.Words) > 0, "mappings", mappings(c.Words, Muted)}, {c.Width > 0, "custom.width", c.Width},
 	} {
 		if p.set {
 			all = append(all, property(p.id, p.value))

@@ -3,6 +3,7 @@ package board
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
@@ -122,6 +123,28 @@ func (p Panel) With(columns ...Column) Panel {
 		p.Columns = append(p.Columns, c)
 	}
 	return p
+}
+
+// Order are the columns by which a table is sorted: the one that says so, and its labels.
+func (p Panel) Order() (by []Column) {
+	for _, c := range p.Columns {
+		switch {
+		case c.Sort:
+			by = slices.Insert(by, 0, c)
+		case c.Label != "" || p.Matrix != nil:
+			by = append(by, c)
+		}
+	}
+	return by
+}
+
+// Missing is the colour of a missing value. A grid's cell has none: nothing is there, which is not
+// the grey of what is unknown.
+func (p Panel) Missing() Colour {
+	if p.Matrix != nil {
+		return Clear
+	}
+	return Muted
 }
 
 // Coloured reports whether the column's values have a colour.

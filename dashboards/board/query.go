@@ -88,9 +88,10 @@ func Integral(selector string) string {
 // Share is a part of a whole; absent where the whole is 0.
 func Share(part, whole string) string { return "(" + part + ") / ((" + whole + ") > 0)" }
 
-// Quantile of a histogram over a time, by some labels. Absent where nothing was observed.
-func Quantile(q float64, d metric.Desc, in string, by ...string) string {
-	buckets := Sum("increase("+Named(d.Name+"_bucket")+"["+in+"])", append([]string{"le"}, by...)...)
+// Quantile of a histogram over a time, by some labels, of the series that match. Absent where nothing
+// was observed.
+func Quantile(q float64, d metric.Desc, matchers []string, in string, by ...string) string {
+	buckets := Sum("increase("+Named(d.Name+"_bucket", matchers...)+"["+in+"])", append([]string{"le"}, by...)...)
 	return fmt.Sprintf("histogram_quantile(%g, %s) >= 0", q, buckets)
 }
 

@@ -52,8 +52,8 @@ func poolTable() board.Panel {
 		board.Column{Expr: nodes("unready"), Title: "Unready", Scale: from(1, board.Bad)}, board.Column{Expr: nodes("upcoming"), Title: "Upcoming"},
 		board.Column{Expr: of(metric.AutoscalerPoolBackoff), Title: "Provider", Words: board.YesNo("backing off", board.Bad, "ok", board.Good)},
 		board.Column{Expr: of(metric.AutoscalerFrozen), Title: "Frozen", Words: board.YesNo("frozen", board.Watch, "no", board.Ink)},
-		board.Column{Expr: of(metric.AutoscalerPoolPrice), Title: "Hourly price of a node", Unit: board.Number},
-		board.Column{Expr: board.Sum(board.Of(metric.AutoscalerCost, inPool), metric.LabelPool), Title: "Hourly cost", Unit: board.Number})
+		board.Column{Expr: of(metric.AutoscalerPoolPrice), Title: "Node price, h", Unit: board.Number},
+		board.Column{Expr: board.Sum(board.Of(metric.AutoscalerCost, inPool), metric.LabelPool), Title: "Cost, h", Unit: board.Number})
 }
 
 func pools() []board.Panel {
@@ -64,8 +64,8 @@ func pools() []board.Panel {
 			Queries: []board.Query{{Expr: nodes("target"), Legend: "{{pool}} target"}, {Expr: nodes("ready"), Legend: "{{pool}} ready"},
 				{Expr: nodes("max"), Legend: "{{pool}} max"}}},
 		{Kind: board.Bars, Title: "Request to ready", W: 12, Unit: board.Seconds, Absent: "no node was added in this time, or " + noAutoscaler, Scale: board.Scale{{Colour: board.Plain}},
-			About: "Time from the request for a node until it was ready and showed its GPUs, over the selected time.", Queries: []board.Query{{Expr: board.Quantile(0.5, metric.AutoscalerNodeReady, "$__range", metric.LabelPool), Legend: "{{pool}} median"},
-				{Expr: board.Quantile(0.95, metric.AutoscalerNodeReady, "$__range", metric.LabelPool), Legend: "{{pool}} p95"}}},
+			About: "Time from the request for a node until it was ready and showed its GPUs, over the selected time.", Queries: []board.Query{{Expr: board.Quantile(0.5, metric.AutoscalerNodeReady, []string{inPool}, "$__range", metric.LabelPool), Legend: "{{pool}} median"},
+				{Expr: board.Quantile(0.95, metric.AutoscalerNodeReady, []string{inPool}, "$__range", metric.LabelPool), Legend: "{{pool}} p95"}}},
 		{Kind: board.Table, Title: "What failed", W: 12, Unit: board.Count, Absent: "nothing failed in this time, or " + noAutoscaler,
 			About:   "Failed actions on a pool, by the action's reason. NothingCame: nodes were requested and none came.",
 			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerPoolFailures, inPool), "$__range"), metric.LabelPool, metric.LabelReason) + " > 0"}},
@@ -92,7 +92,7 @@ func actions() []board.Panel {
 			About:   "Actions in the time of one point, by verb and result.",
 			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerActions, inPool), "$__rate_interval"), metric.LabelVerb, metric.LabelResult), Legend: "{{verb}} {{result}}"}}},
 		{Kind: board.Stat, Title: "Decision, p95", W: 4, H: 8, Unit: board.Seconds, Absent: notYet, About: "95 of 100 decisions were carried out faster, over the selected time.",
-			Scale: board.Rising(30, 120), Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerDecisionSeconds, "$__range")}}},
+			Scale: board.Rising(30, 120), Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerDecisionSeconds, nil, "$__range")}}},
 		{Kind: board.Stat, Title: "Hourly cost", W: 4, H: 8, Unit: board.Number, Absent: noPrice, Queries: []board.Query{{Expr: board.Sum(cost)}},
 			About: "Cost of the existing nodes per hour, in the currency of the pools' prices."},
 		{Kind: board.Stat, Title: "Hourly cost of not computing", W: 4, H: 8, Unit: board.Number, Scale: board.Scale{{Colour: board.Ink}}, Absent: noPrice + " Or " + noAutoscaler + noRules,

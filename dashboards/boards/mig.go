@@ -31,15 +31,15 @@ const (
 )
 
 func sliceMaps() []board.Panel {
-	one := func(title, about, ago string, w int) board.Panel {
-		return board.Panel{Kind: board.Table, Title: title, W: w, H: 12, Unit: board.Count, Absent: noInstance, Words: sliceWords(),
+	one := func(title, about, ago string) board.Panel {
+		return board.Panel{Kind: board.Table, Title: title, H: 12, Unit: board.Count, Absent: noInstance, Words: sliceWords(),
 			About:  about + " A row is a GPU, a column a memory slice; the word is the profile of the instance that the slice belongs to. " + mapLegend,
 			Matrix: &board.Matrix{Row: rules.GPULabel, Column: rules.SliceLabel}, Columns: []board.Column{{Title: "GPU"}},
 			Queries: []board.Query{{Expr: sliceMap(ago)}}}
 	}
 	return []board.Panel{
-		one("Before", "At the beginning of the selected time.", " offset $__range", 12),
-		one("Now", "At the end of the selected time.", "", 12),
+		one("Now", "At the end of the selected time.", ""),
+		one("Before", "At the beginning of the selected time.", " offset $__range"),
 	}
 }
 
@@ -88,9 +88,9 @@ func sliceWords() []board.Word {
 	for _, g := range rules.ComputeSizes() {
 		name := fmt.Sprintf("%dg", g)
 		words = append(words,
-			board.Word{Value: float64(rules.SliceFree + g), Text: name + " free", Colour: "#8ab8ff"},
+			board.Word{Value: float64(rules.SliceFree + g), Text: name + " free", Colour: board.Free},
 			board.Word{Value: float64(rules.SliceAllocated + g), Text: name, Colour: "#3274d9"},
-			board.Word{Value: float64(rules.SliceIdle + g), Text: name + " idle", Colour: board.Warn},
+			board.Word{Value: float64(rules.SliceIdle + g), Text: name + " idle", Colour: "#ffb357" /* board.Warn, lighter: it has a word on it */},
 			board.Word{Value: float64(rules.SliceUnknown + g), Text: name + " ?", Colour: board.Muted})
 	}
 	return words

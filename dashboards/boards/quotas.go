@@ -31,7 +31,7 @@ func quotas() []board.Panel {
 			Queries: []board.Query{{Expr: board.Share(tenantGPUs("used"), tenantGPUs("guaranteed")), Legend: "{{tenant}}"}}},
 		{Kind: board.Series, Title: "Pending time, p95", W: 24, Unit: board.Seconds, Absent: notYet,
 			About:   "Time from a pod's creation until it was bound, 95th percentile over the time of one point.",
-			Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerPodPendingSeconds, "$__rate_interval", metric.LabelTenant), Legend: "{{tenant}}"}}},
+			Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerPodPendingSeconds, []string{inTenant}, "$__rate_interval", metric.LabelTenant), Legend: "{{tenant}}"}}},
 		board.Panel{Kind: board.Table, Title: "GPU hours by namespace", Unit: board.Number, Absent: noAutoscaler + noRules,
 			About: "Hours of whole GPUs in the selected time: allocated, of them computing, and of them allocated to something that hardly computes at all. Money is the cost of the allocated hours at the pools' prices of the time. The sums are of means over five minutes; the capacity report is exact.",
 		}.With(board.Column{Label: metric.LabelTenant, Title: "Tenant", Width: 200},

@@ -30,19 +30,29 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// TestFormat has what Grafana 13.2.3 writes (@grafana/data, getDisplayProcessor).
 func TestFormat(t *testing.T) {
 	for _, c := range []struct {
 		v    float64
 		unit board.Unit
 		want string
 	}{
-		{0.4349, board.Percent, "43.5%"}, {1, board.Percent, "100%"},
-		{0, board.Seconds, "0 s"}, {0.0012, board.Seconds, "1.2 ms"}, {90, board.Seconds, "1.5 min"}, {3600, board.Seconds, "1 hour"}, {172800, board.Seconds, "2 days"},
-		{1 << 30, board.Bytes, "1 GiB"}, {1536, board.Bytes, "1.5 KiB"}, {7000, board.Watts, "7 kW"}, {12.34, board.KWh, "12.3 kWh"},
-		{12345, board.Number, "12.3 K"}, {12345, board.Count, "12345"}, {0.25, board.PerSec, "0.25/s"}, {-2.5, board.Count, "-2.5"},
+		{0.4349, board.Percent, "43.5%"}, {1, board.Percent, "100%"}, {0.30996, board.Percent, "31.0%"}, {0.9999, board.Percent, "100.0%"}, {0.00051713, board.Percent, "0.0517%"},
+		{0, board.Seconds, "0 s"}, {0.0012, board.Seconds, "1.20 ms"}, {0.00001, board.Seconds, "10 µs"}, {60, board.Seconds, "1 min"}, {90, board.Seconds, "1.50 mins"},
+		{3600, board.Seconds, "1 hour"}, {172800, board.Seconds, "2 days"}, {1.5e6, board.Seconds, "2.48 weeks"}, {2.5e9, board.Seconds, "79.2 years"}, {59.99, board.Seconds, "60.0 s"},
+		{1 << 30, board.Bytes, "1 GiB"}, {1536, board.Bytes, "1.50 KiB"}, {0.5, board.Bytes, "0.500 B"},
+		{7000, board.Watts, "7 kW"}, {0.25, board.Watts, "250 mW"}, {2.5e9, board.Watts, "2.50 GW"}, {0, board.Watts, "0 W"},
+		{12.34, board.KWh, "12.3 kWh"}, {12345, board.KWh, "12.3 MWh"}, {0.31, board.KWh, "310 Wh"},
+		{12345, board.Number, "12.3 K"}, {0.571428, board.Number, "0.571"}, {1e12, board.Number, "1 Tri"}, {12345, board.Count, "12345"}, {-2.5, board.Count, "-2.50"},
+		{0.25, board.PerSec, "0.250 ops/s"}, {12345, board.PerSec, "12.3K ops/s"}, {45.02, board.Celsius, "45.0 °C"},
 	} {
 		if got := eval.Format(c.v, c.unit); got != c.want {
 			t.Errorf("%v in %s: %q, want %q", c.v, c.unit, got, c.want)
+		}
+	}
+	for v, want := range map[float64]string{0.2: "0.2 ops/s", 0: "0 ops/s", 20: "20 ops/s", 1500: "1.5K ops/s"} {
+		if got := eval.Tick(v, board.PerSec); got != want {
+			t.Errorf("%v beside an axis: %q, want %q", v, got, want)
 		}
 	}
 }
@@ -109,5 +119,22 @@ func TestHappened(t *testing.T) {
 				t.Errorf("%v, %v: want %v", got, err, c.want)
 			}
 		})
+	}
+}
+
+// TestRows: rows are in the order of their columns, numbers as numbers, and what a row lacks is n/a.
+func TestRows(t *testing.T) {
+	series, err := memstore.Read("x{gpu=\"10\",node=\"a\"} 1\nx{gpu=\"9\",node=\"a\"} 1\nx{gpu=\"1\",node=\"b\"} 1\nx{node=\"b\"} 2", memstore.From(time.Unix(0, 0), time.Minute))
+	require.NoError(t, err)
+	p := board.Panel{Kind: board.Table, Unit: board.Count, Queries: []board.Query{{Expr: "x"}},
+		Columns: []board.Column{{Label: "node", Title: "Node"}, {Label: "gpu", Title: "GPU"}, {Value: 1, Title: "Times", Sort: true}}}
+	a, err := eval.Ask(t.Context(), memstore.Over(series), board.Board{}, p, eval.Window{From: time.Unix(0, 0), To: time.Unix(0, 0)})
+	require.NoError(t, err)
+	var got []string
+	for _, row := range a.Table.Rows {
+		got = append(got, row[0].Text+" "+row[1].Text+" "+row[2].Text)
+	}
+	if want := "b n/a 2, a 9 1, a 10 1, b 1 1"; strings.Join(got, ", ") != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -37,7 +37,7 @@ func grid(p board.Panel, answers [][]prom.Line) Grid {
 		for _, c := range g.Columns {
 			switch v, has := r.values[c.Value]; {
 			case c.Label != "":
-				cells = append(cells, Cell{Text: r.labels[c.Label], Known: r.labels[c.Label] != ""})
+				cells = append(cells, Cell{Text: cmp.Or(r.labels[c.Label], board.NA), Known: r.labels[c.Label] != ""})
 			case has:
 				cells = append(cells, Show(ofColumn(p, c), "", v))
 			default:
@@ -46,8 +46,17 @@ func grid(p board.Panel, answers [][]prom.Line) Grid {
 		}
 		g.Rows = append(g.Rows, cells)
 	}
-	if at := slices.IndexFunc(g.Columns, func(c board.Column) bool { return c.Sort }); at >= 0 {
-		slices.SortStableFunc(g.Rows, func(a, b []Cell) int { return cmp.Compare(b[at].Value, a[at].Value) }) // NaN comes last
+	by := p.Order()
+	slices.Reverse(by) // the last sorting is the first that counts
+	for _, c := range by {
+		at := slices.IndexFunc(g.Columns, func(shown board.Column) bool { return shown.Title == c.Title })
+		switch {
+		case at < 0: // a label that no row has
+		case c.Sort:
+			slices.SortStableFunc(g.Rows, func(a, b []Cell) int { return cmp.Compare(b[at].Value, a[at].Value) }) // NaN comes last
+		default:
+			slices.SortStableFunc(g.Rows, func(a, b []Cell) int { return natural(a[at].Text, b[at].Text) })
+		}
 	}
 	return g
 }

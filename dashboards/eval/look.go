@@ -2,7 +2,6 @@ package eval
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -56,61 +55,94 @@ func ofColumn(p board.Panel, c board.Column) board.Panel {
 	return p
 }
 
-// units are written behind a number.
-var units = map[board.Unit]string{board.KWh: " kWh", board.Celsius: " °C", board.PerSec: "/s"}
+// scale names the powers of a base of a unit.
+type scale struct {
+	base  float64
+	names []string
+	one   int // the place of the unit's own name
+	unit  string
+}
 
-// Format formats a value in a unit, as short as is distinct.
+var si = []string{" f", " p", " n", " µ", " m", " ", " k", " M", " G", " T", " P"}
+
+// scales are those of Grafana's units that have one.
+var scales = map[board.Unit]scale{
+	board.Number: {1000, []string{"", " K", " Mil", " Bil", " Tri", " Quadr"}, 0, ""},
+	board.Bytes:  {1024, []string{" B", " KiB", " MiB", " GiB", " TiB", " PiB"}, 0, ""},
+	board.Watts:  {1000, si, slices.Index(si, " "), "W"},
+	board.KWh:    {1000, si, slices.Index(si, " k"), "Wh"},
+	board.PerSec: {1000, []string{"", "K", "M", "B", "T"}, 0, " ops/s"},
+}
+
+// Format writes a value in a unit as Grafana does.
 func Format(v float64, unit board.Unit) string {
+	number, name := inUnit(v, unit)
+	return digits(number) + name
+}
+
+// Tick writes a value beside an axis, where Grafana leaves out zeros at the end.
+func Tick(v float64, unit board.Unit) string {
+	number, name := inUnit(v, unit)
+	text := digits(number)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text + name
+}
+
+// inUnit is the number to write, and what to write behind it.
+func inUnit(v float64, unit board.Unit) (number float64, name string) {
 	switch unit {
 	case board.Percent:
-		return short(v*100) + "%"
+		return v * 100, "%"
 	case board.Seconds:
 		return duration(v)
-	case board.Bytes:
-		return scaled(v, 1024, " B", " KiB", " MiB", " GiB", " TiB", " PiB")
-	case board.Watts:
-		return scaled(v, 1000, " W", " kW", " MW")
-	case board.Number:
-		return scaled(v, 1000, "", " K", " Mil", " Bil")
+	case board.Celsius:
+		return v, " °C"
 	}
-	return short(v) + units[unit]
+	s, ok := scales[unit]
+	if !ok {
+		return v, ""
+	}
+	power := 0
+	if v != 0 {
+		power = int(math.Floor(math.Log10(math.Abs(v)) / math.Log10(s.base)))
+	}
+	power = min(max(power, -s.one), len(s.names)-1-s.one)
+	return v / math.Pow(s.base, float64(power)), s.names[s.one+power] + s.unit
 }
 
-// short keeps three digits.
-func short(v float64) string {
-	decimals := 2
-	switch a := math.Abs(v); {
-	case a >= 100 || v == math.Trunc(v):
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case a >= 10:
-		decimals = 1
+// digits keeps three digits, or all of them before the point. Whole numbers have none behind it.
+func digits(v float64) string {
+	decimals := 0
+	if v != math.Trunc(v) {
+		decimals = max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
 	}
-	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(v, 'f', decimals, 64), "0"), ".")
+	factor := math.Pow(10, float64(decimals))
+	return strconv.FormatFloat(math.Floor(v*factor+0.5)/factor, 'f', decimals, 64)
 }
 
-func scaled(v, base float64, names ...string) string {
-	for math.Abs(v) >= base && len(names) > 1 {
-		v, names = v/base, names[1:]
-	}
-	return short(v) + names[0]
-}
-
-func duration(v float64) string {
+// duration is in the largest unit of which there is one.
+func duration(v float64) (number float64, name string) {
 	for _, u := range []struct {
-		of        float64
-		one, more string
-	}{{86400, "day", "days"}, {3600, "hour", "hours"}, {60, "min", "min"}} {
-		if math.Abs(v) < u.of {
+		from, of float64
+		name     string
+	}{{31_536_000, 31_556_900, " year"}, {604_800, 604_800, " week"}, {86_400, 86_400, " day"}, {3600, 3600, " hour"}, {60, 60, " min"}} {
+		if math.Abs(v) < u.from {
 			continue
 		}
-		n, name := short(v/u.of), u.more
-		if n == "1" {
-			name = u.one
+		if number = v / u.of; math.Abs(number) > 1 {
+			u.name += "s"
 		}
-		return fmt.Sprintf("%s %s", n, name)
+		return number, u.name
 	}
-	if v != 0 && math.Abs(v) < 1 {
-		return short(v*1000) + " ms"
+	switch a := math.Abs(v); {
+	case a >= 1 || a == 0:
+		return v, " s"
+	case a >= 1e-3:
+		return v * 1e3, " ms"
+	case a >= 1e-6:
+		return v * 1e6, " µs"
 	}
-	return short(v) + " s"
+	return v * 1e9, " ns"
 }

@@ -171,7 +171,7 @@ func hex(c board.Colour) string { return cmp.Or(names[c], string(c)) }
 // on is the colour of a text on a background.
 func on(background board.Colour) string {
 	v, err := strconv.ParseUint(strings.TrimPrefix(hex(background), "#"), 16, 32)
-	if r, g, b := float64(v>>16), float64(v>>8&255), float64(v&255); err != nil || 0.299*r+0.587*g+0.114*b > 150 {
+	if r, g, b := float64(v>>16), float64(v>>8&255), float64(v&255); err != nil || 0.299*r+0.587*g+0.114*b > 180 {
 		return "#24292e"
 	}
 	return "#ffffff"
