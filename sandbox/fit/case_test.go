@@ -117,7 +117,7 @@ func (d dice) testCase() *testCase {
 		if d.chance(10) {
 			d.resizing(p)
 		}
-		if d.chance(10) {
+		if d.chance(10) && n.Name != "cpu" { // those that leave it are not read
 			p.DeletionTimestamp, p.DeletionGracePeriodSeconds, p.Finalizers = ptr.To(meta.NewTime(now.Add(20*time.Second))), ptr.To[int64](30), []string{"test/kept"}
 		}
 		c.Pods = append(c.Pods, p)
