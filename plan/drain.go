@@ -196,8 +196,11 @@ func (cond *conditions) stays(pods []*Pod, deadline time.Time) string {
 	return ""
 }
 
-// CordonTaint is on every node that is cordoned.
-var CordonTaint = Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}
+// CordonTaint is on every node that is cordoned, UnreadyTaint on every one that is not ready.
+var (
+	CordonTaint  = Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}
+	UnreadyTaint = Taint{Key: "node.kubernetes.io/not-ready", Effect: "NoSchedule"}
+)
 
 // comesBack reports a pod that tolerates the cordon of a node: once it is evicted, the scheduler may bind
 // its successor to the same node.

@@ -53,7 +53,7 @@ func (s *spreadPlaces) fewest(pods map[string]int) (int, bool) {
 
 // spreadOver are the places over which a rule spreads the kind. As in Kubernetes, a
 // node that is cordoned, tainted or not ready counts as a place, unless taints are
-// honored, unless we cordoned it to repartition it. One that does not exist yet does not, but
+// honored and the pod does not tolerate that, unless we cordoned it to repartition it. One that does not exist yet does not, but
 // where there are too few places, those that pools can add or have requested do: all replicas
 // are served at once then.
 func (t *topology) spreadOver(k *kind, of Spread) *spreadPlaces {
@@ -62,7 +62,7 @@ func (t *topology) spreadOver(k *kind, of Spread) *spreadPlaces {
 	}
 	s := &spreadPlaces{kind: k, of: of, values: map[string]bool{}, apart: map[string]int{}, stale: true}
 	for _, n := range t.fleet.eachNode() {
-		if n.virtual || of.HonorTaints && (!n.Ready || n.Cordoned) && n.tier != tierChange || !s.counts(n) {
+		if n.virtual || of.HonorTaints && n.closedTo(k.pod) && n.tier != tierChange || !s.counts(n) {
 			continue
 		}
 		at := n.place()
@@ -101,10 +101,15 @@ func (s *spreadPlaces) counts(n *nodeState) bool {
 	if !s.of.IgnoreAffinity && s.kind.judgeOn(n) == fitsNot {
 		return false
 	}
-	if _, out := untolerated(s.kind.pod, n.taintsWhenReady()); s.of.HonorTaints && (out || n.tier == tierOut && (!n.Ready || n.Cordoned)) {
+	if _, out := untolerated(s.kind.pod, n.taintsWhenReady()); s.of.HonorTaints && (out || n.tier == tierOut && n.closedTo(s.kind.pod)) {
 		return false
 	}
 	return s.kind.spreadsOver(n.place())
+}
+
+// closedTo reports whether a pod does not tolerate that a node is not ready or cordoned.
+func (n *nodeState) closedTo(p *Pod) bool {
+	return !n.Ready && !tolerated(p.Tolerations, UnreadyTaint) || n.Cordoned && !tolerated(p.Tolerations, CordonTaint)
 }
 
 // spreadsOver reports whether a node has all the labels that the kind is spread over:

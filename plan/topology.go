@@ -353,7 +353,13 @@ func (t *topology) near(k *kind, at *place, hosts bool) bool {
 		}
 		value, ok := at.value(r.Key)
 		there, assumed := t.assumed[r]
-		if !ok && !at.virtual || ok && !first && t.rules[r].pods[value] <= 0 && !(assumed && value == there) {
+		switch {
+		case !ok && !at.virtual:
+			return false
+		case first:
+		case !ok && t.rules[r].total <= 0 && !assumed: // wherever the node will be, there is no pod of the group
+			return false
+		case ok && t.rules[r].pods[value] <= 0 && !(assumed && value == there):
 			return false
 		}
 	}

@@ -134,6 +134,7 @@ func (c *cluster) podsOf() []plan.Pod {
 	for namespace, n := range joined.LeftOut {
 		c.over.add(namespace, LimitUnmade, n)
 	}
+	c.apart = c.apartOutside()
 	for i := range all {
 		if p := all[i].Plan; p != nil {
 			p.Groups = slices.Concat(c.rules.in(p.Namespace, all[i].Labels), p.Groups)

@@ -238,7 +238,7 @@ type nodeFacts struct {
 func readNode(c *Claims, n *corev1.Node) nodeFacts {
 	out := nodeFacts{devices: offersDevices(n), instances: instancesOnly(partition.Advertised(n)), shares: sharesOf(n), Node: plan.Node{
 		Name: n.Name, Labels: n.Labels,
-		Ready: kube.NodeReady(n) && n.DeletionTimestamp == nil, Cordoned: n.Spec.Unschedulable,
+		Ready: readyNode(n), Taints: taintsOf(n), Cordoned: n.Spec.Unschedulable,
 		CordonedBy:  cordonedBy(n),
 		Created:     n.CreationTimestamp.Time,
 		CPUMilli:    bounded(*n.Status.Allocatable.Cpu()).MilliValue(),
@@ -262,9 +262,16 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 	if text := n.Annotations[contract.LayoutAnnotation]; text != "" {
 		out.report, out.reportErr = contract.ParseReport(text)
 	}
+	return out
+}
+
+func readyNode(n *corev1.Node) bool { return kube.NodeReady(n) && n.DeletionTimestamp == nil }
+
+// taintsOf returns the taints of a node, without those that repeat its state.
+func taintsOf(n *corev1.Node) (out []plan.Taint) {
 	for _, t := range n.Spec.Taints {
 		if !lifecycleTaints[t.Key] && t.Key != v1alpha1.EmptyTaint {
-			out.Taints = append(out.Taints, plan.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+			out = append(out, plan.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 		}
 	}
 	return out

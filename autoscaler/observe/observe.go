@@ -172,6 +172,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	o.addNodes(c, &out, readings, bound)
 	ready := o.learn(&out, bound)
 	c.volumes.limit(&out.Snapshot, ready)
+	c.addOutside(&out.Snapshot, c.apart)
 	return out, nil
 }
 
@@ -264,7 +265,8 @@ type cluster struct {
 	// objects are the existing pods of podsOf's result; they come first and in this order.
 	objects   []*corev1.Pod
 	over      exceeded
-	tolerated *bool // whether pods get tolerations for extended resources; nil before it is known
+	apart     map[*corev1.Pod][]plan.Apart // rules of pods outside
+	tolerated *bool                        // whether pods get tolerations for extended resources; nil before it is known
 	// watching are the pods, "namespace/name", that have admin access to GPUs and none of their own.
 	watching map[string]bool
 }

@@ -50,7 +50,7 @@ func (r *rules) of(namespace string, has map[string]string, spec *corev1.PodSpec
 		if c.WhenUnsatisfiable != corev1.DoNotSchedule {
 			continue
 		}
-		name := r.group(namespace, namespace, func() []string { return []string{namespace} }, c.LabelSelector, has, c.MatchLabelKeys, nil)
+		name := r.group(namespace, namespace, func() []string { return []string{namespace} }, spreadSelector(c, has), has, c.MatchLabelKeys, nil)
 		out.Spread = append(out.Spread, plan.Spread{Rule: plan.Rule{Key: c.TopologyKey, Group: name}, MaxSkew: int(max(c.MaxSkew, 1)), MinDomains: int(ptr.Deref(c.MinDomains, 0)),
 			IgnoreAffinity: ptr.Deref(c.NodeAffinityPolicy, "") == corev1.NodeInclusionPolicyIgnore, HonorTaints: ptr.Deref(c.NodeTaintsPolicy, "") == corev1.NodeInclusionPolicyHonor})
 	}
@@ -61,6 +61,17 @@ func (r *rules) of(namespace string, has map[string]string, spec *corev1.PodSpec
 	for i := range near {
 		out.Near = append(out.Near, r.term(namespace, has, &near[i]))
 	}
+}
+
+// spreadSelector returns the selector of the pods that a spread constraint counts. kube-scheduler counts none by an empty
+// one (1.37, podtopologyspread/common.go), which selects every pod elsewhere.
+func spreadSelector(c *corev1.TopologySpreadConstraint, has map[string]string) *metav1.LabelSelector {
+	s := c.LabelSelector
+	narrowing := func(key string) bool { _, ok := has[key]; return ok }
+	if s != nil && len(s.MatchLabels)+len(s.MatchExpressions) == 0 && !slices.ContainsFunc(c.MatchLabelKeys, narrowing) {
+		return nil
+	}
+	return s
 }
 
 // termsOf returns the required terms of anti-affinity and of affinity to pods.

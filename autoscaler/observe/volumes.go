@@ -187,11 +187,11 @@ func (v *volumes) provisioned(claim *corev1.PersistentVolumeClaim, class *storag
 		if !suits(claim, pv) {
 			continue
 		}
-		all := volumeTerms(pv)
-		if len(all) == 0 {
+		a := pv.Spec.NodeAffinity // the labels of one that is not bound do not count
+		if a == nil || a.Required == nil {
 			return nil, ""
 		}
-		terms = append(terms, all[0]...)
+		terms = append(terms, nodeTerms(a.Required.NodeSelectorTerms)...)
 	}
 	switch {
 	case class.Provisioner == noProvisioner && len(terms) == 0:

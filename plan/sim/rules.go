@@ -99,11 +99,9 @@ func (s *scheduler) even(p *plan.Pod, r plan.Spread, h *Host) bool {
 	counts := map[string]int{}
 	for i := range s.hosts {
 		n := &s.hosts[i]
-		taints := n.Taints
-		if !r.HonorTaints {
-			taints = nil
-		} else if !n.Ready || n.Cordoned { // node.kubernetes.io/not-ready and unschedulable
-			continue
+		var taints []plan.Taint
+		if r.HonorTaints {
+			taints = n.taints()
 		}
 		lacks := slices.ContainsFunc(p.Spread, func(s plan.Spread) bool { _, has := n.Place(s.Key); return !has })
 		if lacks || !plan.Admits(selecting, n.Name, n.Labels, taints) {

@@ -189,17 +189,25 @@ func (s *scheduler) place(p *plan.Pod) (undo func()) {
 }
 
 func (s *scheduler) fits(p *plan.Pod, h *Host) ([]grant, bool) {
-	taints := h.Taints
-	if h.Cordoned {
-		taints = append(slices.Clip(taints), plan.CordonTaint)
-	}
 	switch {
 	case !h.Ready, p.Unbound != "",
 		!enough(p.CPUMilli, h.CPU, h.CPUMilli), !enough(p.MemoryMi, h.Memory, h.MemoryMi),
-		!plan.Admits(*p, h.Name, h.Labels, taints), !h.hasOthers(p), h.takesPort(p), !s.rulesAllow(p, h):
+		!plan.Admits(*p, h.Name, h.Labels, h.taints()), !h.hasOthers(p), h.takesPort(p), !s.rulesAllow(p, h):
 		return nil, false
 	}
 	return s.choose(p, h.Node)
+}
+
+// taints are a node's, with those of its state.
+func (h *Host) taints() []plan.Taint {
+	all := slices.Clip(h.Taints)
+	if h.Cordoned {
+		all = append(all, plan.CordonTaint)
+	}
+	if !h.Ready {
+		all = append(all, plan.UnreadyTaint)
+	}
+	return all
 }
 
 // enough reports whether there is enough of a resource besides what is requested of it already. As in

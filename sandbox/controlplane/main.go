@@ -1,7 +1,8 @@
 // Command controlplane is a real Kubernetes control plane in one binary:
 // etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and
-// kubectl, chosen by the name it is called by or by its first argument; and
-// hpa-calc, which lets the HPA controller decide cases in a world of its own.
+// kubectl, chosen by the name it is called by or by its first argument;
+// hpa-calc, which lets the HPA controller decide cases in a world of its own; and
+// fit, which lets the scheduler's filters say which nodes pods fit.
 //
 // One binary instead of six because they share most of their packages: it
 // compiles in a third of the time and takes a quarter of the disk space.
@@ -26,6 +27,7 @@ var applets = map[string]func(){
 	"kwok":                    runKWOK,
 	"kubectl":                 runKubectl,
 	"hpa-calc":                runHPACalc,
+	"fit":                     runFit,
 }
 
 func main() {

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+	scheduling "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	snapshots "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// fitCase is one line of standard input: a cluster, and a pod without a node.
+type fitCase struct {
+	Nodes      []*v1.Node                  `json:"nodes"`
+	Pods       []*v1.Pod                   `json:"pods"` // bound
+	Namespaces []*v1.Namespace             `json:"namespaces"`
+	Claims     []*v1.PersistentVolumeClaim `json:"claims"`
+	Volumes    []*v1.PersistentVolume      `json:"volumes"`
+	Classes    []*storage.StorageClass     `json:"classes"`
+	CSINodes   []*storage.CSINode          `json:"csiNodes"`
+	Pod        *v1.Pod                     `json:"pod"`
+}
+
+// fitAnswer is what kube-scheduler's filters say about each node.
+type fitAnswer struct {
+	Fits []string          `json:"fits"` // sorted
+	Why  map[string]string `json:"why"`  // of the others
+}
+
+// filters are the plugins that say where a pod fits, and the two without which there is no profile.
+// Those about claims of devices and groups of pods are left out.
+var filters = []string{
+	names.PrioritySort, names.DefaultBinder,
+	names.NodeUnschedulable, names.NodeName, names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit,
+	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone, names.PodTopologySpread, names.InterPodAffinity,
+}
+
+// runFit answers each line of standard input with one line of what the real scheduler's filters say, in their default
+// configuration.
+func runFit() {
+	klog.SetOutput(discard{})
+	klog.LogToStderr(false)
+	metrics.Register()
+	if err := fitAll(json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func fitAll(in *json.Decoder, out *json.Encoder) error {
+	config, err := latest.Default()
+	if err != nil {
+		return fmt.Errorf("making the default configuration: %w", err)
+	}
+	profile := config.Profiles[0]
+	profile.Plugins.MultiPoint.Enabled = slices.DeleteFunc(profile.Plugins.MultiPoint.Enabled, func(p scheduling.Plugin) bool { return !slices.Contains(filters, p.Name) })
+	for in.More() {
+		var c fitCase
+		if err := in.Decode(&c); err != nil {
+			return fmt.Errorf("reading a case: %w", err)
+		}
+		answer, err := c.answer(&profile)
+		if err != nil {
+			return fmt.Errorf("asking about pod %s: %w", c.Pod.Name, err)
+		}
+		if err := out.Encode(answer); err != nil {
+			return fmt.Errorf("writing an answer: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c *fitCase) answer(profile *scheduling.KubeSchedulerProfile) (*fitAnswer, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	client := fake.NewClientset(slices.Concat(objects(c.Nodes), objects(c.Pods), objects(c.Namespaces), objects(c.Claims), objects(c.Volumes), objects(c.Classes), objects(c.CSINodes))...)
+	informed := informers.NewSharedInformerFactory(client, 0)
+	snapshot := snapshots.NewSnapshot(c.Pods, c.Nodes)
+	scheduler, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile, frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithInformerFactory(informed), frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(informed.Storage().V1().CSINodes().Lister())))
+	if err != nil {
+		return nil, fmt.Errorf("making the framework: %w", err)
+	}
+	informed.Start(ctx.Done())
+	informed.WaitForCacheSync(ctx.Done())
+	defer informed.Shutdown()
+	defer stop()
+	state := framework.NewCycleState()
+	answer := &fitAnswer{Fits: []string{}, Why: map[string]string{}}
+	only, status, _ := scheduler.RunPreFilterPlugins(ctx, state, c.Pod)
+	for _, n := range c.Nodes {
+		here := status
+		switch {
+		case !status.IsSuccess():
+		case !only.AllNodes() && !only.NodeNames.Has(n.Name):
+			answer.Why[n.Name] = "before the filters"
+			continue
+		default:
+			node, err := snapshot.Get(n.Name)
+			if err != nil {
+				return nil, fmt.Errorf("looking up node %s: %w", n.Name, err)
+			}
+			here = scheduler.RunFilterPlugins(ctx, state, c.Pod, node)
+		}
+		switch {
+		case here.IsSuccess():
+			answer.Fits = append(answer.Fits, n.Name)
+		case here.IsRejected():
+			answer.Why[n.Name] = here.Plugin() + ": " + here.Message()
+		default:
+			return nil, here.AsError()
+		}
+	}
+	slices.Sort(answer.Fits)
+	return answer, nil
+}
+
+func objects[T runtime.Object](list []T) []runtime.Object {
+	out := make([]runtime.Object, len(list))
+	for i, o := range list {
+		out[i] = o
+	}
+	return out
+}

@@ -1,0 +1,18 @@
+// Package fit holds the test that the planner, and the simulator of its tests, believe of a pod what kube-scheduler does:
+// which nodes it fits. It runs `controlplane fit`, which is the scheduler's own filters, asks both about random
+// clusters, and has no code but tests.
+//
+// Where the planner differs on purpose, the clusters have nothing of it, or the test says so:
+//
+//   - a node that is not ready or cordoned is no supply, whoever tolerates that (docs/reasons.md: NodeUnready, NodeCordoned);
+//   - what fits once pods have left waits for them, or is left to the scheduler: those that leave are soon no longer near
+//     or in the way (docs/internals/003-planner.md);
+//   - a new node of a pool whose template states no zone or rack is assumed to come where it helps (there, "What is
+//     thin");
+//   - a node's host label is its name, and a zone that is only a volume's label is required of nodes without any zone too;
+//   - a volume that several nodes may use takes no place of its driver's on a node;
+//   - several claims of one pod may be given the same available volume;
+//   - the capacity of storage by topology is not read.
+//
+// Claims of devices, groups of pods, nominated nodes and preemption are not compared here.
+package fit
