@@ -30,6 +30,9 @@ func Families() []Family {
 		if r.Server == metric.ServerVLLM || r.Server == metric.ServerSGLang { // as Ray renames them
 			all = append(all, Family{"ray_" + plain, r.Type, r.Labels})
 		}
+		if r.Server == metric.ServerVLLM || r.Server == metric.ServerEPP { // as KServe's monitors do
+			all = append(all, Family{"kserve_" + r.Name, r.Type, r.Labels})
+		}
 		if plain != r.Name { // as Prometheus 2 stores them
 			all = append(all, Family{plain, r.Type, r.Labels})
 		}
