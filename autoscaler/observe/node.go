@@ -101,7 +101,9 @@ func (o *Observer) addNodes(c *cluster, out *Observation, readings *Readings, bo
 		if err != nil {
 			rejected = append(rejected, fmt.Errorf("node %s: %w", n.Name, err))
 		}
-		out.Nodes = append(out.Nodes, o.node(in, report))
+		node := o.node(in, report)
+		node.Labels = c.network.With(node.Labels, n)
+		out.Nodes = append(out.Nodes, node)
 	}
 	maps.DeleteFunc(o.idle, func(_ idleKey, e idleEntry) bool { return c.now.Sub(e.last) > o.o.MaxAge })
 	o.warn("MIG layouts", few(rejected))

@@ -247,6 +247,7 @@ type cluster struct {
 	templates      resourcev1.ResourceClaimTemplateList
 	devices        resourcev1.DeviceClassList
 	foreign        foreign.Objects
+	network        *foreign.Network
 	ledger         *ledger.Ledger
 	claims         *Claims
 	volumes        *volumes
@@ -301,6 +302,7 @@ func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
 	if c.foreign, err = o.o.Foreign(); err != nil {
 		return nil, fmt.Errorf("reading gangs and queues: %w", err)
 	}
+	c.network = c.foreign.Network()
 	var cm corev1.ConfigMap
 	err = o.o.Cluster.Get(ctx, o.o.ConfigMap, &cm)
 	if err != nil && !apierrors.IsNotFound(err) {

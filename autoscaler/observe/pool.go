@@ -180,6 +180,7 @@ func (o *Observer) addPools(ctx context.Context, c *cluster, out *Observation) {
 			pool.BackoffUntil = until
 		}
 		o.warn("provider of pool "+m.Name, m.failing)
+		pool.Template.Labels = c.network.WithNew(pool.Template.Labels, m.Name)
 		out.Pools = append(out.Pools, pool)
 	}
 }

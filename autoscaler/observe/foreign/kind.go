@@ -37,6 +37,7 @@ const (
 	KueueFlavor       Kind = "resourceflavors.kueue.x-k8s.io"
 	KueueCheck        Kind = "admissionchecks.kueue.x-k8s.io"
 	VolcanoQueue      Kind = "queues.scheduling.volcano.sh"
+	VolcanoHyperNode  Kind = "hypernodes.topology.volcano.sh"
 	KAIQueue          Kind = "queues.scheduling.run.ai"
 	KAITopology       Kind = "topologies.kai.scheduler"
 	DRASlice          Kind = "resourceslices.resource.k8s.io"
@@ -138,6 +139,7 @@ var kinds = map[Kind]kind{
 	KueueFlavor:       {[]string{"v1beta2", "v1beta1"}, parseFlavor, ""},
 	KueueCheck:        {[]string{"v1beta2", "v1beta1"}, parseCheck, ""},
 	VolcanoQueue:      {[]string{"v1beta1"}, parseVolcanoQueue, ""},
+	VolcanoHyperNode:  {[]string{"v1alpha1"}, parseHyperNode, ""},
 	KAIQueue:          {[]string{"v2"}, parseKAIQueue, ""},
 	KAITopology:       {[]string{"v1alpha1"}, parseKAITopology, ""},
 	DRASlice:          {[]string{"v1", "v1beta2"}, parseDRASlice, ""},
@@ -160,8 +162,10 @@ type Object struct {
 	Queue  *Queue
 	Flavor *Flavor
 	// Levels of a KAI Topology: the labels of nodes, by alias.
-	Levels  map[string]string
-	Devices *Devices
+	Levels map[string]string
+	// HyperNode of Volcano, by which nodes get the labels of its PodGroups' Near.
+	HyperNode *HyperNode
+	Devices   *Devices
 	// Taint selects devices that pods are kept away from, by a DeviceTaintRule; nil for none.
 	Taint *DeviceName
 	// Remote: what has this AdmissionCheck runs in another cluster.

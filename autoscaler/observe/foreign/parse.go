@@ -41,6 +41,7 @@ func parsePodGroup(f fields, o *Object) {
 	}
 	if o.Kind == VolcanoPodGroup {
 		o.Group.Queue = cmp.Or(o.Group.Queue, "default")
+		o.Group.Near.Label = hyperNodeLabel(f, "spec.networkTopology.")
 		subgroups := 0
 		for _, policy := range f.list("spec.subGroupPolicy") {
 			subgroups += policy.count("minSubGroups", 0) * policy.count("subGroupSize", 1)
