@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,52 @@ func TestQuality(t *testing.T) {
 		r := model.Make(model.Input{Answers: a})
 		if q := r.Answer.Quality; q.Grade != c.grade || r.Incomplete() != c.exit3 || !strings.Contains(text(r), c.says) {
 			t.Errorf("%s: %s, exit code 3 %v: %s\n%+v", c.name, q.Grade, r.Incomplete(), r.Answer.Text, q)
+		}
+	}
+}
+
+// TestUnmeasuredUse: where no allocated GPU, or only a few of them, have a measured use, that is said, and no
+// place of use is 0: as where profiling counters cannot be read.
+func TestUnmeasuredUse(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		exporter bool
+		measured []string // the GPUs whose use is known
+		place    string
+	}{
+		{"the exporter's series", true, nil, "Computing|n/a|n/a|"},
+		{"the autoscaler's counters", false, nil, "Computing|n/a|n/a|"},
+		{"some of them", true, []string{"GPU-3/1"}, "Computing|0.11"},
+	} {
+		cluster := small()
+		cluster.NoAutoscaler, cluster.NoExporter = c.exporter, !c.exporter
+		for id, hold := range cluster.Holds {
+			hold.Unmeasured = !slices.Contains(c.measured, id)
+			cluster.Holds[id] = hold
+		}
+		cluster.Extra = func() ([]Exposed, map[string][]Exposed) {
+			return []Exposed{exposed(metric.AutoscalerPoolSize.Name, 1, metric.LabelPool, "whole", metric.LabelKind, "size")}, nil
+		}
+		begin(cluster)
+		hours(cluster, 1)
+		w, err := query.NewWindow(cluster.Now, 30*time.Minute)
+		require.NoError(t, err)
+		a, err := query.Run(t.Context(), cluster.Prometheus, w, query.Options{})
+		require.NoError(t, err)
+		r := model.Make(model.Input{Answers: a})
+		if v, known := r.Answer.Figures[1].Value.Get(); known {
+			t.Errorf("%s: of all hours %v computed, want unknown", c.name, v)
+		}
+		if page := text(r); !strings.Contains(page, "The use of what was allocated is not known, 52.3 % were not allocated.") || !strings.Contains(page, c.place) {
+			t.Errorf("%s, want %q in\n%s", c.name, c.place, page)
+		}
+		if cluster.NoAutoscaler != (len(r.Pools) == 0) {
+			t.Errorf("%s: %d pools", c.name, len(r.Pools))
+		}
+		for _, p := range r.Pools {
+			if v, known := p.Used.Get(); known {
+				t.Errorf("%s: pool %s computed %v, want unknown", c.name, p.Pool, v)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -142,6 +143,35 @@ func TestARemovedNodeIsNoHole(t *testing.T) {
 	l := read(t, c, time.Minute)
 	near(t, "unknown", l.Total()[ledger.Unknown], 2*3600, 700)
 	near(t, "capacity", l.Capacity, 6*3600+2*2*3600+2*3600, 700)
+}
+
+// TestLongSteps: hours of pods that last as long as a long window's steps are those of short steps. Use is
+// measured while the pod is there, not over the step before.
+func TestLongSteps(t *testing.T) {
+	c := small()
+	c.NoAutoscaler = true
+	c.Step = 2 * time.Minute
+	begin(c)
+	end := start.Add(8 * 24 * time.Hour)
+	for begun := start; begun.Before(end); {
+		begun = c.Now
+		c.Holds["GPU-2"] = Hold{Namespace: "jobs", Pod: fmt.Sprint("job-", begun.Unix()), Busy: 1}
+		for c.Now.Before(begun.Add(190 * time.Minute)) {
+			c.Tick()
+		}
+		delete(c.Holds, "GPU-2")
+		for c.Now.Before(begun.Add(266 * time.Minute)) {
+			c.Tick()
+		}
+	}
+	for _, step := range []time.Duration{5 * time.Minute, time.Hour, 2 * time.Hour} {
+		for _, r := range read(t, c, step).Rows {
+			if r.Namespace != "jobs" {
+				continue
+			}
+			near(t, "percent of the allocated time that computes, in steps of "+step.String(), 100*r.Time[ledger.Busy]/r.Time.Allocated(), 100, 5)
+		}
+	}
 }
 
 // TestPart is how much of a GPU an instance is.

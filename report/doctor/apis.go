@@ -277,11 +277,11 @@ func takeover(l *look, a *apiService, p Program) string {
 }
 
 // register writes the command that puts fields, and the authority in the adapter's
-// Secret, into an APIService. Where cert-manager injects the CA, it does; without a Secret
-// the adapter itself does, into what leads to it.
+// Secret, into an APIService. Where cert-manager or OpenShift injects the CA, they do; without
+// a Secret the adapter itself does, into what leads to it.
 func register(c commands, a *apiService, p Program, fields string) string {
 	fields = `{"spec":{` + fields + `"insecureSkipTLSVerify":false`
-	if a.Annotations[injectCA] != "" || p.Secret == "" {
+	if a.Annotations[injectCA] != "" || a.Annotations[injectServiceCA] == "true" || p.Secret == "" {
 		return c.patch("", "apiservice", a.Name, fields+"}}")
 	}
 	patch := c.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p")
@@ -295,6 +295,19 @@ func register(c commands, a *apiService, p Program, fields string) string {
 
 // injectCA is cert-manager's annotation.
 const injectCA = "cert-manager.io/inject-ca-from"
+
+// Annotations by which OpenShift's service CA puts its CA into an APIService, and a certificate into
+// the Secret that a Service names. The Secret has no ca.crt.
+const (
+	injectServiceCA = "service.beta.openshift.io/inject-cabundle"
+	servingSecret   = "service.beta.openshift.io/serving-cert-secret-name"
+)
+
+// byServiceCA reports whether OpenShift's service CA issued a program's certificate.
+func byServiceCA(d declared, p Program) bool {
+	service := serviceOf(d, p.Namespace, p.Name)
+	return p.Secret != "" && service != nil && service.Annotations[servingSecret] == p.Secret
+}
 
 // signals of the adapter without configuration. TestSignals compares them with the
 // adapter's own.

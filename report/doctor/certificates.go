@@ -42,7 +42,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	}
 	service := serviceOf(l.declared, ref.Namespace, ref.Name)
 	bundle, unreadable := cert.ParseCertsPEM(a.Spec.CABundle)
-	how, commands := reissue(l.commands, a, p)
+	how, commands := reissue(l, a, p)
 	early := "HPAs that use " + a.Spec.Group + " get no answer until the certificate is valid"
 	id, f = "apiservice-ca", Finding{Severity: Fault, Object: "APIService " + a.Name, Seen: stated(a)}
 	well := c.Status == apiregistrationv1.ConditionTrue
@@ -59,7 +59,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 		f = unreachable(l, service, p)
 	case len(a.Spec.CABundle) > 0 && unreadable != nil:
 		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", unreadable)
-		f.Fix, f.Commands = "Put the CA of the adapter's certificate there.", rebundle(l.commands, a, p)
+		f.Fix, f.Commands = "Put the CA of the adapter's certificate there.", rebundle(l, a, p)
 	case refused(a, "certificate has expired or is not yet valid"): // which is Go's error on either side
 		id, f.Fix, f.Commands = certificate, "Issue a new one. "+how, commands
 		if refused(a, " is before ") {
@@ -72,7 +72,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 			f.Fix, f.Commands = "The adapter's certificate is for its own Service: name that one, "+p.Namespace+"/"+p.Name+".", []string{take}
 		}
 	case refused(a, "x509:", "tls:"):
-		f.Fix, f.Commands = "spec.caBundle is not the CA of the adapter's certificate: put the CA there.", rebundle(l.commands, a, p)
+		f.Fix, f.Commands = "spec.caBundle is not the CA of the adapter's certificate: put the CA there.", rebundle(l, a, p)
 		if p.Secret == "" {
 			f.Fix = "spec.caBundle is not the CA of the adapter's certificate. The adapter puts it there within a minute if it has the right to update this APIService, which an upgrade restores."
 		}
@@ -83,7 +83,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	case a.Spec.InsecureSkipTLSVerify:
 		f.Severity, f.Seen = Warning, "spec.insecureSkipTLSVerify is true"
 		f.Means = "any server at the Service's address can send HPAs any value"
-		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", rebundle(l.commands, a, p)
+		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", rebundle(l, a, p)
 	case unreadable != nil: // there is no bundle
 		f.Severity = ""
 	default:
@@ -147,24 +147,32 @@ func portOf(c commands, a *apiService, s *corev1.Service) string {
 
 // reissue says how the adapter's certificate is issued again by its issuer, and has the
 // commands. A user's own certificate is shown, not deleted: only the user can issue another.
-func reissue(c commands, a *apiService, p Program) (how string, commands []string) {
+func reissue(l *look, a *apiService, p Program) (how string, commands []string) {
 	switch {
 	case p.Secret == "":
 		return "The adapter issues its own when it starts, and needs the right to update this APIService, which an upgrade restores.",
-			[]string{c.install(p, "adapter.yaml"), c.in(p.Namespace, "rollout", "restart", p.Ref())}
+			[]string{l.install(p, "adapter.yaml"), l.in(p.Namespace, "rollout", "restart", p.Ref())}
 	case a.Annotations[injectCA] != "":
-		return "cert-manager issues it again once its Secret is deleted.", []string{c.in(p.Namespace, "delete", "secret", p.Secret)}
+		return "cert-manager issues it again once its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
+	case byServiceCA(l.declared, p):
+		return "OpenShift's service CA issues it again once its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
 	}
-	return "It is your own (Secret " + p.Secret + "): its issuer has to issue another.", []string{c.in(p.Namespace, "describe", "secret", p.Secret)}
+	return "It is your own (Secret " + p.Secret + "): its issuer has to issue another.", []string{l.in(p.Namespace, "describe", "secret", p.Secret)}
 }
 
 // rebundle writes the command that puts the CA into an APIService.
-func rebundle(c commands, a *apiService, p Program) []string {
-	if a.Annotations[injectCA] != "" {
-		return []string{c.in("cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector")}
+func rebundle(l *look, a *apiService, p Program) []string {
+	injected := a.Annotations[injectServiceCA] == "true"
+	switch {
+	case a.Annotations[injectCA] != "":
+		return []string{l.in("cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector")}
+	case injected && !a.Spec.InsecureSkipTLSVerify:
+		return []string{l.in("openshift-service-ca", "rollout", "restart", "deployment/service-ca")}
+	case injected, byServiceCA(l.declared, p):
+		return []string{l.patch("", "apiservice", a.Name, `{"metadata":{"annotations":{"`+injectServiceCA+`":"true"}},"spec":{"insecureSkipTLSVerify":false}}`)}
 	}
-	if line := register(c, a, p, ""); line != "" && (p.Secret != "" || a.Spec.InsecureSkipTLSVerify) {
+	if line := register(l.commands, a, p, ""); line != "" && (p.Secret != "" || a.Spec.InsecureSkipTLSVerify) {
 		return []string{line}
 	}
-	return []string{c.install(p, "adapter.yaml")}
+	return []string{l.install(p, "adapter.yaml")}
 }

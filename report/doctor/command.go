@@ -72,8 +72,13 @@ func (c commands) logs(p Program) string { return c.in(p.Namespace, "logs", p.Re
 // operator reads its monitors, without a Prometheus or a PrometheusRule.
 func (l *look) served(kinds string) bool {
 	return !slices.ContainsFunc(strings.Split(kinds, ","), func(kind string) bool {
-		return !slices.ContainsFunc(Monitoring.in(l.declared), func(r *metav1.APIResource) bool { return r.Name == kind })
+		return !includes(Monitoring.in(l.declared), kind)
 	})
+}
+
+// includes reports whether a kind is among those of an API.
+func includes(all []*metav1.APIResource, kind string) bool {
+	return slices.ContainsFunc(all, func(r *metav1.APIResource) bool { return r.Name == kind })
 }
 
 // operator writes a command about such objects, of a namespace or with "-A" among words; none without their kinds.

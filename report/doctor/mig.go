@@ -17,11 +17,7 @@ func migLogs(l *look, node string) []string {
 	if p := podOn(l.declared, node, "k8s-mig-manager"); p != nil {
 		return []string{l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=100")}
 	}
-	namespace := "gpu-operator"
-	if p := the(Pods.in(l.declared), func(p *corev1.Pod) bool { return runs(p.Spec, "k8s-mig-manager") }); p != nil {
-		namespace = (*p).Namespace
-	}
-	return []string{l.in(namespace, "get", "pods", "-l", "app=nvidia-mig-manager", "--field-selector", "spec.nodeName="+node)}
+	return []string{l.kubectl("get", "pods", "-A", "-l", "app=nvidia-mig-manager", "--field-selector", "spec.nodeName="+node)}
 }
 
 func migFailed(l *look) {

@@ -17,7 +17,7 @@ var scrapeChecks = []Check{
 		ID: "scrape-missing", Title: "Prometheus scrapes our programs", Run: scrapeMissing,
 		Fault: "A program is installed, and Prometheus has no healthy target of it.",
 		Means: "Its metrics are lost: boards and reports are empty, HPAs and the autoscaler have no GPU metrics.",
-		Looks: from(Deployments, DaemonSets, Builds), Also: from(TargetsDown), May: from(Monitoring),
+		Looks: from(Deployments, DaemonSets, Builds), Also: from(TargetsDown), May: from(Monitoring, MonitoringAlpha),
 	},
 	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
@@ -103,12 +103,39 @@ func scrapeMissing(l *look) {
 		if name != "exporter" { // HPAs and plans do not need them
 			add = l.warn
 		}
-		add(p.Object(), seen, "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by.",
+		add(p.Object(), seen, "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by, in a namespace that it looks in.",
 			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
-			l.operator("", "prometheuses", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}{"\n"}{end}`),
+			l.namespaceLabels(p),
+			l.pickers(),
 			l.monitored(p, "servicemonitors", "monitoring.scrape=ServiceMonitor")).Means = unscraped[name]
 	}
 	orSkip(l, found, "no program of gpuscale to scrape was found")
+}
+
+// pickers writes the command that shows which monitors each Prometheus picks, and in which namespaces.
+// One that is an agent is a kind of its own.
+func (l *look) pickers() string {
+	var kinds []string
+	if l.served("prometheuses") {
+		kinds = append(kinds, "prometheuses")
+	}
+	if includes(MonitoringAlpha.in(l.declared), "prometheusagents") {
+		kinds = append(kinds, "prometheusagents")
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	return l.kubectl("get", strings.Join(kinds, ","), "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}`+
+		` in {.spec.serviceMonitorNamespaceSelector} {.spec.podMonitorNamespaceSelector}{"\n"}{end}`)
+}
+
+// namespaceLabels writes the command that shows the labels of a program's namespace, by which some choose
+// namespaces: OpenShift's monitoring of user workloads leaves out those of the platform.
+func (l *look) namespaceLabels(p Program) string {
+	if !l.served("servicemonitors,podmonitors") {
+		return ""
+	}
+	return l.kubectl("get", "namespace", p.Namespace, "--show-labels")
 }
 
 // monitored writes the command that has the Prometheus Operator scrape our programs, or
@@ -145,7 +172,7 @@ func rulesMissing(l *look) {
 		}
 	}
 	l.warn("Prometheus", "no series of "+several(missing),
-		"Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give it deploy/chart/gpuscale/files/recording.yaml.", commands...)
+		"Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give deploy/chart/gpuscale/files/recording.yaml to it, or to its ruler (Thanos, Mimir, Amazon's service; an agent evaluates none).", commands...)
 }
 
 // skews that are reported, and that are faults.
@@ -283,7 +310,7 @@ func scrapedTwice(l *look) {
 	if len(all) < 2 { // none where all series were pushed without a job
 		job := strings.Join(all, "")
 		l.warn("scrape job "+cmp.Or(job, "without a name"), "has the same gpu_uuid from several targets: "+several(values(v, "instance", job)),
-			"Two replicas of Prometheus behind one address (query Thanos with --parameter dedup=true), or two exporters on one node.", monitors)
+			"Two replicas of Prometheus behind one address (query Thanos with --parameter dedup=true; Mimir and Amazon's service drop one of two that have the external labels cluster and __replica__), or two exporters on one node.", monitors)
 		return
 	}
 	// The job that alerts name is the one to keep.

@@ -60,6 +60,9 @@ func (t Time) Sum() float64 {
 // Allocated is the time allocated to pods.
 func (t Time) Allocated() float64 { return t[Busy] + t[Slack] + t[Idle] + t[Unmeasured] }
 
+// Dark reports whether GPUs were allocated and the use of none of them was measured.
+func (t Time) Dark() bool { return t[Unmeasured] > 0 && t.Allocated() == t[Unmeasured] }
+
 // Add adds another time.
 func (t *Time) Add(o Time) {
 	for p := range t {

@@ -67,9 +67,16 @@ const mostBroken = 0.01
 // represent all.
 const mostDark = 0.5
 
-// dark is the share of hours of unknown use or unknown allocation.
+// dark is the share of hours of unknown use or unknown allocation: of all, or of those allocated where
+// that is more.
 func (h Hours) dark() float64 {
-	return h.place("unmeasured").Share.Or(0) + h.place("unknown").Share.Or(0)
+	unmeasured, allocated := h.place("unmeasured").Share.Or(0), 0.0
+	for _, p := range h.Places {
+		if p.Group == "allocated" || p.Group == "productive" {
+			allocated += p.Share.Or(0)
+		}
+	}
+	return max(unmeasured+h.place("unknown").Share.Or(0), Known(unmeasured).Over(Known(allocated)).Or(0))
 }
 
 func figures(h Hours, d Demand, a answers) []Figure {
@@ -80,7 +87,7 @@ func figures(h Hours, d Demand, a answers) []Figure {
 		why := Unknown("the allocation of more than half of all hours is unknown")
 		busy.Share, idle.Share, unusedShare = why, why, why
 	case h.dark() > mostDark:
-		why := Unknown("the use of more than half of all hours is unknown")
+		why := Unknown("the use of more than half of all hours, or of those allocated, is unknown")
 		busy.Share, idle.Share = why, why
 	}
 	waited := Unknown(noAutoscaler)

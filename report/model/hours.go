@@ -76,7 +76,7 @@ func hoursOf(w query.Window, led ledger.Ledger, c pricing) Hours {
 	h.Money = c.cost(func(r ledger.Row) float64 { return r.Time.Sum() })
 	for _, p := range waterfall {
 		place := Place{Place: p.place.String(), Group: p.group, Name: p.name, Meaning: p.meaning}
-		place.Hours = placeHours(led, p, total[p.place])
+		place.Hours = placeHours(led, p, total, total[p.place])
 		place.Share = place.Hours.Over(h.Capacity)
 		place.Money = place.Hours
 		if _, ok := place.Hours.Get(); ok {
@@ -97,14 +97,20 @@ func hoursOf(w query.Window, led ledger.Ledger, c pricing) Hours {
 	return h
 }
 
+// notMeasured is why a figure of use is unknown.
+const notMeasured = "its use was not measured"
+
 // placeHours is unknown for places that only the autoscaler distinguishes, where it has
-// no record at all. Where it has a record of a part, the hours are those of that part.
-func placeHours(led ledger.Ledger, p placeText, seconds float64) Number {
+// no record at all, and for those of use where no use was measured. Where there is a record
+// of a part, the hours are those of that part.
+func placeHours(led ledger.Ledger, p placeText, total ledger.Time, seconds float64) Number {
 	switch {
 	case led.Capacity == 0:
 		return Unknown("no record in the window")
 	case p.needAutoscaler && led.FromAutoscaler == 0:
 		return Unknown("only the autoscaler distinguishes it from free: " + noAutoscaler)
+	case p.place.Allocated() && p.place != ledger.Unmeasured && total.Dark():
+		return Unknown(notMeasured)
 	}
 	return Known(seconds / hour)
 }
@@ -128,7 +134,7 @@ func (c pricing) cost(part func(ledger.Row) float64) Number {
 const mostBuckets = 60
 
 func buckets(led ledger.Ledger) []Bucket {
-	g := led.Grid
+	g, total := led.Grid, led.Total()
 	each := max(1, int(math.Ceil(float64(g.N)/mostBuckets)))
 	var all []Bucket
 	for k := 1; k <= g.N; k += each {
@@ -139,7 +145,7 @@ func buckets(led ledger.Ledger) []Bucket {
 		}
 		b := Bucket{From: g.At(k - 1), Until: g.At(end)}
 		for _, p := range waterfall {
-			n := placeHours(led, p, t[p.place])
+			n := placeHours(led, p, total, t[p.place])
 			if t.Sum() == 0 {
 				n = Unknown("no record")
 			}

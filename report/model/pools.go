@@ -104,8 +104,11 @@ func poolHours(p *Pool, led ledger.Ledger, c pricing) {
 	}
 	p.Model = strings.Join(models, ", ")
 	p.Hours, p.Used = Known(t.Sum()/hour), Known(t[ledger.Busy]).Over(Known(t.Sum()))
-	if t.Sum() == 0 {
+	switch {
+	case t.Sum() == 0:
 		p.Used = Unknown("the pool had no GPUs")
+	case t.Dark():
+		p.Used = Unknown(notMeasured)
 	}
 	p.Money = c.cost(func(r ledger.Row) float64 {
 		if r.Pool != p.Pool {

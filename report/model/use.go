@@ -78,7 +78,7 @@ func useOf(a answers, led ledger.Ledger, c pricing) Use {
 			row.Used, row.Idle = Known(t[ledger.Busy]/hour), Known(t[ledger.Idle]/hour)
 			row.Share = Known(t[ledger.Busy] / measured)
 		} else {
-			why := Unknown("its use was not measured")
+			why := Unknown(notMeasured)
 			row.Used, row.Idle, row.Share, row.Waste = why, why, why, why
 		}
 		if _, ok := row.Money.Get(); !ok {

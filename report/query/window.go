@@ -100,8 +100,12 @@ func next(s time.Duration) time.Duration {
 	return s
 }
 
+// longestRate bounds the range of rates. In steps of hours it would reach back before most pods began, whose
+// busy time would be too short by half a step, and whatever computes once in hours would never be idle.
+const longestRate = 5 * time.Minute
+
 // rate is the range of a rate at Step: long enough to survive a missed scrape or two.
-func (w Window) rate() time.Duration { return max(w.Step, 4*w.Scrape) }
+func (w Window) rate() time.Duration { return max(min(w.Step, longestRate), 4*w.Scrape) }
 
 // Grid is the moments at which a query is evaluated: From + i × Step for i from 0
 // to N. What is measured at i stands for the time since i-1, so 0 stands for none.
