@@ -52,6 +52,14 @@ func (d dice) claims(c *testCase) {
 			Taint:          resourcev1.DeviceTaint{Key: "rule", Effect: resourcev1.DeviceTaintEffectNoSchedule},
 		}}}
 	}
+	if slices.ContainsFunc(c.Pods, func(p *core.Pod) bool { return p.DeletionTimestamp != nil }) { // see doc.go
+		c.TaintRules = nil
+		for _, s := range c.ResourceSlices {
+			for i := range s.Spec.Devices {
+				s.Spec.Devices[i].Taints = nil
+			}
+		}
+	}
 	for _, p := range append(slices.Clone(c.Pods), c.Pod) {
 		count := int(p.Spec.Containers[0].Resources.Requests.Name(gpus, "").Value())
 		delete(p.Spec.Containers[0].Resources.Requests, gpus)
@@ -125,7 +133,7 @@ func (d dice) claim(p *core.Pod, count int) *resourcev1.ResourceClaim {
 	var each []resourcev1.ExactDeviceRequest
 	for left := int64(count); left > 0; {
 		one := resourcev1.ExactDeviceRequest{DeviceClassName: byDRA, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1 + d.Int64N(left)}
-		if d.chance(20) {
+		if d.chance(20) && len(p.Spec.TopologySpreadConstraints) == 0 { // see doc.go
 			of := product
 			if p.Name == pending && d.chance(20) {
 				of = "NVIDIA L40S"
