@@ -289,6 +289,22 @@ func allocated(a *resourcev1.AllocationResult, request string) (n int) {
 	return n
 }
 
+// devicesInUse are the devices that are allocated to claims, without those that pods only watch.
+func (c *Claims) devicesInUse() map[foreign.DeviceName]bool {
+	out := map[foreign.DeviceName]bool{}
+	for _, claim := range c.claims {
+		if claim.Status.Allocation == nil {
+			continue
+		}
+		for _, d := range claim.Status.Allocation.Devices.Results {
+			if !ptr.Deref(d.AdminAccess, false) {
+				out[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: d.Device}] = true
+			}
+		}
+	}
+	return out
+}
+
 // devicesOf returns what the devices of a class are that these selectors select.
 func (c *Claims) devicesOf(class string, selectors []resourcev1.DeviceSelector) (demand.Device, error) {
 	known := c.classes[class]

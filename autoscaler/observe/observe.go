@@ -150,7 +150,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Tables = o.products.Tables
 	o.addPools(ctx, c, &out)
 	c.claims.tables, c.claims.pools, c.claims.objects = out.Tables, out.Pools, c.foreign
-	c.claimable = o.offeredByClaim(c.foreign.Sorted(foreign.DRASlice), c.foreign.Sorted(foreign.DRATaint))
+	c.claimable = o.offeredByClaim(c.foreign.Sorted(foreign.DRASlice), c.foreign.Sorted(foreign.DRATaint), c.claims.devicesInUse())
 	c.facts = o.factsOf(c)
 	c.data = datasetsOf(c.facts, c.pools.Items)
 	c.shares = c.mostShares()

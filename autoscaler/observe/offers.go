@@ -18,10 +18,11 @@ type claimable struct {
 // devicePool is a DRA driver's pool of devices.
 type devicePool struct{ driver, name string }
 
-// offeredByClaim returns what nodes offer, without devices that a DeviceTaintRule selects: pods that tolerate its taint
-// are not known. Of a driver's pool the slices of the last generation count, as for the scheduler. It allocates none of the
-// pool's devices until it has all of these slices: meanwhile those of the last complete generation count.
-func (o *Observer) offeredByClaim(all, rules []*foreign.Object) map[string]*claimable {
+// offeredByClaim returns what nodes offer, without devices that their slice or a DeviceTaintRule taints, unless they are in
+// use: a pod that had one before stays, and leaves the others free. Pods that tolerate the taint are not known. Of a
+// driver's pool the slices of the last generation count, as for the scheduler. It allocates none of the pool's devices
+// until it has all of these slices: meanwhile those of the last complete generation count.
+func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreign.DeviceName]bool) map[string]*claimable {
 	latest, order := map[devicePool][]*foreign.Devices{}, []devicePool{}
 	for _, object := range all { // of a node's products the first counts
 		d := object.Devices
@@ -65,7 +66,7 @@ func (o *Observer) offeredByClaim(all, rules []*foreign.Object) map[string]*clai
 		}
 		types := map[[2]string]int{} // and profile
 		for _, one := range d.Each {
-			if tainted[""] || tainted[one.Name] {
+			if (one.Tainted || tainted[""] || tainted[one.Name]) && !inUse[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}] {
 				continue
 			}
 			if one.GPU != "" {

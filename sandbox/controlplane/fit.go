@@ -8,20 +8,26 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	scheduling "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	snapshots "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
 // fitCase is one line of standard input: a cluster, and a pod without a node.
@@ -33,7 +39,12 @@ type fitCase struct {
 	Volumes    []*v1.PersistentVolume      `json:"volumes"`
 	Classes    []*storage.StorageClass     `json:"classes"`
 	CSINodes   []*storage.CSINode          `json:"csiNodes"`
-	Pod        *v1.Pod                     `json:"pod"`
+	// Devices, by DRA.
+	DeviceClasses  []*resourcev1.DeviceClass     `json:"deviceClasses"`
+	ResourceSlices []*resourcev1.ResourceSlice   `json:"resourceSlices"`
+	ResourceClaims []*resourcev1.ResourceClaim   `json:"resourceClaims"`
+	TaintRules     []*resourcev1.DeviceTaintRule `json:"taintRules"`
+	Pod            *v1.Pod                       `json:"pod"`
 }
 
 // fitAnswer is what kube-scheduler's filters say about each node.
@@ -43,11 +54,12 @@ type fitAnswer struct {
 }
 
 // filters are the plugins that say where a pod fits, and the two without which there is no profile.
-// Those about claims of devices and groups of pods are left out.
+// Those about groups of pods are left out.
 var filters = []string{
 	names.PrioritySort, names.DefaultBinder,
 	names.NodeUnschedulable, names.NodeName, names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit,
 	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone, names.PodTopologySpread, names.InterPodAffinity,
+	names.DynamicResources,
 }
 
 // runFit answers each line of standard input with one line of what the real scheduler's filters say, in their default
@@ -88,17 +100,23 @@ func fitAll(in *json.Decoder, out *json.Encoder) error {
 func (c *fitCase) answer(profile *scheduling.KubeSchedulerProfile) (*fitAnswer, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	client := fake.NewClientset(slices.Concat(objects(c.Nodes), objects(c.Pods), objects(c.Namespaces), objects(c.Claims), objects(c.Volumes), objects(c.Classes), objects(c.CSINodes))...)
+	client := fake.NewClientset(slices.Concat(objects(c.Nodes), objects(c.Pods), objects(c.Namespaces), objects(c.Claims), objects(c.Volumes), objects(c.Classes), objects(c.CSINodes),
+		objects(c.DeviceClasses), objects(c.ResourceSlices), objects(c.ResourceClaims), objects(c.TaintRules))...)
 	informed := informers.NewSharedInformerFactory(client, 0)
 	snapshot := snapshots.NewSnapshot(c.Pods, c.Nodes)
+	devices, synced, err := startDevices(ctx, informed, client)
+	if err != nil {
+		return nil, err
+	}
 	scheduler, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile, frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(informed), frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithInformerFactory(informed), frameworkruntime.WithSnapshotSharedLister(snapshot), frameworkruntime.WithSharedDRAManager(devices),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(informed.Storage().V1().CSINodes().Lister())))
 	if err != nil {
 		return nil, fmt.Errorf("making the framework: %w", err)
 	}
 	informed.Start(ctx.Done())
 	informed.WaitForCacheSync(ctx.Done())
+	cache.WaitFor(ctx, "devices", synced...)
 	defer informed.Shutdown()
 	defer stop()
 	state := framework.NewCycleState()
@@ -129,6 +147,25 @@ func (c *fitCase) answer(profile *scheduling.KubeSchedulerProfile) (*fitAnswer, 
 	}
 	slices.Sort(answer.Fits)
 	return answer, nil
+}
+
+// startDevices makes what the scheduler knows of devices, which follows the API as it does in scheduler.New.
+func startDevices(ctx context.Context, informed informers.SharedInformerFactory, client kubernetes.Interface) (*dynamicresources.DefaultDRAManager, []cache.DoneChecker, error) {
+	kinds := informed.Resource().V1()
+	slices, err := tracker.StartTracker(ctx, tracker.Options{
+		EnableDeviceTaintRules: true, EnableConsumableCapacity: true, SliceInformer: kinds.ResourceSlices(), TaintInformer: kinds.DeviceTaintRules(), KubeClient: client,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting the tracker of ResourceSlices: %w", err)
+	}
+	claims := assumecache.NewAssumeCache(klog.FromContext(ctx), kinds.ResourceClaims().Informer(), "ResourceClaim", "", nil)
+	devices := dynamicresources.NewDRAManager(ctx, claims, slices, informed)
+	byClass, err := kinds.DeviceClasses().Informer().AddEventHandler(devices.DeviceClassResolver().(cache.ResourceEventHandler))
+	if err != nil {
+		return nil, nil, fmt.Errorf("following DeviceClasses: %w", err)
+	}
+	seen := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+	return devices, []cache.DoneChecker{slices.HasSyncedChecker(), seen.HasSyncedChecker(), byClass.HasSyncedChecker()}, nil
 }
 
 func objects[T runtime.Object](list []T) []runtime.Object {

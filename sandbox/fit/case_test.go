@@ -7,6 +7,7 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,11 @@ type testCase struct {
 	Classes    []*storage.StorageClass       `json:"classes"`
 	CSINodes   []*storage.CSINode            `json:"csiNodes"`
 	Pod        *core.Pod                     `json:"pod"`
+	// Devices, where a DRA driver offers them.
+	DeviceClasses  []*resourcev1.DeviceClass     `json:"deviceClasses"`
+	ResourceSlices []*resourcev1.ResourceSlice   `json:"resourceSlices"`
+	ResourceClaims []*resourcev1.ResourceClaim   `json:"resourceClaims"`
+	TaintRules     []*resourcev1.DeviceTaintRule `json:"taintRules"`
 	// Pools are of new nodes. Only the planner reads them.
 	Pools []*v1alpha1.GPUNodePool `json:"pools"`
 }
@@ -130,6 +136,9 @@ func (d dice) testCase() *testCase {
 	if d.chance(30) {
 		d.volumes(c)
 	}
+	if d.chance(30) {
+		d.claims(c)
+	}
 	return c
 }
 
@@ -182,12 +191,14 @@ func (d dice) volumes(c *testCase) {
 			v.Spec.ClaimRef = &core.ObjectReference{Namespace: "blue", Name: claim.Name}
 		}
 		c.Claims, c.Volumes = append(c.Claims, claim), append(c.Volumes, v)
+		alone, used := v.Spec.AccessModes[0] == core.ReadWriteOnce, false
 		if unbound := claim.Spec.VolumeName == ""; c.Pod.Namespace == "blue" && d.chance(40) && !(unbound && chooses) {
-			chooses = chooses || unbound
+			chooses, used = chooses || unbound, true
 			c.Pod.Spec.Volumes = append(c.Pod.Spec.Volumes, volumeOf(claim))
 		}
 		for _, p := range c.Pods {
-			if p.Namespace == "blue" && d.chance(20) && claim.Spec.VolumeName != "" {
+			if p.Namespace == "blue" && d.chance(20) && claim.Spec.VolumeName != "" && !(alone && used) {
+				used = true
 				p.Spec.Volumes = append(p.Spec.Volumes, volumeOf(claim))
 			}
 		}

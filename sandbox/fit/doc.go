@@ -10,9 +10,17 @@
 //   - a new node of a pool whose template states no zone or rack is assumed to come where it helps (there, "What is
 //     thin");
 //   - a node's host label is its name, and a zone that is only a volume's label is required of nodes without any zone too;
-//   - a volume that several nodes may use takes no place of its driver's on a node;
+//   - a volume that several nodes may use takes no place of its driver's on a node, and one that several pods of a node use
+//     takes a place for each;
 //   - several claims of one pod may be given the same available volume;
-//   - the capacity of storage by topology is not read.
+//   - the capacity of storage by topology is not read;
+//   - which devices a claim tolerates the taints of is not read, nor constraints across devices; a claim for all devices of a
+//     node, or with a selector that is no equality, makes a pod unreadable;
+//   - a claim that selects a product is read as node affinity, so nodes of others are no domains of the pod's topology spread;
+//   - a tainted device is waited for while the pod that has it leaves;
+//   - a claim with admin access beside other requests needs a device more, which the planner does not know;
+//   - the simulator gives pods GPUs that a node has and does not offer.
 //
-// Claims of devices, groups of pods, nominated nodes and preemption are not compared here.
+// In a part of the clusters a DRA driver offers whole GPUs in place of a device plugin, and pods claim them. MIG devices by
+// DRA, groups of pods, nominated nodes and preemption are not compared here.
 package fit

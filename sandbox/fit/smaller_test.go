@@ -73,6 +73,12 @@ func removals(c *testCase) (all []func(*testCase)) {
 			p.Spec.Volumes = nil
 		}
 	})
+	all = append(all, func(c *testCase) { c.TaintRules = nil })
+	for i := range c.ResourceSlices {
+		for k := range c.ResourceSlices[i].Spec.Devices {
+			all = append(all, func(c *testCase) { c.ResourceSlices[i].Spec.Devices[k].Taints = nil })
+		}
+	}
 	for i := range len(c.Pods) + 1 {
 		for _, remove := range removalsOfPod {
 			all = append(all, func(c *testCase) {

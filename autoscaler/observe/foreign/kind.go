@@ -265,7 +265,7 @@ func (f *Flavor) AddTo(spec *corev1.PodSpec) {
 	}
 }
 
-// Devices are those of a ResourceSlice without a taint of its own that keeps pods away.
+// Devices are those of a ResourceSlice.
 type Devices struct {
 	DeviceName
 	Node               string
@@ -284,6 +284,8 @@ type Device struct {
 	GPU string
 	// Claimed: the driver makes this MIG device once it is claimed.
 	Claimed bool
+	// Tainted: a taint of its slice keeps pods away.
+	Tainted bool
 }
 
 // Queue is a node in a tree of quotas.

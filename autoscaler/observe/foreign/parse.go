@@ -151,17 +151,14 @@ func parseCheck(f fields, o *Object) {
 	o.Remote = f.text("spec.controllerName") == "kueue.x-k8s.io/multikueue"
 }
 
-// parseDRASlice reads a ResourceSlice of one node. Devices with a taint that keeps pods away are left out. MIG devices
-// that the driver makes once they are claimed share their GPU's counters
-// (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go).
+// parseDRASlice reads a ResourceSlice of one node. MIG devices that the driver makes once they are claimed share their
+// GPU's counters (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go).
 func parseDRASlice(f fields, o *Object) {
 	o.Devices = &Devices{DeviceName: DeviceName{Driver: f.text("spec.driver"), Pool: f.text("spec.pool.name")}, Node: f.text("spec.nodeName")}
 	o.Devices.Generation, o.Devices.Slices = ptr.Deref(f.number("spec.pool.generation"), 0), ptr.Deref(f.number("spec.pool.resourceSliceCount"), 0)
 	for _, d := range f.list("spec.devices") {
-		if slices.ContainsFunc(d.list("taints"), func(t fields) bool { return t.text("effect") != "None" }) {
-			continue
-		}
 		one := Device{Name: d.text("name"), Type: d.text("attributes.type.string"), Profile: d.text("attributes.profile.string")}
+		one.Tainted = slices.ContainsFunc(d.list("taints"), func(t fields) bool { return t.text("effect") != "None" })
 		switch {
 		case one.Profile != "":
 			one.GPU, one.Claimed = d.text("attributes.parentUUID.string"), len(d.list("consumesCounters")) > 0
