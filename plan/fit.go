@@ -45,14 +45,14 @@ func (w *world) classify() {
 	}
 }
 
-// requestedLabels lists the labels that any kind's selector, affinity or volumes
-// mention.
+// requestedLabels lists the labels that any kind's selector, affinity, volumes or
+// devices mention.
 func (q *queue) requestedLabels() []string {
 	var keys []string
 	for _, k := range q.kinds {
 		p := k.pod
 		keys = slices.AppendSeq(keys, maps.Keys(p.NodeSelector))
-		for _, terms := range append([][]NodeTerm{p.Affinity}, p.Volumes...) {
+		for _, terms := range slices.Concat([][]NodeTerm{p.Affinity}, p.Volumes, p.Devices) {
 			for _, term := range terms {
 				for _, r := range term {
 					keys = append(keys, r.Key)
@@ -110,7 +110,7 @@ func mismatch(pod *Pod, at place, taints []Taint) string {
 	if t, out := untolerated(pod, taints); out {
 		return "taint " + t.Key + " is not tolerated"
 	}
-	if !fitsSelector(pod, &at) {
+	if !fitsSelector(pod, &at) || slices.ContainsFunc(pod.Devices, func(terms []NodeTerm) bool { return !fitsAny(terms, &at) }) {
 		return labelsMismatch
 	}
 	for _, terms := range pod.Volumes {

@@ -103,8 +103,8 @@ func (t *topology) kindKey(p *Pod) string {
 	if len(p.Data) > 0 {
 		fmt.Fprintf(&b, "|c%q", p.Data)
 	}
-	if len(p.Volumes)+len(p.HostPorts) > 0 {
-		fmt.Fprintf(&b, "|v%q|h%q", p.Volumes, p.HostPorts)
+	if len(p.Volumes)+len(p.Devices)+len(p.HostPorts) > 0 {
+		fmt.Fprintf(&b, "|v%q|d%q|h%q", p.Volumes, p.Devices, p.HostPorts)
 	}
 	return b.String()
 }

@@ -334,6 +334,9 @@ type Pod struct {
 	// Volumes are the pod's volumes that not all nodes can use: of each, a node must
 	// match a term.
 	Volumes [][]NodeTerm
+	// Devices is the same of the pod's devices. As with volumes, other nodes are places of
+	// its spreads all the same.
+	Devices [][]NodeTerm
 	// Unbound is why a volume of the pod can be used on no node for now, empty where
 	// all can.
 	Unbound string

@@ -237,8 +237,12 @@ func (c *cluster) modelOf(p *plan.Pod) string {
 	if model, ok := gpu.ParseProduct(p.NodeSelector[partition.ProductLabel]); ok {
 		return model.Name
 	}
+	terms := p.Affinity
+	if at := slices.IndexFunc(p.Devices, func(of []plan.NodeTerm) bool { return of[0][0].Key == partition.ProductLabel }); at >= 0 {
+		terms = p.Devices[at]
+	}
 	var models []string // that the terms admit, "" for any
-	for _, term := range p.Affinity {
+	for _, term := range terms {
 		admits := []string{""}
 		for _, r := range term {
 			if r.Key == partition.ProductLabel && r.Operator == string(corev1.NodeSelectorOpIn) {

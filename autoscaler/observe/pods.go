@@ -50,7 +50,7 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 	if d, products, err := c.demandOfPod(p); err != nil {
 		out.Unreadable = err.Error()
 	} else {
-		out.Demand, out.Affinity = d, onProducts(out.Affinity, products)
+		out.Demand, out.Devices = d, onProducts(products)
 	}
 	for _, t := range p.Spec.Tolerations {
 		out.Tolerations = append(out.Tolerations, plan.Toleration{
@@ -120,27 +120,19 @@ func nodeTerms(selector []corev1.NodeSelectorTerm) []plan.NodeTerm {
 	return terms
 }
 
-// onProducts adds the requirement to every term that the node has GPUs of each of these products.
+// onProducts requires of a node that it has GPUs of each of these products.
 // The driver uses NVML's names; GFD's label has dashes for blanks, and a pool's template may have
 // our own name.
-func onProducts(terms []plan.NodeTerm, products []string) []plan.NodeTerm {
+func onProducts(products []string) (out [][]plan.NodeTerm) {
 	for _, product := range products {
 		label := productLabel(product)
-		terms = requiring(terms, partition.ProductLabel, corev1.NodeSelectorOpIn, label, label+"-SHARED", gpu.ProductName(product))
-	}
-	return terms
-}
-
-// requiring adds a requirement to every term of an affinity, which may be shared; none is every node.
-func requiring(terms []plan.NodeTerm, key string, operator corev1.NodeSelectorOperator, values ...string) []plan.NodeTerm {
-	if len(terms) == 0 {
-		terms = []plan.NodeTerm{nil}
-	}
-	out := slices.Clone(terms)
-	for i := range out {
-		out[i] = append(slices.Clip(out[i]), plan.NodeRequirement{Key: key, Operator: string(operator), Values: values})
+		out = append(out, requiring(partition.ProductLabel, corev1.NodeSelectorOpIn, label, label+"-SHARED", gpu.ProductName(product)))
 	}
 	return out
+}
+
+func requiring(key string, operator corev1.NodeSelectorOperator, values ...string) []plan.NodeTerm {
+	return []plan.NodeTerm{{{Key: key, Operator: string(operator), Values: values}}}
 }
 
 // productLabel is the value of GFD's label for NVML's name of a product.

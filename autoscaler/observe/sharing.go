@@ -79,7 +79,7 @@ func (c *cluster) keepOff(p *corev1.Pod, out *plan.Pod) {
 		}
 	}
 	if len(others) > 0 {
-		out.Affinity = requiring(out.Affinity, v1alpha1.NodePoolLabel, corev1.NodeSelectorOpNotIn, others...)
+		out.Devices = append(slices.Clip(out.Devices), requiring(v1alpha1.NodePoolLabel, corev1.NodeSelectorOpNotIn, others...))
 	}
 }
 

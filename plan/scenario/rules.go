@@ -80,14 +80,14 @@ func affinityFields(x *fields, v *[]plan.NodeTerm) {
 	}
 }
 
-// volumeFields is volumes=(key:In:a | key:In:b & key2:Exists).
-func volumeFields(x *fields, v *[][]plan.NodeTerm) {
+// reachFields is volumes=(key:In:a | key:In:b & key2:Exists).
+func reachFields(x *fields, key string, v *[][]plan.NodeTerm) {
 	var volumes [][]plan.NodeRequirement
 	for _, terms := range *v {
 		volumes = append(volumes, joined(terms, beforeTerm))
 	}
 	all := joined(volumes, beforeVolume)
-	if requirements(x, "volumes", beforeTerm+beforeVolume, &all) {
+	if requirements(x, key, beforeTerm+beforeVolume, &all) {
 		*v = nil
 		for _, terms := range parted[[]plan.NodeRequirement](all, beforeVolume) {
 			*v = append(*v, parted[plan.NodeTerm](terms, beforeTerm))

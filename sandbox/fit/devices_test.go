@@ -133,7 +133,7 @@ func (d dice) claim(p *core.Pod, count int) *resourcev1.ResourceClaim {
 	var each []resourcev1.ExactDeviceRequest
 	for left := int64(count); left > 0; {
 		one := resourcev1.ExactDeviceRequest{DeviceClassName: byDRA, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1 + d.Int64N(left)}
-		if d.chance(20) && len(p.Spec.TopologySpreadConstraints) == 0 { // see doc.go
+		if d.chance(20) {
 			of := product
 			if p.Name == pending && d.chance(20) {
 				of = "NVIDIA L40S"

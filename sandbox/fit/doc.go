@@ -16,7 +16,6 @@
 //   - the capacity of storage by topology is not read;
 //   - which devices a claim tolerates the taints of is not read, nor constraints across devices; a claim for all devices of a
 //     node, or with a selector that is no equality, makes a pod unreadable;
-//   - a claim that selects a product is read as node affinity, so nodes of others are no domains of the pod's topology spread;
 //   - a tainted device is waited for while the pod that has it leaves;
 //   - a claim with admin access beside other requests needs a device more, which the planner does not know;
 //   - the simulator gives pods GPUs that a node has and does not offer.
