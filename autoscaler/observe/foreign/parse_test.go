@@ -121,6 +121,8 @@ func FuzzParse(f *testing.F) {
 		`{minSubGroup: 9, subGroups: [{name: a, parent: b, minMember: 9e9}, {name: b, parent: a}, {name: b, minSubGroup: -1}]}`,
 		`{resources: {gpu: {quota: -1, limit: 0.5}}}`, `{deserved: {nvidia.com/gpu: "1e111111191999"}, parent: p}`,
 		`{podSets: [{name: a, count: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1e111111191999"}}}]}}}]}`,
+		`{tier: 1, tierName: a, members: [{type: HyperNode, selector: {exactMatch: {name: a}}}, {type: Node, selector: {regexMatch: {pattern: "("}}}, {type: Node, selector: {labelMatch: {matchLabels: {a: b}}}}]}`,
+		`{minMember: 2, networkTopology: {mode: hard, highestTierAllowed: 9e9, highestTierName: a}}`,
 	} {
 		f.Add(spec, `{conditions: [{type: QuotaReserved, status: "True"}], admission: {clusterQueue: q, podSetAssignments: [{name: a, count: 1}]}}`)
 	}
