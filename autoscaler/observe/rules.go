@@ -1,22 +1,15 @@
 package observe
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/utils/ptr"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/gpu/demand"
-	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -212,190 +205,5 @@ func (r *rules) in(namespace string, has map[string]string) []string {
 	}
 	slices.Sort(out)
 	r.matched[key] = out
-	return out
-}
-
-// Limits of what one namespace can have the autoscaler read in a reconcile. Whatever is beyond one
-// concerns that namespace alone: its pods are not planned for, or not evicted.
-const (
-	// maxPending is how many pending pods of a namespace that request GPUs are planned for, the oldest.
-	maxPending = 10_000
-	// maxRules is how many topology rules a pod may have: spread constraints, terms of affinity and
-	// anti-affinity to pods.
-	maxRules = 64
-	// maxGroups is how many different groups of pods the topology rules of a namespace's pods may name.
-	maxGroups = 500
-	// maxBudgets is how many PodDisruptionBudgets of a namespace are matched with its pods. Of a
-	// namespace with more, no pod is evicted.
-	maxBudgets = 500
-	// maxSelectors is how many bytes the selectors of a claim's request and of its device class may have
-	// together.
-	maxSelectors = 16 << 10
-)
-
-// Limit names a limit of a namespace.
-type Limit string
-
-// The limits.
-const (
-	LimitPending Limit = "pending_pods"
-	LimitRules   Limit = "topology_rules"
-	LimitBudgets Limit = "disruption_budgets"
-	LimitUnmade  Limit = "pods_to_come"
-)
-
-// Exceeded is a limit that a namespace exceeds.
-type Exceeded struct {
-	Namespace string
-	Limit     Limit
-	Pods      int // that are left out, or not evicted
-}
-
-// maxExceeded bounds the list of a reconcile.
-const maxExceeded = 100
-
-type exceeded map[Exceeded]int // pods, by namespace and limit
-
-func (e exceeded) add(namespace string, limit Limit, pods int) {
-	e[Exceeded{Namespace: namespace, Limit: limit}] += pods
-}
-
-// list is sorted, those with the most pods first, and bounded.
-func (e exceeded) list() []Exceeded {
-	var out []Exceeded
-	for one, pods := range e {
-		one.Pods = pods
-		out = append(out, one)
-	}
-	slices.SortFunc(out, func(a, b Exceeded) int {
-		return cmp.Or(cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Namespace, b.Namespace), strings.Compare(string(a.Limit), string(b.Limit)))
-	})
-	return out[:min(len(out), maxExceeded)]
-}
-
-// leaveOut makes a pending pod one that nothing is done for.
-func leaveOut(p *plan.Pod, format string, args ...any) {
-	p.Demand, p.Unreadable = demand.Demand{}, fmt.Sprintf(format, args...)
-	p.Spread, p.Apart, p.Near = nil, nil, nil
-}
-
-// overGroups leaves out a pod with rules of a namespace whose rules name too many groups.
-func (c *cluster) overGroups(p *plan.Pod) {
-	leaveOut(p, "the topology rules of the pods in namespace %s name more than %d different groups of pods", p.Namespace, maxGroups)
-	c.over.add(p.Namespace, LimitRules, 1)
-}
-
-// limit applies the limits to the pods that were read; objects are theirs, in the same order.
-func (c *cluster) limit(pods []plan.Pod, objects []*corev1.Pod) {
-	pending := map[string][]int{}
-	for i, p := range objects {
-		out := &pods[i]
-		if out.Node != "" || out.Unreadable != "" {
-			continue
-		}
-		if n := rulesOf(&p.Spec); n > maxRules {
-			leaveOut(out, "the pod has %d topology rules (spread constraints, terms of affinity to pods), more than %d", n, maxRules)
-			c.over.add(out.Namespace, LimitRules, 1)
-		} else if n > 0 && c.rules.over(out.Namespace) {
-			c.overGroups(out)
-		} else if !out.Demand.Zero() {
-			pending[out.Namespace] = append(pending[out.Namespace], i)
-		}
-	}
-	for namespace, all := range pending {
-		if len(all) <= maxPending {
-			continue
-		}
-		slices.SortFunc(all, func(a, b int) int {
-			return cmp.Or(pods[a].Created.Compare(pods[b].Created), strings.Compare(pods[a].Name, pods[b].Name))
-		})
-		for _, i := range all[maxPending:] {
-			leaveOut(&pods[i], "namespace %s has %d pending pods that request GPUs: the oldest %d are planned for", namespace, len(all), maxPending)
-		}
-		c.over.add(namespace, LimitPending, len(all)-maxPending)
-	}
-}
-
-// rulesOf counts the topology rules of a pod that the scheduler enforces.
-func rulesOf(spec *corev1.PodSpec) int {
-	apart, near := termsOf(spec.Affinity)
-	n := len(apart) + len(near)
-	for i := range spec.TopologySpreadConstraints {
-		if spec.TopologySpreadConstraints[i].WhenUnsatisfiable == corev1.DoNotSchedule {
-			n++
-		}
-	}
-	return n
-}
-
-// addMoves records for each pod whether it is terminating, else when and within which budgets it
-// may be evicted. The first pods are those of objects; the ones after them are still to be created.
-func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisruptionBudget, now time.Time, over exceeded) {
-	budgets := newBudgets(pdbs)
-	for i, p := range objects {
-		out := &pods[i]
-		if p.DeletionTimestamp != nil {
-			// The deletion timestamp is the end of the grace period; until then the pod's devices
-			// stay allocated.
-			out.Leaving, out.LeavesAt = true, p.DeletionTimestamp.Time
-		}
-		var err error
-		out.EvictFrom, err = v1alpha1.EvictFrom(p, now)
-		if len(budgets[p.Namespace]) > maxBudgets {
-			out.Evictable = false
-			over.add(p.Namespace, LimitBudgets, 1)
-			continue
-		}
-		out.Budgets = budgets.of(p)
-		// The eviction API refuses a pod that two budgets protect.
-		out.Evictable = out.Evictable && err == nil && len(out.Budgets) < 2
-	}
-}
-
-// budgets are the PodDisruptionBudgets by namespace.
-type budgets map[string][]budget
-
-type budget struct {
-	plan.Budget
-	selector labels.Selector
-	// readyOnly: pods that are not ready may be evicted beyond it.
-	readyOnly bool
-}
-
-func newBudgets(pdbs []policyv1.PodDisruptionBudget) budgets {
-	out := budgets{}
-	for i := range pdbs {
-		pdb := &pdbs[i]
-		b := budget{Budget: plan.Budget{Name: pdb.Namespace + "/" + pdb.Name}}
-		var err error
-		if b.selector, err = metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err != nil { // it may protect any pod of its namespace
-			b.selector = labels.Everything()
-		} else {
-			b.readyOnly = ptr.Deref(pdb.Spec.UnhealthyPodEvictionPolicy, "") == policyv1.AlwaysAllow
-			if st := &pdb.Status; st.ObservedGeneration >= pdb.Generation { // a status of another generation does not count
-				b.Allowed = int(max(0, st.DisruptionsAllowed))
-				b.readyOnly = b.readyOnly || st.CurrentHealthy >= st.DesiredHealthy && st.DesiredHealthy > 0
-			}
-		}
-		out[pdb.Namespace] = append(out[pdb.Namespace], b)
-	}
-	return out
-}
-
-// of returns the budgets that keep p from being evicted, as the eviction API asks them: none of a pod that has not
-// started.
-func (b budgets) of(p *corev1.Pod) (out []plan.Budget) {
-	if p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "" {
-		return nil
-	}
-	unready := !kube.PodReady(p) // and every budget lets it go then
-	for _, one := range b[p.Namespace] {
-		if one.selector.Matches(labels.Set(p.Labels)) {
-			out, unready = append(out, one.Budget), unready && one.readyOnly
-		}
-	}
-	if unready && len(out) == 1 { // with two, the API refuses
-		return nil
-	}
 	return out
 }

@@ -133,7 +133,7 @@ func TestAnnotation(t *testing.T) {
 	})
 }
 
-// The answer names what is released, whoever has reacquired a GPU or released it for longer.
+// The answer names what is released, also after another request has reacquired a GPU or released it for longer.
 func TestAnnotationBesideTheSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, h := newKube(t), newFakeGPUs()

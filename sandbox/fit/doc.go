@@ -4,7 +4,7 @@
 //
 // Where the planner differs on purpose, the clusters have nothing of it, or the test says so:
 //
-//   - a node that is not ready or cordoned is no supply, whoever tolerates that (docs/reasons.md: NodeUnready, NodeCordoned);
+//   - a node that is not ready or cordoned is no supply, even for pods that tolerate that (docs/reasons.md: NodeUnready, NodeCordoned);
 //   - what fits once pods have left waits for them, or is left to the scheduler: those that leave are soon no longer near
 //     or in the way (docs/internals/003-planner.md);
 //   - a new node of a pool whose template states no zone or rack is assumed to come where it helps (there, "What is
