@@ -1,0 +1,150 @@
+//go:build linux
+
+package node_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/sandbox/node"
+	"github.com/gpuscale/gpuscale/sandbox/node/image"
+	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// envDRADriver names NVIDIA's gpu-kubelet-plugin, a program, as it is no module that the tests could compile.
+const envDRADriver = "GPUSCALE_TEST_DRA_DRIVER"
+
+// TestDRA: NVIDIA's DRA driver offers whole GPUs and MIG devices, pods get them by claims and by the
+// resource name of a DeviceClass, and the exporter attributes them.
+func TestDRA(t *testing.T) {
+	c, state := newDRANode(t, "", whole, "3g.40gb@0 1g.10gb@4", whole)
+	defer c.tellsDRA()
+	c.create("claim.yaml", "NAME", "claim", "CLASS", "gpu.nvidia.com", "SELECTOR", "device.attributes['gpu.nvidia.com'].uuid == '"+state.GPUs[0].UUID+"'")
+	c.create("claim.yaml", "NAME", "small", "CLASS", "mig.nvidia.com", "SELECTOR", "device.attributes['gpu.nvidia.com'].profile == '1g.10gb'")
+	c.podReady("claim")
+	c.podReady("small")
+	c.claimed("claim", state.GPUs[0].UUID, "")
+	c.claimed("small", state.GPUs[1].UUID, "2")
+	c.create("slice.yaml", "NAME", "limit", "RESOURCE", "nvidia.com/gpu")
+	c.podReady("limit")
+	c.claimed("limit", state.GPUs[2].UUID, "")
+}
+
+// TestDRADynamicMIG: the driver makes the instance that a pod claims, and the exporter attributes it.
+func TestDRADynamicMIG(t *testing.T) {
+	c, state := newDRANode(t, "DynamicMIG=true", whole)
+	defer c.tellsDRA()
+	for _, name := range []string{"first", "second"} {
+		c.create("claim.yaml", "NAME", name, "CLASS", "mig.nvidia.com", "SELECTOR", "device.attributes['gpu.nvidia.com'].profile == '1g.10gb'")
+		c.podReady(name)
+	}
+	now, err := fakenvml.Read(filepath.Join(c.state, "state"))
+	c.must(err)
+	for _, pod := range []string{"first", "second"} {
+		device, err := c.kubectl("get", "resourceclaims", "-o", `jsonpath={.items[?(@.status.reservedFor[0].name=="`+pod+`")].status.allocation.devices.results[0].device}`)
+		c.must(err)
+		i := slices.IndexFunc(now.GPUs[0].Instances, func(i fakenvml.Instance) bool {
+			return strings.HasSuffix(device, fmt.Sprint("-", i.Placement.Start)) // of its name, gpu-MINOR-mig-PROFILE-ID-START
+		})
+		if i < 0 {
+			t.Fatalf("%s has %q, the GPU %v", pod, device, now.GPUs[0].Instances)
+		}
+		c.claimed(pod, state.GPUs[0].UUID, fmt.Sprint(now.GPUs[0].Instances[i].ID))
+	}
+}
+
+// newDRANode has a node with NVIDIA's DRA driver, with these feature gates, and the exporter.
+func newDRANode(t *testing.T, gates string, layouts ...string) (*installation, fakenvml.State) {
+	nodetest.Only(t)
+	program := os.Getenv(envDRADriver)
+	if program == "" {
+		t.Skip(envDRADriver + " names no gpu-kubelet-plugin of NVIDIA's DRA driver")
+	}
+	c := newInstallation(t)
+	c.state = t.TempDir()
+	state := c.machine(layouts...)
+	c.driverRoot(state)
+	c.startGPUNode(node.Options{Labels: map[string]string{"nvidia.com/gpu.present": "true"}})
+	i, err := image.Program("gpu-kubelet-plugin:trial", program)
+	c.must(err)
+	for _, tool := range []string{"/bin/sh", "/bin/mount", "/bin/mkdir", "/bin/ln", "/bin/cp", "/bin/true"} {
+		libraries, err := image.Libraries(tool)
+		c.must(err)
+		for _, file := range append(libraries, tool) {
+			i.Files[file] = file
+		}
+	}
+	c.must(c.node.Load(c.Context(), i))
+	c.load("exporter")
+	c.create("dra-driver.yaml", "SWITCHES", gates)
+	c.values = `
+exporter:
+  source: nvml
+  dra: true` + withDriver
+	c.install()
+	c.scrape()
+	return c, state
+}
+
+// tellsDRA shows what a failed test left.
+func (c *installation) tellsDRA() {
+	c.tells("-n gpu-operator logs daemonset/dra-driver", "describe pods", "get resourceslices -o yaml", "get resourceclaims -A -o yaml", "get events", "logs daemonset/gpuscale-exporter")
+}
+
+// driverRoot has what NVIDIA's DRA driver looks for among the driver's files, and which devices it injects.
+func (c *installation) driverRoot(state fakenvml.State) {
+	c.Helper()
+	library, err := fakenvml.Build(c.Context(), c.cache())
+	c.must(err)
+	text, err := os.ReadFile(filepath.Join(library, fakenvml.Library))
+	c.must(err)
+	root := filepath.Join(c.state, "driver")
+	for _, dir := range []string{"usr/lib64", "usr/bin", "dev/nvidia-caps"} {
+		c.must(os.MkdirAll(filepath.Join(root, filepath.FromSlash(dir)), 0o755))
+	}
+	c.must(os.WriteFile(filepath.Join(root, "usr/lib64", fakenvml.Library), text, 0o755))
+	c.must(os.WriteFile(filepath.Join(root, "usr/lib64/libcuda.so."+state.Driver), nil, 0o755))
+	c.must(os.WriteFile(filepath.Join(root, "usr/bin/nvidia-smi"), nil, 0o755))
+	// The majors of NVIDIA's devices, as /proc/devices has them; these are none of this machine's.
+	const gpus, caps = 195, 511
+	c.must(os.WriteFile(filepath.Join(c.state, "devices"), fmt.Appendf(nil, "Character devices:\n%d nvidia\n%d nvidia-caps\n\nBlock devices:\n  7 loop\n", gpus, caps), 0o644))
+	device := func(name string, major, minor int) {
+		c.must(syscall.Mknod(filepath.Join(root, "dev", name), syscall.S_IFCHR|0o666, major<<8|minor))
+	}
+	// The driver's folders follow the instances that are made; here are those of all that can be.
+	all := state
+	all.GPUs = slices.Clone(state.GPUs)
+	for i := range all.GPUs {
+		all.GPUs[i].Instances = nil
+		for id := range 15 {
+			all.GPUs[i].Instances = append(all.GPUs[i].Instances, fakenvml.Instance{ID: id, Computes: fakenvml.Whole("")})
+		}
+	}
+	c.must(all.WriteFiles(c.state))
+	device("nvidiactl", gpus, 255)
+	for _, g := range state.GPUs {
+		device(fmt.Sprint("nvidia", g.Minor), gpus, g.Minor)
+	}
+}
+
+// claimed waits until Prometheus has the device under the pod's name, and no other.
+func (c *installation) claimed(pod, uuid, instance string) {
+	c.Helper()
+	c.await("attribution to "+pod, func() error {
+		series, err := testenv.Query(c.Context(), c.env.Cluster.PrometheusURL(), fmt.Sprintf("gpu_held{exported_pod=%q}", pod))
+		if err != nil {
+			return err
+		}
+		if len(series) != 1 || series[0].Labels.Get("gpu_uuid") != uuid || series[0].Labels.Get("gpu_instance_id") != instance {
+			return fmt.Errorf("want GPU %s, instance %q; reported %v", uuid, instance, series)
+		}
+		return nil
+	})
+}
