@@ -244,8 +244,8 @@ func (c *Claims) exactly(of, name string, exact *resourcev1.ExactDeviceRequest, 
 	}
 	count := allocated(allocation, name)
 	d, err := c.devicesOf(exact.DeviceClassName, exact.Selectors)
-	if err != nil && count > 0 {
-		// Once devices are allocated, what the selectors select does not matter.
+	if count > 0 {
+		// Once devices are allocated, what the selectors select does not matter where the class has whole GPUs only.
 		if whole, wholeErr := c.devicesOf(exact.DeviceClassName, nil); wholeErr == nil && whole.Attributes["type"] == "gpu" {
 			d, err = whole, nil
 		}

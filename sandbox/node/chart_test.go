@@ -379,8 +379,16 @@ func (c *installation) must(err error) {
 }
 
 func (c *installation) portForward() {
+	if page := c.forwarded("exporter", "9400", "/metrics"); !strings.Contains(page, dcgm.GPUs[0].UUID) {
+		c.Errorf("its page has no GPU: %s", page)
+	}
+}
+
+// forwarded is what a component's pod answers through kubectl port-forward.
+func (c *installation) forwarded(component, port, path string) string {
+	c.Helper()
 	cmd := exec.CommandContext(c.Context(), c.env.Binaries.Program("kubectl"), "--kubeconfig", c.env.Cluster.Kubeconfig(), "--namespace", installed,
-		"port-forward", "pod/"+c.the("exporter").Name, ":9400")
+		"port-forward", "pod/"+c.the(component).Name, ":"+port)
 	out, err := cmd.StdoutPipe()
 	c.must(err)
 	c.must(cmd.Start())
@@ -394,13 +402,15 @@ func (c *installation) portForward() {
 	}
 	// Forwarding from 127.0.0.1:PORT -> 9400
 	at := strings.Fields(strings.TrimPrefix(line, "Forwarding from "))[0]
-	resp, err := http.Get("http://" + at + "/metrics")
+	resp, err := http.Get("http://" + at + path)
 	c.must(err)
 	defer resp.Body.Close()
 	page, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.Contains(string(page), dcgm.GPUs[0].UUID) {
-		c.Errorf("its page has no GPU: %v", err)
+	c.must(err)
+	if resp.StatusCode != http.StatusOK {
+		c.Fatalf("%s%s: %s: %s", component, path, resp.Status, page)
 	}
+	return string(page)
 }
 
 func (c *installation) uninstalled() {

@@ -22,7 +22,7 @@ import (
 const envDRADriver = "GPUSCALE_TEST_DRA_DRIVER"
 
 // TestDRA: NVIDIA's DRA driver offers whole GPUs and MIG devices, pods get them by claims and by the
-// resource name of a DeviceClass, and the exporter attributes them.
+// resource name of a DeviceClass, the exporter attributes them, and the autoscaler counts them.
 func TestDRA(t *testing.T) {
 	c, state := newDRANode(t, "", whole, "3g.40gb@0 1g.10gb@4", whole)
 	defer c.tellsDRA()
@@ -35,6 +35,8 @@ func TestDRA(t *testing.T) {
 	c.create("slice.yaml", "NAME", "limit", "RESOURCE", "nvidia.com/gpu")
 	c.podReady("limit")
 	c.claimed("limit", state.GPUs[2].UUID, "")
+	c.observed("pod gpuscale/claim requests=(gpu)", "pod gpuscale/small requests=(1g.10gb)", "pod gpuscale/limit requests=(gpu)",
+		"allocatable=(gpu*2 1g.10gb 3g.40gb)", "allocated-to=(gpuscale/claim)", "1g.10gb@4:allocated-to=gpuscale/small", "allocated-to=(gpuscale/limit)")
 }
 
 // TestDRADynamicMIG: the driver makes the instance that a pod claims, and the exporter attributes it.
@@ -58,6 +60,7 @@ func TestDRADynamicMIG(t *testing.T) {
 		}
 		c.claimed(pod, state.GPUs[0].UUID, fmt.Sprint(now.GPUs[0].Instances[i].ID))
 	}
+	c.observed("pod gpuscale/first requests=(1g.10gb)", "gpu real/0 model=H100-80GB uuid="+state.GPUs[0].UUID+" allocation-unknown") // docs/pools.md
 }
 
 // newDRANode has a node with NVIDIA's DRA driver, with these feature gates, and the exporter.
@@ -71,7 +74,7 @@ func newDRANode(t *testing.T, gates string, layouts ...string) (*installation, f
 	c.state = t.TempDir()
 	state := c.machine(layouts...)
 	c.driverRoot(state)
-	c.startGPUNode(node.Options{Labels: map[string]string{"nvidia.com/gpu.present": "true"}})
+	c.startGPUNode(node.Options{Labels: map[string]string{"nvidia.com/gpu.present": "true", "gpuscale.io/pool": "rack"}})
 	i, err := image.Program("gpu-kubelet-plugin:trial", program)
 	c.must(err)
 	for _, tool := range []string{"/bin/sh", "/bin/mount", "/bin/mkdir", "/bin/ln", "/bin/cp", "/bin/true"} {
@@ -82,15 +85,36 @@ func newDRANode(t *testing.T, gates string, layouts ...string) (*installation, f
 		}
 	}
 	c.must(c.node.Load(c.Context(), i))
-	c.load("exporter")
+	c.load("exporter", "autoscaler")
 	c.create("dra-driver.yaml", "SWITCHES", gates)
 	c.values = `
 exporter:
   source: nvml
-  dra: true` + withDriver
+  dra: true` + withDriver + `
+autoscaler:
+  enabled: true
+  replicas: 1
+  migManager: {namespace: ""}
+  config: {idleInterval: 1s, prometheus: {interval: 1s, maxAge: 15s}}
+`
 	c.install()
+	c.create("dra-pool.yaml", "GPUS", fmt.Sprint(len(layouts)))
 	c.scrape()
 	return c, state
+}
+
+// observed waits until the autoscaler's snapshot has these texts.
+func (c *installation) observed(want ...string) {
+	c.Helper()
+	c.await("the autoscaler's snapshot", func() error {
+		snapshot := c.forwarded("autoscaler", "9402", "/debug/snapshot")
+		for _, text := range want {
+			if !strings.Contains(snapshot, text) {
+				return fmt.Errorf("it has no %q:\n%s", text, snapshot)
+			}
+		}
+		return nil
+	})
 }
 
 // tellsDRA shows what a failed test left.
