@@ -106,11 +106,17 @@ func (k *checker) run(ctx context.Context) {
 		k.add("web", file+" can be used", err)
 	}
 	if k.wantsAPI() {
-		if api == nil {
-			_, api = pods.Connect()
-		}
-		k.add("api", "a service account or a kubeconfig is there, and no request was refused", api)
+		k.add("api", "a service account or a kubeconfig is there, and no request was refused", cmp.Or(api, k.ownNode(ctx)))
 	}
+}
+
+// ownNode connects to the API server and reads the own Node where flags write to it.
+func (k *checker) ownNode(ctx context.Context) error {
+	api, err := pods.Connect()
+	if err == nil && (k.config.quiesceAnnotation || k.config.nodeCondition) {
+		err = api.Read(ctx, "/api/v1/nodes/"+k.config.node, nil, &struct{}{})
+	}
+	return err
 }
 
 // wantsAPI reports whether flags need the API server.

@@ -57,5 +57,9 @@ func TestCheckAsksTheAPIServer(t *testing.T) {
 		if got := fmt.Sprint(k.found[0].Status, " ", api); !strings.HasPrefix(got, want) {
 			t.Errorf("%d: %s, want %s; %+v", status, got, want, k.found)
 		}
+		k.config.nodeCondition = true
+		if err := k.ownNode(t.Context()); (err == nil) != (status == http.StatusOK) || err != nil && !strings.HasPrefix(err.Error(), "GET /api/v1/nodes/node-1: ") {
+			t.Errorf("%d: its own Node: %v", status, err)
+		}
 	}
 }

@@ -93,7 +93,7 @@ func TestCondition(t *testing.T) {
 	}
 	for _, call := range k.calls {
 		switch call {
-		case "GET /api/v1/nodes/node-1/status", "PATCH /api/v1/nodes/node-1/status", "POST /api/v1/namespaces/default/events":
+		case "GET /api/v1/nodes/node-1", "PATCH /api/v1/nodes/node-1/status", "POST /api/v1/namespaces/default/events":
 		default:
 			t.Errorf("the API was asked for %s", call)
 		}

@@ -25,12 +25,13 @@ type ownNode struct {
 	count func(kind string, err error) // is called for each write
 }
 
-func (o *ownNode) status() string { return "/api/v1/nodes/" + o.name + "/status" }
+func (o *ownNode) path() string { return "/api/v1/nodes/" + o.name }
 
-// condition reads the condition GPUHealthy; zero where absent.
+// condition reads the condition GPUHealthy; zero where absent. It reads the Node itself: to read its
+// status by itself would be another right.
 func (o *ownNode) condition(ctx context.Context) (corev1.NodeCondition, error) {
 	var node corev1.Node
-	if err := o.api.Read(ctx, o.status(), nil, &node); err != nil {
+	if err := o.api.Read(ctx, o.path(), nil, &node); err != nil {
 		return corev1.NodeCondition{}, err
 	}
 	for _, c := range node.Status.Conditions {
@@ -57,7 +58,7 @@ func (o *ownNode) watch(ctx context.Context) (now map[string]string, changes wat
 // patchStatus merges into the Node by its status, which may change annotations
 // too and nothing of the spec: no label, no taint, no cordon.
 func (o *ownNode) patchStatus(ctx context.Context, kind string, patch any) error {
-	return o.send(ctx, kind, o.api.Patch(types.StrategicMergePatchType).AbsPath(o.status()), patch)
+	return o.send(ctx, kind, o.api.Patch(types.StrategicMergePatchType).AbsPath(o.path()+"/status"), patch)
 }
 
 // createEvent adds an Event. Events of Nodes are in the namespace default.

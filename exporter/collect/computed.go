@@ -3,6 +3,7 @@ package collect
 import (
 	"cmp"
 	_ "embed"
+	"fmt"
 	"maps"
 	"math/bits"
 	"slices"
@@ -162,16 +163,29 @@ func (l *labelSet) xid(code int) string {
 var xidText string
 
 // xidMeanings are NVIDIA's short texts of the XIDs.
-var xidMeanings = sync.OnceValue(func() map[int]string {
-	meanings := map[int]string{}
-	for line := range strings.Lines(xidText) {
+var xidMeanings = sync.OnceValue(func() map[int]string { return numbered(xidText) })
+
+//go:embed healtherrors.txt
+var healthErrorText string
+
+var healthErrors = sync.OnceValue(func() map[int]string { return numbered(healthErrorText) })
+
+// HealthError is DCGM's name of a health error, or one with its number, as dcgm-exporter has it.
+func HealthError(code int) string {
+	return "DCGM_FR_" + cmp.Or(healthErrors()[code], fmt.Sprintf("UNKNOWN(%d)", code))
+}
+
+// numbered reads lines of a number and its text. Others are comments.
+func numbered(lines string) map[int]string {
+	texts := map[int]string{}
+	for line := range strings.Lines(lines) {
 		number, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if code, err := strconv.Atoi(number); err == nil {
-			meanings[code] = text
+		if n, err := strconv.Atoi(number); err == nil {
+			texts[n] = text
 		}
 	}
-	return meanings
-})
+	return texts
+}
 
 // Results of DCGM's health watches, as the series shows them.
 const (
@@ -184,7 +198,7 @@ const (
 type Incident struct {
 	Watch  string // "PCIE", "NVLINK", …: one of HealthWatches
 	Result int    // HealthWarn or HealthFail
-	Error  string // "DCGM_FR_…"
+	Error  string // from HealthError
 }
 
 // HealthReport is the result of DCGM's health watches of a GPU.

@@ -239,3 +239,12 @@ func TestStaleByItsOwnInterval(t *testing.T) {
 		}
 	}
 }
+
+// Names of health errors are DCGM's by number, to the last; one that is newer has its number.
+func TestHealthErrors(t *testing.T) {
+	for code, want := range map[int]string{0: "DCGM_FR_OK", 89: "DCGM_FR_EUD_BINARY_PERMISSIONS", 132: "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", 133: "DCGM_FR_UNKNOWN(133)"} {
+		if got := HealthError(code); got != want {
+			t.Errorf("%d: %s, want %s", code, got, want)
+		}
+	}
+}

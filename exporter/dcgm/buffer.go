@@ -1,5 +1,6 @@
 package dcgm
 
+// #cgo LDFLAGS: -ldl
 // #include <stdlib.h>
 // #include "shim.h"
 import "C"

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
-	"github.com/gpuscale/gpuscale/exporter/nvml"
 )
 
 // identityEvery is how often GPUs and instances are identified again: a new UUID under the same
@@ -94,15 +93,12 @@ var profileName = regexp.MustCompile(`^\d+g\.\d+gb([+-][a-z.,]+)*$`)
 // before those of the driver's library; older versions answer with the GPU's own name and UUID, which
 // their form shows. Beside a remote host engine there may be no library: placement and further
 // compute instances stay unknown then.
-func identifyInstance(e collect.Entity, i entity, places map[string][]nvml.MIGInstance, values []collect.Value) *collect.Entity {
+func identifyInstance(e collect.Entity, i entity, places map[string][]collect.Entity, values []collect.Value) *collect.Entity {
 	e.Kind, e.InstanceID, e.ComputeSlices, e.DCGMID, e.Start, e.Lost = collect.Instance, i.number, i.slices, int(i.id), -1, false
 	for _, driver := range places[e.UUID] {
-		if driver.ID == i.number {
-			e.Start, e.Size, e.Profile, e.MIGDevices = driver.Start, driver.Size, driver.Profile, driver.UUIDs
+		if driver.InstanceID == i.number {
+			e.Start, e.Size, e.Profile, e.InstanceUUID, e.MIGDevices = driver.Start, driver.Size, driver.Profile, driver.InstanceUUID, driver.MIGDevices
 		}
-	}
-	if len(e.MIGDevices) > 0 {
-		e.InstanceUUID = e.MIGDevices[0]
 	}
 	for _, v := range values {
 		switch {

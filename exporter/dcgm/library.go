@@ -1,17 +1,13 @@
 package dcgm
 
-// #cgo LDFLAGS: -ldl
-// #include <stdlib.h>
-// #include "shim.h"
-import "C"
-
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"unsafe"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+	"github.com/NVIDIA/go-nvml/pkg/dl"
 )
 
 const libraryName = "libdcgm.so.4"
@@ -31,15 +27,16 @@ var symbols = []string{
 // symbolPeers is a function of DCGM from 4.3 on; before, the peers' status is not supported.
 const symbolPeers = "dcgmGetNvLinkP2PStatus"
 
-// loadLibrary loads libdcgm and looks for every symbol that is needed.
+// library is libdcgm as New loaded it. It is never closed: a host engine that was started in this process may
+// still have threads in it.
+var library *dl.DynamicLibrary
+
+// loadLibrary loads libdcgm and looks for every symbol that is needed. It loads it globally and lazily as
+// go-dcgm does, whose own dlopen then finds it loaded already, by its soname.
 func loadLibrary(path string) error {
-	if path == "" {
-		path = libraryName
-	}
-	c := C.CString(path)
-	defer C.free(unsafe.Pointer(c))
-	if msg := C.shim_open(c); msg != nil {
-		return fmt.Errorf("%w: %s", ErrNoLibrary, C.GoString(msg))
+	library = dl.New(cmp.Or(path, libraryName), dl.RTLD_LAZY|dl.RTLD_GLOBAL)
+	if err := library.Open(); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoLibrary, err)
 	}
 	if missing := slices.DeleteFunc(slices.Clone(symbols), hasSymbol); len(missing) > 0 {
 		return fmt.Errorf("%w: %s", ErrLibraryTooOld, strings.Join(missing, ", "))
@@ -50,8 +47,4 @@ func loadLibrary(path string) error {
 	return nil
 }
 
-func hasSymbol(name string) bool {
-	c := C.CString(name)
-	defer C.free(unsafe.Pointer(c))
-	return C.shim_has(c) != 0
-}
+func hasSymbol(name string) bool { return library.Lookup(name) == nil }

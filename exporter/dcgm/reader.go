@@ -28,8 +28,8 @@ type reader struct {
 	layout    layout
 	hierarchy hierarchy
 	known     identities
-	places    map[string][]nvml.MIGInstance // what the driver's library knows of instances, by the GPU's UUID
-	learned   time.Time                     // identities
+	places    map[string][]collect.Entity // what the driver's library knows of instances, by the GPU's UUID
+	learned   time.Time                   // identities
 
 	events   events
 	slow     slow

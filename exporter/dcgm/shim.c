@@ -3,34 +3,14 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
-#include <string.h>
-
-#define VERSION(type, n) ((uint32_t)(sizeof(type) | ((uint32_t)(n) << 24)))
 
 _Static_assert(sizeof(shim_value) == 4128, "dcgmFieldValue_v2");
 _Static_assert(offsetof(shim_value, value) == 32, "dcgmFieldValue_v2.value");
 
-/* The library is never closed: a host engine that was started in this process
- * may still have threads in it. */
-static void *library;
-
-const char *shim_open(const char *path) {
-    if (library)
-        return NULL;
-    /* Global and lazy as go-dcgm does it. Its own dlopen then finds the library
-     * loaded already, by its soname. */
-    library = dlopen(path, RTLD_LAZY | RTLD_GLOBAL);
-    return library ? NULL : dlerror();
-}
-
-int shim_has(const char *symbol) {
-    return library && dlsym(library, symbol) != NULL;
-}
-
-/* FIND(name, arguments) declares call, the function of that name or NULL. */
+/* FIND(name, arguments) declares call, the function of that name or NULL. The library is loaded globally. */
 #define FIND(name, ...)         \
     int (*call)(__VA_ARGS__);   \
-    *(void **)&call = library ? dlsym(library, name) : NULL
+    *(void **)&call = dlsym(RTLD_DEFAULT, name)
 
 int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *fields, unsigned fields_n,
                 unsigned flags, shim_value *out) {
@@ -83,33 +63,9 @@ int shim_watch(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t ever
     return call ? call(handle, group, fields, every_us, keep_s, 0) : SHIM_NO_SYMBOL;
 }
 
-/* dcgmNvLinkP2PStatus_v1 */
-typedef struct {
-    uint32_t version, gpus;
-    struct {
-        uint32_t id;
-        int32_t status[MAX_GPUS]; /* by the peer's place in the list */
-    } gpu[MAX_GPUS];
-} p2p_status;
-_Static_assert(sizeof(p2p_status) == 4232, "dcgmNvLinkP2PStatus_v1");
-_Static_assert(MAX_GPUS * (MAX_GPUS - 1) <= SHIM_MAX_PEERS, "space for peers");
-
-int shim_peers(uintptr_t handle, shim_peer *out, int *n) {
-    FIND("dcgmGetNvLinkP2PStatus", uintptr_t, p2p_status *);
-    p2p_status p = { .version = VERSION(p2p_status, 1) };
-    *n = 0;
-    int st = call ? call(handle, &p) : SHIM_NO_SYMBOL;
-    unsigned gpus = st == 0 ? (p.gpus < MAX_GPUS ? p.gpus : MAX_GPUS) : 0;
-    for (unsigned i = 0; i < gpus; i++)
-        for (unsigned k = 0; k < gpus; k++)
-            if (k != i)
-                out[(*n)++] = (shim_peer){ p.gpu[i].id, p.gpu[k].id, p.gpu[i].status[k] };
-    return st;
-}
-
 const char *shim_error(int code) {
     const char *(*call)(int);
-    *(void **)&call = library ? dlsym(library, "errorString") : NULL;
+    *(void **)&call = dlsym(RTLD_DEFAULT, "errorString");
     const char *text = call ? call(code) : NULL;
     return text ? text : "unknown error";
 }

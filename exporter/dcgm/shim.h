@@ -1,7 +1,7 @@
 /* Calls into libdcgm.so.4 that go-dcgm has not or makes too dear: it copies 4 KB for each value,
- * waits for a sample of everything after each watch, forgets which GPUs a peer-to-peer status is
- * of, and knows 18 links of a GPU. The functions are found with dlsym, so that one that is missing
- * is an error here and not the end of the process. */
+ * waits for a sample of everything after each watch, and knows 18 links of a GPU. The functions
+ * are found with dlsym, so that one that is missing is an error here and not the end of the
+ * process. */
 #ifndef GPUSCALE_DCGM_SHIM_H
 #define GPUSCALE_DCGM_SHIM_H
 
@@ -29,20 +29,10 @@ typedef struct {
     } value;
 } shim_value;
 
-typedef struct {
-    uint32_t from, to;
-    int32_t status;
-} shim_peer;
-
 enum {
     SHIM_MAX_ENTITIES = 1024, /* DCGM_GROUP_MAX_ENTITIES_V2 */
     SHIM_MAX_LINKS = 4224,    /* of 32 GPUs and 12 switches */
-    SHIM_MAX_PEERS = 992,     /* 32 GPUs, each to the others */
 };
-
-/* Loads the library for good; gives NULL or the loader's message. */
-const char *shim_open(const char *path);
-int shim_has(const char *symbol);
 
 enum { SHIM_LIVE = 1 }; /* DCGM_FV_FLAG_LIVE_DATA: read from the driver, watched or not */
 
@@ -52,7 +42,6 @@ int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *f
                 unsigned flags, shim_value *out);
 int shim_links(uintptr_t handle, uint32_t *out, int *n); /* the ids of the NVLinks that are up */
 int shim_watch(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s);
-int shim_peers(uintptr_t handle, shim_peer *out, int *n);
 const char *shim_error(int code);
 
 #endif

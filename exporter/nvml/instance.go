@@ -47,34 +47,35 @@ func (l *library) migDevices(dev nvml.Device) []migDevice {
 	return devices
 }
 
-// MIGInstance is what the driver knows of a GPU instance.
-type MIGInstance struct {
-	ID          int
-	Profile     string   // "3g.40gb"; empty where it is not known
-	Start, Size int      // memory slices; -1 and 0 where they are not known
-	UUIDs       []string // of its MIG devices
-}
-
-// identify reads the identity of a GPU's instance.
-func (l *library) identify(dev nvml.Device, d migDevice) MIGInstance {
-	out := MIGInstance{ID: d.instance, Start: -1}
+// identify reads the identity of an instance of a GPU.
+func (l *library) identify(gpu collect.Entity, dev nvml.Device, d migDevice) collect.Entity {
+	e := gpu
+	e.Kind, e.InstanceID, e.Start, e.Events, e.Values = collect.Instance, d.instance, -1, nil, nil
 	for _, handle := range d.handles {
 		if uuid, ret := handle.GetUUID(); ret == nvml.SUCCESS {
-			out.UUIDs = append(out.UUIDs, uuid)
+			e.MIGDevices = append(e.MIGDevices, uuid)
 		}
 	}
+	if len(e.MIGDevices) > 0 {
+		e.InstanceUUID = e.MIGDevices[0]
+	}
 	if name, ret := d.handles[0].GetName(); ret == nvml.SUCCESS {
-		out.Profile = profileOf(name)
+		e.Profile = profileOf(name)
 	}
-	if where := l.placement(dev, d.instance, out.UUIDs); where.Size > 0 {
-		out.Start, out.Size = int(where.Start), int(where.Size)
+	if where := l.placement(dev, d.instance, e.InstanceUUID); where.Size > 0 {
+		e.Start, e.Size = int(where.Start), int(where.Size)
 	}
-	return out
+	if l.has("nvmlDeviceGetAttributes_v2") {
+		if a, ret := d.handles[0].GetAttributes(); ret == nvml.SUCCESS {
+			e.ComputeSlices = int(a.GpuInstanceSliceCount)
+		}
+	}
+	return e
 }
 
-// MIGInstances reads the GPU instances of every GPU, by its UUID. It opens the library and
-// closes it: an open one can keep a GPU from being repartitioned.
-func MIGInstances() (map[string][]MIGInstance, error) {
+// MIGInstances reads the identities of the GPU instances of every GPU, by its UUID. It opens the library
+// and closes it: an open one can keep a GPU from being repartitioned.
+func MIGInstances() (map[string][]collect.Entity, error) {
 	lib, err := open(libraryName, slog.New(slog.DiscardHandler))
 	if errors.Is(err, ErrNoLibrary) {
 		return nil, nil
@@ -84,13 +85,13 @@ func MIGInstances() (map[string][]MIGInstance, error) {
 	}
 	defer lib.close()
 	devices, err := (&gpus{uuids: map[int]string{}}).list(lib)
-	out := map[string][]MIGInstance{}
+	out := map[string][]collect.Entity{}
 	for _, device := range devices {
 		if device.ret != nvml.SUCCESS {
 			continue
 		}
 		for _, d := range lib.migDevices(device.handle) {
-			out[device.uuid] = append(out[device.uuid], lib.identify(device.handle, d))
+			out[device.uuid] = append(out[device.uuid], lib.identify(collect.Entity{UUID: device.uuid}, device.handle, d))
 		}
 	}
 	return out, err
@@ -99,17 +100,7 @@ func MIGInstances() (map[string][]MIGInstance, error) {
 // instances adds the instances of the GPU at an index of the reading.
 func (p *pass) instances(dev nvml.Device, at int) {
 	for _, d := range p.lib.migDevices(dev) {
-		e, i := p.reading.Entities[at], p.lib.identify(dev, d)
-		e.Kind, e.InstanceID, e.Profile, e.MIGDevices, e.Start, e.Size = collect.Instance, i.ID, i.Profile, i.UUIDs, i.Start, i.Size
-		e.Events, e.Values = nil, nil
-		if len(i.UUIDs) > 0 {
-			e.InstanceUUID = i.UUIDs[0]
-		}
-		if p.lib.has("nvmlDeviceGetAttributes_v2") {
-			if a, ret := d.handles[0].GetAttributes(); ret == nvml.SUCCESS {
-				e.ComputeSlices = int(a.GpuInstanceSliceCount)
-			}
-		}
+		e := p.lib.identify(p.reading.Entities[at], dev, d)
 		e.Values = p.values(d.handles[0], place{e.UUID, d.instance}, dev)
 		p.reading.Entities = append(p.reading.Entities, e)
 	}
@@ -132,11 +123,9 @@ func profileOf(name string) string {
 // placement reads where an instance is; its size is 0 where that is not known: it needs rights
 // that not every container has. It is asked for once for each instance made: its place never
 // changes.
-func (l *library) placement(dev nvml.Device, id int, uuids []string) (where nvml.GpuInstancePlacement) {
-	if len(uuids) > 0 {
-		if where, known := l.places[uuids[0]]; known {
-			return where
-		}
+func (l *library) placement(dev nvml.Device, id int, uuid string) (where nvml.GpuInstancePlacement) {
+	if where, known := l.places[uuid]; known {
+		return where
 	}
 	if l.has("nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo") {
 		if instance, ret := dev.GetGpuInstanceById(id); ret == nvml.SUCCESS {
@@ -145,11 +134,11 @@ func (l *library) placement(dev nvml.Device, id int, uuids []string) (where nvml
 			}
 		}
 	}
-	if len(uuids) > 0 {
+	if uuid != "" {
 		if len(l.places) > 1024 { // instances come and go with their UUIDs
 			clear(l.places)
 		}
-		l.places[uuids[0]] = where
+		l.places[uuid] = where
 	}
 	return where
 }

@@ -15,6 +15,4 @@ PLACE(dcgmFieldValue_v2, status, shim_value, status);
 PLACE(dcgmFieldValue_v2, ts, shim_value, ts);
 PLACE(dcgmFieldValue_v2, value, shim_value, value);
 _Static_assert(sizeof(dcgmNvLinkStatus_v4) == 4 * LINK_WORDS(LINKS_V4), "dcgmNvLinkStatus_v4");
-PLACE(dcgmNvLinkP2PStatus_v1, gpus[2].linkStatus, p2p_status, gpu[2].status);
-_Static_assert(dcgmNvLinkP2PStatus_version1 == VERSION(p2p_status, 1), "versions");
 _Static_assert(DCGM_FV_FLAG_LIVE_DATA == SHIM_LIVE, "flags");
