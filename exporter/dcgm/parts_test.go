@@ -146,7 +146,7 @@ func TestRefusedTogetherReadApart(t *testing.T) {
 	}
 }
 
-// DCGM takes 128 fields a list; 160 are wanted and have values.
+// DCGM takes 127 fields a list; 160 are wanted and have values.
 func TestManyFields(t *testing.T) {
 	table := fieldTable(t)
 	m := newMachine(t, 3)

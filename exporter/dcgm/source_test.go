@@ -23,7 +23,7 @@ func until(t testing.TB, attempt func() error) {
 func TestGPUs(t *testing.T) {
 	want := ""
 	for i := range 8 {
-		want += fmt.Sprintf("%d GPU-%d: (NVIDIA H100 80GB HBM3 at 00000000:%02X:00.0, index %d, minor %d, driver 580.65.06, 7 slices) "+
+		want += fmt.Sprintf("%d GPU-%d: (NVIDIA H100 80GB HBM3 at 00000000:%02X:00.0, index %d, minor %d, driver 580.65.06, 0 slices) "+
 			"150=55 155=321.5 156=1000000 203=87 204=40 251=80559 252=1000 1001=0.75\n", i, i, i+1, i, i+1)
 	}
 	want += "dropped: 96 blank\n" // of 21 default fields 12 have no value, and there is no last XID

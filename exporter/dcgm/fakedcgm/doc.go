@@ -15,8 +15,12 @@
 // fakenvml's, the MIG hierarchy with its entity ids. On 2026-11-23, against the sources of
 // DCGM 4.5.2 and 4.6.0: that field 230 has no data before the first XID, that XIDs stand on
 // GPU and compute instances in MIG mode, what is read from the kernel log and that a restart
-// reads it again, DCGM_HEALTH_WATCH_ALL, and the NVLink status of 18 and of 36 links. Known
-// differences: every connection has watches of its own, samples are taken again when the
+// reads it again, DCGM_HEALTH_WATCH_ALL, and the NVLink status of 18 and of 36 links. On
+// 2026-11-28, against the sources of 4.6.0: how groups and watches are refused, that no group takes
+// a lost or a detached GPU and health passes it over, what is still known of one, that a connection's
+// last watch of a field counts, and that no GPU has slices outside MIG mode. Known differences: what
+// is no longer watched has no old samples, the driver's values always come in the order that they were
+// asked for, every connection has watches of its own, samples are taken again when the
 // state changes, reads of what is not watched and of the MIG hierarchy are logged
 // (FAKEDCGM_LOG) and not slow, and every GPU can profile unless the state says otherwise.
 //

@@ -43,7 +43,9 @@ const part *parts(void);
 #define EACH_PART(p) (const part *p = parts(); p->is.entityGroupId != DCGM_FE_NONE; p++)
 /* NULL of what does not exist. */
 const part *part_of(entity e);
+/* A GPU, or what is on it, that fell off the bus, and one that the driver gave up. */
 bool is_lost(const part *p);
+bool is_detached(const part *p);
 /* The profiling fields of a GPU; 0 when it cannot be profiled. */
 enum { MAX_PROFILED = 22 };
 int profiled_fields(const part *gpu, unsigned long long fields[MAX_PROFILED]);
@@ -79,7 +81,7 @@ void watches_clear(void);
 void watches_update(void);
 /* The last sample of a watch, a new one when it is due; NOT_WATCHED without. */
 void sample_latest(entity e, unsigned short field, sample *out);
-/* The kept samples of a watch since a time, oldest first, up to MAX_HISTORY. */
+/* The kept samples of a watch since a time, oldest first, up to MAX_HISTORY; -1 without a watch. */
 int samples_since(entity e, unsigned short field, int64_t from, sample *out);
 
 #endif

@@ -27,10 +27,10 @@ static group *find(int of, uintptr_t id) {
 }
 
 /* Declares a group, and returns where there is none. */
-#define FIND(name, of, id)                \
-    group *const name = find(of, id);     \
-    if (name == NULL)                     \
-    return leave(DCGM_ST_NOT_CONFIGURED)
+#define FIND(name, of, id)            \
+    group *const name = find(of, id); \
+    if (name == NULL)                 \
+    return leave(of == FIELDS ? DCGM_ST_NO_DATA : DCGM_ST_NOT_CONFIGURED)
 
 void forget(void) {
     for (int i = 0; i < DCGM_MAX_NUM_GROUPS; i++)
@@ -81,7 +81,10 @@ dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, uintptr_t id, dcgm_field_en
     ENTER;
     FIND(g, ENTITIES, id);
     const entity e = { kind, number };
-    bool may = part_of(e) != NULL;
+    const part *p = part_of(e);
+    bool may = p != NULL && !is_detached(p);
+    if (may && is_lost(p))
+        return leave(DCGM_ST_GPU_IS_LOST);
     for (int i = 0; i < g->count; i++)
         may = may && (g->list[i].entityGroupId != kind || g->list[i].entityId != number);
     if (!may || g->count == DCGM_GROUP_MAX_ENTITIES_V2)
@@ -92,12 +95,12 @@ dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, uintptr_t id, dcgm_field_en
 
 dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t handle, int count, const unsigned short *fields, const char *name,
                                      uintptr_t *out) {
-    if (count < 1 || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || fields == NULL || name == NULL || out == NULL)
+    if (count < 1 || count >= DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || fields == NULL || name == NULL || out == NULL)
         return DCGM_ST_BADPARAM;
     ENTER;
     for (int i = 0; i < count; i++)
         if (DcgmFieldGetById(fields[i]) == NULL)
-            return leave(DCGM_ST_UNKNOWN_FIELD);
+            return leave(DCGM_ST_BADPARAM);
     group *f;
     if ((st = create(FIELDS, name, out, &f)) == DCGM_ST_OK) {
         f->count = count;
@@ -196,6 +199,8 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, uintptr_t entities, uint
     for (int i = 0; i < g->count * f->count; i++) {
         const entity e = g->list[i / f->count];
         int n = samples_since(e, f->fields[i % f->count], since, kept);
+        if (n < 0)
+            return leave(DCGM_ST_NOT_WATCHED);
         for (int j = 0; j < n; j++) {
             const sample *v = &kept[j];
             values[j] = (dcgmFieldValue_v1){ dcgmFieldValue_version1, v->field, v->type, v->status, v->ts, { 0 } };
@@ -225,7 +230,8 @@ dcgmReturn_t dcgmHealthCheck(dcgmHandle_t handle, uintptr_t entities, dcgmHealth
         unsigned gpu = 0, system = 0, result = 0, code = 0;
         sscanf(value_at("Lines.incident.%d", i), "%u %i %u %u", &gpu, (int *)&system, &result, &code);
         for (int k = 0; k < g->count && (g->systems & system); k++) {
-            if (g->list[k].entityGroupId != DCGM_FE_GPU || g->list[k].entityId != gpu)
+            const part *p = part_of(g->list[k]);
+            if (p == NULL || p->is.entityGroupId != DCGM_FE_GPU || p->is.entityId != gpu || is_lost(p))
                 continue;
             dcgmIncidentInfo_t *o = &out->incidents[out->incidentCount++];
             *o = (dcgmIncidentInfo_t){ .system = system, .health = result, .error.code = code, .entityInfo = g->list[k] };

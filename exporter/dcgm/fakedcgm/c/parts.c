@@ -71,11 +71,12 @@ static int list_of(dcgm_field_entity_group_t kind, unsigned ids[DCGM_GROUP_MAX_E
     return n;
 }
 
-bool is_lost(const part *p) { return p->gpu >= 0 && (number_at("GPUs.%d.Lost", p->gpu) || has("GPUs.%d.Values.detached", p->gpu)); }
+bool is_lost(const part *p) { return p->gpu >= 0 && number_at("GPUs.%d.Lost", p->gpu); }
+bool is_detached(const part *p) { return p->gpu >= 0 && has("GPUs.%d.Values.detached", p->gpu); }
 
 int profiled_fields(const part *gpu, unsigned long long fields[MAX_PROFILED]) {
     const char *active = value_at("%s.Values.f.1001", gpu->path);
-    if (is_lost(gpu) || (active && strcmp(active, "!unsupported") == 0))
+    if (is_lost(gpu) || is_detached(gpu) || (active && strcmp(active, "!unsupported") == 0))
         return 0;
     const char *some = value_at("%s.Values.profiled", gpu->path);
     return numbers_of(some ? some : "1001 1002 1003 1004 1005 1006 1007 1008 1009 1010 1011 1012", fields, MAX_PROFILED);
@@ -96,7 +97,7 @@ dcgmReturn_t dcgmGetGpuStatus(dcgmHandle_t handle, unsigned gpu, DcgmEntityStatu
     const part *p = part_of((entity){ DCGM_FE_GPU, gpu });
     if (p == NULL)
         return leave(DCGM_ST_BADPARAM);
-    *status = has("%s.Values.detached", p->path) ? DcgmEntityStatusDetached : is_lost(p) ? DcgmEntityStatusLost : DcgmEntityStatusOk;
+    *status = is_detached(p) ? DcgmEntityStatusDetached : is_lost(p) ? DcgmEntityStatusLost : DcgmEntityStatusOk;
     return leave(DCGM_ST_OK);
 }
 
@@ -110,7 +111,7 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v
         const bool of_gi = p->is.entityGroupId == DCGM_FE_GPU_I;
         gi = of_gi ? p->is : gi;
         profile whole;
-        if (p->gi < 0 || is_lost(p) || !instance_at(p->gpu, p->gi, &whole) || out->count == DCGM_MAX_HIERARCHY_INFO)
+        if (p->gi < 0 || is_detached(p) || !instance_at(p->gpu, p->gi, &whole) || out->count == DCGM_MAX_HIERARCHY_INFO)
             continue;
         out->entityList[out->count++] = (dcgmMigHierarchyInfo_v2){
             .entity = p->is, .parent = of_gi ? (entity){ DCGM_FE_GPU, p->gpu } : gi,

@@ -67,7 +67,6 @@ static const char *implied(const part *p, unsigned short field) {
         return value_at("Driver");
     if (p->is.entityGroupId != DCGM_FE_GPU)
         return NULL;
-    const bool has_mig = has("%s.Spec.Profiles.0", p->path);
     switch (field) {
     case DCGM_FI_DEV_NVML_INDEX: return path("%d", p->gpu);
     case DCGM_FI_DEV_NAME: return value_at("%s.Name", p->path);
@@ -75,8 +74,8 @@ static const char *implied(const part *p, unsigned short field) {
     case DCGM_FI_DEV_PCI_BUSID: return value_at("%s.PCIBusID", p->path);
     case DCGM_FI_DEV_MINOR_NUMBER: return value_at("%s.Minor", p->path);
     case DCGM_FI_DEV_FB_TOTAL: return value_at("%s.MemoryMiB", p->path);
-    case DCGM_FI_DEV_MIG_MODE: return has_mig ? path("%lld", number_at("%s.MIG", p->path)) : NULL;
-    case DCGM_FI_DEV_MIG_MAX_SLICES: return has_mig ? value_at("%s.Spec.ComputeSlices", p->path) : NULL;
+    case DCGM_FI_DEV_MIG_MODE: return path("%lld", number_at("%s.MIG", p->path));
+    case DCGM_FI_DEV_MIG_MAX_SLICES: return number_at("%s.MIG", p->path) ? value_at("%s.Spec.ComputeSlices", p->path) : "0";
     }
     return NULL;
 }
@@ -96,19 +95,23 @@ void sample_live(entity e, unsigned short field, sample *out) {
     sample_blank(field, p ? DCGM_ST_OK : DCGM_ST_NO_DATA, out);
     if (meta == NULL || p == NULL)
         return;
+    out->ts = now_us();
+    /* Of a GPU that is lost all is blank, its last XID too; what a detached one was called is still known. */
+    const bool is_named = field == DCGM_FI_DEV_NAME || field == DCGM_FI_DEV_UUID || field == DCGM_FI_DEV_PCI_BUSID;
+    if (meta->entityLevel != DCGM_FE_NONE && (is_lost(p) || (is_detached(p) && !is_named)))
+        return;
     const part *of = answering(p, meta->entityLevel);
     const char *v = value_at("%s.Values.f.%u", of->path, field);
     if (v == NULL)
         v = implied(of, field);
     if (field == XID_ERRORS && v == NULL) { /* before the first one DCGM has no data */
         static sample xids[MAX_HISTORY];
-        out->status = DCGM_ST_NO_DATA;
+        sample_blank(field, DCGM_ST_NO_DATA, out);
         for (int k = 0, n = xids_since(e, 0, xids); k < n; k++)
             *out = xids[k].ts >= out->ts ? xids[k] : *out;
         return;
     }
-    out->ts = now_us();
-    if (v == NULL || is_lost(p))
+    if (v == NULL)
         return;
     if (strcmp(v, "!unsupported") == 0)
         set_blank(out, NOT_SUPPORTED);

@@ -28,10 +28,9 @@ void watch_add(entity e, unsigned short field, int64_t every_us) {
     watch **at = find_watch(e, field);
     if (*at == NULL) {
         *at = malloc(sizeof **at);
-        **at = (watch){ .entity = e, .field = field, .every = every_us, .capacity = 1, .kept = malloc(sizeof(sample)) };
-    } else if (every_us < (*at)->every) { /* the fastest watcher decides */
-        (*at)->every = every_us;
+        **at = (watch){ .entity = e, .field = field, .capacity = 1, .kept = malloc(sizeof(sample)) };
     }
+    (*at)->every = every_us; /* a connection's last watch of a field replaces that before */
 }
 
 void watch_remove(entity e, unsigned short field) {
@@ -89,7 +88,7 @@ void sample_latest(entity e, unsigned short field, sample *out) {
 int samples_since(entity e, unsigned short field, int64_t from, sample *out) {
     watch *w = *find_watch(e, field);
     if (w == NULL || field == XID_ERRORS)
-        return w ? xids_since(e, from, out) : 0;
+        return w ? xids_since(e, from, out) : -1;
     if (w->capacity == 1) { /* kept from the first request on */
         w->kept = realloc(w->kept, MAX_HISTORY * sizeof *w->kept);
         w->capacity = MAX_HISTORY;
