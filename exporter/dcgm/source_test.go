@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collecttest"
-	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
@@ -83,7 +82,7 @@ func TestLostGPU(t *testing.T) {
 		t.Errorf("XID before: %+v", r.Entities[0])
 	}
 	at := time.Now().Truncate(time.Microsecond)
-	m.GPUs[0].Lost, m.XIDs = true, []fakedcgm.XID{{Kind: fakedcgm.KindGPU, Code: 79, At: at.UnixMicro()}}
+	m.GPUs[0].Lost, m.GPUs[0].XIDs = true, []fakenvml.XID{{Code: 79, At: at.UnixMicro()}}
 	m.write()
 	var lost collect.Entity
 	until(t, func() error { // a watch interval

@@ -2,8 +2,8 @@
 // steered through a file. The libnvidia-ml.so.1 beside it is fakenvml's, of
 // the same machine.
 //
-// It owns the C source in c/, what the state file has beside fakenvml's machine, and the compiling
-// of the two libraries. A process started with LD_LIBRARY_PATH pointing at them and
+// It owns the C source in c/, the compiling of the two libraries, and what of fakenvml.State only DCGM
+// reads. A process started with LD_LIBRARY_PATH pointing at them and
 // FAKENVML_STATE naming the file takes the same cgo path as on a real machine.
 // The fake follows the semantics of DCGM's headers: version words are checked,
 // values that are not there are blank, unwatched fields give no data, watched
@@ -23,6 +23,25 @@
 // asked for, every connection has watches of its own, samples are taken again when the
 // state changes, reads of what is not watched and of the MIG hierarchy are logged
 // (FAKEDCGM_LOG) and not slow, and every GPU can profile unless the state says otherwise.
+//
+// DCGM's number of a GPU is its index; its instances and compute instances are each numbered from the
+// multiple of its compute slices on, in NVML's order of profiles. Values of GPUs and instances have
+// fields by Field, and of GPUs also
+//
+//	away 1          DCGM does not list it
+//	detached 1      the driver has it no longer: DCGM lists it and knows its name, and its values are blank
+//	frozen 1        watches take no new sample of it
+//	profiled F F …  the fields it can profile, where they are not 1001 … 1012; none where the field 1001 is
+//	                "!unsupported"
+//
+// Fields that follow from the rest of the machine (name, UUID, MIG mode, total memory, last XID) need
+// not be set, and one that DCGM measures on GPUs only is the GPU's on its instances. A GPU that is
+// lost reads blank. Lines of the machine are fakenvml's and
+//
+//	incident.N GPU SYSTEM RESULT CODE   the N-th finding of the health system; the GPU's number,
+//	                     DCGM_HEALTH_WATCH_*, 10 a warning or 20 a failure, DCGM_FR_*
+//	peer.FROM.TO STATUS  a peer-to-peer status that is not 0
+//	links36 1            DCGM 4.6, which knows 36 links of a GPU; before there were 18
 //
 // It never copies DCGM itself, holds no policy, and is linked into no program:
 // it exists to be loaded by tests and by the sandbox.
