@@ -38,8 +38,12 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus, nvmlDevice_t *out
     return NVML_ERROR_NOT_FOUND;
 }
 
+/* It fails where any GPU is lost. */
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *out) {
     ENTER;
+    for (int gpu = 0; gpu < count_gpus(); gpu++)
+        if (number_at("GPUs.%d.Lost", gpu))
+            return NVML_ERROR_GPU_IS_LOST;
     for (int gpu = 0; gpu < count_gpus(); gpu++) {
         if (strcmp(value_at("GPUs.%d.UUID", gpu), uuid) == 0)
             return found(gpu, out);

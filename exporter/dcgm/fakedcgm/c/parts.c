@@ -179,12 +179,15 @@ dcgmReturn_t dcgmGetNvLinkLinkStatus(dcgmHandle_t handle, dcgmNvLinkStatus_v4 *o
     return DCGM_ST_OK;
 }
 
+/* It fails where any GPU is lost. */
 dcgmReturn_t dcgmGetNvLinkP2PStatus(dcgmHandle_t handle, dcgmNvLinkP2PStatus_v1 *out) {
     CHECK(dcgmNvLinkP2PStatus_version1);
     ENTER;
     unsigned ids[DCGM_GROUP_MAX_ENTITIES_V2];
     *out = (dcgmNvLinkP2PStatus_v1){ dcgmNvLinkP2PStatus_version1, list_of(DCGM_FE_GPU, ids), { { 0 } } };
     for (unsigned i = 0; i < out->numGpus; i++) {
+        if (status_of((entity){ DCGM_FE_GPU, ids[i] }) == DcgmEntityStatusLost)
+            return DCGM_ST_GPU_IS_LOST;
         out->gpus[i].entityId = ids[i];
         for (unsigned k = 0; k < out->numGpus; k++)
             out->gpus[i].linkStatus[k] = number_at("Lines.peer.%u.%u", ids[i], ids[k]);
