@@ -47,12 +47,9 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *out) {
     for (int gpu = 0; gpu < count_gpus(); gpu++) {
         if (strcmp(value_at("GPUs.%d.UUID", gpu), uuid) == 0)
             return found(gpu, out);
-        for (int i = 0; i < MAX_GI * MAX_CI; i++) {
-            const char *of_mig = value_at("GPUs.%d.Instances.%d.Computes.%d.UUID", gpu, i / MAX_CI, i % MAX_CI);
-            out->handle = handle_of(gpu, i / MAX_CI, i % MAX_CI);
-            if (of_mig && strcmp(of_mig, uuid) == 0)
+        for (int i = 0; i < MAX_MIG_DEVICES; i++)
+            if ((out->handle = mig_device(gpu, i)) != NULL && strcmp(value_at("%s.UUID", out->handle->at), uuid) == 0)
                 return NVML_SUCCESS;
-        }
     }
     return NVML_ERROR_NOT_FOUND;
 }
@@ -71,8 +68,7 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t of, nvmlDevice_t o
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t of, char *out, unsigned capacity) {
     ENTER_DEVICE(of);
-    const char *of_mig = value_at("GPUs.%d.Instances.%d.Computes.%d.UUID", d->gpu, d->gi, d->ci);
-    return print(out, capacity, "%s", of_mig ? of_mig : value_at("GPUs.%d.UUID", d->gpu));
+    return print(out, capacity, "%s", value_at("%s.UUID", d->at));
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t of, nvmlPciInfo_t *out) {

@@ -31,8 +31,8 @@ static bool xid_at(int gpu, int index, nvmlEventData_t *out) {
 /* A hash of the MIG mode of a GPU and of the MIG devices on it. */
 static unsigned layout_of(int gpu) {
     unsigned hash = in_mig_mode(gpu);
-    for (int i = 0; i < MAX_GI * MAX_CI; i++)
-        for (const char *c = value_at("GPUs.%d.Instances.%d.Computes.%d.UUID", gpu, i / MAX_CI, i % MAX_CI); c && *c; c++)
+    for (int i = 0; i < MAX_MIG_DEVICES; i++)
+        for (const char *c = value_at("%s.UUID", handle_of(gpu, i / MAX_CI, i % MAX_CI)->at); c && *c; c++)
             hash = hash * 31 + (unsigned char)*c;
     return hash;
 }
@@ -114,9 +114,10 @@ nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t of, nvmlGpmSample_t s) {
 
 nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t of, unsigned gi, nvmlGpmSample_t s) {
     ENTER_DEVICE(of);
-    if (gi >= MAX_GI || !has("GPUs.%d.Instances.%u", d->gpu, gi))
+    const handle *instance = gi < MAX_GI ? handle_of(d->gpu, (int)gi, -1) : NULL;
+    if (instance == NULL || !has("%s", instance->at))
         return NVML_ERROR_NOT_FOUND;
-    *s.handle = *handle_of(d->gpu, (int)gi, -1);
+    *s.handle = *instance;
     return NVML_SUCCESS;
 }
 

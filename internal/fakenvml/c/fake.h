@@ -15,12 +15,16 @@
 #include <nvml.h>
 #pragma GCC visibility pop
 
-/* What a call is about. It has numbers only, so that it survives a change of the machine. gi is -1 for
+/* What a call is about, and its path, which survive a change of the machine. gi is -1 for
  * a GPU; ci is -1 for a GPU and a GPU instance. A compute instance is also a MIG device. */
 typedef struct handle_st {
     int gpu, gi, ci;
+    char at[48];
 } handle;
 handle *handle_of(int gpu, int gi, int ci);
+/* The i-th possible MIG device of a GPU; NULL where it is not there. */
+enum { MAX_MIG_DEVICES = MAX_GI * MAX_CI };
+handle *mig_device(int gpu, int i);
 
 /* Begin a call; the second one refuses handles of what is gone. */
 int enter(const char *function);

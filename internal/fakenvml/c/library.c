@@ -61,19 +61,26 @@ int enter_device(const char *function, const handle *h) {
     const int code = enter(function);
     if (code != NVML_SUCCESS)
         return code;
-    if (h == NULL || h->gpu >= count_gpus())
-        return NVML_ERROR_INVALID_ARGUMENT;
-    if (number_at("GPUs.%d.Lost", h->gpu))
+    if (h && number_at("GPUs.%d.Lost", h->gpu))
         return NVML_ERROR_GPU_IS_LOST;
-    const bool gone = (h->gi >= 0 && !has("GPUs.%d.Instances.%d", h->gpu, h->gi)) || (h->ci >= 0 && !has("GPUs.%d.Instances.%d.Computes.%d", h->gpu, h->gi, h->ci));
-    return gone ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
+    return h && has("%s", h->at) ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 handle *handle_of(int gpu, int gi, int ci) {
     static handle all[MAX_GPUS][1 + MAX_GI][1 + MAX_CI];
     handle *h = &all[gpu][1 + gi][1 + ci];
-    *h = (handle){ gpu, gi, ci };
+    *h = (handle){ gpu, gi, ci, "" };
+    int n = snprintf(h->at, sizeof h->at, "GPUs.%d", gpu);
+    if (gi >= 0)
+        n += snprintf(h->at + n, sizeof h->at - n, ".Instances.%d", gi);
+    if (ci >= 0)
+        snprintf(h->at + n, sizeof h->at - n, ".Computes.%d", ci);
     return h;
+}
+
+handle *mig_device(int gpu, int i) {
+    handle *h = handle_of(gpu, i / MAX_CI, i % MAX_CI);
+    return has("%s", h->at) ? h : NULL;
 }
 
 int count_gpus(void) {
@@ -86,7 +93,7 @@ int count_gpus(void) {
 bool in_mig_mode(int gpu) { return number_at("GPUs.%d.MIG", gpu); }
 
 int value_of(const handle *h, const char *name, const char **value) {
-    *value = h->gi < 0 ? value_at("GPUs.%d.Values.%s", h->gpu, name) : value_at("GPUs.%d.Instances.%d.Values.%s", h->gpu, h->gi, name);
+    *value = value_at("%s.Values.%s", handle_of(h->gpu, h->gi, -1)->at, name);
     return *value == NULL ? NVML_ERROR_NOT_SUPPORTED : **value == '!' ? atoi(*value + 1) : NVML_SUCCESS;
 }
 

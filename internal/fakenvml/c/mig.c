@@ -139,10 +139,8 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t of, unsigned id, nvmlGpuI
     ENTER_DEVICE(of);
     if (!in_mig_mode(d->gpu))
         return NVML_ERROR_NOT_SUPPORTED;
-    if (id >= MAX_GI || !has("GPUs.%d.Instances.%u", d->gpu, id))
-        return NVML_ERROR_NOT_FOUND;
-    out->handle = handle_of(d->gpu, (int)id, -1);
-    return NVML_SUCCESS;
+    out->handle = id < MAX_GI ? handle_of(d->gpu, (int)id, -1) : NULL;
+    return out->handle && has("%s", out->handle->at) ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
 nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t of, nvmlGpuInstanceInfo_t *out) {
@@ -202,7 +200,7 @@ static int create(const char *function, nvmlDevice_t of, unsigned id, int start,
     if (code != NVML_SUCCESS || gi < 0)
         return code != NVML_SUCCESS ? code : NVML_ERROR_INSUFFICIENT_RESOURCES;
     out->handle = handle_of(d->gpu, gi, -1);
-    add(path("GPUs.%d.Instances", d->gpu), "{\"ID\":%d,\"Placement\":{\"Profile\":{\"Compute\":%d,\"Memory\":%d,\"Attrs\":%d},\"Start\":%d},\"Computes\":null}",
+    add(path("%s.Instances", d->at), "{\"ID\":%d,\"Placement\":{\"Profile\":{\"Compute\":%d,\"Memory\":%d,\"Attrs\":%d},\"Start\":%d},\"Computes\":null}",
         gi, p.compute, p.memory, p.attrs, start);
     return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
@@ -216,10 +214,10 @@ nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t of) {
     ENTER_DEVICE(of);
     bool used = has_process(d);
     for (int ci = 0; ci < MAX_CI; ci++)
-        used = used || has("GPUs.%d.Instances.%d.Computes.%d", d->gpu, d->gi, ci);
+        used = used || mig_device(d->gpu, d->gi * MAX_CI + ci);
     if (used)
         return NVML_ERROR_IN_USE;
-    drop(path("GPUs.%d.Instances.%d", d->gpu, d->gi));
+    drop(d->at);
     return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
@@ -267,10 +265,8 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t of, unsigned i
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t of, unsigned id, nvmlComputeInstance_t *out) {
     ENTER_DEVICE(of);
-    if (id >= MAX_CI || !has("GPUs.%d.Instances.%d.Computes.%u", d->gpu, d->gi, id))
-        return NVML_ERROR_NOT_FOUND;
-    out->handle = handle_of(d->gpu, d->gi, (int)id);
-    return NVML_SUCCESS;
+    out->handle = id < MAX_CI ? mig_device(d->gpu, d->gi * MAX_CI + (int)id) : NULL;
+    return out->handle ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
 nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t of, unsigned id, nvmlComputeInstance_t *out) {
@@ -292,7 +288,7 @@ nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t of, unsigned
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
     out->handle = handle_of(d->gpu, d->gi, free);
     /* The UUID says where it is and when it was made, by the machine's changes. */
-    add(path("GPUs.%d.Instances.%d.Computes", d->gpu, d->gi), "{\"ID\":%d,\"UUID\":\"MIG-%08x-%04x-5%03x-a000-%012llx\",\"Start\":%d,\"Slices\":%d}",
+    add(path("%s.Computes", d->at), "{\"ID\":%d,\"UUID\":\"MIG-%08x-%04x-5%03x-a000-%012llx\",\"Start\":%d,\"Slices\":%d}",
         free, d->gpu, d->gi, free, number_at("Changes"), at, ci_slices[id] == p.compute ? 0 : ci_slices[id]);
     return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
@@ -301,7 +297,7 @@ nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t of) {
     ENTER_DEVICE(of);
     if (has_process(d))
         return NVML_ERROR_IN_USE;
-    drop(path("GPUs.%d.Instances.%d.Computes.%d", d->gpu, d->gi, d->ci));
+    drop(d->at);
     return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
@@ -336,11 +332,9 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t of, unsigned index
     ENTER_DEVICE(of);
     if (d->gi >= 0)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (int i = 0; i < MAX_GI * MAX_CI; i++)
-        if (has("GPUs.%d.Instances.%d.Computes.%d", d->gpu, i / MAX_CI, i % MAX_CI) && index-- == 0) {
-            out->handle = handle_of(d->gpu, i / MAX_CI, i % MAX_CI);
+    for (int i = 0; i < MAX_MIG_DEVICES; i++)
+        if ((out->handle = mig_device(d->gpu, i)) != NULL && index-- == 0)
             return NVML_SUCCESS;
-        }
     return NVML_ERROR_NOT_FOUND;
 }
 
