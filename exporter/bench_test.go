@@ -19,7 +19,7 @@ import (
 
 // benchMachine has H100s with values in the fields of dcgm-exporter's default counters and of
 // our own series, divided into seven instances each where they are partitioned.
-func benchMachine(gpus int, partitioned bool) fakedcgm.State {
+func benchMachine(gpus int, partitioned bool) fakenvml.State {
 	values := func(fields ...uint16) fakenvml.Lines {
 		out := map[uint16]float64{}
 		for _, f := range fields {
@@ -36,7 +36,7 @@ func benchMachine(gpus int, partitioned bool) fakedcgm.State {
 		}
 		return fakedcgm.Fields(out)
 	}
-	s := fakedcgm.State{Engine: engineAddress + " 0 1", State: fakenvml.State{Driver: "580.65.06"}}
+	s := fakenvml.State{Engine: engineAddress + " 1", Driver: "580.65.06"}
 	h100, _ := mig.ForModel("H100-80GB")
 	for i := range gpus {
 		device := fakenvml.GPU{

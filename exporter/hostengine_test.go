@@ -17,7 +17,7 @@ import (
 
 // machine has a whole GPU and one with instances, as the driver reports them:
 // no utilization in MIG mode, profiling on instances. A host engine is at engineAddress.
-func machine() fakedcgm.State {
+func machine() fakenvml.State {
 	h100, _ := mig.ForModel("H100-80GB")
 	device := func(i int, fields map[uint16]float64) fakenvml.GPU {
 		return fakenvml.GPU{
@@ -36,17 +36,17 @@ func machine() fakedcgm.State {
 	partitioned.Instances = []fakenvml.Instance{
 		instance(1, 0, 3, 4, map[uint16]float64{1001: 0.7, 252: 1000}), instance(9, 4, 1, 1, map[uint16]float64{1001: 0.5, 252: 10}),
 	}
-	return fakedcgm.State{Engine: engineAddress + " 0 1", State: fakenvml.State{Driver: "580.65.06", GPUs: []fakenvml.GPU{
+	return fakenvml.State{Engine: engineAddress + " 1", Driver: "580.65.06", GPUs: []fakenvml.GPU{
 		device(0, map[uint16]float64{203: 80, 1001: 0.75, 155: 321.5, 156: 2_000_000, 252: 4096}), partitioned,
-	}}}
+	}}
 }
 
 // onMachine runs an exporter that finds fake libraries, which read their state, the
 // machine, from a file. set changes the machine.
-func onMachine[S interface{ Write(string) error }](t *testing.T, lib string, state S, args ...string) (e *exporter, set func(S)) {
+func onMachine(t *testing.T, lib string, state fakenvml.State, args ...string) (e *exporter, set func(fakenvml.State)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state")
-	set = func(s S) {
+	set = func(s fakenvml.State) {
 		t.Helper()
 		require.NoError(t, s.Write(path))
 	}
@@ -60,7 +60,7 @@ func onMachine[S interface{ Write(string) error }](t *testing.T, lib string, sta
 const engineAddress = "127.0.0.1:5555"
 
 // startRemote is onMachine beside a remote host engine.
-func startRemote(t *testing.T, state fakedcgm.State, args ...string) (e *exporter, set func(fakedcgm.State)) {
+func startRemote(t *testing.T, state fakenvml.State, args ...string) (e *exporter, set func(fakenvml.State)) {
 	t.Helper()
 	return onMachine(t, fakeDCGM(t), state, append(args, "-r", engineAddress)...)
 }
@@ -139,11 +139,11 @@ DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x
 	state := machine()
 	state.GPUs[0].Values[fakedcgm.Field(112)] = "4"
 	state.Lines = fakenvml.Lines{"incident.0": "0 1 10 3", "peer.0.1": "3"}
-	state.Parts = []fakedcgm.Part{{Kind: fakedcgm.KindSwitch, Values: fakenvml.Lines{fakedcgm.Field(858): "41"}}}
+	state.Parts = []fakenvml.Part{{Kind: fakedcgm.KindSwitch, Values: fakenvml.Lines{fakedcgm.Field(858): "41"}}}
 	r, set := startRemote(t, state, "-f", file, "--clock-events-count-window-size", "60000")
 	const device = `{gpu="0",UUID="GPU-00000000-0000-0000-0000-000000000000",pci_bus_id="00000000:01:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",hostname="node-1"`
 	r.has(t, `DCGM_EXP_XID_ERRORS_COUNT`+device+`,window_size_in_ms="300000"} 0`)
-	state.XIDs = []fakedcgm.XID{{Kind: fakedcgm.KindGPU, Code: 43, At: time.Now().UnixMicro()}}
+	state.GPUs[0].XIDs = []fakenvml.XID{{Code: 43, At: time.Now().UnixMicro()}}
 	state.GPUs[0].Values[fakedcgm.Field(112)] = "68"
 	set(state)
 	r.has(t,

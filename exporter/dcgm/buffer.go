@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxFieldsPerCall    = 128 // of one DCGM field group
+	maxFieldsPerCall    = 127 // of one DCGM field group, whose limit is said to be 128
 	maxEntitiesPerGroup = C.SHIM_MAX_ENTITIES
 	// valuesPerCall bounds the buffer: DCGM needs 4 KB for each value, whatever
 	// its size.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -51,13 +52,15 @@ type machine struct {
 	t    testing.TB
 	path string
 	runs int // of host engines
-	fakedcgm.State
+	// kernel are the XIDs that are in the kernel log too.
+	kernel map[fakenvml.XID]bool
+	fakenvml.State
 }
 
 // newMachine has whole H100s with values in the default fields.
 func newMachine(t testing.TB, devs int) *machine {
 	t.Helper()
-	m := &machine{t: t, path: filepath.Join(t.TempDir(), "state")}
+	m := &machine{t: t, path: filepath.Join(t.TempDir(), "state"), kernel: map[fakenvml.XID]bool{}}
 	m.Driver, m.Lines = "580.65.06", fakenvml.Lines{}
 	for i := range devs {
 		c, err := fakenvml.Product(i, "H100-80GB", "-")
@@ -96,11 +99,14 @@ func (m *machine) partition(dev int, layout string) {
 
 const onTCP = "127.0.0.1:5555"
 
-// engine runs a host engine on the machine, and gives its address.
+// engine runs a host engine on the machine, which knows the XIDs of the kernel log, and gives its address.
 func (m *machine) engine(address string) string {
 	m.t.Helper()
 	m.runs++
-	m.Engine = fmt.Sprint(address, " ", len(m.XIDs), " ", m.runs)
+	m.Engine = fmt.Sprint(address, " ", m.runs)
+	for i := range m.GPUs {
+		m.GPUs[i].XIDs = slices.DeleteFunc(m.GPUs[i].XIDs, func(x fakenvml.XID) bool { return !m.kernel[x] })
+	}
 	m.write()
 	return address
 }

@@ -24,14 +24,14 @@ import (
 
 // addDevices puts a switch, links and a CPU into the machine.
 func (m *machine) addDevices() {
-	part := func(kind int, id uint32, values ...string) fakedcgm.Part {
-		p := fakedcgm.Part{Kind: kind, ID: id, Values: fakenvml.Lines{}}
+	part := func(kind int, id uint32, values ...string) fakenvml.Part {
+		p := fakenvml.Part{Kind: kind, ID: id, Values: fakenvml.Lines{}}
 		for i := 0; i < len(values); i += 2 {
 			p.Values[values[i]] = values[i+1]
 		}
 		return p
 	}
-	m.Parts = []fakedcgm.Part{
+	m.Parts = []fakenvml.Part{
 		part(fakedcgm.KindSwitch, 0, "f.858", "41"),
 		part(fakedcgm.KindLink, fakedcgm.LinkID(fakedcgm.KindGPU, 1, 3), "f.585", "4"), // down
 		part(fakedcgm.KindLink, fakedcgm.LinkID(fakedcgm.KindGPU, 1, 17), "up", "1", "f.585", "3"),
@@ -146,7 +146,7 @@ func TestRefusedTogetherReadApart(t *testing.T) {
 	}
 }
 
-// DCGM takes 128 fields a list; 160 are wanted and have values.
+// DCGM takes 127 fields a list; 160 are wanted and have values.
 func TestManyFields(t *testing.T) {
 	table := fieldTable(t)
 	m := newMachine(t, 3)

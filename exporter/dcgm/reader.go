@@ -150,6 +150,9 @@ func (r *reader) recheck() (bool, error) {
 			r.hierarchy.read = time.Time{}
 			return false, err
 		}
+		if r.session.isBack() {
+			return false, nil
+		}
 	}
 	if len(r.absent) > 0 && r.options.due(r.looked, r.options.absentEvery) {
 		absent, err := r.lookForAbsent(r.layout, r.buffer, r.options.now())

@@ -67,7 +67,10 @@ func (r *reader) describe(id uint32, gpu *collect.Entity, now time.Time) (there 
 		gpu.Events = log.Snapshot(now)
 		gpu.Events.Listening = listening
 	}
-	gpu.Health, gpu.Peers = r.slow.health[id], r.slow.peers[id]
+	gpu.Peers = r.slow.peers[id]
+	if !gpu.Lost { // DCGM passes a lost one over
+		gpu.Health = r.slow.health[id]
+	}
 	return there
 }
 

@@ -32,7 +32,7 @@ import (
 //	xid N/I CODE TIME [compute]
 //	xids N CODE COUNT              a millisecond apart
 //	devices, link I up, uplink N INDEX FIELD=VALUE, switch FIELD=VALUE
-//	line NAME VALUE, no NAME       see fakedcgm.State.Lines; those whose name begins so
+//	line NAME VALUE, no NAME       see fakedcgm and fakenvml.State.Lines; those whose name begins so
 //
 // machine gpus=N fields=(F, …) opens a source of a new machine, with the option remote or socket one
 // over a host engine on TCP or on a unix socket: default are the default counters' fields, and clock-events,
@@ -165,7 +165,7 @@ func (s *scene) change(words []string) {
 	case "link":
 		s.Parts[n(1)].Values["up"] = "1"
 	case "uplink":
-		link := fakedcgm.Part{Kind: fakedcgm.KindLink, ID: fakedcgm.LinkID(fakedcgm.KindGPU, n(1), n(2)), Values: fakenvml.Lines{"up": "1"}}
+		link := fakenvml.Part{Kind: fakedcgm.KindLink, ID: fakedcgm.LinkID(fakedcgm.KindGPU, n(1), n(2)), Values: fakenvml.Lines{"up": "1"}}
 		answers(link.Values, words[3:])
 		s.Parts = append(s.Parts, link)
 	case "switch":
@@ -208,18 +208,20 @@ func answers(values fakenvml.Lines, words []string) {
 }
 
 func (s *scene) xid(words []string) {
-	x := fakedcgm.XID{Code: numbers(s.t, words[1:2])[0], At: s.clock.now().UnixMicro(), Kernel: slices.Contains(words, "kernel")}
+	gpu, on, _ := strings.Cut(words[0], "/")
+	x := fakenvml.XID{Code: numbers(s.t, words[1:2])[0], At: s.clock.now().UnixMicro()}
 	if words[2] != "now" {
 		after, err := time.ParseDuration(words[2])
 		require.NoError(s.t, err)
 		x.At = s.began.Add(after).UnixMicro()
 	}
-	place := numbers(s.t, strings.Split(words[0], "/"))
-	if x.Kind, x.ID = fakedcgm.KindGPU, place[0]; len(place) > 1 {
-		x.Kind, x.ID = fakedcgm.KindInstance, fakedcgm.InstanceID(place[0], place[1])
+	of := &s.GPUs[numbers(s.t, []string{gpu})[0]]
+	if on != "" {
+		i := of.Instances[numbers(s.t, []string{on})[0]]
+		if x.On = fmt.Sprint(i.ID); slices.Contains(words, "compute") {
+			x.On = fmt.Sprintf("%d/%d", i.ID, i.Computes[0].ID)
+		}
 	}
-	if slices.Contains(words, "compute") {
-		x.Kind = fakedcgm.KindCompute
-	}
-	s.XIDs = append(s.XIDs, x)
+	of.XIDs = append(of.XIDs, x)
+	s.kernel[x] = slices.Contains(words, "kernel")
 }

@@ -29,7 +29,8 @@ type session struct {
 	made    int
 	groups  []godcgm.GroupHandle
 	watches []watch
-	refused error // why the last was not made
+	refused error       // why the last was not made
+	left    []entityKey // out of a group
 	log     *slog.Logger
 }
 
@@ -74,7 +75,7 @@ func (s *session) name() string {
 
 // group makes a group of entities and gives those that are in it. An entity that is
 // refused is logged and left out: it may have been removed since the list was read, which
-// the next Read finds.
+// the next Read finds, or be of a lost GPU, whose return isBack finds.
 func (s *session) group(entities []entityKey) (godcgm.GroupHandle, []entityKey, error) {
 	group, err := godcgm.CreateGroup(s.name())
 	if err != nil {
@@ -85,11 +86,20 @@ func (s *session) group(entities []entityKey) (godcgm.GroupHandle, []entityKey, 
 	for _, e := range entities {
 		if err := godcgm.AddEntityToGroup(group, godcgm.Field_Entity_Group(e.kind), uint(e.id)); err != nil {
 			s.log.Warn("dcgm: entity not watched", "kind", e.kind, "id", e.id, "error", err)
+			s.left = append(s.left, e)
 			continue
 		}
 		in = append(in, e)
 	}
 	return group, in, nil
+}
+
+// isBack reports whether a GPU that was left out of a group, as DCGM does not take lost and detached
+// ones, is there now.
+func (s *session) isBack() bool {
+	return slices.ContainsFunc(s.left, func(e entityKey) bool {
+		return e.kind == kindGPU && godcgm.GetGPUStatus(uint(e.id)) == godcgm.EntityStatusOk
+	})
 }
 
 // watch makes the host engine sample the fields of the entities at the interval and keep the samples,
@@ -159,7 +169,7 @@ func (s *session) unwatch() {
 	for _, g := range s.groups {
 		errs = append(errs, godcgm.DestroyGroup(g))
 	}
-	s.watches, s.groups, s.refused = nil, nil, nil
+	s.watches, s.groups, s.refused, s.left = nil, nil, nil, nil
 	if err := errors.Join(errs...); err != nil {
 		s.log.Debug("dcgm: watches not removed", "error", err)
 	}

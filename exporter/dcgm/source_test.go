@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collecttest"
-	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
@@ -23,7 +22,7 @@ func until(t testing.TB, attempt func() error) {
 func TestGPUs(t *testing.T) {
 	want := ""
 	for i := range 8 {
-		want += fmt.Sprintf("%d GPU-%d: (NVIDIA H100 80GB HBM3 at 00000000:%02X:00.0, index %d, minor %d, driver 580.65.06, 7 slices) "+
+		want += fmt.Sprintf("%d GPU-%d: (NVIDIA H100 80GB HBM3 at 00000000:%02X:00.0, index %d, minor %d, driver 580.65.06, 0 slices) "+
 			"150=55 155=321.5 156=1000000 203=87 204=40 251=80559 252=1000 1001=0.75\n", i, i, i+1, i, i+1)
 	}
 	want += "dropped: 96 blank\n" // of 21 default fields 12 have no value, and there is no last XID
@@ -83,7 +82,7 @@ func TestLostGPU(t *testing.T) {
 		t.Errorf("XID before: %+v", r.Entities[0])
 	}
 	at := time.Now().Truncate(time.Microsecond)
-	m.GPUs[0].Lost, m.XIDs = true, []fakedcgm.XID{{Kind: fakedcgm.KindGPU, Code: 79, At: at.UnixMicro()}}
+	m.GPUs[0].Lost, m.GPUs[0].XIDs = true, []fakenvml.XID{{Code: 79, At: at.UnixMicro()}}
 	m.write()
 	var lost collect.Entity
 	until(t, func() error { // a watch interval

@@ -48,7 +48,7 @@ func (r *reader) watchAll() error {
 	if len(r.session.watches) == 0 && r.session.refused != nil {
 		return r.session.refused
 	}
-	r.planReads(r.layout, r.session.watches)
+	r.planReads(r.layout, r.session)
 	if err := r.watchHealth(); err != nil {
 		return err
 	}
@@ -98,10 +98,10 @@ func profiledFields(gpu uint32) (fields []uint16) {
 
 // planReads sets what is read with each reading of what is watched: DCGM logs an error for each value
 // that is read and not watched, or not supported. The others that are wanted of GPUs and instances are
-// counted.
-func (s *sampling) planReads(l layout, watches []watch) {
+// counted, where DCGM watches these at all.
+func (s *sampling) planReads(l layout, on *session) {
 	s.watched = map[entityKey][]uint16{}
-	for _, w := range watches {
+	for _, w := range on.watches {
 		for _, e := range w.entities {
 			s.watched[e] = append(s.watched[e], w.fields...)
 		}
@@ -109,6 +109,9 @@ func (s *sampling) planReads(l layout, watches []watch) {
 	read := map[entityKey][]uint16{}
 	s.missing = 0
 	for _, e := range l {
+		if slices.Contains(on.left, e.entityKey) {
+			continue
+		}
 		key, wanted := e.entityKey, len(s.fields.of[e.kind])
 		read[key] = slices.DeleteFunc(slices.Clone(s.watched[key]), func(f uint16) bool { return slices.Contains(s.absent, f) })
 		switch e.kind {

@@ -40,9 +40,21 @@ type State struct {
 	//	fail.FUNCTION CODE TIMES   the library's function gives the code, so many times or, without
 	//	                           a number, always
 	//
-	// The DCGM fake has more.
+	// fakedcgm has more.
 	Lines Lines
-	DCGM  any // what only the DCGM fake reads
+	// Engine and Parts are only DCGM's: see fakedcgm. Engine is a remote host engine, "ADDRESS RUN"; RUN is
+	// another one when it is started again. Empty: none answers.
+	Engine string `json:",omitempty"`
+	Parts  []Part `json:",omitempty"`
+}
+
+// Part is something beside the GPUs: an NvSwitch, an NVLink, whose ID is fakedcgm.LinkID's and which has
+// the value "up" "1" where it is, a CPU that DCGM knows (Grace) with "cores" "FIRST LAST", or a
+// core that has values.
+type Part struct {
+	Kind   int // fakedcgm's
+	ID     uint32
+	Values Lines
 }
 
 // Lines are name → value.
@@ -63,7 +75,8 @@ type GPU struct {
 	Change  ModeChange
 	// GPM is a GPU that can be profiled, Hopper or newer.
 	GPM bool
-	// XIDs that happened, oldest first. nil is a driver without such events.
+	// XIDs that happened, oldest first: for DCGM those that the host engine knows, which are none of
+	// before its start but what is in the kernel log. nil is a driver without such events.
 	XIDs []XID
 	// Values by name, in NVML's units, as c/device.c has them: "util" "37 12", "memory" "TOTAL USED
 	// RESERVED" in bytes, "power" in milliwatts, "compute" "PID:BYTES …", "sm" "PID:PERCENT …".
@@ -76,8 +89,9 @@ type GPU struct {
 // XID is one error event.
 type XID struct {
 	Code int
-	// On is the GPU instance and the compute instance it is attributed to, "2/0"; empty for the GPU.
+	// On is what it is attributed to: "2" the GPU instance, "2/0" a compute instance on it; empty for the GPU.
 	On string
+	At int64 `json:",omitempty"` // microseconds since 1970, for DCGM, which keeps them
 }
 
 // XIDs of a GPU itself.

@@ -2,8 +2,8 @@
 // steered through a file. The libnvidia-ml.so.1 beside it is fakenvml's, of
 // the same machine.
 //
-// It owns the C source in c/, what the state file has beside fakenvml's machine, and the compiling
-// of the two libraries. A process started with LD_LIBRARY_PATH pointing at them and
+// It owns the C source in c/, the compiling of the two libraries, and what of fakenvml.State only DCGM
+// reads. A process started with LD_LIBRARY_PATH pointing at them and
 // FAKENVML_STATE naming the file takes the same cgo path as on a real machine.
 // The fake follows the semantics of DCGM's headers: version words are checked,
 // values that are not there are blank, unwatched fields give no data, watched
@@ -15,10 +15,33 @@
 // fakenvml's, the MIG hierarchy with its entity ids. On 2026-11-23, against the sources of
 // DCGM 4.5.2 and 4.6.0: that field 230 has no data before the first XID, that XIDs stand on
 // GPU and compute instances in MIG mode, what is read from the kernel log and that a restart
-// reads it again, DCGM_HEALTH_WATCH_ALL, and the NVLink status of 18 and of 36 links. Known
-// differences: every connection has watches of its own, samples are taken again when the
+// reads it again, DCGM_HEALTH_WATCH_ALL, and the NVLink status of 18 and of 36 links. On
+// 2026-11-28, against the sources of 4.6.0: how groups and watches are refused, that no group takes
+// a lost or a detached GPU and health passes it over, what is still known of one, that a connection's
+// last watch of a field counts, and that no GPU has slices outside MIG mode. Known differences: what
+// is no longer watched has no old samples, the driver's values always come in the order that they were
+// asked for, every connection has watches of its own, samples are taken again when the
 // state changes, reads of what is not watched and of the MIG hierarchy are logged
 // (FAKEDCGM_LOG) and not slow, and every GPU can profile unless the state says otherwise.
+//
+// DCGM's number of a GPU is its index; its instances and compute instances are each numbered from the
+// multiple of its compute slices on, in NVML's order of profiles. Values of GPUs and instances have
+// fields by Field, and of GPUs also
+//
+//	away 1          DCGM does not list it
+//	detached 1      the driver has it no longer: DCGM lists it and knows its name, and its values are blank
+//	frozen 1        watches take no new sample of it
+//	profiled F F …  the fields it can profile, where they are not 1001 … 1012; none where the field 1001 is
+//	                "!unsupported"
+//
+// Fields that follow from the rest of the machine (name, UUID, MIG mode, total memory, last XID) need
+// not be set, and one that DCGM measures on GPUs only is the GPU's on its instances. A GPU that is
+// lost reads blank. Lines of the machine are fakenvml's and
+//
+//	incident.N GPU SYSTEM RESULT CODE   the N-th finding of the health system; the GPU's number,
+//	                     DCGM_HEALTH_WATCH_*, 10 a warning or 20 a failure, DCGM_FR_*
+//	peer.FROM.TO STATUS  a peer-to-peer status that is not 0
+//	links36 1            DCGM 4.6, which knows 36 links of a GPU; before there were 18
 //
 // It never copies DCGM itself, holds no policy, and is linked into no program:
 // it exists to be loaded by tests and by the sandbox.

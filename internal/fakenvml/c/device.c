@@ -17,12 +17,12 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *out) GIVE_SYSTEM(count_gpus())
 static int found(int gpu, nvmlDevice_t *out) {
     open_file(gpu, 1);
     out->handle = handle_of(gpu, -1, -1);
-    return leave(number_at("GPUs.%d.Lost", gpu) ? LOST : OK);
+    return number_at("GPUs.%d.Lost", gpu) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *out) {
     ENTER;
-    return index < (unsigned)count_gpus() ? found((int)index, out) : leave(INVALID);
+    return index < (unsigned)count_gpus() ? found((int)index, out) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 static bool pci_of(const char *text, unsigned id[4]) { return sscanf(text, "%x:%x:%x.%x", &id[0], &id[1], &id[2], &id[3]) == 4; }
@@ -31,26 +31,27 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus, nvmlDevice_t *out
     unsigned want[4], is[4];
     ENTER;
     if (!pci_of(bus, want))
-        return leave(INVALID);
+        return NVML_ERROR_INVALID_ARGUMENT;
     for (int gpu = 0; gpu < count_gpus(); gpu++)
         if (pci_of(value_at("GPUs.%d.PCIBusID", gpu), is) && memcmp(is, want, sizeof is) == 0)
             return found(gpu, out);
-    return leave(NOT_FOUND);
+    return NVML_ERROR_NOT_FOUND;
 }
 
+/* It fails where any GPU is lost. */
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *out) {
     ENTER;
+    for (int gpu = 0; gpu < count_gpus(); gpu++)
+        if (number_at("GPUs.%d.Lost", gpu))
+            return NVML_ERROR_GPU_IS_LOST;
     for (int gpu = 0; gpu < count_gpus(); gpu++) {
         if (strcmp(value_at("GPUs.%d.UUID", gpu), uuid) == 0)
             return found(gpu, out);
-        for (int i = 0; i < MAX_GI * MAX_CI; i++) {
-            const char *of_mig = value_at("GPUs.%d.Instances.%d.Computes.%d.UUID", gpu, i / MAX_CI, i % MAX_CI);
-            out->handle = handle_of(gpu, i / MAX_CI, i % MAX_CI);
-            if (of_mig && strcmp(of_mig, uuid) == 0)
-                return leave(OK);
-        }
+        for (int i = 0; i < MAX_MIG_DEVICES; i++)
+            if ((out->handle = mig_device(gpu, i)) != NULL && strcmp(value_at("%s.UUID", out->handle->at), uuid) == 0)
+                return NVML_SUCCESS;
     }
-    return leave(NOT_FOUND);
+    return NVML_ERROR_NOT_FOUND;
 }
 
 /* --- identity ------------------------------------------------------------ */
@@ -68,8 +69,7 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t of, nvmlDevice_t o
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t of, char *out, unsigned capacity) {
     ENTER_DEVICE(of);
-    const char *of_mig = value_at("GPUs.%d.Instances.%d.Computes.%d.UUID", d->gpu, d->gi, d->ci);
-    return leave(print(out, capacity, "%s", of_mig ? of_mig : value_at("GPUs.%d.UUID", d->gpu)));
+    return print(out, capacity, "%s", value_at("%s.UUID", d->at));
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t of, nvmlPciInfo_t *out) {
@@ -80,7 +80,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t of, nvmlPciInfo_t *out) {
     *out = (nvmlPciInfo_t){ .domain = at[0], .bus = at[1], .device = at[2], .pciDeviceId = (unsigned)number_at("GPUs.%d.PCIDevice", d->gpu) << 16 | 0x10de };
     print(out->busId, sizeof out->busId, "%s", bus);
     print(out->busIdLegacy, sizeof out->busIdLegacy, "%04x:%02x:%02x.%x", at[0] & 0xffff, at[1] & 0xff, at[2] & 0xff, at[3] & 0xf);
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 /* --- measurements -------------------------------------------------------- */
@@ -89,18 +89,16 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t of, nvmlPciInfo_t *out) {
  * and its MIG devices have none. */
 static int answer(const char *function, nvmlDevice_t of, const char *name, bool whole, unsigned *out[4]) {
     unsigned long long n[4] = { 0 };
-    int code = enter_device(function, of.handle);
-    if (code != OK)
-        return code;
-    code = whole && in_mig_mode(of.handle->gpu) ? NOT_SUPPORTED : numbers(of.handle, name, n, 4);
+    ENTER_AS(function, of);
+    code = whole && in_mig_mode(d->gpu) ? NVML_ERROR_NOT_SUPPORTED : numbers(d, name, n, 4);
     for (int i = 0; i < 4 && out[i]; i++)
         *out[i] = (unsigned)n[i];
-    return leave(code);
+    return code;
 }
 
 #define ANSWER(name, whole, ...) { return answer(__func__, of, name, whole, (unsigned *[4]){ __VA_ARGS__ }); }
-#define ANSWER64(name, out) { ENTER_DEVICE(of); return leave(numbers(d, name, out, 1)); }
-#define NONE { ENTER_DEVICE(of); return leave(NOT_SUPPORTED); }
+#define ANSWER64(name, out) { ENTER_DEVICE(of); return numbers(d, name, out, 1); }
+#define NONE { ENTER_DEVICE(of); return NVML_ERROR_NOT_SUPPORTED; }
 
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t of, unsigned *out) ANSWER("power", false, out)
 nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t of, unsigned *out) ANSWER("power_limit", false, out)
@@ -133,15 +131,15 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t of, nvmlMemory_v2_t *out) {
     profile p;
     ENTER_DEVICE(of);
     if (out->version != nvmlMemory_v2)
-        return leave(VERSION_MISMATCH);
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     const long long mib = d->gi >= 0 && instance_at(d->gpu, d->gi, &p) ? mib_of(d->gpu, &p) : number_at("GPUs.%d.MemoryMiB", d->gpu);
     code = numbers(d, "memory", n, 3);
-    if (code == NOT_SUPPORTED && mib > 0) {
+    if (code == NVML_ERROR_NOT_SUPPORTED && mib > 0) {
         n[0] = (unsigned long long)mib << 20;
-        code = OK;
+        code = NVML_SUCCESS;
     }
     *out = (nvmlMemory_v2_t){ nvmlMemory_v2, n[0], n[2], n[0] - n[1] - n[2], n[1] };
-    return leave(code);
+    return code;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t of, nvmlMemory_t *out) {
@@ -157,9 +155,9 @@ nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t of, nvmlPageRetirementCause_
     ENTER_DEVICE(of);
     code = numbers(d, path("retired.%u", cause), &n, 1);
     *count = (unsigned)n;
-    if (code == OK && n <= capacity && pages)
+    if (code == NVML_SUCCESS && n <= capacity && pages)
         memset(pages, 0, n * sizeof *pages);
-    return leave(code == OK && n > capacity ? TOO_SMALL : code);
+    return code == NVML_SUCCESS && n > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : code;
 }
 
 /* A value is an unsigned int, unless the machine says otherwise. */
@@ -168,9 +166,9 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t of, int count, nvmlFieldValue
     for (nvmlFieldValue_t *v = values; v < values + count; v++) {
         unsigned long long type;
         v->nvmlReturn = (nvmlReturn_t)numbers(d, path("field.%u", v->fieldId), &v->value.ullVal, 1);
-        v->valueType = numbers(d, path("fieldtype.%u", v->fieldId), &type, 1) == OK ? (nvmlValueType_t)type : NVML_VALUE_TYPE_UNSIGNED_INT;
+        v->valueType = numbers(d, path("fieldtype.%u", v->fieldId), &type, 1) == NVML_SUCCESS ? (nvmlValueType_t)type : NVML_VALUE_TYPE_UNSIGNED_INT;
     }
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 /* --- processes ----------------------------------------------------------- */
@@ -188,22 +186,19 @@ static const char *pid_and_number(const char *text, unsigned *pid, unsigned long
  * privileged caller. No value is no process: a GPU always has the list. */
 static int processes(const char *function, nvmlDevice_t of, const char *name, unsigned *count, nvmlProcessInfo_t *out) {
     const unsigned capacity = *count;
-    const handle *d = of.handle;
-    int code = enter_device(function, d);
-    if (code != OK)
-        return code;
+    ENTER_AS(function, of);
     *count = 0;
     for (int gi = d->gi, last = d->gi < 0 ? MAX_GI - 1 : d->gi; gi <= last; gi++) {
         nvmlProcessInfo_t p = { .gpuInstanceId = (unsigned)gi, .computeInstanceId = gi < 0 ? ~0u : d->ci < 0 ? 0 : (unsigned)d->ci };
         const char *v;
         code = value_of(handle_of(d->gpu, gi, -1), name, &v);
-        if (code != OK && v != NULL)
-            return leave(code);
+        if (code != NVML_SUCCESS && v != NULL)
+            return code;
         while (v && (v = pid_and_number(v, &p.pid, &p.usedGpuMemory)) != NULL)
             if ((*count)++ < capacity && out)
                 out[*count - 1] = p;
     }
-    return leave(*count > capacity ? TOO_SMALL : OK);
+    return *count > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t of, unsigned *n, nvmlProcessInfo_t *out) { return processes(__func__, of, "compute", n, out); }
@@ -219,12 +214,12 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t of, nvmlProcessUtiliza
     const unsigned capacity = out ? *count : 0;
     unsigned long long percent;
     ENTER_DEVICE(of);
-    code = in_mig_mode(d->gpu) ? NOT_SUPPORTED : value_of(d, "sm", &v);
-    *count = code == OK && strcmp(v, "none") == 0 ? EMPTY_SLOTS : 0;
+    code = in_mig_mode(d->gpu) ? NVML_ERROR_NOT_SUPPORTED : value_of(d, "sm", &v);
+    *count = code == NVML_SUCCESS && strcmp(v, "none") == 0 ? EMPTY_SLOTS : 0;
     if (out)
         memset(out, 0, (*count < capacity ? *count : capacity) * sizeof *out);
-    for (unsigned pid; code == OK && (v = pid_and_number(v, &pid, &percent)) != NULL; (*count)++)
+    for (unsigned pid; code == NVML_SUCCESS && (v = pid_and_number(v, &pid, &percent)) != NULL; (*count)++)
         if (*count < capacity)
             out[*count] = (nvmlProcessUtilizationSample_t){ pid, since + 1, (unsigned)percent, 0, 0, 0 };
-    return leave(code == OK && *count > capacity ? TOO_SMALL : code);
+    return code == NVML_SUCCESS && *count > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : code;
 }

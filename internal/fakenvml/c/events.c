@@ -31,8 +31,8 @@ static bool xid_at(int gpu, int index, nvmlEventData_t *out) {
 /* A hash of the MIG mode of a GPU and of the MIG devices on it. */
 static unsigned layout_of(int gpu) {
     unsigned hash = in_mig_mode(gpu);
-    for (int i = 0; i < MAX_GI * MAX_CI; i++)
-        for (const char *c = value_at("GPUs.%d.Instances.%d.Computes.%d.UUID", gpu, i / MAX_CI, i % MAX_CI); c && *c; c++)
+    for (int i = 0; i < MAX_MIG_DEVICES; i++)
+        for (const char *c = value_at("%s.UUID", handle_of(gpu, i / MAX_CI, i % MAX_CI)->at); c && *c; c++)
             hash = hash * 31 + (unsigned char)*c;
     return hash;
 }
@@ -40,7 +40,7 @@ static unsigned layout_of(int gpu) {
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *out) {
     ENTER;
     out->handle = calloc(1, sizeof *out->handle);
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 /* Without a list of XIDs a GPU is too old for events. */
@@ -52,13 +52,13 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t of, unsigned long long types,
     struct nvmlEventSet_st *set = into.handle;
     ENTER_DEVICE(of);
     if ((types & ~(unsigned long long)(XID_EVENT | MIG_EVENT)) != 0 || !has("GPUs.%d.XIDs", d->gpu))
-        return leave(NOT_SUPPORTED);
+        return NVML_ERROR_NOT_SUPPORTED;
     set->types[d->gpu] |= types;
     set->layout[d->gpu] = layout_of(d->gpu);
     if (types & XID_EVENT)
         for (set->seen[d->gpu] = 0; xid_at(d->gpu, set->seen[d->gpu], &e);)
             set->seen[d->gpu]++;
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t from, nvmlEventData_t *out, unsigned timeout) {
@@ -68,18 +68,17 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t from, nvmlEventData_t *out, unsi
         for (int i = 0; i < MAX_GPUS && !set->lost; i++) {
             if ((set->types[i] & XID_EVENT) && xid_at(i, set->seen[i], out)) {
                 set->seen[i]++;
-                return leave(OK);
+                return NVML_SUCCESS;
             }
             const unsigned layout = layout_of(i);
             if ((set->types[i] & MIG_EVENT) && layout != set->layout[i]) {
                 set->layout[i] = layout;
                 *out = (nvmlEventData_t){ { handle_of(i, -1, -1) }, MIG_EVENT, 0, ~0u, ~0u };
-                return leave(OK);
+                return NVML_SUCCESS;
             }
         }
         for (int i = 0; i < MAX_GPUS; i++)
             set->lost = set->lost || (set->types[i] != 0 && number_at("GPUs.%d.Lost", i));
-        leave(OK);
         if (set->lost || waited >= timeout)
             return set->lost ? NVML_ERROR_GPU_IS_LOST : NVML_ERROR_TIMEOUT;
     }
@@ -88,7 +87,7 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t from, nvmlEventData_t *out, unsi
 nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
     ENTER;
     free(set.handle);
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 /* --- GPM ----------------------------------------------------------------- */
@@ -110,27 +109,28 @@ nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t s) {
 nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t of, nvmlGpmSample_t s) {
     ENTER_DEVICE(of);
     *s.handle = *d;
-    return leave(in_mig_mode(d->gpu) ? NOT_SUPPORTED : OK);
+    return in_mig_mode(d->gpu) ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t of, unsigned gi, nvmlGpmSample_t s) {
     ENTER_DEVICE(of);
-    if (gi >= MAX_GI || !has("GPUs.%d.Instances.%u", d->gpu, gi))
-        return leave(NOT_FOUND);
-    *s.handle = *handle_of(d->gpu, (int)gi, -1);
-    return leave(OK);
+    const handle *instance = gi < MAX_GI ? handle_of(d->gpu, (int)gi, -1) : NULL;
+    if (instance == NULL || !has("%s", instance->at))
+        return NVML_ERROR_NOT_FOUND;
+    *s.handle = *instance;
+    return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *m) {
     ENTER_DEVICE(m->sample1);
     if (m->version != NVML_GPM_METRICS_GET_VERSION)
-        return leave(VERSION_MISMATCH);
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (memcmp(d, m->sample2.handle, sizeof *d) != 0)
-        return leave(INVALID);
+        return NVML_ERROR_INVALID_ARGUMENT;
     for (unsigned i = 0; i < m->numMetrics; i++) {
         const char *v;
         m->metrics[i].nvmlReturn = (nvmlReturn_t)value_of(d, path("gpm.%u", m->metrics[i].metricId), &v);
         m->metrics[i].value = m->metrics[i].nvmlReturn == NVML_SUCCESS ? strtod(v, NULL) : 0;
     }
-    return leave(OK);
+    return NVML_SUCCESS;
 }

@@ -15,42 +15,39 @@
 #include <nvml.h>
 #pragma GCC visibility pop
 
-enum {
-    OK = NVML_SUCCESS, UNINITIALIZED = NVML_ERROR_UNINITIALIZED, INVALID = NVML_ERROR_INVALID_ARGUMENT, NOT_SUPPORTED = NVML_ERROR_NOT_SUPPORTED,
-    NOT_FOUND = NVML_ERROR_NOT_FOUND, TOO_SMALL = NVML_ERROR_INSUFFICIENT_SIZE, NO_DRIVER = NVML_ERROR_DRIVER_NOT_LOADED, LOST = NVML_ERROR_GPU_IS_LOST,
-    IN_USE = NVML_ERROR_IN_USE, INSUFFICIENT = NVML_ERROR_INSUFFICIENT_RESOURCES, VERSION_MISMATCH = NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-    UNKNOWN = NVML_ERROR_UNKNOWN,
-};
-
-/* What a call is about. It has numbers only, so that it survives a change of the machine. gi is -1 for
+/* What a call is about, and its path, which survive a change of the machine. gi is -1 for
  * a GPU; ci is -1 for a GPU and a GPU instance. A compute instance is also a MIG device. */
 typedef struct handle_st {
     int gpu, gi, ci;
+    char at[48];
 } handle;
 handle *handle_of(int gpu, int gi, int ci);
+/* The i-th possible MIG device of a GPU; NULL where it is not there. */
+enum { MAX_MIG_DEVICES = MAX_GI * MAX_CI };
+handle *mig_device(int gpu, int i);
 
-/* Begin a call, which holds the lock until leave; the second one refuses handles of what is gone. */
+/* Begin a call; the second one refuses handles of what is gone. */
 int enter(const char *function);
 int enter_device(const char *function, const handle *h);
-int leave(int code);
 /* Declares code, and returns from the call when it may not begin. */
-#define ENTER                   \
-    int code = enter(__func__); \
-    if (code != OK)             \
+#define BEGIN(call)  \
+    LOCKED;          \
+    int code = call; \
+    if (code != NVML_SUCCESS)  \
     return code
+#define ENTER BEGIN(enter(__func__))
 /* The same of a call about a handle, and declares d. */
-#define ENTER_DEVICE(of)                  \
-    const handle *const d = (of).handle;  \
-    int code = enter_device(__func__, d); \
-    if (code != OK)                       \
-    return code
+#define ENTER_AS(function, of)           \
+    const handle *const d = (of).handle; \
+    BEGIN(enter_device(function, d))
+#define ENTER_DEVICE(of) ENTER_AS(__func__, of)
 
 /* Bodies of functions: the one thing that is asked for, of a device, of one for which a condition holds, and
  * of the system. */
 #define GIVE(value) GIVE_IF(true, value)
-#define GIVE_IF(condition, value) { ENTER_DEVICE(of); *out = value; return leave((condition) ? OK : INVALID); }
-#define GIVE_SYSTEM(value) { ENTER; *out = value; return leave(OK); }
-#define PRINT_SYSTEM(...) { ENTER; return leave(print(out, capacity, __VA_ARGS__)); }
+#define GIVE_IF(condition, value) { ENTER_DEVICE(of); *out = value; return (condition) ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT; }
+#define GIVE_SYSTEM(value) { ENTER; *out = value; return NVML_SUCCESS; }
+#define PRINT_SYSTEM(...) { ENTER; return print(out, capacity, __VA_ARGS__); }
 
 /* Gives a value of a GPU or, of a MIG device, of its GPU instance, or the code to return: NOT_SUPPORTED
  * without the value, N for "!N". */

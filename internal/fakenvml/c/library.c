@@ -22,26 +22,27 @@ void open_file(int gpu, int second) {
 }
 
 nvmlReturn_t nvmlInit_v2(void) {
+    LOCKED;
     const int code = machine_enter(__func__);
-    users += code == OK;
-    for (int gpu = 0; code == OK && gpu < count_gpus(); gpu++)
+    users += code == NVML_SUCCESS;
+    for (int gpu = 0; code == NVML_SUCCESS && gpu < count_gpus(); gpu++)
         open_file(gpu, 0);
-    return leave(code == NO_MACHINE ? NO_DRIVER : code);
+    return code == NO_MACHINE ? NVML_ERROR_DRIVER_NOT_LOADED : code;
 }
 
 nvmlReturn_t nvmlInitWithFlags(unsigned) { return nvmlInit_v2(); }
 
 nvmlReturn_t nvmlShutdown(void) {
-    machine_lock();
+    LOCKED;
     if (users == 0)
-        return leave(UNINITIALIZED);
+        return NVML_ERROR_UNINITIALIZED;
     users--;
     for (int *fd = files[0]; users == 0 && fd < files[MAX_GPUS]; fd++) {
         if (*fd > 0)
             close(*fd);
         *fd = 0;
     }
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 /* NVML has words of its own for each. */
@@ -51,33 +52,35 @@ const char *nvmlErrorString(nvmlReturn_t code) {
     return text;
 }
 
-int leave(int code) {
-    machine_unlock();
-    return code;
-}
-
 int enter(const char *function) {
     const int code = machine_enter(function);
-    return users > 0 && code == OK ? OK : leave(users == 0 ? UNINITIALIZED : code == NO_MACHINE ? UNKNOWN : code);
+    return users == 0 ? NVML_ERROR_UNINITIALIZED : code == NO_MACHINE ? NVML_ERROR_UNKNOWN : code;
 }
 
 int enter_device(const char *function, const handle *h) {
     const int code = enter(function);
-    if (code != OK)
+    if (code != NVML_SUCCESS)
         return code;
-    if (h == NULL || h->gpu >= count_gpus())
-        return leave(INVALID);
-    if (number_at("GPUs.%d.Lost", h->gpu))
-        return leave(LOST);
-    const bool gone = (h->gi >= 0 && !has("GPUs.%d.Instances.%d", h->gpu, h->gi)) || (h->ci >= 0 && !has("GPUs.%d.Instances.%d.Computes.%d", h->gpu, h->gi, h->ci));
-    return gone ? leave(INVALID) : OK;
+    if (h && number_at("GPUs.%d.Lost", h->gpu))
+        return NVML_ERROR_GPU_IS_LOST;
+    return h && has("%s", h->at) ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 handle *handle_of(int gpu, int gi, int ci) {
     static handle all[MAX_GPUS][1 + MAX_GI][1 + MAX_CI];
     handle *h = &all[gpu][1 + gi][1 + ci];
-    *h = (handle){ gpu, gi, ci };
+    *h = (handle){ gpu, gi, ci, "" };
+    int n = snprintf(h->at, sizeof h->at, "GPUs.%d", gpu);
+    if (gi >= 0)
+        n += snprintf(h->at + n, sizeof h->at - n, ".Instances.%d", gi);
+    if (ci >= 0)
+        snprintf(h->at + n, sizeof h->at - n, ".Computes.%d", ci);
     return h;
+}
+
+handle *mig_device(int gpu, int i) {
+    handle *h = handle_of(gpu, i / MAX_CI, i % MAX_CI);
+    return has("%s", h->at) ? h : NULL;
 }
 
 int count_gpus(void) {
@@ -90,15 +93,15 @@ int count_gpus(void) {
 bool in_mig_mode(int gpu) { return number_at("GPUs.%d.MIG", gpu); }
 
 int value_of(const handle *h, const char *name, const char **value) {
-    *value = h->gi < 0 ? value_at("GPUs.%d.Values.%s", h->gpu, name) : value_at("GPUs.%d.Instances.%d.Values.%s", h->gpu, h->gi, name);
-    return *value == NULL ? NOT_SUPPORTED : **value == '!' ? atoi(*value + 1) : OK;
+    *value = value_at("%s.Values.%s", handle_of(h->gpu, h->gi, -1)->at, name);
+    return *value == NULL ? NVML_ERROR_NOT_SUPPORTED : **value == '!' ? atoi(*value + 1) : NVML_SUCCESS;
 }
 
 int numbers(const handle *h, const char *name, unsigned long long *out, int n) {
     const char *v;
     const int code = value_of(h, name, &v);
     memset(out, 0, (size_t)n * sizeof *out);
-    if (code == OK)
+    if (code == NVML_SUCCESS)
         numbers_of(v, out, n);
     return code;
 }
@@ -108,5 +111,5 @@ int print(char *out, unsigned capacity, const char *format, ...) {
     va_start(args, format);
     const int n = vsnprintf(out, capacity, format, args);
     va_end(args);
-    return n < (int)capacity ? OK : TOO_SMALL;
+    return n < (int)capacity ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
 }

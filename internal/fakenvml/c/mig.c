@@ -31,15 +31,15 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t of, unsigned inde
     profile p;
     ENTER_DEVICE(of);
     if (out->version != nvmlGpuInstanceProfileInfo_v2 || index >= NVML_GPU_INSTANCE_PROFILE_COUNT)
-        return leave(INVALID);
+        return NVML_ERROR_INVALID_ARGUMENT;
     if (!profile_by_index(d->gpu, index, &p))
-        return leave(NOT_SUPPORTED);
+        return NVML_ERROR_NOT_SUPPORTED;
     const unsigned slices = p.compute;
     *out = (nvmlGpuInstanceProfileInfo_v2_t){
         .version = out->version, .id = id_of(p.k), .sliceCount = slices, .instanceCount = p.max, .multiprocessorCount = slices * SLICE_SMS,
         .copyEngineCount = slices, .decoderCount = p.media, .memorySizeMB = mib_of(d->gpu, &p),
     };
-    return leave(print(out->name, sizeof out->name, "MIG %s", p.name));
+    return print(out->name, sizeof out->name, "MIG %s", p.name);
 }
 
 /* Version 1 has neither the version nor the name. */
@@ -62,12 +62,12 @@ nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t of, unsi
     const unsigned capacity = *count;
     ENTER_DEVICE(of);
     if (!profile_by_id(d->gpu, id, &p))
-        return leave(INVALID);
+        return NVML_ERROR_INVALID_ARGUMENT;
     *count = 0;
     for (int start; start_at(d->gpu, &p, (int)*count, &start); (*count)++)
         if (out != NULL && *count < capacity)
             out[*count] = (nvmlGpuInstancePlacement_t){ start, p.memory };
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 /* --- the mode ------------------------------------------------------------ */
@@ -77,12 +77,12 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t of, unsigned *current, unsigned *
     ENTER_DEVICE(of);
     *current = in_mig_mode(d->gpu);
     *pending = number_at("GPUs.%d.Pending", d->gpu);
-    return leave(d->gi >= 0 ? INVALID : profile_at(d->gpu, 0, &p) ? OK : NOT_SUPPORTED);
+    return d->gi >= 0 ? NVML_ERROR_INVALID_ARGUMENT : profile_at(d->gpu, 0, &p) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
 static bool has_process(const handle *h) {
     const char *v;
-    return value_of(h, "compute", &v) == OK && *v != '\0';
+    return value_of(h, "compute", &v) == NVML_SUCCESS && *v != '\0';
 }
 
 /* Whether a GPU or an instance on it has a process. */
@@ -101,10 +101,10 @@ nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t of, unsigned mode, nvmlReturn_t *
     profile p;
     ENTER_DEVICE(of);
     if (mode > 1 || !profile_at(d->gpu, 0, &p))
-        return leave(mode > 1 ? INVALID : NOT_SUPPORTED);
+        return mode > 1 ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_NOT_SUPPORTED;
     for (int gi = 0; gi < MAX_GI && mode == 0; gi++)
         if (has("GPUs.%d.Instances.%d", d->gpu, gi))
-            return leave(IN_USE);
+            return NVML_ERROR_IN_USE;
     const long long how = number_at("GPUs.%d.Change", d->gpu);
     bool current = in_mig_mode(d->gpu), pending = mode == 1, in_use = busy(d->gpu);
     for (int i = 0; i < count_gpus() && how == WITH_RESET; i++)
@@ -116,7 +116,7 @@ nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t of, unsigned mode, nvmlReturn_t *
         pending = current;
     set(path("GPUs.%d.MIG", d->gpu), current ? "true" : "false");
     set(path("GPUs.%d.Pending", d->gpu), pending ? "true" : "false");
-    return leave(commit() ? OK : UNKNOWN);
+    return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
 /* --- GPU instances ------------------------------------------------------- */
@@ -127,22 +127,20 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t of, unsigned id, nvmlGpuInst
     profile p;
     ENTER_DEVICE(of);
     if (!in_mig_mode(d->gpu))
-        return leave(NOT_SUPPORTED);
+        return NVML_ERROR_NOT_SUPPORTED;
     *count = 0;
     for (int gi = 0; gi < MAX_GI; gi++)
         if (instance_at(d->gpu, gi, &p) && id_of(p.k) == (int)id)
             out[(*count)++].handle = handle_of(d->gpu, gi, -1);
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t of, unsigned id, nvmlGpuInstance_t *out) {
     ENTER_DEVICE(of);
     if (!in_mig_mode(d->gpu))
-        return leave(NOT_SUPPORTED);
-    if (id >= MAX_GI || !has("GPUs.%d.Instances.%u", d->gpu, id))
-        return leave(NOT_FOUND);
-    out->handle = handle_of(d->gpu, (int)id, -1);
-    return leave(OK);
+        return NVML_ERROR_NOT_SUPPORTED;
+    out->handle = id < MAX_GI ? handle_of(d->gpu, (int)id, -1) : NULL;
+    return out->handle && has("%s", out->handle->at) ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
 nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t of, nvmlGpuInstanceInfo_t *out) {
@@ -150,7 +148,7 @@ nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t of, nvmlGpuInstanceInfo_t 
     ENTER_DEVICE(of);
     instance_at(d->gpu, d->gi, &p);
     *out = (nvmlGpuInstanceInfo_t){ { handle_of(d->gpu, -1, -1) }, d->gi, id_of(p.k), { start_of(d->gpu, d->gi), p.memory } };
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 /* Returns OK if one more instance fits a GPU at a start. */
@@ -161,19 +159,19 @@ static int fits(int gpu, const profile *p, int start) {
     for (int i = 0; start_at(gpu, p, i, &at); i++)
         may = may || at == start;
     if (!may)
-        return INVALID;
+        return NVML_ERROR_INVALID_ARGUMENT;
     for (int gi = 0; gi < MAX_GI; gi++) {
         if (!instance_at(gpu, gi, &q))
             continue;
         at = start_of(gpu, gi);
         if (start < at + q.memory && at < start + p->memory)
-            return INSUFFICIENT;
+            return NVML_ERROR_INSUFFICIENT_RESOURCES;
         slices += q.compute;
         media += q.media;
         same += q.k == p->k;
     }
     const bool full = slices > number_at("GPUs.%d.Spec.ComputeSlices", gpu) || media > number_at("GPUs.%d.Spec.MediaEngines", gpu) || same > p->max;
-    return full ? INSUFFICIENT : OK;
+    return full ? NVML_ERROR_INSUFFICIENT_RESOURCES : NVML_SUCCESS;
 }
 
 /* The driver's ids count the places of each size: 0 is the whole GPU, 1 and 2 are its halves, 3 to 6 its
@@ -190,24 +188,21 @@ static int free_id(int gpu, const profile *p) {
 
 /* Makes an instance at a start or, with -1, at the first place that is free. */
 static int create(const char *function, nvmlDevice_t of, unsigned id, int start, nvmlGpuInstance_t *out) {
-    const handle *d = of.handle;
     profile p;
-    int code = enter_device(function, d);
-    if (code != OK)
-        return code;
+    ENTER_AS(function, of);
     if (!in_mig_mode(d->gpu) || !profile_by_id(d->gpu, id, &p))
-        return leave(in_mig_mode(d->gpu) ? INVALID : NOT_SUPPORTED);
-    code = start < 0 ? INSUFFICIENT : fits(d->gpu, &p, start);
+        return in_mig_mode(d->gpu) ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_NOT_SUPPORTED;
+    code = start < 0 ? NVML_ERROR_INSUFFICIENT_RESOURCES : fits(d->gpu, &p, start);
     for (int i = 0, at; start < 0 && start_at(d->gpu, &p, i, &at); i++)
-        if ((code = fits(d->gpu, &p, at)) == OK)
+        if ((code = fits(d->gpu, &p, at)) == NVML_SUCCESS)
             start = at;
     const int gi = free_id(d->gpu, &p);
-    if (code != OK || gi < 0)
-        return leave(code != OK ? code : INSUFFICIENT);
+    if (code != NVML_SUCCESS || gi < 0)
+        return code != NVML_SUCCESS ? code : NVML_ERROR_INSUFFICIENT_RESOURCES;
     out->handle = handle_of(d->gpu, gi, -1);
-    add(path("GPUs.%d.Instances", d->gpu), "{\"ID\":%d,\"Placement\":{\"Profile\":{\"Compute\":%d,\"Memory\":%d,\"Attrs\":%d},\"Start\":%d},\"Computes\":null}",
+    add(path("%s.Instances", d->at), "{\"ID\":%d,\"Placement\":{\"Profile\":{\"Compute\":%d,\"Memory\":%d,\"Attrs\":%d},\"Start\":%d},\"Computes\":null}",
         gi, p.compute, p.memory, p.attrs, start);
-    return leave(commit() ? OK : UNKNOWN);
+    return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
 nvmlReturn_t nvmlDeviceCreateGpuInstance(nvmlDevice_t of, unsigned id, nvmlGpuInstance_t *out) { return create(__func__, of, id, -1, out); }
@@ -219,11 +214,11 @@ nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t of) {
     ENTER_DEVICE(of);
     bool used = has_process(d);
     for (int ci = 0; ci < MAX_CI; ci++)
-        used = used || has("GPUs.%d.Instances.%d.Computes.%d", d->gpu, d->gi, ci);
+        used = used || mig_device(d->gpu, d->gi * MAX_CI + ci);
     if (used)
-        return leave(IN_USE);
-    drop(path("GPUs.%d.Instances.%d", d->gpu, d->gi));
-    return leave(commit() ? OK : UNKNOWN);
+        return NVML_ERROR_IN_USE;
+    drop(d->at);
+    return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
 /* --- compute instances --------------------------------------------------- */
@@ -251,12 +246,12 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t of, 
     ENTER_DEVICE(of);
     instance_at(d->gpu, d->gi, &p);
     if (index >= NVML_COMPUTE_INSTANCE_PROFILE_COUNT || engine != 0)
-        return leave(INVALID);
+        return NVML_ERROR_INVALID_ARGUMENT;
     if (!ci_fits(index, p.compute))
-        return leave(NOT_SUPPORTED);
+        return NVML_ERROR_NOT_SUPPORTED;
     const int n = ci_slices[index];
     *out = (nvmlComputeInstanceProfileInfo_t){ index, n, (p.compute / n), (n * SLICE_SMS), p.compute, p.media, 0, 0, 0 };
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t of, unsigned id, nvmlComputeInstance_t *out, unsigned *count) {
@@ -265,15 +260,13 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t of, unsigned i
     for (int ci = 0, slices; ci < MAX_CI; ci++)
         if ((slices = compute_slices(d->gpu, d->gi, ci)) > 0 && ci_profile(slices) == id)
             out[(*count)++].handle = handle_of(d->gpu, d->gi, ci);
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t of, unsigned id, nvmlComputeInstance_t *out) {
     ENTER_DEVICE(of);
-    if (id >= MAX_CI || !has("GPUs.%d.Instances.%d.Computes.%u", d->gpu, d->gi, id))
-        return leave(NOT_FOUND);
-    out->handle = handle_of(d->gpu, d->gi, (int)id);
-    return leave(OK);
+    out->handle = id < MAX_CI ? mig_device(d->gpu, d->gi * MAX_CI + (int)id) : NULL;
+    return out->handle ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
 nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t of, unsigned id, nvmlComputeInstance_t *out) {
@@ -281,7 +274,7 @@ nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t of, unsigned
     ENTER_DEVICE(of);
     instance_at(d->gpu, d->gi, &p);
     if (!ci_fits(id, p.compute))
-        return leave(NOT_SUPPORTED);
+        return NVML_ERROR_NOT_SUPPORTED;
     unsigned taken = 0, mask = (1u << ci_slices[id]) - 1;
     int free = -1, at = 0;
     for (int ci = MAX_CI - 1; ci >= 0; ci--) {
@@ -292,20 +285,20 @@ nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t of, unsigned
     while (at + ci_slices[id] <= p.compute && (taken & mask << at) != 0)
         at++;
     if (at + ci_slices[id] > p.compute || free < 0)
-        return leave(INSUFFICIENT);
+        return NVML_ERROR_INSUFFICIENT_RESOURCES;
     out->handle = handle_of(d->gpu, d->gi, free);
     /* The UUID says where it is and when it was made, by the machine's changes. */
-    add(path("GPUs.%d.Instances.%d.Computes", d->gpu, d->gi), "{\"ID\":%d,\"UUID\":\"MIG-%08x-%04x-5%03x-a000-%012llx\",\"Start\":%d,\"Slices\":%d}",
+    add(path("%s.Computes", d->at), "{\"ID\":%d,\"UUID\":\"MIG-%08x-%04x-5%03x-a000-%012llx\",\"Start\":%d,\"Slices\":%d}",
         free, d->gpu, d->gi, free, number_at("Changes"), at, ci_slices[id] == p.compute ? 0 : ci_slices[id]);
-    return leave(commit() ? OK : UNKNOWN);
+    return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
 nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t of) {
     ENTER_DEVICE(of);
     if (has_process(d))
-        return leave(IN_USE);
-    drop(path("GPUs.%d.Instances.%d.Computes.%d", d->gpu, d->gi, d->ci));
-    return leave(commit() ? OK : UNKNOWN);
+        return NVML_ERROR_IN_USE;
+    drop(d->at);
+    return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
 nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t of, nvmlComputeInstanceInfo_t *out) {
@@ -313,7 +306,7 @@ nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t of, nvmlCompute
     const int slices = compute_slices(d->gpu, d->gi, d->ci);
     *out = (nvmlComputeInstanceInfo_t){ { handle_of(d->gpu, -1, -1) }, { handle_of(d->gpu, d->gi, -1) }, d->ci, ci_profile(slices),
                                         { ci_start(d, d->ci), slices } };
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 /* Version 1, which DCGM calls, knows no placement. */
@@ -338,25 +331,23 @@ nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t of, nvmlD
 nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t of, unsigned index, nvmlDevice_t *out) {
     ENTER_DEVICE(of);
     if (d->gi >= 0)
-        return leave(INVALID);
-    for (int i = 0; i < MAX_GI * MAX_CI; i++)
-        if (has("GPUs.%d.Instances.%d.Computes.%d", d->gpu, i / MAX_CI, i % MAX_CI) && index-- == 0) {
-            out->handle = handle_of(d->gpu, i / MAX_CI, i % MAX_CI);
-            return leave(OK);
-        }
-    return leave(NOT_FOUND);
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (int i = 0; i < MAX_MIG_DEVICES; i++)
+        if ((out->handle = mig_device(d->gpu, i)) != NULL && index-- == 0)
+            return NVML_SUCCESS;
+    return NVML_ERROR_NOT_FOUND;
 }
 
 nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t of, nvmlDeviceAttributes_t *out) {
     profile p;
     ENTER_DEVICE(of);
     if (d->ci < 0)
-        return leave(NOT_SUPPORTED);
+        return NVML_ERROR_NOT_SUPPORTED;
     instance_at(d->gpu, d->gi, &p);
     const unsigned slices = compute_slices(d->gpu, d->gi, d->ci), of_gi = p.compute;
     *out = (nvmlDeviceAttributes_t){ .multiprocessorCount = slices * SLICE_SMS, .sharedCopyEngineCount = of_gi, .sharedDecoderCount = p.media,
                                      .gpuInstanceSliceCount = of_gi, .computeInstanceSliceCount = slices, .memorySizeMB = mib_of(d->gpu, &p) };
-    return leave(OK);
+    return NVML_SUCCESS;
 }
 
 /* A MIG device is named "GPU MIG 3g.40gb" or, with some of the slices, "GPU MIG 1c.3g.40gb". */
@@ -366,6 +357,6 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t of, char *out, unsigned capacity) {
     const char *gpu = value_at("GPUs.%d.Name", d->gpu);
     const int slices = compute_slices(d->gpu, d->gi, d->ci);
     if (!instance_at(d->gpu, d->gi, &p))
-        return leave(print(out, capacity, "%s", gpu));
-    return leave(slices == p.compute ? print(out, capacity, "%s MIG %s", gpu, p.name) : print(out, capacity, "%s MIG %dc.%s", gpu, slices, p.name));
+        return print(out, capacity, "%s", gpu);
+    return slices == p.compute ? print(out, capacity, "%s MIG %s", gpu, p.name) : print(out, capacity, "%s MIG %dc.%s", gpu, slices, p.name);
 }

@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-void machine_lock(void) { pthread_mutex_lock(&lock); }
-void machine_unlock(void) { pthread_mutex_unlock(&lock); }
+int machine_lock(void) { return pthread_mutex_lock(&mutex); }
+void machine_unlock(int *) { pthread_mutex_unlock(&mutex); }
 
 /* A value, container or not: where it stands in the text. */
 typedef struct {
@@ -220,14 +220,14 @@ static int64_t now_ms(void) {
 }
 
 int machine_enter(const char *function) {
-    for (const int64_t begin = now_ms();; usleep(5000)) {
-        machine_lock();
-        if (!refresh())
-            return NO_MACHINE;
-        if (now_ms() - begin >= number_at("Lines.hang_ms"))
-            break;
-        machine_unlock();
+    bool known = refresh();
+    for (const int64_t begin = now_ms(); known && now_ms() - begin < number_at("Lines.hang_ms"); known = refresh()) {
+        pthread_mutex_unlock(&mutex);
+        usleep(5000);
+        pthread_mutex_lock(&mutex);
     }
+    if (!known)
+        return NO_MACHINE;
     const char *fails = value_at("Lines.fail.%s", function);
     int code = 0, times = 1;
     if (fails && sscanf(fails, "%d %d", &code, &times) == 2) {

@@ -10,14 +10,15 @@
 /* Bounds of the driver: 15 GPU instances on a GPU, 8 compute instances in one. */
 enum { MAX_GPUS = 32, MAX_GI = 15, MAX_CI = 8 };
 
-/* Begins a call of a library: takes the lock, reads the file when another one stands there, and
- * waits for as long as the machine hangs. Gives 0, the code with which the machine says that the
- * function fails, or NO_MACHINE when the file cannot be read; what was read before then stays. The
- * lock is held until machine_unlock. */
+/* Takes the lock, and gives it back at the end of the block. */
+#define LOCKED __attribute__((cleanup(machine_unlock), unused)) int lock = machine_lock()
+int machine_lock(void);
+void machine_unlock(int *lock);
+/* Begins a call of a library, with the lock: reads the file when another one stands there, and waits for as
+ * long as the machine hangs. Gives 0, the code with which the machine says that the function fails, or
+ * NO_MACHINE when the file cannot be read; what was read before then stays. */
 enum { NO_MACHINE = 1 << 20 };
 int machine_enter(const char *function);
-void machine_lock(void);
-void machine_unlock(void);
 /* Another one whenever the machine has changed. */
 unsigned machine_version(void);
 

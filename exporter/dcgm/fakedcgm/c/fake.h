@@ -13,17 +13,17 @@
 #include <stdint.h>
 
 /* Every call to the host engine begins with ENTER, which returns where there is no connection or the
- * machine says that the call fails. The lock is held until leave. */
+ * machine says that the call fails. */
 #define ENTER                                  \
+    LOCKED;                                    \
     dcgmReturn_t st = enter(handle, __func__); \
     if (st != DCGM_ST_OK)                      \
     return st
 dcgmReturn_t enter(dcgmHandle_t handle, const char *call);
-dcgmReturn_t leave(dcgmReturn_t st);
 /* Returns where out is no structure of the version. */
-#define CHECK(wanted)                        \
-    if (out == NULL || out->version != wanted) \
-    return out == NULL ? DCGM_ST_BADPARAM : DCGM_ST_VER_MISMATCH
+#define CHECK(wanted)            \
+    if (out->version != (wanted)) \
+    return DCGM_ST_VER_MISMATCH
 
 /* Appends a line to the log. */
 void fake_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -36,17 +36,18 @@ typedef struct {
     entity is;
     int gpu, gi, ci; /* by the driver's ids; -1 for none */
     char path[32];   /* of a compute instance its GPU instance's */
+    DcgmEntityStatus_t status;
 } part;
 /* All of them, up to one of no kind: each GPU, its GPU instances, each with its compute instances, and what is
  * beside the GPUs. */
 const part *parts(void);
 #define EACH_PART(p) (const part *p = parts(); p->is.entityGroupId != DCGM_FE_NONE; p++)
-/* NULL of what does not exist. */
+/* NULL, and DcgmEntityStatusUnknown, of what does not exist. */
 const part *part_of(entity e);
-bool is_lost(const part *p);
+DcgmEntityStatus_t status_of(entity e);
 /* The profiling fields of a GPU; 0 when it cannot be profiled. */
 enum { MAX_PROFILED = 22 };
-int profiled_fields(const part *gpu, unsigned long long fields[MAX_PROFILED]);
+int profiled_fields(entity gpu, unsigned long long fields[MAX_PROFILED]);
 
 /* One value. DCGM's own structs carry 4 KB each, so only the API uses them. */
 typedef struct {
@@ -65,11 +66,9 @@ void sample_live(entity e, unsigned short field, sample *out);
 void sample_blank(unsigned short field, int status, sample *out);
 int64_t now_us(void);
 
-/* The XIDs of an entity that the host engine knows, from a time on, up to MAX_HISTORY. One that begins
- * does not know the first n of them, or with -1 those that are there, unless they are in the kernel log. */
+/* The XIDs of an entity from a time on, up to MAX_HISTORY. */
 enum { XID_ERRORS = DCGM_FI_DEV_XID_ERRORS, MAX_HISTORY = 128 };
 int xids_since(entity e, int64_t from, sample *out);
-void xids_begin(int n);
 
 /* Watches. A sample is due when the last one is older than the watch's interval or than the machine; it
  * is then taken from the machine of that moment. */
@@ -79,7 +78,7 @@ void watches_clear(void);
 void watches_update(void);
 /* The last sample of a watch, a new one when it is due; NOT_WATCHED without. */
 void sample_latest(entity e, unsigned short field, sample *out);
-/* The kept samples of a watch since a time, oldest first, up to MAX_HISTORY. */
+/* The kept samples of a watch, of the throttle reasons a history, since a time, oldest first, up to MAX_HISTORY; -1 without a watch. */
 int samples_since(entity e, unsigned short field, int64_t from, sample *out);
 
 #endif

@@ -27,10 +27,10 @@ static group *find(int of, uintptr_t id) {
 }
 
 /* Declares a group, and returns where there is none. */
-#define FIND(name, of, id)                \
-    group *const name = find(of, id);     \
-    if (name == NULL)                     \
-    return leave(DCGM_ST_NOT_CONFIGURED)
+#define FIND(name, of, id)            \
+    group *const name = find(of, id); \
+    if (name == NULL)                 \
+    return of == FIELDS ? DCGM_ST_NO_DATA : DCGM_ST_NOT_CONFIGURED
 
 void forget(void) {
     for (int i = 0; i < DCGM_MAX_NUM_GROUPS; i++)
@@ -57,68 +57,66 @@ static dcgmReturn_t create(int of, const char *name, uintptr_t *out, group **mad
     return DCGM_ST_OK;
 }
 
-static dcgmReturn_t destroy(int of, uintptr_t id) {
-    FIND(g, of, id);
-    g->used = false;
-    return leave(DCGM_ST_OK);
-}
-
 /* Makes empty groups only, as go-dcgm does. */
 dcgmReturn_t dcgmGroupCreate(dcgmHandle_t handle, dcgmGroupType_t type, const char *name, uintptr_t *out) {
     group *made;
-    if (name == NULL || out == NULL || type != DCGM_GROUP_EMPTY)
-        return DCGM_ST_BADPARAM;
     ENTER;
-    return leave(create(ENTITIES, name, out, &made));
+    return type == DCGM_GROUP_EMPTY ? create(ENTITIES, name, out, &made) : DCGM_ST_BADPARAM;
 }
 
 dcgmReturn_t dcgmGroupDestroy(dcgmHandle_t handle, uintptr_t id) {
     ENTER;
-    return destroy(ENTITIES, id);
+    FIND(g, ENTITIES, id);
+    g->used = false;
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, uintptr_t id, dcgm_field_entity_group_t kind, dcgm_field_eid_t number) {
     ENTER;
     FIND(g, ENTITIES, id);
     const entity e = { kind, number };
-    bool may = part_of(e) != NULL;
+    bool may = status_of(e) == DcgmEntityStatusOk;
+    if (status_of(e) == DcgmEntityStatusLost)
+        return DCGM_ST_GPU_IS_LOST;
     for (int i = 0; i < g->count; i++)
         may = may && (g->list[i].entityGroupId != kind || g->list[i].entityId != number);
     if (!may || g->count == DCGM_GROUP_MAX_ENTITIES_V2)
-        return leave(may ? DCGM_ST_MAX_LIMIT : DCGM_ST_BADPARAM);
+        return may ? DCGM_ST_MAX_LIMIT : DCGM_ST_BADPARAM;
     g->list[g->count++] = e;
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t handle, int count, const unsigned short *fields, const char *name,
                                      uintptr_t *out) {
-    if (count < 1 || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || fields == NULL || name == NULL || out == NULL)
+    if (count < 1 || count >= DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP)
         return DCGM_ST_BADPARAM;
     ENTER;
     for (int i = 0; i < count; i++)
         if (DcgmFieldGetById(fields[i]) == NULL)
-            return leave(DCGM_ST_UNKNOWN_FIELD);
+            return DCGM_ST_BADPARAM;
     group *f;
     if ((st = create(FIELDS, name, out, &f)) == DCGM_ST_OK) {
         f->count = count;
         memcpy(f->fields, fields, (size_t)count * sizeof *fields);
     }
-    return leave(st);
+    return st;
 }
 
 dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t handle, uintptr_t id) {
     ENTER;
-    return destroy(FIELDS, id);
+    FIND(f, FIELDS, id);
+    f->used = false;
+    return DCGM_ST_OK;
 }
 
 /* A list is refused as a whole when one GPU cannot profile one field of it. */
 static bool may_watch(const group *g, const group *f) {
     for (int i = 0; i < g->count * f->count; i++) {
         unsigned long long can[MAX_PROFILED];
-        const part *p = part_of(g->list[i / f->count]);
+        const entity e = g->list[i / f->count];
         const unsigned short field = f->fields[i % f->count];
-        bool may = p == NULL || p->is.entityGroupId != DCGM_FE_GPU || field < 1001 || field > 1083;
-        for (int n = may ? 0 : profiled_fields(p, can); n > 0 && !may; n--)
+        bool may = e.entityGroupId != DCGM_FE_GPU || field < 1001 || field > 1083;
+        for (int n = may ? 0 : profiled_fields(e, can); n > 0 && !may; n--)
             may = can[n - 1] == field;
         if (!may)
             return false;
@@ -134,10 +132,10 @@ dcgmReturn_t dcgmWatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_t 
     FIND(g, ENTITIES, entities);
     FIND(f, FIELDS, fields);
     if (!may_watch(g, f))
-        return leave(DCGM_ST_PROFILING_NOT_SUPPORTED);
+        return DCGM_ST_PROFILING_NOT_SUPPORTED;
     for (int i = 0; i < g->count * f->count; i++)
         watch_add(g->list[i / f->count], f->fields[i % f->count], every_us);
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_t fields) {
@@ -146,13 +144,13 @@ dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_
     FIND(f, FIELDS, fields);
     for (int i = 0; i < g->count * f->count; i++)
         watch_remove(g->list[i / f->count], f->fields[i % f->count]);
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmUpdateAllFields(dcgmHandle_t handle, int) {
     ENTER;
     watches_update();
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 static void copy_value(void *out, const sample *v) {
@@ -161,8 +159,7 @@ static void copy_value(void *out, const sample *v) {
 
 dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t handle, entity *entities, unsigned int n, unsigned short *fields,
                                          unsigned int count, unsigned int flags, dcgmFieldValue_v2 *out) {
-    if (entities == NULL || fields == NULL || out == NULL || n < 1 || n > DCGM_GROUP_MAX_ENTITIES_V2 || count < 1
-        || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || flags > DCGM_FV_FLAG_LIVE_DATA)
+    if (n < 1 || n > DCGM_GROUP_MAX_ENTITIES_V2 || count < 1 || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || flags > DCGM_FV_FLAG_LIVE_DATA)
         return DCGM_ST_BADPARAM;
     ENTER;
     for (unsigned int i = 0; i < n * count; i++) {
@@ -180,15 +177,13 @@ dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t handle, entity *entities, 
         o->ts = v.ts;
         copy_value(&o->value, &v);
     }
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, uintptr_t entities, uintptr_t fields, long long since,
                                       long long *next, dcgmFieldValueEntityEnumeration_f callback, void *user) {
     static sample kept[MAX_HISTORY];
     static dcgmFieldValue_v1 values[MAX_HISTORY];
-    if (next == NULL || callback == NULL)
-        return DCGM_ST_BADPARAM;
     ENTER;
     FIND(g, ENTITIES, entities);
     FIND(f, FIELDS, fields);
@@ -196,6 +191,8 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, uintptr_t entities, uint
     for (int i = 0; i < g->count * f->count; i++) {
         const entity e = g->list[i / f->count];
         int n = samples_since(e, f->fields[i % f->count], since, kept);
+        if (n < 0)
+            return DCGM_ST_NOT_WATCHED;
         for (int j = 0; j < n; j++) {
             const sample *v = &kept[j];
             values[j] = (dcgmFieldValue_v1){ dcgmFieldValue_version1, v->field, v->type, v->status, v->ts, { 0 } };
@@ -203,16 +200,16 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, uintptr_t entities, uint
             *next = v->ts >= *next ? v->ts + 1 : *next;
         }
         if (n > 0 && callback(e.entityGroupId, e.entityId, values, n, user) != 0)
-            return leave(DCGM_ST_GENERIC_ERROR);
+            return DCGM_ST_GENERIC_ERROR;
     }
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmHealthSet(dcgmHandle_t handle, uintptr_t entities, dcgmHealthSystems_t systems) {
     ENTER;
     FIND(g, ENTITIES, entities);
     g->systems = systems;
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmHealthCheck(dcgmHandle_t handle, uintptr_t entities, dcgmHealthResponse_t *out) {
@@ -225,7 +222,7 @@ dcgmReturn_t dcgmHealthCheck(dcgmHandle_t handle, uintptr_t entities, dcgmHealth
         unsigned gpu = 0, system = 0, result = 0, code = 0;
         sscanf(value_at("Lines.incident.%d", i), "%u %i %u %u", &gpu, (int *)&system, &result, &code);
         for (int k = 0; k < g->count && (g->systems & system); k++) {
-            if (g->list[k].entityGroupId != DCGM_FE_GPU || g->list[k].entityId != gpu)
+            if (g->list[k].entityGroupId != DCGM_FE_GPU || g->list[k].entityId != gpu || status_of(g->list[k]) != DcgmEntityStatusOk)
                 continue;
             dcgmIncidentInfo_t *o = &out->incidents[out->incidentCount++];
             *o = (dcgmIncidentInfo_t){ .system = system, .health = result, .error.code = code, .entityInfo = g->list[k] };
@@ -233,5 +230,5 @@ dcgmReturn_t dcgmHealthCheck(dcgmHandle_t handle, uintptr_t entities, dcgmHealth
             out->overallHealth = result > out->overallHealth ? result : out->overallHealth;
         }
     }
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }

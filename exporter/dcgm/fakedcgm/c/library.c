@@ -20,23 +20,18 @@ static void disconnect(void) {
     forget();
 }
 
-dcgmReturn_t leave(dcgmReturn_t st) {
-    machine_unlock();
-    return st;
-}
-
 dcgmReturn_t enter(dcgmHandle_t handle, const char *call) {
     const int code = machine_enter(call);
-    const char *engine = value_at("DCGM.Engine");
+    const char *engine = value_at("Engine");
     if (!host.initialized)
-        return leave(DCGM_ST_UNINITIALIZED);
+        return DCGM_ST_UNINITIALIZED;
     if (handle == 0 || handle != host.handle)
-        return leave(DCGM_ST_CONNECTION_NOT_VALID);
+        return DCGM_ST_CONNECTION_NOT_VALID;
     if (*host.engine && (engine == NULL || strcmp(engine, host.engine) != 0)) { /* it has ended, or another one runs in its place */
         disconnect();
-        return leave(DCGM_ST_CONNECTION_NOT_VALID);
+        return DCGM_ST_CONNECTION_NOT_VALID;
     }
-    return code == 0 ? DCGM_ST_OK : leave(code == NO_MACHINE ? DCGM_ST_GENERIC_ERROR : code);
+    return code == 0 ? DCGM_ST_OK : code == NO_MACHINE ? DCGM_ST_GENERIC_ERROR : code;
 }
 
 void fake_log(const char *format, ...) {
@@ -52,47 +47,43 @@ void fake_log(const char *format, ...) {
 }
 
 dcgmReturn_t dcgmInit(void) {
-    machine_lock();
+    LOCKED;
     host.initialized = true;
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmShutdown(void) {
-    machine_lock();
+    LOCKED;
     const bool was = host.initialized;
     disconnect();
     host.initialized = false;
-    return leave(was ? DCGM_ST_OK : DCGM_ST_UNINITIALIZED);
+    return was ? DCGM_ST_OK : DCGM_ST_UNINITIALIZED;
 }
 
-/* Begins a connection: to the host engine of the machine's line "ADDRESS XIDS RUN", or without an address
+/* Begins a connection: to the host engine of the machine's line "ADDRESS RUN", or without an address
  * to one in this process. */
 static dcgmReturn_t begin(const char *call, const char *address, dcgmHandle_t *out) {
+    LOCKED;
     const int code = machine_enter(call);
-    const char *engine = address ? value_at("DCGM.Engine") : NULL;
+    const char *engine = address ? value_at("Engine") : NULL;
     char at[128] = "";
-    int xids = -1;
     disconnect();
     if (!host.initialized)
-        return leave(DCGM_ST_UNINITIALIZED);
+        return DCGM_ST_UNINITIALIZED;
     if (engine)
-        sscanf(engine, "%127s %d", at, &xids);
+        sscanf(engine, "%127s", at);
     if (code != 0 || (address && strcmp(at, address) != 0))
-        return leave(address ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_INIT_ERROR);
-    xids_begin(xids);
+        return address ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_INIT_ERROR;
     snprintf(host.engine, sizeof host.engine, "%s", engine ? engine : "");
     host.handle = *out = address ? ++host.made : 0x7fffffff;
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmStartEmbedded(dcgmOperationMode_t mode, dcgmHandle_t *out) {
-    const bool known = mode == DCGM_OPERATION_MODE_AUTO || mode == DCGM_OPERATION_MODE_MANUAL;
-    return out == NULL || !known ? DCGM_ST_BADPARAM : begin(__func__, NULL, out);
+    return mode == DCGM_OPERATION_MODE_AUTO || mode == DCGM_OPERATION_MODE_MANUAL ? begin(__func__, NULL, out) : DCGM_ST_BADPARAM;
 }
 
 dcgmReturn_t dcgmConnect_v2(const char *address, dcgmConnectV2Params_t *params, dcgmHandle_t *out) {
-    if (address == NULL || *address == '\0' || params == NULL || out == NULL)
-        return DCGM_ST_BADPARAM;
     if (params->version != dcgmConnectV2Params_version2)
         return DCGM_ST_VER_MISMATCH;
     return params->addressIsUnixSocket == (*address == '/') ? begin(__func__, address, out) : DCGM_ST_CONNECTION_NOT_VALID;
@@ -101,16 +92,16 @@ dcgmReturn_t dcgmConnect_v2(const char *address, dcgmConnectV2Params_t *params, 
 dcgmReturn_t dcgmStopEmbedded(dcgmHandle_t handle) {
     ENTER;
     disconnect();
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 /* It does not hang. */
 dcgmReturn_t dcgmDisconnect(dcgmHandle_t handle) {
-    machine_lock();
+    LOCKED;
     const bool is = handle != 0 && handle == host.handle;
     if (is)
         disconnect();
-    return leave(is ? DCGM_ST_OK : DCGM_ST_CONNECTION_NOT_VALID);
+    return is ? DCGM_ST_OK : DCGM_ST_CONNECTION_NOT_VALID;
 }
 
 /* DCGM has words of its own for each. */

@@ -9,26 +9,23 @@ enum { MAX_PROFILES = 18, MAX_PARTS = 8192 };
 static part all[MAX_PARTS], *end;
 
 static void add_part(unsigned kind, unsigned id, int gpu, int gi, int ci, const char *where) {
-    if (end == all + MAX_PARTS - 1)
-        return;
-    *end = (part){ { kind, id }, gpu, gi, ci, "" };
+    *end = (part){ { kind, id }, gpu, gi, ci, "", DcgmEntityStatusOk };
+    if (gpu >= 0)
+        end->status = has("GPUs.%d.Values.detached", gpu) ? DcgmEntityStatusDetached : number_at("GPUs.%d.Lost", gpu) ? DcgmEntityStatusLost : DcgmEntityStatusOk;
     snprintf(end++->path, sizeof end->path, "%s", where);
 }
 
 /* DCGM's number of a GPU is its index. Its GPU instances and its compute instances are each numbered from the
- * multiple of its compute slices on, by NVML's index of their profile and the driver's id. */
+ * multiple of its compute slices on, by NVML's index of their profile and the driver's id. A detached one has none. */
 static void list_gpu(int gpu) {
-    unsigned gis = (unsigned)(gpu * number_at("GPUs.%d.Spec.ComputeSlices", gpu)), cis = gis, order[MAX_GI];
+    unsigned gis = (unsigned)(gpu * number_at("GPUs.%d.Spec.ComputeSlices", gpu)), cis = gis;
     profile p;
     add_part(DCGM_FE_GPU, gpu, gpu, -1, -1, path("GPUs.%d", gpu));
-    for (int gi = 0; gi < MAX_GI; gi++)
-        order[gi] = instance_at(gpu, gi, &p) ? profile_index(gpu, &p) : MAX_PROFILES;
-    for (unsigned i = 0; i < MAX_PROFILES * MAX_GI; i++) {
+    for (unsigned i = 0; i < MAX_PROFILES * MAX_GI && end[-1].status != DcgmEntityStatusDetached; i++) {
         const int gi = i % MAX_GI;
-        if (order[gi] != i / MAX_GI)
+        if (!instance_at(gpu, gi, &p) || profile_index(gpu, &p) != i / MAX_GI)
             continue;
         add_part(DCGM_FE_GPU_I, gis++, gpu, gi, -1, path("GPUs.%d.Instances.%d", gpu, gi));
-        instance_at(gpu, gi, &p);
         for (int k = 0; k < MAX_CI * p.compute; k++)
             if (compute_slices(gpu, gi, k % MAX_CI) == 1 + k / MAX_CI)
                 add_part(DCGM_FE_GPU_CI, cis++, gpu, gi, k % MAX_CI, path("GPUs.%d.Instances.%d", gpu, gi));
@@ -40,8 +37,8 @@ static void list(void) {
     for (int gpu = 0; gpu < MAX_GPUS && has("GPUs.%d", gpu); gpu++)
         if (!has("GPUs.%d.Values.away", gpu))
             list_gpu(gpu);
-    for (int i = 0; has("DCGM.Parts.%d", i); i++)
-        add_part(number_at("DCGM.Parts.%d.Kind", i), number_at("DCGM.Parts.%d.ID", i), -1, -1, -1, path("DCGM.Parts.%d", i));
+    for (int i = 0; has("Parts.%d", i); i++)
+        add_part(number_at("Parts.%d.Kind", i), number_at("Parts.%d.ID", i), -1, -1, -1, path("Parts.%d", i));
     end->is.entityGroupId = DCGM_FE_NONE;
 }
 
@@ -55,11 +52,16 @@ const part *parts(void) {
 
 /* A core has no place in a list: each that is asked for is there. */
 const part *part_of(entity e) {
-    static const part core = { { DCGM_FE_CPU_CORE, 0 }, -1, -1, -1, "" };
+    static const part core = { { DCGM_FE_CPU_CORE, 0 }, -1, -1, -1, "", DcgmEntityStatusOk };
     for EACH_PART(p)
         if (p->is.entityGroupId == e.entityGroupId && p->is.entityId == e.entityId)
             return p;
     return e.entityGroupId == DCGM_FE_CPU_CORE ? &core : NULL;
+}
+
+DcgmEntityStatus_t status_of(entity e) {
+    const part *p = part_of(e);
+    return p ? p->status : DcgmEntityStatusUnknown;
 }
 
 /* The entities of a kind, of which there is space for DCGM's most. */
@@ -71,33 +73,25 @@ static int list_of(dcgm_field_entity_group_t kind, unsigned ids[DCGM_GROUP_MAX_E
     return n;
 }
 
-bool is_lost(const part *p) { return p->gpu >= 0 && (number_at("GPUs.%d.Lost", p->gpu) || has("GPUs.%d.Values.detached", p->gpu)); }
-
-int profiled_fields(const part *gpu, unsigned long long fields[MAX_PROFILED]) {
-    const char *active = value_at("%s.Values.f.1001", gpu->path);
-    if (is_lost(gpu) || (active && strcmp(active, "!unsupported") == 0))
+int profiled_fields(entity gpu, unsigned long long fields[MAX_PROFILED]) {
+    const char *active = value_at("GPUs.%u.Values.f.1001", gpu.entityId), *some = value_at("GPUs.%u.Values.profiled", gpu.entityId);
+    if (status_of(gpu) != DcgmEntityStatusOk || (active && strcmp(active, "!unsupported") == 0))
         return 0;
-    const char *some = value_at("%s.Values.profiled", gpu->path);
     return numbers_of(some ? some : "1001 1002 1003 1004 1005 1006 1007 1008 1009 1010 1011 1012", fields, MAX_PROFILED);
 }
 
 dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t handle, dcgm_field_entity_group_t kind, dcgm_field_eid_t *ids, int *count, unsigned flags) {
-    if (ids == NULL || count == NULL || *count < DCGM_GROUP_MAX_ENTITIES_V2 || flags != 0)
+    if (*count < DCGM_GROUP_MAX_ENTITIES_V2 || flags != 0)
         return DCGM_ST_BADPARAM;
     ENTER;
     *count = list_of(kind, ids);
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmGetGpuStatus(dcgmHandle_t handle, unsigned gpu, DcgmEntityStatus_t *status) {
-    if (status == NULL)
-        return DCGM_ST_BADPARAM;
     ENTER;
-    const part *p = part_of((entity){ DCGM_FE_GPU, gpu });
-    if (p == NULL)
-        return leave(DCGM_ST_BADPARAM);
-    *status = has("%s.Values.detached", p->path) ? DcgmEntityStatusDetached : is_lost(p) ? DcgmEntityStatusLost : DcgmEntityStatusOk;
-    return leave(DCGM_ST_OK);
+    *status = status_of((entity){ DCGM_FE_GPU, gpu });
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v2 *out) {
@@ -110,7 +104,7 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v
         const bool of_gi = p->is.entityGroupId == DCGM_FE_GPU_I;
         gi = of_gi ? p->is : gi;
         profile whole;
-        if (p->gi < 0 || is_lost(p) || !instance_at(p->gpu, p->gi, &whole) || out->count == DCGM_MAX_HIERARCHY_INFO)
+        if (p->gi < 0 || !instance_at(p->gpu, p->gi, &whole) || out->count == DCGM_MAX_HIERARCHY_INFO)
             continue;
         out->entityList[out->count++] = (dcgmMigHierarchyInfo_v2){
             .entity = p->is, .parent = of_gi ? (entity){ DCGM_FE_GPU, p->gpu } : gi,
@@ -118,22 +112,21 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v
                       .nvmlProfileSlices = (of_gi ? whole.compute : compute_slices(p->gpu, p->gi, p->ci)) },
         };
     }
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmProfGetSupportedMetricGroups(dcgmHandle_t handle, dcgmProfGetMetricGroups_t *out) {
     CHECK(dcgmProfGetMetricGroups_version3);
     ENTER;
-    const part *gpu = part_of((entity){ DCGM_FE_GPU, out->gpuId });
     unsigned long long fields[MAX_PROFILED];
-    const int n = gpu ? profiled_fields(gpu, fields) : 0;
+    const int n = profiled_fields((entity){ DCGM_FE_GPU, out->gpuId }, fields);
     if (n == 0)
-        return leave(gpu ? DCGM_ST_PROFILING_NOT_SUPPORTED : DCGM_ST_BADPARAM);
+        return DCGM_ST_PROFILING_NOT_SUPPORTED;
     memset(&out->metricGroups, 0, sizeof out->metricGroups);
     out->numMetricGroups = 1;
     for (int i = 0; i < n; i++)
         out->metricGroups[0].fieldIds[out->metricGroups[0].numFieldIds++] = (unsigned short)fields[i];
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmGetCpuHierarchy(dcgmHandle_t handle, dcgmCpuHierarchy_v1 *out) {
@@ -149,7 +142,7 @@ dcgmReturn_t dcgmGetCpuHierarchy(dcgmHandle_t handle, dcgmCpuHierarchy_v1 *out) 
             out->cpus[out->numCpus].ownedCores.bitmask[core / 64] |= 1ull << (core % 64);
         out->numCpus++;
     }
-    return leave(out->numCpus ? DCGM_ST_OK : DCGM_ST_NOT_SUPPORTED); /* a machine without Grace CPUs */
+    return out->numCpus ? DCGM_ST_OK : DCGM_ST_NOT_SUPPORTED; /* a machine without Grace CPUs */
 }
 
 /* The status of 36 links a GPU is DCGM 4.6's, newer than the headers: words like the one of 18,
@@ -161,13 +154,11 @@ _Static_assert(sizeof(dcgmNvLinkStatus_v4) == 4 * LINK_WORDS(LINKS), "dcgmNvLink
 static const unsigned links_version5 = 5u << 24 | 4 * LINK_WORDS(LINKS_4_6);
 
 dcgmReturn_t dcgmGetNvLinkLinkStatus(dcgmHandle_t handle, dcgmNvLinkStatus_v4 *out) {
-    if (out == NULL)
-        return DCGM_ST_BADPARAM;
     ENTER;
     unsigned *words = (unsigned *)out, ids[DCGM_GROUP_MAX_ENTITIES_V2];
     const unsigned version = *words, links = version == links_version5 ? LINKS_4_6 : LINKS;
     if (version != dcgmNvLinkStatus_version4 && (version != links_version5 || !has("Lines.links36")))
-        return leave(DCGM_ST_VER_MISMATCH);
+        return DCGM_ST_VER_MISMATCH;
     memset(words, 0, version & 0xffffff);
     words[0] = version;
     const struct {
@@ -185,18 +176,21 @@ dcgmReturn_t dcgmGetNvLinkLinkStatus(dcgmHandle_t handle, dcgmNvLinkStatus_v4 *o
             }
         }
     }
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }
 
+/* It fails where any GPU is lost. */
 dcgmReturn_t dcgmGetNvLinkP2PStatus(dcgmHandle_t handle, dcgmNvLinkP2PStatus_v1 *out) {
     CHECK(dcgmNvLinkP2PStatus_version1);
     ENTER;
     unsigned ids[DCGM_GROUP_MAX_ENTITIES_V2];
     *out = (dcgmNvLinkP2PStatus_v1){ dcgmNvLinkP2PStatus_version1, list_of(DCGM_FE_GPU, ids), { { 0 } } };
     for (unsigned i = 0; i < out->numGpus; i++) {
+        if (status_of((entity){ DCGM_FE_GPU, ids[i] }) == DcgmEntityStatusLost)
+            return DCGM_ST_GPU_IS_LOST;
         out->gpus[i].entityId = ids[i];
         for (unsigned k = 0; k < out->numGpus; k++)
             out->gpus[i].linkStatus[k] = number_at("Lines.peer.%u.%u", ids[i], ids[k]);
     }
-    return leave(DCGM_ST_OK);
+    return DCGM_ST_OK;
 }

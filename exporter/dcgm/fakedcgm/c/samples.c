@@ -14,22 +14,17 @@ int64_t now_us(void) {
 
 /* --- XIDs ----------------------------------------------------------------- */
 
-/* How many of the XIDs happened before the host engine began. */
-static int before;
-
-void xids_begin(int n) {
-    before = n < 0 ? 0 : n;
-    while (n < 0 && has("DCGM.XIDs.%d", before))
-        before++;
-}
-
 int xids_since(entity e, int64_t from, sample *out) {
+    const part *p = part_of(e);
+    const char *on;
+    char own[16] = "";
     int found = 0;
-    for (int k = 0; found < MAX_HISTORY && has("DCGM.XIDs.%d", k); k++) {
-        const int64_t at = number_at("DCGM.XIDs.%d.At", k);
-        if (number_at("DCGM.XIDs.%d.Kind", k) == (int)e.entityGroupId && number_at("DCGM.XIDs.%d.ID", k) == e.entityId && at >= from
-            && (k >= before || number_at("DCGM.XIDs.%d.Kernel", k)))
-            out[found++] = (sample){ .field = XID_ERRORS, .type = 'i', .ts = at, .value.i64 = number_at("DCGM.XIDs.%d.Code", k) };
+    if (p && p->gi >= 0)
+        snprintf(own, sizeof own, p->ci < 0 ? "%d" : "%d/%d", p->gi, p->ci);
+    for (int k = 0; p && found < MAX_HISTORY && (on = value_at("GPUs.%d.XIDs.%d.On", p->gpu, k)) != NULL; k++) {
+        const int64_t at = number_at("GPUs.%d.XIDs.%d.At", p->gpu, k);
+        if (strcmp(on, own) == 0 && at >= from)
+            out[found++] = (sample){ .field = XID_ERRORS, .type = 'i', .ts = at, .value.i64 = number_at("GPUs.%d.XIDs.%d.Code", p->gpu, k) };
     }
     return found;
 }
@@ -46,8 +41,6 @@ static void set_blank(sample *out, int kind) {
     else
         out->value.i64 = DCGM_INT64_BLANK + kind;
 }
-
-static void set_text(sample *out, const char *text) { snprintf(out->value.str, sizeof out->value.str, "%s", text); }
 
 void sample_blank(unsigned short field, int status, sample *out) {
     const dcgm_field_meta_p meta = DcgmFieldGetById(field);
@@ -67,7 +60,6 @@ static const char *implied(const part *p, unsigned short field) {
         return value_at("Driver");
     if (p->is.entityGroupId != DCGM_FE_GPU)
         return NULL;
-    const bool has_mig = has("%s.Spec.Profiles.0", p->path);
     switch (field) {
     case DCGM_FI_DEV_NVML_INDEX: return path("%d", p->gpu);
     case DCGM_FI_DEV_NAME: return value_at("%s.Name", p->path);
@@ -75,8 +67,8 @@ static const char *implied(const part *p, unsigned short field) {
     case DCGM_FI_DEV_PCI_BUSID: return value_at("%s.PCIBusID", p->path);
     case DCGM_FI_DEV_MINOR_NUMBER: return value_at("%s.Minor", p->path);
     case DCGM_FI_DEV_FB_TOTAL: return value_at("%s.MemoryMiB", p->path);
-    case DCGM_FI_DEV_MIG_MODE: return has_mig ? path("%lld", number_at("%s.MIG", p->path)) : NULL;
-    case DCGM_FI_DEV_MIG_MAX_SLICES: return has_mig ? value_at("%s.Spec.ComputeSlices", p->path) : NULL;
+    case DCGM_FI_DEV_MIG_MODE: return path("%lld", number_at("%s.MIG", p->path));
+    case DCGM_FI_DEV_MIG_MAX_SLICES: return number_at("%s.MIG", p->path) ? value_at("%s.Spec.ComputeSlices", p->path) : "0";
     }
     return NULL;
 }
@@ -96,26 +88,30 @@ void sample_live(entity e, unsigned short field, sample *out) {
     sample_blank(field, p ? DCGM_ST_OK : DCGM_ST_NO_DATA, out);
     if (meta == NULL || p == NULL)
         return;
+    out->ts = now_us();
+    /* Of a GPU that is lost all is blank, its last XID too; what a detached one was called is still known. */
+    const bool is_named = field == DCGM_FI_DEV_NAME || field == DCGM_FI_DEV_UUID || field == DCGM_FI_DEV_PCI_BUSID;
+    if (meta->entityLevel != DCGM_FE_NONE && (p->status == DcgmEntityStatusLost || (p->status == DcgmEntityStatusDetached && !is_named)))
+        return;
     const part *of = answering(p, meta->entityLevel);
     const char *v = value_at("%s.Values.f.%u", of->path, field);
     if (v == NULL)
         v = implied(of, field);
     if (field == XID_ERRORS && v == NULL) { /* before the first one DCGM has no data */
         static sample xids[MAX_HISTORY];
-        out->status = DCGM_ST_NO_DATA;
+        sample_blank(field, DCGM_ST_NO_DATA, out);
         for (int k = 0, n = xids_since(e, 0, xids); k < n; k++)
             *out = xids[k].ts >= out->ts ? xids[k] : *out;
         return;
     }
-    out->ts = now_us();
-    if (v == NULL || is_lost(p))
+    if (v == NULL)
         return;
     if (strcmp(v, "!unsupported") == 0)
         set_blank(out, NOT_SUPPORTED);
     else if (sscanf(v, "!status:%d", &out->status) == 1)
         return;
     else if (out->type == 's')
-        set_text(out, v);
+        snprintf(out->value.str, sizeof out->value.str, "%s", v);
     else if (out->type == 'd')
         out->value.dbl = strtod(v, NULL);
     else

@@ -1,78 +1,83 @@
 /* Watches and the samples they take. */
+#include <search.h> /* before fake.h's ENTER, of which it has another */
+
 #include "fake.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-typedef struct watch {
-    struct watch *next; /* in its bucket */
-    entity entity;
-    unsigned short field;
-    int64_t every, taken; /* microseconds */
-    unsigned version;     /* of the machine */
-    unsigned count, capacity; /* of the samples taken, and kept: one or, of a field that is asked for since a time, MAX_HISTORY */
-    sample *kept;         /* a ring: the newest stands at count - 1 */
+typedef struct {
+    struct {
+        entity entity;
+        unsigned field;
+    } of;
+    int64_t every, taken;     /* microseconds */
+    unsigned version;         /* of the machine */
+    unsigned count, capacity; /* of the samples taken, and kept */
+    sample kept[];            /* a ring: the newest stands at count - 1 */
 } watch;
 
-enum { BUCKETS = 4096 };
-static watch *buckets[BUCKETS];
+static void *watches; /* a tree */
 
-/* Where the link to a watch is, or would be. */
-static watch **find_watch(entity e, unsigned short field) {
-    watch **at = &buckets[(e.entityId * 2039u + e.entityGroupId * 31u + field) % BUCKETS];
-    while (*at && ((*at)->field != field || (*at)->entity.entityId != e.entityId || (*at)->entity.entityGroupId != e.entityGroupId))
-        at = &(*at)->next;
-    return at;
+static int compare(const void *a, const void *b) { return memcmp(&((const watch *)a)->of, &((const watch *)b)->of, sizeof(((const watch *)a)->of)); }
+
+static watch *find_watch(entity e, unsigned short field) {
+    const watch wanted = { .of = { e, field } };
+    watch **at = tfind(&wanted, &watches, compare);
+    return at ? *at : NULL;
 }
 
 void watch_add(entity e, unsigned short field, int64_t every_us) {
-    watch **at = find_watch(e, field);
-    if (*at == NULL) {
-        *at = malloc(sizeof **at);
-        **at = (watch){ .entity = e, .field = field, .every = every_us, .capacity = 1, .kept = malloc(sizeof(sample)) };
-    } else if (every_us < (*at)->every) { /* the fastest watcher decides */
-        (*at)->every = every_us;
+    watch *w = find_watch(e, field);
+    if (w == NULL) {
+        /* The last sample is enough of all that is not read since a time. */
+        const unsigned capacity = field == DCGM_FI_DEV_CLOCK_THROTTLE_REASONS ? MAX_HISTORY : 1;
+        w = calloc(1, sizeof *w + capacity * sizeof *w->kept);
+        w->of.entity = e;
+        w->of.field = field;
+        w->capacity = capacity;
+        tsearch(w, &watches, compare);
     }
+    w->every = every_us; /* a connection's last watch of a field replaces that before */
 }
 
 void watch_remove(entity e, unsigned short field) {
-    watch **at = find_watch(e, field), *w = *at;
+    watch *w = find_watch(e, field);
     if (w) {
-        *at = w->next;
-        free(w->kept);
+        tdelete(w, &watches, compare);
         free(w);
     }
 }
 
 void watches_clear(void) {
-    for (int b = 0; b < BUCKETS; b++)
-        while (buckets[b])
-            watch_remove(buckets[b]->entity, buckets[b]->field);
+    tdestroy(watches, free);
+    watches = NULL;
 }
 
 static void take_if_due(watch *w) {
     const int64_t now = now_us();
-    const part *p = part_of(w->entity);
+    const part *p = part_of(w->of.entity);
     const bool due = now - w->taken >= w->every || w->version != machine_version();
     if (w->count > 0 && (!due || (p && p->gpu >= 0 && has("GPUs.%d.Values.frozen", p->gpu))))
         return;
     sample fresh;
-    sample_live(w->entity, w->field, &fresh);
+    sample_live(w->of.entity, (unsigned short)w->of.field, &fresh);
     w->taken = now;
     w->version = machine_version();
     /* An entity that is gone keeps its last sample, which grows old. */
-    if (w->count > 0 && fresh.status == DCGM_ST_NO_DATA)
-        return;
-    w->kept[w->count++ % w->capacity] = fresh;
+    if (w->count == 0 || fresh.status != DCGM_ST_NO_DATA)
+        w->kept[w->count++ % w->capacity] = fresh;
 }
 
-void watches_update(void) {
-    for (int b = 0; b < BUCKETS; b++)
-        for (watch *w = buckets[b]; w; w = w->next)
-            take_if_due(w);
+static void update(const void *node, VISIT when, int) {
+    if (when == postorder || when == leaf)
+        take_if_due(*(watch *const *)node);
 }
+
+void watches_update(void) { twalk(watches, update); }
 
 void sample_latest(entity e, unsigned short field, sample *out) {
-    watch *w = *find_watch(e, field);
+    watch *w = find_watch(e, field);
     if (w == NULL) {
         fake_log("unwatched %u %u %u\n", e.entityGroupId, e.entityId, field);
         sample_blank(field, DCGM_ST_NOT_WATCHED, out);
@@ -87,14 +92,9 @@ void sample_latest(entity e, unsigned short field, sample *out) {
 }
 
 int samples_since(entity e, unsigned short field, int64_t from, sample *out) {
-    watch *w = *find_watch(e, field);
+    watch *w = find_watch(e, field);
     if (w == NULL || field == XID_ERRORS)
-        return w ? xids_since(e, from, out) : 0;
-    if (w->capacity == 1) { /* kept from the first request on */
-        w->kept = realloc(w->kept, MAX_HISTORY * sizeof *w->kept);
-        w->capacity = MAX_HISTORY;
-        w->count = 0;
-    }
+        return w ? xids_since(e, from, out) : -1;
     take_if_due(w);
     int n = 0;
     for (unsigned k = w->count < w->capacity ? 0 : w->count - w->capacity; k < w->count; k++)
