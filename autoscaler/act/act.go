@@ -142,7 +142,7 @@ func outcome(err error, dryRun bool) Outcome {
 		return Done
 	case errors.Is(err, errWaiting), errors.Is(err, pools.ErrBusy):
 		return Waiting
-	case errors.Is(err, errRefused), errors.Is(err, pools.ErrUnnamed), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errRefused), errors.Is(err, pools.ErrUnnamed), errors.Is(err, pools.ErrStale), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return Refused
 	default:
 		return Failed
@@ -182,14 +182,12 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 		return a.drain(ctx, r, pool, action)
 	case plan.Reclaim:
 		return a.reclaim(ctx, r, action)
-	case plan.Replace:
-		return a.replace(ctx, r, pool, action)
 	case plan.SoftTaint, plan.RemoveSoftTaint:
 		return a.softTaint(ctx, r, action)
 	case plan.Withdraw:
 		return a.withdraw(ctx, r, pool, action)
-	case plan.RemoveNode:
-		return a.removeNode(ctx, r, pool, action)
+	case plan.RemoveNode, plan.Replace:
+		return a.takeOut(ctx, r, pool, action)
 	default:
 		return fmt.Errorf("unknown verb %q", action.Verb)
 	}
@@ -200,21 +198,13 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 func undoes(v plan.Verb) bool { return v == plan.Uncordon || v == plan.Rollback }
 
 // scaleUp requests a size from the provider. Sizes are absolute, so a snapshot from
-// before our last scale-up requests the present size. A snapshot from before our last
-// removal would request too many nodes: it is refused, and the next reconcile observes
-// the present size.
+// before our last scale-up requests the present size. One from before a removal would
+// request too many nodes: the provider refuses, and the next reconcile observes the present size.
 func (a *Actor) scaleUp(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	if action.To > int(pool.Spec.Max) {
 		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
 	}
-	target, err := a.target(ctx, pool)
-	if err != nil {
-		return err
-	}
-	if seen := r.pools[pool.Name].Target; target < seen {
-		return refuse("the size of pool %s is %d, not %d as in the snapshot", pool.Name, target, seen)
-	}
-	return a.o.Pools.SetSize(ctx, pool, action.To)
+	return a.o.Pools.SetSize(ctx, pool, r.pools[pool.Name].Target, action.To)
 }
 
 // softTaint adds or removes v1alpha1.EmptyTaint. Other taints stay as they are.
@@ -243,12 +233,5 @@ func (a *Actor) withdraw(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNo
 		return refuse("the request of pool %s was withdrawn %s ago", pool.Name, r.now.Sub(last))
 	}
 	a.withdrawn[pool.Name] = r.now
-	target, err := a.target(ctx, pool)
-	if err != nil {
-		return err
-	}
-	if target != action.From {
-		return refuse("the size of pool %s is %d, not %d as in the plan", pool.Name, target, action.From)
-	}
-	return a.o.Pools.Withdraw(ctx, pool)
+	return a.o.Pools.Withdraw(ctx, pool, action.From)
 }

@@ -173,18 +173,16 @@ func TestInterrupted(t *testing.T) {
 }
 
 // TestNotCounted: of three Node objects the provider does not count one, since its machine terminates or another made it.
-// So a pool with min 2 removes none, and a snapshot from before would request one node too many.
+// The scale-up is from its size, not from theirs; another size since is no failure.
 func TestNotCounted(t *testing.T) {
-	second, third := testNode(), testNode()
-	second.Name, third.Name = "p-2", "p-3"
-	w := newWorld(t, nil, second, third)
-	edit(w, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.Min, p.Spec.Max = 2, 5 })
-	w.actor.o.Pools = provider{Provider: w.actor.o.Pools, list: func() (pools.Listing, error) { return pools.Listing{Target: 2}, nil }}
-	w.want(Refused, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
-	if w.node().Spec.Unschedulable {
-		t.Error("cordoned without being removed")
-	}
-	w.snap.Pools = []plan.Pool{{Name: "p", Size: 3, Target: 3, Max: 5}}
+	w := newWorld(t, nil)
+	w.actor.o.Pools = provider{setSize: func(from, to int) error {
+		if from != 2 || to != 4 {
+			t.Errorf("from %d to %d", from, to)
+		}
+		return pools.ErrStale
+	}}
+	w.snap.Pools = []plan.Pool{{Name: "p", Size: 3, Target: 2, Max: 5}}
 	w.want(Refused, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 3, To: 4})
 }
 

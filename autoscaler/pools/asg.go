@@ -3,6 +3,7 @@ package pools
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -145,11 +146,19 @@ func (g *asgGroup) failed(ctx context.Context) string {
 	return ""
 }
 
+// launches returns why the group starts no instance.
+func (g *asgGroup) launches() error {
+	if !slices.ContainsFunc(g.group.SuspendedProcesses, func(p types.SuspendedProcess) bool { return aws.ToString(p.ProcessName) == "Launch" }) {
+		return nil
+	}
+	return &Problem{ReasonTarget, fieldASG + ".name",
+		fmt.Sprintf("the process Launch of Auto Scaling group %s is suspended: it starts no instance", aws.ToString(g.group.AutoScalingGroupName)), "resume it"}
+}
+
 // raise implements groupAPI.
 func (g *asgGroup) raise(ctx context.Context, size int) error {
-	if slices.ContainsFunc(g.group.SuspendedProcesses, func(p types.SuspendedProcess) bool { return aws.ToString(p.ProcessName) == "Launch" }) {
-		return &Problem{ReasonTarget, fieldASG + ".name",
-			fmt.Sprintf("the process Launch of Auto Scaling group %s is suspended: it starts no instance", aws.ToString(g.group.AutoScalingGroupName)), "resume it"}
+	if err := g.launches(); err != nil {
+		return err
 	}
 	g.mu.Lock()
 	g.raised[g.pool.Name] = g.o.Now()
@@ -162,9 +171,17 @@ func (g *asgGroup) resize(ctx context.Context, size int) error {
 		AutoScalingGroupName: g.group.AutoScalingGroupName, DesiredCapacity: aws.Int32(int32(size)), HonorCooldown: aws.Bool(false),
 	})
 	if err != nil {
-		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", aws.ToString(g.group.AutoScalingGroupName), err)
+		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", aws.ToString(g.group.AutoScalingGroupName), busy(err))
 	}
 	return nil
+}
+
+// busy marks the errors of a group that another change keeps from this one for now.
+func busy(err error) error {
+	if errors.As(err, new(*types.ScalingActivityInProgressFault)) || errors.As(err, new(*types.ResourceContentionFault)) {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
 }
 
 // withdraw implements groupAPI. If AWS starts an instance after the reading, the group has one too many, and AWS
@@ -200,6 +217,9 @@ func (g *asgGroup) withdraw(ctx context.Context, size int, absent []string) erro
 
 // remove implements groupAPI: a group whose size stays starts another instance.
 func (g *asgGroup) remove(ctx context.Context, node *corev1.Node, replace bool) error {
+	if err := g.launches(); replace && err != nil {
+		return err
+	}
 	return g.terminate(ctx, node.Spec.ProviderID, !replace)
 }
 
@@ -209,7 +229,7 @@ func (g *asgGroup) terminate(ctx context.Context, providerID string, lower bool)
 		InstanceId: aws.String(LastPart(providerID)), ShouldDecrementDesiredCapacity: aws.Bool(lower),
 	})
 	if err != nil {
-		return fmt.Errorf("terminating instance %s: %w", LastPart(providerID), err)
+		return fmt.Errorf("terminating instance %s: %w", LastPart(providerID), busy(err))
 	}
 	return nil
 }

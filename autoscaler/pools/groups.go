@@ -138,16 +138,17 @@ func (p *Groups) group(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group,
 }
 
 // SetSize implements Provider.
-func (p *Groups) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+func (p *Groups) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, to int) error {
 	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
+		due, err := grows(g.target, from, to)
 		switch {
-		case g.target >= size:
-			return nil
-		case size > g.most:
+		case !due:
+			return err
+		case to > g.most:
 			return &Problem{ReasonTarget, "spec.max",
-				fmt.Sprintf("%d nodes are requested, the maximum of %s is %d", size, g.name, g.most), "raise it at the provider, or lower spec.max"}
+				fmt.Sprintf("%d nodes are requested, the maximum of %s is %d", to, g.name, g.most), "raise it at the provider, or lower spec.max"}
 		}
-		return g.cloud.raise(ctx, size)
+		return g.cloud.raise(ctx, to)
 	})
 }
 
@@ -157,6 +158,7 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 		return err
 	}
 	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
+		replace := replace && g.target <= int(pool.Spec.Max)
 		at := slices.IndexFunc(g.machines, func(m machine) bool { return m.id == node.Spec.ProviderID })
 		switch {
 		case node.Spec.ProviderID == "" || at < 0:
@@ -165,6 +167,8 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 			return nil
 		case g.machines[at].apart: // a smaller size would take another machine as well
 			return fmt.Errorf("%w: the size of %s does not count machine %s", ErrUnnamed, g.name, node.Spec.ProviderID)
+		case !replace && g.target <= int(pool.Spec.Min):
+			return shrinks(g.target, int(pool.Spec.Min))
 		case g.target <= g.least && !(replace && g.keeps):
 			return &Problem{ReasonTarget, "spec.min",
 				fmt.Sprintf("the minimum of %s is %d, and so is its size", g.name, g.least), "lower it at the provider, or raise spec.min to it"}
@@ -175,8 +179,11 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 
 // Withdraw implements Provider: the size becomes the number of the machines there are, without those that have no node
 // for too long.
-func (p *Groups) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
+func (p *Groups) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from int) error {
 	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
+		if g.target != from {
+			return stale(g.target, from)
+		}
 		absent, err := p.absent(ctx, pool, g)
 		if err != nil {
 			return err

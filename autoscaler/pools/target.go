@@ -43,8 +43,8 @@ type machines interface {
 	foreign(t target) string
 	// passedOver reports whether a machine that was to be removed still exists and will stay.
 	passedOver(t target, machine *unstructured.Unstructured) bool
-	// remove removes the machine from t, whose size without it is size.
-	remove(ctx context.Context, t target, machine *unstructured.Unstructured) error
+	// remove removes the machine from t. A size that counts it and is at least already is ErrStale.
+	remove(ctx context.Context, t target, machine *unstructured.Unstructured, least int) error
 }
 
 // describe names a target in messages.
