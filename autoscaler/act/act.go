@@ -95,9 +95,14 @@ const maxActing = 25 * time.Second
 // errTooLong is the cause of a context that has ended after maxActing.
 var errTooLong = errors.New("the actions of this reconcile have taken too long")
 
-// Apply carries out the actions of p, the plan for s, in order. After an action
-// that does not succeed it continues with the next one.
+// Apply continues the operations of s, and carries out the actions of p, the plan for it, in order. After an
+// action that does not succeed it continues with the next one.
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
+	if !a.o.DryRun {
+		if err := a.repartitions.resume(ctx, s); err != nil {
+			a.o.Log.Error("resuming operations failed", "err", err)
+		}
+	}
 	waited := a.waiting
 	a.waiting = map[string]bool{}
 	if len(p.Actions) == 0 && len(a.promises.byPod) == 0 {
@@ -122,16 +127,6 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 		a.promises.keep(ctx, r)
 	}
 	return results
-}
-
-// Resume continues the operations of a snapshot whose config is not selected yet, because of
-// ConfigDelay or a restart. It decides nothing; past its deadline an operation is
-// undone by the planner.
-func (a *Actor) Resume(ctx context.Context, s plan.Snapshot) error {
-	if a.o.DryRun {
-		return nil
-	}
-	return a.repartitions.resume(ctx, s)
 }
 
 func outcome(err error, dryRun bool) Outcome {

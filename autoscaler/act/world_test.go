@@ -206,7 +206,7 @@ func (w *world) resume(at time.Time) error {
 	for i := range nodes.Items {
 		s.Nodes = append(s.Nodes, plan.Node{Name: nodes.Items[i].Name, Operation: partition.OperationOf(&nodes.Items[i])})
 	}
-	return w.actor.Resume(w.t.Context(), s)
+	return w.actor.repartitions.resume(w.t.Context(), s)
 }
 
 func (w *world) node() *corev1.Node {
