@@ -80,7 +80,7 @@ func (a *asg) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group, err
 	}
 	out := &group{
 		name: "Auto Scaling group " + aws.ToString(g.AutoScalingGroupName), target: int(aws.ToInt32(g.DesiredCapacity)),
-		least: int(aws.ToInt32(g.MinSize)), most: int(aws.ToInt32(g.MaxSize)), keeps: true, cloud: &asgGroup{a, c, pool, g},
+		least: int(aws.ToInt32(g.MinSize)), most: int(aws.ToInt32(g.MaxSize)), keeps: true, exact: true, cloud: &asgGroup{a, c, pool, g},
 	}
 	for _, i := range g.Instances {
 		out.machines = append(out.machines, machine{
@@ -99,12 +99,6 @@ func (g *asgGroup) complete(ctx context.Context, l *Listing, missing int) (err e
 	if missing > 0 {
 		if l.FailedWhy = g.failed(ctx); l.FailedWhy != "" {
 			l.Failed = missing
-		}
-	}
-	l.Counted = []string{}
-	for _, i := range g.group.Instances {
-		if !leavingState(i.LifecycleState) && !apartState(i.LifecycleState) {
-			l.Counted = append(l.Counted, aws.ToString(i.InstanceId))
 		}
 	}
 	l.SpotPrice = g.spotPrice(ctx, g.pool, g.group)
@@ -383,22 +377,16 @@ func (a *asg) askPrice(ctx context.Context, ref *v1alpha1.ASGProvider, zones []s
 	return highest(out.SpotPriceHistory, zones)
 }
 
-// highest of the latest prices in the zones.
+// highest of the prices in the zones. A history from now on has one of each zone.
 func highest(history []ec2types.SpotPrice, zones []string) (*float64, error) {
-	newest, price := map[string]time.Time{}, map[string]float64{}
+	var out *float64
 	for _, item := range history {
-		zone, at := aws.ToString(item.AvailabilityZone), aws.ToTime(item.Timestamp)
+		zone := aws.ToString(item.AvailabilityZone)
 		p, err := strconv.ParseFloat(aws.ToString(item.SpotPrice), 64)
 		if err != nil || !(p >= 0 && p < 1e6) {
 			return nil, fmt.Errorf("reading spot prices: %q in %s is no price", aws.ToString(item.SpotPrice), zone)
 		}
-		if !at.Before(newest[zone]) {
-			newest[zone], price[zone] = at, p
-		}
-	}
-	var out *float64
-	for _, zone := range zones {
-		if p, ok := price[zone]; ok && (out == nil || p > *out) {
+		if slices.Contains(zones, zone) && (out == nil || p > *out) {
 			out = &p
 		}
 	}

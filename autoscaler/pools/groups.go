@@ -48,6 +48,7 @@ type group struct {
 	name                string // in messages
 	target, least, most int
 	keeps               bool // a replacement does not lower the size meanwhile
+	exact               bool // machines are all that the size counts
 	machines            []machine
 	cloud               groupAPI
 }
@@ -96,9 +97,15 @@ func (p *Groups) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing,
 			return Listing{}, err
 		}
 		out, missing := Listing{Target: g.target}, max(g.target-g.made(), 0)
+		if g.exact {
+			out.Counted = []string{}
+		}
 		for _, m := range g.machines {
-			if m.going || m.apart {
+			switch {
+			case m.going || m.apart:
 				out.Going = append(out.Going, LastPart(m.id))
+			case g.exact:
+				out.Counted = append(out.Counted, LastPart(m.id))
 			}
 			if m.failed != "" && out.Failed < missing { // of a request that is not withdrawn yet
 				out.Failed, out.FailedWhy = out.Failed+1, text.Short(m.failed, maxWhy)

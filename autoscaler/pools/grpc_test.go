@@ -458,7 +458,7 @@ func TestHistory(t *testing.T) {
 			took, _ := time.ParseDuration(words[1])
 			switch words[0] {
 			case "asks":
-				h.Asked(pool, count, map[string]error{"fails": errors.New("no capacity")}[words[2]])
+				h.Asked(pool, map[string]error{"fails": errors.New("no capacity")}[words[2]])
 			case "after":
 				now = now.Add(took)
 			case "comes":

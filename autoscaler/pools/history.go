@@ -55,7 +55,6 @@ type record struct {
 	unmet    bool      // a request may be unmet, at first the last leader's
 	asked    time.Time // the last accepted request, zero while none is unmet that is known
 	silent   time.Time // since when requests have not been answered, zero where the last was
-	size     int       // requested
 	failures int
 	until    time.Time
 	took     []time.Duration
@@ -87,8 +86,8 @@ func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
 	return r
 }
 
-// Asked records a request for a size and the provider's answer.
-func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
+// Asked records a request for a larger size and the provider's answer.
+func (h *History) Asked(pool *v1alpha1.GPUNodePool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r, now := h.record(pool), h.now()
@@ -105,10 +104,7 @@ func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
 		r.fail(now)
 		return
 	}
-	if size > r.size || r.asked.IsZero() {
-		r.asked = now
-	}
-	r.size, r.unmet = size, true
+	r.asked, r.unmet = now, true
 }
 
 // Withdrawn records that a request is taken back since no node has come for too long, which the planner

@@ -113,7 +113,7 @@ func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from
 	}
 	err = provider.SetSize(ctx, pool, from, to)
 	if p.History != nil && !passing(ctx, err) {
-		p.History.Asked(pool, to, err)
+		p.History.Asked(pool, err)
 	}
 	return err
 }

@@ -144,35 +144,32 @@ func (s *Scale) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *co
 	if err != nil {
 		return err
 	}
-	machine, err := t.find(ctx, kind, node)
-	switch {
-	case err != nil:
+	all, err := kind.all(ctx, t)
+	if err != nil {
 		return err
-	case machine == nil:
-		return fmt.Errorf("%w: %s has no machine for it", ErrUnnamed, t.name())
+	}
+	machine, err := t.find(kind, all, node)
+	if err != nil {
+		return err
 	}
 	size, err := kind.size(t)
 	switch {
 	case err != nil:
 		return err
 	case replace && size <= int(pool.Spec.Max):
-		return s.replace(ctx, t, kind, machine)
+		return s.replace(ctx, t, kind, all, machine)
 	}
-	return kind.remove(ctx, t, machine, int(pool.Spec.Min))
+	return kind.remove(ctx, t, all, machine, int(pool.Spec.Min))
 }
 
 // replace deletes a Machine or NodeClaim, whose controller makes another as long as the size stays. The target's
 // annotation lists it first, so that its node is not counted while it goes.
-func (s *Scale) replace(ctx context.Context, t target, kind machines, machine *unstructured.Unstructured) error {
+func (s *Scale) replace(ctx context.Context, t target, kind machines, all []unstructured.Unstructured, machine *unstructured.Unstructured) error {
 	switch {
 	case machine.GetDeletionTimestamp() != nil:
 		return nil // terminating already
 	case t.leaves(kind, machine):
 		return fmt.Errorf("%w: %s is removing it already", ErrBusy, t.name())
-	}
-	all, err := kind.all(ctx, t)
-	if err != nil {
-		return err
 	}
 	before := t.object.DeepCopy()
 	t.addRemoving(all, machine)
@@ -274,7 +271,7 @@ func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from i
 		case joined:
 			made++
 		default:
-			if err := kind.remove(ctx, t, &all[i], 0); err != nil {
+			if err := kind.remove(ctx, t, all, &all[i], 0); err != nil {
 				return err
 			}
 			removed = true

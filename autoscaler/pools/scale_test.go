@@ -487,7 +487,7 @@ func TestWithdraw(t *testing.T) {
 				}
 				w.restart()
 				h := NewHistory(func() time.Time { return testNow })
-				h.Asked(w.pool, 5, nil)
+				h.Asked(w.pool, nil)
 				require.NoError(t, (Providers{Scale: w.scale, History: h}).Withdraw(t.Context(), w.pool, w.listed()))
 				var want []string
 				for i := range test.without {
