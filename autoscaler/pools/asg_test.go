@@ -266,6 +266,20 @@ func TestNotices(t *testing.T) {
 	}
 }
 
+// TestSoonerNoticeStays: of two notices about an instance the one with the sooner end counts, in whatever order they are read.
+func TestSoonerNoticeStays(t *testing.T) {
+	might, sooner, later := Notice{"i", testNow, time.Time{}}, Notice{"i", testNow, testNow.Add(time.Minute)}, Notice{"i", testNow, testNow.Add(time.Hour)}
+	for _, order := range [][]Notice{{might, later, sooner}, {sooner, later, might}, {later, sooner, might}, {sooner, might, later}} {
+		a := &asg{notices: map[string]Notice{}}
+		for _, l := range order {
+			a.note(l)
+		}
+		if got := a.notices["i"]; got != sooner {
+			t.Errorf("%v: %v", order, got)
+		}
+	}
+}
+
 // TestGroupWithdraws: the group's size becomes the number of its instances, none of which goes.
 // AWS chooses an instance when another starts between the reading and the write, so that each must
 // be protected from it.
