@@ -134,7 +134,7 @@ func TestRefuses(t *testing.T) {
 		"the GPU fell off":        {func(b *bench, _ *record) { b.state.GPUs[0].Lost = true }, "fallen off"},
 		"another GPU":             {func(b *bench, _ *record) { b.state.GPUs[0].UUID = fakenvml.GPUUUID(7) }, "is not there"},
 		// After a GPU falls off the bus, the index belongs to another GPU.
-		"no UUID": {func(_ *bench, r *record) { r.UUID = "" }, "has no GPU UUID"},
+		"no UUID": {func(_ *bench, r *record) { r.UUID = "" }, "is not there"},
 		"repartitioned meanwhile": {func(_ *bench, r *record) { r.Before = "1g.10gb@0 2g.20gb@2" },
 			"decided on another layout: GPU 0 is partitioned into"},
 		"in MIG mode since":                {func(_ *bench, r *record) { r.Whole, r.Before = true, "empty" }, "MIG mode is on"},

@@ -138,9 +138,6 @@ func (j *job) forward(ctx context.Context, node *corev1.Node) error {
 // expected returns why the GPU's state is not the one that the operation was decided on, nil if it
 // is. The placements of instances may have been guessed; their number was not.
 func (j *job) expected(m machine) error {
-	if j.record.UUID == "" {
-		return fmt.Errorf("the operation has no GPU UUID, and index %d may be another GPU by now", j.record.GPU)
-	}
 	c, err := find(m, j.record.UUID, j.record.GPU)
 	if err != nil {
 		return err
@@ -210,11 +207,7 @@ func (j *job) backward(ctx context.Context, node *corev1.Node) error {
 		if differs == nil {
 			return nil
 		}
-		err = j.a.permitted(node, machine)
-		if j.record.UUID == "" { // a GPU found by its index may be one that was not touched
-			err = errors.Join(err, errors.New("the operation has no GPU UUID"))
-		}
-		if err != nil {
+		if err := j.a.permitted(node, machine); err != nil {
 			return fmt.Errorf("%w, and annotation %s, which had the reason, is lost: %w", differs, contract.AgentAnnotation, err)
 		}
 	}
@@ -295,7 +288,7 @@ func (j *job) quiesce(ctx context.Context, gpus []string) error {
 // resume asks the exporter to reacquire the GPUs, also those that it released before the agent was
 // restarted. Without it the exporter does so after quiesceFor.
 func (j *job) resume(ctx context.Context) {
-	if len(j.quiesced) == 0 && j.answer.Touched && j.record.UUID != "" {
+	if len(j.quiesced) == 0 && j.answer.Touched {
 		j.quiesced = []string{j.record.UUID}
 	}
 	if len(j.quiesced) == 0 {

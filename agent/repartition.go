@@ -86,10 +86,10 @@ func (j *job) look(ctx context.Context) (m machine, c device, allocated map[stri
 	return m, c, allocated, err
 }
 
-// find returns the GPU of a record: by its UUID, or its index if the UUID is unknown.
+// find returns the GPU of a record by its UUID: its index may be another GPU's by now.
 func find(m machine, uuid string, index int) (device, error) {
 	for _, c := range m.GPUs {
-		if uuid != "" && c.UUID != uuid || uuid == "" && c.Index != index {
+		if c.UUID != uuid {
 			continue
 		}
 		switch {

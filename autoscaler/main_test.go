@@ -278,7 +278,6 @@ func (s still) Load(context.Context, time.Time) (plan.State, error) { return s.s
 func (still) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {
 	return nil, nil
 }
-func (still) Resume(context.Context, plan.Snapshot) error                  { return nil }
 func (still) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }
 
 // reconciled is a loop after one reconcile of the snapshot.

@@ -95,9 +95,14 @@ const maxActing = 25 * time.Second
 // errTooLong is the cause of a context that has ended after maxActing.
 var errTooLong = errors.New("the actions of this reconcile have taken too long")
 
-// Apply carries out the actions of p, the plan for s, in order. After an action
-// that does not succeed it continues with the next one.
+// Apply continues the operations of s, and carries out the actions of p, the plan for it, in order. After an
+// action that does not succeed it continues with the next one.
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
+	if !a.o.DryRun {
+		if err := a.repartitions.resume(ctx, s); err != nil {
+			a.o.Log.Error("resuming operations failed", "err", err)
+		}
+	}
 	waited := a.waiting
 	a.waiting = map[string]bool{}
 	if len(p.Actions) == 0 && len(a.promises.byPod) == 0 {
@@ -124,16 +129,6 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 	return results
 }
 
-// Resume continues the operations of a snapshot whose config is not selected yet, because of
-// ConfigDelay or a restart. It decides nothing; past its deadline an operation is
-// undone by the planner.
-func (a *Actor) Resume(ctx context.Context, s plan.Snapshot) error {
-	if a.o.DryRun {
-		return nil
-	}
-	return a.repartitions.resume(ctx, s)
-}
-
 func outcome(err error, dryRun bool) Outcome {
 	switch {
 	case dryRun:
@@ -142,7 +137,7 @@ func outcome(err error, dryRun bool) Outcome {
 		return Done
 	case errors.Is(err, errWaiting), errors.Is(err, pools.ErrBusy):
 		return Waiting
-	case errors.Is(err, errRefused), errors.Is(err, pools.ErrUnnamed), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errRefused), errors.Is(err, pools.ErrUnnamed), errors.Is(err, pools.ErrStale), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return Refused
 	default:
 		return Failed
@@ -182,14 +177,12 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 		return a.drain(ctx, r, pool, action)
 	case plan.Reclaim:
 		return a.reclaim(ctx, r, action)
-	case plan.Replace:
-		return a.replace(ctx, r, pool, action)
 	case plan.SoftTaint, plan.RemoveSoftTaint:
 		return a.softTaint(ctx, r, action)
 	case plan.Withdraw:
 		return a.withdraw(ctx, r, pool, action)
-	case plan.RemoveNode:
-		return a.removeNode(ctx, r, pool, action)
+	case plan.RemoveNode, plan.Replace:
+		return a.takeOut(ctx, r, pool, action)
 	default:
 		return fmt.Errorf("unknown verb %q", action.Verb)
 	}
@@ -200,21 +193,13 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 func undoes(v plan.Verb) bool { return v == plan.Uncordon || v == plan.Rollback }
 
 // scaleUp requests a size from the provider. Sizes are absolute, so a snapshot from
-// before our last scale-up requests the present size. A snapshot from before our last
-// removal would request too many nodes: it is refused, and the next reconcile observes
-// the present size.
+// before our last scale-up requests the present size. One from before a removal would
+// request too many nodes: the provider refuses, and the next reconcile observes the present size.
 func (a *Actor) scaleUp(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	if action.To > int(pool.Spec.Max) {
 		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
 	}
-	target, err := a.target(ctx, pool)
-	if err != nil {
-		return err
-	}
-	if seen := r.pools[pool.Name].Target; target < seen {
-		return refuse("the size of pool %s is %d, not %d as in the snapshot", pool.Name, target, seen)
-	}
-	return a.o.Pools.SetSize(ctx, pool, action.To)
+	return a.o.Pools.SetSize(ctx, pool, r.pools[pool.Name].Target, action.To)
 }
 
 // softTaint adds or removes v1alpha1.EmptyTaint. Other taints stay as they are.
@@ -243,12 +228,5 @@ func (a *Actor) withdraw(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNo
 		return refuse("the request of pool %s was withdrawn %s ago", pool.Name, r.now.Sub(last))
 	}
 	a.withdrawn[pool.Name] = r.now
-	target, err := a.target(ctx, pool)
-	if err != nil {
-		return err
-	}
-	if target != action.From {
-		return refuse("the size of pool %s is %d, not %d as in the plan", pool.Name, target, action.From)
-	}
-	return a.o.Pools.Withdraw(ctx, pool)
+	return a.o.Pools.Withdraw(ctx, pool, action.From)
 }

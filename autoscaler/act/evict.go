@@ -239,7 +239,7 @@ func comesBack(pod *corev1.Pod) bool {
 // reclaim evicts one pod. It is done once the eviction is accepted: later reconciles
 // observe the released GPUs.
 func (a *Actor) reclaim(ctx context.Context, r *reconcile, action plan.Action) error {
-	seen, ok := r.pod(action.Pod)
+	seen, ok := r.pods[action.Pod]
 	if !ok {
 		return refuse("pod %s was not in the snapshot", action.Pod)
 	}

@@ -332,11 +332,10 @@ type short struct {
 	target, withdrawn int
 }
 
-func (s *short) List(context.Context, *v1alpha1.GPUNodePool) (pools.Listing, error) {
-	return pools.Listing{Target: s.target}, nil
-}
-
-func (s *short) Withdraw(context.Context, *v1alpha1.GPUNodePool) error {
+func (s *short) Withdraw(_ context.Context, _ *v1alpha1.GPUNodePool, from int) error {
+	if s.target != from {
+		return pools.ErrStale
+	}
 	s.withdrawn++
 	return nil
 }
@@ -365,7 +364,7 @@ type hanging struct {
 	calls int
 }
 
-func (h *hanging) SetSize(ctx context.Context, _ *v1alpha1.GPUNodePool, _ int) error {
+func (h *hanging) SetSize(ctx context.Context, _ *v1alpha1.GPUNodePool, _, _ int) error {
 	h.calls++
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -445,7 +444,7 @@ func newVacant(t *testing.T, more ...client.Object) *world {
 func TestReplace(t *testing.T) {
 	w := newSick(t, daemon("agent", "p-1"))
 	w.snap.Pools[0].Size, w.snap.Pools[0].Target = 3, 4 // the pool has shrunk
-	w.actor.o.Pools = provider{Provider: w.actor.o.Pools, setSize: func(int) error { return errors.New("it keeps its size") }}
+	w.actor.o.Pools = provider{Provider: w.actor.o.Pools, setSize: func(int, int) error { return errors.New("it keeps its size") }}
 	w.want(Done, replaceFirst)
 	if got := w.nodes(); !slices.Equal(got, []string{"p-1", "p-2"}) {
 		t.Fatalf("nodes %v, want as many as before", got)
@@ -513,24 +512,11 @@ func TestReplaceBesideARemoval(t *testing.T) {
 // provider is a fake that delegates where its function is nil.
 type provider struct {
 	pools.Provider
-	list    func() (pools.Listing, error)
-	setSize func(size int) error
+	setSize func(from, to int) error
 }
 
-func (p provider) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error) {
-	if p.list != nil {
-		return p.list()
-	}
-	return p.Provider.List(ctx, pool)
-}
-
-func (p provider) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
-	if p.setSize != nil {
-		if err := p.setSize(size); err != nil {
-			return err
-		}
-	}
-	return p.Provider.SetSize(ctx, pool, size)
+func (p provider) SetSize(_ context.Context, _ *v1alpha1.GPUNodePool, from, to int) error {
+	return p.setSize(from, to)
 }
 
 // TestPodBetweenLookAndDelete: a pod bound between check and deletion keeps the node. The planner

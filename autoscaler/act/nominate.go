@@ -53,7 +53,7 @@ func (a promises) give(ctx context.Context, r *reconcile, pods []string, node st
 func (a promises) keep(ctx context.Context, r *reconcile) {
 	for _, key := range slices.Sorted(maps.Keys(a.byPod)) {
 		p := a.byPod[key]
-		if seen, ok := r.pod(key); !ok || seen.Node != "" || r.now.After(p.until) {
+		if seen, ok := r.pods[key]; !ok || seen.Node != "" || r.now.After(p.until) {
 			delete(a.byPod, key)
 			continue
 		}
@@ -68,7 +68,7 @@ func (a promises) nominate(ctx context.Context, r *reconcile, key, node string) 
 }
 
 func (a promises) tryNominate(ctx context.Context, r *reconcile, key, node string) error {
-	seen, ok := r.pod(key)
+	seen, ok := r.pods[key]
 	if !ok || seen.UID == "" {
 		return nil // the pod is not created yet
 	}

@@ -17,9 +17,7 @@ type reconcile struct {
 	tables mig.Tables // published by nodes
 	nodes  map[string]*plan.Node
 	pools  map[string]plan.Pool
-	pods   []plan.Pod
-	// byKey are the pods by "namespace/name", built on first use.
-	byKey map[string]*plan.Pod
+	pods   map[string]*plan.Pod // by "namespace/name"
 	// state is the planner's state before this plan.
 	state plan.State
 
@@ -31,7 +29,7 @@ type reconcile struct {
 
 func newReconcile(s plan.Snapshot, policy plan.Policy) *reconcile {
 	r := &reconcile{
-		now: s.Now, policy: policy, tables: s.Tables, nodes: map[string]*plan.Node{}, pools: map[string]plan.Pool{}, pods: s.Pods, state: s.State,
+		now: s.Now, policy: policy, tables: s.Tables, nodes: map[string]*plan.Node{}, pools: map[string]plan.Pool{}, pods: make(map[string]*plan.Pod, len(s.Pods)), state: s.State,
 		draining: map[string]bool{}, removing: map[string]int{}, replaced: map[string]bool{},
 	}
 	for i := range s.Nodes {
@@ -44,27 +42,17 @@ func newReconcile(s plan.Snapshot, policy plan.Policy) *reconcile {
 	for _, p := range s.Pools {
 		r.pools[p.Name] = p
 	}
-	return r
-}
-
-// pod returns a pod of the snapshot by its key, "namespace/name". The index is built on
-// first use: most actions concern nodes only, and pods are many.
-func (r *reconcile) pod(key string) (*plan.Pod, bool) {
-	if r.byKey == nil {
-		r.byKey = make(map[string]*plan.Pod, len(r.pods))
-		for i := range r.pods {
-			r.byKey[r.pods[i].Key()] = &r.pods[i]
-		}
+	for i := range s.Pods {
+		r.pods[s.Pods[i].Key()] = &s.Pods[i]
 	}
-	p, ok := r.byKey[key]
-	return p, ok
+	return r
 }
 
 // podsOn returns the pods with GPUs on a node as a record has them, sorted.
 func (r *reconcile) podsOn(node string) []string {
 	var out []string
-	for i := range r.pods {
-		if p := &r.pods[i]; p.Node == node && !p.Demand.Zero() {
+	for _, p := range r.pods {
+		if p.Node == node && !p.Demand.Zero() {
 			out = append(out, contract.PodOf(p.Namespace, p.Name, p.UID))
 		}
 	}

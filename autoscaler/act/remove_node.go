@@ -16,26 +16,16 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// removeNode removes one empty node from its pool. A node that is not being drained is
-// cordoned first and recorded as a drain that begins, and removed by a later reconcile.
-func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	may := func(*corev1.Node) error {
-		target, err := a.target(ctx, pool)
-		if err == nil && target <= int(pool.Spec.Min) {
-			return refuse("the size of pool %s is %d, min is %d", pool.Name, target, pool.Spec.Min)
-		}
-		return err
+// takeOut takes an empty node out of its pool, or replaces a sick one: it checks the node,
+// cordons it, checks again and deletes the node as last read. A node that is not being
+// drained is recorded as a drain that begins, and deleted plan.RemoveDelay after the drain's
+// start, by a later reconcile. A pod that was bound in between keeps the node; the planner
+// ends the drain.
+func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+	replace, reason := action.Verb == plan.Replace, plan.NodeEmpty
+	if replace {
+		reason = plan.NodeSick
 	}
-	take := func(node *corev1.Node) error { return a.o.Pools.Delete(ctx, pool, node, false) }
-	return a.takeOut(ctx, r, pool, action, plan.NodeEmpty, may, take)
-}
-
-// takeOut takes an empty node out of its pool: it checks the node, cordons it, checks
-// again and calls take with the node as last read. may refuses before the first write. A
-// node that is not being drained is recorded as a drain that begins, with the reason, and
-// taken plan.RemoveDelay after the drain's start. A pod that was bound in between keeps the
-// node; the planner ends the drain.
-func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action, reason plan.Reason, may, take func(*corev1.Node) error) error {
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		if err := removable(pool, node); err != nil {
 			return err
@@ -46,8 +36,12 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := notCordonedByOthers(node); err != nil {
 			return err
 		}
-		if err := may(node); err != nil {
-			return err
+		if replace {
+			if err := r.mayReplace(node, pool.Name); err != nil {
+				return err
+			}
+		} else if seen, ok := r.pools[pool.Name]; ok && seen.Target <= int(pool.Spec.Min) { // the provider looks again
+			return refuse("the size of pool %s is %d, min is %d", pool.Name, seen.Target, pool.Spec.Min)
 		}
 		if err := a.empty(ctx, node.Name); err != nil {
 			return err
@@ -64,7 +58,8 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := a.empty(ctx, node.Name); err != nil {
 			return err
 		}
-		return take(node)
+		r.replaced[pool.Name] = r.replaced[pool.Name] || replace
+		return a.o.Pools.Delete(ctx, pool, node, replace)
 	})
 }
 
@@ -112,15 +107,6 @@ func notCordonedByOthers(node *corev1.Node) error {
 	return nil
 }
 
-// target is the size last requested of a pool's provider, in which each removal counts.
-func (a *Actor) target(ctx context.Context, pool *v1alpha1.GPUNodePool) (int, error) {
-	listing, err := a.o.Pools.List(ctx, pool)
-	if err != nil {
-		return 0, fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
-	}
-	return listing.Target, nil
-}
-
 // empty refuses while any pod runs on the node but those of DaemonSets.
 func (a *Actor) empty(ctx context.Context, node string) error {
 	pods, err := a.podsOn(ctx, node)
@@ -133,21 +119,6 @@ func (a *Actor) empty(ctx context.Context, node string) error {
 		}
 	}
 	return nil
-}
-
-// replace replaces a sick node. The size stays what it is at the provider, whatever it was in the snapshot; a pool
-// above its max is not filled up again.
-func (a *Actor) replace(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	may := func(node *corev1.Node) error { return r.mayReplace(node, pool.Name) }
-	take := func(node *corev1.Node) error {
-		r.replaced[pool.Name] = true
-		target, err := a.target(ctx, pool)
-		if err != nil {
-			return err
-		}
-		return a.o.Pools.Delete(ctx, pool, node, target <= int(pool.Spec.Max))
-	}
-	return a.takeOut(ctx, r, pool, action, plan.NodeSick, may, take)
 }
 
 // mayReplace checks that the node is sick, and the limits on replacing. A replacement that waits for its

@@ -31,7 +31,7 @@ type repartitions struct {
 
 // repartition starts an operation. It publishes the configs, writes the record and
 // the cordon at once, checks the node's pods again and sets the label. After a crash
-// Resume does the remaining steps.
+// resume does the remaining steps.
 func (a *repartitions) repartition(ctx context.Context, r *reconcile, action plan.Action) error {
 	var record contract.Record
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
@@ -45,7 +45,7 @@ func (a *repartitions) repartition(ctx context.Context, r *reconcile, action pla
 		return err
 	}
 	if record.LabelAfter.After(r.now) {
-		return nil // Resume sets the label then
+		return nil // resume sets the label then
 	}
 	return a.selectConfig(ctx, action.Node, record.ID)
 }
@@ -271,7 +271,9 @@ func (a *repartitions) liftCordon(ctx context.Context, node *corev1.Node, why st
 	})
 }
 
-// resume is Actor.Resume.
+// resume continues the operations of a snapshot whose config is not selected yet, because of
+// ConfigDelay or a restart. It decides nothing; past its deadline an operation is
+// undone by the planner.
 func (a *repartitions) resume(ctx context.Context, s plan.Snapshot) error {
 	now := s.Now
 	var errs []error

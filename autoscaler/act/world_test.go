@@ -206,7 +206,7 @@ func (w *world) resume(at time.Time) error {
 	for i := range nodes.Items {
 		s.Nodes = append(s.Nodes, plan.Node{Name: nodes.Items[i].Name, Operation: partition.OperationOf(&nodes.Items[i])})
 	}
-	return w.actor.Resume(w.t.Context(), s)
+	return w.actor.repartitions.resume(w.t.Context(), s)
 }
 
 func (w *world) node() *corev1.Node {
@@ -377,7 +377,9 @@ type countedPools struct {
 	wrote func() error
 }
 
-func (c countedPools) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error { return c.wrote() }
+func (c countedPools) SetSize(context.Context, *v1alpha1.GPUNodePool, int, int) error {
+	return c.wrote()
+}
 func (c countedPools) Delete(context.Context, *v1alpha1.GPUNodePool, *corev1.Node, bool) error {
 	return c.wrote()
 }
@@ -391,7 +393,7 @@ func (l *leased) every(e *Epoch) map[string]func(context.Context) error {
 	require.NoError(l.t, err)
 	p := pools.Providers{GRPC: countedPools{nil, func() error { l.writes++; return nil }}, May: e.May}
 	out := map[string]func(context.Context) error{
-		"set size":     func(ctx context.Context) error { return p.SetSize(ctx, testPool(), 3) },
+		"set size":     func(ctx context.Context) error { return p.SetSize(ctx, testPool(), 1, 3) },
 		"delete nodes": func(ctx context.Context) error { return p.Delete(ctx, testPool(), testNode(), false) },
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

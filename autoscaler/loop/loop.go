@@ -24,7 +24,6 @@ type Observer interface {
 // Actor carries out plans; *act.Actor is one.
 type Actor interface {
 	Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []act.Result
-	Resume(ctx context.Context, s plan.Snapshot) error
 }
 
 // Store persists the planner's state; *StatusStore is one.
@@ -245,7 +244,7 @@ func (l *Loop) contain(seen *observe.Observation) error {
 // maxContained bounds the invalid objects of a reconcile that are logged, and that have an Event.
 const maxContained = 20
 
-// act persists the state, resumes operations under way and carries out the plan.
+// act persists the state and carries out the plan.
 func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 	started := l.o.Now()
 	if !l.o.DryRun {
@@ -256,9 +255,6 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 		l.leaveUnsaved(reconcile)
 	}
 	l.state = reconcile.Plan.State
-	if err := l.o.Actor.Resume(ctx, reconcile.Snapshot); err != nil {
-		l.o.Log.Error("resuming operations failed", "err", err)
-	}
 	reconcile.Results = l.o.Actor.Apply(ctx, reconcile.Snapshot, reconcile.Plan)
 	for _, r := range reconcile.Results {
 		l.log(r)

@@ -92,8 +92,6 @@ func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.State) (map[string
 	return r.unsaved, r.note("save")
 }
 
-func (r *rig) Resume(context.Context, plan.Snapshot) error { return r.note("resume") }
-
 func (r *rig) Apply(_ context.Context, _ plan.Snapshot, p plan.Plan) []act.Result {
 	var results []act.Result
 	for _, a := range p.Actions {
@@ -120,9 +118,9 @@ func (r *rig) want(err error, steps ...string) {
 
 func TestPersistedBeforeActed(t *testing.T) {
 	r := newRig(t, onePending, nil)
-	r.want(nil, "load", "observe", "save scale-up", "resume", "act scale-up")
+	r.want(nil, "load", "observe", "save scale-up", "act scale-up")
 	r.world.Advance(time.Second)
-	r.want(nil, "observe", "save scale-up", "resume")
+	r.want(nil, "observe", "save scale-up")
 	reconcile, ok := r.loop.State.Last()
 	if !ok || len(reconcile.State.LastScaleUp) != 1 {
 		t.Errorf("state %+v is not passed to the next reconcile", reconcile.State)
@@ -147,12 +145,12 @@ func TestStateOfAClockAhead(t *testing.T) {
 		Grown: map[string][]plan.Growth{"p": {{At: ahead, Nodes: 1000}}}, Removed: map[string][]plan.Growth{"p": {{At: ahead, Nodes: 1}}}, Failures: map[string]plan.Failure{"p": {At: ahead}},
 	}, "p", map[string]string{"p": "p"}, v1alpha1.PlannerState{})
 	r.state = stateOf([]v1alpha1.GPUNodePool{poolWith(saved)}, r.world.State.Now)
-	r.want(nil, "load", "observe", "save scale-up", "resume")
+	r.want(nil, "load", "observe", "save scale-up")
 	if text := scenario.Print(plan.Snapshot{Now: r.world.State.Now, State: r.state}); strings.Contains(text, "14:00") {
 		t.Errorf("times to come are kept: %s", text)
 	}
 	r.world.Advance(61 * time.Minute)
-	r.want(nil, "observe", "save scale-up", "resume", "act scale-up")
+	r.want(nil, "observe", "save scale-up", "act scale-up")
 }
 
 func TestNoActionUnlessStateIsPersisted(t *testing.T) {
@@ -163,15 +161,15 @@ func TestNoActionUnlessStateIsPersisted(t *testing.T) {
 	r.failing = map[string]error{"observe": lost}
 	r.want(lost, "observe")
 	r.failing = nil
-	r.want(nil, "observe", "save scale-up", "resume", "act scale-up")
+	r.want(nil, "observe", "save scale-up", "act scale-up")
 }
 
 // TestSkippedSteps: the steps under a freeze, in a dry run, and if the state cannot be
 // loaded.
 func TestSkippedSteps(t *testing.T) {
 	lost := errors.New("forbidden")
-	newRig(t, onePending, func(o *Options) { o.Policy.Freeze = true }).want(nil, "load", "observe", "save", "resume")
-	newRig(t, onePending, func(o *Options) { o.DryRun = true }).want(nil, "load", "observe", "resume", "act scale-up")
+	newRig(t, onePending, func(o *Options) { o.Policy.Freeze = true }).want(nil, "load", "observe", "save")
+	newRig(t, onePending, func(o *Options) { o.DryRun = true }).want(nil, "load", "observe", "act scale-up")
 	r := newRig(t, onePending, nil)
 	r.failing["load"] = lost
 	r.want(lost, "load")
@@ -182,7 +180,7 @@ func TestSkippedSteps(t *testing.T) {
 func TestUnsavedPool(t *testing.T) {
 	r := newRig(t, onePending+"pool q max=4 price=2 gpus=1 model=L40S no-mig labels=(of=q)\npod chat/b requests=gpu pending=10s selector=(of=q)\n", nil)
 	r.unsaved = map[string]error{"p": errors.New("spec.min: above max")}
-	r.want(nil, "load", "observe", "save scale-up", "resume", "act scale-up")
+	r.want(nil, "load", "observe", "save scale-up", "act scale-up")
 	last, _ := r.loop.State.Last()
 	if len(last.Plan.Actions) != 1 || last.Plan.Actions[0].Pool != "q" {
 		t.Errorf("actions %v", last.Plan.Actions)
@@ -260,7 +258,7 @@ func TestPlannerPanicFailsOneReconcile(t *testing.T) {
 	}
 	panics = false
 	r.world.Advance(time.Second)
-	r.want(nil, "observe", "save scale-up", "resume", "act scale-up")
+	r.want(nil, "observe", "save scale-up", "act scale-up")
 	require.NoError(t, r.loop.State.Ready())
 	if s, _ := r.loop.State.Snapshot(); r.loop.State.Panic() == nil || !s.Now.After(caught.At) {
 		t.Error("want the new snapshot, and the old panic")

@@ -123,7 +123,6 @@ func (*pacer) Load(context.Context, time.Time) (plan.State, error) { return plan
 func (*pacer) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {
 	return nil, nil
 }
-func (*pacer) Resume(context.Context, plan.Snapshot) error                  { return nil }
 func (*pacer) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }
 
 // pauses reports whether the next reconcile is due after more than the interval.

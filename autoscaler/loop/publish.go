@@ -32,6 +32,8 @@ type ClusterPublisher struct {
 	log      *slog.Logger
 	reported map[string]report    // the last verdict in an Event, by pod
 	written  map[string]time.Time // when a status was last written, within the last messageEvery
+	// decisions of pools, as their statuses are to have them: the cache may be behind the last write, and a write may fail.
+	decisions map[types.UID][]v1alpha1.Decision
 }
 
 // report is the last verdict in an Event of a pod.
@@ -49,7 +51,7 @@ const maxNote = 1024
 
 // NewClusterPublisher returns a Publisher. c may read from a cache.
 func NewClusterPublisher(c client.Client, recorder record.EventRecorder, log *slog.Logger) *ClusterPublisher {
-	return &ClusterPublisher{client: c, recorder: recorder, log: log, reported: map[string]report{}, written: map[string]time.Time{}}
+	return &ClusterPublisher{client: c, recorder: recorder, log: log, reported: map[string]report{}, written: map[string]time.Time{}, decisions: map[types.UID][]v1alpha1.Decision{}}
 }
 
 // Publish implements Publisher. A failed write is logged, and repeated in the next

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
@@ -41,10 +42,15 @@ func (p *ClusterPublisher) statuses(ctx context.Context, r Reconcile) error {
 		return fmt.Errorf("listing GPUNodePools: %w", err)
 	}
 	found, unused := poolFindings(r), unusedGPUs(r)
+	before := p.decisions
+	p.decisions = make(map[types.UID][]v1alpha1.Decision, len(list.Items))
 	var errs []error
 	for i := range list.Items {
 		pool := &list.Items[i]
 		next := pool.DeepCopy()
+		if decided, ok := before[pool.UID]; ok {
+			next.Status.LastDecisions = decided
+		}
 		if f, ok := found[pool.Name]; ok {
 			f.write(next)
 			setDecisions(next, f.verdict, r.Results, r.Now)
@@ -56,6 +62,7 @@ func (p *ClusterPublisher) statuses(ctx context.Context, r Reconcile) error {
 		} else {
 			continue // created after the snapshot
 		}
+		p.decisions[pool.UID] = next.Status.LastDecisions
 		key := "pool " + pool.Name
 		if worthWriting(pool, next, r.Now.Sub(p.written[key]) >= messageEvery) {
 			errs = append(errs, p.patch(ctx, key, r.Now, pool, next)) // without status.plannerState, which the Store writes

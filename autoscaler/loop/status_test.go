@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -87,7 +88,7 @@ func (a *api) recorded(want ...string) {
 }
 
 func named(name string) *v1alpha1.GPUNodePool {
-	return &v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3}}
+	return &v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Generation: 3}}
 }
 
 // TestAllStateIsPersisted: only those fields of plan.State are lost in a restart that its
@@ -365,6 +366,40 @@ func TestLastDecisions(t *testing.T) {
 	p = publish(22*time.Second, plan.Steady)
 	if !meta.IsStatusConditionFalse(p.Status.Conditions, conditionLimited) {
 		t.Errorf("conditions %+v", p.Status.Conditions)
+	}
+}
+
+// lagging is a cache that has not seen the writes since.
+type lagging struct {
+	client.Client
+	pools v1alpha1.GPUNodePoolList
+}
+
+func (l *lagging) List(_ context.Context, o client.ObjectList, _ ...client.ListOption) error {
+	l.pools.DeepCopyInto(o.(*v1alpha1.GPUNodePoolList))
+	return nil
+}
+
+// TestDecisionsBeforeTheCacheSeesThem: a decision stays in a pool's status if the cache does not have it at the next write, or
+// its own write failed.
+func TestDecisionsBeforeTheCacheSeesThem(t *testing.T) {
+	c := cluster(t, named("p"))
+	cache := &lagging{Client: c}
+	require.NoError(t, c.List(t.Context(), &cache.pools))
+	a := NewClusterPublisher(cache, c.events, slog.New(slog.DiscardHandler))
+	for i, node := range []string{"n1", "n2", "n3"} {
+		c.refuses = map[string]string{"n2": "p"}[node]
+		a.Publish(t.Context(), Reconcile{
+			Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(time.Duration(i) * time.Second), Pools: []plan.Pool{{Name: "p"}}}},
+			Results:     []act.Result{{Outcome: act.Done, Action: plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: node, Reason: plan.NodeEmpty}}},
+		})
+	}
+	var on []string
+	for _, d := range c.pool().Status.LastDecisions {
+		on = append(on, d.On)
+	}
+	if !slices.Equal(on, []string{"n3", "n2", "n1"}) {
+		t.Errorf("decisions on %v", on)
 	}
 }
 

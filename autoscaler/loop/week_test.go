@@ -105,8 +105,11 @@ func (c *cloud) List(context.Context, *v1alpha1.GPUNodePool) (pools.Listing, err
 }
 
 // SetSize implements pools.Provider.
-func (c *cloud) SetSize(_ context.Context, _ *v1alpha1.GPUNodePool, size int) error {
+func (c *cloud) SetSize(_ context.Context, _ *v1alpha1.GPUNodePool, from, size int) error {
 	c.calls++
+	if c.target < from {
+		c.w.t.Errorf("%s: %d nodes are requested beside %d, there are %d", c.w.now, size, from, c.target)
+	}
 	if !c.stock && c.refuses {
 		c.fail++
 		return errors.New("insufficient capacity")
@@ -139,7 +142,7 @@ func (c *cloud) Delete(ctx context.Context, _ *v1alpha1.GPUNodePool, node *corev
 }
 
 // Withdraw implements pools.Provider.
-func (c *cloud) Withdraw(context.Context, *v1alpha1.GPUNodePool) error {
+func (c *cloud) Withdraw(context.Context, *v1alpha1.GPUNodePool, int) error {
 	c.target -= len(c.ordered)
 	c.ordered = nil
 	return nil

@@ -172,15 +172,8 @@ func (l NodeLayout) canonical() string {
 	return b.String()
 }
 
-// offers reports whether a node advertises exactly these devices, as returned by Advertised.
-// Drivers round memory in profile names differently ("mig-3g.39gb" is "mig-3g.40gb"), so names are
-// compared as profiles.
-func offers(node *corev1.Node, want map[string]int64) bool {
-	return SameOffer(Advertised(node), want)
-}
-
-// SameOffer reports whether two lists of devices by resource name are equal, regardless of the
-// driver's spelling of profiles. Both are of one product.
+// SameOffer reports whether two lists of devices by resource name are equal. Both are of one product. Drivers round
+// memory in profile names differently ("mig-3g.39gb" is "mig-3g.40gb"), so names are compared as profiles.
 func SameOffer(a, b map[string]int64) bool {
 	total := int64(0)
 	for name, n := range a {

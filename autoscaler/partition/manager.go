@@ -118,7 +118,7 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 		switch {
 		case at && state == contract.StateSuccess && len(paused(node)) > 0:
 			return false, m.resume(ctx, node)
-		case (at || waited) && state == contract.StateSuccess && offers(node, r.Was):
+		case (at || waited) && state == contract.StateSuccess && SameOffer(Advertised(node), r.Was):
 			return true, m.Unmark(ctx, node, r)
 		case at && state == contract.StateSuccess && !waited, !again:
 			return false, nil
@@ -284,7 +284,7 @@ func phase(node *corev1.Node, r contract.Record) (plan.Phase, string) {
 	case contract.StateFailed:
 		return plan.PhaseFailed, "mig-manager could not apply " + r.Config
 	case contract.StateSuccess:
-		if !offers(node, r.Expect) {
+		if !SameOffer(Advertised(node), r.Expect) {
 			return plan.PhasePending, "the device plugin has not advertised the new layout yet"
 		}
 		return plan.PhaseSucceeded, ""
@@ -322,7 +322,7 @@ func agentPhase(node *corev1.Node, r contract.Record) (plan.Phase, string) {
 		return plan.PhaseFailed, "the agent could not repartition the GPU: " + a.Message
 	case a.State == contract.AgentWorking:
 		return plan.PhasePending, "the agent is at: " + a.Step
-	case !offers(node, r.Expect):
+	case !SameOffer(Advertised(node), r.Expect):
 		return plan.PhasePending, "the device plugin has not advertised the new layout yet"
 	}
 	return plan.PhaseSucceeded, ""
@@ -342,7 +342,7 @@ func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r contract
 	switch {
 	case r.Undo == nil && !r.Selected:
 		return true, m.Unmark(ctx, node, r) // it was never begun
-	case ok && a.State == contract.AgentRestored && offers(node, r.Was):
+	case ok && a.State == contract.AgentRestored && SameOffer(Advertised(node), r.Was):
 		return true, m.Unmark(ctx, node, r)
 	case r.Undo != nil && !waited && !failed:
 		return false, nil

@@ -3,6 +3,7 @@ package pools
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -79,7 +80,7 @@ func (a *asg) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group, err
 	}
 	out := &group{
 		name: "Auto Scaling group " + aws.ToString(g.AutoScalingGroupName), target: int(aws.ToInt32(g.DesiredCapacity)),
-		least: int(aws.ToInt32(g.MinSize)), most: int(aws.ToInt32(g.MaxSize)), keeps: true, cloud: &asgGroup{a, c, pool, g},
+		least: int(aws.ToInt32(g.MinSize)), most: int(aws.ToInt32(g.MaxSize)), keeps: true, exact: true, cloud: &asgGroup{a, c, pool, g},
 	}
 	for _, i := range g.Instances {
 		out.machines = append(out.machines, machine{
@@ -98,12 +99,6 @@ func (g *asgGroup) complete(ctx context.Context, l *Listing, missing int) (err e
 	if missing > 0 {
 		if l.FailedWhy = g.failed(ctx); l.FailedWhy != "" {
 			l.Failed = missing
-		}
-	}
-	l.Counted = []string{}
-	for _, i := range g.group.Instances {
-		if !leavingState(i.LifecycleState) && !apartState(i.LifecycleState) {
-			l.Counted = append(l.Counted, aws.ToString(i.InstanceId))
 		}
 	}
 	l.SpotPrice = g.spotPrice(ctx, g.pool, g.group)
@@ -145,11 +140,19 @@ func (g *asgGroup) failed(ctx context.Context) string {
 	return ""
 }
 
+// launches returns why the group starts no instance.
+func (g *asgGroup) launches() error {
+	if !slices.ContainsFunc(g.group.SuspendedProcesses, func(p types.SuspendedProcess) bool { return aws.ToString(p.ProcessName) == "Launch" }) {
+		return nil
+	}
+	return &Problem{ReasonTarget, fieldASG + ".name",
+		fmt.Sprintf("the process Launch of Auto Scaling group %s is suspended: it starts no instance", aws.ToString(g.group.AutoScalingGroupName)), "resume it"}
+}
+
 // raise implements groupAPI.
 func (g *asgGroup) raise(ctx context.Context, size int) error {
-	if slices.ContainsFunc(g.group.SuspendedProcesses, func(p types.SuspendedProcess) bool { return aws.ToString(p.ProcessName) == "Launch" }) {
-		return &Problem{ReasonTarget, fieldASG + ".name",
-			fmt.Sprintf("the process Launch of Auto Scaling group %s is suspended: it starts no instance", aws.ToString(g.group.AutoScalingGroupName)), "resume it"}
+	if err := g.launches(); err != nil {
+		return err
 	}
 	g.mu.Lock()
 	g.raised[g.pool.Name] = g.o.Now()
@@ -162,9 +165,17 @@ func (g *asgGroup) resize(ctx context.Context, size int) error {
 		AutoScalingGroupName: g.group.AutoScalingGroupName, DesiredCapacity: aws.Int32(int32(size)), HonorCooldown: aws.Bool(false),
 	})
 	if err != nil {
-		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", aws.ToString(g.group.AutoScalingGroupName), err)
+		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", aws.ToString(g.group.AutoScalingGroupName), busy(err))
 	}
 	return nil
+}
+
+// busy marks the errors of a group that another change keeps from this one for now.
+func busy(err error) error {
+	if errors.As(err, new(*types.ScalingActivityInProgressFault)) || errors.As(err, new(*types.ResourceContentionFault)) {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
 }
 
 // withdraw implements groupAPI. If AWS starts an instance after the reading, the group has one too many, and AWS
@@ -200,6 +211,9 @@ func (g *asgGroup) withdraw(ctx context.Context, size int, absent []string) erro
 
 // remove implements groupAPI: a group whose size stays starts another instance.
 func (g *asgGroup) remove(ctx context.Context, node *corev1.Node, replace bool) error {
+	if err := g.launches(); replace && err != nil {
+		return err
+	}
 	return g.terminate(ctx, node.Spec.ProviderID, !replace)
 }
 
@@ -209,7 +223,7 @@ func (g *asgGroup) terminate(ctx context.Context, providerID string, lower bool)
 		InstanceId: aws.String(LastPart(providerID)), ShouldDecrementDesiredCapacity: aws.Bool(lower),
 	})
 	if err != nil {
-		return fmt.Errorf("terminating instance %s: %w", LastPart(providerID), err)
+		return fmt.Errorf("terminating instance %s: %w", LastPart(providerID), busy(err))
 	}
 	return nil
 }
@@ -363,22 +377,16 @@ func (a *asg) askPrice(ctx context.Context, ref *v1alpha1.ASGProvider, zones []s
 	return highest(out.SpotPriceHistory, zones)
 }
 
-// highest of the latest prices in the zones.
+// highest of the prices in the zones. A history from now on has one of each zone.
 func highest(history []ec2types.SpotPrice, zones []string) (*float64, error) {
-	newest, price := map[string]time.Time{}, map[string]float64{}
+	var out *float64
 	for _, item := range history {
-		zone, at := aws.ToString(item.AvailabilityZone), aws.ToTime(item.Timestamp)
+		zone := aws.ToString(item.AvailabilityZone)
 		p, err := strconv.ParseFloat(aws.ToString(item.SpotPrice), 64)
 		if err != nil || !(p >= 0 && p < 1e6) {
 			return nil, fmt.Errorf("reading spot prices: %q in %s is no price", aws.ToString(item.SpotPrice), zone)
 		}
-		if !at.Before(newest[zone]) {
-			newest[zone], price[zone] = at, p
-		}
-	}
-	var out *float64
-	for _, zone := range zones {
-		if p, ok := price[zone]; ok && (out == nil || p > *out) {
+		if slices.Contains(zones, zone) && (out == nil || p > *out) {
 			out = &p
 		}
 	}

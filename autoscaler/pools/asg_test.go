@@ -37,9 +37,9 @@ import (
 func TestGroupScalesAndInstanceIsTerminatedByID(t *testing.T) {
 	w := newASGWorld(t)
 	for range 2 {
-		require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 5))
+		require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 0, 5))
 	}
-	require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 4))
+	require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 0, 4))
 	if l, err := w.asg.List(t.Context(), w.pool); err != nil || l.Target != 5 || w.fake.desired != 5 {
 		t.Errorf("listed %+v, %v; the group requests %d", l, err, w.fake.desired)
 	}
@@ -107,7 +107,7 @@ func TestStandbyIsNotCounted(t *testing.T) {
 	for i := range w.fake.instances {
 		w.fake.instances[i].Protected = true
 	}
-	require.NoError(t, w.asg.Withdraw(t.Context(), w.pool))
+	require.NoError(t, w.asg.Withdraw(t.Context(), w.pool, w.fake.desired))
 	if got := w.states(); got != "InService Standby ReplacingRootVolume" || w.fake.desired != 2 {
 		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
 	}
@@ -154,7 +154,7 @@ func TestGroupProblems(t *testing.T) {
 	w := newASGWorld(t)
 	w.fake.min, w.fake.max = 3, 4
 	for field, err := range map[string]error{
-		"spec.max": w.asg.SetSize(t.Context(), w.pool, 5),
+		"spec.max": w.asg.SetSize(t.Context(), w.pool, 0, 5),
 		"spec.min": w.asg.Delete(t.Context(), w.pool, w.node("w-1"), false),
 	} {
 		p := (*Problem)(nil)
@@ -224,9 +224,16 @@ func event(kind, id string, at time.Time) string {
 		kind, at.Format(time.RFC3339), id, id)
 }
 
+// health is AWS Health's event about two instances of the group and a volume, as its schema of events has it.
+func health(service, category, status string, starts time.Time) string {
+	return fmt.Sprintf(`{"version":"0","id":"7bf73129-1428-4cd3-a780-95db273d1602","detail-type":"AWS Health Event","source":"aws.health","account":"123456789012","time":%q,"region":"eu-west-1","resources":["i-0123456789abcdef1"],"detail":{"eventArn":"arn:aws:health:eu-west-1::event/EC2/AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED/1","service":%q,"eventTypeCode":"AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED","eventTypeCategory":%q,"eventScopeCode":"ACCOUNT_SPECIFIC","statusCode":%q,"startTime":%q,"affectedEntities":[{"entityValue":"i-0123456789abcdef1","status":"PENDING"},{"entityValue":"i-0123456789abcdef2"},{"entityValue":"vol-0123456789abcdef2"}]}}`,
+		testNow.Format(time.RFC3339), service, category, status, starts.UTC().Format(http.TimeFormat))
+}
+
 func TestNotices(t *testing.T) {
 	w := newASGWorld(t)
 	w.pool.Spec.Provider.ASG.InterruptionQueue = testQueue
+	const week = 7 * 24 * time.Hour
 	const spot, rebalance, reservation = "EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation", "EC2 Capacity Reservation Instance Interruption Warning"
 	w.fake.messages = map[string]string{
 		"a": event(spot, "i-0123456789abcdef1", testNow),
@@ -235,6 +242,10 @@ func TestNotices(t *testing.T) {
 		"d": event(spot, "i-0123456789abcdef0", testNow.Add(-2*noticeLife)),                  // long over
 		"e": event("EC2 Instance State-change Notification", "i-0123456789abcdef0", testNow), // none
 		"f": "{",
+		"h": health("EC2", "scheduledChange", "upcoming", testNow.Add(week)),
+		"i": health("EC2", "scheduledChange", "closed", testNow.Add(time.Hour)),
+		"j": health("RDS", "scheduledChange", "upcoming", testNow.Add(time.Hour)),
+		"k": health("EC2", "accountNotification", "open", testNow.Add(time.Hour)),
 		"g": strings.Replace(event(reservation, "i-0123456789abcdef0", testNow), "terminate", `terminate","instance-termination-time":"`+testNow.Add(40*time.Minute).Format(time.RFC3339), 1),
 	}
 	for i := range 80 { // all are read at once
@@ -242,16 +253,30 @@ func TestNotices(t *testing.T) {
 	}
 	l, err := w.list()
 	require.NoError(t, err)
-	if got, want := fmt.Sprint(l.Notices), fmt.Sprint([]Notice{{"i-0123456789abcdef0", testNow, testNow.Add(40 * time.Minute)}, {"i-0123456789abcdef1", testNow, testNow.Add(spotNotice)}, {"i-0123456789abcdef2", testNow, time.Time{}}}); got != want {
+	if got, want := fmt.Sprint(l.Notices), fmt.Sprint([]Notice{{"i-0123456789abcdef0", testNow, testNow.Add(40 * time.Minute)}, {"i-0123456789abcdef1", testNow, testNow.Add(spotNotice)}, {"i-0123456789abcdef2", testNow, testNow.Add(week)}}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if len(w.fake.messages) != 84 || len(w.fake.hidden) != 87 {
+	if len(w.fake.messages) != 85 || len(w.fake.hidden) != 91 {
 		t.Errorf("messages %v: what is still true stays for the next leader, the rest goes", w.fake.messages)
 	}
-	w.now = w.now.Add(40*time.Minute + noticeLife + time.Second)
+	w.now = w.now.Add(week + noticeLife + time.Second)
 	clear(w.fake.hidden)
 	if l, err := w.list(); err != nil || len(l.Notices) != 0 || len(w.fake.messages) != 0 {
 		t.Errorf("old notices: %+v, %v, messages %v", l, err, w.fake.messages)
+	}
+}
+
+// TestSoonerNoticeStays: of two notices about an instance the one with the sooner end counts, in whatever order they are read.
+func TestSoonerNoticeStays(t *testing.T) {
+	might, sooner, later := Notice{"i", testNow, time.Time{}}, Notice{"i", testNow, testNow.Add(time.Minute)}, Notice{"i", testNow, testNow.Add(time.Hour)}
+	for _, order := range [][]Notice{{might, later, sooner}, {sooner, later, might}, {later, sooner, might}, {sooner, might, later}} {
+		a := &asg{notices: map[string]Notice{}}
+		for _, l := range order {
+			a.note(l)
+		}
+		if got := a.notices["i"]; got != sooner {
+			t.Errorf("%v: %v", order, got)
+		}
 	}
 }
 
@@ -260,16 +285,16 @@ func TestNotices(t *testing.T) {
 // be protected from it.
 func TestGroupWithdraws(t *testing.T) {
 	w := newASGWorld(t)
-	require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 5))
+	require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 0, 5))
 	var problem *Problem
-	if err := w.asg.Withdraw(t.Context(), w.pool); !errors.As(err, &problem) || w.fake.desired != 5 {
+	if err := w.asg.Withdraw(t.Context(), w.pool, w.fake.desired); !errors.As(err, &problem) || w.fake.desired != 5 {
 		t.Errorf("%v, the group requests %d: its instances are not protected from scale-in", err, w.fake.desired)
 	}
 	for i := range w.fake.instances {
 		w.fake.instances[i].Protected = true
 	}
 	for range 2 {
-		require.NoError(t, w.asg.Withdraw(t.Context(), w.pool))
+		require.NoError(t, w.asg.Withdraw(t.Context(), w.pool, w.fake.desired))
 	}
 	if got := w.states(); got != "InService InService InService" || w.fake.desired != 3 {
 		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
@@ -292,7 +317,7 @@ func TestInstanceNeverJoins(t *testing.T) {
 		"node without identity": {func(w *asgWorld) { w.join("", nil) }, "InService InService InService InService InService", 5},
 	} {
 		w := newASGWorld(t)
-		require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 5))
+		require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 0, 5))
 		w.fake.instances = append(w.fake.instances, instance{ID: "i-0123456789abcdef3", State: "InService"})
 		_, err := w.list()
 		require.NoError(t, err)
@@ -303,7 +328,7 @@ func TestInstanceNeverJoins(t *testing.T) {
 		w.now = w.now.Add(20 * time.Minute)
 		c.change(w)
 		for range 2 {
-			require.NoError(t, w.asg.Withdraw(t.Context(), w.pool))
+			require.NoError(t, w.asg.Withdraw(t.Context(), w.pool, w.fake.desired))
 		}
 		if got := w.states(); got != c.states || w.fake.desired != c.size {
 			t.Errorf("%s: instances %s, the group requests %d", name, got, w.fake.desired)
@@ -320,18 +345,34 @@ func (w *asgWorld) join(id string, labels map[string]string) {
 	require.NoError(w.t, w.client.Create(w.t.Context(), n))
 }
 
+// TestGroupIsBusy: that another change of the group is under way is no failure of its pool.
+func TestGroupIsBusy(t *testing.T) {
+	for _, code := range []string{"ScalingActivityInProgress", "ResourceContention"} {
+		w := newASGWorld(t)
+		w.fake.contended = code
+		for what, err := range map[string]error{"raised": w.asg.SetSize(t.Context(), w.pool, 3, 4), "removed": w.asg.Delete(t.Context(), w.pool, w.node("w-1"), false)} {
+			if !errors.Is(err, ErrBusy) {
+				t.Errorf("%s, %s: %v", code, what, err)
+			}
+		}
+	}
+}
+
 // TestGroupFails: the instances that AWS could not start at its latest attempt since the request have failed; while
-// it tries again they have not. A group that may start none is asked for none.
+// it tries again they have not. A group that may start none is asked for none, also in place of another.
 func TestGroupFails(t *testing.T) {
 	w := newASGWorld(t)
 	w.fake.activities = []activity{{"Failed", testNow.Add(-time.Minute)}}
 	w.fake.suspended = "Launch"
 	var problem *Problem
-	if err := w.asg.SetSize(t.Context(), w.pool, 5); !errors.As(err, &problem) || !strings.Contains(problem.What, "suspended") || w.fake.desired != 3 {
+	if err := w.asg.SetSize(t.Context(), w.pool, 0, 5); !errors.As(err, &problem) || !strings.Contains(problem.What, "suspended") || w.fake.desired != 3 {
 		t.Errorf("%v, the group requests %d", err, w.fake.desired)
 	}
+	if err := w.asg.Delete(t.Context(), w.pool, w.node("w-1"), true); !errors.As(err, &problem) || w.states() != "InService InService InService" {
+		t.Errorf("replaced: %v, instances %s", err, w.states())
+	}
 	w.fake.suspended = "AZRebalance"
-	require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 5))
+	require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 0, 5))
 	for _, c := range []struct {
 		activities []activity // since the request, the latest first
 		failed     int
@@ -367,6 +408,7 @@ type fakeAWS struct {
 	messages          map[string]string // by receipt handle
 	refused           int               // requests not signed as they should be
 	fail              string            // an error code for every request
+	contended         string            // an error code for every write
 	described         int
 	suspended         string          // process
 	activities        []activity      // the latest first
@@ -416,7 +458,12 @@ func (d *fakeAWS) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 func (d *fakeAWS) query(rw http.ResponseWriter, form url.Values) {
-	switch action := form.Get("Action"); action {
+	action := form.Get("Action")
+	if d.contended != "" && !strings.HasPrefix(action, "Describe") {
+		d.refuse(rw, d.contended, "another change is under way")
+		return
+	}
+	switch action {
 	case "DescribeAutoScalingGroups":
 		d.described++
 		d.describe(rw, form.Get("AutoScalingGroupNames.member.1") == "h100")
@@ -475,8 +522,12 @@ func (d *fakeAWS) terminate(rw http.ResponseWriter, form url.Values) {
 }
 
 func (d *fakeAWS) invalid(rw http.ResponseWriter, message string) {
+	d.refuse(rw, "ValidationError", message)
+}
+
+func (d *fakeAWS) refuse(rw http.ResponseWriter, code, message string) {
 	rw.WriteHeader(http.StatusBadRequest)
-	_, _ = fmt.Fprintf(rw, `<ErrorResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><Error><Type>Sender</Type><Code>ValidationError</Code><Message>%s</Message></Error><RequestId>9fb7e2db</RequestId></ErrorResponse>`, message)
+	_, _ = fmt.Fprintf(rw, `<ErrorResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><Error><Type>Sender</Type><Code>%s</Code><Message>%s</Message></Error><RequestId>9fb7e2db</RequestId></ErrorResponse>`, code, message)
 }
 
 var groupAnswer = template.Must(template.New("group").Parse(`<DescribeAutoScalingGroupsResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><DescribeAutoScalingGroupsResult><AutoScalingGroups>{{with .}}<member>
@@ -693,7 +744,7 @@ func TestFixed(t *testing.T) {
 	}
 	pool.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
 	for name, err := range map[string]error{
-		"growing": p.SetSize(t.Context(), pool, 3), "removing": p.Delete(t.Context(), pool, &corev1.Node{}, false), "withdrawing": p.Withdraw(t.Context(), pool),
+		"growing": p.SetSize(t.Context(), pool, 0, 3), "removing": p.Delete(t.Context(), pool, &corev1.Node{}, false), "withdrawing": p.Withdraw(t.Context(), pool, 3),
 	} {
 		if !errors.Is(err, ErrNoProvider) {
 			t.Errorf("%s: %v", name, err)
@@ -709,11 +760,17 @@ func TestFixed(t *testing.T) {
 
 func FuzzNotice(f *testing.F) {
 	f.Add([]byte(event("EC2 Spot Instance Interruption Warning", "i-0123456789abcdef1", testNow)))
+	f.Add([]byte(health("EC2", "scheduledChange", "upcoming", testNow.Add(time.Hour))))
 	f.Add([]byte(`{"time":"0001-01-01T00:00:00Z","detail":null}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		l, err := parseNotice(body)
-		if err == nil && (!instanceID.MatchString(l.Instance) || l.At.IsZero() || l.Ends.Sub(l.At) >= time.Hour) {
-			t.Errorf("%q: %+v", body, l)
+		all, err := parseNotices(body)
+		if (err == nil) != (len(all) > 0) {
+			t.Errorf("%q: %v, %v", body, all, err)
+		}
+		for _, l := range all {
+			if !instanceID.MatchString(l.Instance) || l.At.IsZero() {
+				t.Errorf("%q: %+v", body, l)
+			}
 		}
 	})
 }

@@ -41,7 +41,7 @@ func (l Notice) expired(now time.Time) bool {
 func (a *asg) note(l Notice) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if had, ok := a.notices[l.Instance]; ok && !had.Ends.IsZero() && l.Ends.IsZero() {
+	if had, ok := a.notices[l.Instance]; ok && !had.Ends.IsZero() && (l.Ends.IsZero() || had.Ends.Before(l.Ends)) {
 		return // the stronger notice stays
 	}
 	if len(a.notices) < maxNotices {
@@ -100,9 +100,12 @@ func (a *asg) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 			return nil
 		}
 		for _, m := range out.Messages {
-			l, err := parseNotice([]byte(aws.ToString(m.Body)))
-			if err == nil && !l.expired(a.o.Now()) {
+			fresh, err := parseNotices([]byte(aws.ToString(m.Body)))
+			fresh = slices.DeleteFunc(fresh, func(l Notice) bool { return l.expired(a.o.Now()) })
+			for _, l := range fresh {
 				a.note(l)
+			}
+			if len(fresh) > 0 {
 				continue
 			}
 			if err != nil {
@@ -123,30 +126,52 @@ var noticeEvents = map[string]time.Duration{
 
 var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
 
-// parseNotice parses an event in EventBridge's format.
-func parseNotice(body []byte) (Notice, error) {
-	var event struct {
-		Source string    `json:"source"`
-		Type   string    `json:"detail-type"`
-		Time   time.Time `json:"time"`
-		Detail struct {
-			Instance string `json:"instance-id"`
-			Ends     string `json:"instance-termination-time"`
-		} `json:"detail"`
+// bridgeEvent is one in EventBridge's format.
+type bridgeEvent struct {
+	Source string    `json:"source"`
+	Type   string    `json:"detail-type"`
+	Time   time.Time `json:"time"`
+	Detail struct {
+		// Of aws.ec2.
+		Instance string `json:"instance-id"`
+		Ends     string `json:"instance-termination-time"`
+		// Of aws.health.
+		Service  string `json:"service"`
+		Category string `json:"eventTypeCategory"`
+		Status   string `json:"statusCode"`
+		Starts   string `json:"startTime"`
+		Affected []struct {
+			Instance string `json:"entityValue"`
+		} `json:"affectedEntities"`
+	} `json:"detail"`
+}
+
+// parseNotices parses an event in EventBridge's format: EC2's about one instance, or AWS Health's about those that it reboots,
+// stops or retires, often weeks later.
+func parseNotices(body []byte) ([]Notice, error) {
+	var e bridgeEvent
+	if err := json.Unmarshal(body, &e); err != nil {
+		return nil, fmt.Errorf("reading an event: %w", err)
 	}
-	if err := json.Unmarshal(body, &event); err != nil {
-		return Notice{}, fmt.Errorf("reading an event: %w", err)
-	}
-	after, ok := noticeEvents[event.Type]
-	if event.Source != "aws.ec2" || !ok || !instanceID.MatchString(event.Detail.Instance) || event.Time.IsZero() {
-		return Notice{}, fmt.Errorf("an event %.100q from %.100q about instance %.100q at %s is no notice", event.Type, event.Source, event.Detail.Instance, event.Time)
-	}
-	out := Notice{Instance: event.Detail.Instance, At: event.Time}
-	if after > 0 {
-		out.Ends = event.Time.Add(after)
-		if at, err := time.Parse(time.RFC3339, event.Detail.Ends); err == nil && at.Sub(event.Time) < time.Hour {
-			out.Ends = at
+	d := &e.Detail
+	var out []Notice
+	if after, ok := noticeEvents[e.Type]; ok && e.Source == "aws.ec2" {
+		l := Notice{Instance: d.Instance, At: e.Time}
+		if after > 0 {
+			l.Ends = e.Time.Add(after)
+			if at, err := time.Parse(time.RFC3339, d.Ends); err == nil && at.Sub(e.Time) < time.Hour {
+				l.Ends = at
+			}
 		}
+		out = append(out, l)
+	} else if starts, err := time.Parse(time.RFC1123, d.Starts); err == nil && e.Source == "aws.health" && d.Service == "EC2" && d.Category == "scheduledChange" && d.Status != "closed" {
+		for _, a := range d.Affected {
+			out = append(out, Notice{Instance: a.Instance, At: e.Time, Ends: starts.UTC()})
+		}
+	}
+	out = slices.DeleteFunc(out, func(l Notice) bool { return !instanceID.MatchString(l.Instance) || l.At.IsZero() })
+	if len(out) == 0 {
+		return nil, fmt.Errorf("an event %.100q from %.100q about instance %.100q at %s is no notice", e.Type, e.Source, d.Instance, e.Time)
 	}
 	return out, nil
 }

@@ -139,16 +139,12 @@ func (t target) observed() bool {
 
 // remove marks the Machine and then lowers the replicas, in one write with the Machine's UID:
 // interrupted at any point, a second try completes it.
-func (c clusterAPI) remove(ctx context.Context, t target, machine *unstructured.Unstructured) error {
+func (c clusterAPI) remove(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured, least int) error {
 	if machine.GetDeletionTimestamp() != nil || t.leaves(c, machine) {
 		return nil
 	}
 	replicas, err := t.replicas()
-	if err != nil {
-		return err
-	}
-	all, err := c.all(ctx, t)
-	if err != nil {
+	if err = cmp.Or(err, shrinks(replicas, least)); err != nil {
 		return err
 	}
 	if err := c.mayShrink(ctx, t, all, machine); err != nil {
@@ -170,7 +166,7 @@ func (c clusterAPI) remove(ctx context.Context, t target, machine *unstructured.
 	}
 	before := t.object.DeepCopy()
 	t.addRemoving(all, machine)
-	if err := t.setReplicas(max(0, replicas-1)); err != nil {
+	if err := t.setReplicas(replicas - 1); err != nil {
 		return err
 	}
 	return patch(ctx, c.client, before, t.object, "lowering")

@@ -48,6 +48,7 @@ type group struct {
 	name                string // in messages
 	target, least, most int
 	keeps               bool // a replacement does not lower the size meanwhile
+	exact               bool // machines are all that the size counts
 	machines            []machine
 	cloud               groupAPI
 }
@@ -96,9 +97,15 @@ func (p *Groups) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing,
 			return Listing{}, err
 		}
 		out, missing := Listing{Target: g.target}, max(g.target-g.made(), 0)
+		if g.exact {
+			out.Counted = []string{}
+		}
 		for _, m := range g.machines {
-			if m.going || m.apart {
+			switch {
+			case m.going || m.apart:
 				out.Going = append(out.Going, LastPart(m.id))
+			case g.exact:
+				out.Counted = append(out.Counted, LastPart(m.id))
 			}
 			if m.failed != "" && out.Failed < missing { // of a request that is not withdrawn yet
 				out.Failed, out.FailedWhy = out.Failed+1, text.Short(m.failed, maxWhy)
@@ -138,16 +145,17 @@ func (p *Groups) group(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group,
 }
 
 // SetSize implements Provider.
-func (p *Groups) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+func (p *Groups) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, to int) error {
 	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
+		due, err := grows(g.target, from, to)
 		switch {
-		case g.target >= size:
-			return nil
-		case size > g.most:
+		case !due:
+			return err
+		case to > g.most:
 			return &Problem{ReasonTarget, "spec.max",
-				fmt.Sprintf("%d nodes are requested, the maximum of %s is %d", size, g.name, g.most), "raise it at the provider, or lower spec.max"}
+				fmt.Sprintf("%d nodes are requested, the maximum of %s is %d", to, g.name, g.most), "raise it at the provider, or lower spec.max"}
 		}
-		return g.cloud.raise(ctx, size)
+		return g.cloud.raise(ctx, to)
 	})
 }
 
@@ -157,6 +165,7 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 		return err
 	}
 	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
+		replace := replace && g.target <= int(pool.Spec.Max)
 		at := slices.IndexFunc(g.machines, func(m machine) bool { return m.id == node.Spec.ProviderID })
 		switch {
 		case node.Spec.ProviderID == "" || at < 0:
@@ -165,6 +174,8 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 			return nil
 		case g.machines[at].apart: // a smaller size would take another machine as well
 			return fmt.Errorf("%w: the size of %s does not count machine %s", ErrUnnamed, g.name, node.Spec.ProviderID)
+		case !replace && g.target <= int(pool.Spec.Min):
+			return shrinks(g.target, int(pool.Spec.Min))
 		case g.target <= g.least && !(replace && g.keeps):
 			return &Problem{ReasonTarget, "spec.min",
 				fmt.Sprintf("the minimum of %s is %d, and so is its size", g.name, g.least), "lower it at the provider, or raise spec.min to it"}
@@ -175,8 +186,11 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 
 // Withdraw implements Provider: the size becomes the number of the machines there are, without those that have no node
 // for too long.
-func (p *Groups) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
+func (p *Groups) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from int) error {
 	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
+		if g.target != from {
+			return stale(g.target, from)
+		}
 		absent, err := p.absent(ctx, pool, g)
 		if err != nil {
 			return err

@@ -191,14 +191,14 @@ func (w *grpcWorld) connect(c externalgrpc.Config) {
 func TestNodeGroupScales(t *testing.T) {
 	w := newGRPCWorld(t)
 	for range 2 {
-		require.NoError(t, w.grpc.SetSize(t.Context(), w.pool, 5))
+		require.NoError(t, w.grpc.SetSize(t.Context(), w.pool, 0, 5))
 	}
-	require.NoError(t, w.grpc.SetSize(t.Context(), w.pool, 4))
+	require.NoError(t, w.grpc.SetSize(t.Context(), w.pool, 0, 4))
 	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Target != 5 || l.Unnamed {
 		t.Errorf("%+v, %v", l, err)
 	}
 	var problem *Problem
-	if err := w.grpc.SetSize(t.Context(), w.pool, 11); !errors.As(err, &problem) || problem.Field != "spec.max" {
+	if err := w.grpc.SetSize(t.Context(), w.pool, 0, 11); !errors.As(err, &problem) || problem.Field != "spec.max" {
 		t.Errorf("above the group's maximum: %v", err)
 	}
 	for range 3 { // as every reconcile does until the node is gone
@@ -289,7 +289,7 @@ func TestNodeGroupWithdraws(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	for range 2 {
-		require.NoError(t, w.grpc.Withdraw(t.Context(), w.pool))
+		require.NoError(t, w.grpc.Withdraw(t.Context(), w.pool, w.fake.target))
 	}
 	l, err := w.grpc.List(t.Context(), w.pool)
 	if err != nil || l.Failed != 0 || l.Target != 4 || !slices.Equal(l.Going, []string{""}) {
@@ -319,7 +319,7 @@ func TestNodeNeverJoins(t *testing.T) {
 		require.NoError(t, err)
 		w.now = w.now.Add(40 * time.Minute)
 		for range 2 {
-			require.NoError(t, w.grpc.Withdraw(t.Context(), w.pool))
+			require.NoError(t, w.grpc.Withdraw(t.Context(), w.pool, w.fake.target))
 		}
 		if gone := w.fake.instances[3].Is(externalgrpc.Deleting); w.fake.target != c.size || gone != (c.size == 3) {
 			t.Errorf("%+v: size %d, the instance is gone: %v", c, w.fake.target, gone)
@@ -377,13 +377,13 @@ func TestNodeGroupProblems(t *testing.T) {
 	}
 	w := newGRPCWorld(t)
 	w.fake.failing["NodeGroupIncreaseSize"] = status.Error(codes.ResourceExhausted, "stockout")
-	if err := w.grpc.SetSize(t.Context(), w.pool, 5); err == nil || !strings.Contains(err.Error(), "stockout") {
+	if err := w.grpc.SetSize(t.Context(), w.pool, 0, 5); err == nil || !strings.Contains(err.Error(), "stockout") {
 		t.Errorf("%v", err)
 	}
 	// A negative size is none to add nodes to.
 	w.fake.target = -1
 	_, listed := w.grpc.List(t.Context(), w.pool)
-	for what, err := range map[string]error{"List": listed, "SetSize": w.grpc.SetSize(t.Context(), w.pool, 5)} {
+	for what, err := range map[string]error{"List": listed, "SetSize": w.grpc.SetSize(t.Context(), w.pool, 0, 5)} {
 		if err == nil || !strings.Contains(err.Error(), "the size of node group gpu-pool is -1") || w.fake.target != -1 {
 			t.Errorf("%s: %v, size %d", what, err, w.fake.target)
 		}
@@ -458,7 +458,7 @@ func TestHistory(t *testing.T) {
 			took, _ := time.ParseDuration(words[1])
 			switch words[0] {
 			case "asks":
-				h.Asked(pool, count, map[string]error{"fails": errors.New("no capacity")}[words[2]])
+				h.Asked(pool, map[string]error{"fails": errors.New("no capacity")}[words[2]])
 			case "after":
 				now = now.Add(took)
 			case "comes":
@@ -500,14 +500,14 @@ func TestWriteConflictsAreNoFailures(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	p := Providers{Scale: w.scale, History: NewHistory(time.Now)}
 	require.NoError(t, p.Delete(t.Context(), w.pool, w.node("w-1"), false))
-	if err := p.SetSize(t.Context(), w.pool, 3); !errors.Is(err, ErrBusy) {
+	if err := p.SetSize(t.Context(), w.pool, 0, 3); !errors.Is(err, ErrBusy) {
 		t.Fatal(err)
 	}
 	if got := p.Learn(w.pool, 2, nil); got.Failures != 0 {
 		t.Errorf("%+v", got)
 	}
 	w.pool.Spec.Provider.Scale.Name = "none"
-	if err := p.SetSize(t.Context(), w.pool, 3); err == nil {
+	if err := p.SetSize(t.Context(), w.pool, 0, 3); err == nil {
 		t.Fatal("no error")
 	}
 	if got := p.Learn(w.pool, 2, nil); got.Failures != 1 {

@@ -52,9 +52,9 @@ type Learned struct {
 type record struct {
 	uid      types.UID // of the pool: one created again under the name is another
 	since    time.Time
-	asked    time.Time // the last accepted request, zero once it is answered or withdrawn
+	unmet    bool      // a request may be unmet, at first the last leader's
+	asked    time.Time // the last accepted request, zero while none is unmet that is known
 	silent   time.Time // since when requests have not been answered, zero where the last was
-	size     int       // requested
 	failures int
 	until    time.Time
 	took     []time.Duration
@@ -71,7 +71,7 @@ func NewHistory(now func() time.Time) *History {
 func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
 	r, ok := h.pools[pool.Name]
 	if !ok || r.uid != pool.UID {
-		r = &record{uid: pool.UID, since: h.now(), upcoming: map[types.UID]time.Time{}}
+		r = &record{uid: pool.UID, since: h.now(), unmet: true, upcoming: map[types.UID]time.Time{}}
 		if b := pool.Status.Backoff; b != nil {
 			r.failures, r.until = max(int(b.Failures), 0), b.UntilTime.Time
 			if most := h.now().Add(maxBackoff); r.until.After(most) { // a leader whose clock was ahead wrote it
@@ -86,8 +86,8 @@ func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
 	return r
 }
 
-// Asked records a request for a size and the provider's answer.
-func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
+// Asked records a request for a larger size and the provider's answer.
+func (h *History) Asked(pool *v1alpha1.GPUNodePool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r, now := h.record(pool), h.now()
@@ -104,10 +104,7 @@ func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
 		r.fail(now)
 		return
 	}
-	if size > r.size || r.asked.IsZero() {
-		r.asked = now
-	}
-	r.size = size
+	r.asked, r.unmet = now, true
 }
 
 // Withdrawn records that a request is taken back since no node has come for too long, which the planner
@@ -115,9 +112,9 @@ func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
 func (h *History) Withdrawn(pool *v1alpha1.GPUNodePool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r := h.record(pool); !r.asked.IsZero() {
+	if r := h.record(pool); r.unmet {
 		r.fail(h.now())
-		r.asked = time.Time{}
+		r.unmet, r.asked = false, time.Time{}
 	}
 }
 
@@ -131,7 +128,7 @@ func (h *History) Seen(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.N
 		r.failures, r.until = 0, time.Time{}
 	}
 	if target <= len(nodes) {
-		r.asked = time.Time{}
+		r.unmet, r.asked = false, time.Time{}
 	}
 	return Learned{ReadyAfter: r.learned(), Failures: r.failures, BackoffUntil: r.until}
 }

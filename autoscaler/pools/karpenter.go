@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -91,12 +92,12 @@ func (karpenter) passedOver(_ target, claim *unstructured.Unstructured) bool {
 	return claim.GetDeletionTimestamp() == nil
 }
 
-func (k karpenter) remove(ctx context.Context, t target, claim *unstructured.Unstructured) error {
+func (k karpenter) remove(ctx context.Context, t target, all []unstructured.Unstructured, claim *unstructured.Unstructured, least int) error {
 	if claim.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	if !t.uncounted(claim) {
-		if err := k.lower(ctx, t, claim); err != nil {
+		if err := k.lower(ctx, t, all, claim, least); err != nil {
 			return err
 		}
 	}
@@ -106,13 +107,9 @@ func (k karpenter) remove(ctx context.Context, t target, claim *unstructured.Uns
 // lower decreases the limit by the claim. The replicas come down to the former limit, but never
 // below the existing claims: as long as Karpenter has not seen a claim go, it would count the
 // others as too many.
-func (k karpenter) lower(ctx context.Context, t target, claim *unstructured.Unstructured) error {
-	all, err := k.all(ctx, t)
-	if err != nil {
-		return err
-	}
+func (k karpenter) lower(ctx context.Context, t target, all []unstructured.Unstructured, claim *unstructured.Unstructured, least int) error {
 	size, err := k.size(t)
-	if err != nil {
+	if err = cmp.Or(err, shrinks(size, least)); err != nil {
 		return err
 	}
 	replicas, err := t.replicas()
@@ -124,7 +121,7 @@ func (k karpenter) lower(ctx context.Context, t target, claim *unstructured.Unst
 	if err := t.setReplicas(min(replicas, max(size, len(all)))); err != nil {
 		return err
 	}
-	if err := t.set(strconv.Itoa(max(0, size-1)), "spec", "limits", "nodes"); err != nil {
+	if err := t.set(strconv.Itoa(size-1), "spec", "limits", "nodes"); err != nil {
 		return err
 	}
 	return patch(ctx, k.client, before, t.object, "lowering the limit of")

@@ -19,17 +19,19 @@ import (
 
 // Provider makes and removes nodes. Except for List, its methods are not called concurrently.
 type Provider interface {
-	// List returns the provider's state of the pool. It may read a cache. It is called concurrently
+	// List returns the provider's state of the pool. It may be some seconds old. It is called concurrently
 	// for several pools.
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error)
-	// SetSize scales up to size nodes; it removes none.
-	SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error
-	// Delete removes exactly this node. That it is gone or was changed since it was read is an error. With replace
-	// the size stays, so that the provider makes another node: where it can, in one step.
+	// SetSize scales up to a size; it removes no node. from is the size that the decision was made on: a smaller one is
+	// ErrStale, since more nodes would be added than were decided.
+	SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, to int) error
+	// Delete removes exactly this node. That it is gone or was changed since it was read is an error, and a size that
+	// would be below spec.min is ErrStale. With replace the size stays, so that the provider makes another node: where
+	// it can, in one step. A pool above spec.max is not filled up again.
 	Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, replace bool) error
 	// Withdraw takes back a request that is not met: it lowers the size by the machines that have no node. It removes
-	// no node.
-	Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error
+	// no node. A size other than from, on which the decision was made, is ErrStale.
+	Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from int) error
 }
 
 // Listing is a provider's state of a pool.
@@ -104,14 +106,14 @@ func (p Providers) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listin
 }
 
 // SetSize implements Provider.
-func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
-	provider, err := p.writer(ctx, pool, fmt.Sprintf("set size %d", size))
+func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, to int) error {
+	provider, err := p.writer(ctx, pool, fmt.Sprintf("set size %d", to))
 	if err != nil {
 		return err
 	}
-	err = provider.SetSize(ctx, pool, size)
+	err = provider.SetSize(ctx, pool, from, to)
 	if p.History != nil && !passing(ctx, err) {
-		p.History.Asked(pool, size, err)
+		p.History.Asked(pool, err)
 	}
 	return err
 }
@@ -129,15 +131,16 @@ func (p Providers) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node 
 }
 
 // Withdraw implements Provider. The History counts a failure, also where the request cannot be taken back.
-func (p Providers) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
-	if p.History != nil {
-		p.History.Withdrawn(pool)
-	}
+func (p Providers) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from int) error {
 	provider, err := p.writer(ctx, pool, "withdraw the request")
 	if err != nil {
 		return err
 	}
-	if err := provider.Withdraw(ctx, pool); err != nil {
+	err = provider.Withdraw(ctx, pool, from)
+	if p.History != nil && !errors.Is(err, ErrStale) {
+		p.History.Withdrawn(pool)
+	}
+	if err != nil {
 		return fmt.Errorf("withdrawing the request of pool %s: %w", pool.Name, err)
 	}
 	return nil
@@ -146,7 +149,7 @@ func (p Providers) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) err
 // passing reports whether an error is no evidence against the provider: a conflicting write, or the
 // end of the process.
 func passing(ctx context.Context, err error) bool {
-	return apierrors.IsConflict(err) || errors.Is(err, ErrBusy) || ctx.Err() != nil
+	return apierrors.IsConflict(err) || errors.Is(err, ErrBusy) || errors.Is(err, ErrStale) || ctx.Err() != nil
 }
 
 // unanswered reports an error of the API server itself: it was busy, failed, or its answer was
@@ -202,6 +205,27 @@ func ReasonOf(err error) string {
 // ErrBusy means that the provider has not finished an earlier request; the next reconcile tries
 // again.
 var ErrBusy = errors.New("the provider is busy")
+
+// ErrStale means that the pool's size is not the one on which the decision was made; the next reconcile decides again.
+var ErrStale = errors.New("the size has changed since it was read")
+
+func stale(size, from int) error { return fmt.Errorf("%w: it is %d, not %d", ErrStale, size, from) }
+
+// grows reports whether a size is still to be raised.
+func grows(size, from, to int) (bool, error) {
+	if size < from {
+		return false, stale(size, from)
+	}
+	return size < to, nil
+}
+
+// shrinks returns ErrStale for a size that may not be smaller: no node is removed of a pool that was read so.
+func shrinks(size, least int) error {
+	if size > least {
+		return nil
+	}
+	return fmt.Errorf("%w: it is %d, and %d nodes are to stay", ErrStale, size, least)
+}
 
 // ErrUnnamed means that the provider cannot remove a particular node. Lowering its size instead
 // would remove an arbitrary one.

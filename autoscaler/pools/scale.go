@@ -95,20 +95,23 @@ func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, 
 }
 
 // SetSize implements Provider.
-func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, to int) error {
 	defer s.memo.forget(pool)
 	t, kind, err := s.open(ctx, pool)
 	if err != nil {
 		return err
 	}
 	if kind == nil {
-		return s.growScale(ctx, t, size)
+		return s.growScale(ctx, t, from, to)
 	}
-	have, err := kind.size(t)
-	if err != nil || have >= size {
+	size, err := kind.size(t)
+	if err != nil {
 		return err
 	}
-	return s.resize(ctx, t, kind, size, "resizing")
+	if due, err := grows(size, from, to); !due {
+		return err
+	}
+	return s.resize(ctx, t, kind, to, "resizing")
 }
 
 // resize writes another size to the target. It counts again each machine whose removal was abandoned.
@@ -141,30 +144,32 @@ func (s *Scale) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *co
 	if err != nil {
 		return err
 	}
-	machine, err := t.find(ctx, kind, node)
+	all, err := kind.all(ctx, t)
+	if err != nil {
+		return err
+	}
+	machine, err := t.find(kind, all, node)
+	if err != nil {
+		return err
+	}
+	size, err := kind.size(t)
 	switch {
 	case err != nil:
 		return err
-	case machine == nil:
-		return fmt.Errorf("%w: %s has no machine for it", ErrUnnamed, t.name())
-	case replace:
-		return s.replace(ctx, t, kind, machine)
+	case replace && size <= int(pool.Spec.Max):
+		return s.replace(ctx, t, kind, all, machine)
 	}
-	return kind.remove(ctx, t, machine)
+	return kind.remove(ctx, t, all, machine, int(pool.Spec.Min))
 }
 
 // replace deletes a Machine or NodeClaim, whose controller makes another as long as the size stays. The target's
 // annotation lists it first, so that its node is not counted while it goes.
-func (s *Scale) replace(ctx context.Context, t target, kind machines, machine *unstructured.Unstructured) error {
+func (s *Scale) replace(ctx context.Context, t target, kind machines, all []unstructured.Unstructured, machine *unstructured.Unstructured) error {
 	switch {
 	case machine.GetDeletionTimestamp() != nil:
 		return nil // terminating already
 	case t.leaves(kind, machine):
 		return fmt.Errorf("%w: %s is removing it already", ErrBusy, t.name())
-	}
-	all, err := kind.all(ctx, t)
-	if err != nil {
-		return err
 	}
 	before := t.object.DeepCopy()
 	t.addRemoving(all, machine)
@@ -197,12 +202,15 @@ func (s *Scale) scaleOf(ctx context.Context, t target) (scale *unstructured.Unst
 
 // growScale is SetSize for a target of any kind. The write has the resource version of the read, so
 // a change in between is a conflict.
-func (s *Scale) growScale(ctx context.Context, t target, size int) error {
-	scale, have, err := s.scaleOf(ctx, t)
-	if err != nil || have >= size {
+func (s *Scale) growScale(ctx context.Context, t target, from, to int) error {
+	scale, size, err := s.scaleOf(ctx, t)
+	if err != nil {
 		return err
 	}
-	if err := unstructured.SetNestedField(scale.Object, int64(size), "spec", "replicas"); err != nil {
+	if due, err := grows(size, from, to); !due {
+		return err
+	}
+	if err := unstructured.SetNestedField(scale.Object, int64(to), "spec", "replicas"); err != nil {
 		return fmt.Errorf("scaling %s: %w", t.name(), err)
 	}
 	if err := s.client.SubResource("scale").Update(ctx, t.object, client.WithSubResourceBody(scale)); err != nil {
@@ -232,11 +240,18 @@ func remove(ctx context.Context, c client.Client, machine *unstructured.Unstruct
 // Withdraw implements Provider: Machines and NodeClaims that have no node are removed by name. Where there is none, the
 // controller has made fewer than requested, and the size becomes theirs: with as many machines as replicas, none is chosen
 // for removal.
-func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
+func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from int) error {
 	defer s.memo.forget(pool)
 	t, kind, err := s.openNamed(ctx, pool)
 	if err != nil {
 		return err
+	}
+	size, err := kind.size(t)
+	if err != nil {
+		return err
+	}
+	if size != from {
+		return stale(size, from)
 	}
 	all, err := kind.all(ctx, t)
 	if err != nil {
@@ -256,15 +271,14 @@ func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error 
 		case joined:
 			made++
 		default:
-			if err := kind.remove(ctx, t, &all[i]); err != nil {
+			if err := kind.remove(ctx, t, all, &all[i], 0); err != nil {
 				return err
 			}
 			removed = true
 		}
 	}
-	size, err := kind.size(t)
-	if err != nil || removed || size <= made {
-		return err
+	if removed || size <= made {
+		return nil
 	}
 	return s.resize(ctx, t, kind, made, "lowering")
 }

@@ -48,9 +48,11 @@ var byName = map[string]struct {
 }
 
 // interrupted is a world in which the removal of w-1, or its replacement, ended after some write; 0 is after the last.
+// The pool's min is its size without w-1.
 func interrupted(t *testing.T, kind string, replace bool, dieAt int) *world {
 	t.Helper()
 	w := newScaleWorld(t, byName[kind].ref, byName[kind].objects()...)
+	w.pool.Spec.Min = 2
 	w.made(3)
 	w.dieAt = dieAt
 	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), replace); (dieAt > 0) != errors.Is(err, errKilled) {
@@ -90,13 +92,51 @@ func TestNodeIsRemovedByName(t *testing.T) {
 	}
 }
 
+// TestSizeChangedMeanwhile: a size that is lowered by hand after it was listed is raised by no more than was decided, and no
+// node is removed below the pool's min; a request that is not the one that was not met is not withdrawn.
+func TestSizeChangedMeanwhile(t *testing.T) {
+	type lowered struct {
+		world    *world
+		provider Provider
+		lower    func()
+	}
+	scale := func(ref v1alpha1.ScaleProvider, objects []client.Object) lowered {
+		w := newScaleWorld(t, ref, objects...)
+		return lowered{w, w.scale, func() {
+			w.update(w.target(), func(u *unstructured.Unstructured) { require.NoError(t, (target{object: u}).setReplicas(2)) })
+		}}
+	}
+	asg, grpc := newASGWorld(t), newGRPCWorld(t)
+	for name, c := range map[string]lowered{
+		"Machine": scale(deploymentRef, capiObjects()), "NodeClaim": scale(nodePoolRef, karpenterObjects()),
+		"ASG": {asg.world, asg.asg, func() { asg.fake.desired = 2 }}, "externalGRPC": {grpc.world, grpc.grpc, func() { grpc.fake.target = 2 }},
+	} {
+		pool, node := c.world.pool, c.world.node("w-1")
+		pool.Spec.Min = 2
+		if l, err := c.provider.List(t.Context(), pool); err != nil || l.Target != 3 {
+			t.Fatalf("%s: %+v, %v", name, l, err)
+		}
+		c.lower()
+		for what, err := range map[string]error{
+			"raised": c.provider.SetSize(t.Context(), pool, 3, 4), "removed": c.provider.Delete(t.Context(), pool, node, false), "withdrawn": c.provider.Withdraw(t.Context(), pool, 3),
+		} {
+			if !errors.Is(err, ErrStale) {
+				t.Errorf("%s: %s: %v", name, what, err)
+			}
+		}
+		if l, err := c.provider.List(t.Context(), pool); err != nil || l.Target != 2 {
+			t.Errorf("%s: %+v, %v", name, l, err)
+		}
+	}
+}
+
 // TestAbandonedRemoval: a removal, or a replacement, is interrupted after its first write, and pods come. Later ones take their
 // own machines alone, each is counted once, and the node that stayed is not counted as going.
 func TestAbandonedRemoval(t *testing.T) {
 	for kind, c := range byName {
 		for _, replace := range []bool{false, true} {
 			w := interrupted(t, kind, replace, 1)
-			require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 4))
+			require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 0, 4))
 			if got := w.going(); len(got) != 0 || w.listed() != 4 {
 				t.Errorf("%s, replaced %v: going %v of %d", kind, replace, got, w.listed())
 			}
@@ -116,13 +156,13 @@ func TestAbandonedRemoval(t *testing.T) {
 func TestGrowthWaitsForRemoval(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
-	if err, got := w.scale.SetSize(t.Context(), w.pool, 3), replicasOf(t, w.target()); !errors.Is(err, ErrBusy) || got != 2 {
+	if err, got := w.scale.SetSize(t.Context(), w.pool, 0, 3), replicasOf(t, w.target()); !errors.Is(err, ErrBusy) || got != 2 {
 		t.Errorf("growing before the Machine is taken: %v, %d replicas", err, got)
 	}
 	w.update(w.object(kinds[2], "fleet", "m-1"), func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
 	require.NoError(t, w.client.Delete(t.Context(), w.object(kinds[2], "fleet", "m-1")))
-	require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 5))
-	if err := w.scale.SetSize(t.Context(), w.pool, 4); err != nil || w.listed() != 5 {
+	require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 0, 5))
+	if err := w.scale.SetSize(t.Context(), w.pool, 0, 4); err != nil || w.listed() != 5 {
 		t.Errorf("a smaller size took nodes away by count: %v, %d", err, w.listed())
 	}
 	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-2"), false))
@@ -161,7 +201,7 @@ func TestReplicasFollowTheLimit(t *testing.T) {
 	for _, name := range []string{"c-0", "c-1"} {
 		w.update(w.object(kinds[4], "", name), func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
 	}
-	require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 4))
+	require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 0, 4))
 	limit, _, _ := unstructured.NestedString(w.target().Object, "spec", "limits", "nodes")
 	if got, want := replicasOf(t, w.target()), w.listed(); got != 4 || want != 4 || limit != "5" {
 		t.Errorf("%d replicas, size %d, limit %s; want 4, 4, 5", got, want, limit)
@@ -314,7 +354,7 @@ func TestProblems(t *testing.T) {
 			}
 			_, listed := w.scale.List(t.Context(), w.pool)
 			for what, err := range map[string]error{
-				"List": listed, "SetSize": w.scale.SetSize(t.Context(), w.pool, 5),
+				"List": listed, "SetSize": w.scale.SetSize(t.Context(), w.pool, 0, 5),
 				"Delete": w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false),
 			} {
 				p := (*Problem)(nil)
@@ -345,7 +385,7 @@ func TestMemoAfterWrites(t *testing.T) {
 	if got := w.listed(); got != 3 {
 		t.Errorf("the API server is asked every time: %d", got)
 	}
-	if err := w.scale.SetSize(t.Context(), w.pool, 6); err != nil || w.listed() != 6 || w.lists != 0 {
+	if err := w.scale.SetSize(t.Context(), w.pool, 0, 6); err != nil || w.listed() != 6 || w.lists != 0 {
 		t.Errorf("our own size is not seen: %d, %v; %d lists of machines, and none is leaving", w.listed(), err, w.lists)
 	}
 	replicas := func(n int64) {
@@ -355,10 +395,10 @@ func TestMemoAfterWrites(t *testing.T) {
 		t.Errorf("asked again after a write whose answer says all: %d", w.listed())
 	}
 	w.dieAt = w.writes + 1
-	if err := w.scale.SetSize(t.Context(), w.pool, 8); err == nil || w.listed() != 8 {
+	if err := w.scale.SetSize(t.Context(), w.pool, 0, 8); err == nil || w.listed() != 8 {
 		t.Errorf("after a write without an answer: %d, %v", w.listed(), err)
 	}
-	if err := w.scale.SetSize(t.Context(), w.pool, 5); err != nil || w.listed() != 8 {
+	if err := w.scale.SetSize(t.Context(), w.pool, 0, 5); err != nil || w.listed() != 8 {
 		t.Errorf("a smaller size than there is: %d, %v", w.listed(), err)
 	}
 	changed := w.pool.DeepCopy()
@@ -406,7 +446,7 @@ func TestMachinePoolsOnlyScaleUp(t *testing.T) {
 			t.Errorf("%s: %v, %d writes", what, err, w.writes)
 		}
 	}
-	if err := w.scale.SetSize(t.Context(), w.pool, 5); err != nil || replicasOf(t, w.target()) != 5 {
+	if err := w.scale.SetSize(t.Context(), w.pool, 0, 5); err != nil || replicasOf(t, w.target()) != 5 {
 		t.Errorf("scale-up: %v, %d replicas", err, replicasOf(t, w.target()))
 	}
 }
@@ -447,8 +487,8 @@ func TestWithdraw(t *testing.T) {
 				}
 				w.restart()
 				h := NewHistory(func() time.Time { return testNow })
-				h.Asked(w.pool, 5, nil)
-				require.NoError(t, (Providers{Scale: w.scale, History: h}).Withdraw(t.Context(), w.pool))
+				h.Asked(w.pool, nil)
+				require.NoError(t, (Providers{Scale: w.scale, History: h}).Withdraw(t.Context(), w.pool, w.listed()))
 				var want []string
 				for i := range test.without {
 					want = append(want, fmt.Sprintf("new-%d", i))
@@ -470,7 +510,7 @@ func TestWithdrawBesideARemoval(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	w.update(w.target(), func(u *unstructured.Unstructured) { require.NoError(t, (target{object: u}).setReplicas(6)) })
 	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
-	require.NoError(t, w.scale.Withdraw(t.Context(), w.pool))
+	require.NoError(t, w.scale.Withdraw(t.Context(), w.pool, w.listed()))
 	if got := replicasOf(t, w.target()); got != 2 || !slices.Equal(w.going(), []string{"w-1"}) {
 		t.Errorf("%d replicas, going %v", got, w.going())
 	}
@@ -490,7 +530,7 @@ func TestWithdrawBesideAnOutdatedSet(t *testing.T) {
 			u.SetAnnotations(map[string]string{revisionAnnotation: "2"})
 			require.NoError(t, (target{object: u}).setReplicas(5))
 		})
-		if err := w.scale.Withdraw(t.Context(), w.pool); !errors.Is(err, ErrUnnamed) || replicasOf(t, w.target()) != 5 {
+		if err := w.scale.Withdraw(t.Context(), w.pool, 5); !errors.Is(err, ErrUnnamed) || replicasOf(t, w.target()) != 5 {
 			t.Errorf("%v, %d replicas", err, replicasOf(t, w.target()))
 		}
 	}
@@ -533,7 +573,7 @@ type failing struct {
 	err error
 }
 
-func (f failing) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error { return f.err }
+func (f failing) SetSize(context.Context, *v1alpha1.GPUNodePool, int, int) error { return f.err }
 
 // TestAPIServerErrorsAreNoFailures: a short outage of the API server causes no backoff of a pool. One that lasts does:
 // with Cluster API's webhook down, say, reads succeed and each write is an internal error.
@@ -562,14 +602,14 @@ func TestAPIServerErrorsAreNoFailures(t *testing.T) {
 		p := Providers{Scale: failing, ASG: failing, History: h}
 		pool := &v1alpha1.GPUNodePool{Spec: v1alpha1.GPUNodePoolSpec{Provider: test.provider}}
 		pool.Name = "p"
-		if err := p.SetSize(t.Context(), pool, 1); err == nil {
+		if err := p.SetSize(t.Context(), pool, 0, 1); err == nil {
 			t.Fatal("no error")
 		}
 		if got := p.Learn(pool, 0, []*corev1.Node{}).Failures; got != test.failures {
 			t.Errorf("%s: %d failures, want %d", test.name, got, test.failures)
 		}
 		for range 61 { // a request a second
-			_ = p.SetSize(t.Context(), pool, 1)
+			_ = p.SetSize(t.Context(), pool, 0, 1)
 			now = now.Add(time.Second)
 		}
 		if p.Learn(pool, 0, []*corev1.Node{}).Failures == 0 {

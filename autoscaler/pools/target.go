@@ -43,8 +43,8 @@ type machines interface {
 	foreign(t target) string
 	// passedOver reports whether a machine that was to be removed still exists and will stay.
 	passedOver(t target, machine *unstructured.Unstructured) bool
-	// remove removes the machine from t, whose size without it is size.
-	remove(ctx context.Context, t target, machine *unstructured.Unstructured) error
+	// remove removes the machine, one of all, from t. A size that counts it and is at least already is ErrStale.
+	remove(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured, least int) error
 }
 
 // describe names a target in messages.
@@ -151,12 +151,8 @@ func (t target) leaving(ctx context.Context, kind machines) ([]unstructured.Unst
 	return slices.DeleteFunc(all, func(m unstructured.Unstructured) bool { return !t.leaves(kind, &m) }), err
 }
 
-// find returns the machine of the node; nil without one.
-func (t target) find(ctx context.Context, kind machines, node *corev1.Node) (*unstructured.Unstructured, error) {
-	all, err := kind.all(ctx, t)
-	if err != nil {
-		return nil, err
-	}
+// find returns the machine of the node; ErrUnnamed without one.
+func (t target) find(kind machines, all []unstructured.Unstructured, node *corev1.Node) (*unstructured.Unstructured, error) {
 	for i := range all {
 		name, id := kind.node(&all[i])
 		switch {
@@ -167,7 +163,7 @@ func (t target) find(ctx context.Context, kind machines, node *corev1.Node) (*un
 			return &all[i], nil
 		}
 	}
-	return nil, nil
+	return nil, fmt.Errorf("%w: %s has no machine for it", ErrUnnamed, t.name())
 }
 
 // stringAt is the string at a path of an object, empty for none.

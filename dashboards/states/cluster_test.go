@@ -146,9 +146,6 @@ func (c *cluster) Apply(_ context.Context, s plan.Snapshot, p plan.Plan) []act.R
 	return results
 }
 
-// Resume implements loop.Actor: the simulated world finishes by itself.
-func (c *cluster) Resume(context.Context, plan.Snapshot) error { return nil }
-
 // Load implements loop.Store.
 func (c *cluster) Load(context.Context, time.Time) (plan.State, error) { return plan.State{}, nil }
 

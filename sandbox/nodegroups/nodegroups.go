@@ -62,10 +62,13 @@ func layoutOf(tables mig.Tables, t plan.Template) (partition.NodeLayout, error) 
 
 // SetSize implements pools.Provider. Nodes get the first free names "<pool>-<n>", so that a second try
 // after a crash makes the same ones.
-func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, size int) error {
 	have, err := m.nodes(ctx, pool)
 	if err != nil || len(have) >= size {
 		return err
+	}
+	if len(have) < from {
+		return pools.ErrStale
 	}
 	var all corev1.NodeList
 	if err := m.live.List(ctx, &all); err != nil {
@@ -112,15 +115,18 @@ func (m *Maker) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *co
 	if err != nil {
 		return err
 	}
+	if !replace && len(have) <= int(pool.Spec.Min) {
+		return pools.ErrStale
+	}
 	err = m.client.Delete(ctx, node, client.Preconditions{UID: ptr.To(node.UID), ResourceVersion: ptr.To(node.ResourceVersion)})
-	if client.IgnoreNotFound(err) != nil || !replace {
+	if client.IgnoreNotFound(err) != nil || !replace || len(have) > int(pool.Spec.Max) {
 		return client.IgnoreNotFound(err)
 	}
-	return m.SetSize(ctx, pool, len(have))
+	return m.SetSize(ctx, pool, 0, len(have))
 }
 
 // Withdraw implements pools.Provider. There is nothing to take back: a node exists as soon as it is requested.
-func (m *Maker) Withdraw(context.Context, *v1alpha1.GPUNodePool) error { return nil }
+func (m *Maker) Withdraw(context.Context, *v1alpha1.GPUNodePool, int) error { return nil }
 
 // nodes of a pool, as the API server has them.
 func (m *Maker) nodes(ctx context.Context, pool *v1alpha1.GPUNodePool) ([]corev1.Node, error) {

@@ -119,7 +119,7 @@ func (m *Maker) increase(ctx context.Context, in *ca.Resize) (*ca.Empty, error) 
 	if in.Delta <= 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "increase by %d", in.Delta)
 	}
-	return &ca.Empty{}, patiently(func() error { return m.SetSize(ctx, pool, len(nodes)+int(in.Delta)) })
+	return &ca.Empty{}, patiently(func() error { return m.SetSize(ctx, pool, 0, len(nodes)+int(in.Delta)) })
 }
 
 func (m *Maker) remove(ctx context.Context, in *ca.DeleteNodes) (*ca.Empty, error) {

@@ -19,7 +19,7 @@ type Record struct {
 	ID    string `json:"id"`
 	GPU   int    `json:"gpu"`
 	Model string `json:"model"`
-	// UUID of the GPU if known: indices change when a GPU falls off the bus.
+	// UUID of the GPU, for an agent: indices change when a GPU falls off the bus.
 	UUID string `json:"uuid,omitempty"`
 	// Actuator is ActuatorAgent, or empty for mig-manager.
 	Actuator string `json:"actuator,omitempty"`

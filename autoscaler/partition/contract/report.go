@@ -122,20 +122,8 @@ func (c GPUReport) Layout(tables mig.Tables) (l mig.Layout, known bool, err erro
 	return l, err == nil, err
 }
 
-// driverLabels begins GFD's node labels of the driver's version: the whole, or its three numbers.
-const driverLabels = "nvidia.com/cuda."
-
-// driverOf returns the driver's version from the node's labels, empty without them.
-func driverOf(node *corev1.Node) string {
-	if v := node.Labels[driverLabels+"driver-version.full"]; v != "" {
-		return v
-	}
-	major, minor, rev := node.Labels[driverLabels+"driver.major"], node.Labels[driverLabels+"driver.minor"], node.Labels[driverLabels+"driver.rev"]
-	if major == "" || minor == "" {
-		return ""
-	}
-	return strings.TrimSuffix(major+"."+minor+"."+rev, ".")
-}
+// driverLabel is GFD's node label of the driver's version, from its version 0.15 on.
+const driverLabel = "nvidia.com/cuda.driver-version.full"
 
 // Stale returns why a report on node is not valid at now, nil if it is: it is old, or about another
 // Node object, boot or driver.
@@ -143,7 +131,7 @@ func (r Report) Stale(node *corev1.Node, now time.Time) error {
 	stale := func(format string, args ...any) error {
 		return fmt.Errorf("annotation %s: %s", LayoutAnnotation, fmt.Sprintf(format, args...))
 	}
-	boot, driver := node.Status.NodeInfo.BootID, driverOf(node)
+	boot, driver := node.Status.NodeInfo.BootID, node.Labels[driverLabel]
 	switch age := now.Sub(r.At); {
 	case r.Node != string(node.UID):
 		return stale("is about node UID %q, not %q", r.Node, node.UID)
