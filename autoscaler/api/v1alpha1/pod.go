@@ -19,8 +19,8 @@ const EvictFromAnnotation = "gpuscale.io/evict-from"
 // within a tenth of the duration, at least a minute, after each multiple of it.
 const CheckpointEveryAnnotation = "gpuscale.io/checkpoint-every"
 
-// Annotations by which a Pod must not be evicted with "false": gpuscale's, and that of
-// cluster-autoscaler. With "true" its local storage does not keep it.
+// Annotations by which a Pod must not be evicted with "false", nor with "on-completion", as long as it
+// runs: gpuscale's, and that of cluster-autoscaler. With "true" its local storage does not keep it.
 const (
 	SafeToEvictAnnotation      = "gpuscale.io/safe-to-evict"
 	OtherSafeToEvictAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -29,7 +29,12 @@ const (
 // SafeToEvict reports whether no annotation forbids to evict a pod.
 func SafeToEvict(pod metav1.Object) bool {
 	a := pod.GetAnnotations()
-	return a[SafeToEvictAnnotation] != "false" && a[OtherSafeToEvictAnnotation] != "false" && a[DoNotDisruptAnnotation] != "true"
+	for _, key := range []string{SafeToEvictAnnotation, OtherSafeToEvictAnnotation} {
+		if a[key] == "false" || a[key] == "on-completion" {
+			return false
+		}
+	}
+	return a[DoNotDisruptAnnotation] != "true"
 }
 
 // DoNotDisruptAnnotation is Karpenter's. On a Pod, "true" means that it must not be evicted, and a
