@@ -49,7 +49,7 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := may(node); err != nil {
 			return err
 		}
-		if err := a.empty(ctx, node.Name); err != nil {
+		if err := a.empty(ctx, r, node.Name); err != nil {
 			return err
 		}
 		return a.settle(ctx, r, node, reason)
@@ -61,7 +61,7 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := removable(pool, node); err != nil {
 			return err
 		}
-		if err := a.empty(ctx, node.Name); err != nil {
+		if err := a.empty(ctx, r, node.Name); err != nil {
 			return err
 		}
 		return take(node)
@@ -121,14 +121,17 @@ func (a *Actor) target(ctx context.Context, pool *v1alpha1.GPUNodePool) (int, er
 	return listing.Target, nil
 }
 
-// empty refuses while any pod runs on the node but those of DaemonSets.
-func (a *Actor) empty(ctx context.Context, node string) error {
+// empty refuses while any pod runs on the node but those of DaemonSets that do not keep it, and those that have not
+// left plan.StuckAfter after their grace period.
+func (a *Actor) empty(ctx context.Context, r *reconcile, node string) error {
 	pods, err := a.podsOn(ctx, node)
 	if err != nil {
 		return err
 	}
 	for i := range pods {
-		if !kube.IsDaemon(&pods[i]) {
+		leaves := pods[i].DeletionTimestamp
+		stuck := leaves != nil && r.now.Sub(leaves.Time) >= plan.StuckAfter
+		if !stuck && (!kube.IsDaemon(&pods[i]) || v1alpha1.KeepsNode(&pods[i])) {
 			return refuse("pod %s/%s is on node %s", pods[i].Namespace, pods[i].Name, node)
 		}
 	}

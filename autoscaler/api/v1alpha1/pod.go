@@ -42,6 +42,13 @@ func SafeToEvict(pod metav1.Object) bool {
 // a Node, "true" excludes it from scale-down.
 const DoNotDisruptAnnotation = "karpenter.sh/do-not-disrupt"
 
+// KeepsNode reports a pod of a DaemonSet with DoNotDisruptAnnotation: Karpenter does not remove its node by itself, and
+// one that is removed all the same it drains without end (1.14, pkg/controllers/node/termination).
+func KeepsNode(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet" && pod.Annotations[DoNotDisruptAnnotation] == "true"
+}
+
 // LocalVolumesAnnotation, cluster-autoscaler's, on a Pod lists volumes, separated by commas, whose
 // content may be lost.
 const LocalVolumesAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
