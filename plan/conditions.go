@@ -40,6 +40,16 @@ func (cond *conditions) gone(p *Pod) time.Time {
 	return cond.now.Add(max(aMoment, cond.now.Sub(p.LeavesAt).Abs()))
 }
 
+// StuckAfter is how long after its grace period a pod that still has not left no longer keeps its node: a process that
+// a hung driver keeps, say, ends with the machine only. cluster-autoscaler waits for the grace period again and half a
+// minute (1.37, utils/drain), Karpenter for a minute (1.14, pkg/utils/pod).
+const StuckAfter = 5 * time.Minute
+
+// stuck reports a leaving pod that no longer keeps its node.
+func (cond *conditions) stuck(p *Pod) bool {
+	return p.Leaving && !p.LeavesAt.IsZero() && cond.now.Sub(p.LeavesAt) >= StuckAfter
+}
+
 // emptiness returns whether a node in service is empty, and for how long it has been.
 func (cond *conditions) emptiness(n *nodeState) (Reason, time.Duration) {
 	switch {

@@ -106,6 +106,8 @@ func (w *world) continueDrain(node int) {
 		n.decided.detail = "empty, and cordoned for less than " + short(RemoveDelay)
 	case why.reason == "" && n.Operation == nil && n.drained():
 		w.endDrain(n)
+	case why.reason == "" && w.now.After(n.Drain.Deadline) && len(stay) == 0 && n.leaving > 0: // their grace periods are longer
+		n.decided.detail = n.leftText(stay) + ", " + toGo
 	case w.now.After(n.Drain.Deadline):
 		w.fail(n.name)
 		w.giveUp(n, DrainOverdue, n.leftText(stay)+" after "+short(w.now.Sub(n.Drain.Started)))
@@ -145,15 +147,19 @@ func (n *nodeState) drained() bool {
 // vacant reports a node without pods whose GPUs are not known to be allocated. The
 // allocation of a sick GPU may stay unknown.
 func (n *nodeState) vacant() bool {
-	if n.bound > 0 {
-		return false
-	}
+	return n.bound == 0 && !n.inUse()
+}
+
+// inUse reports a node with a GPU that is known to be allocated to a pod that is not stuck.
+func (n *nodeState) inUse() bool {
 	for c := range n.GPUs {
-		if n.GPUs[c].allocated() {
-			return false
+		for pod := range n.GPUs[c].uses() {
+			if !slices.ContainsFunc(n.stuck, func(p *Pod) bool { return p.Key() == pod }) {
+				return true
+			}
 		}
 	}
-	return true
+	return false
 }
 
 // drainFails returns why a drain is pointless or cannot succeed; no reason where it

@@ -55,8 +55,9 @@ type nodeState struct {
 	at        time.Time
 	capacity
 	facts
-	bound        int // pods that keep it from being empty
-	leaving      int // of those, pods that are leaving
+	bound        int    // pods that keep it from being empty
+	leaving      int    // of those, pods that are leaving
+	stuck        []*Pod // of pods, those that are stuck
 	leftAt       time.Time
 	pods         []*Pod // bound here
 	promised     int    // pending pods that will use it

@@ -47,13 +47,18 @@ func (w *world) bindRunning() (ganged []*Pod) {
 		}
 		n, p := &w.nodes[r.node], r.pod
 		n.pods = append(n.pods, p)
-		if !p.DaemonSet {
+		switch {
+		case p.DaemonSet: // whose successor takes what it has
+		case w.stuck(p):
+			n.stuck = append(n.stuck, p)
+			n.idle = min(n.idle, w.now.Sub(p.LeavesAt)-StuckAfter)
+		case p.Leaving:
 			n.bound++
-		}
-		if p.Leaving && !p.DaemonSet { // whose successor takes what it has
 			n.leaving++
 			n.leftAt = later(n.leftAt, w.gone(p))
 			leaving = append(leaving, r)
+		default:
+			n.bound++
 		}
 		w.models.takeRunning(w.models.located(n, p), &n.capacity)
 		if p.Unreadable != "" && n.unknown { // it may have any device
@@ -61,8 +66,14 @@ func (w *world) bindRunning() (ganged []*Pod) {
 		}
 	}
 	for i := range w.nodes {
-		w.nodes[i].discountAllocated()
-		w.models.limitSick(&w.nodes[i])
+		n := &w.nodes[i]
+		n.discountAllocated()
+		w.models.limitSick(n)
+		if len(n.stuck) > 0 && n.notFree == NodeBusy && !n.inUse() {
+			if n.notFree = ""; n.unknown {
+				n.notFree = AllocationUnknown
+			}
+		}
 	}
 	for _, r := range leaving {
 		w.models.putBack(w.models.located(&w.nodes[r.node], r.pod), &w.nodes[r.node].capacity)
@@ -79,7 +90,7 @@ func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 	}
 	left := n.capacity.clone()
 	for _, p := range n.pods {
-		if p.Leaving && !p.DaemonSet || w.evictions.pods[p] {
+		if p.Leaving && !p.DaemonSet && !w.stuck(p) || w.evictions.pods[p] {
 			if len(p.Apart) > 0 {
 				return false
 			}

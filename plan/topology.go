@@ -129,13 +129,13 @@ func (p *place) value(key string) (string, bool) {
 	return value, ok
 }
 
-// countRunning counts the running pods of all rules' groups.
+// countRunning counts the running pods of all rules' groups, and those that are stuck.
 func (t *topology) countRunning(running []placedPod) {
 	if !t.any() {
 		return
 	}
 	for _, r := range running {
-		if r.node >= 0 && !r.pod.Leaving {
+		if r.node >= 0 && (!r.pod.Leaving || slices.Contains(t.fleet.nodes[r.node].stuck, r.pod)) {
 			t.count(r.pod, r.node, 1)
 		}
 	}

@@ -233,6 +233,8 @@ func TestRefused(t *testing.T) {
 	bare.OwnerReferences = nil
 	older := replica("a", "p-1")
 	older.CreationTimestamp = metav1.NewTime(start.Add(-time.Hour))
+	keeper := daemon("a", "p-1")
+	keeper.Annotations = map[string]string{v1alpha1.DoNotDisruptAnnotation: "true"}
 	storing := replica("a", "p-1")
 	storing.Spec.Volumes = onDisk()
 	says := func(annotation, value string) *corev1.Pod { return replica("a", "p-1", annotation, value) }
@@ -255,6 +257,8 @@ func TestRefused(t *testing.T) {
 		"remove-node": {plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}, nil, map[string]refusal{
 			"a fixed pool":        {change: fixed},
 			"a pod is there":      {pod: gpuPod("a", "p-1")},
+			"a pod leaves late":   {pod: overdue(plan.StuckAfter - time.Second)},
+			"a daemon keeps it":   {pod: keeper},
 			"another incarnation": {change: another},
 			"the pool's min":      {change: pool(func(p *v1alpha1.GPUNodePool) { p.Spec.Min = 2 })},
 			"nodes a reconcile":   {change: policy(func(p *plan.Policy) { p.MaxRemovalsPerReconcile = 0 })},
@@ -282,6 +286,7 @@ func TestRefused(t *testing.T) {
 		}},
 		"reclaim": {plan.Action{Verb: plan.Reclaim, Pool: "p", Node: "p-1", Pod: "ns/a", Reason: plan.ReclaimBorrowed}, replica("a", "p-1"), map[string]refusal{
 			"not safe to evict":         {pod: says(v1alpha1.SafeToEvictAnnotation, "false")},
+			"to complete":               {pod: says(v1alpha1.OtherSafeToEvictAnnotation, "on-completion")},
 			"cluster-autoscaler's word": {pod: says(v1alpha1.OtherSafeToEvictAnnotation, "false")},
 			"Karpenter's word":          {pod: says(v1alpha1.DoNotDisruptAnnotation, "true")},
 			"local storage":             {pod: storing},

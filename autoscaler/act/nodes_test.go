@@ -66,6 +66,25 @@ func TestRemovalSettles(t *testing.T) {
 	w.inService()
 }
 
+// TestStuckPod: a pod that has not left long after its grace period does not keep its node.
+func TestStuckPod(t *testing.T) {
+	remove := plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}
+	w := newWorld(t, nil, overdue(plan.StuckAfter))
+	w.want(Waiting, remove)
+	w.settled()
+	w.want(Done, remove)
+	if got := w.nodes(); len(got) > 0 {
+		t.Errorf("nodes %v", got)
+	}
+}
+
+// overdue is a terminating pod on p-1 that was to have left so long before start.
+func overdue(by time.Duration) *corev1.Pod {
+	p := replica("a", "p-1")
+	p.DeletionTimestamp, p.Finalizers = ptr.To(metav1.NewTime(start.Add(-by))), []string{"test/keep"}
+	return p
+}
+
 // TestCordonLeftBehind: after a crash between cordon and deletion the planner has the
 // node uncordoned.
 func TestCordonLeftBehind(t *testing.T) {

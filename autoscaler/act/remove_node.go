@@ -43,7 +43,7 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		} else if seen, ok := r.pools[pool.Name]; ok && seen.Target <= int(pool.Spec.Min) { // the provider looks again
 			return refuse("the size of pool %s is %d, min is %d", pool.Name, seen.Target, pool.Spec.Min)
 		}
-		if err := a.empty(ctx, node.Name); err != nil {
+		if err := a.empty(ctx, r, node.Name); err != nil {
 			return err
 		}
 		return a.settle(ctx, r, node, reason)
@@ -55,7 +55,7 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := removable(pool, node); err != nil {
 			return err
 		}
-		if err := a.empty(ctx, node.Name); err != nil {
+		if err := a.empty(ctx, r, node.Name); err != nil {
 			return err
 		}
 		r.replaced[pool.Name] = r.replaced[pool.Name] || replace
@@ -107,14 +107,17 @@ func notCordonedByOthers(node *corev1.Node) error {
 	return nil
 }
 
-// empty refuses while any pod runs on the node but those of DaemonSets.
-func (a *Actor) empty(ctx context.Context, node string) error {
+// empty refuses while any pod runs on the node but those of DaemonSets that do not keep it, and those that have not
+// left plan.StuckAfter after their grace period.
+func (a *Actor) empty(ctx context.Context, r *reconcile, node string) error {
 	pods, err := a.podsOn(ctx, node)
 	if err != nil {
 		return err
 	}
 	for i := range pods {
-		if !kube.IsDaemon(&pods[i]) {
+		leaves := pods[i].DeletionTimestamp
+		stuck := leaves != nil && r.now.Sub(leaves.Time) >= plan.StuckAfter
+		if !stuck && (!kube.IsDaemon(&pods[i]) || v1alpha1.KeepsNode(&pods[i])) {
 			return refuse("pod %s/%s is on node %s", pods[i].Namespace, pods[i].Name, node)
 		}
 	}

@@ -84,6 +84,12 @@ func (o *Observer) addNodes(c *cluster, out *Observation, readings *Readings, bo
 	var rejected []error
 	out.Ignored.Nodes = readings.without(c.nodes.Items)
 	out.Nodes = make([]plan.Node, 0, len(c.facts))
+	kept := map[string]bool{}
+	for _, p := range c.objects {
+		if v1alpha1.KeepsNode(p) {
+			kept[p.Spec.NodeName] = true
+		}
+	}
 	for i := range c.nodes.Items {
 		n := &c.nodes.Items[i]
 		facts := c.facts[n.Name]
@@ -103,6 +109,7 @@ func (o *Observer) addNodes(c *cluster, out *Observation, readings *Readings, bo
 		}
 		node := o.node(in, report)
 		node.Labels = c.network.With(node.Labels, n)
+		node.NoScaleDown = node.NoScaleDown || kept[n.Name]
 		out.Nodes = append(out.Nodes, node)
 	}
 	maps.DeleteFunc(o.idle, func(_ idleKey, e idleEntry) bool { return c.now.Sub(e.last) > o.o.MaxAge })

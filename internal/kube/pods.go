@@ -27,10 +27,13 @@ func Extended(list corev1.ResourceList) map[string]int64 {
 	return out
 }
 
-// IsDaemon reports whether a pod belongs to its node: one of a DaemonSet, or a
+// daemonAnnotation, cluster-autoscaler's, has a Pod count as one of a DaemonSet with "true".
+const daemonAnnotation = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+
+// IsDaemon reports whether a pod belongs to its node: one of a DaemonSet, or annotated to count as one, or a
 // static pod's mirror.
 func IsDaemon(p *corev1.Pod) bool {
-	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror || p.Annotations[daemonAnnotation] == "true" {
 		return true
 	}
 	ref := metav1.GetControllerOfNoCopy(p)

@@ -112,13 +112,19 @@ func NewNode(name string, p *plan.Pool) plan.Node {
 // removeNode removes an empty node, with its DaemonSet pods, from its pool. One that is replaced
 // has a successor, and where it is sick its allocation may be unknown.
 func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
-	for _, pod := range w.State.Pods {
-		if pod.Node == n.Name && !pod.DaemonSet {
+	stuck := func(key string) bool {
+		i := w.pod(key)
+		return i >= 0 && w.stuck(&w.State.Pods[i])
+	}
+	for i := range w.State.Pods {
+		pod := &w.State.Pods[i]
+		if pod.Node == n.Name && !pod.DaemonSet && !w.stuck(pod) {
 			return fmt.Errorf("%s runs there", pod.Key())
 		}
 	}
 	for _, g := range n.GPUs {
-		used := len(g.AllocatedTo) > 0 || slices.ContainsFunc(g.Instances, func(in plan.Instance) bool { return in.AllocatedTo != "" })
+		used := slices.ContainsFunc(g.AllocatedTo, func(key string) bool { return !stuck(key) }) ||
+			slices.ContainsFunc(g.Instances, func(in plan.Instance) bool { return in.AllocatedTo != "" && !stuck(in.AllocatedTo) })
 		if used || a.Verb == plan.RemoveNode && !g.AllocationKnown {
 			return fmt.Errorf("GPU %d is allocated, or its allocation is unknown", g.Index)
 		}
@@ -132,10 +138,15 @@ func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
 	return nil
 }
 
-// dropNode ends a node of a pool and its DaemonSet pods.
+// stuck reports a pod that has not left long after its grace period.
+func (w *World) stuck(p *plan.Pod) bool {
+	return p.Leaving && !p.LeavesAt.IsZero() && w.State.Now.Sub(p.LeavesAt) >= plan.StuckAfter
+}
+
+// dropNode ends a node of a pool and the pods that do not keep it.
 func (w *World) dropNode(n *plan.Node, p *plan.Pool) {
 	name := n.Name
-	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && pod.DaemonSet })
+	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && (pod.DaemonSet || w.stuck(&pod)) })
 	w.State.Nodes = slices.DeleteFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == name })
 	p.Size--
 }

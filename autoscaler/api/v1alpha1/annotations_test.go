@@ -104,7 +104,7 @@ func TestCheckpointEvery(t *testing.T) {
 
 func TestSafeToEvict(t *testing.T) {
 	for _, key := range []string{SafeToEvictAnnotation, OtherSafeToEvictAnnotation} {
-		if SafeToEvict(annotated(key, "false")) || !SafeToEvict(annotated(key, "true")) || !SafeToEvict(annotated("x", "false")) {
+		if SafeToEvict(annotated(key, "false")) || SafeToEvict(annotated(key, "on-completion")) || !SafeToEvict(annotated(key, "true")) || !SafeToEvict(annotated("x", "false")) {
 			t.Errorf("%s is not believed", key)
 		}
 	}

@@ -19,8 +19,8 @@ const EvictFromAnnotation = "gpuscale.io/evict-from"
 // within a tenth of the duration, at least a minute, after each multiple of it.
 const CheckpointEveryAnnotation = "gpuscale.io/checkpoint-every"
 
-// Annotations by which a Pod must not be evicted with "false": gpuscale's, and that of
-// cluster-autoscaler. With "true" its local storage does not keep it.
+// Annotations by which a Pod must not be evicted with "false", nor with "on-completion", as long as it
+// runs: gpuscale's, and that of cluster-autoscaler. With "true" its local storage does not keep it.
 const (
 	SafeToEvictAnnotation      = "gpuscale.io/safe-to-evict"
 	OtherSafeToEvictAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -29,13 +29,25 @@ const (
 // SafeToEvict reports whether no annotation forbids to evict a pod.
 func SafeToEvict(pod metav1.Object) bool {
 	a := pod.GetAnnotations()
-	return a[SafeToEvictAnnotation] != "false" && a[OtherSafeToEvictAnnotation] != "false" && a[DoNotDisruptAnnotation] != "true"
+	for _, key := range []string{SafeToEvictAnnotation, OtherSafeToEvictAnnotation} {
+		if a[key] == "false" || a[key] == "on-completion" {
+			return false
+		}
+	}
+	return a[DoNotDisruptAnnotation] != "true"
 }
 
 // DoNotDisruptAnnotation is Karpenter's. On a Pod, "true" means that it must not be evicted, and a
 // positive duration that it must not be for that long after its start; other values mean nothing. On
 // a Node, "true" excludes it from scale-down.
 const DoNotDisruptAnnotation = "karpenter.sh/do-not-disrupt"
+
+// KeepsNode reports a pod of a DaemonSet with DoNotDisruptAnnotation: Karpenter does not remove its node by itself, and
+// one that is removed all the same it drains without end (1.14, pkg/controllers/node/termination).
+func KeepsNode(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet" && pod.Annotations[DoNotDisruptAnnotation] == "true"
+}
 
 // LocalVolumesAnnotation, cluster-autoscaler's, on a Pod lists volumes, separated by commas, whose
 // content may be lost.
