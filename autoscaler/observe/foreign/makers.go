@@ -199,7 +199,7 @@ func parseKueueWorkload(f fields, o *Object) {
 		case m.Started:
 			r.Count = count
 		default:
-			r.Count, r.Done = count, 0
+			r.Count, r.Done = count, max(r.Done-(r.Count-count), 0)
 		}
 	}
 	for _, check := range f.list("status.admissionChecks") {
