@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	resourcehelper "k8s.io/component-helpers/resource"
+
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/quota"
-	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -106,9 +107,9 @@ func (l *Ledger) ofKueue(c Claim) string {
 	if o == nil || o.Queue == nil {
 		return ""
 	}
-	for name := range kube.ExtendedRequests(c.Pod) {
-		_, isGPU := l.units.perUnit(name)
-		if isGPU && !slices.ContainsFunc(o.Queue.Quotas, func(q foreign.Quota) bool { return q.Resource == name }) {
+	for name := range resourcehelper.PodRequests(c.Pod, resourcehelper.PodResourcesOptions{}) {
+		_, isGPU := l.units.perUnit(string(name))
+		if isGPU && !slices.ContainsFunc(o.Queue.Quotas, func(q foreign.Quota) bool { return q.Resource == string(name) }) {
 			return ""
 		}
 	}
