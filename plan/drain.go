@@ -347,7 +347,7 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 		n, borrowed := &w.nodes[node], false
 		if t := w.quotas.tenantIndex(p); t >= 0 {
 			tree = tree.Force(p.Tenant, w.quotas.amountOf(p))
-			borrowed = !tree.Used(p.Tenant).Fits(w.quotas.tenants[t].Guarantee)
+			borrowed = !tree.Used(p.Tenant).Fits(w.quotas.tenants[t].Guarantee) && !tree.Covered(p.Tenant)
 		}
 		w.provide(&pending{pod: p, kind: k, borrowed: borrowed}, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(option) bool { return true })
 	}

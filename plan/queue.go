@@ -25,6 +25,7 @@ type pending struct {
 	served   bool // by free or upcoming capacity, or by an action of this plan
 	refused  bool // by its quota
 	borrowed bool // beyond its tenant's guarantee
+	shared   bool // and yet within what the tenants above are guaranteed themselves
 	charged  bool // counted in the tree
 	counted  bool // in its kind's unserved
 	reason   Reason

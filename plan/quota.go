@@ -105,7 +105,7 @@ func (q *quotas) charge(p *pending) bool {
 			return q.refuse(p, t, a)
 		}
 	}
-	q.tree, p.charged, p.borrowed = tree, true, !guaranteed
+	q.tree, p.charged, p.borrowed, p.shared = tree, true, !guaranteed, tree.Covered(tenant.Name)
 	return true
 }
 

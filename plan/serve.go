@@ -176,7 +176,9 @@ func (policy *Policy) actionBound() string {
 
 // mayScaleUp reports whether nodes are added for the pod. An unclaimed upcoming
 // node is not for other pods either.
-func (policy *Policy) mayScaleUp(p *pending) bool { return !p.borrowed || policy.ScaleUpBorrowed }
+func (policy *Policy) mayScaleUp(p *pending) bool {
+	return !p.borrowed || p.shared || policy.ScaleUpBorrowed
+}
 
 // withoutAction decides about a pod for which no action may be taken now.
 func (w *world) withoutAction(i int, p *pending, wait option, canWait bool) bool {

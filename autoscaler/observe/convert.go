@@ -139,6 +139,12 @@ func (c *cluster) podsOf() []plan.Pod {
 		if p := all[i].Plan; p != nil {
 			p.Groups = slices.Concat(c.rules.in(p.Namespace, all[i].Labels), p.Groups)
 			p.Tenant = c.tenant(p, all[i].Pod, all[i].Workload, all[i].PodGroup)
+			if of := p.Namespace + "/" + all[i].Workload; all[i].Workload != "" {
+				if c.members[of] == nil {
+					c.members[of] = map[string]bool{}
+				}
+				c.members[of][p.Key()] = true
+			}
 		}
 	}
 	for i := range unmade {

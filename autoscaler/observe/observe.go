@@ -258,6 +258,7 @@ type cluster struct {
 	claimable      map[string]*claimable // what DRA's drivers offer, by node
 	others         pools.Foreign
 	consumers      map[string]map[string]bool // pods by the ProvisioningRequest that they use, "namespace/name"
+	members        map[string]map[string]bool // pods that exist by their Workload (Kueue), "namespace/name"
 
 	now    time.Time
 	kept   *perVersion[plan.Pod]
@@ -273,7 +274,7 @@ type cluster struct {
 }
 
 func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
-	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, watching: map[string]bool{}}
+	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, watching: map[string]bool{}, members: map[string]map[string]bool{}}
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList

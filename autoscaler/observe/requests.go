@@ -21,8 +21,8 @@ type Request struct {
 	// Owner and Gang are those of its pods in the Snapshot; ByKueue: of the Workload that it is made for.
 	Owner, Gang string
 	ByKueue     bool
-	// Consumers are the pods that say that they use it, "namespace/name".
-	Consumers map[string]bool
+	// Consumers are the pods that say that they use it, Members those of that Workload that exist; "namespace/name".
+	Consumers, Members map[string]bool
 	// Check are the pods of a request that adds no node and is not settled. They are not in the Snapshot.
 	Check []plan.Pod
 }
@@ -32,7 +32,7 @@ const maxChecked = 1000
 
 // Has reports whether a pod is one of the request's.
 func (r *Request) Has(p *plan.Pod) bool {
-	return p.Namespace == r.Namespace && (p.Owner == r.Owner || p.Gang == r.Gang) || r.Consumers[p.Key()]
+	return p.Namespace == r.Namespace && (p.Owner == r.Owner || p.Gang == r.Gang) || r.Consumers[p.Key()] || r.Members[p.Key()]
 }
 
 // requests returns the ProvisioningRequests.
@@ -43,6 +43,7 @@ func (c *cluster) requests() []Request {
 		kind, name := foreign.ProvisioningRequest, o.Name
 		if workload := foreign.MadeFor(o); workload != "" {
 			kind, name, r.ByKueue = foreign.KueueWorkload, workload, true
+			r.Members = c.members[o.Namespace+"/"+workload]
 		}
 		r.Owner, r.Gang = gangs.NamesOf(kind, o.Namespace, name)
 		if o.Request.Class == foreign.CheckCapacity && !r.ByKueue && o.Request.Missing == "" && !o.Request.Settled() {

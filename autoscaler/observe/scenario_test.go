@@ -114,7 +114,15 @@ func (c *scene) do(t *testing.T, d *datadriven.TestData) string {
 			return fmt.Sprintf("%s/%s: %d to %d, seen %v, %d of %d %v", h.Namespace, h.Name, h.Min, h.Max, h.Seen, h.Current, h.Desired, h.Limits)
 		})
 	case "requests":
-		return each(c.seen.Requests, func(r Request) string { return fmt.Sprintf("%s/%s checks %d pods", r.Namespace, r.Name, len(r.Check)) })
+		return each(c.seen.Requests, func(r Request) string {
+			text := fmt.Sprintf("%s/%s checks %d pods", r.Namespace, r.Name, len(r.Check))
+			for i := range s.Pods {
+				if r.Has(&s.Pods[i]) {
+					text += ", has " + s.Pods[i].Key()
+				}
+			}
+			return text
+		})
 	case "plan":
 		return planned(s, args["verdicts"])
 	}
@@ -355,7 +363,8 @@ var apis = map[string]string{
 }
 
 // clusterWide are kinds without a namespace.
-var clusterWide = []string{"Node", "Namespace", "GPUNodePool", "GPUQuota", "PersistentVolume", "StorageClass", "CSINode", "PriorityClass", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "RuntimeClass"}
+var clusterWide = []string{"Node", "Namespace", "GPUNodePool", "GPUQuota", "PersistentVolume", "StorageClass", "CSINode", "PriorityClass", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "RuntimeClass",
+	"ResourceFlavor", "AdmissionCheck", "ClusterQueue", "Cohort"}
 
 // add reads an object, and adds what the API server and others would have by now.
 func (c *scene) add(t *testing.T, text string, typed map[string]client.Object) {

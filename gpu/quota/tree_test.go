@@ -297,3 +297,29 @@ func TestTreesShareNothingThatChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestCovered: what the parent is guaranteed itself its children share; what they use beyond that is lent by another.
+func TestCovered(t *testing.T) {
+	tr := tree(t, team("all", "", 1), team("root", "all", 3), team("a", "root", 2), team("b", "root", 0), team("c", "all", 4))
+	for _, c := range []struct {
+		a, b      int64
+		ofA, ofB  bool
+		explained string
+	}{
+		{2, 0, true, true, "its own"},
+		{2, 3, true, true, "the parent's"},
+		{2, 4, true, true, "that of the parent's parent"},
+		{2, 5, true, false, "a and c lend"},
+		{0, 5, true, false, "a's is not for b, which a does not use"},
+		{4, 2, true, true, "both share what is above them"},
+		{7, 0, false, true, "a borrows, and b uses nothing"},
+	} {
+		at := tr.Force("a", slices7(c.a)).Force("b", slices7(c.b))
+		if at.Covered("a") != c.ofA || at.Covered("b") != c.ofB {
+			t.Errorf("%s: a uses %d, covered %v; b uses %d, covered %v", c.explained, c.a, at.Covered("a"), c.b, at.Covered("b"))
+		}
+	}
+	if tr.Covered("unknown") {
+		t.Error("an unknown tenant is covered")
+	}
+}

@@ -10,6 +10,7 @@ type use struct {
 	own   Amount
 	total Amount // own and the children's
 	drawn Amount // of share: own, and what the children draw beyond what they keep
+	above Amount // of the guarantee: own, and what the children use above theirs
 }
 
 // Used returns what a tenant itself uses, its children not counted; nothing for
@@ -36,6 +37,17 @@ func (t Tree) Borrowed(name string) Amount {
 		return t.over(i)
 	}
 	return Amount{}
+}
+
+// Covered reports whether what a tenant uses is within what it and the tenants above it are guaranteed
+// themselves: nothing of that is lent by another.
+func (t Tree) Covered(name string) bool {
+	for i := t.index(name); i >= 0; i = t.nodes[i].parent {
+		if t.used[i].above.Fits(t.nodes[i].Guarantee) {
+			return true
+		}
+	}
+	return false
 }
 
 // Available returns how much more a tenant may use now, without a reclaim: nothing
@@ -90,12 +102,12 @@ func (t Tree) Remove(name string, a Amount) (Tree, error) {
 // change adds a to what node i uses and carries it up to the root.
 func (t Tree) change(i int, a Amount) Tree {
 	t.used = slices.Clone(t.used)
-	own, drawn := a, a
+	own, drawn, above := a, a, a
 	for i >= 0 {
 		n, u := &t.nodes[i], *t.used[i]
-		before := u.drawn.Sub(n.kept).Floor()
-		u.own, u.total, u.drawn = u.own.Add(own), u.total.Add(a), u.drawn.Add(drawn)
-		drawn = u.drawn.Sub(n.kept).Floor().Sub(before)
+		wasDrawn, wasAbove := u.drawn.Sub(n.kept).Floor(), u.above.Sub(n.Guarantee).Floor()
+		u.own, u.total, u.drawn, u.above = u.own.Add(own), u.total.Add(a), u.drawn.Add(drawn), u.above.Add(above)
+		drawn, above = u.drawn.Sub(n.kept).Floor().Sub(wasDrawn), u.above.Sub(n.Guarantee).Floor().Sub(wasAbove)
 		t.used[i] = &u
 		own, i = Amount{}, n.parent
 	}

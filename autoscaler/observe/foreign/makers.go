@@ -166,11 +166,10 @@ func parseKueueWorkload(f fields, o *Object) {
 	// the queue; pods have the class of their template.
 	class := cmp.Or(f.text("spec.priorityClassRef.name"), f.text("spec.priorityClassName"))
 	source := cmp.Or(f.text("spec.priorityClassRef.group"), f.text("spec.priorityClassSource"))
-	if class != "" && source != "kueue.x-k8s.io/workloadpriorityclass" && source != "kueue.x-k8s.io" {
-		m.PriorityClass, m.Priority = class, into[*int32](f, "spec.priority")
-	}
-	sets := f.list("spec.podSets")
+	ofPods := class != "" && source != "kueue.x-k8s.io/workloadpriorityclass" && source != "kueue.x-k8s.io"
+	sets, partial := f.list("spec.podSets"), map[string]bool{} // may be admitted with fewer pods
 	for _, set := range sets {
+		partial[set.text("name")] = set.value("minCount") != nil
 		m.Roles = append(m.Roles, Role{
 			Name: set.text("name"), Count: set.count("count", 1), Template: set.template("template"),
 			// From the annotations kueue.x-k8s.io/podset-required-topology and podset-group-name.
@@ -178,16 +177,30 @@ func parseKueueWorkload(f fields, o *Object) {
 			Slices: kueueSlices(set),
 		})
 	}
+	if ofPods && !slices.ContainsFunc(m.Roles, func(r Role) bool { return r.Template.Spec.PriorityClassName != "" }) {
+		m.PriorityClass, m.Priority = class, into[*int32](f, "spec.priority") // the job's; else that of the first set with one
+	}
 	role := func(name string) *Role {
 		if i := slices.IndexFunc(m.Roles, func(r Role) bool { return r.Name == name }); i >= 0 {
 			return &m.Roles[i]
 		}
 		return &Role{}
 	}
-	for _, set := range f.list("status.admission.podSetAssignments") { // may be of fewer pods than requested
+	for _, set := range f.list("status.reclaimablePods") {
+		role(set.text("name")).Done = set.count("count", 0)
+	}
+	for _, set := range f.list("status.admission.podSetAssignments") {
 		r := role(set.text("name"))
-		r.Count = set.count("count", r.Count)
 		r.Flavors = slices.Compact(slices.Sorted(maps.Values(set.names("flavors"))))
+		// Those that ended before the quota was reserved are not in the assignment (0.15, pkg/workload/workload.go).
+		switch count := set.count("count", r.Count); {
+		case !partial[r.Name]:
+			r.Done = max(r.Done, r.Count-count)
+		case m.Started:
+			r.Count = count
+		default:
+			r.Count, r.Done = count, max(r.Done-(r.Count-count), 0)
+		}
 	}
 	for _, check := range f.list("status.admissionChecks") {
 		m.Checks = append(m.Checks, check.text("name"))
@@ -196,9 +209,6 @@ func parseKueueWorkload(f fields, o *Object) {
 				u.addTo(&role(u.Name).Template)
 			}
 		}
-	}
-	for _, set := range f.list("status.reclaimablePods") {
-		role(set.text("name")).Done = set.count("count", 0)
 	}
 	for _, set := range sets { // with a minimum count, fewer pods are useful too
 		all := role(set.text("name")).Count

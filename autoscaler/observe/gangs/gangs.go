@@ -128,7 +128,7 @@ type place struct {
 // first: it stands for the object that it queues.
 func (j *joiner) placeOf(p *corev1.Pod) place {
 	if w := j.kueue.workloadOf(p); w != nil {
-		return j.inRole(w.Key(), 0, cmp.Or(p.Labels[kueuePodSet], p.Labels[jobSetRole]))
+		return j.inRole(w.Key(), 0, cmp.Or(p.Labels[kueuePodSet], p.Annotations[kueueRoleHash], p.Labels[jobSetRole]))
 	}
 	at := labelled(p)
 	if at.maker.Name == "" {

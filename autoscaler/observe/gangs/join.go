@@ -54,8 +54,9 @@ type gang struct {
 	min     int
 	members []*plan.Pod // existing members that request GPUs
 	plain   int         // members, existing or to be created, that request none
-	ended   int
-	coming  []int // indices of unmade
+	ended   int         // of those that exist
+	done    int         // that have ended, as their maker counts them
+	coming  []int       // indices of unmade
 	like    *corev1.Pod
 	mixed   bool // its members have several owners
 }
@@ -149,7 +150,7 @@ func before(a, b *foreign.Object) bool {
 
 // add adds a pod that exists.
 func (j *joiner) add(p *Pod, at place) {
-	over := p.Status.Phase == corev1.PodSucceeded
+	over := p.Status.Phase == corev1.PodSucceeded && !j.kueue.startsAgain(at)
 	going := p.DeletionTimestamp != nil
 	if at.maker.Name != "" {
 		switch {
@@ -168,7 +169,7 @@ func (j *joiner) add(p *Pod, at place) {
 	p.PodGroup = of.Name
 	counts := p.Plan != nil && (!p.Plan.Demand.Zero() || p.Plan.Unreadable != "") && !kube.IsOver(p.Pod)
 	if counts {
-		j.kueue.gated(p)
+		j.gated(p, at)
 	}
 	if counts && p.Plan.Node == "" {
 		j.unreadable(p, of)
@@ -300,22 +301,22 @@ func (j *joiner) ofSet(of setOf) *gang {
 			return g
 		}
 	}
-	all := 0
+	all, done := 0, 0
 	for _, r := range o.Maker.Roles {
-		all += max(r.Count-r.Done, 0)
+		all, done = all+r.Count, done+min(r.Done, r.Count)
 	}
 	least := all
 	if o.Maker.Min > 0 {
 		least = min(o.Maker.Min, all)
 	}
-	if least < 2 {
+	if least-done < 2 {
 		return nil
 	}
 	name := o.Namespace + "/" + word(o.Kind) + "/" + o.Name
 	if o.Kind == foreign.LeaderWorkerSet {
 		name += "/" + strconv.Itoa(of.set)
 	}
-	g := &gang{name: name, min: least}
+	g := &gang{name: name, min: least, done: done}
 	j.gangs[name], j.sets[of] = g, g
 	return g
 }

@@ -2,6 +2,7 @@ package gangs
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/plan"
 )
 
 // Labels and annotations by which Kueue's objects refer to each other.
@@ -18,8 +20,9 @@ const (
 	kueueSlice    = "kueue.x-k8s.io/workload-slice-name" // annotation, of an elastic job
 	kueuePodGroup = "kueue.x-k8s.io/pod-group-name"
 	kueuePrebuilt = "kueue.x-k8s.io/prebuilt-workload-name"
-	kueuePodSet   = "kueue.x-k8s.io/podset"  // label
-	kueueJobUID   = "kueue.x-k8s.io/job-uid" // label of a Workload
+	kueuePodSet   = "kueue.x-k8s.io/podset"    // label of a pod that it has admitted
+	kueueRoleHash = "kueue.x-k8s.io/role-hash" // annotation of a group's pods: the pod set
+	kueueJobUID   = "kueue.x-k8s.io/job-uid"   // label of a Workload
 )
 
 // kueueGates are the scheduling gates that Kueue removes from the pods of a Workload: once it is admitted, once
@@ -117,18 +120,42 @@ func (k kueue) inactive(o *foreign.Object) bool {
 }
 
 // gated handles Kueue's scheduling gates. They stay closed while an admission check is pending,
-// possibly for a node for this pod. Once the quota is reserved, the gated pod is demand.
-func (k kueue) gated(p *Pod) {
-	if p.Plan.Node != "" || len(p.Spec.SchedulingGates) == 0 {
+// possibly for a node for this pod. Once the quota is reserved, the gated pod is demand, with what Kueue will add to it.
+func (j *joiner) gated(p *Pod, at place) {
+	if p.Plan.Node != "" || len(p.Spec.SchedulingGates) == 0 || at.maker.Kind != foreign.KueueWorkload {
 		return
 	}
-	w := k.workloadOf(p.Pod)
+	w := j.in.Objects.Maker(at.maker)
 	for _, gate := range p.Spec.SchedulingGates {
-		if !slices.Contains(kueueGates, gate.Name) || w == nil || k.inactive(w) {
+		if !slices.Contains(kueueGates, gate.Name) || j.kueue.inactive(w) {
 			return
 		}
 	}
 	p.Plan.Unschedulable = true
+	i := slices.IndexFunc(w.Maker.Roles, func(r foreign.Role) bool { return r.Name == at.role })
+	if i < 0 { // of several sets, it does not say of which it is
+		return
+	}
+	role := &w.Maker.Roles[i]
+	adds := j.kueue.admitted(role, w.Maker).Spec
+	if len(adds.NodeSelector) > 0 {
+		selector := maps.Clone(adds.NodeSelector)
+		maps.Copy(selector, p.Plan.NodeSelector)
+		p.Plan.NodeSelector = selector
+	}
+	for _, t := range adds.Tolerations {
+		toleration := plan.Toleration{Key: t.Key, Operator: string(t.Operator), Value: t.Value, Effect: string(t.Effect)}
+		if !slices.Contains(p.Plan.Tolerations, toleration) {
+			p.Plan.Tolerations = append(slices.Clip(p.Plan.Tolerations), toleration)
+		}
+	}
+	j.near(p.Plan, role.Near, groupOfRole(w, role))
+}
+
+// startsAgain reports a place in a Workload that is not admitted yet: what has ended ran before it was evicted, and its quota
+// is for all that it still creates.
+func (k kueue) startsAgain(at place) bool {
+	return at.maker.Kind == foreign.KueueWorkload && !k.objects.Maker(at.maker).Maker.Started
 }
 
 // admitted returns a role's template with its maker's priority and with the labels and tolerations

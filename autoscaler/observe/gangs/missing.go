@@ -84,11 +84,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 					*t = foreign.Exclusive(*t, o.Maker.Exclusive, lwsGroupKey, o.Namespace, o.Name+"-"+strconv.Itoa(set))
 				}
 				like[r] = j.shapeOf(o, t, cmp.Or(o.Maker.Admitted, o.CreationTimestamp))
-				group := "role " + o.Namespace + "/" + o.Name + "/" + role.Name
-				if role.Together != "" {
-					group = "roles " + o.Namespace + "/" + o.Name + "/" + role.Together
-				}
-				j.near(&like[r].Pod, role.Near, group)
+				j.near(&like[r].Pod, role.Near, groupOfRole(o, role))
 			}
 			stem := o.Name
 			if o.Maker.Sets > 1 {
@@ -108,6 +104,14 @@ func (j *joiner) makeSets(o *foreign.Object) {
 			}
 		}
 	}
+}
+
+// groupOfRole names the pods that are where one of a role is.
+func groupOfRole(o *foreign.Object, role *foreign.Role) string {
+	if role.Together != "" {
+		return "roles " + o.Namespace + "/" + o.Name + "/" + role.Together
+	}
+	return "role " + o.Namespace + "/" + o.Name + "/" + role.Name
 }
 
 // maxExclusive bounds the sets that are looked at one by one since each has a place of its own. With more, the namespace
@@ -252,7 +256,7 @@ const mostOfAnything = math.MaxInt64 / 2000
 // subtracted from the minimum: the planner sees only the others.
 func (j *joiner) finish() {
 	for _, g := range j.gangs {
-		least := max(g.min-g.plain-g.ended, 1)
+		least := max(g.min-g.plain-max(g.ended, g.done), 1)
 		together := func(p *plan.Pod) {
 			p.Gang, p.GangMin = g.name, least
 			if g.group != nil {

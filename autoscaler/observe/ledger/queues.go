@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	resourcehelper "k8s.io/component-helpers/resource"
+
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan"
@@ -97,20 +99,35 @@ func (l *Ledger) addQueues() {
 }
 
 // ofKueue returns the ClusterQueue that has admitted the claim's Workload, else the one that its
-// LocalQueue points to.
+// LocalQueue points to; none where that has no quota of a resource by which the pod requests GPUs: Kueue
+// counts these by another name then, or not at all.
 func (l *Ledger) ofKueue(c Claim) string {
-	queue := c.Labels[foreign.KueueQueueLabel]
-	if w := l.objects.Maker(foreign.KueueWorkload.Of(c.Namespace, c.Workload)); w != nil {
-		if w.Maker.ClusterQueue != "" {
-			return clusterQueuePrefix + w.Maker.ClusterQueue
-		}
-		queue = w.Maker.Queue
-	}
-	o := l.objects.Get(foreign.KueueLocalQueue.Of(c.Namespace, queue))
+	of := foreign.KueueClusterQueue.Of("", l.clusterQueue(c))
+	o := l.objects.Get(of)
 	if o == nil || o.Queue == nil {
 		return ""
 	}
-	return clusterQueuePrefix + o.Queue.ClusterQueue
+	for name := range resourcehelper.PodRequests(c.Pod, resourcehelper.PodResourcesOptions{}) {
+		_, isGPU := l.units.perUnit(string(name))
+		if isGPU && !slices.ContainsFunc(o.Queue.Quotas, func(q foreign.Quota) bool { return q.Resource == string(name) }) {
+			return ""
+		}
+	}
+	return clusterQueuePrefix + of.Name
+}
+
+func (l *Ledger) clusterQueue(c Claim) string {
+	queue := c.Labels[foreign.KueueQueueLabel]
+	if w := l.objects.Maker(foreign.KueueWorkload.Of(c.Namespace, c.Workload)); w != nil {
+		if w.Maker.ClusterQueue != "" {
+			return w.Maker.ClusterQueue
+		}
+		queue = w.Maker.Queue
+	}
+	if o := l.objects.Get(foreign.KueueLocalQueue.Of(c.Namespace, queue)); o != nil && o.Queue != nil {
+		return o.Queue.ClusterQueue
+	}
+	return ""
 }
 
 func (l *Ledger) ofVolcano(c Claim) string {
