@@ -312,8 +312,8 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 		if t, out := untolerated(k.pod, n.Taints); out {
 			return "with taint " + t.Key
 		}
-		if why == labelsMismatch {
-			return "whose labels do not match"
+		if strings.HasPrefix(why, labelsMismatch) {
+			return "whose " + why
 		}
 		return "with a " + why
 	case !w.topology.rulesAllow(k, n):

@@ -110,8 +110,13 @@ func mismatch(pod *Pod, at place, taints []Taint) string {
 	if t, out := untolerated(pod, taints); out {
 		return "taint " + t.Key + " is not tolerated"
 	}
-	if !fitsSelector(pod, &at) || slices.ContainsFunc(pod.Devices, func(terms []NodeTerm) bool { return !fitsAny(terms, &at) }) {
+	if !fitsSelector(pod, &at) {
 		return labelsMismatch
+	}
+	for _, terms := range pod.Devices {
+		if !fitsAny(terms, &at) {
+			return labelsMismatch + " (" + termsText(terms) + ")"
+		}
 	}
 	for _, terms := range pod.Volumes {
 		if !fitsAny(terms, &at) {

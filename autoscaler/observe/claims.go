@@ -342,6 +342,28 @@ func memoryOf(requests map[resourcev1.QualifiedName]apiresource.Quantity) (int, 
 	return mib, nil
 }
 
+// servedBy requires of a node that its GPUs are offered in a way that serves a pod: claims are served by DRA only, and an
+// extended resource by a device plugin, or by DRA where a DeviceClass has it.
+func (c *Claims) servedBy(p *corev1.Pod, claims bool) (out [][]plan.NodeTerm) {
+	if len(c.classes) == 0 {
+		return nil
+	}
+	plain := false
+	for name, n := range kube.ExtendedRequests(p) {
+		byClass := strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix)
+		claims = claims || n > 0 && byClass
+		d, _ := demandOf(name) // what is not known is no GPU
+		plain = plain || n > 0 && !byClass && !d.Zero() && c.extended[name] == nil
+	}
+	if claims {
+		out = append(out, requiring(offeredBy, corev1.NodeSelectorOpNotIn, byPlugin))
+	}
+	if plain {
+		out = append(out, requiring(offeredBy, corev1.NodeSelectorOpNotIn, byDRA))
+	}
+	return out
+}
+
 // extendedOf removes the extended resources that a device class serves from list, and returns their
 // devices. Whole GPUs stay in the list: the device plugin may serve them too, and other resources
 // may be parts of them.

@@ -28,6 +28,8 @@ const newFor = time.Hour
 type learned struct {
 	of string // the pool's UID and generation
 	by map[aspect]difference
+	// offeredBy is the label of that name that the last ready nodes had, empty where they differed.
+	offeredBy string
 }
 
 // aspect is what is compared: a label KEY=VALUE, an amount by its name, or a taint that all nodes have.
@@ -131,6 +133,18 @@ func (l *learner) size(t *plan.Template, bound map[string][]*plan.Pod) {
 	t.MemoryMi = l.expected(aspect{amount: "memory"}, t.MemoryMi, func(*plan.Node) int64 { return memory })
 }
 
+// offer learns what offers the GPUs of a new node, as of those before.
+func (l *learner) offer() {
+	for i, n := range l.nodes {
+		if by := n.Labels[offeredBy]; i == 0 {
+			l.offeredBy = by
+		} else if by != l.offeredBy {
+			l.offeredBy = ""
+			return
+		}
+	}
+}
+
 // passingTaints begin the keys of taints that a new node does not have: of conditions, and of nodes that leave or that their
 // cloud repairs or interrupts.
 var passingTaints = []string{
@@ -199,8 +213,7 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 		l := learner{learned: o.learned[p.Name], now: out.Now}
 		first := l.of != of // nodes that came long before have differed for as long
 		if first {
-			l.learned, l.from = learned{of, map[aspect]difference{}}, out.Now
-			o.learned[p.Name] = l.learned
+			l.learned, l.from = learned{of: of, by: map[aspect]difference{}}, out.Now
 		}
 		for _, n := range withGPUs(ready[p.Name]) {
 			if n.Cordoned { // it may be interrupted, and tainted for it
@@ -216,6 +229,10 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 		}
 		l.template(t, p.MIG.Repartition || slices.ContainsFunc(t.GPUs, func(g plan.GPU) bool { return g.MIG }))
 		l.size(t, bound)
+		if l.offer(); l.offeredBy != "" {
+			t.Labels = withLabel(t.Labels, offeredBy, l.offeredBy)
+		}
+		o.learned[p.Name] = l.learned
 		if len(l.nodes) > 0 {
 			best[stated] = size{max(best[stated].cpu, t.CPUMilli), max(best[stated].memory, t.MemoryMi)}
 		} else {

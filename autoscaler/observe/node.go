@@ -96,8 +96,12 @@ func (o *Observer) addNodes(c *cluster, out *Observation, readings *Readings, bo
 		if facts == nil {
 			continue
 		}
-		if d := c.claimable[n.Name]; d != nil && !facts.devices { // no device plugin runs beside the DRA driver
-			facts = facts.claimed(d)
+		by := ""
+		switch d := c.claimable[n.Name]; {
+		case d != nil && !facts.devices: // no device plugin runs beside the DRA driver
+			facts, by = facts.claimed(d), byDRA
+		case d == nil && facts.devices:
+			by = byPlugin
 		}
 		in := nodeInput{
 			node: n, facts: facts, config: c.config, products: &o.products, reading: readings.node(n.Name, c.now, o.o.MaxAge), maxAge: o.o.MaxAge,
@@ -110,6 +114,9 @@ func (o *Observer) addNodes(c *cluster, out *Observation, readings *Readings, bo
 		node := o.node(in, report)
 		node.Labels = c.network.With(node.Labels, n)
 		node.NoScaleDown = node.NoScaleDown || kept[n.Name]
+		if by != "" && len(c.claims.classes) > 0 {
+			node.Labels = withLabel(node.Labels, offeredBy, by)
+		}
 		out.Nodes = append(out.Nodes, node)
 	}
 	maps.DeleteFunc(o.idle, func(_ idleKey, e idleEntry) bool { return c.now.Sub(e.last) > o.o.MaxAge })
@@ -140,6 +147,13 @@ func (o *Observer) node(in nodeInput, report map[int]reportedGPU) plan.Node {
 	return out
 }
 
+// withLabel returns labels with one more. The given ones are not written to.
+func withLabel(labels map[string]string, key, value string) map[string]string {
+	out := map[string]string{key: value}
+	maps.Copy(out, labels)
+	return out
+}
+
 // claimed returns what a node is with the devices of a DRA driver. Where no feature discovery labels the node, as beside
 // the GPU Operator's GPUCluster, the driver states the product.
 func (f *nodeFacts) claimed(d *claimable) *nodeFacts {
@@ -150,8 +164,7 @@ func (f *nodeFacts) claimed(d *claimable) *nodeFacts {
 		out.instances[mig.ResourceName(of.Name)] += int64(of.Count)
 	}
 	if _, labelled := out.Labels[partition.ProductLabel]; !labelled && d.product != "" {
-		out.Labels = map[string]string{partition.ProductLabel: productLabel(d.product)}
-		maps.Copy(out.Labels, f.Labels)
+		out.Labels = withLabel(f.Labels, partition.ProductLabel, productLabel(d.product))
 	}
 	return &out
 }

@@ -15,6 +15,10 @@ type claimable struct {
 	product string
 }
 
+// offeredBy is a label that nodes and pools have in a Snapshot alone, where there are DeviceClasses: what offers their GPUs.
+// A node where both do has none.
+const offeredBy, byPlugin, byDRA = "gpuscale.io/gpus-offered-by", "device-plugin", "dra"
+
 // devicePool is a DRA driver's pool of devices.
 type devicePool struct{ driver, name string }
 
@@ -64,6 +68,12 @@ func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreig
 				tainted[t.Device] = true
 			}
 		}
+		divided := map[string]bool{} // GPUs of which a MIG device is in use that the driver made for a claim
+		for _, one := range d.Each {
+			if one.Claimed && one.GPU != "" && inUse[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}] {
+				divided[one.GPU] = true
+			}
+		}
 		types := map[[2]string]int{} // and profile
 		for _, one := range d.Each {
 			if (one.Tainted || tainted[""] || tainted[one.Name]) && !inUse[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}] {
@@ -72,7 +82,7 @@ func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreig
 			if one.GPU != "" {
 				node.gpus[one.GPU] = true
 			}
-			if !one.Claimed {
+			if !one.Claimed && !divided[one.GPU] {
 				types[[2]string{one.Type, one.Profile}]++
 			}
 		}

@@ -47,10 +47,10 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
 	}
-	if d, products, err := c.demandOfPod(p); err != nil {
+	if d, devices, err := c.demandOfPod(p); err != nil {
 		out.Unreadable = err.Error()
 	} else {
-		out.Demand, out.Devices = d, onProducts(products)
+		out.Demand, out.Devices = d, devices
 	}
 	for _, t := range p.Spec.Tolerations {
 		out.Tolerations = append(out.Tolerations, plan.Toleration{
@@ -143,8 +143,8 @@ func productLabel(product string) string { return strings.Join(strings.Fields(pr
 const elasticClaim = "egpuc.elasticgpu.io/"
 
 // demandOfPod returns a pod's demand: of its containers at any one time, its overhead, its resource
-// claims, and KAI's annotations. products are the NVML names of those that it requires.
-func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, products []string, err error) {
+// claims, and KAI's annotations. devices is what they require of a node.
+func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, devices [][]plan.NodeTerm, err error) {
 	if standsIn(p) {
 		return demand.Demand{}, nil, nil
 	}
@@ -170,7 +170,7 @@ func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, products []strin
 	if err = cmp.Or(err, containersErr, overheadErr, partsErr); err == nil {
 		sum, err = demand.Sum(claimed, containers, overhead, parts)
 	}
-	return sum, products, err
+	return sum, append(onProducts(products), c.servedBy(p, !claimed.Zero())...), err
 }
 
 // KAI's own pods, by namespace and label. One reserves a GPU for the pods that request parts of it;

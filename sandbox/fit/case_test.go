@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -34,6 +36,11 @@ type testCase struct {
 	TaintRules     []*resourcev1.DeviceTaintRule `json:"taintRules"`
 	// Pools are of new nodes. Only the planner reads them.
 	Pools []*v1alpha1.GPUNodePool `json:"pools"`
+	// Mixed: some nodes offer GPUs by a device plugin where others do by DRA. Plugged are the pools of which all do.
+	Mixed   bool     `json:"mixed"`
+	Plugged []string `json:"plugged"`
+	// Dynamic: the DRA driver divides GPUs as they are claimed.
+	Dynamic bool `json:"dynamic"`
 }
 
 func (c *testCase) node(name string) *core.Node {
@@ -82,7 +89,9 @@ const (
 	rack = "rack"
 	tier = "tier"
 	gpus = "nvidia.com/gpu"
-	hca  = "rdma/hca"
+	// small and large are the MIG devices that divided GPUs have.
+	small, large = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
+	hca          = "rdma/hca"
 	// driver is the CSI driver of which nodes can attach a number of volumes only.
 	driver = "csi.test"
 )
@@ -92,8 +101,15 @@ func (d dice) testCase() *testCase {
 	for i, name := range []string{"blue", "red"} {
 		c.Namespaces = append(c.Namespaces, &core.Namespace{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{"team": strconv.Itoa(i)}}})
 	}
+	divided := d.chance(25)
 	for i := range 1 + d.IntN(2) {
 		c.Pools = append(c.Pools, d.pool("p"+strconv.Itoa(i)))
+		if divided {
+			c.Pools[i].Spec.Template.Product, c.Pools[i].Spec.MIG = "NVIDIA-A100-SXM4-40GB", &v1alpha1.MIG{Actuator: "none"}
+		}
+		if divided && d.chance(70) {
+			c.Pools[i].Spec.MIG.BootLayout = []map[string]int32{d.layout()}
+		}
 	}
 	for i := range 1 + d.IntN(5) {
 		c.Nodes = append(c.Nodes, d.node("n"+strconv.Itoa(i), pick(d, c.Pools...)))
@@ -102,22 +118,25 @@ func (d dice) testCase() *testCase {
 		n := d.node("cpu", c.Pools[0])
 		n.Labels = d.labels()
 		n.Labels[host] = "cpu"
-		delete(n.Status.Allocatable, gpus)
-		delete(n.Status.Capacity, gpus)
+		withdraw(n)
 		c.Nodes = append(c.Nodes, n)
 	}
-	free := map[string]int64{}
+	free := map[string]core.ResourceList{}
 	for _, n := range c.Nodes {
-		free[n.Name] = n.Status.Allocatable.Name(gpus, "").Value()
+		free[n.Name] = n.Status.Allocatable.DeepCopy()
 	}
 	rules := pick(d, 0, 20, 60)
 	for i := range d.IntN(10) {
 		p := d.pod("b"+strconv.Itoa(i), rules)
 		n := pick(d, c.Nodes...)
-		if asks, has := p.Spec.Containers[0].Resources.Requests[gpus], free[n.Name]; has >= asks.Value() {
-			free[n.Name] -= asks.Value()
+		if divided {
+			rename(p, gpus, pick[core.ResourceName](d, gpus, small, small, large))
+		}
+		name, asks := deviceOf(p)
+		if left := free[n.Name][name]; left.Value() >= asks {
+			free[n.Name][name] = *resource.NewQuantity(left.Value()-asks, resource.DecimalSI)
 		} else {
-			delete(p.Spec.Containers[0].Resources.Requests, gpus)
+			withoutDevices(p)
 		}
 		p.Spec.NodeName, p.Status.Phase = n.Name, pick(d, core.PodRunning, core.PodRunning, core.PodRunning, core.PodRunning, core.PodPending, core.PodSucceeded, core.PodFailed)
 		if d.chance(10) {
@@ -130,6 +149,9 @@ func (d dice) testCase() *testCase {
 	}
 	c.Pod = d.pod(pending, pick(d, 10, 40, 70))
 	c.Pod.Spec.Containers[0].Resources.Requests[gpus] = *resource.NewQuantity(int64(1+d.IntN(2)), resource.DecimalSI)
+	if divided {
+		rename(c.Pod, gpus, pick[core.ResourceName](d, gpus, small, small, large))
+	}
 	c.Pod.Status = core.PodStatus{Phase: core.PodPending, Conditions: []core.PodCondition{{
 		Type: core.PodScheduled, Status: core.ConditionFalse, Reason: core.PodReasonUnschedulable, LastTransitionTime: meta.NewTime(now.Add(-time.Minute)),
 	}}}
@@ -137,7 +159,7 @@ func (d dice) testCase() *testCase {
 		d.volumes(c)
 	}
 	if d.chance(30) {
-		d.claims(c)
+		d.byClaim(c)
 	}
 	return c
 }
@@ -244,6 +266,14 @@ func (d dice) pool(name string) *v1alpha1.GPUNodePool {
 	return p
 }
 
+// layoutOf is that of a new node's GPUs, nil for whole GPUs.
+func layoutOf(p *v1alpha1.GPUNodePool) map[string]int32 {
+	if mig := p.Spec.MIG; mig != nil && len(mig.BootLayout) > 0 {
+		return mig.BootLayout[0]
+	}
+	return nil
+}
+
 // node is one of a pool, or of none.
 func (d dice) node(name string, of *v1alpha1.GPUNodePool) *core.Node {
 	t := of.Spec.Template
@@ -270,9 +300,16 @@ func (d dice) node(name string, of *v1alpha1.GPUNodePool) *core.Node {
 	}
 	n.Status.Conditions = []core.NodeCondition{{Type: core.NodeReady, Status: ready}}
 	n.Status.Allocatable = core.ResourceList{
-		core.ResourceCPU: t.CPU, core.ResourceMemory: t.Memory, gpus: *resource.NewQuantity(int64(t.GPUs), resource.DecimalSI),
+		core.ResourceCPU: t.CPU, core.ResourceMemory: t.Memory,
 		core.ResourcePods: *resource.NewQuantity(int64(pick(d, 2, 5, 110)), resource.DecimalSI), core.ResourceEphemeralStorage: resource.MustParse("20Gi"),
 	}
+	layout := layoutOf(of)
+	if mig := of.Spec.MIG; mig != nil {
+		if n.Labels["nvidia.com/mig.strategy"] = "mixed"; d.chance(30) {
+			layout = pick(d, nil, d.layout())
+		}
+	}
+	maps.Copy(n.Status.Allocatable, offered(int64(t.GPUs), layout))
 	if d.chance(30) {
 		n.Status.Allocatable[hca] = resource.MustParse("2")
 	}
@@ -288,18 +325,18 @@ func (d dice) pod(name string, rules int) *core.Pod {
 	}
 	p.Spec.Containers = []core.Container{d.container("main", true)}
 	if d.chance(20) {
-		p.Spec.Containers = append(p.Spec.Containers, d.container("second", false))
+		p.Spec.Containers = append(p.Spec.Containers, d.container("second", d.chance(20)))
 	}
 	if d.chance(20) {
-		p.Spec.InitContainers = append(p.Spec.InitContainers, d.container("first", false))
+		p.Spec.InitContainers = append(p.Spec.InitContainers, d.container("first", d.chance(20)))
 	}
 	if d.chance(20) {
-		sidecar := d.container("sidecar", false)
+		sidecar := d.container("sidecar", d.chance(20))
 		sidecar.RestartPolicy = ptr.To(core.ContainerRestartPolicyAlways)
 		p.Spec.InitContainers = append(p.Spec.InitContainers, sidecar)
 	}
 	if d.chance(20) {
-		p.Spec.InitContainers = append(p.Spec.InitContainers, d.container("last", false))
+		p.Spec.InitContainers = append(p.Spec.InitContainers, d.container("last", d.chance(20)))
 	}
 	if d.chance(15) {
 		p.Spec.Overhead = core.ResourceList{core.ResourceCPU: resource.MustParse("250m"), core.ResourceMemory: resource.MustParse("120Mi")}
@@ -320,10 +357,10 @@ func (d dice) pod(name string, rules int) *core.Pod {
 		affinity.NodeAffinity = d.nodeAffinity(10)
 	}
 	if d.chance(rules / 2) {
-		affinity.PodAffinity = &core.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: d.terms()}
+		affinity.PodAffinity = &core.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: d.terms(p.Labels)}
 	}
 	if d.chance(rules / 2) {
-		affinity.PodAntiAffinity = &core.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: d.terms()}
+		affinity.PodAntiAffinity = &core.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: d.terms(p.Labels)}
 	}
 	if d.chance(90) {
 		p.Spec.Affinity = affinity
@@ -334,12 +371,20 @@ func (d dice) pod(name string, rules int) *core.Pod {
 	return p
 }
 
-// resizing gives a pod's status what a resize in place leaves there.
+// resizing gives a pod's status what a resize in place leaves there. Sidecars, whose statuses are left out, have no devices
+// then.
 func (d dice) resizing(p *core.Pod) {
+	for _, c := range p.Spec.InitContainers {
+		for _, name := range devices {
+			delete(c.Resources.Requests, name)
+		}
+	}
 	for _, c := range p.Spec.Containers {
 		st := core.ContainerStatus{Name: c.Name, AllocatedResources: d.amounts(false), Resources: &core.ResourceRequirements{Requests: d.amounts(false)}}
-		if n, ok := c.Resources.Requests[gpus]; ok { // which a resize does not change
-			st.AllocatedResources[gpus], st.Resources.Requests[gpus] = n, n
+		for _, name := range devices { // which a resize does not change
+			if n, ok := c.Resources.Requests[name]; ok {
+				st.AllocatedResources[name], st.Resources.Requests[name] = n, n
+			}
 		}
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, st)
 	}
@@ -349,6 +394,82 @@ func (d dice) resizing(p *core.Pod) {
 	if p.Spec.Resources != nil && d.chance(50) {
 		p.Status.AllocatedResources, p.Status.Resources = d.amounts(false), &core.ResourceRequirements{Requests: d.amounts(false)}
 	}
+}
+
+// devices are the resources of GPUs and their parts.
+var devices = []core.ResourceName{gpus, small, large}
+
+// layout is one of a GPU's.
+func (d dice) layout() map[string]int32 {
+	return pick(d, map[string]int32{"3g.20gb": 2}, map[string]int32{"3g.20gb": 1, "1g.5gb": 3}, map[string]int32{"1g.5gb": 2}, map[string]int32{"1g.5gb": 7})
+}
+
+// offered are the devices of so many GPUs of a layout, nil for whole GPUs.
+func offered(count int64, layout map[string]int32) core.ResourceList {
+	if layout == nil {
+		return core.ResourceList{gpus: *resource.NewQuantity(count, resource.DecimalSI)}
+	}
+	out := core.ResourceList{}
+	for profile, n := range layout {
+		out[core.ResourceName("nvidia.com/mig-"+profile)] = *resource.NewQuantity(count*int64(n), resource.DecimalSI)
+	}
+	return out
+}
+
+// withdraw has a node offer no device.
+func withdraw(n *core.Node) {
+	for _, name := range devices {
+		delete(n.Status.Allocatable, name)
+		delete(n.Status.Capacity, name)
+	}
+}
+
+// deviceOf is what a pod requests of devices, whose resource is one at most.
+func deviceOf(p *core.Pod) (name core.ResourceName, amount int64) {
+	for _, name := range devices {
+		if amount := amountOf(p, name); amount > 0 {
+			return name, amount
+		}
+	}
+	return gpus, 0
+}
+
+// rename has a pod request one resource in place of another.
+func rename(p *core.Pod, from, to core.ResourceName) {
+	for _, list := range requestsOf(p) {
+		if n, has := list[from]; has && from != to {
+			delete(list, from)
+			list[to] = n
+		}
+	}
+}
+
+// withoutDevices removes a pod's requests for devices.
+func withoutDevices(p *core.Pod) {
+	for _, list := range requestsOf(p) {
+		for _, name := range devices {
+			delete(list, name)
+		}
+	}
+}
+
+// requestsOf are the amounts of a pod's containers.
+func requestsOf(p *core.Pod) (all []core.ResourceList) {
+	for _, containers := range [][]core.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for _, c := range containers {
+			all = append(all, c.Resources.Requests)
+		}
+	}
+	for _, st := range p.Status.ContainerStatuses {
+		all = append(all, st.AllocatedResources, st.Resources.Requests)
+	}
+	return all
+}
+
+// amountOf is how much a pod requests of a resource.
+func amountOf(p *core.Pod, name core.ResourceName) int64 {
+	q := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})[name]
+	return q.Value()
 }
 
 func (d dice) container(name string, large bool) core.Container {
@@ -424,7 +545,8 @@ func (d dice) selector() *meta.LabelSelector {
 	return &meta.LabelSelector{MatchLabels: map[string]string{"app": pick(d, "a", "b")}}
 }
 
-func (d dice) terms() (out []core.PodAffinityTerm) {
+// terms are of a pod with these labels.
+func (d dice) terms(labels map[string]string) (out []core.PodAffinityTerm) {
 	for range 1 + d.IntN(2) {
 		t := core.PodAffinityTerm{LabelSelector: d.selector(), TopologyKey: pick(d, zone, host, rack)}
 		if d.chance(20) {
@@ -433,9 +555,26 @@ func (d dice) terms() (out []core.PodAffinityTerm) {
 		if d.chance(20) {
 			t.NamespaceSelector = pick(d, &meta.LabelSelector{}, &meta.LabelSelector{MatchLabels: map[string]string{"team": pick(d, "0", "1", "2")}})
 		}
+		if d.chance(20) && t.LabelSelector != nil && t.LabelSelector.MatchLabels != nil {
+			d.narrow(&t, labels)
+		}
 		out = append(out, t)
 	}
 	return out
+}
+
+// narrow has a term be about pods with the same value of a label, or about others, as the API server stores it (1.37,
+// pkg/registry/core/pod).
+func (d dice) narrow(t *core.PodAffinityTerm, labels map[string]string) {
+	r := meta.LabelSelectorRequirement{Key: "version", Operator: meta.LabelSelectorOpIn, Values: []string{labels["version"]}}
+	if d.chance(50) {
+		t.MatchLabelKeys = []string{r.Key}
+	} else {
+		t.MismatchLabelKeys, r.Operator = []string{r.Key}, meta.LabelSelectorOpNotIn
+	}
+	if _, has := labels[r.Key]; has {
+		t.LabelSelector.MatchExpressions = append(t.LabelSelector.MatchExpressions, r)
+	}
 }
 
 func (d dice) spread(key string) core.TopologySpreadConstraint {

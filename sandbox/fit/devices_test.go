@@ -14,37 +14,58 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const (
-	// byDRA is the driver that offers GPUs where no device plugin does, and the class of its GPUs.
-	byDRA = "gpu.nvidia.com"
-	// product is every GPU's, as the driver names it.
-	product = "NVIDIA L4"
+	// byDRA is the driver that offers GPUs where no device plugin does, and the class of its GPUs; migs that of its MIG devices.
+	byDRA, migs = "gpu.nvidia.com", "mig.nvidia.com"
 )
 
-// claims has a DRA driver offer the GPUs of all nodes in place of a device plugin, and pods claim them.
-func (d dice) claims(c *testCase) {
-	c.DeviceClasses = []*resourcev1.DeviceClass{{ObjectMeta: meta.ObjectMeta{Name: byDRA}, Spec: resourcev1.DeviceClassSpec{Selectors: selectors("device.driver == '" + byDRA + "' && device.attributes['" + byDRA + "'].type == 'gpu'")}}}
-	free := map[string][]string{} // GPUs, by node
+// byClaim has a DRA driver offer the GPUs of all nodes, or of some, in place of a device plugin. Pods claim them, or request
+// them as an extended resource that the driver's class serves.
+func (d dice) byClaim(c *testCase) {
+	class := &resourcev1.DeviceClass{ObjectMeta: meta.ObjectMeta{Name: byDRA}, Spec: resourcev1.DeviceClassSpec{Selectors: selectors("device.driver == '" + byDRA + "' && device.attributes['" + byDRA + "'].type == 'gpu'")}}
+	resources := []core.ResourceName{core.ResourceName(resourcev1.ResourceDeviceClassPrefix + byDRA)}
+	if d.chance(70) { // as the driver's chart has it
+		class.Spec.ExtendedResourceName, resources = ptr.To(gpus), append(resources, gpus, gpus)
+	}
+	c.DeviceClasses = []*resourcev1.DeviceClass{class, {ObjectMeta: meta.ObjectMeta{Name: migs}, Spec: resourcev1.DeviceClassSpec{Selectors: selectors("device.driver == '" + byDRA + "' && device.attributes['" + byDRA + "'].type == 'mig'")}}}
+	c.Mixed, c.Dynamic = d.chance(40), c.Pools[0].Spec.MIG != nil && d.chance(40)
+	if c.Dynamic {
+		for _, p := range c.Pools {
+			p.Spec.MIG = nil
+		}
+		name, _ := deviceOf(c.Pod) // see doc.go
+		rename(c.Pod, name, gpus)
+	}
+	if c.Mixed {
+		for _, p := range c.Pools {
+			c.Plugged = append(c.Plugged, some(d, 50, p.Name)...)
+		}
+	}
+	free := map[string]map[core.ResourceName][]string{} // devices, by node
 	for _, n := range c.Nodes {
-		count := n.Status.Allocatable.Name(gpus, "").Value()
-		delete(n.Status.Allocatable, gpus)
-		delete(n.Status.Capacity, gpus)
-		if count == 0 {
+		pool, of := n.Labels[v1alpha1.NodePoolLabel]
+		if n.Name == "cpu" || slices.Contains(c.Plugged, pool) || !of && c.Mixed && d.chance(50) {
 			continue
 		}
-		s := slice(n.Name, int(count))
-		for i, device := range s.Spec.Devices {
-			free[n.Name] = append(free[n.Name], device.Name)
-			if d.chance(15) {
-				s.Spec.Devices[i].Taints = []resourcev1.DeviceTaint{{Key: "xid", Effect: pick(d, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone)}}
-			}
+		free[n.Name] = devicesOf(n)
+		for _, name := range devices {
+			l := free[n.Name][name]
+			d.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] })
 		}
-		d.Shuffle(len(free[n.Name]), func(i, j int) { l := free[n.Name]; l[i], l[j] = l[j], l[i] })
-		c.ResourceSlices = append(c.ResourceSlices, s)
+		for _, s := range slicesOf(n, c.Dynamic) {
+			for i := range s.Spec.Devices {
+				if d.chance(15) {
+					s.Spec.Devices[i].Taints = []resourcev1.DeviceTaint{{Key: "xid", Effect: pick(d, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone)}}
+				}
+			}
+			c.ResourceSlices = append(c.ResourceSlices, s)
+		}
+		withdraw(n)
 	}
 	if len(c.ResourceSlices) > 0 && d.chance(20) {
 		c.TaintRules = []*resourcev1.DeviceTaintRule{{ObjectMeta: meta.ObjectMeta{Name: "rule"}, Spec: resourcev1.DeviceTaintRuleSpec{
@@ -61,17 +82,21 @@ func (d dice) claims(c *testCase) {
 		}
 	}
 	for _, p := range append(slices.Clone(c.Pods), c.Pod) {
-		count := int(p.Spec.Containers[0].Resources.Requests.Name(gpus, "").Value())
-		delete(p.Spec.Containers[0].Resources.Requests, gpus)
-		for _, st := range p.Status.ContainerStatuses {
-			delete(st.AllocatedResources, gpus)
-			delete(st.Resources.Requests, gpus)
-		}
-		if p.UID = types.UID(p.Name); count == 0 {
+		p.UID = types.UID(p.Name)
+		n := p.Spec.NodeName
+		name, count := deviceOf(p)
+		claimed := free[n] != nil || n == "" && !(c.Mixed && d.chance(30))
+		if count == 0 || !claimed {
 			continue
 		}
-		claim := d.claim(p, count)
-		if d.chance(15) {
+		var claim *resourcev1.ResourceClaim
+		if name == gpus && d.chance(40) {
+			claim = extended(p, pick(d, resources...))
+		} else {
+			withoutDevices(p)
+			claim = d.claim(p, name, count, productOf(c.Nodes[0]))
+		}
+		if d.chance(15) && len(p.Spec.ResourceClaims) > 0 && name == gpus && !c.Dynamic { // see doc.go
 			watch := claimOf(p, "watch")
 			watch.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "watch", Exactly: &resourcev1.ExactDeviceRequest{
 				DeviceClassName: byDRA, AllocationMode: resourcev1.DeviceAllocationModeAll, AdminAccess: ptr.To(true),
@@ -79,14 +104,34 @@ func (d dice) claims(c *testCase) {
 			}}}
 			c.ResourceClaims = append(c.ResourceClaims, watch)
 		}
-		if n := p.Spec.NodeName; n != "" {
-			allocate(claim, p, free[n][:count])
-			free[n] = free[n][count:]
+		if n != "" {
+			free[n][name] = allocate(claim, p, free[n][name])
 		}
-		if p.Status.Phase != core.PodSucceeded && p.Status.Phase != core.PodFailed { // of those it is deleted
+		over := p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed // their claims are deleted
+		if !over && len(claim.Spec.Devices.Requests) > 0 {
 			c.ResourceClaims = append(c.ResourceClaims, claim)
 		}
 	}
+}
+
+// extended has a pod request its GPUs by the name of a resource that a class serves. The scheduler makes a claim for it once
+// it has found a node.
+func extended(p *core.Pod, name core.ResourceName) *resourcev1.ResourceClaim {
+	rename(p, gpus, name)
+	made := p.Name + "-extended-resources"
+	out := &resourcev1.ResourceClaim{ObjectMeta: meta.ObjectMeta{Namespace: p.Namespace, Name: made, UID: types.UID(p.Namespace + made), ResourceVersion: "1"}}
+	out.OwnerReferences = []meta.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: ptr.To(true)}}
+	out.Annotations = map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"}
+	if p.Spec.NodeName != "" {
+		count := amountOf(p, name)
+		out.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "container-0-request-0", Exactly: &resourcev1.ExactDeviceRequest{
+			DeviceClassName: byDRA, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count,
+		}}}
+		p.Status.ExtendedResourceClaimStatus = &core.PodExtendedResourceClaimStatus{ResourceClaimName: made, RequestMappings: []core.ContainerExtendedResourceRequest{{
+			ContainerName: "main", ResourceName: string(name), RequestName: "container-0-request-0",
+		}}}
+	}
+	return out
 }
 
 func selectors(expressions ...string) (out []resourcev1.DeviceSelector) {
@@ -96,20 +141,103 @@ func selectors(expressions ...string) (out []resourcev1.DeviceSelector) {
 	return out
 }
 
-// slice has a node's GPUs.
-func slice(node string, count int) *resourcev1.ResourceSlice {
-	s := &resourcev1.ResourceSlice{ObjectMeta: meta.ObjectMeta{Name: node}}
-	s.Spec = resourcev1.ResourceSliceSpec{Driver: byDRA, NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1}}
-	for i := range count {
-		name := "gpu-" + strconv.Itoa(i)
-		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: name,
-			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-				"type": {StringValue: ptr.To("gpu")}, "productName": {StringValue: ptr.To(product)}, "uuid": {StringValue: ptr.To(node + name)},
-			},
-			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("23034Mi")}},
-		})
+// devicesOf are the names of the devices that a node's GPUs are, by resource, as the driver calls them: the number at the end
+// is the first slice of an instance. Those of whole GPUs are in order.
+func devicesOf(n *core.Node) map[core.ResourceName][]string {
+	out, of := map[core.ResourceName][]string{}, gpuCount(n)
+	for _, kind := range devices {
+		amount := n.Status.Allocatable[kind]
+		for i := range int(amount.Value()) {
+			name := "gpu-" + strconv.Itoa(i%of)
+			switch at := i / of; kind {
+			case small:
+				name += "-mig-1g5gb-19-" + strconv.Itoa(6-at)
+			case large:
+				name += "-mig-3g20gb-9-" + strconv.Itoa(4*at)
+			}
+			out[kind] = append(out[kind], name)
+		}
 	}
-	return s
+	return out
+}
+
+func gpuCount(n *core.Node) int {
+	count, _ := strconv.Atoi(n.Labels["nvidia.com/gpu.count"])
+	return count
+}
+
+// slicesOf has the devices of a node, as the driver announces them (kubernetes-sigs/dra-driver-nvidia-gpu 9593204,
+// cmd/gpu-kubelet-plugin: deviceinfo.go, and partitions.go with its DynamicMIG, where GPUs are divided as they are claimed).
+func slicesOf(n *core.Node, dynamic bool) []*resourcev1.ResourceSlice {
+	if !dynamic {
+		s := sliceOf(n, "", 1)
+		for _, kind := range devices {
+			for _, name := range devicesOf(n)[kind] {
+				s.Spec.Devices = append(s.Spec.Devices, deviceOn(n, name))
+			}
+		}
+		return []*resourcev1.ResourceSlice{s}
+	}
+	counters := sliceOf(n, "-counters", gpuCount(n)+1)
+	all := []*resourcev1.ResourceSlice{counters}
+	for i := range gpuCount(n) {
+		name := "gpu-" + strconv.Itoa(i)
+		counters.Spec.SharedCounters = append(counters.Spec.SharedCounters, resourcev1.CounterSet{Name: name + "-counter-set", Counters: memory(0, 8)})
+		s := sliceOf(n, "-"+name, gpuCount(n)+1)
+		add := func(name string, first, count int) {
+			device := deviceOn(n, name)
+			device.ConsumesCounters = []resourcev1.DeviceCounterConsumption{{CounterSet: counters.Spec.SharedCounters[i].Name, Counters: memory(first, count)}}
+			s.Spec.Devices = append(s.Spec.Devices, device)
+		}
+		add(name, 0, 8)
+		for first := range 7 {
+			add(name+"-mig-1g5gb-19-"+strconv.Itoa(first), first, 1)
+		}
+		add(name+"-mig-3g20gb-9-0", 0, 4)
+		add(name+"-mig-3g20gb-9-4", 4, 4)
+		all = append(all, s)
+	}
+	return all
+}
+
+// memory are the counters of slices of a GPU's memory.
+func memory(first, count int) map[string]resourcev1.Counter {
+	out := map[string]resourcev1.Counter{}
+	for i := range count {
+		out["memory-slice-"+strconv.Itoa(first+i)] = resourcev1.Counter{Value: resource.MustParse("1")}
+	}
+	return out
+}
+
+// sliceOf is one of so many of a node's pool, without devices.
+func sliceOf(n *core.Node, suffix string, of int) *resourcev1.ResourceSlice {
+	return &resourcev1.ResourceSlice{ObjectMeta: meta.ObjectMeta{Name: n.Name + suffix}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: byDRA, NodeName: &n.Name, Pool: resourcev1.ResourcePool{Name: n.Name, Generation: 1, ResourceSliceCount: int64(of)},
+	}}
+}
+
+// deviceOn is a device of a node by its name.
+func deviceOn(n *core.Node, name string) resourcev1.Device {
+	gpu, instance, divided := strings.Cut(name, "-mig-")
+	out := resourcev1.Device{Name: name,
+		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"type": text("gpu"), "productName": text(productOf(n)), "uuid": text(n.Name + name)},
+		Capacity:   map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("40Gi")}},
+	}
+	if divided {
+		profile := "3g.20gb"
+		if strings.HasPrefix(instance, "1g") {
+			profile = "1g.5gb"
+		}
+		out.Attributes["type"], out.Attributes["profile"], out.Attributes["parentUUID"] = text("mig"), text(profile), text(n.Name+gpu)
+	}
+	return out
+}
+
+func text(s string) resourcev1.DeviceAttribute { return resourcev1.DeviceAttribute{StringValue: &s} }
+
+// productOf is the product of a node's GPUs, as the driver names it.
+func productOf(n *core.Node) string {
+	return strings.Replace(n.Labels["nvidia.com/gpu.product"], "-", " ", 1)
 }
 
 // claimOf is a claim that is made for a pod by a template.
@@ -123,17 +251,19 @@ func claimOf(p *core.Pod, name string) *resourcev1.ResourceClaim {
 	return out
 }
 
-// claim is a pod's for so many GPUs.
-func (d dice) claim(p *core.Pod, count int) *resourcev1.ResourceClaim {
+// claim is a pod's for so many devices of a kind.
+func (d dice) claim(p *core.Pod, name core.ResourceName, count int64, product string) *resourcev1.ResourceClaim {
 	out := claimOf(p, "gpus")
 	if d.chance(20) { // its own, not a template's
 		p.Spec.ResourceClaims[0] = core.PodResourceClaim{Name: "gpus", ResourceClaimName: &out.Name}
 		out.OwnerReferences, p.Status.ResourceClaimStatuses = nil, nil
 	}
 	var each []resourcev1.ExactDeviceRequest
-	for left := int64(count); left > 0; {
+	for left := count; left > 0; {
 		one := resourcev1.ExactDeviceRequest{DeviceClassName: byDRA, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1 + d.Int64N(left)}
-		if d.chance(20) {
+		if profile, divided := strings.CutPrefix(string(name), "nvidia.com/mig-"); divided {
+			one.DeviceClassName, one.Selectors = migs, selectors("device.attributes['"+byDRA+"'].profile == '"+profile+"'")
+		} else if d.chance(20) {
 			of := product
 			if p.Name == pending && d.chance(20) {
 				of = "NVIDIA L40S"
@@ -153,8 +283,8 @@ func (d dice) claim(p *core.Pod, count int) *resourcev1.ResourceClaim {
 	return out
 }
 
-// allocate gives a pod's claim these devices of its node.
-func allocate(claim *resourcev1.ResourceClaim, p *core.Pod, devices []string) {
+// allocate gives a pod's claim the first of these devices of its node, and returns the others.
+func allocate(claim *resourcev1.ResourceClaim, p *core.Pod, devices []string) []string {
 	a := &resourcev1.AllocationResult{NodeSelector: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
 		MatchFields: []core.NodeSelectorRequirement{{Key: meta.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{p.Spec.NodeName}}},
 	}}}}
@@ -177,6 +307,7 @@ func allocate(claim *resourcev1.ResourceClaim, p *core.Pod, devices []string) {
 	}
 	claim.Status.Allocation = a
 	claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: p.Name, UID: p.UID}}
+	return devices
 }
 
 // watched are the objects that the autoscaler reads without their Go types.

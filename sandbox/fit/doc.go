@@ -14,12 +14,22 @@
 //     takes a place for each;
 //   - several claims of one pod may be given the same available volume;
 //   - the capacity of storage by topology is not read;
-//   - which devices a claim tolerates the taints of is not read, nor constraints across devices; a claim for all devices of a
-//     node, or with a selector that is no equality, makes a pod unreadable;
+//   - which devices a claim tolerates the taints of is not read, nor constraints across devices, nor that a device may be
+//     allocated several times (consumable capacity); a claim for all devices of a node, or with a selector that is no
+//     equality, makes a pod unreadable;
+//   - a MIG device that the DRA driver makes once it is claimed is no capacity: pods that claim one get no node;
+//   - of a prioritized list the first alternative that a new node could have is the demand: where another one fits, the
+//     scheduler has bound the pod before;
+//   - a pool without nodes is assumed to offer its GPUs in the way that a pod needs, by a device plugin or by DRA;
 //   - a tainted device is waited for while the pod that has it leaves;
-//   - a claim with admin access beside other requests needs a device more, which the planner does not know;
+//   - a claim with admin access beside other requests needs a device more, one of its class on the node, and the counters of
+//     partitionable devices, which the planner does not know;
 //   - the simulator gives pods GPUs that a node has and does not offer.
 //
-// In a part of the clusters a DRA driver offers whole GPUs in place of a device plugin, and pods claim them. MIG devices by
-// DRA, groups of pods, nominated nodes and preemption are not compared here.
+// In a part of the clusters GPUs are divided by MIG. In a part a DRA driver offers GPUs and MIG devices in place of a device
+// plugin, on all nodes or on some, and pods claim them, or request an extended resource that is served by DRA.
+//
+// Not compared are groups of pods, nominated nodes and preemption: what a preempting pod waits for leaves, see above. Nor are
+// claims that pods share, binding conditions, features that nodes declare, and what is off in Kubernetes 1.37: tolerations
+// Gt and Lt, and claims of PodGroups.
 package fit
