@@ -1,6 +1,7 @@
 package boards
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
@@ -87,21 +88,26 @@ func replicas() []board.Panel {
 	}
 }
 
-// anyOf selects several series at once, escaped or not. SGLang with --enable-priority-scheduling
+// anyOf selects several series at once, under all their names: the servers' own, and in a
+// namespace without those what gateways repeat of them. SGLang with --enable-priority-scheduling
 // has each priority's number beside the whole, which has no priority.
 func anyOf(of ...metric.Read) string {
-	return board.Named("", named(of...), `namespace=~"$namespace"`, `priority=""`)
+	all := []string{named(of...), `namespace=~"$namespace"`, `priority=""`}
+	own := all[:3:3]
+	for _, label := range metric.GatewayLabels() {
+		own = append(own, label+`=""`)
+	}
+	return fmt.Sprintf("%[1]s or %[2]s unless on (cluster,%[3]s) %[1]s", board.Named("", own...), board.Named("", all...), metric.LabelNamespace)
 }
 
 func named(of ...metric.Read) string {
 	return `__name__=~"` + strings.Join(metric.Names(of...), "|") + `"`
 }
 
-// queues are the series of requests waiting in a server. Gateways are left out: they
-// count the same requests again.
+// queues are the series of requests waiting in a server.
 func queues() string { return anyOf(queued...) }
 
-var queued = []metric.Read{metric.VLLMWaiting, metric.SGLangQueued, metric.TRTLLMWaiting, metric.TritonPending, metric.TGIQueue}
+var queued = []metric.Read{metric.VLLMWaiting, metric.SGLangQueued, metric.SGLangPrealloc, metric.TRTLLMWaiting, metric.TritonPending, metric.TGIQueue}
 
 // ofPods are the recorded series of the pods that a function chooses.
 func ofPods(choose, record string) string {

@@ -205,3 +205,40 @@ func cells(a eval.Answer) []eval.Cell {
 	}
 	return all
 }
+
+// TestGatewaysRepeatServers: requests that a gateway repeats of its servers count once, and in a namespace
+// whose servers are not scraped they are read of it. The names are those of the adapter's
+// TestServers and scenarios.
+func TestGatewaysRepeatServers(t *testing.T) {
+	to := time.Unix(1_800_000_000, 0)
+	series, err := memstore.Read(`
+vllm:num_requests_waiting{namespace="chat",pod="a",model_name="m",engine="0"} 5x20
+kserve_vllm:num_requests_waiting{namespace="chat",pod="b",model_name="m",engine="0"} 2x20
+vllm:num_requests_waiting{namespace="chat",pod="router",server="http://10.0.0.1:8000"} 5x20
+sglang_num_queue_reqs{namespace="chat",pod="gateway",model_name="m",worker_addr="http://10.0.0.1:8000"} 5x20
+sglang_num_decode_prealloc_queue_reqs{namespace="alone",pod="gateway",model_name="m",worker_addr="http://10.0.0.1:8000"} 3x20
+sglang_num_queue_reqs{namespace="alone",pod="gateway",model_name="m",worker_addr="http://10.0.0.1:8000"} 10x20
+sglang_num_queue_reqs{namespace="alone",pod="gateway",model_name="m",worker_addr="http://10.0.0.2:8000"} 12x20
+`, memstore.Until(to, Every))
+	require.NoError(t, err)
+	w := eval.Window{From: to.Add(-5 * time.Minute), To: to, Step: 30 * time.Second, Scrape: Every}
+	asked := 0
+	for _, p := range panels(boards.Workload()) {
+		if p.Title != "Requests waiting now" && p.Title != "Requests waiting" {
+			continue
+		}
+		asked++
+		a, err := eval.Ask(t.Context(), memstore.Over(series), boards.Workload(), p, w)
+		require.NoError(t, err)
+		total := 0.0
+		for _, one := range a.Series {
+			total += one.Last()
+		}
+		if total != 32 {
+			t.Errorf("%s: %v requests, want 5 and 2 of chat, and 25 that the gateway reports of alone: %+v", p.Title, total, a.Series)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("%d panels, want two", asked)
+	}
+}

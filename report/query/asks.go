@@ -207,9 +207,9 @@ func (d Dialect) autoscalerAsks() []Ask {
 var tokens = []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens}
 
 func (d Dialect) serverAsks() []Ask {
-	// All that a server counts apart, under Ray and as SGLang does; the replica of Prometheus is not among it.
+	// All that a server counts apart, under Ray and as SGLang does, and the servers of a gateway; the replica of Prometheus is not among it.
 	labels := by(metric.LabelNamespace, metric.LabelPod, "instance", metric.LabelModelName, metric.LabelEngine, metric.LabelDPRank,
-		metric.LabelReplicaID, metric.LabelWorkerID, metric.LabelPriority, metric.LabelStreaming)
+		metric.LabelReplicaID, metric.LabelWorkerID, metric.LabelPriority, metric.LabelStreaming, metric.LabelWorkerAddr)
 	var each []string
 	for _, name := range metric.Names(tokens...) {
 		each = append(each, "max "+labels+" ("+d.Select(name)+")")
