@@ -206,10 +206,10 @@ func cells(a eval.Answer) []eval.Cell {
 	return all
 }
 
-// TestGatewaysRepeatServers: requests that a gateway repeats of its servers count once, and in a namespace
-// whose servers are not scraped they are read of it. The names are those of the adapter's
-// TestServers and scenarios.
-func TestGatewaysRepeatServers(t *testing.T) {
+// TestRequestsWaiting: each server that docs/signals.md has is on the panels. Requests that a gateway
+// repeats of its servers count once, and in a namespace whose servers are not scraped they are
+// read of it. The names are those of the adapter's TestServers and scenarios.
+func TestRequestsWaiting(t *testing.T) {
 	to := time.Unix(1_800_000_000, 0)
 	series, err := memstore.Read(`
 vllm:num_requests_waiting{namespace="chat",pod="a",model_name="m",engine="0"} 5x20
@@ -219,6 +219,13 @@ sglang_num_queue_reqs{namespace="chat",pod="gateway",model_name="m",worker_addr=
 sglang_num_decode_prealloc_queue_reqs{namespace="alone",pod="gateway",model_name="m",worker_addr="http://10.0.0.1:8000"} 3x20
 sglang_num_queue_reqs{namespace="alone",pod="gateway",model_name="m",worker_addr="http://10.0.0.1:8000"} 10x20
 sglang_num_queue_reqs{namespace="alone",pod="gateway",model_name="m",worker_addr="http://10.0.0.2:8000"} 12x20
+nv_trt_llm_request_metrics{namespace="others",pod="triton",model="m",version="1",request_type="waiting"} 4x20
+nv_trt_llm_request_metrics{namespace="others",pod="triton",model="m",version="1",request_type="active"} 9x20
+lmdeploy:num_requests_waiting{namespace="others",pod="lmdeploy",model_name="m",engine="0"} 2x20
+lmdeploy:num_api_requests_waiting{namespace="others",pod="lmdeploy",model_name="m",engine="0"} 5x20
+num_requests_waiting{namespace="others",pod="nim",model_name="m"} 3x20
+te_queue_size{namespace="others",pod="tei"} 6x20
+llamacpp:requests_deferred{namespace="others",pod="llama"} 1x20
 `, memstore.Until(to, Every))
 	require.NoError(t, err)
 	w := eval.Window{From: to.Add(-5 * time.Minute), To: to, Step: 30 * time.Second, Scrape: Every}
@@ -234,8 +241,8 @@ sglang_num_queue_reqs{namespace="alone",pod="gateway",model_name="m",worker_addr
 		for _, one := range a.Series {
 			total += one.Last()
 		}
-		if total != 32 {
-			t.Errorf("%s: %v requests, want 5 and 2 of chat, and 25 that the gateway reports of alone: %+v", p.Title, total, a.Series)
+		if total != 53 {
+			t.Errorf("%s: %v requests, want 5 and 2 of chat, 25 that the gateway reports of alone, and 21 of others: %+v", p.Title, total, a.Series)
 		}
 	}
 	if asked != 2 {

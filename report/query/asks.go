@@ -204,7 +204,7 @@ func (d Dialect) autoscalerAsks() []Ask {
 }
 
 // tokens are the series of what inference servers write.
-var tokens = []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens}
+var tokens = []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens, metric.LMDeployGenerationTokens, metric.NIMGenerationTokens}
 
 func (d Dialect) serverAsks() []Ask {
 	// All that a server counts apart, under Ray and as SGLang does, and the servers of a gateway; the replica of Prometheus is not among it.
