@@ -91,3 +91,15 @@ func TestOneReviewForManyRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenAPI: the document of version 2 is empty and valid, that of version 3 has the APIs.
+func TestOpenAPI(t *testing.T) {
+	kube := newFakeKube(t)
+	server := startServer(t, kube, &answering{})
+	client := server.client(t, kube.clientCA, "system:aggregator")
+	for path, want := range map[string]string{openAPI: emptyOpenAPI, "/openapi/v3": "apis/external.metrics.k8s.io/v1beta1"} {
+		if code, body := server.get(t, client, path, nil); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: HTTP %d: %s", path, code, body)
+		}
+	}
+}

@@ -88,7 +88,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 		serving.GenericConfig.SecureServing.Cert = issuer
 	}
 	serving.GenericConfig.ShutdownDelayDuration = leaving
-	mark(serving)
+	adjust(serving)
 	server, err := base.Server()
 	if err != nil {
 		return fmt.Errorf("setting up the API server: %w", err)
@@ -178,9 +178,26 @@ func restMapper(ctx context.Context, base *adapterbase.AdapterBase) (apimeta.RES
 	return mapper, nil
 }
 
-// mark has the requests marked that another adapter has forwarded.
-func mark(config *apiserver.Config) {
+// openAPI is the path of the OpenAPI document of version 2. It is served empty: the library's
+// takes 3 MiB, and that of version 3, which clients read, has the same. Without any the
+// aggregator logs an error each time it looks for it.
+const (
+	openAPI      = "/openapi/v2"
+	emptyOpenAPI = `{"swagger":"2.0","info":{"title":"gpuscale-adapter","version":""},"paths":{}}`
+)
+
+// adjust has that document served, and the requests marked that another adapter has forwarded.
+func adjust(config *apiserver.Config) {
+	config.GenericConfig.OpenAPIConfig = nil
 	config.GenericConfig.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(forward.Mark(api), c)
+		api = forward.Mark(api)
+		return genericapiserver.DefaultBuildHandlerChain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != openAPI {
+				api.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, emptyOpenAPI) // the caller may have gone
+		}), c)
 	}
 }

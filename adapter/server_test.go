@@ -196,7 +196,7 @@ func startServer(t testing.TB, cluster *fakeKube, p cma.MetricsProvider) *testSe
 	base.WithExternalMetrics(p)
 	config, err := base.Config()
 	require.NoError(t, err)
-	mark(config)
+	adjust(config)
 	done := make(chan error, 1)
 	go func() { done <- base.Run(t.Context()) }() // which ends before the cleanup
 	t.Cleanup(func() {

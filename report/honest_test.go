@@ -331,12 +331,14 @@ func TestManySeriesOfOneNamespace(t *testing.T) {
 }
 
 // TestTokensOfOnePod: what a server counts apart, by priority, by whether a request streams (SGLang's
-// tokenizer_manager.py of 2026) or by replica under Ray, adds up; two servers that scrape it do not.
+// tokenizer_manager.py of 2026) or by replica under Ray, adds up; two servers that scrape it do not,
+// nor does what SGLang's gateway repeats of it, except where the servers are not scraped.
 func TestTokensOfOnePod(t *testing.T) {
 	w := since(t, time.Hour)
 	var series memstore.Series
+	namespace := "chat"
 	serve := func(name string, more ...string) {
-		one := promql.Series{Metric: labels.FromStrings(append([]string{labels.MetricName, name, metric.LabelNamespace, "chat", metric.LabelPod, "p", metric.LabelModelName, "m"}, more...)...)}
+		one := promql.Series{Metric: labels.FromStrings(append([]string{labels.MetricName, name, metric.LabelNamespace, namespace, metric.LabelPod, "p", metric.LabelModelName, "m"}, more...)...)}
 		for at := w.From.Add(-time.Minute); !at.After(w.Until); at = at.Add(time.Minute) {
 			one.Floats = append(one.Floats, memstore.At(at, at.Sub(w.From.Add(-time.Minute)).Minutes()))
 		}
@@ -349,9 +351,14 @@ func TestTokensOfOnePod(t *testing.T) {
 		serve("ray_vllm_generation_tokens_total", "ReplicaId", "x", "WorkerId", "1", "prometheus_replica", server)
 		serve("ray_vllm_generation_tokens_total", "ReplicaId", "y", "WorkerId", "2", "prometheus_replica", server)
 	}
+	serve("kserve_vllm:generation_tokens_total", "engine", "0")
+	serve("sglang_generation_tokens_total", "worker_addr", "http://10.0.0.1:30000")
+	namespace = "gateway"
+	serve("sglang_generation_tokens_total", "worker_addr", "http://10.0.0.1:30000")
+	serve("sglang_generation_tokens_total", "worker_addr", "http://10.0.0.2:30000")
 	a := answersOver(t, series, w, query.FromServers)
 	serving := model.Make(model.Input{Answers: a}).Use.Serving
-	if len(serving) != 1 || math.Abs(serving[0].Tokens.Or(0)-300) > 1e-6 {
-		t.Errorf("%+v, want 300 tokens", serving)
+	if len(serving) != 2 || math.Abs(serving[0].Tokens.Or(0)-360) > 1e-6 || math.Abs(serving[1].Tokens.Or(0)-120) > 1e-6 {
+		t.Errorf("%+v, want 360 tokens and 120", serving)
 	}
 }

@@ -344,8 +344,8 @@ func TestASlowServerIsNotAskedMore(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			asking(t, c, all, time.Hour)
 		}
-		// Which query ends first is chance: 34 to 42 of them. Of each namespace alone there would be 480.
-		if n := f.count() - before; n > 60 {
+		// Which query ends first is chance: about 90 of them. Of each namespace alone there would be 480.
+		if n := f.count() - before; n > 150 {
 			t.Errorf("%d queries in the first minute", n)
 		}
 		noneAlone(t, c)

@@ -196,7 +196,7 @@ func TestErrorsAreSentences(t *testing.T) {
 		info cma.CustomMetricInfo
 		says string
 	}{
-		{"vllm", deployment, "no sample of queue_depth (vllm:num_requests_waiting or any of 24 other series) younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
+		{"vllm", deployment, "no sample of queue_depth (vllm:num_requests_waiting or any of 27 other series) younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
 		{"empty", deployment, "Deployment chat/empty has no pods"},
 		{"vllm", unknown, "no signal is called nope"},
 		{"m", of("example.io", "models"), "Model chat/m has no pods"},

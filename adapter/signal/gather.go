@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // gathering computes one value for each pod, and what is missing of them.
@@ -154,7 +156,7 @@ func (r *Rule) selected(p *point, selector k8slabels.Selector) bool {
 // gateway reports whether a series is a gateway's.
 func (r *Rule) gateway(p *point) bool {
 	s := &r.Sources[p.source]
-	return s.Gateway || s.GatewayLabel != "" && p.labels.Has(s.GatewayLabel) || s.Server != "" && p.labels.Has(WorkerLabel)
+	return s.Gateway || s.GatewayLabel != "" && p.labels.Has(s.GatewayLabel) || s.Server != "" && p.labels.Has(metric.LabelWorkerAddr)
 }
 
 func (r *Rule) tier(p *point) int { return r.Sources[p.source].Tier }

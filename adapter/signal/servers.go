@@ -7,13 +7,14 @@ import (
 )
 
 // queues are the sources of pending requests. Triton's queue and that of its
-// TensorRT-LLM backend are in series and add up, and so do LMDeploy's two, those of Ray Serve
-// and of its engines, and the queue of an endpoint picker. Dynamo's frontend counts its workers'
-// queues again.
+// TensorRT-LLM backend are in series and add up, and so do LMDeploy's two, SGLang's two of a
+// decode server, those of Ray Serve and of its engines, and the queue of an endpoint picker.
+// Dynamo's frontend counts its workers' queues again.
 func queues() []Source {
-	vllm, sglang := routed(metric.VLLMWaiting), gauge(metric.SGLangQueued)
+	vllm, sglang, prealloc := routed(metric.VLLMWaiting), gauge(metric.SGLangQueued), apart(gauge(metric.SGLangPrealloc))
 	return tiers(
-		spellings(vllm), spellings(sglang), [][]Source{{underRay(vllm), underRay(sglang), apart(gauge(metric.RayQueued))}},
+		spellings(vllm), spellings(sglang, prealloc),
+		[][]Source{{underRay(vllm), underRay(sglang), underRay(prealloc), apart(gauge(metric.RayQueued))}},
 		variants(gauge(metric.LMDeployWaiting), apart(gauge(metric.LMDeployUnrouted))),
 		variants(gauge(metric.TRTLLMWaiting)),
 		variants(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
@@ -146,25 +147,15 @@ func spellings(sources ...Source) [][]Source {
 	return all
 }
 
-// WorkerLabel is the label with which SGLang's gateway repeats its workers' pages at
-// /engine_metrics, each colon an underscore. They may be vLLM's
-// (src/core/metrics_aggregator.rs of sgl-router at 1117d05).
-const WorkerLabel = "worker_addr"
-
 func escaped(s Source) Source {
 	s = spelt(s, metric.Escape)
 	if s.Server == metric.ServerLMDeploy {
 		return s
 	}
-	return parted(s, WorkerLabel)
+	return parted(s, metric.LabelWorkerAddr)
 }
 
-// underKServe is a source of an LLMInferenceService of Open Data Hub and OpenShift AI, whose
-// monitors put "kserve_" before each name: until 2026 they were the only ones
-// (pkg/controller/llmisvc/monitoring.go of opendatahub-io/kserve at 5c0eae1).
-func underKServe(s Source) Source {
-	return spelt(s, func(name string) string { return "kserve_" + name })
-}
+func underKServe(s Source) Source { return spelt(s, metric.UnderKServe) }
 
 // gauge reads a series as it is.
 func gauge(r metric.Read) Source {
@@ -183,14 +174,9 @@ func gauge(r metric.Read) Source {
 	return s
 }
 
-// routerLabel is the label by which the router of vLLM's production stack reports
-// its servers' queues again, under the servers' own names
-// (src/vllm_router/services/metrics_service at 0c740a2).
-const routerLabel = "server"
-
 func routed(r metric.Read) Source {
-	s := parted(gauge(r), routerLabel)
-	s.GatewayLabel = routerLabel
+	s := parted(gauge(r), metric.LabelRoutedServer)
+	s.GatewayLabel = metric.LabelRoutedServer
 	return s
 }
 
@@ -208,7 +194,7 @@ func underRay(s Source) Source {
 	if s.Server == metric.ServerVLLM {
 		replica = append(replica, metric.LabelWorkerID)
 	}
-	s = spelt(s, func(name string) string { return "ray_" + metric.Escape(name) })
+	s = spelt(s, metric.UnderRay)
 	// No router is among Ray's.
 	s.Identity = slices.DeleteFunc(slices.Clone(s.Identity), func(label string) bool { return label == s.GatewayLabel })
 	s.GatewayLabel, s.Fleeting = "", true

@@ -56,7 +56,7 @@ type Source struct {
 	// it is 0, the value is one that was left from before.
 	Unless string `json:"-"`
 	// GatewayLabel, if set, is a label that a gateway adds to series of its servers'
-	// name: a series that has it is a gateway's. So is one with [WorkerLabel] of a Server's.
+	// name: a series that has it is a gateway's. So is one with [metric.LabelWorkerAddr] of a Server's.
 	GatewayLabel string `json:"gatewayLabel,omitempty"`
 
 	// Fleeting: the parts of a pod come and go while it serves. One that a later scrape of

@@ -1,6 +1,8 @@
 package boards
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
@@ -87,21 +89,30 @@ func replicas() []board.Panel {
 	}
 }
 
-// anyOf selects several series at once, escaped or not. SGLang with --enable-priority-scheduling
+// anyOf selects several series at once, under all their names: the servers' own, and in a
+// namespace without those what gateways repeat of them. Of Triton's, which has all its numbers
+// under one name, it is that with a value of a label. SGLang with --enable-priority-scheduling
 // has each priority's number beside the whole, which has no priority.
-func anyOf(of ...metric.Read) string {
-	return board.Named("", named(of...), `namespace=~"$namespace"`, `priority=""`)
+func anyOf(label, value string, of ...metric.Read) string {
+	all := []string{named(of...), `namespace=~"$namespace"`, `priority=""`, label + `=~"|` + value + `"`}
+	own := slices.Clone(all)
+	for _, label := range metric.GatewayLabels() {
+		own = append(own, label+`=""`)
+	}
+	return fmt.Sprintf("%[1]s or %[2]s unless on (cluster,%[3]s) %[1]s", board.Named("", own...), board.Named("", all...), metric.LabelNamespace)
 }
 
 func named(of ...metric.Read) string {
 	return `__name__=~"` + strings.Join(metric.Names(of...), "|") + `"`
 }
 
-// queues are the series of requests waiting in a server. Gateways are left out: they
-// count the same requests again.
-func queues() string { return anyOf(queued...) }
+// queues are the series of requests waiting in a server.
+func queues() string { return anyOf(metric.LabelRequestType, "waiting", queued...) }
 
-var queued = []metric.Read{metric.VLLMWaiting, metric.SGLangQueued, metric.TRTLLMWaiting, metric.TritonPending, metric.TGIQueue}
+var queued = []metric.Read{
+	metric.VLLMWaiting, metric.SGLangQueued, metric.SGLangPrealloc, metric.LMDeployWaiting, metric.LMDeployUnrouted, metric.TRTLLMWaiting,
+	metric.TritonPending, metric.TritonLLMRequests, metric.NIMWaiting, metric.TGIQueue, metric.TEIQueue, metric.LlamaDeferred,
+}
 
 // ofPods are the recorded series of the pods that a function chooses.
 func ofPods(choose, record string) string {
@@ -115,11 +126,13 @@ func serving() []board.Panel {
 		{Kind: board.Series, Title: "Requests waiting", W: 6, Unit: board.Number, Stack: true, Absent: noServer,
 			About: "By pod. The signal queue_depth is computed from it.", Queries: []board.Query{{Expr: board.Sum(queues(), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "Requests running", W: 6, Unit: board.Number, Stack: true, Absent: noServer,
-			About:   "By pod. The signal requests_running is computed from it.",
-			Queries: []board.Query{{Expr: board.Sum(anyOf(metric.VLLMRunning, metric.SGLangRunning, metric.TRTLLMRunning, metric.TGIBatch), by...), Legend: legend}}},
+			About: "By pod. The signal requests_running is computed from it.",
+			Queries: []board.Query{{Expr: board.Sum(anyOf(metric.LabelRequestType, "scheduled", metric.VLLMRunning, metric.SGLangRunning, metric.LMDeployRunning, metric.TRTLLMRunning,
+				metric.TritonLLMRequests, metric.NIMRunning, metric.TGIBatch, metric.LlamaProcessing), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "KV cache in use", W: 6, Unit: board.Percent, Max: 1, Absent: noServer,
-			About:   "Share of the cache's blocks in use, by pod. At 100 % running requests are preempted and recomputed.",
-			Queries: []board.Query{{Expr: board.Most(anyOf(metric.VLLMCacheUsage, metric.VLLMCacheUsageOld, metric.SGLangCacheUsage, metric.TRTLLMCacheUsage), by...), Legend: legend}}},
+			About: "Share of the cache's blocks in use, by pod. At 100 % running requests are preempted and recomputed.",
+			Queries: []board.Query{{Expr: board.Most(anyOf(metric.LabelBlockType, "fraction", metric.VLLMCacheUsage, metric.VLLMCacheUsageOld, metric.SGLangCacheUsage, metric.LMDeployCacheUsage,
+				metric.TRTLLMCacheUsage, metric.TritonLLMCache, metric.NIMCacheUsage, metric.DynamoCacheUsage, metric.DynamoCacheUsageOld), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "Time to first token, p95", W: 6, Unit: board.Seconds, Absent: "no request got its first token in five minutes, or " + noServer + noRules,
 			About:   "95th percentile over five minutes, by pod. The twenty slowest now.",
 			Queries: []board.Query{{Expr: ofPods("topk", "pod:llm_first_token_seconds:p95_5m"), Legend: legend}}},

@@ -113,7 +113,7 @@ func pods() []Rule {
 		},
 		{
 			Record: "pod:llm_first_token_seconds:p95_5m",
-			Expr:   firstToken(metric.VLLMFirstToken, metric.SGLangFirstToken, metric.TRTLLMFirstToken),
+			Expr:   firstToken(FirstTokens...),
 			Help:   "Time to the first token of a model server, 95th percentile. Absent without requests.", Labels: pod,
 		},
 	}
@@ -130,6 +130,9 @@ func ofAllocated(names ...string) string {
 	return fmt.Sprintf("%s * on (%s) group_left () (%s)", largest(sources.Own(metric.GPUHeld.Name, podLabels...), append(append([]string{}, entity...), podLabels...)...),
 		sources.On(entity...), strings.Join(all, " or "))
 }
+
+// FirstTokens are the times to the first token that model servers measure themselves, in seconds.
+var FirstTokens = []metric.Read{metric.VLLMFirstToken, metric.SGLangFirstToken, metric.LMDeployFirstToken, metric.TRTLLMFirstToken, metric.TRTLLMFirstTokenOld, metric.NIMFirstToken}
 
 func firstToken(of ...metric.Read) string {
 	var all []string

@@ -205,3 +205,47 @@ func cells(a eval.Answer) []eval.Cell {
 	}
 	return all
 }
+
+// TestRequestsWaiting: each server that docs/signals.md has is on the panels. Requests that a gateway
+// repeats of its servers count once, and in a namespace whose servers are not scraped they are
+// read of it. The names are those of the adapter's TestServers and scenarios.
+func TestRequestsWaiting(t *testing.T) {
+	to := time.Unix(1_800_000_000, 0)
+	series, err := memstore.Read(`
+vllm:num_requests_waiting{namespace="chat",pod="a",model_name="m",engine="0"} 5x20
+kserve_vllm:num_requests_waiting{namespace="chat",pod="b",model_name="m",engine="0"} 2x20
+vllm:num_requests_waiting{namespace="chat",pod="router",server="http://10.0.0.1:8000"} 5x20
+sglang_num_queue_reqs{namespace="chat",pod="gateway",model_name="m",worker_addr="http://10.0.0.1:8000"} 5x20
+sglang_num_decode_prealloc_queue_reqs{namespace="alone",pod="gateway",model_name="m",worker_addr="http://10.0.0.1:8000"} 3x20
+sglang_num_queue_reqs{namespace="alone",pod="gateway",model_name="m",worker_addr="http://10.0.0.1:8000"} 10x20
+sglang_num_queue_reqs{namespace="alone",pod="gateway",model_name="m",worker_addr="http://10.0.0.2:8000"} 12x20
+nv_trt_llm_request_metrics{namespace="others",pod="triton",model="m",version="1",request_type="waiting"} 4x20
+nv_trt_llm_request_metrics{namespace="others",pod="triton",model="m",version="1",request_type="active"} 9x20
+lmdeploy:num_requests_waiting{namespace="others",pod="lmdeploy",model_name="m",engine="0"} 2x20
+lmdeploy:num_api_requests_waiting{namespace="others",pod="lmdeploy",model_name="m",engine="0"} 5x20
+num_requests_waiting{namespace="others",pod="nim",model_name="m"} 3x20
+te_queue_size{namespace="others",pod="tei"} 6x20
+llamacpp:requests_deferred{namespace="others",pod="llama"} 1x20
+`, memstore.Until(to, Every))
+	require.NoError(t, err)
+	w := eval.Window{From: to.Add(-5 * time.Minute), To: to, Step: 30 * time.Second, Scrape: Every}
+	asked := 0
+	for _, p := range panels(boards.Workload()) {
+		if p.Title != "Requests waiting now" && p.Title != "Requests waiting" {
+			continue
+		}
+		asked++
+		a, err := eval.Ask(t.Context(), memstore.Over(series), boards.Workload(), p, w)
+		require.NoError(t, err)
+		total := 0.0
+		for _, one := range a.Series {
+			total += one.Last()
+		}
+		if total != 53 {
+			t.Errorf("%s: %v requests, want 5 and 2 of chat, 25 that the gateway reports of alone, and 21 of others: %+v", p.Title, total, a.Series)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("%d panels, want two", asked)
+	}
+}

@@ -67,7 +67,7 @@ var either = map[string][]string{
 	"node:gpu_temperature_celsius:max":        {metric.DCGMTemperature.Name, metric.DCGMTemperatureNew.Name},
 	"node:gpu_memory_temperature_celsius:max": {metric.DCGMMemoryTemperature.Name, metric.DCGMMemoryTemperatureNew.Name},
 	"pod:gpu_busy_ratio:avg":                  {metric.GPUBusyRatio.Name, metric.GPUInstanceBusyRatio.Name},
-	"pod:llm_first_token_seconds:p95_5m":      metric.Names(metric.VLLMFirstToken, metric.SGLangFirstToken, metric.TRTLLMFirstToken),
+	"pod:llm_first_token_seconds:p95_5m":      metric.Names(rules.FirstTokens...),
 	rules.SliceStanding:                       {metric.GPUInfo.Name, metric.GPUInstanceInfo.Name},
 }
 

@@ -18,17 +18,27 @@ type Read struct {
 // server for vLLM; vLLM writes its own in the text format, where they stay.
 func Escape(name string) string { return strings.ReplaceAll(name, ":", "_") }
 
+// UnderRay is the name that Ray's wrapper gives a series of a server that runs under it.
+func UnderRay(name string) string { return "ray_" + Escape(name) }
+
+// UnderKServe is the name that the monitors of Open Data Hub and OpenShift AI give a series of
+// an LLMInferenceService: until 2026 they were the only ones
+// (pkg/controller/llmisvc/monitoring.go of opendatahub-io/kserve at 5c0eae1).
+func UnderKServe(name string) string { return "kserve_" + name }
+
 // Names are those under which series may be stored: as the servers have them, escaped, and as
-// Ray's wrapper renames those of the servers that run under it.
+// Ray's wrapper and KServe's monitors rename those of the servers that run under them.
 func Names(of ...Read) (names []string) {
 	for _, r := range of {
 		names = append(names, r.Name)
-		escaped := Escape(r.Name)
-		if escaped != r.Name {
+		if escaped := Escape(r.Name); escaped != r.Name {
 			names = append(names, escaped)
 		}
 		if r.Server == ServerVLLM || r.Server == ServerSGLang {
-			names = append(names, "ray_"+escaped)
+			names = append(names, UnderRay(r.Name))
+		}
+		if r.Server == ServerVLLM || r.Server == ServerEPP {
+			names = append(names, UnderKServe(r.Name))
 		}
 	}
 	return names
@@ -74,8 +84,17 @@ const (
 	LabelFairnessID    = "fairness_id"
 	LabelPriority      = "priority"
 	LabelStreaming     = "is_streaming" // of SGLang's counts of requests and tokens, since 2026
+	LabelRoutedServer  = "server"       // see GatewayLabels
+	LabelWorkerAddr    = "worker_addr"
 	LabelInferencePool = "inference_pool"
 	LabelName          = "name"
 	LabelUUID          = "UUID"
 	LabelGPUI          = "GPU_I_ID"
 )
+
+// GatewayLabels are those by which gateways repeat the series of their servers under the servers'
+// own names: the router of vLLM's production stack its queues
+// (src/vllm_router/services/metrics_service at 0c740a2), and SGLang's gateway at /engine_metrics
+// its workers' whole pages, vLLM's too, each colon an underscore
+// (src/core/metrics_aggregator.rs of sgl-router at 1117d05).
+func GatewayLabels() []string { return []string{LabelRoutedServer, LabelWorkerAddr} }

@@ -6,6 +6,8 @@ package metric
 var (
 	SGLangQueued = read(ServerSGLang, Gauge, None, "sglang:num_queue_reqs",
 		"Requests in the waiting queue.", sglangLabels()...)
+	SGLangPrealloc = read(ServerSGLang, Gauge, None, "sglang:num_decode_prealloc_queue_reqs",
+		"Requests that wait for KV cache of a decode server; 0 where prefill is not apart. One that has it waits for its prefill.", sglangLabels()...)
 	SGLangRunning = read(ServerSGLang, Gauge, None, "sglang:num_running_reqs",
 		"Requests being worked on.", sglangLabels()...)
 	SGLangCacheUsage = read(ServerSGLang, Gauge, Ratio, "sglang:token_usage",

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // docAge stands for the configured maximum age, which no page shows.
@@ -156,7 +157,7 @@ func notes(r signal.Rule, s signal.Source) string {
 	if s.Unless != "" {
 		all = append(all, "missing while `"+s.Unless+"` is 0")
 	}
-	for _, label := range []string{s.GatewayLabel, signal.WorkerLabel} {
+	for _, label := range metric.GatewayLabels() {
 		if slices.Contains(s.Identity, label) {
 			all = append(all, "gateway if it has `"+label+"`")
 		}

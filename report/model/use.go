@@ -120,12 +120,21 @@ func tenants(a answers) []Tenant {
 }
 
 // serving sets tokens beside the hours allocated to their namespaces. Tokens are counted
-// by pods that come and go: each starts at zero.
+// by pods that come and go: each starts at zero. What a gateway repeats of its servers counts in
+// namespaces that have none.
 func serving(a answers, led ledger.Ledger, c pricing) []Serving {
 	known := ledger.Known(a.Lines[query.Tokens], a.coarse)
-	tokens, names := map[string]float64{}, map[string][]string{}
+	tokens, names, servers := map[string]float64{}, map[string][]string{}, map[string]bool{}
+	for _, l := range a.Lines[query.Tokens] {
+		if l.Labels.Get(metric.LabelWorkerAddr) == "" {
+			servers[l.Labels.Get(metric.LabelNamespace)] = true
+		}
+	}
 	for _, l := range a.Lines[query.Tokens] {
 		ns := l.Labels.Get(metric.LabelNamespace)
+		if l.Labels.Get(metric.LabelWorkerAddr) != "" && servers[ns] {
+			continue
+		}
 		tokens[ns] += ledger.Grown(a.values(l), known)
 		names[ns] = append(names[ns], l.Labels.Get(metric.LabelModelName))
 	}

@@ -204,12 +204,12 @@ func (d Dialect) autoscalerAsks() []Ask {
 }
 
 // tokens are the series of what inference servers write.
-var tokens = []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens}
+var tokens = []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens, metric.LMDeployGenerationTokens, metric.NIMGenerationTokens}
 
 func (d Dialect) serverAsks() []Ask {
-	// All that a server counts apart, under Ray and as SGLang does; the replica of Prometheus is not among it.
+	// All that a server counts apart, under Ray and as SGLang does, and the servers of a gateway; the replica of Prometheus is not among it.
 	labels := by(metric.LabelNamespace, metric.LabelPod, "instance", metric.LabelModelName, metric.LabelEngine, metric.LabelDPRank,
-		metric.LabelReplicaID, metric.LabelWorkerID, metric.LabelPriority, metric.LabelStreaming)
+		metric.LabelReplicaID, metric.LabelWorkerID, metric.LabelPriority, metric.LabelStreaming, metric.LabelWorkerAddr)
 	var each []string
 	for _, name := range metric.Names(tokens...) {
 		each = append(each, "max "+labels+" ("+d.Select(name)+")")

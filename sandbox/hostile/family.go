@@ -23,18 +23,8 @@ func Families() []Family {
 		all = append(all, Family{d.Name, d.Type, d.AllLabels()})
 	}
 	for _, r := range metric.Reads() {
-		all = append(all, Family{r.Name, r.Type, r.Labels})
-	}
-	for _, r := range metric.Reads() {
-		plain := metric.Escape(r.Name)
-		if r.Server == metric.ServerVLLM || r.Server == metric.ServerSGLang { // as Ray renames them
-			all = append(all, Family{"ray_" + plain, r.Type, r.Labels})
-		}
-		if r.Server == metric.ServerVLLM || r.Server == metric.ServerEPP { // as KServe's monitors do
-			all = append(all, Family{"kserve_" + r.Name, r.Type, r.Labels})
-		}
-		if plain != r.Name { // as Prometheus 2 stores them
-			all = append(all, Family{plain, r.Type, r.Labels})
+		for _, name := range metric.Names(r) {
+			all = append(all, Family{name, r.Type, r.Labels})
 		}
 	}
 	for _, r := range rules.All() {
