@@ -47,7 +47,7 @@ func (w *World) Exec(text string) (string, error) {
 		out, err := w.do(s)
 		b.WriteString(out)
 		if err != nil {
-			return b.String(), fmt.Errorf("line %d: %s: %w", s.line, strings.TrimSuffix(s.verb, ":"), err)
+			return b.String(), fmt.Errorf("line %d: %s: %w", s.line, s.verb, err)
 		}
 	}
 	return b.String(), nil
@@ -61,8 +61,6 @@ func (w *World) do(s statement) (out string, err error) {
 	}
 	name, ok := s.name()
 	switch {
-	case strings.HasSuffix(s.verb, ":") || s.verb == "---" || s.verb == "{":
-		return "", fmt.Errorf("this is YAML or JSON; a snapshot, as /debug/snapshot writes it, begins with tick or another verb: %s", strings.Join(verbs, ", "))
 	case !slices.Contains(verbs, s.verb):
 		return "", fmt.Errorf("there is no such verb; the verbs are %s", strings.Join(verbs, ", "))
 	case s.named() && !ok:
