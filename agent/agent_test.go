@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -18,10 +20,22 @@ import (
 
 	"github.com/gpuscale/gpuscale/agent/hardware"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
+	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
+
+// TestChartKnowsTheFields: the chart's schema has the fields of this configuration, so that Helm refuses others.
+func TestChartKnowsTheFields(t *testing.T) {
+	const file = "../deploy/chart/gpuscale/values.schema.json"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	made, err := chart.Configured(text, "agentConfig", reflect.TypeFor[Config]())
+	require.NoError(t, err)
+	golden.Equal(t, file, made)
+}
 
 // TestPodStartsWhileTheExporterReleases: a pod that was bound before the cordon may be given an instance
 // while the exporter releases the GPU. The kubelet is asked again right before the instance is

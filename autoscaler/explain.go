@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,8 +59,8 @@ func newExplainCommand(out io.Writer) *cobra.Command {
 				switch {
 				case len(args) != 1:
 					return usage{fmt.Errorf("want one name: explain %s", e.use)}
-				case strings.HasSuffix(e.use, "/NAME") && !strings.Contains(args[0], "/"):
-					return usage{fmt.Errorf("%s: want NAMESPACE/NAME: explain %s", args[0], e.use)}
+				case strings.Count(args[0], "/") != strings.Count(e.use, "/") || slices.Contains(strings.Split(args[0], "/"), ""):
+					return usage{fmt.Errorf("%s: want %s: explain %s", args[0], strings.Fields(e.use)[1], e.use)}
 				case !ok:
 					return usage{fmt.Errorf("--output %q: want text or json", form)}
 				}

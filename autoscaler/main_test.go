@@ -27,10 +27,22 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
+
+// TestChartKnowsTheFields: the chart's schema has the fields of this configuration, so that Helm refuses others.
+func TestChartKnowsTheFields(t *testing.T) {
+	const file = "../deploy/chart/gpuscale/values.schema.json"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	made, err := chart.Configured(text, "autoscalerConfig", reflect.TypeFor[Config]())
+	require.NoError(t, err)
+	golden.Equal(t, file, made)
+}
 
 func TestGoodConfigs(t *testing.T) {
 	files, err := filepath.Glob("testdata/good/*.yaml")

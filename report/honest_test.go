@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	promvalue "github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -170,6 +171,50 @@ func answersOver(t *testing.T, series memstore.Series, w query.Window, source qu
 	return a
 }
 
+// TestLoadsByTheClock: in a long window, too, what computes in the first ten minutes of each hour computes in a sixth of
+// its time, and what is there for the first half of each hour is there for half of it.
+func TestLoadsByTheClock(t *testing.T) {
+	w := since(t, 40*24*time.Hour)
+	var all memstore.Series
+	add := func(value func(time.Time) float64, name string, pairs ...string) {
+		one := promql.Series{Metric: labels.FromStrings(append([]string{labels.MetricName, name, "node", "n1"}, pairs...)...)}
+		for at := w.From.Add(-time.Hour); !at.After(w.Until); at = at.Add(time.Minute) {
+			v := value(at)
+			if math.IsNaN(v) {
+				v = math.Float64frombits(promvalue.StaleNaN)
+			}
+			one.Floats = append(one.Floats, memstore.At(at, v))
+		}
+		all = append(all, promql.NewStorageSeries(one))
+	}
+	constant := func(v float64) func(time.Time) float64 { return func(time.Time) float64 { return v } }
+	add(constant(1), metric.GPUAttributionAgeSeconds.Name)
+	for _, uuid := range []string{"GPU-1", "GPU-2"} {
+		add(constant(1), metric.GPUInfo.Name, "gpu_uuid", uuid, "model", modelH)
+	}
+	add(constant(1), metric.GPUHeld.Name, "gpu_uuid", "GPU-1", "namespace", "batch", "pod", "hourly-0", "container", "c")
+	add(func(at time.Time) float64 { // seconds computed since 1970
+		return 600*float64(at.Unix()/3600) + min(600, float64(at.Unix()%3600))
+	}, metric.GPUBusySecondsTotal.Name, "gpu_uuid", "GPU-1")
+	add(func(at time.Time) float64 {
+		if at.Minute() > 0 && at.Minute() <= 30 {
+			return 1
+		}
+		return math.NaN()
+	}, metric.GPUHeld.Name, "gpu_uuid", "GPU-2", "namespace", "cron", "pod", "half-0", "container", "c")
+	a, err := query.Run(t.Context(), memstore.Over(all), w, query.Options{})
+	require.NoError(t, err)
+	hours := a.Window.Length().Hours()
+	for _, row := range model.Make(model.Input{Answers: a}).Use.Rows {
+		switch row.Namespace {
+		case "batch":
+			near(t, "hours that it computes", row.Used.Or(0), hours/6, 0.01*hours)
+		case "cron":
+			near(t, "hours that it is there", row.Allocated.Or(0), hours/2, 0.01*hours)
+		}
+	}
+}
+
 // TestGonePods: what is no longer allocated is reported in the past tense, and nothing is stopped that is
 // gone or computes again. Two pods that shared a GPU had half of it each.
 func TestGonePods(t *testing.T) {
@@ -245,7 +290,7 @@ func TestBands(t *testing.T) {
 	}
 }
 
-// nan answers every instant query of a piece with NaN, but for the last piece.
+// nan answers every instant query of a piece with NaN, but for the last piece but one.
 type nan struct{ *Prometheus }
 
 func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
@@ -253,7 +298,7 @@ func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vecto
 		return p.Prometheus.Query(ctx, promql, at)
 	}
 	v := prom.Vector{{Labels: prom.FromMap(map[string]string{"pod": "a"}), Value: math.NaN()}}
-	if at.Equal(storyEnd.Add(-24 * time.Hour)) {
+	if at.Equal(storyEnd.Add(-12 * time.Hour)) {
 		v[0].Value = 7
 	}
 	return v, nil
@@ -261,7 +306,7 @@ func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vecto
 
 // TestAPieceWithoutANumber does not hide the others.
 func TestAPieceWithoutANumber(t *testing.T) {
-	a := answered(t, nan{two("", nil).Prometheus}, 3*24*time.Hour)
+	a := answered(t, nan{two("", nil).Prometheus}, 60*time.Hour)
 	if l := a.Lines[query.MemoryP99]; len(l) != 1 || l[0].Points[0].Value != 7 {
 		t.Errorf("%+v, want 7", l)
 	}

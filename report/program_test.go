@@ -66,9 +66,10 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 	require.NoError(b, err)
 	w.Scrape = 15 * time.Second
 	rows, ids := large(gpus), map[string]query.ID{}
-	for _, w.Step = range []time.Duration{5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour} { // whichever it takes
-		for _, a := range (query.Dialect{}).Asks(w, query.FromExporter, query.FromAutoscaler) {
-			ids[strings.ReplaceAll(a.PromQL, "PIECE", "24h")] = a.ID
+	rest := int(w.Length().Minutes()) % 1440 // of the last piece
+	for _, a := range (query.Dialect{}).Asks(w, query.FromExporter, query.FromAutoscaler) {
+		for _, piece := range []string{"24h", fmt.Sprintf("%dm", rest), fmt.Sprintf("%dm", 1440+rest)} {
+			ids[strings.ReplaceAll(a.PromQL, "PIECE", piece)] = a.ID
 		}
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,10 +15,25 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/gpu/trust"
+	"github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
+
+// TestChartKnowsTheFields: the chart's schema has the fields of this configuration, so that Helm refuses others.
+func TestChartKnowsTheFields(t *testing.T) {
+	const file = "../../deploy/chart/gpuscale/values.schema.json"
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	made, err := chart.Configured(text, "adapterConfig", reflect.TypeFor[struct {
+		Config
+		Rules []Rule `json:"rules"`
+	}]())
+	require.NoError(t, err)
+	golden.Equal(t, file, made)
+}
 
 // TestFiles reads the files in testdata/files/*.txt as c.yaml, with the option url as the flags'
 // --prometheus-url: what is wrong with one, or what it says. -rewrite writes the outputs again.

@@ -54,7 +54,7 @@ func (d Declared) Title() string { return cmp.Or(d.Name, d.Path) }
 // Load reads the file of a path, and returns its text too.
 func Load(path string, overlays ...func(*Config)) (f *File, raw []byte, err error) {
 	if path == "" {
-		return nil, nil, errors.New("--config is required")
+		return nil, nil, errors.New("--config is required: a file that says where Prometheus is, such as prometheus: {url: http://prometheus:9090}")
 	}
 	if raw, err = os.ReadFile(path); err != nil {
 		return nil, nil, fmt.Errorf("reading configuration: %w", err)

@@ -3,6 +3,8 @@ package explain
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -39,6 +41,29 @@ func TestTexts(t *testing.T) {
 			return text
 		})
 	})
+}
+
+// TestPages: the explanations of pods that the docs show are those of snapshots in testdata.
+func TestPages(t *testing.T) {
+	var explained strings.Builder
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		explained.Write(raw)
+	})
+	for _, page := range []string{"../../docs/explain.md", "../../docs/mig.md"} {
+		raw, err := os.ReadFile(page)
+		require.NoError(t, err)
+		shown := regexp.MustCompile("(?s)```text\n(pod .*?)```").FindAllStringSubmatch(string(raw), -1)
+		if len(shown) == 0 {
+			t.Errorf("%s shows no explanation", page)
+		}
+		for _, text := range shown {
+			if !strings.Contains(explained.String(), text[1]) {
+				t.Errorf("%s: no snapshot in testdata is explained so:\n%s", page, text[1])
+			}
+		}
+	}
 }
 
 // TestProposedChangesHelp: if only the pool's max is too low, raising it is the only change

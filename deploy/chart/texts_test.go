@@ -55,7 +55,7 @@ func TestTextsStayTexts(t *testing.T) {
 		for _, text := range []string{
 			`{adapter: {enabled: true}, autoscaler: {enabled: true}, report: {enabled: true}}`, with,
 			// What has to be more than a text, and names in place of the release's.
-			`{prometheus: {url: "http://p", secrets: ["` + likeANumber + `", ` + dotted + `]}, monitoring: {interval: 15s}, report: {since: 7d}, nameOverride: "", fullnameOverride: "", namespaceOverride: "", agent: {serviceAccount: {name: "2e3"}}, autoscaler: {serviceAccount: {name: "3e3"}}}`,
+			`{prometheus: {url: "http://p", secrets: ["` + likeANumber + `", ` + dotted + `]}, monitoring: {interval: 15s}, report: {since: 7d}, nameOverride: "", fullnameOverride: gpuscale, namespaceOverride: "", agent: {serviceAccount: {name: "2e3"}}, autoscaler: {serviceAccount: {name: "3e3"}}}`,
 		} {
 			var given map[string]any
 			require.NoError(t, yaml.Unmarshal([]byte(text), &given))

@@ -120,7 +120,7 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) (
 		switch f, known := fields[name]; {
 		case slices.Contains(skip, name):
 		case !known:
-			bad(key, at, fmt.Errorf("unknown field %q", name))
+			bad(key, at, fmt.Errorf("unknown field %q%s", name, strangers[at]))
 		default:
 			problems = append(problems, d.value(key, value, at, f)...)
 		}
@@ -147,6 +147,12 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) (
 		}
 	}
 	return problems
+}
+
+// strangers are files of others that are given in place of ours, by fields at their top.
+var strangers = map[string]string{
+	"scrape_configs": ": this is the configuration of a Prometheus server; what is to be given here is ours, which names that server's url",
+	"apiVersion":     ": this is a Kubernetes manifest; a configuration is the text under its data",
 }
 
 // named returns the fields of a struct by their JSON names, those of embedded ones included.

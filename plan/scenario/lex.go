@@ -50,6 +50,9 @@ func (s *statement) parse(line string) (err error) {
 	if s.verb, err = x.atom(topStops); err != nil {
 		return err
 	}
+	if name, colon := strings.CutSuffix(s.verb, ":"); colon || name == "---" || name == "{" {
+		return fmt.Errorf("%s: this is YAML or JSON; a snapshot, as /debug/snapshot writes it, begins with tick or another verb: %s", name, strings.Join(verbs, ", "))
+	}
 	for x.blanks(); x.pos < len(x.s); x.blanks() {
 		s.quoted = s.quoted || len(s.words) == 0 && x.at('"')
 		w, err := x.word()

@@ -106,9 +106,12 @@ func keepPod(p *corev1.Pod) bool {
 	})
 }
 
-// runs reports whether a pod runs one of these images.
+// runs reports whether a pod runs one of these images for what it is called after: NVIDIA's feature discovery and
+// MPS daemon have the image of the device plugin.
 func runs(spec corev1.PodSpec, images ...string) bool {
-	return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+	return !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+		return strings.HasPrefix(c.Name, "gpu-feature-discovery") || strings.HasPrefix(c.Name, "mps-control-daemon")
+	}) && slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(images, func(known string) bool { return strings.Contains(image(c.Image), known) })
 	})
 }

@@ -81,9 +81,13 @@ func (w Window) pieces(kind Kind, step time.Duration) (all [][2]time.Time) {
 	if kind == Now {
 		return [][2]time.Time{{w.Until, w.Until}}
 	}
+	length := max(piece, step)
+	if step > 0 {
+		length -= length % step
+	}
 	for from := w.From; from.Before(w.Until); {
-		to := from.Add(max(piece, step))
-		if to.After(w.Until) {
+		to := from.Add(length)
+		if to.After(w.Until) || kind == PerPiece && w.Until.Sub(to) < length/2 { // percentiles of minutes are of no use
 			to = w.Until
 		}
 		begin := from // the first piece has From itself: counters are compared with it

@@ -23,20 +23,52 @@ var until = time.Date(2026, 3, 10, 11, 22, 33, 0, time.UTC)
 // TestWindow: steps grow with the window, and it begins and ends on them.
 func TestWindow(t *testing.T) {
 	for since, want := range map[time.Duration]string{
-		10 * time.Minute: "15s 15s", 24 * time.Hour: "15s 5m0s", 30 * 24 * time.Hour: "5m0s 1h0m0s", 400 * 24 * time.Hour: "2h0m0s 24h0m0s",
+		10 * time.Minute: "15s 15s", 24 * time.Hour: "15s 5m0s", 7 * 24 * time.Hour: "5m0s 25m0s", 30 * 24 * time.Hour: "5m0s 1h5m0s", 400 * 24 * time.Hour: "2h5m0s 14h35m0s",
 	} {
-		w, err := query.NewWindow(until, since)
-		require.NoError(t, err)
+		w := windowOf(t, since)
 		if got := fmt.Sprint(w.Step, " ", w.Coarse); got != want {
 			t.Errorf("%s: steps %s, want %s", since, got, want)
 		}
-		if w.Coarse%w.Step != 0 || !w.Until.Equal(w.Until.Truncate(w.Coarse)) || !w.From.Equal(w.From.Truncate(w.Coarse)) || w.Until.After(until) {
+		if w.Coarse%w.Step != 0 || w.Until.Unix()%int64(w.Coarse.Seconds()) != 0 || w.From.Unix()%int64(w.Coarse.Seconds()) != 0 || w.Until.After(until) {
 			t.Errorf("%s: %s to %s is not on steps of %s", since, w.From, w.Until, w.Coarse)
 		}
 	}
 	for _, since := range []time.Duration{0, -time.Hour, time.Second, 401 * 24 * time.Hour} {
 		if _, err := query.NewWindow(until, since); err == nil {
 			t.Errorf("%s was taken", since)
+		}
+	}
+}
+
+// TestNoStepFollowsTheClock: steps longer than the five minutes of a rate meet each five minutes of an hour as often as
+// each other, in any window and with any number of nodes: loads begin by the clock.
+func TestNoStepFollowsTheClock(t *testing.T) {
+	var windows []query.Window
+	for days := time.Duration(1); days <= 400; days++ {
+		windows = append(windows, windowOf(t, days*24*time.Hour))
+	}
+	for _, nodes := range []float64{300, 1250, 20000} {
+		s := &server{limit: 24 * time.Hour, instant: func(promql string) (prom.Vector, bool, error) {
+			return prom.Vector{{Value: nodes}}, strings.HasPrefix(promql, "count(count by"), nil
+		}}
+		for _, days := range []time.Duration{7, 30, 90} {
+			a, err := query.Run(t.Context(), s, windowOf(t, days*24*time.Hour), query.Options{})
+			require.NoError(t, err)
+			windows = append(windows, a.Window)
+		}
+	}
+	for _, w := range windows {
+		if w.Coarse%w.Ledger != 0 || w.Ledger%w.Step != 0 {
+			t.Fatalf("%s: steps %s, %s, %s do not divide each other", w.Length(), w.Step, w.Ledger, w.Coarse)
+		}
+		for _, step := range []time.Duration{w.Step, w.Ledger, w.Coarse} {
+			g, met := w.Grid(step), make([]int, 12)
+			for i := 1; i <= g.N; i++ {
+				met[g.At(i).Minute()/5]++
+			}
+			if step > 5*time.Minute && slices.Max(met)-slices.Min(met) > 1 {
+				t.Errorf("%s in steps of %s: how often it meets each five minutes of an hour: %v", w.Length(), step, met)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -20,11 +21,12 @@ type Window struct {
 	since time.Duration
 }
 
-// steps are the steps to choose from. Each divides all that follow.
-var steps = []time.Duration{
-	15 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
-	time.Hour, 2 * time.Hour, 6 * time.Hour, 24 * time.Hour,
-}
+// short is the longest step that may divide an hour. Loads begin by the clock, so longer steps are multiples of it
+// by a number without a factor of 2 or 3: one after the other they meet each five minutes of an hour, and of a day.
+const short = 5 * time.Minute
+
+// steps to choose from. Each divides all that follow.
+var steps = []time.Duration{15 * time.Second, 30 * time.Second, time.Minute, short, 5 * short, 25 * short, 125 * short}
 
 // Bounds of a window, and of one query's answer.
 const (
@@ -32,7 +34,7 @@ const (
 	Longest    = 400 * 24 * time.Hour
 	finePoints = 8640    // of a series over the window
 	manyPoints = 720     // of one of many series
-	maxCells   = 2000000 // points of one query over the whole window
+	maxCells   = 2500000 // points of one query over the whole window
 )
 
 // NewWindow returns the window of length since that ends at until, rounded down to whole
@@ -41,27 +43,40 @@ func NewWindow(until time.Time, since time.Duration) (Window, error) {
 	if since < Shortest || since > Longest {
 		return Window{}, fmt.Errorf("%s is not a valid window: want %s to %d days", since, Shortest, Longest/(24*time.Hour))
 	}
-	w := Window{Step: fit(since, finePoints), Coarse: fit(since, manyPoints), Scrape: 30 * time.Second, until: until.UTC(), since: since}
-	w.Ledger = w.Step
+	w := Window{Step: steps[0], Scrape: 30 * time.Second, until: until.UTC(), since: since}
+	for w.cells(1, w.Step) > finePoints {
+		w.Step = next(w.Step)
+	}
+	w.Ledger, w.Coarse = w.Step, w.coarse(0)
 	return w.align(), nil
 }
 
 // align truncates the window to whole steps.
 func (w Window) align() Window {
-	w.Until = w.until.Truncate(w.Coarse)
+	w.Until = w.until.Add(-time.Duration(w.until.UnixNano()) % w.Coarse)
 	w.From = w.Until.Add(-max(w.since.Round(w.Coarse), w.Coarse))
 	return w
 }
 
-// fit returns the shortest step of which at most n make up the time.
-func fit(since time.Duration, n int) time.Duration {
-	for _, s := range steps {
-		if since/s <= time.Duration(n) {
-			return s
+// coarse is the shortest multiple of Step that makes few enough points, each of enough scrapes.
+func (w Window) coarse(scrape time.Duration) time.Duration {
+	fits := func(step time.Duration) bool {
+		return step%w.Step == 0 && step >= scrapes*scrape && w.cells(1, step) <= manyPoints
+	}
+	for _, step := range steps {
+		if step <= short && fits(step) {
+			return step
 		}
 	}
-	return steps[len(steps)-1]
+	n := time.Duration(5)
+	for n%2 == 0 || n%3 == 0 || !fits(n*short) {
+		n++
+	}
+	return n * short
 }
+
+// cells are the points of an answer about the window.
+func (w Window) cells(series int, step time.Duration) int { return series * int(w.since/step) }
 
 // Length of the window.
 func (w Window) Length() time.Duration { return w.Until.Sub(w.From) }
@@ -74,35 +89,30 @@ const scrapes = 4
 // series. No step exceeds Coarse.
 func (w Window) widen(scrape time.Duration, nodes, ledgerRows int) Window {
 	w.Scrape = scrape
-	for w.Coarse < scrapes*scrape && w.Coarse < steps[len(steps)-1] {
-		w.Coarse = next(w.Coarse)
-	}
-	w = w.align()
-	for w.Ledger < w.Coarse && w.Ledger < scrapes*scrape {
-		w.Ledger = next(w.Ledger)
-	}
-	for w.Step < w.Coarse && nodes*int(w.Length()/w.Step) > maxCells {
+	for longest := w.coarse(scrape); w.cells(nodes, w.Step) > maxCells && next(w.Step) <= longest; {
 		w.Step = next(w.Step)
 	}
-	w.Ledger = max(w.Ledger, w.Step)
-	for w.Ledger < w.Coarse && ledgerRows*int(w.Length()/w.Ledger) > maxCells {
-		w.Ledger = next(w.Ledger)
+	if w.Coarse = w.coarse(scrape); w.cells(nodes, w.Step) > maxCells {
+		w.Step = w.Coarse
 	}
-	return w
-}
-
-func next(s time.Duration) time.Duration {
-	for _, n := range steps {
-		if n > s {
-			return n
+	w.Ledger = w.Step
+	for w.Ledger < w.Coarse && (w.Ledger < scrapes*scrape || w.cells(ledgerRows, w.Ledger) > maxCells) {
+		if w.Ledger = next(w.Ledger); w.Coarse%w.Ledger != 0 {
+			w.Ledger = w.Coarse
 		}
 	}
-	return s
+	return w.align()
+}
+
+// next is the next longer of the steps.
+func next(step time.Duration) time.Duration {
+	at, _ := slices.BinarySearch(steps, step+1)
+	return steps[min(at, len(steps)-1)]
 }
 
 // longestRate bounds the range of rates. In steps of hours it would reach back before most pods began, whose
 // busy time would be too short by half a step, and whatever computes once in hours would never be idle.
-const longestRate = 5 * time.Minute
+const longestRate = short
 
 // rate is the range of a rate at Step: long enough to survive a missed scrape or two.
 func (w Window) rate() time.Duration { return max(min(w.Step, longestRate), 4*w.Scrape) }

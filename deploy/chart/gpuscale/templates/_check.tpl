@@ -3,6 +3,7 @@
 {{- $v := .Values -}}
 {{- range list
   (list (ternary "image.registry" "global.imageRegistry" (not (empty $v.image.registry))) (include "gpuscale.registry" .) "^([^/\\s]+(/[^/\\s]+)*)?$" "a registry's name and path such as registry.example/gpuscale, without https:// and without a slash at the end")
+  (list "fullnameOverride" (include "gpuscale.fullname" .) "^[a-z][-a-z0-9]*$" "a name that begins with a small letter, since Services have it. Without this value it is the release's: name the release otherwise, or set fullnameOverride=gpuscale")
   (list "prometheus.url" $v.prometheus.url "^https?://[^/\\s]" "an address that begins with http:// or https://, such as http://prometheus-operated.monitoring.svc:9090")
   (list "monitoring.interval" $v.monitoring.interval "^[0-9]+(ms|s|m)$" "a number and ms, s or m, such as 15s")
   (list "podResourcesDir" $v.podResourcesDir "/pod-resources$" "the folder pod-resources in the kubelet's root folder, such as /var/snap/microk8s/common/var/lib/kubelet/pod-resources")
