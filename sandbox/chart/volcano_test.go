@@ -21,7 +21,7 @@ import (
 const envVolcano = "GPUSCALE_TEST_VOLCANO"
 
 // TestNeighbourVolcano: the pods of a Volcano job, which the controller makes only once its PodGroup
-// is in the queue, get their nodes together, or none.
+// is in the queue, get their nodes together, or none; and so do those that have to be in one HyperNode.
 func TestNeighbourVolcano(t *testing.T) {
 	x, _ := begin(t)
 	dir := os.Getenv(envVolcano)
@@ -38,14 +38,20 @@ func TestNeighbourVolcano(t *testing.T) {
 	run("vc-controller-manager")
 	run("vc-scheduler", "--scheduler-conf="+x.file("volcano-scheduler.yaml", x.text("volcano-scheduler.yaml")), "--listen-address=127.0.0.1:"+port(t))
 	x.pool()
-	x.add(x.text("volcano-job.yaml", "NAME", "large", "PODS", "4"))
+	x.add(x.text("volcano-job.yaml", "NAME", "large", "PODS", "4", "TOPOLOGY", "null"))
 	x.wait("the PodGroup of a job that fits nowhere", func() error { return x.podGroups(1) })
 	x.reconciled()
 	x.must(x.nodes(t.Context(), "gang", 0))
 	x.must(x.Delete(t.Context(), testenv.Object("batch.volcano.sh/v1alpha1/Job", guests, "large")))
 	x.wait("its end", func() error { return x.podGroups(0) })
-	x.add(x.text("volcano-job.yaml", "NAME", "train", "PODS", "2"))
+	x.add(x.text("volcano-job.yaml", "NAME", "train", "PODS", "2", "TOPOLOGY", "null"))
 	x.wait("a job that fits", func() error { return x.count("volcano-job=train", 2, corev1.PodRunning) })
+	x.must(x.nodes(t.Context(), "gang", 2))
+	x.must(x.Delete(t.Context(), testenv.Object("batch.volcano.sh/v1alpha1/Job", guests, "train")))
+	x.wait("the end of its nodes", func() error { return x.nodes(t.Context(), "gang", 0) })
+	x.add(x.text("volcano-rack.yaml"))
+	x.add(x.text("volcano-job.yaml", "NAME", "near", "PODS", "2", "TOPOLOGY", "{mode: hard, highestTierAllowed: 1}"))
+	x.wait("a job in one rack", func() error { return x.count("volcano-job=near", 2, corev1.PodRunning) })
 	x.must(x.nodes(t.Context(), "gang", 2))
 }
 
