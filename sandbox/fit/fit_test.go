@@ -159,7 +159,8 @@ func (s *scheduler) compare(t *testing.T, c *testCase) (outcome, []difference) {
 		differ(theSim, "it fits %v, the scheduler's: %v, others %v", got, ready, want.Why)
 	}
 	verdict, added := planned(seen)
-	inService := slices.DeleteFunc(ready, func(name string) bool { return c.node(name).Spec.Unschedulable })
+	outOfService := func(name string) bool { return !kube.NodeReady(c.node(name)) || c.node(name).Spec.Unschedulable }
+	inService := slices.DeleteFunc(ready, outOfService)
 	waits := verdict.Reason == plan.WaitScheduler || verdict.Reason == plan.WaitReclaim
 	if waits == (len(inService) > 0) {
 		if waits {
@@ -167,8 +168,9 @@ func (s *scheduler) compare(t *testing.T, c *testCase) (outcome, []difference) {
 		}
 		return s.compareNew(t, c, seen.Pools, verdict, added, all)
 	}
-	if then := s.ask(t, c.left(), nil); len(then.Fits) > 0 != waits {
-		differ(thePlanner, "%v; it fits %v, and %v when pods have left, others %v", verdict, inService, then.Fits, then.Why)
+	later := s.ask(t, c.left(), nil)
+	if then := slices.DeleteFunc(later.Fits, outOfService); len(then) > 0 != waits {
+		differ(thePlanner, "%v; it fits %v, and %v when pods have left, others %v", verdict, inService, then, later.Why)
 	}
 	return fitsLater, all
 }
