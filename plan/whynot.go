@@ -96,7 +96,11 @@ func (w *world) ruledOut(k *kind) string {
 			}
 			continue
 		case !n.admits(k):
-			why = "a " + mismatch(k.pod, n.place(), n.Taints) + " excludes it"
+			if why = mismatch(k.pod, n.place(), n.Taints); strings.HasPrefix(why, labelsMismatch) {
+				why = "its " + why
+			} else {
+				why = "a " + why + " excludes it"
+			}
 		case !w.topology.rulesAllow(k, n):
 			why = excludedByRules
 		case w.models.lacks(k, &n.capacity) != "":

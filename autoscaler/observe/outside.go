@@ -86,7 +86,7 @@ func (c *concerns) note(p *plan.Pod) {
 		c.named[r.Group] = true
 	}
 	for _, r := range p.Apart {
-		c.named[r.Group] = true
+		c.named[r.Group], c.named[r.Except] = true, true // "" is no group
 	}
 	for _, r := range p.Near {
 		c.named[r.Group] = true

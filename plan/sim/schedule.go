@@ -192,10 +192,23 @@ func (s *scheduler) fits(p *plan.Pod, h *Host) ([]grant, bool) {
 	switch {
 	case !h.Ready, p.Unbound != "",
 		!enough(p.CPUMilli, h.CPU, h.CPUMilli), !enough(p.MemoryMi, h.Memory, h.MemoryMi),
-		!plan.Admits(*p, h.Name, h.Labels, h.taints()), !h.hasOthers(p), h.takesPort(p), !s.rulesAllow(p, h):
+		!plan.Admits(*p, h.Name, h.Labels, h.taints()), !h.offersGPUs(p), !h.hasOthers(p), h.takesPort(p), !s.rulesAllow(p, h):
 		return nil, false
 	}
 	return s.choose(p, h.Node)
+}
+
+// offersGPUs reports whether a node offers as many whole GPUs as a pod requests, besides those that its pods
+// request: the scheduler counts, and does not know which GPU is whose.
+func (h *Host) offersGPUs(p *plan.Pod) bool {
+	if h.Allocatable == nil || p.Demand.GPUs == 0 {
+		return true
+	}
+	left := h.Allocatable.GPUs - p.Demand.GPUs
+	for _, running := range h.Pods {
+		left -= running.Demand.GPUs
+	}
+	return left >= 0
 }
 
 // taints are a node's, with those of its state.

@@ -371,29 +371,43 @@ func (d dice) pod(name string, rules int) *core.Pod {
 	return p
 }
 
-// resizing gives a pod's status what a resize in place leaves there. Sidecars, whose statuses are left out, have no devices
-// then.
+// resizing gives a pod's status what a resize in place leaves there (1.37, pkg/kubelet/kubelet_pods.go): of each container
+// what it was allocated and what it has, and from 1.36 on the sums of the pod.
 func (d dice) resizing(p *core.Pod) {
-	for _, c := range p.Spec.InitContainers {
-		for _, name := range devices {
-			delete(c.Resources.Requests, name)
+	allocated := p.DeepCopy()
+	statuses := func(containers []core.Container) (all []core.ContainerStatus) {
+		for i := range containers {
+			c := &containers[i]
+			c.Resources.Requests = d.resized(c.Resources.Requests)
+			all = append(all, core.ContainerStatus{Name: c.Name, AllocatedResources: c.Resources.Requests, Resources: &core.ResourceRequirements{Requests: d.resized(c.Resources.Requests)}})
 		}
+		return all
 	}
-	for _, c := range p.Spec.Containers {
-		st := core.ContainerStatus{Name: c.Name, AllocatedResources: d.amounts(false), Resources: &core.ResourceRequirements{Requests: d.amounts(false)}}
-		for _, name := range devices { // which a resize does not change
-			if n, ok := c.Resources.Requests[name]; ok {
-				st.AllocatedResources[name], st.Resources.Requests[name] = n, n
-			}
-		}
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, st)
-	}
+	p.Status.InitContainerStatuses, p.Status.ContainerStatuses = statuses(allocated.Spec.InitContainers), statuses(allocated.Spec.Containers)
 	if d.chance(50) {
 		p.Status.Conditions = append(p.Status.Conditions, core.PodCondition{Type: core.PodResizePending, Status: core.ConditionTrue, Reason: pick(d, core.PodReasonInfeasible, core.PodReasonDeferred)})
 	}
-	if p.Spec.Resources != nil && d.chance(50) {
-		p.Status.AllocatedResources, p.Status.Resources = d.amounts(false), &core.ResourceRequirements{Requests: d.amounts(false)}
+	if d.chance(50) {
+		if r := allocated.Spec.Resources; r != nil {
+			r.Requests = d.resized(r.Requests)
+		}
+		p.Status.AllocatedResources = resourcehelper.PodRequests(allocated, resourcehelper.PodResourcesOptions{})
+		p.Status.Resources = &core.ResourceRequirements{Requests: d.resized(nil)}
 	}
+}
+
+// resized are amounts with others of CPU and memory: a resize changes nothing else.
+func (d dice) resized(from core.ResourceList) core.ResourceList {
+	out := core.ResourceList{}
+	maps.Copy(out, from)
+	other := d.amounts(false)
+	for _, name := range []core.ResourceName{core.ResourceCPU, core.ResourceMemory} {
+		delete(out, name)
+		if q, has := other[name]; has {
+			out[name] = q
+		}
+	}
+	return out
 }
 
 // devices are the resources of GPUs and their parts.
@@ -460,10 +474,10 @@ func requestsOf(p *core.Pod) (all []core.ResourceList) {
 			all = append(all, c.Resources.Requests)
 		}
 	}
-	for _, st := range p.Status.ContainerStatuses {
+	for _, st := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		all = append(all, st.AllocatedResources, st.Resources.Requests)
 	}
-	return all
+	return append(all, p.Status.AllocatedResources)
 }
 
 // amountOf is how much a pod requests of a resource.

@@ -24,7 +24,7 @@
 //   - a tainted device is waited for while the pod that has it leaves;
 //   - a claim with admin access beside other requests needs a device more, one of its class on the node, and the counters of
 //     partitionable devices, which the planner does not know;
-//   - the simulator gives pods GPUs that a node has and does not offer.
+//   - the simulator gives pods no MIG devices where no exporter reports which there are.
 //
 // In a part of the clusters GPUs are divided by MIG. In a part a DRA driver offers GPUs and MIG devices in place of a device
 // plugin, on all nodes or on some, and pods claim them, or request an extended resource that is served by DRA.

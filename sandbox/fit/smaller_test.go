@@ -112,15 +112,30 @@ var removalsOfPod = []func(*core.Pod){
 	func(p *core.Pod) { p.Spec.NodeSelector = nil },
 	func(p *core.Pod) { p.Spec.Tolerations = nil },
 	func(p *core.Pod) { p.Spec.Volumes = nil },
-	func(p *core.Pod) { p.Spec.InitContainers = nil },
-	func(p *core.Pod) { p.Spec.Containers = p.Spec.Containers[:1] },
+	func(p *core.Pod) {
+		if !resizes(p) {
+			p.Spec.InitContainers = nil
+		}
+	},
+	func(p *core.Pod) {
+		if !resizes(p) {
+			p.Spec.Containers = p.Spec.Containers[:1]
+		}
+	},
 	func(p *core.Pod) { p.Spec.Containers[0].Ports = nil },
 	func(p *core.Pod) { p.Spec.Overhead, p.Spec.Resources = nil, nil },
 	func(p *core.Pod) { p.DeletionTimestamp = nil },
-	func(p *core.Pod) { p.Status.ContainerStatuses = nil },
+	func(p *core.Pod) {
+		if resizes(p) {
+			p.Status = core.PodStatus{Phase: p.Status.Phase, ResourceClaimStatuses: p.Status.ResourceClaimStatuses, ExtendedResourceClaimStatus: p.Status.ExtendedResourceClaimStatus}
+		}
+	},
 	func(p *core.Pod) { delete(p.Spec.Containers[0].Resources.Requests, core.ResourceCPU) },
 	func(p *core.Pod) { delete(p.Spec.Containers[0].Resources.Requests, core.ResourceMemory) },
 }
+
+// resizes reports whether a pod's status is that of a resize in place, which goes with its containers or not at all.
+func resizes(p *core.Pod) bool { return p.Status.ContainerStatuses != nil }
 
 // affinityOf is a pod's affinity, or one of its own to write to.
 func affinityOf(p *core.Pod) *core.Affinity {
