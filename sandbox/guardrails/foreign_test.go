@@ -13,7 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -63,6 +65,22 @@ func newWatching(t *testing.T) watching {
 		}
 	})
 	return n
+}
+
+// apply creates objects for the test alone: what stayed would be demand in other tests.
+func (n watching) apply(objects ...*unstructured.Unstructured) {
+	n.t.Helper()
+	n.world.apply(objects...)
+	n.t.Cleanup(func() {
+		for _, o := range objects {
+			if o.GetKind() == "Namespace" {
+				continue
+			}
+			if err := n.Admin.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+				n.t.Errorf("cleaning up %s %s: %v", o.GetKind(), o.GetName(), err)
+			}
+		}
+	})
 }
 
 // sees waits until what is observed is as ok says.
