@@ -51,7 +51,7 @@ func (k *recorder) seen(call string) bool {
 // Lists are of the own node's objects and the watch is of one object: 5,000
 // exporters do not hurt the API server.
 var ownOnly = map[string]string{
-	"GET /api/v1/namespaces/gpu/configmaps/counters":                        "", // whoever gives -m gives the right
+	"GET /api/v1/namespaces/gpu/configmaps/counters":                        "", // the user who gives -m gives the right
 	"GET /api/v1/pods spec.nodeName=node-1":                                 "list pods",
 	"GET /apis/resource.k8s.io/v1/resourceslices spec.nodeName=node-1":      "list resourceslices.resource.k8s.io",
 	"GET /apis/resource.k8s.io/v1beta2/resourceslices spec.nodeName=node-1": "list resourceslices.resource.k8s.io",

@@ -45,9 +45,9 @@ func (cond *conditions) gone(p *Pod) time.Time {
 // minute (1.37, utils/drain), Karpenter for a minute (1.14, pkg/utils/pod).
 const StuckAfter = 5 * time.Minute
 
-// stuck reports a leaving pod that no longer keeps its node.
-func (cond *conditions) stuck(p *Pod) bool {
-	return p.Leaving && !p.LeavesAt.IsZero() && cond.now.Sub(p.LeavesAt) >= StuckAfter
+// Stuck reports a leaving pod that no longer keeps its node.
+func (p *Pod) Stuck(now time.Time) bool {
+	return p.Leaving && !p.LeavesAt.IsZero() && now.Sub(p.LeavesAt) >= StuckAfter
 }
 
 // emptiness returns whether a node in service is empty, and for how long it has been.

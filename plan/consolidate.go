@@ -122,7 +122,7 @@ func (w *world) underusedNode(node int) (underused, bool) {
 	var gone []placedPod // those with budgets
 	for _, p := range n.pods {
 		switch {
-		case p.DaemonSet || w.stuck(p):
+		case p.DaemonSet || p.Stuck(w.now):
 		case !w.evictions.movable(p) || p.comesBack() || !w.evictions.budgetsAllow(p, gone):
 			return u, false
 		case len(p.Budgets) > 0:

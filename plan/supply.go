@@ -49,7 +49,7 @@ func (w *world) bindRunning() (ganged []*Pod) {
 		n.pods = append(n.pods, p)
 		switch {
 		case p.DaemonSet: // whose successor takes what it has
-		case w.stuck(p):
+		case p.Stuck(w.now):
 			n.stuck = append(n.stuck, p)
 			n.idle = min(n.idle, w.now.Sub(p.LeavesAt)-StuckAfter)
 		case p.Leaving:
@@ -90,7 +90,7 @@ func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 	}
 	left := n.capacity.clone()
 	for _, p := range n.pods {
-		if p.Leaving && !p.DaemonSet && !w.stuck(p) || w.evictions.pods[p] {
+		if p.Leaving && !p.DaemonSet && !p.Stuck(w.now) || w.evictions.pods[p] {
 			if len(p.Apart) > 0 {
 				return false
 			}

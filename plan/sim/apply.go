@@ -114,11 +114,11 @@ func NewNode(name string, p *plan.Pool) plan.Node {
 func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
 	stuck := func(key string) bool {
 		i := w.pod(key)
-		return i >= 0 && w.stuck(&w.State.Pods[i])
+		return i >= 0 && w.State.Pods[i].Stuck(w.State.Now)
 	}
 	for i := range w.State.Pods {
 		pod := &w.State.Pods[i]
-		if pod.Node == n.Name && !pod.DaemonSet && !w.stuck(pod) {
+		if pod.Node == n.Name && !pod.DaemonSet && !pod.Stuck(w.State.Now) {
 			return fmt.Errorf("%s runs there", pod.Key())
 		}
 	}
@@ -138,15 +138,10 @@ func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
 	return nil
 }
 
-// stuck reports a pod that has not left long after its grace period.
-func (w *World) stuck(p *plan.Pod) bool {
-	return p.Leaving && !p.LeavesAt.IsZero() && w.State.Now.Sub(p.LeavesAt) >= plan.StuckAfter
-}
-
 // dropNode ends a node of a pool and the pods that do not keep it.
 func (w *World) dropNode(n *plan.Node, p *plan.Pool) {
 	name := n.Name
-	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && (pod.DaemonSet || w.stuck(&pod)) })
+	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && (pod.DaemonSet || pod.Stuck(w.State.Now)) })
 	w.State.Nodes = slices.DeleteFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == name })
 	p.Size--
 }

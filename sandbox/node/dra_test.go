@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/sandbox/node"
-	"github.com/gpuscale/gpuscale/sandbox/node/image"
 	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -75,16 +74,7 @@ func newDRANode(t *testing.T, gates string, layouts ...string) (*installation, f
 	state := c.machine(layouts...)
 	c.driverRoot(state)
 	c.startGPUNode(node.Options{Labels: map[string]string{"nvidia.com/gpu.present": "true", "gpuscale.io/pool": "rack"}})
-	i, err := image.Program("gpu-kubelet-plugin:trial", program)
-	c.must(err)
-	for _, tool := range []string{"/bin/sh", "/bin/mount", "/bin/mkdir", "/bin/ln", "/bin/cp", "/bin/true"} {
-		libraries, err := image.Libraries(tool)
-		c.must(err)
-		for _, file := range append(libraries, tool) {
-			i.Files[file] = file
-		}
-	}
-	c.must(c.node.Load(c.Context(), i))
+	c.must(c.node.Load(c.Context(), c.onMachine("gpu-kubelet-plugin", program)))
 	c.load("exporter", "autoscaler")
 	c.create("dra-driver.yaml", "SWITCHES", gates)
 	c.values = `

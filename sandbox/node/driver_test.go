@@ -61,17 +61,9 @@ func (c *installation) startGPUNode(o node.Options) {
 	nvidia, err := build.NVIDIA(c.Context(), build.Options{Out: os.Stderr})
 	c.must(err)
 	for _, program := range []string{"nvidia-device-plugin", "gpu-feature-discovery", "nvidia-mig-manager"} {
-		i, err := image.Program(program+":trial", filepath.Join(nvidia, program))
-		c.must(err)
+		i := c.onMachine(program, filepath.Join(nvidia, program))
 		// mig-manager runs it.
 		i.Files["/usr/bin/nvidia-mig-parted"] = filepath.Join(nvidia, "nvidia-mig-parted")
-		for _, tool := range []string{"/bin/sh", "/bin/mount", "/bin/mkdir", "/bin/ln", "/bin/cp"} {
-			libraries, err := image.Libraries(tool)
-			c.must(err)
-			for _, file := range append(libraries, tool) {
-				i.Files[file] = file
-			}
-		}
 		c.must(c.node.Load(c.Context(), i))
 	}
 	programs, err := build.Node(c.Context(), build.Options{Out: os.Stderr})
@@ -80,6 +72,21 @@ func (c *installation) startGPUNode(o node.Options) {
 	c.must(err)
 	c.must(c.node.Load(c.Context(), probe))
 	c.create("nvidia-account.yaml")
+}
+
+// onMachine is the image NAME:trial of a program of NVIDIA's, with the tools of fakenvml.OnMachine.
+func (c *installation) onMachine(name, program string) image.Image {
+	c.Helper()
+	i, err := image.Program(name+":trial", program)
+	c.must(err)
+	for _, tool := range []string{"/bin/sh", "/bin/mount", "/bin/mkdir", "/bin/ln", "/bin/cp", "/bin/true"} {
+		libraries, err := image.Libraries(tool)
+		c.must(err)
+		for _, file := range append(libraries, tool) {
+			i.Files[file] = file
+		}
+	}
+	return i
 }
 
 // allocated are the devices that the kubelet has allocated to a pod, without the
