@@ -84,6 +84,7 @@ report: {enabled: true}
 	for _, v := range c.variants() {
 		t.Run(v.Name, c.with(func() { c.variant(v) }))
 	}
+	t.Run("the exporter writes about its node", c.with(c.ownNode))
 }
 
 // ofTheNode has the exporter read the fake of DCGM.
@@ -411,6 +412,39 @@ func (c *installation) forwarded(component, port, path string) string {
 		c.Fatalf("%s%s: %s: %s", component, path, resp.Status, page)
 	}
 	return string(page)
+}
+
+// ownNode gives the exporter both options with which it writes to the API server: the rights and the
+// admission policy are the chart's, the token, which has the node's name, is the kubelet's.
+func (c *installation) ownNode() {
+	c.variant(variant{Flags: []string{"exporter.nodeCondition=true", "exporter.quiesceAnnotation=true"}, Pods: map[string]int{"exporter": 1}})
+	node := "node/" + c.node.Name()
+	says := func(what, path, want string) {
+		c.Helper()
+		c.await(what, func() error {
+			out, err := c.kubectl("get", node, "-o", "jsonpath="+path)
+			if err == nil && !strings.Contains(out, want) {
+				err = fmt.Errorf("%q has no %q", out, want)
+			}
+			return err
+		})
+	}
+	says("the condition", `{.status.conditions[?(@.type=="GPUHealthy")]}`, `"status":"True"`)
+	gpu := dcgm.GPUs[0].UUID
+	if out, err := c.kubectl("annotate", node, fmt.Sprintf(`gpuscale.io/quiesce={"id":"trial","gpus":[%q],"seconds":300}`, gpu)); err != nil {
+		c.Fatal(out, err)
+	}
+	says("the release", `{.metadata.annotations.gpuscale\.io/quiesced}`, `"state":"released"`)
+	if out, err := c.kubectl("annotate", node, "gpuscale.io/quiesce-"); err != nil {
+		c.Fatal(out, err)
+	}
+	c.await("the answer to be gone", func() error {
+		out, err := c.kubectl("get", node, "-o", `jsonpath={.metadata.annotations.gpuscale\.io/quiesced}`)
+		if err == nil && out != "" {
+			err = errors.New(out)
+		}
+		return err
+	})
 }
 
 func (c *installation) uninstalled() {
