@@ -90,8 +90,8 @@ func cordonForgotten(l *look) {
 		switch {
 		case state == contract.UpgradeFailed:
 			l.warn("Node "+n.Name, "label "+label+" is "+state+": the operator that upgrades the driver has cordoned it, and leaves it so",
-				"Look for the reason in the node's Events: often a pod without a controller has a GPU, or one with an emptyDir. Then have the operator try again.",
-				l.kubectl("get", "events", "-A", "--field-selector", "involvedObject.kind=Node,involvedObject.name="+n.Name), l.kubectl("label", "node", n.Name, label+"=upgrade-required", "--overwrite"))
+				"Look for the pods that have its GPUs: one without a controller, or with an emptyDir, is not evicted (upgradePolicy.podDeletion). The operator's log has the reason. Then have it try again.",
+				podsOn(l.commands, n), l.kubectl("label", "node", n.Name, label+"=upgrade-required", "--overwrite"))
 		case !known || l.Now.Sub(since) < forgotten:
 		case state != "":
 			l.warn("Node "+n.Name, seen+"; label "+label+" is "+state,
