@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -73,12 +74,7 @@ func TestNeighbourGPUOperator(t *testing.T) {
 
 	x.wait("the Operator's components", func() error { return o.ready() })
 	x.must(o.components())
-	x.must(b.upgrade(t.Context(), poolArgs...))
-	var ours appsv1.DaemonSet
-	x.must(x.Admin.Get(t.Context(), client.ObjectKey{Namespace: installed, Name: exporterName}, &ours))
-	if class := ours.Spec.Template.Spec.RuntimeClassName; class == nil || *class != "nvidia" {
-		t.Errorf("the exporter has the RuntimeClass %v, the Operator made nvidia", class)
-	}
+	o.exporterClass("nvidia")
 
 	// Its exporter runs beside ours, which doctor's command ends.
 	o.repaired("two-exporters", "DaemonSet "+operatorSpace+"/nvidia-dcgm-exporter")
@@ -116,6 +112,34 @@ func TestNeighbourGPUOperator(t *testing.T) {
 	x.must(o.upgrade(second, "upgrade-failed", true))
 	o.repaired("cordon-forgotten", "Node "+second)
 	x.wait("the end of the upgrade that failed", func() error { return o.over(second) })
+
+	// With the NRI plugin there is no RuntimeClass.
+	o.policy(`{"cdi":{"nriPluginEnabled":true}}`)
+	x.wait("the end of the RuntimeClass", func() error { return o.noClass(t.Context()) })
+	o.exporterClass("")
+
+	// With DRA the labels are others, and the Operator's pods, which wait for claims to devices that no driver offers, get no node.
+	x.must(x.Delete(t.Context(), testenv.Object(policyKind, "", policyName)))
+	x.add(testenv.Text(t, filepath.Join(dir, "config/samples/nvidia_v1alpha1_gpucluster.yaml")))
+	x.wait("the labels of a GPUCluster", func() error {
+		n, err := o.node("whole-1")
+		if _, has := n.Labels["nvidia.com/gpu.deploy.client"]; err == nil && (has || n.Labels["nvidia.com/gpu.deploy.dcgm-exporter-dra"] != "true") {
+			err = fmt.Errorf("%v", n.Labels)
+		}
+		return err
+	})
+	x.wait("pods that wait for claims", func() error {
+		var list corev1.PodList
+		if err := x.Admin.List(t.Context(), &list, client.InNamespace(operatorSpace), client.MatchingLabels{"app": "nvidia-dcgm-exporter-dra"}); err != nil {
+			return err
+		}
+		if len(list.Items) < 2 || slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodPending }) {
+			return fmt.Errorf("%d pods", len(list.Items))
+		}
+		return nil
+	})
+	x.reconciled()
+	x.must(errors.Join(x.nodes(t.Context(), "gang", 0), x.nodes(t.Context(), "whole", 1), b.rolledOut(t.Context())))
 }
 
 // gpuOperator is the Operator's program over its own chart's objects.
@@ -127,14 +151,28 @@ type gpuOperator struct {
 // uninstalled waits, at the end of the test, until what the Operator has made is gone, and installs the chart for a cluster without it.
 func (o *gpuOperator) uninstalled() {
 	o.cleanup(func(ctx context.Context) error {
-		class := testenv.Object("node.k8s.io/v1/RuntimeClass", "", "nvidia")
-		return errors.Join(until(ctx, "the end of the RuntimeClass", func() error {
-			if err := o.Admin.Get(ctx, keyOf(class), class); !apierrors.IsNotFound(err) {
-				return errors.Join(err, errNotYet)
-			}
-			return nil
-		}), o.env.upgrade(ctx))
+		return errors.Join(until(ctx, "the end of the RuntimeClass", func() error { return o.noClass(ctx) }), o.env.upgrade(ctx))
 	})
+}
+
+// noClass reports whether the Operator's RuntimeClass is not there.
+func (o *gpuOperator) noClass(ctx context.Context) error {
+	class := testenv.Object("node.k8s.io/v1/RuntimeClass", "", "nvidia")
+	if err := o.Admin.Get(ctx, keyOf(class), class); !apierrors.IsNotFound(err) {
+		return errors.Join(err, errNotYet)
+	}
+	return nil
+}
+
+// exporterClass installs the chart again, whose exporter has the RuntimeClass then.
+func (o *gpuOperator) exporterClass(want string) {
+	o.t.Helper()
+	o.must(o.env.upgrade(o.t.Context(), poolArgs...))
+	var d appsv1.DaemonSet
+	o.must(o.Admin.Get(o.t.Context(), client.ObjectKey{Namespace: installed, Name: exporterName}, &d))
+	if class := ptr.Deref(d.Spec.Template.Spec.RuntimeClassName, ""); class != want {
+		o.t.Errorf("the exporter has the RuntimeClass %q, want %q", class, want)
+	}
 }
 
 // install makes the objects of the Operator's chart, with what docs/mig.md says, and runs its program in place of its
