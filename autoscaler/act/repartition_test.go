@@ -121,7 +121,7 @@ func TestForeignCordonStays(t *testing.T) {
 	}
 	// Ours is left to the GPU Operator while it upgrades the driver. It would not take back one that was there before.
 	const before = "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable"
-	for state, left := range map[string]bool{"upgrade-required": false, "pod-deletion-required": true, "upgrade-done": false} {
+	for state, left := range map[string]bool{"upgrade-required": false, "pod-deletion-required": true, "upgrade-failed": true, "upgrade-done": false} {
 		w := newWorld(t, nil)
 		w.want(Done, w.repartition())
 		edit(w, testNode(), func(n *corev1.Node) {
@@ -134,7 +134,7 @@ func TestForeignCordonStays(t *testing.T) {
 		}
 		w = newWorld(t, nil)
 		edit(w, testNode(), func(n *corev1.Node) { n.Labels["nvidia.com/ofed-driver-upgrade-state"] = state })
-		if r := w.do(w.repartition()); (r.Outcome == Refused) != left {
+		if r := w.do(w.repartition()); (r.Outcome == Refused) != (state == "pod-deletion-required") {
 			t.Errorf("%s: %s, %v", state, r.Outcome, r.Err)
 		}
 	}

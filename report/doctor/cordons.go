@@ -78,18 +78,27 @@ func orphan(d declared, n *corev1.Node, noAutoscaler bool) string {
 const forgotten = 24 * time.Hour
 
 // cordonForgotten: GPUs of cordoned nodes cost as much as others, and gpuscale removes
-// only its own cordons.
+// only its own cordons. Nor does the GPU Operator remove its own after an upgrade that failed.
 func cordonForgotten(l *look) {
 	for _, n := range Nodes.in(l.declared) {
 		if !n.Spec.Unschedulable || !isGPU(n) || len(marksOf(n)) > 0 {
 			continue
 		}
 		since, known := cordonedSince(n)
-		if !known || l.Now.Sub(since) < forgotten {
-			continue
+		seen := "it has been cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by us"
+		label, state := contract.Upgrade(n)
+		switch {
+		case state == contract.UpgradeFailed:
+			l.warn("Node "+n.Name, "label "+label+" is "+state+": the operator that upgrades the driver has cordoned it, and leaves it so",
+				"Look for the pods that have its GPUs: one without a controller, or with an emptyDir, is not evicted (upgradePolicy.podDeletion). The operator's log has the reason. Then have it try again.",
+				podsOn(l.commands, n), l.kubectl("label", "node", n.Name, label+"=upgrade-required", "--overwrite"))
+		case !known || l.Now.Sub(since) < forgotten:
+		case state != "":
+			l.warn("Node "+n.Name, seen+"; label "+label+" is "+state,
+				"Do not uncordon it: the upgrade of its driver goes on. Look what it waits for, such as jobs (upgradePolicy.waitForCompletion).", podsOn(l.commands, n))
+		default:
+			l.warn("Node "+n.Name, seen, "Uncordon or remove it, unless it is under maintenance.", l.kubectl("uncordon", n.Name))
 		}
-		l.warn("Node "+n.Name, "it has been cordoned since "+since.UTC().Format(time.RFC3339)+", and not by us",
-			"Uncordon or remove it, unless it is under maintenance.", l.kubectl("uncordon", n.Name))
 	}
 }
 

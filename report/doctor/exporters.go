@@ -52,10 +52,12 @@ func changing(n *corev1.Node) bool {
 			return true
 		}
 	}
-	return partitioning(n)
+	_, state := contract.Upgrade(n)
+	return state == "pod-restart-required" || state == "validation-required" || partitioning(n)
 }
 
-// driverUpgrade ends the value of a component's label while the GPU Operator replaces the driver.
+// driverUpgrade ends the value of a component's label while the GPU Operator frees the GPUs for another driver. It is true
+// again while that driver is compiled.
 const driverUpgrade = "paused-for-driver-upgrade"
 
 // partitioning reports whether mig-manager is at work on a node.

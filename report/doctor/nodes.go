@@ -51,7 +51,7 @@ var nodeChecks = []Check{
 	},
 	{
 		ID: "cordon-forgotten", Title: "No node with GPUs was cordoned and forgotten", Run: cordonForgotten,
-		Fault: "A node with GPUs has been cordoned for more than a day, and not by us.",
+		Fault: "A node with GPUs has been cordoned for more than a day, and not by us, or since an upgrade of its driver failed.",
 		Means: "Its GPUs get no pods, and they cost the same.",
 		Looks: from(Nodes),
 	},
@@ -110,8 +110,12 @@ func devicePluginMissing(l *look) {
 	for _, n := range Nodes.in(l.declared) {
 		_, partitioned := n.Annotations[contract.RecordAnnotation]
 		off, why := n.Labels[labelDeployPlugin], ""
-		paused := lastWrite(n, labelDeployPlugin)
-		late := strings.HasSuffix(off, driverUpgrade) && !paused.IsZero() && l.Now.Sub(paused) > upgradeLate
+		upgrade, _ := contract.Upgrade(n)
+		if strings.HasSuffix(off, driverUpgrade) {
+			upgrade = labelDeployPlugin
+		}
+		since := lastWrite(n, upgrade)
+		late := changing(n) && upgrade != "" && !since.IsZero() && l.Now.Sub(since) > upgradeLate
 		if !isGPU(n) || !kube.NodeReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) && !late || partitioned || claimed[n.Name] > 0 {
 			continue
 		}
@@ -124,7 +128,7 @@ func devicePluginMissing(l *look) {
 			why, fix = "; label "+labelDeployPlugin+" is paused-for-mig-change, and mig-manager is at no change", "Set that label to true: mig-manager does not do so after a failed change."
 			command = l.kubectl("label", "node", n.Name, labelDeployPlugin+"=true", "--overwrite")
 		case late:
-			why, fix = fmt.Sprintf("; label %s is %s since %s", labelDeployPlugin, off, paused.UTC().Format(time.RFC3339)), "Check why the GPU Operator does not replace the driver: the log of the driver's pod there; usually a process still uses a GPU."
+			why, fix = fmt.Sprintf("; label %s is %s since %s", upgrade, n.Labels[upgrade], since.UTC().Format(time.RFC3339)), "Check why the GPU Operator does not replace the driver: the log of the driver's pod there; usually a process still uses a GPU."
 			command = podsOn(l.commands, n)
 		case p != nil:
 			why, command = fmt.Sprintf("; the device plugin's pod is %s/%s", p.Namespace, p.Name), l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=50")

@@ -133,7 +133,7 @@ func (f *fleet) boot(n *corev1.Node) (*host, error) {
 	}
 	whole := n.Status.Allocatable["nvidia.com/gpu"]
 	spec := node.Spec{Name: name, Product: product, GPUs: max(1, int(whole.Value()))}
-	if n.Labels["nvidia.com/mig.config"] != "" {
+	if config := n.Labels["nvidia.com/mig.config"]; config != "" && config != "all-disabled" {
 		layouts, err := story.Place(product, 1, story.Layout{{"1g.10gb": 7}})
 		if err != nil {
 			return nil, err

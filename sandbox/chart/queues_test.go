@@ -94,10 +94,13 @@ func TestNeighbourKueue(t *testing.T) {
 	})
 }
 
+// poolArgs are Helm's, with which nodes of the pool gang go as soon as they are free.
+var poolArgs = []string{"--set", "autoscaler.config.policy.scaleDownCooldown=1s"}
+
 // pool makes the pool gang; its nodes go before it does.
 func (x *tale) pool() {
 	x.t.Helper()
-	x.reinstalled(x.t, "--set", "autoscaler.config.policy.scaleDownCooldown=1s")
+	x.reinstalled(x.t, poolArgs...)
 	x.add(x.text("gang-pool.yaml"))
 	x.cleanup(func(ctx context.Context) error {
 		return until(ctx, "the end of the pool's nodes", func() error { return x.nodes(ctx, "gang", 0) })

@@ -161,26 +161,48 @@ func ManagerActs(node *corev1.Node) error {
 }
 
 // upgraded are the drivers that NVIDIA's operators upgrade (k8s-operator-libs, pkg/upgrade, as gpu-operator a22dbf6 has
-// it), and idleStates the states before and after that, in a node's label NAME-driver-upgrade-state.
+// it), and idleStates the states before and after that, in a node's label with upgradeState at its end.
 var (
 	upgraded   = []string{"nvidia.com/gpu", "nvidia.com/ofed"}
-	idleStates = []string{"", "upgrade-required", "upgrade-done", "upgrade-failed"}
+	idleStates = []string{"", "upgrade-required", "upgrade-done"}
 )
 
-// Upgrading reports whether a driver of a node is being upgraded, from the node's cordon on.
+const upgradeState = "-driver-upgrade-state"
+
+// UpgradeFailed is the state in which the operator leaves a node cordoned until its driver's pod is as it should be.
+const UpgradeFailed = "upgrade-failed"
+
+// Upgrade returns the label and the state of a driver's upgrade on a node that is under way, from the node's cordon on, or has
+// failed; empty for none.
+func Upgrade(node *corev1.Node) (label, state string) {
+	for _, name := range upgraded {
+		label = name + upgradeState
+		if state = node.Labels[label]; !slices.Contains(idleStates, state) {
+			return label, state
+		}
+	}
+	return "", ""
+}
+
+// Upgrading reports whether a driver of a node is being upgraded.
 func Upgrading(node *corev1.Node) bool {
 	return slices.ContainsFunc(upgraded, func(name string) bool {
-		return !slices.Contains(idleStates, node.Labels[name+"-driver-upgrade-state"])
+		state := node.Labels[name+upgradeState]
+		return state != UpgradeFailed && !slices.Contains(idleStates, state)
 	})
 }
 
 // Uncordon takes back a cordon of gpuscale's. During the upgrade of a driver the cordon is left to its operator, which
-// takes it back unless it has noted that the node had it before.
+// takes it back unless it has noted that the node had it before; and after one that began under the cordon and has failed.
 func Uncordon(node *corev1.Node) {
-	node.Spec.Unschedulable = node.Spec.Unschedulable && Upgrading(node)
+	stays := Upgrading(node)
 	for _, name := range upgraded {
-		delete(node.Annotations, name+"-driver-upgrade.node-initial-state.unschedulable")
+		before := name + "-driver-upgrade.node-initial-state.unschedulable"
+		_, began := node.Annotations[before]
+		stays = stays || began && node.Labels[name+upgradeState] == UpgradeFailed
+		delete(node.Annotations, before)
 	}
+	node.Spec.Unschedulable = node.Spec.Unschedulable && stays
 }
 
 // syncedLabels is Cluster API's list of the labels that it keeps equal to those of a node's Machine
