@@ -3,6 +3,7 @@ package plan
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // before orders the options of a new node for a kind: by the pools' priority, then by
@@ -48,31 +49,51 @@ func (p *poolState) size() int { return p.base + p.grown + p.later - p.shrunk - 
 // share of the larger: cluster-autoscaler's ratio for what is allocatable.
 const similarity = 0.05
 
-// placeLabels tell similar pools apart: where their nodes are. The set is
-// cluster-autoscaler's, and the label of our own pools.
+// placeLabels tell similar pools apart: where their nodes are and how their group is called. They and machineLabels have
+// those of cluster-autoscaler (0470fdf, processors/nodegroupset) but AWS's lifecycle, which is Spot here.
 var placeLabels = map[string]bool{
 	hostnameLabel: true, "gpuscale.io/pool": true,
 	"topology.kubernetes.io/zone": true, "failure-domain.beta.kubernetes.io/zone": true,
 	"topology.kubernetes.io/region": true, "failure-domain.beta.kubernetes.io/region": true,
 	"topology.ebs.csi.aws.com/zone": true, "topology.gke.io/zone": true, "topology.disk.csi.azure.com/zone": true,
+	"topology.k8s.aws/zone-id": true, "k8s.amazonaws.com/eniConfig": true,
+	"kops.k8s.io/instancegroup": true, "alpha.eksctl.io/nodegroup-name": true, "alpha.eksctl.io/instance-id": true,
+	"agentpool": true, "poolName": true, "resourceNameSuffix": true, "creationSource": true, "aksEngineVersion": true,
+}
+
+// machineLabels begin the keys of labels that kubelets, clouds and feature discovery set by what a machine is and which group
+// it is of, not by where it is.
+var machineLabels = []string{
+	"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/", "node.kubernetes.io/instance-type", "feature.node.kubernetes.io/",
+	"nvidia.com/gpu.family", "nvidia.com/gpu.compute.", "nvidia.com/gpu.machine", "nvidia.com/cuda.", "amd.com/gpu.", "gpu.intel.com/",
+	"eks.amazonaws.com/", "karpenter.", "cloud.google.com/gke-", "kubernetes.azure.com/",
+}
+
+// MachineLabel reports whether a pool's nodes have a label in common that its template need not state.
+func MachineLabel(key string) bool {
+	return slices.ContainsFunc(machineLabels, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // similar reports whether two pools differ only in where their nodes are. Their other
-// resources do not count: many are known only of pools that have nodes.
+// resources and machine labels do not count: many are known only of pools that have nodes.
 func similar(a, b *Pool) bool {
 	s, t := &a.Template, &b.Template
 	return a.Priority == b.Priority && a.PricePerHour == b.PricePerHour && a.Spot == b.Spot && a.MIG.Repartition == b.MIG.Repartition &&
 		alike(s.CPUMilli, t.CPUMilli) && alike(s.MemoryMi, t.MemoryMi) &&
 		maps.Equal(besidesPlace(s.Labels), besidesPlace(t.Labels)) &&
-		slices.Equal(s.Taints, t.Taints) && slices.EqualFunc(s.GPUs, t.GPUs, func(g, h GPU) bool {
+		sameTaints(s.Taints, t.Taints) && slices.EqualFunc(s.GPUs, t.GPUs, func(g, h GPU) bool {
 		return g.Model == h.Model && g.MIG == h.MIG && g.Shared == h.Shared && slices.Equal(layoutOf(&g), layoutOf(&h))
 	})
+}
+
+func sameTaints(a, b []Taint) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(t Taint) bool { return !slices.Contains(b, t) })
 }
 
 func alike(a, b int64) bool { return float64(max(a, b)-min(a, b)) <= similarity*float64(max(a, b)) }
 
 func besidesPlace(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
-	maps.DeleteFunc(out, func(key, _ string) bool { return placeLabels[key] })
+	maps.DeleteFunc(out, func(key, _ string) bool { return placeLabels[key] || MachineLabel(key) })
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -28,8 +29,8 @@ const newFor = time.Hour
 type learned struct {
 	of string // the pool's UID and generation
 	by map[aspect]difference
-	// offeredBy is the label of that name that the last ready nodes had, empty where they differed.
-	offeredBy string
+	// common are the machine labels, and offeredBy, that all of the last ready nodes had.
+	common map[string]string
 }
 
 // aspect is what is compared: a label KEY=VALUE, an amount by its name, or a taint that all nodes have.
@@ -105,7 +106,7 @@ func (l *learner) template(t *plan.Template, mig bool) {
 			continue
 		}
 		delete(t.Labels, key)
-		if !strings.HasPrefix(key, "nvidia.com/") { // without feature discovery there is none of these
+		if !strings.HasPrefix(key, "nvidia.com/") && !plan.MachineLabel(key) { // without feature discovery there is none of these
 			differs = append(differs, "no label "+key+"="+value)
 		}
 	}
@@ -133,23 +134,16 @@ func (l *learner) size(t *plan.Template, bound map[string][]*plan.Pod) {
 	t.MemoryMi = l.expected(aspect{amount: "memory"}, t.MemoryMi, func(*plan.Node) int64 { return memory })
 }
 
-// offer learns what offers the GPUs of a new node, as of those before.
-func (l *learner) offer() {
+// labels learns what the labels of a new node will be, as all those before have them.
+func (l *learner) labels() {
 	for i, n := range l.nodes {
-		if by := n.Labels[offeredBy]; i == 0 {
-			l.offeredBy = by
-		} else if by != l.offeredBy {
-			l.offeredBy = ""
-			return
+		if i == 0 {
+			l.common = maps.Clone(n.Labels)
+			maps.DeleteFunc(l.common, func(key, _ string) bool { return key != offeredBy && !plan.MachineLabel(key) })
+			continue
 		}
+		maps.DeleteFunc(l.common, func(key, value string) bool { return n.Labels[key] != value })
 	}
-}
-
-// passingTaints begin the keys of taints that a new node does not have: of conditions, and of nodes that leave or that their
-// cloud repairs or interrupts.
-var passingTaints = []string{
-	"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "status-taint.cluster-autoscaler.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "karpenter.sh/",
-	"aws-node-termination-handler/", "NodeWithImpairedVolumes", "cloud.google.com/impending-node-termination", "remediator.kubernetes.azure.com/",
 }
 
 // taints returns those that all ready nodes may have, or had, and that the template does not state, sorted.
@@ -163,8 +157,7 @@ func (l *learner) taints(t *plan.Template) (out []plan.Taint) {
 		}
 	}
 	out = slices.DeleteFunc(out, func(taint plan.Taint) bool {
-		return taint.Effect == string(corev1.TaintEffectPreferNoSchedule) || slices.Contains(t.Taints, taint) ||
-			slices.ContainsFunc(passingTaints, func(prefix string) bool { return strings.HasPrefix(taint.Key, prefix) })
+		return taint.Effect == string(corev1.TaintEffectPreferNoSchedule) || slices.Contains(t.Taints, taint) || pools.PassingTaint(taint.Key)
 	})
 	slices.SortFunc(out, func(a, b plan.Taint) int {
 		return strings.Compare(a.Key+"="+a.Value+":"+a.Effect, b.Key+"="+b.Value+":"+b.Effect)
@@ -229,8 +222,11 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 		}
 		l.template(t, p.MIG.Repartition || slices.ContainsFunc(t.GPUs, func(g plan.GPU) bool { return g.MIG }))
 		l.size(t, bound)
-		if l.offer(); l.offeredBy != "" {
-			t.Labels = withLabel(t.Labels, offeredBy, l.offeredBy)
+		l.labels()
+		for key, value := range l.common {
+			if _, stated := t.Labels[key]; !stated {
+				t.Labels[key] = value
+			}
 		}
 		o.learned[p.Name] = l.learned
 		if len(l.nodes) > 0 {

@@ -38,11 +38,12 @@ var startupTaints = []string{
 	"startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/", "readiness.k8s.io/",
 }
 
-// starting removes the startup taints of a node, and reports whether there are any: such a node is not
+// starting removes the startup taints of a node, whatever their values, and reports whether there are any: such a node is not
 // ready yet, and a pod need not tolerate them.
 func starting(taints []plan.Taint, startup []v1alpha1.Taint) (left []plan.Taint, is bool) {
 	for _, t := range taints {
-		if slices.ContainsFunc(startupTaints, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) }) || slices.Contains(startup, v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) {
+		if slices.ContainsFunc(startupTaints, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) }) ||
+			slices.ContainsFunc(startup, func(of v1alpha1.Taint) bool { return of.Key == t.Key && of.Effect == t.Effect }) {
 			is = true
 		} else {
 			left = append(left, t)

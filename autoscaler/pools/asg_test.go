@@ -182,11 +182,13 @@ func TestTemplateFromTags(t *testing.T) {
 		w.fake.tags[templateTag+k] = v
 	}
 	w.pool.Spec.Template.Resources = corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Ki")}
+	w.pool.Spec.Provider.ASG.InstanceType = "p5.48xlarge"
 	l, err := w.list()
 	require.NoError(t, err)
 	got, err := Template(w.pool, nil, l)
 	require.NoError(t, err)
-	if got.Labels["topology.kubernetes.io/zone"] != "eu-west-1a" || got.Labels["zone"] != "a" {
+	if got.Labels["topology.kubernetes.io/zone"] != "eu-west-1a" || got.Labels["zone"] != "a" || got.Labels[corev1.LabelTopologyRegion] != "eu-west-1" ||
+		got.Labels[corev1.LabelInstanceTypeStable] != "p5.48xlarge" || got.Labels[corev1.LabelArchStable] != "amd64" {
 		t.Errorf("labels %v", got.Labels)
 	}
 	if text := fmt.Sprint(got.Taints, got.Others, got.CPUMilli); text != "[{gpu yes NoSchedule} {dedicated ml NoExecute}] [{hugepages-2Mi 4096} {rdma/hca 8}] 64000" {

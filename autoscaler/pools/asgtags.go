@@ -65,6 +65,13 @@ func tagsOf(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) (*corev1.
 		return nil, &Problem{ReasonTarget, fieldASG + ".name",
 			fmt.Sprintf("Auto Scaling group %s: %v", aws.ToString(group.AutoScalingGroupName), err), "correct or remove the tag"}
 	}
+	for key, value := range map[string]string{
+		corev1.LabelInstanceTypeStable: pool.Spec.Provider.ASG.InstanceType, corev1.LabelTopologyRegion: pool.Spec.Provider.ASG.Region, corev1.LabelTopologyZone: onlyOne(group.AvailabilityZones),
+	} {
+		if _, tagged := described.Labels[key]; !tagged && value != "" {
+			described.Labels[key] = value
+		}
+	}
 	tagged := described.Status.Allocatable[partition.GPUResource]
 	gpus, offered := int64(pool.Spec.Template.GPUs), int64(pool.Spec.Template.GPUs)
 	if s := pool.Spec.Template.Sharing; s != nil && s.Replicas > 0 && !s.RenameByDefault {
@@ -75,4 +82,12 @@ func tagsOf(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) (*corev1.
 			fmt.Sprintf("%d, but the group's tag %sresources/%s says %d", gpus, templateTag, partition.GPUResource, n), "correct the one that is wrong"}
 	}
 	return described, nil
+}
+
+// onlyOne is the element of a list of one, empty for other lists.
+func onlyOne(list []string) string {
+	if len(list) != 1 {
+		return ""
+	}
+	return list[0]
 }

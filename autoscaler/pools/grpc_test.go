@@ -337,7 +337,8 @@ func TestNodeGroupTemplate(t *testing.T) {
 		w.fake.template = &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"topology.kubernetes.io/zone": "a", "team": "theirs", corev1.LabelHostname: "template"}},
 			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule},
-				{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}}},
+				{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
+				{Key: "status-taint.cluster-autoscaler.kubernetes.io/repair", Effect: corev1.TaintEffectNoSchedule}}},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"rdma/hca": resource.MustParse("8"), "hugepages-2Mi": resource.MustParse("1Gi"), "hugepages-1Gi": resource.MustParse("0"),
 				"attachable-volumes-disks": resource.MustParse("9"), "cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}},
 		}

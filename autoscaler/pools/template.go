@@ -32,10 +32,28 @@ func ofNoNode(q resource.Quantity) bool {
 // of products that are not built in. The error names the wrong field.
 func Template(pool *v1alpha1.GPUNodePool, tables mig.Tables, l Listing) (plan.Template, error) {
 	t, err := templateOf(pool, tables)
-	if err == nil && l.described != nil {
+	if err != nil {
+		return t, err
+	}
+	if l.described != nil {
 		complete(&t, l.described)
 	}
-	return t, err
+	for key, value := range map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: archOf(t.GPUs)} {
+		if _, stated := t.Labels[key]; !stated {
+			t.Labels[key] = value
+		}
+	}
+	return t, nil
+}
+
+// archOf is the architecture of most machines with such GPUs, until a pool's nodes show theirs.
+func archOf(gpus []plan.GPU) string {
+	for _, g := range gpus {
+		if strings.HasPrefix(g.Model.Name, "GH") || strings.HasPrefix(g.Model.Name, "GB") { // beside Grace CPUs
+			return "arm64"
+		}
+	}
+	return "amd64"
 }
 
 // complete adds what a node of the provider has and the pool's own template does not set. The template has CPU, memory
@@ -48,9 +66,7 @@ func complete(t *plan.Template, described *corev1.Node) {
 	}
 	for _, taint := range described.Spec.Taints {
 		as := plan.Taint{Key: taint.Key, Value: taint.Value, Effect: string(taint.Effect)}
-		// Controllers set those on a node that is not ready, and remove them.
-		state := strings.HasPrefix(as.Key, "node.kubernetes.io/") || strings.HasPrefix(as.Key, "node.cloudprovider.kubernetes.io/")
-		if !state && !slices.ContainsFunc(t.Taints, func(have plan.Taint) bool { return have.Key == as.Key && have.Effect == as.Effect }) {
+		if !PassingTaint(as.Key) && !slices.ContainsFunc(t.Taints, func(have plan.Taint) bool { return have.Key == as.Key && have.Effect == as.Effect }) {
 			t.Taints = append(t.Taints, as)
 		}
 	}
@@ -63,6 +79,18 @@ func complete(t *plan.Template, described *corev1.Node) {
 			t.Others = append(t.Others, as)
 		}
 	}
+}
+
+// passingTaints begin the keys of taints that a new node does not have: of conditions, and of nodes that leave or that their
+// cloud repairs or interrupts.
+var passingTaints = []string{
+	"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "status-taint.cluster-autoscaler.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "karpenter.sh/",
+	"aws-node-termination-handler/", "NodeWithImpairedVolumes", "cloud.google.com/impending-node-termination", "remediator.kubernetes.azure.com/",
+}
+
+// PassingTaint reports whether a new node does not have taints of the key.
+func PassingTaint(key string) bool {
+	return slices.ContainsFunc(passingTaints, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
