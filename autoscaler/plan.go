@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/internal/strict"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -18,7 +19,7 @@ import (
 var outputs = map[string]func(io.Writer, plan.Plan) error{
 	"json": writePlanJSON,
 	"text": func(w io.Writer, p plan.Plan) error {
-		_, err := fmt.Fprint(w, p)
+		_, err := io.WriteString(w, text.Lines(p.String()))
 		return err
 	},
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/internal/serve"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -63,7 +64,7 @@ func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy, g guard) 
 	const early = "no reconcile has ended on this replica: it does not lead, or leads since a moment ago"
 	show("/debug/plan", early, func() (string, bool) {
 		last, ok := state.Last()
-		return planText(last), ok
+		return text.Lines(planText(last)), ok
 	})
 	show("/debug/snapshot", early, func() (string, bool) {
 		snapshot, ok := state.Snapshot()

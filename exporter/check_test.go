@@ -44,7 +44,7 @@ func TestCheckAsksTheAPIServer(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, `{"items":[{"metadata":{"namespace":"batch","name":"train-0",
-				"annotations":{"hami.io/vgpu-devices-allocated":"GPU-a,NVIDIA,1,1:;"}},"spec":{"containers":[{"name":"main"}]}}]}`)
+				"annotations":{"hami.io/vgpu-devices-allocated":"GPU-a,NVIDIA,1,1:;"}},"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}]}`)
 		}))
 		defer server.Close()
 		file := filepath.Join(t.TempDir(), "kubeconfig")

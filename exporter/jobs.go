@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -69,18 +70,23 @@ func (j *jobMap) read() {
 // readJobs returns what could be read, beside the errors of what could not.
 func readJobs(folder string) (map[collect.JobPlace][]string, error) {
 	jobs := map[collect.JobPlace][]string{}
-	files, err := os.ReadDir(folder)
+	root, err := os.OpenRoot(folder) // a link out of it would show the exporter's secrets to users who write there
+	var files []os.DirEntry
+	if err == nil {
+		defer root.Close()
+		files, err = os.ReadDir(folder)
+	}
 	if err != nil {
 		return jobs, fmt.Errorf("job mapping folder: %w", err)
 	}
 	var errs []error
 	for _, f := range files {
 		place, ok := parseJobPlace(f.Name())
-		path := filepath.Join(folder, f.Name())
-		if info, err := os.Stat(path); !ok || err == nil && !info.Mode().IsRegular() {
-			continue // a pipe would block
+		if !ok {
+			continue
 		}
-		found, err := readJobFile(path)
+		path := filepath.Join(folder, f.Name())
+		found, err := readJobFile(root, f.Name())
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since it was listed
 		}
@@ -110,12 +116,15 @@ func parseJobPlace(name string) (collect.JobPlace, bool) {
 
 // readJobFile returns a file's lines, each job once. A job named twice would
 // make two series of one name.
-func readJobFile(path string) ([]string, error) {
-	file, err := os.Open(path)
+func readJobFile(root *os.Root, name string) ([]string, error) {
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would block
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, err
+	}
 	var jobs []string
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, maxJobFile)

@@ -43,15 +43,19 @@ func limited(c *config, scrape http.Handler) http.Handler {
 				return
 			}
 		}
-		control, now := http.NewResponseController(w), time.Now() // of this request alone
-		if c.timeouts.read > 0 {
-			_ = control.SetReadDeadline(now.Add(c.timeouts.read))
-		}
-		if c.timeouts.write > 0 {
-			_ = control.SetWriteDeadline(now.Add(c.timeouts.write))
-		}
+		control := http.NewResponseController(w) // of this request alone
+		_ = control.SetReadDeadline(within(c.timeouts.read))
+		_ = control.SetWriteDeadline(within(c.timeouts.write))
 		scrape.ServeHTTP(w, r)
 	})
+}
+
+// within returns a deadline, none for 0.
+func within(d time.Duration) (deadline time.Time) {
+	if d > 0 {
+		deadline = time.Now().Add(d)
+	}
+	return deadline
 }
 
 const indexPage = `<html>

@@ -50,6 +50,12 @@ func (p *Pod) Stuck(now time.Time) bool {
 	return p.Leaving && !p.LeavesAt.IsZero() && now.Sub(p.LeavesAt) >= StuckAfter
 }
 
+// Charged reports whether a running pod counts towards its tenant's quota. The successor of one that is about to leave
+// is planned for, but a pod may have a grace period of years, in which its GPUs are in use.
+func (p *Pod) Charged(now time.Time) bool {
+	return !p.Leaving || p.LeavesAt.Sub(now) > StuckAfter
+}
+
 // emptiness returns whether a node in service is empty, and for how long it has been.
 func (cond *conditions) emptiness(n *nodeState) (Reason, time.Duration) {
 	switch {

@@ -24,10 +24,9 @@ type quotas struct {
 	borrows []bool // by tenant: a pod of it would borrow; found before anything is lent
 }
 
-// newQuotas builds the quota tree and charges what runs and is not leaving,
-// allowed or not. An invalid tree counts as none; Snapshot.Check reports what is
-// wrong with it.
-func newQuotas(f *fleet, tenants []Tenant, running []placedPod, scale *Scale) quotas {
+// newQuotas builds the quota tree and charges what runs, allowed or not. An invalid tree
+// counts as none; Snapshot.Check reports what is wrong with it.
+func newQuotas(f *fleet, tenants []Tenant, running []placedPod, scale *Scale, now time.Time) quotas {
 	q := quotas{fleet: f, tenants: slices.Clone(tenants), scale: scale}
 	slices.SortStableFunc(q.tenants, func(a, b Tenant) int { return strings.Compare(a.Name, b.Name) })
 	if len(q.tenants) == 0 {
@@ -45,7 +44,7 @@ func newQuotas(f *fleet, tenants []Tenant, running []placedPod, scale *Scale) qu
 	q.borrows = make([]bool, len(q.tenants))
 	used := make([]quota.Amount, len(q.tenants))
 	for _, r := range running {
-		if t := q.tenantIndex(r.pod); t >= 0 && !r.pod.Leaving {
+		if t := q.tenantIndex(r.pod); t >= 0 && r.pod.Charged(now) {
 			used[t] = used[t].Add(q.amountOf(r.pod))
 		}
 	}

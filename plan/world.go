@@ -58,7 +58,7 @@ func newWorld(s Snapshot, p Policy) *world {
 	w.classify()
 	w.topology.countRunning(w.running)
 	w.addUnregistered()
-	w.quotas = newQuotas(w.fleet, s.Tenants, w.running, NewScale(s.Tables, w.models.seen))
+	w.quotas = newQuotas(w.fleet, s.Tenants, w.running, NewScale(s.Tables, w.models.seen), s.Now)
 	return w
 }
 

@@ -232,3 +232,15 @@ func TestDocumentation(t *testing.T) {
 		t.Errorf("only %d lines of examples", shown)
 	}
 }
+
+// TestTextIsHarmless: a pod chooses its labels, and a user the names in an HPA; a terminal interprets none of them.
+func TestTextIsHarmless(t *testing.T) {
+	var b strings.Builder
+	r := Report{
+		Namespace: "ns", Name: "hpa", Metrics: []Metric{{Metric: "pods \x1b[2J", Rule: "queue", Samples: []Row{{Pod: "p", Labels: "model_name=\x1b]0;title\x07\u202e"}}}},
+		Status: Status{Conditions: []string{"ScalingActive: \x1b[31m"}},
+	}
+	if err := r.Text(&b); err != nil || strings.ContainsAny(b.String(), "\x1b\x07\u202e") || !strings.Contains(b.String(), "title") {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}

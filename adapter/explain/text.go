@@ -49,7 +49,7 @@ func (r Report) Text(out io.Writer) error {
 	for _, c := range r.Status.Conditions {
 		p.line("  %s", c)
 	}
-	_, err := io.WriteString(out, p.String())
+	_, err := io.WriteString(out, p.plain())
 	return err
 }
 
@@ -57,6 +57,9 @@ func (r Report) Text(out io.Writer) error {
 type printer struct{ strings.Builder }
 
 func (p *printer) line(format string, args ...any) { fmt.Fprintf(&p.Builder, format+"\n", args...) }
+
+// plain is what was printed, as a terminal may show it: pods choose the values of their labels.
+func (p *printer) plain() string { return text.Lines(p.String()) }
 
 func (p *printer) field(name, value string) {
 	if value != "" {

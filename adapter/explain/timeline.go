@@ -115,7 +115,7 @@ func (t Timeline) Text(out io.Writer) error {
 	p.line("%s replica-hours simulated, %s recorded", short(s.ReplicaHours), short(s.RecordedHours))
 	p.line("")
 	p.line("%s", t.limits())
-	_, err := io.WriteString(out, p.String())
+	_, err := io.WriteString(out, p.plain())
 	return err
 }
 

@@ -9,7 +9,8 @@ import (
 	"text/tabwriter"
 	"text/template"
 	"time"
-	"unicode"
+
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // WriteJSON writes d as one indented document. Equal documents give equal bytes.
@@ -79,17 +80,12 @@ planned on the snapshot of {{.At.Format "2006-01-02T15:04:05Z07:00"}}
 // WriteText writes d as text, without the control characters that names and details may have: a terminal would
 // interpret them.
 func (d Document) WriteText(w io.Writer) error {
-	var text strings.Builder
-	b := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	var table strings.Builder
+	b := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	if err := form.Execute(b, d); err != nil {
 		return fmt.Errorf("writing an explanation: %w", err)
 	}
 	_ = b.Flush() // a strings.Builder returns no error
-	_, err := io.WriteString(w, strings.Map(func(r rune) rune {
-		if r != '\n' && unicode.IsControl(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text.String()))
+	_, err := io.WriteString(w, text.Lines(table.String()))
 	return err
 }

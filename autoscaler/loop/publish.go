@@ -46,6 +46,10 @@ type report struct {
 // deletes Events after an hour.
 const reportAgain = 15 * time.Minute
 
+// maxVerdictEvents bounds the Events on a namespace's pods in a reconcile; the rest follow in the next ones. The recorder
+// writes 20 a second, and drops what is beyond 1,000: a namespace with more pending pods would leave the others without.
+const maxVerdictEvents = 50
+
 // maxNote is the bound of events.k8s.io/v1 on an Event's note, in bytes.
 const maxNote = 1024
 
@@ -166,11 +170,22 @@ func (p *ClusterPublisher) due(next map[string]report, subject string, reason pl
 // verdictEvents writes an Event on each pending pod with the reason, but for the pods in covered, and on each node
 // that is set apart. Pods and pools that are have their verdicts and conditions.
 func (p *ClusterPublisher) verdictEvents(ctx context.Context, r Reconcile, covered map[string]bool) {
-	reported := make(map[string]report, len(p.reported))
+	reported, written := make(map[string]report, len(p.reported)), map[string]int{} // by namespace
 	for _, v := range r.Plan.Verdicts {
-		if v.Kind != plan.KindPod || withoutEvent[v.Reason] || !p.due(reported, v.Subject, v.Reason, r.Now) || covered[v.Subject] {
+		if v.Kind != plan.KindPod || withoutEvent[v.Reason] {
 			continue
 		}
+		namespace, _, _ := strings.Cut(v.Subject, "/")
+		if last, known := p.reported[v.Subject]; written[namespace] == maxVerdictEvents {
+			if known {
+				reported[v.Subject] = last
+			}
+			continue
+		}
+		if !p.due(reported, v.Subject, v.Reason, r.Now) || covered[v.Subject] {
+			continue
+		}
+		written[namespace]++
 		if pod := p.pod(ctx, v.Subject); pod != nil {
 			note, warns := explain.Note(v)
 			kind := corev1.EventTypeNormal

@@ -432,6 +432,30 @@ func TestOneEventPerPod(t *testing.T) {
 	c.recorded(refused, "Normal WaitUpcomingNode a new node of p, in 5m", invalid)
 }
 
+// TestEventsOfManyPods: the pods of one namespace leave those of another their Events, and have theirs later.
+func TestEventsOfManyPods(t *testing.T) {
+	var objects []client.Object
+	var verdicts []plan.Verdict
+	for i := range maxVerdictEvents + 2 {
+		objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint("p", i)}})
+	}
+	objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "p"}})
+	for _, o := range objects {
+		verdicts = append(verdicts, plan.Verdict{Kind: plan.KindPod, Subject: o.GetNamespace() + "/" + o.GetName(), Reason: plan.PoolAtMax})
+	}
+	c := cluster(t, objects...)
+	a := c.publisher()
+	for _, want := range []int{maxVerdictEvents + 1, 2, 0} {
+		a.Publish(t.Context(), Reconcile{Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start}}, Plan: plan.Plan{Verdicts: verdicts}})
+		if n := len(c.events.Events); n != want {
+			t.Errorf("%d Events, want %d", n, want)
+		}
+		for len(c.events.Events) > 0 {
+			<-c.events.Events
+		}
+	}
+}
+
 // TestNotesAreShort: an Event's note has at most the API's bytes, and is valid UTF-8.
 func TestNotesAreShort(t *testing.T) {
 	for note, want := range map[string]int{"fits": 4, strings.Repeat("∞", 2000): 1024, "half a rune \xe2\x88": 15} {

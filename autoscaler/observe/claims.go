@@ -28,6 +28,7 @@ type Claims struct {
 	classes   map[string]*resourcev1.DeviceClass
 	extended  map[string]*resourcev1.DeviceClass // by the extended resource that it serves
 	counted   map[client.ObjectKey]string        // the pod that a claim counts for
+	kai       map[string]bool                    // groups of pods for which KAI holds a GPU, "node/group"
 	pools     []plan.Pool
 	tables    mig.Tables
 	objects   foreign.Objects
@@ -39,7 +40,7 @@ func NewClaims(
 	claims []resourcev1.ResourceClaim, templates []resourcev1.ResourceClaimTemplate, classes []resourcev1.DeviceClass, pods []*corev1.Pod,
 ) *Claims {
 	c := &Claims{
-		claims: byKey(claims), templates: byKey(templates), counted: map[client.ObjectKey]string{},
+		claims: byKey(claims), templates: byKey(templates), counted: map[client.ObjectKey]string{}, kai: map[string]bool{},
 		classes: map[string]*resourcev1.DeviceClass{}, extended: map[string]*resourcev1.DeviceClass{},
 	}
 	for i := range classes {
@@ -71,10 +72,13 @@ func newer(a, b *resourcev1.DeviceClass) bool {
 	return b == nil || cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// share chooses the pod that each claim counts for; pods that are over are left out.
+// share chooses the pod that each claim counts for, and notes the GPUs that KAI holds; pods that are over are left out.
 func (c *Claims) share(pods []*corev1.Pod) {
 	users := map[client.ObjectKey][]*corev1.Pod{}
 	for _, p := range pods {
+		if group := p.Labels[kaiGroup]; group != "" && standsIn(p) && !kube.IsOver(p) {
+			c.kai[p.Spec.NodeName+"/"+group] = true
+		}
 		for i := range p.Spec.ResourceClaims {
 			name, _ := claimName(p, &p.Spec.ResourceClaims[i])
 			if key := (client.ObjectKey{Namespace: p.Namespace, Name: name}); c.claims[key] != nil && !kube.IsOver(p) {

@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -148,6 +149,7 @@ func (c *cluster) podsOf() []plan.Pod {
 		}
 	}
 	for i := range unmade {
+		c.constrain(&unmade[i].Pod)
 		if u := &unmade[i].Pod; len(u.Spread)+len(u.Apart)+len(u.Near) > 0 && c.rules.over(u.Namespace) {
 			c.overGroups(u)
 		}
@@ -165,12 +167,15 @@ func (c *cluster) podsOf() []plan.Pod {
 		u.Tenant = cmp.Or(refused[i], c.tenant(&u.Pod, u.Object, u.Workload, u.PodGroup))
 		out = append(out, u.Pod)
 	}
+	for i := range out { // it quotes what users write, and is in Events, logs and on terminals
+		out[i].Unreadable = text.Line(out[i].Unreadable)
+	}
 	return out
 }
 
-// converted returns the planner's view of a pod, cached unless it has resource claims: its demand changes without it.
+// converted returns the planner's view of a pod, cached unless it has resource claims or KAI's GPUs: its demand changes without it.
 func (c *cluster) converted(p *corev1.Pod) plan.Pod {
-	if len(p.Spec.ResourceClaims) > 0 {
+	if len(p.Spec.ResourceClaims) > 0 || len(kaiGroups(p)) > 0 {
 		return c.claims.ConvertPod(p)
 	}
 	return *c.kept.get(p, func() plan.Pod { return c.claims.ConvertPod(p) })

@@ -22,6 +22,11 @@ const (
 	maxRules = 64
 	// maxGroups is how many different groups of pods the topology rules of a namespace's pods may name.
 	maxGroups = 500
+	// maxConstraints is how many constraints on nodes a pod may have: its selectors with their values, tolerations,
+	// other resources, host ports. Each is compared with each node.
+	maxConstraints = 1000
+	// maxLabels is how many different labels of nodes the selectors of a namespace's pods may name.
+	maxLabels = 500
 	// maxBudgets is how many PodDisruptionBudgets of a namespace are matched with its pods. Of a
 	// namespace with more, no pod is evicted.
 	maxBudgets = 500
@@ -35,10 +40,11 @@ type Limit string
 
 // The limits.
 const (
-	LimitPending Limit = "pending_pods"
-	LimitRules   Limit = "topology_rules"
-	LimitBudgets Limit = "disruption_budgets"
-	LimitUnmade  Limit = "pods_to_come"
+	LimitPending     Limit = "pending_pods"
+	LimitRules       Limit = "topology_rules"
+	LimitConstraints Limit = "node_constraints"
+	LimitBudgets     Limit = "disruption_budgets"
+	LimitUnmade      Limit = "pods_to_come"
 )
 
 // Exceeded is a limit that a namespace exceeds.
@@ -74,6 +80,34 @@ func (e exceeded) list() []Exceeded {
 func leaveOut(p *plan.Pod, format string, args ...any) {
 	p.Demand, p.Unreadable = demand.Demand{}, fmt.Sprintf(format, args...)
 	p.Spread, p.Apart, p.Near = nil, nil, nil
+	p.NodeSelector, p.Affinity, p.Tolerations, p.Others, p.HostPorts = nil, nil, nil, nil, nil
+}
+
+// constrain leaves out a pod with too many constraints on nodes, or of a namespace whose pods name too many labels.
+func (c *cluster) constrain(p *plan.Pod) {
+	n, labels := len(p.NodeSelector)+len(p.Tolerations)+len(p.Others)+len(p.HostPorts), c.labels[p.Namespace]
+	if labels == nil {
+		labels = map[string]bool{}
+		c.labels[p.Namespace] = labels
+	}
+	for _, r := range slices.Concat(p.Affinity...) {
+		n += 1 + len(r.Values)
+	}
+	if n > maxConstraints {
+		leaveOut(p, "the pod has %d constraints on nodes (selectors and their values, tolerations, resources, host ports), more than %d", n, maxConstraints)
+		c.over.add(p.Namespace, LimitConstraints, 1)
+		return
+	}
+	for name := range p.NodeSelector {
+		labels[name] = true
+	}
+	for _, r := range slices.Concat(p.Affinity...) {
+		labels[r.Key] = true
+	}
+	if len(labels) > maxLabels {
+		leaveOut(p, "the selectors of the pods in namespace %s name more than %d different labels of nodes", p.Namespace, maxLabels)
+		c.over.add(p.Namespace, LimitConstraints, 1)
+	}
 }
 
 // overGroups leaves out a pod with rules of a namespace whose rules name too many groups.
@@ -87,6 +121,9 @@ func (c *cluster) limit(pods []plan.Pod, objects []*corev1.Pod) {
 	pending := map[string][]int{}
 	for i, p := range objects {
 		out := &pods[i]
+		if out.Node == "" {
+			c.constrain(out)
+		}
 		if out.Node != "" || out.Unreadable != "" {
 			continue
 		}

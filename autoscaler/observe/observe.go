@@ -267,6 +267,7 @@ type cluster struct {
 	// objects are the existing pods of podsOf's result; they come first and in this order.
 	objects   []*corev1.Pod
 	over      exceeded
+	labels    map[string]map[string]bool   // of nodes, that the selectors of a namespace's pods name
 	apart     map[*corev1.Pod][]plan.Apart // rules of pods outside
 	tolerated *bool                        // whether pods get tolerations for extended resources; nil before it is known
 	// watching are the pods, "namespace/name", that have admin access to GPUs and none of their own.
@@ -274,7 +275,7 @@ type cluster struct {
 }
 
 func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
-	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, watching: map[string]bool{}, members: map[string]map[string]bool{}}
+	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, labels: map[string]map[string]bool{}, watching: map[string]bool{}, members: map[string]map[string]bool{}}
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList

@@ -148,11 +148,6 @@ func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, devices [][]plan
 	if standsIn(p) {
 		return demand.Demand{}, nil, nil
 	}
-	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
-		if strings.HasPrefix(key, elasticClaim) {
-			return demand.Demand{}, nil, fmt.Errorf("annotation %s: ElasticGPUClaim %s is not served: request elasticgpu.io/gpu-core and elasticgpu.io/gpu-memory", key, p.Annotations[key])
-		}
-	}
 	claimed, products, err := c.ofPod(p)
 	containers, containersErr := c.ofContainers(p)
 	if n, err := strconv.Atoi(p.Labels[gpushareCount]); err == nil && n > 1 {
@@ -162,15 +157,48 @@ func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, devices [][]plan
 	if overheadErr != nil {
 		overheadErr = fmt.Errorf("overhead: %w", overheadErr)
 	}
-	var parts demand.Demand
-	var partsErr error
-	if s := p.Spec.SchedulerName; s != "" && s != corev1.DefaultSchedulerName {
-		parts, partsErr = demand.FromKAI(p.Annotations)
+	if err = cmp.Or(err, containersErr, overheadErr); err == nil {
+		sum, err = demand.Sum(claimed, containers, overhead)
 	}
-	if err = cmp.Or(err, containersErr, overheadErr, partsErr); err == nil {
-		sum, err = demand.Sum(claimed, containers, overhead, parts)
+	noted, notedErr := c.ofAnnotations(p)
+	if notedErr == nil {
+		noted, notedErr = demand.Sum(sum, noted)
+	}
+	// Annotations may change while a pod runs, its devices do not: they hide none of these from a quota.
+	if err == nil && (notedErr == nil || p.Spec.NodeName == "" || sum.Zero()) {
+		sum, err = noted, notedErr
 	}
 	return sum, append(onProducts(products), c.servedBy(p, !claimed.Zero())...), err
+}
+
+// ofAnnotations returns what a pod requests by annotations. A bound pod has that if KAI has bound it: a pod of KAI's then
+// holds the GPU on the same node. Any other bound pod has no device by its annotations, whatever they say.
+func (c *Claims) ofAnnotations(p *corev1.Pod) (demand.Demand, error) {
+	if p.Spec.NodeName != "" && !slices.ContainsFunc(kaiGroups(p), func(group string) bool { return c.kai[p.Spec.NodeName+"/"+group] }) {
+		return demand.Demand{}, nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
+		if strings.HasPrefix(key, elasticClaim) {
+			return demand.Demand{}, fmt.Errorf("annotation %s: ElasticGPUClaim %s is not served: request elasticgpu.io/gpu-core and elasticgpu.io/gpu-memory", key, p.Annotations[key])
+		}
+	}
+	if s := p.Spec.SchedulerName; s == "" || s == corev1.DefaultSchedulerName {
+		return demand.Demand{}, nil
+	}
+	return demand.FromKAI(p.Annotations)
+}
+
+// kaiGroup is a label of the pods that share a GPU, and of the one that reserves it: the name of their group. A pod with
+// parts of several GPUs has one for each, with the name behind a slash too (pkg/binder of 0.13).
+const kaiGroup = "runai-gpu-group"
+
+func kaiGroups(p *corev1.Pod) (groups []string) {
+	for name, group := range p.Labels {
+		if name == kaiGroup || strings.HasPrefix(name, kaiGroup+"/") {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }
 
 // KAI's own pods, by namespace and label. One reserves a GPU for the pods that request parts of it;

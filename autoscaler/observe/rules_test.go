@@ -269,6 +269,10 @@ func TestLimitsOfANamespace(t *testing.T) {
 			want: Exceeded{"tenant", LimitRules, 1}, says: "the pod has 65 topology rules"},
 		"groups": {pods: pendingIn("tenant", maxGroups+1, func(i int, p *corev1.Pod) { apart(p, fmt.Sprint(i), 1) }),
 			want: Exceeded{"tenant", LimitRules, maxGroups + 1}, says: "name more than 500 different groups of pods"},
+		"constraints of a pod": {pods: pendingIn("tenant", 1, func(_ int, p *corev1.Pod) { p.Spec.Tolerations = make([]corev1.Toleration, maxConstraints+1) }),
+			want: Exceeded{"tenant", LimitConstraints, 1}, says: "constraints on nodes (selectors and their values, tolerations, resources, host ports), more than 1000"},
+		"labels": {pods: pendingIn("tenant", maxLabels+2, func(i int, p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{fmt.Sprint("l", i): "x"} }),
+			want: Exceeded{"tenant", LimitConstraints, 2}, says: "name more than 500 different labels of nodes"},
 		"budgets": {pods: pendingIn("tenant", 2, owned), pdbs: pdbs, want: Exceeded{"tenant", LimitBudgets, 2}},
 	} {
 		got := limited(t, c.pdbs, c.pods, pendingIn("chat", 2, owned))

@@ -20,12 +20,8 @@ import (
 // DefaultSocket is where requesters on the node look.
 const DefaultSocket = "/run/gpuscale/exporter.sock"
 
-const (
-	// maxRequest is far more than a request naming every GPU has.
-	maxRequest = 64 << 10
-	// readWithin bounds how long one may take to arrive.
-	readWithin = 10 * time.Second
-)
+// maxRequest is far more than a request naming every GPU has, in bytes.
+const maxRequest = 64 << 10
 
 // Socket takes requests to release GPUs from processes on this node: HTTP on a unix
 // socket, where a JSON object that is posted to / is answered by one.
@@ -61,7 +57,6 @@ func (s *Socket) Run(ctx context.Context) {
 }
 
 func (s *Socket) serve(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readWithin))
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	reply := answer{Error: fmt.Sprint("no request: ", err)}
 	if err == nil {

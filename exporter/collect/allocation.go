@@ -116,16 +116,22 @@ var fixedLabels = []string{
 
 var notInLabelName = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
+// maxPodLabels bounds the text of a pod's labels, which each series of its GPUs has: a pod may have a megabyte of them.
+const maxPodLabels = 4 << 10
+
 // PodLabels renders a pod's UID (empty: left out) and its Kubernetes labels as
 // Prometheus' text. Characters that a label name cannot have become
 // underscores, as dcgm-exporter does it. A name that is the exporter's own or
 // Prometheus' gets the prefix "pod_label_", and of names that become equal the
 // later ones, in the order of the Kubernetes names, a "_conflict1" and so on:
-// one pod's labels must not cost the whole scrape.
+// one pod's labels must not cost the whole scrape. Labels beyond maxPodLabels are left out.
 func PodLabels(uid string, labels map[string]string) string {
 	var b []byte
 	taken := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if labels[key] == "" || len(b) > maxPodLabels {
+			continue
+		}
 		name := labelName(key)
 		for i := 1; taken[name]; i++ {
 			name = labelName(notInLabelName.ReplaceAllString(key, "_") + "_conflict" + strconv.Itoa(i))

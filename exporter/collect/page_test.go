@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -187,6 +188,17 @@ func TestPodLabels(t *testing.T) {
 }
 
 // Whatever labels a pod has, the scrape is one, and each label stands once.
+// A pod with labels by the thousand, of names that become equal, does not fill the page of its node.
+func TestManyPodLabels(t *testing.T) {
+	labels := map[string]string{}
+	for i := range 2000 {
+		labels[strings.NewReplacer("0", "a-", "1", "a.").Replace(fmt.Sprintf("%014b", i))] = "x"
+	}
+	if text := PodLabels("uid", labels); len(text) > maxPodLabels+200 || !strings.HasSuffix(text, `,pod_uid="uid"`) {
+		t.Errorf("%d bytes: …%.100s", len(text), text[len(text)-100:])
+	}
+}
+
 func FuzzPodLabels(f *testing.F) {
 	f.Add("gpu", "1", "g.pu", "2")
 	f.Add("a-b", "\"", "a.b", "\n")

@@ -138,7 +138,7 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 	for i := range pods {
 		p := &pods[i]
 		name := collect.PodName{Namespace: p.Namespace, Name: p.Name}
-		w.pods[name], w.byUID[p.cgroupUID()] = p, p
+		w.pods[name], w.byUID[p.UID] = p, p
 		if c.opts.PodText != nil {
 			w.texts[name] = c.opts.PodText(p)
 		}
@@ -158,6 +158,11 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 		}
 	}
 	c.badNotes = bad
+	for i := range pods { // any pod may have the annotation, also with the UID of another's
+		if hash := pods[i].Annotations[cgroupHash]; hash != "" && w.byUID[hash] == nil {
+			w.byUID[hash] = &pods[i]
+		}
+	}
 	for name, p := range w.pods {
 		if _, reserves := p.Annotations[kaiReserves]; reserves {
 			w.standIn[name] = inGroup[p.Labels[kaiGroup]]
@@ -243,14 +248,9 @@ func podsOf(list *corev1.PodList) []Pod {
 	return pods
 }
 
-// cgroupUID is the UID that the kubelet names the pod's cgroup by: of a static
-// pod it is the hash of its manifest.
-func (p *Pod) cgroupUID() string {
-	if hash := p.Annotations["kubernetes.io/config.hash"]; hash != "" {
-		return hash
-	}
-	return p.UID
-}
+// cgroupHash is an annotation of static pods: the kubelet names their cgroups by the hash of their manifest, and
+// others by the pod's UID.
+const cgroupHash = "kubernetes.io/config.hash"
 
 // KAI's scheduler has a pod of its own hold each GPU that others use in parts. It has the annotation,
 // and a label with the name of the group of pods that use the GPU. Each of these has the same label
@@ -276,16 +276,18 @@ func (p *Pod) kaiGroups() (groups []string) {
 }
 
 // annotated returns the claims that the annotations of a fractional dialect's
-// scheduler state. An error names the annotation; the claims of the others stand.
+// scheduler state, of containers that request a device: any pod may have the annotations,
+// with the GPUs of another. An error names the annotation; the claims of the others stand.
 func annotated(p *Pod) ([]Claim, error) {
 	all, err := demand.FromAnnotations(p.Annotations, p.Containers)
 	var claims []Claim
 	for _, a := range all {
-		if slices.Contains(p.ended, p.Containers[a.Container].Name) {
+		of := &p.Containers[a.Container]
+		if slices.Contains(p.ended, of.Name) || !slices.ContainsFunc(of.Resources, func(name string) bool { return strings.Contains(name, "/") }) {
 			continue
 		}
 		claims = append(claims, Claim{DeviceID: a.ID, Allocation: collect.Allocation{
-			Namespace: p.Namespace, Pod: p.Name, Container: p.Containers[a.Container].Name,
+			Namespace: p.Namespace, Pod: p.Name, Container: of.Name,
 		}})
 	}
 	return claims, err

@@ -14,10 +14,14 @@ import (
 
 // TestAnnotated: a claim names the container and the device of the annotation.
 func TestAnnotated(t *testing.T) {
-	p := &Pod{Namespace: "ns", Name: "p", Containers: []demand.Container{{Name: "main"}, {Name: "side"}, {Name: "init", Init: true}}, ended: []string{"init"}, Annotations: map[string]string{
+	request := []string{"cpu", "nvidia.com/gpu"}
+	p := &Pod{Namespace: "ns", Name: "p", Containers: []demand.Container{{Name: "main", Resources: request}, {Name: "side", Resources: request}, {Name: "init", Init: true, Resources: request}}, ended: []string{"init"}, Annotations: map[string]string{
 		"volcano.sh/vgpu-ids-new": "GPU-a,NVIDIA,4000,30:;GPU-b,NVIDIA,1,1:x,y,z:", "hami.io/vgpu-devices-allocated": "GPU-c,NVIDIA,1,1:;;;",
 	}}
 	claims, err := annotated(p)
+	// A pod without a device says that it has a GPU, which is another's.
+	forged, _ := annotated(&Pod{Namespace: "evil", Name: "p", Containers: []demand.Container{{Name: "main", Resources: []string{"cpu"}}}, Annotations: map[string]string{"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,4000,30:;"}})
+	claims = append(claims, forged...)
 	var got []string
 	for _, c := range claims {
 		got = append(got, strings.Join([]string{c.Allocation.Namespace, c.Allocation.Pod, c.Allocation.Container, c.DeviceID}, " "))
@@ -68,11 +72,14 @@ func TestNodePods(t *testing.T) {
 	}
 	pods := podsOf(&list)
 	p, static := pods[0], pods[1]
-	if p.UID != "u-1" || p.Labels["a"] != "b" || p.Over || p.cgroupUID() != "u-1" || len(p.Containers) != 2 ||
+	if p.UID != "u-1" || p.Labels["a"] != "b" || p.Over || len(p.Containers) != 2 ||
 		p.names["abc"] != "main" || !slices.Equal(p.Containers[0].Resources, []string{"nvidia.com/gpu"}) || !p.Containers[1].Init || !slices.Equal(p.ended, []string{"init"}) {
 		t.Errorf("%+v", p)
 	}
-	if !static.Over || static.cgroupUID() != "0123" {
-		t.Errorf("%+v", static)
+	forged := Pod{Namespace: "evil", Name: "e", UID: "u-3", Annotations: map[string]string{cgroupHash: "u-1"}} // another's UID, and no hash
+	w := &world{}
+	newCluster(Options{}).learnPods(w, []Pod{p, static, forged})
+	if !static.Over || w.byUID["0123"] == nil || w.byUID["0123"].Name != "static" || w.byUID["u-1"].Name != "p" {
+		t.Errorf("%+v, %v", static, w.byUID)
 	}
 }

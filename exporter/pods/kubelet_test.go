@@ -317,7 +317,7 @@ func TestHAMiIsOptIn(t *testing.T) {
 // A fractional dialect: the kubelet's ids are tokens, the annotation counts.
 func TestAnnotations(t *testing.T) {
 	s := &apiServer{pods: `{"items":[{"metadata":{"name":"p","namespace":"ns","uid":"u","annotations":{"hami.io/vgpu-devices-allocated":"GPU-b,NVIDIA,4000,30:;"}},
-		"spec":{"containers":[{"name":"main"}]}}]}`}
+		"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}]}`}
 	w, k, clock, _ := asking(t, Options{API: serveAPI(t, s), Node: "node-1", Annotations: true})
 	w.cluster.refresh(t.Context())
 	k.say(holds("p", "GPU-a"), holds("plain", "GPU-a"))

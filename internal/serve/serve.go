@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/exporter-toolkit/web"
-	"golang.org/x/net/netutil"
 )
 
 // shutdownTimeout is how long open requests may take after Run's context ends.
@@ -46,8 +45,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// MaxLocal bounds the connections of a unix socket: further ones wait.
-const MaxLocal = 64
+// readWithin bounds how long a request, which is short for all of our programs, may take to arrive.
+const readWithin = 10 * time.Second
 
 // Server is a bound listener and what it serves.
 type Server struct {
@@ -71,9 +70,6 @@ func New(o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	if _, local := listener.(*net.UnixListener); local {
-		listener = netutil.LimitListener(listener, MaxLocal)
-	}
 	log := o.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -85,6 +81,7 @@ func New(o Options) (*Server, error) {
 		http: &http.Server{
 			Handler:           handler(o),
 			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       readWithin,
 			IdleTimeout:       2 * time.Minute,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
@@ -220,12 +217,24 @@ func state(failed string, check func() error) http.Handler {
 	})
 }
 
+// A page of metrics is in memory until it is written, and any client of the pod network may ask for it: maxScrapes of
+// them are written at once, each within scrapeWithin.
+const (
+	maxScrapes   = 40
+	scrapeWithin = 10 * time.Second
+)
+
 // Metrics serves a registry, with OpenMetrics and protobuf negotiated. Errors of
 // gathering are logged and the rest is served.
 func Metrics(g prometheus.Gatherer, log *slog.Logger) http.Handler {
-	return promhttp.HandlerFor(g, promhttp.HandlerOpts{
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelError),
-		ErrorHandling:     promhttp.ContinueOnError,
-		EnableOpenMetrics: true,
+	pages := promhttp.HandlerFor(g, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
+		ErrorHandling:       promhttp.ContinueOnError,
+		EnableOpenMetrics:   true,
+		MaxRequestsInFlight: maxScrapes,
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeWithin)) // of this request alone
+		pages.ServeHTTP(w, r)
 	})
 }

@@ -11,11 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -158,4 +160,50 @@ func TestMetricsNegotiatesOpenMetrics(t *testing.T) {
 	if !strings.HasSuffix(rec.Body.String(), "# EOF\n") {
 		t.Errorf("not OpenMetrics:\n%s", rec.Body)
 	}
+}
+
+// deadlines records the deadline of an answer.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	write time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.write = at
+	return nil
+}
+
+// Clients that send or read without end keep neither connections nor pages: any pod may be one.
+func TestSlowClients(t *testing.T) {
+	s, err := New(Options{Address: "127.0.0.1:0"})
+	require.NoError(t, err)
+	defer s.Close()
+	if s.http.ReadTimeout == 0 || s.http.ReadHeaderTimeout == 0 || s.http.IdleTimeout == 0 {
+		t.Errorf("a client that sends without end keeps its connection: %+v", s.http)
+	}
+	entered, release := make(chan struct{}), make(chan struct{})
+	pages := Metrics(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		entered <- struct{}{}
+		<-release
+		return nil, nil
+	}), slog.New(slog.DiscardHandler))
+	ask := func() *deadlines {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		pages.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w
+	}
+	var served sync.WaitGroup
+	for range maxScrapes {
+		served.Go(func() {
+			if w := ask(); w.Code != http.StatusOK || w.write.IsZero() {
+				t.Errorf("%d, to be written by %s", w.Code, w.write)
+			}
+		})
+		<-entered
+	}
+	if w := ask(); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("one more than %d scrapes at once: %d", maxScrapes, w.Code)
+	}
+	close(release)
+	served.Wait()
 }

@@ -22,6 +22,15 @@ func Line(words string) string {
 	}, words)
 }
 
+// Lines is Line for a text of several lines, which it keeps.
+func Lines(words string) string {
+	lines := strings.Split(words, "\n")
+	for i := range lines {
+		lines[i] = Line(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
 // bare are the characters without a meaning in any shell.
 const bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
 

@@ -30,6 +30,12 @@ func TestDistance(t *testing.T) {
 	}
 }
 
+func TestLines(t *testing.T) {
+	if got := Lines("a\x1b[2J\n\tb\n"); got != "a\ufffd[2J\n b\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"a b ü 猫": "a b ü 猫", "a\nb\tc": "a b c", "\x1b[31m\u202e\u061c\u200b\x00\u009b": "\ufffd[31m\ufffd\ufffd\ufffd\ufffd\ufffd", "\xff": "\ufffd",

@@ -54,7 +54,7 @@ func withinLimits(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 		return err
 	}
 	for _, p := range s.Pods {
-		if p.Node != "" && !p.Leaving {
+		if p.Node != "" && p.Charged(s.Now) {
 			now = now.Force(p.Tenant, atLeast(p))
 		}
 	}

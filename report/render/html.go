@@ -46,7 +46,7 @@ func HTML(w io.Writer, r model.Report) error {
 }
 
 var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
-	"time": Time, "share": model.Share, "hours": model.Digits, "money": model.Money, "visible": text.Line, "hoursOf": hoursOf, "code": code,
+	"time": Time, "share": model.Share, "hours": model.Digits, "money": model.Money, "visible": text.Line, "hoursOf": hoursOf, "code": text.Lines,
 	"known": func(n model.Number) bool { _, ok := n.Get(); return ok },
 	"why":   model.Number.Why,
 	"inc":   func(i int) int { return i + 1 }, "device": device, "outlook": outlook, "figure": figure,
@@ -94,12 +94,3 @@ func newView(r model.Report) view {
 
 // Time formats a time in UTC.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
-
-// code is text.Line for commands to copy: it keeps line breaks.
-func code(s string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = text.Line(lines[i])
-	}
-	return strings.Join(lines, "\n")
-}

@@ -220,6 +220,6 @@ func methods(r model.Report) Section {
 	lines := append(slices.Clone(r.Methods.Text), "Steps: "+r.Methods.Steps+".", fmt.Sprintf("Made by gpuscale-report %s at %s UTC.", r.Version, Time(r.Generated)))
 	return Section{"A", "methods", "Methods", lines, []Table{{Name: "queries", Title: "Queries", Columns: []string{"What", "Step", "PromQL"},
 		Rows: rows(r.Methods.Queries, func(q model.Query) []Cell {
-			return []Cell{word(q.What), word(q.Step), {Text: code(q.PromQL), Code: true}}
+			return []Cell{word(q.What), word(q.Step), {Text: text.Lines(q.PromQL), Code: true}}
 		})}}}
 }

@@ -49,7 +49,7 @@ type uses struct {
 	below         map[string][]string
 }
 
-// usesOf charges the pods that run and are not terminating.
+// usesOf charges the pods that run, as the planner does.
 func usesOf(s *plan.Snapshot) *uses {
 	plain := make([]quota.Tenant, len(s.Tenants))
 	for i, t := range s.Tenants {
@@ -63,7 +63,7 @@ func usesOf(s *plan.Snapshot) *uses {
 	used, pending := map[string]quota.Amount{}, map[string]quota.Amount{}
 	for i := range s.Pods {
 		p, of := &s.Pods[i], pending
-		if p.Tenant == "" || p.Leaving {
+		if p.Tenant == "" || !p.Charged(s.Now) {
 			continue
 		}
 		if p.Node != "" {
