@@ -72,7 +72,7 @@ func (c commands) logs(p Program) string { return c.in(p.Namespace, "logs", p.Re
 // operator reads its monitors, without a Prometheus or a PrometheusRule.
 func (l *look) served(kinds string) bool {
 	return !slices.ContainsFunc(strings.Split(kinds, ","), func(kind string) bool {
-		return !includes(Monitoring.in(l.declared), kind)
+		return !includes(Monitoring.in(l), kind)
 	})
 }
 

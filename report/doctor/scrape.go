@@ -119,7 +119,7 @@ func (l *look) pickers() string {
 	if l.served("prometheuses") {
 		kinds = append(kinds, "prometheuses")
 	}
-	if includes(MonitoringAlpha.in(l.declared), "prometheusagents") {
+	if includes(MonitoringAlpha.in(l), "prometheusagents") {
 		kinds = append(kinds, "prometheusagents")
 	}
 	if len(kinds) == 0 {
@@ -192,24 +192,24 @@ func clockSkew(l *look) {
 			Means = "ages in this report are wrong; the cluster is not affected"
 	}
 	if at, known := l.moment(Clock); known {
-		skew(l.answer, "Prometheus", at.Sub(l.Asked)-local, "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
+		skew(l, "Prometheus", at.Sub(l.Asked)-local, "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
 	}
 	// Kubelets renew their Leases every ten seconds by their own clocks. One that is ahead is
 	// certain; one that is behind may be a late renewal, and is not reported.
-	for _, n := range Nodes.in(l.declared) {
-		lease := find(NodeLeases.in(l.declared), "kube-node-lease", n.Name)
+	for _, n := range Nodes.in(l) {
+		lease := find(NodeLeases.in(l), "kube-node-lease", n.Name)
 		if lease == nil || lease.Spec.RenewTime == nil || !isGPU(n) || !kube.NodeReady(n) {
 			continue
 		}
 		if ahead := lease.Spec.RenewTime.Sub(l.Now.Add(l.Took)); ahead > 0 {
-			skew(l.answer, "Node "+n.Name, ahead, "its exporter's times are in the future, and Leases held by its pods last longer than others assume")
+			skew(l, "Node "+n.Name, ahead, "its exporter's times are in the future, and Leases held by its pods last longer than others assume")
 		}
 	}
 }
 
 // moment is the time that an answer of one sample has; known is false where it has none.
-func (d declared) moment(s *Source) (at time.Time, known bool) {
-	v := d.answers(s)
+func (l *look) moment(s *Source) (at time.Time, known bool) {
+	v := l.answers(s)
 	if len(v) == 0 || !(v[0].Value > 0) || v[0].Value > 1e11 {
 		return at, false
 	}
@@ -217,13 +217,13 @@ func (d declared) moment(s *Source) (at time.Time, known bool) {
 }
 
 // skew adds a finding for a wrong clock.
-func skew(a *answer, object string, ahead time.Duration, means string) {
+func skew(l *look, object string, ahead time.Duration, means string) {
 	if ahead.Abs() <= skewed {
 		return
 	}
-	add := a.warn
+	add := l.warn
 	if ahead.Abs() > broken {
-		add = a.fault
+		add = l.fault
 	}
 	add(object, fmt.Sprintf("its clock is %s the API server's", behind(ahead)), "Set the clock there (NTP, chrony).").Means = means
 }
