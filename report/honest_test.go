@@ -107,12 +107,13 @@ func TestQuality(t *testing.T) {
 }
 
 // TestShortLives: in a window with long steps, what servers count that live for 40 minutes, and exporters whose nodes are
-// replaced ten minutes after an XID, is counted whole. What was counted before the first scrape is not the window's.
+// replaced ten minutes after an XID, is counted whole, and an XID again after each reboot. What was counted before the
+// first scrape is not the window's.
 func TestShortLives(t *testing.T) {
 	const length, every = 8 * 24 * time.Hour, 2 * time.Minute
 	c := newCluster(storyEnd.Add(-length), every)
 	c.NoAutoscaler = true
-	old := whole("old", "p", modelH, 1)
+	old, reboots := whole("old", "p", modelH, 1), whole("reboots", "p", modelH, 1)
 	old.GPUs[0].XIDs = map[string]float64{"79": 50}
 	var written, all, broken float64
 	c.Extra = func() ([]Exposed, map[string][]Exposed) {
@@ -125,15 +126,19 @@ func TestShortLives(t *testing.T) {
 			written = 0
 		}
 		all += min(written, 1000)
-		c.Nodes = []*Node{old}
-		if since := at % (5 * 3600); since < 1200 {
+		c.Nodes = []*Node{old, reboots}
+		since := at % (5 * 3600)
+		if reboots.GPUs[0].XIDs = nil; since >= 7200 && since < 9000 {
+			reboots.GPUs[0].XIDs = map[string]float64{"79": 1}
+		}
+		if since < 1200 {
 			sick := whole(fmt.Sprintf("sick-%d", at/(5*3600)), "p", modelH, 1)
 			if c.Nodes = append(c.Nodes, sick); since >= 600 {
 				sick.GPUs[0].XIDs = map[string]float64{"79": 1}
 			}
-			if since == 600 {
-				broken++
-			}
+		}
+		if since == 600 || since == 7200 {
+			broken++
 		}
 	})
 	r := made(t, c.Prometheus, length)

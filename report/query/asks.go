@@ -122,6 +122,9 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 	idle := "(" + rate(whole) + " < " + idleGPU + " or " + rate(instance) + " < " + idleInstance + ")"
 	busy := "(" + rate(whole) + " >= " + idleGPU + " or " + rate(instance) + " >= " + idleInstance + ")"
 	sum := "sum " + by(d.Namespace(), metric.LabelProfile, metric.LabelModel)
+	// The counters of a GPU that had XIDs are gone after a restart of its exporter, or of its node.
+	unmarred := "0 * max " + by(metric.LabelNode, metric.LabelGPUUUID) + " (" + d.Ranged("present_over_time(%s)", w.span(), metric.GPUInfo.Name) +
+		" and on (" + metric.LabelGPUUUID + ") " + d.Ranged("present_over_time(%s)", "1d", metric.GPUXIDErrorsTotal.Name) + ")"
 	series := append(append([]string{}, entity...), metric.LabelProfile, metric.LabelModel, d.Namespace(), d.Pod())
 	used := func(quantile, name string) string {
 		return d.Ranged("quantile_over_time("+quantile+", %s)", "PIECE", name, d.Pod()+`!=""`)
@@ -139,7 +142,7 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 		{AllocatedTo, Coarse, FromExporter, d.Allocations(), "the pods that each GPU and instance is allocated to; one that n containers share counts 1/n for each"},
 		{IdleFor, Coarse, FromExporter, d.IdleAllocations(), "those that have not computed for 15 minutes or more"},
 		{SickNodes, Coarse, FromExporter, "count " + by(metric.LabelNode) + " (" + gpus + " and on (" + metric.LabelGPUUUID + ") " + sick + ")", "sick GPUs by node"},
-		{XIDs, Coarse, FromExporter, d.counted(w, metric.GPUXIDErrorsTotal.Name, metric.LabelNode, metric.LabelGPUUUID, metric.LabelXID), "XID errors"},
+		{XIDs, Coarse, FromExporter, d.counted(w, metric.GPUXIDErrorsTotal.Name, metric.LabelNode, metric.LabelGPUUUID, metric.LabelXID) + " or " + unmarred, "XID errors, and without xid the GPUs that had some within a day"},
 		{MemoryP99, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.99", metric.GPUMemoryUsedBytes.Name) + ")", "99th percentile of memory in use; of several pieces of the window the largest"},
 		{UseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUBusyRatio.Name) + ")", "95th percentile of a GPU's use"},
 		{InstUseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUInstanceBusyRatio.Name) + ")", "95th percentile of an instance's use"},
@@ -151,11 +154,14 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 }
 
 // counted is a counter at the ends of steps of Coarse, by labels: its largest value in each, since what
-// counts may be gone, with a pod or a node, before the step ends. Of shorter steps than Prometheus' lookback
-// it reaches as far as that, since scrapes may be rarer.
+// counts may be gone, with a pod or a node, before the step ends.
 func (d Dialect) counted(w Window, name string, labels ...string) string {
-	return "max " + by(labels...) + " (" + d.Ranged("max_over_time(%s)", seconds(max(w.Coarse, 5*time.Minute)), name) + ")"
+	return "max " + by(labels...) + " (" + d.Ranged("max_over_time(%s)", w.span(), name) + ")"
 }
+
+// span is a step of Coarse as a range, or Prometheus' lookback where that is longer: scrapes may be rarer than
+// the steps.
+func (w Window) span() string { return seconds(max(w.Coarse, 5*time.Minute)) }
 
 // Allocations is the part of each GPU or instance that is allocated to each pod: 1, or less where
 // several containers share it. The matchers choose pods.
