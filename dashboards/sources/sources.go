@@ -8,9 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -71,8 +69,8 @@ func Trusted(expr, matcher string) (string, error) {
 			err = fmt.Errorf("%s: no witness of a target of %s is known", s.Name, owner)
 		}
 		node, over := labelled(s, path)
-		if witness += "{" + matcher + "}"; over > 0 {
-			witness = fmt.Sprintf("present_over_time(%s[%s])", witness, model.Duration(over))
+		if witness += "{" + matcher + "}"; over != nil {
+			witness = "present_over_time(" + witness + expr[s.PosRange.End:over.EndPos] + ")"
 		}
 		whole := node.PositionRange()
 		edits = append(edits, edit{int(whole.Start), "("}, edit{int(whole.End), " and on (cluster, job, instance) " + witness + ")"})
@@ -118,13 +116,13 @@ func within(expr string, s *parser.VectorSelector, matcher string) edit {
 
 // labelled is the smallest expression around a selector that is an instant vector with its labels: the
 // selector itself, or the call over its range, which it returns too.
-func labelled(s *parser.VectorSelector, path []parser.Node) (whole parser.Node, over time.Duration) {
+func labelled(s *parser.VectorSelector, path []parser.Node) (whole parser.Node, over *parser.MatrixSelector) {
 	if len(path) >= 2 {
 		if m, ranged := path[len(path)-1].(*parser.MatrixSelector); ranged {
-			return path[len(path)-2], m.Range
+			return path[len(path)-2], m
 		}
 	}
-	return s, 0
+	return s, nil
 }
 
 // LabelCluster is added by users with several clusters.
