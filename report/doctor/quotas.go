@@ -32,11 +32,6 @@ var quotaChecks = []Check{
 	},
 }
 
-// allQuotas of the cluster; without any, a check is skipped.
-func allQuotas(l *look) []*gpuQuota {
-	return orSkip(l, GPUQuotas.in(l), "there is no GPUQuota")
-}
-
 // tables are ours and those that nodes have published. One that cannot be read is left
 // out: the autoscaler reports it.
 func tables(l *look) mig.Tables {
@@ -79,7 +74,7 @@ func smallest(l *look) map[string]float64 {
 
 func quotaUnsatisfiable(l *look) {
 	smallest := smallest(l)
-	for _, q := range allQuotas(l) {
+	for _, q := range orSkip(l, GPUQuotas.in(l), "there is no GPUQuota") {
 		if c := meta.FindStatusCondition(q.Status.Conditions, "Valid"); c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == q.Generation {
 			l.fault("GPUQuota "+q.Name, conditionText(c), "Correct what the message names.", l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")).
 				Means = "it applies only in part (docs/quotas.md)"

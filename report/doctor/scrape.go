@@ -105,9 +105,10 @@ func scrapeMissing(l *look) {
 		}
 		add(p.Object(), seen, "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by, in a namespace that it looks in.",
 			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
-			l.namespaceLabels(p),
+			// By its labels some choose namespaces: OpenShift's monitoring of user workloads leaves out those of the platform.
+			l.where("servicemonitors,podmonitors", l.kubectl("get", "namespace", p.Namespace, "--show-labels")),
 			l.pickers(),
-			l.monitored(p, "servicemonitors", "monitoring.scrape=ServiceMonitor")).Means = unscraped[name]
+			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor"))).Means = unscraped[name]
 	}
 	orSkip(l, found, "no program of gpuscale to scrape was found")
 }
@@ -116,7 +117,7 @@ func scrapeMissing(l *look) {
 // One that is an agent is a kind of its own.
 func (l *look) pickers() string {
 	var kinds []string
-	if l.served("prometheuses") {
+	if includes(Monitoring.in(l), "prometheuses") {
 		kinds = append(kinds, "prometheuses")
 	}
 	if includes(MonitoringAlpha.in(l), "prometheusagents") {
@@ -127,24 +128,6 @@ func (l *look) pickers() string {
 	}
 	return l.kubectl("get", strings.Join(kinds, ","), "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}`+
 		` in {.spec.serviceMonitorNamespaceSelector} {.spec.podMonitorNamespaceSelector}{"\n"}{end}`)
-}
-
-// namespaceLabels writes the command that shows the labels of a program's namespace, by which some choose
-// namespaces: OpenShift's monitoring of user workloads leaves out those of the platform.
-func (l *look) namespaceLabels(p Program) string {
-	if !l.served("servicemonitors,podmonitors") {
-		return ""
-	}
-	return l.kubectl("get", "namespace", p.Namespace, "--show-labels")
-}
-
-// monitored writes the command that has the Prometheus Operator scrape our programs, or
-// evaluate our rules.
-func (l *look) monitored(p Program, kind, value string) string {
-	if !l.served(kind) {
-		return ""
-	}
-	return l.install(p, "", value)
 }
 
 // rules with series wherever GPUs, or the autoscaler, are. TestSeries compares them with
@@ -167,7 +150,7 @@ func rulesMissing(l *look) {
 	var commands []string
 	for _, name := range names {
 		if programs := l.programs(name); len(programs) > 0 {
-			commands = []string{l.monitored(programs[0], "prometheusrules", "monitoring.rules.recording=true"), l.operator(programs[0].Namespace, "prometheusrules", "--show-labels")}
+			commands = []string{l.where("prometheusrules", l.install(programs[0], "", "monitoring.rules.recording=true")), l.operator(programs[0].Namespace, "prometheusrules", "--show-labels")}
 			break
 		}
 	}
