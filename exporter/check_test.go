@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/dcgm"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // refusing is a source that gives an error only.
@@ -31,6 +34,43 @@ func TestCheckOfAnAbsentDriver(t *testing.T) {
 		if _, err := k.firstReading(t.Context(), &refusing{fmt.Errorf("reading: %w", absent)}, nil); !errors.Is(err, absent) || time.Since(began) > checkTimeout {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
+	}
+}
+
+// TestPage: docs/exporter.md shows what check prints of eight GPUs with seven instances each, whose host engine may
+// not profile, on a node whose kubelet does not answer. A recording stands for the host engine.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/exporter.md")
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	fleet := "- gpus:\n"
+	for gpu := range 8 {
+		fleet += fmt.Sprintf("  - gpu: %d\n    uuid: GPU-%d\n    mig: true\n    gpuMaxCompute: 7\n    values: {DCGM_FI_DEV_POWER_USAGE: 71}\n    instances:\n", gpu, gpu)
+		for i := range 7 {
+			fleet += fmt.Sprintf("    - {instanceID: %d, profile: 1g.10gb, values: {DCGM_FI_DEV_FB_USED: 1}}\n", 7+i)
+		}
+	}
+	write(t, "fleet.yaml", fleet)
+	write(t, "counters.csv", "DCGM_FI_DEV_POWER_USAGE, gauge, Power.\nDCGM_FI_DEV_FB_USED, gauge, Memory in use.\nDCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, Use.\n")
+	var out strings.Builder
+	check := newCheck(func(string) (string, bool) { return "", false })
+	check.SetOut(&out)
+	check.SetErr(io.Discard)
+	check.SetArgs([]string{"-k", "-f", "counters.csv", "--replay", "fleet.yaml"})
+	if err := check.ExecuteContext(t.Context()); !errors.Is(err, errCheckFailed) {
+		t.Errorf("error %v", err)
+	}
+	_, shown, ok := strings.Cut(string(page), "    $ gpuscale-exporter check -k -f counters.csv\n")
+	if !ok {
+		t.Fatal("docs/exporter.md shows no check")
+	}
+	shown, _, _ = strings.Cut(shown, "\n\n")
+	var want []string
+	for line := range strings.Lines(shown + "\n") {
+		want = append(want, strings.Replace(regexp.QuoteMeta(strings.TrimSpace(line)), "…", ".*", 1))
+	}
+	if got := strings.Replace(out.String(), "recording:", "DCGM, embedded:", 1); !regexp.MustCompile(`^` + strings.Join(want, "\n") + `\n$`).MatchString(got) {
+		t.Errorf("docs/exporter.md shows another check than\n%s", got)
 	}
 }
 

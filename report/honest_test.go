@@ -106,6 +106,54 @@ func TestQuality(t *testing.T) {
 	}
 }
 
+// TestShortLives: in a window with long steps, what servers count that live for 40 minutes, and exporters whose nodes are
+// replaced ten minutes after an XID, is counted whole, and an XID again after each reboot. What was counted before the
+// first scrape is not the window's.
+func TestShortLives(t *testing.T) {
+	const length, every = 8 * 24 * time.Hour, 2 * time.Minute
+	c := newCluster(storyEnd.Add(-length), every)
+	c.NoAutoscaler = true
+	old, reboots := whole("old", "p", modelH, 1), whole("reboots", "p", modelH, 1)
+	old.GPUs[0].XIDs = map[string]float64{"79": 50}
+	var written, all, broken float64
+	c.Extra = func() ([]Exposed, map[string][]Exposed) {
+		pod := fmt.Sprintf("chat/vllm-%d", c.Now.Unix()/2400)
+		return nil, map[string][]Exposed{pod: {exposed(metric.VLLMGenerationTokens.Name, written, metric.LabelModelName, "m")}}
+	}
+	until(c, func() {
+		at := c.Now.Add(every).Unix() // of the scrape
+		if written += 1000; at%2400 == 0 {
+			written = 0
+		}
+		all += min(written, 1000)
+		c.Nodes = []*Node{old, reboots}
+		since := at % (5 * 3600)
+		if reboots.GPUs[0].XIDs = nil; since >= 7200 && since < 9000 {
+			reboots.GPUs[0].XIDs = map[string]float64{"79": 1}
+		}
+		if since < 1200 {
+			sick := whole(fmt.Sprintf("sick-%d", at/(5*3600)), "p", modelH, 1)
+			if c.Nodes = append(c.Nodes, sick); since >= 600 {
+				sick.GPUs[0].XIDs = map[string]float64{"79": 1}
+			}
+		}
+		if since == 600 || since == 7200 {
+			broken++
+		}
+	})
+	r := made(t, c.Prometheus, length)
+	if got := r.Use.Serving[0].Tokens.Or(0); math.Abs(got-all) > 0.02*all {
+		t.Errorf("%.0f tokens, want %.0f", got, all)
+	}
+	xids := 0.0
+	for _, x := range r.Reliability.XIDs {
+		xids += x.Count.Or(0)
+	}
+	if xids != broken {
+		t.Errorf("%.0f XIDs, want %.0f", xids, broken)
+	}
+}
+
 // TestUnmeasuredUse: where no allocated GPU, or only a few of them, have a measured use, that is said, and no
 // place of use is 0: as where profiling counters cannot be read.
 func TestUnmeasuredUse(t *testing.T) {

@@ -68,6 +68,8 @@ const (
 func gpus() []Alert {
 	index := append([]string{metric.LabelGPU}, device...)
 	holder := []string{metric.LabelNamespace, metric.LabelPod}
+	// A GPU that was released on request has no series until it is reacquired, an hour later at the most.
+	released := group(of(metric.GPUInfo)+" and on ("+sources.On(labelInstance)+") "+of(metric.ExporterQuiesced)+" > 0", metric.LabelNode)
 	before, now := group(of(metric.GPUInfo)+" offset 1h", device...), group(of(metric.GPUInfo), device...)
 	return []Alert{
 		{
@@ -80,7 +82,8 @@ func gpus() []Alert {
 			query: least(of(metric.GPUHealthy), append(device, metric.LabelReason)...) + " == 0" +
 				" or on (" + sources.On(device...) + ") " + named("(("+before+" unless "+now+")"+
 				// Another GPU in its place, or another machine of the same name, is not a loss.
-				" and on ("+sources.On(metric.LabelNode)+") ("+now+" and "+before+") and on ("+sources.On(metric.LabelNode)+") "+sources.By("count", before, metric.LabelNode)+" > "+sources.By("count", now, metric.LabelNode)+")", metric.LabelReason, "gone"),
+				" and on ("+sources.On(metric.LabelNode)+") ("+now+" and "+before+") and on ("+sources.On(metric.LabelNode)+") "+sources.By("count", before, metric.LabelNode)+" > "+sources.By("count", now, metric.LabelNode)+
+				" unless on ("+sources.On(metric.LabelNode)+") "+released+")", metric.LabelReason, "gone"),
 		},
 		{
 			Name: "GPUThrottled", Severity: Warning, Program: metric.Exporter, Threshold: throttledShare, For: 15 * time.Minute,

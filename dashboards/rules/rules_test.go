@@ -3,6 +3,7 @@ package rules_test
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -74,6 +75,21 @@ func TestTemperatures(t *testing.T) {
 			if v := evaluate(t, src, r, at); len(v) != 1 || v[0].F != want {
 				t.Errorf("%s of %s: %v, want %v", record, name, v, want)
 			}
+		}
+	}
+}
+
+// TestAMissedScrape: rates outlive a scrape of the autoscaler that failed, which ends its series.
+func TestAMissedScrape(t *testing.T) {
+	const target = `job="a",instance="i",namespace="gpuscale-system"`
+	src, err := memstore.Read("gpuscale_autoscaler_leader{"+target+"} 1x9 stale\n"+
+		"gpuscale_autoscaler_gpu_seconds_total{"+target+`,pool="p",place="free"} 0+30x9 stale`+"\n"+
+		"gpuscale_autoscaler_capacity_gpu_seconds_total{"+target+`,pool="p"} 0+30x9 stale`, memstore.Until(now, 30*time.Second))
+	require.NoError(t, err)
+	for _, record := range []string{"pool:gpuscale_gpu_seconds:rate5m", "namespace:gpuscale_gpu_seconds:rate5m", "pool:gpuscale_capacity_gpu_seconds:rate5m"} {
+		r, _ := rules.Find(record)
+		if v := evaluate(t, src, r, now); len(v) != 1 || math.Abs(v[0].F-1) > 0.01 {
+			t.Errorf("%s: %v, want 1", record, v)
 		}
 	}
 }

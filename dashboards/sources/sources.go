@@ -42,8 +42,9 @@ type edit struct {
 //
 // The page of an exporter gives many series the namespace of a pod. With honor_labels that is the
 // label namespace, so that the target's is lost: such a series counts if its target (job and
-// instance) also has the program's witness in a trusted namespace. A target without honor_labels
-// cannot set its job, instance or namespace.
+// instance) also has the program's witness in a trusted namespace, and over a range anywhere within
+// it: the last scrape may have failed. A target without honor_labels cannot set its job, instance or
+// namespace.
 func Trusted(expr, matcher string) (string, error) {
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
@@ -67,8 +68,12 @@ func Trusted(expr, matcher string) (string, error) {
 		if !ok {
 			err = fmt.Errorf("%s: no witness of a target of %s is known", s.Name, owner)
 		}
-		whole := labelled(s, path).PositionRange()
-		edits = append(edits, edit{int(whole.Start), "("}, edit{int(whole.End), fmt.Sprintf(" and on (cluster, job, instance) %s{%s})", witness, matcher)})
+		node, over := labelled(s, path)
+		if witness += "{" + matcher + "}"; over != nil {
+			witness = "present_over_time(" + witness + expr[s.PosRange.End:over.EndPos] + ")"
+		}
+		whole := node.PositionRange()
+		edits = append(edits, edit{int(whole.Start), "("}, edit{int(whole.End), " and on (cluster, job, instance) " + witness + ")"})
 		return nil
 	})
 	if err != nil {
@@ -110,14 +115,14 @@ func within(expr string, s *parser.VectorSelector, matcher string) edit {
 }
 
 // labelled is the smallest expression around a selector that is an instant vector with its labels: the
-// selector itself, or the call over its range.
-func labelled(s *parser.VectorSelector, path []parser.Node) parser.Node {
+// selector itself, or the call over its range, which it returns too.
+func labelled(s *parser.VectorSelector, path []parser.Node) (whole parser.Node, over *parser.MatrixSelector) {
 	if len(path) >= 2 {
-		if _, ranged := path[len(path)-1].(*parser.MatrixSelector); ranged {
-			return path[len(path)-2]
+		if m, ranged := path[len(path)-1].(*parser.MatrixSelector); ranged {
+			return path[len(path)-2], m
 		}
 	}
-	return s
+	return s, nil
 }
 
 // LabelCluster is added by users with several clusters.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -94,4 +95,38 @@ func FuzzParseRequest(f *testing.F) {
 			t.Errorf("accepted %+v", r)
 		}
 	})
+}
+
+// TestPage: the requests that docs/exporter.md shows are taken, and its answers are written so.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/exporter.md")
+	require.NoError(t, err)
+	n := 0
+	for _, object := range regexp.MustCompile(`\{"(?:op|ok|id)":.*\}`).FindAllString(string(page), -1) {
+		n++
+		object = strings.ReplaceAll(object, `"until":"…"`, `"until":"2026-11-21T06:02:00Z"`)
+		var a any
+		switch {
+		case strings.HasPrefix(object, `{"op"`):
+			_, err = parseRequest([]byte(object))
+		case strings.HasPrefix(object, `{"ok"`):
+			a = &answer{}
+		case strings.Contains(object, `"state"`):
+			a = &report{}
+		default:
+			_, err = parseOrder(object)
+		}
+		if a != nil {
+			err = strict([]byte(object), a)
+			if again, _ := json.Marshal(a); string(again) != object {
+				t.Errorf("docs/exporter.md: %s, want %s", object, again)
+			}
+		}
+		if err != nil {
+			t.Errorf("docs/exporter.md: %s: %v", object, err)
+		}
+	}
+	if n != 7 {
+		t.Errorf("docs/exporter.md has %d requests and answers, want 7", n)
+	}
 }

@@ -86,12 +86,12 @@ var strangers = []string{"keda", "prometheus-adapter", "datadog", "stackdriver",
 
 // owned reports whether an APIService is ours, or was: its Service does not exist, and nothing
 // marks it as another server's.
-func owned(d declared, a *apiService, adapters []Program) (is, was bool) {
+func owned(l *look, a *apiService, adapters []Program) (is, was bool) {
 	ref := a.Spec.Service
 	if ref == nil {
 		return false, false
 	}
-	service := serviceOf(d, ref.Namespace, ref.Name)
+	service := find(Services.in(l), ref.Namespace, ref.Name)
 	is = slices.ContainsFunc(adapters, func(p Program) bool {
 		return p.Namespace == ref.Namespace && (p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && selects(service, p))
 	})
@@ -100,11 +100,6 @@ func owned(d declared, a *apiService, adapters []Program) (is, was bool) {
 
 func selects(s *corev1.Service, p Program) bool {
 	return labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.PodLabels))
-}
-
-// serviceOf returns a Service that an APIService names, nil where there is none.
-func serviceOf(d declared, namespace, name string) *corev1.Service {
-	return find(Services.in(d), namespace, name)
 }
 
 // ourAdapters returns them; without one the check is skipped.
@@ -123,8 +118,8 @@ func registered(l *look) (r registry) {
 	if r.adapters = ourAdapters(l); len(r.adapters) == 0 {
 		return r
 	}
-	for _, a := range APIServices.in(l.declared) {
-		switch is, was := owned(l.declared, a, r.adapters); {
+	for _, a := range APIServices.in(l) {
+		switch is, was := owned(l, a, r.adapters); {
 		case !isMetrics(a.Spec.Group):
 		case is || was:
 			r.ours = append(r.ours, a)
@@ -176,7 +171,7 @@ func apiServiceMissing(l *look) {
 	if len(adapters) == 0 {
 		return
 	}
-	there := func(name string) bool { return find(APIServices.in(l.declared), "", name) != nil }
+	there := func(name string) bool { return find(APIServices.in(l), "", name) != nil }
 	for _, name := range []string{"v1beta2." + groupCustom, "v1beta1." + groupCustom, "v1beta1." + groupExternal} {
 		_, group, _ := strings.Cut(name, ".")
 		meant, not := groupMeant(adapters, group)
@@ -184,7 +179,7 @@ func apiServiceMissing(l *look) {
 			continue
 		}
 		add, seen, fix := l.fault, "it does not exist, and "+adapters[0].Object()+" is", "Reinstall the adapter's registration."
-		users := asking(HPAs.in(l.declared), group)
+		users := asking(HPAs.in(l), group)
 		if len(users) > 0 {
 			seen += "; used by HPA " + several(users)
 		}
@@ -225,8 +220,8 @@ const labelService = "kubernetes.io/service-name"
 
 // hasEndpoint reports whether a Service has an endpoint that takes requests. One that is a name of
 // something outside has none, and needs none.
-func hasEndpoint(d declared, s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(EndpointSlices.in(d), func(slice *discoveryv1.EndpointSlice) bool {
+func hasEndpoint(l *look, s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(EndpointSlices.in(l), func(slice *discoveryv1.EndpointSlice) bool {
 		return slice.Namespace == s.Namespace && slice.Labels[labelService] == s.Name && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
 			return len(e.Addresses) > 0 && (e.Conditions.Ready == nil || *e.Conditions.Ready)
 		})
@@ -246,7 +241,7 @@ func apiServiceOwner(l *look) {
 		}
 		add, seen := l.warn, "spec.service is "+who+", not our adapter's"
 		fix := "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter.md), or exclude it with adapter.apis."
-		users := asking(HPAs.in(l.declared), a.Spec.Group, signals...)
+		users := asking(HPAs.in(l), a.Spec.Group, signals...)
 		if len(users) > 0 {
 			seen += "; our signals are used by HPA " + several(users)
 		}
@@ -268,7 +263,7 @@ func takeover(l *look, a *apiService, p Program) string {
 		return ""
 	}
 	port := int32(443)
-	for _, b := range APIServices.in(l.declared) {
+	for _, b := range APIServices.in(l) {
 		if b.Spec.Service != nil && b.Spec.Service.Name == p.Name && b.Spec.Service.Namespace == p.Namespace && b.Spec.Service.Port != nil {
 			port = *b.Spec.Service.Port
 		}
@@ -304,8 +299,8 @@ const (
 )
 
 // byServiceCA reports whether OpenShift's service CA issued a program's certificate.
-func byServiceCA(d declared, p Program) bool {
-	service := serviceOf(d, p.Namespace, p.Name)
+func byServiceCA(l *look, p Program) bool {
+	service := find(Services.in(l), p.Namespace, p.Name)
 	return p.Secret != "" && service != nil && service.Annotations[servingSecret] == p.Secret
 }
 

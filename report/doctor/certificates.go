@@ -40,7 +40,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	if c == nil {
 		c = &apiregistrationv1.APIServiceCondition{}
 	}
-	service := serviceOf(l.declared, ref.Namespace, ref.Name)
+	service := find(Services.in(l), ref.Namespace, ref.Name)
 	bundle, unreadable := cert.ParseCertsPEM(a.Spec.CABundle)
 	how, commands := reissue(l, a, p)
 	early := "HPAs that use " + a.Spec.Group + " get no answer until the certificate is valid"
@@ -50,12 +50,12 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	case service == nil, c.Reason == "ServiceNotFound":
 		f.Seen = "spec.service " + ref.Namespace + "/" + ref.Name + " is not there"
 		f.Fix = "Recreate the Service, or point the APIService at the adapter's."
-		if f.Commands = []string{l.install(p, "adapter.yaml")}; serviceOf(l.declared, p.Namespace, p.Name) != nil {
+		if f.Commands = []string{l.install(p, "adapter.yaml")}; find(Services.in(l), p.Namespace, p.Name) != nil {
 			f.Commands = []string{takeover(l, a, p)}
 		}
 	case !well && c.Reason == "ServicePortError":
 		f.Fix, f.Commands = "Name the port that the Service has.", []string{portOf(l.commands, a, service)}
-	case !well && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound" || !hasEndpoint(l.declared, service)):
+	case !well && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound" || !hasEndpoint(l, service)):
 		f = unreachable(l, service, p)
 	case len(a.Spec.CABundle) > 0 && unreadable != nil:
 		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", unreadable)
@@ -109,7 +109,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 func unreachable(l *look, service *corev1.Service, p Program) Finding {
 	f := Finding{
 		Severity: Fault, Object: "Service " + service.Namespace + "/" + service.Name,
-		Seen:     fmt.Sprintf("it has no ready endpoint; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, notReady(l.declared, "adapter", "")),
+		Seen:     fmt.Sprintf("it has no ready endpoint; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, notReady(l, "adapter", "")),
 		Fix:      "Check why the adapter's pods are not ready.",
 		Commands: []string{l.in(p.Namespace, "describe", p.Ref()), l.logs(p)},
 	}
@@ -154,7 +154,7 @@ func reissue(l *look, a *apiService, p Program) (how string, commands []string) 
 			[]string{l.install(p, "adapter.yaml"), l.in(p.Namespace, "rollout", "restart", p.Ref())}
 	case a.Annotations[injectCA] != "":
 		return "cert-manager issues it again once its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
-	case byServiceCA(l.declared, p):
+	case byServiceCA(l, p):
 		return "OpenShift's service CA issues it again once its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
 	}
 	return "It is your own (Secret " + p.Secret + "): its issuer has to issue another.", []string{l.in(p.Namespace, "describe", "secret", p.Secret)}
@@ -168,7 +168,7 @@ func rebundle(l *look, a *apiService, p Program) []string {
 		return []string{l.in("cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector")}
 	case injected && !a.Spec.InsecureSkipTLSVerify:
 		return []string{l.in("openshift-service-ca", "rollout", "restart", "deployment/service-ca")}
-	case injected, byServiceCA(l.declared, p):
+	case injected, byServiceCA(l, p):
 		return []string{l.patch("", "apiservice", a.Name, `{"metadata":{"annotations":{"`+injectServiceCA+`":"true"}},"spec":{"insecureSkipTLSVerify":false}}`)}
 	}
 	if line := register(l.commands, a, p, ""); line != "" && (p.Secret != "" || a.Spec.InsecureSkipTLSVerify) {

@@ -114,7 +114,7 @@ func Examine(f *Facts, checks []Check) Report {
 }
 
 func run(f *Facts, c *Check) Result {
-	l := &look{declared{f, c}, f.Kubectl, &answer{findings: []Finding{}}}
+	l := &look{Facts: f, commands: f.Kubectl, check: c, findings: []Finding{}}
 	switch {
 	case slices.ContainsFunc(c.Looks, func(s *Source) bool { return !l.has(s) }):
 	case slices.Contains(c.Looks, GPUNodes) && len(l.answers(GPUNodes)) == 0:

@@ -68,12 +68,15 @@ func (c commands) patch(namespace, resource, name, merge string) string {
 // logs writes the command that shows a program's log.
 func (c commands) logs(p Program) string { return c.in(p.Namespace, "logs", p.Ref(), "--tail=50") }
 
-// served reports whether the cluster has kinds, with commas, of the Prometheus Operator. VictoriaMetrics'
-// operator reads its monitors, without a Prometheus or a PrometheusRule.
-func (l *look) served(kinds string) bool {
-	return !slices.ContainsFunc(strings.Split(kinds, ","), func(kind string) bool {
-		return !includes(Monitoring.in(l.declared), kind)
-	})
+// where is a command about kinds, with commas, of the Prometheus Operator; none where the cluster lacks one of them.
+// VictoriaMetrics' operator reads its monitors, without a Prometheus or a PrometheusRule.
+func (l *look) where(kinds, command string) string {
+	for kind := range strings.SplitSeq(kinds, ",") {
+		if !includes(Monitoring.in(l), kind) {
+			return ""
+		}
+	}
+	return command
 }
 
 // includes reports whether a kind is among those of an API.
@@ -81,12 +84,9 @@ func includes(all []*metav1.APIResource, kind string) bool {
 	return slices.ContainsFunc(all, func(r *metav1.APIResource) bool { return r.Name == kind })
 }
 
-// operator writes a command about such objects, of a namespace or with "-A" among words; none without their kinds.
+// operator writes a command that shows such objects, of a namespace or with "-A" among words.
 func (l *look) operator(namespace, kinds string, words ...string) string {
-	if !l.served(kinds) {
-		return ""
-	}
-	return l.in(namespace, slices.Concat([]string{"get", kinds}, words)...)
+	return l.where(kinds, l.in(namespace, slices.Concat([]string{"get", kinds}, words)...))
 }
 
 // Annotations by which Helm marks its objects.

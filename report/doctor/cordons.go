@@ -15,12 +15,12 @@ const late = 5 * time.Minute
 
 func orphanCordon(l *look) {
 	none := len(l.programs("autoscaler")) == 0 && l.Namespace == "" // else it may be in another one
-	for _, n := range Nodes.in(l.declared) {
+	for _, n := range Nodes.in(l) {
 		marks := marksOf(n)
 		if !n.Spec.Unschedulable || len(marks) == 0 {
 			continue
 		}
-		why, words := orphan(l.declared, n, none), []string{"annotate", "node", n.Name}
+		why, words := orphan(l, n, none), []string{"annotate", "node", n.Name}
 		if why == "" {
 			continue
 		}
@@ -43,14 +43,14 @@ func marksOf(n *corev1.Node) (marks []string) {
 }
 
 // orphan returns why a cordon of ours has no operation; empty where it has one.
-func orphan(d declared, n *corev1.Node, noAutoscaler bool) string {
+func orphan(l *look, n *corev1.Node, noAutoscaler bool) string {
 	if r, ours, err := contract.RecordOf(n); ours {
 		switch {
 		case err != nil:
 			return "its record is invalid: " + err.Error()
 		case r.Undo != nil && r.Undo.Attempts >= maxUndo:
 			return fmt.Sprintf("the rollback of its layout was given up after %d attempts", r.Undo.Attempts)
-		case r.Undo == nil && d.Now.After(r.Deadline.Add(late)):
+		case r.Undo == nil && l.Now.After(r.Deadline.Add(late)):
 			return "its repartition was to end at " + r.Deadline.UTC().Format(time.RFC3339)
 		}
 	}
@@ -58,7 +58,7 @@ func orphan(d declared, n *corev1.Node, noAutoscaler bool) string {
 		switch {
 		case err != nil:
 			return "its record of a drain is invalid"
-		case d.Now.After(drain.Deadline.Add(late)):
+		case l.Now.After(drain.Deadline.Add(late)):
 			return "its drain was to end at " + drain.Deadline.UTC().Format(time.RFC3339)
 		}
 	}
@@ -66,7 +66,7 @@ func orphan(d declared, n *corev1.Node, noAutoscaler bool) string {
 	switch {
 	case pool == "":
 		return "it is in no GPUNodePool, so that no autoscaler returns to it"
-	case find(Pools.in(d), "", pool) == nil:
+	case find(Pools.in(l), "", pool) == nil:
 		return "its GPUNodePool " + pool + " does not exist, so that no autoscaler returns to it"
 	case noAutoscaler:
 		return "there is no autoscaler of gpuscale"
@@ -80,7 +80,7 @@ const forgotten = 24 * time.Hour
 // cordonForgotten: GPUs of cordoned nodes cost as much as others, and gpuscale removes
 // only its own cordons. Nor does the GPU Operator remove its own after an upgrade that failed.
 func cordonForgotten(l *look) {
-	for _, n := range Nodes.in(l.declared) {
+	for _, n := range Nodes.in(l) {
 		if !n.Spec.Unschedulable || !isGPU(n) || len(marksOf(n)) > 0 {
 			continue
 		}

@@ -24,11 +24,11 @@ var kinds = []struct {
 
 func crdOld(l *look) {
 	programs := l.programs("autoscaler")
-	if len(CRDs.in(l.declared))+len(programs) == 0 {
+	if len(CRDs.in(l))+len(programs) == 0 {
 		l.skip("neither the autoscaler nor a CRD of gpuscale was found")
 	}
 	for _, k := range kinds {
-		c := find(CRDs.in(l.declared), "", k.crd)
+		c := find(CRDs.in(l), "", k.crd)
 		plural, group, _ := strings.Cut(k.crd, ".")
 		file := fmt.Sprintf("%s/files/crds/%s_%s.yaml", chartPath, group, plural)
 		const fix = "Install the CRD of this version."

@@ -92,12 +92,12 @@ func exporterMissing(l *look) {
 		}
 		return
 	}
-	for _, p := range Pods.in(l.declared) {
+	for _, p := range Pods.in(l) {
 		if isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
 			e.ready[p.Spec.NodeName] = e.ready[p.Spec.NodeName] || kube.PodReady(p)
 		}
 	}
-	for _, n := range Nodes.in(l.declared) {
+	for _, n := range Nodes.in(l) {
 		if isGPU(n) && kube.NodeReady(n) && !changing(n) {
 			checkNode(l, n, e)
 		}
@@ -154,7 +154,7 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 			"The exporter runs on nodes with "+labelPresent+"=true, or NFD's pci-10de.present, or those in exporter.affinity: label the node, or, where new ones get no such label, select them there. Check which taint it does not tolerate (exporter.tolerations).",
 			present, l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}"))
 	case !isReady:
-		nodeLacks(l, n, "its exporter's pod is not ready"+notReady(l.declared, "exporter", n.Name), "Check its log.", show, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix"))
+		nodeLacks(l, n, "its exporter's pod is not ready"+notReady(l, "exporter", n.Name), "Check its log.", show, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix"))
 	default:
 		nodeLacks(l, n, "its exporter is ready, and gpu_info has no series of this node",
 			"Prometheus scrapes other exporters: check whether it has this node's target, and whether a NetworkPolicy or firewall is in between.", show)
@@ -163,9 +163,9 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 
 // notReady is the reason that a program's pods are not ready, on a node or (empty) on any: a
 // pod without its image has no log.
-func notReady(d declared, program, node string) string {
-	for _, p := range Pods.in(d) {
-		if !d.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || kube.PodReady(p) {
+func notReady(l *look, program, node string) string {
+	for _, p := range Pods.in(l) {
+		if !l.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || kube.PodReady(p) {
 			continue
 		}
 		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -192,12 +192,12 @@ func whole(seconds float64) string {
 
 func twoExporters(l *look) {
 	ours, both, remove := map[string]bool{}, map[string][]string{}, map[string]string{} // nodes, those of each other one, and how to remove it
-	for _, p := range Pods.in(l.declared) {
+	for _, p := range Pods.in(l) {
 		if isProgram("exporter", p.Labels, p.Spec) {
 			ours[p.Spec.NodeName] = true
 		}
 	}
-	for _, p := range Pods.in(l.declared) {
+	for _, p := range Pods.in(l) {
 		if p.Spec.NodeName == "" || !ours[p.Spec.NodeName] || isProgram("exporter", p.Labels, p.Spec) || !runs(p.Spec, "dcgm-exporter") {
 			continue
 		}
@@ -208,7 +208,7 @@ func twoExporters(l *look) {
 		object := kind + " " + p.Namespace + "/" + name
 		both[object] = append(both[object], p.Spec.NodeName)
 		remove[object] = l.in(p.Namespace, "delete", strings.ToLower(kind), name)
-		if d := find(DaemonSets.in(l.declared), p.Namespace, name); d != nil && kind == "DaemonSet" {
+		if d := find(DaemonSets.in(l), p.Namespace, name); d != nil && kind == "DaemonSet" {
 			if resource, by := operatorOf(d); by != "" { // which would recreate it
 				remove[object] = l.patch("", resource, by, `{"spec":{"dcgmExporter":{"enabled":false}}}`)
 			} else if p.Namespace == "gke-managed-system" || metav1.GetControllerOf(d) != nil { // so would GKE, or CloudWatch's operator

@@ -32,19 +32,19 @@ var guardChecks = []Check{
 func budgetForever(l *look) {
 	pools := allPools(l)
 	ours := map[string]bool{} // nodes of a pool
-	for _, n := range Nodes.in(l.declared) {
+	for _, n := range Nodes.in(l) {
 		if find(pools, "", n.Labels[v1alpha1.NodePoolLabel]) != nil {
 			ours[n.Name] = true
 		}
 	}
-	for _, b := range Budgets.in(l.declared) {
-		why := never(l.declared, b)
+	for _, b := range Budgets.in(l) {
+		why := never(l, b)
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if why == "" || err != nil {
 			continue
 		}
 		var held []string
-		for _, p := range Pods.in(l.declared) {
+		for _, p := range Pods.in(l) {
 			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(&p.Spec)) > 0 && selector.Matches(labels.Set(p.Labels)) {
 				held = append(held, p.Name)
 			}
@@ -60,7 +60,7 @@ func budgetForever(l *look) {
 
 // never is why a budget allows no eviction, now or later; empty where it may. A target
 // of an HPA may get another pod, so it does not count.
-func never(d declared, b *budget) string {
+func never(l *look, b *budget) string {
 	if m := b.Spec.MaxUnavailable; m != nil {
 		if m.String() == "0" || m.String() == "0%" {
 			return "spec.maxUnavailable is " + m.String()
@@ -80,7 +80,7 @@ func never(d declared, b *budget) string {
 	if b.Status.ExpectedPods == 0 || m.IntVal < b.Status.ExpectedPods {
 		return ""
 	}
-	for _, h := range HPAs.in(d) {
+	for _, h := range HPAs.in(l) {
 		if h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal {
 			return ""
 		}

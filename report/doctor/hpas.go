@@ -48,7 +48,7 @@ func hpas(l *look) (out []*hpa, r registry) {
 	if r = registered(l); len(r.adapters) == 0 {
 		return nil, r
 	}
-	for _, h := range HPAs.in(l.declared) {
+	for _, h := range HPAs.in(l) {
 		if slices.ContainsFunc(r.ours, func(a *apiService) bool { return len(asking([]*hpa{h}, a.Spec.Group)) > 0 }) {
 			out = append(out, h)
 		}
@@ -65,11 +65,11 @@ func hpaInactive(l *look) {
 	if len(hpas) == 0 {
 		return
 	}
-	scalers := scalers(l.declared)
+	scalers := scalers(l)
 	for _, h := range hpas {
 		for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.ScalingActive, autoscalingv2.AbleToScale} {
 			c := condition(h, kind)
-			if c == nil || c.Status != corev1.ConditionFalse || elsewhere(l.declared, r, h, c.Reason) ||
+			if c == nil || c.Status != corev1.ConditionFalse || elsewhere(l, r, h, c.Reason) ||
 				c.Reason == "AmbiguousSelector" && len(scalers[targetOf(h)]) > 1 {
 				continue
 			}
@@ -120,14 +120,14 @@ func hpaAtMax(l *look) {
 }
 
 // scalers of each target, by kind and name.
-func scalers(d declared) map[string][]string {
+func scalers(l *look) map[string][]string {
 	all := map[string][]string{}
-	for _, h := range HPAs.in(d) {
-		if t := targetOf(h); !ofKEDA(h) || !d.has(ScaledObjects) { // else its ScaledObject stands for KEDA's own HPA
+	for _, h := range HPAs.in(l) {
+		if t := targetOf(h); !ofKEDA(h) || !l.has(ScaledObjects) { // else its ScaledObject stands for KEDA's own HPA
 			all[t] = append(all[t], "HorizontalPodAutoscaler "+h.Name)
 		}
 	}
-	for _, s := range ScaledObjects.in(d) {
+	for _, s := range ScaledObjects.in(l) {
 		t := cmp.Or(s.Spec.ScaleTargetRef.Kind, "Deployment") + " " + s.Namespace + "/" + s.Spec.ScaleTargetRef.Name
 		all[t] = append(all[t], "ScaledObject "+s.Name)
 	}
@@ -139,7 +139,7 @@ func targetOf(h *hpa) string {
 }
 
 func hpaTwoScalers(l *look) {
-	scalers := scalers(l.declared)
+	scalers := scalers(l)
 	for _, t := range slices.Sorted(maps.Keys(scalers)) {
 		who := scalers[t]
 		_, namespaced, _ := strings.Cut(t, " ")
@@ -161,11 +161,11 @@ func hpaTwoScalers(l *look) {
 const unlisted = "externalmetrics"
 
 // metricsOf is the source of a group's metrics, and their names: "pods/queue_depth" is queue_depth.
-func metricsOf(d declared, group string) (of kind[metav1.APIResource], names []string) {
+func metricsOf(l *look, group string) (of kind[metav1.APIResource], names []string) {
 	if of = CustomMetrics; group == groupExternal {
 		of = ExternalMetrics
 	}
-	for _, m := range of.in(d) {
+	for _, m := range of.in(l) {
 		names = append(names, m.Name[strings.LastIndexByte(m.Name, '/')+1:])
 	}
 	return of, names
@@ -173,10 +173,10 @@ func metricsOf(d declared, group string) (of kind[metav1.APIResource], names []s
 
 // unserved are metrics of an HPA that the adapter, which answers, does not have, by their
 // place in it.
-func unserved(d declared, r registry, h *hpa) (all []string, places []int) {
+func unserved(l *look, r registry, h *hpa) (all []string, places []int) {
 	for at, m := range h.Spec.Metrics {
 		group, name, _ := metricOf(m)
-		if of, names := metricsOf(d, group); r.serves(group) && d.has(of) && !slices.Contains(names, name) && !slices.Contains(names, unlisted) {
+		if of, names := metricsOf(l, group); r.serves(group) && l.has(of) && !slices.Contains(names, name) && !slices.Contains(names, unlisted) {
 			all, places = append(all, group+" "+name), append(places, at)
 		}
 	}
@@ -187,17 +187,17 @@ func hpaMetricUnknown(l *look) {
 	hpas, r := hpas(l)
 	// The list of a group that no HPA uses is not required.
 	for _, group := range []string{groupCustom, groupExternal} {
-		if of, _ := metricsOf(l.declared, group); len(asking(hpas, group)) > 0 {
+		if of, _ := metricsOf(l, group); len(asking(hpas, group)) > 0 {
 			l.needs(of)
 		}
 	}
 	for _, h := range hpas {
-		bad, places := unserved(l.declared, r, h)
+		bad, places := unserved(l, r, h)
 		if len(bad) == 0 {
 			continue
 		}
 		group, name, field := metricOf(h.Spec.Metrics[places[0]])
-		of, names := metricsOf(l.declared, group)
+		of, names := metricsOf(l, group)
 		seen, perhaps, patch := "the adapter has no metric "+several(bad), "", ""
 		if c := condition(h, autoscalingv2.ScalingActive); c != nil && c.Status == corev1.ConditionFalse {
 			seen += fmt.Sprintf("; ScalingActive=False, %s: %s", c.Reason, c.Message)
@@ -223,11 +223,11 @@ func nearest(name string, list []string) string {
 
 // elsewhere reports whether an HPA's failure has a cause that another check reports: an
 // API without a server, or an unknown metric.
-func elsewhere(d declared, r registry, h *hpa, reason string) bool {
+func elsewhere(l *look, r registry, h *hpa, reason string) bool {
 	if !strings.HasPrefix(reason, "FailedGet") {
 		return false
 	}
-	bad, _ := unserved(d, r, h)
+	bad, _ := unserved(l, r, h)
 	return len(bad) > 0 || slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 		group, _, _ := metricOf(m)
 		return group != "" && !r.serves(group)

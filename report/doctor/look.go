@@ -10,68 +10,59 @@ import (
 	"github.com/gpuscale/gpuscale/internal/text"
 )
 
-// look is one check running: the facts that it declares, commands to propose, and its answer.
+// look is one check running: the facts that it declares, commands to propose, and what it has found and could not read.
 type look struct {
-	declared
-	commands
-	*answer
-}
-
-// declared are the facts that a check may read.
-type declared struct {
 	*Facts
+	commands
 	check *Check
-}
 
-// has reports whether a source was read in full. It panics on one that the check does not
-// declare.
-func (d declared) has(of sourced) bool {
-	s := of.source()
-	if !slices.Contains(d.check.Reads(), s) {
-		panic(fmt.Sprintf("check %s reads %s and does not declare it", d.check.ID, s.Name))
-	}
-	return d.Missing[s] == ""
-}
-
-// answers of Prometheus to a query.
-func (d declared) answers(s *Source) prom.Vector {
-	d.has(s)
-	return d.Answers[s]
-}
-
-// programs of ours by their name, "adapter".
-func (d declared) programs(name string) []Program {
-	d.has(Deployments)
-	d.has(DaemonSets)
-	return d.Programs(name)
-}
-
-// answer is what a check has found, and could not read.
-type answer struct {
 	findings []Finding
 	unknown  []string
 	skipped  string
 }
 
+// has reports whether a source was read in full. It panics on one that the check does not
+// declare.
+func (l *look) has(of sourced) bool {
+	s := of.source()
+	if !slices.Contains(l.check.Reads(), s) {
+		panic(fmt.Sprintf("check %s reads %s and does not declare it", l.check.ID, s.Name))
+	}
+	return l.Missing[s] == ""
+}
+
+// answers of Prometheus to a query.
+func (l *look) answers(s *Source) prom.Vector {
+	l.has(s)
+	return l.Answers[s]
+}
+
+// programs of ours by their name, "adapter".
+func (l *look) programs(name string) []Program {
+	l.has(Deployments)
+	l.has(DaemonSets)
+	return l.Programs(name)
+}
+
 // cannot records why something is unknown.
-func (a *answer) cannot(format string, args ...any) {
-	if why := clean(fmt.Sprintf(format, args...), maxText); !slices.Contains(a.unknown, why) {
-		a.unknown = append(a.unknown, why)
+func (l *look) cannot(format string, args ...any) {
+	if why := clean(fmt.Sprintf(format, args...), maxText); !slices.Contains(l.unknown, why) {
+		l.unknown = append(l.unknown, why)
 	}
 }
 
 // skip records why the check does not apply, whatever else could not be read.
-func (a *answer) skip(why string) { a.skipped = why }
+func (l *look) skip(why string) { l.skipped = why }
 
 // fault and warn add a finding about an object: what was seen, and the fix, in a sentence and as
 // commands. Its effect may be set until the next one is added.
-func (a *answer) fault(object, seen, fix string, commands ...string) *Finding {
-	a.findings = append(a.findings, Finding{Severity: Fault, Object: object, Seen: seen, Fix: fix, Commands: commands})
-	return &a.findings[len(a.findings)-1]
+func (l *look) fault(object, seen, fix string, commands ...string) *Finding {
+	l.findings = append(l.findings, Finding{Severity: Fault, Object: object, Seen: seen, Fix: fix, Commands: commands})
+	return &l.findings[len(l.findings)-1]
 }
 
-func (a *answer) warn(object, seen, fix string, commands ...string) *Finding {
-	f := a.fault(object, seen, fix, commands...)
+func (l *look) warn(object, seen, fix string, commands ...string) *Finding {
+	f := l.fault(object, seen, fix, commands...)
 	f.Severity = Warning
 	return f
 }
@@ -92,7 +83,7 @@ func orSkip[T any](l *look, all []T, why string) []T {
 }
 
 // allPools of the cluster.
-func allPools(l *look) []*pool { return orSkip(l, Pools.in(l.declared), "there is no GPUNodePool") }
+func allPools(l *look) []*pool { return orSkip(l, Pools.in(l), "there is no GPUNodePool") }
 
 // the returns the condition, port or the like that fits, nil for none.
 func the[T any](all []T, fits func(T) bool) *T {

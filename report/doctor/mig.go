@@ -14,14 +14,14 @@ import (
 
 // migLogs writes the commands that show mig-manager's log on a node.
 func migLogs(l *look, node string) []string {
-	if p := podOn(l.declared, node, "k8s-mig-manager"); p != nil {
+	if p := podOn(l, node, "k8s-mig-manager"); p != nil {
 		return []string{l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=100")}
 	}
 	return []string{l.kubectl("get", "pods", "-A", "-l", "app=nvidia-mig-manager", "--field-selector", "spec.nodeName="+node)}
 }
 
 func migFailed(l *look) {
-	for _, n := range Nodes.in(l.declared) {
+	for _, n := range Nodes.in(l) {
 		r, ours, _ := contract.RecordOf(n)
 		if n.Labels[contract.StateLabel] == "failed" {
 			add, seen := l.fault, fmt.Sprintf("label %s is failed, %s is %s", contract.StateLabel, contract.ConfigLabel, n.Labels[contract.ConfigLabel])
@@ -47,7 +47,7 @@ const maxUndo = 5
 const wedged = 10 * time.Minute
 
 func migWedged(l *look) {
-	for _, n := range Nodes.in(l.declared) {
+	for _, n := range Nodes.in(l) {
 		if !partitioning(n) {
 			continue
 		}
@@ -62,7 +62,7 @@ func migWedged(l *look) {
 			continue // or the autoscaler's own time-out is not over yet
 		}
 		commands := migLogs(l, n.Name)
-		if p := podOn(l.declared, n.Name, "k8s-mig-manager"); p != nil {
+		if p := podOn(l, n.Name, "k8s-mig-manager"); p != nil {
 			commands = append(commands, l.in(p.Namespace, "delete", "pod", p.Name))
 		}
 		l.fault("Node "+n.Name, fmt.Sprintf("label %s has been %s for at least %s", contract.StateLabel, state, took.Round(time.Minute)),
@@ -104,7 +104,7 @@ func migStrategy(l *look) {
 	for _, p := range allPools(l) {
 		pools[p.Name] = p.Spec.MIG != nil && p.Spec.MIG.Actuator != "none"
 	}
-	for _, n := range Nodes.in(l.declared) {
+	for _, n := range Nodes.in(l) {
 		pool, strategy := n.Labels[v1alpha1.NodePoolLabel], n.Labels[labelStrategy]
 		if !pools[pool] || strategy != "single" && strategy != "none" {
 			continue
@@ -117,7 +117,7 @@ func migStrategy(l *look) {
 // mixed writes the command that has a node's instances offered by their profile names,
 // or one that shows where the strategy is set.
 func mixed(l *look, n *corev1.Node) string {
-	for _, d := range DaemonSets.in(l.declared) {
+	for _, d := range DaemonSets.in(l) {
 		if !runs(d.Spec.Template.Spec, "k8s-device-plugin") {
 			continue
 		}

@@ -67,9 +67,9 @@ var nodeChecks = []Check{
 const driverGPU = "gpu.nvidia.com"
 
 // claimed are the nodes whose GPUs are offered by DRA, with how many devices.
-func claimed(d declared) map[string]int {
+func claimed(l *look) map[string]int {
 	out := map[string]int{}
-	for _, s := range ResourceSlices.in(d) {
+	for _, s := range ResourceSlices.in(l) {
 		if s.Spec.Driver == driverGPU && s.Spec.NodeName != nil {
 			out[*s.Spec.NodeName] += len(s.Spec.Devices)
 		}
@@ -88,8 +88,8 @@ func offered(n *corev1.Node) (names []string) {
 }
 
 // podOn returns a pod on a node that runs an image, nil for none.
-func podOn(d declared, node, image string) *corev1.Pod {
-	if p := the(Pods.in(d), func(p *corev1.Pod) bool { return p.Spec.NodeName == node && runs(p.Spec, image) }); p != nil {
+func podOn(l *look, node, image string) *corev1.Pod {
+	if p := the(Pods.in(l), func(p *corev1.Pod) bool { return p.Spec.NodeName == node && runs(p.Spec, image) }); p != nil {
 		return *p
 	}
 	return nil
@@ -106,8 +106,8 @@ const labelDeployPlugin = labelDeploy + "device-plugin"
 const upgradeLate = time.Hour
 
 func devicePluginMissing(l *look) {
-	claimed := claimed(l.declared)
-	for _, n := range Nodes.in(l.declared) {
+	claimed := claimed(l)
+	for _, n := range Nodes.in(l) {
 		_, partitioned := n.Annotations[contract.RecordAnnotation]
 		off, why := n.Labels[labelDeployPlugin], ""
 		upgrade, _ := contract.Upgrade(n)
@@ -120,7 +120,7 @@ func devicePluginMissing(l *look) {
 			continue
 		}
 		fix, command := "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.", ""
-		switch p := podOn(l.declared, n.Name, "k8s-device-plugin"); {
+		switch p := podOn(l, n.Name, "k8s-device-plugin"); {
 		case off == "false":
 			why, fix = "; label "+labelDeployPlugin+" is false", "Remove that label: it keeps the device plugin off the node."
 			command = l.kubectl("label", "node", n.Name, labelDeployPlugin+"-")
@@ -142,7 +142,7 @@ func devicePluginMissing(l *look) {
 // productMissing is about the autoscaler alone: the other programs do not read the label.
 func productMissing(l *look) {
 	planned := len(orSkip(l, l.programs("autoscaler"), "there is no autoscaler of gpuscale, which plans by it")) > 0
-	for _, n := range Nodes.in(l.declared) {
+	for _, n := range Nodes.in(l) {
 		if !planned || gpus(n) == 0 || n.Labels[labelProduct] != "" {
 			continue
 		}
@@ -152,9 +152,9 @@ func productMissing(l *look) {
 }
 
 func twoWays(l *look) {
-	orSkip(l, ResourceSlices.in(l.declared), "no GPUs are offered by DRA")
-	claimed := claimed(l.declared)
-	for _, n := range Nodes.in(l.declared) {
+	orSkip(l, ResourceSlices.in(l), "no GPUs are offered by DRA")
+	claimed := claimed(l)
+	for _, n := range Nodes.in(l) {
 		if devices := claimed[n.Name]; devices > 0 && gpus(n) > 0 {
 			l.fault("Node "+n.Name, fmt.Sprintf("ResourceSlices of %s have %d devices of it, and allocatable has %d of nvidia.com/*", driverGPU, devices, gpus(n)),
 				"Choose one for this node: keep the device plugin away (label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator), or the DRA driver's kubelet plugin (its node selector).",

@@ -105,7 +105,7 @@ func foreignAutoscaler(l *look) {
 			l.fault("GPUNodePool "+p.Name, fmt.Sprintf("%s: %s", c.Reason, c.Message), "Exclude these nodes from one of them: the message names the change.", l.kubectl("get", "gpunodepool", p.Name, "-o", "yaml"))
 			continue
 		}
-		if d, argument := clusterAutoscaler(l.declared, p); d != nil {
+		if d, argument := clusterAutoscaler(l, p); d != nil {
 			l.fault("GPUNodePool "+p.Name, fmt.Sprintf("Deployment %s/%s of cluster-autoscaler has %s", d.Namespace, d.Name, argument),
 				"Remove that node group from cluster-autoscaler's arguments, or delete the pool.",
 				l.in(d.Namespace, "get", "deployment", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].command} {.spec.template.spec.containers[*].args}"))
@@ -115,7 +115,7 @@ func foreignAutoscaler(l *look) {
 
 // clusterAutoscaler returns a cluster-autoscaler that has a pool's target among its node groups, and
 // the argument.
-func clusterAutoscaler(d declared, p *pool) (*deployment, string) {
+func clusterAutoscaler(l *look, p *pool) (*deployment, string) {
 	name := "" // what cluster-autoscaler would call its target
 	switch {
 	case p.Spec.Provider.ASG != nil:
@@ -123,7 +123,7 @@ func clusterAutoscaler(d declared, p *pool) (*deployment, string) {
 	case p.Spec.Provider.Scale != nil:
 		name = p.Spec.Provider.Scale.Name
 	}
-	for _, d := range Deployments.in(d) {
+	for _, d := range Deployments.in(l) {
 		if name == "" || !runs(d.Spec.Template.Spec, "cluster-autoscaler") || orOne(d.Spec.Replicas) == 0 {
 			continue
 		}
@@ -141,7 +141,7 @@ func clusterAutoscaler(d declared, p *pool) (*deployment, string) {
 }
 
 func poolFrozen(l *look) {
-	for _, p := range Pools.in(l.declared) {
+	for _, p := range Pools.in(l) {
 		if p.Spec.Freeze {
 			l.warn("GPUNodePool "+p.Name, "spec.freeze is true", "Unset it, unless this is intended.", l.patch("", "gpunodepool", p.Name, `{"spec":{"freeze":false}}`))
 		}
@@ -191,7 +191,7 @@ func configOf(l *look, p Program) (c config, known bool) {
 	if p.ConfigMap == "" || !l.has(ConfigMaps) {
 		return config{}, p.ConfigMap == ""
 	}
-	m := find(ConfigMaps.in(l.declared), p.Namespace, p.ConfigMap)
+	m := find(ConfigMaps.in(l), p.Namespace, p.ConfigMap)
 	if m == nil {
 		return config{}, true // its absence shows in the pods
 	}
@@ -237,7 +237,7 @@ func checkLease(l *look, p Program) bool {
 		return false
 	}
 	seen := ""
-	if found := find(Leases.in(l.declared), of.namespace, of.name); found == nil {
+	if found := find(Leases.in(l), of.namespace, of.name); found == nil {
 		seen = "it does not exist, and " + p.Object() + " is"
 	} else {
 		spec := found.Spec

@@ -32,16 +32,11 @@ var quotaChecks = []Check{
 	},
 }
 
-// allQuotas of the cluster; without any, a check is skipped.
-func allQuotas(l *look) []*gpuQuota {
-	return orSkip(l, GPUQuotas.in(l.declared), "there is no GPUQuota")
-}
-
 // tables are ours and those that nodes have published. One that cannot be read is left
 // out: the autoscaler reports it.
-func tables(d declared) mig.Tables {
+func tables(l *look) mig.Tables {
 	var nodes []corev1.Node
-	for _, n := range Nodes.in(d) {
+	for _, n := range Nodes.in(l) {
 		nodes = append(nodes, *n)
 	}
 	tables, _ := contract.TablesOf(contract.Publications(nodes))
@@ -50,9 +45,9 @@ func tables(d declared) mig.Tables {
 
 // smallest part of a GPU of each model that pools and nodes have, as a share of the
 // GPU. A model without MIG has whole GPUs only.
-func smallest(d declared) map[string]float64 {
+func smallest(l *look) map[string]float64 {
 	out := map[string]float64{}
-	tables := tables(d)
+	tables := tables(l)
 	put := func(product string) {
 		name := gpu.ProductName(product)
 		if name == "" {
@@ -68,18 +63,18 @@ func smallest(d declared) map[string]float64 {
 			out[name] = min(out[name], share)
 		}
 	}
-	for _, p := range Pools.in(d) {
+	for _, p := range Pools.in(l) {
 		put(p.Spec.Template.Product)
 	}
-	for _, n := range Nodes.in(d) {
+	for _, n := range Nodes.in(l) {
 		put(n.Labels[labelProduct])
 	}
 	return out
 }
 
 func quotaUnsatisfiable(l *look) {
-	smallest := smallest(l.declared)
-	for _, q := range allQuotas(l) {
+	smallest := smallest(l)
+	for _, q := range orSkip(l, GPUQuotas.in(l), "there is no GPUQuota") {
 		if c := meta.FindStatusCondition(q.Status.Conditions, "Valid"); c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == q.Generation {
 			l.fault("GPUQuota "+q.Name, conditionText(c), "Correct what the message names.", l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")).
 				Means = "it applies only in part (docs/quotas.md)"
@@ -93,7 +88,7 @@ func quotaUnsatisfiable(l *look) {
 
 // checkAmount checks one amount of a quota against the GPUs that exist.
 func checkAmount(l *look, q *gpuQuota, at int, a v1alpha1.QuotaAmount, smallest map[string]float64) {
-	if len(smallest) == 0 || fractional(l.declared) {
+	if len(smallest) == 0 || fractional(l) {
 		return // no GPU to compare it with, or parts of GPUs of any size
 	}
 	field, object, show := fmt.Sprintf("spec.amounts[%d]", at), "GPUQuota "+q.Name, l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")
@@ -120,8 +115,8 @@ func checkAmount(l *look, q *gpuQuota, at int, a v1alpha1.QuotaAmount, smallest 
 }
 
 // fractional reports whether a node offers parts of GPUs as another resource.
-func fractional(d declared) bool {
-	return slices.ContainsFunc(Nodes.in(d), func(n *corev1.Node) bool {
+func fractional(l *look) bool {
+	return slices.ContainsFunc(Nodes.in(l), func(n *corev1.Node) bool {
 		return slices.ContainsFunc(offered(n), func(r string) bool { return r != "nvidia.com/gpu" && !strings.HasPrefix(r, "nvidia.com/mig-") })
 	})
 }
@@ -147,7 +142,7 @@ func isGPUResource(name string) bool {
 func resourceQuotaNames(l *look) {
 	counted := map[string][]string{} // GPU resources by namespace, in any of its quotas
 	var first []*corev1.ResourceQuota
-	for _, q := range ResourceQuotas.in(l.declared) {
+	for _, q := range ResourceQuotas.in(l) {
 		var some []string
 		for name := range q.Spec.Hard {
 			if r, ok := strings.CutPrefix(string(name), "requests."); ok && strings.HasPrefix(r, "nvidia.com/") {
@@ -161,7 +156,7 @@ func resourceQuotaNames(l *look) {
 	}
 	for _, q := range orSkip(l, first, "no ResourceQuota counts a GPU resource") {
 		counts, asked := counted[q.Namespace], map[string]int64{}
-		for _, p := range Pods.in(l.declared) {
+		for _, p := range Pods.in(l) {
 			for r, n := range gpuResources(&p.Spec) {
 				if p.Namespace == q.Namespace && !slices.Contains(counts, r) {
 					asked["requests."+r] += n

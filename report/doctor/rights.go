@@ -20,14 +20,14 @@ var (
 func adapterRights(l *look) {
 	for _, p := range ourAdapters(l) {
 		account, flag := "ServiceAccount "+p.Namespace+"/"+p.ServiceAccount, "--serviceaccount="+p.Namespace+":"+p.ServiceAccount
-		rules, _ := granted(l.declared, p)
+		rules, _ := granted(l, p)
 		if covered, _ := validation.Covers(rules, delegation); !covered {
 			l.fault(account, "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator", "Bind the role.",
 				l.kubectl("create", "clusterrolebinding", p.Name+"-auth-delegator", "--clusterrole=system:auth-delegator", flag)).
 				Means = "the adapter cannot authenticate callers at the API server, and refuses all of them"
 		}
 		unread := ""
-		for _, b := range RoleBindings.in(l.declared) {
+		for _, b := range RoleBindings.in(l) {
 			switch {
 			case b.Namespace != "kube-system" || !subject(b.Subjects, p):
 			case b.RoleRef.Name == authenticationReader:
@@ -99,9 +99,9 @@ func programRights(l *look) {
 }
 
 // granted are a program's permissions in the whole cluster; own is set where a role of its name is among them.
-func granted(d declared, p Program) (rules []rbacv1.PolicyRule, own bool) {
-	for _, b := range ClusterRoleBindings.in(d) {
-		if role := find(ClusterRoles.in(d), "", b.RoleRef.Name); role != nil && subject(b.Subjects, p) {
+func granted(l *look, p Program) (rules []rbacv1.PolicyRule, own bool) {
+	for _, b := range ClusterRoleBindings.in(l) {
+		if role := find(ClusterRoles.in(l), "", b.RoleRef.Name); role != nil && subject(b.Subjects, p) {
 			rules, own = append(rules, role.Rules...), own || role.Name == p.Name
 		}
 	}
@@ -110,7 +110,7 @@ func granted(d declared, p Program) (rules []rbacv1.PolicyRule, own bool) {
 
 // lacksRights reports the permissions that a program's account lacks in the whole cluster.
 func lacksRights(l *look, p Program, manifest string, wanted []rbacv1.PolicyRule, means string) {
-	rules, own := granted(l.declared, p)
+	rules, own := granted(l, p)
 	covered, lacking := validation.Covers(rules, wanted)
 	if covered {
 		return

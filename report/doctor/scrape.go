@@ -105,9 +105,10 @@ func scrapeMissing(l *look) {
 		}
 		add(p.Object(), seen, "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by, in a namespace that it looks in.",
 			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
-			l.namespaceLabels(p),
+			// By its labels some choose namespaces: OpenShift's monitoring of user workloads leaves out those of the platform.
+			l.where("servicemonitors,podmonitors", l.kubectl("get", "namespace", p.Namespace, "--show-labels")),
 			l.pickers(),
-			l.monitored(p, "servicemonitors", "monitoring.scrape=ServiceMonitor")).Means = unscraped[name]
+			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor"))).Means = unscraped[name]
 	}
 	orSkip(l, found, "no program of gpuscale to scrape was found")
 }
@@ -116,10 +117,10 @@ func scrapeMissing(l *look) {
 // One that is an agent is a kind of its own.
 func (l *look) pickers() string {
 	var kinds []string
-	if l.served("prometheuses") {
+	if includes(Monitoring.in(l), "prometheuses") {
 		kinds = append(kinds, "prometheuses")
 	}
-	if includes(MonitoringAlpha.in(l.declared), "prometheusagents") {
+	if includes(MonitoringAlpha.in(l), "prometheusagents") {
 		kinds = append(kinds, "prometheusagents")
 	}
 	if len(kinds) == 0 {
@@ -127,24 +128,6 @@ func (l *look) pickers() string {
 	}
 	return l.kubectl("get", strings.Join(kinds, ","), "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}`+
 		` in {.spec.serviceMonitorNamespaceSelector} {.spec.podMonitorNamespaceSelector}{"\n"}{end}`)
-}
-
-// namespaceLabels writes the command that shows the labels of a program's namespace, by which some choose
-// namespaces: OpenShift's monitoring of user workloads leaves out those of the platform.
-func (l *look) namespaceLabels(p Program) string {
-	if !l.served("servicemonitors,podmonitors") {
-		return ""
-	}
-	return l.kubectl("get", "namespace", p.Namespace, "--show-labels")
-}
-
-// monitored writes the command that has the Prometheus Operator scrape our programs, or
-// evaluate our rules.
-func (l *look) monitored(p Program, kind, value string) string {
-	if !l.served(kind) {
-		return ""
-	}
-	return l.install(p, "", value)
 }
 
 // rules with series wherever GPUs, or the autoscaler, are. TestSeries compares them with
@@ -167,7 +150,7 @@ func rulesMissing(l *look) {
 	var commands []string
 	for _, name := range names {
 		if programs := l.programs(name); len(programs) > 0 {
-			commands = []string{l.monitored(programs[0], "prometheusrules", "monitoring.rules.recording=true"), l.operator(programs[0].Namespace, "prometheusrules", "--show-labels")}
+			commands = []string{l.where("prometheusrules", l.install(programs[0], "", "monitoring.rules.recording=true")), l.operator(programs[0].Namespace, "prometheusrules", "--show-labels")}
 			break
 		}
 	}
@@ -192,24 +175,24 @@ func clockSkew(l *look) {
 			Means = "ages in this report are wrong; the cluster is not affected"
 	}
 	if at, known := l.moment(Clock); known {
-		skew(l.answer, "Prometheus", at.Sub(l.Asked)-local, "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
+		skew(l, "Prometheus", at.Sub(l.Asked)-local, "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
 	}
 	// Kubelets renew their Leases every ten seconds by their own clocks. One that is ahead is
 	// certain; one that is behind may be a late renewal, and is not reported.
-	for _, n := range Nodes.in(l.declared) {
-		lease := find(NodeLeases.in(l.declared), "kube-node-lease", n.Name)
+	for _, n := range Nodes.in(l) {
+		lease := find(NodeLeases.in(l), "kube-node-lease", n.Name)
 		if lease == nil || lease.Spec.RenewTime == nil || !isGPU(n) || !kube.NodeReady(n) {
 			continue
 		}
 		if ahead := lease.Spec.RenewTime.Sub(l.Now.Add(l.Took)); ahead > 0 {
-			skew(l.answer, "Node "+n.Name, ahead, "its exporter's times are in the future, and Leases held by its pods last longer than others assume")
+			skew(l, "Node "+n.Name, ahead, "its exporter's times are in the future, and Leases held by its pods last longer than others assume")
 		}
 	}
 }
 
 // moment is the time that an answer of one sample has; known is false where it has none.
-func (d declared) moment(s *Source) (at time.Time, known bool) {
-	v := d.answers(s)
+func (l *look) moment(s *Source) (at time.Time, known bool) {
+	v := l.answers(s)
 	if len(v) == 0 || !(v[0].Value > 0) || v[0].Value > 1e11 {
 		return at, false
 	}
@@ -217,13 +200,13 @@ func (d declared) moment(s *Source) (at time.Time, known bool) {
 }
 
 // skew adds a finding for a wrong clock.
-func skew(a *answer, object string, ahead time.Duration, means string) {
+func skew(l *look, object string, ahead time.Duration, means string) {
 	if ahead.Abs() <= skewed {
 		return
 	}
-	add := a.warn
+	add := l.warn
 	if ahead.Abs() > broken {
-		add = a.fault
+		add = l.fault
 	}
 	add(object, fmt.Sprintf("its clock is %s the API server's", behind(ahead)), "Set the clock there (NTP, chrony).").Means = means
 }

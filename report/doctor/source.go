@@ -49,9 +49,9 @@ func (k kind[T]) Of(f *Facts) []*T {
 }
 
 // in is Of, for a check that declares the source.
-func (k kind[T]) in(d declared) []*T {
-	d.has(k)
-	return k.Of(d.Facts)
+func (k kind[T]) in(l *look) []*T {
+	l.has(k)
+	return k.Of(l.Facts)
 }
 
 // sourced is a source of any kind.

@@ -83,7 +83,7 @@ func podsRefused(l *look) {
 	for _, e := range l.refused() {
 		of := e.InvolvedObject
 		if of.Kind == "DaemonSet" {
-			d := find(DaemonSets.in(l.declared), of.Namespace, of.Name)
+			d := find(DaemonSets.in(l), of.Namespace, of.Name)
 			if d == nil || !isOurs(d.Labels) || d.Status.CurrentNumberScheduled >= d.Status.DesiredNumberScheduled {
 				continue
 			}
@@ -92,7 +92,7 @@ func podsRefused(l *look) {
 			if !known {
 				continue
 			}
-			w := find(all.in(l.declared), of.Namespace, of.Name)
+			w := find(all.in(l), of.Namespace, of.Name)
 			if w == nil || !w.lacks() || len(gpuResources(&w.Spec.Template.Spec)) == 0 {
 				continue
 			}
@@ -107,7 +107,7 @@ func podsRefused(l *look) {
 }
 
 func limitRangeGPUs(l *look) {
-	for _, r := range orSkip(l, LimitRanges.in(l.declared), "there is no LimitRange") {
+	for _, r := range orSkip(l, LimitRanges.in(l), "there is no LimitRange") {
 		for at, item := range r.Spec.Limits {
 			for _, name := range slices.Sorted(maps.Keys(item.Default)) {
 				amount := item.Default[name]
@@ -139,14 +139,14 @@ func networkPolicyScrape(l *look) {
 			continue
 		}
 		of := labels.Everything() // another kind's pods are all of the namespace that request GPUs
-		if d := find(Deployments.in(l.declared), h.Namespace, h.Spec.ScaleTargetRef.Name); d != nil && h.Spec.ScaleTargetRef.Kind == "Deployment" {
+		if d := find(Deployments.in(l), h.Namespace, h.Spec.ScaleTargetRef.Name); d != nil && h.Spec.ScaleTargetRef.Kind == "Deployment" {
 			of, _ = metav1.LabelSelectorAsSelector(d.Spec.Selector)
 		}
-		for _, p := range Pods.in(l.declared) {
+		for _, p := range Pods.in(l) {
 			if p.Namespace != h.Namespace || p.Spec.HostNetwork || len(gpuResources(&p.Spec)) == 0 || of == nil || !of.Matches(labels.Set(p.Labels)) {
 				continue
 			}
-			if closed := closed(l.declared, p); len(closed) > 0 {
+			if closed := closed(l, p); len(closed) > 0 {
 				l.warn(hpaName(h), fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, several(closed), p.Name),
 					"Admit the namespace of Prometheus (deploy/tenant/tenant.yaml has such a policy), unless it runs in this one.", l.in(h.Namespace, "describe", "networkpolicies"))
 				break
@@ -157,9 +157,9 @@ func networkPolicyScrape(l *look) {
 
 // closed names the policies over a pod's ingress; none where one of them admits something
 // from outside of its namespace, or where there is none.
-func closed(d declared, p *corev1.Pod) []string {
+func closed(l *look, p *corev1.Pod) []string {
 	var over []string
-	for _, n := range NetworkPolicies.in(d) {
+	for _, n := range NetworkPolicies.in(l) {
 		selector, err := metav1.LabelSelectorAsSelector(&n.Spec.PodSelector)
 		if n.Namespace != p.Namespace || err != nil || !selector.Matches(labels.Set(p.Labels)) ||
 			len(n.Spec.PolicyTypes) > 0 && !slices.Contains(n.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {

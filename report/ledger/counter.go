@@ -39,12 +39,16 @@ func Grown(values []float64, known int) float64 {
 	return sum
 }
 
-// Known is the first moment at which any of the lines has a value, N+1 for none.
+// Known is the first moment at or before which any of the lines has a value, N+1 for none. Their own
+// steps may be shorter.
 func Known(lines []prom.Line, g query.Grid) int {
 	first := g.N + 1
 	for _, l := range lines {
 		for _, p := range l.Points {
 			if i, ok := g.Index(p.Time); ok {
+				if p.Time.After(g.At(i)) {
+					i++
+				}
 				first = min(first, i)
 				break
 			}

@@ -1,11 +1,13 @@
 package model
 
 import (
+	"math"
 	"slices"
 	"strconv"
 
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/query"
 )
@@ -55,8 +57,23 @@ func reliabilityOf(a answers, led ledger.Ledger, c pricing) Reliability {
 	}
 	by := map[string]*code{}
 	since := ledger.Known(a.Lines[query.Nodes], a.coarse)
+	of := func(l prom.Line) [2]string {
+		return [2]string{l.Labels.Get(metric.LabelNode), l.Labels.Get(metric.LabelGPUUUID)}
+	}
+	zeros := map[[2]string][]float64{} // by GPU, while it is there
 	for _, l := range a.Lines[query.XIDs] {
-		n := ledger.Grown(a.values(l), since)
+		if l.Labels.Get(metric.LabelXID) == "" {
+			zeros[of(l)] = a.values(l)
+		}
+	}
+	for _, l := range a.Lines[query.XIDs] {
+		values := a.values(l)
+		for i, zero := range zeros[of(l)] {
+			if math.IsNaN(values[i]) {
+				values[i] = zero
+			}
+		}
+		n := ledger.Grown(values, since)
 		if n < 0.5 {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
@@ -121,6 +122,9 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 	idle := "(" + rate(whole) + " < " + idleGPU + " or " + rate(instance) + " < " + idleInstance + ")"
 	busy := "(" + rate(whole) + " >= " + idleGPU + " or " + rate(instance) + " >= " + idleInstance + ")"
 	sum := "sum " + by(d.Namespace(), metric.LabelProfile, metric.LabelModel)
+	// The counters of a GPU that had XIDs are gone after a restart of its exporter, or of its node.
+	unmarred := "0 * max " + by(metric.LabelNode, metric.LabelGPUUUID) + " (" + d.Ranged("present_over_time(%s)", w.span(), metric.GPUInfo.Name) +
+		" and on (" + metric.LabelGPUUUID + ") " + d.Ranged("present_over_time(%s)", "1d", metric.GPUXIDErrorsTotal.Name) + ")"
 	series := append(append([]string{}, entity...), metric.LabelProfile, metric.LabelModel, d.Namespace(), d.Pod())
 	used := func(quantile, name string) string {
 		return d.Ranged("quantile_over_time("+quantile+", %s)", "PIECE", name, d.Pod()+`!=""`)
@@ -138,7 +142,7 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 		{AllocatedTo, Coarse, FromExporter, d.Allocations(), "the pods that each GPU and instance is allocated to; one that n containers share counts 1/n for each"},
 		{IdleFor, Coarse, FromExporter, d.IdleAllocations(), "those that have not computed for 15 minutes or more"},
 		{SickNodes, Coarse, FromExporter, "count " + by(metric.LabelNode) + " (" + gpus + " and on (" + metric.LabelGPUUUID + ") " + sick + ")", "sick GPUs by node"},
-		{XIDs, Coarse, FromExporter, "max " + by(metric.LabelNode, metric.LabelGPUUUID, metric.LabelXID) + " (" + d.Select(metric.GPUXIDErrorsTotal.Name) + ")", "XID errors"},
+		{XIDs, Coarse, FromExporter, d.counted(w, metric.GPUXIDErrorsTotal.Name, metric.LabelNode, metric.LabelGPUUUID, metric.LabelXID) + " or " + unmarred, "XID errors, and without xid the GPUs that had some within a day"},
 		{MemoryP99, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.99", metric.GPUMemoryUsedBytes.Name) + ")", "99th percentile of memory in use; of several pieces of the window the largest"},
 		{UseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUBusyRatio.Name) + ")", "95th percentile of a GPU's use"},
 		{InstUseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUInstanceBusyRatio.Name) + ")", "95th percentile of an instance's use"},
@@ -148,6 +152,16 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 			" (" + d.Select(metric.GPUInstanceInfo.Name) + ")", "MIG instances at the end"},
 	}
 }
+
+// counted is a counter at the ends of steps of Coarse, by labels: its largest value in each, since what
+// counts may be gone, with a pod or a node, before the step ends.
+func (d Dialect) counted(w Window, name string, labels ...string) string {
+	return "max " + by(labels...) + " (" + d.Ranged("max_over_time(%s)", w.span(), name) + ")"
+}
+
+// span is a step of Coarse as a range, or Prometheus' lookback where that is longer: scrapes may be rarer than
+// the steps.
+func (w Window) span() string { return seconds(max(w.Coarse, 5*time.Minute)) }
 
 // Allocations is the part of each GPU or instance that is allocated to each pod: 1, or less where
 // several containers share it. The matchers choose pods.
@@ -166,22 +180,23 @@ func (d Dialect) IdleAllocations(matchers ...string) string {
 	return "(" + d.Allocations(matchers...) + ") and on (" + pod + ") " + d.Select(metric.GPUIdleSeconds.Name, matchers...) + fmt.Sprintf(" > %d", IdleAfter)
 }
 
-func (d Dialect) autoscalerAsks() []Ask {
+func (d Dialect) autoscalerAsks(w Window) []Ask {
 	// The target's labels identify a replica's counters. The replica label of Prometheus
 	// is ignored: of two servers that scrape the same target, one counts.
-	replica := []string{"instance", "pod"}
+	replica := slices.Clip([]string{"instance", "pod"})
 	max := func(labels []string, desc metric.Desc, matchers ...string) string {
 		return "max " + by(labels...) + " (" + d.Select(desc.Name, matchers...) + ")"
 	}
+	of := func(desc metric.Desc, labels ...string) string { return max(append(replica, labels...), desc) }
 	counter := func(desc metric.Desc, suffix string, labels ...string) string {
-		return "max " + by(append(append([]string{}, replica...), labels...)...) + " (" + d.Select(desc.Name+suffix) + ")"
+		return d.counted(w, desc.Name+suffix, append(replica, labels...)...)
 	}
 	hpa := func(kind string) string {
 		return max([]string{d.AutoscalerNamespace(), metric.LabelHPA}, metric.AutoscalerHPAReplicas, Equal(metric.LabelKind, kind))
 	}
 	return []Ask{
-		{Capacity, Ledger, FromAutoscaler, counter(metric.AutoscalerCapacityGPUSeconds, "", metric.LabelPool, metric.LabelModel), "GPU time of the capacity"},
-		{Places, Ledger, FromAutoscaler, counter(metric.AutoscalerGPUSeconds, "", metric.LabelPool, metric.LabelModel, metric.LabelTenant, d.AutoscalerNamespace(), metric.LabelPlace), "the same by place"},
+		{Capacity, Ledger, FromAutoscaler, of(metric.AutoscalerCapacityGPUSeconds, metric.LabelPool, metric.LabelModel), "GPU time of the capacity"},
+		{Places, Ledger, FromAutoscaler, of(metric.AutoscalerGPUSeconds, metric.LabelPool, metric.LabelModel, metric.LabelTenant, d.AutoscalerNamespace(), metric.LabelPlace), "the same by place"},
 		{GPUs, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelModel, metric.LabelState}, metric.AutoscalerGPUs), "GPUs by state"},
 		{Stranded, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelCause}, metric.AutoscalerStrandedGPUs), "why free GPUs serve no pod"},
 		{Tenants, Coarse, FromAutoscaler, max([]string{metric.LabelTenant, metric.LabelKind}, metric.AutoscalerTenantGPUs), "quotas and their use"},
@@ -206,13 +221,15 @@ func (d Dialect) autoscalerAsks() []Ask {
 // tokens are the series of what inference servers write.
 var tokens = []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens, metric.LMDeployGenerationTokens, metric.NIMGenerationTokens}
 
-func (d Dialect) serverAsks() []Ask {
+func (d Dialect) serverAsks(w Window) []Ask {
 	// All that a server counts apart, under Ray and as SGLang does, and the servers of a gateway; the replica of Prometheus is not among it.
-	labels := by(metric.LabelNamespace, metric.LabelPod, "instance", metric.LabelModelName, metric.LabelEngine, metric.LabelDPRank,
-		metric.LabelReplicaID, metric.LabelWorkerID, metric.LabelPriority, metric.LabelStreaming, metric.LabelWorkerAddr)
+	labels := []string{
+		metric.LabelNamespace, metric.LabelPod, "instance", metric.LabelModelName, metric.LabelEngine, metric.LabelDPRank,
+		metric.LabelReplicaID, metric.LabelWorkerID, metric.LabelPriority, metric.LabelStreaming, metric.LabelWorkerAddr,
+	}
 	var each []string
 	for _, name := range metric.Names(tokens...) {
-		each = append(each, "max "+labels+" ("+d.Select(name)+")")
+		each = append(each, d.counted(w, name, labels...))
 	}
 	all := strings.Join(each, " or ")
 	series := "count " + by(metric.LabelNamespace) + " (" + all + ")"
@@ -224,6 +241,6 @@ func (d Dialect) serverAsks() []Ask {
 
 // Asks lists the queries of the sources present.
 func (d Dialect) Asks(w Window, sources ...Source) []Ask {
-	all := slices.Concat(d.exporterAsks(w), d.autoscalerAsks(), d.serverAsks())
+	all := slices.Concat(d.exporterAsks(w), d.autoscalerAsks(w), d.serverAsks(w))
 	return slices.DeleteFunc(all, func(a Ask) bool { return !slices.Contains(sources, a.Source) })
 }

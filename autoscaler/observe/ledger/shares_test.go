@@ -1,6 +1,11 @@
 package ledger_test
 
 import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
@@ -54,6 +59,31 @@ pod b/z requests=1g.24gb tenant=b
 	for _, one := range ledger.Shares(&s) {
 		if want := map[string]float64{"a": 0, "b": 0.25}[one.Tenant]; one.Used != 1 || one.Borrowed != 0 || one.Pending != want {
 			t.Errorf("%+v, want 1 used, none borrowed, %v waiting", one, want)
+		}
+	}
+}
+
+// TestPage: the quotas that docs/quotas.md shows, before and after borrowed GPUs are reclaimed, are those of such
+// snapshots.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/quotas.md")
+	require.NoError(t, err)
+	const fleet = "pool h100 max=1 gpus=8 model=H100-80GB\nnode n pool=h100\nquota research\nquota chat guarantee=4 parent=research\nquota vision guarantee=4 parent=research\n"
+	for _, pods := range []string{
+		"pod chat/p-{0..6} requests=gpu node=n tenant=chat",
+		"pod chat/p-{0..3} requests=gpu node=n tenant=chat\npod chat/p-{4..6} requests=gpu tenant=chat\npod vision/p-{0..3} requests=gpu node=n tenant=vision",
+	} {
+		s, _, err := scenario.Parse(fleet + pods)
+		require.NoError(t, err)
+		shares := ledger.Shares(&s)
+		slices.SortFunc(shares, func(a, b ledger.Share) int { return cmp.Compare(a.Tenant, b.Tenant) })
+		table := ""
+		for _, q := range shares {
+			parent := map[string]string{"chat": "research", "vision": "research"}[q.Tenant]
+			table += fmt.Sprintf("%-11s%-11s%-13v%-7v%-11v%-7v%-10vTrue    1h\n", q.Tenant, parent, q.Guaranteed, q.Used, q.Borrowed, q.Lent, q.Pending)
+		}
+		if !strings.Contains(string(page), table) {
+			t.Errorf("docs/quotas.md does not show\n%s", table)
 		}
 	}
 }
