@@ -49,7 +49,7 @@ func TestAgentWritesTheNode(t *testing.T) {
 	require.NoError(t, err)
 	a := NewAgent(m, c, slog.New(slog.DiscardHandler))
 	n := step(t, a, now)
-	if q := n.Status.Allocatable[wholeGPU]; q.Value() != 2 || n.Labels["nvidia.com/gpu.product"] != "NVIDIA-L40S" || n.Labels["nvidia.com/mig-1g.10gb.count"] != "" {
+	if q := n.Status.Allocatable[wholeGPU]; q.Value() != 2 || n.Labels["nvidia.com/gpu.product"] != "NVIDIA-L40S" || n.Labels["nvidia.com/mig.strategy"] != "mixed" || n.Labels["nvidia.com/mig-1g.10gb.count"] != "" {
 		t.Errorf("allocatable %v, labels %v", n.Status.Allocatable, n.Labels)
 	}
 	if again := step(t, a, now); again.ResourceVersion != n.ResourceVersion {
