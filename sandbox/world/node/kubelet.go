@@ -41,12 +41,10 @@ func Listen(socket string, m *Machine, lock sync.Locker) (*Kubelet, error) {
 // Stop ends the server and closes its connections.
 func (k *Kubelet) Stop() { k.server.Stop() }
 
-// List implements what our programs ask of the PodResources API: all pods, of which those without
-// a device are the exporter's own. Checked against pkg/kubelet/apis/podresources of Kubernetes 1.37.1 on 2026-11-28:
-// only a kubelet that has just started lists no pod.
+// List implements what our programs ask of the PodResources API: all pods with a device.
+// (The real one lists pods without devices too; they are not used here.)
 func (k *Kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
-	exporter := &podresources.PodResources{Namespace: "gpuscale-system", Name: "gpuscale-exporter", Containers: []*podresources.ContainerResources{{Name: "exporter"}}}
-	return &podresources.ListPodResourcesResponse{PodResources: append(k.pods(), exporter)}, nil
+	return &podresources.ListPodResourcesResponse{PodResources: k.pods()}, nil
 }
 
 // pods groups the holdings, which come sorted by pod and container.
