@@ -25,7 +25,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// fakeKEDA answers as KEDA's metrics API server does: to those it knows.
+// fakeKEDA answers as KEDA's metrics API server does, to those it knows. A metric that no scaler has is a plain error
+// there, which the API machinery makes a 500: checked against KEDA 2.21.0 (pkg/provider, pkg/scaling, pkg/metricsservice) on 2026-11-28.
 type fakeKEDA struct {
 	ca       *promtest.Authority
 	server   *httptest.Server
@@ -64,8 +65,8 @@ func (k *fakeKEDA) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/forbidden":
 		w.WriteHeader(http.StatusForbidden)
 	default:
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"KEDA's own words","code":404}`)
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"rpc error: code = Unknown desc = error when getting metric values no matching metrics found for it","code":500}`)
 	}
 }
 
@@ -118,7 +119,7 @@ func TestUnknownMetricsGoToKEDA(t *testing.T) {
 		says   string
 	}{
 		{hpa, externalChat + "s0-prometheus?labelSelector=scaledobject.keda.sh%2Fname%3Dx", 200, `"value":"42"`},
-		{hpa, externalChat + "s9-unheard", 404, "KEDA's own words"},
+		{hpa, externalChat + "s9-unheard", 500, "no matching metrics found"},
 		{hpa, externalChat + "queue_depth", 200, `"value":"7"`},
 		{hpa, externalChat + "forbidden", 503, "grant its service account get and list"},
 		{hpa, externalChat + "moved", 503, "unexpected HTTP 302"},

@@ -396,9 +396,8 @@ func newStaleWorld(t *testing.T, more ...client.Object) *world {
 	before := kubefake.New(kinds).WithObjects(objects...).Build()
 	return newWorld(t, func(o *Options) {
 		cached := stale{o.Client, before}
-		m := partition.NewManager(cached, o.Live, partition.DefaultConfigMap)
-		o.Client, o.Partition = cached, m
-		o.Pools = pools.Providers{GRPC: nodegroups.New(cached, o.Live, m)}
+		o.Client, o.Partition = cached, partition.NewManager(cached, o.Live, partition.DefaultConfigMap)
+		o.Pools = pools.Providers{GRPC: nodegroups.New(cached, o.Live)}
 	}, more...)
 }
 

@@ -111,7 +111,7 @@ func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world
 	policy.ReclaimBorrowed = true
 	o := Options{
 		Client: w.client, Live: w.client, Partition: m, Policy: policy,
-		Pools: pools.Providers{GRPC: nodegroups.New(w.client, w.client, m)},
+		Pools: pools.Providers{GRPC: nodegroups.New(w.client, w.client)},
 	}
 	if change != nil {
 		change(&o)

@@ -38,10 +38,9 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := &world{t: t}
 	w.client = kubefake.New(kinds).WithObjects(objects...).Build()
-	m := partition.NewManager(w.client, w.client, partition.DefaultConfigMap)
 	w.o = New(Options{
 		Cluster: w.client, Readings: func() *Readings { return w.readings },
-		Pools:     pools.Providers{GRPC: nodegroups.New(w.client, w.client, m)},
+		Pools:     pools.Providers{GRPC: nodegroups.New(w.client, w.client)},
 		ConfigMap: partition.DefaultConfigMap,
 	})
 	return w

@@ -178,7 +178,7 @@ func TestPoolsOverTheSameTarget(t *testing.T) {
 		p.Spec.Provider = v1alpha1.Provider{ASG: &v1alpha1.ASGProvider{Name: "g", Region: "eu-west-1"}}
 	}
 	w := newWorld(t, a, b, c, node("p-1", halves(2)))
-	w.o.o.Pools = reporting{Providers: pools.Providers{GRPC: nodegroups.New(w.client, w.client, nil), ASG: pools.NewASG(pools.ASGOptions{})}, listing: pools.Listing{Target: 1}}
+	w.o.o.Pools = reporting{Providers: pools.Providers{GRPC: nodegroups.New(w.client, w.client), ASG: pools.NewASG(pools.ASGOptions{})}, listing: pools.Listing{Target: 1}}
 	seen := w.at(0)
 	if pools.ReasonOf(seen.Invalid["b"]) != pools.ReasonShared || seen.Invalid["a"] != nil || seen.Invalid["p"] != nil {
 		t.Errorf("%v", seen.Invalid)

@@ -1,7 +1,7 @@
 package partition_test
 
 import (
-	"strconv"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +33,9 @@ type env struct {
 	t       *testing.T
 	client  client.Client
 	manager *partition.Manager
+	agent   *node.Agent
 	machine *node.Machine
+	pods    []*corev1.Pod // of the node
 	now     time.Time
 	// mounted is the ConfigMap as mounted in mig-manager's pod; late delays updates.
 	mounted []byte
@@ -54,7 +56,7 @@ func newEnv(t *testing.T) *env {
 	require.NoError(t, err)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	c := kubefake.New(clientgoscheme.Scheme).WithObjects(n).Build()
-	b := &env{t: t, client: c, manager: partition.NewManager(c, c, partition.DefaultConfigMap), machine: m, now: began}
+	b := &env{t: t, client: c, manager: partition.NewManager(c, c, partition.DefaultConfigMap), agent: node.NewAgent(m, c, slog.New(slog.DiscardHandler)), machine: m, now: began}
 	for range 3 {
 		b.step()
 	}
@@ -105,26 +107,9 @@ func (b *env) step() {
 			b.mounted = []byte(cm.Data[partition.ConfigKey])
 		}
 	}
-	n := b.node()
-	if n.Labels == nil {
-		n.Labels = map[string]string{}
-	}
-	offered := map[string]int{}
 	if !b.down {
-		b.machine.Deploy(n.Labels, b.now)
-		for key, value := range b.machine.StepManager(n.Labels[contract.ConfigLabel], b.mounted, b.now) {
-			n.Labels[key] = value
-		}
-		offered = b.machine.Allocatable(b.now)
+		require.NoError(b.t, b.agent.Step(b.t.Context(), b.node(), b.pods, b.mounted, b.now))
 	}
-	n.Status.Allocatable = corev1.ResourceList{}
-	for name, count := range offered {
-		n.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(strconv.Itoa(count))
-	}
-	status := n.Status
-	require.NoError(b.t, b.client.Update(b.t.Context(), n))
-	n.Status = status
-	require.NoError(b.t, b.client.Status().Update(b.t.Context(), n))
 	b.reconcile()
 }
 
@@ -247,8 +232,10 @@ func TestWatchdog(t *testing.T) {
 
 // hold runs a pod on one of the small instances.
 func (b *env) hold() {
-	b.machine.Sync([]node.Pod{{Namespace: "x", Name: "p", UID: "u", Created: began,
-		Containers: []node.Container{{Name: "c", Requests: map[string]int{"nvidia.com/mig-1g.10gb": 1}}}}}, b.now)
+	b.pods = append(b.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "p", UID: "u"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "c", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("1")}},
+	}}}})
+	b.step()
 }
 
 // wait for d from the operation's beginning.

@@ -161,7 +161,11 @@ func (l *lab) createNodes(b *testing.B) error {
 			full = append(full, podOf(fmt.Sprintf("base-%05d-%d", n, i), fmt.Sprintf("base-%05d", n), gpus))
 		}
 	}
-	if err := each(b.Context(), *nodes, func(n int) error { return l.Admin.Create(b.Context(), nodeOf(fmt.Sprintf("base-%05d", n))) }); err != nil {
+	err := each(b.Context(), *nodes, func(n int) error {
+		_, err := offers.Add(b.Context(), l.Admin, fmt.Sprintf("base-%05d", n), map[string]string{v1alpha1.NodePoolLabel: base})
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if err := each(b.Context(), len(full), func(n int) error { return l.Admin.Create(b.Context(), full[n]) }); err != nil {

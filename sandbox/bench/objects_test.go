@@ -1,14 +1,10 @@
 package bench
 
 import (
-	"maps"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 )
 
@@ -31,16 +27,6 @@ var offers = neighbours.Nodes{
 		corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81559",
 	},
-}
-
-// nodeOf is a node of pool base.
-func nodeOf(name string) *corev1.Node {
-	labels := maps.Clone(offers.Labels)
-	labels[v1alpha1.NodePoolLabel] = base
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
-		Status:     corev1.NodeStatus{Capacity: offers.Offers, Allocatable: offers.Offers},
-	}
 }
 
 // podOf is a pod that requests GPUs, and a CPU and 8 GiB for each. Its node may be empty.

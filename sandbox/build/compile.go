@@ -14,9 +14,6 @@ import (
 
 // compile runs go build for the target into dir. o has its defaults.
 func compile(ctx context.Context, o Options, t target, dir string) error {
-	if _, err := exec.LookPath("go"); err != nil {
-		return fmt.Errorf("compiling %s: %w", t.title, CheckTools())
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the folder for %s (another place: %s=<folder>): %w", t.title, CacheEnv, err)
 	}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -65,7 +64,7 @@ func (b *env) install(ctx context.Context) error {
 		b.scaler, err = proc.ReservePort()
 	}
 	if err == nil {
-		b.groups, b.stopGroups, err = nodegroups.New(b.Admin, b.Admin, partition.NewManager(b.Admin, b.Admin, partition.DefaultConfigMap)).Serve()
+		b.groups, b.stopGroups, err = nodegroups.New(b.Admin, b.Admin).Serve()
 	}
 	if err != nil {
 		return err

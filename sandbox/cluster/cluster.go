@@ -91,11 +91,6 @@ func (c *Cluster) Client() *kubernetes.Clientset { return c.client }
 // CA that signs the API server's certificate and all client certificates, PEM.
 func (c *Cluster) CA() []byte { return c.pki.ca.certPEM }
 
-// FrontProxyCA verifies the client certificate with which the API server
-// calls aggregated API servers, PEM. (An aggregated API server can also read
-// it from the ConfigMap kube-system/extension-apiserver-authentication.)
-func (c *Cluster) FrontProxyCA() []byte { return c.pki.frontProxyCA.certPEM }
-
 // ServingCert returns a serving certificate for the names (host names or IP
 // addresses) and the CA to put into an APIService's or webhook's caBundle.
 func (c *Cluster) ServingCert(names ...string) (certPEM, keyPEM, caBundle []byte, err error) {

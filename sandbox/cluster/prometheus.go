@@ -26,18 +26,14 @@ func (c *Cluster) PrometheusURL() string {
 	return "http://" + local(c.ports.prometheus)
 }
 
-// ReloadPrometheus makes it read its configuration again: the new one, or
-// with nil the one it has (new rule files; target lists it notices itself).
-// A configuration it refuses is an error with its reason, and it goes on with
-// the old one.
+// ReloadPrometheus gives it another configuration. One that it refuses is an error with
+// its reason, and it goes on with the old one.
 func (c *Cluster) ReloadPrometheus(ctx context.Context, config []byte) error {
 	if c.PrometheusURL() == "" {
 		return errors.New("reloading Prometheus: this cluster was started without one")
 	}
-	if config != nil {
-		if err := os.WriteFile(c.prometheusFile(), config, 0o600); err != nil {
-			return fmt.Errorf("reloading Prometheus: %w", err)
-		}
+	if err := os.WriteFile(c.prometheusFile(), config, 0o600); err != nil {
+		return fmt.Errorf("reloading Prometheus: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.PrometheusURL()+"/-/reload", nil)
 	if err != nil {

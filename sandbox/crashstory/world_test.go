@@ -18,7 +18,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +32,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -83,7 +81,7 @@ type world struct {
 	client   client.WithWatch // everybody else's
 	now      time.Time
 	loop     *loop.Loop
-	machines map[types.UID]*node.Machine
+	machines map[types.UID]*node.Agent
 	readings *observe.Readings
 	gang     bool // its PodGroup is there
 
@@ -96,7 +94,7 @@ type world struct {
 
 func newWorld(t *testing.T, f func(nth int, call string) fault) *world {
 	t.Helper()
-	w := &world{t: t, now: time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC), machines: map[types.UID]*node.Machine{}, fault: f, done: map[string]int{}}
+	w := &world{t: t, now: time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC), machines: map[types.UID]*node.Agent{}, fault: f, done: map[string]int{}}
 	w.client = kubefake.New(kinds).WithStatusSubresource(&v1alpha1.GPUNodePool{}, &v1alpha1.GPUQuota{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 	text, err := os.ReadFile("testdata/pools.yaml")
@@ -195,7 +193,7 @@ func (w *world) start() {
 	clock := func() time.Time { return w.now }
 	log := slog.New(slog.DiscardHandler)
 	ours, theirs := w.over(all...), w.over(before, after)
-	maker := nodegroups.New(theirs, theirs, partition.NewManager(theirs, theirs, partition.DefaultConfigMap))
+	maker := nodegroups.New(theirs, theirs)
 	maker.ExternalBoot = true
 	providers := pools.Providers{GRPC: maker, History: pools.NewHistory(clock)}
 	policy := plan.DefaultPolicy()
@@ -261,9 +259,9 @@ func (w *world) stepMachines() {
 	here := map[types.UID]bool{}
 	for _, n := range w.nodes() {
 		here[n.UID] = true
-		m := w.machines[n.UID]
-		if m == nil {
-			m = w.boot(&n)
+		a := w.machines[n.UID]
+		if a == nil {
+			a = w.boot(&n)
 		}
 		var bound []*corev1.Pod
 		for i := range pods {
@@ -271,46 +269,28 @@ func (w *world) stepMachines() {
 				bound = append(bound, &pods[i])
 			}
 		}
-		was := m.GPUs()
-		if refused := m.Sync(node.PodsOf(bound), w.now); len(refused) > 0 && w.err == nil {
-			w.err = fmt.Errorf("node %s has no devices for %s", n.Name, refused[0].Name)
-		}
-		m.Deploy(n.Labels, w.now)
-		labels := m.StepManager(n.Labels[contract.ConfigLabel], []byte(config.Data[partition.ConfigKey]), w.now)
-		if !reflect.DeepEqual(was, m.GPUs()) {
+		was := a.Machine.GPUs()
+		require.NoError(w.t, a.Step(w.t.Context(), &n, bound, []byte(config.Data[partition.ConfigKey]), w.now))
+		if !reflect.DeepEqual(was, a.Machine.GPUs()) {
 			w.done["repartition "+n.Name]++
 		}
-		now := n.DeepCopy()
-		maps.DeleteFunc(now.Labels, func(k, _ string) bool {
-			return strings.HasPrefix(k, "nvidia.com/mig-") && strings.HasSuffix(k, ".count")
-		})
-		maps.Copy(now.Labels, m.DiscoveryLabels())
-		maps.Copy(now.Labels, labels)
-		for of, devices := range map[*corev1.ResourceList]map[string]int{&now.Status.Allocatable: m.Allocatable(w.now), &now.Status.Capacity: m.Capacity()} {
-			for name, count := range devices {
-				(*of)[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
-			}
-		}
-		if len(now.Status.Conditions) == 0 {
-			now.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
-		}
-		status := now.Status
-		require.NoError(w.t, w.client.Update(w.t.Context(), now))
-		now.Status = status
-		require.NoError(w.t, w.client.Status().Update(w.t.Context(), now))
 	}
-	maps.DeleteFunc(w.machines, func(uid types.UID, _ *node.Machine) bool { return !here[uid] })
+	maps.DeleteFunc(w.machines, func(uid types.UID, _ *node.Agent) bool { return !here[uid] })
 }
 
-func (w *world) boot(n *corev1.Node) *node.Machine {
+// boot a node's machine, whose kubelet reports Ready.
+func (w *world) boot(n *corev1.Node) *node.Agent {
 	w.t.Helper()
 	hw := hardware[n.Labels[v1alpha1.NodePoolLabel]]
 	layouts, err := story.Place(hw.product, hw.gpus, hw.layout)
 	require.NoError(w.t, err)
 	m, err := node.New(node.Spec{Name: n.Name, Product: hw.product, GPUs: hw.gpus, Layouts: layouts}, w.now)
 	require.NoError(w.t, err)
-	w.machines[n.UID] = m
-	return m
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
+	require.NoError(w.t, w.client.Status().Update(w.t.Context(), n))
+	a := node.NewAgent(m, w.client, slog.New(slog.DiscardHandler))
+	w.machines[n.UID] = a
+	return a
 }
 
 // schedule binds pods to the first node that has what they ask for; the gang all at once.
@@ -365,9 +345,9 @@ func fits(p *corev1.Pod, n *corev1.Node, pods []corev1.Pod) bool {
 
 // Query implements observe.Querier: the answer of a Prometheus that scrapes the nodes' exporters.
 func (w *world) Query(_ context.Context, query string, _ time.Time) (out prom.Vector, _ error) {
-	machines := slices.SortedFunc(maps.Values(w.machines), func(a, b *node.Machine) int { return cmp.Compare(a.Name(), b.Name()) })
-	for _, m := range machines {
-		for _, s := range testenv.ExporterSeries(query, m) {
+	machines := slices.SortedFunc(maps.Values(w.machines), func(a, b *node.Agent) int { return cmp.Compare(a.Machine.Name(), b.Machine.Name()) })
+	for _, a := range machines {
+		for _, s := range testenv.ExporterSeries(query, a.Machine) {
 			out = append(out, prom.Sample{Labels: prom.FromMap(s.Labels), Value: s.Value, Time: w.now})
 		}
 	}

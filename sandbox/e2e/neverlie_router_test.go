@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -53,8 +54,10 @@ func newRouter(t *testing.T, c *cluster.Cluster, ca []byte, addresses map[adapte
 	require.NoError(t, err)
 	pair, err := tls.X509KeyPair(cert, key)
 	require.NoError(t, err)
+	callers, err := os.ReadFile(filepath.Join(c.Dir(), "pki", "front-proxy-ca.crt"))
+	require.NoError(t, err)
 	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(c.FrontProxyCA())
+	trusted.AppendCertsFromPEM(callers)
 	s := httptest.NewUnstartedServer(r)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
 	s.Config.ErrorLog = discarded

@@ -212,7 +212,7 @@ func snapshot(t *testing.T, c *testCase) plan.Snapshot {
 	api := kubefake.New(kinds).WithObjects(objects...).Build()
 	o := observe.New(observe.Options{
 		Cluster: api, Readings: func() *observe.Readings { return nil }, ConfigMap: partition.DefaultConfigMap,
-		Pools:   pools.Providers{GRPC: nodegroups.New(api, api, partition.NewManager(api, api, partition.DefaultConfigMap))},
+		Pools:   pools.Providers{GRPC: nodegroups.New(api, api)},
 		Foreign: func() (foreign.Objects, error) { return c.watched(t), nil },
 	})
 	out, err := o.Observe(t.Context(), now)

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -73,7 +72,7 @@ type program struct {
 // configuration of it.
 func (w *world) groups() string {
 	w.t.Helper()
-	address, stop, err := nodegroups.New(w.Admin, w.Admin, partition.NewManager(w.Admin, w.Admin, partition.DefaultConfigMap)).Serve()
+	address, stop, err := nodegroups.New(w.Admin, w.Admin).Serve()
 	w.must(err)
 	w.t.Cleanup(stop)
 	return fmt.Sprintf("externalGRPC: {%s: {address: %q}}\n", nodegroups.Name, address)

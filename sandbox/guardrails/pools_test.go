@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +20,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
-	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -164,12 +162,8 @@ func (w *world) growOnly(pool []*unstructured.Unstructured) {
 		return nil
 	})
 	// Its owner makes a node; nothing may take it away.
-	offers := fakeNodes()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "herd-0", Labels: map[string]string{v1alpha1.NodePoolLabel: "other"}, Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
-		Status:     corev1.NodeStatus{Capacity: offers.Offers, Allocatable: offers.Offers},
-	}
-	w.must(w.Admin.Create(w.t.Context(), node))
+	_, err := fakeNodes().Add(w.t.Context(), w.Admin, "herd-0", map[string]string{v1alpha1.NodePoolLabel: "other"})
+	w.must(err)
 	w.await("a refusal that has the reason", func() error {
 		if err := pools.NewScale(w.Admin, w.Admin).Delete(w.t.Context(), w.get("other"), w.node("herd-0"), false); !errors.Is(err, pools.ErrUnnamed) {
 			return fmt.Errorf("want ErrUnnamed: %w", errors.Join(err))

@@ -87,7 +87,7 @@ func (w *world) namespace() string { return w.ns }
 func (w *world) start(s setup) {
 	m := partition.NewManager(w.ours, w.ours, partition.DefaultConfigMap)
 	var provider pools.Provider = pools.Providers{
-		GRPC: nodegroups.New(w.ours, w.ours, m), Scale: pools.NewScale(w.ours, w.ours), History: pools.NewHistory(w.now),
+		GRPC: nodegroups.New(w.ours, w.ours), Scale: pools.NewScale(w.ours, w.ours), History: pools.NewHistory(w.now),
 	}
 	if s.provider != nil {
 		provider = s.provider(provider)

@@ -106,7 +106,7 @@ func (m *Machines) add(ctx context.Context, d *unstructured.Unstructured) error 
 		return fmt.Errorf("making a Machine: %w", err)
 	}
 	// The node has the Machine's name; a real one its infrastructure's.
-	id, err := m.Nodes.add(ctx, m.Client, u.GetName(), labels)
+	id, err := m.Nodes.Add(ctx, m.Client, u.GetName(), labels)
 	if err != nil {
 		return err
 	}

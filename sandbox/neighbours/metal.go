@@ -68,7 +68,7 @@ func (m *Metal) machine(ctx context.Context, u *unstructured.Unstructured) error
 	if id, _, _ := unstructured.NestedString(u.Object, "spec", "providerID"); id != "" {
 		return nil
 	}
-	id, err := m.Nodes.add(ctx, m.Client, u.GetName(), nil, uninitialized)
+	id, err := m.Nodes.Add(ctx, m.Client, u.GetName(), nil, uninitialized)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (m *Metal) pool(ctx context.Context, u *unstructured.Unstructured) error {
 		}
 		id := providerID(name)
 		if i >= int64(len(have)) {
-			if _, err := m.Nodes.add(ctx, m.Client, name, labels, uninitialized); err != nil {
+			if _, err := m.Nodes.Add(ctx, m.Client, name, labels, uninitialized); err != nil {
 				return err
 			}
 		}

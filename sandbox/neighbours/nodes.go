@@ -27,8 +27,8 @@ type Nodes struct {
 
 func providerID(node string) string { return "fake:///" + node }
 
-// add makes a node, unless it is there, and returns its providerID.
-func (n Nodes) add(ctx context.Context, c client.Client, name string, labels map[string]string, taints ...corev1.Taint) (string, error) {
+// Add makes a node, unless it is there, and returns its providerID.
+func (n Nodes) Add(ctx context.Context, c client.Client, name string, labels map[string]string, taints ...corev1.Taint) (string, error) {
 	id := providerID(name)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: merged(labels, n.Labels), Annotations: map[string]string{cluster.AnnotationFake: "fake"}},

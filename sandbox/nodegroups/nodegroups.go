@@ -36,10 +36,10 @@ type Maker struct {
 	ExternalBoot bool
 }
 
-// New returns a Maker, which publishes boot layouts with boot. live must read from the API server, so
-// that a node made a moment ago is counted.
-func New(c client.Client, live client.Reader, boot *partition.Manager) *Maker {
-	return &Maker{client: c, live: live, boot: boot}
+// New returns a Maker, which publishes boot layouts in mig-manager's usual ConfigMap. live must read from the API
+// server, so that a node made a moment ago is counted.
+func New(c client.Client, live client.Reader) *Maker {
+	return &Maker{client: c, live: live, boot: partition.NewManager(c, live, partition.DefaultConfigMap)}
 }
 
 // List implements pools.Provider. A Node object exists as soon as it is requested, so the target is
@@ -70,27 +70,12 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, s
 	if len(have) < from {
 		return pools.ErrStale
 	}
-	var all corev1.NodeList
-	if err := m.live.List(ctx, &all); err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
-	}
-	tables, _ := contract.TablesOf(contract.Publications(all.Items)) // package observe reports errors of single nodes
-	t, err := pools.Template(pool, tables, pools.Listing{})
+	node, err := m.template(ctx, pool)
 	if err != nil {
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
-	}
-	layout, err := layoutOf(tables, t)
-	if err != nil {
-		return fmt.Errorf("pool %s: %w", pool.Name, err)
-	}
-	if layout != nil {
-		t.Labels[contract.ConfigLabel] = layout.Name()
-		if _, err := m.boot.Publish(ctx, time.Time{}, layout); err != nil {
-			return fmt.Errorf("publishing the boot layout of pool %s: %w", pool.Name, err)
-		}
 	}
 	for n := 1; len(have) < size; n++ {
-		made := m.newNode(fmt.Sprintf("%s-%d", pool.Name, n), pool, t, layout)
+		made := node(fmt.Sprintf("%s-%d", pool.Name, n))
 		err := m.client.Create(ctx, made)
 		if apierrors.IsAlreadyExists(err) { // of the pool since, of another, or of none
 			if have, err = m.nodes(ctx, pool); err != nil {
@@ -104,6 +89,42 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, s
 		have = append(have, *made)
 	}
 	return nil
+}
+
+// Add makes a node of the pool under a name of the caller's.
+func (m *Maker) Add(ctx context.Context, pool *v1alpha1.GPUNodePool, name string) error {
+	node, err := m.template(ctx, pool)
+	if err == nil {
+		err = m.client.Create(ctx, node(name))
+	}
+	if err != nil {
+		return fmt.Errorf("making node %s: %w", name, err)
+	}
+	return nil
+}
+
+// template publishes the boot layout of a pool, and returns what its node of a name is.
+func (m *Maker) template(ctx context.Context, pool *v1alpha1.GPUNodePool) (func(name string) *corev1.Node, error) {
+	var all corev1.NodeList
+	if err := m.live.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	tables, _ := contract.TablesOf(contract.Publications(all.Items)) // package observe reports errors of single nodes
+	t, err := pools.Template(pool, tables, pools.Listing{})
+	if err != nil {
+		return nil, err
+	}
+	layout, err := layoutOf(tables, t)
+	if err != nil {
+		return nil, err
+	}
+	if layout != nil {
+		t.Labels[contract.ConfigLabel] = layout.Name()
+		if _, err := m.boot.Publish(ctx, time.Time{}, layout); err != nil {
+			return nil, fmt.Errorf("publishing the boot layout: %w", err)
+		}
+	}
+	return func(name string) *corev1.Node { return m.newNode(name, pool, t, layout) }, nil
 }
 
 // Delete implements pools.Provider.

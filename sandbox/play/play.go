@@ -21,8 +21,7 @@ const startTimeout = 2 * time.Minute
 // Result of a play.
 type Result struct {
 	Summary view.Summary
-	Met     []view.Stage // expectations, as they were met
-	Report  Report       // empty when none was wanted or could be written
+	Report  Report // empty when none was wanted or could be written
 }
 
 // Run plays a story to its end: all expectations met (nil), one failed, a
@@ -66,7 +65,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if died := w.Cluster.Err(); err != nil && died != nil {
 		err = died // the cause
 	}
-	result := Result{Summary: watcher.Summary(), Met: p.met}
+	result := Result{Summary: watcher.Summary()}
 	result.Summary.Took = p.met
 	if ctx.Err() != nil {
 		return result, err

@@ -91,7 +91,10 @@ func Start(ctx context.Context, o Options) (_ *Env, err error) {
 		return nil, err
 	}
 	if o.CRDs {
-		err = e.InstallCRDs(ctx)
+		err = neighbours.Apply(ctx, e.Admin, filepath.Join(e.Root, "deploy/chart/gpuscale/files/crds/*.yaml"))
+		if err == nil {
+			err = e.awaitCRDs(ctx)
+		}
 	}
 	return e, err
 }
@@ -102,15 +105,6 @@ func (e *Env) Stop() {
 		e.Cluster.Stop()
 	}
 	_ = os.RemoveAll(e.Dir)
-}
-
-// InstallCRDs installs those of deploy/chart/gpuscale/files/crds, and waits until all CRDs of the cluster
-// are served.
-func (e *Env) InstallCRDs(ctx context.Context) error {
-	if err := neighbours.Apply(ctx, e.Admin, filepath.Join(e.Root, "deploy/chart/gpuscale/files/crds/*.yaml")); err != nil {
-		return err
-	}
-	return e.InstallSources(ctx)
 }
 
 // InstallSources installs CRDs of other projects, and waits until all CRDs of the

@@ -15,8 +15,8 @@ type tally struct {
 	last  Scene
 	at    time.Duration
 
-	repartitionsBegun, repartitions, repartitionsFailed int
-	scaleUps, scaleDowns, wrongDowns                    int
+	repartitionsBegun, repartitions  int
+	scaleUps, scaleDowns, wrongDowns int
 
 	pendingSeconds float64
 	gpuSeconds     float64
@@ -87,12 +87,10 @@ func (t *tally) compare(s Scene, at time.Duration) {
 }
 
 func (t *tally) ended(old, now Node, at time.Duration) {
-	if old.Undone || now.State != "success" {
-		t.repartitionsFailed++
-		return
+	if !old.Undone && now.State == "success" {
+		t.repartitions++
+		t.first(&t.byRepartition, at)
 	}
-	t.repartitions++
-	t.first(&t.byRepartition, at)
 }
 
 // first records the time since the first pending pod, once.

@@ -24,9 +24,6 @@ func (b Binaries) Program(name string) string { return filepath.Join(b.Programs,
 
 // Build compiles what is not in the cache, and reports to out what takes long.
 func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
-	if err := build.CheckTools(); err != nil {
-		return Binaries{}, err
-	}
 	o := build.Options{Root: root, Out: out}
 	b := Binaries{Root: root}
 	var err error

@@ -11,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/story"
@@ -51,41 +49,6 @@ func poolObject(p story.Pool) *v1alpha1.GPUNodePool {
 		out.Spec.MIG = &v1alpha1.MIG{Actuator: "mig-manager", BootLayout: boot, IdleAfter: &metav1.Duration{Duration: p.IdleAfter}}
 	}
 	return out
-}
-
-// migLayout is a node's layout in mig-manager's terms.
-func migLayout(gpus int, l story.Layout) partition.NodeLayout {
-	out := make(partition.NodeLayout, gpus)
-	for i := range out {
-		if len(l) > 0 {
-			out[i] = partition.GPULayout{MIG: true, Counts: l[min(i, len(l)-1)]}
-		}
-	}
-	return out
-}
-
-// nodeObject is a node of the story, as it registers before its devices are
-// there. config is its mig-manager configuration; empty without MIG.
-func nodeObject(name string, p story.Pool, config string) *corev1.Node {
-	capacity := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(p.CPU), resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(int64(p.MemoryGiB)<<30, resource.BinarySI),
-		corev1.ResourcePods:   resource.MustParse("110"),
-	}
-	labels := map[string]string{
-		v1alpha1.NodePoolLabel: p.Name,
-		corev1.LabelHostname:   name,
-		corev1.LabelOSStable:   "linux",
-		corev1.LabelArchStable: "amd64",
-	}
-	if config != "" {
-		labels[contract.ConfigLabel] = config
-	}
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		Spec:       corev1.NodeSpec{ProviderID: nodegroups.ProviderID(name)},
-		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity.DeepCopy()},
-	}
 }
 
 // deployment of a workload.

@@ -94,7 +94,7 @@ func (p *Programs) AdapterURL() string { return "https://" + p.adapter }
 func (p *Programs) AdapterCA() string { return filepath.Join(p.cluster.PrometheusDir(), scraperCA) }
 
 // startExporter runs the exporter of one node, as its DaemonSet pod would.
-func (p *Programs) startExporter(_ context.Context, e machines.Exporter) (string, func(), error) {
+func (p *Programs) startExporter(e machines.Exporter) (string, func(), error) {
 	port, ok := p.ports[e.Node] // it stays its own, also while the exporter is paused
 	if !ok {
 		var err error

@@ -67,7 +67,7 @@ func (w *World) targetList() []cluster.TargetGroup {
 	}
 	for _, key := range w.servers.running() {
 		namespace, pod, _ := strings.Cut(key, "/")
-		out = append(out, cluster.TargetGroup{Targets: []string{w.pages.address}, Labels: map[string]string{
+		out = append(out, cluster.TargetGroup{Targets: []string{w.pages}, Labels: map[string]string{
 			"job": jobServers, "namespace": namespace, "pod": pod, "container": "main", "__metrics_path__": pagePath(key),
 		}})
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,6 @@ import (
 type servers struct {
 	story   story.Story
 	gateway *model.Gateway
-	pages   *pages
 	log     *slog.Logger
 
 	mu   sync.Mutex
@@ -40,8 +40,15 @@ type served struct {
 	ratio float64
 }
 
-func newServers(s story.Story, g *model.Gateway, p *pages, log *slog.Logger) *servers {
-	return &servers{story: s, gateway: g, pages: p, log: log, pods: map[string]*served{}}
+func newServers(s story.Story, g *model.Gateway, log *slog.Logger) *servers {
+	return &servers{story: s, gateway: g, log: log, pods: map[string]*served{}}
+}
+
+// routes serves the metrics pages of all simulated servers, which have no processes of their own.
+func (s *servers) routes(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+pagePath("{namespace}/{pod}"), func(w http.ResponseWriter, r *http.Request) {
+		s.gateway.Handler(r.PathValue("namespace")+"/"+r.PathValue("pod")).ServeHTTP(w, r)
+	})
 }
 
 func pagePath(key string) string { return "/pods/" + key + "/metrics" }
@@ -81,14 +88,11 @@ func (s *servers) begin(key, uid string, w story.Workload, product string) {
 	s.pods[key] = &served{uid: uid}
 	if err != nil {
 		s.log.Warn("a server does not start", "pod", key, "error", err)
-		return
 	}
-	s.pages.byPath.Store(pagePath(key), s.gateway.Handler(key))
 }
 
 func (s *servers) end(key string) {
 	s.gateway.Remove(key)
-	s.pages.byPath.Delete(pagePath(key))
 	delete(s.pods, key)
 }
 

@@ -3,8 +3,6 @@ package world
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 )
 
@@ -33,10 +32,9 @@ func createNamespaces(ctx context.Context, c client.Client, s story.Story) error
 	return nil
 }
 
-// createFleet makes pools, then the configurations the nodes' layouts have
-// under mig-manager, then the nodes: like a cluster in which all of it has
-// been in use for a while.
-func createFleet(ctx context.Context, c client.Client, s story.Story) error {
+// createFleet makes pools, then the nodes, which are registered and have no devices
+// yet: like a cluster in which all of it has been in use for a while.
+func createFleet(ctx context.Context, c client.Client, groups *nodegroups.Maker, s story.Story) error {
 	pools := map[string]story.Pool{}
 	for _, p := range s.Pools {
 		pools[p.Name] = p
@@ -44,21 +42,12 @@ func createFleet(ctx context.Context, c client.Client, s story.Story) error {
 			return err
 		}
 	}
-	manager := partition.NewManager(c, c, partition.DefaultConfigMap)
 	for _, n := range s.Nodes {
-		p, config := pools[n.Pool], ""
-		layout := n.Layout
-		if len(layout) == 0 {
-			layout = p.Layout
+		p := pools[n.Pool]
+		if len(n.Layout) > 0 {
+			p.Layout = n.Layout
 		}
-		if len(layout) > 0 {
-			l := migLayout(p.GPUs, layout)
-			if _, err := manager.Publish(ctx, time.Time{}, l); err != nil {
-				return fmt.Errorf("publishing the layout of node %s: %w", n.Name, err)
-			}
-			config = l.Name()
-		}
-		if err := create(ctx, c, nodeObject(n.Name, p, config)); err != nil {
+		if err := groups.Add(ctx, poolObject(p), n.Name); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/internal/serve"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
@@ -49,7 +47,8 @@ type World struct {
 
 	opts     Options
 	client   client.Client
-	pages    *pages
+	groups   *nodegroups.Maker
+	pages    string // address of the simulated servers' metrics
 	servers  *servers
 	machines *machines.Fleet
 	targets  []cluster.TargetGroup // that Prometheus has
@@ -107,6 +106,8 @@ func (w *World) connect(_, life context.Context) error {
 		return err
 	}
 	w.Programs = &Programs{cluster: w.Cluster, client: w.client, binaries: w.opts.Binaries, ports: map[string]int{}}
+	w.groups = nodegroups.New(w.client, w.client)
+	w.groups.ExternalBoot = true
 	w.Caches, err = node.NewCached(life, w.Cluster.Client())
 	return err
 }
@@ -119,7 +120,7 @@ func (w *World) populate(ctx, _ context.Context) error {
 	if err := neighbours.Apply(ctx, w.client, filepath.Join(w.opts.Binaries.Root, "deploy/chart/gpuscale/files/crds/*.yaml")); err != nil {
 		return err
 	}
-	return createFleet(ctx, w.client, w.opts.Story)
+	return createFleet(ctx, w.client, w.groups, w.opts.Story)
 }
 
 // populateWorkloads before the autoscaler is there: the story begins with a
@@ -132,9 +133,7 @@ func (w *World) populateWorkloads(ctx, _ context.Context) error {
 }
 
 func (w *World) startFakes(_, life context.Context) error {
-	maker := nodegroups.New(w.client, w.client, partition.NewManager(w.client, w.client, partition.DefaultConfigMap))
-	maker.ExternalBoot = true
-	groups, stopGroups, err := maker.Serve()
+	groups, stopGroups, err := w.groups.Serve()
 	if err != nil {
 		return err
 	}
@@ -144,19 +143,18 @@ func (w *World) startFakes(_, life context.Context) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the machines' folder: %w", err)
 	}
-	w.pages = &pages{}
 	w.Gateway = model.NewGateway(model.Chat13B(), w.opts.Speed, time.Now)
-	w.servers = newServers(w.opts.Story, w.Gateway, w.pages, w.opts.Log)
+	w.servers = newServers(w.opts.Story, w.Gateway, w.opts.Log)
 	w.machines = machines.New(machines.Options{
-		Story: w.opts.Story, Client: w.Cluster.Client(), Dir: dir, Clock: time.Now, Log: w.opts.Log,
+		Story: w.opts.Story, Client: w.client, Dir: dir, Log: w.opts.Log,
 		Loads: w.servers.loads, Start: w.Programs.startExporter,
 	})
 	w.stops = append(w.stops, w.machines.Stop)
-	server, err := serve.New(serve.Options{Address: "127.0.0.1:0", Log: w.opts.Log, Routes: func(mux *http.ServeMux) { mux.Handle("/", w.pages) }})
+	server, err := serve.New(serve.Options{Address: "127.0.0.1:0", Log: w.opts.Log, Routes: w.servers.routes})
 	if err != nil {
 		return fmt.Errorf("serving the simulated servers' metrics: %w", err)
 	}
-	w.pages.address = server.Addr().String()
+	w.pages = server.Addr().String()
 	life, end := context.WithCancel(life)
 	var loop sync.WaitGroup
 	loop.Go(func() { _ = server.Run(life) }) // ends with life

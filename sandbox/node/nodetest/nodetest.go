@@ -28,16 +28,10 @@ func Only(t testing.TB) {
 	}
 }
 
-// Env starts the control plane.
+// Env starts the control plane. The change of its options is Env's own.
 func Env(ctx context.Context, t testing.TB, o testenv.Options) *testenv.Env {
 	t.Helper()
-	change := o.Change
-	o.Change = func(c *cluster.Options) {
-		c.Egress = true
-		if change != nil {
-			change(c)
-		}
-	}
+	o.Change = func(c *cluster.Options) { c.Egress = true }
 	env, err := testenv.Start(ctx, o)
 	require.NoError(t, err)
 	t.Cleanup(env.Stop)

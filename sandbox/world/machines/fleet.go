@@ -9,7 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/sandbox/story"
@@ -27,15 +27,14 @@ type Exporter struct {
 // Options of a Fleet; all are needed.
 type Options struct {
 	Story  story.Story
-	Client kubernetes.Interface
+	Client client.Client
 	Dir    string // where sockets and state files go; its path must be short
-	Clock  func() time.Time
 	Log    *slog.Logger
 	// Loads returns how busy the allocated devices are, by device id.
 	Loads func(allocated []node.Holding, now time.Time) map[string]device.Load
 	// Start an exporter; it serves at address until stop is called. Started
 	// again for the same node, it serves at the same address.
-	Start func(ctx context.Context, e Exporter) (address string, stop func(), err error)
+	Start func(e Exporter) (address string, stop func(), err error)
 }
 
 // Fleet is all machines of the story's pools.
@@ -64,7 +63,7 @@ func New(o Options) *Fleet {
 // what is due. An error of one machine does not keep the others from theirs; all are
 // returned, joined.
 func (f *Fleet) Step(ctx context.Context, nodes []*corev1.Node, podsOn func(node string) []*corev1.Pod, config []byte) error {
-	now := f.opts.Clock()
+	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	here := map[string]bool{}

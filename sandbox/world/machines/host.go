@@ -51,7 +51,7 @@ func (h *host) step(ctx context.Context, n *corev1.Node, pods []*corev1.Pod, con
 			return fmt.Errorf("measuring %s: %w", h.name, err)
 		}
 	}
-	if err := h.follow(ctx, n); err != nil {
+	if err := h.follow(n); err != nil {
 		return err
 	}
 	return h.agent.Step(ctx, n, pods, config, now)
@@ -59,7 +59,7 @@ func (h *host) step(ctx context.Context, n *corev1.Node, pods []*corev1.Pod, con
 
 // follow starts and ends the exporter as the node's labels say, as a DaemonSet
 // does: mig-manager pauses it while it changes a GPU.
-func (h *host) follow(ctx context.Context, n *corev1.Node) error {
+func (h *host) follow(n *corev1.Node) error {
 	switch paused := node.ExporterPaused(n.Labels); {
 	case paused && h.end != nil:
 		h.end()
@@ -67,7 +67,7 @@ func (h *host) follow(ctx context.Context, n *corev1.Node) error {
 		h.opts.Log.Info("exporter ended for a MIG change", "node", h.name)
 	case !paused && h.end == nil:
 		var err error
-		if h.address, h.end, err = h.opts.Start(ctx, Exporter{Node: h.name, Socket: h.socket(), State: h.state()}); err != nil {
+		if h.address, h.end, err = h.opts.Start(Exporter{Node: h.name, Socket: h.socket(), State: h.state()}); err != nil {
 			h.end = nil
 			return fmt.Errorf("starting the exporter of %s: %w", h.name, err)
 		}
@@ -105,7 +105,7 @@ func (h *host) boot(ctx context.Context, n *corev1.Node, now time.Time) error {
 	if err := h.agent.Join(ctx); err != nil {
 		return err
 	}
-	if err := h.follow(ctx, n); err != nil {
+	if err := h.follow(n); err != nil {
 		return err
 	}
 	h.opts.Log.Info("machine up", "node", h.name)

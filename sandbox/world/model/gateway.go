@@ -41,7 +41,6 @@ type Counts struct {
 	Waiting int // in servers' queues
 	Running int
 	Done    int
-	Retried int // sent again because their server went
 }
 
 // NewGateway returns a gateway without servers, whose traffic time starts now and runs at
@@ -100,7 +99,6 @@ func (g *Gateway) Remove(id string) {
 	g.servers = slices.DeleteFunc(g.servers, func(other *server) bool { return other == s })
 	for _, r := range append(s.running, s.waiting...) {
 		r.prefilled, r.generated = 0, 0
-		g.counts.Retried++
 		g.dispatch(r)
 	}
 }

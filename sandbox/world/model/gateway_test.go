@@ -48,6 +48,27 @@ func TestGatewayServesVLLMsNames(t *testing.T) {
 	}
 }
 
+// TestWhenItIsCounted: a prompt with its first token, the time in the queue when the request ends.
+func TestWhenItIsCounted(t *testing.T) {
+	now := time.Unix(0, 0)
+	g := NewGateway(Chat13B(), 1, func() time.Time { return now })
+	require.NoError(t, g.Add("a", half, 0))
+	require.NoError(t, g.Play(steady(3, 0)))
+	for _, c := range []struct {
+		after           time.Duration
+		prompts, queued string
+	}{{100 * time.Millisecond, "0", "0"}, {3 * time.Second, "3465", "0"}, {time.Minute, "3465", "3"}} {
+		now = now.Add(c.after)
+		_, body := scrape(g, "a")
+		const labels = `{engine="0",model_name="chat-13b"} `
+		for _, want := range []string{"vllm:prompt_tokens_total" + labels + c.prompts + "\n", "vllm:request_queue_time_seconds_count" + labels + c.queued + "\n"} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%+v: not %q in\n%s", g.Counts(), want, body)
+			}
+		}
+	}
+}
+
 func scrape(g *Gateway, id string) (int, string) {
 	w := httptest.NewRecorder()
 	g.Handler(id).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -78,7 +78,6 @@ func (s *server) admit(now time.Duration, wait func(time.Duration)) {
 		}
 		s.waiting = s.waiting[1:]
 		r.running = now
-		s.metrics.queueTime.Observe((now - r.arrived).Seconds())
 		wait(now - r.arrived)
 		s.kv += r.tokens()
 		s.running = append(s.running, r)
@@ -100,6 +99,7 @@ func (s *server) end() (done int) {
 		done++
 		s.kv -= r.tokens()
 		s.metrics.endToEnd.Observe((now - r.arrived).Seconds())
+		s.metrics.queueTime.Observe((r.running - r.arrived).Seconds())
 	}
 	clear(s.running[len(kept):])
 	s.running = kept
@@ -109,10 +109,10 @@ func (s *server) end() (done int) {
 func (s *server) advance(r *request, chunk int, now time.Duration) {
 	if r.prefilled < r.Context {
 		r.prefilled += chunk
-		s.metrics.prompted.Add(float64(chunk))
 		if r.prefilled < r.Context {
 			return
 		}
+		s.metrics.prompted.Add(float64(r.Context))
 		s.metrics.firstToken.Observe((now - r.arrived).Seconds())
 	}
 	r.generated++

@@ -2,20 +2,22 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
+	"maps"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -25,18 +27,23 @@ import (
 type Agent struct {
 	Machine *Machine
 	Lock    sync.Mutex // guards Machine
-	client  kubernetes.Interface
+	client  client.Client
 	log     *slog.Logger
 }
 
 // NewAgent returns the agent of a machine. Step makes it act.
-func NewAgent(m *Machine, client kubernetes.Interface, log *slog.Logger) *Agent {
-	return &Agent{Machine: m, client: client, log: log.With("node", m.Name())}
+func NewAgent(m *Machine, c client.Client, log *slog.Logger) *Agent {
+	return &Agent{Machine: m, client: c, log: log.With("node", m.Name())}
 }
 
 // Join hands the node to KWOK, which plays its kubelet's heartbeat.
 func (a *Agent) Join(ctx context.Context) error {
-	return a.patch(ctx, a.Machine.Name(), map[string]any{"metadata": map[string]any{"annotations": map[string]any{"kwok.x-k8s.io/node": "fake"}}})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Machine.Name()}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"kwok.x-k8s.io/node": "fake"}}}`))
+	if err := a.client.Patch(ctx, node, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing node %s: %w", node.Name, err)
+	}
+	return nil
 }
 
 // Step looks at the node once, at the pods bound to it and at the mig-parted file (nil:
@@ -45,20 +52,20 @@ func (a *Agent) Step(ctx context.Context, node *corev1.Node, bound []*corev1.Pod
 	a.Lock.Lock()
 	refused := a.Machine.Sync(PodsOf(bound), now)
 	a.Machine.Deploy(node.Labels, now)
-	labels := a.Machine.StepManager(node.Labels[contract.ConfigLabel], config, now)
+	managed := a.Machine.StepManager(node.Labels[contract.ConfigLabel], config, now)
 	failure := a.Machine.Failure()
 	discovered := a.Machine.DiscoveryLabels()
-	allocatable, capacity := a.Machine.Allocatable(now), a.Machine.Capacity()
+	allocatable, capacity := a.Machine.Allocatable(now), a.Machine.Capacity(now)
 	a.Lock.Unlock()
 
-	if state, ok := labels[contract.StateLabel]; ok {
+	if state, ok := managed[contract.StateLabel]; ok {
 		a.log.Info("mig-manager answers", "config", node.Labels[contract.ConfigLabel], "state", state, "why", failure)
 	}
 	var errs []error
 	for _, p := range refused {
 		errs = append(errs, a.refuse(ctx, p))
 	}
-	errs = append(errs, a.label(ctx, node, labels, discovered), a.status(ctx, node, allocatable, capacity))
+	errs = append(errs, a.label(ctx, node, managed, discovered), a.status(ctx, node, allocatable, capacity))
 	return errors.Join(errs...)
 }
 
@@ -90,77 +97,53 @@ func PodsOf(all []*corev1.Pod) (pods []Pod) {
 // refuse a pod whose devices are not there, as a kubelet does.
 func (a *Agent) refuse(ctx context.Context, p Pod) error {
 	a.log.Info("pod refused: its devices are not there", "pod", p.Namespace+"/"+p.Name)
-	patch := map[string]any{
-		"metadata": map[string]any{"uid": p.UID},
-		"status": map[string]any{
-			"phase": corev1.PodFailed, "reason": "UnexpectedAdmissionError",
-			"message": "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices",
-		},
-	}
-	body, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("refusing pod %s/%s: %w", p.Namespace, p.Name, err)
-	}
-	_, err = a.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"uid": %q}, "status": {"phase": %q, "reason": "UnexpectedAdmissionError",
+		"message": "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices"}}`, p.UID, corev1.PodFailed))
+	if err := a.client.Status().Patch(ctx, pod, patch); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("refusing pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	return nil
 }
 
 // label writes what mig-manager and feature discovery say, where it differs.
-func (a *Agent) label(ctx context.Context, node *corev1.Node, managed, discovered map[string]string) error {
-	change := map[string]any{}
-	for k, v := range discovered {
-		if node.Labels[k] != v {
-			change[k] = v
-		}
+func (a *Agent) label(ctx context.Context, read *corev1.Node, managed, discovered map[string]string) error {
+	before, now := read.DeepCopy(), read.DeepCopy()
+	maps.DeleteFunc(now.Labels, func(k, _ string) bool {
+		return strings.HasPrefix(k, "nvidia.com/mig-") && strings.HasSuffix(k, ".count")
+	})
+	now.Labels = labels.Merge(now.Labels, labels.Merge(discovered, managed))
+	for k := range managed { // written always, since the cache may be old
+		delete(before.Labels, k)
 	}
-	for k := range node.Labels {
-		if _, ok := discovered[k]; !ok && strings.HasPrefix(k, "nvidia.com/mig-") && strings.HasSuffix(k, ".count") {
-			change[k] = nil
-		}
-	}
-	for k, v := range managed { // always, since the cache may be old
-		change[k] = v
-	}
-	if len(change) == 0 {
+	if maps.Equal(before.Labels, now.Labels) {
 		return nil
 	}
-	return a.patch(ctx, node.Name, map[string]any{"metadata": map[string]any{"labels": change}})
+	if err := a.client.Patch(ctx, now, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("labelling node %s: %w", read.Name, err)
+	}
+	return nil
 }
 
 // status writes the devices a node has, where they differ.
-func (a *Agent) status(ctx context.Context, node *corev1.Node, allocatable, capacity map[string]int) error {
-	status := map[string]any{}
-	for field, now := range map[string]struct {
-		have corev1.ResourceList
-		want map[string]int
-	}{"allocatable": {node.Status.Allocatable, allocatable}, "capacity": {node.Status.Capacity, capacity}} {
-		change := map[string]any{}
-		for resource, n := range now.want {
-			if q, ok := now.have[corev1.ResourceName(resource)]; !ok || q.Value() != int64(n) {
-				change[resource] = strconv.Itoa(n)
-			}
-		}
-		if len(change) > 0 {
-			status[field] = change
-		}
-	}
-	if len(status) == 0 {
+func (a *Agent) status(ctx context.Context, read *corev1.Node, allocatable, capacity map[string]int) error {
+	now := read.DeepCopy()
+	now.Status.Allocatable = withDevices(now.Status.Allocatable, allocatable)
+	now.Status.Capacity = withDevices(now.Status.Capacity, capacity)
+	if equality.Semantic.DeepEqual(read.Status, now.Status) {
 		return nil
 	}
-	return a.patch(ctx, node.Name, map[string]any{"status": status}, "status")
-}
-
-func (a *Agent) patch(ctx context.Context, name string, patch map[string]any, sub ...string) error {
-	body, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("writing node %s: %w", name, err)
-	}
-	_, err = a.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{}, sub...)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing node %s: %w", name, err)
+	if err := a.client.Status().Patch(ctx, now, client.MergeFrom(read)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of node %s: %w", read.Name, err)
 	}
 	return nil
+}
+
+func withDevices(list corev1.ResourceList, devices map[string]int) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	maps.Copy(out, list)
+	for name, n := range devices {
+		out[corev1.ResourceName(name)] = *resource.NewQuantity(int64(n), resource.DecimalSI)
+	}
+	return out
 }

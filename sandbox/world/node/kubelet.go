@@ -42,7 +42,9 @@ func Listen(socket string, m *Machine, lock sync.Locker) (*Kubelet, error) {
 func (k *Kubelet) Stop() { k.server.Stop() }
 
 // List implements what our programs ask of the PodResources API: all pods with a device.
-// (The real one lists pods without devices too; they are not used here.)
+// The real one lists pods without devices too (pkg/kubelet/apis/podresources of Kubernetes 1.37.1, 2026-11-28). The
+// exporter takes an answer without any pod for that of a kubelet that has just started, so that a node here
+// keeps its last pods for 20 seconds too long: a story must last longer than the minute in which rules are evaluated.
 func (k *Kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	return &podresources.ListPodResourcesResponse{PodResources: k.pods()}, nil
 }

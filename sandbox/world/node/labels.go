@@ -21,8 +21,9 @@ func ExporterPaused(labels map[string]string) bool {
 	return labelled && v != "true"
 }
 
-// DiscoveryLabels are GPU feature discovery's labels of the node, under
-// the mixed strategy, about its layout as it is.
+// DiscoveryLabels are the labels of GPU feature discovery that our programs read, under
+// the mixed strategy, about its layout as it is: checked against v0.19.3 (internal/lm) on 2026-11-28.
+// The GPU Operator sets gpu.present.
 func (m *Machine) DiscoveryLabels() map[string]string {
 	out := map[string]string{
 		"nvidia.com/gpu.present": "true",
@@ -30,11 +31,9 @@ func (m *Machine) DiscoveryLabels() map[string]string {
 		"nvidia.com/gpu.count":   strconv.Itoa(len(m.gpus)),
 		"nvidia.com/gpu.memory":  strconv.Itoa(m.model.MemoryMiB),
 		"nvidia.com/mig.capable": strconv.FormatBool(m.table != nil),
+		// Of all nodes, whatever their GPUs are.
+		"nvidia.com/mig.strategy": "mixed",
 	}
-	if m.table == nil {
-		return out
-	}
-	out["nvidia.com/mig.strategy"] = "mixed"
 	counts := map[string]int{}
 	for _, c := range m.gpus {
 		for _, in := range c.Instances {

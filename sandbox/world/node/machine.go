@@ -65,8 +65,8 @@ type Machine struct {
 	model     gpu.Model
 	table     *mig.Table // nil: the product has no MIG
 	gpus      []GPU
-	allocated map[string]Holding // by device id
-	known     map[string]int     // extended resources ever advertised, and how many last
+	allocated map[string]Holding    // by device id
+	known     map[string]registered // extended resources ever advertised
 	plugin    plugin
 	manager   manager
 
@@ -79,7 +79,7 @@ func New(spec Spec, now time.Time) (*Machine, error) {
 	if !ok {
 		return nil, fmt.Errorf("node %s: unknown product %q", spec.Name, spec.Product)
 	}
-	m := &Machine{spec: spec, model: model, allocated: map[string]Holding{}, known: map[string]int{}}
+	m := &Machine{spec: spec, model: model, allocated: map[string]Holding{}, known: map[string]registered{}}
 	m.table, _ = mig.ForModel(model.Name)
 	if n := len(spec.Layouts); n > 1 && n != spec.GPUs || spec.GPUs < 1 {
 		return nil, fmt.Errorf("node %s: %d layouts for %d GPUs", spec.Name, n, spec.GPUs)
