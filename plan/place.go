@@ -173,6 +173,18 @@ func (w *world) placeRest(marked bool) {
 			w.serveUnit(&w.units[u], marked)
 		}
 	}
+	if marked {
+		w.serveFollowers()
+	}
+}
+
+// serveFollowers serves pods that must be near others which were promised their nodes only after them.
+func (w *world) serveFollowers() {
+	for i := range w.pending {
+		if p := &w.pending[i]; (p.reason == NoPoolFits || p.reason == RepartitionExhausted) && len(p.pod.Near) > 0 && p.pod.Gang == "" && !p.served && !p.refused && p.pod.Unschedulable {
+			w.serve(i, false)
+		}
+	}
 }
 
 // reclaiming are the pods alone, from a unit on, for each of which others can be evicted.
