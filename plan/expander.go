@@ -49,9 +49,9 @@ func (p *poolState) size() int { return p.base + p.grown + p.later - p.shrunk - 
 const similarity = 0.05
 
 // placeLabels tell similar pools apart: where their nodes are. The set is
-// cluster-autoscaler's, and the label of our own pools.
+// cluster-autoscaler's, and the labels of our own pools and of Karpenter's.
 var placeLabels = map[string]bool{
-	hostnameLabel: true, "gpuscale.io/pool": true,
+	hostnameLabel: true, "gpuscale.io/pool": true, "karpenter.sh/nodepool": true,
 	"topology.kubernetes.io/zone": true, "failure-domain.beta.kubernetes.io/zone": true,
 	"topology.kubernetes.io/region": true, "failure-domain.beta.kubernetes.io/region": true,
 	"topology.ebs.csi.aws.com/zone": true, "topology.gke.io/zone": true, "topology.disk.csi.azure.com/zone": true,
