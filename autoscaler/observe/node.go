@@ -129,7 +129,7 @@ func (o *Observer) node(in nodeInput, report map[int]reportedGPU) plan.Node {
 	out := in.facts.Node
 	var startup []v1alpha1.Taint
 	if m := in.pool; m != nil {
-		out.Pool, startup = m.Name, m.Spec.Template.StartupTaints
+		out.Pool, startup = m.Name, m.startupTaints()
 		out.NoScaleDown = out.NoScaleDown || m.Spec.ScaleDown.Disabled || m.listing.Unnamed || m.failing != nil
 	}
 	leavesAt, noticed := o.notice(n)

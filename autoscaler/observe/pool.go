@@ -41,6 +41,10 @@ type managed struct {
 	usual   []plan.GPU // of a new node
 }
 
+func (m *managed) startupTaints() []v1alpha1.Taint {
+	return slices.Concat(m.Spec.Template.StartupTaints, m.listing.StartupTaints)
+}
+
 // pool converts a pool that its provider has listed; Size is set later.
 func (m *managed) pool(tables mig.Tables) (out plan.Pool, err error) {
 	if m.err != nil {
@@ -50,7 +54,7 @@ func (m *managed) pool(tables mig.Tables) (out plan.Pool, err error) {
 	if err != nil {
 		return out, err
 	}
-	template.Taints, _ = starting(template.Taints, m.Spec.Template.StartupTaints)
+	template.Taints, _ = starting(template.Taints, m.startupTaints())
 	out = plan.Pool{
 		Name: m.Name, Min: int(m.Spec.Min), Max: int(m.Spec.Max),
 		Target: m.listing.Target, Failed: m.listing.Failed, FailedWhy: m.listing.FailedWhy, Template: template,

@@ -141,6 +141,18 @@ func TestKarpenterTerminates(t *testing.T) {
 	}
 }
 
+// TestStartupTaintsOfTheProvider: a node with one is upcoming, and no further one is added for its pods.
+func TestStartupTaintsOfTheProvider(t *testing.T) {
+	p, n := pool("p"), node("p-1", corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")})
+	p.Spec.MIG, p.Spec.Min = nil, 0
+	n.Spec.Taints = []corev1.Taint{{Key: "network", Value: "starting", Effect: corev1.TaintEffectNoExecute}}
+	w := newWorld(t, p, n)
+	w.o.o.Pools = listed{"p": {Listing: pools.Listing{Target: 1, StartupTaints: []v1alpha1.Taint{{Key: "network", Value: "starting", Effect: "NoExecute"}}}}}
+	if got := w.at(0).Nodes[0]; got.Ready || len(got.Taints) != 0 {
+		t.Errorf("ready %v, taints %v", got.Ready, got.Taints)
+	}
+}
+
 // together is a provider whose calls return only once all of them have been made.
 type together struct {
 	pools.Providers

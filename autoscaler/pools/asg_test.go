@@ -28,6 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -836,18 +838,25 @@ func FuzzTarget(f *testing.F) {
 		if err := u.UnmarshalJSON([]byte(text)); err != nil {
 			u.Object = o
 		}
-		k, tg := karpenter{}, target{object: u}
-		size, err := k.size(tg)
+		c := interceptor.NewClient(nil, interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
+			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				return nil
+			},
+		})
+		k, tg := karpenter{client: c, live: c}, target{object: u}
+		_ = k.describe(tg, &Listing{})
+		size, err := k.size(tg, nil)
 		if err != nil {
 			return
 		}
 		if n, err := tg.replicas(); err != nil || size > n {
 			t.Errorf("%s: size %d of %d replicas, %v", text, size, n, err)
 		}
-		if err := k.resize(t.Context(), tg, nil, 7); err != nil {
+		if err := k.resize(t.Context(), tg, 7); err != nil {
 			return
 		}
-		if size, err := k.size(tg); err != nil || size != 7 {
+		if size, err := k.size(tg, nil); err != nil || size != 7 {
 			t.Errorf("%s: asked for 7, is %d, %v", text, size, err)
 		}
 	})

@@ -41,18 +41,18 @@ type clusterAPI struct {
 	live   client.Reader
 }
 
-func (clusterAPI) size(t target) (int, error) { return t.replicas() }
+func (clusterAPI) size(t target, _ []unstructured.Unstructured) (int, error) { return t.replicas() }
 
 // resize raises the replicas only once each marked Machine is removed: the controller would never see the lower number
 // and remove nothing. It lowers them only while no MachineSet is outdated, whose Machines would go.
-func (c clusterAPI) resize(ctx context.Context, t target, leaving []unstructured.Unstructured, size int) error {
-	have, err := t.replicas()
+func (c clusterAPI) resize(ctx context.Context, t target, size int) error {
+	removed, have, err := t.removed(ctx, c)
 	if err != nil {
 		return err
 	}
-	for i := range leaving {
-		if size > have && leaving[i].GetDeletionTimestamp() == nil {
-			return fmt.Errorf("%w: %s has not removed Machine %s yet", ErrBusy, t.name(), leaving[i].GetName())
+	for i := range removed {
+		if size > have && removed[i].GetDeletionTimestamp() == nil && t.leaves(c, &removed[i]) {
+			return fmt.Errorf("%w: %s has not removed Machine %s yet", ErrBusy, t.name(), removed[i].GetName())
 		}
 	}
 	if size < have {
@@ -64,7 +64,7 @@ func (c clusterAPI) resize(ctx context.Context, t target, leaving []unstructured
 			return cmp.Or(err, fmt.Errorf("%w: %s shrinks its outdated MachineSets %v first", ErrUnnamed, t.name(), outdated))
 		}
 	}
-	return t.setReplicas(size)
+	return t.write(ctx, c.client, c, removed, size, "")
 }
 
 func (clusterAPI) foreign(t target) string {
@@ -91,18 +91,8 @@ func (clusterAPI) foreign(t target) string {
 // paused reports whether Cluster API does nothing about the target: its own annotation says so, or, by a condition of
 // v1.9 and newer, its Cluster (util/paused). With spec.paused alone a MachineDeployment is still scaled.
 func (t target) paused() bool {
-	if _, ok := t.object.GetAnnotations()[annotationPaused]; ok {
-		return true
-	}
-	for _, path := range [][]string{{"status", "conditions"}, {"status", "v1beta2", "conditions"}} { // of v1beta2, and of v1beta1
-		conditions, _, _ := unstructured.NestedSlice(t.object.Object, path...)
-		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == "Paused" && c["status"] == "True" {
-				return true
-			}
-		}
-	}
-	return false
+	_, annotated := t.object.GetAnnotations()[annotationPaused]
+	return annotated || condition(t.object, "Paused") == "True"
 }
 
 // owns reports whether a field is in an entry of managedFields.
@@ -164,12 +154,25 @@ func (c clusterAPI) remove(ctx context.Context, t target, all []unstructured.Uns
 	if err := c.mark(ctx, machine, true); err != nil {
 		return err
 	}
-	before := t.object.DeepCopy()
-	t.addRemoving(all, machine)
-	if err := t.setReplicas(replicas - 1); err != nil {
+	return t.write(ctx, c.client, c, all, replicas-1, "", machine.GetUID())
+}
+
+// replace lists the Machine first, so that its node is not counted while it goes.
+func (c clusterAPI) replace(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured) error {
+	switch {
+	case machine.GetDeletionTimestamp() != nil:
+		return nil // terminating already
+	case t.leaves(c, machine):
+		return fmt.Errorf("%w: %s is removing it already", ErrBusy, t.name())
+	}
+	replicas, err := t.replicas()
+	if err != nil {
 		return err
 	}
-	return patch(ctx, c.client, before, t.object, "lowering")
+	if err := t.write(ctx, c.client, c, all, replicas, "", machine.GetUID()); err != nil {
+		return err
+	}
+	return remove(ctx, c.client, machine)
 }
 
 // mark sets or removes the annotation by which Cluster API removes a Machine before others.

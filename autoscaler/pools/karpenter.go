@@ -4,13 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/amount"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
 // Names of Karpenter's API.
@@ -28,12 +32,24 @@ type karpenter struct {
 	live   client.Reader
 }
 
-// size is the smaller of the replicas and the limit on nodes.
-func (karpenter) size(t target) (int, error) {
+// size is the smaller of the replicas and the limit on nodes. A removal that ended after the limit was lowered has yet to
+// take its NodeClaim.
+func (k karpenter) size(t target, machines []unstructured.Unstructured) (int, error) {
 	replicas, err := t.replicas()
 	if err != nil {
 		return 0, err
 	}
+	size, err := k.limited(t, replicas)
+	for i := range machines {
+		if t.uncounted(&machines[i]) && k.passedOver(t, &machines[i]) {
+			size++
+		}
+	}
+	return size, err
+}
+
+// limited returns the replicas as far as the limit on nodes allows them.
+func (karpenter) limited(t target, replicas int) (int, error) {
 	limit, ok, err := unstructured.NestedFieldNoCopy(t.object.Object, "spec", "limits", "nodes")
 	if err != nil || !ok {
 		return replicas, err
@@ -56,11 +72,69 @@ func (karpenter) size(t target) (int, error) {
 // drifted node of a static NodePool only within spec.limits.nodes: the new one comes first.
 const driftHeadroom = 1
 
-func (karpenter) resize(_ context.Context, t target, _ []unstructured.Unstructured, size int) error {
-	if err := t.setReplicas(size); err != nil {
+// resize: Karpenter counts towards the limit what it terminates, and as a replica a NodeClaim whose end it has not seen, or
+// that was never launched, until it is gone (1.8 to 1.14, pkg/controllers/state). With fewer replicas it would remove a node
+// of its choice. It sees other replicas at once, but another limit only within half a minute: replicas that are to stay
+// are lowered first.
+func (k karpenter) resize(ctx context.Context, t target, size int) error {
+	all, err := k.all(ctx, t)
+	if err != nil {
 		return err
 	}
-	return t.set(strconv.Itoa(size+driftHeadroom), "spec", "limits", "nodes")
+	now, err := k.size(t, all)
+	if err != nil {
+		return err
+	}
+	if size > now && condition(t.object, "Ready") == "False" {
+		return &Problem{ReasonTarget, fieldScale + ".name", t.name() + " is not ready, and Karpenter makes no node of it", "see the conditions in its status"}
+	}
+	counted, ending := 0, 0
+	for i := range all {
+		if condition(&all[i], "Drained")+condition(&all[i], "InstanceTerminating") != "" {
+			ending++
+		} else {
+			counted++
+		}
+	}
+	if had, err := t.replicas(); err == nil && had == size && now == counted && now < size {
+		if err := t.write(ctx, k.client, k, all, now, strconv.Itoa(now)); err != nil {
+			return err
+		}
+	}
+	limit := size
+	if counted <= size {
+		limit += ending + driftHeadroom
+	}
+	return t.write(ctx, k.client, k, all, max(size, counted), strconv.Itoa(limit))
+}
+
+// nodePoolTemplate is what Karpenter takes from a NodePool for each node (1.14, pkg/controllers/provisioning/scheduling).
+type nodePoolTemplate struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		Taints        []corev1.Taint                   `json:"taints"`
+		StartupTaints []v1alpha1.Taint                 `json:"startupTaints"`
+		Requirements  []corev1.NodeSelectorRequirement `json:"requirements"`
+	} `json:"spec"`
+}
+
+// describe adds what is the same on each node of the NodePool.
+func (karpenter) describe(t target, l *Listing) error {
+	var from nodePoolTemplate
+	of, _, _ := unstructured.NestedMap(t.object.Object, "spec", "template")
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(of, &from); err != nil {
+		return fmt.Errorf("%s: spec.template: %w", t.name(), err)
+	}
+	l.described = &corev1.Node{Spec: corev1.NodeSpec{Taints: from.Spec.Taints}}
+	l.described.Labels = map[string]string{labelKarpenterFor: t.object.GetName()}
+	for _, r := range from.Spec.Requirements {
+		if r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
+			l.described.Labels[r.Key] = r.Values[0]
+		}
+	}
+	maps.Copy(l.described.Labels, from.Metadata.Labels)
+	l.StartupTaints = from.Spec.StartupTaints
+	return nil
 }
 
 // foreign: a NodePool without replicas is sized and consolidated by Karpenter.
@@ -92,6 +166,11 @@ func (karpenter) passedOver(_ target, claim *unstructured.Unstructured) bool {
 	return claim.GetDeletionTimestamp() == nil
 }
 
+// replace: Karpenter makes another, and deletes the Node at once.
+func (k karpenter) replace(ctx context.Context, _ target, _ []unstructured.Unstructured, claim *unstructured.Unstructured) error {
+	return remove(ctx, k.client, claim)
+}
+
 func (k karpenter) remove(ctx context.Context, t target, all []unstructured.Unstructured, claim *unstructured.Unstructured, least int) error {
 	if claim.GetDeletionTimestamp() != nil {
 		return nil
@@ -108,7 +187,7 @@ func (k karpenter) remove(ctx context.Context, t target, all []unstructured.Unst
 // below the existing claims: as long as Karpenter has not seen a claim go, it would count the
 // others as too many.
 func (k karpenter) lower(ctx context.Context, t target, all []unstructured.Unstructured, claim *unstructured.Unstructured, least int) error {
-	size, err := k.size(t)
+	size, err := k.size(t, all)
 	if err = cmp.Or(err, shrinks(size, least)); err != nil {
 		return err
 	}
@@ -116,13 +195,5 @@ func (k karpenter) lower(ctx context.Context, t target, all []unstructured.Unstr
 	if err != nil {
 		return err
 	}
-	before := t.object.DeepCopy()
-	t.addRemoving(all, claim)
-	if err := t.setReplicas(min(replicas, max(size, len(all)))); err != nil {
-		return err
-	}
-	if err := t.set(strconv.Itoa(size-1), "spec", "limits", "nodes"); err != nil {
-		return err
-	}
-	return patch(ctx, k.client, before, t.object, "lowering the limit of")
+	return t.write(ctx, k.client, k, all, min(replicas, max(size, len(all))), strconv.Itoa(size-1), claim.GetUID())
 }

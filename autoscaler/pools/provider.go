@@ -53,6 +53,8 @@ type Listing struct {
 	SpotPrice *float64
 	// Notices of the provider about nodes.
 	Notices []Notice
+	// StartupTaints are those that the provider gives a new node, beside the pool's own.
+	StartupTaints []v1alpha1.Taint
 	// described is a node as the provider describes it, for Template; nil if it does not.
 	described *corev1.Node
 }

@@ -9,6 +9,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,13 +83,19 @@ func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, 
 			_, out.Target, err = s.scaleOf(ctx, t)
 			return out, err
 		}
-		if out.Target, err = kind.size(t); err != nil || out.Unnamed {
+		removed, size, err := t.removed(ctx, kind)
+		if err != nil {
 			return out, err
 		}
-		leaving, err := t.leaving(ctx, kind)
-		for i := range leaving {
-			_, id := kind.node(&leaving[i])
-			out.Going = append(out.Going, LastPart(id))
+		out.Target = size
+		for i := range removed {
+			if t.leaves(kind, &removed[i]) {
+				_, id := kind.node(&removed[i])
+				out.Going = append(out.Going, LastPart(id))
+			}
+		}
+		if k, ok := kind.(karpenter); ok {
+			err = k.describe(t, &out)
 		}
 		return out, err
 	})
@@ -104,34 +111,14 @@ func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, t
 	if kind == nil {
 		return s.growScale(ctx, t, from, to)
 	}
-	size, err := kind.size(t)
+	_, size, err := t.removed(ctx, kind)
 	if err != nil {
 		return err
 	}
 	if due, err := grows(size, from, to); !due {
 		return err
 	}
-	return s.resize(ctx, t, kind, to, "resizing")
-}
-
-// resize writes another size to the target. It counts again each machine whose removal was abandoned.
-func (s *Scale) resize(ctx context.Context, t target, kind machines, size int, doing string) error {
-	before := t.object.DeepCopy()
-	leaving, err := t.leaving(ctx, kind)
-	if err != nil {
-		return err
-	}
-	if err := kind.resize(ctx, t, leaving, size); err != nil {
-		return err
-	}
-	if len(t.removing()) > 0 {
-		var uids []string
-		for i := range leaving {
-			uids = append(uids, string(leaving[i].GetUID()))
-		}
-		t.setRemoving(uids)
-	}
-	return patch(ctx, s.client, before, t.object, doing)
+	return kind.resize(ctx, t, to)
 }
 
 // Delete implements Provider.
@@ -152,31 +139,14 @@ func (s *Scale) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *co
 	if err != nil {
 		return err
 	}
-	size, err := kind.size(t)
+	size, err := kind.size(t, all)
 	switch {
 	case err != nil:
 		return err
 	case replace && size <= int(pool.Spec.Max):
-		return s.replace(ctx, t, kind, all, machine)
+		return kind.replace(ctx, t, all, machine)
 	}
 	return kind.remove(ctx, t, all, machine, int(pool.Spec.Min))
-}
-
-// replace deletes a Machine or NodeClaim, whose controller makes another as long as the size stays. The target's
-// annotation lists it first, so that its node is not counted while it goes.
-func (s *Scale) replace(ctx context.Context, t target, kind machines, all []unstructured.Unstructured, machine *unstructured.Unstructured) error {
-	switch {
-	case machine.GetDeletionTimestamp() != nil:
-		return nil // terminating already
-	case t.leaves(kind, machine):
-		return fmt.Errorf("%w: %s is removing it already", ErrBusy, t.name())
-	}
-	before := t.object.DeepCopy()
-	t.addRemoving(all, machine)
-	if err := patch(ctx, s.client, before, t.object, "noting what goes on"); err != nil {
-		return err
-	}
-	return remove(ctx, s.client, machine)
 }
 
 // scaleOf reads the scale subresource of a target of any kind, and its replicas.
@@ -228,12 +198,16 @@ func patch(ctx context.Context, c client.Client, before, after *unstructured.Uns
 	return nil
 }
 
-// remove deletes a Machine or NodeClaim.
+// remove deletes a Machine or NodeClaim that is not being deleted.
 func remove(ctx context.Context, c client.Client, machine *unstructured.Unstructured) error {
+	if machine.GetDeletionTimestamp() != nil {
+		return nil
+	}
 	err := c.Delete(ctx, machine, client.Preconditions{UID: ptr.To(machine.GetUID())})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting %s %s: %w", machine.GetKind(), machine.GetName(), err)
 	}
+	machine.SetDeletionTimestamp(ptr.To(metav1.Now())) // as the next list has it
 	return nil
 }
 
@@ -246,22 +220,22 @@ func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from i
 	if err != nil {
 		return err
 	}
-	size, err := kind.size(t)
+	all, err := kind.all(ctx, t)
+	if err != nil {
+		return err
+	}
+	size, err := kind.size(t, all)
 	if err != nil {
 		return err
 	}
 	if size != from {
 		return stale(size, from)
 	}
-	all, err := kind.all(ctx, t)
-	if err != nil {
-		return err
-	}
 	var nodes corev1.NodeList
 	if err := s.live.List(ctx, &nodes, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {
 		return fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
-	made, removed := 0, false
+	made, without := 0, []*unstructured.Unstructured{}
 	for i := range all {
 		name, id := kind.node(&all[i])
 		// A node that has joined may have pods before its machine names it.
@@ -271,14 +245,17 @@ func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from i
 		case joined:
 			made++
 		default:
-			if err := kind.remove(ctx, t, all, &all[i], 0); err != nil {
-				return err
-			}
-			removed = true
+			without = append(without, &all[i])
 		}
 	}
-	if removed || size <= made {
+	without = without[:min(len(without), max(0, size-made))] // a machine that replaces another is beyond the size
+	for _, machine := range without {
+		if err := kind.remove(ctx, t, all, machine, 0); err != nil {
+			return err
+		}
+	}
+	if len(without) > 0 || size <= made {
 		return nil
 	}
-	return s.resize(ctx, t, kind, made, "lowering")
+	return kind.resize(ctx, t, made)
 }

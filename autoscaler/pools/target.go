@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -32,10 +33,10 @@ type target struct{ object *unstructured.Unstructured }
 
 // machines is how a kind of target identifies its nodes.
 type machines interface {
-	// size is the last requested size.
-	size(t target) (int, error)
-	// resize changes t, which these machines are leaving, to request size nodes.
-	resize(ctx context.Context, t target, leaving []unstructured.Unstructured, size int) error
+	// size is the last requested size; machines are those of t, at least those that are listed as being removed.
+	size(t target, machines []unstructured.Unstructured) (int, error)
+	// resize requests size nodes. It counts again each machine whose removal was abandoned.
+	resize(ctx context.Context, t target, size int) error
 	// all lists the machines of t; node is the name and the providerID of a machine's node.
 	all(ctx context.Context, t target) ([]unstructured.Unstructured, error)
 	node(machine *unstructured.Unstructured) (name, providerID string)
@@ -45,6 +46,8 @@ type machines interface {
 	passedOver(t target, machine *unstructured.Unstructured) bool
 	// remove removes the machine, one of all, from t. A size that counts it and is at least already is ErrStale.
 	remove(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured, least int) error
+	// replace deletes the machine, whose controller makes another as long as the size stays.
+	replace(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured) error
 }
 
 // describe names a target in messages.
@@ -93,8 +96,6 @@ func (t target) replicas() (int, error) {
 	return int(n), nil
 }
 
-func (t target) setReplicas(n int) error { return t.set(int64(n), "spec", "replicas") }
-
 func (t target) set(value any, path ...string) error {
 	if err := unstructured.SetNestedField(t.object.Object, value, path...); err != nil {
 		return fmt.Errorf("%s: %s: %w", t.name(), strings.Join(path, "."), err)
@@ -111,19 +112,29 @@ func (t target) removing() []string {
 	return strings.FieldsFunc(t.object.GetAnnotations()[removingAnnotation], func(r rune) bool { return r == ',' })
 }
 
-// addRemoving adds a machine to the list, without those that no longer exist; of a list that is too long the oldest are
-// dropped.
-func (t target) addRemoving(all []unstructured.Unstructured, machine *unstructured.Unstructured) {
-	there := map[string]bool{}
+// write writes the replicas, and a limit on nodes if there is one. They do not count the removed, nor those of the list that
+// still leave. Of a list that is too long the oldest are dropped.
+func (t target) write(ctx context.Context, c client.Client, kind machines, all []unstructured.Unstructured, replicas int, limit string, removed ...types.UID) error {
+	before, leaves := t.object.DeepCopy(), map[string]bool{}
 	for i := range all {
-		there[string(all[i].GetUID())] = true
+		leaves[string(all[i].GetUID())] = t.leaves(kind, &all[i])
 	}
-	own := string(machine.GetUID())
-	t.setRemoving(append(slices.DeleteFunc(t.removing(), func(uid string) bool { return !there[uid] || uid == own }), own))
-}
-
-func (t target) setRemoving(uids []string) {
-	annotated(t.object, removingAnnotation, strings.Join(uids[max(0, len(uids)-maxRemoving):], ","))
+	uids := slices.DeleteFunc(t.removing(), func(uid string) bool { return !leaves[uid] })
+	for _, uid := range removed {
+		uids = append(uids, string(uid))
+	}
+	if len(uids)+len(t.removing()) > 0 {
+		annotated(t.object, removingAnnotation, strings.Join(uids[max(0, len(uids)-maxRemoving):], ","))
+	}
+	if err := t.set(int64(replicas), "spec", "replicas"); err != nil {
+		return err
+	}
+	if limit != "" {
+		if err := t.set(limit, "spec", "limits", "nodes"); err != nil {
+			return err
+		}
+	}
+	return patch(ctx, c, before, t.object, "resizing")
 }
 
 // annotated sets an annotation. It cannot fail: the API server's objects have a map there, or none.
@@ -141,14 +152,17 @@ func (t target) machines(ctx context.Context, live client.Reader, kind, label st
 	return list.Items, nil
 }
 
-// leaving returns the machines that the size no longer counts and that still exist. The others are not listed without
+// removed returns the machines on the list of removed ones that still exist, and the size. The others are not listed without
 // need: they may be thousands.
-func (t target) leaving(ctx context.Context, kind machines) ([]unstructured.Unstructured, error) {
-	if len(t.removing()) == 0 {
-		return nil, nil
+func (t target) removed(ctx context.Context, kind machines) (out []unstructured.Unstructured, size int, err error) {
+	if len(t.removing()) > 0 {
+		if out, err = kind.all(ctx, t); err != nil {
+			return nil, 0, err
+		}
+		out = slices.DeleteFunc(out, func(m unstructured.Unstructured) bool { return !t.uncounted(&m) })
 	}
-	all, err := kind.all(ctx, t)
-	return slices.DeleteFunc(all, func(m unstructured.Unstructured) bool { return !t.leaves(kind, &m) }), err
+	size, err = kind.size(t, out)
+	return out, size, err
 }
 
 // find returns the machine of the node; ErrUnnamed without one.
@@ -170,6 +184,19 @@ func (t target) find(kind machines, all []unstructured.Unstructured, node *corev
 func stringAt(u *unstructured.Unstructured, path ...string) string {
 	text, _, _ := unstructured.NestedString(u.Object, path...)
 	return text
+}
+
+// condition returns the status of a condition, empty without it.
+func condition(u *unstructured.Unstructured, of string) string {
+	for _, path := range [][]string{{"status", "conditions"}, {"status", "v1beta2", "conditions"}} { // the second in Cluster API's v1beta1
+		conditions, _, _ := unstructured.NestedSlice(u.Object, path...)
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == of {
+				return stringAt(&unstructured.Unstructured{Object: c}, "status")
+			}
+		}
+	}
+	return ""
 }
 
 // LastPart of a providerID identifies a machine within its pool.
