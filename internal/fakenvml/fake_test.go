@@ -135,7 +135,7 @@ func TestComputeInstances(t *testing.T) {
 	}
 	now, err := Read(path)
 	require.NoError(t, err)
-	if c := now.GPUs[0]; now.Changes != 5 || len(c.Instances) != 1 || c.Instances[0].ID != 1 || len(c.Instances[0].Computes) != 2 {
+	if c := now.GPUs[0]; now.Changes != 5 || len(c.Instances) != 1 || c.Instances[0].ID != 2 || len(c.Instances[0].Computes) != 2 {
 		t.Errorf("%d changes, %+v", now.Changes, c.Instances)
 	}
 }
