@@ -30,6 +30,7 @@ type learned struct {
 	by map[aspect]difference
 	// offeredBy is the label of that name that the last ready nodes had, empty where they differed.
 	offeredBy string
+	byClaim   bool // their GPUs were divided as MIG devices were claimed
 }
 
 // aspect is what is compared: a label KEY=VALUE, an amount by its name, or a taint that all nodes have.
@@ -135,6 +136,11 @@ func (l *learner) size(t *plan.Template, bound map[string][]*plan.Pod) {
 
 // offer learns what offers the GPUs of a new node, as of those before.
 func (l *learner) offer() {
+	if len(l.nodes) > 0 {
+		l.byClaim = slices.ContainsFunc(l.nodes, func(n *plan.Node) bool {
+			return slices.ContainsFunc(n.GPUs, func(g plan.GPU) bool { return g.ByClaim })
+		})
+	}
 	for i, n := range l.nodes {
 		if by := n.Labels[offeredBy]; i == 0 {
 			l.offeredBy = by
@@ -231,6 +237,10 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 		l.size(t, bound)
 		if l.offer(); l.offeredBy != "" {
 			t.Labels = withLabel(t.Labels, offeredBy, l.offeredBy)
+		}
+		t.GPUs = slices.Clone(t.GPUs)
+		for i := range t.GPUs {
+			t.GPUs[i].ByClaim = l.byClaim && !t.GPUs[i].MIG
 		}
 		o.learned[p.Name] = l.learned
 		if len(l.nodes) > 0 {
