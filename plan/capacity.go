@@ -14,17 +14,19 @@ import (
 // resource, not by placement.
 type capacity struct {
 	cpu, memory int64
-	pods        int64       // that may run besides
-	vendor      string      // of the whole GPUs
-	whole       int         // whole GPUs, or equal instances under the single strategy
-	undivided   bool        // whole are such instances, of which no scheduler gives parts
-	gpuMiB      int         // memory of one whole GPU, 0 for not known
-	gpuPlaces   int         // pods that may share one, 0 for no limit
-	parts       []part      // GPUs that are shared by fractions
-	model       string      // of the MIG GPUs, empty for none
-	free        []mig.Count // instances by profile, those of GPUs of other models too, see profile
-	others      []Resource  // shared with the node until something is taken
-	ports       []HostPort  // taken
+	pods        int64        // that may run besides
+	vendor      string       // of the whole GPUs
+	whole       int          // whole GPUs, or equal instances under the single strategy
+	undivided   bool         // whole are such instances, of which no scheduler gives parts
+	gpuMiB      int          // memory of one whole GPU, 0 for not known
+	gpuPlaces   int          // pods that may share one, 0 for no limit
+	parts       []part       // GPUs that are shared by fractions
+	model       string       // of the MIG GPUs, empty for none
+	free        []mig.Count  // instances by profile, those of GPUs of other models too, see profile
+	byClaim     bool         // whole GPUs become instances as these are claimed, and
+	divided     []mig.Layout // are those of which some are
+	others      []Resource   // shared with the node until something is taken
+	ports       []HostPort   // taken
 }
 
 // unstated stands for CPU or memory that the snapshot does not state: no limit.
@@ -69,7 +71,9 @@ func (ms *models) supplyTo(r *capacity, device *GPU, single bool) {
 		all.shared = true
 		r.parts = append(r.parts, all)
 	case !device.MIG:
-		r.addWhole(device, 1)
+		if r.addWhole(device, 1); device.ByClaim {
+			r.model, r.byClaim = cmp.Or(r.model, device.Model.Name), true
+		}
 	case single:
 		r.addWhole(device, len(device.Instances))
 		r.undivided = true
@@ -77,6 +81,9 @@ func (ms *models) supplyTo(r *capacity, device *GPU, single bool) {
 		r.model = cmp.Or(r.model, device.Model.Name)
 		for i := range device.Instances {
 			r.free = added(r.free, ms.namedAs(r.model, device, device.Instances[i].Profile), 1)
+		}
+		if device.ByClaim {
+			r.byClaim, r.divided = true, append(r.divided, layoutOf(device))
 		}
 	}
 }
@@ -193,10 +200,60 @@ func (ms *models) hasSlices(k *kind, r *capacity) bool {
 	need, _ := ms.requestOf(k, r.model)
 	for _, c := range need {
 		if mig.CountOf(r.free, c.Profile) < c.N {
-			return false
+			return ms.claims(k, r)
 		}
 	}
 	return true
+}
+
+// claims reports whether GPUs that are divided as instances are claimed have space for what a pod of the kind requests.
+func (ms *models) claims(k *kind, r *capacity) bool {
+	if !r.byClaim {
+		return false
+	}
+	left := r.clone()
+	left.whole -= clampCount(k.pod.Demand.GPUs)
+	need, _ := ms.requestOf(k, r.model)
+	for _, c := range need {
+		left.free = added(left.free, c.Profile, -c.N)
+	}
+	return ms.divide(&left)
+}
+
+// divide makes the instances that are short, the largest first: on GPUs that are divided as these are claimed, at the first
+// place that is free on any, else on a whole one. It is false where there is none.
+func (ms *models) divide(r *capacity) bool {
+	t, ok := ms.table(r.model)
+	slices.SortFunc(r.free, func(a, b mig.Count) int { return b.Profile.Compare(a.Profile) })
+	for i := range r.free {
+		for short := &r.free[i]; short.N < 0; short.N++ {
+			if !ok || !r.divideFor(t, short.Profile) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (r *capacity) divideFor(t *mig.Table, p mig.Profile) bool {
+	for i := range len(r.divided) + min(max(r.whole, 0), 1) {
+		var l mig.Layout // of a whole GPU
+		if i < len(r.divided) {
+			l = r.divided[i]
+		}
+		free := t.Free(l)
+		at := slices.IndexFunc(free, func(at mig.Placement) bool { return at.Profile == p })
+		switch {
+		case at < 0:
+			continue
+		case i == len(r.divided):
+			r.whole--
+			r.divided = append(r.divided, nil)
+		}
+		r.divided[i] = mig.NewLayout(append(slices.Clip(l), free[at])...)
+		return true
+	}
+	return false
 }
 
 // take subtracts the requests of a pod of the kind. A result below zero is
@@ -205,6 +262,9 @@ func (ms *models) take(k *kind, r *capacity) {
 	need, _ := ms.requestOf(k, r.model)
 	for _, c := range need {
 		r.free = added(r.free, c.Profile, -c.N)
+	}
+	if r.byClaim {
+		ms.divide(r)
 	}
 	r.takePlain(k.pod, 1)
 }
@@ -256,11 +316,17 @@ func (r *capacity) freeSlices() int {
 	for _, c := range r.free {
 		n += max(c.N, 0) * c.Profile.Compute
 	}
+	for _, l := range r.divided {
+		n += gpuSlices
+		for _, in := range l {
+			n -= in.Profile.Compute
+		}
+	}
 	return n
 }
 
 func (r capacity) clone() capacity {
-	r.parts, r.free = slices.Clone(r.parts), slices.Clone(r.free)
+	r.parts, r.free, r.divided = slices.Clone(r.parts), slices.Clone(r.free), slices.Clone(r.divided)
 	return r
 }
 

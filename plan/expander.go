@@ -82,7 +82,7 @@ func similar(a, b *Pool) bool {
 		alike(s.CPUMilli, t.CPUMilli) && alike(s.MemoryMi, t.MemoryMi) &&
 		maps.Equal(besidesPlace(s.Labels), besidesPlace(t.Labels)) &&
 		sameTaints(s.Taints, t.Taints) && slices.EqualFunc(s.GPUs, t.GPUs, func(g, h GPU) bool {
-		return g.Model == h.Model && g.MIG == h.MIG && g.Shared == h.Shared && slices.Equal(layoutOf(&g), layoutOf(&h))
+		return g.Model == h.Model && g.MIG == h.MIG && g.Shared == h.Shared && g.ByClaim == h.ByClaim && slices.Equal(layoutOf(&g), layoutOf(&h))
 	})
 }
 

@@ -107,7 +107,7 @@ func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
 	}
 	if n.pool != nil {
 		n.hasUnused = n.hasUnused || unused
-		n.addable = n.addable || c.MIG && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
+		n.addable = n.addable || c.MIG && !c.ByClaim && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
 	}
 	switch o := n.Operation; {
 	case c.Health == gpu.Sick:

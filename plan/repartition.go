@@ -151,7 +151,7 @@ func (cond *conditions) repartitionable(n *nodeState) []candidate {
 	d.judged = true
 	for c := range n.gpus() {
 		device := &n.gpus()[c]
-		if !device.MIG || device.Model.Name != n.model {
+		if !device.MIG || device.ByClaim || device.Model.Name != n.model {
 			continue
 		}
 		if i := slices.IndexFunc(d.candidates, func(o candidate) bool { return cond.alike(n, o.gpu, c) }); i >= 0 {

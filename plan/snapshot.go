@@ -236,6 +236,9 @@ type GPU struct {
 	// Shared is true when the device plugin gives the GPU in shares only, under a
 	// name of their own. Their number is among the node's Others.
 	Shared bool
+	// ByClaim is true where a DRA driver divides the GPU as MIG devices are claimed: in MIG mode are
+	// those of which some are, and these are its Instances.
+	ByClaim bool
 	// Places is how many pods may share the GPU, whatever their size; 0 for no limit.
 	Places int
 	// Instances of a MIG GPU. Placed is false where only counts are known.

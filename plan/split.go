@@ -135,7 +135,7 @@ func (cond *conditions) splits(n *nodeState) []*split {
 	for _, patient := range []bool{false, true} {
 		for c := range n.gpus() {
 			device := &n.gpus()[c]
-			if !device.MIG || device.Model.Name != n.model || !patient && (n.tier == tierNode || !n.pool.MIG.KeepsBusy) {
+			if !device.MIG || device.ByClaim || device.Model.Name != n.model || !patient && (n.tier == tierNode || !n.pool.MIG.KeepsBusy) {
 				continue
 			}
 			if s := cond.splitGPU(n, c, patient); s.why == "" {

@@ -62,7 +62,7 @@ func (w *world) bindRunning() (ganged []*Pod) {
 		}
 		w.models.takeRunning(w.models.located(n, p), &n.capacity)
 		if p.Unreadable != "" && n.unknown { // it may have any device
-			n.whole, n.parts, n.free = 0, nil, nil
+			n.whole, n.parts, n.free, n.divided = 0, nil, nil, nil
 		}
 	}
 	for i := range w.nodes {

@@ -293,16 +293,25 @@ func allocated(a *resourcev1.AllocationResult, request string) (n int) {
 	return n
 }
 
-// devicesInUse are the devices that are allocated to claims, without those that pods only watch.
-func (c *Claims) devicesInUse() map[foreign.DeviceName]bool {
-	out := map[foreign.DeviceName]bool{}
-	for _, claim := range c.claims {
+// devicesInUse are the devices that are allocated to claims, without those that pods only watch, and the pods that the
+// claims are reserved for, "namespace/pod"; a claim without any has itself.
+func (c *Claims) devicesInUse() map[foreign.DeviceName][]string {
+	out := map[foreign.DeviceName][]string{}
+	for key, claim := range c.claims {
 		if claim.Status.Allocation == nil {
 			continue
 		}
+		var pods []string
+		for _, r := range claim.Status.ReservedFor {
+			pods = append(pods, key.Namespace+"/"+r.Name)
+		}
+		if pods == nil {
+			pods = []string{key.String()}
+		}
+		slices.Sort(pods)
 		for _, d := range claim.Status.Allocation.Devices.Results {
 			if !ptr.Deref(d.AdminAccess, false) {
-				out[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: d.Device}] = true
+				out[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: d.Device}] = pods
 			}
 		}
 	}

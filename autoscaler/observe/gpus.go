@@ -31,6 +31,8 @@ func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 		}
 	}
 	switch {
+	case in.facts.byClaim != nil:
+		fromClaims(in, gpus)
 	case in.reading == nil || timeSliced(in.node) || !agrees(in, gpus):
 		if !fromPods(in, gpus) && !fromReport(in, gpus, report) {
 			fromConfig(in, gpus)
@@ -42,7 +44,9 @@ func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 			}
 		}
 	}
-	markUnattributed(in, gpus)
+	if in.facts.byClaim == nil {
+		markUnattributed(in, gpus)
+	}
 	for i := range gpus {
 		o.trackIdle(in, &gpus[i])
 	}
@@ -215,6 +219,46 @@ func fromReading(c *plan.GPU, r *deviceReading, in nodeInput) {
 	}
 	slices.SortFunc(c.Instances, func(a, b plan.Instance) int { return a.Placement.Compare(b.Placement) })
 	settle(c, table)
+}
+
+// fromClaims gives GPUs that a DRA driver divides as MIG devices are claimed what claims have of them: these say it all. A GPU
+// is known by the UUID that the exporter has; without one, GPUs are in the order of their UUIDs.
+func fromClaims(in nodeInput, gpus []plan.GPU) {
+	d := in.facts.byClaim
+	unnamed := slices.DeleteFunc(slices.Sorted(maps.Keys(d.gpus)), func(uuid string) bool {
+		return slices.ContainsFunc(gpus, func(c plan.GPU) bool { return c.UUID == uuid })
+	})
+	for i := range gpus {
+		c := &gpus[i]
+		if c.UUID == "" && len(unnamed) > 0 {
+			c.UUID, unnamed = unnamed[0], unnamed[1:]
+		}
+		table, ok := in.Tables.ForModel(c.Model.Name)
+		measured := c.Instances
+		c.ByClaim, c.AllocationKnown, c.AllocatedTo, c.Instances = ok && d.divides[c.UUID], true, d.users[c.UUID], nil
+		if c.MIG = len(d.inUse[c.UUID]) > 0; c.MIG {
+			c.AllocatedTo, c.UnusedSince = nil, time.Time{}
+		}
+		for _, one := range d.inUse[c.UUID] {
+			name, err := mig.ParseName(one.Profile)
+			if !ok || err != nil {
+				c.AllocationKnown = false
+				continue
+			}
+			profile, _ := table.Exact(name.String())
+			at := plan.Instance{Placement: mig.Placement{Profile: profile, Start: one.Start}}
+			if same := slices.IndexFunc(measured, func(i plan.Instance) bool { return i.Placement == at.Placement }); same >= 0 {
+				at = measured[same]
+			}
+			at.Placed, at.AllocatedTo = true, one.pod
+			c.Instances = append(c.Instances, at)
+		}
+		slices.SortFunc(c.Instances, func(a, b plan.Instance) int { return a.Placement.Compare(b.Placement) })
+		if ok && c.MIG {
+			settle(c, table)
+			c.ByClaim = c.ByClaim && c.AllocationKnown
+		}
+	}
 }
 
 // holders returns the pods that a device is allocated to, sorted.

@@ -30,7 +30,8 @@ type learned struct {
 	of string // the pool's UID and generation
 	by map[aspect]difference
 	// common are the machine labels, and offeredBy, that all of the last ready nodes had.
-	common map[string]string
+	common  map[string]string
+	byClaim bool // their GPUs were divided as MIG devices were claimed
 }
 
 // aspect is what is compared: a label KEY=VALUE, an amount by its name, or a taint that all nodes have.
@@ -134,8 +135,21 @@ func (l *learner) size(t *plan.Template, bound map[string][]*plan.Pod) {
 	t.MemoryMi = l.expected(aspect{amount: "memory"}, t.MemoryMi, func(*plan.Node) int64 { return memory })
 }
 
+// gpus learns whether the GPUs of a new node will be divided as MIG devices are claimed, as those before.
+func (l *learner) gpus(t *plan.Template) {
+	if len(l.nodes) > 0 {
+		l.byClaim = slices.ContainsFunc(l.nodes, func(n *plan.Node) bool {
+			return slices.ContainsFunc(n.GPUs, func(g plan.GPU) bool { return g.ByClaim })
+		})
+	}
+	t.GPUs = slices.Clone(t.GPUs)
+	for i := range t.GPUs {
+		t.GPUs[i].ByClaim = l.byClaim && !t.GPUs[i].MIG
+	}
+}
+
 // labels learns what the labels of a new node will be, as all those before have them.
-func (l *learner) labels() {
+func (l *learner) labels(t *plan.Template) {
 	for i, n := range l.nodes {
 		if i == 0 {
 			l.common = maps.Clone(n.Labels)
@@ -143,6 +157,11 @@ func (l *learner) labels() {
 			continue
 		}
 		maps.DeleteFunc(l.common, func(key, value string) bool { return n.Labels[key] != value })
+	}
+	for key, value := range l.common {
+		if _, stated := t.Labels[key]; !stated {
+			t.Labels[key] = value
+		}
 	}
 }
 
@@ -222,12 +241,8 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 		}
 		l.template(t, p.MIG.Repartition || slices.ContainsFunc(t.GPUs, func(g plan.GPU) bool { return g.MIG }))
 		l.size(t, bound)
-		l.labels()
-		for key, value := range l.common {
-			if _, stated := t.Labels[key]; !stated {
-				t.Labels[key] = value
-			}
-		}
+		l.labels(t)
+		l.gpus(t)
 		o.learned[p.Name] = l.learned
 		if len(l.nodes) > 0 {
 			best[stated] = size{max(best[stated].cpu, t.CPUMilli), max(best[stated].memory, t.MemoryMi)}

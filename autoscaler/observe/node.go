@@ -160,6 +160,9 @@ func withLabel(labels map[string]string, key, value string) map[string]string {
 func (f *nodeFacts) claimed(d *claimable) *nodeFacts {
 	out := *f
 	out.devices, out.Allocatable, out.gpus = true, &d.Demand, len(d.gpus)
+	if len(d.divides) > 0 {
+		out.byClaim = d
+	}
 	out.instances = map[string]int64{}
 	for _, of := range d.MIG {
 		out.instances[mig.ResourceName(of.Name)] += int64(of.Count)
@@ -246,6 +249,7 @@ type nodeFacts struct {
 	count     int              // of its GPUs, and
 	most      int              // how many it can have
 	gpus      int              // that a DRA driver knows
+	byClaim   *claimable       // of a DRA driver that divides GPUs as MIG devices are claimed, else nil
 	instances map[string]int64 // MIG devices that it offers, by their resource
 	shares    int              // of each GPU, where they are given in shares only
 	model     string           // of its label, as gpuscale names it; empty for none that is known

@@ -13,6 +13,17 @@ type claimable struct {
 	demand.Demand
 	gpus    map[string]bool // UUIDs
 	product string
+	// Of GPUs that a driver divides as MIG devices are claimed, by UUID: whether more may be claimed, the pods that have all of
+	// it, and the devices that there are.
+	divides map[string]bool
+	users   map[string][]string
+	inUse   map[string][]claimedInstance
+}
+
+// claimedInstance is a MIG device that was made for a claim.
+type claimedInstance struct {
+	foreign.Device
+	pod string
 }
 
 // offeredBy is a label that nodes and pools have in a Snapshot alone, where there are DeviceClasses: what offers their GPUs.
@@ -26,7 +37,7 @@ type devicePool struct{ driver, name string }
 // use: a pod that had one before stays, and leaves the others free. Pods that tolerate the taint are not known. Of a
 // driver's pool the slices of the last generation count, as for the scheduler. It allocates none of the pool's devices
 // until it has all of these slices: meanwhile those of the last complete generation count.
-func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreign.DeviceName]bool) map[string]*claimable {
+func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreign.DeviceName][]string) map[string]*claimable {
 	latest, order := map[devicePool][]*foreign.Devices{}, []devicePool{}
 	for _, object := range all { // of a node's products the first counts
 		d := object.Devices
@@ -58,7 +69,7 @@ func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreig
 		}
 		node := out[d.Node]
 		if node == nil {
-			node = &claimable{gpus: map[string]bool{}}
+			node = &claimable{gpus: map[string]bool{}, divides: map[string]bool{}, users: map[string][]string{}, inUse: map[string][]claimedInstance{}}
 			out[d.Node] = node
 		}
 		node.product = cmp.Or(node.product, d.Product)
@@ -68,21 +79,33 @@ func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreig
 				tainted[t.Device] = true
 			}
 		}
-		divided := map[string]bool{} // GPUs of which a MIG device is in use that the driver made for a claim
+		usersOf := func(one foreign.Device) []string {
+			return inUse[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}]
+		}
+		isTainted := func(one foreign.Device) bool { return one.Tainted || tainted[""] || tainted[one.Name] }
 		for _, one := range d.Each {
-			if one.Claimed && one.GPU != "" && inUse[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}] {
-				divided[one.GPU] = true
+			users := usersOf(one)
+			if one.Claimed {
+				node.divides[one.GPU] = node.divides[one.GPU] || !isTainted(one)
+			}
+			switch {
+			case users == nil || one.GPU == "":
+			case one.Claimed:
+				node.inUse[one.GPU] = append(node.inUse[one.GPU], claimedInstance{one, users[0]})
+			case one.Profile == "":
+				node.users[one.GPU] = users
 			}
 		}
 		types := map[[2]string]int{} // and profile
 		for _, one := range d.Each {
-			if (one.Tainted || tainted[""] || tainted[one.Name]) && !inUse[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}] {
+			used := usersOf(one) != nil
+			if isTainted(one) && !used {
 				continue
 			}
 			if one.GPU != "" {
 				node.gpus[one.GPU] = true
 			}
-			if !one.Claimed && !divided[one.GPU] {
+			if one.Claimed && used || !one.Claimed && node.inUse[one.GPU] == nil {
 				types[[2]string{one.Type, one.Profile}]++
 			}
 		}

@@ -21,10 +21,12 @@ type Seen struct {
 type Span struct{ Start, Size int }
 
 // SpecFromNVML describes a product by what NVML reports on one of its GPUs; an
-// agent publishes the result. The GPU's slices and decoders are those of its
-// largest profile. NVML's instance counts are wrong for some products, so the
-// maximum of a profile follows from its placements; only for profiles with media
-// engines, which run out before slices do, NVML's count is the bound.
+// agent publishes the result. The GPU's slices are those of its largest profile, its
+// decoders as many as the instances of any one profile have: B200 has one in each
+// profile, that of the whole GPU too (MIG user guide, v580). NVML's instance counts
+// are wrong for some products, so the maximum of a profile follows from its
+// placements; only for profiles with media engines, which run out before slices do,
+// NVML's count is the bound.
 func SpecFromNVML(product string, memoryMiB int, profiles []Seen) (Spec, error) {
 	s := Spec{Model: gpu.ProductName(product), MemoryMiB: memoryMiB}
 	for _, seen := range profiles {
@@ -33,7 +35,7 @@ func SpecFromNVML(product string, memoryMiB int, profiles []Seen) (Spec, error) 
 			return Spec{}, fmt.Errorf("MIG table of %s: profile %q: %w", s.Model, seen.Name, err)
 		}
 		s.ComputeSlices = max(s.ComputeSlices, ps.Compute)
-		s.MediaEngines = max(s.MediaEngines, ps.Media)
+		s.MediaEngines = max(s.MediaEngines, ps.Media*min(ps.Max, max(seen.Count, 1)))
 		for _, start := range ps.Starts {
 			s.MemorySlices = max(s.MemorySlices, start+ps.Memory)
 		}

@@ -91,13 +91,15 @@ var seven = []shape{
 	{"7g", Profile{7, 8, 0}, []int{0}, 1, 0},
 }
 
-// four is the geometry of A30. NVML's own instance counts are wrong for it.
+// four is the geometry of A30. NVML's own instance counts are wrong for it. Its one
+// JPEG and one OFA engine are what its media profiles have beside the decoders, and so
+// a GPU has one of these, of whatever size (NVIDIA's profile table).
 var four = []shape{
 	{"1g", Profile{1, 1, 0}, []int{0, 1, 2, 3}, 4, 0},
-	{"1g", Profile{1, 1, AttrMedia}, []int{0, 1, 2, 3}, 1, 0},
+	{"1g", Profile{1, 1, AttrMedia}, []int{0, 1, 2, 3}, 1, 1},
 	{"2g", Profile{2, 2, 0}, []int{0, 2}, 2, 0},
-	{"2g", Profile{2, 2, AttrMedia}, []int{0, 2}, 1, 0},
-	{"4g", Profile{4, 4, 0}, []int{0}, 1, 0},
+	{"2g", Profile{2, 2, AttrMedia}, []int{0, 2}, 1, 1},
+	{"4g", Profile{4, 4, 0}, []int{0}, 1, 1},
 }
 
 // twelve is the geometry of RTX PRO 6000: four compute slices, twelve units of

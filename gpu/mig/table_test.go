@@ -41,7 +41,7 @@ func TestMaximalLayouts(t *testing.T) {
 		{"seven, with fake memory", table(t, "A100-40GB", append(classic, "1g.10gb")...), 78, 38},
 		{"seven, with +me too", table(t, "A100-40GB"), 239, 64},
 		{"A30", table(t, "A30-24GB", "1g.6gb", "2g.12gb", "4g.24gb"), 5, 4},
-		{"A30, with +me", table(t, "A30-24GB"), 21, 9},
+		{"A30, with +me", table(t, "A30-24GB"), 17, 8},
 		{"RTX PRO 6000", table(t, "RTX-PRO-6000-Blackwell-96GB", "1g.24gb", "2g.48gb", "4g.96gb"), 5, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -145,6 +145,23 @@ func TestSpecFromNVML(t *testing.T) {
 	}
 }
 
+// TestSpecFromNVMLOfOneDecoder: of B200 NVIDIA's MIG user guide (v580) states one decoder in each profile, and one in that of
+// the whole GPU.
+func TestSpecFromNVMLOfOneDecoder(t *testing.T) {
+	ours, _ := ForModel("B200-180GB")
+	seen := seenOn(ours, 7)
+	for i := range seen {
+		seen[i].Media = 1
+	}
+	s, err := SpecFromNVML(ours.model, ours.memoryMiB, seen)
+	require.NoError(t, err)
+	table, err := NewTable(s)
+	require.NoError(t, err)
+	if n := len(table.Maximal()); n != len(ours.Maximal()) {
+		t.Errorf("%d layouts, want %d", n, len(ours.Maximal()))
+	}
+}
+
 func TestSpecFromNVMLRefuses(t *testing.T) {
 	for want, seen := range map[string]Seen{
 		`profile "MIG 3g": no placements`: {Name: "MIG 3g", Compute: 3},

@@ -17,8 +17,10 @@
 // DynamicMIG through it; on 2026-11-27 the host engine of DCGM 4.6.0; earlier, and not since the C was written again,
 // k8s-device-plugin itself and DCGM 4.5.2. On 2026-11-26 it was compared call by call with an
 // H100 and an H200 with driver 580.159.04, MIG off: profiles and placements are known then,
-// empty slots of nvmlDeviceGetProcessUtilization, the device files that are open. Not checked
-// against a GPU in MIG mode: what NVIDIA's sources do not say is a guess, as the first free
-// place of nvmlDeviceCreateGpuInstance, the ids of instances, and the multiprocessors and
-// engines of a slice, which are of A100.
+// empty slots of nvmlDeviceGetProcessUtilization, the device files that are open. The numbers of
+// profiles, the ids of instances and the places that nvmlDeviceCreateGpuInstance chooses were compared on
+// 2026-11-28 with NVIDIA's MIG user guide (v580) and with transcripts of nvidia-smi on A30, A100, H100 and
+// RTX PRO 6000; on some GPUs the ids of the two halves are the other way round. Not checked against a
+// GPU in MIG mode: what NVIDIA's sources do not say is a guess, as the multiprocessors and engines of a
+// slice, which are of A100.
 package fakenvml

@@ -4,9 +4,11 @@ package fakenvml
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -133,7 +135,7 @@ func TestComputeInstances(t *testing.T) {
 	}
 	now, err := Read(path)
 	require.NoError(t, err)
-	if c := now.GPUs[0]; now.Changes != 5 || len(c.Instances) != 1 || c.Instances[0].ID != 1 || len(c.Instances[0].Computes) != 2 {
+	if c := now.GPUs[0]; now.Changes != 5 || len(c.Instances) != 1 || c.Instances[0].ID != 2 || len(c.Instances[0].Computes) != 2 {
 		t.Errorf("%d changes, %+v", now.Changes, c.Instances)
 	}
 }
@@ -167,5 +169,55 @@ func TestEvents(t *testing.T) {
 	}
 	if _, ret := set.Wait(20); ret != nvml.ERROR_TIMEOUT {
 		t.Errorf("a fourth event: %v", ret)
+	}
+}
+
+// TestDriversNumbers: profiles have the driver's numbers, not NVML's indexes, and instances that are made
+// without a placement are where the driver makes them, under its ids; as nvidia-smi mig -lgip, -cgi and -lgi
+// print them in NVIDIA's MIG user guide and in transcripts of A30, A100, H100 and RTX PRO 6000.
+func TestDriversNumbers(t *testing.T) {
+	for _, c := range []struct {
+		product  string
+		profiles map[int]uint32 // NVML's index → the driver's number
+		create   []uint32
+		made     string // id@start
+	}{
+		{"A30-24GB", map[int]uint32{0: 14, 7: 21, 1: 5, 8: 6, 3: 0}, []uint32{14}, "3@0"},
+		{"A100-40GB", map[int]uint32{0: 19, 7: 20, 9: 15, 1: 14, 2: 9, 3: 5, 4: 0}, []uint32{9, 19, 14, 19}, "2@4 7@0 4@2 8@1"},
+		{"A100-40GB", nil, []uint32{14, 19, 19, 19, 19, 19}, "5@4 13@6 7@0 8@1 9@2 10@3"},
+		{"A100-40GB", nil, []uint32{19, 14, 5}, "13@6 5@4 1@0"},
+		{"A100-40GB", nil, []uint32{19, 9}, "13@6 1@0"},
+		{"H100-80GB", nil, []uint32{9, 14}, "2@4 3@0"},
+		{"RTX-PRO-6000-Blackwell-96GB", map[int]uint32{0: 14, 7: 21, 10: 47, 15: 65, 13: 67, 1: 5, 11: 35, 16: 64, 14: 66, 3: 0, 12: 32}, []uint32{14, 14, 14, 14}, "3@0 4@3 5@6 6@9"},
+		{"RTX-PRO-6000-Blackwell-96GB", nil, []uint32{5, 14, 14}, "1@0 5@6 6@9"},
+	} {
+		g, err := Product(0, c.product, "")
+		require.NoError(t, err)
+		driver, _ := loaded(t, State{GPUs: []GPU{g}})
+		d := gpuAt(t, driver, 0)
+		numbers := map[int]uint32{}
+		for i := range nvml.GPU_INSTANCE_PROFILE_COUNT {
+			if info, ret := d.GetGpuInstanceProfileInfo(i); ret == nvml.SUCCESS {
+				numbers[i] = info.Id
+			}
+		}
+		if c.profiles != nil && !reflect.DeepEqual(numbers, c.profiles) {
+			t.Errorf("%s: profiles %v, want %v", c.product, numbers, c.profiles)
+		}
+		made := ""
+		for _, number := range c.create {
+			gi, ret := d.CreateGpuInstance(&nvml.GpuInstanceProfileInfo{Id: number})
+			if ret != nvml.SUCCESS {
+				t.Fatal(c.product, number, ret)
+			}
+			info, ret := gi.GetInfo()
+			if ret != nvml.SUCCESS || info.ProfileId != number {
+				t.Errorf("%s: made %d, is %d: %v", c.product, number, info.ProfileId, ret)
+			}
+			made += fmt.Sprintf(" %d@%d", info.Id, info.Placement.Start)
+		}
+		if made = strings.TrimSpace(made); made != c.made {
+			t.Errorf("%s: %v made %q, want %q", c.product, c.create, made, c.made)
+		}
 	}
 }

@@ -94,6 +94,7 @@ func gpuFields(x *fields, c *plan.GPU) {
 	}
 	x.either("mig", "no-mig", &c.MIG, len(c.Instances) > 0)
 	x.flag("shared", &c.Shared)
+	x.flag("by-claim", &c.ByClaim)
 	x.int("places", &c.Places)
 	c.AllocationKnown = x.names("allocated-to", &c.AllocatedTo) || c.AllocationKnown
 	x.either("allocation-known", "allocation-unknown", &c.AllocationKnown, true)

@@ -39,7 +39,7 @@ func (s *scheduler) choose(p *plan.Pod, n *plan.Node) ([]grant, bool) {
 	}
 	for _, request := range p.Demand.MIG {
 		need := len(got) + request.Count
-		if got = s.instances(request.Name, n, got, need); len(got) < need {
+		if got = s.claims(request.Name, n, s.instances(request.Name, n, got, need), need); len(got) < need {
 			return nil, false
 		}
 	}
@@ -66,6 +66,36 @@ func (s *scheduler) instances(name string, n *plan.Node, got []grant, need int) 
 			in := &device.Instances[i]
 			if len(got) < need && profile.Compute > 0 && in.Profile == profile && in.AllocatedTo == "" && !slices.Contains(got, grant{device, in}) {
 				got = append(got, grant{device, in})
+			}
+		}
+	}
+	return got
+}
+
+// claims adds instances that a DRA driver makes: on GPUs that are divided already, then on whole ones.
+func (s *scheduler) claims(name string, n *plan.Node, got []grant, need int) []grant {
+	for _, divided := range []bool{true, false} {
+		for c := 0; c < len(n.GPUs) && len(got) < need; c++ {
+			device := &n.GPUs[c]
+			t, ok := s.w.State.Tables.ForModel(device.Model.Name)
+			if !ok || !device.ByClaim || device.MIG != divided || device.Health == gpu.Sick || len(device.AllocatedTo) > 0 || slices.Contains(got, grant{device: device}) {
+				continue
+			}
+			profile, _ := t.Exact(name)
+			var layout mig.Layout
+			for _, in := range device.Instances {
+				layout = append(layout, in.Placement)
+			}
+			for _, g := range got {
+				if g.device == device && g.instance != nil {
+					layout = append(layout, g.instance.Placement)
+				}
+			}
+			for _, at := range t.Free(layout) {
+				if len(got) < need && at.Profile == profile && slices.Contains(t.Free(layout), at) {
+					layout = append(layout, at)
+					got = append(got, grant{device, &plan.Instance{Placement: at, Placed: true}})
+				}
 			}
 		}
 	}

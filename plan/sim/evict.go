@@ -123,6 +123,10 @@ func (w *World) release(n *plan.Node, key string) {
 				in.AllocatedTo, in.IdleSince, in.UnusedSince = "", w.State.Now, time.Time{}
 			}
 		}
+		if device.ByClaim {
+			device.Instances = slices.DeleteFunc(device.Instances, func(in plan.Instance) bool { return in.AllocatedTo == "" })
+			device.MIG = len(device.Instances) > 0
+		}
 	}
 }
 

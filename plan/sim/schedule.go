@@ -237,6 +237,9 @@ func allocate(p *plan.Pod, got []grant) string {
 		if in := g.instance; in != nil {
 			in.AllocatedTo, in.IdleSince, in.UnusedSince = p.Key(), time.Time{}, time.Time{}
 			name += " " + plan.LayoutText(g.device.Model.Name, mig.Layout{in.Placement})
+			if g.device.ByClaim {
+				g.device.MIG, g.device.Instances = true, append(g.device.Instances, *in)
+			}
 		} else {
 			g.device.AllocatedTo = append(g.device.AllocatedTo, p.Key())
 			g.device.UnusedSince = time.Time{}

@@ -38,8 +38,6 @@ func (d dice) byClaim(c *testCase) {
 		for _, p := range c.Pools {
 			p.Spec.MIG = nil
 		}
-		name, _ := deviceOf(c.Pod) // see doc.go
-		rename(c.Pod, name, gpus)
 	}
 	if c.Mixed {
 		for _, p := range c.Pools {
@@ -58,8 +56,9 @@ func (d dice) byClaim(c *testCase) {
 			d.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] })
 		}
 		for _, s := range slicesOf(n, c.Dynamic) {
+			all := c.Dynamic && d.chance(15) // of a GPU that is divided as it is claimed, see doc.go
 			for i := range s.Spec.Devices {
-				if d.chance(15) {
+				if all || !c.Dynamic && d.chance(15) {
 					s.Spec.Devices[i].Taints = []resourcev1.DeviceTaint{{Key: "xid", Effect: pick(d, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone)}}
 				}
 			}
@@ -72,6 +71,9 @@ func (d dice) byClaim(c *testCase) {
 			DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: ptr.To(byDRA), Pool: ptr.To(pick(d, c.Nodes...).Name), Device: pick(d, nil, ptr.To("gpu-0"))},
 			Taint:          resourcev1.DeviceTaint{Key: "rule", Effect: resourcev1.DeviceTaintEffectNoSchedule},
 		}}}
+	}
+	if c.Dynamic && c.TaintRules != nil {
+		c.TaintRules[0].Spec.DeviceSelector.Device = nil
 	}
 	if slices.ContainsFunc(c.Pods, func(p *core.Pod) bool { return p.DeletionTimestamp != nil }) { // see doc.go
 		c.TaintRules = nil

@@ -17,7 +17,8 @@
 //   - which devices a claim tolerates the taints of is not read, nor constraints across devices, nor that a device may be
 //     allocated several times (consumable capacity); a claim for all devices of a node, or with a selector that is no
 //     equality, makes a pod unreadable;
-//   - a MIG device that the DRA driver makes once it is claimed is no capacity: pods that claim one get no node;
+//   - of a GPU that the DRA driver divides as it is claimed either all devices that are not in use are tainted, or none; and
+//     only its nodes show that a pool's GPUs are divided so;
 //   - of a prioritized list the first alternative that a new node could have is the demand: where another one fits, the
 //     scheduler has bound the pod before;
 //   - a pool without nodes is assumed to offer its GPUs in the way that a pod needs, by a device plugin or by DRA;

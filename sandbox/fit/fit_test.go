@@ -166,7 +166,7 @@ func (s *scheduler) compare(t *testing.T, c *testCase) (outcome, []difference) {
 		if waits {
 			return fitsNow, all
 		}
-		return s.compareNew(t, c, seen.Pools, verdict, added, all)
+		return s.compareNew(t, c, seen, verdict, added, all)
 	}
 	later := s.ask(t, c.left(), nil)
 	if then := slices.DeleteFunc(later.Fits, outOfService); len(then) > 0 != waits {
@@ -176,12 +176,12 @@ func (s *scheduler) compare(t *testing.T, c *testCase) (outcome, []difference) {
 }
 
 // compareNew is compare where the pod fits no node: added is the pool that gets one for it, empty for none.
-func (s *scheduler) compareNew(t *testing.T, c *testCase, all []plan.Pool, verdict plan.Verdict, added string, differences []difference) (outcome, []difference) {
+func (s *scheduler) compareNew(t *testing.T, c *testCase, seen plan.Snapshot, verdict plan.Verdict, added string, differences []difference) (outcome, []difference) {
 	t.Helper()
 	how, why := fitsNever, map[string]string{}
 	left := c.left()
-	for i := range all {
-		p := &all[i]
+	for i := range seen.Pools {
+		p := &seen.Pools[i]
 		n := c.newNode(p)
 		then := s.ask(t, left, n)
 		fits := slices.Contains(then.Fits, n.Name)
@@ -190,7 +190,8 @@ func (s *scheduler) compareNew(t *testing.T, c *testCase, all []plan.Pool, verdi
 			how = fitsNew
 			delete(why, p.Name)
 		}
-		if fits && added == "" || !fits && p.Name == added && !assumed(p) && !c.untried(p) {
+		undivided := c.Dynamic && divided(seen) && !slices.ContainsFunc(p.Template.GPUs, func(g plan.GPU) bool { return g.ByClaim })
+		if fits && added == "" && !undivided || !fits && p.Name == added && !assumed(p) && !c.untried(p) {
 			differences = append(differences, difference{thePlanner, fmt.Sprintf("%v; a new node of %s is added: %v; it would fit one: %v %v", verdict, p.Name, p.Name == added, fits, why)})
 		}
 	}

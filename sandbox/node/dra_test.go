@@ -59,7 +59,7 @@ func TestDRADynamicMIG(t *testing.T) {
 		}
 		c.claimed(pod, state.GPUs[0].UUID, fmt.Sprint(now.GPUs[0].Instances[i].ID))
 	}
-	c.observed("pod gpuscale/first requests=(1g.10gb)", "gpu real/0 model=H100-80GB uuid="+state.GPUs[0].UUID+" mig allocation-unknown") // docs/pools.md
+	c.observed("pod gpuscale/first requests=(1g.10gb)", "gpu real/0 model=H100-80GB uuid="+state.GPUs[0].UUID, ":allocated-to=gpuscale/first", ":allocated-to=gpuscale/second", " by-claim")
 }
 
 // newDRANode has a node with NVIDIA's DRA driver, with these feature gates, and the exporter.

@@ -282,8 +282,9 @@ type Device struct {
 	Name, Type, Profile string
 	// GPU is the UUID of the one that the device is, or is a part of; empty where the driver does not state it.
 	GPU string
-	// Claimed: the driver makes this MIG device once it is claimed.
+	// Claimed: the driver makes this MIG device once it is claimed, at Start.
 	Claimed bool
+	Start   int
 	// Tainted: a taint of its slice keeps pods away.
 	Tainted bool
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -152,7 +153,8 @@ func parseCheck(f fields, o *Object) {
 }
 
 // parseDRASlice reads a ResourceSlice of one node. MIG devices that the driver makes once they are claimed share their
-// GPU's counters (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go).
+// GPU's counters (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go). Their names, which
+// the driver reads itself, end in their first memory slice (mig.go).
 func parseDRASlice(f fields, o *Object) {
 	o.Devices = &Devices{DeviceName: DeviceName{Driver: f.text("spec.driver"), Pool: f.text("spec.pool.name")}, Node: f.text("spec.nodeName")}
 	o.Devices.Generation, o.Devices.Slices = ptr.Deref(f.number("spec.pool.generation"), 0), ptr.Deref(f.number("spec.pool.resourceSliceCount"), 0)
@@ -162,6 +164,9 @@ func parseDRASlice(f fields, o *Object) {
 		switch {
 		case one.Profile != "":
 			one.GPU, one.Claimed = d.text("attributes.parentUUID.string"), len(d.list("consumesCounters")) > 0
+			if start, err := strconv.Atoi(one.Name[strings.LastIndexByte(one.Name, '-')+1:]); err == nil {
+				one.Start = start
+			}
 		case one.Type == "gpu":
 			one.GPU = d.text("attributes.uuid.string")
 		}

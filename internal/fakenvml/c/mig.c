@@ -15,9 +15,22 @@ long long mib_of(int gpu, const profile *p) {
     return number_at("GPUs.%d.MemoryMiB", gpu) * p->memory / (slices ? slices : 1);
 }
 
-/* The driver's own number of a profile, which differs from NVML's index, and back. */
-static int id_of(int k) { return 40 - k; }
-static bool profile_by_id(int gpu, unsigned id, profile *out) { return profile_at(gpu, id_of((int)id), out); }
+/* The driver's own number of a profile, as nvidia-smi mig -lgip prints it, by NVML's index: of products with
+ * four compute slices (A30, RTX PRO 6000), and of those with seven (A100 to GB300). */
+static int id_of(int gpu, const profile *p) {
+    static const unsigned char ids[2][NVML_GPU_INSTANCE_PROFILE_COUNT] = {
+        { 14, 5, 0, 0, [7] = 21, 6, [10] = 47, 35, 32, 67, 66, 65, 64 },
+        { 19, 14, 9, 5, 0, [7] = 20, [9] = 15 },
+    };
+    return ids[number_at("GPUs.%d.Spec.ComputeSlices", gpu) == 7][profile_index(gpu, p)];
+}
+
+static bool profile_by_id(int gpu, unsigned id, profile *out) {
+    for (int k = 0; profile_at(gpu, k, out); k++)
+        if (id_of(gpu, out) == (int)id)
+            return true;
+    return false;
+}
 
 static bool profile_by_index(int gpu, unsigned index, profile *out) {
     for (int k = 0; profile_at(gpu, k, out); k++)
@@ -36,7 +49,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t of, unsigned inde
         return NVML_ERROR_NOT_SUPPORTED;
     const unsigned slices = p.compute;
     *out = (nvmlGpuInstanceProfileInfo_v2_t){
-        .version = out->version, .id = id_of(p.k), .sliceCount = slices, .instanceCount = p.max, .multiprocessorCount = slices * SLICE_SMS,
+        .version = out->version, .id = id_of(d->gpu, &p), .sliceCount = slices, .instanceCount = p.max, .multiprocessorCount = slices * SLICE_SMS,
         .copyEngineCount = slices, .decoderCount = p.media, .memorySizeMB = mib_of(d->gpu, &p),
     };
     return print(out->name, sizeof out->name, "MIG %s", p.name);
@@ -130,7 +143,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t of, unsigned id, nvmlGpuInst
         return NVML_ERROR_NOT_SUPPORTED;
     *count = 0;
     for (int gi = 0; gi < MAX_GI; gi++)
-        if (instance_at(d->gpu, gi, &p) && id_of(p.k) == (int)id)
+        if (instance_at(d->gpu, gi, &p) && id_of(d->gpu, &p) == (int)id)
             out[(*count)++].handle = handle_of(d->gpu, gi, -1);
     return NVML_SUCCESS;
 }
@@ -147,7 +160,7 @@ nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t of, nvmlGpuInstanceInfo_t 
     profile p;
     ENTER_DEVICE(of);
     instance_at(d->gpu, d->gi, &p);
-    *out = (nvmlGpuInstanceInfo_t){ { handle_of(d->gpu, -1, -1) }, d->gi, id_of(p.k), { start_of(d->gpu, d->gi), p.memory } };
+    *out = (nvmlGpuInstanceInfo_t){ { handle_of(d->gpu, -1, -1) }, d->gi, id_of(d->gpu, &p), { start_of(d->gpu, d->gi), p.memory } };
     return NVML_SUCCESS;
 }
 
@@ -174,30 +187,49 @@ static int fits(int gpu, const profile *p, int start) {
     return full ? NVML_ERROR_INSUFFICIENT_RESOURCES : NVML_SUCCESS;
 }
 
-/* The driver's ids count the places of each size: 0 is the whole GPU, 1 and 2 are its halves, 3 to 6 its
- * quarters, and so on. */
-static int free_id(int gpu, const profile *p) {
+/* The driver's ids of instances count the places of each size: 0 is the whole GPU, 1 and 2 are its halves, 3 to 6
+ * its quarters, and so on. The next one is taken where a state's own instance has that id. */
+static int free_id(int gpu, const profile *p, int start) {
     int first = 0;
     for (long long size = p->memory, all = number_at("GPUs.%d.Spec.MemorySlices", gpu); size * 2 <= all; size *= 2)
         first = 2 * first + 1;
+    first += start / p->memory;
     for (int k = 0; k < MAX_GI; k++)
         if (!has("GPUs.%d.Instances.%d", gpu, (first + k) % MAX_GI))
             return (first + k) % MAX_GI;
     return -1;
 }
 
-/* Makes an instance at a start or, with -1, at the first place that is free. */
+/* Where the driver makes an instance by itself: of the free places the first of those that overlap the fewest
+ * other places, of any profile, that are free. -1 where none is. */
+static int choose(int gpu, const profile *p) {
+    int best = -1, least = 0;
+    for (int i = 0, start; start_at(gpu, p, i, &start); i++) {
+        int lost = 0;
+        profile q;
+        if (fits(gpu, p, start) != NVML_SUCCESS)
+            continue;
+        for (int k = 0; profile_at(gpu, k, &q); k++)
+            for (int j = 0, at; start_at(gpu, &q, j, &at); j++)
+                lost += at < start + p->memory && start < at + q.memory && fits(gpu, &q, at) == NVML_SUCCESS;
+        if (best < 0 || lost < least) {
+            best = start;
+            least = lost;
+        }
+    }
+    return best;
+}
+
+/* Makes an instance at a start or, with -1, where the driver chooses. */
 static int create(const char *function, nvmlDevice_t of, unsigned id, int start, nvmlGpuInstance_t *out) {
     profile p;
     ENTER_AS(function, of);
     if (!in_mig_mode(d->gpu) || !profile_by_id(d->gpu, id, &p))
         return in_mig_mode(d->gpu) ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_NOT_SUPPORTED;
-    code = start < 0 ? NVML_ERROR_INSUFFICIENT_RESOURCES : fits(d->gpu, &p, start);
-    for (int i = 0, at; start < 0 && start_at(d->gpu, &p, i, &at); i++)
-        if ((code = fits(d->gpu, &p, at)) == NVML_SUCCESS)
-            start = at;
-    const int gi = free_id(d->gpu, &p);
-    if (code != NVML_SUCCESS || gi < 0)
+    if (start < 0 && (start = choose(d->gpu, &p)) < 0)
+        return NVML_ERROR_INSUFFICIENT_RESOURCES;
+    const int gi = free_id(d->gpu, &p, start);
+    if ((code = fits(d->gpu, &p, start)) != NVML_SUCCESS || gi < 0)
         return code != NVML_SUCCESS ? code : NVML_ERROR_INSUFFICIENT_RESOURCES;
     out->handle = handle_of(d->gpu, gi, -1);
     add(path("%s.Instances", d->at), "{\"ID\":%d,\"Placement\":{\"Profile\":{\"Compute\":%d,\"Memory\":%d,\"Attrs\":%d},\"Start\":%d},\"Computes\":null}",
