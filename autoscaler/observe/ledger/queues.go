@@ -86,6 +86,7 @@ func (l *Ledger) addQueues() {
 				parents[t.Parent] = true
 			}
 			l.add(of.word+o.Name, t, !kueue)
+			l.entries[len(l.entries)-1].weighs = of.kind == foreign.KAIQueue
 			if kueue && parent != "" || t.Parent == volcanoPrefix+volcanoRoot {
 				implied = append(implied, entry{Tenant: plan.Tenant{Tenant: unbounded(t.Parent)}})
 			}
@@ -96,6 +97,11 @@ func (l *Ledger) addQueues() {
 		return isQueue && !bounds && !parents[e.Name]
 	})
 	l.entries = append(l.entries, implied...)
+	for _, o := range l.objects[foreign.KAIPodGroup] {
+		if o.Group != nil && o.Group.Held != "" {
+			l.add(string(o.Kind)+" "+o.Namespace+"/"+o.Name, quota.Tenant{Name: nameOfHeld(o.Group)}, false)
+		}
+	}
 }
 
 // ofKueue returns the ClusterQueue that has admitted the claim's Workload, else the one that its
@@ -145,17 +151,27 @@ func (l *Ledger) ofVolcano(c Claim) string {
 	return ""
 }
 
+// ofKAI returns the queue of the pod's PodGroup, which KAI's pod-grouper takes from the label of the pod's topmost owner
+// before the pod's own; until there is one, by the pod's label.
 func (l *Ledger) ofKAI(c Claim) string {
-	for _, key := range []string{kaiQueueKey, kaiQueueOldKey} {
-		if name := c.Labels[key]; name != "" {
-			return kaiPrefix + name
-		}
-	}
 	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group.Queue != "" {
 		return kaiPrefix + o.Group.Queue
 	}
+	if name := cmp.Or(c.Labels[kaiQueueKey], c.Labels[kaiQueueOldKey]); name != "" {
+		return kaiPrefix + name
+	}
 	return ""
 }
+
+// heldByKAI returns a tenant without any capacity for a pod that KAI starts on no node, and says so of its PodGroup.
+func (l *Ledger) heldByKAI(c Claim) string {
+	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group.Held != "" {
+		return nameOfHeld(o.Group)
+	}
+	return ""
+}
+
+func nameOfHeld(g *foreign.PodGroup) string { return kaiPrefix + g.Queue + "/" + g.Held }
 
 // plainName removes "requests." from the name of a resource in a quota.
 func plainName(name string) string { return strings.TrimPrefix(name, "requests.") }
