@@ -98,8 +98,11 @@ func (l *Ledger) addQueues() {
 	})
 	l.entries = append(l.entries, implied...)
 	for _, o := range l.objects[foreign.KAIPodGroup] {
-		if o.Group != nil && o.Group.Held != "" {
-			l.add(string(o.Kind)+" "+o.Namespace+"/"+o.Name, quota.Tenant{Name: nameOfHeld(o.Group)}, false)
+		if o.Group == nil {
+			continue
+		}
+		if name := l.held(o.Group); name != "" {
+			l.add(string(o.Kind)+" "+o.Namespace+"/"+o.Name, quota.Tenant{Name: name}, false)
 		}
 	}
 }
@@ -163,15 +166,26 @@ func (l *Ledger) ofKAI(c Claim) string {
 	return ""
 }
 
-// heldByKAI returns a tenant without any capacity for a pod that KAI starts on no node, and says so of its PodGroup.
+// heldByKAI returns a tenant without any capacity for a pending pod that KAI starts on no node, empty for others.
 func (l *Ledger) heldByKAI(c Claim) string {
-	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group.Held != "" {
-		return nameOfHeld(o.Group)
+	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && c.Spec.NodeName == "" {
+		return l.held(o.Group)
 	}
 	return ""
 }
 
-func nameOfHeld(g *foreign.PodGroup) string { return kaiPrefix + g.Queue + "/" + g.Held }
+// held names the tenant of pods of a PodGroup of KAI that is held, by KAI's word or since its queue, where there are any,
+// does not exist; empty for others.
+func (l *Ledger) held(g *foreign.PodGroup) string {
+	why := g.Held
+	if all := l.objects[foreign.KAIQueue]; len(all) > 0 && all[foreign.KAIQueue.Of("", g.Queue)] == nil {
+		why = "QueueDoesNotExist"
+	}
+	if why == "" {
+		return ""
+	}
+	return kaiPrefix + g.Queue + "/" + why
+}
 
 // plainName removes "requests." from the name of a resource in a quota.
 func plainName(name string) string { return strings.TrimPrefix(name, "requests.") }
