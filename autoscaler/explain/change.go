@@ -278,14 +278,17 @@ func (q *search) quotas() {
 		return
 	}
 	of := func(i int) string { return q.s.Tenants[i].Name }
-	// The ledger names the tenant of pods that a ResourceQuota refuses after it and the resource.
-	if rest, ok := strings.CutPrefix(of(line[0]), "resourcequota/"); ok {
-		if name, resource, ok := strings.Cut(rest, "/no-more/"); ok {
-			q.add(fmt.Sprintf("raise %s of ResourceQuota %s", resource, name), func(w *world) {
-				w.Tenants[line[0]].Guarantee, w.Tenants[line[0]].Limit = quota.All(), quota.All()
-			})
-			return
-		}
+	// The ledger names the tenant of pods that a ResourceQuota refuses after it and the resource, and of those that KAI holds
+	// after their queue and its reason.
+	remedy := ""
+	if name, resource, ok := strings.Cut(strings.TrimPrefix(of(line[0]), "resourcequota/"), "/no-more/"); ok {
+		remedy = fmt.Sprintf("raise %s of ResourceQuota %s", resource, name)
+	} else if queue, reason, ok := strings.Cut(strings.TrimPrefix(of(line[0]), "kai/"), "/"); ok && strings.HasPrefix(of(line[0]), "kai/") {
+		remedy = fmt.Sprintf("remove what KAI holds it for in Queue %s: %s", queue, reason)
+	}
+	if remedy != "" {
+		q.add(remedy, func(w *world) { w.Tenants[line[0]].Guarantee, w.Tenants[line[0]].Limit = quota.All(), quota.All() })
+		return
 	}
 	gpus := max(int(math.Ceil(q.e.Weight*float64(len(q.copy().served)))), 1)
 	more := quota.Amount{Compute: 7 * int64(gpus), Memory: 8 * int64(gpus)} // the slices of a GPU

@@ -145,7 +145,7 @@ const elasticClaim = "egpuc.elasticgpu.io/"
 // demandOfPod returns a pod's demand: of its containers at any one time, its overhead, its resource
 // claims, and KAI's annotations. devices is what they require of a node.
 func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, devices [][]plan.NodeTerm, err error) {
-	if standsIn(p) {
+	if kube.StandsIn(p) {
 		return demand.Demand{}, nil, nil
 	}
 	claimed, products, err := c.ofPod(p)
@@ -199,27 +199,6 @@ func kaiGroups(p *corev1.Pod) (groups []string) {
 		}
 	}
 	return groups
-}
-
-// KAI's own pods, by namespace and label. One reserves a GPU for the pods that request parts of it;
-// the other requests a GPU so that other autoscalers see the demand. Both are skipped: the demand
-// is read from the user's pods.
-const (
-	kaiLabel                = "app"
-	kaiReservationNamespace = "kai-resource-reservation"
-	kaiReservationApp       = "kai-resource-reservation"
-	kaiScalingNamespace     = "kai-scale-adjust"
-	kaiScalingApp           = "scaling-pod"
-)
-
-func standsIn(p *corev1.Pod) bool {
-	switch p.Namespace {
-	case kaiReservationNamespace:
-		return p.Labels[kaiLabel] == kaiReservationApp
-	case kaiScalingNamespace:
-		return p.Labels[kaiLabel] == kaiScalingApp
-	}
-	return false
 }
 
 // ofContainers returns the demand of a pod's containers at any one time, computed as

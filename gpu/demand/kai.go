@@ -14,6 +14,10 @@ const (
 	kaiDevices  = "gpu-fraction-num-devices" // GPUs such a part is requested of
 )
 
+// kaiRound is what KAI rounds a GPU's memory down to, in MiB: two halves of 40960 MiB by these figures do not fit
+// (0.17.0, pkg/scheduler/api/node_info). Parts are rounded up to it, since the GPU is not known here.
+const kaiRound = 100
+
 // FromKAI reads the annotations by which a pod requests parts of GPUs from the KAI
 // scheduler; without them the demand is zero. They count only on pods that KAI
 // schedules, since other software may use the same short names. KAI's further
@@ -32,6 +36,7 @@ func FromKAI(annotations map[string]string) (Demand, error) {
 		f.MemoryMilli, err = parseShare(fraction)
 	case hasMemory:
 		f.MemoryMiB, err = parseAmount(kaiMemory, memory)
+		f.MemoryMiB += (kaiRound - f.MemoryMiB%kaiRound) % kaiRound
 	case hasDevices:
 		return Demand{}, fmt.Errorf("annotation %s: the size of the part is not stated, want %s or %s", kaiDevices, kaiFraction, kaiMemory)
 	default:

@@ -23,7 +23,7 @@ func TestFromKAI(t *testing.T) {
 		},
 		{
 			"Run:ai documentation, memory of several devices",
-			map[string]string{"gpu-memory": "4096", "gpu-fraction-num-devices": "2"}, "4096 MiB of each of 2 GPUs",
+			map[string]string{"gpu-memory": "4096", "gpu-fraction-num-devices": "2"}, "4100 MiB of each of 2 GPUs",
 		},
 		{"a whole one", map[string]string{"gpu-fraction": "1", "gpu-fraction-num-devices": "2"}, "2 GPUs"},
 		{"a third, never less", map[string]string{"gpu-fraction": "0.3333333"}, "33.4 % memory of a GPU"},

@@ -31,13 +31,35 @@ func Extended(list corev1.ResourceList) map[string]int64 {
 const daemonAnnotation = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 
 // IsDaemon reports whether a pod belongs to its node: one of a DaemonSet, or annotated to count as one, or a
-// static pod's mirror.
+// static pod's mirror, or one that stands in for others.
 func IsDaemon(p *corev1.Pod) bool {
-	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror || p.Annotations[daemonAnnotation] == "true" {
+	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror || p.Annotations[daemonAnnotation] == "true" || StandsIn(p) {
 		return true
 	}
 	ref := metav1.GetControllerOfNoCopy(p)
 	return ref != nil && ref.Kind == "DaemonSet"
+}
+
+// KAI's own pods, by namespace and label.
+const (
+	kaiLabel                = "app"
+	kaiReservationNamespace = "kai-resource-reservation"
+	kaiReservationApp       = "kai-resource-reservation"
+	kaiScalingNamespace     = "kai-scale-adjust"
+	kaiScalingApp           = "scaling-pod"
+)
+
+// StandsIn reports a pod of KAI's that requests a GPU for the pods that request parts of GPUs, whose demand is read
+// instead. One has the GPU while they use it: KAI deletes it after the last of them, and where it is gone before them it
+// deletes them (0.17.0, pkg/binder/binding/resourcereservation). The other, without a node, asks autoscalers for one.
+func StandsIn(p *corev1.Pod) bool {
+	switch p.Namespace {
+	case kaiReservationNamespace:
+		return p.Labels[kaiLabel] == kaiReservationApp
+	case kaiScalingNamespace:
+		return p.Labels[kaiLabel] == kaiScalingApp
+	}
+	return false
 }
 
 // Owner returns a pod's controller, "Kind/name", empty for none. A ReplicaSet of a Deployment is named

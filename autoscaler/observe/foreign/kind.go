@@ -183,6 +183,8 @@ type PodGroup struct {
 	Needs corev1.ResourceList
 	Queue string
 	Over  bool // all its pods have ended
+	// Held is why its scheduler starts none of its pods, whatever nodes there are; empty for nothing (KAI).
+	Held string
 	// Near is where all its pods are. Parts are where those of a subgroup are, by its name: as it says, and the
 	// subgroups that it is a part of (KAI).
 	Near  Near

@@ -59,8 +59,31 @@ func parseKAIPodGroup(f fields, o *Object) {
 	for _, sub := range f.list("spec.subGroups") {
 		under[sub.text("parent")] = append(under[sub.text("parent")], sub)
 	}
-	o.Group = &PodGroup{Queue: f.text("spec.queue"), Near: kaiNear(f, "spec."), Parts: map[string][]Part{}}
+	o.Group = &PodGroup{Queue: f.text("spec.queue"), Held: kaiHeld(f), Near: kaiNear(f, "spec."), Parts: map[string][]Part{}}
 	o.Group.Min = kaiMin(f, "spec.", "", under, nil, o.Group.Parts)
+}
+
+// heldFor are the reasons of KAI's that no node removes: those of queues (0.17.0, pkg/apis/scheduling/v2alpha2).
+var heldFor = []string{"QueueDoesNotExist", "OverLimit", "NonPreemptibleOverQuota"}
+
+// kaiHeld is why KAI starts no pod of a PodGroup. What a scheduler has found last is its last condition, and while some of
+// the group's pods run it states nothing new.
+func kaiHeld(f fields) string {
+	for _, q := range f.resources("status.resourcesStatus.allocated") {
+		if !q.IsZero() {
+			return ""
+		}
+	}
+	held := ""
+	for _, found := range f.list("status.schedulingConditions") {
+		held = ""
+		for _, r := range found.list("reasons") {
+			if reason := r.text("reason"); slices.Contains(heldFor, reason) {
+				held = cmp.Or(held, reason)
+			}
+		}
+	}
+	return held
 }
 
 // maxWithin bounds the subgroups with places that a subgroup is in: topologies have fewer levels.
@@ -216,18 +239,17 @@ func listed(list corev1.ResourceList, name corev1.ResourceName) *float64 {
 // kaiGPU is the resource that a KAI queue's gpu numbers count: whole GPUs.
 const kaiGPU = "nvidia.com/gpu"
 
+// parseKAIQueue reads a queue, of which a number that is not stated is zero, -1 is unbounded, and the limit holds for what
+// is within the quota too (0.17.0, pkg/scheduler/plugins/proportion).
 func parseKAIQueue(f fields, o *Object) {
-	o.Queue = &Queue{Parent: f.text("spec.parentQueue"), Whole: true}
-	if f.value("spec.resources") == nil {
-		return
-	}
-	amount := func(path string) *float64 {
-		n := f.number(path)
-		if n != nil && *n < 0 { // -1 is unbounded
-			*n = math.Inf(1)
+	amount := func(path string) float64 {
+		n := ptr.Deref(f.number("spec.resources.gpu."+path), 0)
+		if n < 0 {
+			n = math.Inf(1)
 		}
 		return n
 	}
-	limit := cmp.Or(amount("spec.resources.gpu.limit"), ptr.To(0.0)) // no borrowing beyond the quota
-	o.Queue.Quotas = []Quota{{Resource: kaiGPU, Guaranteed: amount("spec.resources.gpu.quota"), Limit: limit}}
+	quota, limit := amount("quota"), amount("limit")
+	quota = min(quota, limit)
+	o.Queue = &Queue{Parent: f.text("spec.parentQueue"), Whole: true, Quotas: []Quota{{Resource: kaiGPU, Guaranteed: &quota, Limit: &limit}}}
 }

@@ -84,6 +84,7 @@ const (
 	pluginsGroup     = "scheduling.x-k8s.io/pod-group" // label
 	kaiGroup         = "pod-group-name"                // annotation
 	kaiSubGroup      = "kai.scheduler/subgroup-name"   // label
+	kaiNodePool      = "kai.scheduler/node-pool"       // label, of nodes and PodGroups
 	volcanoJob       = "volcano.sh/job-name"
 	volcanoTask      = "volcano.sh/task-spec"
 	jobSetName       = "jobset.sigs.k8s.io/jobset-name"

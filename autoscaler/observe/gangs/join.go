@@ -170,6 +170,7 @@ func (j *joiner) add(p *Pod, at place) {
 	counts := p.Plan != nil && (!p.Plan.Demand.Zero() || p.Plan.Unreadable != "") && !kube.IsOver(p.Pod)
 	if counts {
 		j.gated(p, at)
+		inNodePool(p.Plan, j.in.Objects.Group(of))
 	}
 	if counts && p.Plan.Node == "" {
 		j.unreadable(p, of)
@@ -214,6 +215,19 @@ func (j *joiner) unreadable(p *Pod, group foreign.Key) {
 			p.Plan.Demand, p.Plan.Unreadable = demand.Demand{}, o.Err.Error()
 		}
 	}
+}
+
+// inNodePool requires nodes that KAI's scheduler of a PodGroup considers: those with the same value of its label, or
+// without it like the PodGroup.
+func inNodePool(p *plan.Pod, group *foreign.Object) {
+	if group == nil || group.Kind != foreign.KAIPodGroup {
+		return
+	}
+	term := plan.NodeTerm{{Key: kaiNodePool, Operator: string(corev1.NodeSelectorOpDoesNotExist)}}
+	if pool := group.Labels[kaiNodePool]; pool != "" {
+		term[0].Operator, term[0].Values = string(corev1.NodeSelectorOpIn), []string{pool}
+	}
+	p.Devices = append(slices.Clip(p.Devices), []plan.NodeTerm{term})
 }
 
 // waitForGang marks a gang's pending member as unschedulable: a gang's scheduler reports no

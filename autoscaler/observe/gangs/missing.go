@@ -271,6 +271,7 @@ func (j *joiner) finish() {
 		}
 		for _, i := range g.coming {
 			together(&j.Unmade[i].Pod)
+			inNodePool(&j.Unmade[i].Pod, g.group)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -73,9 +74,9 @@ type Claim struct {
 }
 
 // Tenant returns the quota that a claim counts towards, empty for none: a GPUQuota first, then the
-// queue of the pod, then a ResourceQuota of its namespace.
+// queue of the pod, then a ResourceQuota of its namespace. What KAI does not start counts towards none of them.
 func (l *Ledger) Tenant(c Claim) string {
-	if name := l.ofQuota(c); name != "" {
+	if name := cmp.Or(l.heldByKAI(c), l.ofQuota(c)); name != "" {
 		return name
 	}
 	for _, name := range []string{l.ofKueue(c), l.ofVolcano(c), l.ofKAI(c)} {
@@ -118,6 +119,8 @@ type entry struct {
 	of string
 	// whole: its guarantee includes those of its children.
 	whole bool
+	// weighs: where it and its children are guaranteed nothing, weights alone divide what there is up to its limit.
+	weighs bool
 }
 
 // unbounded is a tenant without a guarantee and without bounds.
@@ -127,7 +130,7 @@ func unbounded(name string) quota.Tenant {
 
 // add adds a tenant that an object defines.
 func (l *Ledger) add(of string, t quota.Tenant, whole bool) {
-	l.entries = append(l.entries, entry{plan.Tenant{Tenant: t}, of, whole})
+	l.entries = append(l.entries, entry{Tenant: plan.Tenant{Tenant: t}, of: of, whole: whole})
 }
 
 // build makes a valid tree of the tenants, of which the first of a name holds. Whatever is invalid is recorded as a problem
@@ -156,6 +159,9 @@ func (l *Ledger) build() {
 	plain := make([]quota.Tenant, len(l.entries))
 	for i := range l.entries {
 		e := &l.entries[i]
+		if e.weighs && e.Parent == "" && e.Guarantee.Add(children[e.Name]).Zero() {
+			e.Guarantee = e.Limit
+		}
 		if e.whole {
 			e.Guarantee = e.Guarantee.Sub(children[e.Name]).Floor()
 		}

@@ -86,6 +86,7 @@ func (l *Ledger) addQueues() {
 				parents[t.Parent] = true
 			}
 			l.add(of.word+o.Name, t, !kueue)
+			l.entries[len(l.entries)-1].weighs = of.kind == foreign.KAIQueue
 			if kueue && parent != "" || t.Parent == volcanoPrefix+volcanoRoot {
 				implied = append(implied, entry{Tenant: plan.Tenant{Tenant: unbounded(t.Parent)}})
 			}
@@ -96,6 +97,14 @@ func (l *Ledger) addQueues() {
 		return isQueue && !bounds && !parents[e.Name]
 	})
 	l.entries = append(l.entries, implied...)
+	for _, o := range l.objects[foreign.KAIPodGroup] {
+		if o.Group == nil {
+			continue
+		}
+		if name := l.held(o.Group); name != "" {
+			l.add(string(o.Kind)+" "+o.Namespace+"/"+o.Name, quota.Tenant{Name: name}, false)
+		}
+	}
 }
 
 // ofKueue returns the ClusterQueue that has admitted the claim's Workload, else the one that its
@@ -145,16 +154,37 @@ func (l *Ledger) ofVolcano(c Claim) string {
 	return ""
 }
 
+// ofKAI returns the queue of the pod's PodGroup, which KAI's pod-grouper takes from the label of the pod's topmost owner
+// before the pod's own; until there is one, by the pod's label.
 func (l *Ledger) ofKAI(c Claim) string {
-	for _, key := range []string{kaiQueueKey, kaiQueueOldKey} {
-		if name := c.Labels[key]; name != "" {
-			return kaiPrefix + name
-		}
-	}
 	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group.Queue != "" {
 		return kaiPrefix + o.Group.Queue
 	}
+	if name := cmp.Or(c.Labels[kaiQueueKey], c.Labels[kaiQueueOldKey]); name != "" {
+		return kaiPrefix + name
+	}
 	return ""
+}
+
+// heldByKAI returns a tenant without any capacity for a pending pod that KAI starts on no node, empty for others.
+func (l *Ledger) heldByKAI(c Claim) string {
+	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && c.Spec.NodeName == "" {
+		return l.held(o.Group)
+	}
+	return ""
+}
+
+// held names the tenant of pods of a PodGroup of KAI that is held, by KAI's word or since its queue, where there are any,
+// does not exist; empty for others.
+func (l *Ledger) held(g *foreign.PodGroup) string {
+	why := g.Held
+	if all := l.objects[foreign.KAIQueue]; len(all) > 0 && all[foreign.KAIQueue.Of("", g.Queue)] == nil {
+		why = "QueueDoesNotExist"
+	}
+	if why == "" {
+		return ""
+	}
+	return kaiPrefix + g.Queue + "/" + why
 }
 
 // plainName removes "requests." from the name of a resource in a quota.
