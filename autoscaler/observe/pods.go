@@ -171,10 +171,10 @@ func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, devices [][]plan
 	return sum, append(onProducts(products), c.servedBy(p, !claimed.Zero())...), err
 }
 
-// ofAnnotations returns what a pod requests by annotations. A bound pod has that if KAI has bound it: a pod of KAI's then
-// holds the GPU on the same node. Any other bound pod has no device by its annotations, whatever they say.
+// ofAnnotations returns what a pod requests by annotations. Of the bound pods those of KAI have that; others have no device by
+// their annotations, whatever they say.
 func (c *Claims) ofAnnotations(p *corev1.Pod) (demand.Demand, error) {
-	if p.Spec.NodeName != "" && !slices.ContainsFunc(kaiGroups(p), func(group string) bool { return c.kai[p.Spec.NodeName+"/"+group] }) {
+	if p.Spec.NodeName != "" && !c.boundByKAI(p) {
 		return demand.Demand{}, nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
@@ -186,6 +186,16 @@ func (c *Claims) ofAnnotations(p *corev1.Pod) (demand.Demand, error) {
 		return demand.Demand{}, nil
 	}
 	return demand.FromKAI(p.Annotations)
+}
+
+// boundByKAI reports a bound pod that shares GPUs: a pod of KAI's holds one on its node, or KAI's binder says so in its status,
+// to which users cannot write. There may be no such pod for a while (0.17.0: the binder's cache lags, and it goes on with one
+// that it has just deleted), nor the status where its writing failed. KAI's scheduler counts the pod by its label alone.
+func (c *Claims) boundByKAI(p *corev1.Pod) bool {
+	groups := kaiGroups(p)
+	return len(groups) > 0 && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == "PodBound" && c.Status == corev1.ConditionTrue
+	}) || slices.ContainsFunc(groups, func(group string) bool { return c.kai[p.Spec.NodeName+"/"+group] })
 }
 
 // kaiGroup is a label of the pods that share a GPU, and of the one that reserves it: the name of their group. A pod with
