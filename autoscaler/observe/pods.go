@@ -192,10 +192,10 @@ func (c *Claims) ofAnnotations(p *corev1.Pod) (demand.Demand, error) {
 // to which users cannot write. There may be no such pod for a while (0.17.0: the binder's cache lags, and it goes on with one
 // that it has just deleted), nor the status where its writing failed. KAI's scheduler counts the pod by its label alone.
 func (c *Claims) boundByKAI(p *corev1.Pod) bool {
-	groups := kaiGroups(p)
-	return len(groups) > 0 && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == "PodBound" && c.Status == corev1.ConditionTrue
-	}) || slices.ContainsFunc(groups, func(group string) bool { return c.kai[p.Spec.NodeName+"/"+group] })
+	stated := slices.ContainsFunc(p.Status.Conditions, func(of corev1.PodCondition) bool {
+		return of.Type == "PodBound" && of.Status == corev1.ConditionTrue
+	})
+	return slices.ContainsFunc(kaiGroups(p), func(group string) bool { return stated || c.kai[p.Spec.NodeName+"/"+group] })
 }
 
 // kaiGroup is a label of the pods that share a GPU, and of the one that reserves it: the name of their group. A pod with
