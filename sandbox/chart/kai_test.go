@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -26,11 +28,16 @@ const envKAI = "GPUSCALE_TEST_KAI"
 const (
 	kaiReservations = "kai-resource-reservation" // namespace, and account
 	kaiJobs         = "kai-job"                  // label
+	kaiReserved     = "run.ai/reserve_for_gpu_index"
 )
 
-// kai runs KAI's programs, with the configuration that they have by themselves, and without webhooks.
-func (x *tale) kai(dir string) {
+// kai runs KAI's programs, with the configuration that they have by themselves, and without webhooks, beside the pool gang.
+func (x *tale) kai() {
 	x.t.Helper()
+	dir := os.Getenv(envKAI)
+	if dir == "" {
+		x.t.Skip(envKAI + " names no checkout of KAI with its programs")
+	}
 	x.must(neighbours.Apply(x.t.Context(), x.Admin, filepath.Join(dir, "deployments/kai-scheduler/crds/*.yaml")))
 	for _, namespace := range []string{kaiReservations, "kai-scheduler"} {
 		x.must(x.Namespace(x.t.Context(), namespace, nil))
@@ -49,6 +56,36 @@ func (x *tale) kai(dir string) {
 	run("podgrouper", "--metrics-bind-address=0", health())
 	run("podgroupcontroller", "--metrics-bind-address=0", "--enable-podgroup-webhook=false", health())
 	run("queuecontroller", "--metrics-listen-address=0", "--enable-webhook=false")
+	x.pool()
+}
+
+// reserve plays the program of the pods that reserve GPUs until the test ends: it writes the UUID of the GPU that the pod has
+// got (0.17.0, pkg/resourcereservation/patcher), for which the binder waits. No GPU is there, and the UUIDs are the pods'.
+func (x *tale) reserve() {
+	go func() {
+		_ = await.Until(x.t.Context(), func(ctx context.Context) error {
+			var list corev1.PodList
+			err := x.Admin.List(ctx, &list, client.InNamespace(kaiReservations))
+			for i := range list.Items {
+				p := &list.Items[i]
+				if was := p.DeepCopy(); p.Status.Phase == corev1.PodRunning && p.Annotations[kaiReserved] == "" {
+					p.Annotations[kaiReserved] = "GPU-" + string(p.UID)
+					err = errors.Join(err, x.Admin.Patch(ctx, p, client.MergeFrom(was)))
+				}
+			}
+			return errors.Join(err, errNotYet)
+		})
+	}()
+}
+
+// parts reports whether so many pods of a set run, on so many GPUs that KAI reserves, of so many nodes.
+func (x *tale) parts(set string, pods, gpus, nodes int) error {
+	var list corev1.PodList
+	err := x.Admin.List(x.t.Context(), &list, client.InNamespace(kaiReservations))
+	if err == nil && len(list.Items) != gpus {
+		err = fmt.Errorf("%d GPUs are reserved, want %d", len(list.Items), gpus)
+	}
+	return errors.Join(err, x.count(kaiJobs+"="+set, pods, corev1.PodRunning), x.nodes(x.t.Context(), "gang", nodes))
 }
 
 // held reports whether KAI says of the one PodGroup that it starts none of its pods for this reason.
@@ -68,12 +105,7 @@ func (x *tale) held(reason string) error {
 // than its minimum. What KAI starts on no node gets none.
 func TestNeighbourKAI(t *testing.T) {
 	x, _ := begin(t)
-	dir := os.Getenv(envKAI)
-	if dir == "" {
-		t.Skip(envKAI + " names no checkout of KAI with its programs")
-	}
-	x.kai(dir)
-	x.pool()
+	x.kai()
 	nodes := func(n int) { x.t.Helper(); x.must(x.nodes(t.Context(), "gang", n)) }
 	job := func(name, queue, priority, pods, least string) {
 		x.add(x.text("kai-job.yaml", "NAME", name, "QUEUE", queue, "PRIORITY", priority, "PODS", pods, "LEAST", least))
@@ -120,4 +152,34 @@ func TestNeighbourKAI(t *testing.T) {
 		x.must(x.Delete(t.Context(), testenv.Object("v1/Pod", guests, name)))
 	}
 	end("scheduling.run.ai/v2alpha2/PodGroup", "serve")
+}
+
+// TestNeighbourKAIParts: parts of GPUs get the nodes on which KAI packs them, which stay while they run. The pods with which it
+// reserves the GPUs keep no node.
+func TestNeighbourKAIParts(t *testing.T) {
+	x, _ := begin(t)
+	x.kai()
+	x.reserve()
+	// The autoscaler rests while no pod is pending.
+	x.add(`{apiVersion: v1, kind: Pod, metadata: {namespace: guests, name: waits}, spec: {containers: [{name: c, image: c, resources: {limits: {nvidia.com/gpu: "64"}}}]}}`)
+	for _, set := range []struct {
+		name, annotation, amount string
+		pods, gpus, nodes        int
+	}{
+		{"halves", "gpu-fraction", "0.5", 3, 2, 1},
+		{"memory", "gpu-memory", "40779", 4, 4, 2}, // half of an H100's, but KAI rounds that down
+	} {
+		pods := make([]string, set.pods)
+		for i := range pods {
+			pods[i] = fmt.Sprintf("%s-%d", set.name, i)
+			x.add(x.text("kai-parts.yaml", "NAME", pods[i], "SET", set.name, "ANNOTATION", set.annotation, "AMOUNT", set.amount))
+		}
+		x.wait(set.name, func() error { return x.parts(set.name, set.pods, set.gpus, set.nodes) })
+		x.reconciled()
+		x.must(x.parts(set.name, set.pods, set.gpus, set.nodes))
+		for _, name := range pods {
+			x.must(x.Delete(t.Context(), testenv.Object("apps/v1/Deployment", guests, name)))
+		}
+		x.wait("the end of "+set.name, func() error { return x.parts(set.name, 0, 0, 0) })
+	}
 }
