@@ -160,8 +160,6 @@ func TestNeighbourKAIParts(t *testing.T) {
 	x, _ := begin(t)
 	x.kai()
 	x.reserve()
-	// The autoscaler rests while no pod is pending.
-	x.add(`{apiVersion: v1, kind: Pod, metadata: {namespace: guests, name: waits}, spec: {containers: [{name: c, image: c, resources: {limits: {nvidia.com/gpu: "64"}}}]}}`)
 	for _, set := range []struct {
 		name, annotation, amount string
 		pods, gpus, nodes        int
