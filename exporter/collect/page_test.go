@@ -187,7 +187,6 @@ func TestPodLabels(t *testing.T) {
 	}
 }
 
-// Whatever labels a pod has, the scrape is one, and each label stands once.
 // A pod with labels by the thousand, of names that become equal, does not fill the page of its node.
 func TestManyPodLabels(t *testing.T) {
 	labels := map[string]string{}
@@ -199,6 +198,7 @@ func TestManyPodLabels(t *testing.T) {
 	}
 }
 
+// Whatever labels a pod has, the scrape is one, and each label stands once.
 func FuzzPodLabels(f *testing.F) {
 	f.Add("gpu", "1", "g.pu", "2")
 	f.Add("a-b", "\"", "a.b", "\n")
