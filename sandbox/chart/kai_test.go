@@ -137,6 +137,7 @@ func TestNeighbourKAI(t *testing.T) {
 	} {
 		job("held", of[0], of[1], "1", "1")
 		x.wait(reason, func() error { return x.held(reason) })
+		x.reconciled() // a node may still come that was decided on before KAI had said so
 		x.wait("the end of a node that came before KAI had said so", func() error { return x.nodes(t.Context(), "gang", 0) })
 		x.reconciled()
 		nodes(0)
