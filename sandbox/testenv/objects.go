@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"strings"
 	"testing"
 	"time"
@@ -180,13 +181,17 @@ func YAMLBlocks(t testing.TB, page string) (blocks []string) {
 	return blocks
 }
 
+// clients has one for each Prometheus, by its URL: each keeps a connection, and a Prometheus takes 512.
+var clients sync.Map
+
 // Query asks a Prometheus once.
 func Query(ctx context.Context, url, promql string) (prom.Vector, error) {
 	c, err := prom.New(prom.Config{URL: url})
 	if err != nil {
 		return nil, err
 	}
-	return c.Query(ctx, promql, time.Time{})
+	kept, _ := clients.LoadOrStore(url, c)
+	return kept.(*prom.Client).Query(ctx, promql, time.Time{})
 }
 
 // FreeAddress is a program's own, on the loopback.
