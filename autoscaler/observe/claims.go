@@ -76,7 +76,7 @@ func newer(a, b *resourcev1.DeviceClass) bool {
 func (c *Claims) share(pods []*corev1.Pod) {
 	users := map[client.ObjectKey][]*corev1.Pod{}
 	for _, p := range pods {
-		if group := p.Labels[kaiGroup]; group != "" && kube.StandsIn(p) && !kube.IsOver(p) {
+		if group := p.Labels[demand.KAIGroup]; group != "" && kube.StandsIn(p) && !kube.IsOver(p) {
 			c.kai[p.Spec.NodeName+"/"+group] = true
 		}
 		for i := range p.Spec.ResourceClaims {

@@ -19,6 +19,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
@@ -175,7 +176,7 @@ func (c *cluster) podsOf() []plan.Pod {
 
 // converted returns the planner's view of a pod, cached unless it has resource claims or KAI's GPUs: its demand changes without it.
 func (c *cluster) converted(p *corev1.Pod) plan.Pod {
-	if len(p.Spec.ResourceClaims) > 0 || len(kaiGroups(p)) > 0 {
+	if len(p.Spec.ResourceClaims) > 0 || len(demand.KAIGroups(p.Labels)) > 0 {
 		return c.claims.ConvertPod(p)
 	}
 	return *c.kept.get(p, func() plan.Pod { return c.claims.ConvertPod(p) })

@@ -195,20 +195,7 @@ func (c *Claims) boundByKAI(p *corev1.Pod) bool {
 	stated := slices.ContainsFunc(p.Status.Conditions, func(of corev1.PodCondition) bool {
 		return of.Type == "PodBound" && of.Status == corev1.ConditionTrue
 	})
-	return slices.ContainsFunc(kaiGroups(p), func(group string) bool { return stated || c.kai[p.Spec.NodeName+"/"+group] })
-}
-
-// kaiGroup is a label of the pods that share a GPU, and of the one that reserves it: the name of their group. A pod with
-// parts of several GPUs has one for each, with the name behind a slash too (pkg/binder of 0.13).
-const kaiGroup = "runai-gpu-group"
-
-func kaiGroups(p *corev1.Pod) (groups []string) {
-	for name, group := range p.Labels {
-		if name == kaiGroup || strings.HasPrefix(name, kaiGroup+"/") {
-			groups = append(groups, group)
-		}
-	}
-	return groups
+	return slices.ContainsFunc(demand.KAIGroups(p.Labels), func(group string) bool { return stated || c.kai[p.Spec.NodeName+"/"+group] })
 }
 
 // ofContainers returns the demand of a pod's containers at any one time, computed as

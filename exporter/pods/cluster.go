@@ -165,7 +165,7 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 	}
 	for name, p := range w.pods {
 		if _, reserves := p.Annotations[kaiReserves]; reserves {
-			w.standIn[name] = inGroup[p.Labels[kaiGroup]]
+			w.standIn[name] = inGroup[p.Labels[demand.KAIGroup]]
 		}
 	}
 }
@@ -253,26 +253,18 @@ func podsOf(list *corev1.PodList) []Pod {
 const cgroupHash = "kubernetes.io/config.hash"
 
 // KAI's scheduler has a pod of its own hold each GPU that others use in parts. It has the annotation,
-// and a label with the name of the group of pods that use the GPU. Each of these has the same label
-// or, where it has parts of several GPUs, one for each group, with the name behind a slash too
-// (pkg/binder of 0.13).
+// and the label of the group of pods that use the GPU, as these have it (pkg/binder of 0.13).
 const (
 	kaiReserves  = "run.ai/reserve_for_gpu_index"
-	kaiGroup     = "runai-gpu-group"
 	kaiContainer = "gpu-fraction-container-name" // annotation: the one that has the part, the first unless given
 )
 
 // kaiGroups are the groups of KAI whose GPUs the pod uses.
-func (p *Pod) kaiGroups() (groups []string) {
+func (p *Pod) kaiGroups() []string {
 	if _, reserves := p.Annotations[kaiReserves]; reserves || len(p.Containers) == 0 {
 		return nil
 	}
-	for name, group := range p.Labels {
-		if name == kaiGroup || strings.HasPrefix(name, kaiGroup+"/") {
-			groups = append(groups, group)
-		}
-	}
-	return groups
+	return demand.KAIGroups(p.Labels)
 }
 
 // annotated returns the claims that the annotations of a fractional dialect's

@@ -38,14 +38,14 @@ func TestKAI(t *testing.T) {
 		return Pod{Namespace: namespace, Name: name, Labels: labels, Annotations: annotations, Containers: []demand.Container{{Name: "main"}, {Name: "side"}}}
 	}
 	reserves := map[string]string{kaiReserves: "GPU-a"}
-	ended := pod("ns", "ended", map[string]string{kaiGroup: "g1"}, nil)
+	ended := pod("ns", "ended", map[string]string{demand.KAIGroup: "g1"}, nil)
 	ended.Over = true
 	c, w := newCluster(Options{Annotations: true}), &world{}
 	c.learnPods(w, []Pod{
-		pod("kai", "reservation-1", map[string]string{kaiGroup: "g1"}, reserves), pod("kai", "reservation-2", map[string]string{kaiGroup: "g2"}, reserves),
-		pod("kai", "unused", map[string]string{kaiGroup: "g3"}, reserves), pod("ns", "whole", nil, nil), ended,
-		pod("ns", "part", map[string]string{kaiGroup: "g1"}, nil),
-		pod("ns", "several", map[string]string{kaiGroup + "/g1": "g1", kaiGroup + "/g2": "g2"}, map[string]string{kaiContainer: "side"}),
+		pod("kai", "reservation-1", map[string]string{demand.KAIGroup: "g1"}, reserves), pod("kai", "reservation-2", map[string]string{demand.KAIGroup: "g2"}, reserves),
+		pod("kai", "unused", map[string]string{demand.KAIGroup: "g3"}, reserves), pod("ns", "whole", nil, nil), ended,
+		pod("ns", "part", map[string]string{demand.KAIGroup: "g1"}, nil),
+		pod("ns", "several", map[string]string{demand.KAIGroup + "/g1": "g1", demand.KAIGroup + "/g2": "g2"}, map[string]string{kaiContainer: "side"}),
 	})
 	var claims []Claim
 	for name, id := range map[string]string{"kai reservation-1": "GPU-a", "kai reservation-2": "GPU-b", "kai unused": "GPU-c", "ns whole": "GPU-d"} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // KAI's annotations of a pod that requests a part of a GPU. They are no resources:
@@ -69,4 +70,18 @@ func parseAmount(annotation, s string) (int, error) {
 		return 0, fmt.Errorf("annotation %s: %q: want a whole number above 0", annotation, s)
 	}
 	return n, nil
+}
+
+// KAIGroup is a label of the pods that share a GPU, and of the one that reserves it: the name of their group. A pod with
+// parts of several GPUs has one for each, with the name behind a slash too (pkg/binder of 0.13).
+const KAIGroup = "runai-gpu-group"
+
+// KAIGroups are the groups in a pod's labels.
+func KAIGroups(labels map[string]string) (groups []string) {
+	for name, group := range labels {
+		if name == KAIGroup || strings.HasPrefix(name, KAIGroup+"/") {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }

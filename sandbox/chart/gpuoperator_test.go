@@ -52,7 +52,7 @@ var discovered = map[string]string{
 // TestNeighbourGPUOperator: with the values of docs/mig.md NVIDIA's GPU Operator labels the nodes, its DaemonSets follow
 // them, and a node whose driver it upgrades is neither supply nor removed, until the Operator uncordons it. What doctor says
 // of a second exporter and of an upgrade that failed is repaired by its commands. The Operator's pods run nothing: KWOK
-// plays them, and nobody pauses them as its driver manager would.
+// plays them, and no driver manager pauses them.
 func TestNeighbourGPUOperator(t *testing.T) {
 	x, b := begin(t)
 	dir := os.Getenv(envGPUOperator)
