@@ -30,6 +30,7 @@ var (
 	Alertmanager = Neighbour{Name: "Alertmanager", Module: "github.com/prometheus/alertmanager", Version: "v0.31.1", packages: []string{"cmd/alertmanager"}}
 	// ClusterAPI's core: the controllers of Cluster, MachineDeployment, MachineSet, Machine and MachinePool.
 	ClusterAPI         = Neighbour{Name: "Cluster API", Module: "sigs.k8s.io/cluster-api", Version: "v1.14.2", packages: []string{"core"}}
+	Cortex             = Neighbour{Name: "Cortex", Module: "github.com/cortexproject/cortex", Version: "v1.21.1", packages: []string{"cmd/cortex"}, tags: "netgo slicelabels"}
 	Descheduler        = Neighbour{Name: "descheduler", Module: "sigs.k8s.io/descheduler", Version: "v0.35.1", packages: []string{"cmd/descheduler"}}
 	JobSet             = Neighbour{Name: "JobSet", Module: "sigs.k8s.io/jobset", Version: "v0.10.1", packages: []string{"."}}
 	Karpenter          = Neighbour{Name: "Karpenter", Module: "sigs.k8s.io/karpenter", Version: "v1.14.0", packages: []string{"kwok"}}

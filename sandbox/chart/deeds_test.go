@@ -194,10 +194,13 @@ func (x *trouble) scrapedBy(jobs ...string) {
 // scraping gives Prometheus another configuration.
 func (x *trouble) scraping(change func(*scraping)) {
 	x.t.Helper()
-	other := *x.scrape
-	change(&other)
-	x.cleanup(func(ctx context.Context) error { return x.Cluster.ReloadPrometheus(ctx, x.scrape.config()) })
-	x.must(x.Cluster.ReloadPrometheus(x.t.Context(), other.config()))
+	was := x.scrape
+	change(&x.scrape)
+	x.cleanup(func(ctx context.Context) error {
+		x.scrape = was
+		return x.Cluster.ReloadPrometheus(ctx, x.scrape.config())
+	})
+	x.must(x.Cluster.ReloadPrometheus(x.t.Context(), x.scrape.config()))
 }
 
 // spoilMetrics changes the exporters' series.

@@ -33,7 +33,7 @@ type plane struct {
 // env is all of gpuscale, installed and running on the plane.
 type env struct {
 	*plane
-	scrape  *scraping
+	scrape  scraping
 	fleet   *fleet
 	adapter int // ports
 	scaler  int

@@ -20,6 +20,7 @@ type scraping struct {
 	programs bool // are scraped, with the adapter's CA in adapterCA
 	noRules  bool
 	replica  string // an external label; empty: none
+	write    string // remote_write, as in the file; empty: none
 }
 
 // Scrape jobs over the exporters besides their own. They get empty pages until a test
@@ -53,6 +54,9 @@ func (s *scraping) config() []byte {
 	if !s.programs {
 		text, _, _ = strings.Cut(text, "scrape_configs:")
 	}
+	if s.write != "" {
+		text += "remote_write: " + s.write + "\n"
+	}
 	return []byte(text)
 }
 
@@ -82,7 +86,7 @@ func (b *env) scrapePrograms(ctx context.Context) error {
 	if err := b.copyRules(); err != nil {
 		return err
 	}
-	b.scrape = &scraping{programs: true}
+	b.scrape.programs = true
 	return b.Cluster.ReloadPrometheus(ctx, b.scrape.config())
 }
 

@@ -40,7 +40,7 @@ const prometheusAccount = "prometheus"
 func (b *env) release() chart.Release {
 	return chart.Release{Name: "gpuscale", Namespace: installed, Values: fmt.Sprintf(`
 image: {registry: registry.example}
-prometheus: {url: %q, client: {parameters: {%s}}}
+prometheus: {url: %q, client: %s}
 exporter: {resources: {}, nodeSelector: {}}
 adapter: {enabled: true, port: %[3]d, servicePort: %[3]d, config: {interval: 1s, maxAge: 15s}}
 autoscaler:
@@ -54,7 +54,7 @@ autoscaler:
     leaderElection: {leaseDuration: 15s, renewDeadline: 12s, retryPeriod: 1s}
 monitoring:
   prometheusServiceAccount: {namespace: %[7]s, name: %[8]s}
-`, b.prometheus(), b.source.parameters, b.adapter, b.scaler, nodegroups.Name, b.groups, installed, prometheusAccount)}
+`, b.prometheus(), b.source.client(), b.adapter, b.scaler, nodegroups.Name, b.groups, installed, prometheusAccount)}
 }
 
 func (b *env) install(ctx context.Context) error {

@@ -14,8 +14,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/prometheus/common/config"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -41,15 +45,45 @@ func TestNeighbourVictoriaMetrics(t *testing.T) {
 	b.allWell(t)
 }
 
-// source of Prometheus' API, and the parameters with which the chart's programs ask it.
-// gpuscale-report sends what VictoriaMetrics needs by itself.
-type source struct{ url, parameters string }
+// source of Prometheus' API, with how it is asked. gpuscale-report sends what VictoriaMetrics
+// needs by itself.
+type source struct {
+	url        string
+	parameters string // of the chart's programs
+	tenant     string // empty: none
+}
+
+// tenantHeader is Cortex' and Mimir's.
+const tenantHeader = "X-Scope-OrgID"
+
+// client is the chart's value.
+func (s source) client() string {
+	if s.tenant == "" {
+		return "{parameters: {" + s.parameters + "}}"
+	}
+	return "{parameters: {" + s.parameters + "}, http: {http_headers: {" + tenantHeader + ": {values: [" + s.tenant + "]}}}}"
+}
+
+// report is how gpuscale-report asks it.
+func (b *plane) report() []string {
+	args := []string{"--prometheus-url", b.prometheus()}
+	if b.source.tenant != "" {
+		args = append(args, "--header", tenantHeader+"="+b.source.tenant)
+	}
+	return args
+}
 
 // over runs our programs over another source than Prometheus until the test ends.
 func (b *env) over(t *testing.T, s source) {
 	t.Helper()
+	c := prom.Config{URL: s.url}
+	if s.tenant != "" {
+		c.HTTP.HTTPHeaders = &config.Headers{Headers: map[string]config.Header{tenantHeader: {Values: []string{s.tenant}}}}
+	}
+	reader, err := prom.New(c)
+	require.NoError(t, err)
 	await.For(t, testenv.Patience, s.url, func() error {
-		v, err := testenv.Query(t.Context(), s.url, fmt.Sprintf("up{job=%q}", exporterName))
+		v, err := reader.Query(t.Context(), fmt.Sprintf("up{job=%q}", exporterName), time.Time{})
 		if err == nil && len(v) == 0 {
 			err = errors.New("it has no series")
 		}
@@ -97,7 +131,7 @@ func (b *env) nearlyWell(t *testing.T) {
 		}
 	}
 	await.For(t, testenv.Patience, "the HPA", func() error { return b.following(t.Context()) })
-	if out, err := exec.CommandContext(t.Context(), b.doctor, "--prometheus-url", b.prometheus(), "--since", "10m", "-o", "json", "--accept-incomplete").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), b.doctor, append(b.report(), "--since", "10m", "-o", "json", "--accept-incomplete")...).CombinedOutput(); err != nil {
 		t.Errorf("the report: %v: %s", err, out)
 	}
 }

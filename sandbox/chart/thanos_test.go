@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -25,15 +24,8 @@ import (
 func TestNeighbourThanos(t *testing.T) {
 	x, b := begin(t)
 	thanos := b.neighbour(t, build.Thanos, "thanos")
-	b.scrape.replica = "a"
-	t.Cleanup(func() {
-		b.scrape.replica = ""
-		if err := b.Cluster.ReloadPrometheus(context.Background(), b.scrape.config()); err != nil {
-			t.Error(err)
-		}
-	})
-	x.must(b.Cluster.ReloadPrometheus(t.Context(), b.scrape.config()))
-	other := *b.scrape
+	x.scraping(func(s *scraping) { s.replica = "a" })
+	other := b.scrape
 	other.replica = "b"
 	file, second := filepath.Join(b.Cluster.PrometheusDir(), "replica.yml"), testenv.FreeAddress(t)
 	x.must(os.WriteFile(file, other.config(), 0o600))

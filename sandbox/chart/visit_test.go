@@ -61,7 +61,7 @@ const runTimeout = time.Minute
 
 // ask runs doctor as whom the kubeconfig says, for JSON.
 func (b *plane) ask(ctx context.Context, kubeconfig string, args ...string) (visit, error) {
-	v, err := b.run(ctx, kubeconfig, append([]string{"--prometheus-url", b.prometheus(), "-o", "json"}, args...)...)
+	v, err := b.run(ctx, kubeconfig, slices.Concat(b.report(), []string{"-o", "json"}, args)...)
 	if err != nil {
 		return v, err
 	}

@@ -1,0 +1,41 @@
+package chart
+
+import (
+	_ "embed"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+//go:embed testdata/cortex.yaml
+var cortexText string
+
+// TestNeighbourCortex: what reads Prometheus works over a store of many tenants, of the kind that
+// Mimir and Amazon's service are, too: a Prometheus writes to it, its own ruler runs our rules, its
+// query frontend keeps and divides answers, and it knows no target.
+func TestNeighbourCortex(t *testing.T) {
+	x, b := begin(t)
+	const tenant = "gpus"
+	dir := t.TempDir()
+	rules := filepath.Join(dir, "rules")
+	x.must(os.MkdirAll(rules, 0o700))
+	x.must(os.MkdirAll(filepath.Join(dir, "ruler"), 0o700)) // Cortex logs an error without it
+	x.must(os.CopyFS(filepath.Join(rules, tenant), os.DirFS(filepath.Join(b.Cluster.PrometheusDir(), rulesFolder))))
+	address := testenv.FreeAddress(t)
+	_, http, _ := strings.Cut(address, ":")
+	file := filepath.Join(dir, "cortex.yaml")
+	x.must(os.WriteFile(file, []byte(strings.NewReplacer("DIR", dir, "HTTP", http, "GRPC", port(t)).Replace(cortexText)), 0o600))
+	b.program(t, build.Cortex, "cortex", proc.Spec{Dir: dir, Args: []string{"-config.file=" + file}})
+
+	x.scraping(func(s *scraping) {
+		s.noRules = true
+		s.write = "[{url: http://" + address + "/api/v1/push, headers: {" + tenantHeader + ": " + tenant + "}}]"
+	})
+	b.over(t, source{url: "http://" + address + "/prometheus", tenant: tenant})
+	b.allWell(t)
+}
