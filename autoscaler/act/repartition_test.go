@@ -138,6 +138,18 @@ func TestForeignCordonStays(t *testing.T) {
 			t.Errorf("%s: %s, %v", state, r.Outcome, r.Err)
 		}
 	}
+	// It is left to NVSentinel too: an uncordon by others ends its quarantine, and it lifts a cordon only if it has not found one.
+	const found = "quarantineHealthEventCordonPreExisting"
+	w = newWorld(t, nil)
+	w.want(Done, w.repartition())
+	edit(w, testNode(), func(n *corev1.Node) {
+		n.Annotations["quarantineHealthEventIsCordoned"], n.Annotations[found] = "True", "True"
+	})
+	w.answer(contract.StateSuccess, asHalves)
+	w.want(Done, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: "op"})
+	if n := w.node(); !n.Spec.Unschedulable || n.Annotations[found] != "" || n.Annotations[contract.RecordAnnotation] != "" {
+		t.Errorf("quarantined: cordoned %v, annotations %v", n.Spec.Unschedulable, n.Annotations)
+	}
 }
 
 // TestPodOfTheSameNameCameMeanwhile: a StatefulSet's next pod has the name of the last one and may

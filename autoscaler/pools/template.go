@@ -82,10 +82,11 @@ func complete(t *plan.Template, described *corev1.Node) {
 }
 
 // passingTaints begin the keys of taints that a new node does not have: of conditions, and of nodes that leave or that their
-// cloud repairs or interrupts.
+// cloud, medik8s (51f603e) or NVSentinel (3b7f639) repairs or interrupts.
 var passingTaints = []string{
 	"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "status-taint.cluster-autoscaler.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "karpenter.sh/",
 	"aws-node-termination-handler/", "NodeWithImpairedVolumes", "cloud.google.com/impending-node-termination", "remediator.kubernetes.azure.com/",
+	"remediation.medik8s.io/", "nvsentinel.dgxc.nvidia.com/",
 }
 
 // PassingTaint reports whether a new node does not have taints of the key.

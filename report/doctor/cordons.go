@@ -87,6 +87,7 @@ func cordonForgotten(l *look) {
 		since, known := cordonedSince(n)
 		seen := "it has been cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by us"
 		label, state := contract.Upgrade(n)
+		quarantine, step := contract.Quarantine(n)
 		switch {
 		case state == contract.UpgradeFailed:
 			l.warn("Node "+n.Name, "label "+label+" is "+state+": the operator that upgrades the driver has cordoned it, and leaves it so",
@@ -96,6 +97,10 @@ func cordonForgotten(l *look) {
 		case state != "":
 			l.warn("Node "+n.Name, seen+"; label "+label+" is "+state,
 				"Do not uncordon it: the upgrade of its driver goes on. Look what it waits for, such as jobs (upgradePolicy.waitForCompletion).", podsOn(l.commands, n))
+		case quarantine != "":
+			l.warn("Node "+n.Name, seen+"; NVSentinel has it in quarantine, label "+quarantine+" is "+step,
+				"Look at the fault and repair it: NVSentinel uncordons the node then. If you uncordon it, NVSentinel gives its repair up.",
+				l.kubectl("get", "node", n.Name, "-o", "jsonpath={.metadata.annotations.quarantineHealthEvent}"))
 		default:
 			l.warn("Node "+n.Name, seen, "Uncordon or remove it, unless it is under maintenance.", l.kubectl("uncordon", n.Name))
 		}

@@ -192,10 +192,30 @@ func Upgrading(node *corev1.Node) bool {
 	})
 }
 
+// NVSentinel's marks on a node that it has cordoned for a fault (3b7f639): its label with the state, until it lifts the
+// cordon, and annotations of its fault-quarantine.
+const (
+	quarantineState = "dgxc.nvidia.com/nvsentinel-state"
+	quarantined     = "quarantineHealthEventIsCordoned"
+	// quarantinedBefore says that the node was cordoned before: NVSentinel does not lift such a cordon.
+	quarantinedBefore = "quarantineHealthEventCordonPreExisting"
+)
+
+// Quarantine returns the label and the state of a node that NVSentinel has cordoned; empty for none.
+func Quarantine(node *corev1.Node) (label, state string) {
+	if _, ok := node.Annotations[quarantined]; !ok {
+		return "", ""
+	}
+	return quarantineState, node.Labels[quarantineState]
+}
+
 // Uncordon takes back a cordon of gpuscale's. During the upgrade of a driver the cordon is left to its operator, which
 // takes it back unless it has noted that the node had it before; and after one that began under the cordon and has failed.
+// NVSentinel, which notes the same, gives the quarantine of a node up that others uncordon.
 func Uncordon(node *corev1.Node) {
-	stays := Upgrading(node)
+	_, stays := node.Annotations[quarantined]
+	delete(node.Annotations, quarantinedBefore)
+	stays = stays || Upgrading(node)
 	for _, name := range upgraded {
 		before := name + "-driver-upgrade.node-initial-state.unschedulable"
 		_, began := node.Annotations[before]
