@@ -35,21 +35,29 @@ func (c *cluster) daemons() (out []plan.Pod) {
 	return out
 }
 
-// daemonKey identifies the pods of one DaemonSet, and a static pod on each node, whose name ends with the node's.
-func daemonKey(p *plan.Pod) string {
-	if strings.HasPrefix(p.Owner, foreign.DaemonSet.Owner()+"/") {
-		return p.Namespace + "/" + p.Owner
+// daemon identifies the pods of one DaemonSet by their owner, or a static pod of each node by its name without the node's.
+type daemon struct{ namespace, name string }
+
+func daemonOf(p *plan.Pod) daemon {
+	if ofDaemonSet(p) {
+		return daemon{p.Namespace, p.Owner}
 	}
-	return p.Namespace + "/" + strings.TrimSuffix(p.Name, "-"+p.Node)
+	return daemon{p.Namespace, strings.TrimSuffix(p.Name, "-"+p.Node)}
 }
 
-// daemonsOn returns, by their keys, the pods of DaemonSets and the static pods that a node has, and those that it will have.
+func ofDaemonSet(p *plan.Pod) bool { return strings.HasPrefix(p.Owner, "DaemonSet/") }
+
+func (d daemon) compare(o daemon) int {
+	return cmp.Or(strings.Compare(d.namespace, o.namespace), strings.Compare(d.name, o.name))
+}
+
+// daemonsOn returns the pods of DaemonSets and the static pods that a node has, and those that it will have.
 // One that does not fit the node beside the others never will be there.
-func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[string]*plan.Pod {
-	out := map[string]*plan.Pod{}
+func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*plan.Pod {
+	out := make(map[daemon]*plan.Pod, len(daemons))
 	cpu, memory := cmp.Or(n.CPUMilli, math.MaxInt64), cmp.Or(n.MemoryMi, math.MaxInt64) // unstated
 	add := func(p *plan.Pod) {
-		out[daemonKey(p)] = p
+		out[daemonOf(p)] = p
 		cpu, memory = cpu-p.CPUMilli, memory-p.MemoryMi
 	}
 	for _, p := range has {
@@ -60,7 +68,7 @@ func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[string]*pl
 	for i := range daemons {
 		p := &daemons[i]
 		lacks := func(r plan.Resource) bool { return r.Amount > amountOf(n.Others, r.Name) && !ofKubelets(r.Name) }
-		if out[daemonKey(p)] == nil && p.CPUMilli <= cpu && p.MemoryMi <= memory && !slices.ContainsFunc(p.Others, lacks) && plan.Admits(*p, n.Name, n.Labels, n.Taints) {
+		if out[daemonOf(p)] == nil && p.CPUMilli <= cpu && p.MemoryMi <= memory && !slices.ContainsFunc(p.Others, lacks) && plan.Admits(*p, n.Name, n.Labels, n.Taints) {
 			add(p)
 		}
 	}
@@ -70,36 +78,36 @@ func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[string]*pl
 // daemons returns the pods of DaemonSets, and the static pods, that a new node of the template has: those of more than half
 // of the nodes. Without nodes they are those that the last ones had, of DaemonSets that there are, and those that the template
 // admits.
-func (l *learner) daemons(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[string]*plan.Pod {
+func (l *learner) daemons(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[daemon]*plan.Pod {
 	if len(l.nodes) == 0 {
-		exist, has := map[string]bool{}, []*plan.Pod(nil)
+		exist, has := map[daemon]bool{}, []*plan.Pod(nil)
 		for i := range all {
-			exist[daemonKey(&all[i])] = true
+			exist[daemonOf(&all[i])] = true
 		}
 		for i := range l.had {
-			if p := &l.had[i]; exist[daemonKey(p)] || !strings.HasPrefix(p.Owner, foreign.DaemonSet.Owner()+"/") {
+			if p := &l.had[i]; exist[daemonOf(p)] || !ofDaemonSet(p) {
 				has = append(has, p)
 			}
 		}
 		return daemonsOn(&plan.Node{CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, Labels: t.Labels, Taints: t.Taints}, has, all)
 	}
-	on, out := map[string]int{}, map[string]*plan.Pod{}
+	on, out := map[daemon]int{}, map[daemon]*plan.Pod{}
 	for _, n := range l.nodes {
 		for key, p := range daemonsOn(n, bound[n.Name], all) {
 			on[key]++
 			out[key] = p
 		}
 	}
-	maps.DeleteFunc(out, func(key string, _ *plan.Pod) bool { return 2*on[key] <= len(l.nodes) })
+	maps.DeleteFunc(out, func(key daemon, _ *plan.Pod) bool { return 2*on[key] <= len(l.nodes) })
 	l.had = l.had[:0]
-	for _, key := range slices.Sorted(maps.Keys(out)) {
+	for _, key := range slices.SortedFunc(maps.Keys(out), daemon.compare) {
 		l.had = append(l.had, *out[key])
 	}
 	return out
 }
 
 // take takes off a template what pods of DaemonSets and static pods have of a new node.
-func take(t *plan.Template, daemons map[string]*plan.Pod) {
+func take(t *plan.Template, daemons map[daemon]*plan.Pod) {
 	off := func(stated *int64, has int64) {
 		if *stated > 0 { // 0 is unstated
 			*stated = max(1, *stated-has)
@@ -107,7 +115,7 @@ func take(t *plan.Template, daemons map[string]*plan.Pod) {
 	}
 	t.HostPorts = nil
 	t.Others = slices.Clone(t.Others)
-	for _, key := range slices.Sorted(maps.Keys(daemons)) {
+	for _, key := range slices.SortedFunc(maps.Keys(daemons), daemon.compare) {
 		p := daemons[key]
 		off(&t.CPUMilli, p.CPUMilli)
 		off(&t.MemoryMi, p.MemoryMi)
