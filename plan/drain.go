@@ -144,22 +144,32 @@ func (n *nodeState) drained() bool {
 	return n.since == NodeDraining && n.vacant() && !n.unknown
 }
 
-// vacant reports a node without pods whose GPUs are not known to be allocated. The
+// vacant reports a node without pods whose GPUs are not known to be in use. The
 // allocation of a sick GPU may stay unknown.
 func (n *nodeState) vacant() bool {
 	return n.bound == 0 && !n.inUse()
 }
 
-// inUse reports a node with a GPU that is known to be allocated to a pod that is not stuck.
+// inUse reports a node with a GPU that is known to be allocated to a pod that keeps it: none that is stuck, nor of a
+// DaemonSet, unless such pods have more than half of the GPUs, which is a node in use for cluster-autoscaler too.
 func (n *nodeState) inUse() bool {
+	daemons := 0
 	for c := range n.GPUs {
+		ofDaemon := false
 		for pod := range n.GPUs[c].uses() {
-			if !slices.ContainsFunc(n.stuck, func(p *Pod) bool { return p.Key() == pod }) {
+			at := slices.IndexFunc(n.pods, func(p *Pod) bool { return p.Key() == pod })
+			switch {
+			case at >= 0 && n.pods[at].DaemonSet:
+				ofDaemon = true
+			case at < 0 || !slices.Contains(n.stuck, n.pods[at]):
 				return true
 			}
 		}
+		if ofDaemon {
+			daemons++
+		}
 	}
-	return false
+	return 2*daemons > len(n.GPUs)
 }
 
 // drainFails returns why a drain is pointless or cannot succeed; no reason where it

@@ -87,15 +87,16 @@ type derived struct {
 
 type poolState struct {
 	*Pool
-	index  int      // in the world's pools
-	empty  capacity // of a new node
-	boot   []split  // its MIG GPUs, all of which may go
-	class  int
-	base   int     // nodes requested before this plan
-	grown  int     // nodes this plan adds
-	later  int     // nodes reserved that a later plan adds
-	shrunk int     // nodes this plan removes
-	price  float64 // of one node for an hour, see estimatePrices
+	index   int      // in the world's pools
+	empty   capacity // of a new node
+	boot    []split  // its MIG GPUs, all of which may go
+	class   int
+	base    int     // nodes requested before this plan
+	grown   int     // nodes this plan adds
+	later   int     // nodes reserved that a later plan adds
+	unready int     // nodes that are not ready and should be
+	shrunk  int     // nodes this plan removes
+	price   float64 // of one node for an hour, see estimatePrices
 	// settled are those of shrunk whose removal an earlier plan has decided.
 	settled int
 	// For scale down: nodes being drained, being replaced, with a sick GPU, empty

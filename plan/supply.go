@@ -19,18 +19,24 @@ func (w *world) judgeNodes() {
 			continue
 		}
 		ours++
+		p := n.pool
 		if n.since == NodeUnready {
 			unready++
+			p.unready++
 		}
-		p := n.pool
 		p.newest = later(p.newest, n.Created)
 	}
 	switch {
 	case w.policy.Freeze:
 		w.hold = Frozen
-	case unready > max(w.policy.OKUnready, 0) && float64(unready) > w.policy.MaxUnready*float64(ours):
+	case w.policy.tooManyUnready(unready, ours):
 		w.hold = TooManyUnready
 	}
+}
+
+// tooManyUnready reports whether so many of the nodes, of the cluster or of one pool, show that something is wrong with all.
+func (policy *Policy) tooManyUnready(unready, of int) bool {
+	return unready > max(policy.OKUnready, 0) && float64(unready) > policy.MaxUnready*float64(of)
 }
 
 // bindRunning takes the requests of running pods off their nodes' capacity, and returns the
@@ -69,7 +75,7 @@ func (w *world) bindRunning() (ganged []*Pod) {
 		n := &w.nodes[i]
 		n.discountAllocated()
 		w.models.limitSick(n)
-		if len(n.stuck) > 0 && n.notFree == NodeBusy && !n.inUse() {
+		if n.notFree == NodeBusy && (n.bound == 0 || len(n.stuck) > 0) && !n.inUse() {
 			if n.notFree = ""; n.unknown {
 				n.notFree = AllocationUnknown
 			}

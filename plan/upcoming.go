@@ -23,7 +23,7 @@ func (policy *Policy) overdue(p *poolState) time.Duration {
 // judgePools finds the pools that must not scale up now. A pool backs off while it
 // has a node that is overdue, for as long as a node may take to become ready; after
 // that the node counts as dead and the pool may scale up again. It backs off while
-// requested nodes do not register: more of them would come as little.
+// requested nodes do not register, or too many of its nodes have failed: more of them would come as little.
 func (w *world) judgePools() {
 	since := Times{}
 	for _, p := range w.pools {
@@ -91,6 +91,8 @@ func (cond *conditions) judgePool(p *poolState) {
 		p.stop, p.why = Frozen, "the pool is frozen"
 	case p.BackoffUntil.After(cond.now):
 		p.stop, p.why = BackingOff, "backs off for "+short(p.BackoffUntil.Sub(cond.now))+" more"
+	case cond.policy.tooManyUnready(p.unready, p.Size) && !p.Fixed:
+		p.stop, p.why = BackingOff, fmt.Sprintf("%d of its %s are not ready", p.unready, count(p.Size, "node"))
 	default:
 		if n, why := cond.undelivered(p); n > 0 {
 			p.stop, p.why = BackingOff, why

@@ -53,7 +53,7 @@ func (r *reconcile) mayMove(pod *corev1.Pod, end time.Time) error {
 	if !v1alpha1.SafeToEvict(pod) {
 		return refuse("pod %s is annotated as not safe to evict", name)
 	}
-	if metav1.GetControllerOfNoCopy(pod) == nil {
+	if !v1alpha1.MayBeLost(pod) {
 		return refuse("pod %s has no controller that would recreate it", name)
 	}
 	if r.policy.SkipNodesWithLocalStorage && end.IsZero() && v1alpha1.HasLocalStorage(pod) {

@@ -127,7 +127,9 @@ func drainAction() plan.Action {
 }
 
 func TestDrainEvictsAllButDaemons(t *testing.T) {
-	w := newWorld(t, nil, replica("a", "p-1"), daemon("agent", "p-1"))
+	bare := replica("bare", "p-1", v1alpha1.OtherSafeToEvictAnnotation, "true")
+	bare.OwnerReferences = nil
+	w := newWorld(t, nil, replica("a", "p-1"), bare, daemon("agent", "p-1"))
 	w.want(Waiting, drainAction())
 	if got := w.pods(); !slices.Equal(got, []string{"agent"}) {
 		t.Errorf("pods %v, want only the daemon", got)

@@ -543,6 +543,38 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
+// TestCheckedTogether: what one check has found, another one in the same reconcile does not.
+func TestCheckedTogether(t *testing.T) {
+	w := newRequested(t, foreign.CheckCapacity)
+	r := Reconcile{Observation: observe.Observation{Snapshot: plan.Snapshot{Now: w.now}}}
+	for _, name := range []string{"first", "second"} {
+		o := *w.request.Object
+		o.Name = name
+		r.Requests = append(r.Requests, observe.Request{Object: &o, Check: []plan.Pod{{Namespace: "ml", Name: name + "~0"}}})
+	}
+	r.Plans = func(s plan.Snapshot) (out plan.Plan, _ error) { // one fits
+		for i := range s.Pods {
+			reason := plan.WaitScheduler
+			if i > 0 {
+				reason = plan.NoPoolFits
+			}
+			out.Verdicts = append(out.Verdicts, plan.Verdict{Kind: plan.KindPod, Subject: s.Pods[i].Key(), Reason: reason})
+		}
+		return out, nil
+	}
+	var found []string
+	w.p.client = interceptor.NewClient(w.c.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
+		if body, err := p.Data(o); err == nil && strings.Contains(string(body), "CapacityIsFound") {
+			found = append(found, o.GetName())
+		}
+		return nil
+	}})
+	require.NoError(t, w.p.provisioning(t.Context(), r))
+	if !slices.Equal(found, []string{"first"}) {
+		t.Errorf("%v found room for one", found)
+	}
+}
+
 // TestCheckedRequest: a check finds what is free, adds nothing, and is repeated every ten seconds, or once.
 func TestCheckedRequest(t *testing.T) {
 	const accepted = "Accepted=True Accepted, "

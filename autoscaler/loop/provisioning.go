@@ -54,7 +54,9 @@ func (p *ClusterPublisher) provisioning(ctx context.Context, r Reconcile) error 
 		if len(o.Check) > 0 && r.Plans != nil {
 			p.written[key] = r.Now
 			written++
-			capacity = check(o, r)
+			if capacity = check(o, r); capacity.state == capacityFound {
+				r.Snapshot.Pods = append(slices.Clip(r.Snapshot.Pods), o.Check...) // the next check finds less
+			}
 		}
 		conditions := conditionsOf(o.Object, capacity, r.Now)
 		if equality.Semantic.DeepEqual(conditions, o.Request.Conditions) {

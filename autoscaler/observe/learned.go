@@ -31,7 +31,8 @@ type learned struct {
 	by map[aspect]difference
 	// common are the machine labels, and offeredBy, that all of the last ready nodes had.
 	common  map[string]string
-	byClaim bool // their GPUs were divided as MIG devices were claimed
+	byClaim bool       // their GPUs were divided as MIG devices were claimed
+	had     []plan.Pod // of DaemonSets, and static ones, on most of the last ready nodes
 }
 
 // aspect is what is compared: a label KEY=VALUE, an amount by its name, or a taint that all nodes have.
@@ -119,20 +120,10 @@ func (l *learner) template(t *plan.Template, mig bool) {
 	t.Differs = strings.Join(differs, ", ")
 }
 
-// size corrects CPU and memory: the best node's, beside the pods of DaemonSets.
-func (l *learner) size(t *plan.Template, bound map[string][]*plan.Pod) {
-	var cpu, memory int64
-	for _, n := range l.nodes {
-		ownCPU, ownMemory := cmp.Or(n.CPUMilli, t.CPUMilli), cmp.Or(n.MemoryMi, t.MemoryMi)
-		for _, pod := range bound[n.Name] {
-			if pod.DaemonSet {
-				ownCPU, ownMemory = ownCPU-pod.CPUMilli, ownMemory-pod.MemoryMi
-			}
-		}
-		cpu, memory = max(cpu, ownCPU), max(memory, ownMemory)
-	}
-	t.CPUMilli = l.expected(aspect{amount: "cpu"}, t.CPUMilli, func(*plan.Node) int64 { return cpu })
-	t.MemoryMi = l.expected(aspect{amount: "memory"}, t.MemoryMi, func(*plan.Node) int64 { return memory })
+// size corrects CPU and memory: the largest node's.
+func (l *learner) size(t *plan.Template) {
+	t.CPUMilli = l.expected(aspect{amount: "cpu"}, t.CPUMilli, func(n *plan.Node) int64 { return cmp.Or(n.CPUMilli, t.CPUMilli) })
+	t.MemoryMi = l.expected(aspect{amount: "memory"}, t.MemoryMi, func(n *plan.Node) int64 { return cmp.Or(n.MemoryMi, t.MemoryMi) })
 }
 
 // gpus learns whether the GPUs of a new node will be divided as MIG devices are claimed, as those before.
@@ -192,7 +183,7 @@ func one(is bool) int64 {
 }
 
 // learn completes the pools with what their nodes are, and returns the ready ones of each.
-func (o *Observer) learn(out *Observation, bound map[string][]*plan.Pod) (ready map[string][]*plan.Node) {
+func (o *Observer) learn(out *Observation, bound map[string][]*plan.Pod, daemons []plan.Pod) (ready map[string][]*plan.Node) {
 	all, ready := grouped(out.Nodes, func(n *plan.Node) string { return n.Pool }), map[string][]*plan.Node{}
 	for i := range out.Pools {
 		p := &out.Pools[i]
@@ -202,27 +193,28 @@ func (o *Observer) learn(out *Observation, bound map[string][]*plan.Pod) (ready 
 		}
 		ready[p.Name] = slices.DeleteFunc(all[p.Name], func(n *plan.Node) bool { return !n.Ready })
 		learnOthers(&p.Template, withGPUs(ready[p.Name]), out.Now)
-		p.Template.HostPorts = learnPorts(ready[p.Name], bound)
 	}
-	o.learnNodes(out, ready, bound)
+	o.learnNodes(out, ready, bound, daemons)
 	maps.DeleteFunc(o.learned, func(name string, _ learned) bool { return o.managed[name] == nil })
 	return ready
 }
 
 // learnNodes corrects the templates of pools by their ready nodes, as far as these are less than they state: else pods
 // that only the template admits would get node after node. A new node has no more GPUs and other resources than the best of
-// the nodes, no more CPU and memory than the best has beside its DaemonSets' pods, no label that none of the nodes has, and
+// the nodes, no more CPU and memory than the largest, no label that none of the nodes has, and
 // each taint that all have. A pool without nodes is like those that state the same CPU and memory, so that similar
-// pools stay similar.
-func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, bound map[string][]*plan.Pod) {
+// pools stay similar. Of all that, the pods of DaemonSets have their part.
+func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, bound map[string][]*plan.Pod, daemons []plan.Pod) {
 	type size struct{ cpu, memory int64 }
 	best, empty := map[size]size{}, map[*plan.Template]size{} // by what they state
+	learners := make([]learner, len(out.Pools))
 	for i := range out.Pools {
 		p := &out.Pools[i]
 		t := &p.Template
 		stated := size{t.CPUMilli, t.MemoryMi}
 		of := fmt.Sprint(o.managed[p.Name].UID, o.managed[p.Name].Generation)
-		l := learner{learned: o.learned[p.Name], now: out.Now}
+		l := &learners[i]
+		*l = learner{learned: o.learned[p.Name], now: out.Now}
 		first := l.of != of // nodes that came long before have differed for as long
 		if first {
 			l.learned, l.from = learned{of: of, by: map[aspect]difference{}}, out.Now
@@ -240,10 +232,9 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 			}
 		}
 		l.template(t, p.MIG.Repartition || slices.ContainsFunc(t.GPUs, func(g plan.GPU) bool { return g.MIG }))
-		l.size(t, bound)
+		l.size(t)
 		l.labels(t)
 		l.gpus(t)
-		o.learned[p.Name] = l.learned
 		if len(l.nodes) > 0 {
 			best[stated] = size{max(best[stated].cpu, t.CPUMilli), max(best[stated].memory, t.MemoryMi)}
 		} else {
@@ -259,5 +250,10 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 		if like, ok := best[stated]; ok {
 			t.CPUMilli, t.MemoryMi = min(t.CPUMilli, like.cpu), min(t.MemoryMi, like.memory)
 		}
+	}
+	for i := range out.Pools {
+		p := &out.Pools[i]
+		take(&p.Template, learners[i].daemons(&p.Template, bound, daemons))
+		o.learned[p.Name] = learners[i].learned
 	}
 }

@@ -33,6 +33,8 @@ const (
 	// maxSelectors is how many bytes the selectors of a claim's request and of its device class may have
 	// together.
 	maxSelectors = 16 << 10
+	// maxDaemonSets is how many DaemonSets of a namespace are expected on new nodes, the first by name.
+	maxDaemonSets = 100
 )
 
 // Limit names a limit of a namespace.
@@ -45,6 +47,7 @@ const (
 	LimitConstraints Limit = "node_constraints"
 	LimitBudgets     Limit = "disruption_budgets"
 	LimitUnmade      Limit = "pods_to_come"
+	LimitDaemonSets  Limit = "daemonsets"
 )
 
 // Exceeded is a limit that a namespace exceeds.

@@ -163,14 +163,18 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	o.pods.begin(c.claims)
 	out.Pods = c.podsOf()
 	out.HPAs, out.Requests = o.hpas(c, out.Pods), c.requests()
+	for i := range out.Requests {
+		out.Pods = append(out.Pods, out.Requests[i].Booked...)
+	}
 	out.Forecasts, err = c.expect(o.o.Outlooks(), out.Pods)
 	o.warn("forecasts", err)
 	out.Tenants = c.ledger.Tenants // includes tenants without headroom for pods to come
 	addMoves(out.Pods, c.objects, c.pdbs.Items, now, c.over)
+	daemons := c.daemons()
 	out.Exceeded = c.over.list()
 	bound := grouped(out.Pods, func(p *plan.Pod) string { return p.Node })
 	o.addNodes(c, &out, readings, bound)
-	ready := o.learn(&out, bound)
+	ready := o.learn(&out, bound, daemons)
 	c.volumes.limit(&out.Snapshot, ready)
 	c.addOutside(&out.Snapshot, c.apart)
 	return out, nil

@@ -146,26 +146,3 @@ func sortedPorts(ports []plan.HostPort) []plan.HostPort {
 	})
 	return slices.Compact(ports)
 }
-
-// learnPorts returns the host ports of a pool's new nodes: those that pods of DaemonSets take on more than half of its
-// ready nodes. On one that has just come up, not all of them run yet.
-func learnPorts(ready []*plan.Node, bound map[string][]*plan.Pod) (out []plan.HostPort) {
-	taken := map[plan.HostPort]int{}
-	for _, n := range ready {
-		var ports []plan.HostPort
-		for _, pod := range bound[n.Name] {
-			if pod.DaemonSet {
-				ports = append(ports, pod.HostPorts...)
-			}
-		}
-		for _, h := range sortedPorts(ports) {
-			taken[h]++
-		}
-	}
-	for h, on := range taken {
-		if 2*on > len(ready) {
-			out = append(out, h)
-		}
-	}
-	return sortedPorts(out)
-}

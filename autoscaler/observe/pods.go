@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -38,7 +37,7 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 		MemoryMi:     (bounded(*requests.Memory()).Value() + 1<<20 - 1) >> 20,
 		NodeSelector: p.Spec.NodeSelector,
 		Affinity:     affinity(p),
-		Evictable:    v1alpha1.SafeToEvict(p) && metav1.GetControllerOfNoCopy(p) != nil && !kube.IsDaemon(p),
+		Evictable:    v1alpha1.SafeToEvict(p) && v1alpha1.MayBeLost(p) && !kube.IsDaemon(p),
 		LocalStorage: v1alpha1.HasLocalStorage(p),
 		DaemonSet:    kube.IsDaemon(p),
 		Others:       c.others(requests),

@@ -25,6 +25,8 @@ type Request struct {
 	Consumers, Members map[string]bool
 	// Check are the pods of a request that adds no node and is not settled. They are not in the Snapshot.
 	Check []plan.Pod
+	// Booked are the same pods once there was room for them, until their capacity is used or no longer kept.
+	Booked []plan.Pod
 }
 
 // maxChecked bounds the pods of a check.
@@ -46,15 +48,22 @@ func (c *cluster) requests() []Request {
 			r.Members = c.members[o.Namespace+"/"+workload]
 		}
 		r.Owner, r.Gang = gangs.NamesOf(kind, o.Namespace, name)
-		if o.Request.Class == foreign.CheckCapacity && !r.ByKueue && o.Request.Missing == "" && !o.Request.Settled() {
+		switch {
+		case o.Request.Class != foreign.CheckCapacity || r.ByKueue || o.Request.Missing != "":
+		case !o.Request.Settled():
 			r.Check = c.checked(o, r.Gang)
+		case !o.Maker.Over && len(r.Consumers) == 0:
+			r.Booked = c.checked(o, "")
+			for i := range r.Booked { // no node is added for them
+				r.Booked[i].Unschedulable = false
+			}
 		}
 		out = append(out, r)
 	}
 	return out
 }
 
-// checked returns the pods of a request as pods still to be created, together.
+// checked returns the pods of a request as pods still to be created; with a gang, together.
 func (c *cluster) checked(o *foreign.Object, gang string) []plan.Pod {
 	var out []plan.Pod
 	for i := range o.Maker.Roles {
@@ -71,7 +80,7 @@ func (c *cluster) checked(o *foreign.Object, gang string) []plan.Pod {
 			out = append(out, p)
 		}
 	}
-	if len(out) > 1 {
+	if len(out) > 1 && gang != "" {
 		for i := range out {
 			out[i].Gang, out[i].GangMin = gang, len(out)
 		}

@@ -355,7 +355,7 @@ func (c *scene) with(t *testing.T, text string) *world {
 
 // apis are the API versions of kinds that need not state theirs.
 var apis = map[string]string{
-	"GPUNodePool": v1alpha1.GroupVersion.String(), "GPUQuota": v1alpha1.GroupVersion.String(), "Deployment": "apps/v1", "StatefulSet": "apps/v1",
+	"GPUNodePool": v1alpha1.GroupVersion.String(), "GPUQuota": v1alpha1.GroupVersion.String(), "Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
 	"PodDisruptionBudget": "policy/v1", "HorizontalPodAutoscaler": "autoscaling/v2", "PriorityClass": "scheduling.k8s.io/v1",
 	"StorageClass": "storage.k8s.io/v1", "CSINode": "storage.k8s.io/v1", "DeviceClass": "resource.k8s.io/v1", "ResourceSlice": "resource.k8s.io/v1", "DeviceTaintRule": "resource.k8s.io/v1", "RuntimeClass": "node.k8s.io/v1",
 	"ResourceClaim": "resource.k8s.io/v1", "ResourceClaimTemplate": "resource.k8s.io/v1",
@@ -395,7 +395,7 @@ func (c *scene) add(t *testing.T, text string, typed map[string]client.Object) {
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
 	o, err := kinds.New(u.GroupVersionKind())
-	if err != nil || slices.Contains([]string{"PodGroup", "PodTemplate", "Deployment", "StatefulSet", "ResourceSlice", "DeviceTaintRule", "RuntimeClass"}, kind) {
+	if err != nil || slices.Contains([]string{"PodGroup", "PodTemplate", "Deployment", "StatefulSet", "DaemonSet", "ResourceSlice", "DeviceTaintRule", "RuntimeClass"}, kind) {
 		c.foreign.Add(foreign.Parse(foreign.Kind(plural.GroupResource().String()), &u))
 		return
 	}

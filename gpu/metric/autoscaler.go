@@ -19,7 +19,7 @@ var (
 		`Nodes and GPUs in the exporters' series that the last reconcile left out, by reason: "unknown_node" does not exist, "unknown_gpu" has an index beyond the node's GPUs, "disputed" where targets disagree about a GPU and the value is unknown.`,
 		LabelReason)
 	AutoscalerLimitExceeded = emit(Autoscaler, Gauge, None, "gpuscale_autoscaler_limit_exceeded_pods",
-		`Pods of a namespace that the last reconcile left out, since the namespace exceeds a limit of what is read: "pending_pods", "topology_rules", "node_constraints", "pods_to_come"; with "disruption_budgets" they are not evicted. Absent where no limit is exceeded; at most 100 series.`,
+		`Pods of a namespace that the last reconcile left out, since the namespace exceeds a limit of what is read: "pending_pods", "topology_rules", "node_constraints", "pods_to_come", "daemonsets"; with "disruption_budgets" they are not evicted. Absent where no limit is exceeded; at most 100 series.`,
 		LabelNamespace, LabelReason)
 	AutoscalerInvalidObjects = emit(Autoscaler, Gauge, None, "gpuscale_autoscaler_invalid_objects",
 		`Objects that the last reconcile set apart, since they do not pass the planner's check, by kind: "pool", "node", "pod", "tenant" (a quota), "forecast". The log names each and its field.`,

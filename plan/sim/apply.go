@@ -112,9 +112,9 @@ func NewNode(name string, p *plan.Pool) plan.Node {
 // removeNode removes an empty node, with its DaemonSet pods, from its pool. One that is replaced
 // has a successor, and where it is sick its allocation may be unknown.
 func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
-	stuck := func(key string) bool {
+	stays := func(key string) bool {
 		i := w.pod(key)
-		return i >= 0 && w.State.Pods[i].Stuck(w.State.Now)
+		return i < 0 || !w.State.Pods[i].DaemonSet && !w.State.Pods[i].Stuck(w.State.Now)
 	}
 	for i := range w.State.Pods {
 		pod := &w.State.Pods[i]
@@ -123,8 +123,8 @@ func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
 		}
 	}
 	for _, g := range n.GPUs {
-		used := slices.ContainsFunc(g.AllocatedTo, func(key string) bool { return !stuck(key) }) ||
-			slices.ContainsFunc(g.Instances, func(in plan.Instance) bool { return in.AllocatedTo != "" && !stuck(in.AllocatedTo) })
+		used := slices.ContainsFunc(g.AllocatedTo, stays) ||
+			slices.ContainsFunc(g.Instances, func(in plan.Instance) bool { return in.AllocatedTo != "" && stays(in.AllocatedTo) })
 		if used || a.Verb == plan.RemoveNode && !g.AllocationKnown {
 			return fmt.Errorf("GPU %d is allocated, or its allocation is unknown", g.Index)
 		}

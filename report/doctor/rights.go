@@ -75,7 +75,7 @@ var (
 	autoscalerReads = []rbacv1.PolicyRule{
 		uses("", "list watch", "pods", "nodes", "namespaces", "limitranges", "resourcequotas", "persistentvolumes", "persistentvolumeclaims"),
 		uses("storage.k8s.io", "list watch", "storageclasses", "csinodes"), uses("policy", "list watch", "poddisruptionbudgets"),
-		uses("autoscaling", "list watch", "horizontalpodautoscalers"), uses("apps", "list watch", "deployments", "statefulsets"),
+		uses("autoscaling", "list watch", "horizontalpodautoscalers"), uses("apps", "list watch", "deployments", "statefulsets", "daemonsets"),
 		uses("scheduling.k8s.io", "list watch", "priorityclasses"), uses("gpuscale.io", "list watch", "gpunodepools", "gpuquotas"),
 	}
 	autoscalerWrites = []rbacv1.PolicyRule{

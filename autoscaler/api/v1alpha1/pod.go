@@ -20,7 +20,7 @@ const EvictFromAnnotation = "gpuscale.io/evict-from"
 const CheckpointEveryAnnotation = "gpuscale.io/checkpoint-every"
 
 // Annotations by which a Pod must not be evicted with "false", nor with "on-completion", as long as it
-// runs: gpuscale's, and that of cluster-autoscaler. With "true" its local storage does not keep it.
+// runs: gpuscale's, and that of cluster-autoscaler. With "true" neither its local storage keeps it nor that no controller makes it again.
 const (
 	SafeToEvictAnnotation      = "gpuscale.io/safe-to-evict"
 	OtherSafeToEvictAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -35,6 +35,16 @@ func SafeToEvict(pod metav1.Object) bool {
 		}
 	}
 	return a[DoNotDisruptAnnotation] != "true"
+}
+
+// MayBeLost reports whether a pod is made again once it has been evicted, or its user says that it need not be.
+func MayBeLost(pod metav1.Object) bool {
+	return metav1.GetControllerOfNoCopy(pod) != nil || saysSafe(pod)
+}
+
+func saysSafe(pod metav1.Object) bool {
+	a := pod.GetAnnotations()
+	return a[SafeToEvictAnnotation] == "true" || a[OtherSafeToEvictAnnotation] == "true"
 }
 
 // DoNotDisruptAnnotation is Karpenter's. On a Pod, "true" means that it must not be evicted, and a
@@ -117,11 +127,10 @@ func evictFrom(pod *corev1.Pod) (time.Time, error) {
 // as cluster-autoscaler defines it: a hostPath, or an emptyDir that is not in memory. Volumes in
 // LocalVolumesAnnotation do not count, nor any volume of a pod whose safe-to-evict is "true".
 func HasLocalStorage(pod *corev1.Pod) bool {
-	a := pod.Annotations
-	if a[SafeToEvictAnnotation] == "true" || a[OtherSafeToEvictAnnotation] == "true" {
+	if saysSafe(pod) {
 		return false
 	}
-	safe := strings.Split(a[LocalVolumesAnnotation], ",")
+	safe := strings.Split(pod.Annotations[LocalVolumesAnnotation], ",")
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return IsLocal(&v) && !slices.Contains(safe, v.Name) })
 }
 

@@ -31,6 +31,7 @@ const (
 	JAXJob            Kind = "jaxjobs.kubeflow.org"
 	Deployment        Kind = "deployments.apps"
 	StatefulSet       Kind = "statefulsets.apps"
+	DaemonSet         Kind = "daemonsets.apps"
 	KueueClusterQueue Kind = "clusterqueues.kueue.x-k8s.io"
 	KueueCohort       Kind = "cohorts.kueue.x-k8s.io"
 	KueueLocalQueue   Kind = "localqueues.kueue.x-k8s.io"
@@ -132,6 +133,7 @@ var kinds = map[Kind]kind{
 
 	Deployment:  {[]string{"v1"}, parseScaled, "Deployment"},
 	StatefulSet: {[]string{"v1"}, parseScaled, "StatefulSet"},
+	DaemonSet:   {[]string{"v1"}, parseScaled, "DaemonSet"}, // a role of one pod for each node
 
 	KueueClusterQueue: {[]string{"v1beta2", "v1beta1"}, parseKueueQueue, ""},
 	KueueCohort:       {[]string{"v1beta2", "v1beta1", "v1alpha1"}, parseKueueQueue, ""},

@@ -1,0 +1,133 @@
+package observe
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// daemons returns a pod of each DaemonSet as its template makes it, the ones that are scheduled first before others. A new
+// node of a pool has those that it admits, before any pod that waits for it: its device plugin is one of them.
+func (c *cluster) daemons() (out []plan.Pod) {
+	read := map[string]int{}
+	for _, o := range c.foreign.Sorted(foreign.DaemonSet) {
+		if o.Maker == nil || o.Maker.Over {
+			continue
+		}
+		if read[o.Namespace]++; read[o.Namespace] > maxDaemonSets {
+			c.over.add(o.Namespace, LimitDaemonSets, 1)
+			continue
+		}
+		p, _ := c.template(o.Namespace, &o.Maker.Roles[0].Template)
+		p.Owner, p.DaemonSet = o.Kind.Owner()+"/"+o.Name, true
+		if c.constrain(&p); p.Unreadable == "" {
+			out = append(out, p)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b plan.Pod) int { return cmp.Compare(b.Priority, a.Priority) })
+	return out
+}
+
+// daemon identifies the pods of one DaemonSet by their owner, or a static pod of each node by its name without the node's.
+type daemon struct{ namespace, name string }
+
+func daemonOf(p *plan.Pod) daemon {
+	if ofDaemonSet(p) {
+		return daemon{p.Namespace, p.Owner}
+	}
+	return daemon{p.Namespace, strings.TrimSuffix(p.Name, "-"+p.Node)}
+}
+
+func ofDaemonSet(p *plan.Pod) bool { return strings.HasPrefix(p.Owner, "DaemonSet/") }
+
+func (d daemon) compare(o daemon) int {
+	return cmp.Or(strings.Compare(d.namespace, o.namespace), strings.Compare(d.name, o.name))
+}
+
+// daemonsOn returns the pods of DaemonSets and the static pods that a node has, and those that it will have.
+// One that does not fit the node beside the others never will be there.
+func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*plan.Pod {
+	out := make(map[daemon]*plan.Pod, len(daemons))
+	cpu, memory := cmp.Or(n.CPUMilli, math.MaxInt64), cmp.Or(n.MemoryMi, math.MaxInt64) // unstated
+	add := func(p *plan.Pod) {
+		out[daemonOf(p)] = p
+		cpu, memory = cpu-p.CPUMilli, memory-p.MemoryMi
+	}
+	for _, p := range has {
+		if p.DaemonSet {
+			add(p)
+		}
+	}
+	for i := range daemons {
+		p := &daemons[i]
+		lacks := func(r plan.Resource) bool { return r.Amount > amountOf(n.Others, r.Name) && !ofKubelets(r.Name) }
+		if out[daemonOf(p)] == nil && p.CPUMilli <= cpu && p.MemoryMi <= memory && !slices.ContainsFunc(p.Others, lacks) && plan.Admits(*p, n.Name, n.Labels, n.Taints) {
+			add(p)
+		}
+	}
+	return out
+}
+
+// daemons returns the pods of DaemonSets, and the static pods, that a new node of the template has: those of more than half
+// of the nodes. Without nodes they are those that the last ones had, of DaemonSets that there are, and those that the template
+// admits.
+func (l *learner) daemons(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[daemon]*plan.Pod {
+	if len(l.nodes) == 0 {
+		exist, has := map[daemon]bool{}, []*plan.Pod(nil)
+		for i := range all {
+			exist[daemonOf(&all[i])] = true
+		}
+		for i := range l.had {
+			if p := &l.had[i]; exist[daemonOf(p)] || !ofDaemonSet(p) {
+				has = append(has, p)
+			}
+		}
+		return daemonsOn(&plan.Node{CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, Labels: t.Labels, Taints: t.Taints}, has, all)
+	}
+	on, out := map[daemon]int{}, map[daemon]*plan.Pod{}
+	for _, n := range l.nodes {
+		for key, p := range daemonsOn(n, bound[n.Name], all) {
+			on[key]++
+			out[key] = p
+		}
+	}
+	maps.DeleteFunc(out, func(key daemon, _ *plan.Pod) bool { return 2*on[key] <= len(l.nodes) })
+	l.had = l.had[:0]
+	for _, key := range slices.SortedFunc(maps.Keys(out), daemon.compare) {
+		l.had = append(l.had, *out[key])
+	}
+	return out
+}
+
+// take takes off a template what pods of DaemonSets and static pods have of a new node.
+func take(t *plan.Template, daemons map[daemon]*plan.Pod) {
+	off := func(stated *int64, has int64) {
+		if *stated > 0 { // 0 is unstated
+			*stated = max(1, *stated-has)
+		}
+	}
+	t.HostPorts = nil
+	t.Others = slices.Clone(t.Others)
+	for _, key := range slices.SortedFunc(maps.Keys(daemons), daemon.compare) {
+		p := daemons[key]
+		off(&t.CPUMilli, p.CPUMilli)
+		off(&t.MemoryMi, p.MemoryMi)
+		t.HostPorts = append(t.HostPorts, p.HostPorts...)
+		if divided := func(g plan.GPU) bool { return g.MIG || g.Shared }; p.Demand.GPUs < len(t.GPUs) && !slices.ContainsFunc(t.GPUs, divided) {
+			t.GPUs = t.GPUs[:len(t.GPUs)-p.Demand.GPUs]
+		}
+		for _, r := range append(slices.Clip(p.Others), plan.Resource{Name: string(corev1.ResourcePods), Amount: 1}) {
+			if at := slices.IndexFunc(t.Others, func(of plan.Resource) bool { return of.Name == r.Name }); at >= 0 {
+				t.Others[at].Amount = max(0, t.Others[at].Amount-r.Amount)
+			}
+		}
+	}
+	t.HostPorts = sortedPorts(t.HostPorts)
+}
