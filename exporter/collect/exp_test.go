@@ -138,6 +138,8 @@ func TestHealthReasons(t *testing.T) {
 		"wants a reboot":           {Entity{Values: []Value{{Field: fieldRecoveryAction, Number: 2, Time: now}}}, "recovery_reboot"},
 		"wants nothing":            {Entity{Values: []Value{{Field: fieldRecoveryAction, Time: now}}, Events: &Events{Listening: true}}, "ok"},
 		"all of it fails":          {Entity{Health: &HealthReport{Incidents: []Incident{{"ALL", HealthFail, "x"}}}}, "health_all"},
+		"all of it, and came back": {Entity{Health: &HealthReport{Incidents: []Incident{{"ALL", HealthFail, "x"}}}, Events: events(time.Second, Event{now.Add(-time.Minute), 79, ""})}, "ok"},
+		"a watch, and came back":   {Entity{Health: &HealthReport{Incidents: []Incident{{"ALL", HealthFail, "x"}, {"MEM", HealthFail, "x"}}}, Events: events(time.Second)}, "health_mem"},
 		"no XID":                   {Entity{Values: []Value{at(0, 0)}}, "ok"},
 		"an application's":         {Entity{Values: []Value{at(13, time.Minute)}}, "ok"},
 		"off the bus":              {Entity{Values: []Value{at(79, time.Minute)}}, "xid_79"},
