@@ -74,7 +74,7 @@ func TestEventLogSnapshots(t *testing.T) {
 	log := NewEventLog(5 * time.Minute)
 	add := func(at time.Duration) {
 		log.AddXID(Event{now.Add(at), 31, ""})
-		log.AddClocks(Event{now.Add(at), 4, ""})
+		log.addClocks(Event{now.Add(at), 4, ""})
 	}
 	add(0)
 	add(2 * time.Second)
@@ -98,7 +98,7 @@ func TestEventLogSnapshots(t *testing.T) {
 		t.Errorf("after the window: %+v", late)
 	}
 	// A clock set back by a day: older samples are news.
-	log.AddClocks(Event{now.Add(-24 * time.Hour), 8, ""})
+	log.addClocks(Event{now.Add(-24 * time.Hour), 8, ""})
 	if back := log.Snapshot(now.Add(-24 * time.Hour)); len(back.ClockSamples) != 1 || back.ClockSamples[0].Code != 8 || len(late.ClockSamples) != 1 {
 		t.Errorf("after the clock was set back: %+v", back)
 	}

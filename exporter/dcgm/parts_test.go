@@ -49,7 +49,7 @@ var deviceFields = []uint16{203, 585, 780, 858, 1110, 1120}
 
 // Whatever part of DCGM fails, the GPUs' values stay.
 func TestAPartFails(t *testing.T) {
-	all := append(slices.Clone(deviceFields), 230, 112, 1001, collect.AskClockEvents, collect.AskHealth, collect.AskPeers)
+	all := append(slices.Clone(deviceFields), 230, 112, 1001, collect.AskHealth, collect.AskPeers)
 	for call, check := range map[string]func(*collect.Reading) bool{
 		"dcgmGetCpuHierarchy":              func(r *collect.Reading) bool { return len(r.Devices) == 4 },
 		"dcgmGetNvLinkLinkStatus":          func(r *collect.Reading) bool { return len(r.Devices) == 3 },

@@ -22,8 +22,8 @@
 // own library over fakenvml: the field table again, XIDs of GPUs and of compute instances, loss and return, a
 // host engine that is killed, stopped and started, releases, and that each finding of the health watches is logged
 // with each answer, those of XIDs until the host engine ends, a reset or not. Known differences: what
-// is no longer watched has no old samples, the driver's values always come in the order that they were
-// asked for, every connection has watches of its own, samples are taken again when the
+// is no longer watched has no old samples, and what is watched only the last one but for XIDs, the driver's
+// values always come in the order that they were asked for, every connection has watches of its own, samples are taken again when the
 // state changes, reads of what is not watched and of the MIG hierarchy are logged
 // (FAKEDCGM_LOG) and not slow, and every GPU can profile unless the state says otherwise.
 //
