@@ -28,10 +28,10 @@ var computed = map[uint16]struct {
 	counters.XIDErrorsTotal: {[]uint16{fieldXID}, func(c *CompatOptions, m *Moment, page *pageFamily) {
 		c.addCounts(m, page, "xid", forever, func(e *Events, of string, _ time.Time) map[int64]int { return e.totals(of) })
 	}},
-	counters.ClockEventsCount: {[]uint16{fieldClockEvents, AskClockEvents}, func(c *CompatOptions, m *Moment, page *pageFamily) {
+	counters.ClockEventsCount: {[]uint16{fieldClockEvents}, func(c *CompatOptions, m *Moment, page *pageFamily) {
 		c.addCounts(m, page, "clock_event", c.ClockEventsWindow, (*Events).clockSamples)
 	}},
-	counters.ClockEventsTotal: {[]uint16{fieldClockEvents, AskClockEvents}, func(c *CompatOptions, m *Moment, page *pageFamily) {
+	counters.ClockEventsTotal: {[]uint16{fieldClockEvents}, func(c *CompatOptions, m *Moment, page *pageFamily) {
 		c.addCounts(m, page, "clock_event", forever, (*Events).clockTotals)
 	}},
 	counters.GPUHealthStatus: {[]uint16{AskHealth}, addHealthStatus},
@@ -148,9 +148,8 @@ func (l *labelSet) dcgm(further ...string) string {
 // What a source is asked for beside DCGM fields, as numbers among the fields
 // given to Watch. A source that cannot give one counts it as not supported.
 const (
-	AskClockEvents = counters.ClockEventsCount // Events.ClockSamples and ClockChanges
-	AskHealth      = counters.GPUHealthStatus  // Entity.Health
-	AskPeers       = counters.P2PStatus        // Entity.Peers
+	AskHealth = counters.GPUHealthStatus // Entity.Health
+	AskPeers  = counters.P2PStatus       // Entity.Peers
 )
 
 // xid returns the DCGM labels of the XID series, which dcgm-exporter gives the

@@ -135,11 +135,11 @@ func (l *EventLog) Knows(e Event) bool {
 	return !kernelLogged(e.Code) && slices.ContainsFunc(l.known, func(k Event) bool { return k.Code == e.Code && k.Time.Equal(e.Time) })
 }
 
-// AddClocks adds a sample of the throttle reasons. Samples not newer than the
+// addClocks adds a sample of the throttle reasons. Samples not newer than the
 // last are taken as seen, unless they are so much older that the clock was set
 // back. The reasons of the first sample do not count as set in: they may be
 // older.
-func (l *EventLog) AddClocks(e Event) {
+func (l *EventLog) addClocks(e Event) {
 	if n := len(l.samples); n > 0 && l.samples[n-1].Time.Sub(e.Time) > setBack {
 		l.samples = nil
 	}
@@ -175,6 +175,9 @@ func (l *EventLog) Observe(e *Entity, answers bool, now time.Time) (returned boo
 			l.Away(time.Time{})
 		}
 		l.energy = v
+	}
+	if v, ok := e.Value(fieldClockEvents); ok {
+		l.addClocks(Event{Time: v.Time, Code: int64(v.Number)})
 	}
 	if !l.away || !answers {
 		return false

@@ -74,7 +74,7 @@ func TestEventLogSnapshots(t *testing.T) {
 	log := NewEventLog(5 * time.Minute)
 	add := func(at time.Duration) {
 		log.AddXID(Event{now.Add(at), 31, ""})
-		log.AddClocks(Event{now.Add(at), 4, ""})
+		log.addClocks(Event{now.Add(at), 4, ""})
 	}
 	add(0)
 	add(2 * time.Second)
@@ -98,7 +98,7 @@ func TestEventLogSnapshots(t *testing.T) {
 		t.Errorf("after the window: %+v", late)
 	}
 	// A clock set back by a day: older samples are news.
-	log.AddClocks(Event{now.Add(-24 * time.Hour), 8, ""})
+	log.addClocks(Event{now.Add(-24 * time.Hour), 8, ""})
 	if back := log.Snapshot(now.Add(-24 * time.Hour)); len(back.ClockSamples) != 1 || back.ClockSamples[0].Code != 8 || len(late.ClockSamples) != 1 {
 		t.Errorf("after the clock was set back: %+v", back)
 	}
@@ -138,6 +138,8 @@ func TestHealthReasons(t *testing.T) {
 		"wants a reboot":           {Entity{Values: []Value{{Field: fieldRecoveryAction, Number: 2, Time: now}}}, "recovery_reboot"},
 		"wants nothing":            {Entity{Values: []Value{{Field: fieldRecoveryAction, Time: now}}, Events: &Events{Listening: true}}, "ok"},
 		"all of it fails":          {Entity{Health: &HealthReport{Incidents: []Incident{{"ALL", HealthFail, "x"}}}}, "health_all"},
+		"all of it, and came back": {Entity{Health: &HealthReport{Incidents: []Incident{{"ALL", HealthFail, "x"}}}, Events: events(time.Second, Event{now.Add(-time.Minute), 79, ""})}, "ok"},
+		"a watch, and came back":   {Entity{Health: &HealthReport{Incidents: []Incident{{"ALL", HealthFail, "x"}, {"MEM", HealthFail, "x"}}}, Events: events(time.Second)}, "health_mem"},
 		"no XID":                   {Entity{Values: []Value{at(0, 0)}}, "ok"},
 		"an application's":         {Entity{Values: []Value{at(13, time.Minute)}}, "ok"},
 		"off the bus":              {Entity{Values: []Value{at(79, time.Minute)}}, "xid_79"},

@@ -41,8 +41,10 @@ func healthOf(e *Entity, now time.Time) (reason string, taken time.Time) {
 		return reasonRowRemap, remap.Time
 	}
 	if e.Health != nil {
+		// DCGM finds XIDs in all of the GPU until its host engine ends; those since it has returned are judged above.
+		returned := e.Events != nil && !e.Events.Returned.IsZero()
 		for _, i := range e.Health.Incidents {
-			if i.Result == HealthFail {
+			if i.Result == HealthFail && !(returned && i.Watch == "ALL") {
 				return reasonWatch + strings.ToLower(i.Watch), now
 			}
 		}

@@ -14,15 +14,13 @@ const (
 	// xidKeep is how long the host engine keeps XIDs: longer than any known
 	// hang of a call.
 	xidKeep = 10 * time.Minute
-	// clockKeep does the same for samples of the throttle reasons.
-	clockKeep = time.Minute
 	// xidOverlap is how far each request reaches back before the newest known
 	// XID, since the host engine may record one late.
 	xidOverlap = 10 * time.Second
 )
 
-// events are the GPUs' events so far; they outlive the connection. The last
-// value of a field is not enough: of two XIDs between two readings one is lost,
+// events are the GPUs' events so far; they outlive the connection. Of XIDs the last
+// value of the field is not enough: of two between two readings one is lost,
 // and a GPU that falls off the bus reads blank from then on, so that its XID 79
 // is never read.
 type events struct {
@@ -30,12 +28,11 @@ type events struct {
 	window    time.Duration
 	logs      map[string]*collect.EventLog // by the GPU's UUID
 	newestXID time.Time
-	newest    time.Time // sample of the throttle reasons
 	// lostAt is when the last connection was lost, until the XIDs that the host engine has
 	// now have been read; zero otherwise.
 	lostAt time.Time
 
-	xids, clocks []watch // of this session
+	xids []watch // of this session
 }
 
 // log returns a GPU's log.
@@ -46,21 +43,19 @@ func (e *events) log(uuid string) *collect.EventLog {
 	return e.logs[uuid]
 }
 
-// watch watches the fields that are read since a time.
+// watch watches XIDs, which are read since a time.
 func (e *events) watch(to *session, l layout, s *sampling) (err error) {
-	e.xids, e.clocks = nil, nil
-	gpus := l.keys(kindGPU)
-	if s.fields.wantsXIDs() {
-		// In MIG mode DCGM records an XID of the instance that it knows to be concerned there.
-		all := slices.Concat(gpus, l.keys(kindInstance), l.keys(kindCompute))
-		for _, keys := range [][]entityKey{all, gpus} { // where it is refused of instances
-			if err == nil && len(e.xids) == 0 {
-				e.xids, err = to.watch(rectangle{keys, []uint16{fieldXID}}, s.every, xidKeep)
-			}
-		}
+	e.xids = nil
+	if !s.fields.wantsXIDs() {
+		return nil
 	}
-	if err == nil && s.fields.asks(collect.AskClockEvents) {
-		e.clocks, err = to.watch(rectangle{gpus, []uint16{fieldClocks}}, s.every, max(clockKeep, 3*s.every))
+	// In MIG mode DCGM records an XID of the instance that it knows to be concerned there.
+	gpus := l.keys(kindGPU)
+	all := slices.Concat(gpus, l.keys(kindInstance), l.keys(kindCompute))
+	for _, keys := range [][]entityKey{all, gpus} { // where it is refused of instances
+		if err == nil && len(e.xids) == 0 {
+			e.xids, err = to.watch(rectangle{keys, []uint16{fieldXID}}, s.every, xidKeep)
+		}
 	}
 	return err
 }
@@ -71,16 +66,12 @@ type found struct {
 	log *collect.EventLog
 }
 
-// read requests the events since the last reading. A failure leaves them for the next time.
-func (e *events) read(l layout, known identities, every time.Duration, now time.Time) error {
+// read requests the XIDs since the last reading. A failure leaves them for the next time.
+func (e *events) read(l layout, known identities, now time.Time) error {
 	if now.Before(e.start) {
 		e.start = now.Add(-xidOverlap) // the clock was set back, and events carry its time
 	}
-	since := e.since(e.newestXID, now, xidOverlap)
-	if !e.lostAt.IsZero() {
-		since = e.start // all that the host engine has
-	}
-	xids, err := e.readSince(e.xids, since, l, known)
+	xids, err := e.readSince(e.since(now), l, known)
 	if err != nil {
 		return err
 	}
@@ -90,12 +81,7 @@ func (e *events) read(l layout, known identities, every time.Duration, now time.
 		x.log.AddXID(x.Event)
 		e.newestXID = later(e.newestXID, x.Time)
 	}
-	clocks, err := e.readSince(e.clocks, e.since(e.newest, now, every), l, known)
-	for _, c := range clocks {
-		c.log.AddClocks(c.Event)
-		e.newest = later(e.newest, c.Time)
-	}
-	return err
+	return nil
 }
 
 // detectRestart tells a connection that was made again from a host engine that was: one that
@@ -112,16 +98,17 @@ func (e *events) detectRestart(xids []found) {
 	e.lostAt = time.Time{}
 }
 
-// since returns the start of the next request. A newest event in the future is
-// ignored: the clock was set back.
-func (e *events) since(newest, now time.Time, overlap time.Duration) time.Time {
-	if newest.IsZero() {
+// since returns the start of the next request: with the first one over a connection, that of all that
+// the host engine has. A newest XID in the future is ignored: the clock was set back.
+func (e *events) since(now time.Time) time.Time {
+	newest := e.newestXID
+	if newest.IsZero() || !e.lostAt.IsZero() {
 		return e.start
 	}
 	if now.Before(newest) {
 		newest = now
 	}
-	return later(e.start, newest.Add(-overlap))
+	return later(e.start, newest.Add(-xidOverlap))
 }
 
 func later(a, b time.Time) time.Time {
@@ -131,10 +118,10 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// readSince gives the numbers that the host engine has of GPUs and their instances since a time, entity
+// readSince gives the XIDs that the host engine has of GPUs and their instances since a time, entity
 // by entity in order.
-func (e *events) readSince(watches []watch, since time.Time, l layout, known identities) (out []found, err error) {
-	for _, w := range watches {
+func (e *events) readSince(since time.Time, l layout, known identities) (out []found, err error) {
+	for _, w := range e.xids {
 		samples, _, err := godcgm.GetValuesSince(w.group, w.handle, since)
 		err = refusal("reading events", err)
 		if code := codeOf(err); code == godcgm.DCGM_ST_NO_DATA || code == godcgm.DCGM_ST_NOT_WATCHED {

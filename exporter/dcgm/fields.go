@@ -18,7 +18,6 @@ const (
 	fieldPCIBusID = 57
 	fieldMIGMode  = 67
 	fieldMIGMax   = 69 // compute slices of the whole GPU
-	fieldClocks   = 112
 	fieldXID      = 230
 	firstProfiled = 1001
 	lastProfiled  = 1099
@@ -50,7 +49,7 @@ func newFieldSet(fields []uint16) fieldSet {
 	godcgm.FieldsInit() // the library forgets its table with every shutdown
 	set := fieldSet{of: map[uint32][]uint16{}}
 	for _, f := range slices.Compact(slices.Sorted(slices.Values(fields))) {
-		if f == collect.AskClockEvents || f == collect.AskHealth || f == collect.AskPeers && hasSymbol(symbolPeers) {
+		if f == collect.AskHealth || f == collect.AskPeers && hasSymbol(symbolPeers) {
 			set.asked = append(set.asked, f)
 			continue
 		}

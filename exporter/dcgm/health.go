@@ -14,6 +14,9 @@ const (
 	// healthEvery is the interval of asking the health watches: their answer takes a megabyte,
 	// and an incident of one sample is in it for as long as that is the last one.
 	healthEvery = time.Second
+	// ailingEvery is the same while there is an incident: a host engine logs each one with each answer,
+	// and finds an XID until it ends.
+	ailingEvery = 30 * time.Second
 	// peersEvery is the interval of asking for the links between GPUs.
 	peersEvery = 10 * time.Second
 )
@@ -47,8 +50,13 @@ func (r *reader) watchHealth() error {
 
 // readSlow repeats the slow requests when they are due.
 func (r *reader) readSlow() (err error) {
-	s := &r.slow
-	if s.group != nil && r.options.due(s.askedHealth, healthEvery) {
+	s, every := &r.slow, healthEvery
+	for _, report := range s.health {
+		if len(report.Incidents) > 0 {
+			every = ailingEvery
+		}
+	}
+	if s.group != nil && r.options.due(s.askedHealth, every) {
 		s.askedHealth = r.options.now()
 		s.health, err = readHealth(*s.group, r.layout.keys(kindGPU))
 		if err = r.complaints.tolerated("health", err); err != nil {
@@ -58,8 +66,9 @@ func (r *reader) readSlow() (err error) {
 	if r.fields.asks(collect.AskPeers) && r.options.due(s.askedPeers, peersEvery) {
 		s.askedPeers = r.options.now()
 		s.peers, err = readPeers()
+		err = r.complaints.tolerated("peer-to-peer status", err)
 	}
-	return r.complaints.tolerated("peer-to-peer status", err)
+	return err
 }
 
 // readHealth gives a report of each GPU of the group.

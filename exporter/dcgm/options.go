@@ -41,7 +41,7 @@ var (
 	// ErrNoDriver: the host engine has found no driver, so it has no GPUs and
 	// refuses watches.
 	ErrNoDriver = errors.New("the DCGM host engine runs without NVIDIA's driver library (NVML): " +
-		"the driver is not installed on its host or not visible to it (DCGM_ST_NVML_NOT_LOADED, -56)")
+		"the driver is not installed on its host, not visible to it, or was loaded after its start (DCGM_ST_NVML_NOT_LOADED, -56)")
 	// ErrReleased: the embedded host engine is stopped, since GPUs are released.
 	ErrReleased = errors.New("GPUs are released, and the embedded host engine is stopped until they are reacquired")
 )

@@ -49,7 +49,7 @@ var deviceFields = []uint16{203, 585, 780, 858, 1110, 1120}
 
 // Whatever part of DCGM fails, the GPUs' values stay.
 func TestAPartFails(t *testing.T) {
-	all := append(slices.Clone(deviceFields), 230, 112, 1001, collect.AskClockEvents, collect.AskHealth, collect.AskPeers)
+	all := append(slices.Clone(deviceFields), 230, 112, 1001, collect.AskHealth, collect.AskPeers)
 	for call, check := range map[string]func(*collect.Reading) bool{
 		"dcgmGetCpuHierarchy":              func(r *collect.Reading) bool { return len(r.Devices) == 4 },
 		"dcgmGetNvLinkLinkStatus":          func(r *collect.Reading) bool { return len(r.Devices) == 3 },
@@ -105,6 +105,27 @@ func TestValuesThatFail(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), `part not available" part=values`); n != 3 {
 		t.Errorf("logged %d times of 3:\n%s", n, &log)
+	}
+}
+
+// The links between GPUs are asked for every ten seconds, and a failure stands until they answer.
+func TestPeersThatFail(t *testing.T) {
+	m := newMachine(t, 2)
+	m.Lines = fakenvml.Lines{"fail.dcgmGetNvLinkP2PStatus": "-8"}
+	var log strings.Builder
+	c := &clock{}
+	s := m.open(Options{Log: slog.New(slog.NewTextHandler(&log, nil)), now: c.now}, 203, collect.AskPeers)
+	for range 12 {
+		read(t, s)
+		c.advance(2 * time.Second)
+	}
+	if text := log.String(); strings.Count(text, "part not available") != 1 || strings.Contains(text, "available again") {
+		t.Errorf("logged:\n%s", text)
+	}
+	m.Lines = nil
+	c.advance(peersEvery)
+	if m.read(s); !strings.Contains(log.String(), "available again") {
+		t.Errorf("not back:\n%s", &log)
 	}
 }
 
@@ -286,6 +307,25 @@ func TestOnlyWatchedIsRead(t *testing.T) {
 	}
 	if text := log(); strings.Contains(text, "unwatched") {
 		t.Error(text)
+	}
+}
+
+// A host engine logs what its health watches find with each answer, and finds an XID until it ends.
+func TestHealthThatFailsIsAskedForRarely(t *testing.T) {
+	log := logging(t)
+	m := newMachine(t, 2)
+	m.Lines = fakenvml.Lines{"incident.0": "1 -1 20 104"}
+	m.write()
+	c := &clock{}
+	s := open(t, Options{Address: m.engine(onTCP), now: c.now}, 155, collect.AskHealth)
+	for range 60 {
+		if r := read(t, s); len(r.Entities[1].Health.Incidents) != 1 {
+			t.Fatalf("%+v", r.Entities[1].Health)
+		}
+		c.advance(time.Second)
+	}
+	if n := strings.Count(log(), "incident"); n != 2 {
+		t.Errorf("logged %d times in a minute, want 2", n)
 	}
 }
 

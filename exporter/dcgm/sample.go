@@ -16,7 +16,7 @@ func (r *reader) sample() (*collect.Reading, error) {
 	out := &collect.Reading{Taken: now, Dropped: map[string]int{}}
 	values, err := r.values("values", r.reads, 0, out.Dropped)
 	if err == nil {
-		err = r.complaints.tolerated("events", r.events.read(r.layout, r.known, r.every, now))
+		err = r.complaints.tolerated("events", r.events.read(r.layout, r.known, now))
 	}
 	if err == nil {
 		err = r.readSlow()
@@ -63,9 +63,9 @@ func (r *reader) describe(id uint32, gpu *collect.Entity, now time.Time) (there 
 	if r.fields.wantsXIDs() {
 		gpu.Values = log.AmendXID(gpu.Values)
 	}
-	if listening := len(r.events.xids) > 0; listening || len(r.events.clocks) > 0 {
+	if len(r.events.xids) > 0 {
 		gpu.Events = log.Snapshot(now)
-		gpu.Events.Listening = listening
+		gpu.Events.Listening = true
 	}
 	gpu.Peers = r.slow.peers[id]
 	if !gpu.Lost { // DCGM passes a lost one over

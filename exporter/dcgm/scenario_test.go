@@ -35,7 +35,7 @@ import (
 //	line NAME VALUE, no NAME       see fakedcgm and fakenvml.State.Lines; those whose name begins so
 //
 // machine gpus=N fields=(F, …) opens a source of a new machine, with the option remote or socket one
-// over a host engine on TCP or on a unix socket: default are the default counters' fields, and clock-events,
+// over a host engine on TCP or on a unix socket: default are the default counters' fields, and
 // health and peers what those of dcgm-exporter ask for. read prints each of times=N readings that
 // differs from the one before, with identity and health where it has these options. kill and
 // engine end and begin the host engine, advance by=D moves the source's clock, quiesce gpus=(N, …) is
@@ -121,8 +121,6 @@ func (s *scene) open(d *datadriven.TestData) {
 		switch word {
 		case "default":
 			fields = append(fields, defaults...)
-		case "clock-events":
-			fields = append(fields, collect.AskClockEvents)
 		case "health":
 			fields = append(fields, collect.AskHealth)
 		case "peers":

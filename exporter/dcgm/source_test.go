@@ -147,7 +147,7 @@ func TestWatchAgain(t *testing.T) {
 func TestClockEvents(t *testing.T) {
 	m := newMachine(t, 1)
 	m.set(0, 112, 0x1)
-	s := m.open(Options{}, 112, collect.AskClockEvents)
+	s := m.open(Options{}, 112, 230)
 	samples := func(n int) *collect.Events {
 		var events *collect.Events
 		until(t, func() error {

@@ -11,7 +11,6 @@ import (
 // DCGM fields with a meaning of their own here.
 const (
 	fieldDriverVersion = 1
-	fieldClocks        = 112 // bits of throttle reasons
 	fieldXID           = 230
 	firstProfiled      = 1001
 	lastProfiled       = 1099

@@ -143,14 +143,11 @@ func (p *pass) xid(log *collect.EventLog, listening bool, values []collect.Value
 	return out
 }
 
-// observe records a read of the GPU: its loss and its return, and its throttle reasons.
+// observe records a read of the GPU: its loss and its return.
 func observe(log *collect.EventLog, dev *collect.Entity, now time.Time) {
 	if dev.Lost {
 		log.Away(time.Time{})
 	}
 	answers := slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID })
 	log.Observe(dev, answers, now)
-	if v, ok := dev.Value(fieldClocks); ok {
-		log.AddClocks(collect.Event{Time: v.Time, Code: int64(v.Number)})
-	}
 }

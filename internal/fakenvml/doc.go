@@ -14,7 +14,7 @@
 // on 2026-11-28 gpu-feature-discovery of k8s-device-plugin v0.19.3 and nvidia-mig-parted
 // v0.13.1 (export, assert, apply), with go-nvlib v0.10.0, and mig-parted's packages with go-nvlib
 // v0.12.0, and NVIDIA's DRA driver (gpu-kubelet-plugin at 2240711), which made the instances of
-// DynamicMIG through it; on 2026-11-27 the host engine of DCGM 4.6.0; earlier, and not since the C was written again,
+// DynamicMIG through it, and the host engine of DCGM 4.6.0; earlier, and not since the C was written again,
 // k8s-device-plugin itself and DCGM 4.5.2. On 2026-11-26 it was compared call by call with an
 // H100 and an H200 with driver 580.159.04, MIG off: profiles and placements are known then,
 // empty slots of nvmlDeviceGetProcessUtilization, the device files that are open. The numbers of

@@ -18,9 +18,12 @@
 // reads it again, DCGM_HEALTH_WATCH_ALL, and the NVLink status of 18 and of 36 links. On
 // 2026-11-28, against the sources of 4.6.0: how groups and watches are refused, that no group takes
 // a lost or a detached GPU and health passes it over, what is still known of one, that a connection's
-// last watch of a field counts, and that no GPU has slices outside MIG mode. Known differences: what
-// is no longer watched has no old samples, the driver's values always come in the order that they were
-// asked for, every connection has watches of its own, samples are taken again when the
+// last watch of a field counts, and that no GPU has slices outside MIG mode. On the same day, against 4.6.0's
+// own library over fakenvml: the field table again, XIDs of GPUs and of compute instances, loss and return, a
+// host engine that is killed, stopped and started, releases, and that each finding of the health watches is logged
+// with each answer, those of XIDs until the host engine ends, a reset or not. Known differences: what
+// is no longer watched has no old samples, and what is watched only the last one but for XIDs, the driver's
+// values always come in the order that they were asked for, every connection has watches of its own, samples are taken again when the
 // state changes, reads of what is not watched and of the MIG hierarchy are logged
 // (FAKEDCGM_LOG) and not slow, and every GPU can profile unless the state says otherwise.
 //

@@ -78,7 +78,7 @@ void watches_clear(void);
 void watches_update(void);
 /* The last sample of a watch, a new one when it is due; NOT_WATCHED without. */
 void sample_latest(entity e, unsigned short field, sample *out);
-/* The kept samples of a watch, of the throttle reasons a history, since a time, oldest first, up to MAX_HISTORY; -1 without a watch. */
+/* The kept samples of a watch, the XIDs or the last one, since a time, oldest first, up to MAX_HISTORY; -1 without a watch. */
 int samples_since(entity e, unsigned short field, int64_t from, sample *out);
 
 #endif

@@ -227,6 +227,7 @@ dcgmReturn_t dcgmHealthCheck(dcgmHandle_t handle, uintptr_t entities, dcgmHealth
             dcgmIncidentInfo_t *o = &out->incidents[out->incidentCount++];
             *o = (dcgmIncidentInfo_t){ .system = system, .health = result, .error.code = code, .entityInfo = g->list[k] };
             snprintf(o->error.msg, sizeof o->error.msg, "code %u", code);
+            fake_log("incident %u\n", gpu);
             out->overallHealth = result > out->overallHealth ? result : out->overallHealth;
         }
     }

@@ -11,10 +11,9 @@ typedef struct {
         entity entity;
         unsigned field;
     } of;
-    int64_t every, taken;     /* microseconds */
-    unsigned version;         /* of the machine */
-    unsigned count, capacity; /* of the samples taken, and kept */
-    sample kept[];            /* a ring: the newest stands at count - 1 */
+    int64_t every, taken; /* microseconds; 0: never */
+    unsigned version;     /* of the machine */
+    sample last;
 } watch;
 
 static void *watches; /* a tree */
@@ -30,12 +29,9 @@ static watch *find_watch(entity e, unsigned short field) {
 void watch_add(entity e, unsigned short field, int64_t every_us) {
     watch *w = find_watch(e, field);
     if (w == NULL) {
-        /* The last sample is enough of all that is not read since a time. */
-        const unsigned capacity = field == DCGM_FI_DEV_CLOCK_THROTTLE_REASONS ? MAX_HISTORY : 1;
-        w = calloc(1, sizeof *w + capacity * sizeof *w->kept);
+        w = calloc(1, sizeof *w);
         w->of.entity = e;
         w->of.field = field;
-        w->capacity = capacity;
         tsearch(w, &watches, compare);
     }
     w->every = every_us; /* a connection's last watch of a field replaces that before */
@@ -58,15 +54,15 @@ static void take_if_due(watch *w) {
     const int64_t now = now_us();
     const part *p = part_of(w->of.entity);
     const bool due = now - w->taken >= w->every || w->version != machine_version();
-    if (w->count > 0 && (!due || (p && p->gpu >= 0 && has("GPUs.%d.Values.frozen", p->gpu))))
+    if (w->taken > 0 && (!due || (p && p->gpu >= 0 && has("GPUs.%d.Values.frozen", p->gpu))))
         return;
     sample fresh;
     sample_live(w->of.entity, (unsigned short)w->of.field, &fresh);
+    /* An entity that is gone keeps its last sample, which grows old. */
+    if (w->taken == 0 || fresh.status != DCGM_ST_NO_DATA)
+        w->last = fresh;
     w->taken = now;
     w->version = machine_version();
-    /* An entity that is gone keeps its last sample, which grows old. */
-    if (w->count == 0 || fresh.status != DCGM_ST_NO_DATA)
-        w->kept[w->count++ % w->capacity] = fresh;
 }
 
 static void update(const void *node, VISIT when, int) {
@@ -85,7 +81,7 @@ void sample_latest(entity e, unsigned short field, sample *out) {
         sample_live(e, field, out);
     } else {
         take_if_due(w);
-        *out = w->kept[(w->count - 1) % w->capacity];
+        *out = w->last;
         if (out->status == DCGM_ST_NOT_SUPPORTED)
             fake_log("unsupported %u %u %u\n", e.entityGroupId, e.entityId, field);
     }
@@ -96,9 +92,6 @@ int samples_since(entity e, unsigned short field, int64_t from, sample *out) {
     if (w == NULL || field == XID_ERRORS)
         return w ? xids_since(e, from, out) : -1;
     take_if_due(w);
-    int n = 0;
-    for (unsigned k = w->count < w->capacity ? 0 : w->count - w->capacity; k < w->count; k++)
-        if (w->kept[k % w->capacity].ts >= from)
-            out[n++] = w->kept[k % w->capacity];
-    return n;
+    *out = w->last;
+    return out->ts >= from;
 }
