@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan/replay"
 )
@@ -37,15 +38,15 @@ func newReplayCommand(out, errs io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay --pods FILE",
 		Short: "Play a recorded list of pods through the planner: GPU-hours and pending time, against the rules of cluster-autoscaler and Karpenter",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			switch {
 			case o.pods == "" && o.requests == "":
-				return usage{fmt.Errorf("want --pods, --requests or both")}
+				return command.Usage(fmt.Errorf("want --pods, --requests or both"))
 			case o.output != "text" && o.output != "json":
-				return usage{fmt.Errorf("--output %q: want text or json", o.output)}
+				return command.Usage(fmt.Errorf("--output %q: want text or json", o.output))
 			case o.placement != "least" && o.placement != "most":
-				return usage{fmt.Errorf("--placement %q: want least or most", o.placement)}
+				return command.Usage(fmt.Errorf("--placement %q: want least or most", o.placement))
 			}
 			o.MostAllocated = o.placement == "most"
 			o.Processor = processorTime

@@ -1,3 +1,3 @@
-// Package versioncmd is the `version` subcommand of every program. It is separate
-// from buildinfo so that a package that needs only the version does not link cobra.
-package versioncmd
+// Package command has what the command lines of the programs share: help that fits a terminal, errors
+// about the line itself, and the subcommand version.
+package command
