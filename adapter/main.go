@@ -87,7 +87,12 @@ Exit codes:
   1  failure: the configuration, the cluster or Prometheus
   2  the command line is wrong`,
 		// The chart of prometheus-adapter has its program's path before the flags.
-		ValidArgs: []string{"/adapter"}, Args: cobra.OnlyValidArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && args[0] == "/adapter" {
+				args = args[1:]
+			}
+			return command.NoArgs(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.version {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "gpuscale-adapter", buildinfo.Version())

@@ -63,7 +63,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:     program,
-		Short:   "Experimental: repartition this node's MIG GPUs as the autoscaler decides, without disturbing allocated instances",
+		Short:   "Experimental: repartition this node's MIG GPUs as the autoscaler decides",
 		Version: buildinfo.Version(),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

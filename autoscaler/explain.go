@@ -43,7 +43,7 @@ func newExplainCommand(out io.Writer) *cobra.Command {
 	var form string
 	cmd := &cobra.Command{
 		Use:   "explain pod|gang|pool NAME [-f FILE | --url URL] [-o text|json]",
-		Short: "Explain why a pod is pending, its options, and changes that would serve it",
+		Short: "Explain why a pod is pending, and what would serve it",
 		Long:  explainHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

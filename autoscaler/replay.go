@@ -37,8 +37,11 @@ func newReplayCommand(out, errs io.Writer) *cobra.Command {
 	var o replaying
 	cmd := &cobra.Command{
 		Use:   "replay --pods FILE",
-		Short: "Play a recorded list of pods through the planner: GPU-hours and pending time, against the rules of cluster-autoscaler and Karpenter",
-		Args:  command.NoArgs,
+		Short: "Compare GPU-hours and pending time of a trace with other autoscalers",
+		Long: `Play a recorded list of pods through the planner, and through the rules of
+cluster-autoscaler and Karpenter: GPU-hours and pending time of each.
+docs/internals/replay.md has what is assumed.`,
+		Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			switch {
 			case o.pods == "" && o.requests == "":

@@ -39,7 +39,7 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Try the configuration, the GPUs and the kubelet once, and report the result",
+		Short: "Try configuration, GPUs and kubelet once, and report the result",
 		Long:  checkHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
