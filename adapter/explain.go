@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/explain"
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
@@ -30,7 +31,7 @@ import (
 const reachHelp = `
 It reads the API server with your kubeconfig and queries Prometheus directly:
 run it on your machine with, for example,
-  kubectl -n monitoring port-forward svc/prometheus 9090 &
+  kubectl -n monitoring port-forward svc/prometheus-operated 9090 &
   --prometheus-url http://localhost:9090
 Rules, Prometheus' address and credentials come from --config; without it the
 rules are the built-in ones.`
@@ -66,12 +67,12 @@ func explainCommand() *cobra.Command {
 	var viaAPI bool
 	cmd := &cobra.Command{
 		Use:   "explain hpa NAMESPACE/NAME",
-		Short: "Show an HPA's requests, the adapter's answers and their samples, and the replicas that follow",
-		Long:  "Show an HPA's requests, the adapter's answers and their samples, and the replicas that follow.\n" + reachHelp,
+		Short: "Show what an HPA asks, the samples behind, and the replicas",
+		Long:  "Show what an HPA asks, the adapter's answers and their samples, and the replicas\nthat follow.\n" + reachHelp,
 		Args:  hpaArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.output != "text" && f.output != "json" {
-				return fmt.Errorf("--output %q is neither text nor json", f.output)
+				return command.Usage(fmt.Errorf("--output %q is neither text nor json", f.output))
 			}
 			w, o, client, err := f.look(cmd.Context(), args[1])
 			if err != nil {
@@ -107,7 +108,7 @@ var namespaced = regexp.MustCompile("^[^/]+/[^/]+$")
 
 func hpaArgs(_ *cobra.Command, args []string) error {
 	if len(args) != 2 || args[0] != "hpa" || !namespaced.MatchString(args[1]) {
-		return errors.New("name the HPA as in: hpa NAMESPACE/NAME")
+		return command.Usage(errors.New("name the HPA as in: hpa NAMESPACE/NAME"))
 	}
 	return nil
 }
@@ -115,7 +116,7 @@ func hpaArgs(_ *cobra.Command, args []string) error {
 // look reads what explain and simulate are about, and the adapter's rules.
 func (f *lookFlags) look(ctx context.Context, name string) (w explain.World, o explain.Options, client discovery.DiscoveryInterface, err error) {
 	if f.tolerance < 0 || f.window < 0 || f.timeout <= 0 {
-		return w, o, nil, errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive")
+		return w, o, nil, command.Usage(errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive"))
 	}
 	kube.AwaitForward(ctx, f.server.url)
 	namespace, name, _ := strings.Cut(name, "/")
@@ -167,7 +168,7 @@ func (f *lookFlags) file() (*config.File, error) {
 	}
 	switch {
 	case f.config == "" && f.server.url == "":
-		return nil, errors.New("--config or --prometheus-url is required: no Prometheus is known")
+		return nil, command.Usage(errors.New("--config or --prometheus-url is required: no Prometheus is known"))
 	case f.config == "":
 		return config.Read("built in", nil, override)
 	}

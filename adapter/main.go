@@ -19,9 +19,8 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/adapter/live"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
-	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/kube"
-	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 func main() {
@@ -31,13 +30,17 @@ func main() {
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "gpuscale-adapter:", err)
 		stop()
+		if command.IsUsage(err) {
+			os.Exit(2)
+		}
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	root := serveCommand(stderr)
-	root.AddCommand(rulesCommand(), explainCommand(), simulateCommand(), versioncmd.New("gpuscale-adapter"))
+	root.AddCommand(rulesCommand(), explainCommand(), simulateCommand())
+	command.Setup(root, "gpuscale-adapter")
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -77,11 +80,19 @@ What it serves and whom it asks stands in one file:
 Its own flags are --config, --check, --kubeconfig, --log-level, --version,
 --certificate-for and --ca-bundles.
 --prometheus-* and --metrics-* are prometheus-adapter's, put over the file; the
-others are those of every Kubernetes API server.`,
+others are those of every Kubernetes API server.
+
+Exit codes:
+  0  success, or ended by a signal
+  1  failure: the configuration, the cluster or Prometheus
+  2  the command line is wrong`,
 		// The chart of prometheus-adapter has its program's path before the flags.
-		ValidArgs: []string{"/adapter"}, Args: cobra.OnlyValidArgs,
-		// Errors are printed once, by main; a wrong flag prints no usage page.
-		SilenceErrors: true, SilenceUsage: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && args[0] == "/adapter" {
+				args = args[1:]
+			}
+			return command.NoArgs(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.version {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "gpuscale-adapter", buildinfo.Version())
@@ -107,7 +118,6 @@ others are those of every Kubernetes API server.`,
 		},
 	}
 	cmd.Flags().AddFlagSet(flags)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return strict.Example(err) })
 	return cmd
 }
 
@@ -118,7 +128,7 @@ func rulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules --config FILE",
 		Short: "Print each rule and the query it sends",
-		Args:  cobra.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			overlay, err := server.overlay()
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -118,5 +119,15 @@ func TestBuildInfoIsAsTheCatalogueSays(t *testing.T) {
 	registerBuildInfo(reg)
 	if n, err := testutil.GatherAndCount(reg, metric.AdapterBuildInfo.Name); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// TestWrongLines: a mistake in the command line has an exit code of its own, one in a file has not.
+func TestWrongLines(t *testing.T) {
+	for line, want := range map[string]bool{"--no-such-flag": true, "simulat": true, "explain hpa": true, "explain hpa a/b": true, "simulate hpa a/b --since soon": true, "--check --config none.yaml": false} {
+		var out bytes.Buffer
+		if err := run(t.Context(), strings.Fields(line), &out, &out); err == nil || command.IsUsage(err) != want {
+			t.Errorf("%s: %v, of the line: %v", line, err, command.IsUsage(err))
+		}
 	}
 }

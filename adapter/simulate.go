@@ -4,16 +4,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/adapter/explain"
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/internal/command"
 )
 
 type simulateFlags struct {
 	lookFlags
 	from, to time.Time
-	since    time.Duration
+	since    model.Duration
 	step     time.Duration
 	load     string
 	replicas int32
@@ -36,7 +38,7 @@ arithmetic, with its windows and policies, to simulated replicas.
 				r.To = time.Now()
 			}
 			if r.From.IsZero() {
-				r.From = r.To.Add(-f.since)
+				r.From = r.To.Add(-time.Duration(f.since))
 			}
 			if err := r.Validate(); err != nil {
 				return err
@@ -68,7 +70,8 @@ arithmetic, with its windows and policies, to simulated replicas.
 	f.add(flags, "text, json or csv")
 	flags.TimeVar(&f.from, "from", time.Time{}, []string{time.RFC3339}, "begin, in RFC 3339; empty means --since before the end")
 	flags.TimeVar(&f.to, "to", time.Time{}, []string{time.RFC3339}, "end, in RFC 3339; empty means now")
-	flags.DurationVar(&f.since, "since", 6*time.Hour, "length of the range")
+	f.since = model.Duration(6 * time.Hour)
+	flags.Var(&f.since, "since", "length of the range, such as 6h or 1d")
 	flags.DurationVar(&f.step, "step", hpa.DefaultPeriod, "the controller manager's --horizontal-pod-autoscaler-sync-period")
 	flags.StringVar(&f.load, "load", string(explain.Recorded), "recorded: values as recorded; total: averages are divided among the simulated replicas")
 	flags.Int32Var(&f.replicas, "replicas", 0, "replicas at the beginning; unset means the recorded number")
@@ -79,11 +82,11 @@ func (f *simulateFlags) check() error {
 	load := explain.Load(f.load)
 	switch {
 	case f.output != "text" && f.output != "json" && f.output != "csv":
-		return fmt.Errorf("--output %q is none of text, json, csv", f.output)
+		return command.Usage(fmt.Errorf("--output %q is none of text, json, csv", f.output))
 	case load != explain.Recorded && load != explain.Total:
-		return fmt.Errorf("--load %q is neither recorded nor total", f.load)
+		return command.Usage(fmt.Errorf("--load %q is neither recorded nor total", f.load))
 	case f.replicas < 0:
-		return fmt.Errorf("--replicas %d is negative", f.replicas)
+		return command.Usage(fmt.Errorf("--replicas %d is negative", f.replicas))
 	}
 	return nil
 }

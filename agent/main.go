@@ -33,7 +33,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/agent/hardware"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
-	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/serve"
 	"github.com/gpuscale/gpuscale/internal/strict"
@@ -62,12 +62,10 @@ type flags struct {
 func newCommand(out, errs io.Writer) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
-		Use:           program,
-		Short:         "Experimental: repartition this node's MIG GPUs as the autoscaler decides, without disturbing allocated instances",
-		Version:       buildinfo.Version(),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:     program,
+		Short:   "Experimental: repartition this node's MIG GPUs as the autoscaler decides",
+		Version: buildinfo.Version(),
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(f.config)
 			if err != nil {
@@ -88,7 +86,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	fs.StringVar(&f.listen, "listen", ":9404", "address of /metrics, /livez and /readyz; empty serves nothing")
 	fs.TextVar(&f.logLevel, "log-level", &f.logLevel, "debug, info, warn or error")
 	fs.BoolVar(&f.check, "check", false, "check the configuration and end")
-	cmd.AddCommand(versioncmd.New(program))
+	command.Setup(cmd, program)
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetOut(out)
 	cmd.SetErr(errs)

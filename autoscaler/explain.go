@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -42,13 +43,13 @@ func newExplainCommand(out io.Writer) *cobra.Command {
 	var form string
 	cmd := &cobra.Command{
 		Use:   "explain pod|gang|pool NAME [-f FILE | --url URL] [-o text|json]",
-		Short: "Explain why a pod is pending, its options, and changes that would serve it",
+		Short: "Explain why a pod is pending, and what would serve it",
 		Long:  explainHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage{errors.New("a subject is required: pod NAMESPACE/NAME, gang NAMESPACE/NAME or pool NAME")}
+				return command.Usage(errors.New("a subject is required: pod NAMESPACE/NAME, gang NAMESPACE/NAME or pool NAME"))
 			}
-			return usage{fmt.Errorf("%q cannot be explained: want pod, gang or pool", args[0])}
+			return command.Usage(fmt.Errorf("%q cannot be explained: want pod, gang or pool", args[0]))
 		},
 	}
 	for _, e := range explainers {
@@ -58,11 +59,11 @@ func newExplainCommand(out io.Writer) *cobra.Command {
 				write, ok := explainForms[form]
 				switch {
 				case len(args) != 1:
-					return usage{fmt.Errorf("want one name: explain %s", e.use)}
+					return command.Usage(fmt.Errorf("want one name: explain %s", e.use))
 				case strings.Count(args[0], "/") != strings.Count(e.use, "/") || slices.Contains(strings.Split(args[0], "/"), ""):
-					return usage{fmt.Errorf("%s: want %s: explain %s", args[0], strings.Fields(e.use)[1], e.use)}
+					return command.Usage(fmt.Errorf("%s: want %s: explain %s", args[0], strings.Fields(e.use)[1], e.use))
 				case !ok:
-					return usage{fmt.Errorf("--output %q: want text or json", form)}
+					return command.Usage(fmt.Errorf("--output %q: want text or json", form))
 				}
 				return explained(cmd.Context(), out, from, cmd.InOrStdin(), e, args[0], write)
 			},
@@ -94,7 +95,7 @@ func explained(ctx context.Context, out io.Writer, from snapshotSource, in io.Re
 	where := cmp.Or(from.file, "the autoscaler's snapshot")
 	script, plays := scenario.Script(text)
 	if plays {
-		return usage{fmt.Errorf("%s has plans of its own: explain takes a snapshot; \"gpuscale-autoscaler plan -f\" plays it", named(where))}
+		return command.Usage(fmt.Errorf("%s has plans of its own: explain takes a snapshot; \"gpuscale-autoscaler plan -f\" plays it", named(where)))
 	}
 	snapshot, policy, err := readSnapshot(where, script)
 	if err != nil {

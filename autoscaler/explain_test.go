@@ -76,15 +76,15 @@ func TestTheSameWordEverywhere(t *testing.T) {
 func TestExplainALiveAutoscaler(t *testing.T) {
 	server := httptest.NewServer(atWork(t, crowded))
 	defer server.Close()
-	live, err := command(t, "explain", "pod", "a/waits", "--url", server.URL)
+	live, err := runCommand(t, "explain", "pod", "a/waits", "--url", server.URL)
 	if err != nil || !strings.Contains(live, "raise max of pool p from 1 to 2") {
 		t.Fatalf("%v\n%s", err, live)
 	}
 	snapshot := file(t, t.TempDir(), "snapshot.txt", crowded)
-	if offline, err := command(t, "explain", "pod", "a/waits", "-f", snapshot); err != nil || offline != live {
+	if offline, err := runCommand(t, "explain", "pod", "a/waits", "-f", snapshot); err != nil || offline != live {
 		t.Errorf("%v, of the file:\n%s\nlive:\n%s", err, offline, live)
 	}
-	js, err := command(t, "explain", "pod", "a/waits", "-f", snapshot, "-o", "json")
+	js, err := runCommand(t, "explain", "pod", "a/waits", "-f", snapshot, "-o", "json")
 	var d explain.Document
 	if err != nil || json.Unmarshal([]byte(js), &d) != nil || d.APIVersion != explain.Version || d.Answer.Reason != string(plan.PoolAtMax) {
 		t.Errorf("%v\n%s", err, js)
@@ -133,7 +133,7 @@ func TestExplainThroughTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(args ...string) (string, error) {
-		return command(t, append([]string{"explain", "--kubeconfig", kubeconfig, "--token-file", tokenFile}, args...)...)
+		return runCommand(t, append([]string{"explain", "--kubeconfig", kubeconfig, "--token-file", tokenFile}, args...)...)
 	}
 	if text, err := ask("pod", "a/waits"); err != nil || !strings.Contains(text, "PoolAtMax") || shown != "correct-horse-battery" {
 		t.Errorf("%v, shown %q\n%s", err, shown, text)
@@ -176,16 +176,16 @@ func TestDebugOfAFollower(t *testing.T) {
 	mux := http.NewServeMux()
 	routes(mux, loop.New(loop.Options{}).State, plan.DefaultPolicy(), guard{})
 	server := httptest.NewServer(mux)
-	_, err := command(t, "explain", "pod", "a/b", "--url", server.URL)
+	_, err := runCommand(t, "explain", "pod", "a/b", "--url", server.URL)
 	if err == nil || !strings.Contains(err.Error(), "does not lead") {
 		t.Errorf("got %v", err)
 	}
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
-	if _, err = command(t, "explain", "pod", "a/b", "--url", server.URL); exitCode(err) != exitFailed || !strings.Contains(err.Error(), "a web page") {
+	if _, err = runCommand(t, "explain", "pod", "a/b", "--url", server.URL); exitCode(err) != exitFailed || !strings.Contains(err.Error(), "a web page") {
 		t.Errorf("got %v", err)
 	}
 	server.Close()
-	if _, err = command(t, "explain", "pod", "a/b", "--url", server.URL); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+	if _, err = runCommand(t, "explain", "pod", "a/b", "--url", server.URL); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -334,7 +334,7 @@ func TestHelpNamesEveryField(t *testing.T) {
 		}
 		return out
 	}
-	help, err := command(t, "plan", "--help")
+	help, err := runCommand(t, "plan", "--help")
 	require.NoError(t, err)
 	words := map[string]bool{}
 	for _, w := range strings.FieldsFunc(help, func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') }) {

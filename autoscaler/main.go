@@ -17,8 +17,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
-	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
-	"github.com/gpuscale/gpuscale/internal/strict"
+	"github.com/gpuscale/gpuscale/internal/command"
 )
 
 func main() {
@@ -49,13 +48,11 @@ type flags struct {
 func newCommand(out, errs io.Writer) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
-		Use:           "gpuscale-autoscaler",
-		Short:         "Repartition MIG GPUs, add and remove GPU nodes, with reasons",
-		Long:          longHelp,
-		Version:       buildinfo.Version(),
-		Args:          noArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:     "gpuscale-autoscaler",
+		Short:   "Repartition MIG GPUs, add and remove GPU nodes, with reasons",
+		Long:    longHelp,
+		Version: buildinfo.Version(),
+		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(f.config)
 			if err != nil {
@@ -82,10 +79,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	cmd.AddCommand(newPlanCommand(out))
 	cmd.AddCommand(newExplainCommand(out))
 	cmd.AddCommand(newReplayCommand(out, errs))
-	version := versioncmd.New("gpuscale-autoscaler")
-	version.Args = noArgs
-	cmd.AddCommand(version)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{strict.Example(err)} })
+	command.Setup(cmd, "gpuscale-autoscaler")
 	cmd.SetOut(out)
 	cmd.SetErr(errs)
 	return cmd
@@ -105,7 +99,7 @@ Exit codes:
 func newLog(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usage{fmt.Errorf("--log-level %q: want debug, info, warn or error", level)}
+		return nil, command.Usage(fmt.Errorf("--log-level %q: want debug, info, warn or error", level))
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }
@@ -119,20 +113,16 @@ const (
 	exitNotFound = 4
 )
 
-// usage marks an error in the command line.
-type usage struct{ error }
-
 // badSnapshot marks a file that was read but is not a valid snapshot.
 type badSnapshot struct{ error }
 
 // exitCode is the program's exit code. Ending by a signal is no failure.
 func exitCode(err error) int {
-	var asked usage
 	var file badSnapshot
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
 		return exitOK
-	case errors.As(err, &asked):
+	case command.IsUsage(err):
 		return exitUsage
 	case errors.As(err, &file):
 		return exitSnapshot
@@ -140,12 +130,4 @@ func exitCode(err error) int {
 		return exitNotFound
 	}
 	return exitFailed
-}
-
-// noArgs is cobra.NoArgs with our exit code.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage{fmt.Errorf("%q is neither a command nor an argument of %s; see its --help", args[0], cmd.CommandPath())}
-	}
-	return nil
 }

@@ -133,7 +133,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func command(t *testing.T, args ...string) (string, error) {
+func runCommand(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd := newCommand(&out, &errs)
@@ -365,7 +365,7 @@ func TestABugReportGivesTheSamePlan(t *testing.T) {
 	for form, write := range outputs {
 		var want strings.Builder
 		require.NoError(t, write(&want, last.Plan))
-		if got, err := command(t, "plan", "-f", report, "-o", form); err != nil || got != want.String() {
+		if got, err := runCommand(t, "plan", "-f", report, "-o", form); err != nil || got != want.String() {
 			t.Errorf("-o %s: %v, got\n%s\nwant\n%s", form, err, got, want.String())
 		}
 	}

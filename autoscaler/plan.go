@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/strict"
 	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
@@ -32,14 +33,14 @@ func newPlanCommand(out io.Writer) *cobra.Command {
 		Use:   "plan -f FILE [-o text|json]",
 		Short: "Print the plan for a snapshot in a file, - for standard input",
 		Long:  planHelp,
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			write, ok := outputs[form]
 			switch {
 			case file == "":
-				return usage{errors.New("--file is required: the name of a snapshot, or - for standard input")}
+				return command.Usage(errors.New("--file is required: the name of a snapshot, or - for standard input"))
 			case !ok:
-				return usage{fmt.Errorf("--output %q: want text or json", form)}
+				return command.Usage(fmt.Errorf("--output %q: want text or json", form))
 			}
 			text, err := read(cmd.InOrStdin(), file)
 			if err != nil {
@@ -67,7 +68,7 @@ func newPlanCommand(out io.Writer) *cobra.Command {
 // play runs a scenario with plan or settle lines and prints its output.
 func play(out io.Writer, file, script, form string) error {
 	if form != "text" {
-		return usage{fmt.Errorf("--output %s: %s has plan lines of its own; their plans are printed as text only", form, named(file))}
+		return command.Usage(fmt.Errorf("--output %s: %s has plan lines of its own; their plans are printed as text only", form, named(file)))
 	}
 	answers, err := scenario.Run(script)
 	if _, writeErr := io.WriteString(out, answers); writeErr != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan/replay"
 )
@@ -36,16 +37,19 @@ func newReplayCommand(out, errs io.Writer) *cobra.Command {
 	var o replaying
 	cmd := &cobra.Command{
 		Use:   "replay --pods FILE",
-		Short: "Play a recorded list of pods through the planner: GPU-hours and pending time, against the rules of cluster-autoscaler and Karpenter",
-		Args:  noArgs,
+		Short: "Compare GPU-hours and pending time of a trace with other autoscalers",
+		Long: `Play a recorded list of pods through the planner, and through the rules of
+cluster-autoscaler and Karpenter: GPU-hours and pending time of each.
+docs/internals/replay.md has what is assumed.`,
+		Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			switch {
 			case o.pods == "" && o.requests == "":
-				return usage{fmt.Errorf("want --pods, --requests or both")}
+				return command.Usage(fmt.Errorf("want --pods, --requests or both"))
 			case o.output != "text" && o.output != "json":
-				return usage{fmt.Errorf("--output %q: want text or json", o.output)}
+				return command.Usage(fmt.Errorf("--output %q: want text or json", o.output))
 			case o.placement != "least" && o.placement != "most":
-				return usage{fmt.Errorf("--placement %q: want least or most", o.placement)}
+				return command.Usage(fmt.Errorf("--placement %q: want least or most", o.placement))
 			}
 			o.MostAllocated = o.placement == "most"
 			o.Processor = processorTime

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
@@ -44,7 +45,7 @@ type snapshotSource struct {
 func (s *snapshotSource) text(ctx context.Context, in io.Reader) (string, error) {
 	switch {
 	case s.file != "" && s.url != "":
-		return "", usage{errors.New("--file and --url: want one of them")}
+		return "", command.Usage(errors.New("--file and --url: want one of them"))
 	case s.file != "":
 		text, err := read(in, s.file)
 		if err != nil {
@@ -72,7 +73,7 @@ var direct = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) er
 func fromURL(ctx context.Context, address, secret string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", usage{fmt.Errorf("--url %q: want http://HOST:PORT", address)}
+		return "", command.Usage(fmt.Errorf("--url %q: want http://HOST:PORT", address))
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath("debug", "snapshot").String(), nil)
 	if err != nil {

@@ -38,12 +38,10 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 	var c config
 	output := "text"
 	cmd := &cobra.Command{
-		Use:           "check",
-		Short:         "Try the configuration, the GPUs and the kubelet once, and report the result",
-		Long:          checkHelp,
-		Args:          cobra.NoArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Use:   "check",
+		Short: "Try configuration, GPUs and kubelet once, and report the result",
+		Long:  checkHelp,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return fmt.Errorf("--output: %q is not one of text, json", output)

@@ -22,7 +22,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
-	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
+	"github.com/gpuscale/gpuscale/internal/command"
 )
 
 func main() {
@@ -40,13 +40,11 @@ func main() {
 func newCommand(env func(string) (string, bool)) *cobra.Command {
 	var c config
 	cmd := &cobra.Command{
-		Use:           "gpuscale-exporter",
-		Short:         "Serve the GPUs of this node to Prometheus",
-		Long:          longHelp,
-		Args:          cobra.NoArgs,
-		Version:       buildinfo.Version(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Use:     "gpuscale-exporter",
+		Short:   "Serve the GPUs of this node to Prometheus",
+		Long:    longHelp,
+		Args:    cobra.NoArgs,
+		Version: buildinfo.Version(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := complete(cmd.Flags(), env, &c); err != nil {
 				return err
@@ -56,13 +54,14 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	addFlags(cmd.Flags(), &c)
+	command.Setup(cmd, "gpuscale-exporter")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
 			return fmt.Errorf("--%s=%q: %w", invalid.GetFlag().Name, invalid.GetValue(), wanted(err))
 		}
 		return err
 	})
-	cmd.AddCommand(newCheck(env), versioncmd.New("gpuscale-exporter"))
+	cmd.AddCommand(newCheck(env))
 	return cmd
 }
 

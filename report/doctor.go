@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/report/doctor"
 )
@@ -53,7 +54,7 @@ Exit codes:
 func newDoctorCommand(out io.Writer) *cobra.Command {
 	o := doctorOptions{stdout: out}
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Find problems of this installation, and fixes", Long: doctorHelp, Args: noArgs,
+		Use: "doctor", Short: "Find problems of this installation, and fixes", Long: doctorHelp, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	fs := cmd.Flags()
@@ -78,14 +79,14 @@ func newDoctorCommand(out io.Writer) *cobra.Command {
 
 func (o doctorOptions) run(ctx context.Context) error {
 	if !slices.Contains(doctorForms, o.form) {
-		return usage(fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(doctorForms, ", ")))
+		return command.Usage(fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(doctorForms, ", ")))
 	}
 	if o.config.Timeout <= 0 {
-		return usage(fmt.Errorf("--timeout %s: want more than 0s", o.config.Timeout))
+		return command.Usage(fmt.Errorf("--timeout %s: want more than 0s", o.config.Timeout))
 	}
 	checks, err := doctor.Select(doctor.All(), o.only)
 	if err != nil {
-		return usage(fmt.Errorf("--only %w", err))
+		return command.Usage(fmt.Errorf("--only %w", err))
 	}
 	if o.list {
 		return o.catalogue(checks)
@@ -127,7 +128,7 @@ func (o doctorOptions) gathering(ctx context.Context, checks []doctor.Check) (do
 // catalogue lists checks.
 func (o doctorOptions) catalogue(checks []doctor.Check) error {
 	if o.form == "json" {
-		return usage(errors.New("--list has no JSON form: leave out --output json"))
+		return command.Usage(errors.New("--list has no JSON form: leave out --output json"))
 	}
 	w := tabwriter.NewWriter(o.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tEXPECTED\tREADS")

@@ -10,14 +10,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
-	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
-	"github.com/gpuscale/gpuscale/internal/strict"
+	"github.com/gpuscale/gpuscale/internal/command"
 )
 
 func main() {
@@ -45,12 +43,7 @@ func newCommand(name string, out, errs io.Writer) *cobra.Command {
 		root.AddCommand(newTopCommand(out, errs), newDoctorCommand(out))
 	}
 	root.Version = buildinfo.Version()
-	version := versioncmd.New(name)
-	version.Args = noArgs
-	root.AddCommand(version)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(strict.Example(err)) })
-	root.SuggestionsMinimumDistance = 2 // letters
-	root.SilenceUsage, root.SilenceErrors = true, true
+	command.Setup(root, name)
 	root.SetOut(out)
 	root.SetErr(errs)
 	return root
@@ -95,8 +88,7 @@ type coded struct {
 
 func (c coded) Unwrap() error { return c.error }
 
-// usage marks an error in the command line, incomplete a report that was written and has gaps.
-func usage(err error) error      { return coded{err, exitUsage} }
+// incomplete marks a report that was written and has gaps.
 func incomplete(err error) error { return coded{err, exitIncomplete} }
 
 // errWritten is of another program, which has written its error itself.
@@ -109,17 +101,8 @@ func exitCode(err error) int {
 	if c, ok := errors.AsType[coded](err); ok {
 		return c.code
 	}
-	return exitFailed
-}
-
-// noArgs is cobra.NoArgs with our exit code.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		hint := "see its --help"
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			hint = "did you mean " + strings.Join(near, " or ") + "?"
-		}
-		return usage(fmt.Errorf("%q is neither a command nor an argument of %s; %s", args[0], cmd.CommandPath(), hint))
+	if command.IsUsage(err) {
+		return exitUsage
 	}
-	return nil
+	return exitFailed
 }

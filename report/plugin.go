@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gpuscale/gpuscale/internal/command"
 )
 
 // plugin is the file name by which kubectl finds this program, and asPlugin how it is
@@ -31,7 +33,7 @@ func calledAs(file string) string {
 // newPlugin is the same commands for kubectl: the report is a command like the others.
 func newPlugin(out, errs io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use: plugin, Short: "GPU metrics and autoscaling of this cluster", Args: noArgs,
+		Use: plugin, Short: "GPU metrics and autoscaling of this cluster", Args: command.NoArgs,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: asPlugin},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -59,7 +61,7 @@ are its own: ` + asPlugin + ` explain pod --help.
 				return cmd.Help()
 			}
 			if len(args) == 0 || explainers[args[0]] == "" {
-				return usage(errors.New("a subject is required: pod, gang, pool or hpa"))
+				return command.Usage(errors.New("a subject is required: pod, gang, pool or hpa"))
 			}
 			return pass(cmd.Context(), explainers[args[0]], append([]string{"explain"}, args...), out, errs)
 		},

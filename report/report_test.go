@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 	goldenfile "github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/model"
+	"github.com/gpuscale/gpuscale/report/prices"
 	"github.com/gpuscale/gpuscale/report/query"
 	"github.com/gpuscale/gpuscale/report/render"
 )
@@ -205,6 +207,45 @@ func TestTheQueryGivesTheFigure(t *testing.T) {
 		if !kinds[kind] {
 			t.Errorf("the story has no %s", kind)
 		}
+	}
+}
+
+// TestTwoModels: a workload whose pods have GPUs of two models has actions, prices and slices of each.
+func TestTwoModels(t *testing.T) {
+	c := newCluster(storyEnd.Add(-2*24*time.Hour), 4*time.Minute)
+	c.NoAutoscaler = true
+	c.Nodes = []*Node{whole("h", "", modelH, 3), whole("a", "", modelA, 1), whole("p", "", "NVIDIA A100-PCIE-40GB", 1)}
+	for device, pod := range map[string]string{"GPU-h-0": "notebook-0", "GPU-a-0": "notebook-1"} {
+		c.Holds[device] = Hold{Namespace: "chat", Pod: pod, Memory: gib}
+	}
+	for device, pod := range map[string]string{"GPU-h-1": "embed-0", "GPU-p-0": "embed-1", "GPU-h-2": "embed-2"} {
+		c.Holds[device] = Hold{Namespace: "chat", Pod: pod, Busy: 0.05, Memory: 3 * gib}
+	}
+	until(c)
+	list, err := prices.Load("../docs/prices-example.yaml")
+	require.NoError(t, err)
+	a, err := query.Run(t.Context(), c.Prometheus, since(t, 2*24*time.Hour), query.Options{})
+	require.NoError(t, err)
+	in := golden(a)
+	in.Prices = &list
+	r, seen := model.Make(in), map[string]float64{}
+	for _, x := range r.Actions {
+		v, err := c.Prometheus.Query(t.Context(), x.Query, r.Window.Until)
+		if err != nil || len(v) != 1 || !(math.Abs(v[0].Value-x.Hours.Or(math.NaN())) <= 1e-6*v[0].Value) {
+			t.Errorf("%s: %v, %v, the report says %v\n%s", x.Title, v, err, x.Hours.Or(0), x.Query)
+		}
+		seen[x.Title] = math.Round(1000*x.Money.Or(math.NaN())/x.Hours.Or(0)) / 1000
+	}
+	h, _ := list.GPU("H100-80GB", false)
+	s, _ := list.GPU("A100-40GB", false)
+	want := map[string]float64{
+		"chat/notebook has whole GPUs of H100-80GB allocated without computing": h,
+		"chat/notebook has whole GPUs of A100-40GB allocated without computing": s,
+		"chat/embed fits a 1g.10gb slice in place of whole GPU of H100-80GB":    h,
+		"chat/embed fits a 1g.5gb slice in place of whole GPU of A100-40GB":     s,
+	}
+	if !maps.Equal(seen, want) {
+		t.Errorf("prices by action %v, want %v", seen, want)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/prices"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -37,7 +38,7 @@ var forms = []string{"html", "json"}
 func newRunCommand(name string, out, errs io.Writer) *cobra.Command {
 	o := options{stdout: out, stderr: errs, now: time.Now}
 	cmd := &cobra.Command{
-		Use: name, Short: "Write the capacity report", Long: longHelp, Args: noArgs,
+		Use: name, Short: "Write the capacity report", Long: longHelp, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	fs := cmd.Flags()
@@ -58,14 +59,14 @@ func newRunCommand(name string, out, errs io.Writer) *cobra.Command {
 
 func (o options) run(ctx context.Context) error {
 	if o.form == "html" && o.out == "" && terminal(o.stdout) {
-		return usage(errors.New("the page would fill this terminal: write it to a file, > report.html or --out report.html (--out - writes it here)"))
+		return command.Usage(errors.New("the page would fill this terminal: write it to a file, > report.html or --out report.html (--out - writes it here)"))
 	}
 	if o.out == "-" {
 		o.out = ""
 	}
 	w, err := o.check()
 	if err != nil {
-		return usage(err)
+		return command.Usage(err)
 	}
 	in := model.Input{Currency: o.currency, Version: buildinfo.Version(), Generated: o.now()}
 	if err := o.read(&in); err != nil {

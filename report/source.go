@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/trust"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/strict"
@@ -77,7 +78,7 @@ func (s *source) addTrusted(fs *pflag.FlagSet) {
 // client joins the file and the flags.
 func (s *source) client(ctx context.Context) (*prom.Client, error) {
 	if errs := trust.Validate("--exporter-namespaces", s.trusted); len(errs) > 0 {
-		return nil, usage(errors.Join(errs...))
+		return nil, command.Usage(errors.Join(errs...))
 	}
 	var in struct { // a backend of the adapter
 		prom.Config
@@ -93,24 +94,24 @@ func (s *source) client(ctx context.Context) (*prom.Client, error) {
 		}
 	}
 	if (s.basic.Username == "") != (s.basic.PasswordFile == "") {
-		return nil, usage(errors.New("--username and --password-file: want both"))
+		return nil, command.Usage(errors.New("--username and --password-file: want both"))
 	}
 	if s.amazon.Region == "" && (s.amazon.Profile != "" || s.amazon.RoleARN != "") {
-		return nil, usage(errors.New("--sigv4-profile and --sigv4-role-arn: want --sigv4-region too"))
+		return nil, command.Usage(errors.New("--sigv4-profile and --sigv4-role-arn: want --sigv4-region too"))
 	}
 	c := in.Config
 	s.over(&c)
 	c.Timeout = cmp.Or(s.config.Timeout, in.Timeout.Duration, queryTimeout)
 	c.URL = cmp.Or(c.URL, os.Getenv("PROMETHEUS_URL"))
 	if c.URL == "" {
-		return nil, usage(errors.New("--prometheus-url is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
+		return nil, command.Usage(errors.New("--prometheus-url is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
 	}
 	if err := addressed(c.URL); err != nil {
-		return nil, usage(err)
+		return nil, command.Usage(err)
 	}
 	client, err := prom.New(c)
 	if err != nil {
-		return nil, usage(err)
+		return nil, command.Usage(err)
 	}
 	kube.AwaitForward(ctx, c.URL)
 	return client, nil
@@ -192,7 +193,7 @@ func advise(err error) error {
 		return nil
 	}
 	if several, ok := errors.AsType[*query.ClustersError](err); ok {
-		return usage(fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0]))
+		return command.Usage(fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0]))
 	}
 	for _, a := range advices {
 		says := func(s string) bool { return strings.Contains(err.Error(), s) }
@@ -201,7 +202,7 @@ func advise(err error) error {
 		case a.advice == "":
 			return err
 		case slices.Contains(a.says, badMatch):
-			return usage(fmt.Errorf("%w\n%s", err, a.advice))
+			return command.Usage(fmt.Errorf("%w\n%s", err, a.advice))
 		default:
 			return fmt.Errorf("%w\n%s", err, a.advice)
 		}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/report/query"
 	"github.com/gpuscale/gpuscale/report/top"
@@ -45,7 +46,7 @@ Exit codes:
 func newTopCommand(out, errs io.Writer) *cobra.Command {
 	o := topOptions{out: out, errs: errs}
 	cmd := &cobra.Command{
-		Use: "top", Short: "List the pods of each GPU and slice now, and their use", Args: noArgs,
+		Use: "top", Short: "List the pods of each GPU and slice now, and their use", Args: command.NoArgs,
 		Long: topHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
@@ -64,11 +65,11 @@ func newTopCommand(out, errs io.Writer) *cobra.Command {
 func (o topOptions) run(ctx context.Context) error {
 	switch {
 	case !slices.Contains(top.Forms, o.form):
-		return usage(fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(top.Forms, ", ")))
+		return command.Usage(fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(top.Forms, ", ")))
 	case o.all && o.namespace != "":
-		return usage(errors.New("--namespace and --all-namespaces exclude each other"))
+		return command.Usage(errors.New("--namespace and --all-namespaces exclude each other"))
 	case o.every < time.Second:
-		return usage(fmt.Errorf("--every %s: want at least 1s", o.every))
+		return command.Usage(fmt.Errorf("--every %s: want at least 1s", o.every))
 	}
 	client, err := o.client(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
-	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/e2e"
 	"github.com/gpuscale/gpuscale/sandbox/play"
@@ -42,14 +42,13 @@ func main() {
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "gpuscale-sandbox",
-		Short:         "The whole gpuscale loop on one machine, without a GPU",
-		Version:       buildinfo.Version(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:     "gpuscale-sandbox",
+		Short:   "The whole gpuscale loop on one machine, without a GPU",
+		Version: buildinfo.Version(),
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemoCommand(), newBuildCommand(), versioncmd.New("gpuscale-sandbox"))
+	root.AddCommand(newDemoCommand(), newBuildCommand())
+	command.Setup(root, "gpuscale-sandbox")
 	return root
 }
 

@@ -63,8 +63,8 @@ func rules(q Querier) []Rule {
 	return all
 }
 
-// series of five pods: one queues, one reports NaN, one is stale, one has only
-// the old name of a metric, one has ended.
+// series of six pods: one queues, one reports NaN, one is stale, one has only
+// the old name of a metric, one has ended, and one is gone.
 const series = `
 vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",job="vllm",instance="10.0.0.1:8000",model_name="m",engine="0"} 30x19
 vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-bbbbb",job="vllm",instance="10.0.0.2:8000",model_name="m",engine="0"} 10x17 NaN NaN
@@ -74,6 +74,7 @@ vllm:num_requests_waiting{namespace="other",pod="vllm-7d4b9c-zzzzz",job="vllm",i
 vllm:num_requests_running{namespace="chat",pod="vllm-7d4b9c-aaaaa",job="vllm",instance="10.0.0.1:8000",model_name="m",engine="0"} 8x19
 vllm:num_requests_running{namespace="chat",pod="vllm-7d4b9c-bbbbb",job="vllm",instance="10.0.0.2:8000",model_name="m",engine="0"} 8x19
 vllm:num_requests_running{namespace="chat",pod="vllm-7d4b9c-ccccc",job="vllm",instance="10.0.0.3:8000",model_name="m",engine="0"} 4x19
+vllm:num_requests_running{namespace="chat",pod="vllm-7d4b9c-fffff",job="vllm",instance="10.0.0.6:8000",model_name="m",engine="0"} 4x9 _x10
 `
 
 func explained(t *testing.T, w World, q Querier) Report {

@@ -93,7 +93,7 @@ func (r reading) rows(rule signal.Rule, a asked, counts func(pod string) bool) [
 			if p.Declared {
 				row.Value += " declared"
 			}
-			if row.Reason == "" && k.Pod != "" && !counts(k.Pod) {
+			if (p.Dropped == "" || p.Dropped == signal.Stale) && k.Pod != "" && !counts(k.Pod) {
 				row.Reason = "pod does not count"
 			}
 			if known, ok := best[k.Pod]; row.Reason == "" && (!ok || source.Tier < known.Tier) {

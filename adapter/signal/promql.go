@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -39,6 +40,9 @@ func readPromQL(text string, put func(label string) *labels.Matcher) (w written,
 		return w, errors.New("is required")
 	}
 	if w.Expr, err = Parser.ParseExpr(text); err != nil {
+		if strings.Contains(err.Error(), "unexpected character") {
+			err = fmt.Errorf(`%w; a name with other characters than letters, digits, _ and : is written {"a.b", label="x"}`, err)
+		}
 		return w, err
 	}
 	for s, path := range Selectors(w.Expr) {

@@ -106,6 +106,7 @@ workers{namespace="shop"} 7 7 _x18
 func TestMistakesInAQuery(t *testing.T) {
 	for _, c := range []struct{ query, namespace, want string }{
 		{`sum(rate(x[5m])) by`, "", "parse error"},
+		{`my.queue{namespace=~"$namespaces"}`, "", `is written {"a.b", label="x"}`},
 		{`sum(x)`, "", `no selector has namespace=~"$namespaces"`},
 		{`x{namespace!="$namespaces"}`, "", `write namespace=~"$namespaces"`},
 		{`x{namespace=~"$namespaces"}[5m]`, "", "gives a range vector"},

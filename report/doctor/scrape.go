@@ -15,9 +15,9 @@ import (
 var scrapeChecks = []Check{
 	{
 		ID: "scrape-missing", Title: "Prometheus scrapes our programs", Run: scrapeMissing,
-		Fault: "A program is installed, and Prometheus has no healthy target of it.",
+		Fault: "A program is installed, and Prometheus has no healthy target of it, scrapes it less than every two and a half minutes, or gives its series no label `namespace`.",
 		Means: "Its metrics are lost: boards and reports are empty, HPAs and the autoscaler have no GPU metrics.",
-		Looks: from(Deployments, DaemonSets, Builds), Also: from(TargetsDown), May: from(Monitoring, MonitoringAlpha),
+		Looks: from(Deployments, DaemonSets, Builds), Also: from(TargetsDown, Homeless, ScrapedRarely), May: from(Monitoring, MonitoringAlpha),
 	},
 	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
@@ -110,6 +110,14 @@ func scrapeMissing(l *look) {
 			l.pickers(),
 			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor"))).Means = unscraped[name]
 	}
+	for _, s := range l.answers(Homeless) {
+		l.warn("scrape job "+s.Labels.Get("job"), "gpu_info has no label namespace", "Have the job set namespace and pod of its targets (relabel_configs from __meta_kubernetes_namespace and __meta_kubernetes_pod_name), as monitors do.").
+			Means = "rules, alerts, adapter and autoscaler believe targets by their namespace, so these GPUs count for none of them, unless exporterNamespaces is \"*\""
+	}
+	for _, s := range l.answers(ScrapedRarely) {
+		l.warn("scrape job "+s.Labels.Get("job"), "it is scraped about every "+whole(s.Value), "Set the job's scrape interval to a minute or less (monitoring.interval of the chart).", l.operator("", "servicemonitors,podmonitors", "-A")).
+			Means = "rates over five minutes have no value and the adapter's samples are too old: boards have holes, and HPAs on GPU signals do not scale"
+	}
 	orSkip(l, found, "no program of gpuscale to scrape was found")
 }
 
@@ -137,6 +145,9 @@ const (
 	poolRule = "pool:gpuscale_capacity_gpu_seconds:rate5m"
 )
 
+// ruleNamespace is the namespace whose targets the files of rules and alerts believe.
+const ruleNamespace = "gpuscale-system"
+
 func rulesMissing(l *look) {
 	wanted := []string{gpuRule}
 	if l.scraped("autoscaler") {
@@ -148,14 +159,21 @@ func rulesMissing(l *look) {
 		return
 	}
 	var commands []string
+	file := "deploy/chart/gpuscale/files/recording.yaml"
 	for _, name := range names {
 		if programs := l.programs(name); len(programs) > 0 {
-			commands = []string{l.where("prometheusrules", l.install(programs[0], "", "monitoring.rules.recording=true")), l.operator(programs[0].Namespace, "prometheusrules", "--show-labels")}
+			commands = []string{
+				l.where("prometheusrules", l.install(programs[0], "", "monitoring.rules.recording=true")), l.operator(programs[0].Namespace, "prometheusrules", "--show-labels"),
+				l.operator("", "prometheuses", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.ruleSelector} in {.spec.ruleNamespaceSelector}{"\n"}{end}`),
+			}
+			if programs[0].Namespace != ruleNamespace {
+				file += " (with " + programs[0].Namespace + " in place of " + ruleNamespace + ")"
+			}
 			break
 		}
 	}
 	l.warn("Prometheus", "no series of "+several(missing),
-		"Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give deploy/chart/gpuscale/files/recording.yaml to it, or to its ruler (Thanos, Mimir, Amazon's service; an agent evaluates none).", commands...)
+		"Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give "+file+" to it, or to its ruler (Thanos, Mimir, Amazon's service; an agent evaluates none).", commands...)
 }
 
 // skews that are reported, and that are faults.

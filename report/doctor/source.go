@@ -160,6 +160,9 @@ var (
 	Builds          = ask("programs scraped", `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")`+
 		` or label_replace(count($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "")`)
 	TargetsDown = ask("targets down", `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`)
+	Homeless    = ask("GPUs of targets without a namespace", `count by (job) ($gpu_info{namespace=""})`)
+	// Both of the last quarters of an hour: a target that is new, or a Prometheus that was away, has few samples in one.
+	ScrapedRarely = ask("seconds between scrapes", `max by (job) (900 / (count_over_time($up{job=~"gpuscale-(exporter|adapter|autoscaler)"}[15m]) and count_over_time($up[15m] offset 15m) < 6)) > 150`)
 	// The rules are evaluated each half minute: what is newer than a minute may have none yet.
 	Recorded = ask("recording rules", `label_replace(count($node:gpu_info:count) or absent($gpu_info offset 1m), "rule", "node:gpu_info:count", "", "")`+
 		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m] offset 1m)), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`)
@@ -176,7 +179,7 @@ var Table = from(
 	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
 	Budgets, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, MonitoringAlpha, CRDs, Services, EndpointSlices, ConfigMaps,
 	ReplicaSets, StatefulSets, Jobs, Leases,
-	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown,
+	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown, Homeless, ScrapedRarely,
 	Recorded, LastReconcile, Leaders, LimitsExceeded,
 )
 

@@ -43,7 +43,7 @@ const worthwhile = 0.001
 func actions(r *Report, a answers, c pricing, work map[workKey]*work) []Action {
 	out := proposals{least: worthwhile * c.ledger.Capacity / hour}
 	out.confidence, out.because = confidence(r.Window, r.Answer.Quality.Coverage)
-	smaller(&out, a, c, work, r.MIG.RightSize, reclaim(&out, a, c, work))
+	smaller(&out, a, c, work, reclaim(&out, a, c, work))
 	shrink(&out, a, c, r.Pools)
 	scattered(&out, a, c, r.Pools)
 	replace(&out, a, c, r.Reliability.Nodes)
@@ -120,7 +120,6 @@ func (a answers) gauge(pool, state string) ([]float64, string) {
 // workload. It returns the workloads of which most is proposed to be reclaimed.
 func reclaim(out *proposals, a answers, c pricing, work map[workKey]*work) map[workKey]bool {
 	taken := map[workKey]bool{}
-	d := a.Dialect
 	for _, w := range sortedWork(work) {
 		idle, _, _ := a.markedHours(w.idle)
 		allocated, _, _ := a.markedHours(w.allocated)
@@ -143,11 +142,11 @@ func reclaim(out *proposals, a answers, c pricing, work map[workKey]*work) map[w
 		}
 		out.propose(Action{
 			Kind: "reclaim", Effect: frees,
-			Title: fmt.Sprintf("%s/%s %s %s allocated without computing", w.namespace, w.name, verb, things),
+			Title: fmt.Sprintf("%s/%s %s %s allocated without computing", w.namespace, w.name, verb, w.things(things)),
 			Hours: Known(idle * w.part()), Money: c.modelMoney(w.model, idle*w.part()), Patch: patch,
 			Risk:       "The next request is delayed by a start. Ask the owner first.",
-			Confidence: word, Because: because, Query: sampled(a.Window, d.IdleAllocations(w.matchers(d)...), w.part()),
-		}, w.namespace, w.name, w.profile)
+			Confidence: word, Because: because, Query: w.proof(a, a.Dialect.IdleAllocations, w.part()),
+		}, w.subject(w.profile)...)
 	}
 	return taken
 }
@@ -168,31 +167,29 @@ func (w *work) stop() string {
 
 // smaller turns right-sizing into actions, but for those of which most is to be
 // reclaimed anyway.
-func smaller(out *proposals, a answers, c pricing, work map[workKey]*work, sizes []RightSize, reclaimed map[workKey]bool) {
-	d := a.Dialect
-	for _, s := range sizes {
-		profile := s.From
-		if profile == "whole GPU" {
-			profile = ""
-		}
-		w := work[workKey{s.Namespace, s.Workload, profile}]
-		if w == nil || reclaimed[w.workKey] {
+func smaller(out *proposals, a answers, c pricing, work map[workKey]*work, reclaimed map[workKey]bool) {
+	for _, w := range sortedWork(work) {
+		s := w.fits
+		if s == nil || reclaimed[w.workKey] {
 			continue
 		}
 		allocated, _, _ := a.markedHours(w.allocated)
-		word := "medium"
+		word, risk := "medium", "A peak outside the window may not fit; throughput falls where compute is the bottleneck."
 		if s.Evidence.Or(0) < 72 {
 			word = "low"
 		}
+		if w.mixed {
+			risk += " Its pods have GPUs of other models, too, which may offer no such slice."
+		}
 		out.propose(Action{
 			Kind: "right-size", Effect: frees,
-			Title: fmt.Sprintf("%s/%s fits a %s slice in place of %s", s.Namespace, s.Workload, s.To, s.From),
+			Title: fmt.Sprintf("%s/%s fits a %s slice in place of %s", s.Namespace, s.Workload, s.To, w.things(s.From)),
 			Hours: s.Hours, Money: c.modelMoney(w.model, s.Hours.Or(0)),
 			Patch:      fmt.Sprintf("resources:            # of the container, in the pods of %s/%s\n  limits:\n    nvidia.com/mig-%s: 1", s.Namespace, s.Workload, strings.ReplaceAll(s.To, "+", ".")),
-			Risk:       "A peak outside the window may not fit; throughput falls where compute is the bottleneck.",
+			Risk:       risk,
 			Confidence: word, Because: fmt.Sprintf("%.3g hours of one pod", s.Evidence.Or(0)),
-			Query: sampled(a.Window, d.Allocations(w.matchers(d)...), s.Hours.Or(0)/allocated),
-		}, s.Namespace, s.Workload, s.From)
+			Query: w.proof(a, a.Dialect.Allocations, s.Hours.Or(0)/allocated),
+		}, w.subject(s.From)...)
 	}
 }
 

@@ -223,7 +223,7 @@ func profiles(a answers, gpus []MIGGPU) []Profile {
 	return values(by)
 }
 
-// rightSize finds workloads that fit a smaller instance.
+// rightSize finds workloads that fit a smaller instance, and notes it in them.
 func rightSize(a answers, work map[workKey]*work) ([]RightSize, string) {
 	var all []RightSize
 	young, blind := 0, 0
@@ -250,12 +250,13 @@ func rightSize(a answers, work map[workKey]*work) ([]RightSize, string) {
 		if from == "" {
 			from = "whole GPU"
 		}
-		all = append(all, RightSize{
+		w.fits = &RightSize{
 			Namespace: w.namespace, Workload: w.name, Model: t.Model(), From: from, To: to, Memory: Known(w.memory), Use: Known(w.use),
 			Evidence: Known(evidence), Hours: Known(saved),
-		})
+		}
+		all = append(all, *w.fits)
 	}
-	most(all, func(r RightSize) Number { return r.Hours }, func(r RightSize) string { return r.Namespace + "/" + r.Workload + r.From })
+	most(all, func(r RightSize) Number { return r.Hours }, func(r RightSize) string { return r.Namespace + "/" + r.Workload + r.From + r.Model })
 	note := fmt.Sprintf("Evidence required: %d hours of one pod, memory with a margin of %.0f %% on the 99th percentile, use with %.0f %% on the 95th. "+
 		"The percentiles are the largest of the window's days.", evidenceHours, 100*(memoryMargin-1), 100*(useMargin-1))
 	if young > 0 {

@@ -8,27 +8,29 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// workKey is a workload and the profile and model allocated to its pods.
+// workKey is a workload and the profile and model (gpu.ProductName) allocated to its pods.
 type workKey struct {
-	namespace, name, profile string
+	namespace, name, profile, model string
 }
 
 // work is what was allocated to a workload's pods, on the coarse grid.
 type work struct {
 	workKey
-	kind      string // Deployment, StatefulSet, "controller" of any kind, or Pod
-	pattern   string // of its pods' names
-	model     string
+	kind      string               // Deployment, StatefulSet, "controller" of any kind, or Pod
+	pattern   string               // of its pods' names
+	mixed     bool                 // its pods have GPUs of other models, too
 	allocated map[string][]float64 // parts of GPUs or instances
 	idle      map[string][]float64
-	memory    float64 // 99th percentile, bytes; NaN for unknown
-	use       float64 // 95th percentile of what is allocated
+	memory    float64    // 99th percentile, bytes; NaN for unknown
+	use       float64    // 95th percentile of what is allocated
+	fits      *RightSize // nil for none
 }
 
 // Names that controllers make end in characters that form no words.
@@ -59,18 +61,22 @@ func Owner(pod string) (name, kind, pattern string) {
 	return pod, "Pod", regexp.QuoteMeta(pod)
 }
 
-// workloads collects the exporter's series by workload.
+// workloads collects the exporter's series by workload and model. A GPU whose model is not known, as
+// of a node that is gone, counts as one of the workload's other GPUs.
 func workloads(a answers) map[workKey]*work {
-	all := map[workKey]*work{}
+	all, models := map[workKey]*work{}, workModels(a)
 	d := a.Dialect
 	of := func(ls prom.Labels) *work {
 		name, kind, pattern := Owner(ls.Get(d.Pod()))
-		key := workKey{ls.Get(d.Namespace()), name, ls.Get(metric.LabelProfile)}
-		w := entry(all, key, work{workKey: key, kind: kind, pattern: pattern, allocated: map[string][]float64{}, idle: map[string][]float64{}, memory: math.NaN(), use: math.NaN()})
-		if model := a.models[ls.Get(metric.LabelGPUUUID)]; model != "" {
-			w.model = model
+		key := workKey{namespace: ls.Get(d.Namespace()), name: name, profile: ls.Get(metric.LabelProfile)}
+		known := models[key]
+		if key.model = gpu.ProductName(a.models[ls.Get(metric.LabelGPUUUID)]); key.model == "" && len(known) > 0 {
+			key.model = known[0]
 		}
-		return w
+		return entry(all, key, work{
+			workKey: key, kind: kind, pattern: pattern, mixed: len(known) > 1,
+			allocated: map[string][]float64{}, idle: map[string][]float64{}, memory: math.NaN(), use: math.NaN(),
+		})
 	}
 	mark := func(id query.ID, field func(*work) map[string][]float64) {
 		for _, l := range a.Lines[id] {
@@ -99,6 +105,22 @@ func workloads(a answers) map[workKey]*work {
 	most(query.MemoryP99, func(w *work) *float64 { return &w.memory })
 	most(query.UseP95, func(w *work) *float64 { return &w.use })
 	most(query.InstUseP95, func(w *work) *float64 { return &w.use })
+	return all
+}
+
+// workModels are the models of each workload's GPUs, in order, by its key without one.
+func workModels(a answers) map[workKey][]string {
+	all, d := map[workKey][]string{}, a.Dialect
+	for _, l := range a.Lines[query.AllocatedTo] {
+		name, _, _ := Owner(l.Labels.Get(d.Pod()))
+		key := workKey{namespace: l.Labels.Get(d.Namespace()), name: name, profile: l.Labels.Get(metric.LabelProfile)}
+		if model := gpu.ProductName(a.models[l.Labels.Get(metric.LabelGPUUUID)]); model != "" && !slices.Contains(all[key], model) {
+			all[key] = append(all[key], model)
+		}
+	}
+	for _, models := range all {
+		slices.Sort(models)
+	}
 	return all
 }
 
@@ -131,7 +153,40 @@ func atEnd(marked map[string][]float64) bool {
 
 func (w *work) part() float64 { return ledger.Part(w.model, w.profile) }
 
-// selector matches the series of the workload's pods.
+// things are what is allocated to the workload's pods, in words.
+func (w *work) things(one string) string {
+	if w.mixed {
+		return one + " of " + w.model
+	}
+	return one
+}
+
+// subject tells the workload's actions apart.
+func (w *work) subject(allocated string) []string {
+	if w.mixed {
+		return []string{w.namespace, w.name, allocated, w.model}
+	}
+	return []string{w.namespace, w.name, allocated}
+}
+
+// proof is the query behind a figure of the workload: allocations, of this model alone, times a factor.
+func (w *work) proof(a answers, allocations func(matchers ...string) string, factor float64) string {
+	expression := allocations(w.matchers(a.Dialect)...)
+	if w.mixed {
+		var names []string // as the driver has them
+		for _, name := range a.models {
+			if gpu.ProductName(name) == w.model {
+				names = append(names, regexp.QuoteMeta(name))
+			}
+		}
+		slices.Sort(names)
+		model := query.Like(metric.LabelModel, strings.Join(slices.Compact(names), "|"))
+		expression = "(" + expression + ") and on (" + metric.LabelGPUUUID + ") " + a.Dialect.Select(metric.GPUInfo.Name, model)
+	}
+	return sampled(a.Window, expression, factor)
+}
+
+// matchers select the series of the workload's pods.
 func (w *work) matchers(d query.Dialect) []string {
 	profile := query.Equal(metric.LabelGPUInstanceID, "")
 	if w.profile != "" {
@@ -143,6 +198,6 @@ func (w *work) matchers(d query.Dialect) []string {
 // sortedWork returns the workloads in order of name.
 func sortedWork(all map[workKey]*work) []*work {
 	return slices.SortedFunc(maps.Values(all), func(a, b *work) int {
-		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name), strings.Compare(a.profile, b.profile))
+		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name), strings.Compare(a.profile, b.profile), strings.Compare(a.model, b.model))
 	})
 }

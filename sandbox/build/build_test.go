@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -130,7 +131,7 @@ func TestProgressWords(t *testing.T) {
 			messages = append(messages, line)
 		}
 	}
-	if got, want := p.text(), "compiling the control plane: 1 modules downloaded, 2 packages compiled"; got != want || len(messages) != 3 {
+	if got, want := p.text(70*time.Second), "compiling the control plane: 1 modules downloaded, 2 packages compiled, 1m10s"; got != want || len(messages) != 3 {
 		t.Errorf("%s, %q; want %s", got, messages, want)
 	}
 }

@@ -26,6 +26,7 @@ type progress struct {
 // only may have changed if it takes long.
 func newProgress(out io.Writer, t target, first bool) *progress {
 	p := &progress{out: out, title: t.title, stop: make(chan struct{})}
+	begun := time.Now()
 	if first {
 		fmt.Fprintf(out, "compiling %s, which takes minutes the first time\n", t.title)
 	}
@@ -37,7 +38,7 @@ func newProgress(out io.Writer, t target, first bool) *progress {
 			case <-p.stop:
 				return
 			case <-tick.C:
-				fmt.Fprintln(p.out, p.text())
+				fmt.Fprintln(p.out, p.text(time.Since(begun)))
 			}
 		}
 	})
@@ -60,10 +61,11 @@ func (p *progress) line(line string) bool {
 	return false
 }
 
-func (p *progress) text() string {
+// text has the time, which alone goes on while programs are linked.
+func (p *progress) text(after time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Sprintf("compiling %s: %d modules downloaded, %d packages compiled", p.title, p.modules, p.packages)
+	return fmt.Sprintf("compiling %s: %d modules downloaded, %d packages compiled, %s", p.title, p.modules, p.packages, after.Round(time.Second))
 }
 
 func (p *progress) close() {

@@ -1,4 +1,4 @@
-package versioncmd
+package command
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 )
 
 func run(args ...string) (string, error) {
-	cmd := New("gpuscale-x")
+	cmd := newVersion("gpuscale-x")
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	var out bytes.Buffer
 	cmd.SetOut(&out)

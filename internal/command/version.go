@@ -1,4 +1,4 @@
-package versioncmd
+package command
 
 import (
 	"github.com/spf13/cobra"
@@ -6,11 +6,11 @@ import (
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 )
 
-// New returns `PROGRAM version [-o text|json]`, which prints to the command's output.
-func New(program string) *cobra.Command {
+// newVersion returns `PROGRAM version [-o text|json]`, which prints to the command's output.
+func newVersion(program string) *cobra.Command {
 	output := format("text")
 	cmd := &cobra.Command{
-		Use: "version", Short: "Print version, commit, Go version and platform", Args: cobra.NoArgs,
+		Use: "version", Short: "Print version, commit, Go version and platform", Args: NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return buildinfo.Get(program).Write(cmd.OutOrStdout(), string(output))
 		},
