@@ -162,10 +162,10 @@ func TestGangAmongManyDomains(t *testing.T) {
 func TestGangAmongManyRepartitions(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("pool p max=0 gpus=1 model=H100-80GB layout=(7g.80gb@0) repartition=idle mig-duration=30s idle-after=1h\n")
-	for host := range 124 {
-		fmt.Fprintf(&b, "node n%d pool=p age=1h labels=(rack=%d)\n", host, min(host/3, 40))
+	for rack := range 40 {
+		fmt.Fprintf(&b, "node r%d-{0..2} pool=p age=1h labels=(rack=%d)\n", rack, rack)
 	}
-	b.WriteString("pod a/g-{0..3} requests=4g.40gb gang=a/g gang-min=4 groups=(g) near=(rack:group=g)\n")
+	b.WriteString("node z-{0..3} pool=p age=1h labels=(rack=z)\npod a/g-{0..3} requests=4g.40gb gang=a/g gang-min=4 groups=(g) near=(rack:group=g)\n")
 	s, p, err := scenario.Parse(b.String())
 	require.NoError(t, err)
 	if !served(s, p) {
