@@ -16,7 +16,7 @@ type domain struct {
 	rules  []Rule
 	values []string
 	now    float64 // GPUs for members that are free
-	free   float64 // and of nodes that can be added
+	free   float64 // and of nodes that can be added, and of GPUs that can be repartitioned
 	most   int     // GPUs that are there or can be added
 }
 
@@ -150,6 +150,7 @@ func (w *world) domainsOf(members []int) []*domain {
 		return all[id]
 	}
 	hosts := slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel })
+	worth := w.worthOf(k, alike)
 	byHeap := map[int]*domain{} // unless it is about hosts, all nodes of a heap are in one place
 	for i, n := range w.eachNode() {
 		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !n.admits(k) {
@@ -162,9 +163,8 @@ func (w *world) domainsOf(members []int) []*domain {
 			byHeap[heap] = d
 		}
 		if d != nil {
-			d.most += len(n.gpus())
-			d.now += float64(w.models.fitting(k, &n.capacity)) * k.eq
-			d.free = d.now
+			now := float64(w.models.fitting(k, &n.capacity)) * k.eq
+			d.most, d.now, d.free = d.most+len(n.gpus()), d.now+now, d.free+max(now, w.repartitioned(k, n, worth))
 		}
 	}
 	for _, p := range w.pools {
@@ -177,7 +177,7 @@ func (w *world) domainsOf(members []int) []*domain {
 		}
 		if d := of(w.nextPlace(p)); d != nil && more > 0 {
 			d.most += more * len(p.Template.GPUs)
-			d.free += float64(more * len(p.Template.GPUs))
+			d.free += float64(more*len(p.Template.GPUs)) * worth[p.index]
 		}
 	}
 	rank := func(d *domain) (int, float64) {
@@ -210,6 +210,32 @@ func (w *world) domainsOf(members []int) []*domain {
 	slices.SortFunc(out, compare)
 	out = append(out, short...)
 	return out[:min(len(out), maxDomains)]
+}
+
+// repartitioned is how much of a node's GPUs members can have, at most, once they are repartitioned for them.
+func (w *world) repartitioned(k *kind, n *nodeState, worth []float64) (sum float64) {
+	if len(k.pod.Demand.MIG) == 0 {
+		return 0
+	}
+	if _, ok := w.mayRepartition(k, n); ok {
+		for _, c := range w.repartitionable(n) {
+			sum += float64(c.alike) * worth[n.pool.index]
+		}
+	}
+	return sum
+}
+
+// worthOf is how much of a GPU of each pool members can have once it is repartitioned for them: all
+// of it where they request no instances, or differ from the kind.
+func (w *world) worthOf(k *kind, alike bool) []float64 {
+	worth := make([]float64, len(w.pools))
+	for i, p := range w.pools {
+		if worth[i] = 1; alike && len(k.pod.Demand.MIG) > 0 {
+			empty, _ := w.models.capacityFor(k, p)
+			worth[i] = float64(w.models.fitting(k, &empty)) * k.eq / p.gpus()
+		}
+	}
+	return worth
 }
 
 // rounding is more than the error of a sum of GPU equivalents.

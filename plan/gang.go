@@ -274,7 +274,8 @@ func (w *world) keepCapacity(u *unit, failed int) {
 				nodes, at = min(nodes, 1), at+p.Name
 			}
 		}
-		members[at] += nodes * w.models.fitting(k, &p.empty)
+		empty, _ := w.models.capacityFor(k, p)
+		members[at] += nodes * w.models.fitting(k, &empty)
 		pools[at] = append(pools[at], p)
 	}
 	for at, most := range members { // the order has no effect

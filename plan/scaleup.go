@@ -56,9 +56,9 @@ func (w *world) priced(i int, k *kind, p *Pod, ps *poolState, spare int) option 
 	if spare >= 0 {
 		o.at = w.nodes[spare].at
 	}
-	r, wait := ps.empty.clone(), o.at.Sub(w.now)
-	if w.models.lacks(k, &r) == "slices" {
-		r, o.repartitions = w.models.repartitionNew(k, ps)
+	r, repartitions := w.models.capacityFor(k, ps)
+	wait := o.at.Sub(w.now)
+	if o.repartitions = repartitions; repartitions {
 		wait += ps.MIG.IdleAfter + ps.MIG.Duration
 		o.cost = w.policy.DisruptionCost
 	}
@@ -84,6 +84,15 @@ func (w *world) interruption(ps *poolState, p *Pod, mates int) float64 {
 
 // immovable multiplies the loss of a pod that must not be moved.
 const immovable = 10
+
+// capacityFor is a new node's free capacity for the kind, and whether its GPUs have to be
+// repartitioned for that; the kind does not fit it where they cannot be.
+func (ms *models) capacityFor(k *kind, p *poolState) (r capacity, repartitions bool) {
+	if ms.lacks(k, &p.empty) == "slices" {
+		return ms.repartitionNew(k, p)
+	}
+	return p.empty.clone(), false
+}
 
 // repartitionNew returns a new node's free capacity once its GPUs are
 // repartitioned for the kind; false when none of them can be.

@@ -63,7 +63,7 @@ func TestWrongWords(t *testing.T) {
 		"forecast a/f low=NaN":                `low: want a number: "NaN"`,
 		"pod a/w-{0..10000}":                  "has at most 10000 members",
 		"pod a/w-{7..0}":                      "a range goes up",
-		"pod a/w-{0..}":                       "want one range as in ns/name-{0..7}",
+		"pod a/w-{0..}":                       "want one range as in name-{0..7}",
 		"pod a/w-{0..1":                       "want one range",
 		"pod a/{0..1}-{0..1}":                 "want one range",
 		"pod a/p budgets=(a/b)":               "a budget is namespace/name:allowed=1",

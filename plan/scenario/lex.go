@@ -77,6 +77,33 @@ func (s *statement) name() (string, bool) {
 	return s.words[0].key, true
 }
 
+// maxRange bounds the things that one line may declare.
+const maxRange = 10000
+
+// names are those of the range in "w-{0..7}": w-0 to w-7. A name without a brace, or a
+// quoted one, is itself.
+func (s *statement) names(name string) ([]string, error) {
+	before, rest, ok := strings.Cut(name, "{")
+	if !ok || s.quoted {
+		return []string{name}, nil
+	}
+	bounds, after, closed := strings.Cut(rest, "}")
+	low, high, dots := strings.Cut(bounds, "..")
+	from, err1 := strconv.ParseUint(low, 10, 31)
+	to, err2 := strconv.ParseUint(high, 10, 31)
+	switch {
+	case !closed || !dots || err1 != nil || err2 != nil || strings.Contains(after, "{"):
+		return nil, fmt.Errorf("want one range as in name-{0..7}: %q", name)
+	case to < from || to-from >= maxRange:
+		return nil, fmt.Errorf("a range goes up, and has at most %d members: %q", maxRange, name)
+	}
+	var all []string
+	for n := from; n <= to; n++ {
+		all = append(all, before+strconv.FormatUint(n, 10)+after)
+	}
+	return all, nil
+}
+
 // lexer reads one logical line.
 type lexer struct {
 	s   string

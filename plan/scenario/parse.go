@@ -124,9 +124,6 @@ func LineOf(text, verb, name string) int {
 
 func (s *statement) about(subject string) bool {
 	name, ok := s.name()
-	if !ok || s.verb != "pod" {
-		return ok && name == subject
-	}
-	keys, err := s.keys(name)
-	return name == subject || err == nil && slices.Contains(keys, subject)
+	names, err := s.names(name)
+	return ok && (name == subject || err == nil && slices.Contains(names, subject))
 }

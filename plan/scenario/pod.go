@@ -9,22 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// maxRange bounds the pods that one line may declare.
-const maxRange = 10000
-
-// podsOf declares, changes or removes a pod; several equal ones where the name has
-// a range in braces.
-func (w *World) podsOf(s statement, name string) error {
-	keys, err := s.keys(name)
-	for i := 0; i < len(keys) && err == nil; i++ {
-		x := reading(s, w.Sim.State.Now)
-		if err = w.pod(x, keys[i]); err == nil {
-			err = x.err()
-		}
-	}
-	return err
-}
-
+// pod declares, changes or removes a pod.
 func (w *World) pod(x *fields, key string) error {
 	if x.has("gone") {
 		w.pods = nil
@@ -66,30 +51,6 @@ func (w *World) podIndex() map[string]int {
 		}
 	}
 	return w.pods
-}
-
-// keys are the names of the range in "ns/w-{0..7}": w-0 to w-7. A name without a brace,
-// or a quoted one, is itself.
-func (s *statement) keys(name string) ([]string, error) {
-	before, rest, ok := strings.Cut(name, "{")
-	if !ok || s.quoted {
-		return []string{name}, nil
-	}
-	bounds, after, closed := strings.Cut(rest, "}")
-	low, high, dots := strings.Cut(bounds, "..")
-	from, err1 := strconv.ParseUint(low, 10, 31)
-	to, err2 := strconv.ParseUint(high, 10, 31)
-	switch {
-	case !closed || !dots || err1 != nil || err2 != nil || strings.Contains(after, "{"):
-		return nil, fmt.Errorf("want one range as in ns/name-{0..7}: %q", name)
-	case to < from || to-from >= maxRange:
-		return nil, fmt.Errorf("a range goes up, and has at most %d members: %q", maxRange, name)
-	}
-	var keys []string
-	for n := from; n <= to; n++ {
-		keys = append(keys, before+strconv.FormatUint(n, 10)+after)
-	}
-	return keys, nil
 }
 
 // podFields are read over what a pod already is.

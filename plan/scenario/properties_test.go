@@ -157,6 +157,22 @@ func TestGangAmongManyDomains(t *testing.T) {
 	}
 }
 
+// TestGangAmongManyRepartitions: the same where each member needs a GPU of its own to be repartitioned: the
+// other racks have as many slices as the gang requests, but a GPU less.
+func TestGangAmongManyRepartitions(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("pool p max=0 gpus=1 model=H100-80GB layout=(7g.80gb@0) repartition=idle mig-duration=30s idle-after=1h\n")
+	for rack := range 40 {
+		fmt.Fprintf(&b, "node r%d-{0..2} pool=p age=1h labels=(rack=%d)\n", rack, rack)
+	}
+	b.WriteString("node z-{0..3} pool=p age=1h labels=(rack=z)\npod a/g-{0..3} requests=4g.40gb gang=a/g gang-min=4 groups=(g) near=(rack:group=g)\n")
+	s, p, err := scenario.Parse(b.String())
+	require.NoError(t, err)
+	if !served(s, p) {
+		t.Errorf("the gang is not served:\n%s", plan.Make(s, p))
+	}
+}
+
 // served reports a plan that serves the gang.
 func served(s plan.Snapshot, p plan.Policy) bool {
 	return slices.ContainsFunc(plan.Make(s, p).Verdicts, func(v plan.Verdict) bool {

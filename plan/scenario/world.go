@@ -66,6 +66,15 @@ func (w *World) do(s statement) (out string, err error) {
 	case s.named() && !ok:
 		return "", fmt.Errorf("takes a name first")
 	}
+	names, err := s.names(name)
+	for i := 0; i < len(names) && err == nil; i++ {
+		out, err = w.one(s, names[i])
+	}
+	return out, err
+}
+
+// one executes a statement about one thing, or about none.
+func (w *World) one(s statement, name string) (out string, err error) {
 	x := reading(s, w.Sim.State.Now)
 	switch s.verb {
 	case "policy":
@@ -91,7 +100,7 @@ func (w *World) do(s statement) (out string, err error) {
 	case "forecast":
 		err = w.forecast(x, name)
 	case "pod":
-		return "", w.podsOf(s, name)
+		err = w.pod(x, name)
 	}
 	return "", cmp.Or(err, x.err())
 }
