@@ -26,9 +26,11 @@ type Claims struct {
 	claims    map[client.ObjectKey]*resourcev1.ResourceClaim
 	templates map[client.ObjectKey]*resourcev1.ResourceClaimTemplate
 	classes   map[string]*resourcev1.DeviceClass
-	extended  map[string]*resourcev1.DeviceClass // by the extended resource that it serves
-	counted   map[client.ObjectKey]string        // the pod that a claim counts for
-	kai       map[string]bool                    // groups of pods for which KAI holds a GPU, "node/group"
+	extended  map[string]*resourcev1.DeviceClass     // by the extended resource that it serves
+	counted   map[client.ObjectKey]string            // the pod that a claim counts for
+	kai       map[string]bool                        // groups of pods for which KAI holds a GPU, "node/group"
+	asked     map[string][]*resourcev1.ResourceClaim // claims of pending pods, that require more than a demand says, by label
+	asking    map[string]map[string]bool             // those of a namespace
 	pools     []plan.Pool
 	tables    mig.Tables
 	objects   foreign.Objects
@@ -41,6 +43,7 @@ func NewClaims(
 ) *Claims {
 	c := &Claims{
 		claims: byKey(claims), templates: byKey(templates), counted: map[client.ObjectKey]string{}, kai: map[string]bool{},
+		asking: map[string]map[string]bool{}, asked: map[string][]*resourcev1.ResourceClaim{},
 		classes: map[string]*resourcev1.DeviceClass{}, extended: map[string]*resourcev1.DeviceClass{},
 	}
 	for i := range classes {
@@ -151,30 +154,14 @@ func (c *Claims) watches(p *corev1.Pod) bool {
 
 // ofClaim returns the devices that a pod requests by a claim.
 func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (devices []demand.Device, err error) {
-	var spec *resourcev1.DeviceClaim
-	var allocation *resourcev1.AllocationResult
-	name, needed := claimName(p, rc)
-	key := client.ObjectKey{Namespace: p.Namespace, Name: name}
-	switch by := c.counted[key]; {
-	case !needed, name != "" && by != "" && by != p.Name:
-		return nil, nil
-	case name != "" && c.claims[key] == nil:
-		return nil, fmt.Errorf("there is no ResourceClaim %s", name)
-	case name != "":
-		spec, allocation = &c.claims[key].Spec.Devices, c.claims[key].Status.Allocation
-	case rc.ResourceClaimTemplateName == nil:
-		return nil, fmt.Errorf("it names neither a claim nor a template")
-	case c.ofGroup(p, rc) && p.Name == "":
-		return nil, nil // it counts for a pod of the group that exists
-	case c.ofGroup(p, rc):
-		return nil, fmt.Errorf("it is not made yet for PodGroup %s, whose pods share it", *p.Spec.SchedulingGroup.PodGroupName)
-	default:
-		template := c.templates[client.ObjectKey{Namespace: p.Namespace, Name: *rc.ResourceClaimTemplateName}]
-		if template == nil {
-			return nil, fmt.Errorf("there is no ResourceClaimTemplate %s", *rc.ResourceClaimTemplateName)
-		}
-		spec = &template.Spec.Spec.Devices
+	claim, err := c.claimOf(p, rc)
+	if err != nil || claim == nil {
+		return nil, err
 	}
+	if by := c.counted[client.ObjectKeyFromObject(claim)]; by != "" && by != p.Name {
+		return nil, nil
+	}
+	spec, allocation := &claim.Spec.Devices, claim.Status.Allocation
 	for i := range spec.Requests {
 		d, err := c.device(&spec.Requests[i], allocation)
 		if err != nil {
@@ -183,6 +170,32 @@ func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (devices []
 		devices = append(devices, d)
 	}
 	return devices, nil
+}
+
+// claimOf returns a pod's claim, one without a name where it is still to be made from its template. It is nil where the pod
+// needs none, or where that of a pod that exists counts.
+func (c *Claims) claimOf(p *corev1.Pod, rc *corev1.PodResourceClaim) (*resourcev1.ResourceClaim, error) {
+	switch name, needed := claimName(p, rc); {
+	case !needed:
+		return nil, nil
+	case name != "":
+		claim := c.claims[client.ObjectKey{Namespace: p.Namespace, Name: name}]
+		if claim == nil {
+			return nil, fmt.Errorf("there is no ResourceClaim %s", name)
+		}
+		return claim, nil
+	case rc.ResourceClaimTemplateName == nil:
+		return nil, fmt.Errorf("it names neither a claim nor a template")
+	case c.ofGroup(p, rc) && p.Name == "":
+		return nil, nil // it counts for a pod of the group that exists
+	case c.ofGroup(p, rc):
+		return nil, fmt.Errorf("it is not made yet for PodGroup %s, whose pods share it", *p.Spec.SchedulingGroup.PodGroupName)
+	}
+	template := c.templates[client.ObjectKey{Namespace: p.Namespace, Name: *rc.ResourceClaimTemplateName}]
+	if template == nil {
+		return nil, fmt.Errorf("there is no ResourceClaimTemplate %s", *rc.ResourceClaimTemplateName)
+	}
+	return &resourcev1.ResourceClaim{Spec: template.Spec.Spec}, nil
 }
 
 // ofGroup reports whether a claim that a pod has by a template is its PodGroup's, one for all pods of the group (Kubernetes
@@ -196,26 +209,39 @@ func (c *Claims) ofGroup(p *corev1.Pod, rc *corev1.PodResourceClaim) bool {
 	return group != nil && group.Group.Claims[rc.Name] == *rc.ResourceClaimTemplateName
 }
 
-// device reads one request. Of a prioritized list it reads the allocated alternative; while none is allocated, the first
-// that a new node of a pool could have, or else the first.
-func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.AllocationResult) (first demand.Device, err error) {
+// alternative is what a request asks for, or a prioritized list after others.
+type alternative struct {
+	name string // that its allocation has
+	*resourcev1.ExactDeviceRequest
+}
+
+func alternatives(r *resourcev1.DeviceRequest) (out []alternative) {
 	if r.Exactly != nil {
-		return c.exactly(r.Name, r.Name, r.Exactly, allocation)
-	}
-	if len(r.FirstAvailable) == 0 {
-		return first, fmt.Errorf("unsupported kind of request")
+		return []alternative{{r.Name, r.Exactly}}
 	}
 	for i := range r.FirstAvailable {
 		sub := &r.FirstAvailable[i]
-		name := r.Name + "/" + sub.Name
-		d, readErr := c.exactly(r.Name, name, &resourcev1.ExactDeviceRequest{
-			DeviceClassName: sub.DeviceClassName, Selectors: sub.Selectors,
-			AllocationMode: sub.AllocationMode, Count: sub.Count, Capacity: sub.Capacity,
-		}, allocation)
+		out = append(out, alternative{r.Name + "/" + sub.Name, &resourcev1.ExactDeviceRequest{
+			DeviceClassName: sub.DeviceClassName, Selectors: sub.Selectors, AllocationMode: sub.AllocationMode, Count: sub.Count,
+			Tolerations: sub.Tolerations, Capacity: sub.Capacity,
+		}})
+	}
+	return out
+}
+
+// device reads one request. Of a prioritized list it reads the allocated alternative; while none is allocated, the first
+// that a new node of a pool could have, or else the first.
+func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.AllocationResult) (first demand.Device, err error) {
+	all := alternatives(r)
+	if len(all) == 0 {
+		return first, fmt.Errorf("unsupported kind of request")
+	}
+	for i, a := range all {
+		d, readErr := c.exactly(r.Name, a, allocation)
 		if i == 0 {
 			first, err = d, readErr
 		}
-		if allocated(allocation, name) > 0 || allocation == nil && readErr == nil && c.offered(d) {
+		if allocated(allocation, a.name) > 0 || allocation == nil && readErr == nil && c.offered(d) {
 			return d, readErr
 		}
 	}
@@ -241,19 +267,13 @@ func (c *Claims) offered(d demand.Device) bool {
 	})
 }
 
-// exactly reads a request, or an alternative of one, by the name that its allocation has.
-func (c *Claims) exactly(of, name string, exact *resourcev1.ExactDeviceRequest, allocation *resourcev1.AllocationResult) (demand.Device, error) {
+// exactly reads an alternative of a request.
+func (c *Claims) exactly(of string, exact alternative, allocation *resourcev1.AllocationResult) (demand.Device, error) {
 	if ptr.Deref(exact.AdminAccess, false) { // to devices that are allocated to others
 		return demand.Device{Name: of, Admin: true}, nil
 	}
-	count := allocated(allocation, name)
+	count := allocated(allocation, exact.name)
 	d, err := c.devicesOf(exact.DeviceClassName, exact.Selectors)
-	if count > 0 {
-		// Once devices are allocated, what the selectors select does not matter where the class has whole GPUs only.
-		if whole, wholeErr := c.devicesOf(exact.DeviceClassName, nil); wholeErr == nil && whole.Attributes["type"] == "gpu" {
-			d, err = whole, nil
-		}
-	}
 	d.Name = of
 	if err != nil || d.Driver != "" && !demand.IsAccelerator(d.Driver) {
 		return d, cmp.Or(err, unknown(d.Driver))
@@ -329,6 +349,8 @@ func (c *Claims) devicesOf(class string, selectors []resourcev1.DeviceSelector) 
 	switch {
 	case s.driver != "" && !demand.IsAccelerator(s.driver):
 		return d, nil
+	case hasSize(&d): // whatever else they select
+		return d, nil
 	case s.unread != nil:
 		return demand.Device{}, s.unread
 	}
@@ -338,6 +360,21 @@ func (c *Claims) devicesOf(class string, selectors []resourcev1.DeviceSelector) 
 		}
 	}
 	return d, nil
+}
+
+// hasSize reports whether the type or profile of devices says their size, and leaves them with these and their product.
+func hasSize(d *demand.Device) bool {
+	of := demand.Device{Driver: d.Driver, Attributes: map[string]string{}, Count: 1}
+	for _, name := range []string{"type", "profile", "productName"} {
+		if value := d.Attributes[name]; value != "" {
+			of.Attributes[name] = value
+		}
+	}
+	if _, err := demand.FromDevices([]demand.Device{of}); err != nil || of.Attributes["type"]+of.Attributes["profile"] == "" {
+		return false
+	}
+	d.Attributes = of.Attributes
+	return true
 }
 
 // memoryOf reads the capacity requested of each device.

@@ -68,6 +68,8 @@ type Observer struct {
 	slices  map[devicePool][]*foreign.Devices // of each pool's last complete generation
 	learned map[string]learned                // by pool
 
+	allocator allocator
+
 	products   products
 	pods       perVersion[plan.Pod]
 	nodes      perVersion[nodeFacts]
@@ -91,7 +93,7 @@ func New(o Options) *Observer {
 	if o.Foreign == nil {
 		o.Foreign = func() (foreign.Objects, error) { return nil, nil }
 	}
-	return &Observer{o: o, idle: map[idleKey]idleEntry{}, warned: map[string]string{}, learned: map[string]learned{}, absent: map[string]time.Time{}}
+	return &Observer{o: o, idle: map[idleKey]idleEntry{}, warned: map[string]string{}, learned: map[string]learned{}, absent: map[string]time.Time{}, allocator: newAllocator()}
 }
 
 // Observation is a Snapshot and the problems found while reading it.
@@ -150,7 +152,8 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Tables = o.products.Tables
 	o.addPools(ctx, c, &out)
 	c.claims.tables, c.claims.pools, c.claims.objects = out.Tables, out.Pools, c.foreign
-	c.claimable = o.offeredByClaim(c.foreign.Sorted(foreign.DRASlice), c.foreign.Sorted(foreign.DRATaint), c.claims.devicesInUse())
+	devices, tainted := o.sliced(c.foreign.Sorted(foreign.DRASlice)), taintsOfRules(c.foreign.Sorted(foreign.DRATaint))
+	c.claimable = offeredByClaim(devices, tainted, c.claims.devicesInUse())
 	c.facts = o.factsOf(c)
 	c.data = datasetsOf(c.facts, c.pools.Items)
 	c.shares = c.mostShares()
@@ -174,7 +177,12 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Exceeded = c.over.list()
 	bound := grouped(out.Pods, func(p *plan.Pod) string { return p.Node })
 	o.addNodes(c, &out, readings, bound)
+<<<<<<< HEAD
 	ready := o.learn(&out, bound, daemons)
+=======
+	ready := o.learn(&out, bound)
+	o.warn("resource claims", o.allocate(ctx, c, devices, tainted, &out))
+>>>>>>> h-dra
 	c.volumes.limit(&out.Snapshot, ready)
 	c.addOutside(&out.Snapshot, c.apart)
 	return out, nil

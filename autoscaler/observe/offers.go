@@ -3,6 +3,7 @@ package observe
 import (
 	"cmp"
 	"maps"
+	"slices"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/demand"
@@ -33,11 +34,9 @@ const offeredBy, byPlugin, byDRA = "gpuscale.io/gpus-offered-by", "device-plugin
 // devicePool is a DRA driver's pool of devices.
 type devicePool struct{ driver, name string }
 
-// offeredByClaim returns what nodes offer, without devices that their slice or a DeviceTaintRule taints, unless they are in
-// use: a pod that had one before stays, and leaves the others free. Pods that tolerate the taint are not known. Of a
-// driver's pool the slices of the last generation count, as for the scheduler. It allocates none of the pool's devices
-// until it has all of these slices: meanwhile those of the last complete generation count.
-func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreign.DeviceName][]string) map[string]*claimable {
+// sliced returns the slices of DRA's drivers. Of a driver's pool those of the last generation count, as for the scheduler. It
+// allocates none of the pool's devices until it has all of these slices: meanwhile those of the last complete generation count.
+func (o *Observer) sliced(all []*foreign.Object) (devices []*foreign.Devices) {
 	latest, order := map[devicePool][]*foreign.Devices{}, []devicePool{}
 	for _, object := range all { // of a node's products the first counts
 		d := object.Devices
@@ -54,7 +53,6 @@ func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreig
 			latest[p] = append(had, d)
 		}
 	}
-	var devices []*foreign.Devices
 	for _, p := range order {
 		if had := o.slices[p]; had != nil && len(latest[p]) < int(latest[p][0].Slices) {
 			latest[p] = had
@@ -62,6 +60,22 @@ func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreig
 		devices = append(devices, latest[p]...)
 	}
 	o.slices = latest
+	return devices
+}
+
+// taintsOfRules are those of DeviceTaintRules.
+func taintsOfRules(rules []*foreign.Object) (out []*foreign.DeviceTaint) {
+	for _, r := range rules {
+		if r.Taint != nil {
+			out = append(out, r.Taint)
+		}
+	}
+	return out
+}
+
+// offeredByClaim returns what nodes offer, without devices that their slice or a DeviceTaintRule taints, unless they are in
+// use: a pod that had one before stays, and leaves the others free. Pods that tolerate the taint are not known.
+func offeredByClaim(devices []*foreign.Devices, taints []*foreign.DeviceTaint, inUse map[foreign.DeviceName][]string) map[string]*claimable {
 	out := map[string]*claimable{}
 	for _, d := range devices {
 		if d.Node == "" || !demand.IsAccelerator(d.Driver) {
@@ -73,16 +87,13 @@ func (o *Observer) offeredByClaim(all, rules []*foreign.Object, inUse map[foreig
 			out[d.Node] = node
 		}
 		node.product = cmp.Or(node.product, d.Product)
-		tainted := map[string]bool{} // by name, "" for all
-		for _, r := range rules {
-			if t := r.Taint; t != nil && cmp.Or(t.Driver, d.Driver) == d.Driver && cmp.Or(t.Pool, d.Pool) == d.Pool {
-				tainted[t.Device] = true
-			}
+		named := func(one foreign.Device) foreign.DeviceName {
+			return foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}
 		}
-		usersOf := func(one foreign.Device) []string {
-			return inUse[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}]
+		usersOf := func(one foreign.Device) []string { return inUse[named(one)] }
+		isTainted := func(one foreign.Device) bool {
+			return one.Tainted || slices.ContainsFunc(taints, func(t *foreign.DeviceTaint) bool { return t.IsOn(named(one)) })
 		}
-		isTainted := func(one foreign.Device) bool { return one.Tainted || tainted[""] || tainted[one.Name] }
 		for _, one := range d.Each {
 			users := usersOf(one)
 			if one.Claimed {

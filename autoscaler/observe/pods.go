@@ -167,7 +167,8 @@ func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, devices [][]plan
 	if err == nil && (notedErr == nil || p.Spec.NodeName == "" || sum.Zero()) {
 		sum, err = noted, notedErr
 	}
-	return sum, append(onProducts(products), c.servedBy(p, !claimed.Zero())...), err
+	required, requiredErr := c.required(p)
+	return sum, slices.Concat(onProducts(products), c.servedBy(p, !claimed.Zero()), required), cmp.Or(err, requiredErr)
 }
 
 // ofAnnotations returns what a pod requests by annotations. Of the bound pods those of KAI have that; others have no device by

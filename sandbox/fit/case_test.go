@@ -41,6 +41,9 @@ type testCase struct {
 	Plugged []string `json:"plugged"`
 	// Dynamic: the DRA driver divides GPUs as they are claimed.
 	Dynamic bool `json:"dynamic"`
+	// Adapters are the pools whose nodes have network adapters. More: the pod's claim requires more of devices than their number.
+	Adapters []string `json:"adapters"`
+	More     bool     `json:"more"`
 }
 
 func (c *testCase) node(name string) *core.Node {

@@ -22,6 +22,8 @@ import (
 const (
 	// byDRA is the driver that offers GPUs where no device plugin does, and the class of its GPUs; migs that of its MIG devices.
 	byDRA, migs = "gpu.nvidia.com", "mig.nvidia.com"
+	// nics is the driver of network adapters, and their class; root is what an adapter and the GPUs beside it have in common.
+	nics, root = "dra.net", "resource.kubernetes.io/pcieRoot"
 )
 
 // byClaim has a DRA driver offer the GPUs of all nodes, or of some, in place of a device plugin. Pods claim them, or request
@@ -33,6 +35,7 @@ func (d dice) byClaim(c *testCase) {
 		class.Spec.ExtendedResourceName, resources = ptr.To(gpus), append(resources, gpus, gpus)
 	}
 	c.DeviceClasses = []*resourcev1.DeviceClass{class, {ObjectMeta: meta.ObjectMeta{Name: migs}, Spec: resourcev1.DeviceClassSpec{Selectors: selectors("device.driver == '" + byDRA + "' && device.attributes['" + byDRA + "'].type == 'mig'")}}}
+	c.DeviceClasses = append(c.DeviceClasses, &resourcev1.DeviceClass{ObjectMeta: meta.ObjectMeta{Name: nics}, Spec: resourcev1.DeviceClassSpec{Selectors: selectors("device.driver == '" + nics + "'")}})
 	c.Mixed, c.Dynamic = d.chance(40), c.Pools[0].Spec.MIG != nil && d.chance(40)
 	if c.Dynamic {
 		for _, p := range c.Pools {
@@ -43,6 +46,9 @@ func (d dice) byClaim(c *testCase) {
 		for _, p := range c.Pools {
 			c.Plugged = append(c.Plugged, some(d, 50, p.Name)...)
 		}
+	}
+	for _, p := range c.Pools {
+		c.Adapters = append(c.Adapters, some(d, 70, p.Name)...)
 	}
 	free := map[string]map[core.ResourceName][]string{} // devices, by node
 	for _, n := range c.Nodes {
@@ -57,12 +63,19 @@ func (d dice) byClaim(c *testCase) {
 		}
 		for _, s := range slicesOf(n, c.Dynamic) {
 			all := c.Dynamic && d.chance(15) // of a GPU that is divided as it is claimed, see doc.go
+			effect := pick(d, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone)
 			for i := range s.Spec.Devices {
-				if all || !c.Dynamic && d.chance(15) {
-					s.Spec.Devices[i].Taints = []resourcev1.DeviceTaint{{Key: "xid", Effect: pick(d, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone)}}
+				if all || !c.Dynamic && i > 0 && d.chance(15) {
+					s.Spec.Devices[i].Taints = []resourcev1.DeviceTaint{{Key: "xid", Effect: effect}}
 				}
 			}
 			c.ResourceSlices = append(c.ResourceSlices, s)
+		}
+		if of && slices.Contains(c.Adapters, pool) || !of && d.chance(50) {
+			c.ResourceSlices = append(c.ResourceSlices, adaptersOf(n))
+			for _, a := range adaptersOf(n).Spec.Devices {
+				free[n.Name][nics] = append(free[n.Name][nics], a.Name)
+			}
 		}
 		withdraw(n)
 	}
@@ -98,6 +111,9 @@ func (d dice) byClaim(c *testCase) {
 			withoutDevices(p)
 			claim = d.claim(p, name, count, productOf(c.Nodes[0]))
 		}
+		if n == "" && d.chance(15) {
+			d.share(c)
+		}
 		if d.chance(15) && len(p.Spec.ResourceClaims) > 0 && name == gpus && !c.Dynamic { // see doc.go
 			watch := claimOf(p, "watch")
 			watch.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "watch", Exactly: &resourcev1.ExactDeviceRequest{
@@ -107,13 +123,84 @@ func (d dice) byClaim(c *testCase) {
 			c.ResourceClaims = append(c.ResourceClaims, watch)
 		}
 		if n != "" {
-			free[n][name] = allocate(claim, p, free[n][name])
+			free[n][name] = allocate(claim, p, byDRA, free[n][name])
+		}
+		if n != "" && len(free[n][nics]) > 0 && d.chance(40) {
+			beside := claimOf(p, "nic")
+			beside.Spec.Devices.Requests = []resourcev1.DeviceRequest{adapters(1)}
+			free[n][nics] = allocate(beside, p, nics, free[n][nics])
+			c.ResourceClaims = append(c.ResourceClaims, beside)
+		}
+		if n == "" && name == gpus && len(claim.Spec.Devices.Requests) > 0 && !c.Dynamic && d.chance(50) {
+			c.More = true
+			d.more(claim)
 		}
 		over := p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed // their claims are deleted
 		if !over && len(claim.Spec.Devices.Requests) > 0 {
 			c.ResourceClaims = append(c.ResourceClaims, claim)
 		}
 	}
+}
+
+// share has the pending pod use a claim too that another pod has.
+func (d dice) share(c *testCase) {
+	var of []*resourcev1.ResourceClaim
+	for _, claim := range c.ResourceClaims {
+		stays := func(p *core.Pod) bool {
+			return p.Namespace == claim.Namespace && strings.HasPrefix(claim.Name, p.Name+"-") && p.DeletionTimestamp == nil
+		}
+		if claim.Namespace == c.Pod.Namespace && claim.Status.Allocation != nil && !c.Dynamic && slices.ContainsFunc(c.Pods, stays) {
+			of = append(of, claim)
+		}
+	}
+	if len(of) > 0 {
+		c.Pod.Spec.ResourceClaims = append(c.Pod.Spec.ResourceClaims, core.PodResourceClaim{Name: "shared", ResourceClaimName: &pick(d, of...).Name})
+		c.Pod.Spec.Containers[0].Resources.Claims = append(c.Pod.Spec.Containers[0].Resources.Claims, core.ResourceClaim{Name: "shared"})
+	}
+}
+
+// more has a claim require more of its devices than their number.
+func (d dice) more(claim *resourcev1.ResourceClaim) {
+	requests := &claim.Spec.Devices.Requests
+	first := &(*requests)[0]
+	selected := func(expression string) {
+		if first.Exactly != nil {
+			first.Exactly.Selectors = append(first.Exactly.Selectors, selectors(expression)...)
+		} else {
+			first.FirstAvailable[0].Selectors = append(first.FirstAvailable[0].Selectors, selectors(expression)...)
+		}
+	}
+	beside := resourcev1.DeviceConstraint{MatchAttribute: ptr.To[resourcev1.FullyQualifiedName](root)}
+	switch d.IntN(6) {
+	case 0:
+		*requests = append(*requests, adapters(1+d.Int64N(2)))
+	case 1:
+		*requests = append(*requests, adapters(1))
+		claim.Spec.Devices.Constraints = append(claim.Spec.Devices.Constraints, beside)
+	case 2:
+		claim.Spec.Devices.Constraints = append(claim.Spec.Devices.Constraints, beside)
+	case 3:
+		claim.Spec.Devices.Constraints = append(claim.Spec.Devices.Constraints, resourcev1.DeviceConstraint{DistinctAttribute: beside.MatchAttribute})
+	case 4:
+		selected("device.capacity['" + byDRA + "'].memory.compareTo(quantity('" + pick(d, "30Gi", "40Gi", "50Gi") + "')) >= 0")
+	case 5:
+		selected("device.attributes['" + byDRA + "'].architecture " + pick(d, "== 'Ampere'", "== 'Hopper'", "!= 'Hopper'"))
+	}
+}
+
+// adapters is a request for network adapters.
+func adapters(count int64) resourcev1.DeviceRequest {
+	return resourcev1.DeviceRequest{Name: "nic", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: nics, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count}}
+}
+
+// adaptersOf has the network adapters of a node, of which each is beside two GPUs.
+func adaptersOf(n *core.Node) *resourcev1.ResourceSlice {
+	s := sliceOf(n, "-nics", 1)
+	s.Spec.Driver = nics
+	for i := range (gpuCount(n) + 1) / 2 {
+		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: "nic-" + strconv.Itoa(i), Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{root: text("pci" + strconv.Itoa(i))}})
+	}
+	return s
 }
 
 // extended has a pod request its GPUs by the name of a resource that a class serves. The scheduler makes a claim for it once
@@ -222,8 +309,11 @@ func sliceOf(n *core.Node, suffix string, of int) *resourcev1.ResourceSlice {
 func deviceOn(n *core.Node, name string) resourcev1.Device {
 	gpu, instance, divided := strings.Cut(name, "-mig-")
 	out := resourcev1.Device{Name: name,
-		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"type": text("gpu"), "productName": text(productOf(n)), "uuid": text(n.Name + name)},
+		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"type": text("gpu"), "productName": text(productOf(n)), "uuid": text(n.Name + name), "architecture": text("Ampere")},
 		Capacity:   map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("40Gi")}},
+	}
+	if i, err := strconv.Atoi(strings.TrimPrefix(gpu, "gpu-")); err == nil {
+		out.Attributes[root] = text("pci" + strconv.Itoa(i/2))
 	}
 	if divided {
 		profile := "3g.20gb"
@@ -286,12 +376,12 @@ func (d dice) claim(p *core.Pod, name core.ResourceName, count int64, product st
 }
 
 // allocate gives a pod's claim the first of these devices of its node, and returns the others.
-func allocate(claim *resourcev1.ResourceClaim, p *core.Pod, devices []string) []string {
+func allocate(claim *resourcev1.ResourceClaim, p *core.Pod, driver string, devices []string) []string {
 	a := &resourcev1.AllocationResult{NodeSelector: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
 		MatchFields: []core.NodeSelectorRequirement{{Key: meta.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{p.Spec.NodeName}}},
 	}}}}
 	given := func(request, device string) {
-		a.Devices.Results = append(a.Devices.Results, resourcev1.DeviceRequestAllocationResult{Request: request, Driver: byDRA, Pool: p.Spec.NodeName, Device: device})
+		a.Devices.Results = append(a.Devices.Results, resourcev1.DeviceRequestAllocationResult{Request: request, Driver: driver, Pool: p.Spec.NodeName, Device: device})
 	}
 	for _, r := range claim.Spec.Devices.Requests {
 		switch {

@@ -2,11 +2,13 @@ package foreign
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -168,8 +170,8 @@ type Object struct {
 	// HyperNode of Volcano, by which nodes get the labels of its PodGroups' Near.
 	HyperNode *HyperNode
 	Devices   *Devices
-	// Taint selects devices that pods are kept away from, by a DeviceTaintRule; nil for none.
-	Taint *DeviceName
+	// Taint is that of devices that a DeviceTaintRule selects; nil for none.
+	Taint *DeviceTaint
 	// Remote: what has this AdmissionCheck runs in another cluster.
 	Remote bool
 	// Request of a ProvisioningRequest, Template of a PodTemplate.
@@ -272,14 +274,37 @@ func (f *Flavor) AddTo(spec *corev1.PodSpec) {
 // Devices are those of a ResourceSlice.
 type Devices struct {
 	DeviceName
-	Node               string
-	Generation, Slices float64 // of the pool, and how many of its slices have it
+	Node string
+	// Generation of the pool, and how many of its slices have it.
+	Generation, Slices int64
 	Each               []Device
 	Product            string // a GPU's
+	// Packed is the slice's specification, which is large as it is.
+	Packed []byte
+}
+
+// Slice returns the ResourceSlice, without its metadata.
+func (d *Devices) Slice() (*resourcev1.ResourceSlice, error) {
+	var out resourcev1.ResourceSlice
+	if err := out.Spec.Unmarshal(d.Packed); err != nil {
+		return nil, fmt.Errorf("unpacking a ResourceSlice: %w", err)
+	}
+	return &out, nil
 }
 
 // DeviceName is the name of a device; a rule's has the parts that select devices.
 type DeviceName struct{ Driver, Pool, Device string }
+
+// DeviceTaint is one, and the devices that it is on.
+type DeviceTaint struct {
+	DeviceName
+	resourcev1.DeviceTaint
+}
+
+// IsOn reports whether a device has the taint; without a Device, whether some of the pool may.
+func (t *DeviceTaint) IsOn(d DeviceName) bool {
+	return cmp.Or(t.Driver, d.Driver) == d.Driver && cmp.Or(t.Pool, d.Pool) == d.Pool && (t.Device == "" || t.Device == d.Device)
+}
 
 // Device of a ResourceSlice. Profile is a MIG device's.
 type Device struct {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -179,29 +180,40 @@ func parseCheck(f fields, o *Object) {
 // GPU's counters (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go). Their names, which
 // the driver reads itself, end in their first memory slice (mig.go).
 func parseDRASlice(f fields, o *Object) {
-	o.Devices = &Devices{DeviceName: DeviceName{Driver: f.text("spec.driver"), Pool: f.text("spec.pool.name")}, Node: f.text("spec.nodeName")}
-	o.Devices.Generation, o.Devices.Slices = ptr.Deref(f.number("spec.pool.generation"), 0), ptr.Deref(f.number("spec.pool.resourceSliceCount"), 0)
-	for _, d := range f.list("spec.devices") {
-		one := Device{Name: d.text("name"), Type: d.text("attributes.type.string"), Profile: d.text("attributes.profile.string")}
-		one.Tainted = slices.ContainsFunc(d.list("taints"), func(t fields) bool { return t.text("effect") != "None" })
+	spec := into[resourcev1.ResourceSliceSpec](f, "spec")
+	packed, err := spec.Marshal()
+	if err != nil {
+		f.fail("spec", err)
+		return
+	}
+	o.Devices = &Devices{
+		DeviceName: DeviceName{Driver: spec.Driver, Pool: spec.Pool.Name}, Node: ptr.Deref(spec.NodeName, ""),
+		Generation: spec.Pool.Generation, Slices: spec.Pool.ResourceSliceCount, Packed: packed,
+	}
+	for i := range spec.Devices {
+		d := &spec.Devices[i]
+		attribute := func(name resourcev1.QualifiedName) string { return ptr.Deref(d.Attributes[name].StringValue, "") }
+		one := Device{Name: d.Name, Type: attribute("type"), Profile: attribute("profile")}
+		one.Tainted = slices.ContainsFunc(d.Taints, func(t resourcev1.DeviceTaint) bool { return t.Effect != resourcev1.DeviceTaintEffectNone })
 		switch {
 		case one.Profile != "":
-			one.GPU, one.Claimed = d.text("attributes.parentUUID.string"), len(d.list("consumesCounters")) > 0
+			one.GPU, one.Claimed = attribute("parentUUID"), len(d.ConsumesCounters) > 0
 			if start, err := strconv.Atoi(one.Name[strings.LastIndexByte(one.Name, '-')+1:]); err == nil {
 				one.Start = start
 			}
 		case one.Type == "gpu":
-			one.GPU = d.text("attributes.uuid.string")
+			one.GPU = attribute("uuid")
 		}
-		o.Devices.Product = cmp.Or(o.Devices.Product, d.text("attributes.productName.string"))
+		o.Devices.Product = cmp.Or(o.Devices.Product, attribute("productName"))
 		o.Devices.Each = append(o.Devices.Each, one)
 	}
 }
 
 // parseDRATaint reads a DeviceTaintRule. Without a selector it selects no device.
 func parseDRATaint(f fields, o *Object) {
-	if f.value("spec.deviceSelector") != nil && f.text("spec.taint.effect") != "None" {
-		o.Taint = &DeviceName{f.text("spec.deviceSelector.driver"), f.text("spec.deviceSelector.pool"), f.text("spec.deviceSelector.device")}
+	spec := into[resourcev1.DeviceTaintRuleSpec](f, "spec")
+	if s := spec.DeviceSelector; s != nil && spec.Taint.Effect != resourcev1.DeviceTaintEffectNone {
+		o.Taint = &DeviceTaint{DeviceName{ptr.Deref(s.Driver, ""), ptr.Deref(s.Pool, ""), ptr.Deref(s.Device, "")}, spec.Taint}
 	}
 }
 

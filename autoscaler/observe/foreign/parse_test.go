@@ -42,7 +42,7 @@ func TestUnreadable(t *testing.T) {
 		o := Parse(k, object(t, "metadata: {namespace: ml, name: x}\nspec: "+spec))
 		if o.Err == nil || !strings.Contains(o.Err.Error(), string(k)+" ml/x: ") {
 			t.Errorf("%s: err = %v", k, o.Err)
-		} else if !strings.Contains(o.Err.Error(), "spec.") && !strings.Contains(o.Err.Error(), "number") && !strings.Contains(o.Err.Error(), "quantit") {
+		} else if !strings.Contains(o.Err.Error(), "spec") && !strings.Contains(o.Err.Error(), "number") && !strings.Contains(o.Err.Error(), "quantit") {
 			t.Errorf("%s: the error names no field: %v", k, o.Err)
 		}
 		if o.Group != nil || o.Maker != nil || o.Queue != nil || o.Levels != nil || o.Devices != nil {

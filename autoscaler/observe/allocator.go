@@ -1,0 +1,305 @@
+package observe
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	dracel "k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// A demand is a number of GPUs, MIG devices or parts of GPUs. Claims may require more of devices: that they have the memory, or
+// are of one NVLink domain, that a network adapter is beside each. Where they do, kube-scheduler's own allocator is asked
+// which nodes, as they are, and which pools, by their newest node, have devices for them. The answer is a label that nodes
+// and pools have in a Snapshot alone; only those that have none are labelled.
+
+const (
+	// allocates begins the label: behind it is what identifies the claims.
+	allocates, allocatesNot = "gpuscale.io/allocates-claims.", "no"
+	// allocationTime bounds what the allocator takes in a reconcile, since its search is exhaustive: what is not known by then
+	// is not labelled. Of that one node takes a part.
+	allocationTime, allocationTimeOfNode = 2 * time.Second, 100 * time.Millisecond
+	mostAsked                            = 50 // different claims of a namespace's pods
+)
+
+// allocatorFeatures are those of kube-scheduler 1.37, on by default. In an older one claims with the others are refused by the API server.
+var allocatorFeatures = structured.Features{
+	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, FractionalCapacityRange: true,
+	PartitionableDevices: true, PrioritizedList: true,
+}
+
+// newestNode is the last node of a pool that became ready, with its devices, which its next node will have too. It is remembered
+// after it has gone, as what is learned of the pool's nodes.
+type newestNode struct {
+	node    *corev1.Node
+	devices []*foreign.Devices
+	seen    time.Time
+	of      string // the pool's UID and generation
+}
+
+// allocator answers which nodes have devices for claims.
+type allocator struct {
+	expressions *dracel.Cache
+	newest      map[string]newestNode // by pool
+}
+
+func newAllocator() allocator {
+	const most = 100 // compiled at a time
+	return allocator{dracel.NewCache(most, dracel.Features{EnableConsumableCapacity: true}), map[string]newestNode{}}
+}
+
+// required returns what a pending pod's claims require of nodes beside their demand: that they have the devices, and are where
+// those of allocated claims are.
+func (c *Claims) required(p *corev1.Pod) (out [][]plan.NodeTerm, err error) {
+	if p.Spec.NodeName != "" {
+		return nil, nil
+	}
+	var open []*resourcev1.ResourceClaim
+	more := false
+	for i := range p.Spec.ResourceClaims {
+		claim, err := c.claimOf(p, &p.Spec.ResourceClaims[i])
+		switch {
+		case err != nil || claim == nil: // an error has made the pod unreadable
+		case claim.Status.Allocation == nil:
+			open, more = append(open, claim), more || c.requiresMore(&claim.Spec.Devices)
+		case claim.Status.Allocation.NodeSelector != nil: // the scheduler takes devices back where the pod does not fit, and no other has them
+			out = append(out, nodeTerms(claim.Status.Allocation.NodeSelector.NodeSelectorTerms))
+		}
+	}
+	if !more {
+		return out, nil
+	}
+	for i := range open {
+		open[i] = &resourcev1.ResourceClaim{Spec: open[i].Spec}
+	}
+	text, _ := json.Marshal(open)
+	sum := sha256.Sum256(text)
+	key := allocates + hex.EncodeToString(sum[:4])
+	by := c.asking[p.Namespace]
+	if !by[key] && len(by) >= mostAsked {
+		return nil, fmt.Errorf("pods of namespace %s have more than %d different claims that require more of devices than their number", p.Namespace, mostAsked)
+	}
+	if by == nil {
+		by = map[string]bool{}
+		c.asking[p.Namespace] = by
+	}
+	c.asked[key], by[key] = open, true
+	return append(out, requiring(key, corev1.NodeSelectorOpNotIn, allocatesNot)), nil
+}
+
+// requiresMore reports whether a claim requires more of devices than its demand says.
+func (c *Claims) requiresMore(of *resourcev1.DeviceClaim) bool {
+	return len(of.Constraints) > 0 || slices.ContainsFunc(of.Requests, func(r resourcev1.DeviceRequest) bool {
+		return slices.ContainsFunc(alternatives(&r), func(a alternative) bool {
+			class := c.classes[a.DeviceClassName]
+			if class == nil || ptr.Deref(a.AdminAccess, false) {
+				return false
+			}
+			s := readSelectors(class.Spec.Selectors, a.Selectors)
+			others := maps.Clone(s.attributes[s.driver])
+			for _, name := range []string{"type", "profile", "productName"} {
+				delete(others, name)
+			}
+			return s.unread != nil || len(others) > 0 || len(s.attributes) > 1 || !demand.IsAccelerator(s.driver) || a.Capacity != nil ||
+				len(a.Tolerations) > 0 || a.AllocationMode == resourcev1.DeviceAllocationModeAll
+		})
+	})
+}
+
+// allocate labels the nodes and pools that have no devices for the claims of pending pods.
+func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.Devices, taints []*foreign.DeviceTaint, out *Observation) error {
+	nodes := map[string]*corev1.Node{}
+	for i := range c.nodes.Items {
+		nodes[c.nodes.Items[i].Name] = &c.nodes.Items[i]
+	}
+	of := map[string][]*foreign.Devices{} // by node, "" for those of none
+	for _, d := range devices {
+		of[d.Node] = append(of[d.Node], d)
+	}
+	o.allocator.remember(nodes, o.learned, of, out)
+	if len(c.claims.asked) == 0 {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, allocationTime)
+	defer stop()
+	shared := map[foreign.DeviceName]bool{}
+	for _, d := range of[""] {
+		shared[d.DeviceName] = true
+	}
+	held := heldBy(c.claims.claims, out)
+	// On a new node nothing is allocated of what is a node's own, and taints are those that all devices of a slice have.
+	next := allocatedState(held, func(pool foreign.DeviceName) bool { return shared[pool] })
+	systematic := slices.DeleteFunc(slices.Clone(taints), func(t *foreign.DeviceTaint) bool { return t.Pool != "" })
+	for i := range out.Pools {
+		t := &out.Pools[i].Template
+		newest, known := o.allocator.newest[out.Pools[i].Name]
+		if !known {
+			continue
+		}
+		all, err := unpacked(slices.Concat(newest.devices, of[""]), systematic, true)
+		if err != nil {
+			return err
+		}
+		for _, key := range o.allocator.lacking(ctx, c.claims, next, all, newest.node) {
+			t.Labels = withLabel(t.Labels, key, allocatesNot)
+		}
+	}
+	now := allocatedState(held, func(foreign.DeviceName) bool { return true })
+	for i := range out.Nodes {
+		n := &out.Nodes[i]
+		if !n.Ready || !settled(nodes[n.Name], out.Now) {
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		all, err := unpacked(slices.Concat(of[n.Name], of[""]), taints, false)
+		if err != nil {
+			return err
+		}
+		for _, key := range o.allocator.lacking(ctx, c.claims, now, all, nodes[n.Name]) {
+			n.Labels = withLabel(n.Labels, key, allocatesNot)
+		}
+	}
+	return nil
+}
+
+// heldBy are the claims that have devices, without those of pods alone that soon have left.
+func heldBy(claims map[client.ObjectKey]*resourcev1.ResourceClaim, out *Observation) (held []*resourcev1.ResourceClaim) {
+	leaving := map[types.UID]bool{}
+	for i := range out.Pods {
+		if p := &out.Pods[i]; !p.Charged(out.Now) {
+			leaving[types.UID(p.UID)] = true
+		}
+	}
+	for _, claim := range claims {
+		stays := func(r resourcev1.ResourceClaimConsumerReference) bool { return !leaving[r.UID] }
+		if claim.Status.Allocation != nil && (len(claim.Status.ReservedFor) == 0 || slices.ContainsFunc(claim.Status.ReservedFor, stays)) {
+			held = append(held, claim)
+		}
+	}
+	return held
+}
+
+// settled reports whether a node has been ready for so long that its drivers have announced its devices.
+func settled(n *corev1.Node, now time.Time) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && now.Sub(c.LastTransitionTime.Time) >= learnAfter
+	})
+}
+
+// remember keeps the newest node of each pool.
+func (a *allocator) remember(nodes map[string]*corev1.Node, pools map[string]learned, of map[string][]*foreign.Devices, out *Observation) {
+	maps.DeleteFunc(a.newest, func(pool string, n newestNode) bool {
+		return n.of != pools[pool].of || out.Now.Sub(n.seen) > learnedFor
+	})
+	newest := map[string]*corev1.Node{}
+	for i := range out.Nodes {
+		n := &out.Nodes[i]
+		node := nodes[n.Name]
+		if pools[n.Pool].of == "" || !n.Ready || n.Cordoned || !settled(node, out.Now) {
+			continue
+		}
+		if had := newest[n.Pool]; had == nil || had.CreationTimestamp.Before(&node.CreationTimestamp) {
+			newest[n.Pool] = node
+		}
+	}
+	for pool, node := range newest {
+		a.newest[pool] = newestNode{node, of[node.Name], out.Now, pools[pool].of}
+	}
+}
+
+// unpacked are slices with the taints of rules; of those of a new node, devices lose their own unless all have some.
+func unpacked(devices []*foreign.Devices, taints []*foreign.DeviceTaint, ofNewNode bool) ([]*resourcev1.ResourceSlice, error) {
+	out := make([]*resourcev1.ResourceSlice, len(devices))
+	for i, d := range devices {
+		s, err := d.Slice()
+		if err != nil {
+			return nil, err
+		}
+		s.Name = fmt.Sprint(i)
+		sound := slices.ContainsFunc(d.Each, func(one foreign.Device) bool { return !one.Tainted })
+		for k := range s.Spec.Devices {
+			one := &s.Spec.Devices[k]
+			if ofNewNode && sound {
+				one.Taints = nil
+			}
+			for _, t := range taints {
+				if t.IsOn(foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}) {
+					one.Taints = append(one.Taints, t.DeviceTaint)
+				}
+			}
+		}
+		out[i] = s
+	}
+	return out, nil
+}
+
+// allocatedState is what claims have of pools of devices.
+func allocatedState(held []*resourcev1.ResourceClaim, counts func(pool foreign.DeviceName) bool) structured.AllocatedState {
+	state := structured.AllocatedState{
+		AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AggregatedCapacity: structured.NewConsumedCapacityCollection(),
+	}
+	for _, claim := range held {
+		for i := range claim.Status.Allocation.Devices.Results {
+			d := &claim.Status.Allocation.Devices.Results[i]
+			id := structured.MakeDeviceID(d.Driver, d.Pool, d.Device)
+			switch {
+			case ptr.Deref(d.AdminAccess, false) || !counts(foreign.DeviceName{Driver: d.Driver, Pool: d.Pool}):
+			case d.ShareID != nil:
+				state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, d.ShareID))
+				state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, d.ConsumedCapacity))
+			default:
+				state.AllocatedDevices.Insert(id)
+			}
+		}
+	}
+	return state
+}
+
+// lacking returns the labels of the claims that a node has no devices for. What could not be found out in time it has.
+func (a *allocator) lacking(ctx context.Context, c *Claims, state structured.AllocatedState, of []*resourcev1.ResourceSlice, n *corev1.Node) (keys []string) {
+	search, err := structured.NewAllocator(ctx, allocatorFeatures, state, c, of, a.expressions)
+	for key, claims := range c.asked {
+		inTime, stop := context.WithTimeout(ctx, allocationTimeOfNode)
+		var allocated []resourcev1.AllocationResult
+		if err == nil { // else, and with an error below, the scheduler does not bind a pod either
+			allocated, _ = search.Allocate(inTime, n, claims)
+		}
+		if allocated == nil && inTime.Err() == nil {
+			keys = append(keys, key)
+		}
+		stop()
+	}
+	return keys
+}
+
+// List and Get make Claims the allocator's lister of classes.
+func (c *Claims) List() ([]*resourcev1.DeviceClass, error) {
+	return slices.Collect(maps.Values(c.classes)), nil
+}
+
+// Get returns a class.
+func (c *Claims) Get(name string) (*resourcev1.DeviceClass, error) {
+	if class := c.classes[name]; class != nil {
+		return class, nil
+	}
+	return nil, fmt.Errorf("there is no DeviceClass %s", name)
+}
