@@ -90,7 +90,7 @@ func (c *Claims) required(p *corev1.Pod) (out [][]plan.NodeTerm, err error) {
 	}
 	text, _ := json.Marshal(open)
 	sum := sha256.Sum256(text)
-	key := allocates + hex.EncodeToString(sum[:4])
+	key := allocates + hex.EncodeToString(sum[:10]) // too long to be met by the claim of another tenant
 	by := c.asking[p.Namespace]
 	if !by[key] && len(by) >= mostAsked {
 		return nil, fmt.Errorf("pods of namespace %s have more than %d different claims that require more of devices than their number", p.Namespace, mostAsked)

@@ -177,12 +177,8 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Exceeded = c.over.list()
 	bound := grouped(out.Pods, func(p *plan.Pod) string { return p.Node })
 	o.addNodes(c, &out, readings, bound)
-<<<<<<< HEAD
 	ready := o.learn(&out, bound, daemons)
-=======
-	ready := o.learn(&out, bound)
 	o.warn("resource claims", o.allocate(ctx, c, devices, tainted, &out))
->>>>>>> h-dra
 	c.volumes.limit(&out.Snapshot, ready)
 	c.addOutside(&out.Snapshot, c.apart)
 	return out, nil
