@@ -30,12 +30,12 @@ func TestSetup(t *testing.T) {
 			t.Errorf("more than 80 columns: %s", line)
 		}
 	}
-	for _, bad := range [][]string{{"--a-flg"}, {"versoin"}, {"version", "-o", "yaml"}, {"version", "extra"}} {
+	for _, bad := range [][]string{{"--a-flg"}, {"versio"}, {"version", "-o", "yaml"}, {"version", "extra"}} {
 		if out, err := run(bad...); !IsUsage(err) || out != "" {
 			t.Errorf("%v: %v, and %q", bad, err, out)
 		}
 	}
-	if _, err := run("versoin"); err == nil || !strings.HasSuffix(err.Error(), "did you mean version?") {
+	if _, err := run("versio"); err == nil || !strings.HasSuffix(err.Error(), "did you mean version?") {
 		t.Error(err)
 	}
 }
