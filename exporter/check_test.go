@@ -53,10 +53,10 @@ func TestPage(t *testing.T) {
 	write(t, "fleet.yaml", fleet)
 	write(t, "counters.csv", "DCGM_FI_DEV_POWER_USAGE, gauge, Power.\nDCGM_FI_DEV_FB_USED, gauge, Memory in use.\nDCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, Use.\n")
 	var out strings.Builder
-	check := newCheck(func(string) (string, bool) { return "", false })
+	check := newCommand(func(string) (string, bool) { return "", false })
 	check.SetOut(&out)
 	check.SetErr(io.Discard)
-	check.SetArgs([]string{"-k", "-f", "counters.csv", "--replay", "fleet.yaml"})
+	check.SetArgs([]string{"check", "-k", "-f", "counters.csv", "--replay", "fleet.yaml"})
 	if err := check.ExecuteContext(t.Context()); !errors.Is(err, errCheckFailed) {
 		t.Errorf("error %v", err)
 	}
