@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,11 +26,16 @@ func orphanCordon(l *look) {
 		if why == "" {
 			continue
 		}
-		for _, m := range marks {
+		fix, uncordon := "Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.", l.kubectl("uncordon", n.Name)
+		after := n.DeepCopy()
+		if contract.Uncordon(after); after.Spec.Unschedulable {
+			fix, uncordon = "Check its GPUs (docs/mig.md for a repartition), then remove the marks. Do not uncordon it: the operator that upgrades its driver, or NVSentinel, does that.", ""
+		}
+		notes := slices.Sorted(maps.Keys(n.Annotations)) // of others about our cordon
+		for _, m := range append(marks, slices.DeleteFunc(notes, func(m string) bool { _, stays := after.Annotations[m]; return stays })...) {
 			words = append(words, m+"-")
 		}
-		l.fault("Node "+n.Name, "it is cordoned by us ("+several(marks)+"), and "+why,
-			"Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.", l.kubectl(words...), l.kubectl("uncordon", n.Name))
+		l.fault("Node "+n.Name, "it is cordoned by us ("+several(marks)+"), and "+why, fix, l.kubectl(words...), uncordon)
 	}
 }
 
