@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -25,7 +26,10 @@ func (c *cluster) daemons() (out []plan.Pod) {
 			c.over.add(o.Namespace, LimitDaemonSets, 1)
 			continue
 		}
-		p, _ := c.template(o.Namespace, &o.Maker.Roles[0].Template)
+		p, object := c.template(o.Namespace, &o.Maker.Roles[0].Template)
+		if c.ledger.Refuse([]ledger.Made{{Pod: object}})[0] != "" {
+			continue // a tenant without quota takes nothing from others
+		}
 		p.Owner, p.DaemonSet = o.Kind.Owner()+"/"+o.Name, true
 		if c.constrain(&p); p.Unreadable == "" {
 			out = append(out, p)
