@@ -108,20 +108,20 @@ func explained(ctx context.Context, out io.Writer, from snapshotSource, in io.Re
 	return write(d, out)
 }
 
-const explainHelp = `Explain why a pod is pending: the options for it, what each costs, why it was not
-chosen, and changes that would serve the pod. Every proposed change was verified by
-planning the same snapshot with it.
+const explainHelp = `Explain why a pod is pending: the options for it, what each costs, why it was
+not chosen, and changes that would serve the pod. Every proposed change was
+verified by planning the same snapshot with it.
 
-Without -f and --url the leading replica is found by its lease and queried through
-the API server's proxy. That needs the right to get leases and pods/proxy in its
-namespace, and the token of its debug.tokenFile (--token-file). Without a token,
-forward a port to its pod:
+Without -f and --url the leading replica is found by its lease and queried
+through the API server's proxy. That needs the right to get leases and
+pods/proxy in its namespace, and the token of its debug.tokenFile
+(--token-file). Without a token, forward a port to its pod:
 
   kubectl -n gpuscale-system port-forward deploy/gpuscale-autoscaler 9402 &
   gpuscale-autoscaler explain pod NAMESPACE/NAME --url http://localhost:9402
 
-With several replicas, forward to the leader: the others have no snapshot. Nothing
-is written; the planning is done locally.
+With several replicas, forward to the leader: the others have no snapshot.
+Nothing is written; the planning is done locally.
 
 Exit codes:
   0  success

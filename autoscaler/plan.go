@@ -172,9 +172,9 @@ const planHelp = `Print the plan for a snapshot: the autoscaler's actions, and t
 
 The file is scenario text, as from /debug/snapshot of a running autoscaler, its
 policy included; it may be compressed with gzip. The same file always gives the
-same plan: no cluster is needed and nothing is done. A scenario with plan or settle
-lines of its own is played in a simulated cluster, and its output is printed; the
-output recorded in the file (after a line "----") is ignored.
+same plan: no cluster is needed and nothing is done. A scenario with plan or
+settle lines of its own is played in a simulated cluster, and its output is
+printed; the output recorded in the file (after a line "----") is ignored.
 
 Exit codes:
   0  the plan was printed

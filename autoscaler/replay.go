@@ -37,7 +37,7 @@ func newReplayCommand(out, errs io.Writer) *cobra.Command {
 	var o replaying
 	cmd := &cobra.Command{
 		Use:   "replay --pods FILE",
-		Short: "Compare GPU-hours and pending time of a trace with other autoscalers",
+		Short: "Compare GPU-hours and pending time of a trace between autoscalers",
 		Long: `Play a recorded list of pods through the planner, and through the rules of
 cluster-autoscaler and Karpenter: GPU-hours and pending time of each.
 docs/internals/replay.md has what is assumed.`,

@@ -68,8 +68,8 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 const longHelp = `Serve the GPUs of this node to Prometheus.
 
 Takes dcgm-exporter's flags and environment variables (a flag wins), and serves
-its series beside gpuscale's own. A dcgm-exporter flag that has no effect here is
-accepted with a warning.
+its series beside gpuscale's own. A dcgm-exporter flag that has no effect here
+is accepted with a warning.
 
 --collect-interval is how often values are sampled, 1000 ms unless given, where
 dcgm-exporter has 30000: sampling happens off the scrape path and is cheap, and

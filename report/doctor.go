@@ -36,9 +36,9 @@ const lookTimeout = time.Minute
 // doctorForms are the output formats.
 var doctorForms = []string{"text", "json"}
 
-const doctorHelp = `Check an installation of gpuscale and report problems: what was found, its effect,
-and a fix to paste. It only reads, with your own rights; what you may not read is
-unknown, never healthy. docs/doctor.md has all checks.
+const doctorHelp = `Check an installation of gpuscale and report problems: what was found, its
+effect, and a fix to paste. It only reads, with your own rights; what you may
+not read is unknown, never healthy. docs/doctor.md has all checks.
 
   gpuscale-report doctor --prometheus-url http://localhost:9090
   gpuscale-report doctor --only apiservice-missing,leader -o json

@@ -30,8 +30,8 @@ type topOptions struct {
 	out, errs       io.Writer
 }
 
-const topHelp = `List the pods that each GPU and slice is allocated to now, busy or idle and for how
-long, by namespace.
+const topHelp = `List the pods that each GPU and slice is allocated to now, busy or idle and for
+how long, by namespace.
 
   gpuscale-report top --prometheus-url http://localhost:9090
   gpuscale-report top -n chat --watch
