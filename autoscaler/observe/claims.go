@@ -9,12 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
-	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -209,110 +207,6 @@ func (c *Claims) ofGroup(p *corev1.Pod, rc *corev1.PodResourceClaim) bool {
 	return group != nil && group.Group.Claims[rc.Name] == *rc.ResourceClaimTemplateName
 }
 
-// alternative is what a request asks for, or a prioritized list after others.
-type alternative struct {
-	name string // that its allocation has
-	*resourcev1.ExactDeviceRequest
-}
-
-func alternatives(r *resourcev1.DeviceRequest) (out []alternative) {
-	if r.Exactly != nil {
-		return []alternative{{r.Name, r.Exactly}}
-	}
-	for i := range r.FirstAvailable {
-		sub := &r.FirstAvailable[i]
-		out = append(out, alternative{r.Name + "/" + sub.Name, &resourcev1.ExactDeviceRequest{
-			DeviceClassName: sub.DeviceClassName, Selectors: sub.Selectors, AllocationMode: sub.AllocationMode, Count: sub.Count,
-			Tolerations: sub.Tolerations, Capacity: sub.Capacity,
-		}})
-	}
-	return out
-}
-
-// device reads one request. Of a prioritized list it reads the allocated alternative; while none is allocated, the first
-// that a new node of a pool could have, or else the first.
-func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.AllocationResult) (first demand.Device, err error) {
-	all := alternatives(r)
-	if len(all) == 0 {
-		return first, fmt.Errorf("unsupported kind of request")
-	}
-	for i, a := range all {
-		d, readErr := c.exactly(r.Name, a, allocation)
-		if i == 0 {
-			first, err = d, readErr
-		}
-		if allocated(allocation, a.name) > 0 || allocation == nil && readErr == nil && c.offered(d) {
-			return d, readErr
-		}
-	}
-	return first, err
-}
-
-// offered reports whether a new node of a pool could have what a request selects.
-func (c *Claims) offered(d demand.Device) bool {
-	want, err := demand.FromDevices([]demand.Device{d})
-	return err == nil && slices.ContainsFunc(c.pools, func(p plan.Pool) bool {
-		gpus, product := p.Template.GPUs, d.Attributes["productName"]
-		if len(gpus) < max(want.GPUs, 1) || product != "" && gpu.ProductName(product) != gpus[0].Model.Name {
-			return false
-		}
-		table, _ := c.tables.ForModel(gpus[0].Model.Name)
-		return (want.Vendor == "" || want.Vendor == gpus[0].Model.Vendor) && !slices.ContainsFunc(want.MIG, func(in demand.Instances) bool {
-			if table == nil {
-				return true
-			}
-			profile, ok := table.Exact(in.Name)
-			return !ok || !p.MIG.Repartition && !slices.ContainsFunc(gpus[0].Instances, func(i plan.Instance) bool { return i.Profile == profile })
-		})
-	})
-}
-
-// exactly reads an alternative of a request.
-func (c *Claims) exactly(of string, exact alternative, allocation *resourcev1.AllocationResult) (demand.Device, error) {
-	if ptr.Deref(exact.AdminAccess, false) { // to devices that are allocated to others
-		return demand.Device{Name: of, Admin: true}, nil
-	}
-	count := allocated(allocation, exact.name)
-	d, err := c.devicesOf(exact.DeviceClassName, exact.Selectors)
-	d.Name = of
-	if err != nil || d.Driver != "" && !demand.IsAccelerator(d.Driver) {
-		return d, cmp.Or(err, unknown(d.Driver))
-	}
-	switch exact.AllocationMode {
-	case "", resourcev1.DeviceAllocationModeExactCount:
-		if d.Count = int(exact.Count); d.Count == 0 {
-			d.Count = 1
-		}
-	case resourcev1.DeviceAllocationModeAll:
-		d.Count, d.All = count, count == 0
-	default:
-		return demand.Device{}, fmt.Errorf("allocation mode %q is not known", exact.AllocationMode)
-	}
-	if exact.Capacity != nil {
-		d.MemoryMiB, err = memoryOf(exact.Capacity.Requests)
-	}
-	return d, err
-}
-
-// unknown returns an error for a driver of accelerators that are not known, nil for any other driver. Such devices may be
-// parts of GPUs that would count as free, as those of HAMi's driver are.
-func unknown(driver string) error {
-	if demand.IsAccelerator(driver) || !isDevice(driver) {
-		return nil
-	}
-	return fmt.Errorf("device of %s: %s", driver, noSuchDevice)
-}
-
-// allocated counts the devices that are allocated to a request.
-func allocated(a *resourcev1.AllocationResult, request string) (n int) {
-	for i := 0; a != nil && i < len(a.Devices.Results); i++ {
-		if a.Devices.Results[i].Request == request {
-			n++
-		}
-	}
-	return n
-}
-
 // devicesInUse are the devices that are allocated to claims, without those that pods only watch, and the pods that the
 // claims are reserved for, "namespace/pod"; a claim without any has itself.
 func (c *Claims) devicesInUse() map[foreign.DeviceName][]string {
@@ -336,60 +230,6 @@ func (c *Claims) devicesInUse() map[foreign.DeviceName][]string {
 		}
 	}
 	return out
-}
-
-// devicesOf returns what the devices of a class are that these selectors select.
-func (c *Claims) devicesOf(class string, selectors []resourcev1.DeviceSelector) (demand.Device, error) {
-	known := c.classes[class]
-	if known == nil {
-		return demand.Device{}, fmt.Errorf("there is no DeviceClass %s", class)
-	}
-	s := readSelectors(known.Spec.Selectors, selectors)
-	d := demand.Device{Driver: s.driver, Attributes: s.attributes[s.driver]}
-	switch {
-	case s.driver != "" && !demand.IsAccelerator(s.driver):
-		return d, nil
-	case hasSize(&d): // whatever else they select
-		return d, nil
-	case s.unread != nil:
-		return demand.Device{}, s.unread
-	}
-	for domain := range s.attributes {
-		if domain != s.driver && s.driver != "" {
-			return demand.Device{}, fmt.Errorf("it is unknown which devices of %s have an attribute of %s", s.driver, domain)
-		}
-	}
-	return d, nil
-}
-
-// hasSize reports whether the type or profile of devices says their size, and leaves them with these and their product.
-func hasSize(d *demand.Device) bool {
-	of := demand.Device{Driver: d.Driver, Attributes: map[string]string{}, Count: 1}
-	for _, name := range []string{"type", "profile", "productName"} {
-		if value := d.Attributes[name]; value != "" {
-			of.Attributes[name] = value
-		}
-	}
-	if _, err := demand.FromDevices([]demand.Device{of}); err != nil || of.Attributes["type"]+of.Attributes["profile"] == "" {
-		return false
-	}
-	d.Attributes = of.Attributes
-	return true
-}
-
-// memoryOf reads the capacity requested of each device.
-func memoryOf(requests map[resourcev1.QualifiedName]apiresource.Quantity) (int, error) {
-	mib := 0
-	for name, q := range requests {
-		if _, id, qualified := strings.Cut(string(name), "/"); name != "memory" && (!qualified || id != "memory") {
-			return 0, fmt.Errorf("capacity %s: its share of a GPU is unknown", name)
-		}
-		if q.Sign() <= 0 {
-			return 0, fmt.Errorf("capacity %s: %s", name, q.String())
-		}
-		mib = int((bounded(q).Value() + 1<<20 - 1) >> 20)
-	}
-	return mib, nil
 }
 
 // servedBy requires of a node that its GPUs are offered in a way that serves a pod: claims are served by DRA only, and an
