@@ -79,10 +79,10 @@ func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*pl
 	return out
 }
 
-// daemons returns the pods of DaemonSets, and the static pods, that a new node of the template has: those of more than half
+// onNewNode returns the pods of DaemonSets, and the static pods, that a new node of the template has: those of more than half
 // of the nodes. Without nodes they are those that the last ones had, of DaemonSets that there are, and those that the template
 // admits.
-func (l *learner) daemons(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[daemon]*plan.Pod {
+func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[daemon]*plan.Pod {
 	if len(l.nodes) == 0 {
 		exist, has := map[daemon]bool{}, []*plan.Pod(nil)
 		for i := range all {

@@ -253,7 +253,7 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 	}
 	for i := range out.Pools {
 		p := &out.Pools[i]
-		take(&p.Template, learners[i].daemons(&p.Template, bound, daemons))
+		take(&p.Template, learners[i].onNewNode(&p.Template, bound, daemons))
 		o.learned[p.Name] = learners[i].learned
 	}
 }

@@ -17,7 +17,7 @@ var scrapeChecks = []Check{
 		ID: "scrape-missing", Title: "Prometheus scrapes our programs", Run: scrapeMissing,
 		Fault: "A program is installed, and Prometheus has no healthy target of it, scrapes it less than every two and a half minutes, or gives its series no label `namespace`.",
 		Means: "Its metrics are lost: boards and reports are empty, HPAs and the autoscaler have no GPU metrics.",
-		Looks: from(Deployments, DaemonSets, Builds), Also: from(TargetsDown, Homeless, ScrapedRarely), May: from(Monitoring, MonitoringAlpha),
+		Looks: from(Deployments, DaemonSets, Builds), Also: from(TargetsDown, WithoutNamespace, ScrapedRarely), May: from(Monitoring, MonitoringAlpha),
 	},
 	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
@@ -110,7 +110,7 @@ func scrapeMissing(l *look) {
 			l.pickers(),
 			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor"))).Means = unscraped[name]
 	}
-	for _, s := range l.answers(Homeless) {
+	for _, s := range l.answers(WithoutNamespace) {
 		l.warn("scrape job "+s.Labels.Get("job"), "gpu_info has no label namespace", "Have the job set namespace and pod of its targets (relabel_configs from __meta_kubernetes_namespace and __meta_kubernetes_pod_name), as monitors do.").
 			Means = "rules, alerts, adapter and autoscaler believe targets by their namespace, so these GPUs count for none of them, unless exporterNamespaces is \"*\""
 	}

@@ -159,8 +159,8 @@ var (
 	SamplesOld      = ask("sample age", "max by (node) ($gpu_sample_age_seconds) > 120")
 	Builds          = ask("programs scraped", `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")`+
 		` or label_replace(count($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "")`)
-	TargetsDown = ask("targets down", `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`)
-	Homeless    = ask("GPUs of targets without a namespace", `count by (job) ($gpu_info{namespace=""})`)
+	TargetsDown      = ask("targets down", `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`)
+	WithoutNamespace = ask("GPUs of targets without a namespace", `count by (job) ($gpu_info{namespace=""})`)
 	// Both of the last quarters of an hour: a target that is new, or a Prometheus that was away, has few samples in one.
 	ScrapedRarely = ask("seconds between scrapes", `max by (job) (900 / (count_over_time($up{job=~"gpuscale-(exporter|adapter|autoscaler)"}[15m]) and count_over_time($up[15m] offset 15m) < 6)) > 150`)
 	// The rules are evaluated each half minute: what is newer than a minute may have none yet.
@@ -179,7 +179,7 @@ var Table = from(
 	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
 	Budgets, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, MonitoringAlpha, CRDs, Services, EndpointSlices, ConfigMaps,
 	ReplicaSets, StatefulSets, Jobs, Leases,
-	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown, Homeless, ScrapedRarely,
+	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown, WithoutNamespace, ScrapedRarely,
 	Recorded, LastReconcile, Leaders, LimitsExceeded,
 )
 
