@@ -16,7 +16,7 @@ import (
 
 // HolidaysConfig is the days on which forecasts follow earlier holidays, or the weekend.
 type HolidaysConfig struct {
-	// TimeZone is an IANA name, in which a day begins at midnight; empty is UTC.
+	// TimeZone is an IANA name, that of forecasts which name none; empty is UTC.
 	TimeZone string `json:"timeZone"`
 	// Weekend are the days that a first holiday is forecast from; empty is Saturday and
 	// Sunday.
@@ -27,15 +27,12 @@ type HolidaysConfig struct {
 	File string `json:"file"`
 }
 
-// read is the calendar, nil for none. What is wrong is added to p.
-func (c *HolidaysConfig) read(p *problems) *forecast.Holidays {
+// read is the calendar, nil for none, and its time zone. What is wrong is added to p.
+func (c *HolidaysConfig) read(p *problems) (*forecast.Holidays, *time.Location) {
 	if c == nil {
-		return nil
+		return nil, time.UTC
 	}
-	zone, err := time.LoadLocation(c.TimeZone)
-	if err != nil || c.TimeZone == "Local" {
-		p.add("holidays.timeZone", "%q: want an IANA time zone, such as Europe/Berlin", c.TimeZone)
-	}
+	zone := p.zone("holidays.timeZone", c.TimeZone)
 	weekend := []time.Weekday{time.Saturday, time.Sunday}
 	if len(c.Weekend) > 0 {
 		weekend = nil
@@ -67,10 +64,16 @@ func (c *HolidaysConfig) read(p *problems) *forecast.Holidays {
 	if len(dates) == 0 && c.File == "" {
 		p.add("holidays", "want dates, a file or both")
 	}
-	if zone == nil {
-		return nil
+	return forecast.NewHolidays(weekend, dates), zone
+}
+
+// zone is a time zone by its IANA name.
+func (p *problems) zone(field, name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		p.add(field, "%q: want an IANA time zone, such as Europe/Berlin", name)
 	}
-	return forecast.NewHolidays(zone, weekend, dates)
+	return zone
 }
 
 func readICal(name string) ([]time.Time, error) {
@@ -110,6 +113,7 @@ func validateForecasts(all []observe.Series, url string, p *problems) {
 		if !(f.PerReplica > 0) {
 			p.add(at+"perReplica", "%v: want more than 0", f.PerReplica)
 		}
+		p.zone(at+"timeZone", f.TimeZone)
 		p.notNegative(at+"horizon", f.Horizon.Duration)
 		p.notNegative(at+"history", f.History.Duration)
 		p.notNegative(at+"step", f.Step.Duration)
@@ -133,19 +137,23 @@ func validateForecasts(all []observe.Series, url string, p *problems) {
 
 func newOutlooks(c Config, log *slog.Logger) (*observe.Outlooks, error) {
 	var p problems
-	holidays := c.Holidays.read(&p)
-	if err := errors.Join(p...); err != nil { // the file has changed since it was checked
-		return nil, err
-	}
-	if holidays != nil && !holidays.Ahead(time.Now()) {
-		log.Warn("no holiday of the calendar lies ahead: forecasts follow none", "file", c.Holidays.File)
-	}
+	holidays, zone := c.Holidays.read(&p)
 	series := make([]observe.Series, len(c.Forecasts))
 	for i, f := range c.Forecasts {
 		series[i] = withDefaults(f)
+		series[i].Zone = zone
+		if f.TimeZone != "" {
+			series[i].Zone = p.zone("timeZone", f.TimeZone)
+		}
 		if !f.IgnoreHolidays {
 			series[i].Holidays = holidays
 		}
+	}
+	if err := errors.Join(p...); err != nil { // the file has changed since it was checked
+		return nil, err
+	}
+	if holidays != nil && !holidays.Ahead(time.Now().In(zone)) {
+		log.Warn("no holiday of the calendar lies ahead: forecasts follow none", "file", c.Holidays.File)
 	}
 	if len(series) == 0 {
 		return observe.NewOutlooks(nil, nil, forecastEvery, log), nil

@@ -42,6 +42,10 @@ type Series struct {
 	Horizon metav1.Duration `json:"horizon"`
 	History metav1.Duration `json:"history"`
 	Step    metav1.Duration `json:"step"`
+	// TimeZone is an IANA name, of the clock that the demand follows. Empty is that of the holidays, or UTC.
+	TimeZone string `json:"timeZone"`
+	// Zone is TimeZone as it was read.
+	Zone *time.Location `json:"-"`
 	// IgnoreHolidays is for demand that follows no holidays.
 	IgnoreHolidays bool `json:"ignoreHolidays"`
 	// Holidays are the days that the demand follows; nil for none.
@@ -123,7 +127,7 @@ func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
 	for i, p := range lines[0].Points {
 		points[i] = sample.Point{At: p.Time, Number: p.Value}
 	}
-	return Outlook{s, forecast.Make(points, forecast.Query{Now: now, Horizons: []time.Duration{horizon}, Step: s.Step.Duration, Holidays: s.Holidays})[0]}
+	return Outlook{s, forecast.Make(points, forecast.Query{Now: now, Horizons: []time.Duration{horizon}, Step: s.Step.Duration, Zone: s.Zone, Holidays: s.Holidays})[0]}
 }
 
 // Latest returns the latest forecasts in the order of the series; series without one are left out.

@@ -314,7 +314,7 @@ func TestForecastOfAHoliday(t *testing.T) {
 	var log bytes.Buffer
 	o := NewOutlooks(week, []Series{{
 		Namespace: "chat", Kind: "Deployment", Name: "vllm", Query: "q", PerReplica: 1, Horizon: lasting(2 * time.Hour), History: lasting(7 * 24 * time.Hour), Step: lasting(5 * time.Minute),
-		Holidays: forecast.NewHolidays(time.UTC, []time.Weekday{time.Saturday, time.Sunday}, []time.Time{now}),
+		Holidays: forecast.NewHolidays([]time.Weekday{time.Saturday, time.Sunday}, []time.Time{now}),
 	}}, time.Minute, slog.New(slog.NewTextHandler(&log, nil)))
 	o.Once(t.Context(), now)
 	o.Once(t.Context(), now)

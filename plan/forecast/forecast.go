@@ -9,7 +9,7 @@ import (
 )
 
 // Day and Week are the seasons: one is considered when the series is at least two of it
-// long. They are plain durations: daylight saving time shifts the day's shape.
+// long, both on the clock of Query.Zone.
 const (
 	Day  = 24 * time.Hour
 	Week = 7 * Day
@@ -30,6 +30,10 @@ type Query struct {
 	// Step is the time that one value stands for: points in the same step are
 	// averaged. Zero is the median distance of the points.
 	Step time.Duration
+	// Zone is the time zone whose clock the demand follows, so that the same time yesterday is
+	// the same time of the clock also where that was set forward or back; nil is UTC. A
+	// horizon that such a change lies in is an hour off.
+	Zone *time.Location
 	// Holidays are forecast from earlier ones or from weekends, and other days without
 	// them; nil for none.
 	Holidays *Holidays
@@ -110,12 +114,13 @@ func Make(points []sample.Point, query Query) []Forecast {
 // contain, between 0 and 1; they are from the same tests. Make's is 0.8.
 func MakeEach(points []sample.Point, query Query, levels ...float64) [][]Forecast {
 	g, reason, why := newGrid(points, query)
+	onClock := func(t time.Time) time.Time { return clock(t, query.Zone) }
 	var trials []trial
 	var cal *days
 	without := 0
 	if reason == Enough {
 		if query.Holidays != nil {
-			cal = query.Holidays.over(g, query.Now)
+			cal = query.Holidays.over(g, onClock(query.Now))
 			g, without = cal.without()
 		}
 		trials = try(g, query.Horizons)
@@ -124,13 +129,13 @@ func MakeEach(points []sample.Point, query Query, levels ...float64) [][]Forecas
 	for n, level := range levels {
 		for i, h := range query.Horizons {
 			f := Forecast{At: query.Now.Add(h), Horizon: h, Level: level, Reason: reason, Why: why}
-			_, holiday := query.Holidays.on(f.At)
+			_, holiday := query.Holidays.on(onClock(f.At))
 			switch {
 			case !(f.Level > 0 && f.Level < 1):
 				f.Reason, f.Why = BadQuestion, "the level of the interval must lie between 0 and 1"
 			case reason != Enough:
 			case holiday && h > 0:
-				cal.answer(&f)
+				cal.answer(&f, onClock(f.At))
 			default:
 				if answer(&f, g, trials[i]); without > 0 {
 					f.Why += fmt.Sprintf("; without %d holiday(s)", without)

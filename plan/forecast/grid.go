@@ -52,8 +52,9 @@ func newGrid(points []sample.Point, query Query) (*grid, Reason, string) {
 	if age/step >= staleSteps {
 		return nil, Stale, fmt.Sprintf("the newest value is %v old: %d steps of %v are allowed", age, staleSteps, step)
 	}
-	points = recent(points, query.Now, step)
-	steps := toSteps(points, query.Now, step)
+	points, now := onClock(points, query.Zone), clock(query.Now, query.Zone)
+	points = recent(points, now, step)
+	steps := toSteps(points, now, step)
 	if len(steps) < minPoints {
 		return nil, TooFewPoints, fmt.Sprintf("%d steps of %v are known, %d are wanted", len(steps), step, minPoints)
 	}
@@ -83,6 +84,29 @@ func trusted(points []sample.Point, now time.Time) []sample.Point {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Number, b.Number))
 	})
 	return out
+}
+
+// clock is what the clock of a zone shows, as a time of UTC.
+func clock(t time.Time, zone *time.Location) time.Time {
+	_, offset := t.In(cmp.Or(zone, time.UTC)).Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// onClock puts points on the clock of a zone. Of an hour that it shows twice the second
+// counts, which is the newer.
+func onClock(points []sample.Point, zone *time.Location) []sample.Point {
+	out := slices.Clone(points)
+	first := len(out)
+	var kept time.Time
+	for _, p := range slices.Backward(points) {
+		at := clock(p.At, zone)
+		if first < len(out) && !at.Before(out[first].At) && !p.At.Equal(kept) {
+			continue
+		}
+		first--
+		kept, out[first] = p.At, sample.Point{At: at, Number: p.Number}
+	}
+	return out[first:]
 }
 
 // medianGap returns the median time between points of different instants.

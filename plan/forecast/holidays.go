@@ -15,17 +15,16 @@ const (
 )
 
 // Holidays are days on which demand does not follow its usual course. They last from
-// midnight to midnight of a time zone.
+// midnight to midnight of Query.Zone.
 type Holidays struct {
-	zone    *time.Location
 	weekend []time.Weekday
 	days    map[string]bool // by date, "2026-12-25"
 }
 
-// NewHolidays are dates of a time zone, of which the clock is ignored. The weekend's
-// days are what a holiday is forecast from where the past has no earlier one.
-func NewHolidays(zone *time.Location, weekend []time.Weekday, dates []time.Time) *Holidays {
-	h := &Holidays{zone: zone, weekend: weekend, days: make(map[string]bool, len(dates))}
+// NewHolidays are dates, of which the clock is ignored. The weekend's days are what a
+// holiday is forecast from where the past has no earlier one.
+func NewHolidays(weekend []time.Weekday, dates []time.Time) *Holidays {
+	h := &Holidays{weekend: weekend, days: make(map[string]bool, len(dates))}
 	for _, d := range dates {
 		h.days[dateOf(d)] = true
 	}
@@ -34,18 +33,18 @@ func NewHolidays(zone *time.Location, weekend []time.Weekday, dates []time.Time)
 
 func dateOf(t time.Time) string { return t.Format(time.DateOnly) }
 
-// on is the holiday that a time is in.
+// on is the holiday that a time of the clock is in.
 func (h *Holidays) on(t time.Time) (date string, is bool) {
 	if h == nil {
 		return "", false
 	}
-	date = dateOf(t.In(h.zone))
+	date = dateOf(t)
 	return date, h.days[date]
 }
 
-// Ahead reports whether a holiday begins after now.
+// Ahead reports whether a holiday begins after now, in now's time zone.
 func (h *Holidays) Ahead(now time.Time) bool {
-	today := dateOf(now.In(h.zone))
+	today := dateOf(now)
 	for date := range h.days {
 		if date > today {
 			return true
@@ -63,7 +62,7 @@ const (
 	holiday
 )
 
-// days is a grid as the calendar sees it.
+// days is a grid as the calendar sees it. Its times are the clock's.
 type days struct {
 	*Holidays
 	g    *grid
@@ -87,10 +86,10 @@ func (h *Holidays) over(g *grid, now time.Time) *days {
 	return d
 }
 
-// at is the middle of a cell, in the zone; cells count on after the newest.
+// at is the middle of a cell; cells count on after the newest.
 func (d *days) at(cell int) time.Time {
 	back := time.Duration(len(d.g.mean)-1-cell)*d.g.cell + d.g.cell/2
-	return d.now.Add(-back).In(d.zone)
+	return d.now.Add(-back)
 }
 
 // profile is the median of the newest days of a kind before that of t, at its time of the
@@ -98,7 +97,7 @@ func (d *days) at(cell int) time.Time {
 func (d *days) profile(of kind, t time.Time, known int) (float64, int) {
 	var found []float64
 	for back := 1; len(found) < profileDays; back++ {
-		at := time.Date(t.Year(), t.Month(), t.Day()-back, t.Hour(), t.Minute(), t.Second(), 0, d.zone)
+		at := t.AddDate(0, 0, -back)
 		i := len(d.g.mean) - 1 - int(math.Floor(float64(d.now.Sub(at))/float64(d.g.cell)))
 		if i < 0 {
 			break
@@ -144,18 +143,18 @@ func (d *days) foretell(i int, t time.Time, on kind) (float64, int, Method) {
 	return base, n, method
 }
 
-// answer forecasts a holiday. Its errors are those of the same rule on the holidays
+// answer forecasts the holiday that f's time on the clock is in. Its errors are those of the same rule on the holidays
 // before, and where these are too few also on weekends.
-func (d *days) answer(f *Forecast) {
+func (d *days) answer(f *Forecast, at time.Time) {
 	g := d.g
 	t := trial{k: g.ahead(f.Horizon)}
-	day, _ := d.on(f.At)
+	day, _ := d.on(at)
 	f.Reason = TooShort
 	if t.k >= len(g.mean) {
 		_, f.Why = t.verdict(f.Horizon)
 		return
 	}
-	live, n, method := d.foretell(len(g.mean)-1, f.At.In(d.zone), holiday)
+	live, n, method := d.foretell(len(g.mean)-1, at, holiday)
 	if n == 0 {
 		f.Why = fmt.Sprintf("%s is a holiday, and its history has no earlier one and no weekend", day)
 		return

@@ -28,12 +28,12 @@ func office(from, to time.Time, holidays map[string]float64) []sample.Point {
 	return points
 }
 
-func calendar(zone *time.Location, dates ...string) *Holidays {
+func calendar(dates ...string) *Holidays {
 	var days []time.Time
 	for _, text := range dates {
 		days = append(days, instant(text+" 00:00"))
 	}
-	return NewHolidays(zone, []time.Weekday{time.Saturday, time.Sunday}, days)
+	return NewHolidays([]time.Weekday{time.Saturday, time.Sunday}, days)
 }
 
 func instant(text string) time.Time {
@@ -72,7 +72,7 @@ func TestHolidays(t *testing.T) {
 		for d := range c.holidays {
 			dates = append(dates, d)
 		}
-		f := Make(points, Query{Now: now, Horizons: []time.Duration{c.horizon}, Holidays: calendar(time.UTC, dates...)})[0]
+		f := Make(points, Query{Now: now, Horizons: []time.Duration{c.horizon}, Holidays: calendar(dates...)})[0]
 		got := get(f.Expected)
 		if !f.Enough || math.Abs(got-c.want) > 0.15*c.want || !strings.Contains(f.Why, c.why) || c.method != "" && f.Method != c.method {
 			t.Errorf("%s: %v\n%s\nwant about %v by %s: %q", c.name, f, f.Why, c.want, c.method, c.why)
@@ -92,7 +92,7 @@ func TestHolidayWithoutCalendar(t *testing.T) {
 	if got := get(Make(points, query)[0].Expected); !(got > 5) {
 		t.Errorf("%v without a calendar: the other tests show nothing", got)
 	}
-	query.Holidays = calendar(time.UTC, "2026-12-26")
+	query.Holidays = calendar("2026-12-26")
 	without := Make(points, Query{Now: now, Horizons: query.Horizons})[0]
 	if got := Make(points, query)[0]; got.String() != without.String() {
 		t.Errorf("%v with a holiday on another day, %v without", got, without)
@@ -103,12 +103,12 @@ func TestHolidayWithoutCalendar(t *testing.T) {
 func TestHolidayUnknown(t *testing.T) {
 	now := instant("2026-12-24 12:00")
 	points := office(now.AddDate(0, 0, -3), now, nil)
-	h := calendar(time.UTC, "2026-12-25")
+	h := calendar("2026-12-25")
 	f := Make(points, Query{Now: now, Horizons: []time.Duration{20 * time.Hour}, Holidays: h})[0]
 	if f.Enough || f.Reason != TooShort || !strings.Contains(f.Why, "2026-12-25 is a holiday, and its history has no earlier one and no weekend") {
 		t.Errorf("%v: %s", f, f.Why)
 	}
-	f = Make(points, Query{Now: now, Horizons: []time.Duration{math.MaxInt64, 80 * time.Hour}, Holidays: calendar(time.UTC, "2026-12-27")})[1]
+	f = Make(points, Query{Now: now, Horizons: []time.Duration{math.MaxInt64, 80 * time.Hour}, Holidays: calendar("2026-12-27")})[1]
 	if f.Enough || f.Reason != TooShort {
 		t.Errorf("beyond the history: %v", f)
 	}
@@ -117,13 +117,13 @@ func TestHolidayUnknown(t *testing.T) {
 // A holiday is a day of its time zone, and lies ahead until its midnight there.
 func TestHolidayZone(t *testing.T) {
 	tokyo := time.FixedZone("Tokyo", 9*3600)
-	h := calendar(tokyo, "2026-12-25")
+	h := calendar("2026-12-25")
 	for at, want := range map[string]bool{"2026-12-24 14:59": false, "2026-12-24 15:00": true, "2026-12-25 14:59": true, "2026-12-25 15:00": false} {
-		if _, got := h.on(instant(at)); got != want {
+		if _, got := h.on(clock(instant(at), tokyo)); got != want {
 			t.Errorf("%s UTC is a holiday in Tokyo: %v", at, got)
 		}
 	}
-	if !h.Ahead(instant("2026-12-24 14:59")) || h.Ahead(instant("2026-12-24 15:00")) {
+	if !h.Ahead(instant("2026-12-24 14:59").In(tokyo)) || h.Ahead(instant("2026-12-24 15:00").In(tokyo)) {
 		t.Error("want the holiday ahead until 15:00 UTC")
 	}
 }

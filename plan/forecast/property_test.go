@@ -157,7 +157,7 @@ func FuzzForecast(f *testing.F) {
 		if again := MakeEach(points, query, level)[0]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", again) { // a NaN is not itself
 			t.Fatalf("in the other order: %v, was %v", again, got)
 		}
-		query.Holidays = NewHolidays(time.UTC, []time.Weekday{time.Sunday}, []time.Time{query.Now.UTC(), got[0].At.UTC(), query.Now.AddDate(0, 0, -1).UTC()})
+		query.Holidays = NewHolidays([]time.Weekday{time.Sunday}, []time.Time{query.Now.UTC(), got[0].At.UTC(), query.Now.AddDate(0, 0, -1).UTC()})
 		for _, f := range MakeEach(points, query, level)[0] {
 			if problem := sound(f); problem != "" {
 				t.Fatalf("with holidays: %s: %+v", problem, f)
