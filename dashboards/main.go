@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/serve"
 )
@@ -30,25 +31,26 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := newCommand().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "gpuscale-dashboards:", err)
+		if command.IsUsage(err) {
+			os.Exit(2)
+		}
 		os.Exit(1)
 	}
 }
 
-func command() *cobra.Command {
-	root := &cobra.Command{
-		Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or show them without Grafana",
-		SilenceUsage: true, SilenceErrors: true,
-	}
+func newCommand() *cobra.Command {
+	root := &cobra.Command{Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or show them without Grafana"}
 	root.AddCommand(generate(), show(), draw())
+	command.Setup(root, "gpuscale-dashboards")
 	return root
 }
 
 func generate() *cobra.Command {
 	var root string
 	c := &cobra.Command{
-		Use: "generate", Short: "Write the boards, the recording rules and the alerts of a checkout", Args: cobra.NoArgs,
+		Use: "generate", Short: "Write the boards, the recording rules and the alerts of a checkout", Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return write(root) },
 	}
 	c.Flags().StringVar(&root, "root", ".", "the checkout")
@@ -97,7 +99,7 @@ func over(use, short, long string, run func(cmd *cobra.Command, src eval.Source,
 	var url string
 	var scrape time.Duration
 	c := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
+		Use: use, Short: short, Long: long, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := prom.New(prom.Config{URL: url})
 			if err != nil {
