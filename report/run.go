@@ -87,7 +87,7 @@ func (o options) run(ctx context.Context) error {
 		return advise(err)
 	}
 	for i, p := range in.Answers.Problems {
-		in.Answers.Problems[i].Err = advise(errors.New(p.Err)).Error()
+		in.Answers.Problems[i].Err = strings.ReplaceAll(advise(errors.New(p.Err)).Error(), "\n", "; ")
 	}
 	r := model.Make(in)
 	if err := o.write(r); err != nil {
