@@ -101,16 +101,18 @@ func over(use, short, long string, run func(cmd *cobra.Command, src eval.Source,
 	c := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if url == "" {
+				return command.Usage(errors.New("--prometheus-url is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
+			}
 			client, err := prom.New(prom.Config{URL: url})
 			if err != nil {
-				return fmt.Errorf("--prometheus-url: %w", err)
+				return command.Usage(fmt.Errorf("--prometheus-url: %w", err))
 			}
 			return run(cmd, client, scrape)
 		},
 	}
 	c.Flags().StringVar(&url, "prometheus-url", "", "URL of Prometheus, or of a server with its HTTP API")
 	c.Flags().DurationVar(&scrape, "scrape-interval", 15*time.Second, "how often Prometheus scrapes")
-	_ = c.MarkFlagRequired("prometheus-url") // it fails for an unknown flag
 	return c
 }
 
@@ -139,7 +141,10 @@ func draw() *cobra.Command {
 	c := over("render", "Draw the boards over a Prometheus into files", "Draw the boards over a Prometheus as they look now, as SVG for browsers.",
 		func(cmd *cobra.Command, src eval.Source, scrape time.Duration) error {
 			if since < time.Minute {
-				return fmt.Errorf("--since %s: want a minute at least", since)
+				return command.Usage(fmt.Errorf("--since %s: want a minute at least", since))
+			}
+			if _, err := src.Query(cmd.Context(), "vector(1)", time.Now()); err != nil {
+				return err // else each panel would be drawn with it
 			}
 			for _, b := range boards.All() {
 				svg := preview.Board(cmd.Context(), src, b, preview.Window(time.Now(), since, scrape))

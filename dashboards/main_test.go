@@ -109,6 +109,7 @@ func TestProblemsAreReported(t *testing.T) {
 		{[]string{"render"}, "prometheus"},
 		{[]string{"render", "--prometheus-url", "::"}, "--prometheus-url"},
 		{[]string{"render", "--prometheus-url", "http://127.0.0.1:1", "--since", "1s"}, "--since"},
+		{[]string{"render", "--prometheus-url", "http://127.0.0.1:1", "--out", t.TempDir()}, "connection refused"},
 		{[]string{"draw"}, "unknown command"},
 		{[]string{"render", "all"}, "neither a command nor an argument"},
 	} {
