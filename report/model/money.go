@@ -72,22 +72,23 @@ func (c pricing) price(pool, model string) Number {
 	return Known(price).Over(c.size[pool])
 }
 
-// anyPool is the price of a GPU of unknown pool: that of the pools with such GPUs, if
-// they agree.
+// anyPool is the price of a GPU of unknown pool: the mean of the pools with such GPUs, weighted by
+// their time.
 func (c pricing) anyPool(model string) Number {
-	price := Unknown("no pool with a price has such GPUs")
-	for _, s := range c.ledger.Series {
-		p, priced := c.node[s.Pool]
-		if !priced || gpu.ProductName(s.Model) != gpu.ProductName(model) {
+	sum, weight := 0.0, 0.0
+	for _, r := range c.ledger.Rows {
+		if r.Pool == "" || gpu.ProductName(r.Model) != gpu.ProductName(model) {
 			continue
 		}
-		device := Known(p).Over(c.size[s.Pool])
-		if old, ok := price.Get(); ok && old != device.Or(old) {
-			return Unknown("pools with such GPUs have different prices")
+		if p, ok := c.price(r.Pool, r.Model).Get(); ok {
+			sum += p * r.Time.Sum()
+			weight += r.Time.Sum()
 		}
-		price = device
 	}
-	return price
+	if weight == 0 {
+		return Unknown("no pool with a price has such GPUs")
+	}
+	return Known(sum / weight)
 }
 
 // gpusPerNode is the GPUs per node of each pool: mean GPUs over the window by mean nodes.
@@ -111,32 +112,10 @@ func gpusPerNode(a answers) map[string]Number {
 	return per
 }
 
-// money of hours of a GPU. Without prices it is unknown, even of zero hours.
+// money of hours of a GPU; the pool is empty where it is not known. Without prices it is unknown, even of zero hours.
 func (c pricing) money(pool, model string, hours float64) Number {
 	if hours == 0 && c.currency != "" {
 		return Known(0)
 	}
 	return c.price(pool, model).Times(hours)
-}
-
-// modelMoney is that of a GPU of known model and unknown pool: the mean of the pools
-// with such GPUs, weighted by GPUs.
-func (c pricing) modelMoney(model string, hours float64) Number {
-	if c.list != nil {
-		return c.money("", model, hours)
-	}
-	sum, weight := 0.0, 0.0
-	for _, r := range c.ledger.Rows {
-		if gpu.ProductName(r.Model) != gpu.ProductName(model) {
-			continue
-		}
-		if p, ok := c.price(r.Pool, r.Model).Get(); ok {
-			sum += p * r.Time.Sum()
-			weight += r.Time.Sum()
-		}
-	}
-	if weight == 0 {
-		return c.money("", model, hours)
-	}
-	return Known(sum / weight * hours)
 }
