@@ -118,7 +118,7 @@ func TestMoneyWithoutThePool(t *testing.T) {
 	c.Nodes = []*Node{whole("a", "reserved", modelH, 8), whole("b", "spot", modelH, 8)}
 	c.Extra = func() (own []Exposed, _ map[string][]Exposed) {
 		for pool, price := range map[string]float64{"reserved": 40, "spot": 16} {
-			own = append(own, exposed(metric.AutoscalerPoolPrice.Name, price, metric.LabelPool, pool, metric.LabelSpot, "false"),
+			own = append(own, exposed(metric.AutoscalerPoolPrice.Name, price, metric.LabelPool, pool, metric.LabelSpot, fmt.Sprint(pool == "spot")),
 				exposed(metric.AutoscalerPoolSize.Name, 1, metric.LabelPool, pool, metric.LabelKind, "size"),
 				exposed(metric.AutoscalerGPUs.Name, 8, metric.LabelPool, pool, metric.LabelModel, "H100-80GB", metric.LabelState, "free"))
 		}
@@ -129,11 +129,17 @@ func TestMoneyWithoutThePool(t *testing.T) {
 			c.RestartAutoscaler()
 		}
 	})
-	r := model.Make(golden(answered(t, c.Prometheus, 6*time.Hour)))
-	require.NoError(t, balanced(r))
-	money, _ := r.Hours.Money.Get()
-	if want := 3.5 * r.Hours.Capacity.Or(0); want < 300 || math.Abs(money-want) > 0.02*want {
-		t.Errorf("%.1f GPU-hours cost %v (%s), want %.1f", r.Hours.Capacity.Or(0), money, r.Hours.Money.Why(), want)
+	in := golden(answered(t, c.Prometheus, 6*time.Hour))
+	for price, list := range map[float64]*prices.List{
+		3.5: nil, 7: {Currency: "EUR", Prices: []prices.Price{{Model: "H100-80GB", PerHour: 10}, {Model: "H100-80GB", Spot: true, PerHour: 4}}},
+	} {
+		in.Prices = list
+		r := model.Make(in)
+		require.NoError(t, balanced(r))
+		money, _ := r.Hours.Money.Get()
+		if want := price * r.Hours.Capacity.Or(0); want < 300 || math.Abs(money-want) > 0.02*want {
+			t.Errorf("%.1f GPU-hours cost %v (%s), want %.1f", r.Hours.Capacity.Or(0), money, r.Hours.Money.Why(), want)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ type pricing struct {
 	spot     map[string]string  // class by pool
 	node     map[string]float64 // price of a node by pool
 	size     map[string]Number  // GPUs per node by pool
+	mean     map[string]float64 // price of a GPU by model
 }
 
 const noPrices = "no prices: give --prices, or state pricePerHour in the GPUNodePools"
@@ -46,13 +47,33 @@ func newPricing(a answers, in Input, led ledger.Ledger) pricing {
 	default:
 		c.source = cmp.Or(a.open(query.PoolPrice), noPrices)
 	}
+	c.mean = c.means()
 	return c
 }
 
-// price of a GPU for an hour.
+// means are the prices of a GPU by model, over the pools with such GPUs, weighted by their time.
+func (c pricing) means() map[string]float64 {
+	sum, weight := map[string]float64{}, map[string]float64{}
+	for _, r := range c.ledger.Rows {
+		if p, ok := c.price(r.Pool, r.Model).Get(); ok && r.Pool != "" {
+			model := gpu.ProductName(r.Model)
+			sum[model] += p * r.Time.Sum()
+			weight[model] += r.Time.Sum()
+		}
+	}
+	for model, time := range weight {
+		sum[model] /= time
+	}
+	return sum
+}
+
+// price of a GPU for an hour. Where its pool is not known, it is the mean of the pools with such GPUs.
 func (c pricing) price(pool, model string) Number {
 	price, stated := c.node[pool]
+	mean, known := c.mean[gpu.ProductName(model)]
 	switch {
+	case pool == "" && known:
+		return Known(mean)
 	case c.list != nil:
 		spot, kind := c.spot[pool] == "spot", "on-demand"
 		if spot {
@@ -65,30 +86,11 @@ func (c pricing) price(pool, model string) Number {
 	case len(c.node) == 0:
 		return Unknown(c.source)
 	case pool == "":
-		return c.anyPool(model)
+		return Unknown("no pool with a price has such GPUs")
 	case !stated:
 		return Unknown("pool " + pool + " states no price")
 	}
 	return Known(price).Over(c.size[pool])
-}
-
-// anyPool is the price of a GPU of unknown pool: the mean of the pools with such GPUs, weighted by
-// their time.
-func (c pricing) anyPool(model string) Number {
-	sum, weight := 0.0, 0.0
-	for _, r := range c.ledger.Rows {
-		if r.Pool == "" || gpu.ProductName(r.Model) != gpu.ProductName(model) {
-			continue
-		}
-		if p, ok := c.price(r.Pool, r.Model).Get(); ok {
-			sum += p * r.Time.Sum()
-			weight += r.Time.Sum()
-		}
-	}
-	if weight == 0 {
-		return Unknown("no pool with a price has such GPUs")
-	}
-	return Known(sum / weight)
 }
 
 // gpusPerNode is the GPUs per node of each pool: mean GPUs over the window by mean nodes.
