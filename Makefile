@@ -55,9 +55,9 @@ tool-%: tools
 	  echo "building $* $${want##*@} (once)"; GOBIN=$(TOOLS) go install $$want; }
 
 .PHONY: build
-build: tools ## Build the programs into .cache/bin.
+build: tools ## Build the programs into .cache/bin; ONLY="report adapter" builds these.
 	@mkdir -p $(BIN)
-	@for p in $(PROGRAMS) sandbox dashboards; do \
+	@for p in $(or $(ONLY),$(PROGRAMS) dashboards); do \
 	  echo "building gpuscale-$$p"; \
 	  go build -ldflags '$(LDFLAGS)' -o $(BIN)/gpuscale-$$p ./$$p; done
 	@ln -sf gpuscale-report $(BIN)/kubectl-gpuscale

@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/serve"
 )
@@ -30,25 +31,26 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := newCommand().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "gpuscale-dashboards:", err)
+		if command.IsUsage(err) {
+			os.Exit(2)
+		}
 		os.Exit(1)
 	}
 }
 
-func command() *cobra.Command {
-	root := &cobra.Command{
-		Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or show them without Grafana",
-		SilenceUsage: true, SilenceErrors: true,
-	}
+func newCommand() *cobra.Command {
+	root := &cobra.Command{Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or show them without Grafana"}
 	root.AddCommand(generate(), show(), draw())
+	command.Setup(root, "gpuscale-dashboards")
 	return root
 }
 
 func generate() *cobra.Command {
 	var root string
 	c := &cobra.Command{
-		Use: "generate", Short: "Write the boards, the recording rules and the alerts of a checkout", Args: cobra.NoArgs,
+		Use: "generate", Short: "Write the boards, the recording rules and the alerts of a checkout", Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return write(root) },
 	}
 	c.Flags().StringVar(&root, "root", ".", "the checkout")
@@ -97,18 +99,20 @@ func over(use, short, long string, run func(cmd *cobra.Command, src eval.Source,
 	var url string
 	var scrape time.Duration
 	c := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
+		Use: use, Short: short, Long: long, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if url == "" {
+				return command.Usage(errors.New("--prometheus-url is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
+			}
 			client, err := prom.New(prom.Config{URL: url})
 			if err != nil {
-				return fmt.Errorf("--prometheus-url: %w", err)
+				return command.Usage(fmt.Errorf("--prometheus-url: %w", err))
 			}
 			return run(cmd, client, scrape)
 		},
 	}
 	c.Flags().StringVar(&url, "prometheus-url", "", "URL of Prometheus, or of a server with its HTTP API")
 	c.Flags().DurationVar(&scrape, "scrape-interval", 15*time.Second, "how often Prometheus scrapes")
-	_ = c.MarkFlagRequired("prometheus-url") // it fails for an unknown flag
 	return c
 }
 
@@ -137,7 +141,10 @@ func draw() *cobra.Command {
 	c := over("render", "Draw the boards over a Prometheus into files", "Draw the boards over a Prometheus as they look now, as SVG for browsers.",
 		func(cmd *cobra.Command, src eval.Source, scrape time.Duration) error {
 			if since < time.Minute {
-				return fmt.Errorf("--since %s: want a minute at least", since)
+				return command.Usage(fmt.Errorf("--since %s: want a minute at least", since))
+			}
+			if _, err := src.Query(cmd.Context(), "vector(1)", time.Now()); err != nil {
+				return err // else each panel would be drawn with it
 			}
 			for _, b := range boards.All() {
 				svg := preview.Board(cmd.Context(), src, b, preview.Window(time.Now(), since, scrape))

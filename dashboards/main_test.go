@@ -34,7 +34,7 @@ func prometheus(t *testing.T) string {
 }
 
 func run(ctx context.Context, out io.Writer, args ...string) error {
-	c := command()
+	c := newCommand()
 	c.SetArgs(args)
 	c.SetOut(out)
 	c.SetErr(io.Discard)
@@ -109,7 +109,9 @@ func TestProblemsAreReported(t *testing.T) {
 		{[]string{"render"}, "prometheus"},
 		{[]string{"render", "--prometheus-url", "::"}, "--prometheus-url"},
 		{[]string{"render", "--prometheus-url", "http://127.0.0.1:1", "--since", "1s"}, "--since"},
+		{[]string{"render", "--prometheus-url", "http://127.0.0.1:1", "--out", t.TempDir()}, "connection refused"},
 		{[]string{"draw"}, "unknown command"},
+		{[]string{"render", "all"}, "neither a command nor an argument"},
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		if err := run(ctx, io.Discard, c.args...); err == nil || !strings.Contains(err.Error(), c.has) {

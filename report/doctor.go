@@ -146,7 +146,7 @@ func (o doctorOptions) write(r doctor.Report) error {
 	if o.form == "json" {
 		err = doctor.WriteJSON(o.stdout, r)
 	} else {
-		err = doctor.Write(o.stdout, r, terminal(o.stdout) && os.Getenv("NO_COLOR") == "")
+		err = doctor.Write(o.stdout, r, painted(o.stdout) && os.Getenv("NO_COLOR") == "")
 	}
 	switch {
 	case err != nil:

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	goldenfile "github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/ledger"
@@ -109,6 +110,37 @@ func text(r model.Report) string {
 		}
 	}
 	return b.String()
+}
+
+// TestMoneyWithoutThePool: while the autoscaler is away and before it has started again, GPUs have the mean price of the pools with such GPUs.
+func TestMoneyWithoutThePool(t *testing.T) {
+	c := newCluster(storyEnd.Add(-6*time.Hour-20*time.Minute), time.Minute)
+	c.Nodes = []*Node{whole("a", "reserved", modelH, 8), whole("b", "spot", modelH, 8)}
+	c.Extra = func() (own []Exposed, _ map[string][]Exposed) {
+		for pool, price := range map[string]float64{"reserved": 40, "spot": 16} {
+			own = append(own, exposed(metric.AutoscalerPoolPrice.Name, price, metric.LabelPool, pool, metric.LabelSpot, fmt.Sprint(pool == "spot")),
+				exposed(metric.AutoscalerPoolSize.Name, 1, metric.LabelPool, pool, metric.LabelKind, "size"),
+				exposed(metric.AutoscalerGPUs.Name, 8, metric.LabelPool, pool, metric.LabelModel, "H100-80GB", metric.LabelState, "free"))
+		}
+		return own, nil
+	}
+	until(c, func() {
+		if c.NoAutoscaler = c.Now.After(storyEnd.Add(-4*time.Hour)) && c.Now.Before(storyEnd.Add(-2*time.Hour)); c.NoAutoscaler {
+			c.RestartAutoscaler()
+		}
+	})
+	in := golden(answered(t, c.Prometheus, 6*time.Hour))
+	for price, list := range map[float64]*prices.List{
+		3.5: nil, 7: {Currency: "EUR", Prices: []prices.Price{{Model: "H100-80GB", PerHour: 10}, {Model: "H100-80GB", Spot: true, PerHour: 4}}},
+	} {
+		in.Prices = list
+		r := model.Make(in)
+		require.NoError(t, balanced(r))
+		money, _ := r.Hours.Money.Get()
+		if want := price * r.Hours.Capacity.Or(0); want < 300 || math.Abs(money-want) > 0.02*want {
+			t.Errorf("%.1f GPU-hours cost %v (%s), want %.1f", r.Hours.Capacity.Or(0), money, r.Hours.Money.Why(), want)
+		}
+	}
 }
 
 // TestPriceList: a price list overrides the pools' prices, in its own currency. Hours

@@ -52,7 +52,7 @@ func newCommand(name string, out, errs io.Writer) *cobra.Command {
 const longHelp = `Report what became of every GPU-hour, pending demand, and what to change.
 
 It reads the series of gpuscale-exporter and gpuscale-autoscaler from Prometheus
-(or Thanos, Mimir, VictoriaMetrics, Amazon's), and writes nothing but the report:
+(or Thanos, Mimir, VictoriaMetrics, Amazon's), and only writes the report:
 
   gpuscale-report --prometheus-url http://localhost:9090 --since 30d > report.html
   gpuscale-report --prometheus-url URL --since 7d -o json

@@ -117,7 +117,7 @@ func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// TestTerminal: a page is not written to a terminal unless that is asked for.
+// TestTerminal: a page is not written to a terminal unless that is asked for, and a dumb one gets no escape sequences.
 func TestTerminal(t *testing.T) {
 	out, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -129,6 +129,12 @@ func TestTerminal(t *testing.T) {
 		o := options{stdout: out, stderr: io.Discard, now: time.Now, form: "html", since: "1h", out: file, concurrency: 1}
 		if err := o.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
 			t.Errorf("--out %q: %v", file, err)
+		}
+	}
+	for kind, want := range map[string]bool{"xterm": true, "dumb": false} {
+		t.Setenv("TERM", kind)
+		if newProgress(out, false).on != want {
+			t.Errorf("TERM=%s: is a bar painted? want %t", kind, want)
 		}
 	}
 }

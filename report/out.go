@@ -66,7 +66,7 @@ type progress struct {
 }
 
 func newProgress(w io.Writer, quiet bool) *progress {
-	return &progress{w: w, on: !quiet && terminal(w), shown: -1}
+	return &progress{w: w, on: !quiet && painted(w), shown: -1}
 }
 
 // show draws how many of all queries are answered.

@@ -86,6 +86,9 @@ func (o options) run(ctx context.Context) error {
 	if err != nil {
 		return advise(err)
 	}
+	for i, p := range in.Answers.Problems {
+		in.Answers.Problems[i].Err = strings.ReplaceAll(advise(errors.New(p.Err)).Error(), "\n", "; ")
+	}
 	r := model.Make(in)
 	if err := o.write(r); err != nil {
 		return err
@@ -104,7 +107,7 @@ func (o options) run(ctx context.Context) error {
 
 // shortcomings is why a script should not rely on the report.
 func shortcomings(q model.Quality) string {
-	text := fmt.Sprintf("the report is written, but %s of the window have a record and the data's quality is %s", model.Share(q.Coverage), q.Grade)
+	text := fmt.Sprintf("the report is written, but %s of the window has a record and the data's quality is %s", model.Share(q.Coverage), q.Grade)
 	if n := len(q.Unanswered); n > 0 {
 		text += fmt.Sprintf(", and %d of its queries were not answered in full (%s)", n, strings.Join(q.Unanswered, ", "))
 	}

@@ -175,7 +175,7 @@ var advices = []struct {
 	{says: []string{badMatch}, advice: "--match wants matchers, such as --match 'cluster=\"a\"'"},
 	{says: []string{"a redirect, which is not followed"}, advice: "a login page or a redirect is in front of it: give the address that answers directly, and credentials as flags"},
 	{says: []string{"HTTP 429"}, advice: "it limits queries: try later, and a report with a lower --concurrency or a shorter --since"},
-	{is: context.DeadlineExceeded, says: []string{"timed out", "timeout"}, advice: "it takes too long to answer: give it a longer --timeout or --match for a part of it, and a report a shorter --since"},
+	{is: context.DeadlineExceeded, says: []string{"timed out", "timeout", "deadline exceeded"}, advice: "it takes too long to answer: give it a longer --timeout or --match for a part of it, and a report a shorter --since"},
 	{says: []string{"unable to read"}}, // a file of credentials, which the error names
 	{is: prom.ErrUnavailable, advice: "is the address right, and reachable from here? In a cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090"},
 }

@@ -133,7 +133,7 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 	case !again, o.form == "json":
 	case o.form == "yaml":
 		b.WriteString("---\n") // one document each
-	case terminal(o.out):
+	case painted(o.out):
 		b.WriteString("\x1b[H\x1b[2J" + now.Format(time.DateTime) + "\n")
 	default:
 		b.WriteString(now.Format(time.RFC3339) + "\n")
@@ -154,3 +154,6 @@ func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
+
+// painted reports whether a terminal takes escape sequences.
+func painted(w io.Writer) bool { return terminal(w) && os.Getenv("TERM") != "dumb" }

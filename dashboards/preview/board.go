@@ -21,7 +21,7 @@ const Label = "preview, not Grafana"
 var pages string
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"hex": hex, "on": on, "class": class, "length": shortly, "nothing": eval.Nothing, "label": func() string { return Label },
+	"hue": hue, "on": on, "class": class, "length": shortly, "nothing": eval.Nothing, "label": func() string { return Label },
 	"short": func(title string) string { return strings.TrimPrefix(title, "gpuscale / ") },
 }).Parse(pages))
 
@@ -161,16 +161,19 @@ func class(g *eval.Grid, c board.Column) string {
 	return "value"
 }
 
-// names are Grafana's colours by name, as its light theme has them or near it.
-var names = map[board.Colour]string{
-	board.Good: "#3f8f35", board.Watch: "#c79100", board.Warn: "#e8690b", board.Bad: "#d3263c", board.Plain: "#3274d9", board.Ink: "#24292e", "": "#24292e",
+// names are Grafana's colours by name: variables of the page, which has them for a light and a dark theme.
+var names = map[board.Colour]template.CSS{
+	board.Good: "var(--good)", board.Watch: "var(--watch)", board.Warn: "var(--warn)", board.Bad: "var(--bad)", board.Plain: "var(--plain)", board.Ink: "var(--ink)", "": "var(--ink)",
 }
 
-func hex(c board.Colour) string { return cmp.Or(names[c], string(c)) }
+func hue(c board.Colour) template.CSS { return cmp.Or(names[c], template.CSS(c)) }
 
 // on is the colour of a text on a background.
-func on(background board.Colour) string {
-	v, err := strconv.ParseUint(strings.TrimPrefix(hex(background), "#"), 16, 32)
+func on(background board.Colour) template.CSS {
+	if names[background] != "" {
+		return "var(--on)"
+	}
+	v, err := strconv.ParseUint(strings.TrimPrefix(string(background), "#"), 16, 32)
 	if r, g, b := float64(v>>16), float64(v>>8&255), float64(v&255); err != nil || 0.299*r+0.587*g+0.114*b > 180 {
 		return "#24292e"
 	}

@@ -42,7 +42,7 @@ func TestBoards(t *testing.T) {
 			if !strings.Contains(svg, preview.Label) || strings.Contains(svg, "<script") {
 				t.Errorf("%s, %s: not marked as a preview, or a label is an element", b.UID, what)
 			}
-			if what == "nothing" && (!strings.Contains(svg, ">"+board.NA+"<") || strings.Contains(svg, "#3f8f35")) {
+			if what == "nothing" && (!strings.Contains(svg, ">"+board.NA+"<") || strings.Contains(svg, "var(--good)")) {
 				t.Errorf("%s does not show %s, or is green somewhere", b.UID, board.NA)
 			}
 			if printed := strings.Count(svg, errRefused.Error()); what == "failing" && printed < len(b.Layout())-len(b.Rows) {

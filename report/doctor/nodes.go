@@ -77,14 +77,14 @@ func claimed(l *look) map[string]int {
 	return out
 }
 
-// offered are the known resources of accelerators that a node has.
-func offered(n *corev1.Node) (names []string) {
+// offers reports whether a node has a known resource of accelerators.
+func offers(n *corev1.Node) bool {
 	for name, q := range n.Status.Allocatable {
 		if d, err := demand.FromResources(map[string]int64{string(name): 1}); q.Sign() > 0 && err == nil && !d.Zero() {
-			names = append(names, string(name))
+			return true
 		}
 	}
-	return names
+	return false
 }
 
 // podOn returns a pod on a node that runs an image, nil for none.
@@ -116,7 +116,7 @@ func devicePluginMissing(l *look) {
 		}
 		since := lastWrite(n, upgrade)
 		late := changing(n) && upgrade != "" && !since.IsZero() && l.Now.Sub(since) > upgradeLate
-		if !isGPU(n) || !kube.NodeReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) && !late || partitioned || claimed[n.Name] > 0 {
+		if !isGPU(n) || !kube.NodeReady(n) || offers(n) || gpus(n) > 0 || changing(n) && !late || partitioned || claimed[n.Name] > 0 {
 			continue
 		}
 		fix, command := "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.", ""

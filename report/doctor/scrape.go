@@ -3,10 +3,13 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -66,6 +69,12 @@ var scrapeChecks = []Check{
 		Fault: "GPUs are scraped, and the recording rules have no series.",
 		Means: "Boards are empty where they read rules.",
 		Looks: from(GPUNodes, Builds, Recorded), May: from(Deployments, DaemonSets, Monitoring),
+	},
+	{
+		ID: "versions-differ", Title: "Programs are of one release", Run: versionsDiffer,
+		Fault: "Exporter, adapter, autoscaler or agent are of different releases. Builds of a checkout are not compared.",
+		Means: "Only programs of one release are tested together.",
+		Looks: from(Builds),
 	},
 }
 
@@ -174,6 +183,24 @@ func rulesMissing(l *look) {
 	}
 	l.warn("Prometheus", "no series of "+several(missing),
 		"Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give "+file+" to it, or to its ruler (Thanos, Mimir, Amazon's service; an agent evaluates none).", commands...)
+}
+
+func versionsDiffer(l *look) {
+	programs := map[string][]string{} // by release
+	for _, s := range l.answers(Builds) {
+		release := s.Labels.Get("version")
+		if _, err := version.ParseSemantic(release); err == nil {
+			programs[release] = append(programs[release], s.Labels.Get("program"))
+		}
+	}
+	var seen []string
+	for _, release := range slices.Sorted(maps.Keys(programs)) {
+		seen = append(seen, release+" of "+strings.Join(programs[release], ", "))
+	}
+	if len(seen) > 1 {
+		l.warn("Programs", "releases "+strings.Join(seen, "; "), "Upgrade all of them to one release (docs/operations.md). While an upgrade replaces the exporters, a tenth of the nodes at a time, this is normal.",
+			l.kubectl("get", "daemonsets,deployments", "-A", "-l", labelPartOf+"="+partOf, "-o", "wide"))
+	}
 }
 
 // skews that are reported, and that are faults.

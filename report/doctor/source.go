@@ -157,8 +157,8 @@ var (
 		" and on (job, instance) $gpuscale_exporter_build_info")
 	AttributionNone = ask("nodes without attribution", "count by (node) ($gpu_info) unless on (node) count by (node) ($gpu_attribution_age_seconds)")
 	SamplesOld      = ask("sample age", "max by (node) ($gpu_sample_age_seconds) > 120")
-	Builds          = ask("programs scraped", `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")`+
-		` or label_replace(count($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "")`)
+	Builds          = ask("programs scraped", `label_replace(count by (version) ($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count by (version) ($gpuscale_adapter_build_info), "program", "adapter", "", "")`+
+		` or label_replace(count by (version) ($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "") or label_replace(count by (version) ($gpuscale_agent_build_info), "program", "agent", "", "")`)
 	TargetsDown      = ask("targets down", `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`)
 	WithoutNamespace = ask("GPUs of targets without a namespace", `count by (job) ($gpu_info{namespace=""})`)
 	// Both of the last quarters of an hour: a target that is new, or a Prometheus that was away, has few samples in one.

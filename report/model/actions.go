@@ -143,7 +143,7 @@ func reclaim(out *proposals, a answers, c pricing, work map[workKey]*work) map[w
 		out.propose(Action{
 			Kind: "reclaim", Effect: frees,
 			Title: fmt.Sprintf("%s/%s %s %s allocated without computing", w.namespace, w.name, verb, w.things(things)),
-			Hours: Known(idle * w.part()), Money: c.modelMoney(w.model, idle*w.part()), Patch: patch,
+			Hours: Known(idle * w.part()), Money: c.money("", w.model, idle*w.part()), Patch: patch,
 			Risk:       "The next request is delayed by a start. Ask the owner first.",
 			Confidence: word, Because: because, Query: w.proof(a, a.Dialect.IdleAllocations, w.part()),
 		}, w.subject(w.profile)...)
@@ -184,7 +184,7 @@ func smaller(out *proposals, a answers, c pricing, work map[workKey]*work, recla
 		out.propose(Action{
 			Kind: "right-size", Effect: frees,
 			Title: fmt.Sprintf("%s/%s fits a %s slice in place of %s", s.Namespace, s.Workload, s.To, w.things(s.From)),
-			Hours: s.Hours, Money: c.modelMoney(w.model, s.Hours.Or(0)),
+			Hours: s.Hours, Money: c.money("", w.model, s.Hours.Or(0)),
 			Patch:      fmt.Sprintf("resources:            # of the container, in the pods of %s/%s\n  limits:\n    nvidia.com/mig-%s: 1", s.Namespace, s.Workload, strings.ReplaceAll(s.To, "+", ".")),
 			Risk:       risk,
 			Confidence: word, Because: fmt.Sprintf("%.3g hours of one pod", s.Evidence.Or(0)),
@@ -374,7 +374,7 @@ func replace(out *proposals, a answers, c pricing, nodes []SickNode) {
 func nodeMoney(a answers, c pricing, node string, hours float64) Number {
 	for _, s := range a.Vectors[query.Devices] {
 		if s.Labels.Get(metric.LabelNode) == node {
-			return c.modelMoney(s.Labels.Get(metric.LabelModel), hours)
+			return c.money("", s.Labels.Get(metric.LabelModel), hours)
 		}
 	}
 	return Unknown("the node's model is not known")

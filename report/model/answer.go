@@ -159,7 +159,7 @@ func methods(a query.Answers) Methods {
 			fmt.Sprintf("From the exporter alone, a moment stands for the step before it. A node without samples that returns was present; one that does not return is unknown for an hour and then removed. A pod is idle under 1 %% use, and its GPUs are proposed for reclaiming after %.3g idle minutes.", float64(query.IdleAfter)/60),
 			"Computing is time in which kernels ran, not how well they ran: a GPU at 100 % may still use little of its arithmetic.",
 			"Quantiles of waits come from histogram buckets and are as exact as those are wide.",
-			"Money is hours times the price of a GPU. Prices are those of one day: see the data-quality badge. Savings of different actions overlap and are not to be added up.",
+			"Money is hours times the price of a GPU; where its pool is not known, the mean of the pools with such GPUs. Prices are those of one day: see the data-quality badge. Savings of different actions overlap and are not to be added up.",
 			"Workloads are guessed from the names of pods, since Prometheus does not know owners.",
 		},
 	}

@@ -21,6 +21,7 @@ type pricing struct {
 	spot     map[string]string  // class by pool
 	node     map[string]float64 // price of a node by pool
 	size     map[string]Number  // GPUs per node by pool
+	mean     map[string]float64 // price of a GPU by model
 }
 
 const noPrices = "no prices: give --prices, or state pricePerHour in the GPUNodePools"
@@ -46,13 +47,33 @@ func newPricing(a answers, in Input, led ledger.Ledger) pricing {
 	default:
 		c.source = cmp.Or(a.open(query.PoolPrice), noPrices)
 	}
+	c.mean = c.means()
 	return c
 }
 
-// price of a GPU for an hour.
+// means are the prices of a GPU by model, over the pools with such GPUs, weighted by their time.
+func (c pricing) means() map[string]float64 {
+	sum, weight := map[string]float64{}, map[string]float64{}
+	for _, r := range c.ledger.Rows {
+		if p, ok := c.price(r.Pool, r.Model).Get(); ok && r.Pool != "" {
+			model := gpu.ProductName(r.Model)
+			sum[model] += p * r.Time.Sum()
+			weight[model] += r.Time.Sum()
+		}
+	}
+	for model, time := range weight {
+		sum[model] /= time
+	}
+	return sum
+}
+
+// price of a GPU for an hour. Where its pool is not known, it is the mean of the pools with such GPUs.
 func (c pricing) price(pool, model string) Number {
 	price, stated := c.node[pool]
+	mean, known := c.mean[gpu.ProductName(model)]
 	switch {
+	case pool == "" && known:
+		return Known(mean)
 	case c.list != nil:
 		spot, kind := c.spot[pool] == "spot", "on-demand"
 		if spot {
@@ -65,29 +86,11 @@ func (c pricing) price(pool, model string) Number {
 	case len(c.node) == 0:
 		return Unknown(c.source)
 	case pool == "":
-		return c.anyPool(model)
+		return Unknown("no pool with a price has such GPUs")
 	case !stated:
 		return Unknown("pool " + pool + " states no price")
 	}
 	return Known(price).Over(c.size[pool])
-}
-
-// anyPool is the price of a GPU of unknown pool: that of the pools with such GPUs, if
-// they agree.
-func (c pricing) anyPool(model string) Number {
-	price := Unknown("no pool with a price has such GPUs")
-	for _, s := range c.ledger.Series {
-		p, priced := c.node[s.Pool]
-		if !priced || gpu.ProductName(s.Model) != gpu.ProductName(model) {
-			continue
-		}
-		device := Known(p).Over(c.size[s.Pool])
-		if old, ok := price.Get(); ok && old != device.Or(old) {
-			return Unknown("pools with such GPUs have different prices")
-		}
-		price = device
-	}
-	return price
 }
 
 // gpusPerNode is the GPUs per node of each pool: mean GPUs over the window by mean nodes.
@@ -111,32 +114,10 @@ func gpusPerNode(a answers) map[string]Number {
 	return per
 }
 
-// money of hours of a GPU. Without prices it is unknown, even of zero hours.
+// money of hours of a GPU; the pool is empty where it is not known. Without prices it is unknown, even of zero hours.
 func (c pricing) money(pool, model string, hours float64) Number {
 	if hours == 0 && c.currency != "" {
 		return Known(0)
 	}
 	return c.price(pool, model).Times(hours)
-}
-
-// modelMoney is that of a GPU of known model and unknown pool: the mean of the pools
-// with such GPUs, weighted by GPUs.
-func (c pricing) modelMoney(model string, hours float64) Number {
-	if c.list != nil {
-		return c.money("", model, hours)
-	}
-	sum, weight := 0.0, 0.0
-	for _, r := range c.ledger.Rows {
-		if gpu.ProductName(r.Model) != gpu.ProductName(model) {
-			continue
-		}
-		if p, ok := c.price(r.Pool, r.Model).Get(); ok {
-			sum += p * r.Time.Sum()
-			weight += r.Time.Sum()
-		}
-	}
-	if weight == 0 {
-		return c.money("", model, hours)
-	}
-	return Known(sum / weight * hours)
 }
