@@ -71,11 +71,14 @@ func (a *repartitions) begin(ctx context.Context, r *reconcile, node *corev1.Nod
 	if err != nil {
 		return contract.Record{}, err
 	}
+	if !before[action.GPU].MIG {
+		return contract.Record{}, refuse("GPU %d of node %s is not in MIG mode", action.GPU, node.Name)
+	}
 	if offered, want := partition.Advertised(node), before.Resources(); !partition.SameOffer(offered, want) {
 		return contract.Record{}, refuse("node %s advertises %v, not %v as in the snapshot", node.Name, offered, want)
 	}
 	record := contract.Record{
-		ID: action.Operation, GPU: action.GPU, Model: action.Model, Whole: !before[action.GPU].MIG,
+		ID: action.Operation, GPU: action.GPU, Model: action.Model,
 		Target: action.Target.String(), Before: action.Before.String(), Expect: after.Resources(), Was: before.Resources(),
 		Pods: r.podsOn(node.Name), Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
 	}
