@@ -71,9 +71,6 @@ func (a *repartitions) begin(ctx context.Context, r *reconcile, node *corev1.Nod
 	if err != nil {
 		return contract.Record{}, err
 	}
-	if !before[action.GPU].MIG {
-		return contract.Record{}, refuse("GPU %d of node %s is not in MIG mode", action.GPU, node.Name)
-	}
 	if offered, want := partition.Advertised(node), before.Resources(); !partition.SameOffer(offered, want) {
 		return contract.Record{}, refuse("node %s advertises %v, not %v as in the snapshot", node.Name, offered, want)
 	}
@@ -145,6 +142,9 @@ func layouts(tables mig.Tables, names partition.Names, seen *plan.Node, action p
 		return nil, nil, refuse("node %s has no GPU %d", seen.Name, action.GPU)
 	}
 	device := seen.GPUs[i]
+	if !device.MIG {
+		return nil, nil, refuse("GPU %d of %s is not in MIG mode", device.Index, seen.Name)
+	}
 	if have := partition.Placements(device); !have.Equal(action.Before) {
 		return nil, nil, refuse("GPU %d of %s has the layout %s, not %s as in the plan", device.Index, seen.Name, have, action.Before)
 	}
