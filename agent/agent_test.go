@@ -39,24 +39,18 @@ func TestChartKnowsTheFields(t *testing.T) {
 
 // TestPodStartsWhileTheExporterReleases: a pod that was bound before the cordon may be given an instance
 // while the exporter releases the GPU. The kubelet is asked again right before the instance is
-// destroyed, and MIG mode is switched.
+// destroyed.
 func TestPodStartsWhileTheExporterReleases(t *testing.T) {
-	for name, c := range map[string]struct{ layout, before, target, device string }{
-		"an instance":  {"1g.10gb@0 1g.10gb@1", "1g@0:1 1g@1:1", "2g@0:2", fakenvml.MIGUUID(0, 0)},
-		"the MIG mode": {"-", "", "3g@0:4 3g@4:4", fakenvml.GPUUUID(0)},
-	} {
-		b := newBench(t, h100(t, 0, c.layout))
-		b.config.AllowModeChange = true
-		before := b.layout()
-		b.exporter.then = func() { b.kubelet.give(c.device, "late") }
-		b.order(c.before, c.target, func(r *contract.Record) { r.Whole = c.layout == "-" })
-		b.tick()
-		if got := b.layout(); got != before {
-			t.Errorf("%s: the layout is %s, was %s", name, got, before)
-		}
-		if a := b.answer(); a.State != contract.AgentRestored || !strings.Contains(a.Message, "late") {
-			t.Errorf("%s: answer %+v", name, a)
-		}
+	b := newBench(t, h100(t, 0, "1g.10gb@0 1g.10gb@1"))
+	before := b.layout()
+	b.exporter.then = func() { b.kubelet.give(fakenvml.MIGUUID(0, 0), "late") }
+	b.order("1g@0:1 1g@1:1", "2g@0:2")
+	b.tick()
+	if got := b.layout(); got != before {
+		t.Errorf("the layout is %s, was %s", got, before)
+	}
+	if a := b.answer(); a.State != contract.AgentRestored || !strings.Contains(a.Message, "late") {
+		t.Errorf("answer %+v", a)
 	}
 }
 
@@ -151,7 +145,6 @@ func TestRefuses(t *testing.T) {
 		"no UUID": {func(_ *bench, r *record) { r.UUID = "" }, "is not there"},
 		"repartitioned meanwhile": {func(_ *bench, r *record) { r.Before = "1g.10gb@0 2g.20gb@2" },
 			"decided on another layout: GPU 0 is partitioned into"},
-		"in MIG mode since":                {func(_ *bench, r *record) { r.Whole, r.Before = true, "empty" }, "MIG mode is on"},
 		"out of MIG mode since":            {func(b *bench, _ *record) { b.state.GPUs[0] = h100(b.t, 0, "-") }, "MIG mode is off"},
 		"a process that is in no instance": {func(b *bench, _ *record) { b.state.GPUs[0].Values = fakenvml.Busy(77) }, "1g@1:1 is busy"},
 		"a kubelet that was just started":  {func(b *bench, _ *record) { b.self = "gpuscale-system/agent-x" }, "its list is not complete yet"},
@@ -265,46 +258,6 @@ func TestPluginDoesNotRestart(t *testing.T) {
 	b.tick()
 	if a := b.answer(); a.State != contract.AgentFailed || b.layout() != "1g.10gb@4" || !strings.Contains(a.Message, "device plugin") {
 		t.Errorf("%+v, %s", a, b.layout())
-	}
-}
-
-// TestMode: MIG is enabled where that is allowed and affects no pod, and disabled again on the way
-// back.
-func TestMode(t *testing.T) {
-	for name, test := range map[string]struct {
-		product string
-		change  fakenvml.ModeChange
-		allow   bool
-		busy    bool // the other GPU is used
-		want    string
-		why     string
-	}{
-		"Hopper":               {"H100-80GB", fakenvml.AtOnce, true, true, "3g.40gb@0", ""},
-		"not allowed":          {"H100-80GB", fakenvml.AtOnce, false, false, "whole", "allowModeChange"},
-		"Ampere, all idle":     {"A100-80GB", fakenvml.WithReset, true, false, "3g.40gb@0", ""},
-		"Ampere, another busy": {"A100-80GB", fakenvml.WithReset, true, true, "whole", "GPU 1"},
-		"Ampere, reboot":       {"A100-80GB", fakenvml.WithReboot, true, false, "whole", "reset"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, other := gpuOf(t, 0, test.product, "-"), gpuOf(t, 1, test.product, "-")
-			c.Change, other.Change = test.change, test.change
-			if test.busy {
-				other.Values = fakenvml.Busy(9)
-			}
-			b := newBench(t, c, other)
-			b.config.AllowModeChange = test.allow
-			r := b.order("empty", "3g.40gb@0", func(r *contract.Record) { r.Whole, r.Model = true, test.product })
-			b.tick()
-			if got := b.layout(); got != test.want || !strings.Contains(b.answer().Message, test.why) {
-				t.Fatalf("GPU %s, want %s: %+v", got, test.want, b.answer())
-			}
-			r.Undo = &contract.Undo{Since: b.now, Attempts: 1}
-			b.api.set(contract.RecordAnnotation, r.String())
-			b.tick()
-			if got := b.layout(); got != "whole" || b.answer().State != contract.AgentRestored {
-				t.Errorf("back: %s, %+v", got, b.answer())
-			}
-		})
 	}
 }
 
@@ -462,13 +415,13 @@ func TestExporterIsQuiescedAgain(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
 	j := &job{a: b.agent(), record: contract.Record{ID: "op-1", UUID: fakenvml.GPUUUID(0)}}
 	for range 2 {
-		require.NoError(t, j.quiesce(t.Context(), []string{fakenvml.GPUUUID(0)}))
+		require.NoError(t, j.quiesce(t.Context()))
 	}
 	if b.exporter.asked != 1 {
 		t.Errorf("asked %d times, want once", b.exporter.asked)
 	}
 	j.quiescedAt = j.quiescedAt.Add(-quiesceFor / 2)
-	if err := j.quiesce(t.Context(), []string{fakenvml.GPUUUID(0)}); err != nil || b.exporter.asked != 2 {
+	if err := j.quiesce(t.Context()); err != nil || b.exporter.asked != 2 {
 		t.Errorf("after half of the time: asked %d times, %v", b.exporter.asked, err)
 	}
 	killed := &job{a: b.agent(), record: j.record, answer: contract.Answer{Touched: true}}

@@ -31,8 +31,7 @@ type job struct {
 	// known is false where the agent's annotation may be lost: it is then unknown whether the agent
 	// has touched the GPU.
 	known      bool
-	quiesced   []string  // GPUs that the exporter was asked to release
-	quiescedAt time.Time // when
+	quiescedAt time.Time // when the exporter was asked to release the GPU, zero for never
 }
 
 // serve carries out a record to its end; worked is false if there was nothing left to do.
@@ -132,7 +131,7 @@ func (j *job) forward(ctx context.Context, node *corev1.Node) error {
 			return err
 		}
 	}
-	return j.change(ctx, j.record.Target, false)
+	return j.change(ctx, j.record.Target)
 }
 
 // expected returns why the GPU's state is not the one that the operation was decided on, nil if it
@@ -145,9 +144,6 @@ func (j *job) expected(m machine) error {
 	if err := j.asBefore(c); err != nil {
 		return fmt.Errorf("decided on another layout: %w", err)
 	}
-	if _, err := tableOf(c); err != nil && !c.MIG {
-		return nil // the driver reports the profiles in MIG mode only
-	}
 	_, err = parse(c, j.record.Target)
 	return err
 }
@@ -155,11 +151,8 @@ func (j *job) expected(m machine) error {
 // asBefore returns how the GPU's state differs from the one before the operation, nil if it does
 // not.
 func (j *job) asBefore(c device) error {
-	switch {
-	case c.MIG == j.record.Whole:
-		return fmt.Errorf("GPU %d: MIG mode is %s", c.Index, map[bool]string{true: "on", false: "off"}[c.MIG])
-	case !c.MIG:
-		return nil
+	if err := inMIG(c); err != nil {
+		return err
 	}
 	before, err := parse(c, j.record.Before)
 	if err != nil {
@@ -211,14 +204,14 @@ func (j *job) backward(ctx context.Context, node *corev1.Node) error {
 			return fmt.Errorf("%w, and annotation %s, which had the reason, is lost: %w", differs, contract.AgentAnnotation, err)
 		}
 	}
-	return j.change(ctx, j.record.Before, j.record.Whole)
+	return j.change(ctx, j.record.Before)
 }
 
 // change repartitions the GPU, and has exporter and device plugin read it again. Steps that must
 // not be repeated are recorded first.
-func (j *job) change(ctx context.Context, layout string, whole bool) error {
+func (j *job) change(ctx context.Context, layout string) error {
 	if j.answer.Plugins == nil {
-		if err := j.repartition(ctx, layout, whole); err != nil {
+		if err := j.repartition(ctx, layout); err != nil {
 			return err
 		}
 	}
@@ -267,41 +260,37 @@ func (j *job) note(ctx context.Context, step string) error {
 // counts as lost.
 const maxWords = 2 << 10
 
-// quiesceFor is the time after which the exporter reacquires GPUs by itself. It is asked again
+// quiesceFor is the time after which the exporter reacquires the GPU by itself. It is asked again
 // before half of that is over.
 const quiesceFor = 5 * time.Minute
 
-// quiesce asks the exporter to release GPUs.
-func (j *job) quiesce(ctx context.Context, gpus []string) error {
-	missing := slices.ContainsFunc(gpus, func(c string) bool { return !slices.Contains(j.quiesced, c) })
-	if !missing && time.Since(j.quiescedAt) < quiesceFor/2 {
+// quiesce asks the exporter to release the GPU.
+func (j *job) quiesce(ctx context.Context) error {
+	if time.Since(j.quiescedAt) < quiesceFor/2 {
 		return nil
 	}
 	defer j.a.o.Metrics.timed(verbExporter, time.Now())
-	if err := j.a.o.Config.Exporter.Quiesce(ctx, gpus, quiesceFor); err != nil {
+	if err := j.a.o.Config.Exporter.Quiesce(ctx, j.record.UUID, quiesceFor); err != nil {
 		return err
 	}
-	j.quiesced, j.quiescedAt = gpus, time.Now()
+	j.quiescedAt = time.Now()
 	return nil
 }
 
-// resume asks the exporter to reacquire the GPUs, also those that it released before the agent was
+// resume asks the exporter to reacquire the GPU, also if it released it before the agent was
 // restarted. Without it the exporter does so after quiesceFor.
 func (j *job) resume(ctx context.Context) {
-	if len(j.quiesced) == 0 && j.answer.Touched {
-		j.quiesced = []string{j.record.UUID}
-	}
-	if len(j.quiesced) == 0 {
+	if j.quiescedAt.IsZero() && !j.answer.Touched {
 		return
 	}
-	if err := j.a.o.Config.Exporter.Resume(context.WithoutCancel(ctx), j.quiesced); err != nil {
-		j.a.o.Log.Warn("the exporter was not asked to reacquire GPUs", "gpus", j.quiesced, "error", err)
+	if err := j.a.o.Config.Exporter.Resume(context.WithoutCancel(ctx), j.record.UUID); err != nil {
+		j.a.o.Log.Warn("the exporter was not asked to reacquire GPUs", "gpus", j.record.UUID, "error", err)
 	}
 }
 
 // parse reads a layout of the GPU.
 func parse(c device, text string) (mig.Layout, error) {
-	table, err := tableOf(c)
+	table, err := mig.NewTable(c.Spec)
 	if err != nil {
 		return nil, err
 	}

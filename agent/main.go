@@ -172,9 +172,6 @@ type Config struct {
 	// FixedDrivers are fixed versions in addition to the built-in ones: "570.240.01" stands for
 	// itself and for newer versions of its branch.
 	FixedDrivers []string `json:"fixedDrivers"`
-	// AllowModeChange allows enabling MIG on a GPU that is not in MIG mode. On Ampere this resets
-	// the GPU, and is done only while no GPU of the node is in use.
-	AllowModeChange bool `json:"allowModeChange"`
 	// Library of the driver; empty for the loader's choice.
 	Library string `json:"library"`
 	// CallTimeout bounds a call into the driver, Period is the time between reads of the GPUs,

@@ -18,7 +18,6 @@ const (
 	verbRead     = "read"
 	verbDestroy  = "destroy"
 	verbCreate   = "create"
-	verbMode     = "mode"
 	verbExporter = "exporter"
 	verbPlugin   = "plugin"
 )

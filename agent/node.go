@@ -99,14 +99,14 @@ const (
 // maxReply bounds the exporter's answer, in bytes.
 const maxReply = 64 << 10
 
-// Quiesce asks the node's exporter, if there is one, to release GPUs; it reacquires them after d.
-func (e ExporterConfig) Quiesce(ctx context.Context, gpus []string, d time.Duration) error {
-	return e.ask(ctx, map[string]any{"op": "quiesce", "gpus": gpus, "seconds": int(d.Seconds())})
+// Quiesce asks the node's exporter, if there is one, to release a GPU; it reacquires it after d.
+func (e ExporterConfig) Quiesce(ctx context.Context, gpu string, d time.Duration) error {
+	return e.ask(ctx, map[string]any{"op": "quiesce", "gpus": []string{gpu}, "seconds": int(d.Seconds())})
 }
 
-// Resume asks the exporter to reacquire GPUs.
-func (e ExporterConfig) Resume(ctx context.Context, gpus []string) error {
-	return e.ask(ctx, map[string]any{"op": "resume", "gpus": gpus})
+// Resume asks the exporter to reacquire a GPU.
+func (e ExporterConfig) Resume(ctx context.Context, gpu string) error {
+	return e.ask(ctx, map[string]any{"op": "resume", "gpus": []string{gpu}})
 }
 
 // ask posts a JSON object to the exporter's unix socket, which is answered by one.

@@ -57,9 +57,14 @@ func offering(cpu, memory int64, others []Resource) capacity {
 	return c
 }
 
-// strategySingle is the GFD label of nodes whose MIG devices are advertised as
-// plain GPUs.
-const strategySingle = "nvidia.com/mig.strategy"
+// GKEPartition is GKE's label of nodes that offer MIG instances of one profile as GPUs.
+const GKEPartition = "cloud.google.com/gke-gpu-partition-size"
+
+// InstancesAsGPUs reports whether the labels of a node say that it offers its MIG instances, if it has any, as GPUs: by the
+// strategy "single" of NVIDIA's device plugin, the GPU Operator's default, or by GKE's own plugin.
+func InstancesAsGPUs(labels map[string]string) bool {
+	return labels["nvidia.com/mig.strategy"] == "single" || labels[GKEPartition] != ""
+}
 
 // supplyTo adds a GPU's whole capacity, allocated or not.
 func (ms *models) supplyTo(r *capacity, device *GPU, single bool) {

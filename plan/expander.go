@@ -65,7 +65,7 @@ var placeLabels = map[string]bool{
 // it is of, not by where it is.
 var machineLabels = []string{
 	"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/", "node.kubernetes.io/instance-type", "feature.node.kubernetes.io/",
-	"nvidia.com/gpu.family", "nvidia.com/gpu.compute.", "nvidia.com/gpu.machine", "nvidia.com/cuda.", "amd.com/gpu.", "gpu.intel.com/",
+	"nvidia.com/gpu.family", "nvidia.com/gpu.compute.", "nvidia.com/gpu.machine", "nvidia.com/mig.strategy", "nvidia.com/cuda.", "amd.com/gpu.", "gpu.intel.com/",
 	"eks.amazonaws.com/", "karpenter.", "cloud.google.com/gke-", "kubernetes.azure.com/",
 }
 

@@ -47,7 +47,7 @@ func (w *world) readGPUs(others int) {
 		}
 		n.idle = math.MaxInt64
 		n.capacity = offering(n.CPUMilli, n.MemoryMi, n.Others)
-		single := n.Labels[strategySingle] == "single"
+		single := InstancesAsGPUs(n.Labels)
 		for c := range n.GPUs {
 			device := &n.GPUs[c]
 			w.supplyGPU(n, device, single)

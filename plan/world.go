@@ -71,7 +71,7 @@ func (w *world) addPools(pools []Pool) {
 		ps := &poolState{Pool: p, index: i, action: -1, base: max(p.Target, p.Size, 0)}
 		ps.empty = offering(p.Template.CPUMilli, p.Template.MemoryMi, p.Template.Others)
 		ps.empty.ports = p.Template.HostPorts
-		single := p.Template.Labels[strategySingle] == "single"
+		single := InstancesAsGPUs(p.Template.Labels)
 		for c := range p.Template.GPUs {
 			w.models.supplyTo(&ps.empty, &p.Template.GPUs[c], single)
 			w.models.noteModel(p.Template.GPUs[c].Model)

@@ -103,27 +103,3 @@ func fill(gi nvml.GpuInstance, size int) error {
 	}
 	return fmt.Errorf("the instance has no compute profile of %d slices", size)
 }
-
-// SetMode enables or disables MIG. ErrNeedsReset and ErrInUse are changes that did not take effect;
-// the pending mode is then restored.
-func (n *NVML) SetMode(ctx context.Context, uuid string, on bool) error {
-	return n.on(ctx, uuid, func(d nvml.Device) error {
-		before, _, ret := d.GetMigMode()
-		if ret != nvml.SUCCESS {
-			return failure(ret)
-		}
-		mode := nvml.DEVICE_MIG_DISABLE
-		if on {
-			mode = nvml.DEVICE_MIG_ENABLE
-		}
-		activation, ret := d.SetMigMode(mode)
-		if ret != nvml.SUCCESS {
-			return failure(ret)
-		}
-		if activation != nvml.SUCCESS {
-			// Otherwise it would take effect at the machine's next start.
-			_, _ = d.SetMigMode(before)
-		}
-		return failure(activation)
-	})
-}

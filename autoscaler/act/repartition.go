@@ -75,7 +75,7 @@ func (a *repartitions) begin(ctx context.Context, r *reconcile, node *corev1.Nod
 		return contract.Record{}, refuse("node %s advertises %v, not %v as in the snapshot", node.Name, offered, want)
 	}
 	record := contract.Record{
-		ID: action.Operation, GPU: action.GPU, Model: action.Model, Whole: !before[action.GPU].MIG,
+		ID: action.Operation, GPU: action.GPU, Model: action.Model,
 		Target: action.Target.String(), Before: action.Before.String(), Expect: after.Resources(), Was: before.Resources(),
 		Pods: r.podsOn(node.Name), Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
 	}
@@ -142,6 +142,9 @@ func layouts(tables mig.Tables, names partition.Names, seen *plan.Node, action p
 		return nil, nil, refuse("node %s has no GPU %d", seen.Name, action.GPU)
 	}
 	device := seen.GPUs[i]
+	if !device.MIG {
+		return nil, nil, refuse("GPU %d of %s is not in MIG mode", device.Index, seen.Name)
+	}
 	if have := partition.Placements(device); !have.Equal(action.Before) {
 		return nil, nil, refuse("GPU %d of %s has the layout %s, not %s as in the plan", device.Index, seen.Name, have, action.Before)
 	}

@@ -352,6 +352,15 @@ func TestRefusedRepartitions(t *testing.T) {
 			w.snap.Pools[0].MIG.KeepsBusy = false
 			return w, action
 		},
+		// Its mode is for the user to change: that resets all GPUs of the node.
+		"a GPU without MIG": func() (*world, plan.Action) {
+			w := newWorld(t, nil)
+			w.answer(contract.StateSuccess, map[string]string{"nvidia.com/gpu": "1"})
+			w.snap.Nodes[0].GPUs[0].MIG, w.snap.Nodes[0].GPUs[0].Instances = false, nil
+			action := w.repartition()
+			action.Before = nil
+			return w, action
+		},
 		"no agent": reporting(""), "an unreadable report": reporting("{"),
 		"an agent that is off": reporting(contract.Report{At: start, Problem: "switched off", GPUs: []contract.GPUReport{{UUID: "GPU-a"}}}.String()),
 	} {

@@ -53,7 +53,7 @@ type instance struct {
 }
 
 func (v *survey) leftOn(n *plan.Node, parts []part) left {
-	r := left{single: n.Labels["nvidia.com/mig.strategy"] == "single", cpu: math.MaxInt64, memory: math.MaxInt64, instances: map[instance]int{}}
+	r := left{single: plan.InstancesAsGPUs(n.Labels), cpu: math.MaxInt64, memory: math.MaxInt64, instances: map[instance]int{}}
 	used := v.requests[n.Name]
 	if n.CPUMilli > 0 { // otherwise it is not stated
 		r.cpu = n.CPUMilli - used.cpu

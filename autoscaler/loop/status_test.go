@@ -1,10 +1,12 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -45,8 +47,10 @@ type api struct {
 	client.Client
 	t      *testing.T
 	writes int
-	// refuses is a pool whose status is refused, as a stored object is that the CRD's rules do not admit any more.
+	// refuses is a pool whose status is refused, with refusal, nil for what the API server answers where the CRD's rules do
+	// not admit the stored object any more.
 	refuses string
+	refusal error
 	events  *record.FakeRecorder
 }
 
@@ -57,7 +61,7 @@ func cluster(t *testing.T, objects ...client.Object) *api {
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			a.writes++
 			if o.GetName() == a.refuses {
-				return apierrors.NewInvalid(schema.GroupKind{Kind: "GPUNodePool"}, a.refuses, nil)
+				return cmp.Or[error](a.refusal, apierrors.NewInvalid(schema.GroupKind{Kind: "GPUNodePool"}, a.refuses, nil))
 			}
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		}}).Build()
@@ -595,10 +599,19 @@ func TestOnlyTheLatestSaves(t *testing.T) {
 }
 
 // TestRefusedState: a pool whose status the API server refuses keeps neither the leader from leading nor the
-// state of others from being saved.
+// state of others from being saved. A webhook's denial without a code, such as Kyverno's, is a 400 without a reason
+// (k8s.io/apiserver v0.37.1, pkg/admission/plugin/webhook/errors).
 func TestRefusedState(t *testing.T) {
+	webhook := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Message: "admission webhook denied the request"}}
+	for _, refusal := range []error{nil, apierrors.NewForbidden(schema.GroupResource{}, "q", nil), webhook} {
+		refusedState(t, refusal)
+	}
+}
+
+func refusedState(t *testing.T, refusal error) {
+	t.Helper()
 	c := cluster(t, named("p"), named("q"))
-	c.refuses = "q"
+	c.refuses, c.refusal = "q", refusal
 	s := follower(c, c, "first")
 	load(t, s)
 	snap, state := grew()

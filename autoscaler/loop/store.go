@@ -98,9 +98,9 @@ func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State
 }
 
 // isRefused reports an error of one pool alone: it is gone, its stored object does not pass the CRD's present
-// rules, or an admission webhook refuses it.
+// rules, or an admission webhook refuses it: Gatekeeper with 403, Kyverno with 400.
 func isRefused(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
+	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 }
 
 // write changes a pool's state under compare-and-swap, in the name of the epoch. No change is no write.

@@ -128,6 +128,9 @@ func (o *Observer) idleSince(key idleKey, allocated bool, now time.Time) time.Ti
 // reports the GPUs. MIG devices need an exporter, and so do whole GPUs in use that could be
 // repartitioned, which depends on which of them are free.
 func fromPods(in nodeInput, gpus []plan.GPU) bool {
+	if in.facts.asGPUs {
+		return instancesFromPods(in, gpus)
+	}
 	divided, shares := in.facts.divided != nil, in.reading == nil && in.facts.shares > 0
 	whole := !divided && !shares
 	if whole && (in.reading != nil && !timeSliced(in.node) || !givesWholeGPUs(in) || in.facts.Allocatable.GPUs != len(gpus)) || len(gpus) == 0 {
@@ -138,9 +141,7 @@ func fromPods(in nodeInput, gpus []plan.GPU) bool {
 		gpus[i].MIG, gpus[i].AllocationKnown = gpus[i].MIG && shares, true
 	}
 	next := 0
-	for _, p := range slices.SortedFunc(slices.Values(in.bound), func(a, b *plan.Pod) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	}) {
+	for _, p := range in.boundByName() {
 		if p.Unreadable != "" || len(p.Demand.MIG) > 0 || shares && p.Demand.GPUs > 0 || whole && p.Demand.Fraction != nil {
 			return false
 		}
@@ -160,7 +161,40 @@ func fromPods(in nodeInput, gpus []plan.GPU) bool {
 		}
 	}
 	_, isMIG := in.Tables.ForModel(gpus[0].Model.Name)
-	return !whole || next <= len(gpus) && !(isMIG && next > 0)
+	return !whole || next <= len(gpus) && !(isMIG && next > 0 && !timeSliced(in.node))
+}
+
+// instancesFromPods is fromPods for MIG instances that are offered as GPUs: all are alike, and are not repartitioned.
+func instancesFromPods(in nodeInput, gpus []plan.GPU) bool {
+	layouts := spread(in.facts.instances, gpus, in.Tables)
+	if in.reading != nil || layouts == nil {
+		return false
+	}
+	var left []*plan.Instance
+	for i := range gpus {
+		c := &gpus[i]
+		forgetAllocations(c)
+		c.MIG, c.AllocationKnown, c.Instances = true, true, unplaced(layouts[i])
+		for k := range c.Instances {
+			left = append(left, &c.Instances[k])
+		}
+	}
+	for _, p := range in.boundByName() {
+		if p.Unreadable != "" || p.Demand.GPUs > len(left) {
+			return false
+		}
+		for _, i := range left[:p.Demand.GPUs] {
+			i.AllocatedTo = p.Key()
+		}
+		left = left[p.Demand.GPUs:]
+	}
+	return true
+}
+
+func (in nodeInput) boundByName() []*plan.Pod {
+	return slices.SortedFunc(slices.Values(in.bound), func(a, b *plan.Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 }
 
 // givesWholeGPUs reports whether the node's device plugin gives whole GPUs and nothing else.
@@ -177,5 +211,5 @@ func givesWholeGPUs(in nodeInput) bool {
 			return false
 		}
 	}
-	return !offersInstances(n) && n.Labels[partition.StrategyLabel] != "single"
+	return !offersInstances(n)
 }

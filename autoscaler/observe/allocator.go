@@ -14,7 +14,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	dracel "k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,25 +43,8 @@ var allocatorFeatures = structured.Features{
 	PartitionableDevices: true, PrioritizedList: true,
 }
 
-// newestNode is the last node of a pool that became ready, with its devices, which its next node will have too. It is remembered
-// after it has gone, as what is learned of the pool's nodes.
-type newestNode struct {
-	node    *corev1.Node
-	devices []*foreign.Devices
-	seen    time.Time
-	of      string // the pool's UID and generation
-}
-
-// allocator answers which nodes have devices for claims.
-type allocator struct {
-	expressions *dracel.Cache
-	newest      map[string]newestNode // by pool
-}
-
-func newAllocator() allocator {
-	const most = 100 // compiled at a time
-	return allocator{dracel.NewCache(most, dracel.Features{EnableConsumableCapacity: true}), map[string]newestNode{}}
-}
+// mostExpressions are compiled at a time.
+const mostExpressions = 100
 
 // required returns what a pending pod's claims require of nodes beside their demand: that they have the devices, and are where
 // those of allocated claims are.
@@ -132,7 +114,7 @@ func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.
 	for _, d := range devices {
 		of[d.Node] = append(of[d.Node], d)
 	}
-	o.allocator.remember(nodes, o.learned, of, out)
+	o.remember(nodes, of, out)
 	if len(c.claims.asked) == 0 {
 		return nil
 	}
@@ -148,15 +130,15 @@ func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.
 	systematic := slices.DeleteFunc(slices.Clone(taints), func(t *foreign.DeviceTaint) bool { return t.Pool != "" })
 	for i := range out.Pools {
 		t := &out.Pools[i].Template
-		newest, known := o.allocator.newest[out.Pools[i].Name]
-		if !known {
+		l := o.learned[out.Pools[i].Name]
+		if l.newest == nil || out.Now.Sub(l.settled) > learnedFor {
 			continue
 		}
-		all, err := unpacked(slices.Concat(newest.devices, of[""]), systematic, true)
+		all, err := unpacked(slices.Concat(l.devices, of[""]), systematic, true)
 		if err != nil {
 			return err
 		}
-		for _, key := range o.allocator.lacking(ctx, c.claims, next, all, newest.node) {
+		for _, key := range o.lacking(ctx, c.claims, next, all, l.newest) {
 			t.Labels = withLabel(t.Labels, key, allocatesNot)
 		}
 	}
@@ -173,7 +155,7 @@ func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.
 		if err != nil {
 			return err
 		}
-		for _, key := range o.allocator.lacking(ctx, c.claims, now, all, nodes[n.Name]) {
+		for _, key := range o.lacking(ctx, c.claims, now, all, nodes[n.Name]) {
 			n.Labels = withLabel(n.Labels, key, allocatesNot)
 		}
 	}
@@ -204,16 +186,13 @@ func settled(n *corev1.Node, now time.Time) bool {
 	})
 }
 
-// remember keeps the newest node of each pool.
-func (a *allocator) remember(nodes map[string]*corev1.Node, pools map[string]learned, of map[string][]*foreign.Devices, out *Observation) {
-	maps.DeleteFunc(a.newest, func(pool string, n newestNode) bool {
-		return n.of != pools[pool].of || out.Now.Sub(n.seen) > learnedFor
-	})
+// remember keeps the newest node of each pool, with its devices, which its next node will have too.
+func (o *Observer) remember(nodes map[string]*corev1.Node, of map[string][]*foreign.Devices, out *Observation) {
 	newest := map[string]*corev1.Node{}
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
 		node := nodes[n.Name]
-		if pools[n.Pool].of == "" || !n.Ready || n.Cordoned || !settled(node, out.Now) {
+		if _, known := o.learned[n.Pool]; !known || !n.Ready || n.Cordoned || !settled(node, out.Now) {
 			continue
 		}
 		if had := newest[n.Pool]; had == nil || had.CreationTimestamp.Before(&node.CreationTimestamp) {
@@ -221,7 +200,9 @@ func (a *allocator) remember(nodes map[string]*corev1.Node, pools map[string]lea
 		}
 	}
 	for pool, node := range newest {
-		a.newest[pool] = newestNode{node, of[node.Name], out.Now, pools[pool].of}
+		l := o.learned[pool]
+		l.newest, l.devices, l.settled = node, of[node.Name], out.Now
+		o.learned[pool] = l
 	}
 }
 
@@ -275,8 +256,8 @@ func allocatedState(held []*resourcev1.ResourceClaim, counts func(pool foreign.D
 }
 
 // lacking returns the labels of the claims that a node has no devices for. What could not be found out in time it has.
-func (a *allocator) lacking(ctx context.Context, c *Claims, state structured.AllocatedState, of []*resourcev1.ResourceSlice, n *corev1.Node) (keys []string) {
-	search, err := structured.NewAllocator(ctx, allocatorFeatures, state, c, of, a.expressions)
+func (o *Observer) lacking(ctx context.Context, c *Claims, state structured.AllocatedState, of []*resourcev1.ResourceSlice, n *corev1.Node) (keys []string) {
+	search, err := structured.NewAllocator(ctx, allocatorFeatures, state, c, of, o.expressions)
 	for key, claims := range c.asked {
 		inTime, stop := context.WithTimeout(ctx, allocationTimeOfNode)
 		var allocated []resourcev1.AllocationResult

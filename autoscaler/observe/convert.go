@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
@@ -227,7 +228,7 @@ func (c *cluster) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made {
 // tenant returns the quota that a pod counts towards; Workload (Kueue) and PodGroup are the pod's, by name.
 func (c *cluster) tenant(p *plan.Pod, object *corev1.Pod, workload, group string) string {
 	return c.ledger.Tenant(ledger.Claim{
-		Pod: object, Demand: p.Demand, Shares: amountOf(p.Others, partition.SharedResource) > 0, Model: c.modelOf(p), Workload: workload, PodGroup: group,
+		Pod: object, Demand: p.Demand, Shares: amountOf(p.Others, partition.SharedResource) > 0, Model: func() string { return c.modelOf(p) }, Workload: workload, PodGroup: group,
 	})
 }
 
@@ -235,42 +236,48 @@ func (c *cluster) tenant(p *plan.Pod, object *corev1.Pod, workload, group string
 func (c *cluster) models() []string {
 	out := map[string]bool{}
 	for _, f := range c.facts {
-		out[f.model] = true
+		out[c.modelOn(f)] = true
 	}
 	delete(out, "")
 	return slices.Collect(maps.Keys(out))
 }
 
-// modelOf returns the model a pod is on, or the only one it requests.
+// modelOn returns the model of a node's GPUs: without feature discovery, as on GKE, that of its pool.
+func (c *cluster) modelOn(f *nodeFacts) string {
+	if f.model != "" {
+		return f.model
+	}
+	return c.onlyModel(func(p *plan.Pool) bool { return p.Name == f.Labels[v1alpha1.NodePoolLabel] })
+}
+
+// onlyModel returns the model of the GPUs of these pools, empty where they have several.
+func (c *cluster) onlyModel(of func(*plan.Pool) bool) (model string) {
+	for i := range c.claims.pools {
+		switch p := &c.claims.pools[i]; {
+		case len(p.Template.GPUs) == 0 || !of(p):
+		case model != "" && model != p.Template.GPUs[0].Model.Name:
+			return ""
+		default:
+			model = p.Template.GPUs[0].Model.Name
+		}
+	}
+	return model
+}
+
+// modelOf returns the model a pod is on, or the only one it requests: of the product that it names, or of the pools
+// whose nodes it selects.
 func (c *cluster) modelOf(p *plan.Pod) string {
 	if f := c.facts[p.Node]; f != nil {
-		return f.model
+		return c.modelOn(f)
 	}
 	if model, ok := gpu.ParseProduct(p.NodeSelector[partition.ProductLabel]); ok {
 		return model.Name
 	}
-	terms := p.Affinity
-	if at := slices.IndexFunc(p.Devices, func(of []plan.NodeTerm) bool { return of[0][0].Key == partition.ProductLabel }); at >= 0 {
-		terms = p.Devices[at]
+	ofProduct := func(of []plan.NodeTerm) bool { return of[0][0].Key == partition.ProductLabel }
+	if len(p.NodeSelector)+len(p.Affinity) == 0 && !slices.ContainsFunc(p.Devices, ofProduct) {
+		return ""
 	}
-	var models []string // that the terms admit, "" for any
-	for _, term := range terms {
-		admits := []string{""}
-		for _, r := range term {
-			if r.Key == partition.ProductLabel && r.Operator == string(corev1.NodeSelectorOpIn) {
-				admits = r.Values
-			}
-		}
-		for _, product := range admits {
-			model, _ := gpu.ParseProduct(product)
-			models = append(models, model.Name)
-		}
-	}
-	slices.Sort(models)
-	if models = slices.Compact(models); len(models) == 1 {
-		return models[0]
-	}
-	return ""
+	return c.onlyModel(func(of *plan.Pool) bool { return plan.Admits(*p, "", of.Template.Labels, nil) })
 }
 
 // version identifies a set of device classes.

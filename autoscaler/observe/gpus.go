@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -58,6 +59,9 @@ func (in nodeInput) devices(report map[int]reportedGPU) []plan.GPU {
 	memory, _ := strconv.Atoi(in.node.Labels[partition.MemoryLabel])
 	model, _ := in.model(in.facts.Labels[partition.ProductLabel], memory)
 	n, most := in.facts.count, in.facts.most
+	if in.facts.asGPUs {
+		n = in.carriers(cmp.Or(model.Name, in.modelOf(0).Name))
+	}
 	if d := in.facts.divided; d != nil {
 		n = d.GPUs
 	}
@@ -101,6 +105,32 @@ func (in nodeInput) devices(report map[int]reportedGPU) []plan.GPU {
 	return gpus
 }
 
+// profileAsGPU returns the profile of the MIG instances that a node offers as GPUs, all alike, empty for none: by GKE's label,
+// or by the product as feature discovery (v0.19.3, internal/lm) has it under the strategy "single".
+func profileAsGPU(n *corev1.Node) string {
+	if !plan.InstancesAsGPUs(n.Labels) || replicasOf(n) > 1 || partition.Advertised(n)[partition.GPUResource] == 0 {
+		return ""
+	}
+	_, profile, _ := strings.Cut(n.Labels[partition.ProductLabel], "-MIG-")
+	return cmp.Or(n.Labels[plan.GKEPartition], profile)
+}
+
+// carriers returns how many GPUs it takes at least for the instances that a node offers as GPUs, 0 where that is not known.
+func (in nodeInput) carriers(model string) (n int) {
+	table, ok := in.Tables.ForModel(model)
+	for resource, offered := range in.facts.instances {
+		name, _ := mig.ProfileOfResource(resource)
+		if !ok {
+			return 0
+		}
+		if profile, ok := table.Exact(name); ok {
+			each := int64(len(table.Starts(profile)))
+			n += int(min((offered+each-1)/each, maxGPUs))
+		}
+	}
+	return n
+}
+
 // modelOf returns the product of a GPU of a node without GFD's label, as the operation under way, the
 // agent's report or the pool have it. The exporter's series end and begin again with an operation.
 func (in nodeInput) modelOf(index int) gpu.Model {
@@ -134,7 +164,7 @@ func (in nodeInput) usual() []plan.GPU {
 func gpuCounts(n *corev1.Node) (count, most int) {
 	strategy, sliced := n.Labels[partition.StrategyLabel], timeSliced(n)
 	labelled, err := strconv.Atoi(n.Labels[partition.CountLabel])
-	if labelled = min(max(labelled, 0), maxGPUs); err != nil || strategy == "single" {
+	if labelled = min(max(labelled, 0), maxGPUs); err != nil || profileAsGPU(n) != "" {
 		labelled = 0
 	}
 	if labelled > 0 && !sliced {
@@ -166,8 +196,7 @@ func gpuCounts(n *corev1.Node) (count, most int) {
 // timeSliced reports whether the device plugin offers several replicas of each GPU under the name of
 // whole GPUs.
 func timeSliced(n *corev1.Node) bool {
-	replicas, err := strconv.Atoi(n.Labels[partition.ReplicasLabel])
-	return err == nil && replicas > 1 && partition.Advertised(n)[partition.GPUResource] > 0
+	return replicasOf(n) > 1 && partition.Advertised(n)[partition.GPUResource] > 0
 }
 
 // demandOf returns the demand of one unit of an extended resource; zero for any other resource.
@@ -289,7 +318,7 @@ func settle(c *plan.GPU, table *mig.Table) {
 // repartition one of them is stale. While a GPU is being repartitioned the plugin offers nothing,
 // and the exporter is trusted.
 func agrees(in nodeInput, gpus []plan.GPU) bool {
-	if beingRepartitioned(in.node) || in.node.Labels[partition.StrategyLabel] == "single" {
+	if beingRepartitioned(in.node) {
 		return true
 	}
 	if len(in.facts.instances) == 0 && !slices.ContainsFunc(gpus, func(c plan.GPU) bool { return c.MIG }) {
@@ -334,7 +363,7 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 		whole = min(in.facts.Allocatable.GPUs, len(gpus))
 	}
 	var guess []mig.Layout
-	if layout == nil && partition.Advertised(in.node)[partition.GPUResource] == 0 {
+	if layout == nil && (in.facts.asGPUs || partition.Advertised(in.node)[partition.GPUResource] == 0) {
 		guess = spread(in.facts.instances, gpus[whole:], in.Tables)
 	}
 	for i := range gpus {

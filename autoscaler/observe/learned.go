@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
@@ -33,6 +34,10 @@ type learned struct {
 	common  map[string]string
 	byClaim bool       // their GPUs were divided as MIG devices were claimed
 	had     []plan.Pod // of DaemonSets, and static ones, on most of the last ready nodes
+	// newest is the last node that became ready, as it was when it was last settled, and has its devices of DRA's drivers.
+	newest  *corev1.Node
+	devices []*foreign.Devices
+	settled time.Time
 }
 
 // aspect is what is compared: a label KEY=VALUE, an amount by its name, or a taint that all nodes have.

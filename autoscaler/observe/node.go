@@ -250,7 +250,8 @@ type nodeFacts struct {
 	most      int              // how many it can have
 	gpus      int              // that a DRA driver knows
 	byClaim   *claimable       // of a DRA driver that divides GPUs as MIG devices are claimed, else nil
-	instances map[string]int64 // MIG devices that it offers, by their resource
+	instances map[string]int64 // MIG devices that it offers, by their resource,
+	asGPUs    bool             // or would offer, if it did not offer them as GPUs
 	shares    int              // of each GPU, where they are given in shares only
 	model     string           // of its label, as gpuscale names it; empty for none that is known
 	data      []string         // its labels that mark cached datasets
@@ -278,6 +279,9 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 		UID:         string(n.UID),
 		Others:      c.others(n.Status.Allocatable),
 	}}
+	if profile := profileAsGPU(n); profile != "" {
+		out.asGPUs, out.instances = true, map[string]int64{mig.ResourceName(profile): partition.Advertised(n)[partition.GPUResource]}
+	}
 	out.data = dataOf(n.Labels)
 	out.HoldsData = len(out.data) > 0
 	out.count, out.most = gpuCounts(n)

@@ -18,6 +18,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	dracel "k8s.io/dynamic-resource-allocation/cel"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -67,8 +68,8 @@ type Observer struct {
 	managed map[string]*managed
 	slices  map[devicePool][]*foreign.Devices // of each pool's last complete generation
 	learned map[string]learned                // by pool
-
-	allocator allocator
+	// expressions are those of claims and their classes, compiled.
+	expressions *dracel.Cache
 
 	products   products
 	pods       perVersion[plan.Pod]
@@ -93,7 +94,7 @@ func New(o Options) *Observer {
 	if o.Foreign == nil {
 		o.Foreign = func() (foreign.Objects, error) { return nil, nil }
 	}
-	return &Observer{o: o, idle: map[idleKey]idleEntry{}, warned: map[string]string{}, learned: map[string]learned{}, absent: map[string]time.Time{}, allocator: newAllocator()}
+	return &Observer{o: o, idle: map[idleKey]idleEntry{}, warned: map[string]string{}, learned: map[string]learned{}, absent: map[string]time.Time{}, expressions: dracel.NewCache(mostExpressions, dracel.Features{EnableConsumableCapacity: true})}
 }
 
 // Observation is a Snapshot and the problems found while reading it.

@@ -321,13 +321,14 @@ func TestTwoIdleTimes(t *testing.T) {
 // the general limit.
 func TestGPUBound(t *testing.T) {
 	for _, c := range []struct {
-		label, strategy, config, allocatable, capacity string
-		want                                           int
+		label, strategy, product, config, allocatable, capacity string
+		want                                                    int
 	}{
 		{label: "2", allocatable: "nvidia.com/gpu=8", want: 2},
 		{label: "2", strategy: "mixed", allocatable: "nvidia.com/mig-3g.40gb=4", want: 2},
 		{label: "1000", want: maxGPUs},
-		{label: "14", strategy: "single", allocatable: "nvidia.com/gpu=14", want: maxGPUs},
+		{label: "14", strategy: "single", product: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", allocatable: "nvidia.com/gpu=14", want: maxGPUs},
+		{label: "8", strategy: "single", product: "NVIDIA-A100-SXM4-40GB", allocatable: "nvidia.com/gpu=7", want: 8},
 		{label: "x", allocatable: "nvidia.com/gpu=4", want: 4},
 		{label: "-1", strategy: "none", allocatable: "nvidia.com/gpu=4 cpu=8", want: 4},
 		{allocatable: "nvidia.com/gpu=7", capacity: "nvidia.com/gpu=8", want: 8},
@@ -337,7 +338,7 @@ func TestGPUBound(t *testing.T) {
 		{allocatable: "cpu=8", want: maxGPUs},
 	} {
 		n := &corev1.Node{Status: corev1.NodeStatus{Allocatable: listOf(c.allocatable), Capacity: listOf(c.capacity)}}
-		n.Labels = map[string]string{partition.CountLabel: c.label, partition.StrategyLabel: c.strategy, contract.ConfigLabel: c.config}
+		n.Labels = map[string]string{partition.CountLabel: c.label, partition.StrategyLabel: c.strategy, partition.ProductLabel: c.product, contract.ConfigLabel: c.config}
 		_, err := TrimNode(n)
 		require.NoError(t, err)
 		if _, got := gpuCounts(n); got != c.want {

@@ -43,7 +43,7 @@ func reported(in nodeInput) (map[int]reportedGPU, error) {
 	if len(p.GPUs) == 0 {
 		return nil, contradicts("no GPUs: %s", p.Problem)
 	}
-	if n, err := strconv.Atoi(in.node.Labels[partition.CountLabel]); err == nil && in.node.Labels[partition.StrategyLabel] != "single" && n != len(p.GPUs) {
+	if n, err := strconv.Atoi(in.node.Labels[partition.CountLabel]); err == nil && !in.facts.asGPUs && n != len(p.GPUs) {
 		return nil, contradicts("%d GPUs, label %s says %d", len(p.GPUs), partition.CountLabel, n)
 	}
 	out := map[int]reportedGPU{}
@@ -69,7 +69,7 @@ func reported(in nodeInput) (map[int]reportedGPU, error) {
 	}
 	have := in.facts.instances
 	switch {
-	case beingRepartitioned(in.node) || in.node.Labels[partition.StrategyLabel] == "single" || partition.SameOffer(have, offer):
+	case beingRepartitioned(in.node) || partition.SameOffer(have, offer):
 		return out, nil
 	case !in.facts.devices:
 		return nil, nil // the device plugin has not registered yet

@@ -35,14 +35,23 @@ func sharesOf(n *corev1.Node) int {
 	if shares <= 0 {
 		return 0
 	}
-	if replicas, err := strconv.Atoi(n.Labels[partition.ReplicasLabel]); err == nil && replicas > 1 {
-		return min(replicas, maxShares)
+	if replicas := replicasOf(n); replicas > 1 {
+		return replicas
 	}
 	count, err := strconv.Atoi(n.Labels[partition.CountLabel])
 	if err != nil || count < 1 {
 		count = 1
 	}
 	return max(int(min(shares, maxShares))/count, 1)
+}
+
+// replicasOf returns in how many replicas a device plugin offers each GPU: NVIDIA's, or GKE's.
+func replicasOf(n *corev1.Node) int {
+	replicas, err := strconv.Atoi(cmp.Or(n.Labels[partition.ReplicasLabel], n.Labels["cloud.google.com/gke-max-shared-clients-per-gpu"]))
+	if err != nil {
+		return 1
+	}
+	return min(replicas, maxShares)
 }
 
 // maxShares bounds the shares of a node.

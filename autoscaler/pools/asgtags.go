@@ -13,6 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/amount"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/plan"
 )
 
 // templateTag is the prefix of the tags by which users of cluster-autoscaler describe the nodes of
@@ -77,7 +78,8 @@ func tagsOf(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) (*corev1.
 	if s := pool.Spec.Template.Sharing; s != nil && s.Replicas > 0 && !s.RenameByDefault {
 		offered *= int64(s.Replicas)
 	}
-	if n := tagged.Value(); n > 0 && n != gpus && n != offered {
+	instances := plan.InstancesAsGPUs(pool.Spec.Template.Labels) || plan.InstancesAsGPUs(described.Labels)
+	if n := tagged.Value(); n > 0 && n != gpus && n != offered && !instances {
 		return nil, &Problem{ReasonTarget, "spec.template.gpus",
 			fmt.Sprintf("%d, but the group's tag %sresources/%s says %d", gpus, templateTag, partition.GPUResource, n), "correct the one that is wrong"}
 	}

@@ -38,7 +38,11 @@ func Template(pool *v1alpha1.GPUNodePool, tables mig.Tables, l Listing) (plan.Te
 	if l.described != nil {
 		complete(&t, l.described)
 	}
-	for key, value := range map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: archOf(t.GPUs)} {
+	defaults := map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: archOf(t.GPUs)}
+	if t.Labels[partition.CapableLabel] == "true" {
+		defaults[partition.StrategyLabel] = "mixed"
+	}
+	for key, value := range defaults {
 		if _, stated := t.Labels[key]; !stated {
 			t.Labels[key] = value
 		}
@@ -143,7 +147,6 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 	}
 	if _, ok := tables.ForModel(model.Name); ok {
 		t.Labels[partition.CapableLabel] = "true"
-		t.Labels[partition.StrategyLabel] = "mixed"
 	} else {
 		t.Labels[partition.CapableLabel] = "false"
 	}

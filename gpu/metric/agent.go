@@ -13,7 +13,7 @@ var (
 			`"interrupted" where the next pass continues. Absent until there is one.`,
 		LabelPhase, LabelResult)
 	AgentStepSeconds = emit(Agent, Histogram, Seconds, "gpuscale_agent_step_duration_seconds",
-		`Time of one step, failed ones included, by verb: "read" of all GPUs, "destroy", "create", "mode", "exporter" releasing the GPU, "plugin" restarting.`,
+		`Time of one step, failed ones included, by verb: "read" of all GPUs, "destroy", "create", "exporter" releasing the GPU, "plugin" restarting.`,
 		LabelVerb)
 	AgentGPUs = emit(Agent, Gauge, None, "gpuscale_agent_gpus",
 		`GPUs of the node by state: "mig", "whole" (not in MIG mode), "unreadable". Absent while the driver cannot be asked.`,

@@ -15,16 +15,6 @@ import (
 // EnvState is the environment variable with the path of the state file.
 const EnvState = "FAKENVML_STATE"
 
-// ModeChange is what a change of the MIG mode requires to take effect.
-type ModeChange int
-
-// Kinds of mode changes.
-const (
-	AtOnce     ModeChange = iota // Hopper and newer
-	WithReset                    // Ampere: the driver resets the GPU if no GPU is in use
-	WithReboot                   // Ampere passed through to a virtual machine
-)
-
 // State is the machine, as it is in the file.
 type State struct {
 	Driver string // its version
@@ -72,7 +62,6 @@ type GPU struct {
 	Spec    mig.Spec
 	MIG     bool // in MIG mode
 	Pending bool // the requested mode, pending until a reset; MIG where that is set
-	Change  ModeChange
 	// GPM is a GPU that can be profiled, Hopper or newer.
 	GPM bool
 	// XIDs that happened, oldest first: for DCGM those that the host engine knows, which are none of

@@ -141,11 +141,13 @@ func (l *Ledger) ofQuota(c Claim) string {
 	if i < 0 {
 		i = slices.IndexFunc(all, func(over cover) bool { return over.pods.Empty() })
 	}
-	switch {
-	case i < 0:
+	if i < 0 {
 		return ""
-	case all[i].models[c.Model]:
-		return modelTenant(all[i].quota, c.Model)
+	}
+	if of := all[i]; len(of.models) > 0 {
+		if model := c.Model(); of.models[model] {
+			return modelTenant(of.quota, model)
+		}
 	}
 	return all[i].quota
 }

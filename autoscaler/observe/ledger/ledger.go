@@ -67,8 +67,8 @@ type Claim struct {
 	*corev1.Pod
 	Demand demand.Demand
 	Shares bool // the demand's fraction is shares of GPUs
-	// Model of the GPUs it requests or has, empty for any.
-	Model string
+	// Model returns that of the GPUs it requests or has, empty for any.
+	Model func() string
 	// Workload (Kueue) and PodGroup of the pod, by name, empty for none.
 	Workload, PodGroup string
 }

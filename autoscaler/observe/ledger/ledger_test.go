@@ -50,7 +50,7 @@ func TestLedger(t *testing.T) {
 			for _, p := range pods {
 				d, err := demand.FromResources(kube.Extended(limitsOf(&p)))
 				must(t, err)
-				c := Claim{Pod: &p, Demand: d, Model: p.Annotations["test/model"], PodGroup: p.Annotations["test/group"]}
+				c := Claim{Pod: &p, Demand: d, Model: func() string { return p.Annotations["test/model"] }, PodGroup: p.Annotations["test/group"]}
 				text += fmt.Sprintf("pod %s/%s counts towards %s\n", p.Namespace, p.Name, cmp.Or(l.Tenant(c), "none"))
 			}
 			return text

@@ -26,8 +26,6 @@ type Record struct {
 	// Selected is set when the actuator is signalled to begin. The agent begins on it; for
 	// mig-manager it is written together with the label, which others may move afterwards.
 	Selected bool `json:"selected,omitempty"`
-	// Whole is true when the GPU was not in MIG mode before.
-	Whole bool `json:"whole,omitempty"`
 	// Target and Before are layouts in slices, "3g@0:4 3g@4:4", which are readable without a table.
 	Target string `json:"target"`
 	Before string `json:"before"`

@@ -106,10 +106,7 @@ static bool busy(int gpu) {
     return is;
 }
 
-/* How a change of the mode takes effect: at once, when all GPUs are idle (the driver then resets
- * them), or at a reboot. */
-enum { AT_ONCE = 0, WITH_RESET = 1, WITH_REBOOT = 2 };
-
+/* A change of the mode takes effect at once, as on Hopper and newer. */
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t of, unsigned mode, nvmlReturn_t *activation) {
     profile p;
     ENTER_DEVICE(of);
@@ -118,17 +115,12 @@ nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t of, unsigned mode, nvmlReturn_t *
     for (int gi = 0; gi < MAX_GI && mode == 0; gi++)
         if (has("GPUs.%d.Instances.%d", d->gpu, gi))
             return NVML_ERROR_IN_USE;
-    const long long how = number_at("GPUs.%d.Change", d->gpu);
-    bool current = in_mig_mode(d->gpu), pending = mode == 1, in_use = busy(d->gpu);
-    for (int i = 0; i < count_gpus() && how == WITH_RESET; i++)
-        in_use = in_use || busy(i);
-    *activation = current == pending ? NVML_SUCCESS : how == WITH_REBOOT ? NVML_ERROR_RESET_REQUIRED : in_use ? NVML_ERROR_IN_USE : NVML_SUCCESS;
+    bool current = in_mig_mode(d->gpu);
+    *activation = current != (mode == 1) && busy(d->gpu) ? NVML_ERROR_IN_USE : NVML_SUCCESS;
     if (*activation == NVML_SUCCESS)
-        current = pending;
-    else if (how == AT_ONCE)
-        pending = current;
+        current = mode == 1;
     set(path("GPUs.%d.MIG", d->gpu), current ? "true" : "false");
-    set(path("GPUs.%d.Pending", d->gpu), pending ? "true" : "false");
+    set(path("GPUs.%d.Pending", d->gpu), current ? "true" : "false");
     return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
