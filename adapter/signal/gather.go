@@ -45,7 +45,7 @@ func (g *gathering) pod(t *Table, k Key) {
 	}
 	since = since.Add(time.Second) // it is truncated: in its second the pod before it may have been scraped
 	points := t.pods[k]
-	var fresh, left, silent []*point
+	var fresh, silent []*point
 	var proof *point
 	present, gateway := false, true
 	for i := range points {
@@ -59,8 +59,6 @@ func (g *gathering) pod(t *Table, k Key) {
 				proof = p
 			}
 			continue
-		case p.why == "" && age <= limit && p.gone:
-			left = append(left, p)
 		case p.why == "" && age <= limit:
 			fresh = append(fresh, p)
 		case !g.ended(p, points):
@@ -70,7 +68,6 @@ func (g *gathering) pod(t *Table, k Key) {
 		present = present || !p.gone
 		gateway = gateway && g.rule.gateway(p)
 	}
-	fresh = append(fresh, left...)
 	v, whole := g.combine(fresh, silent)
 	switch {
 	case whole:
@@ -100,9 +97,8 @@ func (g *gathering) count(p *point, age, limit time.Duration) {
 	}
 }
 
-// combine makes one value of a pod's fresh points, of which those that are gone come last, in the
-// best tier that has any: duplicates merged, parts aggregated. A point that is gone is no duplicate
-// of one that is there. The value is not whole if another part of that tier has silent points
+// combine makes one value of a pod's fresh points in the best tier that has any: duplicates
+// merged, parts aggregated. A point that is gone is no duplicate of one that is there. The value is not whole if another part of that tier has silent points
 // only: the others' sum is not the pod's. Nor is it if they are of several clusters.
 func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 	if len(fresh) == 0 {
