@@ -212,7 +212,7 @@ func (c *Cache) admit(namespace string) error {
 	}
 	has := len(shares[namespace])
 	if share := max(1, most/10); has >= share {
-		return fmt.Errorf("%w: namespace %q has %d, its share; ask fewer different ones", ErrTooManyQuestions, namespace, share)
+		return fmt.Errorf("%w: namespace %q has %d, its share; ask fewer different ones, or raise maxQuestions, of which a tenth is the share", ErrTooManyQuestions, namespace, share)
 	}
 	if total < most {
 		return nil

@@ -3,8 +3,6 @@ package compat
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -13,8 +11,9 @@ import (
 )
 
 const (
-	// retry is how soon a listing that failed is tried again.
-	retry = 10 * time.Second
+	// retry is how soon a listing that failed is made again, and idle how many times as long as
+	// it took the server at least: one that fails for its size costs a tenth of the time at most.
+	retry, idle = 10 * time.Second, 9
 	// listers bounds the listings in flight.
 	listers = 4
 )
@@ -30,6 +29,7 @@ type listing struct {
 	families []prom.Family // of the last time that it answered
 	ever     bool          // it has answered
 	err      error         // of the last time
+	due      time.Time     // the next time
 }
 
 // Run lists the series until ctx ends.
@@ -43,31 +43,46 @@ func (p *Provider) Run(ctx context.Context) {
 	}
 }
 
-// relist lists the series of each distinct selector, and returns when to do that again.
+// relist lists the series of each distinct selector that is due, and returns when to do that again.
 func (p *Provider) relist(ctx context.Context) time.Duration {
-	all := slices.Collect(maps.Values(p.listings))
-	workqueue.ParallelizeUntil(ctx, listers, len(all), func(i int) { p.list(ctx, all[i]) })
-	p.registry.Store(newRegistry(p.file, p.listings, p.Mapper))
-	if slices.ContainsFunc(all, func(l *listing) bool { return l.err != nil }) {
-		return min(p.opts.RelistInterval, retry)
+	now, due := p.now(), []*listing{}
+	for _, l := range p.listings {
+		if !l.due.After(now) {
+			due = append(due, l)
+		}
 	}
-	return p.opts.RelistInterval
+	wait := make([]time.Duration, len(due))
+	workqueue.ParallelizeUntil(ctx, listers, len(due), func(i int) { wait[i] = p.list(ctx, due[i]) })
+	p.registry.Store(newRegistry(p.file, p.listings, p.Mapper))
+	now = p.now() // for all, so that they stay together
+	for i, l := range due {
+		l.due = now.Add(wait[i])
+	}
+	next := p.opts.RelistInterval
+	for _, l := range p.listings {
+		next = min(next, l.due.Sub(now))
+	}
+	return next
 }
 
-// list lists the series of one selector. A failure leaves the previous ones. Only changes
-// are logged: an unavailable Prometheus must not fill the log.
-func (p *Provider) list(ctx context.Context, l *listing) {
-	families, err := p.Lister.Series(ctx, l.selector, time.Now().Add(-p.opts.SeriesAge))
+// list lists the series of one selector, and returns how long to wait before the next time. A
+// failure leaves the previous ones. Only changes are logged: an unavailable Prometheus must not
+// fill the log.
+func (p *Provider) list(ctx context.Context, l *listing) time.Duration {
+	began := p.now()
+	families, err := p.Lister.Series(ctx, l.selector, began.Add(-p.opts.SeriesAge))
 	which := slog.String("seriesQuery", l.selector)
 	switch {
 	case ctx.Err() != nil:
-		return
+		return retry
 	case err == nil && l.err != nil:
 		p.log.Info("series are listed again", which)
 	case err != nil && (l.err == nil || l.err.Error() != err.Error()):
 		p.log.Warn("listing series failed, the previous list is still served", which, slog.Any("error", err))
 	}
-	if l.err = err; err == nil {
-		l.families, l.ever = families, true
+	if l.err = err; err != nil {
+		return min(p.opts.RelistInterval, max(retry, idle*p.now().Sub(began)))
 	}
+	l.families, l.ever = families, true
+	return p.opts.RelistInterval
 }

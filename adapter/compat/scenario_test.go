@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,8 +36,9 @@ import (
 //	exist           pods, a namespace and their names each line
 //	rules           a file of prometheus-adapter, whose series are not listed yet; samples older than 2m
 //	                are missing
-//	list            lists them, and prints what each rule serves, or why not; refused=PREFIX refuses
-//	                the listing of selectors that begin so
+//	list            lists those that are due, and prints what each rule serves, or why not; after=D is
+//	                the time since the last list, refused=PREFIX refuses the listing of selectors that
+//	                begin so, and takes=D is how long that takes
 //	ask             answers each line: RESOURCE NS NAME METRIC [SELECTOR], with NAME * for all, and
 //	                external NS METRIC [SELECTOR]. fails=unavailable or fails=bad is what Prometheus
 //	                says meanwhile, later=D how long after its last answer is asked
@@ -58,10 +60,18 @@ func TestScenarios(t *testing.T) {
 				f, err := Parse("pa.yaml", []byte(d.Input))
 				require.NoError(t, err)
 				s.provider = New(Options{ConfigFile: "pa.yaml", MaxAge: 2 * time.Minute}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: objects(t), Mapper: kinds()}, slog.New(slog.DiscardHandler))
-				s.provider.now = func() time.Time { return s.now }
+				s.provider.now = func() time.Time {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					return s.now
+				}
 			case "list":
-				s.refused = ""
+				var after time.Duration
+				s.refused, s.takes = "", 0
+				d.MaybeScanArgs(t, "after", &after)
 				d.MaybeScanArgs(t, "refused", &s.refused)
+				d.MaybeScanArgs(t, "takes", &s.takes)
+				s.now = s.listed.Add(after)
 				return s.list()
 			case "ask":
 				return s.ask(d)
@@ -81,9 +91,14 @@ type scenario struct {
 	pods          map[string][]string
 	provider      *Provider
 	refused       string
+	takes         time.Duration
+	listed        time.Time
 	failure       error
 	questions     map[string]bool
-	now           time.Time
+
+	mu    sync.Mutex // guards what follows: listings are parallel
+	lists int
+	now   time.Time
 }
 
 // asked is when Prometheus answers; the provider's clock is an hour ahead.
@@ -110,7 +125,11 @@ func (s *scenario) Watch(_ context.Context, q cache.Question, namespace string) 
 
 // Series implements Lister over what is loaded.
 func (s *scenario) Series(_ context.Context, selector string, _ time.Time) ([]prom.Family, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists++
 	if s.refused != "" && strings.HasPrefix(selector, s.refused) {
+		s.now = s.now.Add(s.takes)
 		return nil, prom.ErrUnavailable
 	}
 	matchers, err := signal.Parser.ParseMetricSelector(selector)
@@ -145,7 +164,10 @@ func objects(t testing.TB) *fake.FakeMetadataClient {
 
 func (s *scenario) list() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "again in %s\n", s.provider.relist(s.t.Context()))
+	s.lists = 0
+	again := s.provider.relist(s.t.Context())
+	s.listed = s.now
+	fmt.Fprintf(&out, "%d listed, again in %s\n", s.lists, again)
 	for _, r := range s.provider.Rules() {
 		fmt.Fprintf(&out, "%s serves %s\n", r.Name, strings.Join(r.Metrics, ", "))
 		for _, problem := range r.Problems {

@@ -98,7 +98,7 @@ func (g *gathering) count(p *point, age, limit time.Duration) {
 }
 
 // combine makes one value of a pod's fresh points in the best tier that has any: duplicates
-// merged, parts aggregated. It is not whole if another part of that tier has silent points
+// merged, parts aggregated. A point that is gone is no duplicate of one that is there. The value is not whole if another part of that tier has silent points
 // only: the others' sum is not the pod's. Nor is it if they are of several clusters.
 func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 	if len(fresh) == 0 {
@@ -109,12 +109,16 @@ func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 	}
 	best := g.rule.tier(slices.MinFunc(fresh, func(a, b *point) int { return cmp.Compare(g.rule.tier(a), g.rule.tier(b)) }))
 	v = podValue{oldest: math.MaxInt64, gateway: true}
-	parts, cluster := map[string][]float64{}, ""
+	parts, present, cluster := map[string][]float64{}, map[string]bool{}, ""
 	for _, p := range fresh {
 		if g.rule.tier(p) != best {
 			continue
 		}
 		id := g.rule.identity(p)
+		if p.gone && present[id] {
+			continue
+		}
+		present[id] = !p.gone
 		parts[id] = append(parts[id], p.value)
 		if c := p.labels.Get(clusterLabel); cluster != "" && c != "" && c != cluster && !slices.Contains(g.rule.Sources[p.source].Parts(g.rule), clusterLabel) {
 			g.Clusters = true // pods of one name: another's value is not this one's

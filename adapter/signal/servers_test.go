@@ -100,7 +100,7 @@ var (
 // that are not named have no answer.
 var pages = map[string]map[string]float64{
 	"vllm-0.8":  {"queue_depth": 3, "requests_running": 8, "kv_cache_usage": .42, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
-	"vllm-0.11": vllm, "vllm-escaped": vllm, "vllm-kserve": vllm,
+	"vllm-0.11": vllm, "vllm-rust": vllm, "vllm-escaped": vllm, "vllm-kserve": vllm,
 	// Two replicas of Ray add up as engines do, and what waits for one of them is not in their queues.
 	"vllm-ray-2.50": {"queue_depth": 43, "requests_running": 9, "kv_cache_usage": .4, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
 	"vllm-ray-2.40": {"queue_depth": 22, "requests_running": 9, "kv_cache_usage": .4},

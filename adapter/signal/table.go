@@ -20,8 +20,8 @@ const Forget = 10 * time.Minute
 // immutable once built and safe for concurrent use.
 type Table struct {
 	rule   Rule
-	pods   map[Key][]point
-	keys   []Key // of pods, in order
+	pods   map[Key][]point // those that are gone last
+	keys   []Key           // of pods, in order
 	series int
 	lives  func(namespace, pod string) (since time.Time, ok bool)
 }

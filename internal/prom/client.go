@@ -132,6 +132,10 @@ type Family struct {
 	Labels []string // sorted, without the name's own
 }
 
+// listing is how many times the time and the size of an answer a list of series may have. There
+// may be millions, of few families, and only those are kept.
+const listing = 6
+
 // Series returns the families of series that match a selector and had a sample
 // since a time, in the order of each family's first series in the answer. More than
 // MaxSeries families are an error. Errors are those of [Client.Query]; an answer
@@ -139,7 +143,9 @@ type Family struct {
 func (c *Client) Series(ctx context.Context, selector string, since time.Time) ([]Family, error) {
 	var families []Family
 	form := url.Values{"match[]": {selector}, "start": {unix(since)}}
-	if err := c.get(ctx, "api/v1/series", form, c.cfg.MaxResponseBytes, readFamilies(&families, c.cfg.MaxSeries)); err != nil {
+	patient := *c
+	patient.cfg.Timeout *= listing
+	if err := patient.get(ctx, "api/v1/series", form, listing*c.cfg.MaxResponseBytes, readFamilies(&families, c.cfg.MaxSeries)); err != nil {
 		return nil, err
 	}
 	return families, nil
