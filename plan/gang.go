@@ -173,7 +173,7 @@ func (w *world) serveGang(u *unit) {
 	w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", first.done+g.running, g.min, near, p.Key(), first.reason, first.detail))
 }
 
-// prefer orders the members of a gang that has more than it lacks: first those for which a node is free or upcoming, as
+// prefer orders the members of a gang that has more than it lacks: first those for which a node is free or awaited, as
 // no action serves others in their place, and last those that are not to be served. It is false where too few are left
 // without some kinds.
 func (w *world) prefer(u *unit, without []*kind) bool {
@@ -187,7 +187,7 @@ func (w *world) prefer(u *unit, without []*kind) bool {
 			p, k := &w.pending[i], w.pending[i].kind
 			n := w.tightest(k)
 			if n < 0 {
-				n = w.soonest(k)
+				n = w.awaited(i)
 			}
 			switch {
 			case p.served:

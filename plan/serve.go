@@ -76,6 +76,19 @@ func (w *world) serve(i int, inGang bool) bool {
 	return w.commit(p, best, all)
 }
 
+// awaited is the upcoming node for which a pod waits rather than have an action, -1 for none.
+func (w *world) awaited(i int) int {
+	p := &w.pending[i]
+	wait, ok := w.waitOption(p.kind, p.pod)
+	if !ok {
+		return -1
+	}
+	if best, ok := cheapest(w.options(i, p)); ok && best.cost < wait.cost && w.hold == "" {
+		return -1
+	}
+	return wait.node
+}
+
 // options are the ways to serve a pod by an action, each kind once: those that
 // change less come first.
 func (w *world) options(i int, p *pending) []option {
