@@ -139,11 +139,7 @@ func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 // there is any and whether an action was taken. Where the cheapest is not worth it yet, no
 // other is taken: it will be once the pod is pending.
 func (w *world) provide(p *pending, reason Reason, why string, worth func(option) bool) (there, acted bool) {
-	to := w.sound(p.kind)
-	if to < 0 {
-		to = w.soonest(p.kind)
-	}
-	if to >= 0 && worth(option{kind: OptionFree, node: to}) {
+	if to := w.reservable(p.kind, worth); to >= 0 {
 		w.assign(p.kind, to)
 		return true, false
 	}
@@ -175,10 +171,30 @@ func (w *world) provide(p *pending, reason Reason, why string, worth func(option
 	return true, true
 }
 
+// reservable is the node whose capacity is reserved for a kind that is not pending yet: the tightest sound one, or the
+// next that is worth it, else the one that is ready first; -1 for none.
+func (w *world) reservable(k *kind, worth func(option) bool) int {
+	tightest, best := w.sound(k), w.soonest(k)
+	switch {
+	case tightest < 0:
+		return best
+	case worth(option{kind: OptionFree, node: tightest}):
+		return tightest
+	}
+	least := entry{at: math.MaxInt64}
+	for i, n := range w.eachNode() { // the index has no more than the tightest
+		e, fits := w.value(k, i, false)
+		if fits && !n.sick && e.before(least) && w.topology.rulesAllow(k, n) && worth(option{kind: OptionFree, node: i}) {
+			best, least = i, e
+		}
+	}
+	return best
+}
+
 // worthwhile compares the cost of an action now, which may be early or
 // needless, with that of a pending replica if the action follows the demand.
 // The forecast's error is the probability of a needless action. To keep a node that
-// would be removed is as to add one, for as long as it is kept once nothing uses it.
+// would be removed is as to add one, for as long as it is kept once nothing uses it. A node is kept once it is repartitioned.
 func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 	life := w.policy.NodeLife
 	if o.kind == OptionFree {
@@ -201,7 +217,7 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 		}
 		return o.share*o.pool.price*(early.Hours()+needless*life.Hours()) <= late
 	}
-	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late
+	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late && w.worthwhile(f, k, option{kind: OptionFree, node: o.node})
 }
 
 // number is "6" or "5.4".
