@@ -48,7 +48,7 @@ func (w *world) reopenFor(p *pending) bool {
 		n.tier, n.since, n.at = tierChange, NodeUpcoming, w.now
 		n.changeAt = later(n.changeAt, w.now.Add(aMoment))
 		w.reindex(i)
-		w.chose(p, OptionWait, n.name)
+		p.chosen = choice{OptionWait, n.name}
 		w.commitWait(p, option{node: i})
 		return true
 	}

@@ -65,9 +65,9 @@ type watch struct {
 	// last is the pod considered last: an index into pending, -1 for none.
 	last    int
 	options []Option
-	chosen  map[*Pod]choice
 }
 
+// choice is an option, and the node or pool that it is on.
 type choice struct {
 	kind OptionKind
 	on   string
@@ -92,7 +92,7 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	if first < 0 {
 		return Explanation{}, false
 	}
-	w.watch = &watch{of: of, last: -1, chosen: map[*Pod]choice{}}
+	w.watch = &watch{of: of, last: -1}
 	w.decide()
 	if w.watch.last < 0 { // it was never considered: refused, or served by free capacity
 		w.consider(first)
@@ -109,19 +109,9 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	}, true
 }
 
-// chose records the option taken for a watched pod.
-func (w *world) chose(p *pending, kind OptionKind, on string) {
-	if w.watch == nil || !w.watch.of(p.pod) {
-		return
-	}
-	pod, before := p.pod, w.watch.chosen[p.pod]
-	w.journal.record(func() { w.watch.chosen[pod] = before })
-	w.watch.chosen[pod] = choice{kind, on}
-}
-
 // outcome marks the option that was taken.
 func (t *watch) outcome(p *pending) []Option {
-	c := t.chosen[p.pod]
+	c := p.chosen
 	if c == (choice{}) {
 		return t.options
 	}

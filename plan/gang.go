@@ -227,7 +227,7 @@ func stageOf(gang string) string { return "gang " + gang }
 // before all of it is free, evictions would go on without end.
 func (cond *conditions) mayStage(gang string, members int) bool {
 	most := cond.policy.MaxEvictionsPerReconcile
-	if most <= 0 {
+	if most <= 0 || cond.policy.MaxActionsPerReconcile <= 0 {
 		return false
 	}
 	f := cond.state.Failures[stageOf(gang)]

@@ -154,10 +154,6 @@ func (w *world) provide(p *pending, reason Reason, why string, worth func(option
 		}
 		return false, false
 	}
-	if best.kind == OptionNode && best.node >= 0 { // it was requested in an earlier reconcile
-		w.claim(p, best)
-		return true, false
-	}
 	before := len(w.actions.list)
 	if best.kind == OptionRepartition {
 		w.commitRepartition(p, best, "")
@@ -168,7 +164,7 @@ func (w *world) provide(p *pending, reason Reason, why string, worth func(option
 		a := w.actions.edit(i)
 		a.Reason, a.Detail = reason, a.Detail+"; "+why
 	}
-	return true, true
+	return true, best.kind != OptionNode || best.node < 0 // else it was requested in an earlier reconcile
 }
 
 // reservable is the node whose capacity is reserved for a kind that is not pending yet: the tightest sound one, or the

@@ -111,7 +111,7 @@ func (w *world) placePodNow(i int) bool {
 		w.nodes[n].settle(p.pod)
 	}
 	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name+k.dataText(&w.nodes[n])
-	w.chose(p, OptionFree, w.nodes[n].name)
+	p.chosen = choice{OptionFree, w.nodes[n].name}
 	return true
 }
 

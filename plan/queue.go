@@ -30,6 +30,7 @@ type pending struct {
 	counted  bool // in its kind's unserved
 	reason   Reason
 	detail   string
+	chosen   choice // the option that serves it
 }
 
 // kindOf returns the pod's kind.

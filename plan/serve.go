@@ -137,9 +137,9 @@ func (w *world) commit(p *pending, o option, all []option) bool {
 	}
 	w.serving.spent += o.cost
 	if o.kind == OptionNode {
-		w.chose(p, o.kind, o.pool.Name)
+		p.chosen = choice{o.kind, o.pool.Name}
 	} else {
-		w.chose(p, o.kind, w.nodes[o.node].name)
+		p.chosen = choice{o.kind, w.nodes[o.node].name}
 	}
 	switch o.kind {
 	case OptionWait:

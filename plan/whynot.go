@@ -75,42 +75,24 @@ func (w *world) unserved(p *pending) (Reason, string) {
 	return reason, detail
 }
 
-// ruledOut names a node that has free GPUs for the kind, and what alone keeps the kind
-// from it: a rule, a volume, a host port, too few CPUs or too little memory, or that it
-// takes no pods; empty for none.
+// ruledOut names a node that has free GPUs for the kind, and what else keeps the kind from it; one that takes no pods
+// only where there is no other. It is empty for none.
 func (w *world) ruledOut(k *kind) string {
 	outOfService := ""
 	for _, n := range w.eachNode() {
-		free := n.capacity
-		free.ports, free.cpu, free.memory, free.pods = nil, unstated, unstated, unstated
-		if n.virtual || k.judgeOn(n) == fitsNot || w.models.lacks(k, &free) != "" {
+		gpus := n.capacity
+		gpus.ports, gpus.cpu, gpus.memory, gpus.pods = nil, unstated, unstated, unstated
+		_, tainted := untolerated(k.pod, n.Taints)
+		if n.virtual || tainted || k.judgeOn(n) == fitsNot || w.models.lacks(k, &gpus) != "" {
 			continue
 		}
-		why, what := "", " has free capacity, and "
-		switch _, tainted := untolerated(k.pod, n.Taints); {
-		case tainted:
-			continue
-		case n.tier != tierNow:
-			if outOfService == "" && (n.since == NodeCordoned || n.since == NodeUnready) {
-				outOfService = fmt.Sprintf("%s would have free capacity, and takes no pods: %s", n.name, n.since)
-			}
-			continue
-		case !n.admits(k):
-			if why = mismatch(k.pod, n.place(), n.Taints); strings.HasPrefix(why, labelsMismatch) {
-				why = "its " + why
-			} else {
-				why = "a " + why + " excludes it"
-			}
-		case !w.topology.rulesAllow(k, n):
-			why = excludedByRules
-		case w.models.lacks(k, &n.capacity) != "":
-			lack := w.models.lacks(k, &n.capacity)
-			if why = lackText(lack, "too few "); lack == "cpu" || lack == "memory" || lack == podPlaces {
-				what = " has free GPUs, and "
-			}
-		}
-		if why != "" {
-			return n.name + what + why
+		text := "GPUs are free on " + n.name + ", "
+		switch why := w.keepsOut(k, n); {
+		case why == "":
+		case n.tier == tierNow:
+			return text + why
+		case outOfService == "" && (n.since == NodeCordoned || n.since == NodeUnready):
+			outOfService = text + why
 		}
 	}
 	return outOfService
