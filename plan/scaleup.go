@@ -15,32 +15,39 @@ const lookAhead = 64
 // priority, and at the least cost. An unclaimed upcoming node is paid for, so a new
 // one is added only where that costs less than to wait for it, and in no pool of a
 // lower priority. Of several such nodes a pod gets that of the pool which would add one for
-// it, so that each goes to the pods for which it was requested. With onlyUpcoming, there is
-// no new one.
+// it, so that each goes to the pods for which it was requested; but one that its pool's
+// minimum requires was requested for none, and compares with those as with new ones. With
+// onlyUpcoming, there is no new one.
 func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option, bool) {
-	var best, spare option
-	found, foundSpare := false, false
+	var added, requested, required option
+	first := func(best *option, o option) {
+		if best.pool == nil || k.before(o, *best) {
+			*best = o
+		}
+	}
 	for _, ps := range w.pools {
 		reason, _ := w.cannotScaleUp(k, p, ps)
 		if w.models.hasSpare(k, ps, reason) {
-			if o := w.priced(i, k, p, ps, ps.spare[0]); !foundSpare || k.before(o, spare) {
-				spare, foundSpare = o, true
+			upcoming := &requested
+			if ps.size() < ps.Min {
+				upcoming = &required
 			}
+			first(upcoming, w.priced(i, k, p, ps, ps.spare[0]))
 		}
-		if reason != "" || onlyUpcoming {
-			continue
-		}
-		if o := w.priced(i, k, p, ps, -1); !found || k.before(o, best) {
-			best, found = o, true
+		if reason == "" && !onlyUpcoming {
+			first(&added, w.priced(i, k, p, ps, -1))
 		}
 	}
-	if foundSpare && (!found || best.pool.Priority < spare.pool.Priority || best.cost >= spare.cost-spare.price) {
-		return w.balanced(spare, i, k, p), true
+	best := added
+	for _, o := range []option{requested, required} {
+		if o.pool != nil && (best.pool == nil || best.pool.Priority < o.pool.Priority || best.cost >= o.cost-o.price) {
+			best = o
+		}
 	}
-	if found {
-		best = w.balanced(best, i, k, p)
+	if best.pool == nil {
+		return option{}, false
 	}
-	return best, found
+	return w.balanced(best, i, k, p), true
 }
 
 // hasSpare reports whether the kind may use an unclaimed upcoming node of the pool,
