@@ -359,7 +359,9 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 			tree = tree.Force(p.Tenant, w.quotas.amountOf(p))
 			borrowed = !tree.Used(p.Tenant).Fits(w.quotas.tenants[t].Guarantee) && !tree.Covered(p.Tenant)
 		}
-		w.provide(&pending{pod: p, kind: k, borrowed: borrowed}, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(option) bool { return true })
+		next := w.expected(p)
+		next.borrowed = borrowed
+		w.provide(next, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(option) bool { return true })
 	}
 }
 

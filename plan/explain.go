@@ -95,7 +95,7 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	w.watch = &watch{of: of, last: -1}
 	w.decide()
 	if w.watch.last < 0 { // it was never considered: refused, or served by free capacity
-		w.consider(first)
+		w.consider(&w.pending[first])
 	}
 	q := &w.pending[w.watch.last]
 	k := q.kind
@@ -134,14 +134,13 @@ func (t *watch) outcome(p *pending) []Option {
 }
 
 // consider records every option of a pod that is watched. It decides nothing.
-func (w *world) consider(i int) {
+func (w *world) consider(p *pending) {
 	t := w.watch
-	if t == nil || !t.of(w.pending[i].pod) {
+	if t == nil || !t.of(p.pod) {
 		return
 	}
-	p := &w.pending[i]
-	t.last = i
-	t.options = append([]Option{w.optionFree(p.kind), w.optionWait(p), w.optionRepartition(p), w.optionReclaim(p)}, w.optionNodes(i, p)...)
+	t.last = p.rank
+	t.options = append([]Option{w.optionFree(p.kind), w.optionWait(p), w.optionRepartition(p), w.optionReclaim(p)}, w.optionNodes(p)...)
 }
 
 func (w *world) optionFree(k *kind) Option {
@@ -156,7 +155,7 @@ func (w *world) optionFree(k *kind) Option {
 
 func (w *world) optionWait(p *pending) Option {
 	o := Option{Kind: OptionWait, Reason: WaitUpcomingNode}
-	wait, ok := w.waitOption(p.kind, p.pod)
+	wait, ok := w.waitOption(p)
 	if !ok {
 		o.Detail = "no upcoming node fits"
 		return o
@@ -173,10 +172,10 @@ func (w *world) optionRepartition(p *pending) Option {
 		o.Detail = "it requests no MIG slices"
 		return o
 	}
-	repartition, ok := w.repartitionOption(p.kind, p.pod)
+	repartition, ok := w.repartitionOption(p)
 	if !ok {
 		o.Detail = "no pool's GPUs may be repartitioned for it"
-		if b := w.blockersOf(p.kind); len(b) > 0 {
+		if b := w.blockersOf(p); len(b) > 0 {
 			o.Detail = "no GPU can be repartitioned: " + b.String()
 		}
 		return o
@@ -226,16 +225,16 @@ func (w *world) optionReclaim(p *pending) Option {
 }
 
 // optionNodes is one option for each pool, in the order of compare.
-func (w *world) optionNodes(i int, p *pending) []Option {
+func (w *world) optionNodes(p *pending) []Option {
 	out := make([]Option, 0, len(w.pools))
 	for _, ps := range w.pools {
 		o := Option{Kind: OptionNode, On: ps.Name}
-		reason, why := w.cannotScaleUp(p.kind, p.pod, ps)
+		reason, why := w.cannotScaleUp(p, ps)
 		why = strings.TrimPrefix(why, ps.Name+": ")
 		spare := w.models.hasSpare(p.kind, ps, reason)
-		priced := w.priced(i, p.kind, p.pod, ps, -1)
+		priced := w.priced(p, ps, -1)
 		if spare {
-			if o := w.priced(i, p.kind, p.pod, ps, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {
+			if o := w.priced(p, ps, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {
 				priced = o
 			} else {
 				spare = false

@@ -187,7 +187,7 @@ func (w *world) prefer(u *unit, without []*kind) bool {
 			p, k := &w.pending[i], w.pending[i].kind
 			n := w.tightest(k)
 			if n < 0 {
-				n = w.awaited(i)
+				n = w.awaited(p)
 			}
 			switch {
 			case p.served:

@@ -18,24 +18,24 @@ const lookAhead = 64
 // it, so that each goes to the pods for which it was requested; but one that its pool's
 // minimum requires was requested for none, and compares with those as with new ones. With
 // onlyUpcoming, there is no new one.
-func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option, bool) {
+func (w *world) scaleUpOption(p *pending, onlyUpcoming bool) (option, bool) {
 	var added, requested, required option
 	first := func(best *option, o option) {
-		if best.pool == nil || k.before(o, *best) {
+		if best.pool == nil || p.kind.before(o, *best) {
 			*best = o
 		}
 	}
 	for _, ps := range w.pools {
-		reason, _ := w.cannotScaleUp(k, p, ps)
-		if w.models.hasSpare(k, ps, reason) {
+		reason, _ := w.cannotScaleUp(p, ps)
+		if w.models.hasSpare(p.kind, ps, reason) {
 			upcoming := &requested
 			if ps.size() < ps.Min {
 				upcoming = &required
 			}
-			first(upcoming, w.priced(i, k, p, ps, ps.spare[0]))
+			first(upcoming, w.priced(p, ps, ps.spare[0]))
 		}
 		if reason == "" && !onlyUpcoming {
-			first(&added, w.priced(i, k, p, ps, -1))
+			first(&added, w.priced(p, ps, -1))
 		}
 	}
 	best := added
@@ -47,7 +47,7 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 	if best.pool == nil {
 		return option{}, false
 	}
-	return w.balanced(best, i, k, p), true
+	return w.balanced(best, p), true
 }
 
 // hasSpare reports whether the kind may use an unclaimed upcoming node of the pool,
@@ -58,20 +58,20 @@ func (ms *models) hasSpare(k *kind, ps *poolState, reason Reason) bool {
 
 // priced is the option of a pool's next node: an upcoming one, or a new one
 // where spare is negative.
-func (w *world) priced(i int, k *kind, p *Pod, ps *poolState, spare int) option {
+func (w *world) priced(p *pending, ps *poolState, spare int) option {
 	o := option{kind: OptionNode, pool: ps, node: spare, at: w.now.Add(ps.ReadyAfter)}
 	if spare >= 0 {
 		o.at = w.nodes[spare].at
 	}
-	r, repartitions := w.models.capacityFor(k, ps)
+	r, repartitions := w.models.capacityFor(p.kind, ps)
 	wait := o.at.Sub(w.now)
 	if o.repartitions = repartitions; repartitions {
 		wait += ps.MIG.IdleAfter + ps.MIG.Duration
 		o.cost = w.policy.DisruptionCost
 	}
-	share, mates := w.shareOf(i, k, p, ps, r)
-	o.share, o.price, o.risk = share, w.policy.life(ps)*share, w.interruption(ps, p, mates)
-	o.cost += o.price + w.policy.waitCost(k, p.Priority, wait) + o.risk
+	share, mates := w.shareOf(p, ps, r)
+	o.share, o.price, o.risk = share, w.policy.life(ps)*share, w.interruption(ps, p.pod, mates)
+	o.cost += o.price + w.policy.waitCost(p.kind, p.pod.Priority, wait) + o.risk
 	return o
 }
 
@@ -124,9 +124,10 @@ func (ms *models) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 	return r, ok
 }
 
-// cannotScaleUp returns why the pool adds no node for the kind, with a detail;
+// cannotScaleUp returns why the pool adds no node for the pod, with a detail;
 // empty where it can.
-func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) {
+func (w *world) cannotScaleUp(of *pending, p *poolState) (Reason, string) {
+	k := of.kind
 	if why := w.misfit(k, p); why != "" {
 		if p.Template.Differs != "" {
 			why += " (unlike its template, its nodes have " + p.Template.Differs + ")"
@@ -147,7 +148,7 @@ func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) 
 		return PoolFixed, p.Name + ": fixed pool, no machines to add"
 	case p.base+p.grown+p.later >= p.Max:
 		return PoolAtMax, p.atMaxText()
-	case p.keptFor != "" && pod.Priority < p.kept:
+	case p.keptFor != "" && of.pod.Priority < p.kept:
 		return CapacityKept, fmt.Sprintf("%s has %d of %d nodes, and keeps the others for %s", p.Name, p.base+p.grown, p.Max, p.keptFor)
 	case w.serving.committing && w.policy.MaxNodesPerScaleUp > 0 && w.policy.MaxNodesPerHour > 0:
 	case w.nodeBound(p) != "":
@@ -227,14 +228,15 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 // shareOf is the share of a new node's GPUs that a pod would use, of those that
 // it and the pods after it would use, and how many of them are of its gang: what
 // the node costs is divided so. r is the node's free capacity.
-func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (share float64, mates int) {
+func (w *world) shareOf(p *pending, ps *poolState, r capacity) (share float64, mates int) {
+	k := p.kind
 	w.models.take(k, &r)
 	used, mates, seen := k.eq, 1, 0
 	more := func(q *Pod, qk *kind) bool {
 		if w.admitsNew(qk, ps) && w.models.lacks(qk, &r) == "" {
 			w.models.take(qk, &r)
 			used += qk.eq
-			if q.Gang != "" && q.Gang == p.Gang {
+			if q.Gang != "" && q.Gang == p.pod.Gang {
 				mates++
 			}
 			return true
@@ -242,7 +244,7 @@ func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (shar
 		return false
 	}
 	open := func() bool { seen++; return seen <= lookAhead && (r.freeSlices() > 0 || len(r.parts) > 0) }
-	for j := i + 1; j < len(w.pending); j++ {
+	for j := p.rank + 1; j < len(w.pending); j++ {
 		q := &w.pending[j]
 		if !q.undecided() || !q.pod.Unschedulable && q.pod.Gang == "" {
 			continue
@@ -253,7 +255,7 @@ func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (shar
 		more(q.pod, q.kind)
 	}
 	for range w.serving.expecting { // more replicas of the forecast that is prepared for
-		if !open() || !more(p, k) {
+		if !open() || !more(p.pod, k) {
 			break
 		}
 	}
@@ -303,7 +305,7 @@ func (w *world) whyScaleUp(p *pending, o option, all []option) (Reason, string) 
 		n := &w.nodes[r.node]
 		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", r.cost, gpuName(n.name, n.gpus()[r.repartition.device].Index))
 	}
-	if blocked := w.blockersOf(p.kind); len(blocked) > 0 {
+	if blocked := w.blockersOf(p); len(blocked) > 0 {
 		return RepartitionExhausted, detail + ", no GPU can be repartitioned: " + blocked.String()
 	}
 	return NoFreeSlice, detail
@@ -321,7 +323,7 @@ func (w *world) claim(p *pending, o option) {
 	w.touch(o.node).unclaimed = false
 	defer w.reindex(o.node)
 	if o.repartitions {
-		if c, ok := w.repartitionOn(p.kind, p.pod, o.node, w.furtherDemand()); ok {
+		if c, ok := w.repartitionOn(p, o.node); ok {
 			w.commitRepartition(p, c, "")
 			return
 		}

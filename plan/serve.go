@@ -53,18 +53,18 @@ func (w *world) serve(i int, inGang bool) bool {
 	if p.served || w.placePodNow(i) { // what others got may have opened a place
 		return true
 	}
-	w.consider(i)
-	wait, canWait := w.waitOption(p.kind, p.pod)
+	w.consider(p)
+	wait, canWait := w.waitOption(p)
 	switch {
 	case w.hold != "" || !p.pod.Unschedulable && !inGang:
-		return w.withoutAction(i, p, wait, canWait)
+		return w.withoutAction(p, wait, canWait)
 	case w.reopenFor(p):
 		return true
 	case p.kind.bounded && !canWait && !w.serving.committing:
 		p.reason, p.detail = BoundReached, w.policy.actionBound()
 		return false
 	}
-	all := w.options(i, p)
+	all := w.options(p)
 	if canWait {
 		all = append([]option{wait}, all...)
 	}
@@ -77,13 +77,12 @@ func (w *world) serve(i int, inGang bool) bool {
 }
 
 // awaited is the upcoming node for which a pod waits rather than have an action, -1 for none.
-func (w *world) awaited(i int) int {
-	p := &w.pending[i]
-	wait, ok := w.waitOption(p.kind, p.pod)
+func (w *world) awaited(p *pending) int {
+	wait, ok := w.waitOption(p)
 	if !ok {
 		return -1
 	}
-	if best, ok := cheapest(w.options(i, p)); ok && best.cost < wait.cost && w.hold == "" {
+	if best, ok := cheapest(w.options(p)); ok && best.cost < wait.cost && w.hold == "" {
 		return -1
 	}
 	return wait.node
@@ -91,16 +90,16 @@ func (w *world) awaited(i int) int {
 
 // options are the ways to serve a pod by an action, each kind once: those that
 // change less come first.
-func (w *world) options(i int, p *pending) []option {
+func (w *world) options(p *pending) []option {
 	var all []option
-	repartition, canRepartition := w.repartitionOption(p.kind, p.pod)
+	repartition, canRepartition := w.repartitionOption(p)
 	if canRepartition {
 		all = append(all, repartition)
 	}
 	if back, ok := w.reclaimOption(p); ok {
 		all = append(all, back)
 	}
-	node, ok := w.scaleUpOption(i, p.kind, p.pod, false)
+	node, ok := w.scaleUpOption(p, false)
 	if canRepartition && repartition.unknown && node.repartitions && node.node < 0 {
 		ok = false // the existing GPU may turn out free, and a new node would be no better known
 	}
@@ -194,11 +193,11 @@ func (policy *Policy) mayScaleUp(p *pending) bool {
 }
 
 // withoutAction decides about a pod for which no action may be taken now.
-func (w *world) withoutAction(i int, p *pending, wait option, canWait bool) bool {
+func (w *world) withoutAction(p *pending, wait option, canWait bool) bool {
 	if canWait {
 		return w.commit(p, wait, nil)
 	}
-	if spare, ok := w.scaleUpOption(i, p.kind, p.pod, true); ok && w.policy.mayScaleUp(p) {
+	if spare, ok := w.scaleUpOption(p, true); ok && w.policy.mayScaleUp(p) {
 		return w.commit(p, spare, nil)
 	}
 	if p.reason = w.hold; p.reason == "" {
@@ -207,13 +206,13 @@ func (w *world) withoutAction(i int, p *pending, wait option, canWait bool) bool
 	return false
 }
 
-func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
-	n := w.soonest(k)
+func (w *world) waitOption(p *pending) (option, bool) {
+	n := w.soonest(p.kind)
 	if n < 0 {
 		return option{}, false
 	}
 	at := w.nodes[n].at
-	return option{kind: OptionWait, cost: w.policy.waitCost(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
+	return option{kind: OptionWait, cost: w.policy.waitCost(p.kind, p.pod.Priority, at.Sub(w.now)), at: at, node: n}, true
 }
 
 func (w *world) commitWait(p *pending, o option) {

@@ -14,10 +14,10 @@ var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtM
 // whyNoScaleUp is the reason of the pools that came nearest to adding a node. Beside
 // pools at their maximum it names those that back off or are frozen, and those that
 // only topology rules exclude. It is empty where a pool can add one.
-func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
+func (w *world) whyNoScaleUp(p *pending) (Reason, string) {
 	best, detail, beside := len(reasonRank), []string{}, []string(nil)
 	for _, ps := range w.pools {
-		reason, why := w.cannotScaleUp(k, p, ps)
+		reason, why := w.cannotScaleUp(p, ps)
 		if reason == "" {
 			return "", ""
 		}
@@ -49,7 +49,7 @@ const cannotReclaim = "reclaiming what is borrowed would not free enough for it,
 
 // unserved is the reason of a pod that nothing serves.
 func (w *world) unserved(p *pending) (Reason, string) {
-	reason, detail := w.whyNoScaleUp(p.kind, p.pod)
+	reason, detail := w.whyNoScaleUp(p)
 	switch bound := w.actions.evictionBound(1); {
 	case !w.policy.mayScaleUp(p) && reason != NoPoolFits: // what no pool has gives its quota back
 		t := &w.quotas.tenants[w.quotas.tenantIndex(p.pod)]
@@ -61,7 +61,7 @@ func (w *world) unserved(p *pending) (Reason, string) {
 		detail += "; " + cannotReclaim
 	}
 	if !p.kind.explained {
-		p.kind.blocked, p.kind.ruledOut, p.kind.explained = w.blockersOf(p.kind), w.ruledOut(p.kind), true
+		p.kind.blocked, p.kind.ruledOut, p.kind.explained = w.blockersOf(p), w.ruledOut(p.kind), true
 	}
 	if p.kind.ruledOut != "" {
 		detail += "; " + p.kind.ruledOut
@@ -103,7 +103,7 @@ func (w *world) alternativeText(p *pending, all []option) string {
 	if node, ok := optionOf(all, OptionNode); ok {
 		return fmt.Sprintf(" against %.2f for a node", node.cost)
 	}
-	reason, _ := w.whyNoScaleUp(p.kind, p.pod)
+	reason, _ := w.whyNoScaleUp(p)
 	if !w.policy.mayScaleUp(p) {
 		reason = BorrowedWaits
 	}
