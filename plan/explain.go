@@ -231,23 +231,20 @@ func (w *world) optionNodes(p *pending) []Option {
 		o := Option{Kind: OptionNode, On: ps.Name}
 		reason, why := w.cannotScaleUp(p, ps)
 		why = strings.TrimPrefix(why, ps.Name+": ")
-		spare := w.models.hasSpare(p.kind, ps, reason)
 		priced := w.priced(p, ps, -1)
-		if spare {
-			if o := w.priced(p, ps, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {
-				priced = o
-			} else {
-				spare = false
+		if w.models.hasSpare(p.kind, ps, reason) {
+			if spare := w.priced(p, ps, ps.spare[0]); reason != "" || priced.cost >= spare.cost-spare.price {
+				priced = spare
 			}
 		}
 		switch {
-		case reason != "" && !spare:
+		case reason != "" && priced.node < 0:
 			o.Reason, o.Detail = reason, cmp.Or(why, "nothing is done for now")
 		case !w.policy.mayScaleUp(p):
 			o.Reason, o.Detail = BorrowedWaits, "no node is added for what is borrowed"
 		default:
 			o.Possible, o.Cost, o.At, o.Reason = true, priced.cost, priced.at, NoFreeSlice
-			o.Detail = w.pricedText(ps, priced, spare)
+			o.Detail = w.pricedText(priced)
 		}
 		out = append(out, o)
 	}
@@ -262,19 +259,19 @@ func (o Option) compare(p Option) int {
 }
 
 // pricedText itemizes a new node's cost.
-func (cond *conditions) pricedText(ps *poolState, o option, spare bool) string {
-	if spare {
+func (cond *conditions) pricedText(o option) string {
+	if o.node >= 0 {
 		return "a node that was requested and that no pod uses yet, ready in " + short(o.at.Sub(cond.now))
 	}
-	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", ps.price, short(o.at.Sub(cond.now)))
+	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", o.pool.price, short(o.at.Sub(cond.now)))
 	if o.repartitions {
 		text += ", then repartitioned"
 	}
-	if ps.Priority != 0 {
-		text += fmt.Sprintf(", priority %d", ps.Priority)
+	if o.pool.Priority != 0 {
+		text += fmt.Sprintf(", priority %d", o.pool.Priority)
 	}
-	if risk := o.risk; risk > 0 {
-		text += fmt.Sprintf(", %.2f for the risk of losing it", risk)
+	if o.risk > 0 {
+		text += fmt.Sprintf(", %.2f for the risk of losing it", o.risk)
 	}
 	return text
 }
@@ -318,7 +315,7 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 		return "with too little free of a GPU"
 	default:
 		if strings.HasPrefix(lack, hostPort) {
-			return "where " + lackText(lack, "")
+			return "where " + lackText(lack)
 		}
 		return "with too few free " + lack
 	}

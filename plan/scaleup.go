@@ -199,7 +199,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		if lack != "cpu" && lack != "memory" && lack != podPlaces && !strings.HasPrefix(lack, hostPort) && !slices.ContainsFunc(p.Template.Others, func(o Resource) bool { return o.Name == lack }) {
 			return "its nodes offer no " + lack
 		}
-		return lackText(lack, "too few ")
+		return lackText(lack)
 	}
 }
 
@@ -265,17 +265,32 @@ func (w *world) shareOf(p *pending, ps *poolState, r capacity) (share float64, m
 	return k.eq / used, mates
 }
 
-// commitScaleUp takes the option, with an action where the node is not upcoming
-// yet and no bound delays it.
+// commitScaleUp gives a pod the first use of an upcoming node, which is added with an action
+// where it is not upcoming yet and no bound delays it.
 func (w *world) commitScaleUp(p *pending, o option, all []option) {
 	if o.node < 0 {
-		o.node = w.newNode(o, func() (Reason, string) { return w.whyScaleUp(p, o, all) })
+		o.node = w.newNode(p, o, all)
 	}
-	w.claim(p, o)
+	ps := w.touchPool(o.pool)
+	w.serving.lowest = min(w.serving.lowest, int64(ps.Priority))
+	if at := slices.Index(ps.spare, o.node); at == 0 {
+		ps.spare = ps.spare[1:]
+	} else {
+		ps.spare = slices.Delete(slices.Clone(ps.spare), at, at+1)
+	}
+	w.touch(o.node).unclaimed = false
+	defer w.reindex(o.node)
+	if o.repartitions {
+		if c, ok := w.repartitionOn(p, o.node); ok {
+			w.commitRepartition(p, c, "")
+			return
+		}
+	}
+	w.commitWait(p, option{node: o.node})
 }
 
 // newNode adds an upcoming node to a pool, or reserves it for a later reconcile.
-func (w *world) newNode(o option, why func() (Reason, string)) int {
+func (w *world) newNode(p *pending, o option, all []option) int {
 	ps := w.touchPool(o.pool)
 	if o.later != "" {
 		ps.later++
@@ -285,7 +300,7 @@ func (w *world) newNode(o option, why func() (Reason, string)) int {
 	}
 	reason, detail := NoFreeSlice, ""
 	if ps.action < 0 {
-		reason, detail = why()
+		reason, detail = w.whyScaleUp(p, o, all)
 	}
 	w.scaleUp(o.pool, 1, reason, detail)
 	w.actions.edit(ps.action).Cost += w.policy.life(ps)
@@ -309,26 +324,6 @@ func (w *world) whyScaleUp(p *pending, o option, all []option) (Reason, string) 
 		return RepartitionExhausted, detail + ", no GPU can be repartitioned: " + blocked.String()
 	}
 	return NoFreeSlice, detail
-}
-
-// claim gives a pod the first use of an upcoming node.
-func (w *world) claim(p *pending, o option) {
-	ps := w.touchPool(o.pool)
-	w.serving.lowest = min(w.serving.lowest, int64(ps.Priority))
-	if at := slices.Index(ps.spare, o.node); at == 0 {
-		ps.spare = ps.spare[1:]
-	} else {
-		ps.spare = slices.Delete(slices.Clone(ps.spare), at, at+1)
-	}
-	w.touch(o.node).unclaimed = false
-	defer w.reindex(o.node)
-	if o.repartitions {
-		if c, ok := w.repartitionOn(p, o.node); ok {
-			w.commitRepartition(p, c, "")
-			return
-		}
-	}
-	w.commitWait(p, option{node: o.node})
 }
 
 // scaleUp adds n nodes to a pool, in the pool's one action of the plan.

@@ -43,7 +43,7 @@ type serving struct {
 	expecting  int           // further replicas of the forecast that is prepared for
 	rest       [][]mig.Count // by pool, what the rest of that gang requests
 	spent      float64       // cost of the options taken
-	lowest     int64         // priority of the pools whose new or unclaimed nodes are used, see inOnePlace
+	lowest     int64         // priority of the pools whose new or unclaimed nodes are used, see inOneDomain
 }
 
 // serve takes the cheapest option for a pod; false where there is none, which
@@ -76,8 +76,8 @@ func (w *world) serve(i int, inGang bool) bool {
 	return w.commit(p, best, all)
 }
 
-// awaited is the upcoming node for which a pod waits rather than have an action, -1 for none.
-func (w *world) awaited(p *pending) int {
+// waitsFor is the upcoming node for which a pod waits rather than have an action, -1 for none.
+func (w *world) waitsFor(p *pending) int {
 	wait, ok := w.waitOption(p)
 	if !ok {
 		return -1
