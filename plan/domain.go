@@ -30,11 +30,11 @@ func (d *domain) text() string {
 	return strings.Join(parts, ", ")
 }
 
-// inPlaces is inOnePlace for members of which some may have to be near each other and
+// inDomains is inOneDomain for members of which some may have to be near each other and
 // others in another place: each run of members of the same near groups has a place.
 // Members that may be anywhere are part of the run they are in.
-func (w *world) inPlaces(g *gang, members []int, do func(i int) bool) (f failed, ok bool) {
-	g.places = nil
+func (w *world) inDomains(g *gang, members []int, do func(i int) bool) (f failed, ok bool) {
+	g.domains = nil
 	ok = w.try(func() bool {
 		for from := 0; from < len(members); {
 			to, groups := from, ""
@@ -45,7 +45,7 @@ func (w *world) inPlaces(g *gang, members []int, do func(i int) bool) (f failed,
 					break
 				}
 			}
-			here, placed := w.inOnePlace(g, members[from:to], do)
+			here, placed := w.inOneDomain(g, members[from:to], do)
 			if f = (failed{f.done + here.done, here.verdict}); !placed {
 				return false
 			}
@@ -56,15 +56,15 @@ func (w *world) inPlaces(g *gang, members []int, do func(i int) bool) (f failed,
 	return f, ok
 }
 
-// inOnePlace is together for members that may have to be near each other and of
+// inOneDomain is allOrNone for members that may have to be near each other and of
 // which none is anywhere yet: the place is chosen before the members, the one in
 // which all of them cost least; between two that need new nodes the pools' lowest
 // priority comes first. Otherwise the first member would choose it, and
 // the others might not fit.
-func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (failed, bool) {
+func (w *world) inOneDomain(g *gang, members []int, do func(i int) bool) (failed, bool) {
 	domains := w.domainsOf(members)
 	if len(domains) == 0 {
-		return w.together(members, do)
+		return w.allOrNone(members, do)
 	}
 	best, least, priority := -1, 0.0, int64(noNode)
 	furthest, most := 0, -1 // where none holds all of them
@@ -72,7 +72,7 @@ func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (failed,
 		w.try(func() bool {
 			before := w.serving.spent
 			w.serving.lowest = noNode
-			f, ok := w.togetherIn(domains[i], members, do)
+			f, ok := w.allOrNoneIn(domains[i], members, do)
 			if f.done > most {
 				furthest, most = i, f.done
 			}
@@ -92,22 +92,22 @@ func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (failed,
 	if best < 0 {
 		best = furthest
 	}
-	g.places = append(g.places, domains[best].text())
-	return w.togetherIn(domains[best], members, do)
+	g.domains = append(g.domains, domains[best].text())
+	return w.allOrNoneIn(domains[best], members, do)
 }
 
 // noNode is the lowest priority where no new node is used.
 const noNode = math.MaxInt64
 
-// togetherIn is together in one place: a pod of the group is assumed there until
+// allOrNoneIn is allOrNone in one place: a pod of the group is assumed there until
 // the members are.
-func (w *world) togetherIn(d *domain, members []int, do func(i int) bool) (f failed, ok bool) {
+func (w *world) allOrNoneIn(d *domain, members []int, do func(i int) bool) (f failed, ok bool) {
 	t := w.topology
 	for i, r := range d.rules {
 		t.assumed[r] = d.values[i]
 		t.rules[r].changes++
 	}
-	f, ok = w.together(members, do)
+	f, ok = w.allOrNone(members, do)
 	for _, r := range d.rules {
 		delete(t.assumed, r)
 		t.rules[r].changes++

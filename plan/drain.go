@@ -48,7 +48,7 @@ func (w *world) reopenFor(p *pending) bool {
 		n.tier, n.since, n.at = tierChange, NodeUpcoming, w.now
 		n.changeAt = later(n.changeAt, w.now.Add(aMoment))
 		w.reindex(i)
-		w.chose(p, OptionWait, n.name)
+		p.chosen = choice{OptionWait, n.name}
 		w.commitWait(p, option{node: i})
 		return true
 	}
@@ -359,7 +359,9 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 			tree = tree.Force(p.Tenant, w.quotas.amountOf(p))
 			borrowed = !tree.Used(p.Tenant).Fits(w.quotas.tenants[t].Guarantee) && !tree.Covered(p.Tenant)
 		}
-		w.provide(&pending{pod: p, kind: k, borrowed: borrowed}, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(option) bool { return true })
+		next := w.expected(p)
+		next.borrowed = borrowed
+		w.provide(next, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(option) bool { return true })
 	}
 }
 

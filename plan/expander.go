@@ -21,7 +21,7 @@ func (k *kind) before(a, b option) bool {
 
 // balanced is the option of the smallest of the pools that are similar to the best
 // one and have such a node too, upcoming or new, where the policy balances them.
-func (w *world) balanced(best option, i int, k *kind, p *Pod) option {
+func (w *world) balanced(best option, p *pending) option {
 	if !w.policy.BalanceSimilarNodeGroups {
 		return best
 	}
@@ -30,11 +30,11 @@ func (w *world) balanced(best option, i int, k *kind, p *Pod) option {
 		if ps.size() >= best.pool.size() || !similar(like.Pool, ps.Pool) {
 			continue
 		}
-		switch reason, _ := w.cannotScaleUp(k, p, ps); {
-		case best.node >= 0 && w.models.hasSpare(k, ps, reason):
-			best = w.priced(i, k, p, ps, ps.spare[0])
+		switch reason, _ := w.cannotScaleUp(p, ps); {
+		case best.node >= 0 && w.models.hasSpare(p.kind, ps, reason):
+			best = w.priced(p, ps, ps.spare[0])
 		case best.node < 0 && reason == "":
-			best = w.priced(i, k, p, ps, -1)
+			best = w.priced(p, ps, -1)
 			best.balances = like.Name
 		}
 	}

@@ -65,9 +65,9 @@ type watch struct {
 	// last is the pod considered last: an index into pending, -1 for none.
 	last    int
 	options []Option
-	chosen  map[*Pod]choice
 }
 
+// choice is an option, and the node or pool that it is on.
 type choice struct {
 	kind OptionKind
 	on   string
@@ -92,10 +92,10 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	if first < 0 {
 		return Explanation{}, false
 	}
-	w.watch = &watch{of: of, last: -1, chosen: map[*Pod]choice{}}
+	w.watch = &watch{of: of, last: -1}
 	w.decide()
 	if w.watch.last < 0 { // it was never considered: refused, or served by free capacity
-		w.consider(first)
+		w.consider(&w.pending[first])
 	}
 	q := &w.pending[w.watch.last]
 	k := q.kind
@@ -109,19 +109,9 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	}, true
 }
 
-// chose records the option taken for a watched pod.
-func (w *world) chose(p *pending, kind OptionKind, on string) {
-	if w.watch == nil || !w.watch.of(p.pod) {
-		return
-	}
-	pod, before := p.pod, w.watch.chosen[p.pod]
-	w.journal.record(func() { w.watch.chosen[pod] = before })
-	w.watch.chosen[pod] = choice{kind, on}
-}
-
 // outcome marks the option that was taken.
 func (t *watch) outcome(p *pending) []Option {
-	c := t.chosen[p.pod]
+	c := p.chosen
 	if c == (choice{}) {
 		return t.options
 	}
@@ -144,14 +134,13 @@ func (t *watch) outcome(p *pending) []Option {
 }
 
 // consider records every option of a pod that is watched. It decides nothing.
-func (w *world) consider(i int) {
+func (w *world) consider(p *pending) {
 	t := w.watch
-	if t == nil || !t.of(w.pending[i].pod) {
+	if t == nil || !t.of(p.pod) {
 		return
 	}
-	p := &w.pending[i]
-	t.last = i
-	t.options = append([]Option{w.optionFree(p.kind), w.optionWait(p), w.optionRepartition(p), w.optionReclaim(p)}, w.optionNodes(i, p)...)
+	t.last = p.rank
+	t.options = append([]Option{w.optionFree(p.kind), w.optionWait(p), w.optionRepartition(p), w.optionReclaim(p)}, w.optionNodes(p)...)
 }
 
 func (w *world) optionFree(k *kind) Option {
@@ -166,7 +155,7 @@ func (w *world) optionFree(k *kind) Option {
 
 func (w *world) optionWait(p *pending) Option {
 	o := Option{Kind: OptionWait, Reason: WaitUpcomingNode}
-	wait, ok := w.waitOption(p.kind, p.pod)
+	wait, ok := w.waitOption(p)
 	if !ok {
 		o.Detail = "no upcoming node fits"
 		return o
@@ -183,10 +172,10 @@ func (w *world) optionRepartition(p *pending) Option {
 		o.Detail = "it requests no MIG slices"
 		return o
 	}
-	repartition, ok := w.repartitionOption(p.kind, p.pod)
+	repartition, ok := w.repartitionOption(p)
 	if !ok {
 		o.Detail = "no pool's GPUs may be repartitioned for it"
-		if b := w.blockersOf(p.kind); len(b) > 0 {
+		if b := w.blockersOf(p); len(b) > 0 {
 			o.Detail = "no GPU can be repartitioned: " + b.String()
 		}
 		return o
@@ -236,29 +225,26 @@ func (w *world) optionReclaim(p *pending) Option {
 }
 
 // optionNodes is one option for each pool, in the order of compare.
-func (w *world) optionNodes(i int, p *pending) []Option {
+func (w *world) optionNodes(p *pending) []Option {
 	out := make([]Option, 0, len(w.pools))
 	for _, ps := range w.pools {
 		o := Option{Kind: OptionNode, On: ps.Name}
-		reason, why := w.cannotScaleUp(p.kind, p.pod, ps)
+		reason, why := w.cannotScaleUp(p, ps)
 		why = strings.TrimPrefix(why, ps.Name+": ")
-		spare := w.models.hasSpare(p.kind, ps, reason)
-		priced := w.priced(i, p.kind, p.pod, ps, -1)
-		if spare {
-			if o := w.priced(i, p.kind, p.pod, ps, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {
-				priced = o
-			} else {
-				spare = false
+		priced := w.priced(p, ps, -1)
+		if w.models.hasSpare(p.kind, ps, reason) {
+			if spare := w.priced(p, ps, ps.spare[0]); reason != "" || priced.cost >= spare.cost-spare.price {
+				priced = spare
 			}
 		}
 		switch {
-		case reason != "" && !spare:
+		case reason != "" && priced.node < 0:
 			o.Reason, o.Detail = reason, cmp.Or(why, "nothing is done for now")
 		case !w.policy.mayScaleUp(p):
 			o.Reason, o.Detail = BorrowedWaits, "no node is added for what is borrowed"
 		default:
 			o.Possible, o.Cost, o.At, o.Reason = true, priced.cost, priced.at, NoFreeSlice
-			o.Detail = w.pricedText(ps, priced, spare)
+			o.Detail = w.pricedText(priced)
 		}
 		out = append(out, o)
 	}
@@ -273,19 +259,19 @@ func (o Option) compare(p Option) int {
 }
 
 // pricedText itemizes a new node's cost.
-func (cond *conditions) pricedText(ps *poolState, o option, spare bool) string {
-	if spare {
+func (cond *conditions) pricedText(o option) string {
+	if o.node >= 0 {
 		return "a node that was requested and that no pod uses yet, ready in " + short(o.at.Sub(cond.now))
 	}
-	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", ps.price, short(o.at.Sub(cond.now)))
+	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", o.pool.price, short(o.at.Sub(cond.now)))
 	if o.repartitions {
 		text += ", then repartitioned"
 	}
-	if ps.Priority != 0 {
-		text += fmt.Sprintf(", priority %d", ps.Priority)
+	if o.pool.Priority != 0 {
+		text += fmt.Sprintf(", priority %d", o.pool.Priority)
 	}
-	if risk := o.risk; risk > 0 {
-		text += fmt.Sprintf(", %.2f for the risk of losing it", risk)
+	if o.risk > 0 {
+		text += fmt.Sprintf(", %.2f for the risk of losing it", o.risk)
 	}
 	return text
 }
@@ -329,7 +315,7 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 		return "with too little free of a GPU"
 	default:
 		if strings.HasPrefix(lack, hostPort) {
-			return "where " + lackText(lack, "")
+			return "where " + lackText(lack)
 		}
 		return "with too few free " + lack
 	}

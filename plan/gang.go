@@ -25,7 +25,7 @@ type gang struct {
 	reason  Reason
 	detail  string
 	lacks   Reason   // why the member that could not be served was not
-	places  []string // in which its members are near each other, chosen in this plan
+	domains []string // in which its members are near each other, chosen in this plan
 }
 
 // lacking is the number of pending members that must be served together.
@@ -106,8 +106,8 @@ type failed struct {
 	verdict
 }
 
-// together applies do to all members, or to none.
-func (w *world) together(members []int, do func(i int) bool) (f failed, ok bool) {
+// allOrNone applies do to all members, or to none.
+func (w *world) allOrNone(members []int, do func(i int) bool) (f failed, ok bool) {
 	ok = w.try(func() bool {
 		for _, i := range members {
 			w.touchPending(i)
@@ -173,7 +173,7 @@ func (w *world) serveGang(u *unit) {
 	w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", first.done+g.running, g.min, near, p.Key(), first.reason, first.detail))
 }
 
-// prefer orders the members of a gang that has more than it lacks: first those for which a node is free or upcoming, as
+// prefer orders the members of a gang that has more than it lacks: first those for which a node is free or waited for, as
 // no action serves others in their place, and last those that are not to be served. It is false where too few are left
 // without some kinds.
 func (w *world) prefer(u *unit, without []*kind) bool {
@@ -187,7 +187,7 @@ func (w *world) prefer(u *unit, without []*kind) bool {
 			p, k := &w.pending[i], w.pending[i].kind
 			n := w.tightest(k)
 			if n < 0 {
-				n = w.soonest(k)
+				n = w.waitsFor(p)
 			}
 			switch {
 			case p.served:
@@ -227,7 +227,7 @@ func stageOf(gang string) string { return "gang " + gang }
 // before all of it is free, evictions would go on without end.
 func (cond *conditions) mayStage(gang string, members int) bool {
 	most := cond.policy.MaxEvictionsPerReconcile
-	if most <= 0 {
+	if most <= 0 || cond.policy.MaxActionsPerReconcile <= 0 {
 		return false
 	}
 	f := cond.state.Failures[stageOf(gang)]
@@ -239,7 +239,7 @@ func (w *world) serveCore(u *unit, core []int) (f failed, ok bool) {
 	w.serving.committing, w.serving.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
 	defer func() { w.serving.committing, w.serving.staging, w.serving.rest = false, false, nil }()
 	w.reclaimTogether(core, func() float64 {
-		f, ok = w.inPlaces(u.gang, core, func(i int) bool {
+		f, ok = w.inDomains(u.gang, core, func(i int) bool {
 			w.discountUnserved(i)
 			w.serving.rest = w.demandOf(core[slices.Index(core, i)+1:])
 			return w.serve(i, true)
@@ -309,8 +309,8 @@ func (q *queue) gangText(g *gang, core []int) string {
 		parts = append(parts, fmt.Sprintf("%d Running", g.running))
 	}
 	text := fmt.Sprintf("%d of %d: %s", g.running+len(core), g.min, strings.Join(parts, ", "))
-	if len(g.places) > 0 {
-		text += "; in " + strings.Join(g.places[:min(len(g.places), maxPlacesText)], " and in ")
+	if len(g.domains) > 0 {
+		text += "; in " + strings.Join(g.domains[:min(len(g.domains), maxPlacesText)], " and in ")
 	}
 	return text
 }

@@ -79,11 +79,11 @@ func (w *world) prepareFor(f *Forecast) verdict {
 	if extra <= 0 {
 		return verdict{ForecastMet, text}
 	}
-	k := w.kindOf(&f.Like)
+	p := w.expected(&f.Like)
 	placed, scaledUp := 0, 0
 	for i := range extra {
 		w.serving.expecting = extra - i - 1
-		now, acted := w.prepareOne(f, k)
+		now, acted := w.prepareOne(f, p)
 		if !now {
 			break
 		}
@@ -99,7 +99,7 @@ func (w *world) prepareFor(f *Forecast) verdict {
 		v.detail += fmt.Sprintf(", %d of them added in this reconcile", scaledUp)
 	}
 	if placed < extra {
-		v.detail += ": " + w.whyUnmet(f, k)
+		v.detail += ": " + w.whyUnmet(p)
 		if scaledUp == 0 {
 			v.reason = ForecastUnmet
 		}
@@ -107,14 +107,14 @@ func (w *world) prepareFor(f *Forecast) verdict {
 	return v
 }
 
-func (w *world) whyUnmet(f *Forecast, k *kind) string {
-	if t := w.quotas.tenantIndex(&f.Like); t >= 0 && !w.quotas.guaranteed(&f.Like) {
-		return "the rest is beyond what " + f.Like.Tenant + " is guaranteed"
+func (w *world) whyUnmet(p *pending) string {
+	if t := w.quotas.tenantIndex(p.pod); t >= 0 && !w.quotas.guaranteed(p.pod) {
+		return "the rest is beyond what " + p.pod.Tenant + " is guaranteed"
 	}
-	if full := w.quotas.limitAbove(&f.Like); full != "" {
+	if full := w.quotas.limitAbove(p.pod); full != "" {
 		return "the rest is beyond the limit of " + full
 	}
-	reason, detail := w.whyNoScaleUp(k, &f.Like)
+	reason, detail := w.whyNoScaleUp(p)
 	if reason == "" {
 		return "it is too early, or would cost more than being late"
 	}
@@ -123,13 +123,13 @@ func (w *world) whyUnmet(f *Forecast, k *kind) string {
 
 // prepareOne provides capacity for one replica, and reports whether there is
 // any and whether it took an action.
-func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
-	if !w.quotas.guaranteed(&f.Like) || w.quotas.limitAbove(&f.Like) != "" {
+func (w *world) prepareOne(f *Forecast, p *pending) (there, acted bool) {
+	if !w.quotas.guaranteed(p.pod) || w.quotas.limitAbove(p.pod) != "" {
 		return false, false
 	}
-	there, acted = w.provide(&pending{pod: &f.Like, kind: k}, ForecastHeadroom, "forecast for "+f.At.UTC().Format("15:04:05"), func(o option) bool { return w.worthwhile(f, k, o) })
+	there, acted = w.provide(p, ForecastHeadroom, "forecast for "+f.At.UTC().Format("15:04:05"), func(o option) bool { return w.worthwhile(f, p, o) })
 	if there { // under a quota or not
-		w.quotas.tree = w.quotas.tree.Force(f.Like.Tenant, w.quotas.amountOf(&f.Like))
+		w.quotas.tree = w.quotas.tree.Force(p.pod.Tenant, w.quotas.amountOf(p.pod))
 	}
 	return there, acted
 }
@@ -139,15 +139,11 @@ func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 // there is any and whether an action was taken. Where the cheapest is not worth it yet, no
 // other is taken: it will be once the pod is pending.
 func (w *world) provide(p *pending, reason Reason, why string, worth func(option) bool) (there, acted bool) {
-	to := w.sound(p.kind)
-	if to < 0 {
-		to = w.soonest(p.kind)
-	}
-	if to >= 0 && worth(option{kind: OptionFree, node: to}) {
+	if to := w.reservable(p.kind, worth); to >= 0 {
 		w.assign(p.kind, to)
 		return true, false
 	}
-	all := slices.DeleteFunc(w.options(len(w.pending), p), func(o option) bool { return o.unknown || w.delays(o) != "" })
+	all := slices.DeleteFunc(w.options(p), func(o option) bool { return o.unknown || w.delays(o) != "" })
 	best, ok := cheapest(all)
 	if !ok {
 		return false, false
@@ -157,10 +153,6 @@ func (w *world) provide(p *pending, reason Reason, why string, worth func(option
 			w.touch(best.node).promised++
 		}
 		return false, false
-	}
-	if best.kind == OptionNode && best.node >= 0 { // it was requested in an earlier reconcile
-		w.claim(p, best)
-		return true, false
 	}
 	before := len(w.actions.list)
 	if best.kind == OptionRepartition {
@@ -172,28 +164,48 @@ func (w *world) provide(p *pending, reason Reason, why string, worth func(option
 		a := w.actions.edit(i)
 		a.Reason, a.Detail = reason, a.Detail+"; "+why
 	}
-	return true, true
+	return true, best.kind != OptionNode || best.node < 0 // else it was requested in an earlier reconcile
+}
+
+// reservable is the node whose capacity is reserved for a kind that is not pending yet: the tightest sound one, or the
+// next that is worth it, else the one that is ready first; -1 for none.
+func (w *world) reservable(k *kind, worth func(option) bool) int {
+	tightest, best := w.sound(k), w.soonest(k)
+	switch {
+	case tightest < 0:
+		return best
+	case worth(option{kind: OptionFree, node: tightest}):
+		return tightest
+	}
+	least := entry{at: math.MaxInt64}
+	for i, n := range w.eachNode() { // the index has no more than the tightest
+		e, fits := w.value(k, i, false)
+		if fits && !n.sick && e.before(least) && w.topology.rulesAllow(k, n) && worth(option{kind: OptionFree, node: i}) {
+			best, least = i, e
+		}
+	}
+	return best
 }
 
 // worthwhile compares the cost of an action now, which may be early or
 // needless, with that of a pending replica if the action follows the demand.
 // The forecast's error is the probability of a needless action. To keep a node that
-// would be removed is as to add one, for as long as it is kept once nothing uses it.
-func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
+// would be removed is as to add one, for as long as it is kept once nothing uses it. A node is kept once it is repartitioned.
+func (w *world) worthwhile(f *Forecast, p *pending, o option) bool {
 	life := w.policy.NodeLife
 	if o.kind == OptionFree {
 		n := &w.nodes[o.node]
 		if n.tier != tierNow || n.pool == nil || n.bound+n.promised > 0 || w.keepsEmpty(n.pool) {
 			return true
 		}
-		o, life = w.priced(len(w.pending), k, &f.Like, n.pool, -1), n.pool.IdleAfter
+		o, life = w.priced(p, n.pool, -1), n.pool.IdleAfter
 	}
 	lead := o.at.Sub(w.now)
 	if o.kind == OptionRepartition {
 		lead = o.ready.Sub(w.now)
 	}
 	early := max(f.At.Sub(w.now)-lead, 0)
-	late := w.policy.HeadroomWeight * w.policy.waitCost(k, f.Like.Priority, max(lead, 0))
+	late := w.policy.HeadroomWeight * w.policy.waitCost(p.kind, p.pod.Priority, max(lead, 0))
 	needless := math.Min(math.Max(f.Error, 0), 1)
 	if o.kind == OptionNode {
 		if o.node >= 0 { // paid for already
@@ -201,7 +213,7 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 		}
 		return o.share*o.pool.price*(early.Hours()+needless*life.Hours()) <= late
 	}
-	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late
+	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late && w.worthwhile(f, p, option{kind: OptionFree, node: o.node})
 }
 
 // number is "6" or "5.4".

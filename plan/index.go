@@ -18,7 +18,8 @@ type index struct {
 }
 
 // heap is a heap of nodes: the soonest first, then the one with the most datasets,
-// then the one with the least free capacity, then the first by name.
+// then the one with the least free capacity, then the first by name. container/heap would
+// allocate for each entry that is added or removed.
 type heap []entry
 
 // entry is a node and its value when it was added.

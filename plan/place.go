@@ -29,7 +29,7 @@ func (w *world) admitUnit(u *unit) {
 		w.leavePending(g, u.members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
 		return
 	}
-	f, ok := w.together(core, w.chargeReadable)
+	f, ok := w.allOrNone(core, w.chargeReadable)
 	switch {
 	case !ok && f.reason == "": // it would borrow
 		return
@@ -83,7 +83,7 @@ func (w *world) placeNow() {
 	for u := range w.units {
 		core, rest := w.units[u].core()
 		if len(core) > 0 && w.pending[core[0]].undecided() {
-			if _, ok := w.inPlaces(w.units[u].gang, core, w.placePodNow); ok {
+			if _, ok := w.inDomains(w.units[u].gang, core, w.placePodNow); ok {
 				g := w.units[u].gang
 				g.reason, g.detail = WaitScheduler, w.gangText(g, core)
 			}
@@ -111,7 +111,7 @@ func (w *world) placePodNow(i int) bool {
 		w.nodes[n].settle(p.pod)
 	}
 	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name+k.dataText(&w.nodes[n])
-	w.chose(p, OptionFree, w.nodes[n].name)
+	p.chosen = choice{OptionFree, w.nodes[n].name}
 	return true
 }
 

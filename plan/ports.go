@@ -43,11 +43,11 @@ func (r *capacity) releasePorts(p *Pod) {
 }
 
 // lackText is what a node lacks: "too few cpu", "host port TCP/8080 is taken".
-func lackText(lack, few string) string {
+func lackText(lack string) string {
 	if strings.HasPrefix(lack, hostPort) {
 		return lack + " is taken"
 	}
-	return few + lack
+	return "too few " + lack
 }
 
 // ConflictsOnHost reports whether two pods take the same host port.

@@ -22,6 +22,7 @@ type queue struct {
 type pending struct {
 	pod      *Pod
 	kind     *kind
+	rank     int  // its index in the queue
 	served   bool // by free or upcoming capacity, or by an action of this plan
 	refused  bool // by its quota
 	borrowed bool // beyond its tenant's guarantee
@@ -30,6 +31,7 @@ type pending struct {
 	counted  bool // in its kind's unserved
 	reason   Reason
 	detail   string
+	chosen   choice // the option that serves it
 }
 
 // kindOf returns the pod's kind.
@@ -46,6 +48,11 @@ func (q *queue) kindOf(p *Pod) *kind {
 		q.kinds = append(q.kinds, k)
 	}
 	return k
+}
+
+// expected is a pod that is not pending, and comes after those that are: capacity is provided for it ahead.
+func (q *queue) expected(p *Pod) *pending {
+	return &pending{pod: p, kind: q.kindOf(p), rank: len(q.pending)}
 }
 
 func (q *queue) touchPending(i int) *pending { return edit(q.journal, &q.pending, i) }

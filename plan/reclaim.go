@@ -108,9 +108,6 @@ func (w *world) reclaimOption(p *pending) (option, bool) {
 // mayEvictMore reports whether the plan may have n more evictions. For a gang,
 // those beyond the policy's bounds are left to a later reconcile.
 func (w *world) mayEvictMore(n int) bool {
-	if w.policy.MaxEvictionsPerReconcile <= 0 || w.policy.MaxActionsPerReconcile <= 0 {
-		return false
-	}
 	return w.serving.staging || w.actions.evictionBound(n) == ""
 }
 

@@ -22,17 +22,17 @@ type repartition struct {
 // repartitionOption finds the GPU whose repartition serves the pod at the least
 // cost: now, or once its slices have been idle and its node's cooldown has
 // passed.
-func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
-	if len(p.Demand.MIG) == 0 {
+func (w *world) repartitionOption(p *pending) (option, bool) {
+	k := p.kind
+	if len(k.pod.Demand.MIG) == 0 {
 		return option{}, false
 	}
-	further := w.furtherDemand()
 	best := option{}
 	value := func(node int) (entry, bool) {
 		if node >= len(w.nodes) {
 			return entry{}, false
 		}
-		o, ok := w.repartitionOn(k, p, node, further)
+		o, ok := w.repartitionOn(p, node)
 		if !ok {
 			return entry{}, false
 		}
@@ -47,7 +47,7 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 		return option{}, false
 	}
 	if best.node != n { // the first of another heap was evaluated last
-		return w.repartitionOn(k, p, n, further)
+		return w.repartitionOn(p, n)
 	}
 	return best, true
 }
@@ -80,11 +80,11 @@ func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool))
 
 // repartitionOn finds the best GPU of one node, or several of its GPUs where they serve the pod
 // at less cost.
-func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) (option, bool) {
+func (w *world) repartitionOn(p *pending, node int) (option, bool) {
 	best, found := option{}, false
 	n := &w.nodes[node]
-	requested, ok := w.mayRepartition(k, n)
-	if !ok || w.nodeBlocks(k, n) != "" {
+	requested, ok := w.mayRepartition(p.kind, n)
+	if !ok || w.nodeBlocks(p.kind, n) != "" {
 		return best, false
 	}
 	consider := func(o option, why blocker) {
@@ -94,10 +94,10 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 		}
 	}
 	for _, c := range w.repartitionable(n) {
-		consider(w.repartitionGPU(k, p, node, c.gpu, requested, further[n.pool.index]))
+		consider(w.repartitionGPU(p, node, c.gpu, requested))
 	}
 	if shortOf(requested, nil) > 1 {
-		consider(w.repartitionInTurn(k, p, node, requested, further[n.pool.index], w.splits(n)...))
+		consider(w.repartitionInTurn(p, node, requested, w.splits(n)...))
 	}
 	return best, found
 }
@@ -111,10 +111,10 @@ func (w *world) mayRepartition(k *kind, n *nodeState) ([]mig.Count, bool) {
 	return w.models.requestOf(k, n.model)
 }
 
-// blockersOf counts what prevents the repartition of each GPU for the kind.
-func (w *world) blockersOf(k *kind) causes {
+// blockersOf counts what prevents the repartition of each GPU for a pod.
+func (w *world) blockersOf(p *pending) causes {
 	var all causes
-	further := w.furtherDemand()
+	k := p.kind
 	for i, n := range w.eachNode() {
 		requested, ok := w.mayRepartition(k, n)
 		if !ok || n.virtual || len(k.pod.Demand.MIG) == 0 || !w.topology.rulesAllow(k, n) {
@@ -123,7 +123,7 @@ func (w *world) blockersOf(k *kind) causes {
 		for _, c := range w.repartitionable(n) {
 			why := w.nodeBlocks(k, n)
 			if why == "" {
-				_, why = w.repartitionGPU(k, k.pod, i, c.gpu, requested, further[n.pool.index])
+				_, why = w.repartitionGPU(p, i, c.gpu, requested)
 			}
 			if why != "" {
 				all.add(cause{string(why), gpuName(n.name, n.gpus()[c.gpu].Index), c.alike})
@@ -194,30 +194,30 @@ const aMoment = time.Second
 // repartitionGPU evaluates one GPU. Where busy instances can stay, those that
 // are not idle for long enough may stay too; if they are in the way, the
 // repartition is delayed until they are.
-func (w *world) repartitionGPU(k *kind, p *Pod, node, device int, requested, further []mig.Count) (option, blocker) {
+func (w *world) repartitionGPU(p *pending, node, device int, requested []mig.Count) (option, blocker) {
 	n := &w.nodes[node]
 	if n.tier != tierNode && n.pool.MIG.KeepsBusy {
-		if o, why := w.repartitionInTurn(k, p, node, requested, further, w.splitGPU(n, device, false)); why != blockLayout {
+		if o, why := w.repartitionInTurn(p, node, requested, w.splitGPU(n, device, false)); why != blockLayout {
 			return o, why
 		}
 	}
-	return w.repartitionInTurn(k, p, node, requested, further, w.splitGPU(n, device, true))
+	return w.repartitionInTurn(p, node, requested, w.splitGPU(n, device, true))
 }
 
 // repartitionInTurn evaluates the repartition of GPUs of a node, one after the other, until the pod lacks nothing: each
 // into all that it lacks or, of several, into the most of it.
-func (w *world) repartitionInTurn(k *kind, p *Pod, node int, requested, further []mig.Count, splits ...*split) (option, blocker) {
+func (w *world) repartitionInTurn(p *pending, node int, requested []mig.Count, splits ...*split) (option, blocker) {
 	n := &w.nodes[node]
 	o, begun, blocked := option{kind: OptionRepartition, node: node}, false, blockLayout
 	free, at := n.free, n.changeAt
-	if n.settling && !(w.serving.committing && n.settlingGang != "" && n.settlingGang == p.Gang) { // pods are about to be bound to it
+	if n.settling && !(w.serving.committing && n.settlingGang != "" && n.settlingGang == p.pod.Gang) { // pods are about to be bound to it
 		at = later(at, w.now.Add(aMoment))
 	}
 	for _, s := range splits {
 		if begun && (s.device == o.repartition.device || slices.ContainsFunc(o.then, func(r repartition) bool { return r.device == s.device })) {
 			continue
 		}
-		r, left, why := w.models.changeOf(n.pool, n.model, s, requested, free, further, len(splits) > 1)
+		r, left, why := w.models.changeOf(n.pool, n.model, s, requested, free, w.furtherDemand()[n.pool.index], len(splits) > 1)
 		if why != "" {
 			blocked = why
 			continue
@@ -230,7 +230,7 @@ func (w *world) repartitionInTurn(k *kind, p *Pod, node int, requested, further 
 		o.unknown = o.unknown || s.unknown
 		o.ready = at.Add(n.pool.MIG.Duration)
 		if left == nil {
-			o.cost = float64(1+len(o.then))*w.policy.DisruptionCost + w.policy.waitCost(k, p.Priority, o.ready.Sub(w.now))
+			o.cost = float64(1+len(o.then))*w.policy.DisruptionCost + w.policy.waitCost(p.kind, p.pod.Priority, o.ready.Sub(w.now))
 			return o, ""
 		}
 		free, at = left, later(o.ready, at.Add(w.policy.RepartitionCooldown))

@@ -15,32 +15,39 @@ const lookAhead = 64
 // priority, and at the least cost. An unclaimed upcoming node is paid for, so a new
 // one is added only where that costs less than to wait for it, and in no pool of a
 // lower priority. Of several such nodes a pod gets that of the pool which would add one for
-// it, so that each goes to the pods for which it was requested. With onlyUpcoming, there is
-// no new one.
-func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option, bool) {
-	var best, spare option
-	found, foundSpare := false, false
+// it, so that each goes to the pods for which it was requested; but one that its pool's
+// minimum requires was requested for none, and compares with those as with new ones. With
+// onlyUpcoming, there is no new one.
+func (w *world) scaleUpOption(p *pending, onlyUpcoming bool) (option, bool) {
+	var added, requested, required option
+	first := func(best *option, o option) {
+		if best.pool == nil || p.kind.before(o, *best) {
+			*best = o
+		}
+	}
 	for _, ps := range w.pools {
-		reason, _ := w.cannotScaleUp(k, p, ps)
-		if w.models.hasSpare(k, ps, reason) {
-			if o := w.priced(i, k, p, ps, ps.spare[0]); !foundSpare || k.before(o, spare) {
-				spare, foundSpare = o, true
+		reason, _ := w.cannotScaleUp(p, ps)
+		if w.models.hasSpare(p.kind, ps, reason) {
+			upcoming := &requested
+			if ps.size() < ps.Min {
+				upcoming = &required
 			}
+			first(upcoming, w.priced(p, ps, ps.spare[0]))
 		}
-		if reason != "" || onlyUpcoming {
-			continue
-		}
-		if o := w.priced(i, k, p, ps, -1); !found || k.before(o, best) {
-			best, found = o, true
+		if reason == "" && !onlyUpcoming {
+			first(&added, w.priced(p, ps, -1))
 		}
 	}
-	if foundSpare && (!found || best.pool.Priority < spare.pool.Priority || best.cost >= spare.cost-spare.price) {
-		return w.balanced(spare, i, k, p), true
+	best := added
+	for _, o := range []option{requested, required} {
+		if o.pool != nil && (best.pool == nil || best.pool.Priority < o.pool.Priority || best.cost >= o.cost-o.price) {
+			best = o
+		}
 	}
-	if found {
-		best = w.balanced(best, i, k, p)
+	if best.pool == nil {
+		return option{}, false
 	}
-	return best, found
+	return w.balanced(best, p), true
 }
 
 // hasSpare reports whether the kind may use an unclaimed upcoming node of the pool,
@@ -51,20 +58,20 @@ func (ms *models) hasSpare(k *kind, ps *poolState, reason Reason) bool {
 
 // priced is the option of a pool's next node: an upcoming one, or a new one
 // where spare is negative.
-func (w *world) priced(i int, k *kind, p *Pod, ps *poolState, spare int) option {
+func (w *world) priced(p *pending, ps *poolState, spare int) option {
 	o := option{kind: OptionNode, pool: ps, node: spare, at: w.now.Add(ps.ReadyAfter)}
 	if spare >= 0 {
 		o.at = w.nodes[spare].at
 	}
-	r, repartitions := w.models.capacityFor(k, ps)
+	r, repartitions := w.models.capacityFor(p.kind, ps)
 	wait := o.at.Sub(w.now)
 	if o.repartitions = repartitions; repartitions {
 		wait += ps.MIG.IdleAfter + ps.MIG.Duration
 		o.cost = w.policy.DisruptionCost
 	}
-	share, mates := w.shareOf(i, k, p, ps, r)
-	o.share, o.price, o.risk = share, w.policy.life(ps)*share, w.interruption(ps, p, mates)
-	o.cost += o.price + w.policy.waitCost(k, p.Priority, wait) + o.risk
+	share, mates := w.shareOf(p, ps, r)
+	o.share, o.price, o.risk = share, w.policy.life(ps)*share, w.interruption(ps, p.pod, mates)
+	o.cost += o.price + w.policy.waitCost(p.kind, p.pod.Priority, wait) + o.risk
 	return o
 }
 
@@ -117,9 +124,10 @@ func (ms *models) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 	return r, ok
 }
 
-// cannotScaleUp returns why the pool adds no node for the kind, with a detail;
+// cannotScaleUp returns why the pool adds no node for the pod, with a detail;
 // empty where it can.
-func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) {
+func (w *world) cannotScaleUp(of *pending, p *poolState) (Reason, string) {
+	k := of.kind
 	if why := w.misfit(k, p); why != "" {
 		if p.Template.Differs != "" {
 			why += " (unlike its template, its nodes have " + p.Template.Differs + ")"
@@ -140,7 +148,7 @@ func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) 
 		return PoolFixed, p.Name + ": fixed pool, no machines to add"
 	case p.base+p.grown+p.later >= p.Max:
 		return PoolAtMax, p.atMaxText()
-	case p.keptFor != "" && pod.Priority < p.kept:
+	case p.keptFor != "" && of.pod.Priority < p.kept:
 		return CapacityKept, fmt.Sprintf("%s has %d of %d nodes, and keeps the others for %s", p.Name, p.base+p.grown, p.Max, p.keptFor)
 	case w.serving.committing && w.policy.MaxNodesPerScaleUp > 0 && w.policy.MaxNodesPerHour > 0:
 	case w.nodeBound(p) != "":
@@ -191,7 +199,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		if lack != "cpu" && lack != "memory" && lack != podPlaces && !strings.HasPrefix(lack, hostPort) && !slices.ContainsFunc(p.Template.Others, func(o Resource) bool { return o.Name == lack }) {
 			return "its nodes offer no " + lack
 		}
-		return lackText(lack, "too few ")
+		return lackText(lack)
 	}
 }
 
@@ -220,14 +228,15 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 // shareOf is the share of a new node's GPUs that a pod would use, of those that
 // it and the pods after it would use, and how many of them are of its gang: what
 // the node costs is divided so. r is the node's free capacity.
-func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (share float64, mates int) {
+func (w *world) shareOf(p *pending, ps *poolState, r capacity) (share float64, mates int) {
+	k := p.kind
 	w.models.take(k, &r)
 	used, mates, seen := k.eq, 1, 0
 	more := func(q *Pod, qk *kind) bool {
 		if w.admitsNew(qk, ps) && w.models.lacks(qk, &r) == "" {
 			w.models.take(qk, &r)
 			used += qk.eq
-			if q.Gang != "" && q.Gang == p.Gang {
+			if q.Gang != "" && q.Gang == p.pod.Gang {
 				mates++
 			}
 			return true
@@ -235,7 +244,7 @@ func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (shar
 		return false
 	}
 	open := func() bool { seen++; return seen <= lookAhead && (r.freeSlices() > 0 || len(r.parts) > 0) }
-	for j := i + 1; j < len(w.pending); j++ {
+	for j := p.rank + 1; j < len(w.pending); j++ {
 		q := &w.pending[j]
 		if !q.undecided() || !q.pod.Unschedulable && q.pod.Gang == "" {
 			continue
@@ -246,7 +255,7 @@ func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (shar
 		more(q.pod, q.kind)
 	}
 	for range w.serving.expecting { // more replicas of the forecast that is prepared for
-		if !open() || !more(p, k) {
+		if !open() || !more(p.pod, k) {
 			break
 		}
 	}
@@ -256,17 +265,32 @@ func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (shar
 	return k.eq / used, mates
 }
 
-// commitScaleUp takes the option, with an action where the node is not upcoming
-// yet and no bound delays it.
+// commitScaleUp gives a pod the first use of an upcoming node, which is added with an action
+// where it is not upcoming yet and no bound delays it.
 func (w *world) commitScaleUp(p *pending, o option, all []option) {
 	if o.node < 0 {
-		o.node = w.newNode(o, func() (Reason, string) { return w.whyScaleUp(p, o, all) })
+		o.node = w.newNode(p, o, all)
 	}
-	w.claim(p, o)
+	ps := w.touchPool(o.pool)
+	w.serving.lowest = min(w.serving.lowest, int64(ps.Priority))
+	if at := slices.Index(ps.spare, o.node); at == 0 {
+		ps.spare = ps.spare[1:]
+	} else {
+		ps.spare = slices.Delete(slices.Clone(ps.spare), at, at+1)
+	}
+	w.touch(o.node).unclaimed = false
+	defer w.reindex(o.node)
+	if o.repartitions {
+		if c, ok := w.repartitionOn(p, o.node); ok {
+			w.commitRepartition(p, c, "")
+			return
+		}
+	}
+	w.commitWait(p, option{node: o.node})
 }
 
 // newNode adds an upcoming node to a pool, or reserves it for a later reconcile.
-func (w *world) newNode(o option, why func() (Reason, string)) int {
+func (w *world) newNode(p *pending, o option, all []option) int {
 	ps := w.touchPool(o.pool)
 	if o.later != "" {
 		ps.later++
@@ -276,7 +300,7 @@ func (w *world) newNode(o option, why func() (Reason, string)) int {
 	}
 	reason, detail := NoFreeSlice, ""
 	if ps.action < 0 {
-		reason, detail = why()
+		reason, detail = w.whyScaleUp(p, o, all)
 	}
 	w.scaleUp(o.pool, 1, reason, detail)
 	w.actions.edit(ps.action).Cost += w.policy.life(ps)
@@ -296,30 +320,10 @@ func (w *world) whyScaleUp(p *pending, o option, all []option) (Reason, string) 
 		n := &w.nodes[r.node]
 		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", r.cost, gpuName(n.name, n.gpus()[r.repartition.device].Index))
 	}
-	if blocked := w.blockersOf(p.kind); len(blocked) > 0 {
+	if blocked := w.blockersOf(p); len(blocked) > 0 {
 		return RepartitionExhausted, detail + ", no GPU can be repartitioned: " + blocked.String()
 	}
 	return NoFreeSlice, detail
-}
-
-// claim gives a pod the first use of an upcoming node.
-func (w *world) claim(p *pending, o option) {
-	ps := w.touchPool(o.pool)
-	w.serving.lowest = min(w.serving.lowest, int64(ps.Priority))
-	if at := slices.Index(ps.spare, o.node); at == 0 {
-		ps.spare = ps.spare[1:]
-	} else {
-		ps.spare = slices.Delete(slices.Clone(ps.spare), at, at+1)
-	}
-	w.touch(o.node).unclaimed = false
-	defer w.reindex(o.node)
-	if o.repartitions {
-		if c, ok := w.repartitionOn(p.kind, p.pod, o.node, w.furtherDemand()); ok {
-			w.commitRepartition(p, c, "")
-			return
-		}
-	}
-	w.commitWait(p, option{node: o.node})
 }
 
 // scaleUp adds n nodes to a pool, in the pool's one action of the plan.

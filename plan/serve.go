@@ -43,7 +43,7 @@ type serving struct {
 	expecting  int           // further replicas of the forecast that is prepared for
 	rest       [][]mig.Count // by pool, what the rest of that gang requests
 	spent      float64       // cost of the options taken
-	lowest     int64         // priority of the pools whose new or unclaimed nodes are used, see inOnePlace
+	lowest     int64         // priority of the pools whose new or unclaimed nodes are used, see inOneDomain
 }
 
 // serve takes the cheapest option for a pod; false where there is none, which
@@ -53,18 +53,18 @@ func (w *world) serve(i int, inGang bool) bool {
 	if p.served || w.placePodNow(i) { // what others got may have opened a place
 		return true
 	}
-	w.consider(i)
-	wait, canWait := w.waitOption(p.kind, p.pod)
+	w.consider(p)
+	wait, canWait := w.waitOption(p)
 	switch {
 	case w.hold != "" || !p.pod.Unschedulable && !inGang:
-		return w.withoutAction(i, p, wait, canWait)
+		return w.withoutAction(p, wait, canWait)
 	case w.reopenFor(p):
 		return true
 	case p.kind.bounded && !canWait && !w.serving.committing:
 		p.reason, p.detail = BoundReached, w.policy.actionBound()
 		return false
 	}
-	all := w.options(i, p)
+	all := w.options(p)
 	if canWait {
 		all = append([]option{wait}, all...)
 	}
@@ -76,18 +76,30 @@ func (w *world) serve(i int, inGang bool) bool {
 	return w.commit(p, best, all)
 }
 
+// waitsFor is the upcoming node for which a pod waits rather than have an action, -1 for none.
+func (w *world) waitsFor(p *pending) int {
+	wait, ok := w.waitOption(p)
+	if !ok {
+		return -1
+	}
+	if best, ok := cheapest(w.options(p)); ok && best.cost < wait.cost && w.hold == "" {
+		return -1
+	}
+	return wait.node
+}
+
 // options are the ways to serve a pod by an action, each kind once: those that
 // change less come first.
-func (w *world) options(i int, p *pending) []option {
+func (w *world) options(p *pending) []option {
 	var all []option
-	repartition, canRepartition := w.repartitionOption(p.kind, p.pod)
+	repartition, canRepartition := w.repartitionOption(p)
 	if canRepartition {
 		all = append(all, repartition)
 	}
 	if back, ok := w.reclaimOption(p); ok {
 		all = append(all, back)
 	}
-	node, ok := w.scaleUpOption(i, p.kind, p.pod, false)
+	node, ok := w.scaleUpOption(p, false)
 	if canRepartition && repartition.unknown && node.repartitions && node.node < 0 {
 		ok = false // the existing GPU may turn out free, and a new node would be no better known
 	}
@@ -124,9 +136,9 @@ func (w *world) commit(p *pending, o option, all []option) bool {
 	}
 	w.serving.spent += o.cost
 	if o.kind == OptionNode {
-		w.chose(p, o.kind, o.pool.Name)
+		p.chosen = choice{o.kind, o.pool.Name}
 	} else {
-		w.chose(p, o.kind, w.nodes[o.node].name)
+		p.chosen = choice{o.kind, w.nodes[o.node].name}
 	}
 	switch o.kind {
 	case OptionWait:
@@ -181,11 +193,11 @@ func (policy *Policy) mayScaleUp(p *pending) bool {
 }
 
 // withoutAction decides about a pod for which no action may be taken now.
-func (w *world) withoutAction(i int, p *pending, wait option, canWait bool) bool {
+func (w *world) withoutAction(p *pending, wait option, canWait bool) bool {
 	if canWait {
 		return w.commit(p, wait, nil)
 	}
-	if spare, ok := w.scaleUpOption(i, p.kind, p.pod, true); ok && w.policy.mayScaleUp(p) {
+	if spare, ok := w.scaleUpOption(p, true); ok && w.policy.mayScaleUp(p) {
 		return w.commit(p, spare, nil)
 	}
 	if p.reason = w.hold; p.reason == "" {
@@ -194,13 +206,13 @@ func (w *world) withoutAction(i int, p *pending, wait option, canWait bool) bool
 	return false
 }
 
-func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
-	n := w.soonest(k)
+func (w *world) waitOption(p *pending) (option, bool) {
+	n := w.soonest(p.kind)
 	if n < 0 {
 		return option{}, false
 	}
 	at := w.nodes[n].at
-	return option{kind: OptionWait, cost: w.policy.waitCost(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
+	return option{kind: OptionWait, cost: w.policy.waitCost(p.kind, p.pod.Priority, at.Sub(w.now)), at: at, node: n}, true
 }
 
 func (w *world) commitWait(p *pending, o option) {

@@ -47,16 +47,16 @@ func (w *world) replaceNext() {
 	}
 }
 
-// sickForLong lists the nodes to replace, without those already decided about,
-// the longest sick first.
+// sickForLong lists the nodes to replace, the longest sick first, without those already decided
+// about or in a drain, which have to leave anyway.
 func (w *world) sickForLong() []int {
 	if w.policy.SickAfter <= 0 {
 		return nil
 	}
 	since := w.state.SickSince
 	var out []int
-	for i := range w.nodes {
-		if at, sick := since[w.nodes[i].name]; sick && w.nodeIndex(w.nodes[i].name) == i && w.nodes[i].decided.reason == "" && w.now.Sub(at) >= w.policy.SickAfter {
+	for i, n := range w.eachNode() {
+		if at, sick := since[n.name]; sick && w.nodeIndex(n.name) == i && n.decided.reason == "" && n.Drain == nil && w.now.Sub(at) >= w.policy.SickAfter {
 			out = append(out, i)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -130,20 +129,11 @@ func (cond *conditions) keepsUntidy(n *nodeState, device int) string {
 	if reason, _ := cond.emptiness(n); reason == NodeEmpty && !cond.keepsEmpty(p) {
 		return "its node is empty and may be removed"
 	}
-	ready := time.Time{}
-	for i := range c.Instances {
-		in := &c.Instances[i]
-		if in.AllocatedTo != "" {
-			continue
-		}
-		idle, known := cond.idleSince(n, device, in)
-		if !known {
-			idle = cond.now
-		}
-		ready = later(ready, idle.Add(p.MIG.IdleAfter))
-	}
-	if ready.After(cond.now) {
-		return "a slice has to be idle for another " + short(ready.Sub(cond.now))
+	switch s := cond.splitGPU(n, device, true); {
+	case s.why != "":
+		return string(s.why)
+	case s.at.After(cond.now):
+		return "a slice has to be idle for another " + short(s.at.Sub(cond.now))
 	}
 	return ""
 }

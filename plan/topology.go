@@ -346,7 +346,6 @@ func (t *topology) allows(k *kind, at *place, hosts bool) bool {
 // of a group that is near itself may be placed anywhere.
 func (t *topology) near(k *kind, at *place, hosts bool) bool {
 	rules := nearRules(k.pod)
-	first := nearItself(k.pod) && !t.anywhere(rules)
 	for _, r := range rules {
 		if (r.Key == hostnameLabel) != hosts {
 			continue
@@ -356,7 +355,7 @@ func (t *topology) near(k *kind, at *place, hosts bool) bool {
 		switch {
 		case !ok && !at.virtual:
 			return false
-		case first:
+		case nearItself(k.pod) && !t.anywhere(rules): // it is the first
 		case !ok && t.rules[r].total <= 0 && !assumed: // wherever the node will be, there is no pod of the group
 			return false
 		case ok && t.rules[r].pods[value] <= 0 && !(assumed && value == there):

@@ -235,6 +235,6 @@ func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 		}
 		return ""
 	default:
-		return lackText(lack, "too few ")
+		return lackText(lack)
 	}
 }

@@ -14,10 +14,10 @@ var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtM
 // whyNoScaleUp is the reason of the pools that came nearest to adding a node. Beside
 // pools at their maximum it names those that back off or are frozen, and those that
 // only topology rules exclude. It is empty where a pool can add one.
-func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
+func (w *world) whyNoScaleUp(p *pending) (Reason, string) {
 	best, detail, beside := len(reasonRank), []string{}, []string(nil)
 	for _, ps := range w.pools {
-		reason, why := w.cannotScaleUp(k, p, ps)
+		reason, why := w.cannotScaleUp(p, ps)
 		if reason == "" {
 			return "", ""
 		}
@@ -49,7 +49,7 @@ const cannotReclaim = "reclaiming what is borrowed would not free enough for it,
 
 // unserved is the reason of a pod that nothing serves.
 func (w *world) unserved(p *pending) (Reason, string) {
-	reason, detail := w.whyNoScaleUp(p.kind, p.pod)
+	reason, detail := w.whyNoScaleUp(p)
 	switch bound := w.actions.evictionBound(1); {
 	case !w.policy.mayScaleUp(p) && reason != NoPoolFits: // what no pool has gives its quota back
 		t := &w.quotas.tenants[w.quotas.tenantIndex(p.pod)]
@@ -61,7 +61,7 @@ func (w *world) unserved(p *pending) (Reason, string) {
 		detail += "; " + cannotReclaim
 	}
 	if !p.kind.explained {
-		p.kind.blocked, p.kind.ruledOut, p.kind.explained = w.blockersOf(p.kind), w.ruledOut(p.kind), true
+		p.kind.blocked, p.kind.ruledOut, p.kind.explained = w.blockersOf(p), w.ruledOut(p.kind), true
 	}
 	if p.kind.ruledOut != "" {
 		detail += "; " + p.kind.ruledOut
@@ -75,42 +75,24 @@ func (w *world) unserved(p *pending) (Reason, string) {
 	return reason, detail
 }
 
-// ruledOut names a node that has free GPUs for the kind, and what alone keeps the kind
-// from it: a rule, a volume, a host port, too few CPUs or too little memory, or that it
-// takes no pods; empty for none.
+// ruledOut names a node that has free GPUs for the kind, and what else keeps the kind from it; one that takes no pods
+// only where there is no other. It is empty for none.
 func (w *world) ruledOut(k *kind) string {
 	outOfService := ""
 	for _, n := range w.eachNode() {
-		free := n.capacity
-		free.ports, free.cpu, free.memory, free.pods = nil, unstated, unstated, unstated
-		if n.virtual || k.judgeOn(n) == fitsNot || w.models.lacks(k, &free) != "" {
+		gpus := n.capacity
+		gpus.ports, gpus.cpu, gpus.memory, gpus.pods = nil, unstated, unstated, unstated
+		_, tainted := untolerated(k.pod, n.Taints)
+		if n.virtual || tainted || k.judgeOn(n) == fitsNot || w.models.lacks(k, &gpus) != "" {
 			continue
 		}
-		why, what := "", " has free capacity, and "
-		switch _, tainted := untolerated(k.pod, n.Taints); {
-		case tainted:
-			continue
-		case n.tier != tierNow:
-			if outOfService == "" && (n.since == NodeCordoned || n.since == NodeUnready) {
-				outOfService = fmt.Sprintf("%s would have free capacity, and takes no pods: %s", n.name, n.since)
-			}
-			continue
-		case !n.admits(k):
-			if why = mismatch(k.pod, n.place(), n.Taints); strings.HasPrefix(why, labelsMismatch) {
-				why = "its " + why
-			} else {
-				why = "a " + why + " excludes it"
-			}
-		case !w.topology.rulesAllow(k, n):
-			why = excludedByRules
-		case w.models.lacks(k, &n.capacity) != "":
-			lack := w.models.lacks(k, &n.capacity)
-			if why = lackText(lack, "too few "); lack == "cpu" || lack == "memory" || lack == podPlaces {
-				what = " has free GPUs, and "
-			}
-		}
-		if why != "" {
-			return n.name + what + why
+		text := "GPUs are free on " + n.name + ", "
+		switch why := w.keepsOut(k, n); {
+		case why == "":
+		case n.tier == tierNow:
+			return text + why
+		case outOfService == "" && (n.since == NodeCordoned || n.since == NodeUnready):
+			outOfService = text + why
 		}
 	}
 	return outOfService
@@ -121,7 +103,7 @@ func (w *world) alternativeText(p *pending, all []option) string {
 	if node, ok := optionOf(all, OptionNode); ok {
 		return fmt.Sprintf(" against %.2f for a node", node.cost)
 	}
-	reason, _ := w.whyNoScaleUp(p.kind, p.pod)
+	reason, _ := w.whyNoScaleUp(p)
 	if !w.policy.mayScaleUp(p) {
 		reason = BorrowedWaits
 	}

@@ -164,7 +164,7 @@ func (w *world) addPods(pods []Pod) {
 	ganged := w.bindRunning()
 	orderPending(pendingPods)
 	for _, p := range pendingPods {
-		w.pending = append(w.pending, pending{pod: p, kind: w.kindOf(p)})
+		w.pending = append(w.pending, pending{pod: p, kind: w.kindOf(p), rank: len(w.pending)})
 	}
 	w.evictions.gangs = w.formUnits(ganged)
 }
