@@ -1,5 +1,8 @@
 package dcgm
 
+// #include "shim.h"
+import "C"
+
 import (
 	"slices"
 	"strconv"
@@ -17,6 +20,8 @@ const (
 	// xidOverlap is how far each request reaches back before the newest known
 	// XID, since the host engine may record one late.
 	xidOverlap = 10 * time.Second
+	// xidLate is how often XIDs are requested for the sake of such ones.
+	xidLate = 30 * time.Second
 )
 
 // events are the GPUs' events so far; they outlive the connection. Of XIDs the last
@@ -32,7 +37,15 @@ type events struct {
 	// now have been read; zero otherwise.
 	lostAt time.Time
 
-	xids []watch // of this session
+	xids      []watch // of this session
+	last      []mark  // of their entities in order, when XIDs were last requested; nil before
+	requested time.Time
+}
+
+// mark is the last value of an entity's XIDs, which tells whether there are further ones.
+type mark struct {
+	status int
+	taken  int64
 }
 
 // log returns a GPU's log.
@@ -45,7 +58,7 @@ func (e *events) log(uuid string) *collect.EventLog {
 
 // watch watches XIDs, which are read since a time.
 func (e *events) watch(to *session, l layout, s *sampling) (err error) {
-	e.xids = nil
+	e.xids, e.last = nil, nil
 	if !s.fields.wantsXIDs() {
 		return nil
 	}
@@ -66,8 +79,14 @@ type found struct {
 	log *collect.EventLog
 }
 
-// read requests the XIDs since the last reading. A failure leaves them for the next time.
-func (e *events) read(l layout, known identities, now time.Time) error {
+// read requests the XIDs since the last reading. A failure leaves them for the next time. DCGM
+// makes of that a request for each entity, but one of the last values of all: so these come first.
+func (e *events) read(b *buffer, l layout, known identities, now time.Time) error {
+	last, some, err := e.marks(b)
+	late := some && (now.Before(e.requested) || now.Sub(e.requested) >= xidLate)
+	if err != nil || e.last != nil && slices.Equal(last, e.last) && !late {
+		return err
+	}
 	if now.Before(e.start) {
 		e.start = now.Add(-xidOverlap) // the clock was set back, and events carry its time
 	}
@@ -75,6 +94,7 @@ func (e *events) read(l layout, known identities, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	e.last, e.requested = last, now
 	xids = slices.DeleteFunc(xids, func(x found) bool { return x.Code == 0 || x.Time.Before(e.start) })
 	e.detectRestart(xids)
 	for _, x := range xids {
@@ -82,6 +102,21 @@ func (e *events) read(l layout, known identities, now time.Time) error {
 		e.newestXID = later(e.newestXID, x.Time)
 	}
 	return nil
+}
+
+// marks reads the last value of each entity's XIDs, and reports whether one has any.
+func (e *events) marks(b *buffer) (last []mark, some bool, err error) {
+	last = []mark{}
+	for _, w := range e.xids {
+		err := b.latest(w.rectangle, 0, func(_ int, v *C.shim_value) {
+			last = append(last, mark{int(v.status), int64(v.ts)})
+			some = some || v.status == 0
+		}, func(int, error) { last = append(last, mark{}) })
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	return last, some, nil
 }
 
 // detectRestart tells a connection that was made again from a host engine that was: one that

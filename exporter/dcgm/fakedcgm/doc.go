@@ -24,8 +24,8 @@
 // with each answer, those of XIDs until the host engine ends, a reset or not. Known differences: what
 // is no longer watched has no old samples, and what is watched only the last one but for XIDs, the driver's
 // values always come in the order that they were asked for, every connection has watches of its own, samples are taken again when the
-// state changes, reads of what is not watched and of the MIG hierarchy are logged
-// (FAKEDCGM_LOG) and not slow, and every GPU can profile unless the state says otherwise.
+// state changes, calls and reads of what is not watched are logged
+// (FAKEDCGM_LOG), the MIG hierarchy is not slow, and every GPU can profile unless the state says otherwise.
 //
 // DCGM's number of a GPU is its index; its instances and compute instances are each numbered from the
 // multiple of its compute slices on, in NVML's order of profiles. Values of GPUs and instances have

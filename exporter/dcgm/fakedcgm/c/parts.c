@@ -97,7 +97,6 @@ dcgmReturn_t dcgmGetGpuStatus(dcgmHandle_t handle, unsigned gpu, DcgmEntityStatu
 dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v2 *out) {
     CHECK(dcgmMigHierarchy_version2);
     ENTER;
-    fake_log("hierarchy\n");
     out->count = 0;
     entity gi = { 0 };
     for EACH_PART(p) {
