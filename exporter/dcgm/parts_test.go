@@ -477,7 +477,7 @@ func TestStuckEmbeddedHostEngine(t *testing.T) {
 		}
 		s := open(t, o, 155)
 		read(t, s)
-		m.GPUs[0].Values = fakenvml.Lines{"frozen": "1"}
+		m.GPUs[0].Values = nil
 		m.write()
 		c.advance(2 * stuckAfter)
 		if _, err := s.Read(); (err == nil) != remote {
@@ -487,7 +487,8 @@ func TestStuckEmbeddedHostEngine(t *testing.T) {
 	}
 }
 
-// A field with an interval of its own is sampled at that, and keeps its value meanwhile.
+// A field with an interval of its own is sampled at that, and keeps its value meanwhile, with DCGM's time however often
+// it is read.
 func TestPacedFields(t *testing.T) {
 	newMachine(t, 1)
 	s := open(t, Options{})

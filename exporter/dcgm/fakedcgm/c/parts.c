@@ -43,10 +43,10 @@ static void list(void) {
 }
 
 const part *parts(void) {
-    static unsigned version;
-    if (version != machine_version())
+    static int64_t listed;
+    if (listed != machine_changed())
         list();
-    version = machine_version();
+    listed = machine_changed();
     return all;
 }
 
