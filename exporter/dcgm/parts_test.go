@@ -299,7 +299,7 @@ func TestOnlyWatchedIsRead(t *testing.T) {
 	m := newMachine(t, 3)
 	m.partition(1, "3g.40gb@0 3g.40gb@4")
 	m.GPUs[0].Values["profiled"] = "1001"
-	m.set(2, 1001, "!unsupported") // cannot be profiled
+	m.GPUs[2].Values["profiled"] = ""
 	m.addDevices()
 	s := open(t, Options{}, append(slices.Clone(defaults), deviceFields...)...)
 	for range 5 {

@@ -33,8 +33,7 @@
 //
 //	away 1          DCGM does not list it
 //	detached 1      the driver has it no longer: DCGM lists it and knows its name, and its values are blank
-//	profiled F F …  the fields it can profile, where they are not 1001 … 1012; none where the field 1001 is
-//	                "!unsupported"
+//	profiled F F …  the fields it can profile, where they are not 1001 … 1012
 //
 // Fields that follow from the rest of the machine (name, UUID, MIG mode, total memory, last XID) need
 // not be set, and one that DCGM measures on GPUs only is the GPU's on its instances. A GPU that is
