@@ -6,6 +6,7 @@ import "C"
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 
@@ -63,6 +64,17 @@ func (e entity) device() collect.DeviceKind {
 	return collect.Switch
 }
 
+// hierarchyEvery is how often DCGM's MIG hierarchy is read where nothing tells of a change.
+const hierarchyEvery = time.Minute
+
+// hierarchy is DCGM's MIG hierarchy as last read. A host engine on TCP takes 40 to 90 ms to answer,
+// and a list of instances one.
+type hierarchy struct {
+	read      time.Time // zero: to be read
+	listed    []entity  // what there was
+	instances []entity  // GPU instances and compute instances
+}
+
 // layout is a host engine's entities, in readLayout's order.
 type layout []entity
 
@@ -101,12 +113,9 @@ func (r *reader) readLayout() (layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	instances, err := readHierarchy()
-	if severs(err) {
-		return nil, err // also of a host engine without a driver, which lists no GPUs
-	}
-	if len(gpus) > 0 {
-		r.complaints.note("MIG instances", err)
+	instances, err := r.readInstances(len(gpus) > 0)
+	if err != nil {
+		return nil, err
 	}
 	all := layout(slices.Clone(gpus))
 	for _, i := range instances {
@@ -185,6 +194,37 @@ func listCores() (out []entity, err error) {
 		}
 	}
 	return out, nil
+}
+
+// readInstances gives the GPU instances and compute instances. It reads DCGM's hierarchy where that
+// may have changed. Only what severs the connection is an error.
+func (r *reader) readInstances(gpus bool) ([]entity, error) {
+	var listed []entity
+	for _, kind := range []uint32{kindInstance, kindCompute} {
+		some, err := list(kind)
+		if severs(err) {
+			return nil, err
+		}
+		listed = append(listed, some...)
+	}
+	h := &r.hierarchy
+	// Without GPUs it is always read: the answer distinguishes a machine without GPUs from a
+	// host engine without a driver.
+	if gpus && slices.Equal(listed, h.listed) && !r.options.due(h.read, hierarchyEvery) {
+		return h.instances, nil
+	}
+	instances, err := readHierarchy()
+	if severs(err) {
+		return nil, err
+	}
+	if gpus {
+		r.complaints.note("MIG instances", err)
+	}
+	*h = hierarchy{listed: listed, instances: instances}
+	if err == nil {
+		h.read = r.options.now()
+	}
+	return instances, nil
 }
 
 // readHierarchy gives each GPU instance, and each compute instance with the driver's id of its GPU

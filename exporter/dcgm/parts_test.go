@@ -379,6 +379,32 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 	}
 }
 
+// The MIG hierarchy is read when the instances change and not with each reading.
+func TestHierarchyIsReadOnChange(t *testing.T) {
+	log := logging(t)
+	m := newMachine(t, 2)
+	m.partition(0, "3g.40gb@0 3g.40gb@4")
+	s := m.open(Options{}, 155)
+	asked := func(what string, want int) {
+		t.Helper()
+		for range 5 {
+			read(t, s)
+		}
+		if got := strings.Count(log(), "dcgmGetGpuInstanceHierarchy"); got != want {
+			t.Errorf("%s: read %d times, want %d", what, got, want)
+		}
+	}
+	asked("at first", 1)
+	m.partition(1, smalls)
+	m.write()
+	asked("another GPU is partitioned", 2)
+	m.GPUs[0].Instances[0].Computes = []fakenvml.Compute{{Slices: 1, UUID: fakenvml.MIGUUID(0, 0)}, {ID: 1, Slices: 1, UUID: fakenvml.MIGUUID(0, 9)}}
+	m.write()
+	asked("another compute instance", 3)
+	s.hierarchy.read = time.Now().Add(-hierarchyEvery)
+	asked("after a while", 4)
+}
+
 // What is asked of a host engine in a minute of readings: the values and the last XIDs with each, what
 // there is every five seconds, and the XIDs of each entity when one is new.
 func TestRequests(t *testing.T) {
@@ -402,7 +428,7 @@ func TestRequests(t *testing.T) {
 		return calls
 	}
 	quiet := minute()
-	want := map[string]int{"dcgmGetEntityGroupEntities": 12, "dcgmGetGpuInstanceHierarchy": 12,
+	want := map[string]int{"dcgmGetEntityGroupEntities": 3 * 12, "dcgmGetGpuInstanceHierarchy": 1,
 		"dcgmEntitiesGetLatestValues": 60*3 + 2*12} // of GPUs, of instances and of XIDs; identities of GPUs and instances
 	if !maps.Equal(quiet, want) {
 		t.Errorf("%v, want %v", quiet, want)
