@@ -20,7 +20,7 @@ const (
 	// xidOverlap is how far each request reaches back before the newest known
 	// XID, since the host engine may record one late.
 	xidOverlap = 10 * time.Second
-	// xidLate is how often XIDs are requested for the sake of such ones.
+	// xidLate is how long after a new XID they are requested once more for the sake of such ones.
 	xidLate = 30 * time.Second
 )
 
@@ -37,15 +37,9 @@ type events struct {
 	// now have been read; zero otherwise.
 	lostAt time.Time
 
-	xids      []watch // of this session
-	last      []mark  // of their entities in order, when XIDs were last requested; nil before
-	requested time.Time
-}
-
-// mark is the last value of an entity's XIDs, which tells whether there are further ones.
-type mark struct {
-	status int
-	taken  int64
+	xids []watch   // of this session
+	last []int64   // newest, as of the last request of XIDs; nil before
+	late time.Time // when they are requested although that is as it was; zero for never
 }
 
 // log returns a GPU's log.
@@ -82,10 +76,16 @@ type found struct {
 // read requests the XIDs since the last reading. A failure leaves them for the next time. DCGM
 // makes of that a request for each entity, but one of the last values of all: so these come first.
 func (e *events) read(b *buffer, l layout, known identities, now time.Time) error {
-	last, some, err := e.marks(b)
-	late := some && (now.Before(e.requested) || now.Sub(e.requested) >= xidLate)
-	if err != nil || e.last != nil && slices.Equal(last, e.last) && !late {
+	last, err := e.newest(b)
+	if err != nil {
 		return err
+	}
+	late := now.Add(xidLate)
+	if e.last != nil && slices.Equal(last, e.last) {
+		if e.late.IsZero() || now.Before(e.late) {
+			return nil
+		}
+		late = time.Time{}
 	}
 	if now.Before(e.start) {
 		e.start = now.Add(-xidOverlap) // the clock was set back, and events carry its time
@@ -94,7 +94,7 @@ func (e *events) read(b *buffer, l layout, known identities, now time.Time) erro
 	if err != nil {
 		return err
 	}
-	e.last, e.requested = last, now
+	e.last, e.late = last, late
 	xids = slices.DeleteFunc(xids, func(x found) bool { return x.Code == 0 || x.Time.Before(e.start) })
 	e.detectRestart(xids)
 	for _, x := range xids {
@@ -104,19 +104,17 @@ func (e *events) read(b *buffer, l layout, known identities, now time.Time) erro
 	return nil
 }
 
-// marks reads the last value of each entity's XIDs, and reports whether one has any.
-func (e *events) marks(b *buffer) (last []mark, some bool, err error) {
-	last = []mark{}
+// newest reads when the last XID of each watched entity was, 0 without one.
+func (e *events) newest(b *buffer) ([]int64, error) {
+	times := []int64{}
 	for _, w := range e.xids {
-		err := b.latest(w.rectangle, 0, func(_ int, v *C.shim_value) {
-			last = append(last, mark{int(v.status), int64(v.ts)})
-			some = some || v.status == 0
-		}, func(int, error) { last = append(last, mark{}) })
+		err := b.latest(w.rectangle, 0, func(_ int, v *C.shim_value) { times = append(times, int64(v.ts)) },
+			func(int, error) { times = append(times, 0) })
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	return last, some, nil
+	return times, nil
 }
 
 // detectRestart tells a connection that was made again from a host engine that was: one that
