@@ -1,5 +1,8 @@
 package dcgm
 
+// #include "shim.h"
+import "C"
+
 import (
 	"slices"
 	"strconv"
@@ -17,6 +20,8 @@ const (
 	// xidOverlap is how far each request reaches back before the newest known
 	// XID, since the host engine may record one late.
 	xidOverlap = 10 * time.Second
+	// xidLate is how long after a new XID they are requested once more for the sake of such ones.
+	xidLate = 30 * time.Second
 )
 
 // events are the GPUs' events so far; they outlive the connection. Of XIDs the last
@@ -32,7 +37,9 @@ type events struct {
 	// now have been read; zero otherwise.
 	lostAt time.Time
 
-	xids []watch // of this session
+	xids []watch   // of this session
+	last []int64   // newest, as of the last request of XIDs; nil before
+	late time.Time // when they are requested although that is as it was; zero for never
 }
 
 // log returns a GPU's log.
@@ -45,7 +52,7 @@ func (e *events) log(uuid string) *collect.EventLog {
 
 // watch watches XIDs, which are read since a time.
 func (e *events) watch(to *session, l layout, s *sampling) (err error) {
-	e.xids = nil
+	e.xids, e.last = nil, nil
 	if !s.fields.wantsXIDs() {
 		return nil
 	}
@@ -66,8 +73,20 @@ type found struct {
 	log *collect.EventLog
 }
 
-// read requests the XIDs since the last reading. A failure leaves them for the next time.
-func (e *events) read(l layout, known identities, now time.Time) error {
+// read requests the XIDs since the last reading. A failure leaves them for the next time. DCGM
+// makes of that a request for each entity, but one of the last values of all: so these come first.
+func (e *events) read(b *buffer, l layout, known identities, now time.Time) error {
+	last, err := e.newest(b)
+	if err != nil {
+		return err
+	}
+	late := now.Add(xidLate)
+	if e.last != nil && slices.Equal(last, e.last) {
+		if e.late.IsZero() || now.Before(e.late) {
+			return nil
+		}
+		late = time.Time{}
+	}
 	if now.Before(e.start) {
 		e.start = now.Add(-xidOverlap) // the clock was set back, and events carry its time
 	}
@@ -75,6 +94,7 @@ func (e *events) read(l layout, known identities, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	e.last, e.late = last, late
 	xids = slices.DeleteFunc(xids, func(x found) bool { return x.Code == 0 || x.Time.Before(e.start) })
 	e.detectRestart(xids)
 	for _, x := range xids {
@@ -82,6 +102,19 @@ func (e *events) read(l layout, known identities, now time.Time) error {
 		e.newestXID = later(e.newestXID, x.Time)
 	}
 	return nil
+}
+
+// newest reads when the last XID of each watched entity was, 0 without one.
+func (e *events) newest(b *buffer) ([]int64, error) {
+	times := []int64{}
+	for _, w := range e.xids {
+		err := b.latest(w.rectangle, 0, func(_ int, v *C.shim_value) { times = append(times, int64(v.ts)) },
+			func(int, error) { times = append(times, 0) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return times, nil
 }
 
 // detectRestart tells a connection that was made again from a host engine that was: one that

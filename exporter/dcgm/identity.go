@@ -12,9 +12,9 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// identityEvery is how often GPUs and instances are identified again: a new UUID under the same
-// instance number is seen within it.
-const identityEvery = 5 * time.Second
+// learnEvery is how often the host engine is asked what there is, and what each GPU and instance is: an
+// instance that is made is seen within it, as is a new UUID under the same number.
+const learnEvery = 5 * time.Second
 
 // identities are what is known of GPUs and instances.
 type identities map[entityKey]*collect.Entity

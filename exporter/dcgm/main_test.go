@@ -1,6 +1,7 @@
 package dcgm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,9 +121,11 @@ func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 // defaults are fields of dcgm-exporter's default counters.
 var defaults = []uint16{100, 101, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 449, 1001, 1004, 1005, 1009, 1010}
 
-// open gives a source of these fields that has closed the library when the next test begins.
+// open gives a source of these fields that has closed the library when the next test begins. It looks
+// for what there is with each reading, unless the options say otherwise.
 func open(t testing.TB, o Options, fields ...uint16) *reader {
 	t.Helper()
+	o.learnEvery = cmp.Or(o.learnEvery, 1)
 	s, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })

@@ -27,9 +27,9 @@ type Options struct {
 	// Log gets changes of state; nil discards them.
 	Log *slog.Logger
 
-	// Of tests; 0 is identityEvery, absentEvery and time.Now.
-	identityEvery, absentEvery time.Duration
-	now                        func() time.Time
+	// Of tests; 0 is learnEvery, absentEvery and time.Now.
+	learnEvery, absentEvery time.Duration
+	now                     func() time.Time
 }
 
 // Errors that callers distinguish.
@@ -49,7 +49,7 @@ var (
 func (o Options) embedded() bool { return o.Address == "" }
 
 func (o Options) withDefaults() Options {
-	o.identityEvery, o.absentEvery = cmp.Or(o.identityEvery, identityEvery), cmp.Or(o.absentEvery, absentEvery)
+	o.learnEvery, o.absentEvery = cmp.Or(o.learnEvery, learnEvery), cmp.Or(o.absentEvery, absentEvery)
 	if o.now == nil {
 		o.now = time.Now
 	}

@@ -299,7 +299,7 @@ func TestOnlyWatchedIsRead(t *testing.T) {
 	m := newMachine(t, 3)
 	m.partition(1, "3g.40gb@0 3g.40gb@4")
 	m.GPUs[0].Values["profiled"] = "1001"
-	m.set(2, 1001, "!unsupported") // cannot be profiled
+	m.GPUs[2].Values["profiled"] = ""
 	m.addDevices()
 	s := open(t, Options{}, append(slices.Clone(defaults), deviceFields...)...)
 	for range 5 {
@@ -390,7 +390,7 @@ func TestHierarchyIsReadOnChange(t *testing.T) {
 		for range 5 {
 			read(t, s)
 		}
-		if got := strings.Count(log(), "hierarchy"); got != want {
+		if got := strings.Count(log(), "dcgmGetGpuInstanceHierarchy"); got != want {
 			t.Errorf("%s: read %d times, want %d", what, got, want)
 		}
 	}
@@ -405,6 +405,70 @@ func TestHierarchyIsReadOnChange(t *testing.T) {
 	asked("after a while", 4)
 }
 
+// What is asked of a host engine in a minute of readings: the values and the last XIDs with each, what
+// there is every five seconds, and the XIDs of each entity when one is new.
+func TestRequests(t *testing.T) {
+	log := logging(t)
+	m := newMachine(t, 2)
+	m.partition(0, "3g.40gb@0 3g.40gb@4")
+	c := &clock{}
+	s := m.open(Options{Address: m.engine(onTCP), now: c.now, learnEvery: learnEvery})
+	s.Watch([]uint16{155, 230, 252}, time.Hour, nil) // samples stay fresh
+	minute := func() map[string]int {
+		m.read(s)
+		before := log()
+		for range 60 {
+			c.advance(time.Second)
+			read(t, s)
+		}
+		calls := map[string]int{}
+		for line := range strings.Lines(strings.TrimPrefix(log(), before)) {
+			calls[strings.TrimSpace(line)]++
+		}
+		return calls
+	}
+	quiet := minute()
+	want := map[string]int{
+		"dcgmGetEntityGroupEntities": 3 * 12, "dcgmGetGpuInstanceHierarchy": 1,
+		"dcgmGetValuesSince_v2":       1,           // half a minute after the first
+		"dcgmEntitiesGetLatestValues": 60*3 + 2*12, // of GPUs, of instances and of XIDs; identities of GPUs and instances
+	}
+	if !maps.Equal(quiet, want) {
+		t.Errorf("%v, want %v", quiet, want)
+	}
+	m.GPUs[0].XIDs = append(m.GPUs[0].XIDs, fakenvml.XID{Code: 31, On: "1/0", At: c.now().UnixMicro()})
+	if n := minute()["dcgmGetValuesSince_v2"]; n != 1 {
+		t.Errorf("XIDs are requested %d times in the minute after one was read, want 1", n)
+	}
+	if r := read(t, s); len(r.Entities[0].Events.XIDs) != 1 {
+		t.Errorf("%+v", r.Entities[0].Events)
+	}
+}
+
+// Instances that are made and removed are seen within five seconds.
+func TestInstancesAreFollowed(t *testing.T) {
+	m := newMachine(t, 1)
+	m.partition(0, "3g.40gb@0 3g.40gb@4")
+	c := &clock{}
+	s := m.open(Options{now: c.now, learnEvery: learnEvery}, 155, 252)
+	seen := func(after time.Duration, want int) {
+		t.Helper()
+		c.advance(after)
+		if n := len(m.read(s).Entities) - 1; n != want {
+			t.Errorf("%d instances, want %d", n, want)
+		}
+	}
+	seen(0, 2)
+	both := m.GPUs[0].Instances
+	for n := range both {
+		m.GPUs[0].Instances = both[:1-n]
+		seen(4*time.Second, 2-n)
+		seen(time.Second, 1-n)
+	}
+	m.GPUs[0].Instances = both
+	seen(5*time.Second, 2)
+}
+
 // After XID 119 DCGM answers and has no values until it is started again.
 func TestStuckEmbeddedHostEngine(t *testing.T) {
 	for _, remote := range []bool{false, true} {
@@ -416,7 +480,7 @@ func TestStuckEmbeddedHostEngine(t *testing.T) {
 		}
 		s := open(t, o, 155)
 		read(t, s)
-		m.GPUs[0].Values = fakenvml.Lines{"frozen": "1"}
+		m.GPUs[0].Values = nil
 		m.write()
 		c.advance(2 * stuckAfter)
 		if _, err := s.Read(); (err == nil) != remote {
@@ -426,7 +490,8 @@ func TestStuckEmbeddedHostEngine(t *testing.T) {
 	}
 }
 
-// A field with an interval of its own is sampled at that, and keeps its value meanwhile.
+// A field with an interval of its own is sampled at that, and keeps its value meanwhile, with DCGM's time however often
+// it is read.
 func TestPacedFields(t *testing.T) {
 	newMachine(t, 1)
 	s := open(t, Options{})

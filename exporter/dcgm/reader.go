@@ -29,7 +29,7 @@ type reader struct {
 	hierarchy hierarchy
 	known     identities
 	places    map[string][]collect.Entity // what the driver's library knows of instances, by the GPU's UUID
-	learned   time.Time                   // identities
+	learned   time.Time                   // layout and identities; zero: to be read
 
 	events   events
 	slow     slow
@@ -123,26 +123,27 @@ func (r *reader) refresh() error {
 		}
 		r.session, r.fresh, r.answered = s, false, r.options.now()
 	}
-	found, err := r.readLayout()
-	if err == nil && r.fresh && slices.Equal(found, r.layout) {
-		if r.fresh, err = r.recheck(); err == nil && !r.fresh {
-			found, err = r.readLayout()
+	if r.fresh {
+		var err error
+		if r.fresh, err = r.recheck(); err != nil || r.fresh {
+			return err
 		}
-	} else {
-		r.fresh = false
 	}
-	if err != nil || r.fresh {
+	found, err := r.readLayout()
+	if err != nil {
 		return err
 	}
 	return r.adopt(found)
 }
 
-// recheck looks, when that is due, for what changes without a change of the layout, and reports
-// whether the watches still fit.
+// recheck looks, when that is due, for what has changed, and reports whether the watches still fit.
 func (r *reader) recheck() (bool, error) {
 	stranger := func(gpu entityKey) bool { return r.known[gpu].UUID == "" }
-	if r.options.due(r.learned, r.options.identityEvery) || slices.ContainsFunc(r.layout.keys(kindGPU), stranger) {
+	if r.options.due(r.learned, r.options.learnEvery) || slices.ContainsFunc(r.layout.keys(kindGPU), stranger) {
 		r.learned = r.options.now()
+		if found, err := r.readLayout(); err != nil || !slices.Equal(found, r.layout) {
+			return false, err
+		}
 		if err := r.learnGPUs(); err != nil {
 			return false, err
 		}
@@ -176,6 +177,7 @@ func (r *reader) Quiesce(uuids []string) error {
 		r.options.Log.Info("dcgm: embedded host engine stopped while GPUs are released", "gpus", uuids)
 		return r.hangUp()
 	}
+	r.learned = time.Time{}
 	err := r.refresh()
 	if err != nil {
 		err = errors.Join(err, r.hangUp()) // which releases them too

@@ -16,7 +16,7 @@ func (r *reader) sample() (*collect.Reading, error) {
 	out := &collect.Reading{Taken: now, Dropped: map[string]int{}}
 	values, err := r.values("values", r.reads, 0, out.Dropped)
 	if err == nil {
-		err = r.complaints.tolerated("events", r.events.read(r.layout, r.known, now))
+		err = r.complaints.tolerated("events", r.events.read(r.buffer, r.layout, r.known, now))
 	}
 	if err == nil {
 		err = r.readSlow()

@@ -62,7 +62,7 @@ func TestGPUs(t *testing.T) {
 func TestRemadeInstance(t *testing.T) {
 	m := newMachine(t, 1)
 	m.partition(0, "1g.10gb@0")
-	s := m.open(Options{identityEvery: 100 * time.Millisecond}, 1001)
+	s := m.open(Options{}, 1001)
 	read(t, s)
 	i := &m.GPUs[0].Instances[0]
 	i.Computes, i.Placement.Start = fakenvml.Whole(fakenvml.MIGUUID(0, 77)), 5

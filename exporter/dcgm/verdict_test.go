@@ -2,7 +2,6 @@ package dcgm
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -103,25 +102,6 @@ func TestProfileNames(t *testing.T) {
 			t.Errorf("%q: want %v", name, want)
 		}
 	}
-}
-
-// A value's time is DCGM's own, however often it is read: one that is no longer
-// taken grows old.
-func TestTimesAreDCGMs(t *testing.T) {
-	m := newMachine(t, 2)
-	m.GPUs[0].Values["frozen"] = "1"
-	s := m.open(Options{}, 155)
-	first := read(t, s)
-	until(t, func() error {
-		r := read(t, s)
-		if !r.Entities[0].Values[0].Time.Equal(first.Entities[0].Values[0].Time) {
-			t.Fatal("a value that is not taken any more gets newer")
-		}
-		if !r.Entities[1].Values[0].Time.After(first.Entities[1].Values[0].Time) {
-			return fmt.Errorf("the other GPU's value does not get newer")
-		}
-		return nil
-	})
 }
 
 // A time far in the future would never grow old.

@@ -7,7 +7,7 @@
 // FAKENVML_STATE naming the file takes the same cgo path as on a real machine.
 // The fake follows the semantics of DCGM's headers: version words are checked,
 // values that are not there are blank, unwatched fields give no data, watched
-// ones are sampled at their interval and carry the time of the sample. A remote host engine is
+// ones carry the time of a sample at their interval. A remote host engine is
 // a line of the state: the library connects to no address and answers for it.
 //
 // Shapes, numbers and prototypes are those of the headers that come with go-dcgm. Checked on
@@ -22,10 +22,10 @@
 // own library over fakenvml: the field table again, XIDs of GPUs and of compute instances, loss and return, a
 // host engine that is killed, stopped and started, releases, and that each finding of the health watches is logged
 // with each answer, those of XIDs until the host engine ends, a reset or not. Known differences: what
-// is no longer watched has no old samples, and what is watched only the last one but for XIDs, the driver's
+// is gone or no longer watched has no old samples, and what is watched only the last one but for XIDs, the driver's
 // values always come in the order that they were asked for, every connection has watches of its own, samples are taken again when the
-// state changes, reads of what is not watched and of the MIG hierarchy are logged
-// (FAKEDCGM_LOG) and not slow, and every GPU can profile unless the state says otherwise.
+// state changes, calls and reads of what is not watched are logged
+// (FAKEDCGM_LOG), the MIG hierarchy is not slow, and every GPU can profile unless the state says otherwise.
 //
 // DCGM's number of a GPU is its index; its instances and compute instances are each numbered from the
 // multiple of its compute slices on, in NVML's order of profiles. Values of GPUs and instances have
@@ -33,9 +33,7 @@
 //
 //	away 1          DCGM does not list it
 //	detached 1      the driver has it no longer: DCGM lists it and knows its name, and its values are blank
-//	frozen 1        watches take no new sample of it
-//	profiled F F …  the fields it can profile, where they are not 1001 … 1012; none where the field 1001 is
-//	                "!unsupported"
+//	profiled F F …  the fields it can profile, where they are not 1001 … 1012
 //
 // Fields that follow from the rest of the machine (name, UUID, MIG mode, total memory, last XID) need
 // not be set, and one that DCGM measures on GPUs only is the GPU's on its instances. A GPU that is

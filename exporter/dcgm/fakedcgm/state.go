@@ -11,8 +11,8 @@ import (
 // EnvLog is the environment variable with the path of the host engine's log, to which it
 // appends a line "unwatched KIND ID FIELD" for each value that is read and not watched, and
 // "unsupported KIND ID FIELD" for each with the status -6, and "incident GPU" for each finding of an
-// answer of the health watches, as DCGM logs at its default level, and "hierarchy" for each reading of
-// the MIG hierarchy, which DCGM takes 90 ms for. Without it there is no log.
+// answer of the health watches, as DCGM logs at its default level, and the name of each function that is
+// called. Without it there is no log.
 const EnvLog = "FAKEDCGM_LOG"
 
 // Entity groups, as DCGM numbers them.

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,10 +29,16 @@ static struct {
     char *text, *values; /* values is the text with each number, word and string ended by a NUL */
     row *rows;           /* sorted by path */
     size_t count;
-    unsigned version;
+    int64_t changed;
 } file = { .fd = -1 };
 
-unsigned machine_version(void) { return file.version; }
+int64_t now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+int64_t machine_changed(void) { return file.changed; }
 
 /* --- reading -------------------------------------------------------------- */
 
@@ -83,7 +88,7 @@ static void install(char *text) {
     file.text = text;
     file.values = strdup(text);
     file.rows = calloc(most, sizeof *file.rows);
-    file.version++;
+    file.changed = now_us();
     note("", text);
     for (row *r = file.rows; r < file.rows + file.count; r++)
         if (strchr("{[", text[r->from]) == NULL)
@@ -213,15 +218,9 @@ bool commit(void) {
 
 /* --- calls ---------------------------------------------------------------- */
 
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 int machine_enter(const char *function) {
     bool known = refresh();
-    for (const int64_t begin = now_ms(); known && now_ms() - begin < number_at("Lines.hang_ms"); known = refresh()) {
+    for (const int64_t begin = now_us(); known && now_us() - begin < 1000 * number_at("Lines.hang_ms"); known = refresh()) {
         pthread_mutex_unlock(&mutex);
         usleep(5000);
         pthread_mutex_lock(&mutex);

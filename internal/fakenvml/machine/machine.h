@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Bounds of the driver: 15 GPU instances on a GPU, 8 compute instances in one. */
 enum { MAX_GPUS = 32, MAX_GI = 15, MAX_CI = 8 };
@@ -19,8 +20,9 @@ void machine_unlock(int *lock);
  * NO_MACHINE when the file cannot be read; what was read before then stays. */
 enum { NO_MACHINE = 1 << 20 };
 int machine_enter(const char *function);
-/* Another one whenever the machine has changed. */
-unsigned machine_version(void);
+int64_t now_us(void); /* microseconds since 1970 */
+/* When the machine was last seen to have changed. */
+int64_t machine_changed(void);
 
 /* The value at a path, "GPUs.0.Name", as text; NULL where there is none. An element that begins with its
  * "ID" stands at that, others at their position. Good until the machine changes or the lock is

@@ -64,21 +64,17 @@ typedef struct {
 void sample_live(entity e, unsigned short field, sample *out);
 /* A sample without a value. */
 void sample_blank(unsigned short field, int status, sample *out);
-int64_t now_us(void);
 
 /* The XIDs of an entity from a time on, up to MAX_HISTORY. */
 enum { XID_ERRORS = DCGM_FI_DEV_XID_ERRORS, MAX_HISTORY = 128 };
 int xids_since(entity e, int64_t from, sample *out);
 
-/* Watches. A sample is due when the last one is older than the watch's interval or than the machine; it
- * is then taken from the machine of that moment. */
+/* Watches take a sample at their interval, and whenever the machine changes. */
 void watch_add(entity e, unsigned short field, int64_t every_us);
 void watch_remove(entity e, unsigned short field);
 void watches_clear(void);
-void watches_update(void);
-/* The last sample of a watch, a new one when it is due; NOT_WATCHED without. */
+bool is_watched(entity e, unsigned short field);
+/* The last sample of a watch; NOT_WATCHED without. */
 void sample_latest(entity e, unsigned short field, sample *out);
-/* The kept samples of a watch, the XIDs or the last one, since a time, oldest first, up to MAX_HISTORY; -1 without a watch. */
-int samples_since(entity e, unsigned short field, int64_t from, sample *out);
 
 #endif

@@ -147,9 +147,9 @@ dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_
     return DCGM_ST_OK;
 }
 
+/* Each watch has its first sample already. */
 dcgmReturn_t dcgmUpdateAllFields(dcgmHandle_t handle, int) {
     ENTER;
-    watches_update();
     return DCGM_ST_OK;
 }
 
@@ -190,9 +190,9 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, uintptr_t entities, uint
     *next = since;
     for (int i = 0; i < g->count * f->count; i++) {
         const entity e = g->list[i / f->count];
-        int n = samples_since(e, f->fields[i % f->count], since, kept);
-        if (n < 0)
+        if (!is_watched(e, f->fields[i % f->count]))
             return DCGM_ST_NOT_WATCHED;
+        const int n = f->fields[i % f->count] == XID_ERRORS ? xids_since(e, since, kept) : 0;
         for (int j = 0; j < n; j++) {
             const sample *v = &kept[j];
             values[j] = (dcgmFieldValue_v1){ dcgmFieldValue_version1, v->field, v->type, v->status, v->ts, { 0 } };

@@ -43,10 +43,10 @@ static void list(void) {
 }
 
 const part *parts(void) {
-    static unsigned version;
-    if (version != machine_version())
+    static int64_t listed;
+    if (listed != machine_changed())
         list();
-    version = machine_version();
+    listed = machine_changed();
     return all;
 }
 
@@ -74,10 +74,9 @@ static int list_of(dcgm_field_entity_group_t kind, unsigned ids[DCGM_GROUP_MAX_E
 }
 
 int profiled_fields(entity gpu, unsigned long long fields[MAX_PROFILED]) {
-    const char *active = value_at("GPUs.%u.Values.f.1001", gpu.entityId), *some = value_at("GPUs.%u.Values.profiled", gpu.entityId);
-    if (status_of(gpu) != DcgmEntityStatusOk || (active && strcmp(active, "!unsupported") == 0))
-        return 0;
-    return numbers_of(some ? some : "1001 1002 1003 1004 1005 1006 1007 1008 1009 1010 1011 1012", fields, MAX_PROFILED);
+    const char *some = value_at("GPUs.%u.Values.profiled", gpu.entityId);
+    const char *all = some ? some : "1001 1002 1003 1004 1005 1006 1007 1008 1009 1010 1011 1012";
+    return status_of(gpu) == DcgmEntityStatusOk ? numbers_of(all, fields, MAX_PROFILED) : 0;
 }
 
 dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t handle, dcgm_field_entity_group_t kind, dcgm_field_eid_t *ids, int *count, unsigned flags) {
@@ -97,7 +96,6 @@ dcgmReturn_t dcgmGetGpuStatus(dcgmHandle_t handle, unsigned gpu, DcgmEntityStatu
 dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v2 *out) {
     CHECK(dcgmMigHierarchy_version2);
     ENTER;
-    fake_log("hierarchy\n");
     out->count = 0;
     entity gi = { 0 };
     for EACH_PART(p) {

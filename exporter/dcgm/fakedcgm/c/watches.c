@@ -11,9 +11,7 @@ typedef struct {
         entity entity;
         unsigned field;
     } of;
-    int64_t every, taken; /* microseconds; 0: never */
-    unsigned version;     /* of the machine */
-    sample last;
+    int64_t every, since; /* microseconds */
 } watch;
 
 static void *watches; /* a tree */
@@ -35,6 +33,7 @@ void watch_add(entity e, unsigned short field, int64_t every_us) {
         tsearch(w, &watches, compare);
     }
     w->every = every_us; /* a connection's last watch of a field replaces that before */
+    w->since = now_us();
 }
 
 void watch_remove(entity e, unsigned short field) {
@@ -50,48 +49,20 @@ void watches_clear(void) {
     watches = NULL;
 }
 
-static void take_if_due(watch *w) {
-    const int64_t now = now_us();
-    const part *p = part_of(w->of.entity);
-    const bool due = now - w->taken >= w->every || w->version != machine_version();
-    if (w->taken > 0 && (!due || (p && p->gpu >= 0 && has("GPUs.%d.Values.frozen", p->gpu))))
-        return;
-    sample fresh;
-    sample_live(w->of.entity, (unsigned short)w->of.field, &fresh);
-    /* An entity that is gone keeps its last sample, which grows old. */
-    if (w->taken == 0 || fresh.status != DCGM_ST_NO_DATA)
-        w->last = fresh;
-    w->taken = now;
-    w->version = machine_version();
-}
-
-static void update(const void *node, VISIT when, int) {
-    if (when == postorder || when == leaf)
-        take_if_due(*(watch *const *)node);
-}
-
-void watches_update(void) { twalk(watches, update); }
+bool is_watched(entity e, unsigned short field) { return find_watch(e, field) != NULL; }
 
 void sample_latest(entity e, unsigned short field, sample *out) {
-    watch *w = find_watch(e, field);
+    const watch *w = find_watch(e, field);
     if (w == NULL) {
         fake_log("unwatched %u %u %u\n", e.entityGroupId, e.entityId, field);
         sample_blank(field, DCGM_ST_NOT_WATCHED, out);
-    } else if (field == XID_ERRORS) {
-        sample_live(e, field, out);
-    } else {
-        take_if_due(w);
-        *out = w->last;
-        if (out->status == DCGM_ST_NOT_SUPPORTED)
-            fake_log("unsupported %u %u %u\n", e.entityGroupId, e.entityId, field);
+        return;
     }
-}
-
-int samples_since(entity e, unsigned short field, int64_t from, sample *out) {
-    watch *w = find_watch(e, field);
-    if (w == NULL || field == XID_ERRORS)
-        return w ? xids_since(e, from, out) : -1;
-    take_if_due(w);
-    *out = w->last;
-    return out->ts >= from;
+    sample_live(e, field, out);
+    if (field == XID_ERRORS)
+        return;
+    const int64_t taken = w->since + (now_us() - w->since) / w->every * w->every;
+    out->ts = taken > machine_changed() ? taken : machine_changed();
+    if (out->status == DCGM_ST_NOT_SUPPORTED)
+        fake_log("unsupported %u %u %u\n", e.entityGroupId, e.entityId, field);
 }
