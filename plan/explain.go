@@ -151,7 +151,7 @@ func (w *world) consider(i int) {
 	}
 	p := &w.pending[i]
 	t.last = i
-	t.options = append([]Option{w.optionFree(p.kind), w.optionWait(p), w.optionRepartition(p), w.optionReclaim(p)}, w.optionNodes(i, p)...)
+	t.options = append([]Option{w.optionFree(p.kind), w.optionWait(i, p), w.optionRepartition(p), w.optionReclaim(p)}, w.optionNodes(i, p)...)
 }
 
 func (w *world) optionFree(k *kind) Option {
@@ -164,9 +164,9 @@ func (w *world) optionFree(k *kind) Option {
 	return o
 }
 
-func (w *world) optionWait(p *pending) Option {
+func (w *world) optionWait(i int, p *pending) Option {
 	o := Option{Kind: OptionWait, Reason: WaitUpcomingNode}
-	wait, ok := w.waitOption(p.kind, p.pod)
+	wait, ok := w.waitOption(i, p)
 	if !ok {
 		o.Detail = "no upcoming node fits"
 		return o

@@ -54,7 +54,7 @@ func (w *world) serve(i int, inGang bool) bool {
 		return true
 	}
 	w.consider(i)
-	wait, canWait := w.waitOption(p.kind, p.pod)
+	wait, canWait := w.waitOption(i, p)
 	switch {
 	case w.hold != "" || !p.pod.Unschedulable && !inGang:
 		return w.withoutAction(i, p, wait, canWait)
@@ -194,13 +194,46 @@ func (w *world) withoutAction(i int, p *pending, wait option, canWait bool) bool
 	return false
 }
 
-func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
-	n := w.soonest(k)
+func (w *world) waitOption(i int, p *pending) (option, bool) {
+	n := w.soonest(p.kind)
+	if n >= 0 && w.nodes[n].unused() {
+		n = w.requestedFor(i, p, n)
+	}
 	if n < 0 {
 		return option{}, false
 	}
 	at := w.nodes[n].at
-	return option{kind: OptionWait, cost: w.policy.waitCost(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
+	return option{kind: OptionWait, cost: w.policy.waitCost(p.kind, p.pod.Priority, at.Sub(w.now)), at: at, node: n}, true
+}
+
+// unused reports a node that has registered, is not ready yet, and that no pod will use so far.
+func (n *nodeState) unused() bool {
+	return !n.virtual && n.pool != nil && n.tier == tierNode && n.bound+n.promised == 0
+}
+
+// requestedFor is the unused node for a pod of which the first one to be ready is given: that of the pool which would add
+// one for it, as scaleUpOption has it for nodes that have not registered. Otherwise the first node to register, a large one
+// perhaps, is taken for the oldest pod, and another like it is requested for the pod that needs it. It is -1 where the pod's own
+// node has not registered.
+func (w *world) requestedFor(i int, p *pending, first int) int {
+	var best option
+	for _, ps := range w.pools {
+		for _, n := range ps.registered {
+			if _, fits := w.value(p.kind, n, true); fits && w.nodes[n].unused() && w.topology.rulesAllow(p.kind, &w.nodes[n]) {
+				if o := w.priced(i, p.kind, p.pod, ps, n); best.pool == nil || p.kind.before(o, best) {
+					best = o
+				}
+				break
+			}
+		}
+	}
+	if best.pool == nil {
+		return first
+	}
+	if spare, ok := w.scaleUpOption(i, p.kind, p.pod, true); ok && p.kind.before(spare, best) && w.policy.mayScaleUp(p) {
+		return -1
+	}
+	return best.node
 }
 
 func (w *world) commitWait(p *pending, o option) {
