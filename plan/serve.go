@@ -241,6 +241,9 @@ func (w *world) commitWait(p *pending, o option) {
 	w.assign(p.kind, o.node)
 	p.served = n.since != AllocationUnknown // otherwise it may turn out not to be free
 	p.reason, p.detail = n.promise(w.now)
+	if n.tier == tierNode && !n.virtual {
+		p.waitsFor = n.Node
+	}
 	if n.action >= 0 {
 		w.actions.doneFor(n.action, p)
 	}
@@ -264,4 +267,33 @@ func (n *nodeState) promise(now time.Time) (Reason, string) {
 		return WaitReclaim, fmt.Sprintf("on %s when pods have left, in about %s", n.name, in)
 	}
 	return WaitRepartition, fmt.Sprintf("on %s, in %s", n.name, in)
+}
+
+// maxNominations bounds the pods that one plan nominates.
+const maxNominations = 100
+
+// nominations are the largest pods that wait for nodes which have registered, while pods that request something else
+// wait too. The scheduler binds pods in the order in which it tries them, each to the first node that is ready: small
+// ones take the large nodes that were requested for large pods, and keep these nodes when they have nodes of their own.
+func (w *world) nominations() []Nomination {
+	var waiting []*pending
+	var kinds []*kind
+	for i := range w.pending {
+		p := &w.pending[i]
+		if len(kinds) < 2 && p.pod.Unschedulable && !slices.Contains(kinds, p.kind) {
+			kinds = append(kinds, p.kind)
+		}
+		if p.waitsFor != nil && p.pod.Unschedulable && !p.pod.Unmade {
+			waiting = append(waiting, p)
+		}
+	}
+	if len(kinds) < 2 || w.hold != "" {
+		return nil
+	}
+	slices.SortStableFunc(waiting, func(a, b *pending) int { return cmp.Compare(slicesOf(b.pod), slicesOf(a.pod)) })
+	var out []Nomination
+	for _, p := range waiting[:min(len(waiting), maxNominations)] {
+		out = append(out, Nomination{p.pod.Key(), p.waitsFor.Name})
+	}
+	return out
 }

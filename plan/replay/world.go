@@ -327,9 +327,12 @@ func (t *trace) pools(name string, boot mig.Layout) []plan.Pool {
 	return pools
 }
 
+// registers is how long before pods run on it a node has an object, while its device plugin starts: an assumption.
+const registers = 30 * time.Second
+
 // world is a world without nodes. Chance is drawn from the seed.
 func (t *trace) world(pools []plan.Pool) *sim.World {
-	w := &sim.World{State: plan.Snapshot{Now: began, Pools: pools}, Score: t.score}
+	w := &sim.World{State: plan.Snapshot{Now: began, Pools: pools}, Score: t.score, Registers: min(registers, t.options.Boot/2)}
 	random := rand.New(rand.NewPCG(t.options.Seed, 2))
 	if share := t.options.FailBoot; share > 0 {
 		w.Lost = func() bool { return random.Float64() < share }
