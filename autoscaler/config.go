@@ -33,9 +33,9 @@ type Config struct {
 	// others often follow: up to three times that while more come, and up to 1.8s while
 	// a burst goes on. At most 1s.
 	Settle time.Duration `json:"settle"`
-	// Nominate writes status.nominatedNodeName of a pod for which others are evicted, so
-	// that kube-scheduler reserves the capacity for it. It needs the right to patch
-	// pods/status.
+	// Nominate writes status.nominatedNodeName of a pod for which others are evicted, or
+	// which waits for a node that is coming up, so that kube-scheduler reserves the capacity
+	// for it. It needs the right to patch pods/status.
 	Nominate   bool             `json:"nominate"`
 	Prometheus PrometheusConfig `json:"prometheus"`
 	// ExporterNamespaces are the namespaces of GPU exporters: of GPU series, only those of

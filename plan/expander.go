@@ -7,7 +7,8 @@ import (
 )
 
 // before orders the options of a new node for a kind: by the pools' priority, then by
-// cost, then by the datasets that their nodes have.
+// cost, then by the datasets that their nodes have, then by the price of a node: a small
+// node leaves when its one pod has ended, a large one when all have.
 func (k *kind) before(a, b option) bool {
 	p, q := a.pool, b.pool
 	switch {
@@ -16,7 +17,10 @@ func (k *kind) before(a, b option) bool {
 	case a.cost != b.cost:
 		return a.cost < b.cost
 	}
-	return len(k.cached(p.Template.Labels)) > len(k.cached(q.Template.Labels))
+	if data, others := len(k.cached(p.Template.Labels)), len(k.cached(q.Template.Labels)); data != others {
+		return data > others
+	}
+	return p.price < q.price
 }
 
 // balanced is the option of the smallest of the pools that are similar to the best

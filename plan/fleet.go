@@ -105,6 +105,7 @@ type poolState struct {
 	does                               verdict
 	action                             int   // ScaleUp, -1 for none
 	spare                              []int // unclaimed nodes
+	registered                         []int // its upcoming nodes that have an object
 	observed, unobserved               bool  // the allocation of some node is known; of none for long
 	stop                               Reason
 	keptFor                            string // the gang that its remaining nodes are kept for

@@ -16,6 +16,8 @@ func (w *world) plan() Plan {
 		Verdicts: w.verdicts(),
 		State:    w.nextState(),
 		Totals:   w.totals(),
+
+		Nominations: w.nominations(),
 	}
 }
 

@@ -15,7 +15,12 @@ type Plan struct {
 	Verdicts []Verdict // one for every pod, gang, pool, node, GPU, tenant and forecast, sorted by kind and subject
 	State    State     // to persist before acting
 	Totals   Totals
+	// Nominations have the scheduler keep nodes that are coming up for the pods that need them.
+	Nominations []Nomination
 }
+
+// Nomination is a pod, "namespace/name", and the node that it waits for: one that has registered and is not ready yet.
+type Nomination struct{ Pod, Node string }
 
 // Verb is a kind of action. The set is closed.
 type Verb string

@@ -22,13 +22,14 @@ type queue struct {
 type pending struct {
 	pod      *Pod
 	kind     *kind
-	rank     int  // its index in the queue
-	served   bool // by free or upcoming capacity, or by an action of this plan
-	refused  bool // by its quota
-	borrowed bool // beyond its tenant's guarantee
-	shared   bool // and yet within what the tenants above are guaranteed themselves
-	charged  bool // counted in the tree
-	counted  bool // in its kind's unserved
+	rank     int   // its index in the queue
+	served   bool  // by free or upcoming capacity, or by an action of this plan
+	refused  bool  // by its quota
+	borrowed bool  // beyond its tenant's guarantee
+	shared   bool  // and yet within what the tenants above are guaranteed themselves
+	charged  bool  // counted in the tree
+	counted  bool  // in its kind's unserved
+	upcoming *Node // the node with an object that it waits for, nil for none
 	reason   Reason
 	detail   string
 	chosen   choice // the option that serves it

@@ -208,6 +208,9 @@ func (w *world) withoutAction(p *pending, wait option, canWait bool) bool {
 
 func (w *world) waitOption(p *pending) (option, bool) {
 	n := w.soonest(p.kind)
+	if n >= 0 && w.nodes[n].unused() {
+		n = w.requestedFor(p, n)
+	}
 	if n < 0 {
 		return option{}, false
 	}
@@ -215,11 +218,44 @@ func (w *world) waitOption(p *pending) (option, bool) {
 	return option{kind: OptionWait, cost: w.policy.waitCost(p.kind, p.pod.Priority, at.Sub(w.now)), at: at, node: n}, true
 }
 
+// unused reports a node that has registered, is not ready yet, and that no pod will use so far.
+func (n *nodeState) unused() bool {
+	return !n.virtual && n.pool != nil && n.tier == tierNode && n.bound+n.promised == 0
+}
+
+// requestedFor is the unused node for a pod of which the first one to be ready is given: that of the pool which would add
+// one for it, as scaleUpOption has it for nodes that have not registered. Otherwise the first node to register, a large one
+// perhaps, is taken for the oldest pod, and another like it is requested for the pod that needs it. It is -1 where the pod's own
+// node has not registered.
+func (w *world) requestedFor(p *pending, first int) int {
+	var best option
+	for _, ps := range w.pools {
+		for _, n := range ps.registered {
+			if _, fits := w.value(p.kind, n, true); fits && w.nodes[n].unused() && w.topology.rulesAllow(p.kind, &w.nodes[n]) {
+				if o := w.priced(p, ps, n); best.pool == nil || p.kind.before(o, best) {
+					best = o
+				}
+				break
+			}
+		}
+	}
+	if best.pool == nil {
+		return first
+	}
+	if spare, ok := w.scaleUpOption(p, true); ok && p.kind.before(spare, best) && w.policy.mayScaleUp(p) {
+		return -1
+	}
+	return best.node
+}
+
 func (w *world) commitWait(p *pending, o option) {
 	n := &w.nodes[o.node]
 	w.assign(p.kind, o.node)
 	p.served = n.since != AllocationUnknown // otherwise it may turn out not to be free
 	p.reason, p.detail = n.promise(w.now)
+	if n.tier == tierNode && !n.virtual {
+		p.upcoming = n.Node
+	}
 	if n.action >= 0 {
 		w.actions.doneFor(n.action, p)
 	}
@@ -243,4 +279,33 @@ func (n *nodeState) promise(now time.Time) (Reason, string) {
 		return WaitReclaim, fmt.Sprintf("on %s when pods have left, in about %s", n.name, in)
 	}
 	return WaitRepartition, fmt.Sprintf("on %s, in %s", n.name, in)
+}
+
+// maxNominations bounds the pods that one plan nominates.
+const maxNominations = 100
+
+// nominations are the largest pods that wait for nodes which have registered, while pods that request something else
+// wait too. The scheduler binds pods in the order in which it tries them, each to the first node that is ready: small
+// ones take the large nodes that were requested for large pods, and keep these nodes when they have nodes of their own.
+func (w *world) nominations() []Nomination {
+	var waiting []*pending
+	var kinds []*kind
+	for i := range w.pending {
+		p := &w.pending[i]
+		if len(kinds) < 2 && p.pod.Unschedulable && !slices.Contains(kinds, p.kind) {
+			kinds = append(kinds, p.kind)
+		}
+		if p.upcoming != nil && p.pod.Unschedulable && !p.pod.Unmade {
+			waiting = append(waiting, p)
+		}
+	}
+	if len(kinds) < 2 || w.hold != "" {
+		return nil
+	}
+	slices.SortStableFunc(waiting, func(a, b *pending) int { return cmp.Compare(slicesOf(b.pod), slicesOf(a.pod)) })
+	var out []Nomination
+	for _, p := range waiting[:min(len(waiting), maxNominations)] {
+		out = append(out, Nomination{p.pod.Key(), p.upcoming.Name})
+	}
+	return out
 }

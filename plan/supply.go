@@ -13,13 +13,16 @@ import (
 // judgeNodes computes for every node from when on it is supply.
 func (w *world) judgeNodes() {
 	unready, ours := 0, 0
-	for _, n := range w.eachNode() {
+	for i, n := range w.eachNode() {
 		w.judgeNode(n)
 		if n.pool == nil {
 			continue
 		}
 		ours++
 		p := n.pool
+		if n.tier == tierNode {
+			p.registered = append(p.registered, i)
+		}
 		if n.since == NodeUnready {
 			unready++
 			p.unready++

@@ -32,7 +32,7 @@ type Options struct {
 	// ConfigDelay is the time between publishing a new MIG config and selecting
 	// it: kubelet syncs ConfigMaps to mig-manager's pod with a delay.
 	ConfigDelay time.Duration
-	// Nominate makes the scheduler reserve reclaimed capacity for the pod it is
+	// Nominate makes the scheduler reserve reclaimed or upcoming capacity for the pod it is
 	// reclaimed for.
 	Nominate bool
 	// DryRun makes no call that writes.
@@ -105,12 +105,13 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 	}
 	waited := a.waiting
 	a.waiting = map[string]bool{}
-	if len(p.Actions) == 0 && len(a.promises.byPod) == 0 {
+	if len(p.Actions) == 0 && len(p.Nominations) == 0 && len(a.promises.byPod) == 0 {
 		return nil // most reconciles: s need not be indexed
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, maxActing, errTooLong)
 	defer cancel()
 	r := newReconcile(s, a.o.Policy)
+	a.promises.expect(r, p.Nominations)
 	a.promises.keep(ctx, r)
 	results := make([]Result, 0, len(p.Actions))
 	for _, action := range p.Actions {

@@ -310,6 +310,40 @@ func TestPromise(t *testing.T) {
 	}
 }
 
+// TestExpected: a pod is nominated for a node that is coming up, once for some seconds.
+func TestExpected(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*Options)
+		want    string
+		cleared string // after the scheduler has cleared it, at once and then later
+		later   string
+	}{
+		"on":      {func(*Options) {}, "p-1", "", "p-1"},
+		"off":     {func(o *Options) { o.Nominate = false }, "", "", ""},
+		"dry run": {func(o *Options) { o.DryRun = true }, "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			waits := replica("b", "")
+			w := newWorld(t, func(o *Options) { o.Nominate = true; c.change(o) }, waits)
+			w.snap.Pods = []plan.Pod{{Namespace: "ns", Name: "b", UID: string(waits.UID), Created: start}}
+			p := plan.Plan{Nominations: []plan.Nomination{{Pod: "ns/b", Node: "p-1"}}}
+			apply := func(after time.Duration, want string) {
+				t.Helper()
+				w.snap.Now = w.snap.Now.Add(after)
+				w.actor.Apply(t.Context(), w.snap, p)
+				if got := w.nominatedTo("b"); got != want {
+					t.Errorf("nominated to %q, want %q", got, want)
+				}
+			}
+			apply(0, c.want)
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"nominatedNodeName":null}}`))
+			w.must(w.client.Status().Patch(t.Context(), replica("b", ""), patch))
+			apply(time.Second, c.cleared)
+			apply(expectAgain, c.later)
+		})
+	}
+}
+
 func nominated(p *corev1.Pod, node string) *corev1.Pod {
 	p.Status.NominatedNodeName = node
 	return p

@@ -12,19 +12,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/plan"
 )
 
 // promiseLasts is how long capacity is reserved for a pod: the usual grace periods of
 // evicted pods, and a margin.
 const promiseLasts = 2 * time.Minute
 
-// promise is capacity on a node that is being freed for a pod.
+// expectAgain is how often a nomination for a node that is coming up is written again where the scheduler has cleared
+// it: they are many, and the node takes longer than that.
+const expectAgain = 5 * time.Second
+
+// promise is capacity on a node that is being freed for a pod, or that is coming up for it.
 type promise struct {
 	node  string
 	until time.Time
+	again time.Time // not before
+	every time.Duration
 }
 
-// promises nominate pods for the nodes on which capacity is freed for them. They are not persisted: a new leader starts
+// promises nominate pods for the nodes on which capacity is freed for them, or that are coming up for them. They are not persisted: a new leader starts
 // without any.
 type promises struct {
 	liveCluster
@@ -44,8 +52,24 @@ func (a promises) give(ctx context.Context, r *reconcile, pods []string, node st
 		return
 	}
 	for _, key := range pods {
-		a.byPod[key] = promise{node, r.now.Add(promiseLasts)}
+		a.byPod[key] = promise{node: node, until: r.now.Add(promiseLasts)}
 		a.nominate(ctx, r, key, node)
+	}
+}
+
+// expect has keep nominate pods for nodes that have registered and are not ready yet, so that smaller pods do not take
+// the nodes that were requested for larger ones.
+func (a promises) expect(r *reconcile, all []plan.Nomination) {
+	if !a.o.Nominate || a.o.DryRun {
+		return
+	}
+	for _, n := range all {
+		p := a.byPod[n.Pod]
+		if p.node != n.Node {
+			p = promise{node: n.Node, every: expectAgain}
+		}
+		p.until = r.now.Add(promiseLasts)
+		a.byPod[n.Pod] = p
 	}
 }
 
@@ -57,7 +81,12 @@ func (a promises) keep(ctx context.Context, r *reconcile) {
 			delete(a.byPod, key)
 			continue
 		}
+		if r.now.Before(p.again) {
+			continue
+		}
 		a.nominate(ctx, r, key, p.node)
+		p.again = r.now.Add(p.every)
+		a.byPod[key] = p
 	}
 }
 

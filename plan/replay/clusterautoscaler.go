@@ -51,7 +51,7 @@ func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 		if n.Drain != nil && len(n.Pods) == 0 {
 			act(plan.RemoveNode, plan.NodeUnderused)
 		}
-		if n.Drain != nil || !n.LeavesAt.IsZero() { // the provider takes it
+		if n.Drain != nil || !n.LeavesAt.IsZero() || !n.Ready { // the provider takes it, or it boots
 			continue
 		}
 		unneeded := f.unneeded(i)

@@ -300,11 +300,11 @@ func (k *karpenter) execute(s *plan.Snapshot, f *nodes) []plan.Action {
 		p := &s.Pools[i]
 		switch late := s.Now.Sub(c.at) >= sim.Registration; {
 		case c.size == 0:
-			c.size = p.Size + 1
+			c.size = ready(s, p) + 1
 			return []plan.Action{{Verb: plan.ScaleUp, Pool: p.Name, From: p.Target, To: p.Target + 1}}
-		case p.Size < c.size && late:
+		case ready(s, p) < c.size && late:
 			of = nil
-		case p.Size < c.size:
+		case ready(s, p) < c.size:
 			return nil
 		}
 	}

@@ -22,7 +22,7 @@ const grace = 24 * time.Hour
 // of the static and of the karpenter-like ones the best, which is the one that serves
 // most pods of the first seed and then pays least. With all, every one is in the answer.
 func Play(pods []Pod, o Options, all bool) (Result, error) {
-	r := Result{Seeds: o.seeds()}
+	r := Result{Seeds: o.seeds(), sizes: len(o.GPUs)}
 	runs := map[string][]Run{} // by policy
 	var order []string
 	for n := range r.Seeds {

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"reflect"
@@ -14,7 +15,7 @@ import (
 
 func options() Options {
 	return Options{Model: "A100-80GB", GPUs: []int{2}, CPU: 64000, Memory: 1 << 18, MaxNodes: 10, Price: 2, Boot: 3 * time.Minute,
-		Repartition: 30 * time.Second, Interval: 10 * time.Second, Copies: 1, Seed: 1}
+		Repartition: 30 * time.Second, Interval: 10 * time.Second, IdleAfter: 10 * time.Minute, Copies: 1, Seed: 1}
 }
 
 const header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\n"
@@ -192,4 +193,32 @@ func FuzzReadPods(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Small pods that are scheduled first leave the large nodes that come up to the large pods for which these were requested.
+func TestLargeNodesKept(t *testing.T) {
+	list := header
+	for i := range 8 {
+		list += fmt.Sprintf("a-small-%d,1000,1000,1,1000,0,3600,\n", i)
+	}
+	for i := range 3 {
+		list += fmt.Sprintf("large-%d,4000,4000,4,1000,0,3600,\n", i)
+	}
+	o := options()
+	o.GPUs = []int{1, 4}
+	if n := play(t, list, o).Runs[0]; n.Added != 11 || n.P99 > 200 {
+		t.Errorf("%s: %+v: want 8 small nodes and 3 large ones, for which no pod waits twice", n.Policy, n.Figures)
+	}
+}
+
+// An empty node is paid for until it has been idle for as long as the pool states.
+func TestIdleAfter(t *testing.T) {
+	paid := func(after time.Duration) float64 {
+		o := options()
+		o.IdleAfter = after
+		return play(t, header+"a,1,1,1,1000,0,3600,\nb,1,1,1,1000,14400,14401,\n", o).Runs[0].Paid
+	}
+	if long, short := paid(time.Hour), paid(20*time.Minute); long-short < 1.2 || long-short > 1.4 { // of two GPUs
+		t.Errorf("paid %v GPU-hours with an hour, %v with 20 minutes", long, short)
+	}
 }

@@ -56,6 +56,7 @@ type Result struct {
 	Days        float64        `json:"days"` // from the first pod's arrival to the last one's
 
 	demand curve // of the first seed
+	sizes  int   // of nodes
 }
 
 // mean is the means and deviations of the runs of one policy.
@@ -94,6 +95,9 @@ func (r Result) String() string {
 	}
 	fmt.Fprintf(&b, "%10.0f %85s  hindsight: no policy that serves all pods pays less\n", r.Bound, "")
 	fmt.Fprintf(&b, "%10.0f %85s  hindsight, whole nodes: none pays less under which no pod waits\n", r.BoundAtOnce, "")
+	if r.sizes > 1 {
+		b.WriteString("\nstatic requests one size in a scan, of those that waste the same the first of --gpus, and every node takes --boot: its small nodes come first or last by that order\n")
+	}
 	return b.String()
 }
 

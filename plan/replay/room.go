@@ -84,14 +84,23 @@ next:
 	return left, used
 }
 
-// upcoming leaves the pods that do not fit the nodes that are requested and have
-// not registered.
+// upcoming leaves the pods that do not fit the nodes that are requested and not ready.
 func upcoming(s *plan.Snapshot, pods []*plan.Pod) []*plan.Pod {
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		pods, _ = fill(p, pods, p.Target-p.Size)
+		pods, _ = fill(p, pods, p.Target-ready(s, p))
 	}
 	return pods
+}
+
+// ready is how many of a pool's nodes are.
+func ready(s *plan.Snapshot, p *plan.Pool) (n int) {
+	for i := range s.Nodes {
+		if s.Nodes[i].Pool == p.Name && s.Nodes[i].Ready {
+			n++
+		}
+	}
+	return n
 }
 
 // nodes are those of a snapshot, and what runs there.

@@ -312,7 +312,7 @@ func (t *trace) pools(name string, boot mig.Layout) []plan.Pool {
 		if len(o.GPUs) > 1 {
 			name = fmt.Sprintf("%s-%d", name, size)
 		}
-		p := plan.Pool{Name: name, Max: o.MaxNodes, PricePerHour: price * float64(size), ReadyAfter: o.Boot, IdleAfter: 10 * time.Minute,
+		p := plan.Pool{Name: name, Max: o.MaxNodes, PricePerHour: price * float64(size), ReadyAfter: o.Boot, IdleAfter: o.IdleAfter,
 			Spot: o.Interruptions > 0, InterruptionsPerHour: o.Interruptions,
 			Template: plan.Template{Labels: map[string]string{"pool": name}, CPUMilli: int64(o.CPU * size / o.largest()), MemoryMi: int64(o.Memory * size / o.largest())}}
 		for i := range size {
@@ -327,9 +327,12 @@ func (t *trace) pools(name string, boot mig.Layout) []plan.Pool {
 	return pools
 }
 
+// registers is how long before pods run on it a node has an object, while its device plugin starts: an assumption.
+const registers = 30 * time.Second
+
 // world is a world without nodes. Chance is drawn from the seed.
 func (t *trace) world(pools []plan.Pool) *sim.World {
-	w := &sim.World{State: plan.Snapshot{Now: began, Pools: pools}, Score: t.score}
+	w := &sim.World{State: plan.Snapshot{Now: began, Pools: pools}, Score: t.score, Registers: min(registers, t.options.Boot/2)}
 	random := rand.New(rand.NewPCG(t.options.Seed, 2))
 	if share := t.options.FailBoot; share > 0 {
 		w.Lost = func() bool { return random.Float64() < share }

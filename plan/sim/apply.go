@@ -16,6 +16,12 @@ import (
 // action whose precondition does not hold; earlier actions stay under way.
 func (w *World) Apply(p plan.Plan) error {
 	w.State.State = p.State
+	for _, n := range p.Nominations {
+		if w.nominated == nil {
+			w.nominated = map[string]string{}
+		}
+		w.nominated[n.Pod] = n.Node
+	}
 	for _, a := range p.Actions {
 		if err := w.apply(a); err != nil {
 			return fmt.Errorf("applying %s of %s: %w", a.Verb, cmp.Or(a.Pod, a.Node, a.Pool), err)
@@ -70,12 +76,16 @@ func (w *World) scaleUp(a plan.Action, p *plan.Pool) error {
 	}
 	p.Target = a.To
 	for range a.To - a.From {
-		w.after(p.ReadyAfter, func() string { return w.addNode(a.Pool) })
+		w.after(w.unregistered(p), func() string { return w.addNode(a.Pool) })
 	}
 	return nil
 }
 
-// addNode adds a ready node from a pool's template, unless it was withdrawn.
+// unregistered is how long a requested node of a pool has no object.
+func (w *World) unregistered(p *plan.Pool) time.Duration { return max(p.ReadyAfter-w.Registers, 0) }
+
+// addNode adds a node from a pool's template, unless it was withdrawn. It is ready once the rest of the time that
+// its pool states has passed.
 func (w *World) addNode(pool string) string {
 	p := w.pool(pool)
 	switch {
@@ -95,11 +105,32 @@ func (w *World) addNode(pool string) string {
 		}
 	}
 	p.Size++
+	boots := p.ReadyAfter - w.unregistered(p)
+	n.Ready = boots <= 0
 	w.State.Nodes = append(w.State.Nodes, n)
 	if w.Interrupted != nil {
-		w.after(w.Interrupted(), func() string { return w.interrupt(n.Name) })
+		w.after(max(boots, 0)+w.Interrupted(), func() string { return w.interrupt(n.Name) })
+	}
+	if !n.Ready {
+		w.after(boots, func() string { return w.ready(n.Name) })
+		return n.Name + " has registered"
 	}
 	return n.Name + " is ready"
+}
+
+func (w *World) ready(name string) string {
+	n := w.node(name)
+	if n == nil {
+		return ""
+	}
+	n.Ready = true
+	for c := range n.GPUs {
+		n.GPUs[c].IdleSince = w.State.Now
+		for i := range n.GPUs[c].Instances {
+			n.GPUs[c].Instances[i].IdleSince = w.State.Now
+		}
+	}
+	return name + " is ready"
 }
 
 // NewNode is a ready node of a pool's template.
@@ -131,7 +162,7 @@ func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
 	}
 	w.dropNode(n, p)
 	if a.Verb == plan.Replace {
-		w.after(p.ReadyAfter, func() string { return w.addNode(a.Pool) })
+		w.after(w.unregistered(p), func() string { return w.addNode(a.Pool) })
 	} else {
 		p.Target--
 	}

@@ -25,6 +25,11 @@ func (w *World) Schedule() []Event {
 		return nil
 	}
 	s := newScheduler(w)
+	for _, p := range pending {
+		if node, ok := w.nominated[p.Key()]; ok {
+			s.nominees[node] = append(s.nominees[node], p)
+		}
+	}
 	tried := map[string]bool{}
 	for _, p := range pending {
 		if p.Gang == "" {
@@ -37,6 +42,9 @@ func (w *World) Schedule() []Event {
 	for _, p := range pending {
 		if p.Unschedulable = p.Node == ""; !p.Unschedulable {
 			w.runs(p)
+		}
+		if n := w.node(w.nominated[p.Key()]); n == nil || n.Ready { // it was tried there
+			delete(w.nominated, p.Key())
 		}
 	}
 	return s.events
@@ -62,10 +70,12 @@ type scheduler struct {
 	hosts  []Host // by name
 	apart  bool   // a pod excludes others
 	events []Event
+	// nominees are the pending pods that are nominated for a node.
+	nominees map[string][]*plan.Pod
 }
 
 func newScheduler(w *World) *scheduler {
-	return &scheduler{w: w, hosts: Hosts(&w.State), apart: slices.ContainsFunc(w.State.Pods, func(p plan.Pod) bool { return len(p.Apart) > 0 })}
+	return &scheduler{w: w, hosts: Hosts(&w.State), nominees: map[string][]*plan.Pod{}, apart: slices.ContainsFunc(w.State.Pods, func(p plan.Pod) bool { return len(p.Apart) > 0 })}
 }
 
 // Host is a node and what runs there.
@@ -160,8 +170,12 @@ func (s *scheduler) place(p *plan.Pod) (undo func()) {
 	for i := range s.hosts {
 		h := &s.hosts[i]
 		here, ok := s.fits(p, h)
-		if !ok {
+		if !ok || !s.leavesNominated(p, h) {
 			continue
+		}
+		if s.w.nominated[p.Key()] == h.Name {
+			best, got = h, here
+			break
 		}
 		score := int64(0)
 		if s.w.Score != nil {
@@ -186,6 +200,25 @@ func (s *scheduler) place(p *plan.Pod) (undo func()) {
 	}
 	s.events = append(s.events, Event{s.w.State.Now, fmt.Sprintf("%s runs on %s%s", p.Key(), p.Node, where)})
 	return func() { *p, *best, best.GPUs = pod, was, gpus }
+}
+
+// leavesNominated reports whether a pod fits a node besides the pending pods of its priority or above that are nominated for it.
+func (s *scheduler) leavesNominated(p *plan.Pod, h *Host) bool {
+	others := slices.DeleteFunc(slices.Clone(s.nominees[h.Name]), func(q *plan.Pod) bool { return q == p || q.Node != "" || q.Priority < p.Priority })
+	if len(others) == 0 {
+		return true
+	}
+	n := cloneNode(*h.Node)
+	with := *h
+	with.Node, with.Pods = &n, slices.Clone(h.Pods)
+	for _, q := range others {
+		if got, ok := s.fits(q, &with); ok {
+			allocate(q, got)
+			with.add(q)
+		}
+	}
+	_, ok := s.fits(p, &with)
+	return ok
 }
 
 func (s *scheduler) fits(p *plan.Pod, h *Host) ([]grant, bool) {

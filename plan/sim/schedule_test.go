@@ -56,6 +56,22 @@ func TestScore(t *testing.T) {
 	}
 }
 
+// A pod that comes after a larger one's nomination leaves that pod its node; the nomination ends once it was tried.
+func TestNominated(t *testing.T) {
+	w := empty(1)
+	w.State.Nodes[0].Ready = false
+	w.request("small", whole, func(p *plan.Pod) { p.PendingSince = p.PendingSince.Add(-time.Second) })
+	w.request("large", demand.Demand{GPUs: 2}, func(*plan.Pod) {})
+	if err := w.Apply(plan.Plan{Nominations: []plan.Nomination{{Pod: "a/large", Node: "n0"}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.Schedule()
+	w.State.Nodes[0].Ready = true
+	if w.Schedule(); w.where()["large"] != "n0" || w.where()["small"] != "" || len(w.nominated) > 0 {
+		t.Errorf("bound to %v, still nominated: %v", w.where(), w.nominated)
+	}
+}
+
 // An unmade pod is created when it is bound.
 func TestUnmade(t *testing.T) {
 	w := empty(1)

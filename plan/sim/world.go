@@ -24,6 +24,9 @@ type World struct {
 	// evicted, or loses its node, at State.Now.
 	Bound, Evicted func(p *plan.Pod)
 
+	// Registers is how long before it is ready a requested node has an object. Pods
+	// can be nominated for it then.
+	Registers time.Duration
 	// Lost, where set, says of a requested node whether it never registers. Its pool
 	// counts it until the request is withdrawn, or its maker gives up.
 	Lost func() bool
@@ -31,9 +34,10 @@ type World struct {
 	// announces that it takes the node back.
 	Interrupted func() time.Duration
 
-	lost    map[string]int  // nodes that never register and still count, by pool
-	due     []event         // sorted by time
-	evicted map[string]bool // pods that have not run since: their budgets allow one less
+	lost      map[string]int    // nodes that never register and still count, by pool
+	due       []event           // sorted by time
+	nominated map[string]string // the node of a pending pod, by key
+	evicted   map[string]bool   // pods that have not run since: their budgets allow one less
 }
 
 // Event is something that happened, as text.
@@ -159,7 +163,7 @@ func (w *World) lose(p *plan.Pool) {
 		w.lost = map[string]int{}
 	}
 	w.lost[name]++
-	w.after(Registration-p.ReadyAfter, func() string {
+	w.after(Registration-w.unregistered(p), func() string {
 		p := w.pool(name)
 		if p == nil || w.lost[name] == 0 {
 			return "" // it was withdrawn
