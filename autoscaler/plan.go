@@ -211,6 +211,7 @@ pools' prices, an infinite number is null, empty lists are [].
     expectedCost            of the action
   verdicts[]                kind, subject, reason and detail, one for each pod,
                             gang, pool, node, GPU, tenant and forecast
+  nominations[]             pod, and the node coming up that is kept for it
   totals                    costPerHour and costPerHourAfter of all pools;
                             pendingComputeSlices requested by pending pods, and
                             pendingComputeSlicesLeft after this plan

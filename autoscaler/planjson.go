@@ -22,8 +22,10 @@ type planDocument struct {
 	At         time.Time        `json:"at"`
 	Actions    []actionDocument `json:"actions"`
 	Verdicts   []plan.Verdict   `json:"verdicts"`
-	Totals     totalsDocument   `json:"totals"`
-	State      plan.State       `json:"state"`
+	// Nominations are absent where there is none.
+	Nominations []plan.Nomination `json:"nominations,omitempty"`
+	Totals      totalsDocument    `json:"totals"`
+	State       plan.State        `json:"state"`
 }
 
 // actionDocument has the fields of its verb only.
@@ -85,6 +87,7 @@ func documentOf(p plan.Plan) planDocument {
 	}
 	return planDocument{
 		APIVersion: planVersion, Kind: "Plan", At: p.At.UTC(), Actions: each(p.Actions, actionOf), Verdicts: append([]plan.Verdict{}, p.Verdicts...),
+		Nominations: p.Nominations,
 		Totals: totalsDocument{
 			CostPerHour: explain.Number(p.Totals.CostPerHour), CostPerHourAfter: explain.Number(p.Totals.CostPerHourAfter),
 			PendingSlices: p.Totals.PendingSlices, PendingSlicesLeft: p.Totals.PendingSlicesLeft,

@@ -20,7 +20,10 @@ type Plan struct {
 }
 
 // Nomination is a pod, "namespace/name", and the node that it waits for: one that has registered and is not ready yet.
-type Nomination struct{ Pod, Node string }
+type Nomination struct {
+	Pod  string `json:"pod"`
+	Node string `json:"node"`
+}
 
 // Verb is a kind of action. The set is closed.
 type Verb string

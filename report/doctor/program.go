@@ -129,5 +129,5 @@ func (f *Facts) nothing() string {
 	}
 	return "gpuscale is not installed here: no Deployment or DaemonSet of its programs in " + where +
 		" (by label " + labelName + " or image name), no APIService of its adapter, no GPUNodePool and no GPUQuota" + series +
-		". To install it: docs/quick-start.md."
+		". To install it: an image and helm install, as docs/quick-start.md has them."
 }

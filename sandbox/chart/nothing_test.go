@@ -33,7 +33,7 @@ func TestNothingInstalled(t *testing.T) {
 			if lines := strings.Count(text, "\n"); lines > 12 {
 				t.Errorf("%d lines", lines)
 			}
-			for _, part := range []string{"helm install", "docs/install.md"} {
+			for _, part := range []string{"helm install", "docs/quick-start.md"} {
 				if !strings.Contains(text, part) {
 					t.Errorf("nothing of %q", part)
 				}
