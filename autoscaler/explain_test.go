@@ -217,7 +217,7 @@ func fullPlan(t *testing.T) plan.Plan {
 			{Verb: plan.RemoveNode, Pool: "p", Node: "n6", Reason: plan.NodeEmpty},
 			{Verb: plan.Replace, Pool: "p", Node: "n7", Reason: plan.NodeSick},
 		},
-		Verdicts: []plan.Verdict{{Kind: plan.KindPod, Subject: "chat/a", Reason: plan.WaitUpcomingNode, Detail: "in 30s"}, {Kind: plan.KindNode, Subject: "n", Reason: plan.Steady}},
+		Verdicts:    []plan.Verdict{{Kind: plan.KindPod, Subject: "chat/a", Reason: plan.WaitUpcomingNode, Detail: "in 30s"}, {Kind: plan.KindNode, Subject: "n", Reason: plan.Steady}},
 		Nominations: []plan.Nomination{{Pod: "chat/a", Node: "n"}},
 		State: plan.State{
 			LastScaleUp: stamps("p"), LastScaleDown: stamps("q"), LastRepartition: stamps("n"), FreeSince: stamps("n/0"), UnknownSince: stamps("n2"), ShortSince: stamps("t"),
