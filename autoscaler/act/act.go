@@ -111,8 +111,7 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 	ctx, cancel := context.WithTimeoutCause(ctx, maxActing, errTooLong)
 	defer cancel()
 	r := newReconcile(s, a.o.Policy)
-	a.promises.expect(r, p.Nominations)
-	a.promises.keep(ctx, r)
+	a.promises.keep(ctx, r, false)
 	results := make([]Result, 0, len(p.Actions))
 	for _, action := range p.Actions {
 		err := a.apply(ctx, r, action)
@@ -125,8 +124,10 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 		results = append(results, result)
 	}
 	if r.evictions > 0 { // each eviction makes the scheduler retry pending pods, which clears nominations
-		a.promises.keep(ctx, r)
+		a.promises.keep(ctx, r, false)
 	}
+	a.promises.expect(r, p.Nominations)
+	a.promises.keep(ctx, r, true) // last: they are many, and the nodes take longer
 	return results
 }
 

@@ -28,12 +28,13 @@ const expectAgain = 5 * time.Second
 type promise struct {
 	node  string
 	until time.Time
-	again time.Time // not before
-	every time.Duration
+	// Of a node that is coming up.
+	upcoming bool
+	again    time.Time // not before
 }
 
-// promises nominate pods for the nodes on which capacity is freed for them, or that are coming up for them. They are not persisted: a new leader starts
-// without any.
+// promises nominate pods for the nodes on which capacity is freed for them, or that are coming up for them. They are not
+// persisted: a new leader starts without any.
 type promises struct {
 	liveCluster
 	byPod map[string]promise
@@ -66,27 +67,29 @@ func (a promises) expect(r *reconcile, all []plan.Nomination) {
 	for _, n := range all {
 		p := a.byPod[n.Pod]
 		if p.node != n.Node {
-			p = promise{node: n.Node, every: expectAgain}
+			p = promise{node: n.Node, upcoming: true}
 		}
 		p.until = r.now.Add(promiseLasts)
 		a.byPod[n.Pod] = p
 	}
 }
 
-// keep nominates pods again that are still pending, and forgets the others.
-func (a promises) keep(ctx context.Context, r *reconcile) {
+// keep nominates pods again that are still pending, for what is being freed or for what is coming up, and forgets the others.
+func (a promises) keep(ctx context.Context, r *reconcile, upcoming bool) {
 	for _, key := range slices.Sorted(maps.Keys(a.byPod)) {
 		p := a.byPod[key]
 		if seen, ok := r.pods[key]; !ok || seen.Node != "" || r.now.After(p.until) {
 			delete(a.byPod, key)
 			continue
 		}
-		if r.now.Before(p.again) {
+		if p.upcoming != upcoming || r.now.Before(p.again) {
 			continue
 		}
 		a.nominate(ctx, r, key, p.node)
-		p.again = r.now.Add(p.every)
-		a.byPod[key] = p
+		if upcoming {
+			p.again = r.now.Add(expectAgain)
+			a.byPod[key] = p
+		}
 	}
 }
 
