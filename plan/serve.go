@@ -226,7 +226,7 @@ func (n *nodeState) unused() bool {
 // requestedFor is the unused node for a pod of which the first one to be ready is given: that of the pool which would add
 // one for it, as scaleUpOption has it for nodes that have not registered. Otherwise the first node to register, a large one
 // perhaps, is taken for the oldest pod, and another like it is requested for the pod that needs it. It is -1 where the pod's own
-// node has not registered.
+// node has not registered, and another pod needs this one.
 func (w *world) requestedFor(p *pending, first int) int {
 	var best option
 	for _, ps := range w.pools {
@@ -242,10 +242,16 @@ func (w *world) requestedFor(p *pending, first int) int {
 	if best.pool == nil {
 		return first
 	}
-	if spare, ok := w.scaleUpOption(p, true); ok && p.kind.before(spare, best) && w.policy.mayScaleUp(p) {
-		return -1
+	spare, ok := w.scaleUpOption(p, true)
+	if !ok || !p.kind.before(spare, best) || !w.policy.mayScaleUp(p) {
+		return best.node
 	}
-	return best.node
+	for _, k := range w.unservedKinds() {
+		if _, fits := w.value(k, best.node, true); fits && w.misfit(k, spare.pool) != "" {
+			return -1
+		}
+	}
+	return best.node // no other pod needs it, and the spare one may have been requested for what is not pending yet
 }
 
 func (w *world) commitWait(p *pending, o option) {
