@@ -246,7 +246,10 @@ func (w *world) requestedFor(p *pending, first int) int {
 	if !ok || !p.kind.before(spare, best) || !w.policy.mayScaleUp(p) {
 		return best.node
 	}
-	for _, k := range w.unservedKinds() {
+	for _, k := range w.kinds {
+		if k.unserved == 0 {
+			continue
+		}
 		if _, fits := w.value(k, best.node, true); fits && w.misfit(k, spare.pool) != "" {
 			return -1
 		}
