@@ -164,33 +164,6 @@ func fromPods(in nodeInput, gpus []plan.GPU) bool {
 	return !whole || next <= len(gpus) && !(isMIG && next > 0 && !timeSliced(in.node))
 }
 
-// instancesFromPods is fromPods for MIG instances that are offered as GPUs: all are alike, and are not repartitioned.
-func instancesFromPods(in nodeInput, gpus []plan.GPU) bool {
-	layouts := spread(in.facts.instances, gpus, in.Tables)
-	if in.reading != nil || layouts == nil {
-		return false
-	}
-	var left []*plan.Instance
-	for i := range gpus {
-		c := &gpus[i]
-		forgetAllocations(c)
-		c.MIG, c.AllocationKnown, c.Instances = true, true, unplaced(layouts[i])
-		for k := range c.Instances {
-			left = append(left, &c.Instances[k])
-		}
-	}
-	for _, p := range in.boundByName() {
-		if p.Unreadable != "" || p.Demand.GPUs > len(left) {
-			return false
-		}
-		for _, i := range left[:p.Demand.GPUs] {
-			i.AllocatedTo = p.Key()
-		}
-		left = left[p.Demand.GPUs:]
-	}
-	return true
-}
-
 func (in nodeInput) boundByName() []*plan.Pod {
 	return slices.SortedFunc(slices.Values(in.bound), func(a, b *plan.Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))

@@ -105,32 +105,6 @@ func (in nodeInput) devices(report map[int]reportedGPU) []plan.GPU {
 	return gpus
 }
 
-// profileAsGPU returns the profile of the MIG instances that a node offers as GPUs, all alike, empty for none: by GKE's label,
-// or by the product as feature discovery (v0.19.3, internal/lm) has it under the strategy "single".
-func profileAsGPU(n *corev1.Node) string {
-	if !plan.InstancesAsGPUs(n.Labels) || replicasOf(n) > 1 || partition.Advertised(n)[partition.GPUResource] == 0 {
-		return ""
-	}
-	_, profile, _ := strings.Cut(n.Labels[partition.ProductLabel], "-MIG-")
-	return cmp.Or(n.Labels[plan.GKEPartition], profile)
-}
-
-// carriers returns how many GPUs it takes at least for the instances that a node offers as GPUs, 0 where that is not known.
-func (in nodeInput) carriers(model string) (n int) {
-	table, ok := in.Tables.ForModel(model)
-	for resource, offered := range in.facts.instances {
-		name, _ := mig.ProfileOfResource(resource)
-		if !ok {
-			return 0
-		}
-		if profile, ok := table.Exact(name); ok {
-			each := int64(len(table.Starts(profile)))
-			n += int(min((offered+each-1)/each, maxGPUs))
-		}
-	}
-	return n
-}
-
 // modelOf returns the product of a GPU of a node without GFD's label, as the operation under way, the
 // agent's report or the pool have it. The exporter's series end and begin again with an operation.
 func (in nodeInput) modelOf(index int) gpu.Model {
