@@ -35,12 +35,12 @@ func ruleOf(t testing.TB, text string) (signal.Rule, error) {
 func TestARuleCanSayEverything(t *testing.T) {
 	r, err := ruleOf(t, everything(t))
 	require.NoError(t, err)
-	// Query and Namespaces are those of testdata/files, Apart and Unless are the built-in rules'. A field that is left at its zero value has not come through.
+	// Query and Namespaces are those of testdata/files, Apart, Unless and Lives are the built-in rules'. A field that is left at its zero value has not come through.
 	r.Follow = 1 // the file's, where the rule has no maxAge
 	for _, v := range []reflect.Value{reflect.ValueOf(r), reflect.ValueOf(r.Sources[0]), reflect.ValueOf(*r.Sources[0].Absent), reflect.ValueOf(*r.Sources[0].Idle)} {
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			if v.Field(i).IsZero() && name != "Over" && name != "Value" && name != "Query" && name != "Without" && name != "Namespaces" && name != "Apart" && name != "Unless" {
+			if v.Field(i).IsZero() && name != "Over" && name != "Value" && name != "Query" && name != "Without" && name != "Namespaces" && name != "Apart" && name != "Unless" && name != "Lives" {
 				t.Errorf("%s.%s is lost", v.Type(), name)
 			}
 		}

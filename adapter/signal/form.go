@@ -43,7 +43,11 @@ func (r query) value() parser.Expr {
 	case PromQL:
 		return r.promql()
 	case Quantile, Mean:
-		return r.wider(query.histogram)
+		value := r.wider(query.histogram)
+		if l := r.source.Lives; l != nil {
+			value = r.among(value, r.parts(r.shown(l.Series)))
+		}
+		return value
 	case Rate:
 		return r.wider(func(r query) parser.Expr {
 			return r.ratio(func(name string) parser.Expr { return r.windowed("rate", r.of(name)) })
@@ -135,14 +139,32 @@ func (r query) idle() parser.Expr {
 		}
 		e = set(parser.LAND, e, is(newest(most, by), 0))
 	}
+	if l := r.source.Lives; l != nil {
+		free := r.parts(r.wider(func(r query) parser.Expr { return r.windowed("max_over_time", r.shown(l.Series)) }))
+		e = or(e, r.among(newest(r.scrapeTime(), by), is(&parser.ParenExpr{Expr: free}, 0)))
+	}
 	if idle.Progress == nil {
 		return e
 	}
 	queue := r
-	queue.source.Idle = &Idle{While: idle.While[:1], By: idle.By}
+	queue.source.Idle, queue.source.Lives = &Idle{While: idle.While[:1], By: idle.By}, nil
 	rate := r.wider(func(r query) parser.Expr { return newest(r.windowed("rate", r.shown(*idle.Progress)), by) })
 	grows := &parser.BinaryExpr{Op: parser.GTR, LHS: &parser.ParenExpr{Expr: rate}, RHS: number(0)}
 	return or(e, set(parser.LAND, queue.idle(), grows))
+}
+
+// parts are the values of Lives by the parts' label, the highest of a pod for those without it.
+func (r query) parts(e parser.Expr) parser.Expr {
+	l := r.source.Lives
+	each := newest(e, append(r.owner(), l.From))
+	return or(Call("label_replace", each, text(l.Label), text("$1"), text(l.From), text("(.*)")), newest(e, r.owner()))
+}
+
+// among keeps the values of those parts that there are.
+func (r query) among(value, parts parser.Expr) parser.Expr {
+	e := set(parser.LAND, &parser.ParenExpr{Expr: value}, parts)
+	e.VectorMatching.On, e.VectorMatching.MatchingLabels = true, append(r.owner(), r.source.Lives.Label)
+	return e
 }
 
 // page is the scrape time of a series that the target always has.
@@ -161,16 +183,18 @@ func (r query) absent() parser.Expr {
 	if a == nil {
 		return nil
 	}
-	e := Call("timestamp", r.shown(a.While))
-	if a.Is != nil {
-		e = set(parser.LAND, e, is(r.shown(a.While), *a.Is))
-	}
 	by := r.subject()
-	if a.Label == "" {
-		return newest(e, by)
+	if a.Label != "" {
+		by = append(slices.DeleteFunc(by, func(l string) bool { return l == a.Label || l == a.From }), a.From)
 	}
-	by = append(slices.DeleteFunc(by, func(l string) bool { return l == a.Label || l == a.From }), a.From)
-	return Call("label_replace", newest(e, by), text(a.Label), text("$1"), text(a.From), text("(.*)"))
+	e := newest(Call("timestamp", r.shown(a.While)), by)
+	if a.Is != nil { // all of them
+		e = set(parser.LAND, e, is(newest(r.shown(a.While), by), *a.Is))
+	}
+	if a.Label == "" {
+		return e
+	}
+	return Call("label_replace", e, text(a.Label), text("$1"), text(a.From), text("(.*)"))
 }
 
 // owner are the labels that name a series' pod.

@@ -197,7 +197,7 @@ func or(a, b parser.Expr) parser.Expr {
 
 // set joins two vectors by their whole label sets. Chains associate to the
 // left, so the right operand keeps its parentheses.
-func set(op parser.ItemType, a, b parser.Expr) parser.Expr {
+func set(op parser.ItemType, a, b parser.Expr) *parser.BinaryExpr {
 	if _, nested := b.(*parser.BinaryExpr); nested {
 		b = &parser.ParenExpr{Expr: b}
 	}

@@ -14,7 +14,7 @@ func queues() []Source {
 	vllm, sglang, prealloc := routed(metric.VLLMWaiting), gauge(metric.SGLangQueued), apart(gauge(metric.SGLangPrealloc))
 	return tiers(
 		spellings(vllm), spellings(sglang, prealloc),
-		[][]Source{{underRay(vllm), underRay(sglang), underRay(prealloc), apart(gauge(metric.RayQueued))}},
+		[][]Source{{unserved(underRay(vllm)), unserved(underRay(sglang)), underRay(prealloc), apart(gauge(metric.RayQueued))}},
 		variants(gauge(metric.LMDeployWaiting), apart(gauge(metric.LMDeployUnrouted))),
 		variants(gauge(metric.TRTLLMWaiting)),
 		variants(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
@@ -198,7 +198,20 @@ func underRay(s Source) Source {
 	// No router is among Ray's.
 	s.Identity = slices.DeleteFunc(slices.Clone(s.Identity), func(label string) bool { return label == s.GatewayLabel })
 	s.GatewayLabel, s.Fleeting = "", true
+	if s.histogram() {
+		// Ray shows the counts of a worker that has ended for as long as the pod lives
+		// (python/ray/_private/telemetry/open_telemetry_metric_recorder.py at 01624ad).
+		s.Lives = &Lives{Series{Metric: metric.RayProcessing.Name}, metric.LabelReplicaID, metric.LabelReplica}
+	}
 	return parted(s, replica...)
+}
+
+// unserved takes a missing gauge under Ray for 0 while Ray Serve's replicas on that pod have no
+// requests: Ray shows a gauge for some seconds after it has been set, and an engine that is idle
+// sets none (src/ray/observability/open_telemetry_metric_recorder.cc at 03e4c76).
+func unserved(s Source) Source {
+	s.Absent = &Absent{While: Series{Metric: metric.RayProcessing.Name}, Is: new(float64)}
+	return s
 }
 
 // spelt gives other names to the series of a source.

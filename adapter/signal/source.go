@@ -66,6 +66,9 @@ type Source struct {
 	// Page, if set, is a series that the same target always has: it shows a later scrape
 	// where no part is left.
 	Page *Series `json:"page,omitempty"`
+	// Lives, if set, shows which of a histogram's parts there are, where a page goes on showing
+	// those that have ended, and which of them have nothing to do.
+	Lives *Lives `json:"-"`
 
 	Idle   *Idle   `json:"idle,omitempty"`   // what NaN means
 	Absent *Absent `json:"absent,omitempty"` // what a missing series means
@@ -100,6 +103,13 @@ type Absent struct {
 	// From, so that a request's selector matches them.
 	Label string `json:"label,omitempty"`
 	From  string `json:"from,omitempty"`
+}
+
+// Lives is a series of each part of a pod that there is, 0 while that has nothing to do. Its label
+// From has the value of the part's label Label; a part without Label is any of the pod's.
+type Lives struct {
+	Series
+	Label, From string
 }
 
 // Series selects series by name and labels.

@@ -95,6 +95,9 @@ func seriesOf(rules []signal.Rule) []string {
 			if s.Absent != nil {
 				out = append(out, s.Absent.While.Metric)
 			}
+			if s.Lives != nil {
+				out = append(out, s.Lives.Metric)
+			}
 		}
 	}
 	return out
@@ -167,7 +170,14 @@ func notes(r signal.Rule, s signal.Source) string {
 		for _, w := range s.Idle.While {
 			while = append(while, "`"+w.Metric+"`")
 		}
-		all = append(all, fmt.Sprintf("NaN: %g if %s stayed 0 for %s%s, else missing", s.Idle.Value, strings.Join(while, " and "), short(r.Window), progress(s)))
+		also := progress(s)
+		if s.Lives != nil {
+			also = ", or `" + s.Lives.Metric + "` did" + also
+		}
+		all = append(all, fmt.Sprintf("NaN: %g if %s stayed 0 for %s%s, else missing", s.Idle.Value, strings.Join(while, " and "), short(r.Window), also))
+	}
+	if s.Lives != nil {
+		all = append(all, "of replicas that have `"+s.Lives.Metric+"`")
 	}
 	if a := s.Absent; a != nil {
 		is := "there"
