@@ -50,7 +50,7 @@ type rule struct {
 // New returns a cache for a setup, in which names are unique and each rule's backend is. It
 // sends no query before Run.
 func New(s Setup, reg prometheus.Registerer, log *slog.Logger) *Cache {
-	c := &Cache{opts: s.Options.withDefaults(), backends: map[string]*server{}, rules: map[string]rule{}, topics: map[key]*topic{}, log: log}
+	c := &Cache{opts: s.Options, backends: map[string]*server{}, rules: map[string]rule{}, topics: map[key]*topic{}, log: log}
 	slots := max(1, s.Options.Concurrency)
 	for _, b := range s.Backends {
 		c.backends[b.Name] = &server{Backend: b, shared: make(chan struct{}, slots), own: make(chan struct{}, slots)}

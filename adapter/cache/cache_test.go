@@ -20,8 +20,12 @@ import (
 )
 
 var (
-	options = Options{Interval: 5 * time.Second, IdleAfter: 10 * time.Minute, FirstWait: 3 * time.Second, Concurrency: 2}
-	pod     = signal.Key{Namespace: "chat", Pod: "a"}
+	options = func() Options {
+		o := DefaultOptions()
+		o.Interval, o.Concurrency = 5*time.Second, 2
+		return o
+	}()
+	pod = signal.Key{Namespace: "chat", Pod: "a"}
 )
 
 // start runs a cache inside a synctest bubble and stops it with the test.

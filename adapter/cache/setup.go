@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -29,31 +28,21 @@ type Options struct {
 	// Concurrency bounds the queries in flight, per backend. Namespaces that are
 	// asked about by themselves have as many in addition.
 	Concurrency int `json:"concurrency"`
-	// MaxQuestions bounds the questions of Watch, each namespace counted; 2,000 if
-	// zero. Rules do not count. No namespace has more than a tenth.
+	// MaxQuestions bounds the questions of Watch, each namespace counted. Rules do not
+	// count. No namespace has more than a tenth.
 	MaxQuestions int `json:"maxQuestions"`
 	// Budget is what an answer about one namespace may have. One about several may
 	// have twice as much.
 	Budget prom.Limits `json:"-"`
 }
 
-// Used where Options leave a field zero.
-const (
-	DefaultMaxQuestions = 2000
-	defaultTimeout      = 10 * time.Second
-)
-
-// DefaultBudget is used where Options leave Budget zero: 50,000 series are a rule's
-// values and times for 2,000 pods with a dozen parts each.
-var DefaultBudget = prom.Limits{Series: 50_000, Bytes: 32 << 20}
-
-func (o Options) withDefaults() Options {
-	o.MaxQuestions = cmp.Or(o.MaxQuestions, DefaultMaxQuestions)
-	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
-	if o.Budget.Series == 0 && o.Budget.Bytes == 0 {
-		o.Budget = DefaultBudget
+// DefaultOptions are those of an empty configuration. 50,000 series are a rule's values and
+// times for 2,000 pods with a dozen parts each.
+func DefaultOptions() Options {
+	return Options{
+		Interval: 15 * time.Second, IdleAfter: 10 * time.Minute, FirstWait: 3 * time.Second, Timeout: prom.DefaultTimeout,
+		Concurrency: 4, MaxQuestions: 2000, Budget: prom.Limits{Series: 50_000, Bytes: 32 << 20},
 	}
-	return o
 }
 
 // Backend is a server to query.

@@ -56,10 +56,7 @@ type Backend struct {
 // Default is the configuration of an empty file. The URL has no default.
 func Default() Config {
 	return Config{
-		Options: cache.Options{
-			Interval: 15 * time.Second, IdleAfter: 10 * time.Minute, FirstWait: 3 * time.Second,
-			Concurrency: 4, MaxQuestions: cache.DefaultMaxQuestions,
-		},
+		Options: cache.DefaultOptions(),
 		// Our manifests' own. No other is trusted unless an administrator lists it: a user who
 		// creates a namespace of a trusted name would be believed about every pod.
 		ExporterNamespaces: []string{"gpuscale-system"},
@@ -95,6 +92,7 @@ func (c Config) fresh(path string, maxAge time.Duration) error {
 
 // Cache returns the cache's options.
 func (c Config) Cache() cache.Options {
+	c.Options.Timeout = 0 // the longest of the backends'
 	for _, b := range c.All() {
 		c.Options.Timeout = max(c.Options.Timeout, cmp.Or(b.Timeout, prom.DefaultTimeout))
 	}

@@ -103,7 +103,7 @@ func adapterItself(ctx context.Context) ([]memstore.Exposed, error) {
 		return nil, err
 	}
 	setup := configuration.Setup()
-	setup.Options = cache.Options{Interval: time.Hour, IdleAfter: time.Hour, FirstWait: time.Hour, Timeout: time.Hour, Concurrency: len(setup.Rules)}
+	setup.Options = cache.Options{Interval: time.Hour, IdleAfter: time.Hour, FirstWait: time.Hour, Timeout: time.Hour, Concurrency: len(setup.Rules), Budget: setup.Options.Budget}
 	setup.Backends = []cache.Backend{{Name: cache.DefaultBackend, Querier: answering{}}}
 	c := cache.New(setup, registry, log)
 	p := provider.New(c, everyPod{}, nil, nil, registry)

@@ -135,9 +135,10 @@ func (twoPods) Service(string, string) (k8slabels.Selector, bool, error) { retur
 func answers(t *testing.T, src storage.Queryable) map[string]string {
 	t.Helper()
 	setup := cache.Setup{
-		Options:  cache.Options{Interval: 15 * time.Second, IdleAfter: time.Hour, FirstWait: time.Minute, Concurrency: 4},
+		Options:  cache.DefaultOptions(),
 		Backends: []cache.Backend{{Name: cache.DefaultBackend, Querier: &prometheusOf{src: src}}},
 	}
+	setup.Options.IdleAfter, setup.Options.FirstWait = time.Hour, time.Minute
 	for _, r := range signal.Builtin(45 * time.Second) {
 		r.Exporters = trust.From([]string{trusted})
 		setup.Rules = append(setup.Rules, r)

@@ -78,19 +78,6 @@ func (w *World) targets() []labels.Labels {
 	return append(out, labels.NewBuilder(own).Set("instance", "gpuscale-autoscaler-0:8080").Labels())
 }
 
-// scrape returns the labels of a page's series without honor_labels: the target's win, and what they
-// displace is renamed.
-func scrape(page, target labels.Labels) labels.Labels {
-	b := labels.NewBuilder(page)
-	target.Range(func(l labels.Label) {
-		if own := page.Get(l.Name); own != "" {
-			b.Set("exported_"+l.Name, own)
-		}
-		b.Set(l.Name, l.Value)
-	})
-	return b.Labels()
-}
-
 // Attacked is the World with an attack's series in it, which come after the honest ones.
 func (w *World) Attacked(a Attack) storage.Queryable {
 	forged, seen := map[string][]storage.Series{}, map[string]bool{}
@@ -100,7 +87,7 @@ func (w *World) Attacked(a Attack) storage.Queryable {
 			for i := range a.Each {
 				page := a.labels(w, f, name, i)
 				for _, target := range w.targets() {
-					ls := labels.NewBuilder(scrape(page, target)).Set(labels.MetricName, name).Labels()
+					ls := labels.NewBuilder(memstore.Scraped(page, target, false)).Set(labels.MetricName, name).Labels()
 					if key := ls.String(); !seen[key] {
 						seen[key] = true
 						forged[name] = append(forged[name], promql.NewStorageSeries(promql.Series{Metric: ls, Floats: points.Floats, Histograms: points.Histograms}))

@@ -71,7 +71,7 @@ func (d *DB) Scrape(at time.Time, target labels.Labels, honor bool, exposed []Ex
 		key = append(key[:len(id)], e.Labels.Bytes(nil)...)
 		r := d.known[string(key)]
 		if r == nil {
-			r = d.series(scraped(e.Labels, target, honor))
+			r = d.series(Scraped(e.Labels, target, honor))
 			d.known[string(key)] = r
 		}
 		r.Add(ms, e.Value)
@@ -98,9 +98,9 @@ func (d *DB) series(ls labels.Labels) *Recorded {
 	return r
 }
 
-// scraped are the labels of a series. With honor_labels exposed ones win, an empty one
+// Scraped are the labels of a series. With honor_labels exposed ones win, an empty one
 // included, which removes the target's.
-func scraped(exposed, target labels.Labels, honor bool) labels.Labels {
+func Scraped(exposed, target labels.Labels, honor bool) labels.Labels {
 	b := labels.NewBuilder(exposed)
 	target.Range(func(l labels.Label) {
 		if honor && exposed.Has(l.Name) {
