@@ -11,6 +11,8 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -27,6 +29,7 @@ func (c *cluster) daemons() (out []plan.Pod) {
 			continue
 		}
 		p, object := c.template(o.Namespace, &o.Maker.Roles[0].Template)
+		p.Groups = c.rules.in(o.Namespace, object.Labels)
 		if c.ledger.Refuse([]ledger.Made{{Pod: object}})[0] != "" {
 			continue // a tenant without quota takes nothing from others
 		}
@@ -84,14 +87,18 @@ func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*pl
 // admits.
 func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[daemon]*plan.Pod {
 	if len(l.nodes) == 0 {
-		exist, has := map[daemon]bool{}, []*plan.Pod(nil)
+		exist, has := map[daemon]*plan.Pod{}, []*plan.Pod(nil)
 		for i := range all {
-			exist[daemonOf(&all[i])] = true
+			exist[daemonOf(&all[i])] = &all[i]
 		}
 		for i := range l.had {
-			if p := &l.had[i]; exist[daemonOf(p)] || !ofDaemonSet(p) {
-				has = append(has, p)
+			p := &l.had[i]
+			if now := exist[daemonOf(p)]; now != nil {
+				p.Groups = now.Groups // rules name groups by and by
+			} else if ofDaemonSet(p) {
+				continue
 			}
+			has = append(has, p)
 		}
 		return daemonsOn(&plan.Node{CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, Labels: t.Labels, Taints: t.Taints}, has, all)
 	}
@@ -111,22 +118,20 @@ func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all 
 }
 
 // take takes off a template what pods of DaemonSets and static pods have of a new node.
-func take(t *plan.Template, daemons map[daemon]*plan.Pod) {
+func take(t *plan.Template, daemons map[daemon]*plan.Pod, tables mig.Tables) {
 	off := func(stated *int64, has int64) {
 		if *stated > 0 { // 0 is unstated
 			*stated = max(1, *stated-has)
 		}
 	}
-	t.HostPorts = nil
+	t.HostPorts, t.Groups = nil, nil
 	t.Others = slices.Clone(t.Others)
 	for _, key := range slices.SortedFunc(maps.Keys(daemons), daemon.compare) {
 		p := daemons[key]
 		off(&t.CPUMilli, p.CPUMilli)
 		off(&t.MemoryMi, p.MemoryMi)
-		t.HostPorts = append(t.HostPorts, p.HostPorts...)
-		if divided := func(g plan.GPU) bool { return g.MIG || g.Shared }; p.Demand.GPUs < len(t.GPUs) && !slices.ContainsFunc(t.GPUs, divided) {
-			t.GPUs = t.GPUs[:len(t.GPUs)-p.Demand.GPUs]
-		}
+		t.HostPorts, t.Groups = append(t.HostPorts, p.HostPorts...), append(t.Groups, p.Groups...)
+		t.GPUs = withDaemon(t.GPUs, key, &p.Demand, tables)
 		for _, r := range append(slices.Clip(p.Others), plan.Resource{Name: string(corev1.ResourcePods), Amount: 1}) {
 			if at := slices.IndexFunc(t.Others, func(of plan.Resource) bool { return of.Name == r.Name }); at >= 0 {
 				t.Others[at].Amount = max(0, t.Others[at].Amount-r.Amount)
@@ -134,4 +139,37 @@ func take(t *plan.Template, daemons map[daemon]*plan.Pod) {
 		}
 	}
 	t.HostPorts = sortedPorts(t.HostPorts)
+	slices.Sort(t.Groups)
+	t.Groups = slices.Compact(t.Groups)
+}
+
+// withDaemon returns the GPUs of a new node with what a pod has of them.
+func withDaemon(gpus []plan.GPU, of daemon, d *demand.Demand, tables mig.Tables) []plan.GPU {
+	out, pod := slices.Clone(gpus), of.namespace+"/"+of.name
+	whole, left := d.GPUs, map[mig.Profile]int{}
+	for i := range out {
+		c := &out[i]
+		if whole > 0 && !c.MIG && !c.Shared && len(c.AllocatedTo) == 0 {
+			c.AllocatedTo = []string{pod}
+			whole--
+		}
+		table, ok := tables.ForModel(c.Model.Name)
+		if !ok || len(c.Instances) == 0 {
+			continue
+		}
+		if i == 0 { // all GPUs of a node are one product's
+			for _, in := range d.MIG {
+				profile, _ := table.Exact(in.Name)
+				left[profile] += in.Count
+			}
+		}
+		c.Instances = slices.Clone(c.Instances)
+		for k := range c.Instances {
+			if in := &c.Instances[k]; in.AllocatedTo == "" && left[in.Profile] > 0 {
+				in.AllocatedTo = pod
+				left[in.Profile]--
+			}
+		}
+	}
+	return out
 }
