@@ -126,12 +126,15 @@ func take(t *plan.Template, daemons map[daemon]*plan.Pod, tables mig.Tables) {
 	}
 	t.HostPorts, t.Groups = nil, nil
 	t.Others = slices.Clone(t.Others)
+	for i := range t.GPUs {
+		t.GPUs[i].Instances = slices.Clone(t.GPUs[i].Instances)
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(daemons), daemon.compare) {
 		p := daemons[key]
 		off(&t.CPUMilli, p.CPUMilli)
 		off(&t.MemoryMi, p.MemoryMi)
 		t.HostPorts, t.Groups = append(t.HostPorts, p.HostPorts...), append(t.Groups, p.Groups...)
-		t.GPUs = withDaemon(t.GPUs, key, &p.Demand, tables)
+		allocateNew(t.GPUs, key.namespace+"/"+key.name, &p.Demand, tables)
 		for _, r := range append(slices.Clip(p.Others), plan.Resource{Name: string(corev1.ResourcePods), Amount: 1}) {
 			if at := slices.IndexFunc(t.Others, func(of plan.Resource) bool { return of.Name == r.Name }); at >= 0 {
 				t.Others[at].Amount = max(0, t.Others[at].Amount-r.Amount)
@@ -143,33 +146,23 @@ func take(t *plan.Template, daemons map[daemon]*plan.Pod, tables mig.Tables) {
 	t.Groups = slices.Compact(t.Groups)
 }
 
-// withDaemon returns the GPUs of a new node with what a pod has of them.
-func withDaemon(gpus []plan.GPU, of daemon, d *demand.Demand, tables mig.Tables) []plan.GPU {
-	out, pod := slices.Clone(gpus), of.namespace+"/"+of.name
-	whole, left := d.GPUs, map[mig.Profile]int{}
-	for i := range out {
-		c := &out[i]
-		if whole > 0 && !c.MIG && !c.Shared && len(c.AllocatedTo) == 0 {
-			c.AllocatedTo = []string{pod}
-			whole--
+// allocateNew has a pod of a DaemonSet have what it requests of a new node's GPUs.
+func allocateNew(gpus []plan.GPU, pod string, d *demand.Demand, tables mig.Tables) {
+	for range min(d.GPUs, len(gpus)) {
+		if i := slices.IndexFunc(gpus, func(c plan.GPU) bool { return !c.MIG && !c.Shared && c.AllocatedTo == nil }); i >= 0 {
+			gpus[i].AllocatedTo = []string{pod}
 		}
-		table, ok := tables.ForModel(c.Model.Name)
-		if !ok || len(c.Instances) == 0 {
-			continue
-		}
-		if i == 0 { // all GPUs of a node are one product's
-			for _, in := range d.MIG {
-				profile, _ := table.Exact(in.Name)
-				left[profile] += in.Count
-			}
-		}
-		c.Instances = slices.Clone(c.Instances)
-		for k := range c.Instances {
-			if in := &c.Instances[k]; in.AllocatedTo == "" && left[in.Profile] > 0 {
-				in.AllocatedTo = pod
-				left[in.Profile]--
+	}
+	for _, in := range d.MIG {
+		left := in.Count
+		for i := range gpus {
+			table, ok := tables.ForModel(gpus[i].Model.Name)
+			for k := range gpus[i].Instances {
+				if one := &gpus[i].Instances[k]; ok && left > 0 && one.AllocatedTo == "" && slices.Contains(table.Names(one.Profile), in.Name) {
+					one.AllocatedTo = pod
+					left--
+				}
 			}
 		}
 	}
-	return out
 }
