@@ -75,7 +75,7 @@ func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*pl
 	for i := range daemons {
 		p := &daemons[i]
 		lacks := func(r plan.Resource) bool { return r.Amount > amountOf(n.Others, r.Name) && !ofKubelets(r.Name) }
-		if out[daemonOf(p)] == nil && p.CPUMilli <= cpu && p.MemoryMi <= memory && !slices.ContainsFunc(p.Others, lacks) && plan.Admits(*p, n.Name, n.Labels, n.Taints) {
+		if out[daemonOf(p)] == nil && p.CPUMilli <= cpu && p.MemoryMi <= memory && p.Demand.GPUs <= len(n.GPUs) && !slices.ContainsFunc(p.Others, lacks) && plan.Admits(*p, n.Name, n.Labels, n.Taints) {
 			add(p)
 		}
 	}
@@ -100,7 +100,7 @@ func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all 
 			}
 			has = append(has, p)
 		}
-		return daemonsOn(&plan.Node{CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, Labels: t.Labels, Taints: t.Taints}, has, all)
+		return daemonsOn(&plan.Node{CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, GPUs: t.GPUs, Others: t.Others, Labels: t.Labels, Taints: t.Taints}, has, all)
 	}
 	on, out := map[daemon]int{}, map[daemon]*plan.Pod{}
 	for _, n := range l.nodes {
@@ -146,23 +146,35 @@ func take(t *plan.Template, daemons map[daemon]*plan.Pod, tables mig.Tables) {
 	t.Groups = slices.Compact(t.Groups)
 }
 
-// allocateNew has a pod of a DaemonSet have what it requests of a new node's GPUs.
+// allocateNew has a pod of a DaemonSet have what it requests of a new node's GPUs, where there is enough.
 func allocateNew(gpus []plan.GPU, pod string, d *demand.Demand, tables mig.Tables) {
-	for range min(d.GPUs, len(gpus)) {
-		if i := slices.IndexFunc(gpus, func(c plan.GPU) bool { return !c.MIG && !c.Shared && c.AllocatedTo == nil }); i >= 0 {
-			gpus[i].AllocatedTo = []string{pod}
+	var whole []*plan.GPU
+	for i := range gpus {
+		if c := &gpus[i]; !c.MIG && !c.Shared && c.AllocatedTo == nil {
+			whole = append(whole, c)
 		}
 	}
+	var instances []*plan.Instance
+	enough := len(whole) >= d.GPUs
 	for _, in := range d.MIG {
-		left := in.Count
+		n := len(instances) + in.Count
 		for i := range gpus {
 			table, ok := tables.ForModel(gpus[i].Model.Name)
 			for k := range gpus[i].Instances {
-				if one := &gpus[i].Instances[k]; ok && left > 0 && one.AllocatedTo == "" && slices.Contains(table.Names(one.Profile), in.Name) {
-					one.AllocatedTo = pod
-					left--
+				if one := &gpus[i].Instances[k]; ok && len(instances) < n && one.AllocatedTo == "" && slices.Contains(table.Names(one.Profile), in.Name) {
+					instances = append(instances, one)
 				}
 			}
 		}
+		enough = enough && len(instances) == n
+	}
+	if !enough {
+		return
+	}
+	for _, c := range whole[:d.GPUs] {
+		c.AllocatedTo = []string{pod}
+	}
+	for _, one := range instances {
+		one.AllocatedTo = pod
 	}
 }
