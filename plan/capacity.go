@@ -93,6 +93,17 @@ func (ms *models) supplyTo(r *capacity, device *GPU, single bool) {
 	}
 }
 
+// supplyNew is supplyTo for a GPU of a new node, of which pods of DaemonSets have what is allocated.
+func (ms *models) supplyNew(r *capacity, device *GPU, single bool) {
+	if len(device.AllocatedTo) > 0 {
+		r.addWhole(device, 0)
+		return
+	}
+	free := *device
+	free.Instances = slices.DeleteFunc(slices.Clone(device.Instances), func(in Instance) bool { return in.AllocatedTo != "" })
+	ms.supplyTo(r, &free, single)
+}
+
 // namedAs is the profile that a GPU's profile is on a node whose first GPU is of this model: the scheduler counts
 // instances by name.
 func (ms *models) namedAs(model string, device *GPU, p mig.Profile) mig.Profile {

@@ -142,7 +142,7 @@ func (f *fleet) nodeIndex(name string) int {
 
 // newPlace is the place of the node that addVirtual adds next.
 func (f *fleet) newPlace(p *poolState) place {
-	return place{true, fmt.Sprintf("a new node of %s, %d", p.Name, len(f.nodes)), p.Template.Labels}
+	return place{true, fmt.Sprintf("a new node of %s, %d", p.Name, len(f.nodes)), p.Template.Labels, p.Template.Groups}
 }
 
 // nextPlace is the place of the pool's next node: an unclaimed upcoming one is used before one is added.
@@ -158,10 +158,11 @@ func (n *nodeState) upcoming() bool { return n.virtual || n.tier == tierNode }
 // place is the node with its labels once it is ready: an upcoming one gets its pool's
 // template's, since the device plugin and GFD add theirs.
 func (n *nodeState) place() place {
-	at := place{n.virtual, n.Node.Name, n.Labels}
+	at := place{n.virtual, n.Node.Name, n.Labels, nil}
 	if !n.upcoming() {
 		return at
 	}
+	at.groups = n.pool.Template.Groups
 	template := n.pool.Template.Labels
 	if at.labels = template; !n.virtual {
 		at.labels = maps.Clone(template)

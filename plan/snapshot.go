@@ -108,10 +108,11 @@ type Template struct {
 	Taints   []Taint
 	CPUMilli int64
 	MemoryMi int64
-	GPUs     []GPU // with the boot layout; UUIDs and allocations are empty
+	GPUs     []GPU // with the boot layout, without UUIDs; what pods of DaemonSets have is allocated
 	Others   []Resource
-	// HostPorts are those that the pods of DaemonSets take on a new node.
+	// HostPorts are those that the pods of DaemonSets take on a new node, Groups the groups that they are in.
 	HostPorts []HostPort
+	Groups    []string
 	// Differs is, in words, how nodes differ from what the pool states of them, where this is as they are: "no label
 	// tier=gold".
 	Differs string

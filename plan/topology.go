@@ -117,7 +117,11 @@ type place struct {
 	virtual bool
 	name    string
 	labels  map[string]string
+	groups  []string // of the pods of DaemonSets that an upcoming node will have
 }
+
+// has reports whether the node will have a pod of a DaemonSet in a group.
+func (p *place) has(group string) bool { return slices.Contains(p.groups, group) }
 
 // value is the value of a label, false for none. A node without a hostname label has
 // its own name, as kubelet would set it.
@@ -314,7 +318,7 @@ func (t *topology) allows(k *kind, at *place, hosts bool) bool {
 		return false
 	}
 	for _, r := range k.pod.Apart {
-		if value, ok := at.value(r.Key); ok && (r.Key == hostnameLabel) == hosts && t.excluded(r, value) > 0 {
+		if value, ok := at.value(r.Key); ok && (r.Key == hostnameLabel) == hosts && (t.excluded(r, value) > 0 || at.has(r.Group) && !at.has(r.Except)) {
 			return false
 		}
 	}
@@ -356,6 +360,7 @@ func (t *topology) near(k *kind, at *place, hosts bool) bool {
 		case !ok && !at.virtual:
 			return false
 		case nearItself(k.pod) && !t.anywhere(rules): // it is the first
+		case at.has(r.Group):
 		case !ok && t.rules[r].total <= 0 && !assumed: // wherever the node will be, there is no pod of the group
 			return false
 		case ok && t.rules[r].pods[value] <= 0 && !(assumed && value == there):

@@ -73,13 +73,21 @@ func (w *world) addPools(pools []Pool) {
 		ps.empty.ports = p.Template.HostPorts
 		single := InstancesAsGPUs(p.Template.Labels)
 		for c := range p.Template.GPUs {
-			w.models.supplyTo(&ps.empty, &p.Template.GPUs[c], single)
+			w.models.supplyNew(&ps.empty, &p.Template.GPUs[c], single)
 			w.models.noteModel(p.Template.GPUs[c].Model)
 		}
 		for c := range p.Template.GPUs {
-			if device := &p.Template.GPUs[c]; device.MIG && device.Model.Name == ps.empty.model {
-				all := layoutOf(device)
-				ps.boot = append(ps.boot, split{before: all, spare: all, removed: mig.Counts(all)})
+			if device := &p.Template.GPUs[c]; device.MIG && device.Model.Name == ps.empty.model && (p.MIG.KeepsBusy || !device.allocated()) {
+				s := split{before: layoutOf(device)}
+				for i := range device.Instances {
+					if in := &device.Instances[i]; in.AllocatedTo != "" {
+						s.keep = append(s.keep, in.Placement)
+					} else {
+						s.spare = append(s.spare, in.Placement)
+					}
+				}
+				s.removed = mig.Counts(s.spare)
+				ps.boot = append(ps.boot, s)
 			}
 		}
 		w.pools = append(w.pools, ps)

@@ -106,15 +106,11 @@ func (c *Claims) requiresMore(of *resourcev1.DeviceClaim) bool {
 
 // allocate labels the nodes and pools that have no devices for the claims of pending pods.
 func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.Devices, taints []*foreign.DeviceTaint, out *Observation) error {
-	nodes := map[string]*corev1.Node{}
-	for i := range c.nodes.Items {
-		nodes[c.nodes.Items[i].Name] = &c.nodes.Items[i]
-	}
 	of := map[string][]*foreign.Devices{} // by node, "" for those of none
 	for _, d := range devices {
 		of[d.Node] = append(of[d.Node], d)
 	}
-	o.remember(nodes, of, out)
+	o.remember(c.byName, of, out)
 	if len(c.claims.asked) == 0 {
 		return nil
 	}
@@ -145,7 +141,7 @@ func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.
 	now := allocatedState(held, func(foreign.DeviceName) bool { return true })
 	for i := range out.Nodes {
 		n := &out.Nodes[i]
-		if !n.Ready || !settled(nodes[n.Name], out.Now) {
+		if !n.Ready || !settled(c.byName[n.Name], out.Now) {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -155,7 +151,7 @@ func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.
 		if err != nil {
 			return err
 		}
-		for _, key := range o.lacking(ctx, c.claims, now, all, nodes[n.Name]) {
+		for _, key := range o.lacking(ctx, c.claims, now, all, c.byName[n.Name]) {
 			n.Labels = withLabel(n.Labels, key, allocatesNot)
 		}
 	}

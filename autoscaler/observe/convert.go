@@ -141,7 +141,7 @@ func (c *cluster) podsOf() []plan.Pod {
 	for i := range all {
 		if p := all[i].Plan; p != nil {
 			p.Groups = slices.Concat(c.rules.in(p.Namespace, all[i].Labels), p.Groups)
-			p.Tenant = c.tenant(p, all[i].Pod, all[i].Workload, all[i].PodGroup)
+			p.Tenant = c.tenant(&all[i])
 			if of := p.Namespace + "/" + all[i].Workload; all[i].Workload != "" {
 				if c.members[of] == nil {
 					c.members[of] = map[string]bool{}
@@ -151,23 +151,23 @@ func (c *cluster) podsOf() []plan.Pod {
 		}
 	}
 	for i := range unmade {
-		c.constrain(&unmade[i].Pod)
-		if u := &unmade[i].Pod; len(u.Spread)+len(u.Apart)+len(u.Near) > 0 && c.rules.over(u.Namespace) {
+		u := unmade[i].Plan
+		if c.constrain(u); len(u.Spread)+len(u.Apart)+len(u.Near) > 0 && c.rules.over(u.Namespace) {
 			c.overGroups(u)
 		}
 	}
 	refused := c.ledger.Refuse(c.made(unmade, out))
 	for i := range unmade {
-		u := &unmade[i]
+		u := unmade[i].Plan
 		kind, _, _ := strings.Cut(u.Owner, "/")
 		if _, byHPA := foreign.Scalable[kind]; byHPA && refused[i] == "" && c.now.Sub(u.PendingSince) > unmadeExpires {
 			continue
 		}
 		if u.Unreadable == "" {
-			u.Groups = slices.Concat(c.rules.in(u.Namespace, u.Object.Labels), u.Groups)
+			u.Groups = slices.Concat(c.rules.in(u.Namespace, unmade[i].Labels), u.Groups)
 		}
-		u.Tenant = cmp.Or(refused[i], c.tenant(&u.Pod, u.Object, u.Workload, u.PodGroup))
-		out = append(out, u.Pod)
+		u.Tenant = cmp.Or(refused[i], c.tenant(&unmade[i]))
+		out = append(out, *u)
 	}
 	for i := range out { // it quotes what users write, and is in Events, logs and on terminals
 		out[i].Unreadable = text.Line(out[i].Unreadable)
@@ -209,7 +209,7 @@ func unserved(p *plan.Pod) string {
 }
 
 // made returns the pods still to be created, as ResourceQuotas will count them.
-func (c *cluster) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made {
+func (c *cluster) made(unmade []gangs.Pod, exist []plan.Pod) []ledger.Made {
 	out := make([]ledger.Made, len(unmade))
 	if len(c.resourceQuotas.Items) == 0 {
 		return out
@@ -219,16 +219,16 @@ func (c *cluster) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made {
 		members[exist[i].Gang]++
 	}
 	for i := range unmade {
-		u := &unmade[i]
-		out[i] = ledger.Made{Pod: u.Object, Gang: u.Gang, Least: u.GangMin - members[u.Gang]}
+		p := unmade[i].Plan
+		out[i] = ledger.Made{Pod: unmade[i].Pod, Gang: p.Gang, Least: p.GangMin - members[p.Gang]}
 	}
 	return out
 }
 
-// tenant returns the quota that a pod counts towards; Workload (Kueue) and PodGroup are the pod's, by name.
-func (c *cluster) tenant(p *plan.Pod, object *corev1.Pod, workload, group string) string {
+// tenant returns the quota that a pod counts towards.
+func (c *cluster) tenant(p *gangs.Pod) string {
 	return c.ledger.Tenant(ledger.Claim{
-		Pod: object, Demand: p.Demand, Shares: amountOf(p.Others, partition.SharedResource) > 0, Model: func() string { return c.modelOf(p) }, Workload: workload, PodGroup: group,
+		Pod: p.Pod, Demand: p.Plan.Demand, Shares: amountOf(p.Plan.Others, partition.SharedResource) > 0, Model: func() string { return c.modelOf(p.Plan) }, Workload: p.Workload, PodGroup: p.PodGroup,
 	})
 }
 

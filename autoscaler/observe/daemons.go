@@ -11,6 +11,8 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -27,6 +29,7 @@ func (c *cluster) daemons() (out []plan.Pod) {
 			continue
 		}
 		p, object := c.template(o.Namespace, &o.Maker.Roles[0].Template)
+		p.Groups = c.rules.in(o.Namespace, object.Labels)
 		if c.ledger.Refuse([]ledger.Made{{Pod: object}})[0] != "" {
 			continue // a tenant without quota takes nothing from others
 		}
@@ -72,7 +75,7 @@ func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*pl
 	for i := range daemons {
 		p := &daemons[i]
 		lacks := func(r plan.Resource) bool { return r.Amount > amountOf(n.Others, r.Name) && !ofKubelets(r.Name) }
-		if out[daemonOf(p)] == nil && p.CPUMilli <= cpu && p.MemoryMi <= memory && !slices.ContainsFunc(p.Others, lacks) && plan.Admits(*p, n.Name, n.Labels, n.Taints) {
+		if out[daemonOf(p)] == nil && p.CPUMilli <= cpu && p.MemoryMi <= memory && p.Demand.GPUs <= len(n.GPUs) && !slices.ContainsFunc(p.Others, lacks) && plan.Admits(*p, n.Name, n.Labels, n.Taints) {
 			add(p)
 		}
 	}
@@ -84,16 +87,20 @@ func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*pl
 // admits.
 func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[daemon]*plan.Pod {
 	if len(l.nodes) == 0 {
-		exist, has := map[daemon]bool{}, []*plan.Pod(nil)
+		exist, has := map[daemon]*plan.Pod{}, []*plan.Pod(nil)
 		for i := range all {
-			exist[daemonOf(&all[i])] = true
+			exist[daemonOf(&all[i])] = &all[i]
 		}
 		for i := range l.had {
-			if p := &l.had[i]; exist[daemonOf(p)] || !ofDaemonSet(p) {
-				has = append(has, p)
+			p := &l.had[i]
+			if now := exist[daemonOf(p)]; now != nil {
+				p.Groups = now.Groups // rules name groups by and by
+			} else if ofDaemonSet(p) {
+				continue
 			}
+			has = append(has, p)
 		}
-		return daemonsOn(&plan.Node{CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, Labels: t.Labels, Taints: t.Taints}, has, all)
+		return daemonsOn(&plan.Node{CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, GPUs: t.GPUs, Others: t.Others, Labels: t.Labels, Taints: t.Taints}, has, all)
 	}
 	on, out := map[daemon]int{}, map[daemon]*plan.Pod{}
 	for _, n := range l.nodes {
@@ -111,22 +118,23 @@ func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all 
 }
 
 // take takes off a template what pods of DaemonSets and static pods have of a new node.
-func take(t *plan.Template, daemons map[daemon]*plan.Pod) {
+func take(t *plan.Template, daemons map[daemon]*plan.Pod, tables mig.Tables) {
 	off := func(stated *int64, has int64) {
 		if *stated > 0 { // 0 is unstated
 			*stated = max(1, *stated-has)
 		}
 	}
-	t.HostPorts = nil
+	t.HostPorts, t.Groups = nil, nil
 	t.Others = slices.Clone(t.Others)
+	for i := range t.GPUs {
+		t.GPUs[i].Instances = slices.Clone(t.GPUs[i].Instances)
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(daemons), daemon.compare) {
 		p := daemons[key]
 		off(&t.CPUMilli, p.CPUMilli)
 		off(&t.MemoryMi, p.MemoryMi)
-		t.HostPorts = append(t.HostPorts, p.HostPorts...)
-		if divided := func(g plan.GPU) bool { return g.MIG || g.Shared }; p.Demand.GPUs < len(t.GPUs) && !slices.ContainsFunc(t.GPUs, divided) {
-			t.GPUs = t.GPUs[:len(t.GPUs)-p.Demand.GPUs]
-		}
+		t.HostPorts, t.Groups = append(t.HostPorts, p.HostPorts...), append(t.Groups, p.Groups...)
+		allocateNew(t.GPUs, key.namespace+"/"+key.name, &p.Demand, tables)
 		for _, r := range append(slices.Clip(p.Others), plan.Resource{Name: string(corev1.ResourcePods), Amount: 1}) {
 			if at := slices.IndexFunc(t.Others, func(of plan.Resource) bool { return of.Name == r.Name }); at >= 0 {
 				t.Others[at].Amount = max(0, t.Others[at].Amount-r.Amount)
@@ -134,4 +142,39 @@ func take(t *plan.Template, daemons map[daemon]*plan.Pod) {
 		}
 	}
 	t.HostPorts = sortedPorts(t.HostPorts)
+	slices.Sort(t.Groups)
+	t.Groups = slices.Compact(t.Groups)
+}
+
+// allocateNew has a pod of a DaemonSet have what it requests of a new node's GPUs, where there is enough.
+func allocateNew(gpus []plan.GPU, pod string, d *demand.Demand, tables mig.Tables) {
+	var whole []*plan.GPU
+	for i := range gpus {
+		if c := &gpus[i]; !c.MIG && !c.Shared && c.AllocatedTo == nil {
+			whole = append(whole, c)
+		}
+	}
+	var instances []*plan.Instance
+	enough := len(whole) >= d.GPUs
+	for _, in := range d.MIG {
+		n := len(instances) + in.Count
+		for i := range gpus {
+			table, ok := tables.ForModel(gpus[i].Model.Name)
+			for k := range gpus[i].Instances {
+				if one := &gpus[i].Instances[k]; ok && len(instances) < n && one.AllocatedTo == "" && slices.Contains(table.Names(one.Profile), in.Name) {
+					instances = append(instances, one)
+				}
+			}
+		}
+		enough = enough && len(instances) == n
+	}
+	if !enough {
+		return
+	}
+	for _, c := range whole[:d.GPUs] {
+		c.AllocatedTo = []string{pod}
+	}
+	for _, one := range instances {
+		one.AllocatedTo = pod
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -185,7 +186,7 @@ func (c *cluster) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast, 
 		like.Namespace, like.Name, like.Owner = o.Namespace, o.Series.Name, o.Kind+"/"+o.Series.Name
 		like.Created, like.PendingSince, like.Evictable = c.now, c.now, true
 		like.Groups = c.rules.in(like.Namespace, made.Labels)
-		like.Tenant = cmp.Or(c.ledger.Refuse([]ledger.Made{{Pod: made}})[0], c.tenant(&like, made, "", ""))
+		like.Tenant = cmp.Or(c.ledger.Refuse([]ledger.Made{{Pod: made}})[0], c.tenant(&gangs.Pod{Pod: made, Plan: &like}))
 		f := plan.Forecast{Name: o.key(), Like: like, Have: have(pods, o), At: o.At}
 		f.Unsure = o.replicas(&f, c.now)
 		out = append(out, f)

@@ -258,7 +258,7 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 	}
 	for i := range out.Pools {
 		p := &out.Pools[i]
-		take(&p.Template, learners[i].onNewNode(&p.Template, bound, daemons))
+		take(&p.Template, learners[i].onNewNode(&p.Template, bound, daemons), out.Tables)
 		o.learned[p.Name] = learners[i].learned
 	}
 }

@@ -261,6 +261,7 @@ type cluster struct {
 	claims         *Claims
 	volumes        *volumes
 	config         partition.Config
+	byName         map[string]*corev1.Node
 	facts          map[string]*nodeFacts // of the nodes that belong to a pool or have GPUs
 	shares         int                   // the most of a GPU that is given in shares only, of any node or pool
 	data           datasets
@@ -284,7 +285,7 @@ type cluster struct {
 }
 
 func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
-	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, labels: map[string]map[string]bool{}, watching: map[string]bool{}, members: map[string]map[string]bool{}}
+	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, labels: map[string]map[string]bool{}, watching: map[string]bool{}, byName: map[string]*corev1.Node{}, members: map[string]map[string]bool{}}
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList
@@ -314,6 +315,9 @@ func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
 		return nil, fmt.Errorf("reading gangs and queues: %w", err)
 	}
 	c.network = c.foreign.Network()
+	for i := range c.nodes.Items {
+		c.byName[c.nodes.Items[i].Name] = &c.nodes.Items[i]
+	}
 	var cm corev1.ConfigMap
 	err = o.o.Cluster.Get(ctx, o.o.ConfigMap, &cm)
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -11,9 +11,9 @@ import (
 )
 
 // outside reports whether a pod runs on a node that is of no pool and has no GPUs. Such pods and nodes are in a Snapshot
-// only where the topology rules of others concern them: kube-scheduler counts all.
+// only where the topology rules of others concern them: kube-scheduler counts all, but for pods whose node is gone.
 func (c *cluster) outside(p *corev1.Pod) bool {
-	return p.Spec.NodeName != "" && c.facts[p.Spec.NodeName] == nil && !kube.IsOver(p) && p.DeletionTimestamp == nil
+	return c.byName[p.Spec.NodeName] != nil && c.facts[p.Spec.NodeName] == nil && !kube.IsOver(p) && p.DeletionTimestamp == nil
 }
 
 // apartOutside returns the rules by which pods outside keep others away. Those about hosts concern no pod that requests

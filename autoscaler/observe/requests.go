@@ -74,7 +74,7 @@ func (c *cluster) checked(o *foreign.Object, gang string) []plan.Pod {
 		}
 		p.Namespace, p.Created, p.PendingSince = o.Namespace, o.CreationTimestamp.Time, o.CreationTimestamp.Time
 		p.Unmade, p.Unschedulable, p.Evictable = true, true, true
-		p.Groups, p.Tenant = c.rules.in(o.Namespace, made.Labels), c.tenant(&p, made, "", "")
+		p.Groups, p.Tenant = c.rules.in(o.Namespace, made.Labels), c.tenant(&gangs.Pod{Pod: made, Plan: &p})
 		for n := 0; n < role.Count && len(out) < maxChecked; n++ {
 			p.Name = fmt.Sprintf("%s-%s~%d", o.Name, role.Name, n)
 			out = append(out, p)

@@ -94,6 +94,34 @@ func TrimNode(o any) (any, error) {
 	return n, nil
 }
 
+// TrimVolume is the transform for the caches of PersistentVolumes and their claims: it removes what
+// no decision depends on.
+func TrimVolume(o any) (any, error) {
+	switch v := o.(type) {
+	case *corev1.PersistentVolume:
+		trimMeta(&v.ObjectMeta, 0)
+		v.Annotations = onlyClass(v.Annotations)
+		csi := v.Spec.CSI
+		v.Spec.PersistentVolumeSource, v.Status.Message = corev1.PersistentVolumeSource{}, ""
+		if csi != nil {
+			v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: same(csi.Driver)}
+		}
+	case *corev1.PersistentVolumeClaim:
+		trimMeta(&v.ObjectMeta, 0)
+		v.Annotations = onlyClass(v.Annotations)
+		v.Labels, v.Status = nil, corev1.PersistentVolumeClaimStatus{Phase: same(v.Status.Phase)}
+	}
+	return o, nil
+}
+
+// onlyClass keeps the annotation that older objects have for their class.
+func onlyClass(annotations map[string]string) map[string]string {
+	if class, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return map[string]string{corev1.BetaStorageClassAnnotation: class}
+	}
+	return nil
+}
+
 // trimMeta keeps so many bytes of gpuscale's own annotations, and lists of GPUs at their length.
 func trimMeta(m *metav1.ObjectMeta, own int) {
 	m.ManagedFields = nil

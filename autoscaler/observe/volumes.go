@@ -11,7 +11,6 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -263,98 +262,4 @@ func withZones(terms []plan.NodeTerm) []plan.NodeTerm {
 		}
 	}
 	return terms
-}
-
-// TrimVolume is the transform for the caches of PersistentVolumes and their claims: it removes what
-// no decision depends on.
-func TrimVolume(o any) (any, error) {
-	switch v := o.(type) {
-	case *corev1.PersistentVolume:
-		trimMeta(&v.ObjectMeta, 0)
-		v.Annotations = onlyClass(v.Annotations)
-		csi := v.Spec.CSI
-		v.Spec.PersistentVolumeSource, v.Status.Message = corev1.PersistentVolumeSource{}, ""
-		if csi != nil {
-			v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: same(csi.Driver)}
-		}
-	case *corev1.PersistentVolumeClaim:
-		trimMeta(&v.ObjectMeta, 0)
-		v.Annotations = onlyClass(v.Annotations)
-		v.Labels, v.Status = nil, corev1.PersistentVolumeClaimStatus{Phase: same(v.Status.Phase)}
-	}
-	return o, nil
-}
-
-// onlyClass keeps the annotation that older objects have for their class.
-func onlyClass(annotations map[string]string) map[string]string {
-	if class, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
-		return map[string]string{corev1.BetaStorageClassAnnotation: class}
-	}
-	return nil
-}
-
-// datasetsAnnotation of pods lists the datasets that a pod reads, separated by commas.
-const datasetsAnnotation = "gpuscale.io/datasets"
-
-// Labels of nodes that cache data, with the value "true". Fluid (1.0.8,
-// pkg/utils/dataset/lifecycle) sets one per dataset, for each of its runtimes (Alluxio, JuiceFS,
-// GooseFS, …). The documentation of JuiceFS' operator labels the nodes of a cache group's workers so.
-const (
-	datasetPrefix      = "dataset.gpuscale.io/" // and a dataset's name
-	fluidDatasetPrefix = "fluid.io/s-"          // and NAMESPACE-NAME
-	juiceWorkerLabel   = "juicefs.io/cg-worker"
-)
-
-// dataOf returns the labels of a node that mark cached datasets. Fluid's labels of amounts have the same prefix.
-func dataOf(labels map[string]string) (marks []string) {
-	for key, value := range labels {
-		if value == "true" && (key == juiceWorkerLabel || strings.HasPrefix(key, datasetPrefix) || strings.HasPrefix(key, fluidDatasetPrefix)) {
-			marks = append(marks, key)
-		}
-	}
-	return marks
-}
-
-// datasets are the labels of nodes, and of pools' templates, that mark datasets.
-type datasets map[string]bool
-
-func datasetsOf(nodes map[string]*nodeFacts, pools []v1alpha1.GPUNodePool) datasets {
-	out := datasets{}
-	for _, f := range nodes {
-		for _, key := range f.data {
-			out[key] = true
-		}
-	}
-	for i := range pools {
-		for _, key := range dataOf(pools[i].Spec.Template.Labels) {
-			out[key] = true
-		}
-	}
-	return out
-}
-
-// of returns the labels that mark a dataset of a pod: one that its annotation names, or a claim of
-// Fluid's, which has its dataset's name. Without any such node nothing is preferred.
-func (d datasets) of(p *corev1.Pod) []string {
-	if len(d) == 0 {
-		return nil
-	}
-	var out []string
-	add := func(key string) {
-		if d[key] {
-			out = append(out, key)
-		}
-	}
-	for name := range strings.SplitSeq(p.Annotations[datasetsAnnotation], ",") {
-		name = strings.TrimSpace(name)
-		add(datasetPrefix + name)
-		add(fluidDatasetPrefix + p.Namespace + "-" + name)
-	}
-	for i := range p.Spec.Volumes {
-		if claim := p.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
-			add(fluidDatasetPrefix + p.Namespace + "-" + claim.ClaimName)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

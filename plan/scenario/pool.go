@@ -71,6 +71,7 @@ func poolFields(x *fields, p *plan.Pool) {
 	taintFields(x, &t.Taints)
 	resourceFields(x, &t.Others)
 	portFields(x, &t.HostPorts)
+	x.names("groups", &t.Groups)
 	x.string("differs", &t.Differs)
 }
 

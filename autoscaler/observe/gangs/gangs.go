@@ -14,26 +14,18 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Pod is a pod that exists.
+// Pod is a pod that exists, or is still to be created.
 type Pod struct {
-	*corev1.Pod
+	*corev1.Pod // of one to be created as the API server would create it, without a name
 	// Plan is the planner's view of it, nil if it requests no GPU.
 	Plan *plan.Pod
 	// Workload (Kueue) and PodGroup of the pod, by name; set by Join.
 	Workload, PodGroup string
 }
 
-// Unmade is a pod that is still to be created.
-type Unmade struct {
-	plan.Pod
-	Object *corev1.Pod // as the API server would create it, without a name
-	// Workload (Kueue) and PodGroup of the pod, by name.
-	Workload, PodGroup string
-}
-
 // Input is all input of Join.
 type Input struct {
-	// Pods of the whole cluster, including those that have ended.
+	// Pods of the whole cluster that exist, including those that have ended.
 	Pods    []Pod
 	Objects foreign.Objects
 	HPAs    []autoscalingv2.HorizontalPodAutoscaler
@@ -56,7 +48,7 @@ const maxUnmade = 20_000
 type Joined struct {
 	// Unmade are the pods that are still to be created, LeftOut how many of a namespace are not among them since it has
 	// too many.
-	Unmade  []Unmade
+	Unmade  []Pod
 	LeftOut map[string]int // pods, or sets of them
 	// Consumers are the pods that use the capacity of a ProvisioningRequest, by the request: then those are the demand. It
 	// has an entry without pods for a request that pods will use which do not exist yet. All names are "namespace/name".

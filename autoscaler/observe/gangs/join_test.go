@@ -194,12 +194,13 @@ func report(in Input) string {
 	for _, line := range each {
 		b.WriteString(line + "\n")
 	}
-	for _, u := range unmade {
+	for _, one := range unmade {
+		u := one.Plan
 		fmt.Fprintf(&b, "%s %s %s", u.Name, u.Demand, u.Owner)
 		if u.Gang != "" {
 			fmt.Fprintf(&b, " in %s min %d", u.Gang, u.GangMin)
 		}
-		b.WriteString(placeText(&u.Pod, &u.Object.Spec) + "\n")
+		b.WriteString(placeText(u, &one.Spec) + "\n")
 	}
 	return b.String()
 }
@@ -301,7 +302,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		in := world(t, strings.Join(docs, "\n---\n"))
 		unmade := Join(in).Unmade
 		names := map[string]bool{}
-		for _, u := range unmade {
+		for _, one := range unmade {
+			u := one.Plan
 			if names[u.Name] || !strings.Contains(u.Name, "~") || u.Gang != "" && u.GangMin < 1 {
 				r.Fatalf("%s of %q, min %d", u.Name, u.Gang, u.GangMin)
 			}
@@ -350,7 +352,8 @@ spec: {replicas: 1, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {cont
 	made := map[string]int{}
 	joined := Join(in)
 	unmade, left := joined.Unmade, joined.LeftOut
-	for _, u := range unmade {
+	for _, one := range unmade {
+		u := one.Plan
 		made[u.Namespace]++
 	}
 	// Another namespace has all of its own.

@@ -52,7 +52,7 @@ func (j *joiner) makeMissing() {
 
 func (j *joiner) makeSets(o *foreign.Object) {
 	of := o.Key()
-	like := make([]*Unmade, len(o.Maker.Roles)) // the same for all sets
+	like := make([]*Pod, len(o.Maker.Roles)) // the same for all sets
 	for set := range o.Maker.Sets {
 		used := j.spent[o.Namespace]
 		if used.sets++; used.sets > maxUnmade || used.pods >= maxUnmade {
@@ -84,7 +84,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 					*t = foreign.Exclusive(*t, o.Maker.Exclusive, lwsGroupKey, o.Namespace, o.Name+"-"+strconv.Itoa(set))
 				}
 				like[r] = j.shapeOf(o, t, cmp.Or(o.Maker.Admitted, o.CreationTimestamp))
-				j.near(&like[r].Pod, role.Near, groupOfRole(o, role))
+				j.near(like[r].Plan, role.Near, groupOfRole(o, role))
 			}
 			stem := o.Name
 			if o.Maker.Sets > 1 {
@@ -98,7 +98,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 			for i := range j.Unmade[from:] { // the last of the role
 				for _, s := range role.Slices {
 					if n := (role.Count - missing + i) / s.Size; n < maxExclusive {
-						j.near(&j.Unmade[from+i].Pod, s.Near, fmt.Sprintf("role %s/%s/%s %d by %s", o.Namespace, o.Name, role.Name, n, s.Label))
+						j.near(j.Unmade[from+i].Plan, s.Near, fmt.Sprintf("role %s/%s/%s %d by %s", o.Namespace, o.Name, role.Name, n, s.Label))
 					}
 				}
 			}
@@ -131,13 +131,13 @@ func (j *joiner) near(p *plan.Pod, by foreign.Near, group string) {
 }
 
 // shapeOf converts a template of an object, once for all pods created from it.
-func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *Unmade {
+func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *Pod {
 	p, object := j.in.Convert(o.Namespace, t)
 	p.Namespace, p.Node = o.Namespace, ""
 	p.Owner = o.Kind.Owner() + "/" + o.Name
 	p.Created, p.PendingSince = o.CreationTimestamp.Time, since.Time
 	p.Unmade, p.Unschedulable, p.Evictable = true, true, true
-	u := &Unmade{Pod: p, Object: object}
+	u := &Pod{Pod: object, Plan: &p}
 	if o.Kind == foreign.KueueWorkload {
 		u.Workload = o.Name
 	}
@@ -146,9 +146,9 @@ func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since met
 
 // make adds n pods that are still to be created to a gang, nil for none. Those that request no GPU
 // are only counted.
-func (j *joiner) make(g *gang, n int, stem string, like *Unmade) {
-	u := *like
-	if u.Demand.Zero() && u.Unreadable == "" {
+func (j *joiner) make(g *gang, n int, stem string, like *Pod) {
+	u, namespace := *like, like.Plan.Namespace
+	if u.Plan.Demand.Zero() && u.Plan.Unreadable == "" {
 		if g != nil {
 			g.plain += n
 		}
@@ -157,15 +157,17 @@ func (j *joiner) make(g *gang, n int, stem string, like *Unmade) {
 	if g != nil && g.group != nil {
 		u.PodGroup = g.group.Name
 	}
-	used := j.spent[u.Namespace]
+	used := j.spent[namespace]
 	if most := maxUnmade - used.pods; n > most {
-		j.LeftOut[u.Namespace] += n - most
+		j.LeftOut[namespace] += n - most
 		n = most
 	}
 	used.pods += n
-	j.spent[u.Namespace] = used
+	j.spent[namespace] = used
 	for range n {
-		u.Name = j.name(u.Namespace, stem)
+		p := *like.Plan
+		p.Name = j.name(namespace, stem)
+		u.Plan = &p
 		if g != nil {
 			g.coming = append(g.coming, len(j.Unmade))
 		}
@@ -270,8 +272,8 @@ func (j *joiner) finish() {
 			}
 		}
 		for _, i := range g.coming {
-			together(&j.Unmade[i].Pod)
-			inNodePool(&j.Unmade[i].Pod, g.group)
+			together(j.Unmade[i].Plan)
+			inNodePool(j.Unmade[i].Plan, g.group)
 		}
 	}
 }
