@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/plan"
@@ -20,9 +21,13 @@ import (
 // evicted pods, and a margin.
 const promiseLasts = 2 * time.Minute
 
-// expectAgain is how often a nomination for a node that is coming up is written again where the scheduler has cleared
-// it: they are many, and the node takes longer than that.
-const expectAgain = 5 * time.Second
+// A nomination for a node that is coming up is written again every expectAgain where the scheduler has cleared it: they
+// are many, and the node takes longer than that. It lasts for expectLasts beyond the last plan that has it, in which the
+// scheduler tries the pod on the node that is ready now.
+const (
+	expectAgain = 5 * time.Second
+	expectLasts = 30 * time.Second
+)
 
 // promise is capacity on a node that is being freed for a pod, or that is coming up for it.
 type promise struct {
@@ -47,7 +52,7 @@ type promises struct {
 //
 // The scheduler clears a nomination whenever it tries the pod and finds no capacity,
 // so each reconcile nominates again until the pod is bound. Capacity that another pod
-// takes in between is reclaimed again.
+// takes in between is reclaimed again. Of pods that never preempt it clears none: see release.
 func (a promises) give(ctx context.Context, r *reconcile, pods []string, node string) {
 	if !a.o.Nominate {
 		return
@@ -60,16 +65,17 @@ func (a promises) give(ctx context.Context, r *reconcile, pods []string, node st
 
 // expect has keep nominate pods for nodes that have registered and are not ready yet, so that smaller pods do not take
 // the nodes that were requested for larger ones.
-func (a promises) expect(r *reconcile, all []plan.Nomination) {
+func (a promises) expect(ctx context.Context, r *reconcile, all []plan.Nomination) {
 	if !a.o.Nominate || a.o.DryRun {
 		return
 	}
 	for _, n := range all {
 		p := a.byPod[n.Pod]
 		if p.node != n.Node {
+			a.release(ctx, n.Pod, p.node)
 			p = promise{node: n.Node, upcoming: true}
 		}
-		p.until = r.now.Add(promiseLasts)
+		p.until = r.now.Add(expectLasts)
 		a.byPod[n.Pod] = p
 	}
 }
@@ -78,8 +84,12 @@ func (a promises) expect(r *reconcile, all []plan.Nomination) {
 func (a promises) keep(ctx context.Context, r *reconcile, upcoming bool) {
 	for _, key := range slices.Sorted(maps.Keys(a.byPod)) {
 		p := a.byPod[key]
-		if seen, ok := r.pods[key]; !ok || seen.Node != "" || r.now.After(p.until) {
+		if seen, ok := r.pods[key]; !ok || seen.Node != "" {
 			delete(a.byPod, key)
+			continue
+		}
+		if r.now.After(p.until) {
+			a.drop(ctx, []string{key})
 			continue
 		}
 		if p.upcoming != upcoming || r.now.Before(p.again) {
@@ -104,27 +114,61 @@ func (a promises) tryNominate(ctx context.Context, r *reconcile, key, node strin
 	if !ok || seen.UID == "" {
 		return nil // the pod is not created yet
 	}
-	namespace, name, _ := strings.Cut(key, "/")
-	var pod corev1.Pod
-	if err := a.o.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
+	pod, err := podOf(ctx, a.o.Client, key)
+	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if !same(&pod, seen.UID, seen.Created) || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Status.NominatedNodeName != "" {
+	if !same(pod, seen.UID, seen.Created) || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Status.NominatedNodeName != "" {
 		return nil // not pending, or nominated: the scheduler's own nomination takes precedence
 	}
+	return a.write(ctx, pod, &node)
+}
+
+// podOf reads a pod, "namespace/name", from the API server or a cache.
+func podOf(ctx context.Context, from client.Reader, key string) (*corev1.Pod, error) {
+	var pod corev1.Pod
+	namespace, name, _ := strings.Cut(key, "/")
+	return &pod, from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
+}
+
+// write sets the nomination of a pod, nil for none, unless the pod has changed since it was read: the scheduler may have
+// nominated or bound it.
+func (a promises) write(ctx context.Context, pod *corev1.Pod, node *string) error {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
 		"status":   map[string]any{"nominatedNodeName": node},
 	})
 	if err != nil {
 		return fmt.Errorf("encoding the nomination: %w", err)
 	}
-	return client.IgnoreNotFound(a.o.Client.Status().Patch(ctx, &pod, client.RawPatch(types.MergePatchType, patch)))
+	err = a.o.Client.Status().Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
+	if isGone(err) {
+		return nil
+	}
+	return err
 }
 
 // drop takes back what was promised to pods.
-func (a promises) drop(pods []string) {
+func (a promises) drop(ctx context.Context, pods []string) {
 	for _, key := range pods {
+		a.release(ctx, key, a.byPod[key].node)
 		delete(a.byPod, key)
+	}
+}
+
+// release takes back a nomination for a node that the scheduler would leave for as long as the pod is pending, which
+// keeps others from the node, and cluster-autoscaler and Karpenter from the pod: it clears one only where it has looked
+// for pods to preempt (v1.33 to v1.37: framework/preemption), which it does not for pods that never preempt.
+func (a promises) release(ctx context.Context, key, node string) {
+	if node == "" {
+		return
+	}
+	pod, err := podOf(ctx, a.o.Live, key)
+	never := err == nil && ptr.Deref(pod.Spec.PreemptionPolicy, corev1.PreemptLowerPriority) == corev1.PreemptNever
+	if never && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName == node {
+		err = a.write(ctx, pod, nil)
+	}
+	if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+		a.o.Log.Warn("taking back a nomination failed", "pod", key, "node", node, "err", err)
 	}
 }
