@@ -140,6 +140,9 @@ func (c clusterAPI) remove(ctx context.Context, t target, all []unstructured.Uns
 	if err := c.mayShrink(ctx, t, all, machine); err != nil {
 		return err
 	}
+	if m := unreplaced(c, t, all, replicas); m != nil {
+		return fmt.Errorf("%w: %s is being deleted, and %s has yet to replace it", ErrBusy, m.GetName(), t.name())
+	}
 	// Of several marked Machines Cluster API removes the first by name (v1.14: machineset_deletion_order.go). One that the
 	// size still counts had its mark of a removal that ended before the replicas were lowered; pods may run there by now.
 	for i := range all {
@@ -206,6 +209,23 @@ func (c clusterAPI) mayShrink(ctx context.Context, t target, all []unstructured.
 		return fmt.Errorf("%w: %s shrinks its outdated MachineSets %v first, and Machine %s is of %s", ErrUnnamed, t.name(), outdated, machine.GetName(), own)
 	}
 	return err
+}
+
+// unreplaced returns a Machine that is being deleted and is still a replica, nil for none. Of fewer replicas Cluster API takes
+// it in place of the marked one (v1.14: machineset_deletion_order.go), and while it drains, neither goes nor can the pool grow.
+func unreplaced(c clusterAPI, t target, all []unstructured.Unstructured, replicas int) (going *unstructured.Unstructured) {
+	for i := range all {
+		switch m := &all[i]; {
+		case m.GetDeletionTimestamp() != nil:
+			going = m
+		case !t.leaves(c, m):
+			replicas--
+		}
+	}
+	if replicas <= 0 {
+		return nil
+	}
+	return going
 }
 
 // setsOf returns the MachineSets of Machines, sorted.
