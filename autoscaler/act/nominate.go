@@ -2,15 +2,12 @@ package act
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,7 +69,9 @@ func (a promises) expect(ctx context.Context, r *reconcile, all []plan.Nominatio
 	for _, n := range all {
 		p := a.byPod[n.Pod]
 		if p.node != n.Node {
-			a.release(ctx, n.Pod, p.node)
+			if p.node != "" {
+				a.release(ctx, n.Pod, p.node)
+			}
 			p = promise{node: n.Node, upcoming: true}
 		}
 		p.until = r.now.Add(expectLasts)
@@ -104,24 +103,28 @@ func (a promises) keep(ctx context.Context, r *reconcile, upcoming bool) {
 }
 
 func (a promises) nominate(ctx context.Context, r *reconcile, key, node string) {
-	if err := a.tryNominate(ctx, r, key, node); err != nil && ctx.Err() == nil {
-		a.o.Log.Warn("nominating pod failed", "pod", key, "node", node, "err", err)
-	}
-}
-
-func (a promises) tryNominate(ctx context.Context, r *reconcile, key, node string) error {
 	seen, ok := r.pods[key]
 	if !ok || seen.UID == "" {
-		return nil // the pod is not created yet
+		return // the pod is not created yet
 	}
-	pod, err := podOf(ctx, a.o.Client, key)
-	if err != nil {
-		return client.IgnoreNotFound(err)
+	a.write(ctx, a.o.Client, key, node, func(pod *corev1.Pod) bool {
+		// The scheduler's own nomination takes precedence.
+		return same(pod, seen.UID, seen.Created) && pod.DeletionTimestamp == nil && pod.Status.NominatedNodeName == ""
+	})
+}
+
+// write sets the nomination of a pending pod, empty for none, if may allows it and the pod has not changed since it was
+// read: the scheduler may have nominated or bound it.
+func (a promises) write(ctx context.Context, from client.Reader, key, node string, may func(*corev1.Pod) bool) {
+	pod, err := podOf(ctx, from, key)
+	if err == nil && pod.Spec.NodeName == "" && may(pod) {
+		base := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		pod.Status.NominatedNodeName = node
+		err = a.o.Client.Status().Patch(ctx, pod, base)
 	}
-	if !same(pod, seen.UID, seen.Created) || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Status.NominatedNodeName != "" {
-		return nil // not pending, or nominated: the scheduler's own nomination takes precedence
+	if err != nil && !isGone(err) && ctx.Err() == nil {
+		a.o.Log.Warn("nominating pod failed", "pod", key, "node", node, "err", err)
 	}
-	return a.write(ctx, pod, &node)
 }
 
 // podOf reads a pod, "namespace/name", from the API server or a cache.
@@ -129,23 +132,6 @@ func podOf(ctx context.Context, from client.Reader, key string) (*corev1.Pod, er
 	var pod corev1.Pod
 	namespace, name, _ := strings.Cut(key, "/")
 	return &pod, from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
-}
-
-// write sets the nomination of a pod, nil for none, unless the pod has changed since it was read: the scheduler may have
-// nominated or bound it.
-func (a promises) write(ctx context.Context, pod *corev1.Pod, node *string) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
-		"status":   map[string]any{"nominatedNodeName": node},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding the nomination: %w", err)
-	}
-	err = a.o.Client.Status().Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
-	if isGone(err) {
-		return nil
-	}
-	return err
 }
 
 // drop takes back what was promised to pods.
@@ -160,15 +146,7 @@ func (a promises) drop(ctx context.Context, pods []string) {
 // keeps others from the node, and cluster-autoscaler and Karpenter from the pod: it clears one only where it has looked
 // for pods to preempt (v1.33 to v1.37: framework/preemption), which it does not for pods that never preempt.
 func (a promises) release(ctx context.Context, key, node string) {
-	if node == "" {
-		return
-	}
-	pod, err := podOf(ctx, a.o.Live, key)
-	never := err == nil && ptr.Deref(pod.Spec.PreemptionPolicy, corev1.PreemptLowerPriority) == corev1.PreemptNever
-	if never && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName == node {
-		err = a.write(ctx, pod, nil)
-	}
-	if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-		a.o.Log.Warn("taking back a nomination failed", "pod", key, "node", node, "err", err)
-	}
+	a.write(ctx, a.o.Live, key, "", func(pod *corev1.Pod) bool {
+		return ptr.Deref(pod.Spec.PreemptionPolicy, "") == corev1.PreemptNever && pod.Status.NominatedNodeName == node
+	})
 }
