@@ -137,11 +137,8 @@ func (c clusterAPI) remove(ctx context.Context, t target, all []unstructured.Uns
 	if err = cmp.Or(err, shrinks(replicas, least)); err != nil {
 		return err
 	}
-	if err := c.mayShrink(ctx, t, all, machine); err != nil {
+	if err := c.mayShrink(ctx, t, all, machine, replicas); err != nil {
 		return err
-	}
-	if m := unreplaced(c, t, all, replicas); m != nil {
-		return fmt.Errorf("%w: %s is being deleted, and %s has yet to replace it", ErrBusy, m.GetName(), t.name())
 	}
 	// Of several marked Machines Cluster API removes the first by name (v1.14: machineset_deletion_order.go). One that the
 	// size still counts had its mark of a removal that ended before the replicas were lowered; pods may run there by now.
@@ -195,7 +192,20 @@ func (c clusterAPI) mark(ctx context.Context, machine *unstructured.Unstructured
 // mayShrink returns why a target with fewer replicas might remove another Machine than the marked one. While a rollout
 // moves the replicas of a MachineDeployment between its MachineSets, that is open. With the strategy OnDelete several
 // MachineSets stay for as long as users like, and an outdated one shrinks first.
-func (c clusterAPI) mayShrink(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured) error {
+// A Machine that is being deleted and still is a replica is taken in its place (v1.14: machineset_deletion_order.go): while
+// that one drains neither goes, and the target could not grow.
+func (c clusterAPI) mayShrink(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured, replicas int) error {
+	stay, going := 0, ""
+	for i := range all {
+		if all[i].GetDeletionTimestamp() != nil {
+			going = all[i].GetName()
+		} else if !t.leaves(c, &all[i]) {
+			stay++
+		}
+	}
+	if going != "" && stay < replicas {
+		return fmt.Errorf("%w: Machine %s is being deleted, and %s has yet to replace it", ErrBusy, going, t.name())
+	}
 	sets := setsOf(all)
 	if len(sets) < 2 {
 		return nil
@@ -209,23 +219,6 @@ func (c clusterAPI) mayShrink(ctx context.Context, t target, all []unstructured.
 		return fmt.Errorf("%w: %s shrinks its outdated MachineSets %v first, and Machine %s is of %s", ErrUnnamed, t.name(), outdated, machine.GetName(), own)
 	}
 	return err
-}
-
-// unreplaced returns a Machine that is being deleted and is still a replica, nil for none. Of fewer replicas Cluster API takes
-// it in place of the marked one (v1.14: machineset_deletion_order.go), and while it drains, neither goes nor can the pool grow.
-func unreplaced(c clusterAPI, t target, all []unstructured.Unstructured, replicas int) (going *unstructured.Unstructured) {
-	for i := range all {
-		switch m := &all[i]; {
-		case m.GetDeletionTimestamp() != nil:
-			going = m
-		case !t.leaves(c, m):
-			replicas--
-		}
-	}
-	if replicas <= 0 {
-		return nil
-	}
-	return going
 }
 
 // setsOf returns the MachineSets of Machines, sorted.
