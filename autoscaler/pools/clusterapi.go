@@ -82,7 +82,7 @@ func (clusterAPI) foreign(t target) string {
 	}
 	for _, m := range t.object.GetManagedFields() {
 		if m.Manager == topologyManager && owns(m.FieldsV1, "spec", "replicas") {
-			return "the Cluster's topology; take replicas out of its spec.topology.workers"
+			return "the Cluster's topology; take replicas out of its spec.topology.workers as docs/pools.md says, since Cluster API would set it to 1"
 		}
 	}
 	return ""
