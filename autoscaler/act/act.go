@@ -126,7 +126,7 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 	if r.evictions > 0 { // each eviction makes the scheduler retry pending pods, which clears nominations
 		a.promises.keep(ctx, r, false)
 	}
-	a.promises.expect(r, p.Nominations)
+	a.promises.expect(ctx, r, p.Nominations)
 	a.promises.keep(ctx, r, true) // last: they are many, and the nodes take longer
 	return results
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
@@ -243,32 +241,30 @@ func (a *Actor) reclaim(ctx context.Context, r *reconcile, action plan.Action) e
 	if !ok {
 		return refuse("pod %s was not in the snapshot", action.Pod)
 	}
-	namespace, name, _ := strings.Cut(action.Pod, "/")
-	var pod corev1.Pod
-	err := a.o.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
+	pod, err := podOf(ctx, a.o.Live, action.Pod)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // already gone
 	case err != nil:
 		return fmt.Errorf("getting pod %s: %w", action.Pod, err)
-	case !same(&pod, seen.UID, seen.Created):
+	case !same(pod, seen.UID, seen.Created):
 		return refuse("pod %s was recreated after the snapshot", action.Pod)
 	case pod.Spec.NodeName == "" || pod.Spec.NodeName != action.Node || seen.Node != action.Node:
 		return refuse("pod %s is on node %q, not %q as in the snapshot", action.Pod, pod.Spec.NodeName, action.Node)
-	case kube.IsOver(&pod), pod.DeletionTimestamp != nil:
+	case kube.IsOver(pod), pod.DeletionTimestamp != nil:
 		return nil // its GPUs are released, or about to be
 	}
-	if err := r.mayMoveNow(&pod, time.Time{}); err != nil {
+	if err := r.mayMoveNow(pod, time.Time{}); err != nil {
 		return err
 	}
 	// Before the eviction, so that the freed capacity is reserved at any time.
 	a.promises.give(ctx, r, action.For, action.Node)
-	err = a.evict(ctx, &pod, nil)
+	err = a.evict(ctx, pod, nil)
 	if isGone(err) {
 		return nil
 	}
-	if err != nil { // nominated, they keep other pods from the node; the scheduler's next attempt clears the nomination itself
-		a.promises.drop(action.For)
+	if err != nil { // nominated, they keep other pods from the node
+		a.promises.drop(ctx, action.For)
 	}
 	if apierrors.IsTooManyRequests(err) {
 		return refuse("a PodDisruptionBudget allows no disruption: %v", err)

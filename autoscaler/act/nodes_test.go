@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
@@ -341,6 +342,102 @@ func TestExpected(t *testing.T) {
 			apply(time.Second, c.cleared)
 			apply(expectAgain, c.later)
 		})
+	}
+}
+
+// TestNominationTakenBack: kube-scheduler leaves the nomination of a pod that never preempts, so it is taken back once it
+// is of no use. Another pod's may be the scheduler's own.
+func TestNominationTakenBack(t *testing.T) {
+	reclaim := plan.Action{Verb: plan.Reclaim, Pool: "p", Node: "p-1", Pod: "ns/a", Reason: plan.ReclaimBorrowed, For: []string{"ns/b"}}
+	expects := func(node string) plan.Plan {
+		return plan.Plan{Nominations: []plan.Nomination{{Pod: "ns/b", Node: node}}}
+	}
+	for name, c := range map[string]struct {
+		do    func(*world)
+		never string // the nomination of a pod that never preempts
+	}{
+		"it has expired": {func(w *world) {
+			w.do(reclaim)
+			w.snap.Now = w.snap.Now.Add(promiseLasts + time.Second)
+			w.actor.Apply(t.Context(), w.snap, plan.Plan{})
+		}, ""},
+		"the eviction is refused": {func(w *world) {
+			w.full["a"] = true
+			w.do(reclaim)
+		}, ""},
+		"it is no longer expected": {func(w *world) {
+			w.actor.Apply(t.Context(), w.snap, expects("p-1"))
+			w.snap.Now = w.snap.Now.Add(expectLasts + time.Second)
+			w.actor.Apply(t.Context(), w.snap, plan.Plan{})
+		}, ""},
+		"another node is expected": {func(w *world) {
+			w.actor.Apply(t.Context(), w.snap, expects("p-1"))
+			w.actor.Apply(t.Context(), w.snap, expects("p-2"))
+		}, "p-2"},
+		"the scheduler has moved it": {func(w *world) {
+			w.actor.Apply(t.Context(), w.snap, expects("p-1"))
+			w.must(w.client.Status().Patch(t.Context(), replica("b", ""), client.RawPatch(types.MergePatchType, []byte(`{"status":{"nominatedNodeName":"p-7"}}`))))
+			w.actor.Apply(t.Context(), w.snap, expects("p-2"))
+		}, "p-7"},
+	} {
+		for _, policy := range []corev1.PreemptionPolicy{corev1.PreemptNever, corev1.PreemptLowerPriority} {
+			t.Run(name+", "+string(policy), func(t *testing.T) {
+				waits := replica("b", "")
+				waits.Spec.PreemptionPolicy = &policy
+				w := newWorld(t, func(o *Options) { o.Nominate = true }, replica("a", "p-1"), waits)
+				w.snap.Pods = []plan.Pod{
+					{Namespace: "ns", Name: "b", UID: string(waits.UID), Created: start},
+					{Namespace: "ns", Name: "a", Node: "p-1", Created: start, Evictable: true},
+				}
+				c.do(w)
+				want := c.never
+				if policy != corev1.PreemptNever && want != "p-7" {
+					want = "p-1"
+				}
+				if got := w.nominatedTo("b"); got != want {
+					t.Errorf("nominated to %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestNominationsLast: nominations for nodes that are coming up come after the actions, and ask the API server nothing.
+func TestNominationsLast(t *testing.T) {
+	var writes []string
+	waits := replica("b", "")
+	w := newWorld(t, func(o *Options) {
+		o.Nominate = true
+		o.Client = interceptor.NewClient(o.Client.(client.WithWatch), interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				writes = append(writes, o.GetName())
+				return c.Patch(ctx, o, p, opts...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				writes = append(writes, o.GetName()+"/"+sub)
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		})
+		o.Live = interceptor.NewClient(o.Live.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, ok := o.(*corev1.Pod); ok {
+					t.Errorf("pod %s was read from the API server", key)
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+		})
+	}, waits)
+	w.snap.Pods = []plan.Pod{{Namespace: "ns", Name: "b", UID: string(waits.UID), Created: start}}
+	p := plan.Plan{
+		Actions:     []plan.Action{{Verb: plan.SoftTaint, Pool: "p", Node: "p-1", Reason: plan.NodeEmpty}},
+		Nominations: []plan.Nomination{{Pod: "ns/b", Node: "p-1"}},
+	}
+	for range 2 {
+		w.actor.Apply(t.Context(), w.snap, p)
+		w.snap.Now = w.snap.Now.Add(expectAgain)
+	}
+	if want := []string{"p-1", "b/status"}; !slices.Equal(writes, want) {
+		t.Errorf("written: %v, want %v", writes, want)
 	}
 }
 

@@ -2,15 +2,13 @@ package act
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/plan"
@@ -20,9 +18,13 @@ import (
 // evicted pods, and a margin.
 const promiseLasts = 2 * time.Minute
 
-// expectAgain is how often a nomination for a node that is coming up is written again where the scheduler has cleared
-// it: they are many, and the node takes longer than that.
-const expectAgain = 5 * time.Second
+// A nomination for a node that is coming up is written again every expectAgain where the scheduler has cleared it: they
+// are many, and the node takes longer than that. It lasts for expectLasts beyond the last plan that has it, in which the
+// scheduler tries the pod on the node that is ready now.
+const (
+	expectAgain = 5 * time.Second
+	expectLasts = 30 * time.Second
+)
 
 // promise is capacity on a node that is being freed for a pod, or that is coming up for it.
 type promise struct {
@@ -47,7 +49,7 @@ type promises struct {
 //
 // The scheduler clears a nomination whenever it tries the pod and finds no capacity,
 // so each reconcile nominates again until the pod is bound. Capacity that another pod
-// takes in between is reclaimed again.
+// takes in between is reclaimed again. Of pods that never preempt it clears none: see release.
 func (a promises) give(ctx context.Context, r *reconcile, pods []string, node string) {
 	if !a.o.Nominate {
 		return
@@ -60,16 +62,19 @@ func (a promises) give(ctx context.Context, r *reconcile, pods []string, node st
 
 // expect has keep nominate pods for nodes that have registered and are not ready yet, so that smaller pods do not take
 // the nodes that were requested for larger ones.
-func (a promises) expect(r *reconcile, all []plan.Nomination) {
+func (a promises) expect(ctx context.Context, r *reconcile, all []plan.Nomination) {
 	if !a.o.Nominate || a.o.DryRun {
 		return
 	}
 	for _, n := range all {
 		p := a.byPod[n.Pod]
 		if p.node != n.Node {
+			if p.node != "" {
+				a.release(ctx, n.Pod, p.node)
+			}
 			p = promise{node: n.Node, upcoming: true}
 		}
-		p.until = r.now.Add(promiseLasts)
+		p.until = r.now.Add(expectLasts)
 		a.byPod[n.Pod] = p
 	}
 }
@@ -78,8 +83,12 @@ func (a promises) expect(r *reconcile, all []plan.Nomination) {
 func (a promises) keep(ctx context.Context, r *reconcile, upcoming bool) {
 	for _, key := range slices.Sorted(maps.Keys(a.byPod)) {
 		p := a.byPod[key]
-		if seen, ok := r.pods[key]; !ok || seen.Node != "" || r.now.After(p.until) {
+		if seen, ok := r.pods[key]; !ok || seen.Node != "" {
 			delete(a.byPod, key)
+			continue
+		}
+		if r.now.After(p.until) {
+			a.drop(ctx, []string{key})
 			continue
 		}
 		if p.upcoming != upcoming || r.now.Before(p.again) {
@@ -94,37 +103,50 @@ func (a promises) keep(ctx context.Context, r *reconcile, upcoming bool) {
 }
 
 func (a promises) nominate(ctx context.Context, r *reconcile, key, node string) {
-	if err := a.tryNominate(ctx, r, key, node); err != nil && ctx.Err() == nil {
+	seen, ok := r.pods[key]
+	if !ok || seen.UID == "" {
+		return // the pod is not created yet
+	}
+	a.write(ctx, a.o.Client, key, node, func(pod *corev1.Pod) bool {
+		// The scheduler's own nomination takes precedence.
+		return same(pod, seen.UID, seen.Created) && pod.DeletionTimestamp == nil && pod.Status.NominatedNodeName == ""
+	})
+}
+
+// write sets the nomination of a pending pod, empty for none, if may allows it and the pod has not changed since it was
+// read: the scheduler may have nominated or bound it.
+func (a promises) write(ctx context.Context, from client.Reader, key, node string, may func(*corev1.Pod) bool) {
+	pod, err := podOf(ctx, from, key)
+	if err == nil && pod.Spec.NodeName == "" && may(pod) {
+		base := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		pod.Status.NominatedNodeName = node
+		err = a.o.Client.Status().Patch(ctx, pod, base)
+	}
+	if err != nil && !isGone(err) && ctx.Err() == nil {
 		a.o.Log.Warn("nominating pod failed", "pod", key, "node", node, "err", err)
 	}
 }
 
-func (a promises) tryNominate(ctx context.Context, r *reconcile, key, node string) error {
-	seen, ok := r.pods[key]
-	if !ok || seen.UID == "" {
-		return nil // the pod is not created yet
-	}
-	namespace, name, _ := strings.Cut(key, "/")
+// podOf reads a pod, "namespace/name", from the API server or a cache.
+func podOf(ctx context.Context, from client.Reader, key string) (*corev1.Pod, error) {
 	var pod corev1.Pod
-	if err := a.o.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if !same(&pod, seen.UID, seen.Created) || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Status.NominatedNodeName != "" {
-		return nil // not pending, or nominated: the scheduler's own nomination takes precedence
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"status":   map[string]any{"nominatedNodeName": node},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding the nomination: %w", err)
-	}
-	return client.IgnoreNotFound(a.o.Client.Status().Patch(ctx, &pod, client.RawPatch(types.MergePatchType, patch)))
+	namespace, name, _ := strings.Cut(key, "/")
+	return &pod, from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
 }
 
 // drop takes back what was promised to pods.
-func (a promises) drop(pods []string) {
+func (a promises) drop(ctx context.Context, pods []string) {
 	for _, key := range pods {
+		a.release(ctx, key, a.byPod[key].node)
 		delete(a.byPod, key)
 	}
+}
+
+// release takes back a nomination for a node that the scheduler would leave for as long as the pod is pending, which
+// keeps others from the node, and cluster-autoscaler and Karpenter from the pod: it clears one only where it has looked
+// for pods to preempt (v1.33 to v1.37: framework/preemption), which it does not for pods that never preempt.
+func (a promises) release(ctx context.Context, key, node string) {
+	a.write(ctx, a.o.Live, key, "", func(pod *corev1.Pod) bool {
+		return ptr.Deref(pod.Spec.PreemptionPolicy, "") == corev1.PreemptNever && pod.Status.NominatedNodeName == node
+	})
 }

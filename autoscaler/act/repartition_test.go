@@ -2,7 +2,6 @@ package act
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -35,10 +34,10 @@ func TestRepartitionThatSucceeds(t *testing.T) {
 		t.Errorf("labels %v, want config %s and no answer", n.Labels, r.Config)
 	}
 	c := w.configs()
-	if counts, _, known := c.Counts(r.Config, 0); !known || counts["3g.40gb"] != 2 {
-		t.Errorf("config %s: %v", r.Config, counts)
+	if layout := c.Layout(r.Config, 1); layout == nil || layout[0].Counts["3g.40gb"] != 2 {
+		t.Errorf("config %s: %v", r.Config, layout)
 	}
-	if _, _, known := c.Counts(r.Previous, 0); !known {
+	if c.Layout(r.Previous, 1) == nil {
 		t.Errorf("the config to go back to, %s, is not published", r.Previous)
 	}
 
@@ -254,10 +253,9 @@ func TestRepartitionKeepsTheDriversNames(t *testing.T) {
 	w, action := ofGB200(t, "3g@0", "3g@0 3g@4")
 	w.answer(contract.StateSuccess, map[string]string{"nvidia.com/mig-3g.95gb": "3"})
 	w.want(Done, action)
-	for index := range 2 {
-		if counts, _, _ := w.configs().Counts(w.record().Config, index); !maps.Equal(counts, map[string]int{"3g.95gb": 2}) {
-			t.Errorf("GPU %d: %v", index, counts)
-		}
+	each := partition.GPULayout{MIG: true, Counts: map[string]int{"3g.95gb": 2}}
+	if got := w.configs().Layout(w.record().Config, 2); !reflect.DeepEqual(got, partition.NodeLayout{each, each}) {
+		t.Errorf("layout %v", got)
 	}
 }
 

@@ -298,7 +298,7 @@ func agrees(in nodeInput, gpus []plan.GPU) bool {
 	if len(in.facts.instances) == 0 && !slices.ContainsFunc(gpus, func(c plan.GPU) bool { return c.MIG }) {
 		return true // most nodes: there is nothing to compare
 	}
-	layout, err := partition.LayoutOf(in.Tables, gpus)
+	layout, err := partition.Names{}.LayoutOf(in.Tables, gpus)
 	if err != nil {
 		return false
 	}
@@ -331,7 +331,7 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 	if r, ok, err := contract.RecordOf(in.node); ok && err == nil {
 		name = r.Previous
 	}
-	layout := configLayout(in.config, name, len(gpus))
+	layout := in.config.Layout(name, len(gpus))
 	whole := 0 // GPUs that a DRA driver offers beside MIG devices
 	if in.facts.gpus > 0 {
 		whole = min(in.facts.Allocatable.GPUs, len(gpus))
@@ -358,23 +358,6 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 // forgetAllocations drops the allocations of a stale reading.
 func forgetAllocations(c *plan.GPU) {
 	c.AllocationKnown, c.AllocatedTo, c.Instances, c.UnusedSince = false, nil, nil, time.Time{}
-}
-
-// configLayout returns the layout of n GPUs under a named config, nil where the config does not
-// define it.
-func configLayout(config partition.Config, name string, n int) partition.NodeLayout {
-	layout := make(partition.NodeLayout, n)
-	for i := range layout {
-		counts, isMIG, known := config.Counts(name, i)
-		if !known {
-			return nil
-		}
-		layout[i] = partition.GPULayout{MIG: isMIG, Counts: counts}
-	}
-	if n == 0 {
-		return nil
-	}
-	return layout
 }
 
 // arranged is a possible layout of so many instances, nil for none.

@@ -236,7 +236,7 @@ func unpartitioned(in nodeInput) bool {
 	if n.Labels[contract.StateLabel] != contract.StateSuccess {
 		return false
 	}
-	layout := configLayout(in.config, n.Labels[contract.ConfigLabel], in.facts.count)
+	layout := in.config.Layout(n.Labels[contract.ConfigLabel], in.facts.count)
 	return layout != nil && len(layout.Resources()) == 0
 }
 

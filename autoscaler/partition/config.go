@@ -119,19 +119,21 @@ func (c Config) String() string {
 	return string(b)
 }
 
-// Counts returns the number of instances by profile name that the named config gives GPU index, and
-// whether the GPU is in MIG mode. known is false if there is no such config or its entries do not
-// define the GPU.
-func (c Config) Counts(name string, index int) (counts map[string]int, mig, known bool) {
-	for _, e := range c.MIGConfigs[name] {
-		if e.DeviceFilter != nil {
-			return nil, false, false
+// Layout returns the layout of so many GPUs under the named config; nil if there is no such config, or its entries do not
+// define all of them.
+func (c Config) Layout(name string, gpus int) NodeLayout {
+	var layout NodeLayout
+	for index := range gpus {
+		at := slices.IndexFunc(c.MIGConfigs[name], func(e Entry) bool {
+			return e.DeviceFilter != nil || e.Devices.All || slices.Contains(e.Devices.Indices, index)
+		})
+		if at < 0 || c.MIGConfigs[name][at].DeviceFilter != nil {
+			return nil
 		}
-		if e.Devices.All || slices.Contains(e.Devices.Indices, index) {
-			return e.MIGDevices, e.MIGEnabled, true
-		}
+		e := c.MIGConfigs[name][at]
+		layout = append(layout, GPULayout{MIG: e.MIGEnabled, Counts: e.MIGDevices})
 	}
-	return nil, false, false
+	return layout
 }
 
 // ConfigKey is the ConfigMap's key of the mig-parted file.
@@ -187,15 +189,8 @@ func (m *Manager) Gives(ctx context.Context, name string, layout NodeLayout) (bo
 	if err != nil {
 		return false, fmt.Errorf("ConfigMap %s: %w", m.configMap, err)
 	}
-	for i, want := range layout {
-		counts, isMIG, known := c.Counts(name, i)
-		have := maps.Clone(counts)
-		maps.DeleteFunc(have, func(_ string, n int) bool { return n == 0 })
-		if !known || isMIG != want.MIG || len(have) != len(want.Counts) || len(have) > 0 && !maps.Equal(have, want.Counts) {
-			return false, nil
-		}
-	}
-	return len(layout) > 0, nil
+	have := c.Layout(name, len(layout))
+	return have != nil && have.canonical() == layout.canonical(), nil
 }
 
 // Collect removes gpuscale's configs that are not in used, except the first keepUnused. A config

@@ -56,7 +56,7 @@ func TestConfigGolden(t *testing.T) {
 		h100(t, 3, "3g.40gb@4 3g.40gb@0"),
 		h100(t, 4, "empty"),
 	}
-	layout, err := LayoutOf(nil, gpus)
+	layout, err := Names{}.LayoutOf(nil, gpus)
 	require.NoError(t, err)
 	c := Config{Version: ConfigVersion, MIGConfigs: map[string][]Entry{layout.Name(): layout.Entries()}}
 	golden.Equal(t, "testdata/node.yaml", c.String())
@@ -81,13 +81,13 @@ func TestOthersEntriesSurvive(t *testing.T) {
 	if !reflect.DeepEqual(c, again) {
 		t.Errorf("lost something:\n%+v\n%+v", c, again)
 	}
-	if counts, isMIG, known := c.Counts("all-1g.10gb", 5); !known || !isMIG || counts["1g.10gb"] != 7 {
-		t.Errorf("all-1g.10gb, GPU 5: %v %v %v", counts, isMIG, known)
+	if l := c.Layout("all-1g.10gb", 6); len(l) != 6 || !l[5].MIG || l[5].Counts["1g.10gb"] != 7 {
+		t.Errorf("all-1g.10gb: %v", l)
 	}
 	// A filtered entry says nothing certain about a GPU.
 	for name, want := range map[string]bool{"all-balanced": false, "all-disabled": true} {
-		if _, isMIG, known := c.Counts(name, 0); known != want || known && isMIG {
-			t.Errorf("%s, GPU 0: MIG %v, known %v", name, isMIG, known)
+		if l := c.Layout(name, 1); (l != nil) != want || want && l[0].MIG {
+			t.Errorf("%s: %v", name, l)
 		}
 	}
 }
@@ -108,9 +108,9 @@ func TestParseConfigErrors(t *testing.T) {
 }
 
 func TestNameDependsOnCountsOnly(t *testing.T) {
-	a, _ := LayoutOf(nil, []plan.GPU{h100(t, 0, "1g.10gb@0"), h100(t, 1, "-")})
-	b, _ := LayoutOf(nil, []plan.GPU{h100(t, 1, "-"), h100(t, 0, "1g.10gb@6")})
-	c, _ := LayoutOf(nil, []plan.GPU{h100(t, 1, "1g.10gb@6"), h100(t, 0, "-")})
+	a, _ := Names{}.LayoutOf(nil, []plan.GPU{h100(t, 0, "1g.10gb@0"), h100(t, 1, "-")})
+	b, _ := Names{}.LayoutOf(nil, []plan.GPU{h100(t, 1, "-"), h100(t, 0, "1g.10gb@6")})
+	c, _ := Names{}.LayoutOf(nil, []plan.GPU{h100(t, 1, "1g.10gb@6"), h100(t, 0, "-")})
 	if a.Name() != b.Name() || a.Name() == c.Name() {
 		t.Errorf("%s, other placements %s, another GPU %s", a.Name(), b.Name(), c.Name())
 	}
@@ -124,7 +124,7 @@ func TestNameDependsOnCountsOnly(t *testing.T) {
 
 func TestLayoutOfRefusesGaps(t *testing.T) {
 	for what, gpus := range map[string][]plan.GPU{"GPU 1 of one GPU": {h100(t, 1, "-")}, "GPU 0 twice": {h100(t, 0, "-"), h100(t, 0, "-")}} {
-		if _, err := LayoutOf(nil, gpus); err == nil {
+		if _, err := (Names{}).LayoutOf(nil, gpus); err == nil {
 			t.Errorf("%s was accepted", what)
 		}
 	}
@@ -151,7 +151,7 @@ func FuzzParseConfig(f *testing.F) {
 			t.Fatalf("not stable:\n%s\n%s", c, again)
 		}
 		for name := range c.MIGConfigs {
-			c.Counts(name, 0)
+			c.Layout(name, 1)
 		}
 	})
 }

@@ -34,14 +34,8 @@ type GPULayout struct {
 	Counts map[string]int // instances by the driver's profile name; none for an empty GPU
 }
 
-// LayoutOf returns the layout of GPUs, which must be all GPUs of a node in any order; tables are
-// what nodes have published, and profiles have the tables' names. The error names the GPU with an invalid index or whose model has no
-// table.
-func LayoutOf(tables mig.Tables, gpus []plan.GPU) (NodeLayout, error) {
-	return Names{}.LayoutOf(tables, gpus)
-}
-
-// LayoutOf returns the layout of GPUs as the function LayoutOf does, with the node's own names.
+// LayoutOf returns the layout of GPUs, which must be all GPUs of a node in any order; tables are what nodes have published.
+// The error names the GPU with an invalid index or whose model has no table.
 func (n Names) LayoutOf(tables mig.Tables, gpus []plan.GPU) (NodeLayout, error) {
 	layout := make(NodeLayout, len(gpus))
 	seen := make([]bool, len(gpus))

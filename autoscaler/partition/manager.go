@@ -139,11 +139,7 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 			return false, err
 		}
 	}
-	next := contract.Undo{Since: now, Attempts: 1}
-	if r.Undo != nil {
-		next.Attempts = r.Undo.Attempts + 1
-	}
-	r.Undo = &next
+	r.Undo = &contract.Undo{Since: now, Attempts: r.Attempt() + 1}
 	return false, m.patch(ctx, node, "going back to "+to+" on", func(n *corev1.Node) {
 		setRecord(n, r.String())
 		selectConfig(n, to)

@@ -99,7 +99,7 @@ func applyOurConfigs(t *testing.T, library, model string) {
 			ofLayout(1, product, maximal[random.IntN(len(maximal))]),
 		}
 		gpus[1].Instances = gpus[1].Instances[:random.IntN(1+len(gpus[1].Instances))]
-		layout, err := LayoutOf(nil, gpus)
+		layout, err := Names{}.LayoutOf(nil, gpus)
 		require.NoError(t, err)
 		ours := Config{Version: ConfigVersion, MIGConfigs: map[string][]Entry{layout.Name(): layout.Entries()}}
 		var theirs specv1.Spec

@@ -80,7 +80,7 @@ func (b *env) repartition(layout string) {
 	for _, i := range b.machine.GPUs()[0].Instances {
 		device.Instances = append(device.Instances, plan.Instance{Placement: i.Placement, Placed: true})
 	}
-	before, err := partition.LayoutOf(nil, []plan.GPU{device})
+	before, err := partition.Names{}.LayoutOf(nil, []plan.GPU{device})
 	require.NoError(b.t, err)
 	table, _ := mig.ForModel(model.Name)
 	target, err := mig.ParseLayout(table, layout)

@@ -82,7 +82,7 @@ func (clusterAPI) foreign(t target) string {
 	}
 	for _, m := range t.object.GetManagedFields() {
 		if m.Manager == topologyManager && owns(m.FieldsV1, "spec", "replicas") {
-			return "the Cluster's topology; take replicas out of its spec.topology.workers"
+			return "the Cluster's topology; take replicas out of its spec.topology.workers as docs/pools.md says, since Cluster API would set it to 1"
 		}
 	}
 	return ""
@@ -137,7 +137,7 @@ func (c clusterAPI) remove(ctx context.Context, t target, all []unstructured.Uns
 	if err = cmp.Or(err, shrinks(replicas, least)); err != nil {
 		return err
 	}
-	if err := c.mayShrink(ctx, t, all, machine); err != nil {
+	if err := c.mayShrink(ctx, t, all, machine, replicas); err != nil {
 		return err
 	}
 	// Of several marked Machines Cluster API removes the first by name (v1.14: machineset_deletion_order.go). One that the
@@ -192,7 +192,20 @@ func (c clusterAPI) mark(ctx context.Context, machine *unstructured.Unstructured
 // mayShrink returns why a target with fewer replicas might remove another Machine than the marked one. While a rollout
 // moves the replicas of a MachineDeployment between its MachineSets, that is open. With the strategy OnDelete several
 // MachineSets stay for as long as users like, and an outdated one shrinks first.
-func (c clusterAPI) mayShrink(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured) error {
+// A Machine that is being deleted and still is a replica is taken in its place (v1.14: machineset_deletion_order.go): while
+// that one drains neither goes, and the target could not grow.
+func (c clusterAPI) mayShrink(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured, replicas int) error {
+	stay, going := 0, ""
+	for i := range all {
+		if all[i].GetDeletionTimestamp() != nil {
+			going = all[i].GetName()
+		} else if !t.leaves(c, &all[i]) {
+			stay++
+		}
+	}
+	if going != "" && stay < replicas {
+		return fmt.Errorf("%w: Machine %s is being deleted, and %s has yet to replace it", ErrBusy, going, t.name())
+	}
 	sets := setsOf(all)
 	if len(sets) < 2 {
 		return nil

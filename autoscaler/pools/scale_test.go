@@ -240,6 +240,9 @@ func TestRefusedRemovals(t *testing.T) {
 		"a rollout": {machine("m-2", func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{machineLabels["MachineDeployment"]: "h100", labelSet: "h100-new"})
 		}), is(ErrBusy)},
+		"a Machine that is being replaced": {func(w *world, _ *corev1.Node) {
+			require.NoError(w.t, w.client.Delete(w.t.Context(), w.object(kinds[2], "fleet", "m-2")))
+		}, is(ErrBusy)},
 	} {
 		w := newScaleWorld(t, deploymentRef, capiObjects()...)
 		n := w.node("w-1")
@@ -247,9 +250,23 @@ func TestRefusedRemovals(t *testing.T) {
 		if err := w.scale.Delete(t.Context(), w.pool, n, false); !c.want(err) {
 			t.Errorf("%s: %v", what, err)
 		}
+		w.update(w.object(kinds[2], "fleet", "m-2"), func(u *unstructured.Unstructured) { u.SetFinalizers(nil) }) // it goes, if it is being deleted
 		if replicasOf(t, w.target()) != 3 || len(w.marked()) != 0 {
 			t.Errorf("%s: something was taken away", what)
 		}
+	}
+}
+
+// TestRemovalBesideADeletedMachine: Cluster API takes a Machine that is being deleted, by a MachineHealthCheck say, in place
+// of a marked one. While it drains neither goes, and the pool could not grow. One that is no replica any more takes no place.
+func TestRemovalBesideADeletedMachine(t *testing.T) {
+	w := newScaleWorld(t, deploymentRef, capiObjects()...)
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-2"), false))
+	require.NoError(t, w.client.Delete(t.Context(), w.object(kinds[2], "fleet", "m-2")))
+	w.made(3)
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
+	if got := w.going(); !slices.Equal(got, []string{"w-1", "w-2"}) || w.listed() != 1 {
+		t.Errorf("going %v of %d, want both", got, w.listed())
 	}
 }
 
@@ -560,7 +577,8 @@ func TestTopologyOwnsReplicas(t *testing.T) {
 	} {
 		u := capiObjects()[3].(*unstructured.Unstructured)
 		u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: topologyManager, FieldsV1: metav1.NewFieldsV1(fields)}, {Manager: topologyManager}})
-		if who := (clusterAPI{}).foreign(target{object: u}); (who != "") != want {
+		// Replicas that are taken out of a topology are 1.
+		if who := (clusterAPI{}).foreign(target{object: u}); strings.Contains(who, "set it to 1") != want {
 			t.Errorf("%s: %q", fields, who)
 		}
 	}

@@ -206,7 +206,7 @@ func (w *world) start() {
 			Cluster: ours, Readings: func() *observe.Readings { return w.readings }, Pools: providers, ConfigMap: partition.DefaultConfigMap, Foreign: w.groups, Log: log,
 		}),
 		Actor: act.New(act.Options{
-			Client: ours, Live: ours, Pools: providers, Partition: partition.NewManager(ours, ours, partition.DefaultConfigMap), Policy: policy, Log: log,
+			Client: ours, Live: ours, Pools: providers, Partition: partition.NewManager(ours, ours, partition.DefaultConfigMap), Policy: policy, Nominate: true, Log: log,
 		}),
 		Store: loop.NewStatusStore(ours, ours, nil), Publisher: loop.NewClusterPublisher(ours, &record.FakeRecorder{}, log),
 		Policy: policy, Now: clock, Log: log,

@@ -50,11 +50,11 @@ func (m *Maker) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Lis
 	return pools.Listing{Target: len(have)}, err
 }
 
-// layoutOf is partition.LayoutOf for a template, nil if no GPU is in MIG mode: such nodes need no config.
+// layoutOf is the layout of a template, nil if no GPU is in MIG mode: such nodes need no config.
 func layoutOf(tables mig.Tables, t plan.Template) (partition.NodeLayout, error) {
 	for _, c := range t.GPUs {
 		if c.MIG {
-			return partition.LayoutOf(tables, t.GPUs)
+			return partition.Names{}.LayoutOf(tables, t.GPUs)
 		}
 	}
 	return nil, nil
