@@ -211,6 +211,18 @@ func TestLargeNodesKept(t *testing.T) {
 	}
 }
 
+// A member of a gang that waits for the others gets one node, which stays for it.
+func TestGangArrivesApart(t *testing.T) {
+	member := Pod{GPUs: 2, Milli: 1000, Gang: "g", Run: time.Hour}
+	first, last := member, member
+	first.Name, last.Name, last.Created = "first", "last", 2*time.Hour
+	for _, n := range playPods(t, options(), first, last).Runs {
+		if n.Served != 2 || n.Added != 2 {
+			t.Errorf("%s: %+v: want both served on two nodes", n.Policy, n.Figures)
+		}
+	}
+}
+
 // An empty node is paid for until it has been idle for as long as the pool states.
 func TestIdleAfter(t *testing.T) {
 	paid := func(after time.Duration) float64 {
