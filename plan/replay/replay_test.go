@@ -63,6 +63,10 @@ func TestOnePod(t *testing.T) {
 		if n.Served != 1 || n.Allocated != 1 || n.Added != 1 || n.Evictions+n.Repartitions != 0 || n.P50 < wait || n.P50 > wait+10 {
 			t.Errorf("%s: %+v: want the pod served after %v s, on one node", n.Policy, n.Figures, wait)
 		}
+		// Two GPUs boot for three minutes, to a scan.
+		if used := n.Paid - n.Booting - n.Empty; math.Abs(n.Booting-0.1) > 2*10/3600. || math.Abs(used-2) > 2*10/3600. {
+			t.Errorf("%s: %+v: want 0.1 GPU-hours booting, 2 in use", n.Policy, n.Figures)
+		}
 		if n.Paid < 2*(3600+180)/3600. || n.Money != 2*n.Paid {
 			t.Errorf("%s: %+v: want 2 GPUs paid from the request to the end", n.Policy, n.Figures)
 		}

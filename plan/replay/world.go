@@ -312,7 +312,7 @@ func (t *trace) pools(name string, boot mig.Layout) []plan.Pool {
 		if len(o.GPUs) > 1 {
 			name = fmt.Sprintf("%s-%d", name, size)
 		}
-		p := plan.Pool{Name: name, Max: o.MaxNodes, PricePerHour: price * float64(size), ReadyAfter: o.Boot, IdleAfter: o.IdleAfter,
+		p := plan.Pool{Name: name, Max: o.MaxNodes, PricePerHour: price * float64(size), ReadyAfter: o.Boot, IdleAfter: cmp.Or(o.IdleAfter, plan.DefaultIdleAfter), IdleAdapts: o.IdleAfter == 0,
 			Spot: o.Interruptions > 0, InterruptionsPerHour: o.Interruptions,
 			Template: plan.Template{Labels: map[string]string{"pool": name}, CPUMilli: int64(o.CPU * size / o.largest()), MemoryMi: int64(o.Memory * size / o.largest())}}
 		for i := range size {
