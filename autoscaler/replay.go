@@ -209,6 +209,9 @@ func traceOf(name string, items []corev1.Pod) ([]replay.Pod, error) {
 	for i := range items {
 		p := &items[i]
 		one := podOf(p)
+		if p.Kind != "" && p.Kind != "Pod" {
+			one.Unplayed = "not a pod"
+		}
 		one.Created = p.CreationTimestamp.Sub(time.Unix(0, 0))
 		if bound, ended := boundAt(p), endedAt(p); !bound.IsZero() {
 			if ended.IsZero() {

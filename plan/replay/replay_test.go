@@ -94,7 +94,7 @@ func TestTraces(t *testing.T) {
 		t.Errorf("%v, %+v: want a gang that is pending for a day, and one left out", r.Left, n.Figures)
 	}
 	_, err := Play([]Pod{{Name: "a", GPUs: 1, Milli: 1000}, {Name: "b", GPUs: 1, Milli: 1000, Created: 1e9 * time.Second, Run: time.Hour}}, o, false)
-	if err == nil || !strings.HasPrefix(err.Error(), "b: ends 11574 days after the beginning") {
+	if err == nil || !strings.HasPrefix(err.Error(), "pod b ends 11574 days after the beginning") {
 		t.Errorf("two clocks in one trace: %v", err)
 	}
 }
@@ -148,20 +148,31 @@ func TestSmallest(t *testing.T) {
 	}
 }
 
+// A pod without an end still runs: until the newest time of the list.
+func TestStillRuns(t *testing.T) {
+	pods := read(t, header+"a,1,1,1,1000,100,,160\nb,1,1,1,1000,50,3660,\nc,1,1,1,1000,3700,,\n")
+	for i, want := range []time.Duration{3540 * time.Second, 3610 * time.Second, 0} {
+		if pods[i].Run != want {
+			t.Errorf("%+v: want it to run for %s", pods[i], want)
+		}
+	}
+}
+
 func TestReadErrors(t *testing.T) {
 	requests := "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 	for text, want := range map[string]string{
-		"":                                `f:1: no column "name"`,
-		"name\n":                          `f:1: no column "cpu_milli"`,
-		"gang,gang," + header:             `f:1: two columns are called "gang"`,
-		header + "a,1,1,1,half,0,1,\n":    `f:2: gpu_milli: "half"`,
-		header + "a,1,1,2,500,0,1,\n":     "f:2: gpu_milli: want 1000",
-		header + "a,1,1,1,1000,5,1,\n":    "f:2: deletion_time: want creation",
-		header + "a,1,1,1,1000,0,9,1,9\n": "f:2: wrong number of fields",
+		"":                                          `f:1: no column "name"`,
+		"name\n":                                    `f:1: no column "cpu_milli"`,
+		"gang,gang," + header:                       `f:1: two columns are called "gang"`,
+		header + "a,1,1,1,half,0,1,\n":              `f:2: gpu_milli: "half"`,
+		header + "a,1,1,2,500,0,1,\n":               "f:2: gpu_milli: want 1000",
+		header + "a,1,1,1,1000,5,1,\n":              "f:2: deletion_time: want creation",
+		header + "a,1,1,0.5,500,0,1,\n":             `f:2: num_gpu: "0.5": want a whole number`,
+		header + "a,1,1,1,1000,0,9,1,9\n":           "f:2: wrong number of fields",
 		header + "a,1,1,0,0,0,1,\na,1,1,0,0,0,1,\n": `f:3: name: "a": want a name, each once`,
-		requests:                "f:1: no request",
-		requests + "noon,1,1\n": `f:2: TIMESTAMP: "noon": want a time`,
-		requests + "2023-11-16 18:00:00,1,many\n":                       `f:2: GeneratedTokens: "many"`,
+		requests:                                    "f:1: no request",
+		requests + "noon,1,1\n":                     `f:2: TIMESTAMP: "noon": want a time`,
+		requests + "2023-11-16 18:00:00,1,many\n":   `f:2: GeneratedTokens: "many"`,
 		requests + "2023-11-16 18:00:00,1,1\n2023-11-16 17:00:00,1,1\n": "f:3: TIMESTAMP: \"2023-11-16 17:00:00\": want times in order",
 	} {
 		_, err := ReadPods("f", strings.NewReader(text))

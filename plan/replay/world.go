@@ -142,7 +142,7 @@ func (t *trace) choose(pods []Pod) error {
 			p.Run = min(p.Run, length-p.Created)
 		}
 		if end := p.Created + p.Run; end > days(mostDays) {
-			return fmt.Errorf("%s: ends %.0f days after the beginning, more than %d: want all times in seconds since the same moment, or --from and --days", p.Name, end.Hours()/24, mostDays)
+			return fmt.Errorf("pod %s ends %.0f days after the beginning, more than %d: want all times in seconds since the same moment, or --from and --days", p.Name, end.Hours()/24, mostDays)
 		}
 		j := job{Pod: p}
 		if p.Profile != "" {
