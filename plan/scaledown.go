@@ -95,8 +95,11 @@ func (w *world) removable() []removal {
 		if n.pool == nil || n.virtual || n.action >= 0 {
 			continue
 		}
-		after, _ := w.idleAfter(n.pool)
-		if reason, idle := w.emptiness(n); reason == NodeEmpty && idle >= after {
+		reason, idle := w.emptiness(n)
+		if reason != NodeEmpty {
+			continue
+		}
+		if after, _ := w.idleAfter(n.pool); idle >= after {
 			out = append(out, removal{i, idle})
 		}
 	}
