@@ -221,7 +221,7 @@ func fullPlan(t *testing.T) plan.Plan {
 		Nominations: []plan.Nomination{{Pod: "chat/a", Node: "n"}},
 		State: plan.State{
 			LastScaleUp: stamps("p"), LastScaleDown: stamps("q"), LastRepartition: stamps("n"), FreeSince: stamps("n/0"), UnknownSince: stamps("n2"), ShortSince: stamps("t"),
-			SickSince: stamps("n7"), LastReplace: stamps("r"), LastDrain: stamps("s"),
+			SickSince: stamps("n7"), LastReplace: stamps("r"), LastDrain: stamps("s"), LastRegret: stamps("u"),
 			Grown: map[string][]plan.Growth{"p": {{At: at, Nodes: 2}}}, Removed: map[string][]plan.Growth{"q": {{At: at, Nodes: 3}}}, Failures: map[string]plan.Failure{"n/0": {Count: 3, At: at}},
 		},
 		Totals: plan.Totals{CostPerHour: 1.5, CostPerHourAfter: math.NaN(), PendingSlices: 14, PendingSlicesLeft: 7},

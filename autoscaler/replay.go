@@ -80,7 +80,7 @@ func (o *replaying) flags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Boot, "boot", 3*time.Minute, "from the request of a node until pods run on it (a GPUNodePool's default)")
 	fs.DurationVar(&o.Repartition, "repartition", 30*time.Second, "length of a repartition (the autoscaler's default for mig-manager)")
 	fs.DurationVar(&o.Interval, "interval", 10*time.Second, "least time between two plans, in the trace's time (cluster-autoscaler's scan interval)")
-	fs.DurationVar(&o.IdleAfter, "idle-after", 10*time.Minute, "how long ours keeps an empty node (a GPUNodePool's idleAfter, and its default)")
+	fs.DurationVar(&o.IdleAfter, "idle-after", 0, "how long ours keeps an empty node (a GPUNodePool's idleAfter); 0 for its default, --boot or, for three hours after a scale up soon after a removal, 10m")
 	fs.StringVar(&o.placement, "placement", "least", "kube-scheduler's score: least (LeastAllocated, its default) or most (MostAllocated), over CPU and memory")
 	fs.BoolVar(&o.Agent, "agent", false, "repartition around busy instances, as our agent does; mig-manager needs the GPU empty")
 	fs.Float64Var(&o.Gangs, "gangs", 0, "share of the pods with whole GPUs that become gangs: an assumption")
@@ -209,6 +209,9 @@ func traceOf(name string, items []corev1.Pod) ([]replay.Pod, error) {
 	for i := range items {
 		p := &items[i]
 		one := podOf(p)
+		if p.Kind != "" && p.Kind != "Pod" {
+			one.Unplayed = "not a pod"
+		}
 		one.Created = p.CreationTimestamp.Sub(time.Unix(0, 0))
 		if bound, ended := boundAt(p), endedAt(p); !bound.IsZero() {
 			if ended.IsZero() {

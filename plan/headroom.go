@@ -198,7 +198,8 @@ func (w *world) worthwhile(f *Forecast, p *pending, o option) bool {
 		if n.tier != tierNow || n.pool == nil || n.bound+n.promised > 0 || w.keepsEmpty(n.pool) {
 			return true
 		}
-		o, life = w.priced(p, n.pool, -1), n.pool.IdleAfter
+		o = w.priced(p, n.pool, -1)
+		life, _ = w.idleAfter(n.pool)
 	}
 	lead := o.at.Sub(w.now)
 	if o.kind == OptionRepartition {

@@ -10,6 +10,31 @@ import (
 	"time"
 )
 
+// DefaultIdleAfter is the IdleAfter of a pool that states none. It adapts then.
+const DefaultIdleAfter = 10 * time.Minute
+
+const (
+	// leastIdle bounds what ReadyAfter makes of IdleAfter.
+	leastIdle = time.Minute
+	// regretFor is how long a scale up soon after a removal keeps empty nodes for all of IdleAfter.
+	regretFor = 3 * time.Hour
+)
+
+// idleAfter is how long a node of a pool must be empty now before it is removed, and that as text.
+// To keep a node as long as the next one would take to start costs at most twice what is
+// needed, whenever the next pod comes (ski rental). But that pod is pending meanwhile: a pool
+// whose pods come back soon after a removal keeps its nodes longer.
+func (cond *conditions) idleAfter(p *poolState) (time.Duration, string) {
+	quick := max(p.ReadyAfter, leastIdle)
+	switch at, again := cond.state.LastRegret[p.Name]; {
+	case !p.IdleAdapts || quick >= p.IdleAfter:
+		return p.IdleAfter, short(p.IdleAfter)
+	case again && cond.within(cond.state.LastRegret, p.Name, regretFor):
+		return p.IdleAfter, fmt.Sprintf("%s, since nodes were requested soon after a removal %s ago", short(p.IdleAfter), short(cond.now.Sub(at)))
+	}
+	return quick, short(quick) + ", as long as a new node takes"
+}
+
 // unusedLong is how long an allocated GPU must be unused for the verdict GPUUnused.
 const unusedLong = time.Hour
 

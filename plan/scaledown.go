@@ -31,8 +31,9 @@ func (w *world) removeEmpty() {
 		if w.keepsPool(p) != "" || w.keepsOne(p) != "" || !w.may(n.pool) {
 			continue
 		}
-		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, idleAfter is %s", short(c.idle), short(p.IdleAfter)))
-		n.decided = verdict{NodeEmpty, n.emptyText(c.idle)}
+		_, after := w.idleAfter(p)
+		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, idleAfter is %s", short(c.idle), after))
+		n.decided = verdict{NodeEmpty, w.emptyText(p, c.idle)}
 	}
 	for _, p := range w.pools {
 		if p.shrunk > p.settled {
@@ -94,7 +95,11 @@ func (w *world) removable() []removal {
 		if n.pool == nil || n.virtual || n.action >= 0 {
 			continue
 		}
-		if reason, idle := w.emptiness(n); reason == NodeEmpty && idle >= n.pool.IdleAfter {
+		reason, idle := w.emptiness(n)
+		if reason != NodeEmpty {
+			continue
+		}
+		if after, _ := w.idleAfter(n.pool); idle >= after {
 			out = append(out, removal{i, idle})
 		}
 	}
@@ -112,8 +117,9 @@ func one(is bool) int64 {
 	return 0
 }
 
-func (n *nodeState) emptyText(idle time.Duration) string {
-	return fmt.Sprintf("for %s of %s", short(idle), short(n.pool.IdleAfter))
+func (cond *conditions) emptyText(p *poolState, idle time.Duration) string {
+	_, after := cond.idleAfter(p)
+	return fmt.Sprintf("for %s of %s", short(idle), after)
 }
 
 // freeDrains is how many more nodes may be drained now.
@@ -153,7 +159,8 @@ func (w *world) softTaints() {
 		a := Action{Verb: SoftTaint, Pool: n.Pool, Node: n.name, Reason: reason}
 		switch {
 		case want && !n.SoftTainted:
-			a.Detail = fmt.Sprintf("empty for %s, idleAfter is %s", short(idle), short(p.IdleAfter))
+			_, after := w.idleAfter(p)
+			a.Detail = fmt.Sprintf("empty for %s, idleAfter is %s", short(idle), after)
 		case !want && n.SoftTainted:
 			a.Verb, a.Detail = RemoveSoftTaint, "the node may be used"
 		default:

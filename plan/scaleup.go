@@ -333,6 +333,9 @@ func (w *world) scaleUp(p *poolState, n int, reason Reason, detail string) {
 		p.action = w.actions.add(Action{Verb: ScaleUp, Pool: p.Name, From: p.base, Reason: reason, Detail: detail})
 		w.state.LastScaleUp = with(w.state.LastScaleUp, p.Name, w.now)
 	}
+	if nodesSince(w.state.Removed[p.Name], w.now, removalWindow) > 0 {
+		w.state.LastRegret = with(w.state.LastRegret, p.Name, w.now)
+	}
 	p.grown += n
 	w.actions.edit(p.action).To = p.base + p.grown
 	w.state.Grown = w.grown(w.state.Grown, p.Name, n)

@@ -83,8 +83,11 @@ type Pool struct {
 	Fixed bool
 	// MIG is what the planner may do to the GPUs of this pool.
 	MIG PoolMIG
-	// IdleAfter is how long a node must be empty before it is removed.
-	IdleAfter time.Duration
+	// IdleAfter is how long a node must be empty before it is removed. Where it adapts, that is
+	// as long as a new node takes, if this is shorter and the pool has not lately been scaled up
+	// soon after a removal.
+	IdleAfter  time.Duration
+	IdleAdapts bool
 }
 
 // PoolMIG are the repartitioning rules of a pool.

@@ -31,6 +31,9 @@ type State struct {
 	LastReplace Times `json:"lastReplace"`
 	// LastDrain is when a pool's last drain began or was given up.
 	LastDrain Times `json:"lastDrain"`
+	// LastRegret is when a pool was last scaled up within ten minutes of a removal of a node of
+	// it. It need not survive a restart: without it empty nodes go sooner, once.
+	LastRegret Times `json:"lastRegret"`
 	// Grown are the nodes added within the last hour, by pool, ascending.
 	Grown map[string][]Growth `json:"grown"`
 	// Removed are the nodes removed within the last ten minutes, as Grown.
@@ -63,6 +66,7 @@ func (m State) Without(before State, pool, node func(name string) bool) State {
 	m.LastScaleDown = replaced(m.LastScaleDown, before.LastScaleDown, pool)
 	m.LastReplace = replaced(m.LastReplace, before.LastReplace, pool)
 	m.LastDrain = replaced(m.LastDrain, before.LastDrain, pool)
+	m.LastRegret = replaced(m.LastRegret, before.LastRegret, pool)
 	m.LastRepartition = replaced(m.LastRepartition, before.LastRepartition, node)
 	m.Grown = replaced(m.Grown, before.Grown, pool)
 	m.Removed = replaced(m.Removed, before.Removed, pool)
@@ -119,7 +123,7 @@ func (cond *conditions) recordFree(n *nodeState, since Times) {
 // deleted more than forgetAfter ago.
 func (w *world) nextState() State {
 	m := w.state
-	for _, times := range []*Times{&m.LastScaleUp, &m.LastScaleDown, &m.LastReplace, &m.LastDrain} {
+	for _, times := range []*Times{&m.LastScaleUp, &m.LastScaleDown, &m.LastReplace, &m.LastDrain, &m.LastRegret} {
 		*times = w.pruned(*times, func(name string) bool { return w.poolNamed(name) != nil })
 	}
 	m.LastRepartition = w.pruned(m.LastRepartition, func(name string) bool { return w.nodeIndex(name) >= 0 })

@@ -175,7 +175,7 @@ func (cond *conditions) nodeVerdict(n *nodeState) Verdict {
 	v.Reason = reason
 	switch reason {
 	case NodeEmpty:
-		v.Detail = n.emptyText(idle)
+		v.Detail = cond.emptyText(n.pool, idle)
 		if p := n.pool; n.action < 0 && cond.keepsEmpty(p) {
 			v.Reason = cond.keepsPool(p)
 			if p.Fixed { // a fixed pool never removes it

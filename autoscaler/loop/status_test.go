@@ -115,7 +115,7 @@ func TestAllStateIsPersisted(t *testing.T) {
 		Removed:  map[string][]plan.Growth{"p": {{At: at, Nodes: 4}}},
 		Failures: map[string]plan.Failure{"p-1/0": {Count: 2, At: at}, "q-1/7": {Count: 1, At: at}},
 	}
-	lost := map[string]bool{"FreeSince": true, "UnknownSince": true, "ShortSince": true}
+	lost := map[string]bool{"FreeSince": true, "UnknownSince": true, "ShortSince": true, "LastRegret": true}
 	for v, i := reflect.ValueOf(m), 0; i < v.NumField(); i++ {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != lost[name] {
 			t.Fatalf("plan.State.%s: this test does not know it", name)

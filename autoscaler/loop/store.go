@@ -22,9 +22,9 @@ import (
 )
 
 // StatusStore persists the planner's state in the status of the pools it concerns.
-// FreeSince, UnknownSince and ShortSince stay in the process, as plan.State allows: after a
-// restart free GPUs count as free since they are first seen, which only delays
-// scale-down.
+// FreeSince, UnknownSince, ShortSince and LastRegret stay in the process, as plan.State
+// allows: after a restart free GPUs count as free since they are first seen, which only
+// delays scale-down.
 type StatusStore struct {
 	client client.Client
 	live   client.Reader

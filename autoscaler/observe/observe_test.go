@@ -62,7 +62,8 @@ func pool(name string) *v1alpha1.GPUNodePool {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.GPUNodePoolSpec{
 			Min: 1, Max: 4, PricePerHour: ptr.To(resource.MustParse("2.5")),
-			Provider: nodegroups.Of(name),
+			Provider:  nodegroups.Of(name),
+			ScaleDown: v1alpha1.ScaleDown{IdleAfter: &metav1.Duration{Duration: 10 * time.Minute}},
 			Template: v1alpha1.NodeTemplate{
 				Product: "NVIDIA-H100-80GB-HBM3", GPUs: 1,
 				CPU: resource.MustParse("32"), Memory: resource.MustParse("256Gi"),

@@ -25,7 +25,6 @@ import (
 // Defaults of GPUNodePool fields.
 const (
 	defaultReadyAfter   = 3 * time.Minute
-	defaultNodeIdle     = 10 * time.Minute
 	defaultInstanceIdle = time.Minute
 	// defaultRepartition is mig-manager's usual duration, most of it the device plugin's restart.
 	defaultRepartition = 30 * time.Second
@@ -60,7 +59,7 @@ func (m *managed) pool(tables mig.Tables) (out plan.Pool, err error) {
 		Target: m.listing.Target, Failed: m.listing.Failed, FailedWhy: m.listing.FailedWhy, Template: template,
 		Priority: m.Spec.Priority, Spot: m.Spec.Spot, Freeze: m.Spec.Freeze, Fixed: m.Spec.Provider.Fixed != nil,
 		ReadyAfter: orElse(m.Spec.ReadyAfter, defaultReadyAfter),
-		IdleAfter:  orElse(m.Spec.ScaleDown.IdleAfter, defaultNodeIdle),
+		IdleAfter:  orElse(m.Spec.ScaleDown.IdleAfter, plan.DefaultIdleAfter), IdleAdapts: m.Spec.ScaleDown.IdleAfter == nil,
 
 		PricePerHour: decimal(m.Spec.PricePerHour), InterruptionsPerHour: decimal(m.Spec.InterruptionsPerHour),
 	}

@@ -50,7 +50,7 @@ func (s reporting) Learn(_ *v1alpha1.GPUNodePool, _ int, nodes []*corev1.Node) p
 
 func TestListing(t *testing.T) {
 	p := pool("p")
-	p.Spec.PricePerHour = nil
+	p.Spec.PricePerHour, p.Spec.ScaleDown.IdleAfter = nil, nil
 	w := newWorld(t, p)
 	for name, id := range map[string]string{"p-1": "aws:///eu-west-1a/i-1", "p-2": "aws:///eu-west-1a/i-2", "p-3": "aws:///eu-west-1a/i-3", "p-4": ""} {
 		n := node(name, halves(2))
@@ -71,6 +71,9 @@ func TestListing(t *testing.T) {
 		learned: pools.Learned{ReadyAfter: 7 * time.Minute, Failures: 2, BackoffUntil: until},
 	}
 	seen := w.at(time.Second)
+	if got := seen.Pools[0]; got.IdleAfter != plan.DefaultIdleAfter || !got.IdleAdapts {
+		t.Errorf("a pool that states no idleAfter has %s, adapts: %t", got.IdleAfter, got.IdleAdapts)
+	}
 	if got := seen.Pools[0]; got.PricePerHour != 24.5 || got.ReadyAfter != 7*time.Minute || !got.BackoffUntil.Equal(until) {
 		t.Errorf("price %g, ready after %s, backoff until %s", got.PricePerHour, got.ReadyAfter, got.BackoffUntil)
 	}

@@ -37,11 +37,11 @@ func (c *clusterAutoscaler) again(s *plan.Snapshot) bool { return len(pendingPod
 
 func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 	out := plan.Plan{At: s.Now}
-	if a, ok := c.scaleUp(&s, c.waiting(&s)); ok {
+	f := look(&s)
+	if a, ok := c.scaleUp(&s, f.waiting()); ok {
 		c.grew = s.Now
 		out.Actions = append(out.Actions, a)
 	}
-	f := look(&s)
 	since := map[string]time.Time{}
 	removals, tainted := 0, 0
 	draining := slices.ContainsFunc(s.Nodes, func(n plan.Node) bool { return n.Drain != nil })
@@ -87,10 +87,10 @@ func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 // unneeded reports whether a node is, as cluster-autoscaler judges nodes with GPUs:
 // by the share of nvidia.com/gpu that is allocated alone, 0 where there is none.
 func (f *nodes) unneeded(i int) bool {
-	if len(f.hosts[i].Pods) == 0 {
+	if f.empty(i) {
 		return true
 	}
-	if !f.evictable(i) {
+	if _, awaits := f.awaiting[i]; awaits || !f.evictable(i) {
 		return false
 	}
 	all, free := freeOf(f.hosts[i].Pool).gpus, f.free(i).gpus
@@ -98,9 +98,9 @@ func (f *nodes) unneeded(i int) bool {
 }
 
 // waiting are the pods that need a new node, largest first: those that do not fit
-// the nodes on their way, once the oldest of them have waited long enough.
-func (c *clusterAutoscaler) waiting(s *plan.Snapshot) []*plan.Pod {
-	pods := pendingPods(s)
+// the nodes in service or on their way, once the oldest of them have waited long enough.
+func (f *nodes) waiting() []*plan.Pod {
+	s, pods := f.s, f.pending
 	node := s.Pools[0].Template // the others have the same proportions
 	size := func(p *plan.Pod) float64 {
 		return float64(p.CPUMilli)/float64(node.CPUMilli) + float64(p.MemoryMi)/float64(node.MemoryMi)

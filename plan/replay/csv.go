@@ -44,20 +44,28 @@ const (
 // cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time and deletion_time, in
 // any order; scheduled_time and gang are read where they are there, others are
 // ignored. Times are seconds. A pod runs from scheduled_time, or from creation_time where that
-// is empty, to deletion_time. Errors have file and line; name is the file's name
-// in them.
+// is empty, to deletion_time; where that is empty it still runs, until the newest time of
+// the list. Errors have file and line; name is the file's name in them.
 func ReadPods(name string, r io.Reader) ([]Pod, error) {
 	var pods []Pod
 	seen := map[string]bool{}
+	newest, running := 0, map[int]int{} // since when, by index in pods
 	want := []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time"}
 	err := readRows(name, r, want, []string{"scheduled_time", "gang"}, func(row *row) error {
 		p := Pod{Name: row.text("name"), Gang: row.text("gang"), CPU: row.number("cpu_milli", maxAmount), Memory: row.number("memory_mib", maxAmount),
 			GPUs: row.number("num_gpu", maxGPUs), Milli: row.number("gpu_milli", 1000)}
-		created, deleted := row.number("creation_time", maxSeconds), row.number("deletion_time", maxSeconds)
+		created := row.number("creation_time", maxSeconds)
 		started := created
 		if row.text("scheduled_time") != "" {
 			started = row.number("scheduled_time", maxSeconds)
 		}
+		deleted := started
+		if row.text("deletion_time") != "" {
+			deleted = row.number("deletion_time", maxSeconds)
+		} else {
+			running[len(pods)] = started
+		}
+		newest = max(newest, deleted)
 		switch {
 		case row.err != nil:
 		case p.Name == "" || seen[p.Name]:
@@ -76,6 +84,9 @@ func ReadPods(name string, r io.Reader) ([]Pod, error) {
 		pods = append(pods, p)
 		return row.err
 	})
+	for i, started := range running {
+		pods[i].Run = time.Duration(newest-started) * time.Second
+	}
 	return pods, err
 }
 

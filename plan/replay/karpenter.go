@@ -54,8 +54,9 @@ func (k *karpenter) plan(s plan.Snapshot) plan.Plan {
 	act := func(a plan.Action) { out.Actions = append(out.Actions, a) }
 	leaving := slices.ContainsFunc(s.Nodes, func(n plan.Node) bool { return leaves(&n) })
 	due := k.command != nil && s.Now.Sub(k.command.at) >= validateAfter || k.command == nil && s.Now.Sub(k.polled) >= poll
+	batched := k.batched(&s)
 	var f *nodes
-	if leaving || due {
+	if leaving || due || batched {
 		f = look(&s)
 	}
 	for i := range s.Nodes {
@@ -66,8 +67,8 @@ func (k *karpenter) plan(s plan.Snapshot) plan.Plan {
 			act(on(n, plan.RemoveNode, n.Drain.Reason))
 		}
 	}
-	if k.batched(&s) {
-		made := provision(&s, upcoming(&s, byRequest(pendingPods(&s))))
+	if batched {
+		made := provision(&s, upcoming(&s, byRequest(f.pending)))
 		for i := range s.Pools {
 			if pool := &s.Pools[i]; made[pool] > 0 {
 				act(plan.Action{Verb: plan.ScaleUp, Pool: pool.Name, From: pool.Target, To: pool.Target + made[pool]})
@@ -204,7 +205,7 @@ func (k *karpenter) disruption(s *plan.Snapshot, f *nodes) *command {
 		case leaves(n.Node) || !n.Ready || left[n.Node.Pool] <= 0 || !f.evictable(i):
 		case len(n.Pods) > 0:
 			full = append(full, i)
-		default:
+		case f.empty(i):
 			left[n.Node.Pool]--
 			c.nodes = append(c.nodes, n.Name)
 		}
@@ -259,7 +260,7 @@ func (f *nodes) without(of []int) *command {
 		return c
 	}
 	// Upcoming nodes are first for the pods that are pending already.
-	rest := upcoming(f.s, append(byRequest(pendingPods(f.s)), byRequest(left)...))
+	rest := upcoming(f.s, append(byRequest(f.pending), byRequest(left)...))
 	rest = slices.DeleteFunc(rest, func(p *plan.Pod) bool { return p.Node == "" })
 	made, without := claims(f.s, rest)
 	switch {
@@ -288,7 +289,7 @@ func (k *karpenter) execute(s *plan.Snapshot, f *nodes) []plan.Action {
 	var of []int
 	for _, name := range c.nodes {
 		i := slices.IndexFunc(f.hosts, func(n sim.Host) bool { return n.Name == name && !leaves(n.Node) })
-		if i >= 0 && f.evictable(i) && !(c.empty && len(f.hosts[i].Pods) > 0) {
+		if i >= 0 && f.evictable(i) && (!c.empty || f.empty(i)) {
 			of = append(of, i)
 		}
 	}

@@ -19,7 +19,7 @@ type Options struct {
 	Boot        time.Duration
 	Repartition time.Duration
 	Interval    time.Duration // between two plans, at least
-	IdleAfter   time.Duration // how long ours keeps an empty node
+	IdleAfter   time.Duration // how long ours keeps an empty node; 0 for a pool that does not state it
 	From, Days  float64       // the part of the trace that is played, from its first pod on; 0 days for all
 	Copies      int           // of each pod, the further ones up to an hour later
 	Seed        uint64
@@ -78,7 +78,7 @@ func (o *Options) check() error {
 		{"gangs", o.Gangs, 0, 1}, {"evictable", o.Evictable, 0, 1}, {"fail-repartition", o.FailRepartition, 0, 1}, {"fail-boot", o.FailBoot, 0, 1},
 		{"interruptions (of a node in an hour)", o.Interruptions, 0, 60}, {"price", o.Price, 0, mostPrice}, {"mig-price", o.MIGPrice, 0, mostPrice},
 		{"cpu-milli", float64(o.CPU), least, maxAmount}, {"memory-mib", float64(o.Memory), least, maxAmount}, {"max-nodes", float64(o.MaxNodes), 1, 100000},
-		{"interval (in seconds)", o.Interval.Seconds(), 1, 3600}, {"idle-after (in seconds)", o.IdleAfter.Seconds(), 1, maxSeconds}, {"boot (in seconds)", o.Boot.Seconds(), 0, maxSeconds}, {"repartition (in seconds)", o.Repartition.Seconds(), 0, maxSeconds},
+		{"interval (in seconds)", o.Interval.Seconds(), 1, 3600}, {"idle-after (in seconds)", o.IdleAfter.Seconds(), 0, maxSeconds}, {"boot (in seconds)", o.Boot.Seconds(), 0, maxSeconds}, {"repartition (in seconds)", o.Repartition.Seconds(), 0, maxSeconds},
 		{"from", o.From, 0, mostDays}, {"days", o.Days, 0, mostDays}, {"copies", float64(o.Copies), 1, 1000}, {"seeds", float64(o.Seeds), 0, 1000},
 		{"gpus (sizes)", float64(len(o.GPUs)), 1, 8},
 	}

@@ -178,6 +178,23 @@ func (x *player) paid() (gpus, price float64) {
 	return gpus, price
 }
 
+// inService is the GPUs of ready nodes, and of those that pods run on.
+func (x *player) inService() (ready, used float64) {
+	runs := map[string]bool{}
+	for i := range x.w.State.Pods {
+		runs[x.w.State.Pods[i].Node] = true
+	}
+	for i := range x.w.State.Nodes {
+		if n := &x.w.State.Nodes[i]; n.Ready {
+			ready += float64(len(n.GPUs))
+			if runs[n.Name] {
+				used += float64(len(n.GPUs))
+			}
+		}
+	}
+	return ready, used
+}
+
 // empty reports a world without pods and nodes, requested ones included.
 func (x *player) empty() bool {
 	gpus, _ := x.paid()
@@ -191,6 +208,9 @@ func (x *player) step(next time.Duration) {
 	paid, price := x.paid()
 	x.run.Paid += paid * d.Hours()
 	x.run.Money += price * d.Hours()
+	ready, used := x.inService()
+	x.run.Booting += (paid - ready) * d.Hours()
+	x.run.Empty += (ready - used) * d.Hours()
 	x.run.PeakGPUs = max(x.run.PeakGPUs, paid)
 	x.run.curve.add(x.now(), d, paid)
 	x.advance(d)

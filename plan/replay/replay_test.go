@@ -63,6 +63,10 @@ func TestOnePod(t *testing.T) {
 		if n.Served != 1 || n.Allocated != 1 || n.Added != 1 || n.Evictions+n.Repartitions != 0 || n.P50 < wait || n.P50 > wait+10 {
 			t.Errorf("%s: %+v: want the pod served after %v s, on one node", n.Policy, n.Figures, wait)
 		}
+		// Two GPUs boot for three minutes, to a scan.
+		if used := n.Paid - n.Booting - n.Empty; math.Abs(n.Booting-0.1) > 2*10/3600. || math.Abs(used-2) > 2*10/3600. {
+			t.Errorf("%s: %+v: want 0.1 GPU-hours booting, 2 in use", n.Policy, n.Figures)
+		}
 		if n.Paid < 2*(3600+180)/3600. || n.Money != 2*n.Paid {
 			t.Errorf("%s: %+v: want 2 GPUs paid from the request to the end", n.Policy, n.Figures)
 		}
@@ -90,7 +94,7 @@ func TestTraces(t *testing.T) {
 		t.Errorf("%v, %+v: want a gang that is pending for a day, and one left out", r.Left, n.Figures)
 	}
 	_, err := Play([]Pod{{Name: "a", GPUs: 1, Milli: 1000}, {Name: "b", GPUs: 1, Milli: 1000, Created: 1e9 * time.Second, Run: time.Hour}}, o, false)
-	if err == nil || !strings.HasPrefix(err.Error(), "b: ends 11574 days after the beginning") {
+	if err == nil || !strings.HasPrefix(err.Error(), "pod b ends 11574 days after the beginning") {
 		t.Errorf("two clocks in one trace: %v", err)
 	}
 }
@@ -144,20 +148,31 @@ func TestSmallest(t *testing.T) {
 	}
 }
 
+// A pod without an end still runs: until the newest time of the list.
+func TestStillRuns(t *testing.T) {
+	pods := read(t, header+"a,1,1,1,1000,100,,160\nb,1,1,1,1000,50,3660,\nc,1,1,1,1000,3700,,\n")
+	for i, want := range []time.Duration{3540 * time.Second, 3610 * time.Second, 0} {
+		if pods[i].Run != want {
+			t.Errorf("%+v: want it to run for %s", pods[i], want)
+		}
+	}
+}
+
 func TestReadErrors(t *testing.T) {
 	requests := "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 	for text, want := range map[string]string{
-		"":                                `f:1: no column "name"`,
-		"name\n":                          `f:1: no column "cpu_milli"`,
-		"gang,gang," + header:             `f:1: two columns are called "gang"`,
-		header + "a,1,1,1,half,0,1,\n":    `f:2: gpu_milli: "half"`,
-		header + "a,1,1,2,500,0,1,\n":     "f:2: gpu_milli: want 1000",
-		header + "a,1,1,1,1000,5,1,\n":    "f:2: deletion_time: want creation",
-		header + "a,1,1,1,1000,0,9,1,9\n": "f:2: wrong number of fields",
+		"":                                          `f:1: no column "name"`,
+		"name\n":                                    `f:1: no column "cpu_milli"`,
+		"gang,gang," + header:                       `f:1: two columns are called "gang"`,
+		header + "a,1,1,1,half,0,1,\n":              `f:2: gpu_milli: "half"`,
+		header + "a,1,1,2,500,0,1,\n":               "f:2: gpu_milli: want 1000",
+		header + "a,1,1,1,1000,5,1,\n":              "f:2: deletion_time: want creation",
+		header + "a,1,1,0.5,500,0,1,\n":             `f:2: num_gpu: "0.5": want a whole number`,
+		header + "a,1,1,1,1000,0,9,1,9\n":           "f:2: wrong number of fields",
 		header + "a,1,1,0,0,0,1,\na,1,1,0,0,0,1,\n": `f:3: name: "a": want a name, each once`,
-		requests:                "f:1: no request",
-		requests + "noon,1,1\n": `f:2: TIMESTAMP: "noon": want a time`,
-		requests + "2023-11-16 18:00:00,1,many\n":                       `f:2: GeneratedTokens: "many"`,
+		requests:                                    "f:1: no request",
+		requests + "noon,1,1\n":                     `f:2: TIMESTAMP: "noon": want a time`,
+		requests + "2023-11-16 18:00:00,1,many\n":   `f:2: GeneratedTokens: "many"`,
 		requests + "2023-11-16 18:00:00,1,1\n2023-11-16 17:00:00,1,1\n": "f:3: TIMESTAMP: \"2023-11-16 17:00:00\": want times in order",
 	} {
 		_, err := ReadPods("f", strings.NewReader(text))
@@ -208,6 +223,18 @@ func TestLargeNodesKept(t *testing.T) {
 	o.GPUs = []int{1, 4}
 	if n := play(t, list, o).Runs[0]; n.Added != 11 || n.P99 > 200 {
 		t.Errorf("%s: %+v: want 8 small nodes and 3 large ones, for which no pod waits twice", n.Policy, n.Figures)
+	}
+}
+
+// A member of a gang that waits for the others gets one node, which stays for it.
+func TestGangArrivesApart(t *testing.T) {
+	member := Pod{GPUs: 2, Milli: 1000, Gang: "g", Run: time.Hour}
+	first, last := member, member
+	first.Name, last.Name, last.Created = "first", "last", 2*time.Hour
+	for _, n := range playPods(t, options(), first, last).Runs {
+		if n.Served != 2 || n.Added != 2 {
+			t.Errorf("%s: %+v: want both served on two nodes", n.Policy, n.Figures)
+		}
 	}
 }
 

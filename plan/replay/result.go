@@ -14,6 +14,8 @@ import (
 type Figures struct {
 	Paid         float64 `json:"gpuHoursPaid"`
 	Allocated    float64 `json:"gpuHoursAllocated"` // whole GPUs, and compute slices over those of a GPU
+	Booting      float64 `json:"gpuHoursBooting"`   // of nodes that are requested and not ready
+	Empty        float64 `json:"gpuHoursEmpty"`     // of ready nodes without a pod
 	Pending      float64 `json:"gpuHoursPending"`   // what pods requested while they were pending
 	Money        float64 `json:"money"`
 	Pods         float64 `json:"pods"`
@@ -31,7 +33,7 @@ type Figures struct {
 }
 
 func (f *Figures) all() []*float64 {
-	return []*float64{&f.Paid, &f.Allocated, &f.Pending, &f.Money, &f.Pods, &f.Served, &f.P50, &f.P95, &f.P99, &f.Repartitions,
+	return []*float64{&f.Paid, &f.Allocated, &f.Booting, &f.Empty, &f.Pending, &f.Money, &f.Pods, &f.Served, &f.P50, &f.P95, &f.P99, &f.Repartitions,
 		&f.Evictions, &f.Added, &f.Removed, &f.Plans, &f.PeakGPUs, &f.PerDay}
 }
 
@@ -81,10 +83,10 @@ func mean(runs []Run) Run {
 func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%.1f days, %d seed(s); left out: %s\n\n", r.Days, r.Seeds, leftText(r.Left))
-	fmt.Fprintf(&b, "%10s %10s %9s %9s %13s %6s %6s %6s %5s %5s %5s %5s %5s %7s  %s\n", "GPU-h paid", "allocated", "pending", "money", "served", "p50 s", "p95 s", "p99 s",
+	fmt.Fprintf(&b, "%10s %10s %8s %8s %9s %9s %13s %6s %6s %6s %5s %5s %5s %5s %5s %7s  %s\n", "GPU-h paid", "allocated", "booting", "empty", "pending", "money", "served", "p50 s", "p95 s", "p99 s",
 		"repar", "evict", "added", "gone", "peak", "s/day", "policy")
 	row := func(f *Figures, name string) {
-		fmt.Fprintf(&b, "%10.0f %10.0f %9.0f %9.0f %6.0f/%6.0f %6.0f %6.0f %6.0f %5.0f %5.0f %5.0f %5.0f %5.0f %7.2f  %s\n", f.Paid, f.Allocated, f.Pending, f.Money,
+		fmt.Fprintf(&b, "%10.0f %10.0f %8.0f %8.0f %9.0f %9.0f %6.0f/%6.0f %6.0f %6.0f %6.0f %5.0f %5.0f %5.0f %5.0f %5.0f %7.2f  %s\n", f.Paid, f.Allocated, f.Booting, f.Empty, f.Pending, f.Money,
 			f.Served, f.Pods, f.P50, f.P95, f.P99, f.Repartitions, f.Evictions, f.Added, f.Removed, f.PeakGPUs, f.PerDay, name)
 	}
 	for i := range r.Runs {
@@ -93,8 +95,8 @@ func (r Result) String() string {
 			row(d, "± (standard deviation)")
 		}
 	}
-	fmt.Fprintf(&b, "%10.0f %85s  hindsight: no policy that serves all pods pays less\n", r.Bound, "")
-	fmt.Fprintf(&b, "%10.0f %85s  hindsight, whole nodes: none pays less under which no pod waits\n", r.BoundAtOnce, "")
+	fmt.Fprintf(&b, "%10.0f %103s  hindsight: no policy that serves all pods pays less\n", r.Bound, "")
+	fmt.Fprintf(&b, "%10.0f %103s  hindsight, whole nodes: none pays less under which no pod waits\n", r.BoundAtOnce, "")
 	if r.sizes > 1 {
 		b.WriteString("\nstatic requests one size in a scan, of those that waste the same the first of --gpus, and every node takes --boot: its small nodes come first or last by that order\n")
 	}

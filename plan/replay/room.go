@@ -107,9 +107,24 @@ func ready(s *plan.Snapshot, p *plan.Pool) (n int) {
 type nodes struct {
 	s     *plan.Snapshot
 	hosts []sim.Host
+	// pending are the pods that need a new node. The others fit nodes in service, which are
+	// awaiting: a gang scheduler has not bound them yet, which cluster-autoscaler and Karpenter,
+	// that try pods one by one, do not know.
+	pending  []*plan.Pod
+	awaiting map[int]spare
 }
 
-func look(s *plan.Snapshot) *nodes { return &nodes{s, sim.Hosts(s)} }
+func look(s *plan.Snapshot) *nodes {
+	f := &nodes{s: s, hosts: sim.Hosts(s), awaiting: map[int]spare{}}
+	f.pending = slices.DeleteFunc(pendingPods(s), func(p *plan.Pod) bool { return f.place(p, nil, f.awaiting) })
+	return f
+}
+
+// empty reports a node that no pod runs on, or is to run on.
+func (f *nodes) empty(i int) bool {
+	_, awaits := f.awaiting[i]
+	return len(f.hosts[i].Pods) == 0 && !awaits
+}
 
 // free is what a node has free.
 func (f *nodes) free(i int) spare {

@@ -142,7 +142,7 @@ func (t *trace) choose(pods []Pod) error {
 			p.Run = min(p.Run, length-p.Created)
 		}
 		if end := p.Created + p.Run; end > days(mostDays) {
-			return fmt.Errorf("%s: ends %.0f days after the beginning, more than %d: want all times in seconds since the same moment, or --from and --days", p.Name, end.Hours()/24, mostDays)
+			return fmt.Errorf("pod %s ends %.0f days after the beginning, more than %d: want all times in seconds since the same moment, or --from and --days", p.Name, end.Hours()/24, mostDays)
 		}
 		j := job{Pod: p}
 		if p.Profile != "" {
@@ -312,7 +312,7 @@ func (t *trace) pools(name string, boot mig.Layout) []plan.Pool {
 		if len(o.GPUs) > 1 {
 			name = fmt.Sprintf("%s-%d", name, size)
 		}
-		p := plan.Pool{Name: name, Max: o.MaxNodes, PricePerHour: price * float64(size), ReadyAfter: o.Boot, IdleAfter: o.IdleAfter,
+		p := plan.Pool{Name: name, Max: o.MaxNodes, PricePerHour: price * float64(size), ReadyAfter: o.Boot, IdleAfter: cmp.Or(o.IdleAfter, plan.DefaultIdleAfter), IdleAdapts: o.IdleAfter == 0,
 			Spot: o.Interruptions > 0, InterruptionsPerHour: o.Interruptions,
 			Template: plan.Template{Labels: map[string]string{"pool": name}, CPUMilli: int64(o.CPU * size / o.largest()), MemoryMi: int64(o.Memory * size / o.largest())}}
 		for i := range size {

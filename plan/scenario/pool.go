@@ -41,6 +41,7 @@ func poolFields(x *fields, p *plan.Pool) {
 	x.float("interruptions", &p.InterruptionsPerHour)
 	x.duration("ready-after", &p.ReadyAfter)
 	x.duration("idle-after", &p.IdleAfter)
+	x.flag("idle-adapts", &p.IdleAdapts)
 	x.time("backoff", &p.BackoffUntil, in)
 	x.int("failed", &p.Failed)
 	x.string("failed-why", &p.FailedWhy)

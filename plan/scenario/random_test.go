@@ -218,7 +218,7 @@ func (d *dice) event(step int) {
 		p := d.Sim.State.Pools[d.n(len(d.pools))]
 		d.do("pool %s %s", p.Name, d.of(map[bool]string{false: "backoff=50s"}[p.Fixed], "freeze", "thaw", "max=9", "idle-after=1s", "min=1", "labels=(zone=b kind=x)"))
 	case kind == 19: // the autoscaler starts again without its state
-		d.do("tick last-scale-up=() last-scale-down=() last-drain=() last-replace=() last-repartition=() short-since=() sick-since=() unknown-since=() free-since=() grown=() removed=() failures=()")
+		d.do("tick last-scale-up=() last-scale-down=() last-drain=() last-regret=() last-replace=() last-repartition=() short-since=() sick-since=() unknown-since=() free-since=() grown=() removed=() failures=()")
 	case kind < 4:
 		d.pod(fmt.Sprintf("new/p%d", step))
 	case kind < 6:

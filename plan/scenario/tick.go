@@ -23,7 +23,7 @@ func tickFields(x *fields, s *plan.Snapshot) {
 		key   string
 		times *plan.Times
 	}{{"last-scale-up", &m.LastScaleUp}, {"last-scale-down", &m.LastScaleDown}, {"last-repartition", &m.LastRepartition},
-		{"last-drain", &m.LastDrain}, {"last-replace", &m.LastReplace}, {"free-since", &m.FreeSince},
+		{"last-drain", &m.LastDrain}, {"last-regret", &m.LastRegret}, {"last-replace", &m.LastReplace}, {"free-since", &m.FreeSince},
 		{"unknown-since", &m.UnknownSince}, {"short-since", &m.ShortSince}, {"sick-since", &m.SickSince}} {
 		timesField(x, f.key, f.times)
 	}

@@ -293,7 +293,9 @@ type ScaleDown struct {
 	// Disabled keeps every node.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
-	// IdleAfter is how long a node must be without GPU pods before it may be removed. Default 10m.
+	// IdleAfter is how long a node must be without GPU pods before it may be removed. By default that
+	// is as long as a new node takes, 1m to 10m; it is 10m for three hours after nodes of the pool
+	// were requested within ten minutes of a removal.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
