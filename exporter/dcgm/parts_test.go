@@ -436,7 +436,7 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%v, want %v", quiet, want)
 	}
 	m.partition(0, "3g.40gb@0 3g.40gb@4")
-	c.advance(learnEvery) // it is seen with the next reading
+	c.advance(learnEvery)                             // it is seen with the next reading
 	want["dcgmEntitiesGetLatestValues"] = 60*3 + 12*2 // of GPUs, of instances, and XIDs of compute instances; identities of GPUs and instances
 	if quiet := minute(); !maps.Equal(quiet, want) {
 		t.Errorf("%v, want %v", quiet, want)
