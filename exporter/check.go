@@ -89,7 +89,7 @@ func (k *checker) run(ctx context.Context) {
 	}
 	k.add("source", what+": "+describe(reading), err)
 	if reading != nil {
-		k.profiling(reading)
+		k.profiling(reading, what)
 		k.series(reading, fields)
 	}
 	var api error
@@ -126,7 +126,7 @@ func (k *checker) wantsAPI() bool {
 
 // profiling reports which GPUs and instances have busy values as means over the
 // interval, not as short samples.
-func (k *checker) profiling(r *collect.Reading) {
+func (k *checker) profiling(r *collect.Reading, source string) {
 	const engineActive = 1001
 	with, all := 0, 0
 	for i := range r.Entities {
@@ -144,7 +144,11 @@ func (k *checker) profiling(r *collect.Reading) {
 		k.add("profiling", found, nil)
 		return
 	}
-	why := found + ": profiling needs SYS_ADMIN or root in the process that runs DCGM, a GPU from Volta on, and no other profiler at work; GPUs show GPU_UTIL instead"
+	needs := "SYS_ADMIN or root in the process that runs DCGM, a GPU from Volta on, and no other profiler at work"
+	if source == sourceNVML {
+		needs = "DCGM, or a GPU from Hopper on"
+	}
+	why := found + ": profiling needs " + needs + "; GPUs show GPU_UTIL instead"
 	if slices.ContainsFunc(r.Entities, func(e collect.Entity) bool { return e.Kind == collect.Instance }) {
 		why += ", MIG instances have nothing else"
 	}

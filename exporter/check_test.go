@@ -74,6 +74,18 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// Without DCGM other reasons than DCGM's keep a GPU from being profiled.
+func TestCheckOfProfiling(t *testing.T) {
+	r := &collect.Reading{Entities: []collect.Entity{{Kind: collect.GPU}}}
+	for source, want := range map[string]string{sourceNVML: "needs DCGM, or a GPU from Hopper on", "DCGM, embedded": "SYS_ADMIN"} {
+		k := checker{}
+		k.profiling(r, source)
+		if why := k.found[0].Why; k.found[0].Status != statusMissing || !strings.Contains(why, want) || strings.Contains(why, "SYS_ADMIN") != (want == "SYS_ADMIN") {
+			t.Errorf("%s: %+v, want %q", source, k.found, want)
+		}
+	}
+}
+
 // Beside HAMi the kubelet's ids are tokens, and the pods' annotations name the GPUs, as when the
 // exporter runs. An API server that refuses is reported.
 func TestCheckAsksTheAPIServer(t *testing.T) {

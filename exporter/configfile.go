@@ -190,15 +190,10 @@ func (c *config) pace(fields []counters.Field) error {
 	var found problems
 	for i := range fields {
 		f := &fields[i]
-		name := f.Name
-		if f.Computed() {
-			of := collect.CompatOptions{Mode: collect.CompatExact, Counters: fields[i : i+1]}
-			name = counters.FieldName(of.Fields()[0])
-		}
 		f.Every = c.base()
 		var in []string
 		for k, g := range c.groups {
-			if g.has(f.Name) || g.has(name) {
+			if g.has(f.Name) || f.Computed() && g.has(counters.FieldName(collect.MadeOf(f))) {
 				f.Every, used[k], in = g.every, true, append(in, g.name)
 			}
 		}

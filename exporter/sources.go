@@ -14,6 +14,8 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/replay"
 )
 
+const sourceNVML = "NVML"
+
 // openSource opens the source named on the command line, and says what it is. An absent host
 // engine is no error: it is connected to when it appears. A missing library or an
 // invalid recording is one, since no retry helps.
@@ -24,7 +26,7 @@ func openSource(c *config, log *slog.Logger) (source collect.Source, what string
 	}
 	if c.source == "nvml" {
 		source, err = nvml.New(nvml.Options{EventWindow: c.eventWindow(), Log: log})
-		return source, "NVML", err
+		return source, sourceNVML, err
 	}
 	if c.dcgmLog {
 		// The library reads its environment when it is loaded; "-" is standard output.
@@ -40,7 +42,7 @@ func openSource(c *config, log *slog.Logger) (source collect.Source, what string
 	source, err = dcgm.New(dcgm.Options{Address: c.remote, Log: log, EventWindow: c.eventWindow()})
 	if errors.Is(err, dcgm.ErrNoLibrary) {
 		source, err = withoutDCGM(c, err, log)
-		what = "NVML"
+		what = sourceNVML
 	}
 	return source, what, err
 }

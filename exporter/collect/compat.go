@@ -53,12 +53,10 @@ func (c *CompatOptions) Fields() []uint16 {
 		return nil
 	}
 	var fields []uint16
-	for _, f := range c.Counters {
-		switch {
-		case f.Computed():
-			fields = append(fields, computed[f.ID].from...)
-		case f.ID > fieldDriverVersion || f.Kind != counters.Label: // the driver version is part of every Entity
-			fields = append(fields, f.ID)
+	for i := range c.Counters {
+		f := &c.Counters[i]
+		if f.ID > fieldDriverVersion || f.Kind != counters.Label { // the driver version is part of every Entity
+			fields = append(fields, MadeOf(f))
 		}
 	}
 	return fields

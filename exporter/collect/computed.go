@@ -15,27 +15,35 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 )
 
-// computed are the DCGM_EXP_* series, by their counters number: the DCGM fields that each is
+// computed are the DCGM_EXP_* series, by their counters number: the DCGM field that each is
 // made of, and how. Its own number stands for what DCGM is asked beside fields: a source that
 // cannot give it counts it as not supported.
 var computed = map[uint16]struct {
-	from []uint16
+	from uint16
 	add  func(c *CompatOptions, m *Moment, page *pageFamily)
 }{
-	counters.XIDErrorsCount: {[]uint16{fieldXID}, func(c *CompatOptions, m *Moment, page *pageFamily) {
+	counters.XIDErrorsCount: {fieldXID, func(c *CompatOptions, m *Moment, page *pageFamily) {
 		c.addCounts(m, page, "xid", c.XIDWindow, (*Events).recentXIDs)
 	}},
-	counters.XIDErrorsTotal: {[]uint16{fieldXID}, func(c *CompatOptions, m *Moment, page *pageFamily) {
+	counters.XIDErrorsTotal: {fieldXID, func(c *CompatOptions, m *Moment, page *pageFamily) {
 		c.addCounts(m, page, "xid", forever, func(e *Events, of string, _ time.Time) map[int64]int { return e.totals(of) })
 	}},
-	counters.ClockEventsCount: {[]uint16{fieldClockEvents}, func(c *CompatOptions, m *Moment, page *pageFamily) {
+	counters.ClockEventsCount: {fieldClockEvents, func(c *CompatOptions, m *Moment, page *pageFamily) {
 		c.addCounts(m, page, "clock_event", c.ClockEventsWindow, (*Events).clockSamples)
 	}},
-	counters.ClockEventsTotal: {[]uint16{fieldClockEvents}, func(c *CompatOptions, m *Moment, page *pageFamily) {
+	counters.ClockEventsTotal: {fieldClockEvents, func(c *CompatOptions, m *Moment, page *pageFamily) {
 		c.addCounts(m, page, "clock_event", forever, (*Events).clockTotals)
 	}},
-	counters.GPUHealthStatus: {[]uint16{AskHealth}, addHealthStatus},
-	counters.P2PStatus:       {[]uint16{AskPeers}, addPeerStatus},
+	counters.GPUHealthStatus: {AskHealth, addHealthStatus},
+	counters.P2PStatus:       {AskPeers, addPeerStatus},
+}
+
+// MadeOf is the field that a counter is, or is computed of.
+func MadeOf(f *counters.Field) uint16 {
+	if c, ok := computed[f.ID]; ok {
+		return c.from
+	}
+	return f.ID
 }
 
 // forever is the window of what is counted since the start.

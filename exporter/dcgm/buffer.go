@@ -19,11 +19,7 @@ const (
 )
 
 // buffer is the C memory that values are read into. It is made once and kept.
-type buffer struct {
-	values   *C.shim_value
-	entities []C.shim_entity
-	fields   []C.uint16_t
-}
+type buffer struct{ values *C.shim_value }
 
 func newBuffer() *buffer {
 	return &buffer{values: (*C.shim_value)(C.calloc(valuesPerCall, C.sizeof_shim_value))}
@@ -74,14 +70,8 @@ func inParts(n, size int, read func(first, n int) error, failed func(entity int,
 }
 
 func (b *buffer) read(entities []entityKey, fields []uint16, flags C.uint, got func(entity int, v *C.shim_value)) error {
-	b.entities, b.fields = b.entities[:0], b.fields[:0]
-	for _, e := range entities {
-		b.entities = append(b.entities, C.shim_entity{kind: C.uint32_t(e.kind), id: C.uint32_t(e.id)})
-	}
-	for _, f := range fields {
-		b.fields = append(b.fields, C.uint16_t(f))
-	}
-	code := C.shim_latest(C.uintptr_t(hostHandle), &b.entities[0], C.uint(len(entities)), &b.fields[0], C.uint(len(fields)), flags, b.values)
+	of := (*C.shim_entity)(unsafe.Pointer(&entities[0])) // an entityKey is one
+	code := C.shim_latest(C.uintptr_t(hostHandle), of, C.uint(len(entities)), (*C.uint16_t)(&fields[0]), C.uint(len(fields)), flags, b.values)
 	for i := range len(entities) * len(fields) {
 		if code == 0 {
 			got(i/len(fields), (*C.shim_value)(unsafe.Add(unsafe.Pointer(b.values), i*C.sizeof_shim_value)))

@@ -1,8 +1,5 @@
 package dcgm
 
-// #include "shim.h"
-import "C"
-
 import (
 	"slices"
 	"strconv"
@@ -37,9 +34,10 @@ type events struct {
 	// now have been read; zero otherwise.
 	lostAt time.Time
 
-	xids []watch   // of this session
-	last []int64   // newest, as of the last request of XIDs; nil before
-	late time.Time // when they are requested although that is as it was; zero for never
+	xids   []watch   // of this session
+	newest []int64   // when the last XID of each entity was, as of this reading
+	last   []int64   // the same as of the last request of XIDs; nil before
+	late   time.Time // when they are requested although that is as it was; zero for never
 }
 
 // log returns a GPU's log.
@@ -73,15 +71,11 @@ type found struct {
 	log *collect.EventLog
 }
 
-// read requests the XIDs since the last reading. A failure leaves them for the next time. DCGM
-// makes of that a request for each entity, but one of the last values of all: so these come first.
-func (e *events) read(b *buffer, l layout, known identities, now time.Time) error {
-	last, err := e.newest(b)
-	if err != nil {
-		return err
-	}
+// read requests the XIDs since the last reading where a last one is another. A failure leaves them for
+// the next time. DCGM makes of that a request for each entity, but of the values one for all.
+func (e *events) read(l layout, known identities, now time.Time) error {
 	late := now.Add(xidLate)
-	if e.last != nil && slices.Equal(last, e.last) {
+	if e.last != nil && slices.Equal(e.newest, e.last) {
 		if e.late.IsZero() || now.Before(e.late) {
 			return nil
 		}
@@ -94,7 +88,7 @@ func (e *events) read(b *buffer, l layout, known identities, now time.Time) erro
 	if err != nil {
 		return err
 	}
-	e.last, e.late = last, late
+	e.last, e.late = slices.Clone(e.newest), late
 	xids = slices.DeleteFunc(xids, func(x found) bool { return x.Code == 0 || x.Time.Before(e.start) })
 	e.detectRestart(xids)
 	for _, x := range xids {
@@ -102,19 +96,6 @@ func (e *events) read(b *buffer, l layout, known identities, now time.Time) erro
 		e.newestXID = later(e.newestXID, x.Time)
 	}
 	return nil
-}
-
-// newest reads when the last XID of each watched entity was, 0 without one.
-func (e *events) newest(b *buffer) ([]int64, error) {
-	times := []int64{}
-	for _, w := range e.xids {
-		err := b.latest(w.rectangle, 0, func(_ int, v *C.shim_value) { times = append(times, int64(v.ts)) },
-			func(int, error) { times = append(times, 0) })
-		if err != nil {
-			return nil, err
-		}
-	}
-	return times, nil
 }
 
 // detectRestart tells a connection that was made again from a host engine that was: one that

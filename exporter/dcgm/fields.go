@@ -61,6 +61,9 @@ func newFieldSet(fields []uint16) fieldSet {
 		for _, kind := range readOf[meta.EntityLevel] {
 			set.of[kind] = append(set.of[kind], f)
 		}
+		if f == fieldXID {
+			set.of[kindCompute] = []uint16{f} // where DCGM records it in MIG mode
+		}
 	}
 	return set
 }

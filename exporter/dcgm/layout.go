@@ -24,7 +24,7 @@ const (
 	kindCore     = uint32(godcgm.FE_CPU_CORE)
 )
 
-// entityKey names an entity as DCGM does.
+// entityKey names an entity as DCGM does, in its shape.
 type entityKey struct {
 	kind, id uint32
 }

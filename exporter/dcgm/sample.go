@@ -14,9 +14,10 @@ import (
 func (r *reader) sample() (*collect.Reading, error) {
 	now := r.options.now()
 	out := &collect.Reading{Taken: now, Dropped: map[string]int{}}
+	r.events.newest = r.events.newest[:0]
 	values, err := r.values("values", r.reads, 0, out.Dropped)
 	if err == nil {
-		err = r.complaints.tolerated("events", r.events.read(r.buffer, r.layout, r.known, now))
+		err = r.complaints.tolerated("events", r.events.read(r.layout, r.known, now))
 	}
 	if err == nil {
 		err = r.readSlow()
@@ -47,6 +48,7 @@ func (r *reader) sample() (*collect.Reading, error) {
 				instance.Values = of
 				out.Entities = append(out.Entities, instance)
 			}
+		case kindCompute: // of which only the XIDs are read
 		default:
 			if len(of) > 0 {
 				out.Devices = append(out.Devices, collect.Device{Kind: e.device(), ID: e.number, Parent: int(e.parent.id), Values: of})
@@ -82,6 +84,9 @@ func (r *reader) values(part string, what []rectangle, flags C.uint, dropped map
 	for _, w := range what {
 		err := r.buffer.latest(w, flags, func(entity int, raw *C.shim_value) {
 			key := w.entities[entity]
+			if raw.field == fieldXID {
+				r.events.newest = append(r.events.newest, int64(raw.ts))
+			}
 			v, reason := judge(raw)
 			if reason == "" && flags == 0 && v.Time.After(now.Add(maxAhead)) {
 				reason = collect.DropImpossible

@@ -124,9 +124,8 @@ func (n *Node) Run(ctx context.Context) {
 // compileLoop makes a page of each reading and of each change of allocations.
 // It waits for nothing else, so /livez watches it.
 func (n *Node) compileLoop(ctx context.Context) {
-	tick, self := time.NewTicker(n.opts.Interval), time.NewTicker(selfInterval)
+	tick := time.NewTicker(selfInterval)
 	defer tick.Stop()
-	defer self.Stop()
 	var answered, changed <-chan struct{}
 	if n.opts.Pods != nil {
 		answered, changed = n.opts.Pods.Answered(), n.opts.Pods.Changed()
@@ -137,8 +136,6 @@ func (n *Node) compileLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			continue
-		case <-self.C:
 			n.describe()
 			continue
 		case <-n.fresh:
@@ -222,7 +219,7 @@ func (n *Node) Ready() error {
 // restart would only lose the state.
 func (n *Node) Live() error {
 	late := time.Since(time.Unix(0, n.beat.Load()))
-	if late <= 3*n.opts.Interval+time.Second {
+	if late <= 3*max(n.opts.Interval, selfInterval) {
 		return nil
 	}
 	return fmt.Errorf("the compile loop last ran %s ago", late.Round(time.Second))

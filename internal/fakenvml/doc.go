@@ -20,7 +20,9 @@
 // empty slots of nvmlDeviceGetProcessUtilization, the device files that are open. The numbers of
 // profiles, the ids of instances and the places that nvmlDeviceCreateGpuInstance chooses were compared on
 // 2026-11-28 with NVIDIA's MIG user guide (v580) and with transcripts of nvidia-smi on A30, A100, H100 and
-// RTX PRO 6000; on some GPUs the ids of the two halves are the other way round. Not checked against a
+// RTX PRO 6000; on some GPUs the ids of the two halves are the other way round. On 2026-11-29 the
+// exporter ran over NVIDIA's own mock of the library (k8s-test-infra at 3b2b865d, which makes no MIG instances) too, with
+// XIDs 48 and 79, a GPU that is lost and one that is back. Not checked against a
 // GPU in MIG mode: what NVIDIA's sources do not say is a guess, as the multiprocessors and engines of a
 // slice, which are of A100.
 package fakenvml

@@ -10,7 +10,8 @@ enum { XID_EVENT = nvmlEventTypeXidCriticalError, MIG_EVENT = nvmlEventMigConfig
 
 /* A set receives what the GPU's XIDs have behind those it had when it was registered, and that the MIG
  * mode or an instance is another. Once one of its GPUs is lost it says that, after what happened
- * before, and nothing else: that the others' events are lost too is a guess. */
+ * before, and nothing else, as NVIDIA's own mock does (k8s-test-infra#746): that the others' events are
+ * lost too is not known of a driver. */
 struct nvmlEventSet_st {
     bool lost;
     unsigned long long types[MAX_GPUS];

@@ -17,7 +17,7 @@ long long mib_of(int gpu, const profile *p) {
 
 /* The driver's own number of a profile, as nvidia-smi mig -lgip prints it, by NVML's index: of products with
  * four compute slices (A30, RTX PRO 6000), and of those with seven (A100 to GB300). */
-static int id_of(int gpu, const profile *p) {
+static unsigned id_of(int gpu, const profile *p) {
     static const unsigned char ids[2][NVML_GPU_INSTANCE_PROFILE_COUNT] = {
         { 14, 5, 0, 0, [7] = 21, 6, [10] = 47, 35, 32, 67, 66, 65, 64 },
         { 19, 14, 9, 5, 0, [7] = 20, [9] = 15 },
@@ -25,16 +25,10 @@ static int id_of(int gpu, const profile *p) {
     return ids[number_at("GPUs.%d.Spec.ComputeSlices", gpu) == 7][profile_index(gpu, p)];
 }
 
-static bool profile_by_id(int gpu, unsigned id, profile *out) {
+/* The profile with a number, of either kind. */
+static bool profile_by(unsigned (*number)(int, const profile *), int gpu, unsigned is, profile *out) {
     for (int k = 0; profile_at(gpu, k, out); k++)
-        if (id_of(gpu, out) == (int)id)
-            return true;
-    return false;
-}
-
-static bool profile_by_index(int gpu, unsigned index, profile *out) {
-    for (int k = 0; profile_at(gpu, k, out); k++)
-        if (profile_index(gpu, out) == index)
+        if (number(gpu, out) == is)
             return true;
     return false;
 }
@@ -45,7 +39,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t of, unsigned inde
     ENTER_DEVICE(of);
     if (out->version != nvmlGpuInstanceProfileInfo_v2 || index >= NVML_GPU_INSTANCE_PROFILE_COUNT)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (!profile_by_index(d->gpu, index, &p))
+    if (!profile_by(profile_index, d->gpu, index, &p))
         return NVML_ERROR_NOT_SUPPORTED;
     const unsigned slices = p.compute;
     *out = (nvmlGpuInstanceProfileInfo_v2_t){
@@ -74,7 +68,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t of, unsi
     profile p;
     const unsigned capacity = *count;
     ENTER_DEVICE(of);
-    if (!profile_by_id(d->gpu, id, &p))
+    if (!profile_by(id_of, d->gpu, id, &p))
         return NVML_ERROR_INVALID_ARGUMENT;
     *count = 0;
     for (int start; start_at(d->gpu, &p, (int)*count, &start); (*count)++)
@@ -135,7 +129,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t of, unsigned id, nvmlGpuInst
         return NVML_ERROR_NOT_SUPPORTED;
     *count = 0;
     for (int gi = 0; gi < MAX_GI; gi++)
-        if (instance_at(d->gpu, gi, &p) && id_of(d->gpu, &p) == (int)id)
+        if (instance_at(d->gpu, gi, &p) && id_of(d->gpu, &p) == id)
             out[(*count)++].handle = handle_of(d->gpu, gi, -1);
     return NVML_SUCCESS;
 }
@@ -216,7 +210,7 @@ static int choose(int gpu, const profile *p) {
 static int create(const char *function, nvmlDevice_t of, unsigned id, int start, nvmlGpuInstance_t *out) {
     profile p;
     ENTER_AS(function, of);
-    if (!in_mig_mode(d->gpu) || !profile_by_id(d->gpu, id, &p))
+    if (!in_mig_mode(d->gpu) || !profile_by(id_of, d->gpu, id, &p))
         return in_mig_mode(d->gpu) ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_NOT_SUPPORTED;
     if (start < 0 && (start = choose(d->gpu, &p)) < 0)
         return NVML_ERROR_INSUFFICIENT_RESOURCES;

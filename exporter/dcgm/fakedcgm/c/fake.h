@@ -49,25 +49,16 @@ DcgmEntityStatus_t status_of(entity e);
 enum { MAX_PROFILED = 22 };
 int profiled_fields(entity gpu, unsigned long long fields[MAX_PROFILED]);
 
-/* One value. DCGM's own structs carry 4 KB each, so only the API uses them. */
-typedef struct {
-    unsigned short field, type;
-    int status;
-    int64_t ts; /* microseconds since 1970 */
-    union {
-        int64_t i64;
-        double dbl;
-        char str[96];
-    } value;
-} sample;
+/* One value with its time. Most of its 4 KB is not written. */
+typedef dcgmFieldValue_v2 sample;
 /* Reads the machine itself, as DCGM does the driver. */
 void sample_live(entity e, unsigned short field, sample *out);
 /* A sample without a value. */
-void sample_blank(unsigned short field, int status, sample *out);
+void sample_blank(entity e, unsigned short field, int status, sample *out);
 
 /* The XIDs of an entity from a time on, up to MAX_HISTORY. */
 enum { XID_ERRORS = DCGM_FI_DEV_XID_ERRORS, MAX_HISTORY = 128 };
-int xids_since(entity e, int64_t from, sample *out);
+int xids_since(entity e, int64_t from, dcgmFieldValue_v1 out[MAX_HISTORY]);
 
 /* Watches take a sample at their interval, and whenever the machine changes. */
 void watch_add(entity e, unsigned short field, int64_t every_us);

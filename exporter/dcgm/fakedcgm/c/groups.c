@@ -153,36 +153,18 @@ dcgmReturn_t dcgmUpdateAllFields(dcgmHandle_t handle, int) {
     return DCGM_ST_OK;
 }
 
-static void copy_value(void *out, const sample *v) {
-    memcpy(out, &v->value, v->type == 's' ? sizeof v->value : sizeof v->value.i64);
-}
-
 dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t handle, entity *entities, unsigned int n, unsigned short *fields,
                                          unsigned int count, unsigned int flags, dcgmFieldValue_v2 *out) {
     if (n < 1 || n > DCGM_GROUP_MAX_ENTITIES_V2 || count < 1 || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || flags > DCGM_FV_FLAG_LIVE_DATA)
         return DCGM_ST_BADPARAM;
     ENTER;
-    for (unsigned int i = 0; i < n * count; i++) {
-        const entity e = entities[i / count];
-        sample v;
-        (flags ? sample_live : sample_latest)(e, fields[i % count], &v);
-        dcgmFieldValue_v2 *o = &out[i]; /* of which most is not written */
-        o->version = dcgmFieldValue_version2;
-        o->entityGroupId = e.entityGroupId;
-        o->entityId = e.entityId;
-        o->fieldId = v.field;
-        o->fieldType = v.type;
-        o->status = v.status;
-        o->unused = 0;
-        o->ts = v.ts;
-        copy_value(&o->value, &v);
-    }
+    for (unsigned int i = 0; i < n * count; i++)
+        (flags ? sample_live : sample_latest)(entities[i / count], fields[i % count], &out[i]);
     return DCGM_ST_OK;
 }
 
 dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, uintptr_t entities, uintptr_t fields, long long since,
                                       long long *next, dcgmFieldValueEntityEnumeration_f callback, void *user) {
-    static sample kept[MAX_HISTORY];
     static dcgmFieldValue_v1 values[MAX_HISTORY];
     ENTER;
     FIND(g, ENTITIES, entities);
@@ -192,13 +174,9 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t handle, uintptr_t entities, uint
         const entity e = g->list[i / f->count];
         if (!is_watched(e, f->fields[i % f->count]))
             return DCGM_ST_NOT_WATCHED;
-        const int n = f->fields[i % f->count] == XID_ERRORS ? xids_since(e, since, kept) : 0;
-        for (int j = 0; j < n; j++) {
-            const sample *v = &kept[j];
-            values[j] = (dcgmFieldValue_v1){ dcgmFieldValue_version1, v->field, v->type, v->status, v->ts, { 0 } };
-            copy_value(&values[j].value, v);
-            *next = v->ts >= *next ? v->ts + 1 : *next;
-        }
+        const int n = f->fields[i % f->count] == XID_ERRORS ? xids_since(e, since, values) : 0;
+        for (int j = 0; j < n; j++)
+            *next = values[j].ts >= *next ? values[j].ts + 1 : *next;
         if (n > 0 && callback(e.entityGroupId, e.entityId, values, n, user) != 0)
             return DCGM_ST_GENERIC_ERROR;
     }

@@ -7,7 +7,7 @@
 
 /* --- XIDs ----------------------------------------------------------------- */
 
-int xids_since(entity e, int64_t from, sample *out) {
+int xids_since(entity e, int64_t from, dcgmFieldValue_v1 out[MAX_HISTORY]) {
     const part *p = part_of(e);
     const char *on;
     char own[16] = "";
@@ -17,7 +17,8 @@ int xids_since(entity e, int64_t from, sample *out) {
     for (int k = 0; p && found < MAX_HISTORY && (on = value_at("GPUs.%d.XIDs.%d.On", p->gpu, k)) != NULL; k++) {
         const int64_t at = number_at("GPUs.%d.XIDs.%d.At", p->gpu, k);
         if (strcmp(on, own) == 0 && at >= from)
-            out[found++] = (sample){ .field = XID_ERRORS, .type = 'i', .ts = at, .value.i64 = number_at("GPUs.%d.XIDs.%d.Code", p->gpu, k) };
+            out[found++] = (dcgmFieldValue_v1){ .version = dcgmFieldValue_version1, .fieldId = XID_ERRORS, .fieldType = 'i', .ts = at,
+                                                .value.i64 = number_at("GPUs.%d.XIDs.%d.Code", p->gpu, k) };
     }
     return found;
 }
@@ -27,17 +28,24 @@ int xids_since(entity e, int64_t from, sample *out) {
 enum { BLANK, NOT_SUPPORTED = DCGM_INT32_NOT_SUPPORTED - DCGM_INT32_BLANK };
 
 static void set_blank(sample *out, int kind) {
-    if (out->type == 's')
+    if (out->fieldType == 's')
         strcpy(out->value.str, kind == BLANK ? DCGM_STR_BLANK : DCGM_STR_NOT_SUPPORTED);
-    else if (out->type == 'd')
+    else if (out->fieldType == 'd')
         out->value.dbl = DCGM_FP64_BLANK + kind;
     else
         out->value.i64 = DCGM_INT64_BLANK + kind;
 }
 
-void sample_blank(unsigned short field, int status, sample *out) {
+void sample_blank(entity e, unsigned short field, int status, sample *out) {
     const dcgm_field_meta_p meta = DcgmFieldGetById(field);
-    *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->fieldType : 'i', .status = meta ? status : DCGM_ST_UNKNOWN_FIELD };
+    out->version = dcgmFieldValue_version2;
+    out->entityGroupId = e.entityGroupId;
+    out->entityId = e.entityId;
+    out->fieldId = field;
+    out->fieldType = meta ? (unsigned short)meta->fieldType : 'i';
+    out->status = meta ? status : DCGM_ST_UNKNOWN_FIELD;
+    out->unused = 0;
+    out->ts = 0;
     set_blank(out, BLANK);
 }
 
@@ -78,7 +86,7 @@ static const part *answering(const part *p, unsigned level) {
 void sample_live(entity e, unsigned short field, sample *out) {
     const dcgm_field_meta_p meta = DcgmFieldGetById(field);
     const part *p = part_of(e);
-    sample_blank(field, p ? DCGM_ST_OK : DCGM_ST_NO_DATA, out);
+    sample_blank(e, field, p ? DCGM_ST_OK : DCGM_ST_NO_DATA, out);
     if (meta == NULL || p == NULL)
         return;
     out->ts = now_us();
@@ -91,10 +99,15 @@ void sample_live(entity e, unsigned short field, sample *out) {
     if (v == NULL)
         v = implied(of, field);
     if (field == XID_ERRORS && v == NULL) { /* before the first one DCGM has no data */
-        static sample xids[MAX_HISTORY];
-        sample_blank(field, DCGM_ST_NO_DATA, out);
-        for (int k = 0, n = xids_since(e, 0, xids); k < n; k++)
-            *out = xids[k].ts >= out->ts ? xids[k] : *out;
+        static dcgmFieldValue_v1 xids[MAX_HISTORY];
+        sample_blank(e, field, DCGM_ST_NO_DATA, out);
+        for (int k = 0, n = xids_since(e, 0, xids); k < n; k++) {
+            if (xids[k].ts < out->ts)
+                continue;
+            out->status = DCGM_ST_OK;
+            out->ts = xids[k].ts;
+            out->value.i64 = xids[k].value.i64;
+        }
         return;
     }
     if (v == NULL)
@@ -103,9 +116,9 @@ void sample_live(entity e, unsigned short field, sample *out) {
         set_blank(out, NOT_SUPPORTED);
     else if (sscanf(v, "!status:%d", &out->status) == 1)
         return;
-    else if (out->type == 's')
+    else if (out->fieldType == 's')
         snprintf(out->value.str, sizeof out->value.str, "%s", v);
-    else if (out->type == 'd')
+    else if (out->fieldType == 'd')
         out->value.dbl = strtod(v, NULL);
     else
         out->value.i64 = (int64_t)strtod(v, NULL);

@@ -55,7 +55,7 @@ void sample_latest(entity e, unsigned short field, sample *out) {
     const watch *w = find_watch(e, field);
     if (w == NULL) {
         fake_log("unwatched %u %u %u\n", e.entityGroupId, e.entityId, field);
-        sample_blank(field, DCGM_ST_NOT_WATCHED, out);
+        sample_blank(e, field, DCGM_ST_NOT_WATCHED, out);
         return;
     }
     sample_live(e, field, out);
