@@ -1,6 +1,7 @@
 package scenario_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand"
 	"slices"
@@ -146,8 +147,8 @@ func sharers(s plan.Snapshot) []string {
 }
 
 // nothingLeft applies the plan and plans again before any time has passed: the
-// second plan must not act on the same facts again. It may where it serves a pod more and
-// none less, from what the first has begun for others, and so on until nothing is left.
+// second plan must not act on the same facts again. It may where it serves a more urgent
+// pod instead of others, from what the first has begun for others, and so on until nothing is left.
 func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	w := &sim.World{State: s}
 	w.State = w.Snapshot()
@@ -191,25 +192,43 @@ func doesMore(s plan.Snapshot, p plan.Policy, made, again plan.Plan) (bool, erro
 	if len(again.Actions) == 0 || bounded {
 		return false, nil
 	}
-	if !servesMore(made, again) {
+	if !servesMore(s, made, again) {
 		return false, fmt.Errorf("applied and planned again at the same instant, there is more to do:\n%s", again)
 	}
 	return true, nil
 }
 
-// servesMore reports a plan that serves all the pods that the one before served, and one more.
-func servesMore(made, again plan.Plan) bool {
+// servesMore reports a plan that serves a pod more than the one before, or a more urgent one instead of others: a gang
+// that waits for a GPU of unknown allocation gets a node once another pod's repartition has begun on the GPU that its
+// other member would use, since no repartition of the unknown one is enough then; a less urgent pod loses its place.
+func servesMore(s plan.Snapshot, made, again plan.Plan) bool {
 	before, now := podReasons(made), podReasons(again)
-	more := false
-	for pod, reason := range now {
-		switch was, is := willRun(before[pod]), willRun(reason); {
-		case was && !is:
-			return false
-		case is && !was:
-			more = true
+	for _, p := range mostUrgentFirst(s.Pods) {
+		if was, is := willRun(before[p.Key()]), willRun(now[p.Key()]); was != is {
+			return is
 		}
 	}
-	return more
+	return false
+}
+
+// mostUrgentFirst are pods by priority and age, each member of a gang as the most urgent one of it.
+func mostUrgentFirst(pods []plan.Pod) []plan.Pod {
+	compare := func(a, b plan.Pod) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.PendingSince.Truncate(time.Minute).Compare(b.PendingSince.Truncate(time.Minute)))
+	}
+	first := map[string]plan.Pod{}
+	of := func(p plan.Pod) plan.Pod {
+		if g, ok := first[p.Gang]; ok && p.Gang != "" {
+			return g
+		}
+		return p
+	}
+	for _, p := range pods {
+		if g := of(p); compare(p, g) <= 0 {
+			first[p.Gang] = p
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(pods), func(a, b plan.Pod) int { return compare(of(a), of(b)) })
 }
 
 func willRun(r plan.Reason) bool {
