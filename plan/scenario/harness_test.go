@@ -256,14 +256,25 @@ func takesSooner(made, again plan.Plan) bool {
 	})
 }
 
-// bindsElsewhere reports a pod that was to be bound to a node which the plan repartitions for another: the cordon
-// comes first, the scheduler binds it where a third pod was to run, and that needs one more.
+// bindsElsewhere reports a pod that was to run on one node and now on another, of which the plan repartitions one:
+// the cordon of a node comes before the pod that fits there, and of pods that wait for layouts, two with the same host
+// port say, each may get another's. Then what a third pod was to use is gone, and that needs one more.
 func bindsElsewhere(made, again plan.Plan) bool {
-	return slices.ContainsFunc(made.Verdicts, func(v plan.Verdict) bool {
-		i := slices.IndexFunc(again.Verdicts, func(now plan.Verdict) bool { return now.Kind == v.Kind && now.Subject == v.Subject })
-		return v.Reason == plan.WaitScheduler && i >= 0 && again.Verdicts[i].Reason == plan.WaitScheduler && again.Verdicts[i].Detail != v.Detail &&
-			slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.Repartition && v.Detail == "fits on "+a.Node })
+	then := map[string]plan.Verdict{}
+	for _, v := range made.Verdicts {
+		then[string(v.Kind)+v.Subject] = v
+	}
+	return slices.ContainsFunc(again.Verdicts, func(now plan.Verdict) bool {
+		was := then[string(now.Kind)+now.Subject]
+		return now.Kind == plan.KindPod && willRun(was.Reason) && willRun(now.Reason) && slices.ContainsFunc(made.Actions, func(a plan.Action) bool {
+			return a.Verb == plan.Repartition && on(a.Node, was) != on(a.Node, now)
+		})
 	})
+}
+
+// on reports whether a pod's verdict names a node.
+func on(node string, v plan.Verdict) bool {
+	return slices.Contains(strings.FieldsFunc(v.Detail, func(r rune) bool { return r == ' ' || r == ',' }), node)
 }
 
 // newFacts reports a plan that creates facts to plan with: a node is released
