@@ -279,10 +279,11 @@ func on(node string, v plan.Verdict) bool {
 
 // newFacts reports a plan that creates facts to plan with: a node is released
 // or has a successor, pods have ended, stranded slices of a GPU are usable, a
-// zone of a topology rule is gone. Actions that follow from those may come at
+// zone of a topology rule of a pod or a forecast is gone. Actions that follow from those may come at
 // once, but none of the plan's again.
 func newFacts(s plan.Snapshot, made plan.Plan) bool {
-	spread := slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return len(p.Spread) > 0 })
+	spread := slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return len(p.Spread) > 0 }) ||
+		slices.ContainsFunc(s.Forecasts, func(f plan.Forecast) bool { return len(f.Like.Spread) > 0 })
 	return slices.ContainsFunc(made.Actions, func(a plan.Action) bool {
 		switch a.Verb {
 		case plan.Uncordon, plan.Rollback, plan.Reclaim, plan.Drain, plan.Replace:
