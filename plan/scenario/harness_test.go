@@ -211,10 +211,11 @@ func servesMore(s plan.Snapshot, made, again plan.Plan) bool {
 	return false
 }
 
-// mostUrgentFirst are pods by priority and age, each member of a gang as the most urgent one of it.
+// mostUrgentFirst are pods by priority, age to the minute and size, each member of a gang as the most urgent one of it.
 func mostUrgentFirst(pods []plan.Pod) []plan.Pod {
 	compare := func(a, b plan.Pod) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.PendingSince.Truncate(time.Minute).Compare(b.PendingSince.Truncate(time.Minute)))
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.PendingSince.Truncate(time.Minute).Compare(b.PendingSince.Truncate(time.Minute)),
+			cmp.Compare(atLeast(b).Compute, atLeast(a).Compute))
 	}
 	first := map[string]plan.Pod{}
 	of := func(p plan.Pod) plan.Pod {
