@@ -172,9 +172,6 @@ func (w *world) domainsOf(members []int) []*domain {
 			continue
 		}
 		more := p.Max - p.base - p.grown - p.later
-		if hosts {
-			more = min(more, 1)
-		}
 		if d := of(w.nextPlace(p)); d != nil && more > 0 {
 			d.most += more * len(p.Template.GPUs)
 			d.free += float64(more*len(p.Template.GPUs)) * worth[p.index]

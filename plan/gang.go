@@ -267,15 +267,12 @@ func (w *world) keepCapacity(u *unit, failed int) {
 		if p.Fixed || p.stop != "" || w.misfit(k, p) != "" {
 			continue
 		}
-		nodes, at := max(p.Max, 0), ""
+		at := ""
 		for _, r := range k.pod.Near {
 			at += "\x00" + p.Template.Labels[r.Key]
-			if r.Key == hostnameLabel {
-				nodes, at = min(nodes, 1), at+p.Name
-			}
 		}
 		empty, _ := w.models.capacityFor(k, p)
-		members[at] += nodes * w.models.fitting(k, &empty)
+		members[at] += max(p.Max, 0) * w.models.fitting(k, &empty)
 		pools[at] = append(pools[at], p)
 	}
 	for at, most := range members { // the order has no effect

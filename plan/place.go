@@ -181,7 +181,8 @@ func (w *world) placeRest(marked bool) {
 // serveFollowers serves pods that must be near others which were promised their nodes only after them.
 func (w *world) serveFollowers() {
 	for i := range w.pending {
-		if p := &w.pending[i]; (p.reason == NoPoolFits || p.reason == RepartitionExhausted) && len(p.pod.Near) > 0 && p.pod.Gang == "" && !p.served && !p.refused && p.pod.Unschedulable {
+		p := &w.pending[i]
+		if len(p.pod.Near) > 0 && p.pod.Gang == "" && p.pod.Unschedulable && !p.served && !p.refused && p.reason != AllocationUnknown { // for which a GPU is reserved
 			w.serve(i, false)
 		}
 	}

@@ -90,7 +90,7 @@ func (w *world) reclaimOption(p *pending) (option, bool) {
 			o.victims = append(o.victims, v.pod)
 		}
 		o.cost = w.policy.waitCost(p.kind, p.pod.Priority, gracePeriod) + w.lossBeside(o.victims, w.nodes[i].restart())
-		if n.sick && w.policy.SickAfter > 0 && !n.pool.Fixed {
+		if n.sick {
 			o.cost += w.evictions.moveCost(p.pod, w.nodes[i].restart())
 		}
 		if !found || o.cost < best.cost {

@@ -246,7 +246,7 @@ func (w *world) shareOf(p *pending, ps *poolState, r capacity) (share float64, m
 	open := func() bool { seen++; return seen <= lookAhead && (r.freeSlices() > 0 || len(r.parts) > 0) }
 	for j := p.rank + 1; j < len(w.pending); j++ {
 		q := &w.pending[j]
-		if !q.undecided() || !q.pod.Unschedulable && q.pod.Gang == "" {
+		if !q.undecided() {
 			continue
 		}
 		if !open() {

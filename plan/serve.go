@@ -226,7 +226,7 @@ func (n *nodeState) unused() bool {
 // requestedFor is the unused node for a pod of which the first one to be ready is given: that of the pool which would add
 // one for it, as scaleUpOption has it for nodes that have not registered. Otherwise the first node to register, a large one
 // perhaps, is taken for the oldest pod, and another like it is requested for the pod that needs it. It is -1 where the pod's own
-// node has not registered, and another pod needs this one.
+// node has not registered, and others that need this one do not fit beside it.
 func (w *world) requestedFor(p *pending, first int) int {
 	var best option
 	for _, ps := range w.pools {
@@ -246,15 +246,23 @@ func (w *world) requestedFor(p *pending, first int) int {
 	if !ok || !p.kind.before(spare, best) || !w.policy.mayScaleUp(p) {
 		return best.node
 	}
+	left := w.nodes[best.node].capacity.clone()
+	w.models.take(p.kind, &left)
 	for _, k := range w.kinds {
 		if k.unserved == 0 {
 			continue
 		}
-		if _, fits := w.value(k, best.node, true); fits && w.misfit(k, spare.pool) != "" {
-			return -1
+		if _, fits := w.value(k, best.node, true); !fits || w.misfit(k, spare.pool) == "" {
+			continue
+		}
+		for range k.unserved {
+			if w.models.lacks(k, &left) != "" {
+				return -1
+			}
+			w.models.take(k, &left)
 		}
 	}
-	return best.node // no other pod needs it, and the spare one may have been requested for what is not pending yet
+	return best.node // the others that need it fit beside, and the spare one may have been requested for what is not pending yet
 }
 
 func (w *world) commitWait(p *pending, o option) {

@@ -56,7 +56,7 @@ func (w *world) sickForLong() []int {
 	since := w.state.SickSince
 	var out []int
 	for i, n := range w.eachNode() {
-		if at, sick := since[n.name]; sick && w.nodeIndex(n.name) == i && n.decided.reason == "" && n.Drain == nil && w.now.Sub(at) >= w.policy.SickAfter {
+		if at, sick := since[n.name]; sick && n.decided.reason == "" && n.Drain == nil && w.now.Sub(at) >= w.policy.SickAfter {
 			out = append(out, i)
 		}
 	}

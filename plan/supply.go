@@ -94,19 +94,26 @@ func (w *world) bindRunning() (ganged []*Pod) {
 // it still have their devices, and keep others apart from themselves. Where what they have is
 // promised already, what is free now is taken in its place, so nothing more is.
 func (w *world) fitsBeside(k *kind, n *nodeState) bool {
-	if n.tier != tierChange || n.since != PodLeaving || len(k.pod.Apart) > 0 || w.models.lacks(k, &n.capacity) != "" {
+	if n.tier != tierChange || n.since != PodLeaving || w.models.lacks(k, &n.capacity) != "" {
 		return false
 	}
 	left := n.capacity.clone()
 	for _, p := range n.pods {
 		if p.Leaving && !p.DaemonSet && !p.Stuck(w.now) || w.evictions.pods[p] {
-			if len(p.Apart) > 0 {
+			if keptApart(k.pod, p) || keptApart(p, k.pod) {
 				return false
 			}
 			w.models.takeRunning(w.models.located(n, p), &left)
 		}
 	}
 	return w.models.lacks(k, &left) == "" && !slices.ContainsFunc(left.parts, func(s part) bool { return min(s.core, s.memory, s.places) < 0 })
+}
+
+// keptApart reports whether a pod's rules keep it apart from another one on some node.
+func keptApart(p, other *Pod) bool {
+	return slices.ContainsFunc(p.Apart, func(r Apart) bool {
+		return slices.Contains(other.Groups, r.Group) && !slices.Contains(other.Groups, r.Except)
+	})
 }
 
 // supplyGPU adds a GPU to its node's capacity: one being repartitioned by its

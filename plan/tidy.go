@@ -115,7 +115,7 @@ func (cond *conditions) keepsUntidy(n *nodeState, device int) string {
 		return "nothing may be done now"
 	case n.tier != tierNow && n.action < 0:
 		return "its node is not in service"
-	case n.action >= 0 || n.promised > 0 || n.settling:
+	case n.action >= 0 || n.promised > 0:
 		return "another action is under way on its node"
 	case n.changeAt.After(cond.now):
 		return "its node cools down for " + short(n.changeAt.Sub(cond.now))

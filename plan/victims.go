@@ -71,7 +71,7 @@ func (e *evictions) left(g *gang) int {
 func (w *world) victims(node int) []placedPod {
 	var out []placedPod
 	for _, p := range w.nodes[node].pods {
-		if t := w.quotas.tenantIndex(p); t >= 0 && p.Demand.Fraction == nil && w.evictions.movable(p) && !w.quotas.tree.Borrowed(p.Tenant).Zero() {
+		if t := w.quotas.tenantIndex(p); t >= 0 && w.evictions.movable(p) && !w.quotas.tree.Borrowed(p.Tenant).Zero() {
 			out = append(out, placedPod{node, p})
 		}
 	}

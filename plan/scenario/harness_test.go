@@ -1,6 +1,7 @@
 package scenario_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand"
 	"slices"
@@ -146,8 +147,8 @@ func sharers(s plan.Snapshot) []string {
 }
 
 // nothingLeft applies the plan and plans again before any time has passed: the
-// second plan must not act on the same facts again. It may where it serves a pod more and
-// none less, from what the first has begun for others, and so on until nothing is left.
+// second plan must not act on the same facts again. It may where it serves a more urgent
+// pod instead of others, from what the first has begun for others, and so on until nothing is left.
 func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	w := &sim.World{State: s}
 	w.State = w.Snapshot()
@@ -191,25 +192,44 @@ func doesMore(s plan.Snapshot, p plan.Policy, made, again plan.Plan) (bool, erro
 	if len(again.Actions) == 0 || bounded {
 		return false, nil
 	}
-	if !servesMore(made, again) {
+	if !servesMore(s, made, again) {
 		return false, fmt.Errorf("applied and planned again at the same instant, there is more to do:\n%s", again)
 	}
 	return true, nil
 }
 
-// servesMore reports a plan that serves all the pods that the one before served, and one more.
-func servesMore(made, again plan.Plan) bool {
+// servesMore reports a plan that serves a pod more than the one before, or a more urgent one instead of others: a gang
+// that waits for a GPU of unknown allocation gets a node once another pod's repartition has begun on the GPU that its
+// other member would use, since no repartition of the unknown one is enough then; a less urgent pod loses its place.
+func servesMore(s plan.Snapshot, made, again plan.Plan) bool {
 	before, now := podReasons(made), podReasons(again)
-	more := false
-	for pod, reason := range now {
-		switch was, is := willRun(before[pod]), willRun(reason); {
-		case was && !is:
-			return false
-		case is && !was:
-			more = true
+	for _, p := range mostUrgentFirst(s.Pods) {
+		if was, is := willRun(before[p.Key()]), willRun(now[p.Key()]); was != is {
+			return is
 		}
 	}
-	return more
+	return false
+}
+
+// mostUrgentFirst are pods by priority, age to the minute and size, each member of a gang as the most urgent one of it.
+func mostUrgentFirst(pods []plan.Pod) []plan.Pod {
+	compare := func(a, b plan.Pod) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.PendingSince.Truncate(time.Minute).Compare(b.PendingSince.Truncate(time.Minute)),
+			cmp.Compare(atLeast(b).Compute, atLeast(a).Compute))
+	}
+	first := map[string]plan.Pod{}
+	of := func(p plan.Pod) plan.Pod {
+		if g, ok := first[p.Gang]; ok && p.Gang != "" {
+			return g
+		}
+		return p
+	}
+	for _, p := range pods {
+		if g := of(p); compare(p, g) <= 0 {
+			first[p.Gang] = p
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(pods), func(a, b plan.Pod) int { return compare(of(a), of(b)) })
 }
 
 func willRun(r plan.Reason) bool {
@@ -237,22 +257,34 @@ func takesSooner(made, again plan.Plan) bool {
 	})
 }
 
-// bindsElsewhere reports a pod that was to be bound to a node which the plan repartitions for another: the cordon
-// comes first, the scheduler binds it where a third pod was to run, and that needs one more.
+// bindsElsewhere reports a pod that was to run on one node and now on another, of which the plan repartitions one:
+// the cordon of a node comes before the pod that fits there, and of pods that wait for layouts, two with the same host
+// port say, each may get another's. Then what a third pod was to use is gone, and that needs one more.
 func bindsElsewhere(made, again plan.Plan) bool {
-	return slices.ContainsFunc(made.Verdicts, func(v plan.Verdict) bool {
-		i := slices.IndexFunc(again.Verdicts, func(now plan.Verdict) bool { return now.Kind == v.Kind && now.Subject == v.Subject })
-		return v.Reason == plan.WaitScheduler && i >= 0 && again.Verdicts[i].Reason == plan.WaitScheduler && again.Verdicts[i].Detail != v.Detail &&
-			slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.Repartition && v.Detail == "fits on "+a.Node })
+	then := map[string]plan.Verdict{}
+	for _, v := range made.Verdicts {
+		then[string(v.Kind)+v.Subject] = v
+	}
+	return slices.ContainsFunc(again.Verdicts, func(now plan.Verdict) bool {
+		was := then[string(now.Kind)+now.Subject]
+		return now.Kind == plan.KindPod && willRun(was.Reason) && willRun(now.Reason) && slices.ContainsFunc(made.Actions, func(a plan.Action) bool {
+			return a.Verb == plan.Repartition && on(a.Node, was) != on(a.Node, now)
+		})
 	})
+}
+
+// on reports whether a pod's verdict names a node.
+func on(node string, v plan.Verdict) bool {
+	return slices.Contains(strings.FieldsFunc(v.Detail, func(r rune) bool { return r == ' ' || r == ',' }), node)
 }
 
 // newFacts reports a plan that creates facts to plan with: a node is released
 // or has a successor, pods have ended, stranded slices of a GPU are usable, a
-// zone of a topology rule is gone. Actions that follow from those may come at
+// zone of a topology rule of a pod or a forecast is gone. Actions that follow from those may come at
 // once, but none of the plan's again.
 func newFacts(s plan.Snapshot, made plan.Plan) bool {
-	spread := slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return len(p.Spread) > 0 })
+	spread := slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return len(p.Spread) > 0 }) ||
+		slices.ContainsFunc(s.Forecasts, func(f plan.Forecast) bool { return len(f.Like.Spread) > 0 })
 	return slices.ContainsFunc(made.Actions, func(a plan.Action) bool {
 		switch a.Verb {
 		case plan.Uncordon, plan.Rollback, plan.Reclaim, plan.Drain, plan.Replace:
