@@ -55,11 +55,12 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	addFlags(cmd.Flags(), &c)
 	command.Setup(cmd, "gpuscale-exporter")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	other := cmd.FlagErrorFunc()
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
 			return fmt.Errorf("--%s=%q: %w", invalid.GetFlag().Name, invalid.GetValue(), wanted(err))
 		}
-		return err
+		return other(cmd, err)
 	})
 	cmd.AddCommand(newCheck(env))
 	return cmd

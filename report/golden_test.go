@@ -185,7 +185,7 @@ func TestBrowser(t *testing.T) {
 			t.Skipf("-short is given, or there is no node or no %s: see `make report-browser`", file)
 		}
 	}
-	for name, r := range map[string]model.Report{"alone": alone(t), "story": goldenReport(t)} {
+	for name, r := range map[string]model.Report{"alone": alone(t), "story": goldenReport(t), "hostile": hostile(t)} {
 		var page bytes.Buffer
 		require.NoError(t, render.HTML(&page, r))
 		file := filepath.Join(t.TempDir(), name+".html")

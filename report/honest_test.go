@@ -82,7 +82,7 @@ func TestQuality(t *testing.T) {
 		says   string
 	}{
 		{"in order", 30 * time.Minute, func(*query.Answers) {}, "good", false, ""},
-		{"a window longer than the retention: the mean GPUs are those of the time with a record", 10 * time.Hour, func(*query.Answers) {}, "poor", true, "had 1.98 GPUs on average in the 1 hour with a record"},
+		{"a window longer than the retention: the mean GPUs are those of the time with a record", 10 * time.Hour, func(*query.Answers) {}, "poor", true, "had 2 GPUs on average in the 1 hour with a record"},
 		{"places that exceed the capacity", 30 * time.Minute, func(a *query.Answers) {
 			for _, l := range a.Lines[query.Places] {
 				for i := range l.Points {

@@ -139,7 +139,7 @@ func until(c *Cluster, each ...func()) *Cluster {
 }
 
 // evil is a name that is markup in every form.
-const evil = "=cmd|'/c calc'!A1<script>alert(1)</script>|`x`](javascript:x)\"'&\u202egnp\u200b\u061c\x1b[31m\u009b\n# head"
+var evil = "=cmd|'/c calc'!A1<script>alert(1)</script>|`x`](javascript:x)\"'&\u202egnp\u200b\u061c\x1b[31m\u009b\n# head" + strings.Repeat("a", 253)
 
 // hostile is a cluster whose names come from an attacker.
 func hostile(t *testing.T) model.Report {

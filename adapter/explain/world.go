@@ -190,9 +190,13 @@ func (c Cluster) above(ctx context.Context, w World, into *provider.Informers) e
 	return nil
 }
 
-// allowed adds the needed rights to an error of authorization.
+// allowed adds the needed rights to an error of authorization. Rights do not help a caller that the
+// API server does not know.
 func allowed(err error) error {
-	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("the API server does not authenticate the caller, whose credentials may have expired: %w", err)
+	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w: explain needs get and list on horizontalpodautoscalers, pods, replicasets and the target's scale in that namespace, and on the services, deployments, statefulsets or jobs between a metric's object and its pods", err)
 	}
 	return err

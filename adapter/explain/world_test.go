@@ -1,12 +1,28 @@
 package explain
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// TestAllowed: what is missing is named as what it is.
+func TestAllowed(t *testing.T) {
+	hpa := schema.GroupResource{Group: "autoscaling", Resource: "horizontalpodautoscalers"}
+	for want, err := range map[string]error{
+		"does not authenticate the caller": apierrors.NewUnauthorized("the token has expired"),
+		"explain needs get and list":       apierrors.NewForbidden(hpa, "vllm", errors.New("no")),
+	} {
+		if got := allowed(err); !strings.Contains(got.Error(), want) || !errors.Is(got, err) {
+			t.Errorf("%v: want %q in it", got, want)
+		}
+	}
+}
 
 // TestPodsOfObjects: what is read of the cluster gives the pods of each object that a
 // metric may be about, as the adapter's informers do, which are of the same type.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpuscale/gpuscale/internal/strict"
 )
@@ -17,7 +18,7 @@ func Setup(root *cobra.Command, program string) {
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SuggestionsMinimumDistance = 2 // letters
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(strict.Example(err)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage(strict.Example(mistyped(cmd, err))) })
 	root.AddCommand(newVersion(program))
 }
 
@@ -40,9 +41,28 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	hint := "see its --help"
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	return Usage(fmt.Errorf("%q is neither a command nor an argument of %s; %s", args[0], cmd.CommandPath(), hint(cmd.SuggestionsFor(args[0]))))
+}
+
+// mistyped adds the flags that may have been meant to an error about one that the command does not have.
+func mistyped(cmd *cobra.Command, err error) error {
+	unknown, is := errors.AsType[*pflag.NotExistError](err)
+	if !is {
+		return err
 	}
-	return Usage(fmt.Errorf("%q is neither a command nor an argument of %s; %s", args[0], cmd.CommandPath(), hint))
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra compares names of commands alone
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && len(unknown.GetSpecifiedName()) > 1 {
+			flags.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	return fmt.Errorf("%w; %s", err, hint(flags.SuggestionsFor("--"+unknown.GetSpecifiedName())))
+}
+
+// hint names what may have been meant.
+func hint(near []string) string {
+	if len(near) == 0 {
+		return "see its --help"
+	}
+	return "did you mean " + strings.Join(near, " or ") + "?"
 }

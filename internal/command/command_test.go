@@ -35,7 +35,15 @@ func TestSetup(t *testing.T) {
 			t.Errorf("%v: %v, and %q", bad, err, out)
 		}
 	}
-	if _, err := run("versio"); err == nil || !strings.HasSuffix(err.Error(), "did you mean version?") {
-		t.Error(err)
+	for meant, line := range map[string]string{
+		"did you mean version?":                   "versio",
+		"did you mean --a-flag-with-a-long-name?": "--a-flag-with-a-long-nam",
+		"did you mean --output?":                  "version --outpt=json",
+		"see its --help":                          "--nothing-of-that",
+		"in -a; see its --help":                   "-a",
+	} {
+		if _, err := run(strings.Fields(line)...); err == nil || !strings.HasSuffix(err.Error(), meant) {
+			t.Errorf("%s: %v, want %s", line, err, meant)
+		}
 	}
 }

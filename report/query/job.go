@@ -83,7 +83,7 @@ func (w Window) pieces(kind Kind, step time.Duration) (all [][2]time.Time) {
 	}
 	length := max(piece, step)
 	if step > 0 {
-		length -= length % step
+		length = min(length/step, time.Duration(max(1, maxRead/max(1, w.series)))) * step
 	}
 	for from := w.From; from.Before(w.Until); {
 		to := from.Add(length)

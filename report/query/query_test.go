@@ -115,6 +115,7 @@ type server struct {
 	mu      sync.Mutex
 	failed  int
 	ranges  []string
+	nodes   int // requests about nodes
 }
 
 func (s *server) Query(_ context.Context, promql string, at time.Time) (prom.Vector, error) {
@@ -149,6 +150,9 @@ func (s *server) Range(_ context.Context, promql string, from, to time.Time, ste
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if strings.HasPrefix(promql, "count by (node, model)") {
+		s.nodes++
+	}
 	var lines []prom.Line
 	for _, side := range sides {
 		l := prom.Line{Labels: prom.FromMap(map[string]string{"side": side})}
@@ -272,6 +276,40 @@ func TestPatience(t *testing.T) {
 	s = &server{fail: late, about: " ", limit: 24 * time.Hour}
 	if _, err := query.Run(t.Context(), s, w, query.Options{Pause: time.Nanosecond}); !errors.Is(err, prom.ErrUnavailable) || s.failed > 40 {
 		t.Errorf("after %d questions without an answer: %v", s.failed, err)
+	}
+}
+
+// TestManyGPUs: steps and requests follow the number of GPUs and the scrape interval, so that no
+// request reads more than some seconds of a Prometheus' work.
+func TestManyGPUs(t *testing.T) {
+	for _, c := range []struct {
+		gpus, scrapes int // in ten minutes
+		since         time.Duration
+		want          string
+	}{
+		{8, 40, 12 * time.Hour, "15s in 1"},
+		{8, 39, 12 * time.Hour, "15s in 1"}, // one was missed
+		{8, 20, 12 * time.Hour, "30s in 1"},
+		{8, 10, 12 * time.Hour, "1m0s in 1"},
+		{8, 2, 12 * time.Hour, "5m0s in 1"},
+		{3000, 40, 12 * time.Hour, "1m0s in 3"},
+		{3000, 40, 30 * 24 * time.Hour, "25m0s in 31"},
+		{1000, 40, 30 * 24 * time.Hour, "5m0s in 31"},
+		{20000, 40, 12 * time.Hour, "1m0s in 15"},
+	} {
+		s := &server{limit: 24 * time.Hour, instant: func(promql string) (prom.Vector, bool, error) {
+			for begin, n := range map[string]int{"count(present_over_time(gpu_info[": c.gpus, "count(count by (node)": c.gpus / 8, "max(count_over_time(gpu_info[": c.scrapes} {
+				if strings.HasPrefix(promql, begin) {
+					return prom.Vector{{Value: float64(n)}}, true, nil
+				}
+			}
+			return nil, false, nil
+		}}
+		a, err := query.Run(t.Context(), s, windowOf(t, c.since), query.Options{})
+		require.NoError(t, err)
+		if got := fmt.Sprintf("%s in %d", a.Window.Step, s.nodes); got != c.want {
+			t.Errorf("%d GPUs, %d scrapes in ten minutes, %s: steps of %s requests, want %s", c.gpus, c.scrapes, c.since, got, c.want)
+		}
 	}
 }
 

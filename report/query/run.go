@@ -122,7 +122,8 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		return 0
 	}
 	there := func(name string) bool { return count("count("+present(name)+")") > 0 }
-	a.Exporter = there(metric.GPUInfo.Name)
+	gpus := count("count(" + present(metric.GPUInfo.Name) + ")")
+	a.Exporter = gpus > 0
 	rows := count("count(" + present(metric.AutoscalerGPUSeconds.Name) + ")")
 	a.Autoscaler = rows > 0
 	a.Servers = slices.ContainsFunc(metric.Names(tokens...), there)
@@ -130,6 +131,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	a.Dialect.ExporterMoved = count("count("+present(metric.GPUHeld.Name, moved)+")") > 0
 	a.Dialect.AutoscalerMoved = count("count("+present(metric.AutoscalerGPUSeconds.Name, moved)+")") > 0
 	nodes := count("count(count " + by(metric.LabelNode) + " (" + present(metric.GPUInfo.Name) + "))")
+	series := max(gpus, count("count("+d.Select(metric.GPUHeld.Name)+")"))
 	// Samples in ten minutes: a program's densest series gives its scrape interval.
 	scrape := time.Duration(0)
 	for _, name := range []string{metric.GPUInfo.Name, metric.AutoscalerCapacityGPUSeconds.Name} {
@@ -166,7 +168,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	if err := OneCluster(names); err != nil {
 		return Answers{}, err
 	}
-	a.Window = w.widen(scrape, nodes, rows)
+	a.Window = w.widen(scrape, nodes, series, rows)
 	return a, nil
 }
 

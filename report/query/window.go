@@ -17,8 +17,9 @@ type Window struct {
 	// Scrape is the observed scrape interval.
 	Scrape time.Duration
 
-	until time.Time // as asked for
-	since time.Duration
+	until  time.Time // as asked for
+	since  time.Duration
+	series int // of GPUs, or of what is allocated, that a query in Step reads at each
 }
 
 // short is the longest step that may divide an hour. Loads begin by the clock, so longer steps are multiples of it
@@ -35,6 +36,7 @@ const (
 	finePoints = 8640    // of a series over the window
 	manyPoints = 720     // of one of many series
 	maxCells   = 2500000 // points of one query over the whole window
+	maxRead    = 1000000 // points of the series that one request in Step reads: some seconds of a core of Prometheus
 )
 
 // NewWindow returns the window of length since that ends at until, rounded down to whole
@@ -86,10 +88,11 @@ func (w Window) Length() time.Duration { return w.Until.Sub(w.From) }
 const scrapes = 4
 
 // widen takes longer steps where scrapes are far apart, and where an answer has many
-// series. No step exceeds Coarse.
-func (w Window) widen(scrape time.Duration, nodes, ledgerRows int) Window {
-	w.Scrape = scrape
-	for longest := w.coarse(scrape); w.cells(nodes, w.Step) > maxCells && next(w.Step) <= longest; {
+// series. Steps below five minutes are for what is cheap: a scrape is read once, and
+// of thousands of GPUs few moments are as good a sample as many. No step exceeds Coarse.
+func (w Window) widen(scrape time.Duration, nodes, series, ledgerRows int) Window {
+	w.Scrape, w.series, w.Coarse = scrape, series, w.coarse(scrape)
+	for next(w.Step) <= w.Coarse && (w.cells(nodes, w.Step) > maxCells || w.Step < short && (w.Step < scrape*3/4 || w.cells(series, w.Step) > maxCells)) {
 		w.Step = next(w.Step)
 	}
 	if w.Coarse = w.coarse(scrape); w.cells(nodes, w.Step) > maxCells {
