@@ -217,7 +217,7 @@ pools' prices, an infinite number is null, empty lists are [].
                             pendingComputeSlicesLeft after this plan
   state                     the planner's state: lastScaleUp, lastScaleDown,
                             lastRepartition, freeSince, unknownSince, shortSince,
-                            sickSince, lastReplace and lastDrain, each a list of
-                            name and at; grown[] and removed[] with pool, at and
-                            nodes; failures[] with name, count and at
+                            sickSince, lastReplace, lastDrain and lastRegret, each
+                            a list of name and at; grown[] and removed[] with pool,
+                            at and nodes; failures[] with name, count and at
 `
