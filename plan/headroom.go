@@ -187,10 +187,11 @@ func (w *world) reservable(k *kind, worth func(option) bool) int {
 	return best
 }
 
-// worthwhile compares the cost of an action now, which may be early or
-// needless, with that of a pending replica if the action follows the demand.
-// The forecast's error is the probability of a needless action. To keep a node that
-// would be removed is as to add one, for as long as it is kept once nothing uses it. A node is kept once it is repartitioned.
+// worthwhile compares the cost of an action now, which may be early or needless, with the
+// cost of a replica that is pending because the action follows the demand. The forecast's
+// error is the probability of a needless action. Free capacity costs only where it keeps an
+// empty node from being removed: that is priced as a new node, kept for idleAfter instead of
+// NodeLife. A repartition also keeps its node.
 func (w *world) worthwhile(f *Forecast, p *pending, o option) bool {
 	life := w.policy.NodeLife
 	if o.kind == OptionFree {

@@ -17,8 +17,8 @@ import (
 
 // kind is a group of pods that do not differ in anything the planner reads.
 type kind struct {
-	pod  *Pod   // one of them
-	text string // their requests, see requestText
+	pod  *Pod    // one of them
+	text string  // their requests, see requestText
 	eq   float64 // GPU equivalents
 	// static caches per class of nodes whether selectors and taints admit the pod.
 	static []verdictOnce

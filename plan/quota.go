@@ -17,7 +17,7 @@ import (
 // a trial that is reverted.
 type quotas struct {
 	fleet   *fleet
-	tenants []Tenant // by name
+	tenants []Tenant   // by name
 	tree    quota.Tree // what the tenants use
 	ran     quota.Tree // tree before any pending pod was charged
 	scale   *Scale

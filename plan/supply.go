@@ -130,7 +130,8 @@ func (w *world) supplyGPU(n *nodeState, c *GPU, single bool) {
 }
 
 // located is a running pod as it counts on its node. Its demand is without what it has of sick GPUs, since those are no
-// capacity. PartsOn are the GPUs of its parts: as its scheduler has recorded them, or else as the allocations show them.
+// capacity. PartsOn are the GPUs of its parts: as its scheduler has recorded them, or else as the allocations show
+// them.
 func (ms *models) located(n *nodeState, p *Pod) *Pod {
 	parts := p.Demand.Fraction != nil && p.Demand.GPUs == 0
 	if !n.sick && (!parts || p.PartsOn != nil) {
