@@ -150,8 +150,8 @@ func (n *nodeState) vacant() bool {
 	return n.bound == 0 && !n.inUse()
 }
 
-// inUse reports a node with a GPU that is known to be allocated to a pod that keeps the node. Stuck pods do not keep it.
-// DaemonSet pods keep it only where they have more than half of its GPUs, as in cluster-autoscaler.
+// inUse reports a node with a GPU that is known to be allocated to a pod that keeps the node. Stuck pods do not keep
+// it. DaemonSet pods keep it only where they have more than half of its GPUs, as in cluster-autoscaler.
 func (n *nodeState) inUse() bool {
 	daemons := 0
 	for c := range n.GPUs {
@@ -365,8 +365,8 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 	}
 }
 
-// returns reports a pod for which capacity is reserved before it is evicted: it requests a known
-// number of GPUs, is not expendable, and has a controller. No controller creates a bare pod again.
+// returns reports a pod for which capacity is reserved before it is evicted: it is known to request
+// GPUs, is not expendable, and has a controller. A bare pod is not created again.
 func (policy *Policy) returns(p *Pod) bool {
 	return !p.Demand.Zero() && !policy.expendable(p) && (p.Evictable || p.Owner != "")
 }

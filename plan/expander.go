@@ -52,8 +52,9 @@ func (p *poolState) size() int { return p.base + p.grown + p.later - p.shrunk - 
 // share of the larger: cluster-autoscaler's ratio for what is allocatable.
 const similarity = 0.05
 
-// placeLabels are labels in which similar pools may differ: where their nodes are, and the name of their group. They and
-// machineLabels have all of cluster-autoscaler's (0470fdf, processors/nodegroupset) but AWS's lifecycle, here Pool.Spot.
+// placeLabels are labels in which similar pools may differ: where their nodes are, and the name of their group. They
+// and machineLabels have all of cluster-autoscaler's (0470fdf, processors/nodegroupset) but AWS's lifecycle, here
+// Pool.Spot.
 var placeLabels = map[string]bool{
 	hostnameLabel: true, "gpuscale.io/pool": true,
 	"topology.kubernetes.io/zone": true, "failure-domain.beta.kubernetes.io/zone": true,
@@ -64,8 +65,8 @@ var placeLabels = map[string]bool{
 	"agentpool": true, "poolName": true, "resourceNameSuffix": true, "creationSource": true, "aksEngineVersion": true,
 }
 
-// machineLabels begin the keys of labels that kubelets, clouds and feature discovery set by what a machine is and by its
-// group, not by where it is.
+// machineLabels begin the keys of labels that kubelets, clouds and feature discovery set by what a machine is and by
+// its group, not by where it is.
 var machineLabels = []string{
 	"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/", "node.kubernetes.io/instance-type", "feature.node.kubernetes.io/",
 	"nvidia.com/gpu.family", "nvidia.com/gpu.compute.", "nvidia.com/gpu.machine", "nvidia.com/mig.strategy", "nvidia.com/cuda.", "amd.com/gpu.", "gpu.intel.com/",

@@ -16,7 +16,7 @@ const DefaultIdleAfter = 10 * time.Minute
 const (
 	// leastIdle is the least time to which an IdleAfter that adapts is shortened.
 	leastIdle = time.Minute
-	// regretFor is how long a pool does not shorten IdleAfter after it was scaled up soon after a removal.
+	// regretFor is how long a pool keeps empty nodes for all of IdleAfter, once it was scaled up soon after a removal.
 	regretFor = 3 * time.Hour
 )
 
