@@ -145,7 +145,7 @@ func (r *capacity) addWhole(device *GPU, n int) {
 	}
 }
 
-// What lacks names for a node with too few GPUs, too little of a GPU, or as many pods as it may run.
+// Results of lacks: too few GPUs, too little of a GPU, and as many pods as the node may run.
 const (
 	wholeGPUs = "GPUs"
 	partOfGPU = "part of a GPU"

@@ -8,7 +8,7 @@ import (
 
 // Problem is what is wrong with an object of a snapshot.
 type Problem struct {
-	// Kind and Name of the object. Name is empty for the tree of tenants, both for the snapshot's own fields.
+	// Kind and Name of the object. Name is empty for the tree of tenants. Both are empty for the snapshot's own fields.
 	Kind Kind
 	Name string
 	// Err has the path of the field. Of several problems of one object it is the first.

@@ -16,7 +16,7 @@ type domain struct {
 	rules  []Rule
 	values []string
 	now    float64 // free capacity for members, in GPUs
-	free   float64 // now, with nodes that can be added and GPUs that can be repartitioned
+	free   float64 // the same, with nodes that can be added and GPUs that can be repartitioned
 	most   int     // all GPUs of its nodes and of those that can be added, free or not
 }
 

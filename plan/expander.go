@@ -73,7 +73,7 @@ var machineLabels = []string{
 	"eks.amazonaws.com/", "karpenter.", "cloud.google.com/gke-", "kubernetes.azure.com/",
 }
 
-// MachineLabel reports a label that all nodes of a pool have alike, and that its template need not state.
+// MachineLabel reports a label that is the same on all nodes of a pool, so that its template need not state it.
 func MachineLabel(key string) bool {
 	return slices.ContainsFunc(machineLabels, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }

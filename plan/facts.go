@@ -14,7 +14,7 @@ import (
 
 // facts is what a node's GPUs say together.
 type facts struct {
-	notFree    Reason        // why the first GPU that is not free is not: NodeBusy or AllocationUnknown; empty for none
+	notFree    Reason        // NodeBusy or AllocationUnknown, by the first GPU that is not free; empty where all are free
 	idle       time.Duration // how long all of them have been free
 	unstated   bool          // the snapshot does not state since when some free GPU has been free
 	unknown    bool          // the allocation of some GPU is not known
@@ -152,8 +152,9 @@ func (cond *conditions) knownAt(n *nodeState) (time.Time, bool) {
 }
 
 // recordUnknown records since when a node has had GPUs of unknown allocation. A pool is
-// unobserved where this holds of all its nodes and has lasted longer than NodeOverdue: it would
-// hold of a new node too, which could not be repartitioned either.
+// unobserved where all its nodes have such GPUs, and one has had them for longer than
+// NodeOverdue. Then a new node's allocations would be unknown too, and it could not be
+// repartitioned either.
 func (cond *conditions) recordUnknown(n *nodeState, since Times) {
 	p := n.pool
 	switch {

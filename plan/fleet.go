@@ -96,8 +96,8 @@ type poolState struct {
 	shrunk  int      // nodes this plan removes
 	price   float64  // of one node for an hour, see estimatePrices
 	settled int      // how many of shrunk an earlier plan decided to remove
-	// Numbers of nodes: whose drain ends with their removal, being replaced, with a sick
-	// GPU, and empty for long enough to be removed.
+	// Numbers of nodes: drained to be removed, being replaced, with a sick GPU, and empty for
+	// long enough to be removed.
 	draining, replacing, sick, surplus int
 	does                               verdict // what this plan drains or replaces; it is the pool's verdict then
 	action                             int     // index of its ScaleUp, -1 for none

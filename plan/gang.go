@@ -176,7 +176,7 @@ func (w *world) serveGang(u *unit) {
 
 // prefer orders the members of a gang that has more of them than it lacks. First come those that a free or an upcoming
 // node serves, so that no action is taken for others in their place. Last come those that are decided already and those
-// of the kinds in without. It is false where too few members are left besides these.
+// of the kinds in without. Where there are such kinds, it is false if too few other members are left.
 func (w *world) prefer(u *unit, without []*kind) bool {
 	lacking := u.gang.lacking()
 	if len(u.members) == lacking {
@@ -219,13 +219,13 @@ func (w *world) gangServed(g *gang, core []int) {
 	}
 }
 
-// stageOf is a gang's name in State.Failures. The count there is of reconciles that evict only a
-// part of the pods that have to leave for the gang.
+// stageOf is the name under which State.Failures counts the reconciles that evict only a part of
+// the pods that have to leave for a gang.
 func stageOf(gang string) string { return "gang " + gang }
 
-// mayStage reports whether the evictions for a gang may be spread over several reconciles:
-// within an hour over no more than its members need. Otherwise evictions would never end where
-// a scheduler gives the capacity to other pods before all of it is free.
+// mayStage reports whether the evictions for a gang may be spread over several reconciles. Within
+// an hour it allows as many reconciles as members of the gang need. Without that bound evictions
+// would never end where a scheduler gives the capacity to other pods before all of it is free.
 func (cond *conditions) mayStage(gang string, members int) bool {
 	most := cond.policy.MaxEvictionsPerReconcile
 	if most <= 0 || cond.policy.MaxActionsPerReconcile <= 0 {

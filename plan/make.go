@@ -76,7 +76,7 @@ func (w *world) may(p *poolState) bool {
 // finishOperations uncordons nodes after a repartition and rolls back what failed or is
 // overdue; a freeze prevents new operations only. A rollback that fails is repeated in each
 // reconcile. So these actions do not count towards MaxActionsPerReconcile. The same number
-// bounds them separately: where there are more, later reconciles do other ones.
+// bounds them separately: where there are more, each reconcile takes others of them.
 func (w *world) finishOperations() {
 	defer func() { w.actions.finishing = len(w.actions.list) }()
 	if w.hold != "" && w.hold != Frozen {
