@@ -116,8 +116,8 @@ func (w *world) placePodNow(i int) bool {
 	return true
 }
 
-// settle records that the scheduler is about to bind a pod to the node, which delays repartitions there. A gang's
-// member that does not exist yet does not delay those for its own gang: it is made only once the gang's core fits.
+// settle records that the scheduler is about to bind a pod to the node, which delays repartitions there. A member that
+// does not exist yet does not delay repartitions for its own gang: it is made only once the gang's core fits.
 func (n *nodeState) settle(p *Pod) {
 	gang := ""
 	if p.Unmade {
@@ -159,7 +159,7 @@ func (w *world) reconsiderRepartitions(node int) {
 
 // placeRest serves pods that the scheduler cannot place, most urgent first: with marked
 // those that it has marked unschedulable, without it the others. The others come last: no
-// action is taken for them, so they must not use one taken for marked pods.
+// action is taken for them, so they must not use what an action provides for marked pods.
 func (w *world) placeRest(marked bool) {
 	w.findBorrowers()
 	for u := 0; u < len(w.units); u++ {

@@ -32,8 +32,8 @@ type Policy struct {
 	// before no node is removed and no pod evicted for being idle, 0 … 1; 1 turns
 	// it off.
 	MaxIdleAtOnce float64 `json:"maxIdleAtOnce"`
-	// IdleHold is the time that MaxIdleAtOnce looks back. Actions on idle nodes and pods stop
-	// until so long after the last of these nodes became idle.
+	// IdleHold is the time that MaxIdleAtOnce looks back: nothing is removed or evicted for being
+	// idle while too many nodes have been idle for less than this.
 	IdleHold time.Duration `json:"idleHold"`
 	// OKIdle is the number of nodes that may become idle at once, whatever their
 	// share.

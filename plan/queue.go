@@ -26,7 +26,7 @@ type pending struct {
 	served   bool  // by free or upcoming capacity, or by an action of this plan
 	refused  bool  // nothing is done for it: by its quota, or as chargeReadable decides
 	borrowed bool  // charged beyond its tenant's guarantee
-	shared   bool  // borrowed, but only from guarantees of its own ancestors, see quota.Tree.Covered
+	shared   bool  // borrowed, but only what the tenants above are guaranteed themselves
 	charged  bool  // counted in the quota tree
 	counted  bool  // counted in its kind's unserved
 	upcoming *Node // the upcoming node with an object that it will use, nil for none

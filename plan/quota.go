@@ -13,8 +13,8 @@ import (
 )
 
 // quotas are the tenants, and what each of them uses: with its running pods, and with the
-// pending ones that the plan has admitted. Only charge, discharge, evict and provide change that, and
-// a trial that is reverted.
+// pending ones that the plan has admitted. Only charge, discharge, evict and provide change that,
+// and the revert of a trial.
 type quotas struct {
 	fleet   *fleet
 	tenants []Tenant   // by name
@@ -153,8 +153,8 @@ func (w *world) readmit() {
 	}
 }
 
-// chargeAgain charges pods that were refused. With reclaim it first evicts pods that use up a limit which refuses
-// them. Precondition with reclaim, or for several pods: a trial.
+// chargeAgain charges pods that were refused. With reclaim it first evicts other pods until no limit refuses these.
+// Precondition with reclaim, or for several pods: a trial.
 func (w *world) chargeAgain(refused []int, reclaim bool) bool {
 	return !slices.ContainsFunc(refused, func(i int) bool {
 		p := w.touchPending(i)

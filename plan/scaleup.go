@@ -90,8 +90,8 @@ func (w *world) interruption(ps *poolState, p *Pod, mates int) float64 {
 // immovable multiplies the loss of a pod that must not be moved.
 const immovable = 10
 
-// capacityFor is a new node's free capacity for the kind, and whether its GPUs are
-// repartitioned for that. Where they would have to be and cannot, the kind does not fit it.
+// capacityFor is a new node's free capacity for the kind, with its GPUs repartitioned where that
+// is needed, and whether it is. Where they cannot be repartitioned, the kind does not fit the result.
 func (ms *models) capacityFor(k *kind, p *poolState) (r capacity, repartitions bool) {
 	if ms.lacks(k, &p.empty) == "slices" {
 		return ms.repartitionNew(k, p)
@@ -155,7 +155,7 @@ func (w *world) cannotScaleUp(of *pending, p *poolState) (Reason, string) {
 	return "", ""
 }
 
-// atMaxText is "p has 4 of 4 nodes". For a pool that this plan takes to its maximum it also states that.
+// atMaxText is "p has 4 of 4 nodes". For a pool that reaches its maximum with nodes for other pods, it says so.
 func (p *poolState) atMaxText() string {
 	text := fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base, p.Max)
 	if p.base < p.Max {

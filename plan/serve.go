@@ -28,9 +28,9 @@ type option struct {
 	later        string        // the bound that leaves it to a later reconcile: it is only reserved now; empty for none
 }
 
-// serving is the gang or pod for which options are weighed. The functions that serve a gang, or
-// a pod that is not pending, set its fields and reset them. A trial that is reverted restores
-// spent and lowest.
+// serving is the context in which options are weighed. The functions that serve a gang, or a pod
+// that is not pending, set its fields and reset them. A trial that is reverted restores spent and
+// lowest.
 type serving struct {
 	committing bool          // a gang is served; what a bound delays is reserved
 	staging    bool          // its evictions may be left to later reconciles too, see mayStage
@@ -220,11 +220,13 @@ func (n *nodeState) unused() bool {
 	return !n.virtual && n.pool != nil && n.tier == tierNode && n.bound+n.promised == 0
 }
 
-// requestedFor chooses among the unused registered nodes the one for a pod; first is the one that is ready first. It
-// chooses by pool, as scaleUpOption does for unregistered nodes: the best pool is the one that would add a node for
-// this pod. Otherwise the oldest pod takes the first node that registers, perhaps a large one, and the pod that needs a
-// large node gets another one. The result is -1, which leaves the pod to an unregistered node, where that node's pool
-// is better for it and other pods that need the registered one would not fit beside this pod.
+// requestedFor returns the registered node that a pod waits for, of those that no pod is to use so far: that of the
+// pool which would add a node for this pod, as scaleUpOption chooses among unregistered nodes. Where no pool has one,
+// it returns first. Without this rule the oldest pod would take the first node that registers, perhaps a large one, and
+// a further large node would be requested for the pod that needs it.
+//
+// It returns -1 where the pod's own node has not registered yet, and the pods that need the registered node would not
+// fit beside this pod.
 func (w *world) requestedFor(p *pending, first int) int {
 	var best option
 	for _, ps := range w.pools {

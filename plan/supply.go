@@ -91,8 +91,8 @@ func (w *world) bindRunning() (ganged []*Pod) {
 }
 
 // fitsBeside reports whether a pod of the kind fits a node now, while leaving pods still have
-// their devices there, and their rules still keep other pods away. Pods that wait for these
-// devices count as if they took what is free now: what they are promised is not given twice.
+// their devices there, and their rules still keep other pods away. Where other pods are promised
+// these devices, what is free now counts as theirs first, so that nothing is promised twice.
 func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 	if n.tier != tierChange || n.since != PodLeaving || w.models.lacks(k, &n.capacity) != "" {
 		return false

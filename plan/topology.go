@@ -230,7 +230,7 @@ func (t *topology) bar(r Apart, value string, by int) {
 	t.barring[key].at[value] = all
 }
 
-// barred reports whether rules of pods in a place exclude the kind: rules about hosts, or all others.
+// barred reports whether rules of pods in a place exclude the kind: with hosts the rules about hosts, else all others.
 func (t *topology) barred(k *kind, at *place, hosts bool) bool {
 	for i := range t.barring {
 		b := &t.barring[i]
@@ -313,7 +313,7 @@ func (t *topology) rulesAllowAt(k *kind, at place) bool {
 	return t.allows(k, &at, false) && t.allows(k, &at, true)
 }
 
-// allows applies the rules about hosts, or all others.
+// allows applies the kind's rules and those about it: with hosts the rules about hosts, else all others.
 func (t *topology) allows(k *kind, at *place, hosts bool) bool {
 	if t.barred(k, at, hosts) {
 		return false

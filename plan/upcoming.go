@@ -47,9 +47,9 @@ func (w *world) judgePools() {
 }
 
 // noteShort returns since when a pool has had fewer nodes than its target. Where it was first
-// seen so in this reconcile, that is the last request, if its nodes may still come; else it is
-// now: the provider may replace a node that was lost long after. Each node that comes gives the
-// missing ones their time again; a further request does not.
+// seen so in this reconcile, that is the last request, if its nodes may still come. Else it is
+// now: long after a request, the provider may be replacing a node that was lost. Each node that
+// comes gives the missing ones their time again; a further request does not.
 func (cond *conditions) noteShort(p *poolState) time.Time {
 	asked, known := cond.state.LastScaleUp[p.Name]
 	if !known { // no request is recorded
@@ -68,8 +68,8 @@ func (cond *conditions) noteShort(p *poolState) time.Time {
 	return since
 }
 
-// undelivered returns how many of a pool's requested nodes are given up, and why: all that are missing once their time
-// is over, before that those that the provider reports as failed.
+// undelivered returns how many of a pool's requested nodes are given up, and why: all missing ones once their time is
+// over; before that, those that the provider reports as failed.
 func (cond *conditions) undelivered(p *poolState) (n int, why string) {
 	switch missing, late := p.Target-p.Size, cond.now.Sub(p.missingSince); {
 	case missing <= 0:
