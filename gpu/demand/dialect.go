@@ -30,7 +30,7 @@ type dialect struct {
 // other.
 type family struct {
 	name string
-	// each is set where the requested part is one of each of the GPUs that are counted beside
+	// each is set where a part is requested of each of the GPUs that the container counts beside
 	// it, not of one GPU.
 	each bool
 	// several is set where a request for more than one GPU's compute, but no whole number of

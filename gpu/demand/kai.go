@@ -72,9 +72,9 @@ func parseAmount(annotation, s string) (int, error) {
 	return n, nil
 }
 
-// KAIGroup is a label of the pods that share a GPU, and of the pod that reserves the GPU: the name of their group. A
-// pod with parts of several GPUs has one such label for each; behind a slash its key has the group's name too
-// (pkg/binder of 0.13).
+// KAIGroup is a label of the pods that share a GPU, and of the pod that reserves the GPU. Its value is the name of
+// their group. A pod with parts of several GPUs has one label for each, whose key is KAIGroup, a slash and the group's
+// name (pkg/binder of 0.13).
 const KAIGroup = "runai-gpu-group"
 
 // KAIGroups are the groups in a pod's labels.
