@@ -1,7 +1,7 @@
 package plan
 
-// actions are those of this plan. Every stage adds its own; in a trial that is reverted they
-// are taken back.
+// actions are this plan's actions. Every stage adds its own; a trial that is reverted takes its
+// actions back.
 type actions struct {
 	conditions *conditions
 	journal    *journal

@@ -19,7 +19,7 @@ import (
 // field; nil for none. No plan of an invalid snapshot may be executed.
 func (s Snapshot) Check() error { return joined(s.problems()) }
 
-// problems are all problems of a snapshot, those of one object behind each other.
+// problems returns all problems of a snapshot. Those of one object follow each other.
 func (s Snapshot) problems() []Problem {
 	c := &checker{tables: s.Tables}
 	if s.Now.IsZero() {

@@ -15,8 +15,8 @@ type part struct {
 	shared       bool // it is given in parts only
 }
 
-// hasParts reports whether a fraction finds as many different GPUs as it
-// requests: shared ones, or whole ones that the pod does not request besides.
+// hasParts reports whether a pod's fraction finds as many different GPUs as it requests: shared
+// ones, or whole ones that are left beside the pod's own whole GPUs.
 func (r *capacity) hasParts(p *Pod) bool {
 	need := r.partOf(p.Demand.Fraction)
 	if need.core > 1000 || need.memory > r.partMemory() || !sameVendor(p.Demand.Vendor, r.vendor) || r.undivided || r.unmeasured(p) {

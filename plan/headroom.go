@@ -136,8 +136,8 @@ func (w *world) prepareOne(f *Forecast, p *pending) (there, acted bool) {
 
 // provide reserves capacity for a pod that is not pending yet: free on a sound node,
 // upcoming, or by the cheapest action for it, where that is worth it now. It reports whether
-// there is any and whether an action was taken. Where the cheapest is not worth it yet, no
-// other is taken: it will be once the pod is pending.
+// there is any and whether an action was taken. Where the cheapest action is not worth it yet,
+// no other is taken: the cheapest will be worth it once the pod is pending.
 func (w *world) provide(p *pending, reason Reason, why string, worth func(option) bool) (there, acted bool) {
 	if to := w.reservable(p.kind, worth); to >= 0 {
 		w.assign(p.kind, to)

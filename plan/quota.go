@@ -127,7 +127,7 @@ func (w *world) readmit() {
 	for i := range w.pending {
 		p := &w.pending[i]
 		why := p.reason
-		if why == GangWaits { // that of the member that keeps its gang unserved
+		if why == GangWaits { // the reason of the member that keeps the gang unserved
 			why = w.evictions.gangNamed(p.pod.Gang).lacks
 		}
 		if p.charged && (why == NoPoolFits || why == RepartitionExhausted) {

@@ -12,10 +12,10 @@ const lookAhead = 64
 
 // scaleUpOption finds the pool whose next node serves the pod: the highest priority first, then
 // the least cost. An unclaimed upcoming node is paid for already. So a new one is added only where
-// it costs less than the wait for the upcoming one, and in no pool of a lower priority. Of several
-// unclaimed nodes the pod gets that of the pool which would add a node for it: so each goes to the
-// pods for which it was requested. A node that its pool's minimum requires was requested for no
-// pod. Requested nodes are compared with it as new ones are. With onlyUpcoming no node is added.
+// it costs less than the wait for the upcoming one, and in no pool of a lower priority. Among
+// unclaimed nodes pools are ordered as for new nodes, so each node goes to the pods for which it
+// was requested. A node that its pool's minimum requires was requested for no pod. Requested nodes
+// are compared with it as new ones are. With onlyUpcoming no node is added.
 func (w *world) scaleUpOption(p *pending, onlyUpcoming bool) (option, bool) {
 	var added, requested, required option
 	first := func(best *option, o option) {

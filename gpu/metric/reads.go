@@ -14,8 +14,8 @@ type Read struct {
 
 // Escape is the name under which prometheus_client serves a series with colons in its name to
 // Prometheus 2, and to Prometheus 3 with metric_name_validation_scheme legacy: it treats colons as
-// UTF-8 there (choose_encoder of client_python 0.25, its issue 1177). SGLang's page is served
-// so, and that of KServe's own server for vLLM. vLLM writes its page in the text format, where
+// UTF-8 there (choose_encoder of client_python 0.25, its issue 1177). This holds for SGLang's page
+// and for the page of KServe's own server for vLLM. vLLM writes its page in the text format, where
 // colons stay.
 func Escape(name string) string { return strings.ReplaceAll(name, ":", "_") }
 

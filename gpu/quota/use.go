@@ -77,7 +77,7 @@ func (t Tree) Add(name string, a Amount) (Tree, error) {
 	return t.change(i, a), nil
 }
 
-// Force adds a to the use of a tenant that has it already, available or not. It
+// Force adds a to a tenant's use, available or not: it is for what the tenant has already. It
 // returns the tree itself for an unknown tenant or an impossible amount.
 func (t Tree) Force(name string, a Amount) Tree {
 	i := t.index(name)
