@@ -220,10 +220,10 @@ func (n *nodeState) unused() bool {
 	return !n.virtual && n.pool != nil && n.tier == tierNode && n.bound+n.promised == 0
 }
 
-// requestedFor returns the registered node that a pod waits for, of those that no pod is to use so far: that of the
-// pool which would add a node for this pod, as scaleUpOption chooses among unregistered nodes. Where no pool has one,
-// it returns first. Without this rule the oldest pod would take the first node that registers, perhaps a large one, and
-// a further large node would be requested for the pod that needs it.
+// requestedFor chooses the registered node that a pod waits for, of those that no pod is to use so far. It takes a
+// node of the best pool for the pod, by the order in which scaleUpOption would add a node. Where no pool has such a
+// node, it returns first, the node that is ready first. Without this rule the oldest pod would take the first node
+// that registers, perhaps a large one, and a further large node would be requested for the pod that needs it.
 //
 // It returns -1 where the pod's own node has not registered yet, and the pods that need the registered node would not
 // fit beside this pod.
