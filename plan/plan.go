@@ -47,7 +47,7 @@ const (
 // Action is one thing to do. The Verb determines which fields are set.
 type Action struct {
 	Verb Verb
-	Pool string // all but Reclaim on a node of no pool
+	Pool string // all; empty for Uncordon and Rollback on a node of no pool
 	Pod  string // Reclaim: "namespace/name"
 	// From and To are the pool's target before and after (ScaleUp, Withdraw).
 	From, To int
