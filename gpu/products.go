@@ -2,7 +2,7 @@ package gpu
 
 import "strings"
 
-// product is a Model and its other names, in the form of normal.
+// product is a Model and its other names, in the form that normal returns.
 type product struct {
 	Model
 	spellings []string // that mean this model and no other

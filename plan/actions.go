@@ -1,13 +1,13 @@
 package plan
 
-// actions are those of this plan. Every stage adds its own; in a trial that is reverted they
-// are taken back.
+// actions are this plan's actions. Every stage adds its own; a trial that is reverted takes its
+// actions back.
 type actions struct {
 	conditions *conditions
 	journal    *journal
 	list       []Action
-	finishing  int // those that end what is under way, the first ones
-	evicted    int // how many pods they evict, drains aside
+	finishing  int // how many of them, the first ones, end what is under way
+	evicted    int // evictions among them, without those of drains
 }
 
 // add appends an action and returns its index.
@@ -37,7 +37,7 @@ func (as *actions) doneFor(action int, p *pending) {
 // full reports whether the plan has as many actions as it may.
 func (as *actions) full() bool { return as.begun() >= as.conditions.policy.MaxActionsPerReconcile }
 
-// begun counts the actions that finish nothing.
+// begun counts the actions that begin something, see finishing.
 func (as *actions) begun() int { return len(as.list) - as.finishing }
 
 // evictionBound is the bound that delays n more evictions, empty for none.

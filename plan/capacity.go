@@ -13,20 +13,20 @@ import (
 // capacity is the free capacity of a node, counted as the scheduler counts: by
 // resource, not by placement.
 type capacity struct {
-	cpu, memory int64
-	pods        int64        // that may run besides
+	cpu, memory int64        // thousandths of a core, MiB
+	pods        int64        // further pods that may run
 	vendor      string       // of the whole GPUs
 	whole       int          // whole GPUs, or equal instances under the single strategy
-	undivided   bool         // whole are such instances, of which no scheduler gives parts
+	undivided   bool         // whole counts such instances: no scheduler gives parts of them
 	gpuMiB      int          // memory of one whole GPU, 0 for not known
 	gpuPlaces   int          // pods that may share one, 0 for no limit
 	parts       []part       // GPUs that are shared by fractions
 	model       string       // of the MIG GPUs, empty for none
 	free        []mig.Count  // instances by profile, those of GPUs of other models too, see profile
-	byClaim     bool         // whole GPUs become instances as these are claimed, and
-	divided     []mig.Layout // are those of which some are
-	others      []Resource   // shared with the node until something is taken
-	ports       []HostPort   // taken
+	byClaim     bool         // whole GPUs are divided into instances as pods claim these
+	divided     []mig.Layout // GPUs that are divided so: their claimed instances
+	others      []Resource   // the node's own list until something is taken
+	ports       []HostPort   // host ports that are taken
 }
 
 // unstated stands for CPU or memory that the snapshot does not state: no limit.
@@ -60,7 +60,7 @@ func offering(cpu, memory int64, others []Resource) capacity {
 // GKEPartition is GKE's label of nodes that offer MIG instances of one profile as GPUs.
 const GKEPartition = "cloud.google.com/gke-gpu-partition-size"
 
-// InstancesAsGPUs reports whether the labels of a node say that it offers its MIG instances, if it has any, as GPUs: by the
+// InstancesAsGPUs reports whether a node with these labels offers its MIG instances, if it has any, as GPUs: by the
 // strategy "single" of NVIDIA's device plugin, the GPU Operator's default, or by GKE's own plugin.
 func InstancesAsGPUs(labels map[string]string) bool {
 	return labels["nvidia.com/mig.strategy"] == "single" || labels[GKEPartition] != ""
@@ -93,7 +93,7 @@ func (ms *models) supplyTo(r *capacity, device *GPU, single bool) {
 	}
 }
 
-// supplyNew is supplyTo for a GPU of a new node, of which pods of DaemonSets have what is allocated.
+// supplyNew is supplyTo for a GPU of a new node, without what is allocated to DaemonSet pods.
 func (ms *models) supplyNew(r *capacity, device *GPU, single bool) {
 	if len(device.AllocatedTo) > 0 {
 		r.addWhole(device, 0)
@@ -104,8 +104,8 @@ func (ms *models) supplyNew(r *capacity, device *GPU, single bool) {
 	ms.supplyTo(r, &free, single)
 }
 
-// namedAs is the profile that a GPU's profile is on a node whose first GPU is of this model: the scheduler counts
-// instances by name.
+// namedAs translates a GPU's profile to the model of its node's first GPU, by name: the scheduler counts a node's
+// instances by name, whatever GPU they are on.
 func (ms *models) namedAs(model string, device *GPU, p mig.Profile) mig.Profile {
 	if device.Model.Name != model {
 		if t, ok := ms.table(device.Model.Name); ok {
@@ -126,7 +126,7 @@ func (ms *models) supplyRepartition(r *capacity, device *GPU, target mig.Layout,
 	ms.supplyTo(r, &repartition, single)
 }
 
-// relayout is the repartition of a GPU: what stays in place stays allocated.
+// relayout changes the free instances by a GPU's repartition. Instances that stay in place stay allocated.
 func (r *capacity) relayout(from, to mig.Layout) {
 	for _, in := range from {
 		r.free = added(r.free, in.Profile, -1)
@@ -145,8 +145,7 @@ func (r *capacity) addWhole(device *GPU, n int) {
 	}
 }
 
-// wholeGPUs and partOfGPU are what a node with too few GPUs lacks, podPlaces one that runs as many pods as
-// it may.
+// Results of lacks: too few GPUs, too little of a GPU, and as many pods as the node may run.
 const (
 	wholeGPUs = "GPUs"
 	partOfGPU = "part of a GPU"
@@ -159,7 +158,7 @@ const (
 func (ms *models) lacks(k *kind, r *capacity) string {
 	p := k.pod
 	switch {
-	case p.CPUMilli > max(r.cpu, 0): // as in the scheduler, where more is requested than there is, none is not too much
+	case p.CPUMilli > max(r.cpu, 0): // as in the scheduler, a pod that requests none fits an overcommitted node
 		return "cpu"
 	case p.MemoryMi > max(r.memory, 0):
 		return "memory"
@@ -236,8 +235,8 @@ func (ms *models) claims(k *kind, r *capacity) bool {
 	return ms.divide(&left)
 }
 
-// divide makes the instances that are short, the largest first: on GPUs that are divided as these are claimed, at the first
-// place that is free on any, else on a whole one. It is false where there is none.
+// divide makes the instances whose count is negative on GPUs that are divided by claims, the largest first: each at the
+// first free place of a divided GPU, else on a whole GPU. It is false where there is no place.
 func (ms *models) divide(r *capacity) bool {
 	t, ok := ms.table(r.model)
 	slices.SortFunc(r.free, func(a, b mig.Count) int { return b.Profile.Compare(a.Profile) })
@@ -291,13 +290,13 @@ func (ms *models) takeRunning(p *Pod, r *capacity) { ms.account(p, r, 1) }
 
 func (ms *models) putBack(p *Pod, r *capacity) { ms.account(p, r, -1) }
 
-// account subtracts a pod's requests so many times: 1 allocates, -1 releases.
+// account subtracts a pod's requests, times times: 1 allocates, -1 releases.
 func (ms *models) account(p *Pod, r *capacity, times int) {
 	r.free = ms.instances(r.free, r.model, p.Demand.MIG, -times)
 	r.takePlain(p, times)
 }
 
-// instances adds instances to counts in a model's profiles, so many times.
+// instances adds a list of instances, times times, to counts in a model's profiles.
 func (ms *models) instances(cs []mig.Count, model string, list []demand.Instances, times int) []mig.Count {
 	for i := range list {
 		p, _ := ms.profile(model, list[i].Name)

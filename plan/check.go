@@ -19,7 +19,7 @@ import (
 // field; nil for none. No plan of an invalid snapshot may be executed.
 func (s Snapshot) Check() error { return joined(s.problems()) }
 
-// problems are all problems of a snapshot, those of one object behind each other.
+// problems returns all problems of a snapshot. Those of one object follow each other.
 func (s Snapshot) problems() []Problem {
 	c := &checker{tables: s.Tables}
 	if s.Now.IsZero() {
@@ -91,17 +91,17 @@ func (p Policy) Check() error {
 }
 
 type checker struct {
-	of       Problem // without an error: the object that is checked
-	part     string  // of the object, ".template", empty for all
+	of       Problem // the object that is checked, without an error
+	part     string  // the part of it that is checked, ".template"; empty for all
 	problems []Problem
 	tables   mig.Tables // what nodes have published
 	layout   mig.Layout // of the GPU that is checked
-	// legal is the last layout that was, on a product.
+	// legal is the last layout that was found to be legal, on the product legalOn.
 	legal   mig.Layout
 	legalOn string
 }
 
-// add records a problem of a field: of the object that is checked, or of what has no objects.
+// add records a problem of a field: of the object that is checked, of the tree of tenants, or of the snapshot.
 func (c *checker) add(field, format string, args ...any) {
 	p, path := c.of, field
 	switch {
@@ -310,7 +310,7 @@ func (c *checker) gang(p *Pod) {
 	}
 }
 
-// leaving checks for contradictions of a pod's state.
+// leaving checks a pod's state for contradictions.
 func (c *checker) leaving(p *Pod) {
 	switch {
 	case p.Unmade && p.Node != "":

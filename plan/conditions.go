@@ -12,7 +12,7 @@ type conditions struct {
 	idleHold string // why idle nodes are not acted on, empty for no reason; set by holdIdle
 }
 
-// since is the time recorded under a name, now where there is none that has passed.
+// since is the time recorded under a name. It is now where there is none, or one in the future.
 func (cond *conditions) since(times Times, name string) time.Time {
 	if at, ok := times[name]; ok && !at.After(cond.now) {
 		return at
@@ -40,9 +40,9 @@ func (cond *conditions) gone(p *Pod) time.Time {
 	return cond.now.Add(max(aMoment, cond.now.Sub(p.LeavesAt).Abs()))
 }
 
-// StuckAfter is how long after its grace period a pod that still has not left no longer keeps its node: a process that
-// a hung driver keeps, say, ends with the machine only. cluster-autoscaler waits for the grace period again and half a
-// minute (1.37, utils/drain), Karpenter for a minute (1.14, pkg/utils/pod).
+// StuckAfter is how long after the end of its grace period a leaving pod still keeps its node. After that it is stuck:
+// a process that a hung driver keeps, say, ends only with the machine. cluster-autoscaler waits for the grace period
+// again and half a minute (1.37, utils/drain), Karpenter for a minute (1.14, pkg/utils/pod).
 const StuckAfter = 5 * time.Minute
 
 // Stuck reports a leaving pod that no longer keeps its node.
@@ -50,8 +50,9 @@ func (p *Pod) Stuck(now time.Time) bool {
 	return p.Leaving && !p.LeavesAt.IsZero() && now.Sub(p.LeavesAt) >= StuckAfter
 }
 
-// Charged reports whether a running pod counts towards its tenant's quota. The successor of one that is about to leave
-// is planned for, but a pod may have a grace period of years, in which its GPUs are in use.
+// Charged reports whether a running pod counts towards its tenant's quota. A pod that leaves soon does not: its
+// successor is planned for. One that leaves later than StuckAfter from now does: its GPUs are in use until then, and a
+// grace period may be years.
 func (p *Pod) Charged(now time.Time) bool {
 	return !p.Leaving || p.LeavesAt.Sub(now) > StuckAfter
 }

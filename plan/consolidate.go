@@ -9,11 +9,11 @@ import (
 // maxTrials bounds the trial drains of one reconcile.
 const maxTrials = 32
 
-// underused is a node whose pods could all be moved, and the saving.
+// underused is a node whose pods may all be moved, and what that gains.
 type underused struct {
 	node int
 	gain float64 // its price over a node's life, less what is lost with its pods
-	loss float64
+	loss float64 // of moving its pods
 }
 
 // consolidate drains nodes whose pods all fit on others, where the price saved
@@ -30,7 +30,7 @@ func (w *world) consolidate() {
 			return
 		}
 		n := &w.nodes[u.node]
-		// One of a pool, and none to which the pods of another are moved.
+		// At most one node of a pool, and none that takes the pods of another.
 		if drained[n.pool.index] || !w.may(n.pool) || n.promised > 0 || n.unknown || n.unknownPod() != "" || !w.fitsElsewhere(u.node) {
 			continue
 		}
@@ -90,8 +90,8 @@ func (policy *Policy) underusedText(u underused, pods []*Pod) string {
 		text, count(len(pods), "pod"), u.loss, u.gain+u.loss, short(policy.NodeLife))
 }
 
-// underused lists the nodes that could be emptied at a gain, without those of a pool that
-// scales up, cools down, is at its minimum or stopped, or whose nodes an unserved pod fits.
+// underused lists the nodes that could be emptied at a gain. It leaves out pools that scale up,
+// cool down, are stopped or at their minimum, and pools whose nodes an unserved pod fits.
 func (w *world) underused() []underused {
 	keeps, unserved := make([]bool, len(w.pools)), w.unservedKinds()
 	for i, p := range w.pools {

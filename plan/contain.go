@@ -8,7 +8,7 @@ import (
 
 // Problem is what is wrong with an object of a snapshot.
 type Problem struct {
-	// Kind and Name of the object; both are empty for the snapshot's own fields, Name for a tree of tenants.
+	// Kind and Name of the object. Name is empty for the tree of tenants. Both are empty for the snapshot's own fields.
 	Kind Kind
 	Name string
 	// Err has the path of the field. Of several problems of one object it is the first.
@@ -16,14 +16,14 @@ type Problem struct {
 	at  int // index of the object in its list, -1 for the tree of tenants
 }
 
-// Contain returns the snapshot with each object that does not pass Check set apart, so that it misleads no
-// decision about others, and what was wrong with them:
+// Contain returns the snapshot with each object that fails Check set apart, so that it misleads no decision about
+// others, and the problems that it found:
 //
 //   - a pool is left out, and its nodes are of no pool: they are never changed;
 //   - a node stays, cordoned, of no pool, with GPUs of unknown allocation: it is no supply and never changed;
 //   - a pod stays with an unreadable demand, and a node that it is on is set apart too; one that exists twice,
 //     or is on no node of the snapshot, is left out;
-//   - a tenant may use nothing more: its pods wait;
+//   - a tenant may use nothing more: its pods stay pending;
 //   - a forecast is left out, and so are records of State.
 //
 // A valid snapshot is returned as it is.
@@ -108,7 +108,7 @@ func setApart(n Node) Node {
 	return n
 }
 
-// unreadable returns a pod of which only what it is, where, and with which others is known.
+// unreadable returns a pod of unknown demand, of which only its identity, node, tenant, gang and times are known.
 func unreadable(p *Pod, why error) Pod {
 	out := Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Owner: p.Owner, Node: p.Node, Tenant: p.Tenant, Priority: p.Priority,
@@ -120,8 +120,8 @@ func unreadable(p *Pod, why error) Pod {
 	return out
 }
 
-// closed returns tenants that form a valid tree. One with a problem, or all of them if the tree has one, may
-// use nothing more, and shares with no other.
+// closed returns tenants that form a valid tree. A tenant with a problem may use nothing more and shares with no
+// other. Where the tree itself has a problem, this holds for all of them.
 func closed(tenants []Tenant, bad map[int]error) []Tenant {
 	all := bad[-1] != nil
 	shut := map[string]bool{}

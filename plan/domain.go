@@ -15,9 +15,9 @@ const maxDomains = 32
 type domain struct {
 	rules  []Rule
 	values []string
-	now    float64 // GPUs for members that are free
-	free   float64 // and of nodes that can be added, and of GPUs that can be repartitioned
-	most   int     // GPUs that are there or can be added
+	now    float64 // free capacity for members, in GPUs
+	free   float64 // the same, with nodes that can be added and GPUs that can be repartitioned
+	most   int     // all GPUs of its nodes and of those that can be added, free or not
 }
 
 // text is "zone=a", or "rack=r1, zone=a".
@@ -30,9 +30,9 @@ func (d *domain) text() string {
 	return strings.Join(parts, ", ")
 }
 
-// inDomains is inOneDomain for members of which some may have to be near each other and
-// others in another place: each run of members of the same near groups has a place.
-// Members that may be anywhere are part of the run they are in.
+// inDomains is inOneDomain for members with different near groups. Consecutive members of the
+// same near groups share one place; the next ones may have another. A member without near rules
+// belongs to the run that it is in.
 func (w *world) inDomains(g *gang, members []int, do func(i int) bool) (f failed, ok bool) {
 	g.domains = nil
 	ok = w.try(func() bool {
@@ -56,11 +56,11 @@ func (w *world) inDomains(g *gang, members []int, do func(i int) bool) (f failed
 	return f, ok
 }
 
-// inOneDomain is allOrNone for members that may have to be near each other and of
-// which none is anywhere yet: the place is chosen before the members, the one in
-// which all of them cost least; between two that need new nodes the pools' lowest
-// priority comes first. Otherwise the first member would choose it, and
-// the others might not fit.
+// inOneDomain is allOrNone for members that may have to be near each other. Where none of them
+// has a place yet, it chooses the place before it serves them: the one where all of them together
+// cost least. Otherwise the first member would choose the place, and the others might not fit
+// there. Where two places need new nodes of pools of different priorities, priority decides: a
+// place is as good as its pool of the lowest priority.
 func (w *world) inOneDomain(g *gang, members []int, do func(i int) bool) (failed, bool) {
 	domains := w.domainsOf(members)
 	if len(domains) == 0 {
@@ -96,11 +96,11 @@ func (w *world) inOneDomain(g *gang, members []int, do func(i int) bool) (failed
 	return w.allOrNoneIn(domains[best], members, do)
 }
 
-// noNode is the lowest priority where no new node is used.
+// noNode is serving.lowest where no new or unclaimed node is used.
 const noNode = math.MaxInt64
 
-// allOrNoneIn is allOrNone in one place: a pod of the group is assumed there until
-// the members are.
+// allOrNoneIn is allOrNone in one place. Meanwhile a pod of the near group is assumed there, so
+// that the first members must be there too.
 func (w *world) allOrNoneIn(d *domain, members []int, do func(i int) bool) (f failed, ok bool) {
 	t := w.topology
 	for i, r := range d.rules {
@@ -115,9 +115,10 @@ func (w *world) allOrNoneIn(d *domain, members []int, do func(i int) bool) (f fa
 	return f, ok
 }
 
-// domainsOf are the places that the members could share: first those that hold all of them now, then those that
-// do with the nodes that can be added, of each the tightest first so that larger ones stay free for larger gangs,
-// then those with the most free capacity; none where they need not be in one place or where one of their group is.
+// domainsOf lists the places that the members could share, at most maxDomains. First come places that hold all members
+// now, then those that hold them with nodes to add and GPUs to repartition; of both the tightest first, so that larger
+// ones stay free for larger gangs. Last come the others, those with the most free capacity first. It is nil where the
+// members need not be in one place, or where a pod of their group has a place already.
 func (w *world) domainsOf(members []int) []*domain {
 	k, need, alike := (*kind)(nil), 0.0, true
 	for _, i := range members {
@@ -191,8 +192,8 @@ func (w *world) domainsOf(members []int) []*domain {
 		second, y := rank(b)
 		return cmp.Or(cmp.Compare(first, second), cmp.Compare(x, y), slices.Compare(a.values, b.values))
 	}
-	// Where nothing but what is free or can be added serves members that are alike, one of the places without enough of
-	// that is tried, for its text.
+	// For equal members without instances, where nothing can be reclaimed, these sums are exact: a place without enough
+	// cannot hold the members. One such place is tried all the same, for the text of the verdict.
 	exact := alike && len(k.pod.Demand.MIG) == 0 && !w.evictions.reclaimable()
 	var out, short []*domain
 	for _, d := range all { // sorted below
@@ -209,7 +210,7 @@ func (w *world) domainsOf(members []int) []*domain {
 	return out[:min(len(out), maxDomains)]
 }
 
-// repartitioned is how much of a node's GPUs members can have, at most, once they are repartitioned for them.
+// repartitioned is the most that members can have of a node's GPUs once these are repartitioned for them, in GPUs.
 func (w *world) repartitioned(k *kind, n *nodeState, worth []float64) (sum float64) {
 	if len(k.pod.Demand.MIG) == 0 {
 		return 0
@@ -222,8 +223,8 @@ func (w *world) repartitioned(k *kind, n *nodeState, worth []float64) (sum float
 	return sum
 }
 
-// worthOf is how much of a GPU of each pool members can have once it is repartitioned for them: all
-// of it where they request no instances, or differ from the kind.
+// worthOf is, for each pool, the share of a GPU that members can have once it is repartitioned for
+// them. It is 1 where they request no instances, or are not alike.
 func (w *world) worthOf(k *kind, alike bool) []float64 {
 	worth := make([]float64, len(w.pools))
 	for i, p := range w.pools {
@@ -238,7 +239,7 @@ func (w *world) worthOf(k *kind, alike bool) []float64 {
 // rounding is more than the error of a sum of GPU equivalents.
 const rounding = 1e-6
 
-// fitting is how many pods of a kind fit a host.
+// fitting is how many pods of the kind fit the free capacity of one node.
 func (ms *models) fitting(k *kind, free *capacity) int {
 	switch {
 	case ms.lacks(k, free) != "":

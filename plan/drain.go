@@ -13,14 +13,14 @@ import (
 // binding to the node at the cordon arrives within it.
 const RemoveDelay = 5 * time.Second
 
-// frees reports a drain whose node pending pods may have back.
+// frees reports a drain that may be ended for a pending pod.
 func (d *Draining) frees() bool { return d.Reason == NodeUnderused || d.Reason == NodeEmpty }
 
 // draining reports a node of a pool that is being drained.
 func (n *nodeState) draining() bool { return n.Drain != nil && n.pool != nil }
 
-// countDrain counts a node that is being drained for its pool: an underused one already
-// counts as removed from it, and a pool replaces one sick node at a time.
+// countDrain counts a node that is being drained in its pool. An underused or empty node counts
+// as removed from the pool already; a sick one counts because a pool replaces one at a time.
 func (w *world) countDrain(i int) {
 	n := &w.nodes[i]
 	switch p := n.pool; {
@@ -150,8 +150,8 @@ func (n *nodeState) vacant() bool {
 	return n.bound == 0 && !n.inUse()
 }
 
-// inUse reports a node with a GPU that is known to be allocated to a pod that keeps it: none that is stuck, nor of a
-// DaemonSet, unless such pods have more than half of the GPUs, which is a node in use for cluster-autoscaler too.
+// inUse reports a node with a GPU that is known to be allocated to a pod that keeps the node. Stuck pods do not keep
+// it. DaemonSet pods keep it only where they have more than half of its GPUs, as in cluster-autoscaler.
 func (n *nodeState) inUse() bool {
 	daemons := 0
 	for c := range n.GPUs {
@@ -195,7 +195,7 @@ func (w *world) drainFails(node int, stay []*Pod) verdict {
 	return verdict{}
 }
 
-// stays returns why one of the pods cannot have left by a deadline, empty for none.
+// stays returns why one of the pods cannot have left by a deadline, empty where all can.
 func (cond *conditions) stays(pods []*Pod, deadline time.Time) string {
 	for _, p := range pods {
 		switch {
@@ -257,9 +257,9 @@ func (w *world) drain(n *nodeState, deadline time.Time, reason Reason, detail st
 	n.tier, n.since = tierOut, NodeDraining
 }
 
-// moveAway reserves capacity for each of a node's pods that is not expendable on
-// other nodes in service without a sick GPU. It returns those nodes, and the first pod without
-// any, nil for none: one of unknown demand is known to fit nowhere. Precondition: a trial.
+// moveAway reserves capacity for each of a node's pods that is not expendable, on other nodes
+// in service without a sick GPU. to is how many of them each node takes. stuck is the first pod
+// that fits nowhere, nil for none; a pod of unknown demand fits nowhere. Precondition: a trial.
 func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 	to = map[int]int{}
 	for _, p := range pods {
@@ -332,9 +332,9 @@ func (cond *conditions) interruptionText(n *nodeState) string {
 	return "its provider interrupts it in " + short(n.LeavesAt.Sub(cond.now))
 }
 
-// reserveElsewhere reserves capacity for each of a node's pods that comes back and is not
-// expendable: free, upcoming, of a repartitioned GPU, or of a new node of any pool, which is
-// not added for what is borrowed. A pod without any is pending again once it is evicted.
+// reserveElsewhere reserves capacity for each of a node's pods that returns: free or upcoming
+// capacity, a repartitioned GPU, or a new node of any pool. No node is added for borrowed
+// demand. A pod without capacity is pending once it is evicted.
 func (w *world) reserveElsewhere(node int, pods []*Pod) {
 	w.serving.expecting = 0
 	tree := w.quotas.ran
@@ -365,8 +365,8 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 	}
 }
 
-// returns reports a pod for which capacity is kept once it has left: one that requests GPUs,
-// and so many as are known; no controller creates a bare pod again.
+// returns reports a pod for which capacity is reserved before it is evicted: it is known to request
+// GPUs, is not expendable, and has a controller. A bare pod is not created again.
 func (policy *Policy) returns(p *Pod) bool {
 	return !p.Demand.Zero() && !policy.expendable(p) && (p.Evictable || p.Owner != "")
 }

@@ -23,8 +23,8 @@ func (k *kind) before(a, b option) bool {
 	return p.price < q.price
 }
 
-// balanced is the option of the smallest of the pools that are similar to the best
-// one and have such a node too, upcoming or new, where the policy balances them.
+// balanced replaces the best option by that of the smallest similar pool, where the policy
+// balances pools. That pool must offer the same: an upcoming node, or a new one.
 func (w *world) balanced(best option, p *pending) option {
 	if !w.policy.BalanceSimilarNodeGroups {
 		return best
@@ -45,16 +45,16 @@ func (w *world) balanced(best option, p *pending) option {
 	return best
 }
 
-// size is the number of a pool's nodes after this plan, reserved ones included, without those that no
-// pod uses yet.
+// size is the number of a pool's nodes after this plan, with reserved and without unclaimed ones.
 func (p *poolState) size() int { return p.base + p.grown + p.later - p.shrunk - len(p.spare) }
 
 // similarity is how much CPU and memory of similar pools' nodes may differ, as a
 // share of the larger: cluster-autoscaler's ratio for what is allocatable.
 const similarity = 0.05
 
-// placeLabels tell similar pools apart: where their nodes are and how their group is called. They and machineLabels have
-// those of cluster-autoscaler (0470fdf, processors/nodegroupset) but AWS's lifecycle, which is Spot here.
+// placeLabels are labels in which similar pools may differ: where their nodes are, and the name of their group. They
+// and machineLabels have all of cluster-autoscaler's (0470fdf, processors/nodegroupset) but AWS's lifecycle, here
+// Pool.Spot.
 var placeLabels = map[string]bool{
 	hostnameLabel: true, "gpuscale.io/pool": true,
 	"topology.kubernetes.io/zone": true, "failure-domain.beta.kubernetes.io/zone": true,
@@ -65,15 +65,15 @@ var placeLabels = map[string]bool{
 	"agentpool": true, "poolName": true, "resourceNameSuffix": true, "creationSource": true, "aksEngineVersion": true,
 }
 
-// machineLabels begin the keys of labels that kubelets, clouds and feature discovery set by what a machine is and which group
-// it is of, not by where it is.
+// machineLabels begin the keys of labels that kubelets, clouds and feature discovery set by what a machine is and by
+// its group, not by where it is.
 var machineLabels = []string{
 	"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/", "node.kubernetes.io/instance-type", "feature.node.kubernetes.io/",
 	"nvidia.com/gpu.family", "nvidia.com/gpu.compute.", "nvidia.com/gpu.machine", "nvidia.com/mig.strategy", "nvidia.com/cuda.", "amd.com/gpu.", "gpu.intel.com/",
 	"eks.amazonaws.com/", "karpenter.", "cloud.google.com/gke-", "kubernetes.azure.com/",
 }
 
-// MachineLabel reports whether a pool's nodes have a label in common that its template need not state.
+// MachineLabel reports a label that is the same on all nodes of a pool, so that its template need not state it.
 func MachineLabel(key string) bool {
 	return slices.ContainsFunc(machineLabels, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }

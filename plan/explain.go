@@ -20,8 +20,8 @@ type Explanation struct {
 	Weight float64
 	// Borrowed: its quota admits it only beyond what its tenant is guaranteed.
 	Borrowed bool
-	// Options are all ways to serve it, free capacity first, new nodes last; those
-	// of a pool each are bounded by MaxOptions.
+	// Options are all ways to serve it, free capacity first. New nodes are last: one
+	// option for each pool, at most MaxOptions.
 	Options []Option
 	// Plan is the whole plan, equal to Make's.
 	Plan Plan

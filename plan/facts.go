@@ -14,23 +14,24 @@ import (
 
 // facts is what a node's GPUs say together.
 type facts struct {
-	notFree    Reason        // NodeBusy or AllocationUnknown, as the first GPU that is not free; empty for none
-	idle       time.Duration // the shortest time for which any has been free
-	unstated   bool          // for some free GPU it is not known
+	notFree    Reason        // NodeBusy or AllocationUnknown, by the first GPU that is not free; empty where all are free
+	idle       time.Duration // how long all of them have been free
+	unstated   bool          // the snapshot does not state since when some free GPU has been free
 	unknown    bool          // the allocation of some GPU is not known
 	unknownMIG bool          // the allocation of some MIG GPU is not known
 	sick       bool          // a GPU is broken
 	hasUnused  bool          // an allocated device was measured idle
 	addable    bool          // an instance can perhaps be added to a GPU
 	plain      bool          // a GPU is without MIG
-	// plainUnallocated and unallocated are what is free of GPUs that are not sick, without and with MIG.
+	// plainUnallocated is the number of unallocated GPUs without MIG, unallocated are the unallocated instances. Sick
+	// GPUs do not count.
 	plainUnallocated int
 	unallocated      []mig.Count
 }
 
-// readGPUs reads all GPUs, each once, as there are many, far apart in memory: their
-// capacity, their allocations, what is unusual about them, and the verdict on them
-// where nothing is decided. There are about so many other verdicts.
+// readGPUs reads each GPU once, since there are many, far apart in memory: its capacity, its
+// allocations, what is unusual about it, and the verdict on it unless a stage decides
+// another. others is about the number of the other verdicts.
 func (w *world) readGPUs(others int) {
 	total := 0
 	for i := range w.nodes {
@@ -150,9 +151,10 @@ func (cond *conditions) knownAt(n *nodeState) (time.Time, bool) {
 	return cond.now.Add(max(allocationDelay, cond.now.Sub(since))), true
 }
 
-// recordUnknown records since when a node has had GPUs of unknown allocation. A pool that
-// has nothing but such nodes for longer than NodeOverdue is unobserved: a new node would be
-// as unknown, and could not be repartitioned either.
+// recordUnknown records since when a node has had GPUs of unknown allocation. A pool is
+// unobserved where all its nodes have such GPUs, and one has had them for longer than
+// NodeOverdue. Then a new node's allocations would be unknown too, and it could not be
+// repartitioned either.
 func (cond *conditions) recordUnknown(n *nodeState, since Times) {
 	p := n.pool
 	switch {
@@ -180,9 +182,9 @@ func (n *nodeState) discountAllocated() {
 	}
 }
 
-// limitSick limits what is free of a node with a sick GPU to what its device plugin offers, with
-// the sick GPU or without, less what all of its pods request, those with the sick one too: so
-// the scheduler counts.
+// limitSick limits the free capacity of a node with a sick GPU to what the scheduler counts: what
+// the device plugin offers, with or without the sick GPU, minus the requests of all its pods, those
+// on the sick GPU included.
 func (ms *models) limitSick(n *nodeState) {
 	if !n.sick || n.Allocatable == nil || n.booting || n.operating() {
 		return

@@ -72,7 +72,8 @@ func (k *kind) judgeOn(n *nodeState) verdictOnce {
 	return k.judge(n.class, n.place(), n.taintsWhenReady())
 }
 
-// judge is not cached for a kind added after nodes were classified.
+// judge reports how selectors, taints, volumes and devices admit the kind to a class of nodes. The
+// result is cached, except for a kind that was added after classify.
 func (k *kind) judge(class int, at place, taints []Taint) verdictOnce {
 	v := fits
 	switch {

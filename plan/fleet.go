@@ -18,8 +18,8 @@ type fleet struct {
 	nodeAt map[string]int
 }
 
-// eachNode is the nodes that there are when it begins, with their indices. A pointer is to be fetched
-// again once a node has been added.
+// eachNode yields the nodes that exist when it begins, with their indices. Once a node has been added,
+// the pointer is stale: take the node by its index.
 func (f *fleet) eachNode() iter.Seq2[int, *nodeState] {
 	return func(yield func(int, *nodeState) bool) {
 		for i := range f.nodes {
@@ -43,78 +43,76 @@ const (
 type nodeState struct {
 	*Node        // as in the snapshot, but its GPUs in order; never written to
 	virtual bool // it has no object yet
-	// unclaimed is a virtual node that no pod of this reconcile uses yet. It was
+	// unclaimed is set on a virtual node that no pod of this reconcile uses yet. It was
 	// requested in an earlier reconcile and is used where a new one would be: so
 	// the same pods get the same options before and after that request.
-	unclaimed bool
-	name      string
-	pool      *poolState // nil for none
-	class     int        // of nodes that are equal to selectors and taints
-	tier      tier
-	since     Reason // verdict when not tierNow
-	at        time.Time
-	capacity
-	facts
-	bound        int    // pods that keep it from being empty
-	leaving      int    // of those, pods that are leaving
-	stuck        []*Pod // of pods, those that are stuck
-	leftAt       time.Time
-	pods         []*Pod // bound here
-	promised     int    // pending pods that will use it
-	booting      bool   // the device plugin offers only part of what is coming
-	settling     bool   // the scheduler is about to bind pods here
-	settlingGang string // the gang whose members that are not made yet are all of these pods, empty for others
-	changeAt     time.Time
-	expected     []GPU    // the GPUs it will have, for a node that shows none yet
-	later        string   // the bound that delays what is reserved here
-	repartition  []int    // positions of the GPUs that this plan repartitions
-	action       int      // the action that provides it, -1 for none
-	decided      verdict  // of scale down: replaces the verdict
-	saved        int      // the trial that has journalled it
-	derived      *derived // nil for nothing yet, see derive
+	unclaimed    bool
+	name         string
+	pool         *poolState // nil for none
+	class        int        // number of its class, see classify
+	tier         tier       // when its free capacity is supply
+	since        Reason     // why its tier is not tierNow; its verdict then
+	at           time.Time  // from when on its free capacity is supply
+	capacity                // free
+	facts                   // what its GPUs say together
+	bound        int        // pods that keep it from being empty
+	leaving      int        // how many of bound are leaving
+	stuck        []*Pod     // those of pods that no longer keep it, see Pod.Stuck
+	leftAt       time.Time  // when the last of the leaving pods will have left
+	pods         []*Pod     // all that are bound to it
+	promised     int        // pending pods that will use it
+	booting      bool       // the device plugin offers only a part of its instances so far
+	settling     bool       // the scheduler is about to bind pods here
+	settlingGang string     // the gang of these pods, where all are its members that do not exist yet; else empty
+	changeAt     time.Time  // from when on it may be repartitioned
+	expected     []GPU      // the GPUs it will have, for a node that shows none yet
+	later        string     // the bound that delays what is reserved here, empty for none
+	repartition  []int      // positions of the GPUs that this plan repartitions
+	action       int        // index of this plan's action that adds or changes it, -1 for none
+	decided      verdict    // verdict that a stage decided, instead of the usual one
+	saved        int        // the last trial that journalled it
+	derived      *derived   // nil until it is used, see derive
 }
 
 // derived is what follows from the state of a node's GPUs.
 type derived struct {
-	splits []*split
-	// judged is set once candidates, the GPUs that could be repartitioned, and
-	// blocked, what prevents it for the others, are known.
-	judged     bool
-	candidates []candidate
-	blocked    causes
-	estimates  []estimate // by number of the request
+	splits     []*split    // two for each GPU, see splitGPU
+	judged     bool        // candidates and blocked are known
+	candidates []candidate // the GPUs that could be repartitioned
+	blocked    causes      // what prevents it for the others
+	estimates  []estimate  // by number of the request
 }
 
 type poolState struct {
 	*Pool
 	index   int      // in the world's pools
 	empty   capacity // of a new node
-	boot    []split  // its MIG GPUs, all of which may go
-	class   int
-	base    int     // nodes requested before this plan
-	grown   int     // nodes this plan adds
-	later   int     // nodes reserved that a later plan adds
-	unready int     // nodes that are not ready and should be
-	shrunk  int     // nodes this plan removes
-	price   float64 // of one node for an hour, see estimatePrices
-	// settled are those of shrunk whose removal an earlier plan has decided.
-	settled int
-	// For scale down: nodes being drained, being replaced, with a sick GPU, empty
-	// for long enough; and what this plan does.
+	boot    []split  // how each MIG GPU of a new node could be repartitioned
+	class   int      // of a new node, see classify
+	base    int      // nodes that existed or were requested before this plan
+	grown   int      // nodes this plan adds
+	later   int      // nodes reserved that a later plan adds
+	unready int      // nodes that are not ready and should be
+	shrunk  int      // nodes this plan removes
+	price   float64  // of one node for an hour, see estimatePrices
+	settled int      // how many of shrunk an earlier plan decided to remove
+	// Numbers of nodes: drained to be removed, being replaced, with a sick GPU, and empty for
+	// long enough to be removed.
 	draining, replacing, sick, surplus int
-	does                               verdict
-	action                             int   // ScaleUp, -1 for none
-	spare                              []int // unclaimed nodes
-	registered                         []int // its upcoming nodes that have an object
-	observed, unobserved               bool  // the allocation of some node is known; of none for long
-	stop                               Reason
-	keptFor                            string // the gang that its remaining nodes are kept for
-	kept                               int32  // and that gang's priority
-	why                                string
-	requestedAt                        time.Time // when nodes were last requested
-	missingSince                       time.Time // since when a node is missing and none has come
-	newest                             time.Time // when its newest node was created
-	newNodes                           []int     // new nodes that run nothing, see templateMismatch
+	does                               verdict // what this plan drains or replaces; it is the pool's verdict then
+	action                             int     // index of its ScaleUp, -1 for none
+	spare                              []int   // its unclaimed nodes
+	registered                         []int   // its upcoming nodes that have an object
+	// Some node's allocations are known; all nodes' have been unknown for long.
+	observed, unobserved bool
+	stop                 Reason // why it must not scale up, empty for no reason; why is the detail
+	keptFor              string // the gang that its remaining nodes are kept for, empty for none
+	kept                 int32  // that gang's priority
+	why                  string
+	requestedAt          time.Time // when nodes were last requested
+	missingSince         time.Time // since when nodes are missing and none has registered
+	newest               time.Time // when its newest node was created
+	newNodes             []int     // new nodes that run nothing, see templateMismatch
 }
 
 func (n *nodeState) derive() *derived {
@@ -155,8 +153,8 @@ func (f *fleet) nextPlace(p *poolState) place {
 
 func (n *nodeState) upcoming() bool { return n.virtual || n.tier == tierNode }
 
-// place is the node with its labels once it is ready: an upcoming one gets its pool's
-// template's, since the device plugin and GFD add theirs.
+// place is the node with the labels that it has once it is ready. An upcoming node also gets
+// those of its pool's template: the device plugin and GFD add theirs only later.
 func (n *nodeState) place() place {
 	at := place{n.virtual, n.Node.Name, n.Labels, nil}
 	if !n.upcoming() {
@@ -200,7 +198,7 @@ func (f *fleet) gpuPrice(node string) float64 {
 	return f.nodes[i].pool.price / f.nodes[i].pool.gpus()
 }
 
-// gpusOf is a running pod's demand in GPUs; all of its node's where it is unknown.
+// gpusOf is a running pod's demand in GPUs. An unknown demand counts as all GPUs of the node.
 func (f *fleet) gpusOf(p *Pod) float64 {
 	if i := f.nodeIndex(p.Node); i >= 0 && p.Unreadable != "" {
 		return float64(len(f.nodes[i].GPUs))
@@ -208,8 +206,8 @@ func (f *fleet) gpusOf(p *Pod) float64 {
 	return float64(slicesOf(p)) / gpuSlices
 }
 
-// estimatePrices sets the prices of all pools. What an unpriced node costs is unknown: it counts
-// as if its GPUs cost what the dearest known ones do, and as 1 each where no pool has a price.
+// estimatePrices sets the prices of all pools. A GPU of an unpriced pool counts as the dearest GPU
+// of priced pools, or as 1 where no pool has a price.
 func (f *fleet) estimatePrices() {
 	dearest := 0.0
 	for _, p := range f.pools {
@@ -224,5 +222,5 @@ func (f *fleet) estimatePrices() {
 	}
 }
 
-// gpus is the number of a new node's GPUs by which its price is divided.
+// gpus is the number of a new node's GPUs, at least 1, to divide its price by.
 func (p *poolState) gpus() float64 { return float64(max(1, len(p.Template.GPUs))) }

@@ -17,21 +17,22 @@ type unit struct {
 
 // gang is a group of pods of which at least min must run at the same time.
 type gang struct {
-	name    string
-	min     int
-	running int
-	runs    []*Pod // running and not leaving
-	members []int  // pending
-	reason  Reason
+	name    string // "namespace/name"
+	min     int    // members that must run at the same time
+	running int    // the number of runs
+	runs    []*Pod // members that run and are not leaving
+	members []int  // pending members, as indices into queue.pending
+	reason  Reason // its verdict
 	detail  string
-	lacks   Reason   // why the member that could not be served was not
-	domains []string // in which its members are near each other, chosen in this plan
+	lacks   Reason   // why the first member that could not be served was not
+	domains []string // the places chosen in this plan, in each of which members are near each other
 }
 
 // lacking is the number of pending members that must be served together.
 func (g *gang) lacking() int { return max(g.min-g.running, 0) }
 
-// formUnits collects gangs, of which these pods run, and returns them by name. A gang has the rank of its most urgent member.
+// formUnits groups the pending pods into units, and returns all gangs by name. running are the gangs' running pods.
+// A gang has the rank of its most urgent member.
 func (q *queue) formUnits(running []*Pod) (gangs []*gang) {
 	found := map[string]*gang{}
 	of := func(p *Pod) *gang {
@@ -75,8 +76,8 @@ func (q *queue) formUnits(running []*Pod) (gangs []*gang) {
 	return gangs
 }
 
-// order sorts a gang's members by rank. All of the core are served or none,
-// so that their age does not count there: the largest first waste least.
+// order sorts a gang's members by rank, and then the core by size, the largest first, which
+// wastes least. Age does not count within the core, as all of it is served or none.
 func (q *queue) order(u *unit, rank func(i int) int) {
 	u.members = slices.Clone(u.members)
 	slices.SortStableFunc(u.members, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) })
@@ -99,8 +100,8 @@ func (u *unit) core() (core, rest []int) {
 	return u.members[:n], u.members[n:]
 }
 
-// failed is how many members were served before one that was not, and why it was
-// not.
+// failed is the first member that could not be served: how many were served before it, and why
+// it was not.
 type failed struct {
 	done int
 	verdict
@@ -173,16 +174,16 @@ func (w *world) serveGang(u *unit) {
 	w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", first.done+g.running, g.min, near, p.Key(), first.reason, first.detail))
 }
 
-// prefer orders the members of a gang that has more than it lacks: first those for which a node is free or waited for, as
-// no action serves others in their place, and last those that are not to be served. It is false where too few are left
-// without some kinds.
+// prefer orders the members of a gang that has more of them than it lacks. First come those that a free or an upcoming
+// node serves, so that no action is taken for others in their place. Last come those that are decided already and those
+// of the kinds in without. Where there are such kinds, it is false if too few other members are left.
 func (w *world) prefer(u *unit, without []*kind) bool {
 	lacking := u.gang.lacking()
 	if len(u.members) == lacking {
 		return len(without) == 0
 	}
 	rank, left := map[int]int{}, 0
-	w.try(func() bool { // each takes what the next one cannot have
+	w.try(func() bool { // what one takes the next one cannot have
 		for _, i := range u.members {
 			p, k := &w.pending[i], w.pending[i].kind
 			n := w.tightest(k)
@@ -218,13 +219,13 @@ func (w *world) gangServed(g *gang, core []int) {
 	}
 }
 
-// stageOf is the name under which reconciles that evict a part of what a gang
-// needs are recorded.
+// stageOf is the name under which State.Failures counts the reconciles that evict only a part of
+// the pods that have to leave for a gang.
 func stageOf(gang string) string { return "gang " + gang }
 
-// mayStage reports whether evictions for a gang may be spread over reconciles: as
-// many in an hour as it needs. Where a scheduler gives the capacity to others
-// before all of it is free, evictions would go on without end.
+// mayStage reports whether the evictions for a gang may be spread over several reconciles. Within
+// an hour it allows as many reconciles as members of the gang need. Without that bound evictions
+// would never end where a scheduler gives the capacity to other pods before all of it is free.
 func (cond *conditions) mayStage(gang string, members int) bool {
 	most := cond.policy.MaxEvictionsPerReconcile
 	if most <= 0 || cond.policy.MaxActionsPerReconcile <= 0 {
@@ -252,10 +253,10 @@ func (w *world) serveCore(u *unit, core []int) (f failed, ok bool) {
 	return f, ok
 }
 
-// keepCapacity keeps the free capacity of pools that a gang waits for from less urgent pods,
-// where the pools could serve the gang if nothing else used them: otherwise each
-// node that becomes available would go to the first pod that needs one. Members that must
-// be near each other need the pools of one place.
+// keepCapacity keeps the nodes that pools can still add for a gang: less urgent pods get none of
+// them (CapacityKept). Otherwise each node that becomes available would go to the first pod that
+// needs one. Pools are kept only where they could serve the gang if they were empty; for members
+// that must be near each other, the pools of one place. failed is the member that was not served.
 func (w *world) keepCapacity(u *unit, failed int) {
 	k := w.pending[failed].kind
 	need := u.gang.min

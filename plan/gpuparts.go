@@ -10,13 +10,13 @@ import (
 // part is the free capacity of a shared GPU, in thousandths and MiB.
 type part struct {
 	core, memory int
-	places       int  // pods that may use it besides
+	places       int  // further pods that may use it
 	gpu          int  // its index plus one, 0 for unknown
 	shared       bool // it is given in parts only
 }
 
-// hasParts reports whether a fraction finds as many different GPUs as it
-// requests: shared ones, or whole ones that the pod does not request besides.
+// hasParts reports whether a pod's fraction finds as many different GPUs as it requests: shared
+// ones, or whole ones that are left beside the pod's own whole GPUs.
 func (r *capacity) hasParts(p *Pod) bool {
 	need := r.partOf(p.Demand.Fraction)
 	if need.core > 1000 || need.memory > r.partMemory() || !sameVendor(p.Demand.Vendor, r.vendor) || r.undivided || r.unmeasured(p) {
@@ -39,7 +39,7 @@ func (s part) holds(need part) bool {
 	return s.core >= need.core && s.memory >= need.memory && s.places > 0
 }
 
-// unused is a whole GPU, for parts.
+// unused is the free capacity of a whole GPU.
 func (r *capacity) unused(gpu int) part {
 	places := r.gpuPlaces
 	if places <= 0 {
@@ -85,8 +85,8 @@ func (r *capacity) takeParts(f *demand.Fraction, on []int) {
 	}
 }
 
-// partsOn is a part of a fraction that is on GPUs of these indexes, and how many more parts
-// there are whose GPU is unknown.
+// partsOn is the size of each part of a fraction on the GPUs of these indexes, and the number of
+// parts whose GPU is unknown.
 func (r *capacity) partsOn(f *demand.Fraction, on []int) (part, int) {
 	need, n, of := r.partOf(f), min(clampCount(max(f.GPUs, 1)), maxGPUsOfNode), len(on)
 	if of > 0 { // containers may have their parts on several GPUs
@@ -95,8 +95,8 @@ func (r *capacity) partsOn(f *demand.Fraction, on []int) (part, int) {
 	return need, n
 }
 
-// releaseParts releases the parts of a running pod whose GPUs are known. A GPU that has no
-// other is a whole one again.
+// releaseParts releases the parts of a running pod whose GPUs are known. A GPU on which no part is
+// left is a whole one again.
 func (r *capacity) releaseParts(p *Pod) {
 	if p.Demand.Fraction == nil {
 		return

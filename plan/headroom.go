@@ -136,8 +136,8 @@ func (w *world) prepareOne(f *Forecast, p *pending) (there, acted bool) {
 
 // provide reserves capacity for a pod that is not pending yet: free on a sound node,
 // upcoming, or by the cheapest action for it, where that is worth it now. It reports whether
-// there is any and whether an action was taken. Where the cheapest is not worth it yet, no
-// other is taken: it will be once the pod is pending.
+// there is any and whether an action was taken. Where the cheapest action is not worth it yet,
+// no other is taken: the cheapest will be worth it once the pod is pending.
 func (w *world) provide(p *pending, reason Reason, why string, worth func(option) bool) (there, acted bool) {
 	if to := w.reservable(p.kind, worth); to >= 0 {
 		w.assign(p.kind, to)
@@ -187,10 +187,11 @@ func (w *world) reservable(k *kind, worth func(option) bool) int {
 	return best
 }
 
-// worthwhile compares the cost of an action now, which may be early or
-// needless, with that of a pending replica if the action follows the demand.
-// The forecast's error is the probability of a needless action. To keep a node that
-// would be removed is as to add one, for as long as it is kept once nothing uses it. A node is kept once it is repartitioned.
+// worthwhile compares the cost of an action now, which may be early or needless, with the
+// cost of a replica that is pending because the action follows the demand. The forecast's
+// error is the probability of a needless action. Free capacity costs only where it keeps an
+// empty node from being removed: that is priced as a new node, kept for idleAfter instead of
+// NodeLife. A repartition also keeps its node.
 func (w *world) worthwhile(f *Forecast, p *pending, o option) bool {
 	life := w.policy.NodeLife
 	if o.kind == OptionFree {

@@ -14,9 +14,9 @@ import (
 const DefaultIdleAfter = 10 * time.Minute
 
 const (
-	// leastIdle bounds what ReadyAfter makes of IdleAfter.
+	// leastIdle is the least time to which an IdleAfter that adapts is shortened.
 	leastIdle = time.Minute
-	// regretFor is how long a scale up soon after a removal keeps empty nodes for all of IdleAfter.
+	// regretFor is how long a pool keeps empty nodes for all of IdleAfter, once it was scaled up soon after a removal.
 	regretFor = 3 * time.Hour
 )
 
@@ -38,8 +38,8 @@ func (cond *conditions) idleAfter(p *poolState) (time.Duration, string) {
 // unusedLong is how long an allocated GPU must be unused for the verdict GPUUnused.
 const unusedLong = time.Hour
 
-// uses is each allocated device of the GPU: the pod that has it, and since when it has
-// not used it, zero for used or unknown. A measurement of the whole GPU applies to its instances.
+// uses yields for each allocated device of the GPU its pod, and since when it has been unused:
+// zero where it is in use or that is unknown. A measurement of the whole GPU applies to its instances.
 func (c *GPU) uses() iter.Seq2[string, time.Time] {
 	return func(yield func(string, time.Time) bool) {
 		for _, pod := range c.AllocatedTo {
@@ -55,7 +55,7 @@ func (c *GPU) uses() iter.Seq2[string, time.Time] {
 	}
 }
 
-// allocated reports whether the GPU, or an instance of it, is known to be.
+// allocated reports whether the GPU, or an instance of it, is known to be allocated.
 func (c *GPU) allocated() bool {
 	for range c.uses() {
 		return true
@@ -80,12 +80,11 @@ func (cond *conditions) idlers(c *GPU) string {
 	return fmt.Sprintf("not used for %s by %s", short(longest), strings.Join(slices.Compact(pods), ", "))
 }
 
-// allocation is the devices of a pod: how many GPUs and instances, since when none
-// of them is used, and whether any is used or not measured.
+// allocation is what is allocated to a pod.
 type allocation struct {
-	devices int
-	since   time.Time
-	used    bool
+	devices int       // GPUs and instances
+	since   time.Time // since when none of them is used
+	used    bool      // one of them is in use, or not measured
 }
 
 // reclaimIdle evicts pods that have not used their devices for as long as their
@@ -183,9 +182,8 @@ func (w *world) holdIdle() {
 	}
 }
 
-// looksIdle is for how long nothing has computed on a node: nothing is allocated
-// there, or nothing allocated is used. It is false where something computes, and
-// for unknown.
+// looksIdle is how long a node has been idle: nothing is allocated there, or no allocated
+// device is used. It is false where a device is in use, or where that is unknown.
 func (cond *conditions) looksIdle(n *nodeState) (time.Duration, bool) {
 	reason, idle := cond.emptiness(n)
 	if reason == NodeEmpty {

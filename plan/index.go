@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// index has the nodes that may serve a kind, on one heap for each combination
-// of places that the kind's topology rules distinguish. What the rules say of a
-// heap is asked each time; of a node's own state an entry can become stale, so
-// best evaluates the first of a heap again before it returns it. A kind thus
-// evaluates each node once, not once for each pod.
+// index has the nodes that may serve a kind, on one heap for each combination of places
+// that the kind's topology rules distinguish. Whether the rules open a heap is asked at
+// each use. An entry can become stale when its node changes, so best evaluates the first
+// entry of a heap again before it returns the node. A kind thus evaluates each node once,
+// not once for each pod.
 type index struct {
 	built bool
 	epoch int // of the kind's rules about hosts when it was built
@@ -119,16 +119,16 @@ func (s *heap) down() {
 	}
 }
 
-// grouping is the heap of each node for the kinds whose rules mention the same
-// labels, hosts aside.
+// grouping assigns each node a heap, for the kinds whose rules mention the same labels, the
+// hostname aside.
 type grouping struct {
-	keys   []string
-	of     []int // by node
-	at     map[string]int
-	places []place // by heap
+	keys   []string       // the labels
+	of     []int          // heap, by node
+	at     map[string]int // heap, by values of the labels
+	places []place        // of a node of each heap
 }
 
-// heapOf is the heap of a node for a kind.
+// heapOf is the number of a node's heap in the kind's indices.
 func (t *topology) heapOf(k *kind, node int) int {
 	s := t.groupingOf(k)
 	for i := len(s.of); i <= node; i++ {
@@ -178,8 +178,8 @@ func (t *topology) groupingOf(k *kind) *grouping {
 	return k.grouping
 }
 
-// keysOf are the labels by which the kind's rules, and rules about it, tell
-// nodes apart; hosts aside, whose pods are counted with the node's own state.
+// keysOf are the labels by which the kind's rules, and rules about it, tell nodes apart. The
+// hostname is not among them: value checks rules about hosts for each node.
 func (t *topology) keysOf(k *kind) []string {
 	var keys []string
 	add := func(key string) {
@@ -212,8 +212,9 @@ func (t *topology) open(k *kind) func(heap int) bool {
 	return func(heap int) bool { return t.allows(k, &s.places[heap], false) }
 }
 
-// value is the entry for a kind of a node in an open heap: among upcoming nodes by when
-// they are ready, else among nodes in service, the sick ones last.
+// value is a node's entry for a kind; false where the node cannot serve it. With upcoming the
+// entry orders upcoming nodes by when they are ready; else it orders nodes in service, those with
+// a sick GPU last. The node's heap must be open.
 func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 	if node >= len(w.nodes) {
 		return entry{}, false

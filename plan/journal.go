@@ -7,9 +7,9 @@ import "slices"
 // is not in it: it is derived again.
 type journal struct {
 	undo    []func()
-	trials  int // begun so far
-	current int // the innermost trial under way, 0 for none
-	touched []int
+	trials  int   // begun so far
+	current int   // number of the innermost trial under way, 0 for none
+	touched []int // nodes that the last revert restored
 }
 
 // try runs do, and reverts all its writes when it returns false. Trials nest.

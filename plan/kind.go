@@ -17,8 +17,8 @@ import (
 
 // kind is a group of pods that do not differ in anything the planner reads.
 type kind struct {
-	pod  *Pod // one of them
-	text string
+	pod  *Pod    // one of them
+	text string  // their requests, see requestText
 	eq   float64 // GPU equivalents
 	// static caches per class of nodes whether selectors and taints admit the pod.
 	static []verdictOnce
@@ -29,14 +29,14 @@ type kind struct {
 	// usable, upcoming and repartitions index the nodes that may serve it: as they
 	// are, once they are ready, and with a repartitioned GPU.
 	usable, upcoming, repartitions index
-	// blocked is what prevented repartitions for the first pod of the kind that could
-	// not be served, ruledOut what kept it from free capacity; explained is set once
-	// they are known.
+	// blocked and ruledOut are about the first pod of the kind that could not be served:
+	// what prevented repartitions, and what kept it from free capacity. explained is set
+	// once they are known.
 	blocked   causes
 	ruledOut  string
 	explained bool
-	// groups are its pods' groups; grouping and spreads are what its topology rules
-	// know of the nodes.
+	// groups is the set of its pods' groups. grouping and spreads are the nodes as its
+	// topology rules see them.
 	groups   map[string]bool
 	grouping *grouping
 	spreads  map[Rule]*spreadPlaces
@@ -53,7 +53,7 @@ type verdictOnce uint8 // 0 for not known yet
 const (
 	fits verdictOnce = iota + 1
 	fitsNot
-	fitsSelectors // but for its taints, or the pod's volumes
+	fitsSelectors // selector and affinity match; taints, volumes or devices do not
 )
 
 // profileRequest is a MIG demand in one model's profiles.
@@ -205,14 +205,15 @@ func orderPending(pods []*Pod) {
 	}
 }
 
-// dataFirst is more than any node's free capacity, and so is an instance that fits the
-// kind: where few are left, few pods that request several are kept out.
+// Weights of rank, each more than any node's free capacity: of a dataset that the node has,
+// and of a free instance that the kind requests. A node with few such instances is used
+// first, so that nodes with many keep them for pods that request several.
 const (
 	dataFirst    = 1 << 40
 	anotherAlike = 1 << 24
 )
 
-// cached returns which of the datasets that the kind reads a node with these labels has.
+// cached returns those of the kind's datasets that a node with these labels has.
 func (k *kind) cached(labels map[string]string) []string {
 	var out []string
 	for _, key := range k.pod.Data {
@@ -296,8 +297,8 @@ func (ms *models) table(model string) (*mig.Table, bool) {
 	return t, t != nil
 }
 
-// profile is the profile that a name means on a model. On a model that has none of this name it is another for each
-// name, of less than no slices: GPUs of another model on the same node may have it.
+// profile is the profile of a name on a model. Where the model has none of this name, it is a placeholder with negative
+// memory slices, different for each name: GPUs of another model on the same node may have such instances.
 func (ms *models) profile(model, name string) (mig.Profile, bool) {
 	if t, ok := ms.table(model); ok {
 		if p, ok := t.Exact(name); ok {
@@ -308,9 +309,9 @@ func (ms *models) profile(model, name string) (mig.Profile, bool) {
 	return mig.Profile{Compute: n.Compute, Memory: -n.GB, Attrs: n.Attrs}, false
 }
 
-// furtherDemand adds up, for each pool, what further pending pods could use there: the rest
-// of the gang that is served, where there is any. More of one kind than a GPU has slices
-// makes no difference.
+// furtherDemand adds up, for each pool, the instances that further pending pods could use there.
+// While a gang is served these are its remaining members, if they request any. More pods of one
+// kind than a GPU has slices make no difference.
 func (w *world) furtherDemand() [][]mig.Count {
 	switch {
 	case w.serving.rest != nil:

@@ -10,9 +10,9 @@ import (
 // default grace period.
 const gracePeriod = 30 * time.Second
 
-// loss is the cost of stopping running pods of which each waits for so long until
-// it runs again: their moves, and the work that is lost. A gang of which fewer
-// than it needs would be left stops as a whole, and is counted once.
+// loss is the cost of stopping running pods: their moves, and the work that is lost. wait is
+// how long each takes until it runs again. A gang that would be left with fewer members than
+// it needs stops as a whole, and is counted once.
 func (e *evictions) loss(pods []*Pod, wait time.Duration) float64 {
 	stopped := map[*gang]int{}
 	for _, p := range pods {
@@ -35,7 +35,7 @@ func (e *evictions) loss(pods []*Pod, wait time.Duration) float64 {
 	return sum
 }
 
-// gangCounted is of a gang all of whose members are in the loss.
+// gangCounted marks a gang whose members are all in the loss already.
 const gangCounted = -1
 
 // moveCost is the cost of moving a pod: the interruption, and the wait until it

@@ -32,8 +32,8 @@ func (w *world) decide() {
 	w.scaleDown()
 }
 
-// supply records what the snapshot does not say for how long it has been so, and
-// ends the operations that are over.
+// supply records since when nodes are free, sick or of unknown allocation, where the
+// snapshot does not state it, and ends repartitions that succeeded, failed or are overdue.
 func (w *world) supply() {
 	before := w.state
 	w.state.FreeSince, w.state.UnknownSince, w.state.SickSince = Times{}, Times{}, Times{}
@@ -53,9 +53,10 @@ func (w *world) supply() {
 	w.withdraw()
 }
 
-// serveAll serves what the scheduler cannot place. Sick nodes come first, since
-// their successors are supply; pods that are to leave an interrupted node after those
-// that are pending, but before those for which no action is taken.
+// serveAll serves what the scheduler cannot place. Sick nodes come first, since their
+// successors are supply. Then come pending pods that the scheduler has marked
+// unschedulable, then the pods of interrupted nodes, and last the unmarked pending pods:
+// no action is taken for those.
 func (w *world) serveAll() {
 	w.replaceSick()
 	w.raiseToMin()
@@ -72,10 +73,10 @@ func (w *world) may(p *poolState) bool {
 	return w.hold == "" && !w.actions.full() && (p == nil || !p.Freeze)
 }
 
-// finishOperations uncordons nodes after a repartition and rolls back what failed
-// or is overdue; a freeze prevents new operations only. What cannot be rolled back is
-// tried in each reconcile, so these actions do not count towards
-// MaxActionsPerReconcile, which bounds them by themselves: of more, each has its turn.
+// finishOperations uncordons nodes after a repartition and rolls back what failed or is
+// overdue; a freeze prevents new operations only. A rollback that fails is repeated in each
+// reconcile. So these actions do not count towards MaxActionsPerReconcile. The same number
+// bounds them separately: where there are more, each reconcile takes others of them.
 func (w *world) finishOperations() {
 	defer func() { w.actions.finishing = len(w.actions.list) }()
 	if w.hold != "" && w.hold != Frozen {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// schedulerGrace is how long a node is not repartitioned because a pod should
-// be bound to it: a repartition cordons the node, and many schedulers bind the members
-// of a gang one by one. After that its requests stay reserved, but the scheduler
-// seems to have a reason not to bind it.
+// schedulerGrace is how long a pod that fits a node keeps the node from being
+// repartitioned: a repartition cordons the node, and many schedulers bind the members of
+// a gang one by one. After that the scheduler seems to have a reason not to bind the pod:
+// a repartition may begin, but the pod's requests stay reserved.
 const schedulerGrace = 2 * time.Minute
 
 // admit charges every pending pod to its quota: first what its tenant is guaranteed, then what
@@ -47,8 +47,9 @@ func (w *world) admitUnit(u *unit) {
 	}
 }
 
-// chargeReadable charges a pod, and decides at once about one without a
-// readable demand.
+// chargeReadable charges a pod to its quota; false where it is not to be served. It decides
+// at once about pods that are not charged: those with an unreadable demand or an unbound
+// volume, expendable ones, and those that request no accelerator.
 func (w *world) chargeReadable(i int) bool {
 	p := w.touchPending(i)
 	switch {
@@ -77,8 +78,8 @@ func (policy *Policy) expendableText(p *Pod) string {
 	return fmt.Sprintf("its priority %d is below policy.expendablePodsPriorityCutoff %d", p.Priority, policy.ExpendablePodsPriorityCutoff)
 }
 
-// placeNow reserves capacity for the pods that fit now, which the scheduler
-// places, whether or not it has marked them unschedulable.
+// placeNow reserves capacity for the pods that fit now, whether or not the scheduler has
+// marked them unschedulable. The scheduler places them.
 func (w *world) placeNow() {
 	for u := range w.units {
 		core, rest := w.units[u].core()
@@ -115,8 +116,8 @@ func (w *world) placePodNow(i int) bool {
 	return true
 }
 
-// settle records that the scheduler is about to bind a pod to the node. A member that does not exist yet is made
-// once all that its gang needs is there, so it does not delay that.
+// settle records that the scheduler is about to bind a pod to the node, which delays repartitions there. A member that
+// does not exist yet does not delay repartitions for its own gang: it is made only once the gang's core fits.
 func (n *nodeState) settle(p *Pod) {
 	gang := ""
 	if p.Unmade {
@@ -156,9 +157,9 @@ func (w *world) reconsiderRepartitions(node int) {
 	}
 }
 
-// placeRest serves what the scheduler cannot place, most urgent first. Pods that
-// the scheduler has not marked come last: no action is taken for them, so they
-// must not use one taken for others.
+// placeRest serves pods that the scheduler cannot place, most urgent first: with marked
+// those that it has marked unschedulable, without it the others. The others come last: no
+// action is taken for them, so they must not use what an action provides for marked pods.
 func (w *world) placeRest(marked bool) {
 	w.findBorrowers()
 	for u := 0; u < len(w.units); u++ {
@@ -178,7 +179,7 @@ func (w *world) placeRest(marked bool) {
 	}
 }
 
-// serveFollowers serves pods that must be near others which were promised their nodes only after them.
+// serveFollowers tries pods with near rules again. A less urgent pod that they must be near may have its node by now.
 func (w *world) serveFollowers() {
 	for i := range w.pending {
 		p := &w.pending[i]
@@ -188,7 +189,8 @@ func (w *world) serveFollowers() {
 	}
 }
 
-// reclaiming are the pods alone, from a unit on, for each of which others can be evicted.
+// reclaiming are the pods of the units from index from on, up to maxStops, as long as each is a pod without a gang
+// for which borrowed capacity can be reclaimed.
 func (w *world) reclaiming(from int) (alone []int) {
 	for u := from; u < len(w.units) && len(alone) < maxStops && w.units[u].gang == nil && w.hold == ""; u++ {
 		i := w.units[u].members[0]
@@ -204,8 +206,8 @@ func (w *world) reclaiming(from int) (alone []int) {
 	return alone
 }
 
-// serveAlone serves pods, each by itself. The result is greater where an earlier one is not served, whatever
-// becomes of later ones.
+// serveAlone serves pods one by one, and returns the cost of those that are not served. A pod that is not served
+// costs more than all later ones together.
 func (w *world) serveAlone(pods []int) (unserved float64) {
 	for _, i := range pods {
 		w.discountUnserved(i)
@@ -217,7 +219,7 @@ func (w *world) serveAlone(pods []int) (unserved float64) {
 	return unserved
 }
 
-// unservedCost is more than what is lost for any pod.
+// unservedCost is more than the loss of evictions for any pod.
 const unservedCost = 1e6
 
 func (w *world) serveUnit(u *unit, marked bool) {
@@ -240,8 +242,7 @@ func (w *world) serveUnit(u *unit, marked bool) {
 	}
 }
 
-// gangUnserved reports a gang whose core is not served: further members are
-// useless too.
+// gangUnserved reports a gang whose core is not served: further members are of no use.
 func (q *queue) gangUnserved(u *unit) bool {
 	core, _ := u.core()
 	return len(core) > 0 && !q.pending[core[0]].served

@@ -15,11 +15,11 @@ type Plan struct {
 	Verdicts []Verdict // one for every pod, gang, pool, node, GPU, tenant and forecast, sorted by kind and subject
 	State    State     // to persist before acting
 	Totals   Totals
-	// Nominations have the scheduler keep nodes that are coming up for the pods that need them.
+	// Nominations make the scheduler keep nodes that are not ready yet for the pods that need them.
 	Nominations []Nomination
 }
 
-// Nomination is a pod, "namespace/name", and the node that it waits for: one that has registered and is not ready yet.
+// Nomination is a pending pod, "namespace/name", and its upcoming node, which has registered and is not ready yet.
 type Nomination struct {
 	Pod  string `json:"pod"`
 	Node string `json:"node"`
@@ -47,7 +47,7 @@ const (
 // Action is one thing to do. The Verb determines which fields are set.
 type Action struct {
 	Verb Verb
-	Pool string // all but Reclaim on a node of no pool
+	Pool string // all; empty for Uncordon and Rollback on a node of no pool
 	Pod  string // Reclaim: "namespace/name"
 	// From and To are the pool's target before and after (ScaleUp, Withdraw).
 	From, To int
@@ -94,7 +94,7 @@ type Totals struct {
 	CostPerHour       float64 // of all pools' nodes now
 	CostPerHourAfter  float64
 	PendingSlices     int // compute slices requested by pending pods, 7 (or 4) a GPU
-	PendingSlicesLeft int // of those, served neither by this plan nor by what is upcoming
+	PendingSlicesLeft int // the part of PendingSlices that neither this plan nor upcoming capacity serves
 }
 
 // String is the plan's canonical text: each action with its reason below, then

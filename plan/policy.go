@@ -6,14 +6,14 @@ import "time"
 type Policy struct {
 	// Freeze stops every action; verdicts are still made.
 	Freeze bool `json:"freeze"`
-	// MaxActionsPerReconcile bounds what one plan begins, and by itself what it ends.
+	// MaxActionsPerReconcile bounds the actions of one plan that begin something. Separately, it
+	// bounds those that end a repartition.
 	MaxActionsPerReconcile int `json:"maxActionsPerReconcile"`
 	// MaxNodesPerScaleUp bounds the nodes that one plan adds to a pool.
 	MaxNodesPerScaleUp int `json:"maxNodesPerScaleUp"`
 	// MaxRemovalsPerReconcile bounds the nodes that one plan removes.
 	MaxRemovalsPerReconcile int `json:"maxRemovalsPerReconcile"`
-	// SoftTaints has the scheduler prefer other nodes to those that are empty and to be
-	// removed.
+	// SoftTaints has the scheduler prefer other nodes to empty ones that are to be removed.
 	SoftTaints bool `json:"softTaints"`
 	// ScaleDownCooldown is how long after a scale up of a pool none of its nodes
 	// is removed.
@@ -32,7 +32,8 @@ type Policy struct {
 	// before no node is removed and no pod evicted for being idle, 0 … 1; 1 turns
 	// it off.
 	MaxIdleAtOnce float64 `json:"maxIdleAtOnce"`
-	// IdleHold is how long that lasts after the last of them.
+	// IdleHold is the time that MaxIdleAtOnce looks back: nothing is removed or evicted for being
+	// idle while too many nodes have been idle for less than this.
 	IdleHold time.Duration `json:"idleHold"`
 	// OKIdle is the number of nodes that may become idle at once, whatever their
 	// share.

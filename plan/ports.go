@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// hostPort begins the name of a host port where a node lacks it.
+// hostPort begins what lacks returns for a host port that is taken.
 const hostPort = "host port "
 
 // String is "TCP/8080", or "TCP/8080/10.0.0.1" for a port of one address.

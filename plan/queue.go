@@ -24,12 +24,12 @@ type pending struct {
 	kind     *kind
 	rank     int   // its index in the queue
 	served   bool  // by free or upcoming capacity, or by an action of this plan
-	refused  bool  // by its quota
-	borrowed bool  // beyond its tenant's guarantee
-	shared   bool  // and yet within what the tenants above are guaranteed themselves
-	charged  bool  // counted in the tree
-	counted  bool  // in its kind's unserved
-	upcoming *Node // the node with an object that it waits for, nil for none
+	refused  bool  // nothing is done for it: by its quota, or as chargeReadable decides
+	borrowed bool  // charged beyond its tenant's guarantee
+	shared   bool  // borrowed, but only what the tenants above are guaranteed themselves
+	charged  bool  // counted in the quota tree
+	counted  bool  // counted in its kind's unserved
+	upcoming *Node // the upcoming node with an object that it will use, nil for none
 	reason   Reason
 	detail   string
 	chosen   choice // the option that serves it
@@ -51,7 +51,8 @@ func (q *queue) kindOf(p *Pod) *kind {
 	return k
 }
 
-// expected is a pod that is not pending, and comes after those that are: capacity is provided for it ahead.
+// expected is an entry for a pod that is not pending, such as a forecast replica, for which capacity is provided
+// ahead. It ranks after all pending pods.
 func (q *queue) expected(p *Pod) *pending {
 	return &pending{pod: p, kind: q.kindOf(p), rank: len(q.pending)}
 }

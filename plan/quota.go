@@ -12,16 +12,17 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// quotas are the tenants, and what each of them uses: by pods that run, and by those that the
-// plan has admitted. Only charge, discharge, evict and provide change that, and a trial that is reverted.
+// quotas are the tenants, and what each of them uses: with its running pods, and with the
+// pending ones that the plan has admitted. Only charge, discharge, evict and provide change that,
+// and the revert of a trial.
 type quotas struct {
 	fleet   *fleet
-	tenants []Tenant // by name
-	tree    quota.Tree
+	tenants []Tenant   // by name
+	tree    quota.Tree // what the tenants use
 	ran     quota.Tree // tree before any pending pod was charged
 	scale   *Scale
-	lends   bool   // to tenants beyond their guarantee; set by admit
-	borrows []bool // by tenant: a pod of it would borrow; found before anything is lent
+	lends   bool   // pods beyond their tenant's guarantee are charged too; set by admit
+	borrows []bool // by tenant: one of its pods would borrow, so less urgent ones are charged only with lends
 }
 
 // newQuotas builds the quota tree and charges what runs, allowed or not. An invalid tree
@@ -79,10 +80,10 @@ func (q *quotas) amountOf(p *Pod) quota.Amount {
 	return q.scale.Amount(&p.Demand, memory)
 }
 
-// charge charges a pending pod to its tenant's quota; false where the quota
-// does not admit it. It admits demand within the tenant's guarantee even while
-// others have borrowed that, and beyond it what others lend and do not use. Before
-// anything is lent, no pod of a tenant overtakes a more urgent one that would borrow.
+// charge charges a pending pod to its tenant's quota; false where the quota does not admit
+// it. Demand within the tenant's guarantee is admitted even while others have borrowed it.
+// Demand beyond that is admitted from what others lend and do not use. Before anything is
+// lent, no pod of a tenant overtakes a more urgent one that would borrow.
 func (q *quotas) charge(p *pending) bool {
 	t := q.tenantIndex(p.pod)
 	if t < 0 || p.charged {
@@ -126,7 +127,7 @@ func (w *world) readmit() {
 	for i := range w.pending {
 		p := &w.pending[i]
 		why := p.reason
-		if why == GangWaits { // that of the member that keeps its gang unserved
+		if why == GangWaits { // the reason of the member that keeps the gang unserved
 			why = w.evictions.gangNamed(p.pod.Gang).lacks
 		}
 		if p.charged && (why == NoPoolFits || why == RepartitionExhausted) {
@@ -152,8 +153,8 @@ func (w *world) readmit() {
 	}
 }
 
-// chargeAgain charges refused pods; with reclaim, what keeps them out is evicted first. Precondition for that, or for
-// several pods: a trial.
+// chargeAgain charges pods that were refused. With reclaim it first evicts other pods until no limit refuses these.
+// Precondition with reclaim, or for several pods: a trial.
 func (w *world) chargeAgain(refused []int, reclaim bool) bool {
 	return !slices.ContainsFunc(refused, func(i int) bool {
 		p := w.touchPending(i)
@@ -168,7 +169,7 @@ func (q *quotas) discharge(p *pending) {
 	q.tree = q.released(q.tree, p.pod)
 }
 
-// used is what tenants use: by pods that run, and by those that will.
+// used is what tenants use: with running pods, and with pending ones that are served.
 func (q *quotas) used(pods []pending) quota.Tree {
 	tree := q.tree
 	for i := range pods {
@@ -185,8 +186,8 @@ func (q *quotas) idleEnough(p *Pod, idle time.Duration) bool {
 	return t >= 0 && q.tenants[t].ReclaimIdle > 0 && idle >= q.tenants[t].ReclaimIdle
 }
 
-// guaranteed reports whether one more pod is within its tenant's guarantee, or
-// under no quota: nothing is added ahead for demand that may be reclaimed.
+// guaranteed reports whether one more such pod is within its tenant's guarantee, or is under
+// no quota. No capacity is prepared beyond it, since it may be reclaimed.
 func (q *quotas) guaranteed(p *Pod) bool {
 	t := q.tenantIndex(p)
 	return t < 0 || q.tree.Used(p.Tenant).Add(q.amountOf(p)).Fits(q.tenants[t].Guarantee)

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// maxBorrowers bounds the nodes on which evictions are tried for one pod, and the pods of which each is tried as the
-// last of those to evict.
+// maxBorrowers bounds the nodes on which evictions are tried for one pod, and the pods that choose tries one by one as
+// the last to evict.
 const maxBorrowers = 64
 
 // borrowers is a node with pods of tenants that have borrowed, and its free
 // capacity without all of them: what does not fit then cannot be served there.
 type borrowers struct {
 	node     int
-	first    *Pod    // to leave
-	lost     float64 // with it
-	capacity capacity
+	first    *Pod     // the pod that is evicted first
+	lost     float64  // with first
+	capacity capacity // free once all these pods have left
 }
 
 // lends reports a node from which pods may be evicted for others.
@@ -82,7 +82,7 @@ func (w *world) reclaimOption(p *pending) (option, bool) {
 			return w.models.lacks(p.kind, &r) == ""
 		})
 		if len(victims) == 0 || !w.mayEvictMore(len(victims)) {
-			again = again || w.models.lacks(p.kind, &n.capacity) == "" // without what was evicted before
+			again = again || w.models.lacks(p.kind, &n.capacity) == "" // it fits once earlier evictions are done
 			continue
 		}
 		o := option{kind: OptionReclaim, node: i, at: w.now.Add(gracePeriod)}
@@ -172,8 +172,9 @@ func (w *world) reclaimFor(u *unit, members []int) {
 	}
 }
 
-// reclaimLimit evicts pods of tenants that have borrowed below a limit which the pod
-// exceeds, until it exceeds none; false where that is impossible.
+// reclaimLimit evicts pods until one more such pod exceeds no limit of its tenant and of those
+// above; false where that is impossible. It evicts only pods of tenants that have borrowed and are
+// below the tenant with that limit.
 func (w *world) reclaimLimit(p *pending) bool {
 	if !w.quotas.guaranteed(p.pod) || w.quotas.tenantIndex(p.pod) < 0 {
 		return true // beyond its guarantee nothing is evicted; charge decides

@@ -14,9 +14,9 @@ import (
 type repartition struct {
 	device int // position on the node
 	before mig.Layout
-	keep   mig.Layout
-	answer pack.Answer
-	at     time.Time // not before; of one of several
+	keep   mig.Layout  // instances of before that stay
+	answer pack.Answer // the new layout
+	at     time.Time   // from when on it may begin
 }
 
 // repartitionOption finds the GPU whose repartition serves the pod at the least
@@ -52,8 +52,8 @@ func (w *world) repartitionOption(p *pending) (option, bool) {
 	return best, true
 }
 
-// estimate is the value of the best GPU of a node to the first kind with a
-// request. It can be stale: the pod that takes the GPU evaluates it again.
+// estimate is a node's entry for a request, as computed for the first kind with that request. It
+// can be stale: the pod that takes the GPU evaluates it again.
 type estimate struct {
 	known, ok bool
 	worth     entry
@@ -102,8 +102,8 @@ func (w *world) repartitionOn(p *pending, node int) (option, bool) {
 	return best, found
 }
 
-// mayRepartition reports whether a node's GPUs may be repartitioned for a kind, and what it requests in their
-// profiles. What rules say of the node's zone changes from pod to pod, and is the index's to ask.
+// mayRepartition reports whether a node's GPUs may be repartitioned for a kind, and what the kind requests in their
+// profiles. It leaves topology rules about zones to the index: their answer changes from pod to pod.
 func (w *world) mayRepartition(k *kind, n *nodeState) ([]mig.Count, bool) {
 	if n.unclaimed || n.pool == nil || n.model == "" || !n.pool.MIG.Repartition || !n.admits(k) || !w.topology.hostAllows(k, n) {
 		return nil, false
@@ -136,13 +136,12 @@ func (w *world) blockersOf(p *pending) causes {
 	return all
 }
 
-// candidate is a GPU that could be repartitioned, the first of so many of its node that
-// are alike: all of them would give the same option.
+// candidate is a GPU that could be repartitioned. It stands for all GPUs of its node that would
+// give the same option; alike is their number.
 type candidate struct{ gpu, alike int }
 
-// repartitionable lists the GPUs of a node that could be repartitioned, and
-// counts what prevents it for the others. It is computed once:
-// most nodes have none, and every kind evaluates them.
+// repartitionable lists the GPUs of a node that could be repartitioned, and counts what
+// prevents it for the others. The result is kept: most nodes have none, and every kind asks.
 func (cond *conditions) repartitionable(n *nodeState) []candidate {
 	d := n.derive()
 	if d.judged {
@@ -191,9 +190,9 @@ func (n *nodeState) gpus() []GPU {
 // reason to add another.
 const aMoment = time.Second
 
-// repartitionGPU evaluates one GPU. Where busy instances can stay, those that
-// are not idle for long enough may stay too; if they are in the way, the
-// repartition is delayed until they are.
+// repartitionGPU evaluates one GPU. Where busy instances can stay, it first tries to keep
+// free instances that are not idle for long enough. If they are in the way, the repartition
+// is delayed until they are idle for long enough.
 func (w *world) repartitionGPU(p *pending, node, device int, requested []mig.Count) (option, blocker) {
 	n := &w.nodes[node]
 	if n.tier != tierNode && n.pool.MIG.KeepsBusy {
@@ -204,8 +203,8 @@ func (w *world) repartitionGPU(p *pending, node, device int, requested []mig.Cou
 	return w.repartitionInTurn(p, node, requested, w.splitGPU(n, device, true))
 }
 
-// repartitionInTurn evaluates the repartition of GPUs of a node, one after the other, until the pod lacks nothing: each
-// into all that it lacks or, of several, into the most of it.
+// repartitionInTurn evaluates the repartition of GPUs of a node, one after the other, until the pod lacks nothing.
+// With one split the GPU must provide all that is lacking, with several each provides as much of it as it can.
 func (w *world) repartitionInTurn(p *pending, node int, requested []mig.Count, splits ...*split) (option, blocker) {
 	n := &w.nodes[node]
 	o, begun, blocked := option{kind: OptionRepartition, node: node}, false, blockLayout

@@ -48,7 +48,7 @@ func (w *world) remove(n *nodeState, reason Reason, detail string) {
 	w.takeAway(n, reason, detail)
 }
 
-// takeAway is remove for a node that State.Removed has.
+// takeAway is remove without a record in State.Removed: an earlier plan has recorded the node there.
 func (w *world) takeAway(n *nodeState, reason Reason, detail string) {
 	p := n.pool
 	p.shrunk++
@@ -82,6 +82,7 @@ func (w *world) keepsOne(p *poolState) Reason {
 	return ""
 }
 
+// removal is an empty node, and for how long it has been empty.
 type removal struct {
 	node int
 	idle time.Duration

@@ -7,17 +7,15 @@ import (
 	"strings"
 )
 
-// lookAhead is how many further pods are tried on a new node when its price is
-// divided.
+// lookAhead bounds the further pods that are tried on a new node, to divide its price.
 const lookAhead = 64
 
-// scaleUpOption finds the pool whose next node serves the pod: of the highest
-// priority, and at the least cost. An unclaimed upcoming node is paid for, so a new
-// one is added only where that costs less than to wait for it, and in no pool of a
-// lower priority. Of several such nodes a pod gets that of the pool which would add one for
-// it, so that each goes to the pods for which it was requested; but one that its pool's
-// minimum requires was requested for none, and compares with those as with new ones. With
-// onlyUpcoming, there is no new one.
+// scaleUpOption finds the pool whose next node serves the pod: the highest priority first, then
+// the least cost. An unclaimed upcoming node is paid for already. So a new one is added only where
+// it costs less than the wait for the upcoming one, and in no pool of a lower priority. Among
+// unclaimed nodes pools are ordered as for new nodes, so each node goes to the pods for which it
+// was requested. A node that its pool's minimum requires was requested for no pod. Requested nodes
+// are compared with it as new ones are. With onlyUpcoming no node is added.
 func (w *world) scaleUpOption(p *pending, onlyUpcoming bool) (option, bool) {
 	var added, requested, required option
 	first := func(best *option, o option) {
@@ -50,14 +48,14 @@ func (w *world) scaleUpOption(p *pending, onlyUpcoming bool) (option, bool) {
 	return w.balanced(best, p), true
 }
 
-// hasSpare reports whether the kind may use an unclaimed upcoming node of the pool,
-// which adds no node for it for the given reason.
+// hasSpare reports whether the kind may use an unclaimed upcoming node of the pool. reason is
+// that of cannotScaleUp: why the pool adds no new node for it, empty where it can.
 func (ms *models) hasSpare(k *kind, ps *poolState, reason Reason) bool {
 	return len(ps.spare) > 0 && reason != NoPoolFits && reason != CapacityKept && !ms.unobservedFor(k, ps)
 }
 
-// priced is the option of a pool's next node: an upcoming one, or a new one
-// where spare is negative.
+// priced is the option of a pool's next node. spare is the index of an upcoming node, or
+// negative for a new one.
 func (w *world) priced(p *pending, ps *poolState, spare int) option {
 	o := option{kind: OptionNode, pool: ps, node: spare, at: w.now.Add(ps.ReadyAfter)}
 	if spare >= 0 {
@@ -92,8 +90,8 @@ func (w *world) interruption(ps *poolState, p *Pod, mates int) float64 {
 // immovable multiplies the loss of a pod that must not be moved.
 const immovable = 10
 
-// capacityFor is a new node's free capacity for the kind, and whether its GPUs have to be
-// repartitioned for that; the kind does not fit it where they cannot be.
+// capacityFor is a new node's free capacity for the kind, with its GPUs repartitioned where that
+// is needed, and whether it is. Where they cannot be repartitioned, the kind does not fit the result.
 func (ms *models) capacityFor(k *kind, p *poolState) (r capacity, repartitions bool) {
 	if ms.lacks(k, &p.empty) == "slices" {
 		return ms.repartitionNew(k, p)
@@ -157,7 +155,7 @@ func (w *world) cannotScaleUp(of *pending, p *poolState) (Reason, string) {
 	return "", ""
 }
 
-// atMaxText is "p has 4 of 4 nodes", or that of a pool which would have them with those for others.
+// atMaxText is "p has 4 of 4 nodes". For a pool that reaches its maximum with nodes for other pods, it says so.
 func (p *poolState) atMaxText() string {
 	text := fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base, p.Max)
 	if p.base < p.Max {
@@ -166,9 +164,8 @@ func (p *poolState) atMaxText() string {
 	return text
 }
 
-// unobservedFor reports a pool whose new node would have to be repartitioned
-// for the kind and could not be: its allocation would be as unknown as that of
-// the existing ones.
+// unobservedFor reports a pool whose new node would have to be repartitioned for the kind,
+// but could not be: its allocation would be unknown, like that of the existing nodes.
 func (ms *models) unobservedFor(k *kind, p *poolState) bool {
 	return p.unobserved && ms.lacks(k, &p.empty) == "slices"
 }
@@ -225,9 +222,9 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 	return "too little of a GPU, or too few GPUs"
 }
 
-// shareOf is the share of a new node's GPUs that a pod would use, of those that
-// it and the pods after it would use, and how many of them are of its gang: what
-// the node costs is divided so. r is the node's free capacity.
+// shareOf divides a new node's price. It tries the pod and those after it in the queue on the
+// node, whose free capacity is r. share is the pod's part of the GPUs that these pods use
+// together; mates is how many of them are of the pod's gang, itself included.
 func (w *world) shareOf(p *pending, ps *poolState, r capacity) (share float64, mates int) {
 	k := p.kind
 	w.models.take(k, &r)
@@ -265,8 +262,7 @@ func (w *world) shareOf(p *pending, ps *poolState, r capacity) (share float64, m
 	return k.eq / used, mates
 }
 
-// commitScaleUp gives a pod the first use of an upcoming node, which is added with an action
-// where it is not upcoming yet and no bound delays it.
+// commitScaleUp gives a pod an unclaimed upcoming node, or one that newNode adds.
 func (w *world) commitScaleUp(p *pending, o option, all []option) {
 	if o.node < 0 {
 		o.node = w.newNode(p, o, all)
@@ -289,7 +285,7 @@ func (w *world) commitScaleUp(p *pending, o option, all []option) {
 	w.commitWait(p, option{node: o.node})
 }
 
-// newNode adds an upcoming node to a pool, or reserves it for a later reconcile.
+// newNode adds a node to a pool with an action, or only reserves it where a bound delays it.
 func (w *world) newNode(p *pending, o option, all []option) int {
 	ps := w.touchPool(o.pool)
 	if o.later != "" {
@@ -307,7 +303,7 @@ func (w *world) newNode(p *pending, o option, all []option) int {
 	return w.addSpare(o.pool, o.at, ps.action)
 }
 
-// whyScaleUp is the reason of a pool's scale up, from its first pod.
+// whyScaleUp is the reason and the detail of a pool's scale up; p is the first pod that it is done for.
 func (w *world) whyScaleUp(p *pending, o option, all []option) (Reason, string) {
 	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), p.kind.text, o.cost)
 	if priority := o.pool.Priority; priority != 0 {

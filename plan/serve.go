@@ -12,42 +12,39 @@ import (
 // option is one way to serve a pod.
 type option struct {
 	kind         OptionKind
-	cost         float64
-	share        float64   // of a node: the pod's share
-	price, risk  float64   // in cost: that share of the price, and the interruption
-	at           time.Time // of a repartition when it may begin, else when it serves the pod
+	cost         float64   // in the policy's currency, all included
+	share        float64   // of a pool's node: the pod's share of it
+	price, risk  float64   // parts of cost: the share of the node's price, and the expected loss by interruption
+	at           time.Time // when it serves the pod; of a repartition, when it may begin
 	ready        time.Time // of a repartition: when it serves the pod
-	node         int
+	node         int       // index; negative for a node to be added
 	pool         *poolState
 	repartition  repartition
 	then         []repartition // of further GPUs of the node, one after the other
-	repartitions bool          // the new node has to be repartitioned
-	// unknown: the allocation of the GPU to repartition is unknown.
-	unknown bool
-	victims []*Pod // pods to evict
-	// balances is the pool that was the best one, where a similar one is smaller.
-	balances string
-	// later is the bound because of which it is reserved now and done in a later
-	// reconcile.
-	later string
+	repartitions bool          // the GPUs of the pool's node have to be repartitioned
+	unknown      bool          // the allocation of the GPU to repartition is unknown
+	victims      []*Pod        // pods to evict
+	balances     string        // the best pool, which the option's smaller pool replaces; empty for none
+	later        string        // the bound that leaves it to a later reconcile: it is only reserved now; empty for none
 }
 
-// serving is for whom options are weighed now. Who serves a gang, or a pod that is not pending,
-// sets it and resets it; of what it sums up, a trial that is reverted takes its part back.
+// serving is the context in which options are weighed. The functions that serve a gang, or a pod
+// that is not pending, set its fields and reset them. A trial that is reverted restores spent and
+// lowest.
 type serving struct {
-	committing bool          // a gang is served whatever bound delays part of it
-	staging    bool          // so are evictions
-	stopping   []*Pod        // what stops anyway, see reclaimTogether
-	stopOnly   bool          // nothing else may be evicted
-	retried    int           // the members served in its trials
-	expecting  int           // further replicas of the forecast that is prepared for
-	rest       [][]mig.Count // by pool, what the rest of that gang requests
+	committing bool          // a gang is served; what a bound delays is reserved
+	staging    bool          // its evictions may be left to later reconciles too, see mayStage
+	stopping   []*Pod        // pods that are taken to stop anyway, see reclaimTogether
+	stopOnly   bool          // no other pods may be evicted
+	retried    int           // members served in trials of reclaimTogether so far
+	expecting  int           // further pods like this one: of the forecast, or of the interrupted node
+	rest       [][]mig.Count // by pool, what the gang's members after this one request
 	spent      float64       // cost of the options taken
-	lowest     int64         // priority of the pools whose new or unclaimed nodes are used, see inOneDomain
+	lowest     int64         // lowest priority of the pools whose new or unclaimed nodes are used, see inOneDomain
 }
 
-// serve takes the cheapest option for a pod; false where there is none, which
-// the pod's reason then explains.
+// serve takes the cheapest option for a pod. It is false where none is taken; the pod's
+// reason explains that.
 func (w *world) serve(i int, inGang bool) bool {
 	p := w.touchPending(i)
 	if p.served || w.placePodNow(i) { // what others got may have opened a place
@@ -76,7 +73,7 @@ func (w *world) serve(i int, inGang bool) bool {
 	return w.commit(p, best, all)
 }
 
-// waitsFor is the upcoming node for which a pod waits rather than have an action, -1 for none.
+// waitsFor is the upcoming node that a pod would use, -1 where there is none or an action costs less.
 func (w *world) waitsFor(p *pending) int {
 	wait, ok := w.waitOption(p)
 	if !ok {
@@ -125,9 +122,9 @@ func optionOf(all []option, kind OptionKind) (option, bool) {
 	return option{}, false
 }
 
-// commit takes one of the options. It is false where a bound of the policy
-// delays it: a gang's members are promised it all the same, so that a gang
-// larger than a bound is served over several reconciles.
+// commit takes one of the options. It is false where a bound of the policy delays the option.
+// For a gang's members such an option is reserved, so that a gang larger than a bound is served
+// over several reconciles.
 func (w *world) commit(p *pending, o option, all []option) bool {
 	if o.later = w.delays(o); o.later != "" && (!w.serving.committing || w.policy.MaxActionsPerReconcile <= 0) {
 		p.kind.bounded = p.kind.bounded || o.kind == OptionRepartition
@@ -186,8 +183,8 @@ func (policy *Policy) actionBound() string {
 	return count(policy.MaxActionsPerReconcile, "action") + " a reconcile"
 }
 
-// mayScaleUp reports whether nodes are added for the pod. An unclaimed upcoming
-// node is not for other pods either.
+// mayScaleUp reports whether nodes are added for the pod. A pod for which none is added may not
+// use an unclaimed upcoming node either.
 func (policy *Policy) mayScaleUp(p *pending) bool {
 	return !p.borrowed || p.shared || policy.ScaleUpBorrowed
 }
@@ -218,15 +215,18 @@ func (w *world) waitOption(p *pending) (option, bool) {
 	return option{kind: OptionWait, cost: w.policy.waitCost(p.kind, p.pod.Priority, at.Sub(w.now)), at: at, node: n}, true
 }
 
-// unused reports a node that has registered, is not ready yet, and that no pod will use so far.
+// unused reports a registered node that is not ready yet, and that no pod is to use so far.
 func (n *nodeState) unused() bool {
 	return !n.virtual && n.pool != nil && n.tier == tierNode && n.bound+n.promised == 0
 }
 
-// requestedFor is the unused node for a pod of which the first one to be ready is given: that of the pool which would add
-// one for it, as scaleUpOption has it for nodes that have not registered. Otherwise the first node to register, a large one
-// perhaps, is taken for the oldest pod, and another like it is requested for the pod that needs it. It is -1 where the pod's own
-// node has not registered, and others that need this one do not fit beside it.
+// requestedFor chooses the registered node that a pod waits for, of those that no pod is to use so far. It takes a
+// node of the best pool for the pod, by the order in which scaleUpOption would add a node. Where no pool has such a
+// node, it returns first, the node that is ready first. Without this rule the oldest pod would take the first node
+// that registers, perhaps a large one, and a further large node would be requested for the pod that needs it.
+//
+// It returns -1 where the pod's own node has not registered yet, and the pods that need the registered node would not
+// fit beside this pod.
 func (w *world) requestedFor(p *pending, first int) int {
 	var best option
 	for _, ps := range w.pools {
@@ -262,7 +262,7 @@ func (w *world) requestedFor(p *pending, first int) int {
 			w.models.take(k, &left)
 		}
 	}
-	return best.node // the others that need it fit beside, and the spare one may have been requested for what is not pending yet
+	return best.node // the pods that need it fit beside this one; the spare node may be for pods that are not pending yet
 }
 
 func (w *world) commitWait(p *pending, o option) {
@@ -301,9 +301,9 @@ func (n *nodeState) promise(now time.Time) (Reason, string) {
 // maxNominations bounds the pods that one plan nominates.
 const maxNominations = 100
 
-// nominations are the largest pods that wait for nodes which have registered, while pods that request something else
-// wait too. The scheduler binds pods in the order in which it tries them, each to the first node that is ready: small
-// ones take the large nodes that were requested for large pods, and keep these nodes when they have nodes of their own.
+// nominations nominates pods for the registered nodes that they wait for, the largest pods first, where unschedulable
+// pods are of more than one kind. Otherwise the scheduler binds each pod to the first node that becomes ready: small
+// pods take the large nodes that were requested for large pods, and stay there when their own nodes are ready.
 func (w *world) nominations() []Nomination {
 	var waiting []*pending
 	var kinds []*kind

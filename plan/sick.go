@@ -118,9 +118,9 @@ func (w *world) keepsFromDrain(n *nodeState) string {
 	return ""
 }
 
-// soundWork returns why a sick node's pods are not moved: none of them uses a
-// sick GPU, and what they would lose is more than the GPU costs while it is
-// of no use, for a node's life or for as long as it has been sick.
+// soundWork returns why a sick node's pods are not moved, empty where they are. They stay
+// where none of them uses a sick GPU, and the loss of moving them is more than the sick GPUs
+// cost, for NodeLife or for as long as they have been sick, whichever is longer.
 func (w *world) soundWork(n *nodeState) string {
 	sick := 0
 	for c := range n.GPUs {

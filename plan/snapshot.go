@@ -58,7 +58,7 @@ type Pool struct {
 	// Target is the size last requested from the provider; Size is the number of
 	// Node objects, ready or not.
 	Target, Size int
-	// Failed are the requested nodes that the provider has reported not to come, FailedWhy its words.
+	// Failed is how many of the requested nodes the provider reports that it cannot make; FailedWhy is its message.
 	Failed    int
 	FailedWhy string
 	// Template is a new node of this pool.
@@ -111,13 +111,13 @@ type Template struct {
 	Taints   []Taint
 	CPUMilli int64
 	MemoryMi int64
-	GPUs     []GPU // with the boot layout, without UUIDs; what pods of DaemonSets have is allocated
+	GPUs     []GPU // in the boot layout, without UUIDs; what DaemonSet pods take on each node is allocated
 	Others   []Resource
-	// HostPorts are those that the pods of DaemonSets take on a new node, Groups the groups that they are in.
+	// HostPorts are the ports that DaemonSet pods take on a new node; Groups are the groups of these pods.
 	HostPorts []HostPort
 	Groups    []string
-	// Differs is, in words, how nodes differ from what the pool states of them, where this is as they are: "no label
-	// tier=gold".
+	// Differs is for users: how the pool's nodes differ from what the pool states, "no label tier=gold". Where it is
+	// set, this template follows the nodes.
 	Differs string
 }
 
@@ -141,8 +141,8 @@ type Resource struct {
 // ("topology.kubernetes.io/zone").
 type Rule struct{ Key, Group string }
 
-// Apart keeps a pod from places with pods of a group. Those that are in Except too do
-// not count; all its pods are in Group. Empty is none.
+// Apart keeps a pod away from places that have pods of Group. Pods that are also in Except
+// do not count; each pod of Except is in Group. An empty Except excludes none.
 type Apart struct {
 	Rule
 	Except string
@@ -156,8 +156,8 @@ type Spread struct {
 	// MinDomains is how many places there have to be: where there are fewer, any place
 	// is compared with an empty one.
 	MinDomains int
-	// The places are those of nodes that the pod's selector and affinity admit, unless
-	// IgnoreAffinity, and with HonorTaints only of nodes whose taints it tolerates.
+	// Only nodes that the pod's selector and affinity admit are places, unless IgnoreAffinity
+	// is set. With HonorTaints a node is no place where the pod does not tolerate its taints.
 	IgnoreAffinity, HonorTaints bool
 }
 
@@ -182,15 +182,15 @@ type Node struct {
 	MemoryMi   int64
 	Others     []Resource // allocatable
 	GPUs       []GPU
-	// Allocatable is what the API offers to all pods of the node together; nil for
-	// unknown, and then the GPUs' layouts count. Less the requests of bound pods,
-	// it bounds the free capacity without attribution.
+	// Allocatable is what the Node object offers to all its pods together. Minus the requests
+	// of bound pods it bounds the free capacity, even where it is unknown which GPU is
+	// allocated to which pod. Nil is unknown: then the GPUs' layouts count.
 	Allocatable *demand.Demand
 	// Operation under way on this node, nil for none.
 	Operation *Operation
 	// NoScaleDown is set where the node must not be removed.
 	NoScaleDown bool
-	// SoftTainted is set where the node has our taint of SoftTaint. Taints lacks it.
+	// SoftTainted is set where the node has the taint that SoftTaint adds; Taints leaves it out.
 	SoftTainted bool
 	// Drain under way on this node, nil for none.
 	Drain *Draining
@@ -240,8 +240,8 @@ type GPU struct {
 	// Shared is true when the device plugin gives the GPU in shares only, under a
 	// name of their own. Their number is among the node's Others.
 	Shared bool
-	// ByClaim is true where a DRA driver divides the GPU as MIG devices are claimed: in MIG mode are
-	// those of which some are, and these are its Instances.
+	// ByClaim is true where a DRA driver creates a MIG device when a pod claims it. Instances are
+	// the claimed ones; the GPU is in MIG mode while there are any.
 	ByClaim bool
 	// Places is how many pods may share the GPU, whatever their size; 0 for no limit.
 	Places int
@@ -286,7 +286,7 @@ type Pod struct {
 	Others          []Resource
 	// HostPorts are the ports that it takes on its node.
 	HostPorts []HostPort
-	// Groups are those of any pod's rules that select this pod.
+	// Groups are the groups that this pod is in, of those that any pod's rules name.
 	Groups []string
 	// Spread, Apart and Near are its topology rules: evenly over places, not
 	// beside a pod of the group, only beside one.
@@ -338,14 +338,14 @@ type Pod struct {
 	// Data are node labels that mark, with the value "true", nodes that have a
 	// dataset of the pod. It is placed there where it can be, and elsewhere otherwise.
 	Data []string
-	// Volumes are the pod's volumes that not all nodes can use: of each, a node must
-	// match a term.
+	// Volumes are the pod's volumes that only some nodes can use. A node must match one of
+	// the terms of each volume.
 	Volumes [][]NodeTerm
-	// Devices is the same of the pod's devices. As with volumes, other nodes are places of
-	// its spreads all the same.
+	// Devices are such terms for the pod's GPUs and DRA devices. A node that Volumes or Devices
+	// exclude still counts as a place of the pod's spreads.
 	Devices [][]NodeTerm
-	// Unbound is why a volume of the pod can be used on no node for now, empty where
-	// all can.
+	// Unbound is why a volume of the pod cannot be used on any node now, empty where each
+	// volume can be used on some node.
 	Unbound string
 	// EvictFrom is when the pod may next be moved without losing work, such as
 	// after a checkpoint; zero for any time.

@@ -8,17 +8,20 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// split is what of a GPU must stay and what may go, and from when on.
+// split divides a GPU's layout, before, into the instances that a repartition must keep, and the
+// spare ones, which it may remove from at on.
 type split struct {
 	device              int // position on the node
 	before, keep, spare mig.Layout
 	removed             []mig.Count // spare, counted
 	at                  time.Time   // zero for at once
 	unknown             bool        // the GPU's allocation is unknown
-	why                 blocker
+	why                 blocker     // what prevents a repartition, empty for nothing
 }
 
-// splitGPU splits a GPU. The result is cached until the node's repartition.
+// splitGPU splits a GPU. With patient, free instances that are not idle for long enough are spare
+// from when they will be; without it they are kept. The result is cached until the node's
+// repartition.
 func (cond *conditions) splitGPU(n *nodeState, device int, patient bool) *split {
 	d := n.derive()
 	if d.splits == nil {
@@ -128,8 +131,8 @@ func lacking(requested, free, removed []mig.Count) ([]mig.Count, bool) {
 // repartitions reports whether this plan repartitions a GPU.
 func (n *nodeState) repartitions(device int) bool { return slices.Contains(n.repartition, device) }
 
-// splits are those of a node's GPUs, the soonest first; of one GPU first the one around what
-// is not idle for long enough, where that can stay.
+// splits are the splits of a node's GPUs, the soonest first. Where busy instances can stay, a GPU
+// has two, the one without patience first, see splitGPU.
 func (cond *conditions) splits(n *nodeState) []*split {
 	var all []*split
 	for _, patient := range []bool{false, true} {
@@ -147,8 +150,9 @@ func (cond *conditions) splits(n *nodeState) []*split {
 	return all
 }
 
-// changeOf is the repartition of a GPU into all that free lacks of a request or, of several GPUs, into the most of it
-// that a layout has. left is what is free then, nil where nothing is lacking any more.
+// changeOf is the repartition of a GPU into all instances of a request that are not free. With several, where no layout
+// has them all, it is the repartition into as many of them as a layout has: left is what is free after it. left is nil
+// where nothing is lacking any more.
 func (ms *models) changeOf(p *poolState, model string, s *split, requested, free, further []mig.Count, several bool) (r repartition, left []mig.Count, why blocker) {
 	must, ok := lacking(requested, free, s.removed)
 	switch {

@@ -7,13 +7,14 @@ import "slices"
 type spreadPlaces struct {
 	kind      *kind
 	of        Spread
-	values    map[string]bool
-	apart     map[string]int // pods of the group that do not count, by place, see counts
-	least, at int            // at: how many places have the least
-	stale     bool           // the least has grown
-	changes   int            // of the least
+	values    map[string]bool // the places
+	apart     map[string]int  // pods of the group that do not count, by place, see counts
+	least, at int             // the least number of pods in a place; how many places have it
+	stale     bool            // least has grown, and fewest counts it again
+	changes   int             // how often least changed
 }
 
+// changed updates the least number when a place's number changes.
 func (s *spreadPlaces) changed(was, is int) {
 	switch {
 	case is < s.least:
@@ -51,11 +52,11 @@ func (s *spreadPlaces) fewest(pods map[string]int) (int, bool) {
 	return s.least, len(s.values) > 0
 }
 
-// spreadOver are the places over which a rule spreads the kind. As in Kubernetes, a
-// node that is cordoned, tainted or not ready counts as a place, unless taints are
-// honored and the pod does not tolerate that, unless we cordoned it to repartition it. One that does not exist yet does not, but
-// where there are too few places, those that pools can add or have requested do: all replicas
-// are served at once then.
+// spreadOver are the places over which a rule spreads the kind. As in Kubernetes, a cordoned,
+// tainted or unready node counts as a place. With HonorTaints it does not if the pod does not
+// tolerate that; a node that we cordoned for a repartition still does. A node that does not exist
+// yet is no place. But where there are too few places, those of nodes that pools can add or have
+// requested count, so that all replicas are served at once.
 func (t *topology) spreadOver(k *kind, of Spread) *spreadPlaces {
 	if s := k.spreads[of.Rule]; s != nil {
 		return s
@@ -94,9 +95,10 @@ func (t *topology) spreadOver(k *kind, of Spread) *spreadPlaces {
 	return s
 }
 
-// counts reports whether a rule counts the pods of a node for the kind: not where the
-// kind's selector excludes it, it lacks a label over which the kind is spread, or, where
-// taints are honored, it has one that the kind does not tolerate or is out of service.
+// counts reports whether a rule counts the pods of a node for the kind. It does not where the
+// kind's selector excludes the node, or the node lacks a label over which the kind is spread.
+// With HonorTaints it also does not where the kind does not tolerate a taint of the node, or
+// that the node is out of service.
 func (s *spreadPlaces) counts(n *nodeState) bool {
 	if !s.of.IgnoreAffinity && s.kind.judgeOn(n) == fitsNot {
 		return false

@@ -59,8 +59,8 @@ type Failure struct {
 	At    time.Time `json:"at"` // of the last one
 }
 
-// Without returns a plan's state without what its actions record on these pools and nodes, of which it has
-// what was before: they are not taken.
+// Without returns a plan's state for the case that its actions on some pools and nodes are not executed: the
+// records of these pools and nodes are those of the state before.
 func (m State) Without(before State, pool, node func(name string) bool) State {
 	m.LastScaleUp = replaced(m.LastScaleUp, before.LastScaleUp, pool)
 	m.LastScaleDown = replaced(m.LastScaleDown, before.LastScaleDown, pool)
@@ -73,14 +73,14 @@ func (m State) Without(before State, pool, node func(name string) bool) State {
 	return m
 }
 
-// replaced has of chosen names before's values, of others after's.
+// replaced is a copy with the chosen names' entries of before, and the other entries of after.
 func replaced[M ~map[string]V, V any](after, before M, chosen func(string) bool) M {
 	out := kept(after, func(name string, _ V) bool { return !chosen(name) })
 	maps.Copy(out, kept(before, func(name string, _ V) bool { return chosen(name) }))
 	return out
 }
 
-// kept is a copy of the entries that are to stay.
+// kept is a copy with the entries for which stays is true.
 func kept[M ~map[string]V, V any](m M, stays func(name string, v V) bool) M {
 	out := M{}
 	for name, v := range m {
@@ -197,8 +197,8 @@ func (cond *conditions) fail(name string) {
 	cond.state.Failures = with(cond.state.Failures, name, Failure{clampCount(cond.state.Failures[name].Count) + 1, cond.now})
 }
 
-// failOperation counts the failure of a repartition, once for all reconciles until
-// it is rolled back.
+// failOperation counts the failure of a repartition. It counts it once, although each
+// reconcile sees it until it is rolled back.
 func (cond *conditions) failOperation(n *nodeState, o *Operation) {
 	name := gpuName(n.name, o.GPU)
 	if f := cond.state.Failures[name]; f.Count == 0 || f.At.Before(o.Started) {

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// judgeNodes computes for every node from when on it is supply.
+// judgeNodes computes from when on each node is supply, and sets hold.
 func (w *world) judgeNodes() {
 	unready, ours := 0, 0
 	for i, n := range w.eachNode() {
@@ -37,7 +37,7 @@ func (w *world) judgeNodes() {
 	}
 }
 
-// tooManyUnready reports whether so many of the nodes, of the cluster or of one pool, show that something is wrong with all.
+// tooManyUnready reports whether so many nodes, of the cluster or of one pool, are unready that all are suspect.
 func (policy *Policy) tooManyUnready(unready, of int) bool {
 	return unready > max(policy.OKUnready, 0) && float64(unready) > policy.MaxUnready*float64(of)
 }
@@ -90,9 +90,9 @@ func (w *world) bindRunning() (ganged []*Pod) {
 	return ganged
 }
 
-// fitsBeside reports whether a pod of the kind fits a node now, while the pods that leave
-// it still have their devices, and keep others apart from themselves. Where what they have is
-// promised already, what is free now is taken in its place, so nothing more is.
+// fitsBeside reports whether a pod of the kind fits a node now, while leaving pods still have
+// their devices there, and their rules still keep other pods away. Where other pods are promised
+// these devices, what is free now counts as theirs first, so that nothing is promised twice.
 func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 	if n.tier != tierChange || n.since != PodLeaving || w.models.lacks(k, &n.capacity) != "" {
 		return false
@@ -116,8 +116,8 @@ func keptApart(p, other *Pod) bool {
 	})
 }
 
-// supplyGPU adds a GPU to its node's capacity: one being repartitioned by its
-// target layout, one whose repartition failed with nothing.
+// supplyGPU adds a GPU to its node's capacity. A GPU that is being repartitioned counts with
+// its target layout, and one whose repartition failed without instances.
 func (w *world) supplyGPU(n *nodeState, c *GPU, single bool) {
 	switch o := n.Operation; {
 	case o == nil || o.GPU != c.Index:
@@ -129,8 +129,9 @@ func (w *world) supplyGPU(n *nodeState, c *GPU, single bool) {
 	}
 }
 
-// located is a running pod with what it has of the node's healthy GPUs, since sick ones are no capacity, and with the
-// GPUs on which its parts are: as its scheduler has recorded them, or as the allocations show them.
+// located is a running pod as it counts on its node. Its demand is without what it has of sick GPUs, since those are no
+// capacity. PartsOn are the GPUs of its parts: as its scheduler has recorded them, or else as the allocations show
+// them.
 func (ms *models) located(n *nodeState, p *Pod) *Pod {
 	parts := p.Demand.Fraction != nil && p.Demand.GPUs == 0
 	if !n.sick && (!parts || p.PartsOn != nil) {
@@ -162,8 +163,8 @@ func (ms *models) located(n *nodeState, p *Pod) *Pod {
 	return &q
 }
 
-// partsElsewhere is a fraction that is on GPUs of these indexes, and the indexes, without the part on one of them; nil
-// where it is the only one.
+// partsElsewhere is a fraction, and the indexes of the GPUs that it is on, without the part on the GPU of one index;
+// nil where that part is the only one.
 func partsElsewhere(f *demand.Fraction, on []int, index int) (*demand.Fraction, []int) {
 	n := max(f.GPUs, 1)
 	of := max(len(on), n)
@@ -235,8 +236,9 @@ func (cond *conditions) judgeNode(n *nodeState) {
 	}
 }
 
-// interrupted is a node whose drain is its interruption's, once its provider has announced
-// one: such a drain is never given up for a pod.
+// interrupted is the node as the planner treats it. Once its provider has announced an
+// interruption, a drain under way becomes the interruption's: such a drain is never given up for
+// a pod.
 func (cond *conditions) interrupted(n *Node) *Node {
 	if n.Drain == nil || !n.LeavesAt.After(cond.now) {
 		return n

@@ -9,10 +9,10 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// stranded lists the instances that could be added to a GPU as it is
-// partitioned, sorted by place: its free slices are in none. Slices that no
-// further instance can use (3g.40gb twice leaves one) are not counted, since no
-// repartition helps. A GPU with an unplaced instance has none.
+// stranded lists the instances that could be added to a GPU's layout, sorted by place: they
+// would use slices that are in no instance. Slices that no further instance can use
+// (3g.40gb twice leaves one) do not count, since no repartition helps. A GPU with an
+// unplaced instance has none.
 func (ms *models) stranded(n *nodeState, c *GPU) []mig.Placement {
 	if !n.addable || !c.MIG || n.pool == nil || c.Health == gpu.Sick || !n.pool.MIG.Repartition || c.Model.Name != n.model {
 		return nil

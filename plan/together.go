@@ -10,14 +10,16 @@ import (
 // maxTogether bounds the members that are served in trials of reclaimTogether in one reconcile.
 const maxTogether = 2048
 
-// maxStops bounds the pods of which all sets are tried.
+// maxStops bounds the pods whose subsets reclaimTogether tries.
 const maxStops = 8
 
-// reclaimTogether serves a gang's members, all or none, or some pods alone. Each evicts what is cheapest for it
-// alone, by which several may cost more than need be, or take what another cannot do without. Where two pods are
-// evicted or the gang is not served, they are served for each set of pods as if those stopped anyway, and
-// what costs least is done. Where these are all that may be evicted, no others are for the set.
-// What is not served is in the result of serve: infinite for a gang.
+// reclaimTogether finds the cheapest evictions for several pods together: a gang's members, all or none, or some pods
+// alone. First each evicts what is cheapest for itself. Together that may cost too much, or one may take what another
+// cannot do without. So where two or more pods are evicted, or the gang is not served, it tries each set of up to
+// maxStops evictable pods: the pods are served as if those of the set stopped anyway. The cheapest result is kept.
+// Where no more than maxStops pods are evictable at all, only those of the set may be evicted.
+//
+// serve returns the cost of what it did not serve, infinite for a gang.
 func (w *world) reclaimTogether(core []int, serve func() (unserved float64)) {
 	if !w.evictions.reclaimable() || !slices.ContainsFunc(core, func(i int) bool { return w.pending[i].charged && !w.pending[i].borrowed }) {
 		serve()
@@ -55,8 +57,8 @@ func (w *world) reclaimTogether(core []int, serve func() (unserved float64)) {
 	w.serving.stopping, w.serving.stopOnly = nil, false
 }
 
-// stoppable are the pods that may be evicted, those with which least is lost a GPU first: with a member of a gang,
-// that of its gang.
+// stoppable are the pods that may be evicted, ordered by the loss per GPU, the least first. For a member of a gang
+// loss and GPUs are those of all its running members.
 func (w *world) stoppable() (all []*Pod) {
 	lost := map[*Pod]float64{}
 	for _, b := range w.evictions.borrowers[:min(len(w.evictions.borrowers), maxBorrowers)] {
@@ -76,7 +78,7 @@ func (w *world) stoppable() (all []*Pod) {
 	return all
 }
 
-// lossBeside is loss where the pods that are stopped for several members are stopped anyway.
+// lossBeside is loss without the pods in serving.stopping, which stop anyway.
 func (w *world) lossBeside(pods []*Pod, wait time.Duration) float64 {
 	if len(w.serving.stopping) > 0 {
 		pods = slices.DeleteFunc(slices.Clone(pods), func(p *Pod) bool { return slices.Contains(w.serving.stopping, p) })
@@ -84,7 +86,7 @@ func (w *world) lossBeside(pods []*Pod, wait time.Duration) float64 {
 	return w.evictions.loss(pods, wait)
 }
 
-// lostAnyway is what of an option's loss is not in its cost.
+// lostAnyway is the part of an option's loss that its cost leaves out, see lossBeside.
 func (w *world) lostAnyway(o option) float64 {
 	return w.evictions.loss(o.victims, w.nodes[o.node].restart()) - w.lossBeside(o.victims, w.nodes[o.node].restart())
 }

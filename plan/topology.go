@@ -13,35 +13,35 @@ type topology struct {
 	journal *journal
 	rules   map[Rule]*ruleCount
 	byGroup map[string][]*ruleCount
-	barring []barring       // by label
-	joint   []string        // groups of the pods that are in several groups, see nearRules
-	assumed map[Rule]string // where one more pod of a rule's group is, for pods near it
-	// The rule that was added last, and the groups that were looked up last: pods of one
-	// owner have equal ones and follow each other.
+	barring []barring       // one for each label
+	joint   []string        // groups that stand for several groups together, see nearGroup
+	assumed map[Rule]string // the place in which a further pod of a rule's group is assumed, see allOrNoneIn
+	// The rule that was added last, and the groups that were looked up last, with their
+	// rules: pods of one owner have equal ones and follow each other.
 	last     *ruleCount
 	groups   []string
 	ofGroups []*ruleCount
-	// groupings are the nodes by the labels of rules, by those labels, see heapOf.
+	// groupings have one grouping of the nodes for each set of labels that rules mention.
 	groupings map[string]*grouping
 }
 
-// ruleCount is the pods of a rule's group, by the value of the rule's label.
+// ruleCount counts the pods of a rule's group in each place.
 type ruleCount struct {
 	Rule
 	id             int
-	pods           map[string]int
-	on             map[int]int // by node, where pods are spread by the rule and it is not about hosts
-	total, changes int         // of pods
-	spreads        []*spreadPlaces
+	pods           map[string]int  // by value of the rule's label
+	on             map[int]int     // by node; nil unless pods are spread by the rule and its label is not the hostname
+	total, changes int             // all pods; how often a count was changed
+	spreads        []*spreadPlaces // of the kinds that the rule spreads
 }
 
-// barring is the rules by which pods in each place keep others away, by the value of a label.
+// barring has, for each value of a label, the rules by which pods there keep other pods away.
 type barring struct {
 	key string
 	at  map[string][]barrier
 }
 
-// barrier is how many pods in one place exclude a rule's group.
+// barrier is a rule and the number of pods in one place that have it.
 type barrier struct {
 	rule Apart
 	pods int
@@ -68,7 +68,8 @@ func (t *topology) add(r *ruleCount, node int, value string, by int) {
 	}
 }
 
-// nearGroup is the group of the pods that are in all of a pod's near groups.
+// nearGroup names the group of the pods that are in all of a pod's near groups: the one group, or
+// a joint name of several.
 func nearGroup(p *Pod) string {
 	if len(p.Near) == 1 {
 		return p.Near[0].Group
@@ -189,7 +190,7 @@ func (t *topology) rule(r Rule) *ruleCount {
 	return c
 }
 
-// about are the rules of which a pod is in the group, each once.
+// about lists the rules whose group a pod is in, each once.
 func (t *topology) about(p *Pod) []*ruleCount {
 	if t.ofGroups != nil && slices.Equal(p.Groups, t.groups) {
 		return t.ofGroups
@@ -229,7 +230,7 @@ func (t *topology) bar(r Apart, value string, by int) {
 	t.barring[key].at[value] = all
 }
 
-// barred reports whether pods in a place exclude the kind, by rules about hosts or the others.
+// barred reports whether rules of pods in a place exclude the kind: with hosts the rules about hosts, else all others.
 func (t *topology) barred(k *kind, at *place, hosts bool) bool {
 	for i := range t.barring {
 		b := &t.barring[i]
@@ -247,7 +248,7 @@ func (t *topology) barred(k *kind, at *place, hosts bool) bool {
 	return false
 }
 
-// excluded counts the pods in a place from which a rule keeps a pod apart.
+// excluded counts the pods in a place that a rule keeps a pod away from.
 func (t *topology) excluded(r Apart, value string) int {
 	n := t.rules[r.Rule].pods[value]
 	if r.Except != "" {
@@ -270,7 +271,7 @@ func (k *kind) in(group string) bool {
 	return k.groups[group]
 }
 
-// place counts a pod on a node to which it is promised, or no longer.
+// place counts a pod on a node (by is 1) or discounts it (-1), and journals that.
 func (t *topology) place(p *Pod, node, by int) {
 	t.count(p, node, by)
 	t.journal.record(func() { t.count(p, node, -by) })
@@ -299,7 +300,7 @@ func (t *topology) rulesAllow(k *kind, n *nodeState) bool {
 	return !t.any() || t.rulesAllowAt(k, n.place())
 }
 
-// hostAllows is rulesAllow as far as rules are about hosts.
+// hostAllows is rulesAllow for the rules about hosts only.
 func (t *topology) hostAllows(k *kind, n *nodeState) bool {
 	if !t.any() {
 		return true
@@ -312,7 +313,7 @@ func (t *topology) rulesAllowAt(k *kind, at place) bool {
 	return t.allows(k, &at, false) && t.allows(k, &at, true)
 }
 
-// allows applies the kind's rules about hosts, or the others.
+// allows applies the kind's rules and those about it: with hosts the rules about hosts, else all others.
 func (t *topology) allows(k *kind, at *place, hosts bool) bool {
 	if t.barred(k, at, hosts) {
 		return false
@@ -370,7 +371,7 @@ func (t *topology) near(k *kind, at *place, hosts bool) bool {
 	return true
 }
 
-// anywhere reports whether any pod of the rules' group is in a place that they know.
+// anywhere reports whether any pod of the rules' group has a place.
 func (t *topology) anywhere(rules []Rule) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool {
 		_, assumed := t.assumed[r]
@@ -378,8 +379,8 @@ func (t *topology) anywhere(rules []Rule) bool {
 	})
 }
 
-// epoch changes when the kind's rules about hosts may let it onto a node again
-// that has not changed itself.
+// epoch changes whenever the kind's rules about hosts may admit it to a node again although the
+// node itself has not changed.
 func (t *topology) epoch(k *kind) int {
 	sum := 0
 	for _, s := range k.pod.Spread {

@@ -20,10 +20,10 @@ func (policy *Policy) overdue(p *poolState) time.Duration {
 	return max(3*min(p.ReadyAfter, 1000*time.Hour), policy.NodeOverdue)
 }
 
-// judgePools finds the pools that must not scale up now. A pool backs off while it
-// has a node that is overdue, for as long as a node may take to become ready; after
-// that the node counts as dead and the pool may scale up again. It backs off while
-// requested nodes do not register, or too many of its nodes have failed: more of them would come as little.
+// judgePools finds the pools that must not scale up now. A pool backs off while a node of
+// it is overdue, for as long again as a node may take to become ready; after that the node
+// counts as dead and the pool may scale up again. It also backs off while requested nodes do
+// not register, or while too many of its nodes are unready: more nodes would fail likewise.
 func (w *world) judgePools() {
 	since := Times{}
 	for _, p := range w.pools {
@@ -46,10 +46,10 @@ func (w *world) judgePools() {
 	}
 }
 
-// noteShort returns since when a pool has had fewer nodes than its target: since a
-// request that may be under way, and else since now, as its provider may replace a node
-// that was lost long after the last request. Each node that comes gives the others their
-// time again; a further request does not.
+// noteShort returns since when a pool has had fewer nodes than its target. Where it was first
+// seen so in this reconcile, that is the last request, if its nodes may still come. Else it is
+// now: long after a request, the provider may be replacing a node that was lost. Each node that
+// comes gives the missing ones their time again; a further request does not.
 func (cond *conditions) noteShort(p *poolState) time.Time {
 	asked, known := cond.state.LastScaleUp[p.Name]
 	if !known { // no request is recorded
@@ -68,8 +68,8 @@ func (cond *conditions) noteShort(p *poolState) time.Time {
 	return since
 }
 
-// undelivered returns how many of a pool's requested nodes are not to be waited for, and why: none that has not
-// registered in time, nor those that the provider reports to have failed.
+// undelivered returns how many of a pool's requested nodes are given up, and why: all missing ones once their time is
+// over; before that, those that the provider reports as failed.
 func (cond *conditions) undelivered(p *poolState) (n int, why string) {
 	switch missing, late := p.Target-p.Size, cond.now.Sub(p.missingSince); {
 	case missing <= 0:
@@ -140,10 +140,10 @@ func (w *world) addVirtual(p *poolState, at time.Time, action int) int {
 		class: p.class, tier: tierNode, since: NodeUpcoming, at: at, changeAt: at, capacity: p.empty.clone(), action: action, expected: p.Template.GPUs})
 }
 
-// withdraw takes back what a pool's provider has not delivered: otherwise the
-// nodes come when there is stock again, for demand that may be gone. The pool
-// backs off first, and requests again what is then demanded. A provider that cannot
-// do it is asked in each reconcile, so it does not count, as finishOperations.
+// withdraw takes back requests that a pool's provider has not delivered. Otherwise the nodes
+// come when there is stock again, for demand that may be gone. The pool backs off, and then
+// requests what is demanded by then. A provider that cannot withdraw is asked in each reconcile,
+// so these actions do not count towards MaxActionsPerReconcile, as in finishOperations.
 func (w *world) withdraw() {
 	defer func() { w.actions.finishing = len(w.actions.list) }()
 	for _, p := range w.pools {
@@ -176,9 +176,9 @@ func (w *world) noteNewNode(i int) {
 	}
 }
 
-// templateMismatch returns how a node, new since the kind is pending and unused,
-// does not fit the kind though the pool's template does; empty where none is
-// such.
+// templateMismatch returns how a node of the pool does not fit the kind although the pool's
+// template does; empty where there is no such node. It looks at nodes that are newer than the
+// pending pod and that no pod uses.
 func (w *world) templateMismatch(k *kind, p *poolState) string {
 	since := k.pod.PendingSince
 	if since.IsZero() {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// evictions are what this plan evicts, drains included, what it may evict besides, and what is
-// lost with that. spend adds a pod and its budgets; the journal reverts that.
+// evictions are the pods that this plan evicts, drains included, and what is needed to choose
+// more: budgets, gangs, nodes with borrowers. spend adds a pod; the journal reverts that.
 type evictions struct {
 	conditions *conditions
 	fleet      *fleet
 	journal    *journal
-	pods       map[*Pod]bool   // those of a later plan included
+	pods       map[*Pod]bool   // evicted by this plan or left to a later one
 	later      map[*Pod]string // the pods that a later plan evicts, and for which pod
 	budgets    map[string]int  // evictions that disruption budgets still allow
 	gangs      []*gang         // by name
@@ -78,8 +78,8 @@ func (w *world) victims(node int) []placedPod {
 	return out
 }
 
-// next is the pod to evict beside others, and what is lost with all of them: the least
-// urgent, then the one with which least is lost, then the youngest; no pod for none.
+// next picks the pod to evict after gone, and returns what is lost with all of them. It picks the
+// least urgent, then the one with the least loss, then the youngest; no pod where from is empty.
 func (w *world) next(from, gone []placedPod) (best placedPod, least float64) {
 	pods := make([]*Pod, len(gone), len(gone)+1)
 	for i := range gone {
@@ -97,9 +97,9 @@ func (w *world) next(from, gone []placedPod) (best placedPod, least float64) {
 	return best, least
 }
 
-// choose picks pods whose eviction is enough, without those that turn out not to be needed: the first by next,
-// and one that completes them, with which least is lost; none where all are not enough. No tenant is left with less
-// than its guarantee, and no budget is exceeded.
+// choose picks pods whose eviction is enough; nil where evicting all is not, or nothing has to be evicted. It takes
+// pods in the order of next, and at each step looks for the one pod that completes them with the least loss. Pods that
+// turn out not to be needed are dropped. No tenant is left with less than its guarantee, and no budget is exceeded.
 func (w *world) choose(from []placedPod, may func(*Pod) bool, enough func(gone []placedPod) bool) (best []placedPod) {
 	least := 0.0
 	for gone := []placedPod(nil); !enough(gone); {
@@ -130,7 +130,7 @@ func (w *world) choose(from []placedPod, may func(*Pod) bool, enough func(gone [
 	return best
 }
 
-// budgetsAllow reports whether a pod may be evicted after others.
+// budgetsAllow reports whether a pod's disruption budgets allow its eviction after those of gone.
 func (e *evictions) budgetsAllow(p *Pod, gone []placedPod) bool {
 	for _, b := range p.Budgets {
 		left := e.budgets[b.Name]
@@ -167,7 +167,7 @@ func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 		w.actions.evicted++
 	} else {
 		n.later = bound
-		w.evictions.later[v] = forPod // as spend reverts it
+		w.evictions.later[v] = forPod // spend's journal entry reverts this too
 	}
 	w.quotas.tree = w.quotas.without([]placedPod{{node, v}})
 	w.models.putBack(w.models.located(n, v), &n.capacity)

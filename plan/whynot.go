@@ -41,8 +41,8 @@ func (w *world) whyNoScaleUp(p *pending) (Reason, string) {
 	return reasonRank[best], strings.Join(detail[:min(len(detail), 3)], "; ")
 }
 
-// excludedByRules is what keeps a pod from a place where its topology rules, or
-// others' about it, do not let it.
+// excludedByRules is why a pod may not be in a place: its own topology rules exclude it, or
+// those of other pods.
 const excludedByRules = "pod affinity or topology spread excludes it"
 
 const cannotReclaim = "reclaiming what is borrowed would not free enough for it, or is not allowed"
@@ -75,8 +75,8 @@ func (w *world) unserved(p *pending) (Reason, string) {
 	return reason, detail
 }
 
-// ruledOut names a node that has free GPUs for the kind, and what else keeps the kind from it; one that takes no pods
-// only where there is no other. It is empty for none.
+// ruledOut names a node that has free GPUs for the kind, and what else keeps the kind from it; empty for none. It names
+// a cordoned or unready node only where there is no other.
 func (w *world) ruledOut(k *kind) string {
 	outOfService := ""
 	for _, n := range w.eachNode() {

@@ -9,27 +9,27 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// world is Make's working copy: the snapshot, what is upcoming, and what this
-// plan has promised so far. Its own methods are the stages; what only some of them
-// need is a type of its own.
+// world is Make's working copy: the snapshot, what is upcoming, and what this plan has
+// promised so far. Its own methods are the stages. Data that only some stages need has a
+// type of its own.
 type world struct {
-	*conditions
-	*fleet
-	*queue
-	running   []placedPod // by namespace and name
-	forecasts []*forecast // by name
-	journal   *journal
-	models    models
-	topology  *topology
-	quotas    quotas
-	evictions evictions
-	actions   actions
-	serving   serving
-	watch     *watch // the pods being explained, nil in Make
+	*conditions             // time, policy, state
+	*fleet                  // nodes and pools
+	*queue                  // pending pods and kinds
+	running     []placedPod // by namespace and name
+	forecasts   []*forecast // by name
+	journal     *journal    // undoes trials
+	models      models      // MIG tables, and what was computed with them
+	topology    *topology   // counts of pods by place
+	quotas      quotas      // tenants and their use
+	evictions   evictions   // pods that this plan evicts, and disruption budgets
+	actions     actions     // of this plan
+	serving     serving     // the gang or pod for which options are weighed
+	watch       *watch      // the pods being explained, nil in Make
 
-	reopenable  []int // nodes whose drain a pending pod may end
-	names       names
-	gpuVerdicts []Verdict // where nothing is decided, by node and position; the first of all verdicts
+	reopenable  []int     // nodes whose drain a pending pod may end
+	names       names     // memory for the names in verdicts
+	gpuVerdicts []Verdict // on all GPUs, by node and position, as readGPU makes them; verdicts begins with them
 }
 
 // placedPod is a running pod and its node, -1 for an unknown one.
@@ -38,7 +38,7 @@ type placedPod struct {
 	pod  *Pod
 }
 
-// newWorld sorts and indexes the snapshot and computes when capacity is supply.
+// newWorld sorts and indexes the snapshot, and computes from when on each node is supply.
 func newWorld(s Snapshot, p Policy) *world {
 	at, all, undo := &conditions{now: s.Now, policy: p, state: s.State}, &fleet{}, &journal{}
 	places := &topology{fleet: all, journal: undo, rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}, groupings: map[string]*grouping{}}
@@ -118,7 +118,7 @@ func (w *world) addNodes(nodes []Node) {
 	}
 }
 
-// inOrder is a list sorted. It copies only what is not in order: GPUs are large.
+// inOrder is the sorted list. It copies the list only where it is not in order yet: GPUs are large.
 func inOrder[T any](list []T, compare func(a, b *T) int) []T {
 	for i := 1; i < len(list); i++ {
 		if compare(&list[i-1], &list[i]) > 0 {
@@ -151,7 +151,8 @@ func compareInstances(a, b *Instance) int {
 	return cmp.Or(a.Placement.Compare(b.Placement), strings.Compare(a.AllocatedTo, b.AllocatedTo), a.IdleSince.Compare(b.IdleSince))
 }
 
-// addPods reads each running pod once, in bindRunning, as readGPUs does GPUs.
+// addPods separates running from pending pods. It leaves the reading of running pods to
+// bindRunning, so that each is read once: there are many, far apart in memory.
 func (w *world) addPods(pods []Pod) {
 	var pendingPods []*Pod
 	w.running = make([]placedPod, 0, len(pods))
@@ -177,8 +178,8 @@ func (w *world) addPods(pods []Pod) {
 	w.evictions.gangs = w.formUnits(ganged)
 }
 
-// notePod records what of a pod concerns others: its rules, and its budgets, of which the
-// least that pods state holds.
+// notePod records what concerns other pods: the pod's topology rules and its disruption
+// budgets. Where pods state different numbers for one budget, the smallest counts.
 func (w *world) notePod(p *Pod) {
 	w.topology.ruled(p)
 	for _, b := range p.Budgets {
@@ -195,7 +196,7 @@ func byKey(a, b *Pod) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// layoutOf returns the instances of a GPU of the world, which are in order, as a layout.
+// layoutOf returns a GPU's instances as a layout. They are in order, see sortedGPUs.
 func layoutOf(c *GPU) mig.Layout {
 	l := make(mig.Layout, len(c.Instances))
 	for i := range c.Instances {

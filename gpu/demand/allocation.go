@@ -29,9 +29,9 @@ const (
 // ";", each with "UUID,type,memory,cores:" for every GPU.
 var uuidLists = []string{"hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new", "4pd.io/vgpu-ids-new"}
 
-// containerKey is a dialect's annotation: behind the prefix the container's name, or its
-// index, and as value numbers of GPUs, before which stands what makes ids of them. It counts
-// where the pod is assumed to be placed.
+// containerKey is a dialect's annotation for a container. Its name is prefix with the container's
+// name, or its index. Its value is a list of GPU numbers; before and a number are a GPU's ID. It
+// counts only where the annotation assumed is "true".
 type containerKey struct {
 	prefix, assumed, before string
 	byIndex                 bool
@@ -85,8 +85,8 @@ func (p *annotated) add(container int, key, id string) error {
 	return nil
 }
 
-// uuidList reads the lists of UUIDs. HAMi from 2.9 on has an entry of every container, init
-// containers first; before, and in Volcano, there is none of init containers.
+// uuidList reads the lists of UUIDs. HAMi from 2.9 on has an entry for every container, init
+// containers first. Earlier versions and Volcano have no entries for init containers.
 func (p *annotated) uuidList() error {
 	first := slices.IndexFunc(p.containers, func(c Container) bool { return c.Init })
 	for _, key := range uuidLists {
@@ -153,7 +153,7 @@ func (p *annotated) gpushareMany(text string) error {
 	return nil
 }
 
-// containerKeyed reads annotations "0,2" of containers.
+// containerKeyed reads a dialect's annotations of containers, such as "0,2".
 func (p *annotated) containerKeyed(dialect containerKey) error {
 	for i, c := range p.containers {
 		key := dialect.prefix + c.Name

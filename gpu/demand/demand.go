@@ -40,9 +40,9 @@ type Fraction struct {
 	CoreMilli   int // thousandths of a GPU's compute, 0 for not stated
 	MemoryMiB   int // 0 for not stated
 	MemoryMilli int // thousandths of a GPU's memory, 0 for not stated
-	// GPUs is of how many different GPUs such a part is requested; 0 is 1. HAMi
-	// requests several, and so do containers whose parts do not fit one GPU together.
-	// With nothing stated it is the number of shares, which may be of one GPU.
+	// GPUs is the number of different GPUs of which such a part is requested; 0 is 1. HAMi's
+	// pods may request several, and so do containers whose parts do not fit one GPU together.
+	// With nothing stated it is the number of shares, which may be on one GPU.
 	GPUs int
 }
 

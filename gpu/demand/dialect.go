@@ -7,7 +7,7 @@ type kind uint8
 
 const (
 	other       kind = iota // not an accelerator, or known by the node alone
-	gpus                    // whole GPUs; with parts beside them, GPUs a part is requested of
+	gpus                    // whole GPUs; where a part is requested too, the number of GPUs that it is requested of
 	shares                  // places on GPUs that are shared by time
 	coreGPUs                // hundredths of a GPU's compute; whole hundreds are GPUs
 	corePercent             // hundredths of each GPU's compute
@@ -30,14 +30,14 @@ type dialect struct {
 // other.
 type family struct {
 	name string
-	// each is set where parts are requested of each of the GPUs counted beside
-	// them, not of one GPU.
+	// each is set where a part is requested of each of the GPUs that the container counts beside
+	// it, not of one GPU.
 	each bool
-	// several is set where more than a GPU's compute, not in whole GPUs, is equal
-	// parts of the fewest GPUs that suffice.
+	// several is set where a request for more than one GPU's compute, but no whole number of
+	// GPUs, means equal parts of as few GPUs as possible.
 	several bool
-	// orMiB is set where a cluster setting selects MiB or the dialect's unit for
-	// memory: an amount above mostGiB is in MiB.
+	// orMiB is set where a setting of the cluster decides whether memory is in MiB or in the
+	// dialect's unit: an amount above mostGiB is in MiB.
 	orMiB bool
 }
 

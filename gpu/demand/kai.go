@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// KAI's annotations of a pod that requests a part of a GPU. They are no resources:
-// the pod's containers request nothing, and the GPU is allocated to a pod of KAI's.
+// KAI's annotations of a pod that requests a part of a GPU. The pod's containers request no
+// resource for it: the GPU is allocated to a pod of KAI's own.
 const (
 	kaiFraction = "gpu-fraction"             // of a GPU's memory, more than 0, at most 1
 	kaiMemory   = "gpu-memory"               // MiB
-	kaiDevices  = "gpu-fraction-num-devices" // GPUs such a part is requested of
+	kaiDevices  = "gpu-fraction-num-devices" // number of GPUs of which such a part is requested
 )
 
-// kaiRound is what KAI rounds a GPU's memory down to, in MiB: two halves of 40960 MiB by these figures do not fit
-// (0.17.0, pkg/scheduler/api/node_info). Parts are rounded up to it, since the GPU is not known here.
+// kaiRound is the multiple to which KAI rounds a GPU's memory down, in MiB: two requests of 20480 MiB do not fit a GPU
+// of 40960 MiB (0.17.0, pkg/scheduler/api/node_info). Parts are rounded up to it, since the GPU is not known here.
 const kaiRound = 100
 
 // FromKAI reads the annotations by which a pod requests parts of GPUs from the KAI
@@ -72,8 +72,9 @@ func parseAmount(annotation, s string) (int, error) {
 	return n, nil
 }
 
-// KAIGroup is a label of the pods that share a GPU, and of the one that reserves it: the name of their group. A pod with
-// parts of several GPUs has one for each, with the name behind a slash too (pkg/binder of 0.13).
+// KAIGroup is a label of the pods that share a GPU, and of the pod that reserves the GPU. Its value is the name of
+// their group. A pod with parts of several GPUs has one label for each, whose key is KAIGroup, a slash and the group's
+// name (pkg/binder of 0.13).
 const KAIGroup = "runai-gpu-group"
 
 // KAIGroups are the groups in a pod's labels.

@@ -13,11 +13,10 @@ import (
 const maxAmount = 1 << 24
 
 // FromResources reads one container's extended resources: name → amount as the
-// integer value of the quantity. A pod is read container by container and combined
-// with Sum and Max: the sum of a pod's resources does not show parts of each of
-// several GPUs. Resources that are no accelerator are skipped. The error names the
-// resource and the problem: negative, too large, two dialects or vendors at once,
-// a size that the dialect does not allow.
+// integer value of the quantity. Read each container of a pod and combine the demands with Sum
+// and Max: the sum of a pod's resources does not show that parts are of different GPUs.
+// Resources that are no accelerator are skipped. The error names the resource and the problem:
+// negative, too large, two dialects or vendors at once, a size that the dialect does not allow.
 func FromResources(list map[string]int64) (Demand, error) {
 	var g gathered
 	// Sorted, so that the same list always gives the same error.
@@ -31,12 +30,12 @@ func FromResources(list map[string]int64) (Demand, error) {
 
 // gathered is the sum of a container's resources, by dialect.
 type gathered struct {
-	vendor, vendorOf string // and the resource that states it
+	vendor, vendorOf string // vendorOf is the resource that states the vendor
 	family           family
 	familyOf         string
 
 	sum    [refused]int64 // by kind; of memory in MiB
-	within string         // the resource that is a part of GPUs requested beside it
+	within string         // the resource of kind within, empty for none
 	mig    []Instances
 }
 
@@ -51,7 +50,7 @@ func (g *gathered) add(resource string, n int64) error {
 		return nil
 	case d.kind == refused:
 		return fmt.Errorf("has an unknown size")
-	case n < 0 || n > maxAmount && d.kind != within: // which may be in bytes
+	case n < 0 || n > maxAmount && d.kind != within: // those may be in bytes
 		return fmt.Errorf("amount %d is not possible", n)
 	case g.vendor != "" && g.vendor != d.vendor:
 		return fmt.Errorf("is from another vendor than %s", g.vendorOf)
@@ -61,7 +60,7 @@ func (g *gathered) add(resource string, n int64) error {
 	g.vendor, g.vendorOf, g.family, g.familyOf = d.vendor, resource, d.family, resource
 	switch {
 	case isMIG:
-		parsed, _ := mig.ParseName(name) // which is in its form
+		parsed, _ := mig.ParseName(name) // the name is a valid one
 		g.mig = append(g.mig, Named(parsed, int(n)))
 		return nil
 	case d.kind == within:
@@ -104,8 +103,8 @@ func (g *gathered) demand() (Demand, error) {
 }
 
 // partsOfOne reads the dialects that count a GPU's compute in hundredths: less
-// than a hundred is a part of one GPU, whole hundreds are whole GPUs. Qgpu also
-// has equal parts of several GPUs, rounded down.
+// than a hundred is a part of one GPU, whole hundreds are whole GPUs. In qGPU other amounts
+// above a hundred are equal parts of several GPUs, rounded down.
 func (g *gathered) partsOfOne(d *Demand) error {
 	n := (g.sum[coreGPUs] + 99) / 100
 	switch {
@@ -123,10 +122,10 @@ func (g *gathered) partsOfOne(d *Demand) error {
 	return nil
 }
 
-// partsOfGPUs reads HAMi and Volcano, whose nvidia.com/gpu and vgpu-number count
-// the GPUs of which a container requests an equal part, where it states the size
-// of the part; and shares, of unstated size. Both read a share of memory only where no MiB
-// are stated. HAMi takes more than all of the compute for all of it, Volcano finds no GPU.
+// partsOfGPUs reads HAMi and Volcano, and shares of unstated size. Where a container states the
+// size of a part, nvidia.com/gpu and vgpu-number count the GPUs of which it requests one such
+// part each. Both dialects read a percentage of memory only where no MiB are stated. For more
+// than 100 % of the compute HAMi takes 100 %, while Volcano finds no GPU.
 func (g *gathered) partsOfGPUs(d *Demand) error {
 	if g.sum[memoryMiB] > 0 {
 		g.sum[memoryShare] = 0

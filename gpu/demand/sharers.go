@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// sharer is how nodes state GPUs that a scheduler's dialect divides: what they are
-// is stated nowhere else on a node without NVIDIA's labels.
+// sharer is how nodes state the GPUs that a scheduler's dialect divides. Nothing else states
+// them on a node without NVIDIA's labels.
 type sharer struct {
 	name       string // of the dialect, as in a pool's template
 	count      string // resource: the number of GPUs
@@ -19,11 +19,11 @@ type sharer struct {
 	unit       int64  // of memory, in MiB
 	// Labels of the node: the number of GPUs, the memory of each, the product.
 	countLabel, memoryLabel, productLabel string
-	// register is an annotation of the node that lists its GPUs, and beside it are
-	// resources that pods request and no node advertises.
+	// register is an annotation of the node that lists its GPUs. beside are resources that pods
+	// request and no node advertises.
 	register string
 	beside   []string
-	// number is the resource that counts places on the GPUs, several of each.
+	// number is the resource that counts the pods that may share the GPUs, several on each.
 	number string
 }
 
@@ -42,7 +42,7 @@ var sharers = []sharer{
 	{name: "nano-gpu", hundredths: "nano-gpu/gpu-percent"},
 	{
 		name: "hami", register: "hami.io/node-nvidia-register", number: "nvidia.com/gpu",
-		hundredths: "nvidia.com/gpucores", memory: "nvidia.com/gpumem", unit: 1, // which simulated nodes alone advertise
+		hundredths: "nvidia.com/gpucores", memory: "nvidia.com/gpumem", unit: 1, // only simulated nodes advertise these
 		beside: []string{"nvidia.com/gpumem-percentage"},
 	},
 	{
@@ -53,27 +53,27 @@ var sharers = []sharer{
 	{name: "volcano-gpushare", count: "volcano.sh/gpu-number", memory: "volcano.sh/gpu-memory", unit: 1},
 }
 
-// greedy is qGPU's compute of offline pods, which take what others leave idle.
+// greedy is the compute that offline pods of qGPU request: they use what other pods leave idle.
 const greedy = "tke.cloud.tencent.com/qgpu-core-greedy"
 
-// Divided is GPUs of a node that a dialect divides.
+// Divided are the GPUs of a node that a dialect divides.
 type Divided struct {
 	Dialect   string
 	GPUs      int
 	MemoryMiB int      // of each, as the scheduler counts it; 0 for not stated
 	Product   string   // by the maker's label; empty for not stated
 	UUIDs     []string // by index, where stated
-	Unhealthy []string // those of them that no pod gets
+	Unhealthy []string // those of UUIDs that no pod gets
 	Places    int      // pods that may share each, 0 for no known limit
-	// Whole is set where whole GPUs are given under the device plugin's own name too;
-	// elsewhere a request by that name is not served.
+	// Whole is set where pods may also request whole GPUs by the device plugin's own name. Where
+	// it is not set, such requests are not served.
 	Whole bool
 	// Offers are the resources that pods of the dialect request, with the amounts
 	// that all GPUs have together. Memory of gpushare is in MiB, see Counted.
 	Offers map[string]int64
 }
 
-// resources are those that nodes or pods of the dialect name.
+// resources are the names of all resources of the dialect, of nodes and of pods.
 func (s *sharer) resources() []string {
 	return append([]string{s.hundredths, s.memory, s.count, s.number}, s.beside...)
 }
@@ -125,9 +125,9 @@ func (s *sharer) advertised(allocatable map[string]int64, labels map[string]stri
 	return d, true
 }
 
-// registered reads an annotation that lists GPUs: as JSON, and before HAMi 2.5 and
-// in volcano "UUID,count,memory,…:". Of the JSON alone HAMi's scheduler heeds which GPUs are
-// healthy, and the list leaves out what is false.
+// registered reads an annotation that lists GPUs: JSON, or "UUID,count,memory,…:" before HAMi 2.5
+// and in Volcano. Only in JSON does HAMi's scheduler heed which GPUs are healthy; a GPU without
+// that field is unhealthy, since JSON leaves out what is false.
 func (s *sharer) registered(allocatable map[string]int64, annotations map[string]string) (Divided, bool) {
 	text := annotations[s.register]
 	if s.register == "" || text == "" || allocatable[s.number] <= 0 {
@@ -178,7 +178,7 @@ func (s *sharer) registered(allocatable map[string]int64, annotations map[string
 	return d, true
 }
 
-// offers are the resources of a dialect's pods that a number of GPUs has.
+// offers are the amounts of a dialect's resources that pods can request of a number of GPUs.
 func (s *sharer) offers(gpus, mib int) map[string]int64 {
 	out := map[string]int64{}
 	for _, name := range append([]string{s.hundredths, s.memory}, s.beside...) {
@@ -221,7 +221,7 @@ func Divide(dialect string, gpus, memoryMiB int) (Divided, error) {
 	}
 	s := &sharers[i]
 	d := Divided{Dialect: s.name, GPUs: gpus, MemoryMiB: memoryMiB, Whole: s.whole(), Offers: s.offers(gpus, memoryMiB)}
-	if s.count != "" { // gpushare's is what a node states, and no pod requests
+	if s.count != "" { // a node states it; pods do not request it
 		d.Offers[s.count] = int64(gpus)
 	}
 	if s.number != "" {
@@ -233,7 +233,7 @@ func Divide(dialect string, gpus, memoryMiB int) (Divided, error) {
 	return d, nil
 }
 
-// own are the resources that only nodes of one dialect offer.
+// own are the resources that are of one dialect only.
 var own = func() map[string]bool {
 	out := map[string]bool{}
 	for _, s := range sharers {
@@ -246,13 +246,13 @@ var own = func() map[string]bool {
 	return out
 }()
 
-// Hint reports whether a resource that pods request is no amount of a node: the
-// scheduler does not count it. HAMi's is a pod's priority on its GPU.
+// Hint reports whether a resource that pods request is no amount that nodes have: the scheduler
+// does not count it. HAMi has one, a pod's priority on its GPU.
 func Hint(resource string) bool { return resource == "nvidia.com/priority" }
 
-// Counted returns the amount of a resource that only nodes of one dialect offer,
-// false for any other resource. Whether gpushare counts memory in GiB or MiB is a
-// setting of the cluster: the amount is in MiB.
+// Counted returns the amount of a resource that is of one dialect only; false for any other
+// resource. Whether gpushare counts memory in GiB or MiB is a setting of the cluster. The
+// result is in MiB.
 func Counted(resource string, amount int64) (int64, bool) {
 	if resource == gpushareMemory && amount <= mostGiB {
 		amount *= 1024
@@ -260,9 +260,9 @@ func Counted(resource string, amount int64) (int64, bool) {
 	return amount, own[resource]
 }
 
-// Exclusive returns a demand of a dialect whose whole GPUs no device plugin gives:
-// all of the compute and memory of as many GPUs. Parts that another container
-// requests beside them count as whole GPUs too.
+// Exclusive returns a demand for nodes of a dialect where no device plugin gives whole GPUs. A
+// whole GPU becomes a part of all its compute and memory. Parts that another container requests
+// beside whole GPUs count as whole GPUs too.
 func (d Demand) Exclusive() Demand {
 	if d.GPUs == 0 {
 		return d

@@ -66,8 +66,8 @@ var (
 		LabelWorkload)
 )
 
-// NotApplicable is the value of a label that does not apply, Other that of what
-// exceeds a bound. Neither can be a name in Kubernetes.
+// NotApplicable is the value of a label that does not apply. Other is the value for everything
+// beyond a bound. Neither can be a name in Kubernetes.
 const (
 	NotApplicable = "(none)"
 	Other         = "(other)"

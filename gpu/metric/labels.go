@@ -44,6 +44,6 @@ const (
 	LabelWorkload  = "workload"
 )
 
-// Exported is the prefix of a label that Prometheus renamed because the scrape
-// target has one of that name, where it scrapes without honor_labels: "exported_pod".
+// Exported is the prefix that Prometheus gives a label of the page when it scrapes without
+// honor_labels and the target has a label of the same name: "exported_pod".
 const Exported = "exported_"

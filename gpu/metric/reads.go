@@ -12,10 +12,11 @@ type Read struct {
 	Labels []string // that distinguish series of one pod, without the scrape's own
 }
 
-// Escape is the name that prometheus_client serves where colons count as UTF-8: to
-// Prometheus 2, and to 3 with metric_name_validation_scheme legacy (choose_encoder of
-// client_python 0.25, its issue 1177). SGLang's page is such a one, and that of KServe's own
-// server for vLLM; vLLM writes its own in the text format, where they stay.
+// Escape is the name under which prometheus_client serves a series with colons in its name to
+// Prometheus 2, and to Prometheus 3 with metric_name_validation_scheme legacy: it treats colons as
+// UTF-8 there (choose_encoder of client_python 0.25, its issue 1177). This holds for SGLang's page
+// and for the page of KServe's own server for vLLM. vLLM writes its page in the text format, where
+// colons stay.
 func Escape(name string) string { return strings.ReplaceAll(name, ":", "_") }
 
 // UnderRay is the name that Ray's wrapper gives a series of a server that runs under it.
@@ -26,8 +27,8 @@ func UnderRay(name string) string { return "ray_" + Escape(name) }
 // (pkg/controller/llmisvc/monitoring.go of opendatahub-io/kserve at 5c0eae1).
 func UnderKServe(name string) string { return "kserve_" + name }
 
-// Names are those under which series may be stored: as the servers have them, escaped, and as
-// Ray's wrapper and KServe's monitors rename those of the servers that run under them.
+// Names are all names under which series may be stored: the servers' own names, the escaped ones,
+// and those that Ray's wrapper and KServe's monitors give to series of servers under them.
 func Names(of ...Read) (names []string) {
 	for _, r := range of {
 		names = append(names, r.Name)
@@ -78,7 +79,7 @@ const (
 	LabelReplica       = "replica"
 	LabelHandle        = "handle"
 	LabelActorID       = "actor_id"
-	LabelReplicaID     = "ReplicaId" // Ray's, as the next
+	LabelReplicaID     = "ReplicaId" // Ray's, like the next
 	LabelWorkerID      = "WorkerId"
 	LabelTargetModel   = "target_model_name"
 	LabelFairnessID    = "fairness_id"
@@ -92,9 +93,9 @@ const (
 	LabelGPUI          = "GPU_I_ID"
 )
 
-// GatewayLabels are those by which gateways repeat the series of their servers under the servers'
-// own names: the router of vLLM's production stack its queues
-// (src/vllm_router/services/metrics_service at 0c740a2), and SGLang's gateway at /engine_metrics
-// its workers' whole pages, vLLM's too, each colon an underscore
+// GatewayLabels are the labels that mark series which a gateway repeats under its servers' own
+// names. The router of vLLM's production stack repeats its servers' queues
+// (src/vllm_router/services/metrics_service at 0c740a2). SGLang's gateway repeats its workers'
+// whole pages at /engine_metrics, vLLM's too, with each colon as an underscore
 // (src/core/metrics_aggregator.rs of sgl-router at 1117d05).
 func GatewayLabels() []string { return []string{LabelRoutedServer, LabelWorkerAddr} }

@@ -101,9 +101,8 @@ func leadingAttr(s string) (Attr, string) {
 	return 0, s
 }
 
-// Exact returns the profile that a name is the driver's or the resource's
-// spelling of on this product, other drivers' spellings included. Use it for
-// requests: a neighbouring size is another resource.
+// Exact returns the profile of this product that a driver or a resource spells exactly so. Use it
+// for requests: a neighbouring size is another resource.
 func (t *Table) Exact(name string) (Profile, bool) {
 	p, ok := t.names[name]
 	if !ok {

@@ -20,13 +20,12 @@ type Seen struct {
 // Span is a possible placement of an instance, in memory slices.
 type Span struct{ Start, Size int }
 
-// SpecFromNVML describes a product by what NVML reports on one of its GPUs; an
-// agent publishes the result. The GPU's slices are those of its largest profile, its
-// decoders as many as the instances of any one profile have: B200 has one in each
-// profile, that of the whole GPU too (MIG user guide, v580). NVML's instance counts
-// are wrong for some products, so the maximum of a profile follows from its
-// placements; only for profiles with media engines, which run out before slices do,
-// NVML's count is the bound.
+// SpecFromNVML describes a product by what NVML reports on one of its GPUs; an agent publishes
+// the result. The GPU's slices are those of its largest profile. Its decoders are the most that
+// the instances of any one profile have together: the profile of the whole GPU does not tell,
+// as on B200 it has one decoder, like each other profile (MIG user guide, v580). NVML's instance
+// counts are wrong for some products, so the maximum of a profile follows from its placements.
+// Only for profiles with media engines, which run out before slices do, NVML's count is the bound.
 func SpecFromNVML(product string, memoryMiB int, profiles []Seen) (Spec, error) {
 	s := Spec{Model: gpu.ProductName(product), MemoryMiB: memoryMiB}
 	for _, seen := range profiles {

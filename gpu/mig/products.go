@@ -91,9 +91,9 @@ var seven = []shape{
 	{"7g", Profile{7, 8, 0}, []int{0}, 1, 0},
 }
 
-// four is the geometry of A30. NVML's own instance counts are wrong for it. Its one
-// JPEG and one OFA engine are what its media profiles have beside the decoders, and so
-// a GPU has one of these, of whatever size (NVIDIA's profile table).
+// four is the geometry of A30. NVML's own instance counts are wrong for it. Beside the
+// decoders its media profiles have the one JPEG and the one OFA engine, so a GPU can have only
+// one instance of them, of whatever size (NVIDIA's profile table).
 var four = []shape{
 	{"1g", Profile{1, 1, 0}, []int{0, 1, 2, 3}, 4, 0},
 	{"1g", Profile{1, 1, AttrMedia}, []int{0, 1, 2, 3}, 1, 1},

@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// maxSteps bounds a search, since a published table of an unknown product may have
-// more placements than any known one: no table of a product comes near it.
+// maxSteps bounds a search: a published table of an unknown product may have more placements
+// than any known product. No known product's table comes near it.
 const maxSteps = 1 << 20
 
-// Search visits the sets of some places that can be added to keep, which is legal:
-// each set to which none of the other places can be added, once, in the order of
-// the places. most, where it is not nil, is how many instances of a profile the GPU
-// may have, beside the product's own limit. It is false where visit ends it, or
-// after maxSteps.
+// Search visits the maximal sets of places that can be added to keep: those to which no other of
+// the places can be added. It visits each once, in the order of the places. keep must be legal.
+// most, where it is not nil, limits the instances of a profile, beside the product's own limit.
+// Search is false where visit ends it, or after maxSteps.
 func (t *Table) Search(keep Layout, places []Placement, most func(Profile) int, visit func(added []Placement) bool) bool {
 	w := walk{table: t, free: make([]int, len(t.entries)), visit: visit, steps: maxSteps}
 	for k, e := range t.entries {

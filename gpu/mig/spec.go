@@ -32,8 +32,8 @@ func (s Spec) String() string {
 	return b.String()
 }
 
-// ParseSpec reads what Spec.String prints; NewTable checks whether a GPU can be
-// like that. The error names the word that is wrong.
+// ParseSpec reads what Spec.String prints. NewTable checks whether such a GPU is possible. The
+// error names the word that is wrong.
 func ParseSpec(line string) (Spec, error) {
 	words := strings.Fields(line)
 	if len(words) < 5 {

@@ -12,7 +12,7 @@ type Table struct {
 	model     string
 	compute   int
 	memory    int
-	media     int // decoders of the whole GPU, 0 for not a limit
+	media     int // decoders of the whole GPU, 0 where they are no limit
 	memoryMiB int
 	entries   []entry            // sorted by profile
 	names     map[string]Profile // drivers' spellings
@@ -107,8 +107,8 @@ func (t *Table) find(p Profile) (entry, bool) {
 	return t.entries[i], true
 }
 
-// Spec describes a Table: what the package's own tables are made of, and what a
-// node publishes for a product they do not know.
+// Spec describes a Table. The package's own tables are made of Specs, and a node publishes one
+// for a product that the package does not know.
 type Spec struct {
 	Model         string
 	ComputeSlices int // of the whole GPU, 1 … 16

@@ -15,11 +15,10 @@ import (
 // "nothing published". Tables come from NewTables and are immutable.
 type Tables []*Table
 
-// NewTables builds the tables of what nodes have published, in any order. Nodes
-// with different drivers may have different names for the same profile: all of
-// them are accepted, the first in the alphabet is printed. The error names each
-// product whose Spec is wrong, or of which nodes publish different placements; such
-// a product is left out, and the others are returned.
+// NewTables builds the tables of what nodes have published, in any order. Nodes with different
+// drivers may have different names for a profile. All of them are accepted; the first in the
+// alphabet is printed. The error names each product whose Spec is wrong, or for which nodes
+// publish different placements. Such a product is left out, and the others are returned.
 func NewTables(published ...Spec) (Tables, error) {
 	specs := make([]Spec, len(published))
 	for i, s := range published {
@@ -109,9 +108,9 @@ func (ts Tables) Published(model string) (*Table, bool) {
 	return ts[i], true
 }
 
-// Model returns the model that a product label means, as gpu.ParseProductMemory
-// has it, and for a product that it does not know the one whose table a node has
-// published. It is false for an unknown product.
+// Model returns the model that a product label means: that of gpu.ParseProductMemory, or, for a
+// product that it does not know, the one whose table a node has published. It is false for an
+// unknown product.
 func (ts Tables) Model(label string, memoryMiB int) (gpu.Model, bool) {
 	if m, ok := gpu.ParseProductMemory(label, memoryMiB); ok {
 		return m, true
@@ -123,7 +122,7 @@ func (ts Tables) Model(label string, memoryMiB int) (gpu.Model, bool) {
 	return gpu.Model{Name: t.model, Vendor: "nvidia", MemoryMiB: t.memoryMiB}, true
 }
 
-// Spec returns a Spec of which NewTable makes an equal table.
+// Spec returns a Spec from which NewTable builds an equal table.
 func (t *Table) Spec() Spec {
 	s := Spec{Model: t.model, ComputeSlices: t.compute, MemorySlices: t.memory, MemoryMiB: t.memoryMiB, MediaEngines: t.media}
 	for _, e := range t.entries {

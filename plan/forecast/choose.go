@@ -12,14 +12,14 @@ const (
 	newest     = 4    // values that show whether an attempt has lost track
 	minAnswers = 0.9  // share of the tests for which an attempt must have an answer
 	minGain    = 0.02 // share of the error that a less simple method must save
-	gainSure   = 1.64 // and that many standard errors beyond chance,
-	gainPlain  = 0.5  // unless it saves this share
+	gainSure   = 1.64 // standard errors by which that must exceed chance
+	gainPlain  = 0.5  // saved share of the error that is enough without gainSure
 )
 
-// choose returns the attempt with the smallest error, of all or of those that have not
-// lost track. A less simple method must be better by more than chance explains (Diebold and
-// Mariano's test), so that the simplest wins ties; settings of one method are
-// compared by mean error only. Nil means that none has an answer.
+// choose returns the attempt with the smallest error; without lostToo, only of those that have
+// not lost track. A less simple method must be better by more than chance explains (Diebold and
+// Mariano's test), so that the simplest wins ties. Settings of one method are compared by mean
+// error only. Nil means that none has an answer.
 func (t *trial) choose(g *grid, lostToo bool) *attempt {
 	var best *attempt
 	var bestLoss []float64
@@ -49,9 +49,9 @@ func (t *trial) bestSetting(g *grid, settings []*attempt, lostToo bool) (*attemp
 	return best, bestLoss
 }
 
-// lostTrack reports whether the newest values all lay on the same side of an
-// attempt's forecasts of one cell before, further off than 39 of 40 of its
-// earlier errors: the series has changed, and the attempt does not follow yet.
+// lostTrack reports whether the series has changed and the attempt does not follow yet. That
+// is so where the newest values all lay on one side of its forecasts from one cell before,
+// each further off than 39 of 40 of its earlier errors.
 func (t *trial) lostTrack(g *grid, a *attempt) bool {
 	until := len(t.tests) - newest
 	if until < minTests {
@@ -101,9 +101,9 @@ func better(a, b []float64) bool {
 	return mean > gainSure*few*math.Sqrt(variance/worth)
 }
 
-// independent returns the number of independent values that are worth as much
-// as these, by their autocorrelation: errors of overlapping spans are not all
-// new evidence. The result is at least 1.
+// independent returns how many independent values these are worth, by their
+// autocorrelation: errors of overlapping spans are not all new evidence. The result is at
+// least 1.
 func independent(xs []float64) float64 {
 	mean, n := meanKnown(xs)
 	var with, own float64
@@ -133,7 +133,7 @@ func meanKnown(xs []float64) (float64, int) {
 	return m.at, int(m.n)
 }
 
-// mean is the mean of the numbers that were added, so many.
+// mean is the mean, at, of the n numbers that were added.
 type mean struct{ at, n float64 }
 
 func (m *mean) add(x float64) {

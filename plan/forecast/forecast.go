@@ -8,8 +8,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// Day and Week are the seasons: one is considered when the series is at least two of it
-// long, both on the clock of Query.Zone.
+// Day and Week are the seasons, on the clock of Query.Zone. A season is considered when the
+// series is at least two of it long.
 const (
 	Day  = 24 * time.Hour
 	Week = 7 * Day
@@ -30,9 +30,9 @@ type Query struct {
 	// Step is the time that one value stands for: points in the same step are
 	// averaged. Zero is the median distance of the points.
 	Step time.Duration
-	// Zone is the time zone whose clock the demand follows, so that the same time yesterday is
-	// the same time of the clock also where that was set forward or back; nil is UTC. A
-	// horizon that such a change lies in is an hour off.
+	// Zone is the time zone whose clock the demand follows; nil is UTC. The same time yesterday
+	// is then the same time of the clock, even where the clock was set forward or back since.
+	// The forecast is an hour off where such a change lies between Now and the horizon.
 	Zone *time.Location
 	// Holidays are forecast from earlier ones or from weekends, and other days without
 	// them; nil for none.
@@ -51,9 +51,9 @@ const (
 	SeasonalNaive  Method = "seasonal-naive"  // as one season before
 	SeasonalMedian Method = "seasonal-median" // the median of some seasons before
 	HoltWinters    Method = "holt-winters"    // additive season on a damped trend
-	Fourier        Method = "fourier"         // the same on a line and waves
+	Fourier        Method = "fourier"         // regression on a straight line and waves
 	Holiday        Method = "holiday"         // the median of some holidays before
-	Weekend        Method = "weekend"         // the same of weekends' days, for a holiday
+	Weekend        Method = "weekend"         // for a holiday: the median of some days of weekends before
 )
 
 // Reason is why there is a forecast, or none. The set is closed.
@@ -110,8 +110,8 @@ func Make(points []sample.Point, query Query) []Forecast {
 	return MakeEach(points, query, usualLevel)[0]
 }
 
-// MakeEach is Make for each of some levels, the shares of outcomes that the interval should
-// contain, between 0 and 1; they are from the same tests. Make's is 0.8.
+// MakeEach is Make for each of some levels, from the same tests. A level is the share of
+// outcomes that the interval should contain, between 0 and 1; Make's is 0.8.
 func MakeEach(points []sample.Point, query Query, levels ...float64) [][]Forecast {
 	g, reason, why := newGrid(points, query)
 	onClock := func(t time.Time) time.Time { return clock(t, query.Zone) }
@@ -169,8 +169,8 @@ func answer(f *Forecast, g *grid, t trial) {
 	f.Why = because(best, usual, f.Error)
 }
 
-// fill fills in the forecast of an attempt. Where it is not the usual one the change
-// may last or pass: the interval contains both.
+// fill fills in the forecast of the attempt best. Where usual is another one, the series has
+// changed, and that may last or pass: the interval contains both forecasts' intervals.
 func (t *trial) fill(f *Forecast, g *grid, best, usual *attempt) {
 	in := t.interval(g, best, f.Level)
 	low, high := in.around(best)

@@ -12,15 +12,15 @@ import (
 const (
 	fourierRows  = 504  // rows of one fit at most; further cells share rows
 	fourierFits  = 6    // fits spread over the origins; the last origin has its own
-	fourierRidge = 1e-3 // pulls waves to zero that the known cells do not determine
+	fourierRidge = 1e-3 // pulls to zero the waves that the known cells do not determine
 	fourierKeep  = 0.3  // weight of the newest cell in the lasting residual
 	huberPasses  = 3
 	huberEdge    = 6.0 // residuals up to this many medians (four standard deviations) are not outliers
 )
 
-// waves is a regression on a straight line and on sines and cosines. The latest
-// residual is carried into the forecast as far as such residuals have lasted
-// before. Gaps only mean fewer rows.
+// waves is a regression on a straight line and on sines and cosines. The latest residual is
+// added to the forecast, for as long as such residuals have lasted before. Gaps only mean
+// fewer rows.
 type waves struct {
 	periods   []time.Duration
 	harmonics int // of each period
@@ -40,8 +40,8 @@ func (w waves) run(g *grid, ks, origins []int) [][]float64 {
 	return out
 }
 
-// fitAndRun fits on what was known at the first of origins, and forecasts from
-// all of them.
+// fitAndRun fits on what was known at the first of the origins, and forecasts from each of
+// them.
 func (w waves) fitAndRun(g *grid, basis *mat.Dense, ks, origins []int, out [][]float64, at int) {
 	upto := origins[0]
 	coef := w.fit(g, basis, upto)

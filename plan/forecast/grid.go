@@ -12,8 +12,8 @@ import (
 
 const (
 	maxCells   = 4096 // further steps share cells
-	maxSeasons = 8    // number of the longest season that are used
-	minSeasons = 2    // least number of a season for it to be considered
+	maxSeasons = 8    // the past that is used, in lengths of the longest season
+	minSeasons = 2    // the least past with which a season is considered, in its lengths
 )
 
 // grid is the series in cells of equal length that end at Now, NaN where
@@ -25,8 +25,8 @@ type grid struct {
 	mean    []float64 // over the cell's known steps, spikes clipped
 	last    []float64 // the cell's newest known step, spikes clipped
 	real    []float64 // the same with spikes, for intervals
-	seen    []int     // index of the newest known cell up to here, or -1
-	stale   int       // cells after which nothing is forecast
+	seen    []int     // by cell: index of the newest known cell up to it, or -1
+	stale   int       // age of the newest known cell from which on nothing is forecast, in cells
 	age     time.Duration
 	seasons []time.Duration // those the series is long enough for
 	exp     int
@@ -92,8 +92,8 @@ func clock(t time.Time, zone *time.Location) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// onClock puts points on the clock of a zone. Of an hour that it shows twice the second
-// counts, which is the newer.
+// onClock puts points on the clock of a zone. Where the clock shows an hour twice, only the
+// second one counts, which is newer.
 func onClock(points []sample.Point, zone *time.Location) []sample.Point {
 	out := slices.Clone(points)
 	first := len(out)
@@ -124,9 +124,9 @@ func medianGap(points []sample.Point) time.Duration {
 	return gaps[len(gaps)/2]
 }
 
-// recent drops what is too far back: beyond eight of the longest season, and
-// the points before a gap that is longer than all that follows it, since one
-// stray value must not stretch the grid.
+// recent drops what is too far back: points older than maxSeasons of the longest season,
+// and points before a gap that is longer than all that follows it. A single old value must
+// not stretch the grid.
 func recent(points []sample.Point, now time.Time, step time.Duration) []sample.Point {
 	longest := max(maxCells*step, maxSeasons*Week)
 	first := 0

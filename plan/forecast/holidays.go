@@ -21,8 +21,8 @@ type Holidays struct {
 	days    map[string]bool // by date, "2026-12-25"
 }
 
-// NewHolidays are dates, of which the clock is ignored. The weekend's days are what a
-// holiday is forecast from where the past has no earlier one.
+// NewHolidays are the days of these dates; their time of day is ignored. Where the past has
+// no earlier holiday, a holiday is forecast from the days of the weekend.
 func NewHolidays(weekend []time.Weekday, dates []time.Time) *Holidays {
 	h := &Holidays{weekend: weekend, days: make(map[string]bool, len(dates))}
 	for _, d := range dates {
@@ -62,7 +62,7 @@ const (
 	holiday
 )
 
-// days is a grid as the calendar sees it. Its times are the clock's.
+// days is a grid with the day of each cell. Its times are the clock's.
 type days struct {
 	*Holidays
 	g    *grid
@@ -92,8 +92,8 @@ func (d *days) at(cell int) time.Time {
 	return d.now.Add(-back)
 }
 
-// profile is the median of the newest days of a kind before that of t, at its time of the
-// day, that were known at cell `known`, and their number; NaN for none.
+// profile is the median of the newest profileDays days of a kind before that of t, at t's time
+// of day, and how many days it is of; NaN for none. Only cells up to known count.
 func (d *days) profile(of kind, t time.Time, known int) (float64, int) {
 	var found []float64
 	for back := 1; len(found) < profileDays; back++ {
@@ -112,10 +112,10 @@ func (d *days) profile(of kind, t time.Time, known int) (float64, int) {
 	return median(found), len(found)
 }
 
-// foretell is what earlier days foretell, from cell i for a later time: a holiday is
-// as holidays are, or as weekends are where none is known; another day is as weekends
-// are. Where i is in the same day, the day's newest values move it. The count is of
-// the days that it is taken from.
+// foretell forecasts a day of a kind from earlier days, from cell i for the later time t. A
+// holiday is as earlier holidays, or as weekends where none is known; any other day is as
+// weekends. Where i is in the same day as t, the day's newest values move the forecast. It
+// returns the number of earlier days too.
 func (d *days) foretell(i int, t time.Time, on kind) (float64, int, Method) {
 	of, method := holiday, Holiday
 	base, n := d.profile(of, t, i)
@@ -143,8 +143,8 @@ func (d *days) foretell(i int, t time.Time, on kind) (float64, int, Method) {
 	return base, n, method
 }
 
-// answer forecasts the holiday that f's time on the clock is in. Its errors are those of the same rule on the holidays
-// before, and where these are too few also on weekends.
+// answer forecasts the holiday that at, f's time on the clock, is in. Its errors are those of the same rule on earlier
+// holidays, and on weekends too where these are too few.
 func (d *days) answer(f *Forecast, at time.Time) {
 	g := d.g
 	t := trial{k: g.ahead(f.Horizon)}
@@ -177,7 +177,7 @@ func (d *days) answer(f *Forecast, at time.Time) {
 	}
 }
 
-// test foretells the known cells of days of a kind, or a rarer one, from so many cells before.
+// test forecasts the known cells of days of the kind least and rarer ones, each from t.k cells before.
 func (d *days) test(t *trial, a *attempt, least kind) {
 	t.tests, a.past = nil, nil
 	for i := 0; i+t.k < len(d.g.mean); i++ {
@@ -191,8 +191,8 @@ func (d *days) test(t *trial, a *attempt, least kind) {
 	}
 }
 
-// without is the grid for other days: what is known of holidays is left out, so that no
-// ordinary day is forecast from one. It returns how many were.
+// without is the grid for days that are no holidays: cells of holidays are unknown in it, so
+// that no ordinary day is forecast from one. It returns the number of these holidays.
 func (d *days) without() (*grid, int) {
 	left := map[string]bool{}
 	g := *d.g

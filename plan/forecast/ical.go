@@ -19,11 +19,11 @@ const (
 	lastYear      = 2100
 )
 
-// ReadICal reads the days of an iCalendar file (RFC 5545): of each VEVENT the dates from
-// DTSTART up to but without DTEND, one where that is missing, and again as RRULE says, up to
-// the year 2100, but for EXDATE. It takes whole days only. What it does not know how to read
-// is an error with file, line and property: times of day, RDATE, DURATION and RECURRENCE-ID; a
-// cancelled event (STATUS:CANCELLED) is left out. name is the file's name in errors.
+// ReadICal reads the days of an iCalendar file (RFC 5545). The days of a VEVENT begin with
+// DTSTART and end before DTEND; without DTEND it is one day. RRULE repeats them up to the year
+// 2100, without the days of EXDATE. A cancelled event (STATUS:CANCELLED) is left out. It takes
+// whole days only: times of day, RDATE, DURATION and RECURRENCE-ID are errors with file, line
+// and property. name is the file's name in errors.
 func ReadICal(name string, r io.Reader) ([]time.Time, error) {
 	all, err := io.ReadAll(io.LimitReader(r, maxICal+1))
 	switch {
@@ -56,7 +56,7 @@ func ReadICal(name string, r io.Reader) ([]time.Time, error) {
 	return c.days, nil
 }
 
-// ical is a file as far as it is read.
+// ical is what has been read of a file.
 type ical struct {
 	begun       bool
 	open        []string // components

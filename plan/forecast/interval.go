@@ -12,8 +12,7 @@ const (
 	minResiduals = 20 // least number of errors for a past interval
 )
 
-// interval is how far below and above the forecast from now the outcome may
-// lie.
+// interval is how far below (negative) and above the forecast from now the outcome may lie.
 type interval struct {
 	low, high float64
 	power     float64 // errors are assumed to grow as the forecast to this power
@@ -56,7 +55,7 @@ func (in interval) around(a *attempt) (low, high float64) {
 	return max(0, a.live+in.low), a.live + in.high
 }
 
-// floor is the forecast below which errors no longer shrink with it.
+// floor is the forecast below which the assumed size of errors does not shrink any more.
 func (t *trial) floor(g *grid) float64 {
 	mean, _ := meanKnown(t.each(func(_, i int) float64 { return g.last[i+t.k] }))
 	return mean / 5
@@ -85,9 +84,9 @@ func capped(xs []float64) []float64 {
 	return out
 }
 
-// quantiles returns the bounds of the middle share (level) of errors. Few
-// independent errors give wider bounds: to the largest error, and beyond it by
-// the root of what is missing.
+// quantiles returns the bounds of the middle share (level) of the errors. Few independent
+// errors give wider bounds: up to the largest error, and beyond it by the root of the number
+// that is missing.
 func quantiles(errs []float64, level, evidence float64) (low, high float64) {
 	sorted := slices.Sorted(slices.Values(errs))
 	n := float64(len(sorted))

@@ -22,8 +22,8 @@ func (lastValue) run(g *grid, ks, origins []int) [][]float64 {
 	return out
 }
 
-// sameTime forecasts the value at the same time in seasons before: the median
-// of at most count of them, the newest first. Unknown ones are skipped.
+// sameTime forecasts the median of the values at the same time in earlier seasons: the
+// newest count of them that are known.
 type sameTime struct {
 	period time.Duration
 	count  int

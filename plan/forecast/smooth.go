@@ -46,11 +46,11 @@ type state struct {
 	base, slope float64 // level now, trend a cell
 	bins        []float64
 	cell        time.Duration
-	start       int // first cell that is taken
+	start       int // first cell that advances the state
 }
 
-// newState starts at the first known cell, or, with a season, after the first
-// one, which gives the first level and shape.
+// newState starts at the first known cell. With a season it starts after the first season,
+// which gives the first level and shape.
 func newState(s smoothing, g *grid) *state {
 	st := &state{smoothing: s, base: math.NaN(), cell: g.cell}
 	if s.period == 0 {
@@ -77,8 +77,8 @@ func (st *state) bin(i int) int {
 	return min(len(st.bins)-1, int(float64(phase)/float64(st.period)*float64(len(st.bins))))
 }
 
-// take advances by a cell with its value; NaN is unknown, and the trend runs
-// on.
+// take advances the state by cell i with its value y. NaN is unknown: then only the trend
+// runs on.
 func (st *state) take(i int, y float64) {
 	before := st.base
 	slope := st.damp * st.slope

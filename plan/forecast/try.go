@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	maxOrigins = 400 // places in the past that are forecast from
-	minTests   = 12  // of them that must have a known outcome
+	maxOrigins = 400 // most places in the past to forecast from
+	minTests   = 12  // least number of them with a known outcome
 )
 
-// model forecasts from each origin (a cell, ascending), using nothing later,
-// for each of ks cells ahead: out[h][o], NaN where it has no answer.
+// model forecasts for each of ks cells ahead from each origin, a cell, without using any later
+// cell. Origins ascend. The result is out[h][o], NaN where it has no answer.
 type model interface {
 	run(g *grid, ks, origins []int) [][]float64
 }
@@ -88,9 +88,9 @@ type attempt struct {
 	lost   bool      // the newest values contradict it
 }
 
-// try runs every candidate once over the grid, for all horizons together. The
-// forecast from now is the last of the tests' own row, so that what is used is
-// what is tested. A forecast of the next cell is added for lostTrack.
+// try runs every candidate once over the grid, for all horizons together. The forecast from
+// now is the last one of the same run as the tests, so that what is used is what is tested. A
+// forecast of the next cell is added for lostTrack.
 func try(g *grid, horizons []time.Duration) []trial {
 	origins := originsOf(len(g.mean))
 	out := make([]trial, len(horizons))

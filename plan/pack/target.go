@@ -21,8 +21,8 @@ type Question struct {
 	// Allowed limits the profiles that may be created; empty allows all.
 	// Instances that stay need no permission.
 	Allowed []mig.Profile
-	// Grow prefers more instances of the requested profiles to keeping Spare: for
-	// GPUs whose layout cannot change once they are in use.
+	// Grow prefers more instances of the requested profiles to keeping Spare. It is for GPUs
+	// whose layout cannot change once they are in use.
 	Grow bool
 }
 
@@ -33,11 +33,11 @@ type Answer struct {
 	Kept   int // compute slices of Spare that stay in place
 }
 
-// Target finds the best layout by evaluating every one: it serves Must, then
-// the most slices of Further, then keeps the most of Spare (or, with Grow,
-// first has the most instances of the requested kinds), then uses the most
-// slices with the fewest instances. Ties go to the layout that sorts first, so
-// equal questions have equal answers. It is false when Must cannot be served.
+// Target finds the best layout by evaluating every one that serves Must. The best one serves the
+// most slices of Further; then it keeps the most of Spare, then it has the most slices in
+// instances of the requested profiles (with Grow these two change places); then it uses the most
+// slices with the fewest instances. Ties go to the layout that sorts first, so equal questions
+// have equal answers. It is false when Must cannot be served.
 func Target(q Question) (Answer, bool) {
 	if q.Table == nil || q.Table.Legal(q.Keep) != nil || len(q.Must) == 0 {
 		return Answer{}, false
@@ -53,6 +53,8 @@ type kind struct {
 	must, demand int
 }
 
+// scored is an Answer with what else decides between layouts, in compute slices: grown are those
+// of added instances of the requested profiles, used those of all added instances.
 type scored struct {
 	Answer
 	grown, used int

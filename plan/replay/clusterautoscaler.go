@@ -9,16 +9,19 @@ import (
 )
 
 // clusterAutoscaler has cluster-autoscaler's rules with its default flags (its FAQ,
-// and static_autoscaler.go for the GPU pods' wait; read 2026-11): a scan every 10
-// s; pods count once the oldest has waited 2 s, and the oldest with whole GPUs 30 s (it
-// does not know MIG resources); new nodes are estimated by first fit, the pods with most
-// CPU and memory first; of the pools the one that wastes least CPU and memory is scaled,
-// one in each scan (expander least-waste). A node is unneeded when it is empty, or when
-// at most half of its whole GPUs are allocated (MIG instances do not count) and all its
-// pods may be evicted and fit elsewhere; after 10 minutes it is removed, ten
-// empty ones at once, of the others one at a time, none within 10 minutes of a scale
-// up. An unneeded node has a soft taint, ten nodes more at each scan; after a scale up
-// too, where cluster-autoscaler leaves taints as they are for ten minutes.
+// and static_autoscaler.go for the GPU pods' wait; read 2026-11).
+//   - It scans every 10 s.
+//   - Pods count once the oldest has waited 2 s, and the oldest with whole GPUs 30 s (it
+//     does not know MIG resources).
+//   - New nodes are estimated by first fit, the pods with most CPU and memory first. Each scan
+//     scales up one pool, the one that wastes least CPU and memory (expander least-waste).
+//   - A node is unneeded when it is empty. It is also unneeded when at most half of its whole
+//     GPUs are allocated (MIG instances do not count) and all its pods may be evicted and fit
+//     elsewhere.
+//   - After 10 minutes an unneeded node is removed: ten empty ones at once, others one at a
+//     time, none within 10 minutes of a scale up.
+//   - An unneeded node gets a soft taint, ten more nodes at each scan. Here that goes on after
+//     a scale up; cluster-autoscaler leaves taints as they are for ten minutes then.
 type clusterAutoscaler struct {
 	unneeded map[string]time.Time
 	grew     time.Time
@@ -84,8 +87,8 @@ func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 	return out
 }
 
-// unneeded reports whether a node is, as cluster-autoscaler judges nodes with GPUs:
-// by the share of nvidia.com/gpu that is allocated alone, 0 where there is none.
+// unneeded reports whether a node is unneeded. As cluster-autoscaler does for nodes with GPUs, it
+// looks only at the share of nvidia.com/gpu that is allocated, 0 where the node has none.
 func (f *nodes) unneeded(i int) bool {
 	if f.empty(i) {
 		return true
@@ -97,8 +100,8 @@ func (f *nodes) unneeded(i int) bool {
 	return 2*(all-free) <= all && len(f.elsewhere([]int{i})) == 0
 }
 
-// waiting are the pods that need a new node, largest first: those that do not fit
-// the nodes in service or on their way, once the oldest of them have waited long enough.
+// waiting are the pods that need a new node, largest first: those that fit no node in service
+// and no upcoming one. There are none before the oldest have waited long enough.
 func (f *nodes) waiting() []*plan.Pod {
 	s, pods := f.s, f.pending
 	node := s.Pools[0].Template // the others have the same proportions
@@ -128,7 +131,7 @@ func pendingPods(s *plan.Snapshot) []*plan.Pod {
 	return pods
 }
 
-// scaleUp is the pool with the least waste, by the nodes that its pods need.
+// scaleUp scales up the pool with the least waste, by the nodes that the pods need there.
 func (c *clusterAutoscaler) scaleUp(s *plan.Snapshot, waiting []*plan.Pod) (plan.Action, bool) {
 	best, least, found := plan.Action{}, 0.0, false
 	for i := range s.Pools {

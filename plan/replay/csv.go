@@ -24,11 +24,10 @@ type Pod struct {
 	Unplayed string
 	// Gang is a group whose pods run only all at once; empty for none.
 	Gang string
-	// Replica pods serve requests: each leaves Run after Created, bound or not, and
-	// is evictable, since its work is not lost.
+	// Replica is set for a pod that serves requests. It leaves Run after Created, bound or not.
+	// It is evictable, since no work is lost.
 	Replica bool
-	// Created is when the pod arrives, Run how long it runs once it is bound, both
-	// as the trace has them.
+	// Created is when the pod arrives, Run how long it runs once it is bound, as in the trace.
 	Created, Run time.Duration
 }
 
@@ -42,10 +41,10 @@ const (
 
 // ReadPods reads a pod list: CSV whose header names the columns name,
 // cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time and deletion_time, in
-// any order; scheduled_time and gang are read where they are there, others are
-// ignored. Times are seconds. A pod runs from scheduled_time, or from creation_time where that
-// is empty, to deletion_time; where that is empty it still runs, until the newest time of
-// the list. Errors have file and line; name is the file's name in them.
+// any order. The columns scheduled_time and gang are optional, others are ignored. Times are
+// seconds. A pod runs from scheduled_time to deletion_time. Without scheduled_time it runs from
+// creation_time, without deletion_time until the newest time of the list. Errors have file and
+// line; name is the file's name in them.
 func ReadPods(name string, r io.Reader) ([]Pod, error) {
 	var pods []Pod
 	seen := map[string]bool{}

@@ -46,9 +46,9 @@ const maxTrace = 7 * 24 * time.Hour
 
 // Serving is how a trace of requests becomes replicas.
 type Serving struct {
-	Days    float64 // the trace is repeated until then
-	Scale   float64 // requests for each one of the trace, at the busiest hour, 14:00
-	Night   float64 // share of it at 2:00, on a cosine between
+	Days    float64 // the trace is repeated for so many days
+	Scale   float64 // requests for each one of the trace, at 14:00, the busiest hour
+	Night   float64 // share of Scale at 2:00; a cosine lies between
 	Prefill float64 // tokens a second of a request
 	Decode  float64
 	// PerReplica is the HPA's target: requests in flight for each replica.
@@ -76,8 +76,8 @@ func (s Serving) check() error {
 	})
 }
 
-// Replicas are the pods that an HPA makes for requests in flight: what they are at a
-// moment does not depend on how many replicas run. The newest go first.
+// Replicas are the pods that an HPA makes for the requests in flight. The load does not depend on
+// how many replicas run. The newest replicas are removed first.
 func Replicas(requests []Request, s Serving) ([]Pod, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func Replicas(requests []Request, s Serving) ([]Pod, error) {
 		rate := s.Night + (1-s.Night)*(1-math.Cos(2*math.Pi*(hour-2)/24))/2
 		want := desired(len(up), load[i%len(load)]*s.Scale*rate/s.PerReplica)
 		recent = append(recent, want)[max(0, len(recent)+1-hpaStable):]
-		if want < len(up) { // a scale down takes the highest of the last five minutes
+		if want < len(up) { // a scale down goes to the highest answer of the last five minutes
 			want = min(slices.Max(recent), len(up))
 		}
 		if want > maxReplicas {
@@ -113,7 +113,7 @@ func Replicas(requests []Request, s Serving) ([]Pod, error) {
 	return pods, nil
 }
 
-// desired is the HPA's answer for have replicas where the load would fill so many.
+// desired is the HPA's answer for have replicas. load is the load in replicas at the target.
 func desired(have int, load float64) int {
 	want := max(1, int(math.Ceil(min(load, 1e9))))
 	if have == 0 {
@@ -125,8 +125,8 @@ func desired(have int, load float64) int {
 	return min(want, have+max(have, hpaPods))
 }
 
-// inFlight is the mean number of requests in flight of each of the HPA's periods, over
-// the length of the trace; a request that ends after it counts at its beginning.
+// inFlight is the mean number of requests in flight in each period of the HPA, over the length
+// of the trace. The part of a request that lies after the trace's end counts at its beginning.
 func inFlight(requests []Request, s Serving) []float64 {
 	n := int(requests[len(requests)-1].At/hpaPeriod) + 1
 	load := curve{hpaPeriod, make([]float64, n)}

@@ -9,20 +9,22 @@ import (
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
-// karpenter has Karpenter's rules with its defaults (sigs.k8s.io/karpenter at
-// 2266468, 2026-08): pods are batched until 1 s without a new one, 10 s at most;
-// those that fit no upcoming node, most CPU and then most memory first, open
-// NodeClaims, each with the pool types on which all its pods fit, and the cheapest is
-// made. Every 10 s one command is sought, with consolidateAfter 0s and
-// WhenEmptyOrUnderutilized: all empty nodes; else the longest run of nodes, most
-// savings for an eviction first, whose pods fit elsewhere and on one cheaper new node;
-// else one such node. Spot nodes are not replaced by spot nodes (the feature gate
-// SpotToSpotConsolidation is off). It is looked at again after 15 s and then done; at most 10 % of
-// a pool's nodes leave at a time. A replacement is ready before its node is drained.
-// An interrupted node is drained at once.
+// karpenter has Karpenter's rules with its defaults (sigs.k8s.io/karpenter at 2266468,
+// 2026-08).
+//   - Pods are batched until 1 s has passed without a new one, 10 s at most. Those that fit no
+//     upcoming node open NodeClaims, the pods with most CPU and then most memory first. A
+//     NodeClaim has the pool types on which all its pods fit; the cheapest is made.
+//   - Every 10 s it looks for one command, with consolidateAfter 0s and
+//     WhenEmptyOrUnderutilized: all empty nodes; else the longest run of nodes whose pods fit
+//     elsewhere and on one cheaper new node, most savings for an eviction first; else one such
+//     node. Spot nodes are not replaced by spot nodes (the feature gate
+//     SpotToSpotConsolidation is off).
+//   - A command is checked again after 15 s and then done. At most 10 % of a pool's nodes leave
+//     at a time. A replacement is ready before its node is drained.
+//   - An interrupted node is drained at once.
 type karpenter struct {
-	known         map[string]bool // pending pods that were batched or are in the window
-	first, latest time.Time       // of the window; zero for none
+	known         map[string]bool // pending pods that were batched, or are in the window
+	first, latest time.Time       // arrivals of new pods in the window; first is zero for no window
 	tried         time.Time
 	polled        time.Time
 	command       *command
@@ -37,13 +39,13 @@ const (
 	candidates    = 100
 )
 
-// command is a disruption: nodes that leave, and the pool that a replacement is of.
+// command is a disruption: nodes that leave, and the pool of their replacement.
 type command struct {
 	nodes       []string
 	empty       bool
 	replacement string // pool, empty for none
 	at          time.Time
-	size        int // of that pool with the replacement, once it is requested
+	size        int // that pool's size once the replacement has come
 }
 
 func (k *karpenter) again(*plan.Snapshot) bool { return !k.first.IsZero() || k.command != nil }
@@ -89,8 +91,8 @@ func (k *karpenter) plan(s plan.Snapshot) plan.Plan {
 	return out
 }
 
-// batched reports whether the window of pending pods closes now. Pods that stay
-// pending are tried again with the poll.
+// batched reports whether the window of new pending pods closes now. Pods that stay pending are
+// tried again every poll.
 func (k *karpenter) batched(s *plan.Snapshot) bool {
 	now := map[string]bool{}
 	for _, p := range pendingPods(s) {
@@ -133,7 +135,7 @@ func (c claim) cheapest() *plan.Pool {
 	return best
 }
 
-// with is the claim with one more pod; nil where no type has room for all.
+// with is the claim with one more pod; nil where no type fits all of its pods.
 func (c claim) with(pod *plan.Pod) claim {
 	out := claim{}
 	for p, r := range c {
@@ -184,7 +186,7 @@ func provision(s *plan.Snapshot, pods []*plan.Pod) map[*plan.Pool]int {
 	return made
 }
 
-// disruption is the next command, nil for none.
+// disruption finds the next command, nil for none.
 func (k *karpenter) disruption(s *plan.Snapshot, f *nodes) *command {
 	left := map[string]int{} // by pool, what may leave
 	for i := range s.Nodes {
@@ -240,14 +242,14 @@ func (k *karpenter) disruption(s *plan.Snapshot, f *nodes) *command {
 // leaves reports a node that is drained, or that its provider takes.
 func leaves(n *plan.Node) bool { return n.Drain != nil || !n.LeavesAt.IsZero() }
 
-// ratio is what is saved for the cost of a disruption: 1, and 1 for each pod.
+// ratio is a node's price divided by the cost of its disruption, which is 1, and 1 more for each pod.
 func (f *nodes) ratio(i int) float64 {
 	return f.hosts[i].Pool.PricePerHour / float64(1+len(f.hosts[i].Pods))
 }
 
-// without is the command with which nodes leave: their pods fit elsewhere, or on one
-// new node that is cheaper than they are together. Of several, it is also cheaper than
-// each node of its own type that leaves: otherwise that one could stay. Nil for none.
+// without is the command by which these nodes leave, nil for none. Their pods must fit elsewhere,
+// or on one new node that is cheaper than they are together. Where several leave, the new node
+// must also be cheaper than each of them of its own type: otherwise that one could stay.
 func (f *nodes) without(of []int) *command {
 	c := &command{at: f.s.Now}
 	below := 0.0
@@ -282,8 +284,7 @@ func (f *nodes) without(of []int) *command {
 	return c
 }
 
-// execute does the command once it has been looked at again: its replacement first,
-// then the drains.
+// execute checks the command again and does it: first its replacement, then the drains.
 func (k *karpenter) execute(s *plan.Snapshot, f *nodes) []plan.Action {
 	c := k.command
 	var of []int

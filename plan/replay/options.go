@@ -11,19 +11,19 @@ import (
 // Options are the assumptions of a replay.
 type Options struct {
 	Model       string  // of every GPU: "A100-80GB"
-	GPUs        []int   // of the nodes that can be had, one size for each; each of its own pools
-	CPU, Memory int     // of the largest: thousandths of a core, MiB; smaller ones have as much for each GPU
+	GPUs        []int   // numbers of GPUs of the available node sizes; each size has pools of its own
+	CPU, Memory int     // of the largest node: thousandths of a core, MiB; smaller ones have as much per GPU
 	MaxNodes    int     // of each pool
 	Price       float64 // of a GPU for an hour
 	MIGPrice    float64 // the same where the pool has MIG layouts; 0 for Price
 	Boot        time.Duration
 	Repartition time.Duration
 	Interval    time.Duration // between two plans, at least
-	IdleAfter   time.Duration // how long ours keeps an empty node; 0 for a pool that does not state it
-	From, Days  float64       // the part of the trace that is played, from its first pod on; 0 days for all
-	Copies      int           // of each pod, the further ones up to an hour later
+	IdleAfter   time.Duration // how long the policy "ours" keeps an empty node; 0 for the default of pools
+	From, Days  float64       // the part that is played, in days from the trace's first pod on; 0 Days for all
+	Copies      int           // of each pod; further ones arrive up to an hour later
 	Seed        uint64
-	// Seeds is how many are played; 0 for ten where chance enters, else one.
+	// Seeds is how many seeds are played; 0 for ten where chance enters, else one.
 	Seeds                int
 	MostAllocated, Agent bool
 	Chance
@@ -36,7 +36,7 @@ type Options struct {
 // Chance is what differs between seeds, besides the times of copies.
 type Chance struct {
 	Gangs           float64 // share of the pods with whole GPUs that become gangs
-	GangSize        int     // pods of such a gang, each like the one it was
+	GangSize        int     // pods of such a gang, each like the pod that became it
 	Evictable       float64 // share of the pods that may be evicted, and then begin again
 	Interruptions   float64 // of a node in an hour, as of spot nodes
 	FailRepartition float64 // share of repartitions that fail

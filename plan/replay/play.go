@@ -14,13 +14,12 @@ import (
 // maxQuiet is the longest time without a plan while the world has nodes or pods.
 const maxQuiet = time.Minute
 
-// grace is how long after the last arrival and end pods are waited for that do not
-// run.
+// grace is how long the replay waits, after the last arrival and end, for pods that do not run.
 const grace = 24 * time.Hour
 
-// Play plays pods through each policy: ours, ours where every pod takes whole GPUs, and
-// of the static and of the karpenter-like ones the best, which is the one that serves
-// most pods of the first seed and then pays least. With all, every one is in the answer.
+// Play plays pods through each policy: ours, ours where every pod takes whole GPUs, and the best
+// static and the best karpenter-like one. The best is the one that serves most pods of the first
+// seed, and then pays least. With all, every policy is in the answer.
 func Play(pods []Pod, o Options, all bool) (Result, error) {
 	r := Result{Seeds: o.seeds(), sizes: len(o.GPUs)}
 	runs := map[string][]Run{} // by policy
@@ -99,7 +98,7 @@ type player struct {
 	run     Run
 	next    int              // job that arrives next
 	live    map[string]*live // by key
-	running int              // of them
+	running int              // how many of them run
 	ends    []end            // soonest first
 	waits   []time.Duration
 	changed bool
@@ -107,7 +106,7 @@ type player struct {
 	busy    time.Duration // when a pod last arrived or ended
 }
 
-// began is when a world does.
+// began is when each world begins.
 var began = time.Unix(0, 0).UTC()
 
 func (t *trace) play(p policy) (Run, error) {
@@ -168,7 +167,7 @@ func (x *player) nextTime() time.Duration {
 	return max(next, x.now())
 }
 
-// paid is the GPUs that are paid for, and their price for an hour.
+// paid is the number of GPUs that are paid for, and their price for an hour.
 func (x *player) paid() (gpus, price float64) {
 	for i := range x.w.State.Pools {
 		p := &x.w.State.Pools[i]
@@ -178,7 +177,7 @@ func (x *player) paid() (gpus, price float64) {
 	return gpus, price
 }
 
-// inService is the GPUs of ready nodes, and of those that pods run on.
+// inService is the number of GPUs of ready nodes, and of the ready nodes that run pods.
 func (x *player) inService() (ready, used float64) {
 	runs := map[string]bool{}
 	for i := range x.w.State.Pods {
@@ -217,7 +216,7 @@ func (x *player) step(next time.Duration) {
 	for len(x.ends) > 0 && x.ends[0].at <= next {
 		e := x.ends[0]
 		x.ends = x.ends[1:]
-		// Or it was evicted since.
+		// Otherwise it was evicted since.
 		if j := x.live[e.key]; j != nil && (j.Replica || j.runs && j.running+j.Run == e.at) {
 			x.leave(j, e.key)
 		}
@@ -245,7 +244,7 @@ func (x *player) arrive(j job) {
 	x.changed, x.busy = true, x.now()
 }
 
-// leave ends a pod. Its gang may run without it: gang schedulers count it.
+// leave ends a pod. Its gang may go on without it: gang schedulers count it as a member that has run.
 func (x *player) leave(j *live, key string) {
 	x.w.RemovePod(key)
 	for i := range x.w.State.Pods {
@@ -283,7 +282,7 @@ func (x *player) evicted(p *plan.Pod) {
 	x.run.Evictions++
 }
 
-// stop counts what a job that runs has allocated. From then on it is pending.
+// stop counts what a running job has had allocated. From then on it is pending.
 func (x *player) stop(j *live) {
 	if j.runs {
 		x.run.Allocated += x.t.gpus(&j.job) * (x.now() - j.running).Hours()
@@ -299,13 +298,13 @@ func (x *player) wait(j *live) {
 	x.run.Pending += x.t.gpus(&j.job) * d.Hours()
 }
 
-// reconcile plans where something changed and the interval has passed, or nothing
-// did for maxQuiet.
+// reconcile makes a plan where something changed and the interval has passed, or where maxQuiet
+// has passed.
 func (x *player) reconcile() error {
 	if passed := x.now() - x.planned; passed < x.p.scan || !x.changed && passed < maxQuiet {
 		return nil
 	}
-	made := x.d.plan(x.w.State) // which no policy changes
+	made := x.d.plan(x.w.State) // no policy changes the state
 	x.planned, x.changed = x.now(), len(made.Actions) > 0
 	x.run.Plans++
 	for _, a := range made.Actions {
@@ -329,8 +328,7 @@ func (x *player) reconcile() error {
 	return err
 }
 
-// quantile is the least wait that so many in a hundred do not exceed, in seconds;
-// 0 for none.
+// quantile is the least wait, in seconds, that percent of the waits do not exceed; 0 for no waits.
 func quantile(sorted []time.Duration, percent int) float64 {
 	if len(sorted) == 0 {
 		return 0

@@ -13,14 +13,14 @@ type policy struct {
 	name  string
 	pools []plan.Pool
 	jobs  []job // with what each requests here
-	// decider makes one for a run: it may keep state.
+	// decider makes a decider for one run, since a decider may keep state.
 	decider func() decider
 	// scan is the least time between two plans.
 	scan time.Duration
 }
 
-// decider makes plans. Again reports that it wants to be asked again although
-// nothing has happened.
+// decider makes plans. again reports whether it is to be asked again although nothing has
+// happened.
 type decider interface {
 	plan(s plan.Snapshot) plan.Plan
 	again(s *plan.Snapshot) bool
@@ -31,12 +31,12 @@ type production struct{}
 
 func (production) plan(s plan.Snapshot) plan.Plan { return plan.Make(s, plan.DefaultPolicy()) }
 
-// again: pods that are pending, since a guardrail may have stopped the plan.
+// again is true while pods are pending, since a limit may have stopped the plan.
 func (production) again(s *plan.Snapshot) bool { return len(pendingPods(s)) > 0 }
 
-// ours is plan.Make with its default policy over two pools: whole GPUs, and MIG
-// GPUs that may be repartitioned, with the pools' defaults for the rest. Where pods
-// request MIG instances there is a second one without: each takes a whole GPU.
+// ours is plan.Make with its default policy over two pools: whole GPUs, and MIG GPUs that may
+// be repartitioned, with the pools' defaults for the rest. Where pods request MIG instances
+// there is a second policy without MIG: each of these pods takes a whole GPU.
 func (t *trace) ours() []policy {
 	decide := func() decider { return production{} }
 	scan := t.options.Interval
@@ -96,10 +96,10 @@ func (t *trace) filled(of []mig.Profile, first mig.Profile) mig.Layout {
 	return l
 }
 
-// fixed are layouts that never change: whole GPUs for all, a pool for each profile in
-// use, and one MIG pool for each profile in use whose layout is filled with that profile
-// first, where a pod requests the smallest instance that the layout has for it, or a
-// whole GPU.
+// fixed are policies with layouts that never change: whole GPUs for all pods; a pool for each
+// profile in use; and, for each profile in use, one MIG pool whose layout is filled with that
+// profile first. There a pod requests the smallest instance of the layout that is large enough,
+// or a whole GPU.
 func (t *trace) fixed(kind string, decide func() decider, scan time.Duration) []policy {
 	whole := t.pools("whole", nil)
 	one := func(name string, pools []plan.Pool, jobs []job) policy {

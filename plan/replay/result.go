@@ -52,7 +52,7 @@ type Result struct {
 	Seeds int     `json:"seeds"`
 	Runs  []Run   `json:"runs"`
 	Bound float64 `json:"boundGPUHours"` // no policy that serves all pods pays less
-	// BoundAtOnce is of whole nodes, where every pod runs from its arrival on.
+	// BoundAtOnce is the bound for whole nodes where every pod runs from its arrival on.
 	BoundAtOnce float64        `json:"boundAtOnceGPUHours"`
 	Left        map[string]int `json:"leftOut"`
 	Days        float64        `json:"days"` // from the first pod's arrival to the last one's

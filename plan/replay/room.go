@@ -84,7 +84,7 @@ next:
 	return left, used
 }
 
-// upcoming leaves the pods that do not fit the nodes that are requested and not ready.
+// upcoming returns the pods that do not fit the nodes which are requested and not ready.
 func upcoming(s *plan.Snapshot, pods []*plan.Pod) []*plan.Pod {
 	for i := range s.Pools {
 		p := &s.Pools[i]
@@ -93,7 +93,7 @@ func upcoming(s *plan.Snapshot, pods []*plan.Pod) []*plan.Pod {
 	return pods
 }
 
-// ready is how many of a pool's nodes are.
+// ready is how many of a pool's nodes are ready.
 func ready(s *plan.Snapshot, p *plan.Pool) (n int) {
 	for i := range s.Nodes {
 		if s.Nodes[i].Pool == p.Name && s.Nodes[i].Ready {
@@ -103,13 +103,13 @@ func ready(s *plan.Snapshot, p *plan.Pool) (n int) {
 	return n
 }
 
-// nodes are those of a snapshot, and what runs there.
+// nodes are the nodes of a snapshot, and the pods that run there.
 type nodes struct {
 	s     *plan.Snapshot
 	hosts []sim.Host
-	// pending are the pods that need a new node. The others fit nodes in service, which are
-	// awaiting: a gang scheduler has not bound them yet, which cluster-autoscaler and Karpenter,
-	// that try pods one by one, do not know.
+	// pending are the pods that need a new node. The other pending pods fit nodes in service:
+	// awaiting has what these nodes have free with them. A gang scheduler has not bound these
+	// pods yet. cluster-autoscaler and Karpenter try pods one by one and do not know that.
 	pending  []*plan.Pod
 	awaiting map[int]spare
 }
@@ -120,7 +120,7 @@ func look(s *plan.Snapshot) *nodes {
 	return f
 }
 
-// empty reports a node that no pod runs on, or is to run on.
+// empty reports a node on which no pod runs or is to run.
 func (f *nodes) empty(i int) bool {
 	_, awaits := f.awaiting[i]
 	return len(f.hosts[i].Pods) == 0 && !awaits
@@ -137,8 +137,8 @@ func (f *nodes) evictable(i int) bool {
 	return !slices.ContainsFunc(f.hosts[i].Pods, func(p *plan.Pod) bool { return !p.Evictable })
 }
 
-// elsewhere puts the pods of nodes on the others that are in service, and returns
-// those that do not fit. What the others have free is not changed.
+// elsewhere tries the pods of these nodes on the other nodes in service, and returns those that
+// do not fit. It does not change what the other nodes have free.
 func (f *nodes) elsewhere(of []int) (left []*plan.Pod) {
 	free := map[int]spare{}
 	for _, i := range of {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// curve is GPUs over time: means over points equal parts.
+// curve is a number of GPUs over time: means over parts of equal length.
 type curve struct {
 	each time.Duration
 	gpus []float64
@@ -18,7 +18,7 @@ type curve struct {
 
 const points = 480
 
-// curve is without GPUs, as long as the trace is if no pod waits.
+// curve is a curve without GPUs. It is as long as the trace where no pod is ever pending.
 func (t *trace) curve() curve {
 	last := time.Duration(0)
 	for i := range t.jobs {
@@ -40,7 +40,7 @@ func (c *curve) add(from, d time.Duration, gpus float64) {
 	}
 }
 
-// demand is what all pods request if none waits.
+// demand is what all pods request where none is ever pending.
 func (t *trace) demand() curve {
 	c := t.curve()
 	for i := range t.jobs {

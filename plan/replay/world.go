@@ -109,12 +109,12 @@ func unique(taken map[string]int, name string) string {
 	return one
 }
 
-// choose makes the pods that are played jobs, whose times count from the beginning of
-// the part that is played, and counts the others.
+// choose turns the pods that are played into jobs, and counts the others. Times of jobs count
+// from the beginning of the part that is played.
 func (t *trace) choose(pods []Pod) error {
 	first := time.Duration(math.MaxInt64)
 	for _, p := range pods {
-		if !p.Replica { // which begin with the part that is played
+		if !p.Replica { // replicas begin with the part that is played
 			first = min(first, p.Created)
 		}
 	}
@@ -157,7 +157,7 @@ func (t *trace) choose(pods []Pod) error {
 
 func days(n float64) time.Duration { return time.Duration(n * 24 * float64(time.Hour)) }
 
-// Why pods are left out without which their gang runs: those of the trace did.
+// Why pods are left out while the rest of their gang is played: in the trace it ran without them.
 const (
 	noGPU    = "no GPU"
 	neverRan = "never ran"
@@ -185,11 +185,11 @@ func (t *trace) leftOut(p *Pod, length time.Duration) string {
 	return ""
 }
 
-// partOf is thousandths of a GPU in slices, rounded up.
+// partOf converts thousandths of a GPU to slices of which a GPU has of, rounded up.
 func partOf(milli, of int) int { return (milli*of + 999) / 1000 }
 
-// smallest is the profile with the least slices that has at least so many of both; the
-// zero Profile where only a whole GPU has.
+// smallest is the profile with the fewest slices that has at least so many compute and memory
+// slices; the zero Profile where only a whole GPU has them.
 func (t *trace) smallest(compute, memory int, of []mig.Profile) mig.Profile {
 	var best mig.Profile
 	for _, p := range of {
@@ -223,10 +223,10 @@ func (t *trace) bound() float64 {
 	return t.least(l)
 }
 
-// load is what jobs request: whole GPUs, slices of others, thousandths of a core, MiB.
+// load is what jobs request: whole GPUs, slices of GPUs in MIG mode, thousandths of a core, MiB.
 type load struct{ whole, compute, memory, cpu, memoryMi float64 }
 
-// add adds what a job requests so many times.
+// add adds what a job requests, times times.
 func (l *load) add(j job, times float64) {
 	if j.profile.Compute == 0 {
 		l.whole += float64(j.GPUs) * times
@@ -242,11 +242,10 @@ func (t *trace) least(l load) float64 {
 	return l.whole + max(l.compute/float64(t.table.ComputeSlices()), l.memory/float64(t.table.MemorySlices()))
 }
 
-// boundAtOnce is the least GPU-hours with which every job runs from its arrival on:
-// at any moment there are whole nodes, and these have the GPUs, as bound counts them,
-// the CPU and the memory that are requested; nodes of several sizes have together a
-// multiple of the sizes' greatest common divisor. No placement can be perfect all
-// the time, so it may be out of reach.
+// boundAtOnce is the least GPU-hours with which every job runs from its arrival on. At any
+// moment there are whole nodes with the GPUs (as bound counts them), the CPU and the memory that
+// are requested. Nodes of several sizes have together a multiple of the sizes' greatest common
+// divisor of GPUs. No placement can be perfect all the time, so it may be out of reach.
 func (t *trace) boundAtOnce() float64 {
 	type change struct {
 		at   time.Duration
@@ -277,7 +276,7 @@ func (t *trace) boundAtOnce() float64 {
 	return hours
 }
 
-// pod is a job as the world has it when it arrives.
+// pod is a job as a pod of the world at its arrival.
 func (t *trace) pod(j job, now time.Time) plan.Pod {
 	p := plan.Pod{Namespace: "trace", Name: j.Name, Owner: "Job/" + j.Name, Created: now, PendingSince: now,
 		CPUMilli: int64(j.CPU), MemoryMi: int64(j.Memory), Evictable: j.evictable}
@@ -298,8 +297,7 @@ func (t *trace) pod(j job, now time.Time) plan.Pod {
 
 func gangOf(j job) string { return "trace/" + j.Gang }
 
-// pools are one group of nodes for each size, whose GPUs boot with a layout; whole
-// for none.
+// pools has one pool for each node size. GPUs boot with the layout boot; nil is whole GPUs.
 func (t *trace) pools(name string, boot mig.Layout) []plan.Pool {
 	o := t.options
 	price := o.Price
@@ -327,7 +325,8 @@ func (t *trace) pools(name string, boot mig.Layout) []plan.Pool {
 	return pools
 }
 
-// registers is how long before pods run on it a node has an object, while its device plugin starts: an assumption.
+// registers is the time from a node's registration until pods can run on it, while its device plugin starts. It is an
+// assumption.
 const registers = 30 * time.Second
 
 // world is a world without nodes. Chance is drawn from the seed.
@@ -346,8 +345,8 @@ func (t *trace) world(pools []plan.Pool) *sim.World {
 	return w
 }
 
-// softTaint is what a soft taint takes from score: kube-scheduler weighs
-// TaintToleration three times as much as the resources, which score counts twice.
+// softTaint is what a soft taint subtracts from score. kube-scheduler gives TaintToleration three
+// times the weight of the resources, and score counts these twice.
 const softTaint = 600
 
 // score is kube-scheduler's LeastAllocated over CPU and memory, its default, or

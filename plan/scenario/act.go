@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
-// decide checks the world, makes a plan of it, and checks that. The error has a plan that is
-// not in order.
+// decide checks the world, makes a plan for it, and checks the plan. The error for a plan that
+// fails the check contains the plan.
 func (w *World) decide() (plan.Plan, error) {
 	s := w.Sim.Snapshot()
 	if err := errors.Join(s.Check(), w.Policy.Check()); err != nil {
@@ -50,7 +50,7 @@ func (w *World) plan(x *fields) (string, error) {
 	return brief(made), nil
 }
 
-// brief is a plan without the verdicts that change nothing.
+// brief is a plan without the verdicts on nodes, GPUs, running pods and tenants within their guarantee.
 func brief(p plan.Plan) string {
 	p.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v plan.Verdict) bool {
 		switch v.Kind {

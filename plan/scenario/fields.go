@@ -12,10 +12,10 @@ import (
 	"github.com/gpuscale/gpuscale/plan/forecast"
 )
 
-// fields are the words of a statement, or of an entry of a list. The functions that name
-// the fields of a thing read them with it, and write them where out is set, so that what
-// is written reads back. A method that reads takes its word once, and reports whether it
-// was there; one that writes leaves out a zero value, and is always false.
+// fields are the words of a statement, or of an entry of a list. One function names all fields
+// of a type, such as a pod. It reads them, or writes them where out is set, so that what is
+// written reads back. A method that reads takes its word once, and reports whether it was
+// there. A method that writes leaves out a zero value, and returns false.
 type fields struct {
 	now   time.Time
 	out   *strings.Builder
@@ -25,7 +25,7 @@ type fields struct {
 	errs  []error
 }
 
-// reading reads the words of a statement, but for the name that it is about.
+// reading reads the words of a statement, without the name of its object.
 func reading(s statement, now time.Time) *fields {
 	words := s.words
 	if _, ok := s.name(); ok {
@@ -34,7 +34,7 @@ func reading(s statement, now time.Time) *fields {
 	return &fields{words: slices.Clone(words), now: now}
 }
 
-// written is the text of a thing's fields, each after a blank.
+// written is the text of the fields that write names, each after a blank.
 func written(now time.Time, write func(x *fields)) string {
 	x := &fields{out: &strings.Builder{}, sep: " ", now: now}
 	write(x)
@@ -66,7 +66,7 @@ func (x *fields) take(key string) (word, bool) {
 	return w, true
 }
 
-// has takes a word without a value, which is only read.
+// has takes a word without a value. It only reads; nothing writes the word.
 func (x *fields) has(key string) bool {
 	w, ok := x.take(key)
 	if ok && w.isSet {
@@ -79,7 +79,7 @@ func (x *fields) has(key string) bool {
 // flag is a word for true, and none for false.
 func (x *fields) flag(key string, v *bool) { x.either(key, "", v, false) }
 
-// either is a word for true and one for false, of which the default is not written.
+// either is a word for true and one for false. The word of the default is not written.
 func (x *fields) either(on, off string, v *bool, byDefault bool) {
 	switch {
 	case x.out == nil:

@@ -42,7 +42,7 @@ func (w *World) gpu(x *fields, name string) error {
 	return nil
 }
 
-// gpusOf looks from the end: a gpu line mostly follows its node, and a large
+// gpusOf looks for the node from the end: a gpu line mostly follows its node, and a large
 // cluster has as many nodes as lines.
 func (w *World) gpusOf(name string, template bool) *[]plan.GPU {
 	if p := w.poolOf(name); p != nil && template {
@@ -68,8 +68,7 @@ func modelOf(name string) gpu.Model {
 	return m
 }
 
-// gpuFields are those of a gpu line or a pool's template, from a blank GPU whose
-// allocation is known.
+// gpuFields are the fields of a GPU, in a gpu line or in a pool's template.
 func gpuFields(x *fields, c *plan.GPU) {
 	if x.string("model", &c.Model.Name) {
 		c.Model = modelOf(c.Model.Name)
@@ -168,8 +167,8 @@ func parseProfile(model, s string) (mig.Profile, error) {
 	return t.Lookup(s)
 }
 
-// placements are entries "3g.40gb@0" of a list: a start alone is one more of the profile
-// before it, as plans print it ("1g.10gb@0,1,2").
+// placements reads entries "3g.40gb@0" of a list. An entry with a start alone is of the profile of
+// the entry before it, as plans print it ("1g.10gb@0,1,2").
 type placements struct{ model, profile string }
 
 func (l *placements) entry(x *fields, p *mig.Placement) {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// list is a word with entries, each a thing of words between colons. Its entries replace
+// list is a word with a list of entries; an entry is words between colons. The entries replace
 // what v has.
 func list[T any](x *fields, key string, v *[]T, entry func(x *fields, t *T)) bool {
 	return listUnless(x, len(*v) == 0, key, v, entry)
 }
 
-// listUnless is a list that is left out where it is missing, not where it is empty.
+// listUnless is list for a list that is not written where missing is true. An empty one is written.
 func listUnless[T any](x *fields, missing bool, key string, v *[]T, entry func(x *fields, t *T)) bool {
 	if x.out != nil {
 		if !missing {
@@ -86,7 +86,7 @@ func (x *fields) rest(v *[]string) {
 	}
 }
 
-// name is the key of a word that is taken with it, name=value.
+// name is the key of the next word, name=value. The word is left for a method that takes its value.
 func (x *fields) name(v *string) {
 	if x.out == nil {
 		*v = x.words[0].key

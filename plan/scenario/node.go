@@ -37,7 +37,7 @@ func (w *World) newNode(x *fields, name string) (plan.Node, error) {
 	return n, nil
 }
 
-// count updates the size and the target of a pool for which they were not stated.
+// count adds d to a pool's size and target, unless they were stated.
 func (w *World) count(pool string, d int) {
 	p := w.poolOf(pool)
 	if p != nil && !w.sized[pool] {
@@ -48,8 +48,9 @@ func (w *World) count(pool string, d int) {
 	}
 }
 
-// nodeFields are read over what a node inherits or already is, and written of a bare
-// one. A node that we cordon or drain is cordoned unless another actor has lifted it.
+// nodeFields are a node's fields. They are read into a node that its pool's template or earlier
+// lines have set, and written in full. A node that we cordon or drain is cordoned unless another
+// actor has lifted that.
 func nodeFields(x *fields, n *plan.Node) {
 	x.either("ready", "unready", &n.Ready, true)
 	if x.string("cordoned-by", &n.CordonedBy) {

@@ -32,9 +32,9 @@ func Parse(text string) (plan.Snapshot, plan.Policy, error) {
 	return w.Sim.Snapshot(), w.Policy, errors.Join(errs...)
 }
 
-// Script removes the answers from a scenario test file, without changing line
-// numbers: what is between a line "----" and the next blank one. It reports
-// whether the rest acts, which is for Run and not for Parse.
+// Script removes the answers from a scenario test file without changing line numbers: the lines
+// from "----" to the next blank line. acts reports whether the rest has verbs that act: such a
+// script is for Run, not for Parse.
 func Script(text string) (script string, acts bool) {
 	lines := strings.Split(text, "\n")
 	answer := false
@@ -104,10 +104,9 @@ func Print(s plan.Snapshot) string {
 	return b.String()
 }
 
-// LineOf finds the last line of a text about a subject: by the verb that
-// declares it, such as "pod", and its name, which may be one of a range. With
-// an empty name it is the last line of the verb. It is 0 for none, and for an
-// invalid text.
+// LineOf finds the last line of a text about an object, by the verb that declares it, such as
+// "pod", and its name, which may be one of a range. With an empty name it is the last line with
+// the verb. It is 0 where there is none, and for an invalid text.
 func LineOf(text, verb, name string) int {
 	statements, err := split(text)
 	if err != nil {

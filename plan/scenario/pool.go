@@ -79,8 +79,8 @@ func poolFields(x *fields, p *plan.Pool) {
 // maxGPUs bounds the GPUs of one line; no node has more.
 const maxGPUs = 1024
 
-// equalGPUs is the number of a node's GPUs, and the words of one of them. It writes
-// those of a template, where they are alike.
+// equalGPUs is a number of equal GPUs, and the fields of one of them. It writes GPUs only where
+// they are alike.
 func equalGPUs(x *fields, gpus *[]plan.GPU) {
 	n := len(*gpus)
 	switch {
@@ -103,7 +103,7 @@ func equalGPUs(x *fields, gpus *[]plan.GPU) {
 	}
 }
 
-// alike reports whether equal GPUs can be written once, with their number.
+// alike reports whether GPUs can be written as one and their number.
 func alike(gpus []plan.GPU) bool {
 	text := func(c plan.GPU) string { return written(time.Time{}, func(x *fields) { gpuFields(x, &c) }) }
 	for i, c := range gpus {

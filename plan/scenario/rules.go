@@ -68,8 +68,9 @@ func taintFields(x *fields, v *[]plan.Taint) {
 	})
 }
 
-// Marks of which each is before a term, of which any may match, and before a volume, of
-// each of which a term must match. A first one is left out before a requirement.
+// Marks in lists of requirements. beforeTerm begins a further term: any of the terms may match.
+// beforeVolume begins a further volume: of each volume a term must match. The first term or
+// volume has no mark, unless it is empty.
 const beforeTerm, beforeVolume = "|", "&"
 
 // affinityFields is affinity=(key:In:a:b key2:Exists | key:NotIn:c).
@@ -110,7 +111,7 @@ func requirements(x *fields, key, marks string, v *[]plan.NodeRequirement) bool 
 	})
 }
 
-// joined is groups as one list, with a mark before each but a first one that is not empty.
+// joined is groups as one list, with a mark before each group. The first group has a mark only if it is empty.
 func joined[G ~[]plan.NodeRequirement](groups []G, mark string) []plan.NodeRequirement {
 	var all []plan.NodeRequirement
 	for i, g := range groups {
@@ -122,7 +123,7 @@ func joined[G ~[]plan.NodeRequirement](groups []G, mark string) []plan.NodeRequi
 	return all
 }
 
-// parted is the groups of such a list.
+// parted reverses joined.
 func parted[G ~[]plan.NodeRequirement](all []plan.NodeRequirement, mark string) []G {
 	var groups []G
 	for _, q := range all {

@@ -41,7 +41,7 @@ func tickFields(x *fields, s *plan.Snapshot) {
 	}
 }
 
-// counted is five, or the fifth, ten minutes ago.
+// counted is a number with a time: five nodes, or the fifth failure, ten minutes ago.
 type counted struct {
 	name string
 	n    int

@@ -81,11 +81,11 @@ func (w *World) scaleUp(a plan.Action, p *plan.Pool) error {
 	return nil
 }
 
-// unregistered is how long a requested node of a pool has no object.
+// unregistered is the time from a node's request until it has an object.
 func (w *World) unregistered(p *plan.Pool) time.Duration { return max(p.ReadyAfter-w.Registers, 0) }
 
-// addNode adds a node from a pool's template, unless it was withdrawn. It is ready once the rest of the time that
-// its pool states has passed.
+// addNode adds a node from a pool's template, unless the request was withdrawn. It becomes ready at the end of the
+// pool's ReadyAfter, counted from the request.
 func (w *World) addNode(pool string) string {
 	p := w.pool(pool)
 	switch {
@@ -140,8 +140,8 @@ func NewNode(name string, p *plan.Pool) plan.Node {
 		CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, GPUs: t.GPUs})
 }
 
-// removeNode removes an empty node, with its DaemonSet pods, from its pool. One that is replaced
-// has a successor, and where it is sick its allocation may be unknown.
+// removeNode removes an empty node, with its DaemonSet pods, from its pool. A node that is replaced
+// has a successor, and its allocation may be unknown, since it is sick.
 func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
 	stays := func(key string) bool {
 		i := w.pod(key)
@@ -169,7 +169,7 @@ func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
 	return nil
 }
 
-// dropNode ends a node of a pool and the pods that do not keep it.
+// dropNode deletes a node of a pool, with its DaemonSet pods and stuck pods.
 func (w *World) dropNode(n *plan.Node, p *plan.Pool) {
 	name := n.Name
 	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && (pod.DaemonSet || pod.Stuck(w.State.Now)) })
@@ -245,8 +245,8 @@ func (w *World) finish(a plan.Action) string {
 	return fmt.Sprintf("%s is partitioned to %s", name, plan.LayoutText(a.Model, a.Target))
 }
 
-// reoffer makes a node's allocatable instances those of its layouts, as its device
-// plugin does once it has started again.
+// reoffer sets a node's allocatable instances to those of its layouts, as its device plugin
+// does after a restart.
 func reoffer(n *plan.Node, tables mig.Tables) {
 	if n.Allocatable == nil {
 		return

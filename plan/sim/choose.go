@@ -72,7 +72,7 @@ func (s *scheduler) instances(name string, n *plan.Node, got []grant, need int) 
 	return got
 }
 
-// claims adds instances that a DRA driver makes: on GPUs that are divided already, then on whole ones.
+// claims adds instances that a DRA driver makes for claims: on GPUs that are divided already, then on whole ones.
 func (s *scheduler) claims(name string, n *plan.Node, got []grant, need int) []grant {
 	for _, divided := range []bool{true, false} {
 		for c := 0; c < len(n.GPUs) && len(got) < need; c++ {
@@ -105,8 +105,8 @@ func (s *scheduler) claims(name string, n *plan.Node, got []grant, need int) []g
 // part of a GPU: thousandths of its compute, and MiB.
 type part struct{ core, memory int }
 
-// tightest is the GPU for a part that has the least left and is not taken: a shared one
-// before a free one. It is nil for none.
+// tightest is the GPU for a pod's part: of those that are not taken and hold the part, the one
+// with the least left, a shared one before a free one. It is nil for none.
 func (s *scheduler) tightest(p *plan.Pod, n *plan.Node, taken []grant) *plan.GPU {
 	var best *plan.GPU
 	var least part
@@ -127,9 +127,9 @@ func (s *scheduler) tightest(p *plan.Pod, n *plan.Node, taken []grant) *plan.GPU
 	return best
 }
 
-// left is what is free of a shared GPU; false where a pod has all of it or an
-// unknown part, or no place is left. A pod with whole GPUs and a part is assumed to have all of
-// each.
+// left is what is free of a shared GPU. It is false where a pod has all of the GPU or an unknown
+// part of it, or where no further pod may share it. A pod that requests whole GPUs and a part
+// is assumed to have all of each of its GPUs.
 func (s *scheduler) left(device *plan.GPU) (part, bool) {
 	left := part{1000, memoryOf(device)}
 	if device.Places > 0 && len(device.AllocatedTo) >= device.Places {

@@ -39,7 +39,7 @@ func (w *World) stays(p *plan.Pod, at time.Time) string {
 	case p.EvictFrom.After(at):
 		return "may not be evicted for another " + p.EvictFrom.Sub(at).String()
 	}
-	for b := range w.stated(p.Budgets) { // the least that pods state counts
+	for b := range w.stated(p.Budgets) { // where pods state different numbers, the least counts
 		if b.Allowed <= 0 {
 			return "exceeds the budget " + b.Name
 		}
@@ -47,7 +47,7 @@ func (w *World) stays(p *plan.Pod, at time.Time) string {
 	return ""
 }
 
-// stated are some budgets, wherever a pod states them.
+// stated yields each statement of these budgets, by any pod.
 func (w *World) stated(budgets []plan.Budget) iter.Seq[*plan.Budget] {
 	return func(yield func(*plan.Budget) bool) {
 		for i := range w.State.Pods {
@@ -83,7 +83,7 @@ func (w *World) evict(p *plan.Pod) {
 	}
 }
 
-// runs follows a pod's binding: where it was evicted, its budgets are restored.
+// runs is called when a pod has been bound. It restores the budgets of a pod that was evicted.
 func (w *World) runs(p *plan.Pod) {
 	if key := p.Key(); w.evicted[key] {
 		delete(w.evicted, key)

@@ -66,8 +66,8 @@ func together(a, b *Host, key string) bool {
 	return ok && has && value == other
 }
 
-// near reports whether a pod in all of p's near groups is in the same place, by each rule,
-// or there is none in any place and p is in them itself.
+// near reports whether for each near rule of p a pod that is in all of p's near groups is in the
+// same place. It is also true where no such pod is in any place, and p itself is in all these groups.
 func (s *scheduler) near(p *plan.Pod, h *Host) bool {
 	all := func(q *plan.Pod) bool {
 		return !slices.ContainsFunc(p.Near, func(r plan.Rule) bool { return !slices.Contains(q.Groups, r.Group) })
@@ -108,7 +108,7 @@ func (s *scheduler) even(p *plan.Pod, r plan.Spread, h *Host) bool {
 			continue
 		}
 		value, _ := n.Place(r.Key)
-		counts[value] += 0 // a place without pods is one
+		counts[value] += 0 // a place without pods is a place too
 		for _, q := range n.Pods {
 			if !q.Leaving && slices.Contains(q.Groups, r.Group) {
 				counts[value]++

@@ -16,19 +16,19 @@ type World struct {
 	State plan.Snapshot
 	// Fail names the GPUs ("n1/0") whose next repartition fails.
 	Fail []string
-	// Score, where set, rates a node for a pod that fits it, with the requests of
-	// the pods that run there: a pod is bound to the highest, the first by name of
-	// equals. Without it, to the first by name.
+	// Score, where set, rates a node for a pod that fits it; cpuMilli and memoryMi are the
+	// requests of the pods that run there. A pod is bound to the node with the highest score,
+	// of equal ones the first by name. Without Score it is bound to the first by name.
 	Score func(p *plan.Pod, n *plan.Node, cpuMilli, memoryMi int64) int64
-	// Bound and Evicted, where set, are called with each pod that is bound, and that is
-	// evicted, or loses its node, at State.Now.
+	// Bound, where set, is called with each pod that is bound. Evicted is called with each pod
+	// that is evicted or loses its node. Both happen at State.Now.
 	Bound, Evicted func(p *plan.Pod)
 
-	// Registers is how long before it is ready a requested node has an object. Pods
-	// can be nominated for it then.
+	// Registers is how long a requested node has an object before it is ready. Pods can be
+	// nominated for it in this time.
 	Registers time.Duration
-	// Lost, where set, says of a requested node whether it never registers. Its pool
-	// counts it until the request is withdrawn, or its maker gives up.
+	// Lost, where set, is asked for each requested node whether it never registers. Such a node
+	// counts in its pool's target until the request is withdrawn or the provider gives up.
 	Lost func() bool
 	// Interrupted, where set, is how long a new node runs until its provider
 	// announces that it takes the node back.
@@ -36,8 +36,8 @@ type World struct {
 
 	lost      map[string]int    // nodes that never register and still count, by pool
 	due       []event           // sorted by time
-	nominated map[string]string // the node of a pending pod, by key
-	evicted   map[string]bool   // pods that have not run since: their budgets allow one less
+	nominated map[string]string // the nominated node of a pending pod, by the pod's key
+	evicted   map[string]bool   // evicted pods that do not run again yet: their budgets allow one less
 }
 
 // Event is something that happened, as text.
@@ -46,19 +46,18 @@ type Event struct {
 	Text string
 }
 
-// event is something that will happen; its text is empty where it does not.
+// event is something that will happen. do returns its text, empty where it did not happen.
 type event struct {
 	at time.Time
 	do func() string
 }
 
 const (
-	// Registration is when the maker of a node gives up one that has not registered:
-	// cluster-autoscaler's --max-node-provision-time and Karpenter's registration
-	// timeout are both 15 minutes from the request.
+	// Registration is how long after its request a node that has not registered is given up:
+	// cluster-autoscaler's --max-node-provision-time and Karpenter's registration timeout are
+	// both 15 minutes.
 	Registration = 15 * time.Minute
-	// notice is between the announcement of an interruption and the node's end, as
-	// on AWS.
+	// notice is the time from the announcement of an interruption to the node's end, as on AWS.
 	notice = 2 * time.Minute
 )
 
