@@ -49,8 +49,8 @@ func datasetsOf(nodes map[string]*nodeFacts, pools []v1alpha1.GPUNodePool) datas
 	return out
 }
 
-// of returns the labels that mark a dataset of a pod: one that its annotation names, or a claim of
-// Fluid's, which has its dataset's name. Without any such node nothing is preferred.
+// of returns the node labels that mark the datasets of a pod: those that its annotation names, and those of Fluid's
+// claims, which have the names of their datasets. Labels that no node or pool has are left out.
 func (d datasets) of(p *corev1.Pod) []string {
 	if len(d) == 0 {
 		return nil

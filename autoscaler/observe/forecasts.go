@@ -43,9 +43,9 @@ type Series struct {
 	Horizon metav1.Duration `json:"horizon"`
 	History metav1.Duration `json:"history"`
 	Step    metav1.Duration `json:"step"`
-	// TimeZone is an IANA name, of the clock that the demand follows. Empty is that of the holidays, or UTC.
+	// TimeZone is the IANA name of the time zone that the demand follows. Empty means that of the holidays, else UTC.
 	TimeZone string `json:"timeZone"`
-	// Zone is TimeZone as it was read.
+	// Zone is TimeZone, parsed.
 	Zone *time.Location `json:"-"`
 	// IgnoreHolidays is for demand that follows no holidays.
 	IgnoreHolidays bool `json:"ignoreHolidays"`
@@ -138,8 +138,8 @@ func (o *Outlooks) Latest() []Outlook {
 	return slices.DeleteFunc(slices.Clone(o.latest), func(l Outlook) bool { return l.At.IsZero() })
 }
 
-// replicas writes into f the replicas that are forecast: low, expected and high, with the mean error as a share. unsure
-// is the reason why there are none.
+// replicas writes the forecast replicas into f: low, expected and high, and the mean error as a share. unsure is the
+// reason why there are none.
 func (o Outlook) replicas(f *plan.Forecast, now time.Time) (unsure string) {
 	switch {
 	case !o.Enough:

@@ -193,8 +193,8 @@ func allMIGEmpty(report map[int]reportedGPU) bool {
 	return len(report) > 0
 }
 
-// products are the MIG tables that nodes publish, and the models of products' names: they rarely change, take time to
-// read, and each GPU's is looked up in every reconcile.
+// products caches the MIG tables that nodes publish, and the model of each product name. They rarely change, reading
+// them takes time, and every reconcile looks up the model of every GPU.
 type products struct {
 	mig.Tables
 	from  []contract.Publication

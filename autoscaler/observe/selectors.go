@@ -50,7 +50,7 @@ var quoted = regexp.MustCompile(`'[^'\\]*'|"[^"\\]*"`)
 // must satisfy them as well; the driver above all.
 func (s *selected) expression(expression string) {
 	var literals []string
-	masked := quoted.ReplaceAllStringFunc(expression, func(literal string) string { // by their indices, so that what is in them is no operator
+	masked := quoted.ReplaceAllStringFunc(expression, func(literal string) string { // as indices, so that their text is not read as operators
 		literals = append(literals, literal[1:len(literal)-1])
 		return "'" + strconv.Itoa(len(literals)-1) + "'"
 	})
@@ -76,8 +76,8 @@ func (s *selected) conjunction(text string, literals []string, nested int) bool 
 	return all
 }
 
-// conjuncts splits an expression at every && outside of brackets. An alternative or a conditional there
-// binds looser, and makes none of its parts certain: then it is false.
+// conjuncts splits an expression at every && outside of brackets. It is not ok with an alternative or a conditional
+// outside of brackets: these bind looser, so no part is certain to hold.
 func conjuncts(text string) (parts []string, ok bool) {
 	depth, from := 0, 0
 	for i, r := range text {
