@@ -88,8 +88,8 @@ func refuse(format string, args ...any) error {
 }
 
 // maxActing bounds the time that the actions of one reconcile take, so that providers that hang
-// delay the next reconcile for a bounded time. What is left is planned again by the next one, by
-// then with the providers that hung in backoff.
+// delay the next reconcile for a bounded time. The next one plans the rest again; the
+// providers that hung are in backoff by then.
 const maxActing = 25 * time.Second
 
 // errTooLong is the cause of a context that has ended after maxActing.

@@ -69,7 +69,7 @@ func same(o client.Object, uid string, created time.Time) bool {
 	return o.GetCreationTimestamp().Time.Equal(created)
 }
 
-// gpuPods returns the pods with GPUs that are on a node as a record has them, sorted.
+// gpuPods returns the pods with GPUs on a node, sorted, in the form of a record (contract.PodOf).
 func (c liveCluster) gpuPods(ctx context.Context, node string) ([]string, error) {
 	pods, err := c.podsOn(ctx, node)
 	if err != nil {

@@ -180,8 +180,8 @@ func (f fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer, err := f.next.RoundTrip(r)
 	if err == nil && strings.HasSuffix(r.URL.Path, "/eviction") {
-		// 10 s for a budget that its controller has not seen (registry/core/pod/storage, v1.37). client-go waits that
-		// long, ten times, and with it all other evictions from a node that has two minutes left.
+		// It is 10 s for a budget that its controller has not seen (registry/core/pod/storage, v1.37). client-go would
+		// wait that long, ten times. All other evictions would wait too, from a node that may have two minutes left.
 		answer.Header.Del("Retry-After")
 	}
 	return answer, err

@@ -263,7 +263,7 @@ func (a *Actor) reclaim(ctx context.Context, r *reconcile, action plan.Action) e
 	if isGone(err) {
 		return nil
 	}
-	if err != nil { // nominated, they keep other pods from the node
+	if err != nil { // still nominated, they would keep other pods from the node
 		a.promises.drop(ctx, action.For)
 	}
 	if apierrors.IsTooManyRequests(err) {

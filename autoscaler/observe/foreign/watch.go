@@ -30,8 +30,8 @@ type Watcher struct {
 	running map[Kind]*running
 }
 
-// patience bounds how long a kind is awaited before the others are used without it: without the
-// permission to list a kind, its cache never syncs.
+// patience bounds the wait for a kind before the others are used without it: without the permission to list a kind, its
+// cache never syncs.
 const patience = 30 * time.Second
 
 // ErrNotYet means that the cluster's objects are still being listed.
@@ -77,9 +77,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Objects returns the cached objects. A kind that is not listed completely is absent, so that a
-// part is not taken for the whole. While that may be because the watch has just started, the error
-// is ErrNotYet.
+// Objects returns the cached objects. A kind that is not listed completely is absent: a part of
+// the objects must not look like all of them. While the watch may just have started, the error is ErrNotYet.
 func (w *Watcher) Objects() (Objects, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +93,7 @@ func (w *Watcher) Objects() (Objects, error) {
 			}
 			continue
 		}
-		out[k] = map[Key]*Object{} // there may be none, which is known
+		out[k] = map[Key]*Object{} // also without objects: that there are none is known
 		for _, item := range r.informer.GetStore().List() {
 			if o, ok := item.(*Object); ok {
 				out.Add(o)
