@@ -32,8 +32,8 @@ type Options struct {
 	// ConfigDelay is the time between publishing a new MIG config and selecting
 	// it: kubelet syncs ConfigMaps to mig-manager's pod with a delay.
 	ConfigDelay time.Duration
-	// Nominate makes the scheduler reserve reclaimed or upcoming capacity for the pod it is
-	// reclaimed for.
+	// Nominate makes the scheduler reserve reclaimed or upcoming capacity for the pods that it is
+	// meant for.
 	Nominate bool
 	// DryRun makes no call that writes.
 	DryRun bool

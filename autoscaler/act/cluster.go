@@ -95,7 +95,7 @@ func (c liveCluster) podsOn(ctx context.Context, node string) ([]corev1.Pod, err
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return kube.IsOver(&p) }), nil
 }
 
-// setCordon makes a node unschedulable and annotates the reason. It leaves a node alone that is
+// setCordon makes a node unschedulable and annotates the reason. It does not change a node that is
 // cordoned already.
 func setCordon(n *corev1.Node, why string) {
 	if n.Spec.Unschedulable {

@@ -60,8 +60,8 @@ func (a promises) give(ctx context.Context, r *reconcile, pods []string, node st
 	}
 }
 
-// expect has keep nominate pods for nodes that have registered and are not ready yet, so that smaller pods do not take
-// the nodes that were requested for larger ones.
+// expect records a plan's nominations, which keep then writes. They are for nodes that have registered and are not
+// ready yet: smaller pods must not take the nodes that were requested for larger ones.
 func (a promises) expect(ctx context.Context, r *reconcile, all []plan.Nomination) {
 	if !a.o.Nominate || a.o.DryRun {
 		return

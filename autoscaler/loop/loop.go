@@ -263,8 +263,8 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 	return nil
 }
 
-// leaveUnsaved takes the actions on pools whose state is not saved out of a plan, and out of its state: an action
-// that is not taken uses up no limit and begins no cooldown.
+// leaveUnsaved removes the actions on pools with unsaved state from a plan and from the plan's state: an action that is
+// not taken uses up no limit and begins no cooldown.
 func (l *Loop) leaveUnsaved(reconcile *Reconcile) {
 	unsaved := reconcile.Unsaved
 	l.metrics.unsaved.Set(float64(len(unsaved)))

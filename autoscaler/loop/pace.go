@@ -218,7 +218,7 @@ func (w *Waker) Specs() cache.ResourceEventHandler {
 	})
 }
 
-// changes calls do with an object before and after a change, nil where it did not exist, or does no longer.
+// changes calls do with an object before and after a change. before is nil for a new object, after for a deleted one.
 func changes[T client.Object](do func(before, after T)) cache.ResourceEventHandler {
 	var none T
 	return cache.ResourceEventHandlerFuncs{

@@ -156,7 +156,7 @@ func setInvalid(pool *v1alpha1.GPUNodePool, err error) {
 	setForeign(pool, err)
 }
 
-// setForeign sets or removes conditionForeign; nil is no other autoscaler.
+// setForeign sets conditionForeign; it removes the condition if err is nil.
 func setForeign(pool *v1alpha1.GPUNodePool, err error) {
 	setWhile(err != nil, pool, conditionForeign, pools.ReasonForeign, fmt.Sprint(err))
 }

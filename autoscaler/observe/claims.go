@@ -26,7 +26,7 @@ type Claims struct {
 	classes   map[string]*resourcev1.DeviceClass
 	extended  map[string]*resourcev1.DeviceClass     // by the extended resource that it serves
 	counted   map[client.ObjectKey]string            // the pod that a claim counts for
-	kai       map[string]bool                        // groups of pods for which KAI holds a GPU, "node/group"
+	kai       map[string]bool                        // groups of pods for which KAI reserves a GPU, "node/group"
 	asked     map[string][]*resourcev1.ResourceClaim // claims of pending pods that require more than a demand states, by label
 	asking    map[string]map[string]bool             // labels of asked, by namespace
 	pools     []plan.Pool

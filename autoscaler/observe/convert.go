@@ -193,7 +193,7 @@ var accelerators = []string{"gpu", "tpu", "npu", "xpu", "gcu", "mlu", "dcu", "gr
 // noSuchDevice is why no node is added for a device that isDevice reports and no dialect knows.
 const noSuchDevice = "gpuscale knows no such device, and adds no node for it"
 
-// isDevice reports whether the name of an extended resource, or of a DRA driver, is one of an accelerator, of whatever kind.
+// isDevice reports whether an extended resource or a DRA driver has the name of an accelerator of any kind.
 func isDevice(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	return slices.ContainsFunc(words, func(word string) bool {
@@ -266,8 +266,8 @@ func (c *cluster) onlyModel(of func(*plan.Pool) bool) (model string) {
 	return model
 }
 
-// modelOf returns the model a pod is on, or the only one it requests: of the product that it names, or of the pools
-// whose nodes it selects.
+// modelOf returns the GPU model of a pod's node. For a pending pod it returns the only model that it requests, by the
+// product that it names or the pools whose nodes it selects; empty if there are several.
 func (c *cluster) modelOf(p *plan.Pod) string {
 	if f := c.facts[p.Node]; f != nil {
 		return c.modelOn(f)

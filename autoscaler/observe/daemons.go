@@ -42,7 +42,8 @@ func (c *cluster) daemons() (out []plan.Pod) {
 	return out
 }
 
-// daemon identifies the pods of one DaemonSet by their owner, or a static pod of each node by its name without the node's.
+// daemon identifies the pods of one DaemonSet by their owner. A static pod that several nodes have is identified by its
+// name without the node's name.
 type daemon struct{ namespace, name string }
 
 func daemonOf(p *plan.Pod) daemon {
@@ -83,8 +84,8 @@ func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*pl
 }
 
 // onNewNode returns the pods of DaemonSets and the static pods that a new node has: those on more than half of the
-// ready nodes. Without ready nodes these are the pods that the last ready nodes had, if their DaemonSet still exists,
-// and those that the template admits.
+// ready nodes. Without ready nodes these are the pods that the last ready nodes had, except those of DaemonSets that no
+// longer exist, and those that the template admits.
 func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[daemon]*plan.Pod {
 	if len(l.nodes) == 0 {
 		exist, has := map[daemon]*plan.Pod{}, []*plan.Pod(nil)

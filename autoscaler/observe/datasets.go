@@ -14,14 +14,14 @@ const datasetsAnnotation = "gpuscale.io/datasets"
 
 // Labels of nodes that cache data, with the value "true". Fluid (1.0.8,
 // pkg/utils/dataset/lifecycle) sets one per dataset, for each of its runtimes (Alluxio, JuiceFS,
-// GooseFS, …). The documentation of JuiceFS' operator labels the nodes of a cache group's workers so.
+// GooseFS, …). JuiceFS' operator documents its label for the nodes of a cache group's workers.
 const (
 	datasetPrefix      = "dataset.gpuscale.io/" // and a dataset's name
 	fluidDatasetPrefix = "fluid.io/s-"          // and NAMESPACE-NAME
 	juiceWorkerLabel   = "juicefs.io/cg-worker"
 )
 
-// dataOf returns the labels of a node that mark cached datasets. Fluid's labels of amounts have the same prefix.
+// dataOf returns the labels of a node that mark cached datasets. Fluid's labels with amounts have the same prefix.
 func dataOf(labels map[string]string) (marks []string) {
 	for key, value := range labels {
 		if value == "true" && (key == juiceWorkerLabel || strings.HasPrefix(key, datasetPrefix) || strings.HasPrefix(key, fluidDatasetPrefix)) {

@@ -100,8 +100,8 @@ func (c *Claims) exactly(of string, exact alternative, allocation *resourcev1.Al
 	return d, err
 }
 
-// unknown returns an error for a driver of accelerators that are not known, nil for any other driver. Such devices may be
-// parts of GPUs that would count as free, as those of HAMi's driver are.
+// unknown returns an error for a driver of unknown accelerators, nil for any other driver. Such devices may be parts of
+// GPUs, as those of HAMi's driver are, and these GPUs would count as free.
 func unknown(driver string) error {
 	if demand.IsAccelerator(driver) || !isDevice(driver) {
 		return nil

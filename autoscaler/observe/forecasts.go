@@ -28,7 +28,7 @@ type Ranger interface {
 	Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error)
 }
 
-// Series is the signal that a workload's demand is forecast from, as it is configured.
+// Series configures the signal from which a workload's demand is forecast.
 type Series struct {
 	Namespace string `json:"namespace"`
 	// Kind is Deployment or StatefulSet; Name is the object's.
@@ -38,8 +38,8 @@ type Series struct {
 	// replicas. PerReplica is how much of it one replica carries.
 	Query      string  `json:"query"`
 	PerReplica float64 `json:"perReplica"`
-	// Horizon is how far ahead the forecast is, best the time a node takes to be ready. History is how
-	// far back the series is read; Step is the time between values.
+	// Horizon is how far ahead the forecast is; the time that a node takes to be ready is best. History is
+	// how far back the series is read; Step is the time between values.
 	Horizon metav1.Duration `json:"horizon"`
 	History metav1.Duration `json:"history"`
 	Step    metav1.Duration `json:"step"`

@@ -348,7 +348,7 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 		forgetAllocations(c)
 		c.MIG = i >= whole && (len(in.facts.instances) > 0 || in.facts.gpus > 0)
 		switch {
-		case layout != nil: // others' entries may have instances without MIG
+		case layout != nil: // entries of others may list instances with MIG off
 			if c.MIG = layout[i].MIG; c.MIG {
 				c.Instances = unplaced(arranged(in.Tables, c.Model.Name, layout[i].Counts))
 			}

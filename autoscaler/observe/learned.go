@@ -33,7 +33,7 @@ type learned struct {
 	// common are the machine labels, and offeredBy, that all of the last ready nodes had.
 	common  map[string]string
 	byClaim bool       // a DRA driver divided their GPUs on claim
-	had     []plan.Pod // of DaemonSets, and static ones, on most of the last ready nodes
+	had     []plan.Pod // pods of DaemonSets and static pods on most of the last ready nodes
 	// newest is the pool's newest settled node and devices are those of DRA drivers on it, both as of the time settled.
 	newest  *corev1.Node
 	devices []*foreign.Devices

@@ -15,7 +15,7 @@ import (
 // Limits of what the autoscaler reads for one namespace in a reconcile. Only the namespace that exceeds one is
 // affected: its pods are not planned for, or not evicted.
 const (
-	// maxPending is how many pending pods of a namespace that request GPUs are planned for, the oldest.
+	// maxPending is how many of a namespace's pending pods that request GPUs are planned for: the oldest.
 	maxPending = 10_000
 	// maxRules is how many topology rules a pod may have: spread constraints, terms of affinity and
 	// anti-affinity to pods.
@@ -113,7 +113,7 @@ func (c *cluster) constrain(p *plan.Pod) {
 	}
 }
 
-// overGroups leaves out a pod with rules of a namespace whose rules name too many groups.
+// overGroups leaves out a pod with topology rules in a namespace whose rules name too many groups.
 func (c *cluster) overGroups(p *plan.Pod) {
 	leaveOut(p, "the topology rules of the pods in namespace %s name more than %d different groups of pods", p.Namespace, maxGroups)
 	c.over.add(p.Namespace, LimitRules, 1)

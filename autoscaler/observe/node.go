@@ -223,7 +223,7 @@ func offersDevices(n *corev1.Node) bool {
 	}
 	for name, q := range n.Status.Allocatable {
 		if d, err := demandOf(string(name)); q.Value() > 0 && (err == nil && !d.Zero() || strings.Contains(string(name), "/") && isDevice(string(name))) {
-			return true // another vendor's, or a dialect's
+			return true // of another vendor, or of a dialect
 		}
 	}
 	return false

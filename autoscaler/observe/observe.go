@@ -109,8 +109,8 @@ type Observation struct {
 	// and name ("GPUQuota team-a"); the readable part of such a quota holds.
 	Quotas        []v1alpha1.GPUQuota
 	QuotaProblems map[string]error
-	// Contained are the objects that did not pass the planner's check, set apart in the Snapshot; the loop
-	// adds them.
+	// Contained are the objects that did not pass the planner's check and are set apart in the Snapshot. The
+	// loop adds them.
 	Contained []plan.Problem
 	// Notices is whether a provider gives notices of interruptions. Only Observe reads these.
 	Notices bool
@@ -185,7 +185,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	return out, nil
 }
 
-// grouped returns the parts of a list by their group, without those that have none.
+// grouped returns the elements of a list by their group. Elements without one are left out.
 func grouped[T any](list []T, group func(*T) string) map[string][]*T {
 	out := map[string][]*T{}
 	for i := range list {

@@ -9,7 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
-// claimable is what DRA's drivers offer on a node: whole GPUs and MIG devices, which are no allocatable resources.
+// claimable is what DRA drivers offer on a node: whole GPUs and MIG devices. They are not among the node's allocatable
+// resources.
 type claimable struct {
 	demand.Demand
 	gpus    map[string]bool // UUIDs

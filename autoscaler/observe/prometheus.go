@@ -147,7 +147,7 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 			break // no exporter
 		}
 		query := f.query(trusted.Selector(f.Name))
-		if slices.Contains(f.AllLabels(), metric.LabelNamespace) { // the exporter's page may have it
+		if slices.Contains(f.AllLabels(), metric.LabelNamespace) { // the exporter's own series may have this label
 			query = trusted.Query(f.Name, metric.GPUAttributionAgeSeconds.Name, f.query)
 		}
 		vector, err := q.Query(ctx, query, at)

@@ -158,7 +158,7 @@ func place(c *plan.GPU, r reportedGPU) {
 		}
 	}
 	for i := range c.Instances {
-		// The last instance of its profile has the last placement of that profile.
+		// The only unplaced instance of a profile has the profile's only remaining placement.
 		if in := &c.Instances[i]; !in.Placed && unplacedOf(c, in.Profile) == 1 && !take(in, func(plan.Instance) bool { return true }) {
 			same = false
 		}

@@ -55,7 +55,7 @@ func (s *selected) expression(expression string) {
 		return "'" + strconv.Itoa(len(literals)-1) + "'"
 	})
 	if !s.conjunction(masked, literals, 0) {
-		const most = 200 // of a text in a condition of each pod
+		const most = 200 // the text is in a condition of each pod
 		s.fail(fmt.Errorf("selector %q is not supported: want equalities joined by &&", text.Short(expression, most)))
 	}
 }
@@ -138,8 +138,8 @@ func (s *selected) term(text string, literals []string) bool {
 	return false
 }
 
-// equal records the value of an attribute, or of the driver without a domain; false if it has
-// another value already.
+// equal records the value of an attribute, or without a domain that of the driver; false if it has another value
+// already.
 func (s *selected) equal(domain, name, value string) bool {
 	if domain == "" {
 		if value == "" || s.driver != "" && s.driver != value {

@@ -118,8 +118,8 @@ func chipOf(spec *corev1.PodSpec) string {
 // based on multiple GPUs").
 const gpushareCount = "aliyun.com/gpu-count"
 
-// divide takes a node's GPUs from what a dialect states of them. The node then offers the dialect's
-// resources as others: pods are matched to nodes by them, and to GPUs by their parts.
+// divide sets a node's GPUs from what a dialect states of them. The node then offers the dialect's resources as Others:
+// these match pods to nodes, and the parts match pods to GPUs.
 func (f *nodeFacts) divide(d demand.Divided) {
 	f.divided, f.devices, f.Allocatable = &d, true, nil
 	f.Others = slices.DeleteFunc(f.Others, func(r plan.Resource) bool { _, own := demand.Counted(r.Name, r.Amount); return own })

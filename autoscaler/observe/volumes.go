@@ -84,7 +84,7 @@ func (v *volumes) of(p *corev1.Pod, out *plan.Pod) {
 	}
 }
 
-// attachable begins the names of resources that are places for a driver's volumes on a node.
+// attachable is the prefix of resources that count the volumes of a driver which a node can attach.
 const attachable = "attachable-volumes-csi-"
 
 // anyNumber of volumes: more than a node can attach.
@@ -186,7 +186,7 @@ func (v *volumes) provisioned(claim *corev1.PersistentVolumeClaim, class *storag
 		if !suits(claim, pv) {
 			continue
 		}
-		a := pv.Spec.NodeAffinity // the labels of one that is not bound do not count
+		a := pv.Spec.NodeAffinity // the zone labels of a volume that is not bound do not count
 		if a == nil || a.Required == nil {
 			return nil, ""
 		}

@@ -119,8 +119,8 @@ func (c Config) String() string {
 	return string(b)
 }
 
-// Layout returns the layout of so many GPUs under the named config; nil if there is no such config, or its entries do not
-// define all of them.
+// Layout returns the layout of a node with so many GPUs under the named config. It is nil if there is no such config,
+// or if its entries do not define all of the GPUs.
 func (c Config) Layout(name string, gpus int) NodeLayout {
 	var layout NodeLayout
 	for index := range gpus {

@@ -145,8 +145,8 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 	})
 }
 
-// giveUp is the end of the attempts to go back. The node stays cordoned, out of supply, and each
-// reconcile returns the error; a node that was uncordoned by hand since is left alone.
+// giveUp ends the attempts to go back. The node stays cordoned, and each reconcile returns the error. If the node was
+// uncordoned by hand since, the operation ends.
 func (m *Manager) giveUp(ctx context.Context, node *corev1.Node, r contract.Record, why error) (done bool, err error) {
 	if r.Cordoned && !node.Spec.Unschedulable {
 		return true, m.Unmark(ctx, node, r)

@@ -171,7 +171,7 @@ func (g *asgGroup) resize(ctx context.Context, size int) error {
 	return nil
 }
 
-// busy marks the errors of a group that another change keeps from this one for now.
+// busy marks the errors that mean that another change of the group is under way.
 func busy(err error) error {
 	if errors.As(err, new(*types.ScalingActivityInProgressFault)) || errors.As(err, new(*types.ResourceContentionFault)) {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
@@ -298,7 +298,7 @@ func (a *asg) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autosc
 	return c, group, nil
 }
 
-// inNodes rejects a group whose size is in other units than nodes.
+// inNodes rejects a group whose size is not a number of nodes.
 func inNodes(group *types.AutoScalingGroup) error {
 	unit := aws.ToString(group.DesiredCapacityType)
 	weight := ""

@@ -52,7 +52,7 @@ type Learned struct {
 type record struct {
 	uid      types.UID // of the pool: one created again under the name is another
 	since    time.Time
-	unmet    bool      // a request may be unmet, at first the last leader's
+	unmet    bool      // a request may be unmet; at first, one of the last leader
 	asked    time.Time // the last accepted request; zero if none is known to be unmet
 	silent   time.Time // since when requests have not been answered, zero where the last was
 	failures int

@@ -94,7 +94,7 @@ var passingTaints = []string{
 	"remediation.medik8s.io/", "nvsentinel.dgxc.nvidia.com/",
 }
 
-// PassingTaint reports whether a new node does not have taints of the key.
+// PassingTaint reports whether taints with this key pass: a new node does not have them.
 func PassingTaint(key string) bool {
 	return slices.ContainsFunc(passingTaints, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }

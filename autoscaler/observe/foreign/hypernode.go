@@ -127,7 +127,7 @@ func (w *Network) With(has map[string]string, n *corev1.Node) map[string]string 
 		if !slices.ContainsFunc(o.HyperNode.nodes, func(has func(*corev1.Node) bool) bool { return has(n) }) {
 			continue
 		}
-		for range w.hyperNodes { // and those above it; no more, whatever a cycle
+		for range w.hyperNodes { // it, and those above it; bounded, since there may be a cycle
 			for label, tier := range w.allowed {
 				if own := o.HyperNode.Tier; own <= tier && tier <= w.top && own >= at[label] {
 					out[label], at[label] = o.Name, own

@@ -227,7 +227,7 @@ type Maker struct {
 	Checks []string
 	// Exclusive is a node label: each set has all nodes with one value of it to itself (LeaderWorkerSet).
 	Exclusive string
-	// Queue of the object, in its own system's words; ClusterQueue that has admitted it (Kueue).
+	// Queue of the object, as its own system names it; ClusterQueue that has admitted it (Kueue).
 	Queue, ClusterQueue string
 	// Priority has precedence over PriorityClass; nil if not set.
 	Priority      *int32
@@ -242,7 +242,7 @@ type Role struct {
 	Template    corev1.PodTemplateSpec
 	// Flavors that its queue has assigned, by name (Kueue).
 	Flavors []string
-	// Near is as a PodGroup's. Roles with the same Together are near each other too (Kueue).
+	// Near is the topology constraint of the pods. Roles with the same Together share theirs (Kueue).
 	Near     Near
 	Together string
 	// Slices divide the pods, in order, into parts of Size pods with the same topology constraint (Kueue).

@@ -45,9 +45,9 @@ type running struct {
 	since    time.Time
 }
 
-// WatcherOptions of a Watcher. Every is the interval of API discovery, 0 for 30 s. Changed, which
-// may be nil, is called on every change that is worth a reconcile, not for fields that are not
-// read. It must not block. Classes are those of the ProvisioningRequests to serve, none for none.
+// WatcherOptions of a Watcher. Every is the interval of API discovery, 0 for 30 s. Changed, which may be nil, is called
+// on every change that is worth a reconcile, and not for fields that are not read. It must not block. Classes are the
+// classes of ProvisioningRequests to serve; without any, none is served.
 type WatcherOptions struct {
 	Client    dynamic.Interface
 	Discovery discovery.DiscoveryInterface
@@ -207,7 +207,7 @@ func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionReso
 // many of them.
 var notWatched = map[Kind]bool{Deployment: true, StatefulSet: true}
 
-// alike reports whether none of an object's read fields has changed.
+// alike reports whether two versions of an object are equal in all fields that are read.
 func alike(before, now any) bool {
 	a, okA := before.(*Object)
 	b, okB := now.(*Object)

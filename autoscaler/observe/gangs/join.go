@@ -32,7 +32,7 @@ type joiner struct {
 	spent map[string]spent
 }
 
-// spent is what one namespace has of maxUnmade: no namespace takes another's.
+// spent is what one namespace has used of maxUnmade: each namespace has its own.
 type spent struct{ pods, sets int }
 
 // owner of a PodGroup or a Workload: an object of its namespace.

@@ -99,8 +99,8 @@ func (k kueue) workloadOf(p *corev1.Pod) *foreign.Object {
 	return k.workloadFor(p)
 }
 
-// workloadFor returns the Kueue Workload that queues an object or its owner, as a TrainJob is of its
-// JobSet; nil for none.
+// workloadFor returns the Kueue Workload that queues an object or its owner, such as the TrainJob that owns a JobSet;
+// nil for none.
 func (k kueue) workloadFor(o metav1.Object) *foreign.Object {
 	if w := k.queued[owner{o.GetNamespace(), o.GetUID()}]; w != nil && o.GetUID() != "" {
 		return w

@@ -168,7 +168,7 @@ func (l *Ledger) build() {
 		}
 		plain[i] = e.Tenant.Tenant
 	}
-	tree, _ := quota.NewTree(plain) // all that may be wrong is limits
+	tree, _ := quota.NewTree(plain) // only limits may be wrong
 	for _, e := range l.entries {
 		if guaranteed := tree.Guaranteed(e.Name); !guaranteed.Fits(e.Limit) {
 			if !e.whole {

@@ -145,8 +145,8 @@ func (r Report) Stale(node *corev1.Node, now time.Time) error {
 	return nil
 }
 
-// managerLabel has mig-manager's DaemonSet of the GPU Operator run on a node. The operator sets it to
-// "true" on each node with MIG-capable GPUs that does not have it, even if it deploys no mig-manager.
+// managerLabel makes the GPU Operator's DaemonSet of mig-manager run on a node. The operator sets it to "true" on each
+// node with MIG-capable GPUs that does not have it, even if it deploys no mig-manager.
 const managerLabel = "nvidia.com/gpu.deploy.mig-manager"
 
 // ManagerActs returns why mig-manager may change the node's GPUs too, nil if it may not: it applies
