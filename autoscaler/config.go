@@ -26,8 +26,9 @@ type Config struct {
 	// IdleInterval between reconciles while no pod is pending, no operation is under way
 	// and no node leaves; a change ends it. Where no provider gives notices of interruptions it
 	// is three times as long. Prometheus is queried less often then, too. While pods are pending
-	// and nothing is under way, the interval is five times Interval, at most IdleInterval, and no
-	// change ends it. A value not above Interval turns all three off.
+	// and nothing is under way, the interval is five times Interval, at most IdleInterval. Only a
+	// pod that becomes unschedulable, or a changed spec, ends that early. A value not above
+	// Interval turns all three off.
 	IdleInterval time.Duration `json:"idleInterval"`
 	// Settle is how long a reconcile waits after a pod became unschedulable, since
 	// others often follow: up to three times that while more come, and up to 1.8s while

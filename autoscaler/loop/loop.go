@@ -58,7 +58,8 @@ type Options struct {
 	// IdleInterval is the interval after an idle reconcile, which found nothing to do and nothing about to change. A
 	// change in the cluster ends it early. Where no provider gives notices of interruptions, the interval is three
 	// times as long. While pods are pending and nothing is under way, the interval is five times Interval, at most
-	// IdleInterval, and no change ends it. A value not above Interval turns both off.
+	// IdleInterval. Only a pod that becomes unschedulable, or a changed spec, ends that early. A value not above
+	// Interval turns both off.
 	IdleInterval time.Duration
 	// Waker starts a reconcile early, for pods after Settle: they often become pending together.
 	Waker  *Waker

@@ -143,9 +143,9 @@ func (l *Loop) settle(ctx context.Context) bool {
 const unnoticed = 3
 
 // waiting is the number of intervals between reconciles while pods are pending for nodes that boot, for a limit or for
-// a cooldown. Only a pod that becomes unschedulable ends that time early. Pods may be pending for hours, and each
-// reconcile reads the whole cluster. In a large cluster some pod or node changes every second, as do all that come
-// after a scale-up.
+// a cooldown. Only a pod that becomes unschedulable, or a changed spec of a pool or quota, ends that time early. Pods
+// may be pending for hours, and each reconcile reads the whole cluster. In a large cluster some pod or node changes
+// every second, as do all that come after a scale-up.
 const waiting = 5
 
 // pause is the time between the last reconcile, which returned err, and the next.

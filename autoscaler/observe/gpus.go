@@ -273,8 +273,8 @@ func (in nodeInput) holders(r *deviceReading) []string {
 	return out
 }
 
-// settle corrects inconsistent samples of a MIG GPU. A pod to which they allocate the whole
-// GPU has an unknown instance of it. A layout that no GPU can have was read halfway through a change.
+// settle corrects inconsistent samples of a MIG GPU. A pod to which they allocate the whole GPU has an unknown instance
+// of it. A layout that no GPU can have was read halfway through a change.
 func settle(c *plan.GPU, table *mig.Table) {
 	if len(c.AllocatedTo) > 0 {
 		c.AllocatedTo, c.AllocationKnown, c.UnusedSince = nil, false, time.Time{}

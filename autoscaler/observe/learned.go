@@ -146,7 +146,7 @@ func (l *learner) gpus(t *plan.Template) {
 	}
 }
 
-// labels adds to the template the labels that all ready nodes have in common: machine labels and offeredBy.
+// labels adds to the template the labels that all of the last ready nodes have in common: machine labels and offeredBy.
 func (l *learner) labels(t *plan.Template) {
 	for i, n := range l.nodes {
 		if i == 0 {

@@ -77,7 +77,7 @@ type oldest struct {
 
 func (o *oldest) add(v float64) { o.age, o.known = max(o.age, seconds(v)), true }
 
-// within reports whether at now the age is at most most. The age is as of taken.
+// within reports whether the age, which is as of taken, is no more than most at now.
 func (o oldest) within(most time.Duration, taken, now time.Time) bool {
 	return o.known && o.age+max(0, now.Sub(taken)) <= most
 }

@@ -43,9 +43,9 @@ type clusterAPI struct {
 
 func (clusterAPI) size(t target, _ []unstructured.Unstructured) (int, error) { return t.replicas() }
 
-// resize raises the replicas only after each marked Machine is removed: otherwise the controller would never see the
-// lower number, and would not remove it. It lowers the replicas only while no MachineSet is outdated: Machines of an
-// outdated one would be removed.
+// resize raises the replicas only after the controller has begun to delete each marked Machine: otherwise it would
+// never see the lower number, and would not delete them. It lowers the replicas only while no MachineSet is outdated:
+// Machines of an outdated one would be removed.
 func (c clusterAPI) resize(ctx context.Context, t target, size int) error {
 	removed, have, err := t.removed(ctx, c)
 	if err != nil {

@@ -162,7 +162,7 @@ func parseKueueWorkload(f fields, o *Object) {
 	if c := meta.FindStatusCondition(conditions, "QuotaReserved"); c != nil {
 		m.Admitted = c.LastTransitionTime
 	}
-	// v1beta1 has the class' name and its source, v1beta2 a reference. A WorkloadPriorityClass only orders
+	// v1beta1 has the class's name and its source, v1beta2 a reference. A WorkloadPriorityClass only orders
 	// the queue: pods have the class of their template.
 	class := cmp.Or(f.text("spec.priorityClassRef.name"), f.text("spec.priorityClassName"))
 	source := cmp.Or(f.text("spec.priorityClassRef.group"), f.text("spec.priorityClassSource"))

@@ -68,7 +68,7 @@ func parseKAIPodGroup(f fields, o *Object) {
 var heldFor = []string{"QueueDoesNotExist", "OverLimit", "NonPreemptibleOverQuota"}
 
 // kaiHeld is why KAI starts no pod of a PodGroup, empty for nothing. The last condition has what a scheduler found
-// last. While some of the group's pods run, schedulers write no new one.
+// last. It does not count while some of the group's pods run, since no new one is written then.
 func kaiHeld(f fields) string {
 	for _, q := range f.resources("status.resourcesStatus.allocated") {
 		if !q.IsZero() {

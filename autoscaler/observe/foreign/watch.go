@@ -77,8 +77,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Objects returns the cached objects. A kind that is not listed completely is absent: a part of
-// the objects must not look like all of them. While the watch may just have started, the error is ErrNotYet.
+// Objects returns the cached objects. A kind that is not listed completely is absent: a part of the objects must not
+// look like all of them. While the watch may just have started, the error is ErrNotYet.
 func (w *Watcher) Objects() (Objects, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
