@@ -181,7 +181,7 @@ func flag(b bool) float64 {
 
 // gpus adds the states of the GPUs.
 func (f *Fleet) gpus(v *survey) {
-	for _, k := range slices.SortedFunc(maps.Keys(v.rows), key.compare) { // in a fixed order: floating-point sums depend on it
+	for _, k := range slices.SortedFunc(maps.Keys(v.rows), key.compare) { // in a fixed order, on which floating-point sums depend
 		for u, gpus := range v.rows[k] {
 			f.add(metric.AutoscalerGPUs, gpus, k.pool, k.model, use(u).state())
 		}

@@ -64,7 +64,7 @@ func (l *gpuTime) advance(now time.Time) error {
 	}
 	all := now.Sub(l.upTo)
 	known := min(all, max(l.surveyed.Add(maxGap).Sub(l.upTo), 0))
-	for _, k := range slices.SortedFunc(maps.Keys(l.gpus), key.compare) { // in a fixed order: floating-point sums depend on it
+	for _, k := range slices.SortedFunc(maps.Keys(l.gpus), key.compare) { // in a fixed order, on which floating-point sums depend
 		for u, gpus := range l.gpus[k] {
 			if gpus == 0 {
 				continue

@@ -312,8 +312,9 @@ func (n Names) derived(table *mig.Table, p mig.Profile) (string, error) {
 	return name, nil
 }
 
-// gigabytes is the size in the name of a profile with slices of a GPU's memory slices: the share in whole eighths,
-// rounded up, of the memory in GiB, rounded up; the product is rounded to the nearest.
+// gigabytes is the size in the name of a profile with slices of a GPU's memory slices. The share of slices is rounded
+// up to whole eighths, the memory to whole GiB, and their product to the nearest number: 81559 MiB are 80 GiB, of which
+// 4 of 8 slices are 40.
 func gigabytes(memoryMiB, slices, of int) int {
 	eighths := (slices*8 + of - 1) / of
 	gib := (memoryMiB + 1023) / 1024

@@ -161,8 +161,8 @@ func ManagerActs(node *corev1.Node) error {
 }
 
 // upgraded are the drivers that NVIDIA's operators upgrade (k8s-operator-libs, pkg/upgrade, as gpu-operator a22dbf6 has
-// it). A node's label, the driver's name and upgradeState, has the state. idleStates are those before and after an
-// upgrade.
+// it). A label of the node has the state: the driver's name with upgradeState at its end. idleStates are the states
+// before and after an upgrade.
 var (
 	upgraded   = []string{"nvidia.com/gpu", "nvidia.com/ofed"}
 	idleStates = []string{"", "upgrade-required", "upgrade-done"}
