@@ -152,7 +152,7 @@ func (h *Health) Waiting() {
 	h.set(func() { h.beaten, h.err = h.now(), errors.New("another agent runs on this machine") })
 }
 
-// published records a report on the node; err is why it does not have the GPUs.
+// published records a report on the node; err is why the report lacks the GPUs.
 func (h *Health) published(err error) { h.set(func() { h.wrote, h.err = h.now(), err }) }
 
 // ticked records the result of a tick.
@@ -169,7 +169,7 @@ func (h *Health) Live() error {
 	return nil
 }
 
-// Ready returns why the annotation on the node is not the state of the GPUs, nil if it is.
+// Ready returns why the annotation on the node may not be the state of the GPUs, nil if it is.
 func (h *Health) Ready() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,9 +187,9 @@ func (h *Health) Ready() error {
 // lockEvery is the interval at which a second agent retries the lock.
 const lockEvery = time.Second
 
-// lock waits until no other agent holds the file's lock, and holds it until release is called or
-// the process ends, however it ends. Two agents on one machine would each destroy what the other
-// creates. waiting is called on each failed try. An empty path locks nothing.
+// lock waits for the file's lock, and holds it until release is called or the process ends, however it ends. Two agents
+// on one machine would destroy each other's instances. waiting is called on each failed try. An empty path locks
+// nothing.
 func lock(ctx context.Context, path string, waiting func()) (release func(), err error) {
 	if path == "" {
 		return func() {}, nil

@@ -64,9 +64,8 @@ func (c *Cluster) Node(ctx context.Context) (*corev1.Node, error) {
 	return node, nil
 }
 
-// annotate changes annotations of the own node; nil removes one. It fails if the node has changed
-// since version, unless version is empty. It patches the node's status: that permission allows
-// neither cordons nor taints.
+// annotate changes annotations of the own node; nil removes one. It fails if the node has changed since version, unless
+// version is empty. It patches the node's status: the right to do that includes neither cordons nor taints.
 func (c *Cluster) annotate(ctx context.Context, version string, change map[string]any) error {
 	metadata := map[string]any{"annotations": change}
 	if version != "" {
@@ -105,8 +104,7 @@ func (c *Cluster) remove(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// watch signals changes of the own node until ctx ends. Without a working watch, the agent's period
-// remains.
+// watch signals changes of the own node until ctx ends. While no watch works, the agent still ticks once per period.
 func (c *Cluster) watch(ctx context.Context, changes chan<- struct{}) {
 	// Without a pause, a proxy that closes watches at once would cause a busy loop.
 	_ = retries.DelayWithReset(clock.RealClock{}, lastRetry).Until(ctx, true, true, func(ctx context.Context) (bool, error) {

@@ -28,7 +28,7 @@ type job struct {
 	a      *Agent
 	record contract.Record
 	answer contract.Answer
-	// known is false where the agent's annotation may be lost: it is then unknown whether the agent
+	// known is false where the agent's annotation may be lost: then it is unknown whether the agent
 	// has touched the GPU.
 	known      bool
 	quiescedAt time.Time // when the exporter was asked to release the GPU, zero for never
@@ -134,8 +134,8 @@ func (j *job) forward(ctx context.Context, node *corev1.Node) error {
 	return j.change(ctx, j.record.Target)
 }
 
-// expected returns why the GPU's state is not the one that the operation was decided on, nil if it
-// is. The placements of instances may have been guessed; their number was not.
+// expected returns why the GPU's state is not the one on which the operation was decided, nil if it is. The placements
+// of instances may have been guessed, but not their number.
 func (j *job) expected(m machine) error {
 	c, err := find(m, j.record.UUID, j.record.GPU)
 	if err != nil {
@@ -207,8 +207,8 @@ func (j *job) backward(ctx context.Context, node *corev1.Node) error {
 	return j.change(ctx, j.record.Before)
 }
 
-// change repartitions the GPU, and has exporter and device plugin read it again. Steps that must
-// not be repeated are recorded first.
+// change repartitions the GPU, and has the exporter and the device plugin read it again. Steps that must not be
+// repeated are recorded first.
 func (j *job) change(ctx context.Context, layout string) error {
 	if j.answer.Plugins == nil {
 		if err := j.repartition(ctx, layout); err != nil {

@@ -216,7 +216,7 @@ func defaultConfig() Config {
 
 func seconds(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
 
-// loadConfig reads a file; an empty path is DefaultConfig.
+// loadConfig reads a file; an empty path means defaultConfig.
 func loadConfig(path string) (Config, error) {
 	if path == "" {
 		return defaultConfig(), nil
@@ -228,7 +228,7 @@ func loadConfig(path string) (Config, error) {
 	return parseConfig(path, text)
 }
 
-// parseConfig reads a configuration; fields that are not set are as in DefaultConfig.
+// parseConfig reads a configuration over defaultConfig.
 func parseConfig(file string, text []byte) (Config, error) {
 	c := defaultConfig()
 	return c, strict.Read(file, text, &c, func() error { return c.Validate() })

@@ -46,8 +46,8 @@ func dialKubelet(socket, self string) (*Kubelet, error) {
 	return &Kubelet{podresources.NewPodResourcesListerClient(conn), self}, nil
 }
 
-// Allocations returns the pod that each NVIDIA device is allocated to, including pods whose process
-// has not started yet; the driver does not know those.
+// Allocations returns the pod that each NVIDIA device is allocated to. It includes pods whose process has not started
+// yet, which the driver does not know.
 func (k *Kubelet) Allocations(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
@@ -99,7 +99,7 @@ const (
 // maxReply bounds the exporter's answer, in bytes.
 const maxReply = 64 << 10
 
-// Quiesce asks the node's exporter, if there is one, to release a GPU; it reacquires it after d.
+// Quiesce asks the node's exporter, if there is one, to release a GPU. The exporter reacquires the GPU after d.
 func (e ExporterConfig) Quiesce(ctx context.Context, gpu string, d time.Duration) error {
 	return e.ask(ctx, map[string]any{"op": "quiesce", "gpus": []string{gpu}, "seconds": int(d.Seconds())})
 }
@@ -109,7 +109,7 @@ func (e ExporterConfig) Resume(ctx context.Context, gpu string) error {
 	return e.ask(ctx, map[string]any{"op": "resume", "gpus": []string{gpu}})
 }
 
-// ask posts a JSON object to the exporter's unix socket, which is answered by one.
+// ask posts a JSON object to the exporter's unix socket, and reads its JSON reply.
 func (e ExporterConfig) ask(ctx context.Context, request map[string]any) error {
 	if e.By == byNothing {
 		return nil

@@ -48,7 +48,7 @@ func (j *job) repartition(ctx context.Context, layout string) error {
 			j.answer.Touched = before
 			return err
 		}
-		// The exporter takes seconds to release a GPU, in which the kubelet may start a pod that was
+		// The exporter takes seconds to release a GPU. In that time the kubelet may start a pod that was
 		// bound before the cordon.
 		if c, allocated, err = j.look(ctx); err != nil {
 			return err
@@ -108,8 +108,8 @@ func inMIG(c device) error {
 	return nil
 }
 
-// nextStep returns the next step towards a layout. done is true if there
-// is none. The error names a busy instance that is in the way.
+// nextStep returns the next step towards a layout. done is true if there is none. The error names a busy instance that
+// is in the way.
 func nextStep(c device, layout string, allocated map[string]string) (next step, done bool, err error) {
 	if err := inMIG(c); err != nil {
 		return step{}, false, err
@@ -132,7 +132,7 @@ func nextStep(c device, layout string, allocated map[string]string) (next step, 
 	return step{Step: steps[0], instance: at[steps[0].Placement].ID}, false, nil
 }
 
-// unused returns which pod or process uses what a step takes away, nil for none.
+// unused returns an error if a pod or a process uses the instance that a step destroys.
 func unused(c device, next step, allocated map[string]string) error {
 	for _, i := range c.Instances {
 		if h := allocatedTo(i, allocated); h != "" && !next.Create && i.ID == next.instance {

@@ -25,9 +25,10 @@ type Config struct {
 	Interval time.Duration `json:"interval"`
 	// IdleInterval between reconciles while no pod is pending, no operation is under way
 	// and no node leaves; a change ends it. Where no provider gives notices of interruptions it
-	// is three times that. Prometheus is queried less often then, too. While pods wait and
-	// nothing is under way it is five times Interval, at most IdleInterval, whatever changes.
-	// A value not above Interval turns all three off.
+	// is three times as long. Prometheus is queried less often then, too. While pods are pending
+	// and nothing is under way, the interval is five times Interval, at most IdleInterval. Only a
+	// pod that becomes unschedulable, or a changed spec, ends that early. A value not above
+	// Interval turns all three off.
 	IdleInterval time.Duration `json:"idleInterval"`
 	// Settle is how long a reconcile waits after a pod became unschedulable, since
 	// others often follow: up to three times that while more come, and up to 1.8s while
@@ -38,8 +39,8 @@ type Config struct {
 	// for it. It needs the right to patch pods/status.
 	Nominate   bool             `json:"nominate"`
 	Prometheus PrometheusConfig `json:"prometheus"`
-	// ExporterNamespaces are the namespaces of GPU exporters: of GPU series, only those of
-	// targets there are used. Only administrators should create pods there. "*" trusts
+	// ExporterNamespaces are the namespaces of GPU exporters. Only GPU series of targets in
+	// them are used. Only administrators should create pods there. "*" trusts
 	// every target; an empty list trusts none, and allocations are unknown.
 	ExporterNamespaces []string         `json:"exporterNamespaces"`
 	Election           ElectionConfig   `json:"leaderElection"`
@@ -54,12 +55,12 @@ type Config struct {
 	// Forecasts of workloads, for which nodes are added ahead of demand. 0s stands for a horizon of 10m, a history of 168h,
 	// steps of 1m.
 	Forecasts []observe.Series `json:"forecasts"`
-	// Holidays are the days on which they follow earlier holidays.
+	// Holidays are the days on which forecasts follow earlier holidays.
 	Holidays *HolidaysConfig `json:"holidays"`
 }
 
-// PrometheusConfig is the source of the exporters' series. Without a URL allocations are
-// known by bound pods alone, so for whole GPUs: none in use is repartitioned.
+// PrometheusConfig is the source of the exporters' series. Without a URL allocations are known by
+// bound pods alone, so only those of whole GPUs, and no GPU in use is repartitioned.
 type PrometheusConfig struct {
 	prom.Config
 	// Interval between readings.

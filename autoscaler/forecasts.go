@@ -16,9 +16,9 @@ import (
 
 // HolidaysConfig is the days on which forecasts follow earlier holidays, or the weekend.
 type HolidaysConfig struct {
-	// TimeZone is an IANA name, that of forecasts which name none; empty is UTC.
+	// TimeZone is the IANA name of the time zone of forecasts that name none; empty means UTC.
 	TimeZone string `json:"timeZone"`
-	// Weekend are the days that a first holiday is forecast from; empty is Saturday and
+	// Weekend are the days from which a first holiday is forecast; empty means Saturday and
 	// Sunday.
 	Weekend []string `json:"weekend"`
 	// Dates are days such as 2026-12-25.
@@ -27,7 +27,7 @@ type HolidaysConfig struct {
 	File string `json:"file"`
 }
 
-// read is the calendar, nil for none, and its time zone. What is wrong is added to p.
+// read returns the calendar, nil for none, and its time zone. It adds problems to p.
 func (c *HolidaysConfig) read(p *problems) (*forecast.Holidays, *time.Location) {
 	if c == nil {
 		return nil, time.UTC

@@ -14,8 +14,8 @@ import (
 // changing its meaning needs another version. planHelp documents the fields.
 const planVersion = "plan.gpuscale.io/v1"
 
-// planDocument is a plan.Plan in JSON. Times are RFC 3339, in UTC as those of a snapshot
-// are, money is in the currency of the pools' prices, NaN and infinite numbers are null, empty lists [].
+// planDocument is a plan.Plan in JSON. Times are RFC 3339, in UTC as in a snapshot. Money is in the currency of the
+// pools' prices. NaN and infinite numbers are null, empty lists [].
 type planDocument struct {
 	APIVersion string           `json:"apiVersion"`
 	Kind       string           `json:"kind"`

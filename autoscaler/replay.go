@@ -194,8 +194,7 @@ func readPods(name string, r io.Reader) ([]replay.Pod, error) {
 	return traceOf(name, list.Items)
 }
 
-// traceOf are pods as a trace. One that still runs does so until the newest time in the
-// list.
+// traceOf returns pods as a trace. A pod that still runs does so until the newest time in the list.
 func traceOf(name string, items []corev1.Pod) ([]replay.Pod, error) {
 	var newest time.Time
 	for i := range items {
@@ -237,8 +236,8 @@ func boundAt(p *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// endedAt is when the last container of a pod that has ended did; zero for one that has
-// not, and where the kubelet has reported none, as of evicted pods.
+// endedAt is when the last container of an ended pod ended. It is zero for a pod that has not ended, and where the
+// kubelet has reported no end, as for evicted pods.
 func endedAt(p *corev1.Pod) time.Time {
 	var at time.Time
 	if !kube.IsOver(p) {

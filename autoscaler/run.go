@@ -64,7 +64,7 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	rc.DisableCompression = true // as in kube-scheduler: each of some twenty watches would keep a decoder of 43 KiB
+	rc.DisableCompression = true // as in kube-scheduler: each of about twenty watches would keep a decoder of 43 KiB
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("finding the host name: %w", err)
@@ -136,8 +136,8 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	return runAll(ctx, mgr, log, server, watcher.Run, l.Run, reader.Run, outlooks.Run)
 }
 
-// garbagePercent is the collector's GOGC unless that is set. Most allocations live for one reconcile; the
-// default 100 would double the memory of the caches to save little CPU time.
+// garbagePercent is the GOGC of the process unless the environment sets one. Most allocations live for one reconcile:
+// the default 100 would double the memory of the caches and save little CPU time.
 const garbagePercent = 50
 
 // wakeOn makes the loop reconcile on changes in the cluster.
@@ -178,8 +178,8 @@ func podsOf(from cache.Cache) func(context.Context) ([]*corev1.Pod, error) {
 	}
 }
 
-// newManager returns a manager with the caches and the leader election. The identity in its lease is given, since
-// writes are checked against it. A dry run has no leader election, which would write a lease.
+// newManager returns a manager with the caches and the leader election. holder is the identity in the lease, against
+// which writes are checked. A dry run has no leader election, since that would write a lease.
 func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.Manager, error) {
 	configMap := fields.OneTermEqualSelector("metadata.name", c.MIGManager.ConfigMap)
 	e := c.Election
@@ -240,7 +240,7 @@ func runAll(ctx context.Context, mgr manager.Manager, log *slog.Logger, server *
 	return together.Wait()
 }
 
-// newEpoch is this replica's epoch, for when it leads; nil in a dry run, which writes nothing. Without
+// newEpoch returns this replica's epoch, which begins when it leads; nil in a dry run, which writes nothing. Without
 // leader election there is no lease to check, and the replica that started last leads.
 func newEpoch(c ElectionConfig, dryRun bool, holder string, live client.Reader, log *slog.Logger) *act.Epoch {
 	if dryRun {
@@ -253,9 +253,8 @@ func newEpoch(c ElectionConfig, dryRun bool, holder string, live client.Reader, 
 	return act.NewEpoch(o)
 }
 
-// newWatcher watches gangs and queues of other APIs (JobSet, Kueue and others), and
-// ProvisioningRequests of these classes. It calls
-// changed when one of them changes, which ends the idle interval.
+// newWatcher watches gangs and queues of other APIs (JobSet, Kueue and others), and ProvisioningRequests of these
+// classes. It calls changed when one of them changes, which ends the idle interval.
 func newWatcher(rc *rest.Config, classes []string, changed func(), log *slog.Logger) (*foreign.Watcher, error) {
 	objects, err := dynamic.NewForConfig(rc)
 	if err != nil {
@@ -268,7 +267,7 @@ func newWatcher(rc *rest.Config, classes []string, changed func(), log *slog.Log
 	return foreign.NewWatcher(foreign.WatcherOptions{Client: objects, Discovery: apis, Classes: classes, Changed: changed, Log: log}), nil
 }
 
-// Bounds of the requests for Events: how many a second, and at once.
+// Bounds of the requests for Events: the number in a second, and the number at once.
 const eventQPS, eventBurst = 20, 100
 
 // newRecorder returns a recorder that writes Events until ctx ends. client-go merges and bounds
@@ -303,7 +302,7 @@ func (s countingSink) Create(e *corev1.Event) (*corev1.Event, error) {
 	return e, err
 }
 
-// Patch implements record.EventSink: it counts an Event on an equal one.
+// Patch implements record.EventSink. It adds to the count of an equal Event.
 func (s countingSink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
 	e, err := s.EventSink.Patch(e, patch)
 	if !apierrors.IsNotFound(err) { // then it is created again

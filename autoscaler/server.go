@@ -44,10 +44,9 @@ func newServer(address string, l *loop.Loop, c Config, registry prometheus.Gathe
 	})
 }
 
-// routes serve the last reconcile: the plan as text, and the snapshot, also that of a
-// panic of the planner, as a scenario for "plan -f". The scenario includes the policy, so
-// that it gives the same plan. Go's profiles are served too: performance problems often
-// need the cluster they occur in.
+// routes serve the last reconcile: the plan as text, and the snapshot, also one on which the planner panicked, as a
+// scenario for "plan -f". The scenario includes the policy, so that it gives the same plan. Go's profiles are served
+// too: performance problems often need the cluster they occur in.
 func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy, g guard) {
 	show := func(path, otherwise string, text func() (string, bool)) {
 		mux.HandleFunc("GET "+path, g.protect(func(w http.ResponseWriter, _ *http.Request) {
@@ -162,7 +161,7 @@ func (g guard) refuses(r *http.Request) (int, string) {
 	return http.StatusUnauthorized, "/debug requires the token of debug.tokenFile, as a bearer token or in the header " + tokenHeader
 }
 
-// forwarded are headers of proxies: a proxy on this pod is local, its clients may not be.
+// forwarded are headers of proxies: a proxy on this pod is local, but its clients may not be.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"}
 
 func local(r *http.Request) bool {
@@ -174,8 +173,8 @@ func local(r *http.Request) bool {
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && a.Network() == "unix" {
 		return true
 	}
-	// A called name other than this machine's is a web page whose name leads here (DNS rebinding), in a browser
-	// beside kubectl port-forward.
+	// A Host other than this machine may be a web page whose name resolves to this address (DNS rebinding), in a
+	// browser beside kubectl port-forward.
 	called := (&url.URL{Host: r.Host}).Hostname()
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	return err == nil && net.ParseIP(host).IsLoopback() && (strings.EqualFold(called, "localhost") || net.ParseIP(called).IsLoopback())

@@ -66,8 +66,8 @@ func (s *snapshotSource) text(ctx context.Context, in io.Reader) (string, error)
 	return s.fromCluster(ctx, secret)
 }
 
-// direct does not follow redirects: they would leak the token, whose header Go's client
-// does not know to be sensitive.
+// direct does not follow redirects: they would leak the token, since Go's client does not treat its header as
+// sensitive.
 var direct = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 func fromURL(ctx context.Context, address, secret string) (string, error) {
@@ -172,7 +172,7 @@ func requests(p *corev1.Pod) string {
 	return cmp.Or(strings.Join(names, ", "), "nothing")
 }
 
-// withFile reads a file, - for in, which may be packed with gzip.
+// withFile calls read with the content of a file, or of in for "-". It unpacks gzip.
 func withFile(in io.Reader, name string, read func(io.Reader) error) error {
 	if name != "-" {
 		file, err := os.Open(name)

@@ -32,8 +32,8 @@ type Options struct {
 	// ConfigDelay is the time between publishing a new MIG config and selecting
 	// it: kubelet syncs ConfigMaps to mig-manager's pod with a delay.
 	ConfigDelay time.Duration
-	// Nominate makes the scheduler reserve reclaimed or upcoming capacity for the pod it is
-	// reclaimed for.
+	// Nominate makes the scheduler reserve reclaimed or upcoming capacity for the pods that it is
+	// meant for.
 	Nominate bool
 	// DryRun makes no call that writes.
 	DryRun bool
@@ -88,8 +88,8 @@ func refuse(format string, args ...any) error {
 }
 
 // maxActing bounds the time that the actions of one reconcile take, so that providers that hang
-// delay the next reconcile for a bounded time. What is left is planned again by the next one, by
-// then with the providers that hung in backoff.
+// delay the next reconcile for a bounded time. The next one plans the rest again; the
+// providers that hung are in backoff by then.
 const maxActing = 25 * time.Second
 
 // errTooLong is the cause of a context that has ended after maxActing.

@@ -69,7 +69,7 @@ func same(o client.Object, uid string, created time.Time) bool {
 	return o.GetCreationTimestamp().Time.Equal(created)
 }
 
-// gpuPods returns the pods with GPUs that are on a node as a record has them, sorted.
+// gpuPods returns the pods with GPUs on a node, sorted, in the form of a record (contract.PodOf).
 func (c liveCluster) gpuPods(ctx context.Context, node string) ([]string, error) {
 	pods, err := c.podsOn(ctx, node)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c liveCluster) podsOn(ctx context.Context, node string) ([]corev1.Pod, err
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return kube.IsOver(&p) }), nil
 }
 
-// setCordon makes a node unschedulable and annotates the reason. It leaves a node alone that is
+// setCordon makes a node unschedulable and annotates the reason. It does not change a node that is
 // cordoned already.
 func setCordon(n *corev1.Node, why string) {
 	if n.Spec.Unschedulable {

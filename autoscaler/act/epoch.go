@@ -44,9 +44,9 @@ type EpochOptions struct {
 //
 // One race remains: a write that has passed the check and is in flight when another
 // replica takes over. It succeeds only where the object is unchanged: nodes, pools,
-// targets and configs are written with their resourceVersion, pods are evicted with
-// their UID, and nodes are created under unique names. An AWS Auto Scaling group has
-// no such precondition.
+// targets and configs are written with their resourceVersion, pods are evicted and
+// machines are deleted with their UID. An AWS Auto Scaling group and an external gRPC
+// provider have no such precondition.
 //
 // It is safe for concurrent use.
 type Epoch struct {
@@ -119,7 +119,8 @@ func (e *Epoch) May(ctx context.Context, write string) (err error) {
 	return err
 }
 
-// transitions returns those of the lease, which this replica holds; 0 without leader election.
+// transitions returns the number of transitions of the lease; 0 without leader election. It returns an error if this
+// replica does not hold the lease.
 func (e *Epoch) transitions(ctx context.Context) (int32, error) {
 	if e.o.Lease.Name == "" {
 		return 0, nil
@@ -180,8 +181,8 @@ func (f fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer, err := f.next.RoundTrip(r)
 	if err == nil && strings.HasSuffix(r.URL.Path, "/eviction") {
-		// 10 s for a budget that its controller has not seen (registry/core/pod/storage, v1.37). client-go waits that
-		// long, ten times, and with it all other evictions from a node that has two minutes left.
+		// It is 10 s for a budget that its controller has not seen (registry/core/pod/storage, v1.37). client-go would
+		// wait that long, ten times. All other evictions would wait too, from a node that may have two minutes left.
 		answer.Header.Del("Retry-After")
 	}
 	return answer, err

@@ -41,8 +41,8 @@ func (a *Actor) evict(ctx context.Context, pod *corev1.Pod, grace *int64) error 
 // isGone reports that the pod to evict no longer exists; another one of its name may.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// mayMove refuses a pod that must never be moved. Local storage keeps a pod unless its
-// node is terminated at end, zero for never: then it is lost in any case.
+// mayMove refuses a pod that must never be moved. end is when its node is terminated, zero for never. Local storage
+// keeps a pod only on a node without an end: with one, the pod is lost in any case.
 func (r *reconcile) mayMove(pod *corev1.Pod, end time.Time) error {
 	name := pod.Namespace + "/" + pod.Name
 	if kube.IsDaemon(pod) {
@@ -60,9 +60,8 @@ func (r *reconcile) mayMove(pod *corev1.Pod, end time.Time) error {
 	return nil
 }
 
-// mayMoveNow refuses a pod that must not be moved, or not before its checkpoint. A
-// node is terminated at end, zero for never: then a checkpoint is waited for until
-// plan.LastCall before end.
+// mayMoveNow refuses a pod that must not be moved, or not before its checkpoint. end is when its node is terminated,
+// zero for never. With an end, the wait for a checkpoint ends plan.LastCall before it.
 func (r *reconcile) mayMoveNow(pod *corev1.Pod, end time.Time) error {
 	if err := r.mayMove(pod, end); err != nil {
 		return err
@@ -263,7 +262,7 @@ func (a *Actor) reclaim(ctx context.Context, r *reconcile, action plan.Action) e
 	if isGone(err) {
 		return nil
 	}
-	if err != nil { // nominated, they keep other pods from the node
+	if err != nil { // still nominated, they would keep other pods from the node
 		a.promises.drop(ctx, action.For)
 	}
 	if apierrors.IsTooManyRequests(err) {

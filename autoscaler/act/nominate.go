@@ -18,9 +18,9 @@ import (
 // evicted pods, and a margin.
 const promiseLasts = 2 * time.Minute
 
-// A nomination for a node that is coming up is written again every expectAgain where the scheduler has cleared it: they
-// are many, and the node takes longer than that. It lasts for expectLasts beyond the last plan that has it, in which the
-// scheduler tries the pod on the node that is ready now.
+// The scheduler may clear a nomination for a node that is coming up. It is then written again, at most every
+// expectAgain: there are many of them, and the node takes longer than that. It ends expectLasts after the last plan
+// that has it. In that time the node is ready, and the scheduler tries the pod on it.
 const (
 	expectAgain = 5 * time.Second
 	expectLasts = 30 * time.Second
@@ -28,11 +28,10 @@ const (
 
 // promise is capacity on a node that is being freed for a pod, or that is coming up for it.
 type promise struct {
-	node  string
-	until time.Time
-	// Of a node that is coming up.
-	upcoming bool
-	again    time.Time // not before
+	node     string
+	until    time.Time
+	upcoming bool      // the node is coming up
+	again    time.Time // the nomination is not written again before
 }
 
 // promises nominate pods for the nodes on which capacity is freed for them, or that are coming up for them. They are not
@@ -49,7 +48,8 @@ type promises struct {
 //
 // The scheduler clears a nomination whenever it tries the pod and finds no capacity,
 // so each reconcile nominates again until the pod is bound. Capacity that another pod
-// takes in between is reclaimed again. Of pods that never preempt it clears none: see release.
+// takes in between is reclaimed again. It never clears the nomination of a
+// pod that never preempts: see release.
 func (a promises) give(ctx context.Context, r *reconcile, pods []string, node string) {
 	if !a.o.Nominate {
 		return
@@ -60,8 +60,8 @@ func (a promises) give(ctx context.Context, r *reconcile, pods []string, node st
 	}
 }
 
-// expect has keep nominate pods for nodes that have registered and are not ready yet, so that smaller pods do not take
-// the nodes that were requested for larger ones.
+// expect records a plan's nominations, which keep then writes. They are for nodes that have registered and are not
+// ready yet: smaller pods must not take the nodes that were requested for larger ones.
 func (a promises) expect(ctx context.Context, r *reconcile, all []plan.Nomination) {
 	if !a.o.Nominate || a.o.DryRun {
 		return
@@ -79,7 +79,8 @@ func (a promises) expect(ctx context.Context, r *reconcile, all []plan.Nominatio
 	}
 }
 
-// keep nominates pods again that are still pending, for what is being freed or for what is coming up, and forgets the others.
+// keep nominates again the pods that are still pending: with upcoming, those for nodes that are coming up, else those
+// for capacity that is being freed. It forgets the others.
 func (a promises) keep(ctx context.Context, r *reconcile, upcoming bool) {
 	for _, key := range slices.Sorted(maps.Keys(a.byPod)) {
 		p := a.byPod[key]
@@ -142,9 +143,9 @@ func (a promises) drop(ctx context.Context, pods []string) {
 	}
 }
 
-// release takes back a nomination for a node that the scheduler would leave for as long as the pod is pending, which
-// keeps others from the node, and cluster-autoscaler and Karpenter from the pod: it clears one only where it has looked
-// for pods to preempt (v1.33 to v1.37: framework/preemption), which it does not for pods that never preempt.
+// release removes the nomination of a pod that never preempts. The scheduler clears a nomination only after it has
+// looked for pods to preempt (v1.33 to v1.37: framework/preemption), so that nomination would last as long as the pod
+// is pending. It would keep other pods from the node, and cluster-autoscaler and Karpenter from the pod.
 func (a promises) release(ctx context.Context, key, node string) {
 	a.write(ctx, a.o.Live, key, "", func(pod *corev1.Pod) bool {
 		return ptr.Deref(pod.Spec.PreemptionPolicy, "") == corev1.PreemptNever && pod.Status.NominatedNodeName == node

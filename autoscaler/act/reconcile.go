@@ -48,7 +48,7 @@ func newReconcile(s plan.Snapshot, policy plan.Policy) *reconcile {
 	return r
 }
 
-// podsOn returns the pods with GPUs on a node as a record has them, sorted.
+// podsOn returns the pods with GPUs on a node, sorted, in the form of a record (contract.PodOf).
 func (r *reconcile) podsOn(node string) []string {
 	var out []string
 	for _, p := range r.pods {
@@ -61,8 +61,8 @@ func (r *reconcile) podsOn(node string) []string {
 }
 
 // admit counts an action against the policy's limits, as the planner does: a plan
-// that exceeds them was made under another policy, or is wrong. No limit stops verbs
-// that undo an operation, and none but a freeze those that take back a request.
+// that exceeds them was made under another policy, or is wrong. No limit applies to
+// verbs that undo an operation, and only a freeze to those that take back a request.
 func (r *reconcile) admit(action plan.Action) error {
 	if undoes(action.Verb) {
 		return nil
@@ -124,8 +124,8 @@ func (r *reconcile) admitRemoval(pool string) error {
 	return nil
 }
 
-// admitDrain counts nodes that begin to drain. A node that its provider terminates is
-// not counted: not draining it would not keep it.
+// admitDrain counts nodes that begin to drain. A node that its provider terminates is not counted: it is terminated
+// whether it is drained or not.
 func (r *reconcile) admitDrain(action plan.Action) error {
 	if action.Reason == plan.NodeInterrupted {
 		if n := r.nodes[action.Node]; n == nil || !n.LeavesAt.After(r.now) {

@@ -107,8 +107,8 @@ func notCordonedByOthers(node *corev1.Node) error {
 	return nil
 }
 
-// empty refuses while any pod runs on the node but those of DaemonSets that do not keep it, and those that have not
-// left plan.StuckAfter after their grace period.
+// empty refuses a node on which a pod runs. Pods of DaemonSets do not count unless they keep the node. Pods that are
+// still there plan.StuckAfter after their grace period do not count either.
 func (a *Actor) empty(ctx context.Context, r *reconcile, node string) error {
 	pods, err := a.podsOn(ctx, node)
 	if err != nil {

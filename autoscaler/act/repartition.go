@@ -104,8 +104,8 @@ func (a *repartitions) begin(ctx context.Context, r *reconcile, node *corev1.Nod
 	if err != nil {
 		return contract.Record{}, err
 	}
-	// The config may have been published for another node, or by an attempt whose record was not written; in the future by a
-	// clock that was ahead.
+	// The config may have been published earlier, for another node or by an attempt whose record was not written. Its
+	// time may be in the future, from a clock that was ahead.
 	record.LabelAfter = r.now.Add(settleDelay)
 	for _, at := range []time.Time{published, again} {
 		at = slices.MinFunc([]time.Time{at, r.now}, time.Time.Compare).Add(a.o.ConfigDelay)

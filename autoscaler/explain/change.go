@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// maxTries bounds the single changes that are tried, maxPairs the pairs of them if no single one helps; each takes
-	// a plan.
+	// maxTries bounds the single changes that are tried, maxPairs the pairs that are tried if no single one helps. Each
+	// try takes a plan.
 	maxTries, maxPairs = 16, 30
 	// largeSnapshot is the number of pods and nodes above which pairs are not tried: a plan takes too long.
 	largeSnapshot = 20000
-	// maxGang bounds the members of a gang that are counted through.
+	// maxGang bounds the members of a gang in searches for a number.
 	maxGang = 1 << 16
 	// poolLabel is the label of a pool's nodes.
 	poolLabel = "gpuscale.io/pool"
@@ -40,7 +40,7 @@ type candidate struct {
 type world struct {
 	plan.Snapshot
 	policy plan.Policy
-	served []*plan.Pod // that the change is for: the pod, or its gang
+	served []*plan.Pod // the pods that the change is for: one pod, or its gang
 }
 
 func (w *world) pool(name string) *plan.Pool {
@@ -117,7 +117,7 @@ func (q *search) try(change func(w *world)) (plan.Verdict, bool) {
 	return v, slices.Contains(serves, v.Reason)
 }
 
-// least is the smallest number from 1 to most that serves the pod; 0 if most does not serve it.
+// least is the smallest number from 1 to most with which the change serves the pod; 0 if most does not.
 func (q *search) least(most int, change func(w *world, n int)) int {
 	helps := func(n int) bool {
 		_, ok := q.try(func(w *world) { change(w, n) })
@@ -134,7 +134,7 @@ func (q *search) add(what string, apply func(w *world)) {
 	q.candidates = append(q.candidates, candidate{platform, what, apply})
 }
 
-// addForPods adds a change of the pods that it is for.
+// addForPods adds a change of the pods themselves.
 func (q *search) addForPods(what string, change func(p *plan.Pod)) {
 	q.candidates = append(q.candidates, candidate{podOwner, what, func(w *world) {
 		for _, p := range w.served {
@@ -150,7 +150,7 @@ func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) *search {
 	}
 	q.quotas()
 	for _, o := range e.Options {
-		if len(q.candidates) >= maxTries { // a pool's may take plans to find
+		if len(q.candidates) >= maxTries { // finding those of a pool may take plans
 			break
 		}
 		switch {
@@ -278,8 +278,8 @@ func (q *search) quotas() {
 		return
 	}
 	of := func(i int) string { return q.s.Tenants[i].Name }
-	// The ledger names the tenant of pods that a ResourceQuota refuses after it and the resource, and of those that KAI holds
-	// after their queue and its reason.
+	// The ledger's tenant of pods that a ResourceQuota refuses has the names of that quota and the resource. The tenant
+	// of pods that KAI does not start has the names of their queue and KAI's reason.
 	remedy := ""
 	if name, resource, ok := strings.Cut(strings.TrimPrefix(of(line[0]), "resourcequota/"), "/no-more/"); ok {
 		remedy = fmt.Sprintf("raise %s of ResourceQuota %s", resource, name)

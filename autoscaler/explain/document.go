@@ -51,7 +51,7 @@ type Answer struct {
 type Pod struct {
 	Name     string  `json:"name"`
 	Requests string  `json:"requests"`
-	GPUs     float64 `json:"gpus"` // Wants in GPUs
+	GPUs     float64 `json:"gpus"` // Requests, as a number of GPUs
 	Priority int32   `json:"priority"`
 	Waits    float64 `json:"waitsSeconds"`
 	Rank     int     `json:"rank"` // by urgency, 1 to Waiting
@@ -127,7 +127,7 @@ func actionsWhere(p plan.Plan, concerns func(a plan.Action) bool) []Action {
 	return out
 }
 
-// Number is v, nil if that is NaN or infinite, which JSON lacks.
+// Number is v, nil if it is NaN or infinite: JSON has no such numbers.
 func Number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

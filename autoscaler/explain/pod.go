@@ -85,7 +85,7 @@ func (d *Document) pod(s plan.Snapshot, p plan.Policy, e plan.Explanation) {
 	}
 	d.Options = optionsOf(s, e)
 	d.Actions = actionsWhere(e.Plan, func(a plan.Action) bool { return slices.Contains(a.For, key) })
-	if e.Pod.Gang != "" && e.Verdict.Reason == plan.GangWaits { // another member may have decided it
+	if e.Pod.Gang != "" && e.Verdict.Reason == plan.GangWaits { // another member may have decided the verdict
 		e, _ = plan.ExplainGang(s, p, e.Pod.Gang)
 	}
 	d.Changes, d.Tried = changes(s, p, e)

@@ -54,10 +54,10 @@ func (f *Fleet) tenants(r *Reconcile) {
 // served are the verdicts of pods for which capacity is free or upcoming.
 var served = []plan.Reason{plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}
 
-// demand adds pending demand that is not served, in GPUs. Unreadable demand has no size:
-// its pods are counted.
+// demand adds pending demand that is not served, in GPUs. Unreadable demand has no size, so its pods are counted
+// instead.
 func (f *Fleet) demand(scale *plan.Scale, r *Reconcile) {
-	reasons := map[string]plan.Reason{} // of pending pods: most run
+	reasons := map[string]plan.Reason{} // of pending pods only: most pods run
 	for i := range r.Pods {
 		if r.Pods[i].Node == "" {
 			reasons[r.Pods[i].Key()] = ""
@@ -97,9 +97,8 @@ func (f *Fleet) demand(scale *plan.Scale, r *Reconcile) {
 
 const unreadable = "(unreadable)"
 
-// shapeOf is a request in short: the profiles of MIG requests ("1g.10gb",
-// "1g.10gb*2"), else the number of GPUs ("8", "0.5", "2x0.5" of different GPUs), with the
-// vendor where it is not NVIDIA.
+// shapeOf is a request in short: the profiles of a MIG request ("1g.10gb", "1g.10gb*2"), else the number of GPUs ("8",
+// "0.5", or "2x0.5" for parts of different GPUs). A vendor other than NVIDIA follows.
 func shapeOf(scale *plan.Scale, d demand.Demand) string {
 	var words []string
 	for _, in := range d.MIG {
@@ -116,7 +115,7 @@ func shapeOf(scale *plan.Scale, d demand.Demand) string {
 	if f := d.Fraction; f != nil && f.GPUs > 1 {
 		gpus, text = gpus/float64(f.GPUs), strconv.Itoa(f.GPUs)+"x"
 	}
-	if gpus < 0.005 { // what is not zero never prints as zero
+	if gpus < 0.005 { // a demand above zero never prints as zero
 		text += strconv.FormatFloat(gpus, 'g', 2, 64)
 	} else {
 		text += strconv.FormatFloat(math.Round(gpus*100)/100, 'f', -1, 64)

@@ -15,8 +15,8 @@ import (
 // nothingCame is the reason of a scale-up after which no node was registered.
 const nothingCame = "NothingCame"
 
-// events are what happened between reconciles, the first of which is the baseline: failures of pools,
-// interruptions, pods that are bound, nodes that are ready. Their state is bounded by the pools, the
+// events counts and measures what happened between reconciles: failures of pools, interruptions, pods that are
+// bound, nodes that become ready. The first reconcile is the baseline. The state is bounded by the pools, the
 // pending pods and the nodes.
 type events struct {
 	failures, interruptions *prometheus.CounterVec
@@ -24,8 +24,8 @@ type events struct {
 	decisions               prometheus.Histogram
 
 	last time.Time // reconcile
-	// pools are the number of successive failures by pool. refused are the pools whose actions failed in
-	// the last reconcile; the number includes those failures.
+	// pools has the number of successive failures, by pool. refused are the pools with a failed action in the last
+	// reconcile: that failure is counted already, and the next number includes it.
 	pools   map[string]int
 	refused map[string]bool
 	pending map[podKey]pendingPod
@@ -65,7 +65,8 @@ func newEvents() *events {
 	}
 }
 
-// histogram has classic buckets, which every server keeps: one that scrapes native histograms would drop these for those.
+// histogram has classic buckets, which every server keeps. A server that scrapes native histograms would drop classic
+// buckets beside them.
 func histogram(d metric.Desc, buckets ...float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: buckets}
 }
@@ -79,7 +80,7 @@ func (w *events) observe(r *Reconcile) {
 }
 
 // observePools counts the failures of pools. Series of pools and tenants are exported from the start, so that rate()
-// sees the first event, and those of deleted pools are deleted.
+// sees the first event. Series of deleted pools are deleted.
 func (w *events) observePools(r *Reconcile) {
 	pools := make(map[string]int, len(r.Pools))
 	for i := range r.Pools {
@@ -128,8 +129,8 @@ func (w *events) tenant(name string) string {
 	return name
 }
 
-// observePods measures the pods bound since the last reconcile, also those created since:
-// otherwise only slow ones would count. Creation times are truncated to seconds.
+// observePods measures the pods that were bound since the last reconcile. It includes pods that were also created since
+// then: otherwise only slow ones would count. Creation times are truncated to seconds.
 func (w *events) observePods(r *Reconcile) {
 	pending, young := make(map[podKey]pendingPod, len(w.pending)), map[podKey]bool{}
 	for i := range r.Pods {
@@ -179,8 +180,8 @@ func (w *events) observeDecisions(r *Reconcile) {
 	}
 }
 
-// observeNodes measures the nodes of pools that have become ready, and counts those that are newly interrupted. For nodes
-// that are ready in the first reconcile the time is unknown.
+// observeNodes measures the nodes of pools that have become ready, and counts those that are newly interrupted. It does
+// not measure nodes that are ready in the first reconcile: their time is unknown.
 func (w *events) observeNodes(r *Reconcile) {
 	next := make(map[nodeKey]nodeState, len(w.known))
 	for i := range r.Nodes {

@@ -23,7 +23,7 @@ const (
 	// idleSurveyEvery is the interval after idle reconciles, in which only the use of
 	// GPUs changes.
 	idleSurveyEvery = 3 * surveyEvery
-	// maxRows of the ledger, maxShapes of pending demand, maxNamed tenants and HPAs.
+	// Bounds of the series: rows of the ledger, shapes of pending demand, tenants and HPAs.
 	maxRows, maxShapes, maxNamed = 2000, 100, 2000
 )
 
@@ -70,8 +70,8 @@ func (f *Fleet) clear() {
 	}
 }
 
-// Lead sets whether this replica leads. Without leading it has no series; when it leads
-// again, they restart at zero: other replicas have counted in between.
+// Lead sets whether this replica leads. A replica that does not lead has no series. When it leads again its counters
+// restart at zero, since other replicas have counted in between.
 func (f *Fleet) Lead(leading bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +130,7 @@ func (f *Fleet) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// series are all of them.
+// series returns all collectors.
 func (f *Fleet) series() []prometheus.Collector {
 	all := []prometheus.Collector{f.gpuTime.used, f.gpuTime.capacity, f.events.failures, f.events.interruptions, f.events.pods, f.events.nodes, f.events.decisions}
 	for _, g := range f.gauges {
@@ -161,8 +161,8 @@ func (f *Fleet) add(d metric.Desc, number float64, labels ...string) {
 	f.gauges[d.Name].WithLabelValues(allNamed(labels...)...).Add(number)
 }
 
-// named is a label that is never empty, since Prometheus takes an empty one for none
-// and puts the target's own in its place.
+// named returns a label that is never empty. Prometheus treats an empty label as a missing one, and puts the target's
+// own in its place.
 func named(label string) string { return cmp.Or(label, metric.NotApplicable) }
 
 func allNamed(labels ...string) []string {
@@ -181,7 +181,7 @@ func flag(b bool) float64 {
 
 // gpus adds the states of the GPUs.
 func (f *Fleet) gpus(v *survey) {
-	for _, k := range slices.SortedFunc(maps.Keys(v.rows), key.compare) { // so that sums are always the same
+	for _, k := range slices.SortedFunc(maps.Keys(v.rows), key.compare) { // in a fixed order, on which floating-point sums depend
 		for u, gpus := range v.rows[k] {
 			f.add(metric.AutoscalerGPUs, gpus, k.pool, k.model, use(u).state())
 		}

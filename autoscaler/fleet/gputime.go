@@ -11,8 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// maxGap is how long a survey holds when no other follows. Time beyond it is unknown,
-// and no tenant's.
+// maxGap is how long a survey is valid when no other follows. The time beyond it is unknown, and of no tenant.
 const maxGap = 5 * time.Minute
 
 // gpuTime adds up GPU time by use, over a series of surveys. Its memory grows with the
@@ -26,7 +25,7 @@ type gpuTime struct {
 
 var otherKey = key{metric.Other, metric.Other, metric.Other, metric.Other}
 
-// row is the key that a key's time is added up under. All uses that a row can have are exported from the start, at
+// row is the key under which a key's time is added up. All uses that the row can have are exported from the start, at
 // 0: otherwise rate() would miss the first increase.
 func (l *gpuTime) row(k key) key {
 	switch {
@@ -45,7 +44,7 @@ func (l *gpuTime) row(k key) key {
 	return k
 }
 
-// free is the row of the same GPUs while no pod has them.
+// free is the row of the same GPUs without a pod.
 func (l *gpuTime) free(k key) key {
 	if k == otherKey || !k.ofPod() {
 		return k
@@ -65,7 +64,7 @@ func (l *gpuTime) advance(now time.Time) error {
 	}
 	all := now.Sub(l.upTo)
 	known := min(all, max(l.surveyed.Add(maxGap).Sub(l.upTo), 0))
-	for _, k := range slices.SortedFunc(maps.Keys(l.gpus), key.compare) { // so that sums are always the same
+	for _, k := range slices.SortedFunc(maps.Keys(l.gpus), key.compare) { // in a fixed order, on which floating-point sums depend
 		for u, gpus := range l.gpus[k] {
 			if gpus == 0 {
 				continue
@@ -80,8 +79,8 @@ func (l *gpuTime) advance(now time.Time) error {
 	return nil
 }
 
-// survey adds the time up to a survey, which holds from then on. After an error it has
-// started again at zero.
+// survey adds the time up to a survey, whose states apply from then on. After an error all counters have restarted at
+// zero.
 func (l *gpuTime) survey(v *survey) (err error) {
 	if l.upTo.IsZero() {
 		l.upTo = v.Now

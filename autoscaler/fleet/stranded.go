@@ -10,25 +10,24 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// cause is why no pending pod can use a free part, from the furthest from serving one to
-// the nearest.
+// cause is why no pending pod can use a free part. The causes are in order: a later one is nearer to serving a pod.
 type cause int
 
 const (
 	noCause       cause = iota
 	odd                 // no profile fits what the instances leave: compute without memory, or the reverse
 	unpartitioned       // slices in no instance: they cannot be requested until the GPU is repartitioned
-	unreachable         // selectors and taints keep every pending pod that requests its kind away
-	shape               // another size than pending pods request
+	unreachable         // selectors or taints keep all pending pods that request this kind from the node
+	shape               // pending pods request another size
 	scattered           // of the right kind, but a pod requests more of them together than the node has
-	noMemory            // its node has less memory left than a pod requests
+	noMemory            // the node has less memory left than a pod requests
 	noCPU
 )
 
 var causeWords = []string{"", "odd", "unpartitioned", "unreachable", "shape", "scattered", "no_memory", "no_cpu"}
 
-// use is fragmented where another layout or another placement of the same pods would
-// help, stranded where the node is what prevents it.
+// use is fragmented where another layout, or another placement of the same pods, would help. It is stranded where the
+// node is the obstacle.
 func (c cause) use() use {
 	switch c {
 	case noCause:
@@ -43,7 +42,7 @@ func (c cause) use() use {
 type left struct {
 	single        bool
 	cpu, memory   int64
-	whole, partly int // free GPUs without MIG, or instances under the single strategy; GPUs with some of it free
+	whole, partly int // free GPUs without MIG, or instances under the single strategy; partly: GPUs of which a part is free
 	instances     map[instance]int
 }
 
@@ -78,8 +77,7 @@ func (v *survey) leftOn(n *plan.Node, parts []part) left {
 	return r
 }
 
-// judge finds the free parts of a node in service that no pending pod can use, each by
-// itself.
+// judge finds the free parts of a node in service that no pending pod can use. It judges each part by itself.
 func (v *survey) judge(n *plan.Node, parts []part) {
 	if !slices.ContainsFunc(parts, func(p part) bool { return p.use == free }) {
 		return
@@ -105,9 +103,8 @@ func (v *survey) judge(n *plan.Node, parts []part) {
 	}
 }
 
-// why is what keeps the pending pod that comes nearest from a part, noCause where one
-// could use it. A part whose kind no pod requests is free, unless its node has no CPU or
-// memory left.
+// why returns the nearest cause that keeps pending pods from a part; noCause where one of them could use it. A part
+// whose kind no pod requests has no cause, unless its node has no CPU or memory left.
 func (v *survey) why(n *plan.Node, r *left, p *part) cause {
 	nearest := noCause
 	for _, pod := range v.kinds {
@@ -129,7 +126,7 @@ func (v *survey) why(n *plan.Node, r *left, p *part) cause {
 	return noCause
 }
 
-// keeps is what keeps a pod from a part; false where it requests no part of the kind.
+// keeps returns what keeps a pod from a part; false where the pod requests no part of that kind.
 func (v *survey) keeps(pod *plan.Pod, n *plan.Node, r *left, p *part) (cause, bool) {
 	d, model := &pod.Demand, p.gpu.Model.Name
 	fits, enough := true, d.GPUs <= r.whole && (d.Fraction == nil || d.Fraction.GPUs <= r.partly)

@@ -15,12 +15,12 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// use is what a part of a GPU is used for: an index into metric.PlaceWords. Of a part
-// with a busy ratio of 0.3, 0.3 are busy and the rest is slack, or idle below idleBelow.
+// use is what a part of a GPU is used for: an index into metric.PlaceWords. A part with a busy
+// ratio of 0.3 counts as 0.3 busy and 0.7 slack; below idleBelow the rest is idle, not slack.
 //
-// Where several apply, sick precedes unready, booting and unknown, then what pods have,
-// then the others: what is allocated on a sick GPU is sick, and on a cordoned node
-// allocated.
+// Where several apply, sick goes first, then unready, booting and unknown, then the uses of
+// pods, then the others. So an allocated part is sick on a sick GPU, and allocated on a cordoned
+// node.
 type use int
 
 const (
@@ -43,7 +43,7 @@ const (
 
 func (u use) ofPod() bool { return u <= unmeasured }
 
-// state is the word for all GPUs: what pods have is allocated.
+// state is the word for a use in the states of GPUs: all uses of pods are "allocated".
 func (u use) state() string {
 	if u.ofPod() {
 		return "allocated"
@@ -88,8 +88,8 @@ type survey struct {
 
 type requests struct{ cpu, memory int64 }
 
-// part of a GPU: a MIG instance, a pod's share of a GPU without MIG, what is free of it,
-// or slices in no instance.
+// part of a GPU: a MIG instance, a pod's share of a GPU without MIG, the free rest of such a GPU, or slices in no
+// instance.
 type part struct {
 	gpu     *plan.GPU
 	use     use
@@ -97,8 +97,8 @@ type part struct {
 	size    float64     // in GPUs, by compute
 	memory  float64     // of a GPU without MIG
 	profile mig.Profile // of an instance
-	table   *mig.Table  // that has it
-	pod     string      // it is allocated to
+	table   *mig.Table  // the profile's
+	pod     string      // that it is allocated to
 	busy    sample.Value
 }
 
@@ -130,8 +130,8 @@ func newSurvey(s *plan.Snapshot) *survey {
 	return v
 }
 
-// node adds a node's GPUs. A node of a pool that shows no GPUs yet has those of its
-// pool's template: it exists, and is paid for.
+// node adds a node's GPUs. A node of a pool that shows no GPUs yet has those of its pool's template: the node exists
+// and costs money.
 func (v *survey) node(n *plan.Node) {
 	gpus, at := n.GPUs, v.nodeUse(n)
 	if pool := v.pools[n.Pool]; len(gpus) == 0 && pool != nil {
@@ -169,7 +169,7 @@ func (v *survey) nodeUse(n *plan.Node) use {
 	return free
 }
 
-// split appends the parts of a GPU. Without a known allocation and layout it is one.
+// split appends the parts of a GPU. A GPU with unknown allocation or layout is one part.
 func (v *survey) split(parts []part, n *plan.Node, c *plan.GPU, at use) []part {
 	l := v.layoutOf(c)
 	known := c.AllocationKnown && l.possible
@@ -203,8 +203,8 @@ func (v *survey) split(parts []part, n *plan.Node, c *plan.GPU, at use) []part {
 		part{gpu: c, use: fragmented, cause: odd, size: float64(rest-l.addable) / whole})
 }
 
-// shares appends every pod's share of a GPU without MIG, and the rest: the fractions
-// that pods request where all request such and they fit together, else equal shares.
+// shares appends every pod's share of a GPU without MIG, and the free rest. The shares are the fractions that the pods
+// request, if all request one and they fit together; else they are equal.
 func (v *survey) shares(parts []part, c *plan.GPU, at use) []part {
 	n := len(c.AllocatedTo)
 	if n == 0 {
@@ -236,8 +236,8 @@ func (v *survey) shares(parts []part, c *plan.GPU, at use) []part {
 	return parts
 }
 
-// fractionOf is a part of a GPU with so much memory. An unstated one of compute and
-// memory equals the other. It is false where none is stated, or more than a GPU.
+// fractionOf returns the compute and the memory of a fraction, as shares of a GPU with so much memory. If only one of
+// them is stated, the other equals it. ok is false if none is stated, or more than a GPU.
 func fractionOf(f *demand.Fraction, gpuMiB int) (compute, memory float64, ok bool) {
 	compute, memory = float64(max(f.CoreMilli, 0))/1000, float64(max(f.MemoryMilli, 0))/1000
 	if gpuMiB > 0 {
@@ -247,7 +247,7 @@ func fractionOf(f *demand.Fraction, gpuMiB int) (compute, memory float64, ok boo
 	return compute, memory, compute > 0 && compute <= 1 && memory <= 1
 }
 
-// allocate makes a part a pod's. On a GPU out of service it keeps its use.
+// allocate gives a part to a pod. On a GPU out of service the part keeps its use.
 func (p *part) allocate(pod string, measured sample.Value) {
 	p.pod = pod
 	if pod != "" && p.use != sick && p.use != unready && p.use != booting {
@@ -294,7 +294,7 @@ func (v *survey) add(n *plan.Node, p *part) {
 type layout struct {
 	table    *mig.Table
 	possible bool // a GPU can have them
-	addable  int  // compute slices that further instances can have; with unknown places, at best
+	addable  int  // compute slices that further instances can have; an upper bound if placements are unknown
 }
 
 // layoutOf is computed once for each layout: fleets have few.

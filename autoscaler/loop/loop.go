@@ -28,8 +28,8 @@ type Actor interface {
 
 // Store persists the planner's state; *StatusStore is one.
 type Store interface {
-	// Load returns what was saved. Times to come count as now: a leader whose clock was ahead recorded them, and its
-	// cooldowns and limits would last until then.
+	// Load returns what was saved. Times in the future are read as now: a leader whose clock was ahead recorded them,
+	// and cooldowns and limits would last until then.
 	Load(ctx context.Context, now time.Time) (plan.State, error)
 	// Save returns once the state is persisted. It writes changes only. Unsaved are the pools whose state the
 	// API server refuses to store; no action may be taken on them.
@@ -55,10 +55,11 @@ type Options struct {
 	DryRun bool
 	// Interval between reconciles, 0 for 1 s.
 	Interval time.Duration
-	// IdleInterval is the interval after an idle reconcile, which found nothing to do and
-	// nothing about to change; a change of the cluster ends it early. Without notices of providers it is three
-	// times that. While pods wait and nothing is under way the interval is five times Interval,
-	// at most IdleInterval, whatever changes. A value not above Interval turns both off.
+	// IdleInterval is the interval after an idle reconcile, which found nothing to do and nothing about to change. A
+	// change in the cluster ends it early. Where no provider gives notices of interruptions, the interval is three
+	// times as long. While pods are pending and nothing is under way, the interval is five times Interval, at most
+	// IdleInterval. Only a pod that becomes unschedulable, or a changed spec, ends that early. A value not above
+	// Interval turns both off.
 	IdleInterval time.Duration
 	// Waker starts a reconcile early, for pods after Settle: they often become pending together.
 	Waker  *Waker
@@ -213,8 +214,8 @@ func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 	return reconcile, nil
 }
 
-// contain sets apart what does not pass the planner's check, and logs it once: one invalid object keeps nothing
-// else from being planned for. The error is of a snapshot that is invalid all the same.
+// contain sets apart the objects that fail the planner's check, and logs each of them once: everything else is planned
+// for. It returns an error if the snapshot is still invalid.
 func (l *Loop) contain(seen *observe.Observation) error {
 	seen.Snapshot, seen.Contained = seen.Snapshot.Contain()
 	logged := map[string]bool{}
@@ -263,8 +264,8 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 	return nil
 }
 
-// leaveUnsaved takes the actions on pools whose state is not saved out of a plan, and out of its state: an action
-// that is not taken uses up no limit and begins no cooldown.
+// leaveUnsaved removes the actions on pools with unsaved state from a plan and from the plan's state: an action that is
+// not taken uses up no limit and begins no cooldown.
 func (l *Loop) leaveUnsaved(reconcile *Reconcile) {
 	unsaved := reconcile.Unsaved
 	l.metrics.unsaved.Set(float64(len(unsaved)))

@@ -77,8 +77,7 @@ func (m *metrics) leader(leading bool) {
 	m.fleet.Lead(leading)
 }
 
-// reports records what the last reconcile left out of the exporters' series, and of namespaces that
-// exceed a limit.
+// reports records what the last reconcile left out of the exporters' series, and the namespaces that exceed a limit.
 func (m *metrics) reports(i observe.Ignored, all []observe.Exceeded) {
 	m.exceeded.Reset()
 	for _, e := range all {
@@ -89,7 +88,7 @@ func (m *metrics) reports(i observe.Ignored, all []observe.Exceeded) {
 	}
 }
 
-// containedObjects records what the last snapshot had that was set apart.
+// containedObjects counts the objects that were set apart from the last snapshot, by kind.
 func (m *metrics) containedObjects(all []plan.Problem) {
 	counts := map[plan.Kind]int{}
 	for _, p := range all {

@@ -137,14 +137,15 @@ func (l *Loop) settle(ctx context.Context) bool {
 	}
 }
 
-// unnoticed is how many idle intervals pass without a reconcile where no provider gives notices of interruptions.
-// These come two minutes before; what else a reconcile finds without a change in the cluster, such as a sick GPU,
-// can wait that long.
+// unnoticed is the number of idle intervals between reconciles where no provider gives notices of interruptions. Such
+// notices come two minutes before the interruption. What else a reconcile finds without a change in the cluster, such
+// as a sick GPU, can wait that long.
 const unnoticed = 3
 
-// waiting is how many intervals pass without a reconcile while pods wait, for nodes that boot, a limit or a cooldown,
-// but for a pod that becomes unschedulable: a pod may wait for hours, each reconcile reads the whole cluster, and in a
-// large one some pod or node changes every second, as all do that come after a scale-up.
+// waiting is the number of intervals between reconciles while pods are pending for nodes that boot, for a limit or for
+// a cooldown. Only a pod that becomes unschedulable, or a changed spec of a pool or quota, ends that time early. Pods
+// may be pending for hours, and each reconcile reads the whole cluster. In a large cluster some pod or node changes
+// every second, as do all that come after a scale-up.
 const waiting = 5
 
 // pause is the time between the last reconcile, which returned err, and the next.
@@ -217,7 +218,7 @@ func (w *Waker) Specs() cache.ResourceEventHandler {
 	})
 }
 
-// changes calls do with an object before and after a change, nil where it did not exist, or does no longer.
+// changes calls do with an object before and after a change. before is nil for a new object, after for a deleted one.
 func changes[T client.Object](do func(before, after T)) cache.ResourceEventHandler {
 	var none T
 	return cache.ResourceEventHandlerFuncs{

@@ -85,7 +85,7 @@ const (
 	capacityNone                    // no pod of it requests a GPU
 	capacityNotFound                // not for all pods at once
 	capacityFound                   // free now
-	capacityRequested               // with nodes, or partitions, that were requested
+	capacityRequested               // with nodes or repartitions that were requested
 )
 
 func verdictsOfPods(all []plan.Verdict) map[string]*plan.Verdict {

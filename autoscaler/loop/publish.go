@@ -155,8 +155,8 @@ func nodeRef(name string) runtime.Object {
 // withoutEvent are reasons that need no Event: the pod runs, or the scheduler has one.
 var withoutEvent = map[plan.Reason]bool{plan.Running: true, plan.WaitScheduler: true}
 
-// due reports whether an Event of a reason about a subject is to be written: once, and again after reportAgain. It
-// notes in next what is written then, or was.
+// due reports whether an Event with a reason is to be written about a subject: the first time, and again after
+// reportAgain. It records the subject's last Event in next.
 func (p *ClusterPublisher) due(next map[string]report, subject string, reason plan.Reason, now time.Time) bool {
 	last, known := p.reported[subject]
 	again := !known || last.reason != reason || now.Sub(last.at) >= reportAgain
@@ -167,8 +167,8 @@ func (p *ClusterPublisher) due(next map[string]report, subject string, reason pl
 	return again
 }
 
-// verdictEvents writes an Event on each pending pod with the reason, but for the pods in covered, and on each node
-// that is set apart. Pods and pools that are have their verdicts and conditions.
+// verdictEvents writes an Event with the reason on each pending pod that is not in covered, and one on each node that
+// is set apart. Pods and pools that are set apart have verdicts and conditions.
 func (p *ClusterPublisher) verdictEvents(ctx context.Context, r Reconcile, covered map[string]bool) {
 	reported, written := make(map[string]report, len(p.reported)), map[string]int{} // by namespace
 	for _, v := range r.Plan.Verdicts {

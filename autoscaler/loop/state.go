@@ -42,9 +42,8 @@ func (s *State) ended(err error) {
 	})
 }
 
-// maxReconcile is longer than any reconcile takes in which providers hang: their listings and
-// actions are bounded (act: 25 s and the last call's own 10 s). A reconcile that exceeds it hangs in
-// the program itself.
+// maxReconcile is longer than a reconcile takes even if providers hang: their listings and actions are bounded (act: 25
+// s and the last call's own 10 s). A reconcile that exceeds it hangs in the program itself.
 const maxReconcile = time.Minute
 
 // Live returns an error if this replica leads and a reconcile is overdue by maxReconcile.

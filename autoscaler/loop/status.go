@@ -31,7 +31,7 @@ const messageEvery = 30 * time.Second
 const (
 	conditionReady = "Ready"
 	conditionValid = "Valid"
-	// conditionForeign is set only on a pool that another autoscaler scales as well, or of which one made nodes.
+	// conditionForeign is set only on a pool that another autoscaler also scales, or in which it made nodes.
 	conditionForeign = pools.ReasonForeign
 )
 
@@ -71,7 +71,7 @@ func (p *ClusterPublisher) statuses(ctx context.Context, r Reconcile) error {
 	return errors.Join(errs...)
 }
 
-// worthWriting reports whether a status has changed, and not in its message alone unless messages are due.
+// worthWriting reports whether a status has changed. A change of the message alone counts only while messages are due.
 func worthWriting(before, after *v1alpha1.GPUNodePool, messages bool) bool {
 	plain := after.Status
 	if !messages {
@@ -156,7 +156,7 @@ func setInvalid(pool *v1alpha1.GPUNodePool, err error) {
 	setForeign(pool, err)
 }
 
-// setForeign sets or removes conditionForeign; nil is no other autoscaler.
+// setForeign sets conditionForeign; it removes the condition if err is nil.
 func setForeign(pool *v1alpha1.GPUNodePool, err error) {
 	setWhile(err != nil, pool, conditionForeign, pools.ReasonForeign, fmt.Sprint(err))
 }

@@ -31,15 +31,15 @@ type StatusStore struct {
 	epoch  *act.Epoch // nil: none
 }
 
-// NewStatusStore returns a Store, which writes under an epoch: from its first Load on no replica of an earlier
-// one can save its state, and so act. nil is for a dry run. live must read from the API server, not from a cache.
+// NewStatusStore returns a Store that writes under an epoch; nil is for a dry run. After its first Load no replica of
+// an earlier epoch can save its state, so none can act. live must read from the API server, not from a cache.
 func NewStatusStore(c client.Client, live client.Reader, e *act.Epoch) *StatusStore {
 	return &StatusStore{client: c, live: live, epoch: e}
 }
 
-// Load implements Store. It begins the epoch that the store writes under, and writes it to every pool:
-// what it reads then includes all writes of an earlier leader, and later ones fail. A pool whose status the API
-// server refuses has no state saved, by any leader, and so no action.
+// Load implements Store. It begins the store's epoch and writes it to every pool. What it reads afterwards includes all
+// writes of earlier leaders, and their later writes fail. Where the API server refuses a pool's status, no leader can
+// save the pool's state, so none acts on it.
 func (s *StatusStore) Load(ctx context.Context, now time.Time) (plan.State, error) {
 	pools, err := s.pools(ctx)
 	if err != nil || s.epoch == nil {
@@ -173,8 +173,8 @@ func stateOf(pools []v1alpha1.GPUNodePool, now time.Time) plan.State {
 	return m
 }
 
-// growthOf returns the growth of one pool. The oldest of too many are one, as late as the latest of them:
-// the limits count every node, and some for longer.
+// growthOf returns the growth of one pool. Of too many entries the oldest become one, with the latest of their times:
+// the limits then count every node, and some for longer.
 func growthOf(list []plan.Growth) (out []v1alpha1.Growth) {
 	for _, g := range list {
 		out = append(out, v1alpha1.Growth{Time: micro(g.At), Nodes: int32(g.Nodes)})
@@ -222,8 +222,9 @@ func poolState(m plan.State, pool string, poolOf map[string]string, before v1alp
 	}
 }
 
-// newest returns the items that are a pool's, of too many the latest; nil for none. What is left out makes the
-// planner's limits begin again for a node; it lets nothing grow with the pool.
+// newest returns a pool's items, the latest ones if there are too many; nil for none. For a node whose item is left
+// out, the planner's limits begin again. The bound keeps the status from
+// growing with the pool.
 func newest[V, W any](all map[string]V, at func(V) time.Time, as func(V) W, ours func(name string) bool) map[string]W {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !ours(name) })
 	slices.SortStableFunc(names, func(a, b string) int { return at(all[b]).Compare(at(all[a])) })

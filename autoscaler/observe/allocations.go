@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// markUnattributed makes allocations unknown on the GPUs that could serve a bound pod for which the
-// exporter reports fewer devices than the pod requests.
+// markUnattributed finds the bound pods for which the exporter reports fewer devices than they request. It makes
+// allocations unknown on the GPUs that could serve such a pod.
 func markUnattributed(in nodeInput, gpus []plan.GPU) {
 	if in.reading == nil {
 		return
@@ -23,8 +23,8 @@ func markUnattributed(in nodeInput, gpus []plan.GPU) {
 	for _, p := range in.bound {
 		key = append(append(append(key[:0], p.Namespace...), '/'), p.Name...)
 		allocated := in.reading.allocated[string(key)]
-		// The kubelet lists pods by name: an allocation that was read before this one was created is an
-		// earlier pod's. Creation times have whole seconds.
+		// The kubelet lists pods by name: an allocation that was read before this pod was created belongs to an
+		// earlier pod of the same name. Creation times have whole seconds.
 		if p.Created.Add(time.Second).After(read) {
 			allocated = 0
 		}
@@ -105,8 +105,8 @@ func (o *Observer) trackIdle(in nodeInput, c *plan.GPU) {
 	c.IdleSince = o.idleSince(key, allocated, in.now)
 }
 
-// idleSince returns since when a device has been free: zero for one that is allocated, now for one that was not free
-// before, or was unknown for longer than MaxAge, in which it may have been allocated.
+// idleSince returns since when a device has been free; zero for an allocated device. That is now for a device that was
+// not free before, or that was unknown for longer than MaxAge: it may have been allocated meanwhile.
 func (o *Observer) idleSince(key idleKey, allocated bool, now time.Time) time.Time {
 	if allocated {
 		delete(o.idle, key)
@@ -120,13 +120,16 @@ func (o *Observer) idleSince(key idleKey, allocated bool, now time.Time) time.Ti
 	return e.since
 }
 
-// fromPods gives GPUs the allocations that the node's bound pods prove, where no exporter reports
-// them; false where pods do not prove them. A device plugin that gives whole GPUs gives each to one
-// pod, so the pods are enough, for any maker's GPUs. Which pod has which GPU is not known; the GPUs
-// are taken as equal. So are those that are given in shares. Where a dialect divides GPUs, the pods'
-// annotations name theirs. The replicas of time-sliced GPUs are known by their pods alone: an exporter
-// reports the GPUs. MIG devices need an exporter, and so do whole GPUs in use that could be
-// repartitioned, which depends on which of them are free.
+// fromPods gives GPUs the allocations that the node's bound pods prove, where no exporter reports them; false where the
+// pods do not prove them.
+//
+//   - A device plugin for whole GPUs gives each GPU to one pod, whatever the GPU's maker. Which pod has which GPU is
+//     not known: the GPUs are taken as equal. GPUs that are given in shares are treated alike.
+//   - Where a dialect divides GPUs, the pods' annotations name their GPUs.
+//   - The replicas of time-sliced GPUs are known by their pods alone: an exporter reports the GPUs.
+//
+// MIG devices need an exporter. So do whole GPUs in use that could be repartitioned: a repartition depends on which of
+// them are free.
 func fromPods(in nodeInput, gpus []plan.GPU) bool {
 	if in.facts.asGPUs {
 		return instancesFromPods(in, gpus)

@@ -23,31 +23,32 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// A demand is a number of GPUs, MIG devices or parts of GPUs. Claims may require more of devices: that they have the memory, or
-// are of one NVLink domain, that a network adapter is beside each. Where they do, kube-scheduler's own allocator is asked
-// which nodes, as they are, and which pools, by their newest node, have devices for them. The answer is a label that nodes
-// and pools have in a Snapshot alone; only those that have none are labelled.
+// A demand is a number of GPUs, MIG devices or parts of GPUs. Claims may require more: devices with enough memory,
+// devices of one NVLink domain, or a network adapter beside each device. For such claims kube-scheduler's own allocator
+// decides which nodes have devices, and which pools do, by their newest node. The answer is a label that exists in a
+// Snapshot only. It is set on the nodes and pools that have no devices for the claims.
 
 const (
-	// allocates begins the label: behind it is what identifies the claims.
+	// allocates is the prefix of the label. A hash of the claims follows.
 	allocates, allocatesNot = "gpuscale.io/allocates-claims.", "no"
-	// allocationTime bounds what the allocator takes in a reconcile, since its search is exhaustive: what is not known by then
-	// is not labelled. Of that one node takes a part.
+	// allocationTime bounds the time of the allocator in a reconcile, allocationTimeOfNode its time for one node and
+	// one set of claims: its search is exhaustive. Nodes and pools that are not decided by then are not labelled.
 	allocationTime, allocationTimeOfNode = 2 * time.Second, 100 * time.Millisecond
 	mostAsked                            = 50 // different claims of a namespace's pods
 )
 
-// allocatorFeatures are those of kube-scheduler 1.37, on by default. In an older one claims with the others are refused by the API server.
+// allocatorFeatures are the features that are on by default in kube-scheduler 1.37. Where a cluster lacks one, its API
+// server refuses claims that use it.
 var allocatorFeatures = structured.Features{
 	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, FractionalCapacityRange: true,
 	PartitionableDevices: true, PrioritizedList: true,
 }
 
-// mostExpressions are compiled at a time.
+// mostExpressions bounds the cache of compiled expressions.
 const mostExpressions = 100
 
-// required returns what a pending pod's claims require of nodes beside their demand: that they have the devices, and are where
-// those of allocated claims are.
+// required returns what a pending pod's claims require of a node beside their demand: it has devices for the claims
+// that are not allocated, and it reaches the devices of those that are.
 func (c *Claims) required(p *corev1.Pod) (out [][]plan.NodeTerm, err error) {
 	if p.Spec.NodeName != "" {
 		return nil, nil
@@ -60,7 +61,7 @@ func (c *Claims) required(p *corev1.Pod) (out [][]plan.NodeTerm, err error) {
 		case err != nil || claim == nil: // an error has made the pod unreadable
 		case claim.Status.Allocation == nil:
 			open, more = append(open, claim), more || c.requiresMore(&claim.Spec.Devices)
-		case claim.Status.Allocation.NodeSelector != nil: // the scheduler takes devices back where the pod does not fit, and no other has them
+		case claim.Status.Allocation.NodeSelector != nil: // where the pod does not fit and no other pod uses the claim, the scheduler deallocates it
 			out = append(out, nodeTerms(claim.Status.Allocation.NodeSelector.NodeSelectorTerms))
 		}
 	}
@@ -72,7 +73,7 @@ func (c *Claims) required(p *corev1.Pod) (out [][]plan.NodeTerm, err error) {
 	}
 	text, _ := json.Marshal(open)
 	sum := sha256.Sum256(text)
-	key := allocates + hex.EncodeToString(sum[:10]) // too long to be met by the claim of another tenant
+	key := allocates + hex.EncodeToString(sum[:10]) // 80 bits: another tenant cannot make claims with the same key
 	by := c.asking[p.Namespace]
 	if !by[key] && len(by) >= mostAsked {
 		return nil, fmt.Errorf("pods of namespace %s have more than %d different claims that require more of devices than their number", p.Namespace, mostAsked)
@@ -121,7 +122,7 @@ func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.
 		shared[d.DeviceName] = true
 	}
 	held := heldBy(c.claims.claims, out)
-	// On a new node nothing is allocated of what is a node's own, and taints are those that all devices of a slice have.
+	// On a new node none of the node's own devices is allocated, and only taints that all devices of a slice have count.
 	next := allocatedState(held, func(pool foreign.DeviceName) bool { return shared[pool] })
 	systematic := slices.DeleteFunc(slices.Clone(taints), func(t *foreign.DeviceTaint) bool { return t.Pool != "" })
 	for i := range out.Pools {
@@ -158,7 +159,7 @@ func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.
 	return nil
 }
 
-// heldBy are the claims that have devices, without those of pods alone that soon have left.
+// heldBy returns the allocated claims, without those that only pods about to leave use.
 func heldBy(claims map[client.ObjectKey]*resourcev1.ResourceClaim, out *Observation) (held []*resourcev1.ResourceClaim) {
 	leaving := map[types.UID]bool{}
 	for i := range out.Pods {
@@ -175,14 +176,14 @@ func heldBy(claims map[client.ObjectKey]*resourcev1.ResourceClaim, out *Observat
 	return held
 }
 
-// settled reports whether a node has been ready for so long that its drivers have announced its devices.
+// settled reports whether a node has been ready for learnAfter: its drivers have announced its devices by then.
 func settled(n *corev1.Node, now time.Time) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && now.Sub(c.LastTransitionTime.Time) >= learnAfter
 	})
 }
 
-// remember keeps the newest node of each pool, with its devices, which its next node will have too.
+// remember keeps the newest settled node of each pool and its devices: the pool's next node will have the same.
 func (o *Observer) remember(nodes map[string]*corev1.Node, of map[string][]*foreign.Devices, out *Observation) {
 	newest := map[string]*corev1.Node{}
 	for i := range out.Nodes {
@@ -202,7 +203,8 @@ func (o *Observer) remember(nodes map[string]*corev1.Node, of map[string][]*fore
 	}
 }
 
-// unpacked are slices with the taints of rules; of those of a new node, devices lose their own unless all have some.
+// unpacked returns the ResourceSlices with the taints of DeviceTaintRules. For a new node, the devices of a slice lose
+// the slice's own taints, unless all of them are tainted.
 func unpacked(devices []*foreign.Devices, taints []*foreign.DeviceTaint, ofNewNode bool) ([]*resourcev1.ResourceSlice, error) {
 	out := make([]*resourcev1.ResourceSlice, len(devices))
 	for i, d := range devices {
@@ -228,7 +230,7 @@ func unpacked(devices []*foreign.Devices, taints []*foreign.DeviceTaint, ofNewNo
 	return out, nil
 }
 
-// allocatedState is what claims have of pools of devices.
+// allocatedState returns the devices that claims have, of the pools that count.
 func allocatedState(held []*resourcev1.ResourceClaim, counts func(pool foreign.DeviceName) bool) structured.AllocatedState {
 	state := structured.AllocatedState{
 		AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
@@ -251,13 +253,14 @@ func allocatedState(held []*resourcev1.ResourceClaim, counts func(pool foreign.D
 	return state
 }
 
-// lacking returns the labels of the claims that a node has no devices for. What could not be found out in time it has.
+// lacking returns the labels of the claims for which a node has no devices. If the search runs out of time, the node
+// counts as having them.
 func (o *Observer) lacking(ctx context.Context, c *Claims, state structured.AllocatedState, of []*resourcev1.ResourceSlice, n *corev1.Node) (keys []string) {
 	search, err := structured.NewAllocator(ctx, allocatorFeatures, state, c, of, o.expressions)
 	for key, claims := range c.asked {
 		inTime, stop := context.WithTimeout(ctx, allocationTimeOfNode)
 		var allocated []resourcev1.AllocationResult
-		if err == nil { // else, and with an error below, the scheduler does not bind a pod either
+		if err == nil { // on an error, here or of Allocate, the scheduler does not bind a pod either
 			allocated, _ = search.Allocate(inTime, n, claims)
 		}
 		if allocated == nil && inTime.Err() == nil {

@@ -13,8 +13,9 @@ import (
 
 // MIG instances that a node offers as GPUs.
 
-// profileAsGPU returns the profile of the MIG instances that a node offers as GPUs, all alike, empty for none: by GKE's label,
-// or by the product as feature discovery (v0.19.3, internal/lm) has it under the strategy "single".
+// profileAsGPU returns the profile of the MIG devices that a node offers as GPUs, empty for none; all are alike. The
+// profile is in GKE's label, or in the product as feature discovery (v0.19.3, internal/lm) writes it under the strategy
+// "single".
 func profileAsGPU(n *corev1.Node) string {
 	if !plan.InstancesAsGPUs(n.Labels) || replicasOf(n) > 1 || partition.Advertised(n)[partition.GPUResource] == 0 {
 		return ""
@@ -23,7 +24,8 @@ func profileAsGPU(n *corev1.Node) string {
 	return cmp.Or(n.Labels[plan.GKEPartition], profile)
 }
 
-// carriers returns how many GPUs it takes at least for the instances that a node offers as GPUs, 0 where that is not known.
+// carriers returns the smallest number of GPUs that can have the MIG devices which the node offers as GPUs; 0 where it
+// is not known.
 func (in nodeInput) carriers(model string) (n int) {
 	table, ok := in.Tables.ForModel(model)
 	for resource, offered := range in.facts.instances {
@@ -39,7 +41,8 @@ func (in nodeInput) carriers(model string) (n int) {
 	return n
 }
 
-// instancesFromPods is fromPods for MIG instances that are offered as GPUs: all are alike, and are not repartitioned.
+// instancesFromPods is fromPods for MIG devices that are offered as GPUs: all are alike, and they are not
+// repartitioned.
 func instancesFromPods(in nodeInput, gpus []plan.GPU) bool {
 	layouts := spread(in.facts.instances, gpus, in.Tables)
 	if in.reading != nil || layouts == nil {

@@ -44,7 +44,7 @@ type budgets map[string][]budget
 type budget struct {
 	plan.Budget
 	selector labels.Selector
-	// readyOnly: pods that are not ready may be evicted beyond it.
+	// readyOnly: the budget does not protect pods that are not ready.
 	readyOnly bool
 }
 
@@ -68,13 +68,12 @@ func newBudgets(pdbs []policyv1.PodDisruptionBudget) budgets {
 	return out
 }
 
-// of returns the budgets that keep p from being evicted, as the eviction API asks them: none of a pod that has not
-// started.
+// of returns the budgets that the eviction API checks for p; none for a bound pod that has not started.
 func (b budgets) of(p *corev1.Pod) (out []plan.Budget) {
 	if p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "" {
 		return nil
 	}
-	unready := !kube.PodReady(p) // and every budget lets it go then
+	unready := !kube.PodReady(p) // and no budget protects such a pod
 	for _, one := range b[p.Namespace] {
 		if one.selector.Matches(labels.Set(p.Labels)) {
 			out, unready = append(out, one.Budget), unready && one.readyOnly

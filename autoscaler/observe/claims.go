@@ -26,9 +26,9 @@ type Claims struct {
 	classes   map[string]*resourcev1.DeviceClass
 	extended  map[string]*resourcev1.DeviceClass     // by the extended resource that it serves
 	counted   map[client.ObjectKey]string            // the pod that a claim counts for
-	kai       map[string]bool                        // groups of pods for which KAI holds a GPU, "node/group"
-	asked     map[string][]*resourcev1.ResourceClaim // claims of pending pods, that require more than a demand says, by label
-	asking    map[string]map[string]bool             // those of a namespace
+	kai       map[string]bool                        // groups of pods for which KAI reserves a GPU, "node/group"
+	asked     map[string][]*resourcev1.ResourceClaim // claims of pending pods that require more than a demand states, by label
+	asking    map[string]map[string]bool             // labels of asked, by namespace
 	pools     []plan.Pool
 	tables    mig.Tables
 	objects   foreign.Objects
@@ -73,7 +73,8 @@ func newer(a, b *resourcev1.DeviceClass) bool {
 	return b == nil || cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// share chooses the pod that each claim counts for, and notes the GPUs that KAI holds; pods that are over are left out.
+// share chooses the pod that each claim counts for, and records the groups for which KAI reserves a GPU. Pods that have
+// ended are left out.
 func (c *Claims) share(pods []*corev1.Pod) {
 	users := map[client.ObjectKey][]*corev1.Pod{}
 	for _, p := range pods {
@@ -170,8 +171,9 @@ func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (devices []
 	return devices, nil
 }
 
-// claimOf returns a pod's claim, one without a name where it is still to be made from its template. It is nil where the pod
-// needs none, or where that of a pod that exists counts.
+// claimOf returns a pod's claim; without a name if it is still to be created from its template. It is nil where the pod
+// needs none. For a pod still to be created it is nil too where its PodGroup shares the claim, which counts for a pod
+// that exists.
 func (c *Claims) claimOf(p *corev1.Pod, rc *corev1.PodResourceClaim) (*resourcev1.ResourceClaim, error) {
 	switch name, needed := claimName(p, rc); {
 	case !needed:
@@ -196,8 +198,8 @@ func (c *Claims) claimOf(p *corev1.Pod, rc *corev1.PodResourceClaim) (*resourcev
 	return &resourcev1.ResourceClaim{Spec: template.Spec.Spec}, nil
 }
 
-// ofGroup reports whether a claim that a pod has by a template is its PodGroup's, one for all pods of the group (Kubernetes
-// 1.37, DRAWorkloadResourceClaims).
+// ofGroup reports whether the claim that a pod has by a template belongs to its PodGroup. All pods of the group share
+// such a claim (Kubernetes 1.37, DRAWorkloadResourceClaims).
 func (c *Claims) ofGroup(p *corev1.Pod, rc *corev1.PodResourceClaim) bool {
 	g := p.Spec.SchedulingGroup
 	if g == nil || g.PodGroupName == nil {
@@ -207,8 +209,8 @@ func (c *Claims) ofGroup(p *corev1.Pod, rc *corev1.PodResourceClaim) bool {
 	return group != nil && group.Group.Claims[rc.Name] == *rc.ResourceClaimTemplateName
 }
 
-// devicesInUse are the devices that are allocated to claims, without those that pods only watch, and the pods that the
-// claims are reserved for, "namespace/pod"; a claim without any has itself.
+// devicesInUse returns the devices that are allocated to claims, except for admin access, each with the pods that its
+// claim is reserved for, "namespace/pod". A claim that is reserved for none stands for itself.
 func (c *Claims) devicesInUse() map[foreign.DeviceName][]string {
 	out := map[foreign.DeviceName][]string{}
 	for key, claim := range c.claims {
@@ -232,8 +234,8 @@ func (c *Claims) devicesInUse() map[foreign.DeviceName][]string {
 	return out
 }
 
-// servedBy requires of a node that its GPUs are offered in a way that serves a pod: claims are served by DRA only, and an
-// extended resource by a device plugin, or by DRA where a DeviceClass has it.
+// servedBy requires that a node offers its GPUs in a way that serves the pod. Claims need DRA. An extended resource
+// needs a device plugin, or DRA where a DeviceClass names the resource.
 func (c *Claims) servedBy(p *corev1.Pod, claims bool) (out [][]plan.NodeTerm) {
 	if len(c.classes) == 0 {
 		return nil

@@ -26,9 +26,9 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// unmadeExpires is how long the replicas that an HPA requests are expected. Its target creates them
-// within seconds, unless admission refuses them for a reason that no quota explains: a node would be
-// kept for them for ever.
+// unmadeExpires is how long replicas that an HPA requests count before they exist. The HPA's target creates them within
+// seconds, unless admission refuses them for a reason that no quota explains. Without this bound a node would be kept
+// for them for ever.
 const unmadeExpires = 10 * time.Minute
 
 // complete adds to a converted pod what depends on other objects.
@@ -42,8 +42,8 @@ func (c *cluster) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
 	return out
 }
 
-// template returns the pod that would be created from t, with the namespace's defaults, its class' priority and what its
-// RuntimeClass has (1.37, plugin/pkg/admission/runtimeclass), and converts it.
+// template returns the pod that would be created from t, and its conversion. The pod has the namespace's defaults, the
+// priority of its class, and what its RuntimeClass adds (1.37, plugin/pkg/admission/runtimeclass).
 func (c *cluster) template(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations}}
 	p.Spec = withDefaults(&t.Spec, c.limits[namespace])
@@ -57,9 +57,9 @@ func (c *cluster) template(namespace string, t *corev1.PodTemplateSpec) (plan.Po
 	return c.complete(p, c.claims.ConvertPod(p)), p
 }
 
-// tolerate adds what the admission plugin ExtendedResourceToleration adds to pods when they are created, as on GKE:
-// tolerations of taints that are called as the extended resources that they request. It adds them unless a pod requests
-// one and does not have the toleration.
+// tolerate adds the tolerations that the admission plugin ExtendedResourceToleration adds at creation, as on GKE: for
+// each requested extended resource, one of the taint with the resource's name. It adds none where an existing pod
+// requests an extended resource without the toleration: the plugin is off then.
 func (c *cluster) tolerate(spec *corev1.PodSpec) {
 	names := extended(spec)
 	if c.tolerated == nil && len(names) > 0 {
@@ -93,7 +93,8 @@ func extended(spec *corev1.PodSpec) (names []string) {
 	return slices.Compact(names)
 }
 
-// prioritize gives a pod the priority of its class, or the default class, which quotas may be of.
+// prioritize gives a pod its priority class, else the default class, and the priority of that class. Quotas may depend
+// on the class.
 func (c *cluster) prioritize(spec *corev1.PodSpec) {
 	i := slices.IndexFunc(c.classes.Items, func(c schedulingv1.PriorityClass) bool {
 		return c.Name == spec.PriorityClassName || spec.PriorityClassName == "" && c.GlobalDefault
@@ -114,7 +115,7 @@ func (c *cluster) podsOf() []plan.Pod {
 			planned = append(planned, i)
 		}
 	}
-	out := make([]plan.Pod, 0, len(planned)) // not moved while it is referred to
+	out := make([]plan.Pod, 0, len(planned)) // never reallocated: all has pointers into it
 	for _, i := range planned {
 		p := c.pods[i]
 		pod := c.complete(p, c.converted(p))
@@ -175,7 +176,8 @@ func (c *cluster) podsOf() []plan.Pod {
 	return out
 }
 
-// converted returns the planner's view of a pod, cached unless it has resource claims or KAI's GPUs: its demand changes without it.
+// converted returns the planner's view of a pod. It is cached, except for a pod with resource claims or with GPUs that
+// KAI shares: that demand may change while the pod does not.
 func (c *cluster) converted(p *corev1.Pod) plan.Pod {
 	if len(p.Spec.ResourceClaims) > 0 || len(demand.KAIGroups(p.Labels)) > 0 {
 		return c.claims.ConvertPod(p)
@@ -183,15 +185,15 @@ func (c *cluster) converted(p *corev1.Pod) plan.Pod {
 	return *c.kept.get(p, func() plan.Pod { return c.claims.ConvertPod(p) })
 }
 
-// accelerators are how words in the names of extended resources begin or end that are devices, in any
-// dialect: also AWS' Neuron, Intel's Gaudi, KubeVirt's GPUs, and what HAMi 2.9 divides of other makers.
+// accelerators are beginnings and ends of words in the names of extended resources that are devices, in any dialect:
+// also AWS' Neuron, Intel's Gaudi, KubeVirt's GPUs, and what HAMi 2.9 divides of other makers.
 var accelerators = []string{"gpu", "tpu", "npu", "xpu", "gcu", "mlu", "dcu", "grid", "tesla", "accelerator", "ascend", "neuron", "gaudi",
 	"vastaitech", "qaic", "furiosa", "rebellions", "tenstorrent", "cpx", "dpx", "qpx", "spx"}
 
 // noSuchDevice is why no node is added for a device that isDevice reports and no dialect knows.
 const noSuchDevice = "gpuscale knows no such device, and adds no node for it"
 
-// isDevice reports whether the name of an extended resource, or of a DRA driver, is one of an accelerator, of whatever kind.
+// isDevice reports whether an extended resource or a DRA driver has the name of an accelerator of any kind.
 func isDevice(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	return slices.ContainsFunc(words, func(word string) bool {
@@ -264,8 +266,8 @@ func (c *cluster) onlyModel(of func(*plan.Pool) bool) (model string) {
 	return model
 }
 
-// modelOf returns the model a pod is on, or the only one it requests: of the product that it names, or of the pools
-// whose nodes it selects.
+// modelOf returns the GPU model of a pod's node. For a pending pod it returns the only model that it requests, by the
+// product that it names or the pools whose nodes it selects; empty if there are several.
 func (c *cluster) modelOf(p *plan.Pod) string {
 	if f := c.facts[p.Node]; f != nil {
 		return c.modelOn(f)
@@ -290,9 +292,8 @@ func (c *Claims) version() string {
 	return b.String()
 }
 
-// perVersion caches what objects were read as, per resourceVersion: of thousands few change between
-// reconciles. Cached values are shared by the reconciles; only the fields of a copy may be written
-// to.
+// perVersion caches what objects were converted to, by resourceVersion: of thousands of objects few change between
+// reconciles. Reconciles share the cached values. Copy a value before writing to its fields.
 type perVersion[T any] struct {
 	classes   string // device classes, which determine the meaning of extended resources
 	last, now map[version]*T
@@ -303,8 +304,8 @@ type version struct {
 	of  string // resourceVersion
 }
 
-// begin starts a reconcile: what the last one did not use is dropped, and so is all that was read with other
-// device classes.
+// begin starts a reconcile. It drops what the last reconcile did not use, and everything if the device classes have
+// changed.
 func (k *perVersion[T]) begin(c *Claims) {
 	k.last, k.now = k.now, make(map[version]*T, len(k.now))
 	if classes := c.version(); classes != k.classes {
@@ -312,7 +313,7 @@ func (k *perVersion[T]) begin(c *Claims) {
 	}
 }
 
-// get returns what an object was read as. One without a UID or a resourceVersion is read each time.
+// get returns an object's conversion. An object without a UID or a resourceVersion is converted each time.
 func (k *perVersion[T]) get(o metav1.Object, read func() T) *T {
 	key := version{o.GetUID(), o.GetResourceVersion()}
 	is := k.last[key]

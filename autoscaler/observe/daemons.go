@@ -16,8 +16,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// daemons returns a pod of each DaemonSet as its template makes it, the ones that are scheduled first before others. A new
-// node of a pool has those that it admits, before any pod that waits for it: its device plugin is one of them.
+// daemons returns one pod of each DaemonSet, made from its template, those with the highest priority first. A new node
+// runs the ones that it admits before any pending pod: its device plugin is one of them.
 func (c *cluster) daemons() (out []plan.Pod) {
 	read := map[string]int{}
 	for _, o := range c.foreign.Sorted(foreign.DaemonSet) {
@@ -42,7 +42,8 @@ func (c *cluster) daemons() (out []plan.Pod) {
 	return out
 }
 
-// daemon identifies the pods of one DaemonSet by their owner, or a static pod of each node by its name without the node's.
+// daemon identifies the pods of one DaemonSet by their owner. A static pod that several nodes have is identified by its
+// name without the node's name.
 type daemon struct{ namespace, name string }
 
 func daemonOf(p *plan.Pod) daemon {
@@ -58,8 +59,8 @@ func (d daemon) compare(o daemon) int {
 	return cmp.Or(strings.Compare(d.namespace, o.namespace), strings.Compare(d.name, o.name))
 }
 
-// daemonsOn returns the pods of DaemonSets and the static pods that a node has, and those that it will have.
-// One that does not fit the node beside the others never will be there.
+// daemonsOn returns the pods of DaemonSets and the static pods that a node has, and those that it will have. It leaves
+// out a pod that does not fit beside the others.
 func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*plan.Pod {
 	out := make(map[daemon]*plan.Pod, len(daemons))
 	cpu, memory := cmp.Or(n.CPUMilli, math.MaxInt64), cmp.Or(n.MemoryMi, math.MaxInt64) // unstated
@@ -82,9 +83,9 @@ func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*pl
 	return out
 }
 
-// onNewNode returns the pods of DaemonSets, and the static pods, that a new node of the template has: those of more than half
-// of the nodes. Without nodes they are those that the last ones had, of DaemonSets that there are, and those that the template
-// admits.
+// onNewNode returns the pods of DaemonSets and the static pods that a new node has: those on more than half of the
+// ready nodes. Without ready nodes these are the pods that the last ready nodes had, except those of DaemonSets that no
+// longer exist, and those that the template admits.
 func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[daemon]*plan.Pod {
 	if len(l.nodes) == 0 {
 		exist, has := map[daemon]*plan.Pod{}, []*plan.Pod(nil)
@@ -94,7 +95,7 @@ func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all 
 		for i := range l.had {
 			p := &l.had[i]
 			if now := exist[daemonOf(p)]; now != nil {
-				p.Groups = now.Groups // rules name groups by and by
+				p.Groups = now.Groups // the groups that rules name change
 			} else if ofDaemonSet(p) {
 				continue
 			}
@@ -117,7 +118,7 @@ func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all 
 	return out
 }
 
-// take takes off a template what pods of DaemonSets and static pods have of a new node.
+// take subtracts from a template what pods of DaemonSets and static pods use of a new node.
 func take(t *plan.Template, daemons map[daemon]*plan.Pod, tables mig.Tables) {
 	off := func(stated *int64, has int64) {
 		if *stated > 0 { // 0 is unstated
@@ -146,7 +147,7 @@ func take(t *plan.Template, daemons map[daemon]*plan.Pod, tables mig.Tables) {
 	t.Groups = slices.Compact(t.Groups)
 }
 
-// allocateNew has a pod of a DaemonSet have what it requests of a new node's GPUs, where there is enough.
+// allocateNew allocates GPUs and MIG devices of a new node to a pod of a DaemonSet, if there are enough.
 func allocateNew(gpus []plan.GPU, pod string, d *demand.Demand, tables mig.Tables) {
 	var whole []*plan.GPU
 	for i := range gpus {

@@ -14,14 +14,14 @@ const datasetsAnnotation = "gpuscale.io/datasets"
 
 // Labels of nodes that cache data, with the value "true". Fluid (1.0.8,
 // pkg/utils/dataset/lifecycle) sets one per dataset, for each of its runtimes (Alluxio, JuiceFS,
-// GooseFS, …). The documentation of JuiceFS' operator labels the nodes of a cache group's workers so.
+// GooseFS, …). JuiceFS' operator documents its label for the nodes of a cache group's workers.
 const (
 	datasetPrefix      = "dataset.gpuscale.io/" // and a dataset's name
 	fluidDatasetPrefix = "fluid.io/s-"          // and NAMESPACE-NAME
 	juiceWorkerLabel   = "juicefs.io/cg-worker"
 )
 
-// dataOf returns the labels of a node that mark cached datasets. Fluid's labels of amounts have the same prefix.
+// dataOf returns the labels of a node that mark cached datasets. Fluid's labels with amounts have the same prefix.
 func dataOf(labels map[string]string) (marks []string) {
 	for key, value := range labels {
 		if value == "true" && (key == juiceWorkerLabel || strings.HasPrefix(key, datasetPrefix) || strings.HasPrefix(key, fluidDatasetPrefix)) {
@@ -49,8 +49,8 @@ func datasetsOf(nodes map[string]*nodeFacts, pools []v1alpha1.GPUNodePool) datas
 	return out
 }
 
-// of returns the labels that mark a dataset of a pod: one that its annotation names, or a claim of
-// Fluid's, which has its dataset's name. Without any such node nothing is preferred.
+// of returns the node labels that mark the datasets of a pod: those that its annotation names, and those of Fluid's
+// claims, which have the names of their datasets. Labels that no node or pool has are left out.
 func (d datasets) of(p *corev1.Pod) []string {
 	if len(d) == 0 {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// alternative is what a request asks for, or a prioritized list after others.
+// alternative is what a request selects, or one entry of its prioritized list.
 type alternative struct {
-	name string // that its allocation has
+	name string // as in the claim's allocation
 	*resourcev1.ExactDeviceRequest
 }
 
@@ -35,8 +35,8 @@ func alternatives(r *resourcev1.DeviceRequest) (out []alternative) {
 	return out
 }
 
-// device reads one request. Of a prioritized list it reads the allocated alternative; while none is allocated, the first
-// that a new node of a pool could have, or else the first.
+// device reads one request. Of a prioritized list it reads the allocated alternative. While none is allocated it reads
+// the first that a new node of a pool could have, else the first.
 func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.AllocationResult) (first demand.Device, err error) {
 	all := alternatives(r)
 	if len(all) == 0 {
@@ -100,8 +100,8 @@ func (c *Claims) exactly(of string, exact alternative, allocation *resourcev1.Al
 	return d, err
 }
 
-// unknown returns an error for a driver of accelerators that are not known, nil for any other driver. Such devices may be
-// parts of GPUs that would count as free, as those of HAMi's driver are.
+// unknown returns an error for a driver of unknown accelerators, nil for any other driver. Such devices may be parts of
+// GPUs, as those of HAMi's driver are, and these GPUs would count as free.
 func unknown(driver string) error {
 	if demand.IsAccelerator(driver) || !isDevice(driver) {
 		return nil
@@ -119,7 +119,7 @@ func allocated(a *resourcev1.AllocationResult, request string) (n int) {
 	return n
 }
 
-// devicesOf returns what the devices of a class are that these selectors select.
+// devicesOf returns the devices of a class that the selectors select.
 func (c *Claims) devicesOf(class string, selectors []resourcev1.DeviceSelector) (demand.Device, error) {
 	known := c.classes[class]
 	if known == nil {
@@ -143,7 +143,8 @@ func (c *Claims) devicesOf(class string, selectors []resourcev1.DeviceSelector) 
 	return d, nil
 }
 
-// hasSize reports whether the type or profile of devices says their size, and leaves them with these and their product.
+// hasSize reports whether the type or profile of devices states their size. If so it removes all attributes but these
+// and the product.
 func hasSize(d *demand.Device) bool {
 	of := demand.Device{Driver: d.Driver, Attributes: map[string]string{}, Count: 1}
 	for _, name := range []string{"type", "profile", "productName"} {

@@ -28,7 +28,7 @@ type Ranger interface {
 	Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error)
 }
 
-// Series is the signal that a workload's demand is forecast from, as it is configured.
+// Series configures the signal from which a workload's demand is forecast.
 type Series struct {
 	Namespace string `json:"namespace"`
 	// Kind is Deployment or StatefulSet; Name is the object's.
@@ -38,14 +38,14 @@ type Series struct {
 	// replicas. PerReplica is how much of it one replica carries.
 	Query      string  `json:"query"`
 	PerReplica float64 `json:"perReplica"`
-	// Horizon is how far ahead the forecast is, best the time a node takes to be ready. History is how
-	// far back the series is read; Step is the time between values.
+	// Horizon is how far ahead the forecast is; the time that a node takes to be ready is best. History is
+	// how far back the series is read; Step is the time between values.
 	Horizon metav1.Duration `json:"horizon"`
 	History metav1.Duration `json:"history"`
 	Step    metav1.Duration `json:"step"`
-	// TimeZone is an IANA name, of the clock that the demand follows. Empty is that of the holidays, or UTC.
+	// TimeZone is the IANA name of the time zone that the demand follows. Empty means that of the holidays, else UTC.
 	TimeZone string `json:"timeZone"`
-	// Zone is TimeZone as it was read.
+	// Zone is TimeZone, parsed.
 	Zone *time.Location `json:"-"`
 	// IgnoreHolidays is for demand that follows no holidays.
 	IgnoreHolidays bool `json:"ignoreHolidays"`
@@ -138,8 +138,8 @@ func (o *Outlooks) Latest() []Outlook {
 	return slices.DeleteFunc(slices.Clone(o.latest), func(l Outlook) bool { return l.At.IsZero() })
 }
 
-// replicas writes into f the replicas that are forecast: low, expected and high, with the mean error as a share. unsure
-// is the reason why there are none.
+// replicas writes the forecast replicas into f: low, expected and high, and the mean error as a share. unsure is the
+// reason why there are none.
 func (o Outlook) replicas(f *plan.Forecast, now time.Time) (unsure string) {
 	switch {
 	case !o.Enough:

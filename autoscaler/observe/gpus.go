@@ -69,7 +69,7 @@ func (in nodeInput) devices(report map[int]reportedGPU) []plan.GPU {
 		n = min(max(offered.GPUs, in.facts.gpus), maxGPUs)
 	}
 	if n == 0 && in.facts.devices {
-		n = max(len(in.usual()), 1) // it offers parts of GPUs in a dialect that does not say of how many
+		n = max(len(in.usual()), 1) // its dialect offers parts of GPUs and does not state of how many GPUs
 	}
 	for index := range report {
 		n = min(max(n, index+1), maxGPUs)
@@ -97,7 +97,7 @@ func (in nodeInput) devices(report map[int]reportedGPU) []plan.GPU {
 			gpus[i].Model = in.modelOf(i)
 		}
 		in.divideGPU(&gpus[i])
-		// Of another maker than its product, which may be the pool's, or of none: what it offers decides.
+		// What the node offers decides the vendor: its product may be the pool's, and of another vendor or of none.
 		if offered := in.facts.Allocatable; offered != nil && offered.Vendor != "" && gpus[i].Model.Vendor != offered.Vendor {
 			gpus[i].Model = gpu.Model{Vendor: offered.Vendor}
 		}
@@ -105,8 +105,8 @@ func (in nodeInput) devices(report map[int]reportedGPU) []plan.GPU {
 	return gpus
 }
 
-// modelOf returns the product of a GPU of a node without GFD's label, as the operation under way, the
-// agent's report or the pool have it. The exporter's series end and begin again with an operation.
+// modelOf returns the product of a GPU whose node has no label of GFD: from the operation under way, else the agent's
+// report, else the pool. The exporter is no source: its series end and begin again with an operation.
 func (in nodeInput) modelOf(index int) gpu.Model {
 	if r, ok, err := contract.RecordOf(in.node); ok && err == nil && r.GPU == index {
 		if model, ok := in.model(r.Model, 0); ok {
@@ -132,9 +132,10 @@ func (in nodeInput) usual() []plan.GPU {
 	return in.pool.usual
 }
 
-// gpuCounts returns how many GPUs a node has and can have: as its labels say, or else by the whole GPUs that it
-// advertises, and maxGPUs where those do not say it, since MIG may be on and a GPU without instances, or a dialect divides
-// GPUs. A time-sliced GPU counts once for each replica under the plain name, as the scheduler and a pool's template count.
+// gpuCounts returns how many GPUs a node has, and how many it can have at most. The node's label states both; else the
+// whole GPUs that it advertises do. These are no bound where MIG may be on, since a GPU without MIG devices is not
+// advertised, or where a dialect divides GPUs: most is then maxGPUs. A time-sliced GPU under the plain name counts once
+// for each replica, as the scheduler and a pool's template count it.
 func gpuCounts(n *corev1.Node) (count, most int) {
 	strategy, sliced := n.Labels[partition.StrategyLabel], timeSliced(n)
 	labelled, err := strconv.Atoi(n.Labels[partition.CountLabel])
@@ -209,7 +210,7 @@ func fromReading(c *plan.GPU, r *deviceReading, in nodeInput) {
 		i := r.instances[id]
 		profile, err := table.Lookup(i.is.value.profile)
 		if !i.is.known || err != nil {
-			c.AllocationKnown = false // a pod is allocated an instance of unknown placement
+			c.AllocationKnown = false // a pod may be allocated this unknown instance
 			continue
 		}
 		start := i.is.value.start
@@ -224,8 +225,9 @@ func fromReading(c *plan.GPU, r *deviceReading, in nodeInput) {
 	settle(c, table)
 }
 
-// fromClaims gives GPUs that a DRA driver divides as MIG devices are claimed what claims have of them: these say it all. A GPU
-// is known by the UUID that the exporter has; without one, GPUs are in the order of their UUIDs.
+// fromClaims sets the allocations of GPUs on which a DRA driver creates MIG devices when they are claimed. Claims state
+// all of these allocations. A GPU has the UUID that the exporter reports. GPUs without one get the driver's other UUIDs
+// in order.
 func fromClaims(in nodeInput, gpus []plan.GPU) {
 	d := in.facts.byClaim
 	unnamed := slices.DeleteFunc(slices.Sorted(maps.Keys(d.gpus)), func(uuid string) bool {
@@ -271,8 +273,8 @@ func (in nodeInput) holders(r *deviceReading) []string {
 	return out
 }
 
-// settle corrects inconsistent samples of a MIG GPU. A pod allocated to the whole GPU is allocated
-// to an unknown instance. A layout that no GPU can have was read halfway through a change.
+// settle corrects inconsistent samples of a MIG GPU. A pod to which they allocate the whole GPU has an unknown instance
+// of it. A layout that no GPU can have was read halfway through a change.
 func settle(c *plan.GPU, table *mig.Table) {
 	if len(c.AllocatedTo) > 0 {
 		c.AllocatedTo, c.AllocationKnown, c.UnusedSince = nil, false, time.Time{}
@@ -307,7 +309,8 @@ func agrees(in nodeInput, gpus []plan.GPU) bool {
 
 const instancePrefix = "nvidia.com/mig-"
 
-// offersInstances reports whether the node offers MIG devices, or did: none may be left, and one still be allocated.
+// offersInstances reports whether the node has a resource of MIG devices. Its amount may be 0: a MIG device that the
+// plugin no longer offers may still be allocated.
 func offersInstances(n *corev1.Node) bool {
 	for name := range n.Status.Allocatable {
 		if strings.HasPrefix(string(name), instancePrefix) {
@@ -345,7 +348,7 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 		forgetAllocations(c)
 		c.MIG = i >= whole && (len(in.facts.instances) > 0 || in.facts.gpus > 0)
 		switch {
-		case layout != nil: // others' entries may have instances without MIG
+		case layout != nil: // entries of others may list instances with MIG off
 			if c.MIG = layout[i].MIG; c.MIG {
 				c.Instances = unplaced(arranged(in.Tables, c.Model.Name, layout[i].Counts))
 			}
@@ -378,7 +381,7 @@ func arranged(tables mig.Tables, model string, counts map[string]int) mig.Layout
 	return layout
 }
 
-// unplaced returns instances of which only the number is known, at placements that are possible.
+// unplaced returns instances at possible placements. Only their number is known.
 func unplaced(layout mig.Layout) []plan.Instance {
 	out := make([]plan.Instance, len(layout))
 	for i, p := range layout {

@@ -17,13 +17,13 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// learnAfter is how long a pool's ready nodes must differ from its template before a new node is expected to: on one that
-// has just come up, plugins and feature discovery may not be done. learnedFor is how long that lasts without such nodes.
-// cluster-autoscaler (0470fdf, processors/nodeinfosprovider) takes a node for the template after the same minute, and for
-// ten years: it would not try a group again whose image was corrected.
+// learnAfter is how long a pool's ready nodes must differ from its template before a new node is expected to differ
+// too: on a node that has just come up, device plugins and feature discovery may not be done. learnedFor is how long
+// this expectation lasts without ready nodes. cluster-autoscaler (0470fdf, processors/nodeinfosprovider) uses a node as
+// the template after the same minute, but for ten years: it would not try a group again whose image was corrected.
 const learnAfter, learnedFor = time.Minute, 6 * time.Hour
 
-// newFor is how long a node is new: what differs on it has been so since it was made.
+// newFor is how long a node is new. What differs on a new node has differed since its creation.
 const newFor = time.Hour
 
 // learned is how the ready nodes of a pool have differed from its template.
@@ -32,9 +32,9 @@ type learned struct {
 	by map[aspect]difference
 	// common are the machine labels, and offeredBy, that all of the last ready nodes had.
 	common  map[string]string
-	byClaim bool       // their GPUs were divided as MIG devices were claimed
-	had     []plan.Pod // of DaemonSets, and static ones, on most of the last ready nodes
-	// newest is the last node that became ready, as it was when it was last settled, and has its devices of DRA's drivers.
+	byClaim bool       // a DRA driver divided their GPUs on claim
+	had     []plan.Pod // pods of DaemonSets and static pods on most of the last ready nodes
+	// newest is the pool's newest settled node and devices are those of DRA drivers on it, both as of the time settled.
 	newest  *corev1.Node
 	devices []*foreign.Devices
 	settled time.Time
@@ -46,7 +46,7 @@ type aspect struct {
 	taint         plan.Taint
 }
 
-// difference is the most that one of the nodes has. Of a taint it is 0, where a node without it has 1.
+// difference has the most that any of the nodes has. For a taint, a node with it has 0 and a node without it 1.
 type difference struct {
 	most        int64
 	since, seen time.Time
@@ -57,12 +57,13 @@ type learner struct {
 	learned
 	nodes []*plan.Node // in service, with GPUs
 	now   time.Time
-	// from is since when a difference counts that is seen for the first time. It is zero where that does not count: no node
-	// is new, so that something has changed on old ones, and a plugin may have failed.
+	// from is the start of a difference that is first seen now. It is zero where no node is new. Then such a difference
+	// does not count: something changed on old nodes, for example a plugin that failed.
 	from time.Time
 }
 
-// expected is how much a new node has of what its template states, by how much each ready node has.
+// expected returns how much of an aspect a new node has. stated is what its template has of it, of what a ready node
+// has.
 func (l *learner) expected(what aspect, stated int64, of func(*plan.Node) int64) int64 {
 	d := l.by[what]
 	if len(l.nodes) > 0 {
@@ -85,7 +86,8 @@ func (l *learner) expected(what aspect, stated int64, of func(*plan.Node) int64)
 	return min(d.most, stated)
 }
 
-// template corrects what is no size, and says how nodes differ from it. In MIG mode GPUs are counted by their instances.
+// template corrects GPUs, other resources, labels and taints, and writes into Differs how the nodes differ. With mig it
+// keeps the number of GPUs, since GPUs are then counted by their MIG devices.
 func (l *learner) template(t *plan.Template, mig bool) {
 	var differs []string
 	if stated := int64(len(t.GPUs)); !mig {
@@ -125,13 +127,13 @@ func (l *learner) template(t *plan.Template, mig bool) {
 	t.Differs = strings.Join(differs, ", ")
 }
 
-// size corrects CPU and memory: the largest node's.
+// size lowers CPU and memory to those of the largest node.
 func (l *learner) size(t *plan.Template) {
 	t.CPUMilli = l.expected(aspect{amount: "cpu"}, t.CPUMilli, func(n *plan.Node) int64 { return cmp.Or(n.CPUMilli, t.CPUMilli) })
 	t.MemoryMi = l.expected(aspect{amount: "memory"}, t.MemoryMi, func(n *plan.Node) int64 { return cmp.Or(n.MemoryMi, t.MemoryMi) })
 }
 
-// gpus learns whether the GPUs of a new node will be divided as MIG devices are claimed, as those before.
+// gpus learns whether a DRA driver will divide the GPUs of a new node on claim, as on the ready nodes.
 func (l *learner) gpus(t *plan.Template) {
 	if len(l.nodes) > 0 {
 		l.byClaim = slices.ContainsFunc(l.nodes, func(n *plan.Node) bool {
@@ -144,7 +146,7 @@ func (l *learner) gpus(t *plan.Template) {
 	}
 }
 
-// labels learns what the labels of a new node will be, as all those before have them.
+// labels adds to the template the labels that all of the last ready nodes have in common: machine labels and offeredBy.
 func (l *learner) labels(t *plan.Template) {
 	for i, n := range l.nodes {
 		if i == 0 {
@@ -161,7 +163,8 @@ func (l *learner) labels(t *plan.Template) {
 	}
 }
 
-// taints returns those that all ready nodes may have, or had, and that the template does not state, sorted.
+// taints returns the taints, sorted, that all ready nodes may have: those of the first node and those learned before,
+// without those that the template states.
 func (l *learner) taints(t *plan.Template) (out []plan.Taint) {
 	if len(l.nodes) > 0 {
 		out = slices.Clone(l.nodes[0].Taints)
@@ -187,7 +190,7 @@ func one(is bool) int64 {
 	return 0
 }
 
-// learn completes the pools with what their nodes are, and returns the ready ones of each.
+// learn completes the pools by their nodes, and returns the ready nodes of each pool.
 func (o *Observer) learn(out *Observation, bound map[string][]*plan.Pod, daemons []plan.Pod) (ready map[string][]*plan.Node) {
 	all, ready := grouped(out.Nodes, func(n *plan.Node) string { return n.Pool }), map[string][]*plan.Node{}
 	for i := range out.Pools {
@@ -204,11 +207,11 @@ func (o *Observer) learn(out *Observation, bound map[string][]*plan.Pod, daemons
 	return ready
 }
 
-// learnNodes corrects the templates of pools by their ready nodes, as far as these are less than they state: else pods
-// that only the template admits would get node after node. A new node has no more GPUs and other resources than the best of
-// the nodes, no more CPU and memory than the largest, no label that none of the nodes has, and
-// each taint that all have. A pool without nodes is like those that state the same CPU and memory, so that similar
-// pools stay similar. Of all that, the pods of DaemonSets have their part.
+// learnNodes lowers the templates of pools to what their ready nodes have. Otherwise node after node would be added for
+// a pod that only the template admits. A new node is expected with no more GPUs and other resources than the best of
+// the nodes, no more CPU and memory than the largest, no label that none of the nodes has, and each taint that all
+// have. A pool without nodes takes CPU and memory from pools that state the same, so that similar pools stay similar.
+// At the end, the requests of DaemonSets' pods are subtracted.
 func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, bound map[string][]*plan.Pod, daemons []plan.Pod) {
 	type size struct{ cpu, memory int64 }
 	best, empty := map[size]size{}, map[*plan.Template]size{} // by what they state
@@ -220,7 +223,7 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 		of := fmt.Sprint(o.managed[p.Name].UID, o.managed[p.Name].Generation)
 		l := &learners[i]
 		*l = learner{learned: o.learned[p.Name], now: out.Now}
-		first := l.of != of // nodes that came long before have differed for as long
+		first := l.of != of // the first reconcile with this spec: old nodes have differed since their creation
 		if first {
 			l.learned, l.from = learned{of: of, by: map[aspect]difference{}}, out.Now
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Limits of what one namespace can have the autoscaler read in a reconcile. Whatever is beyond one
-// concerns that namespace alone: its pods are not planned for, or not evicted.
+// Limits of what the autoscaler reads for one namespace in a reconcile. Only the namespace that exceeds one is
+// affected: its pods are not planned for, or not evicted.
 const (
-	// maxPending is how many pending pods of a namespace that request GPUs are planned for, the oldest.
+	// maxPending is how many of a namespace's pending pods that request GPUs are planned for: the oldest.
 	maxPending = 10_000
 	// maxRules is how many topology rules a pod may have: spread constraints, terms of affinity and
 	// anti-affinity to pods.
@@ -79,7 +79,7 @@ func (e exceeded) list() []Exceeded {
 	return out[:min(len(out), maxExceeded)]
 }
 
-// leaveOut makes a pending pod one that nothing is done for.
+// leaveOut makes a pending pod unreadable for a reason, so that nothing is done for it.
 func leaveOut(p *plan.Pod, format string, args ...any) {
 	p.Demand, p.Unreadable = demand.Demand{}, fmt.Sprintf(format, args...)
 	p.Spread, p.Apart, p.Near = nil, nil, nil
@@ -113,7 +113,7 @@ func (c *cluster) constrain(p *plan.Pod) {
 	}
 }
 
-// overGroups leaves out a pod with rules of a namespace whose rules name too many groups.
+// overGroups leaves out a pod with topology rules in a namespace whose rules name too many groups.
 func (c *cluster) overGroups(p *plan.Pod) {
 	leaveOut(p, "the topology rules of the pods in namespace %s name more than %d different groups of pods", p.Namespace, maxGroups)
 	c.over.add(p.Namespace, LimitRules, 1)

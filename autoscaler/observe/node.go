@@ -31,15 +31,15 @@ var lifecycleTaints = map[string]bool{
 	"node.cluster.x-k8s.io/uninitialized":            true,
 }
 
-// startupTaints begin the keys of taints that count as any pool's startupTaints: those of cluster-autoscaler
-// (55c37cd, utils/taints), and of the Node Readiness Controller, as Karpenter has it (2266468,
-// pkg/scheduling/taints.go).
+// startupTaints are prefixes of taint keys. A taint with such a key counts as a startup taint of every pool. They are
+// those of cluster-autoscaler (55c37cd, utils/taints) and of the Node Readiness Controller, which Karpenter also has
+// (2266468, pkg/scheduling/taints.go).
 var startupTaints = []string{
 	"startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/", "readiness.k8s.io/",
 }
 
-// starting removes the startup taints of a node, whatever their values, and reports whether there are any: such a node is not
-// ready yet, and a pod need not tolerate them.
+// starting returns the taints without the startup taints, whatever their values, and whether there were any. A node
+// with startup taints is not ready yet, and a pod need not tolerate them.
 func starting(taints []plan.Taint, startup []v1alpha1.Taint) (left []plan.Taint, is bool) {
 	for _, t := range taints {
 		if slices.ContainsFunc(startupTaints, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) }) ||
@@ -52,7 +52,7 @@ func starting(taints []plan.Taint, startup []v1alpha1.Taint) (left []plan.Taint,
 	return left, is
 }
 
-// factsOf returns what Node objects say, of the nodes that belong to a pool or have GPUs, claimable ones by DRA.
+// factsOf reads the Node objects that belong to a pool, have GPUs, or have devices of DRA drivers.
 func (o *Observer) factsOf(c *cluster) map[string]*nodeFacts {
 	out := map[string]*nodeFacts{}
 	o.nodes.begin(c.claims)
@@ -155,8 +155,8 @@ func withLabel(labels map[string]string, key, value string) map[string]string {
 	return out
 }
 
-// claimed returns what a node is with the devices of a DRA driver. Where no feature discovery labels the node, as beside
-// the GPU Operator's GPUCluster, the driver states the product.
+// claimed returns the facts of a node with the devices of a DRA driver. Where feature discovery does not label the
+// node, as with the GPU Operator's GPUCluster, the product is the one that the driver states.
 func (f *nodeFacts) claimed(d *claimable) *nodeFacts {
 	out := *f
 	out.devices, out.Allocatable, out.gpus = true, &d.Demand, len(d.gpus)
@@ -173,11 +173,11 @@ func (f *nodeFacts) claimed(d *claimable) *nodeFacts {
 	return &out
 }
 
-// clockSkew between replicas that is no jump.
+// clockSkew is the difference between the clocks of two replicas that is tolerated.
 const clockSkew = time.Minute
 
-// begun returns a drain or an operation that begins in the future as overdue: a leader whose clock was ahead
-// recorded it, and the node would stay cordoned until its deadline.
+// begun returns a node's drain and operation. One that begins in the future is returned as overdue: a leader whose
+// clock was ahead recorded it, and the node would stay cordoned until its deadline.
 func begun(d *plan.Draining, o *plan.Operation, now time.Time) (*plan.Draining, *plan.Operation) {
 	if d != nil && d.Started.After(now.Add(clockSkew)) {
 		d = &plan.Draining{Reason: d.Reason}
@@ -193,9 +193,9 @@ func begun(d *plan.Draining, o *plan.Operation, now time.Time) (*plan.Draining, 
 // healthCondition of a Node is False while its exporter finds a GPU sick.
 const healthCondition = "GPUHealthy"
 
-// confirmsSick reports whether a second source confirms that a GPU is sick: the node's own condition,
-// which admission lets only its exporter write, or that the pod that reports it runs on the node. An
-// exporter cannot have another node's GPUs replaced.
+// confirmsSick reports whether a second source confirms that a GPU is sick. That is the node's own condition, which
+// admission lets only the node's exporter write, or the fact that the reporting pod runs on the node. So an exporter
+// cannot have another node's GPUs replaced.
 func (in nodeInput) confirmsSick(r *deviceReading) bool {
 	for _, c := range in.node.Status.Conditions {
 		if string(c.Type) == healthCondition && c.Status == corev1.ConditionFalse {
@@ -223,7 +223,7 @@ func offersDevices(n *corev1.Node) bool {
 	}
 	for name, q := range n.Status.Allocatable {
 		if d, err := demandOf(string(name)); q.Value() > 0 && (err == nil && !d.Zero() || strings.Contains(string(name), "/") && isDevice(string(name))) {
-			return true // another vendor's, or a dialect's
+			return true // of another vendor, or of a dialect
 		}
 	}
 	return false
@@ -246,14 +246,14 @@ type nodeFacts struct {
 	// Node lacks Pool, LeavesAt and GPUs. Other sources may set Cordoned and NoScaleDown too.
 	plan.Node
 	devices   bool             // it advertises accelerators
-	count     int              // of its GPUs, and
-	most      int              // how many it can have
-	gpus      int              // that a DRA driver knows
-	byClaim   *claimable       // of a DRA driver that divides GPUs as MIG devices are claimed, else nil
-	instances map[string]int64 // MIG devices that it offers, by their resource,
-	asGPUs    bool             // or would offer, if it did not offer them as GPUs
-	shares    int              // of each GPU, where they are given in shares only
-	model     string           // of its label, as gpuscale names it; empty for none that is known
+	count     int              // number of its GPUs
+	most      int              // bound of that number
+	gpus      int              // number of GPUs that a DRA driver knows
+	byClaim   *claimable       // offer of a DRA driver that creates MIG devices when they are claimed, else nil
+	instances map[string]int64 // MIG devices, by resource: those it offers, or with asGPUs those it offers as GPUs
+	asGPUs    bool             // it offers MIG devices as GPUs
+	shares    int              // shares of each GPU, 0 unless GPUs are given in shares only
+	model     string           // of its label, as gpuscale names it; empty for an unknown one
 	data      []string         // its labels that mark cached datasets
 	// divided is the GPUs that another project's scheduler divides, nil for none.
 	divided *demand.Divided
@@ -325,8 +325,8 @@ func draining(n *corev1.Node) *plan.Draining {
 	return &out
 }
 
-// offer is the node's allocatable devices, allocated or not. It is nil where a resource counts
-// parts of GPUs: its dialect says less about GPUs than the GPUs themselves.
+// offer is the node's allocatable devices, allocated or not. It is nil where a resource counts parts of GPUs: the GPUs
+// themselves then say more than the resource.
 func offer(n *corev1.Node) *demand.Demand {
 	var each []demand.Demand
 	for _, name := range slices.Sorted(maps.Keys(n.Status.Allocatable)) {
@@ -357,9 +357,8 @@ func offer(n *corev1.Node) *demand.Demand {
 	return &all
 }
 
-// spread distributes the instances that a node advertises over its GPUs, as many to each as fit,
-// where no config defines the layout; nil where they do not fit. The result is one possible layout:
-// the real one is as unknown as the allocations.
+// spread distributes the MIG devices that a node advertises evenly over its GPUs, where no config defines the layout;
+// nil where they do not fit. The result is one possible layout: the real one is as unknown as the allocations.
 func spread(offered map[string]int64, gpus []plan.GPU, tables mig.Tables) []mig.Layout {
 	if len(offered) == 0 || len(gpus) == 0 {
 		return nil

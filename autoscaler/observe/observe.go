@@ -68,7 +68,7 @@ type Observer struct {
 	managed map[string]*managed
 	slices  map[devicePool][]*foreign.Devices // of each pool's last complete generation
 	learned map[string]learned                // by pool
-	// expressions are those of claims and their classes, compiled.
+	// expressions caches the compiled CEL expressions of claims and device classes.
 	expressions *dracel.Cache
 
 	products   products
@@ -76,11 +76,11 @@ type Observer struct {
 	nodes      perVersion[nodeFacts]
 	requesting perVersion[bool]  // whether a workload's pods request GPUs
 	warned     map[string]string // the last warning, by subject
-	// absent is when the API was last asked for a kind that it does not have, which costs a request each time.
+	// absent has the time of the last request for each kind that the API does not have: every try costs a request.
 	absent map[string]time.Time
 }
 
-// absentFor is how long a kind that the API does not have is not asked for again.
+// absentFor is the time between two requests for a kind that the API does not have.
 const absentFor = time.Minute
 
 // New returns an Observer without history: a GPU that is free counts as free since the first
@@ -103,16 +103,16 @@ type Observation struct {
 	plan.Snapshot
 	// Invalid pools are left out of the Snapshot; no action touches their nodes.
 	Invalid map[string]error
-	// Foreign are the pools of which another autoscaler made some nodes; those are of no pool in the Snapshot.
+	// Foreign are the pools with nodes that another autoscaler made. In the Snapshot those nodes are of no pool.
 	Foreign map[string]error
 	// Quotas are the cached GPUQuotas. QuotaProblems are the errors of quotas of any kind, by kind
 	// and name ("GPUQuota team-a"); the readable part of such a quota holds.
 	Quotas        []v1alpha1.GPUQuota
 	QuotaProblems map[string]error
-	// Contained are the objects that did not pass the planner's check, set apart in the Snapshot; the loop
-	// adds them.
+	// Contained are the objects that did not pass the planner's check and are set apart in the Snapshot. The
+	// loop adds them.
 	Contained []plan.Problem
-	// Notices is whether a provider gives notices of interruptions, which only an Observe reads.
+	// Notices is whether a provider gives notices of interruptions. Only Observe reads these.
 	Notices bool
 	// GrowOnly are the pools whose provider cannot remove a node by name.
 	GrowOnly map[string]bool
@@ -120,7 +120,7 @@ type Observation struct {
 	Learned map[string]pools.Learned
 	// ReadingsAge is the age of Prometheus' latest answer; negative without one.
 	ReadingsAge time.Duration
-	// Ignored is what the exporters' series have and is not used.
+	// Ignored counts what the exporters' series have and the Snapshot does not use.
 	Ignored Ignored
 	// Exceeded are the limits that namespaces exceed.
 	Exceeded []Exceeded
@@ -185,7 +185,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	return out, nil
 }
 
-// grouped returns the parts of a list by their group, without those that have none.
+// grouped returns the elements of a list by their group. Elements without one are left out.
 func grouped[T any](list []T, group func(*T) string) map[string][]*T {
 	out := map[string][]*T{}
 	for i := range list {
@@ -229,14 +229,14 @@ func (o *Observer) warnForeign(c *cluster) {
 	o.warn("gangs and quotas", few(errs))
 }
 
-// few joins at most the first of many problems.
+// few joins the first problems, at most 10.
 func few(errs []error) error {
 	const most = 10
 	return errors.Join(errs[:min(len(errs), most)]...)
 }
 
-// cluster is the API server's state, as cached, and what is known of it in a reconcile. It converts pods, and templates
-// of pods, to the planner's.
+// cluster is the API server's state as cached, and what a reconcile derives from it. It converts pods and pod templates
+// to the planner's pods.
 type cluster struct {
 	nodes          corev1.NodeList
 	pods           []*corev1.Pod
@@ -263,7 +263,7 @@ type cluster struct {
 	config         partition.Config
 	byName         map[string]*corev1.Node
 	facts          map[string]*nodeFacts // of the nodes that belong to a pool or have GPUs
-	shares         int                   // the most of a GPU that is given in shares only, of any node or pool
+	shares         int                   // the most shares of one GPU, over nodes and pools that give GPUs in shares only
 	data           datasets
 	claimable      map[string]*claimable // what DRA's drivers offer, by node
 	others         pools.Foreign
@@ -274,10 +274,10 @@ type cluster struct {
 	kept   *perVersion[plan.Pod]
 	rules  *rules
 	limits map[string][]corev1.LimitRange // by namespace
-	// objects are the existing pods of podsOf's result; they come first and in this order.
+	// objects are the pods of podsOf's result that exist. The result begins with them, in this order.
 	objects   []*corev1.Pod
 	over      exceeded
-	labels    map[string]map[string]bool   // of nodes, that the selectors of a namespace's pods name
+	labels    map[string]map[string]bool   // node labels that selectors of pods name, by namespace
 	apart     map[*corev1.Pod][]plan.Apart // rules of pods outside
 	tolerated *bool                        // whether pods get tolerations for extended resources; nil before it is known
 	// watching are the pods, "namespace/name", that have admin access to GPUs and none of their own.
@@ -289,7 +289,7 @@ func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList
-		maybe bool // a cluster whose API has no such kind has none
+		maybe bool // the API may lack the kind; then there are no objects
 	}{
 		{"nodes", &c.nodes, false}, {"GPUNodePools", &c.pools, false}, {"PodDisruptionBudgets", &c.pdbs, false}, {"namespaces", &c.namespaces, false},
 		{"LimitRanges", &c.ranges, false}, {"ResourceQuotas", &c.resourceQuotas, false}, {"PriorityClasses", &c.classes, false},

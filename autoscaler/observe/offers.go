@@ -9,13 +9,14 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
-// claimable is what DRA's drivers offer on a node: whole GPUs and MIG devices, which are no allocatable resources.
+// claimable is what DRA drivers offer on a node: whole GPUs and MIG devices. They are not among the node's allocatable
+// resources.
 type claimable struct {
 	demand.Demand
 	gpus    map[string]bool // UUIDs
 	product string
-	// Of GPUs that a driver divides as MIG devices are claimed, by UUID: whether more may be claimed, the pods that have all of
-	// it, and the devices that there are.
+	// By UUID of a GPU on which the driver creates MIG devices when they are claimed: whether more may be claimed, the
+	// pods that have the whole GPU, and the MIG devices that exist.
 	divides map[string]bool
 	users   map[string][]string
 	inUse   map[string][]claimedInstance
@@ -27,15 +28,16 @@ type claimedInstance struct {
 	pod string
 }
 
-// offeredBy is a label that nodes and pools have in a Snapshot alone, where there are DeviceClasses: what offers their GPUs.
-// A node where both do has none.
+// offeredBy is a label that exists in a Snapshot only, and only in a cluster with DeviceClasses. It states whether a
+// device plugin or a DRA driver offers the GPUs of a node or pool. A node where both do has no such label.
 const offeredBy, byPlugin, byDRA = "gpuscale.io/gpus-offered-by", "device-plugin", "dra"
 
 // devicePool is a DRA driver's pool of devices.
 type devicePool struct{ driver, name string }
 
-// sliced returns the slices of DRA's drivers. Of a driver's pool those of the last generation count, as for the scheduler. It
-// allocates none of the pool's devices until it has all of these slices: meanwhile those of the last complete generation count.
+// sliced returns the ResourceSlices of DRA drivers. Of each device pool the last generation counts, as for the
+// scheduler. While some of its slices are missing, the scheduler allocates none of the pool's devices, and the last
+// complete generation counts here.
 func (o *Observer) sliced(all []*foreign.Object) (devices []*foreign.Devices) {
 	latest, order := map[devicePool][]*foreign.Devices{}, []devicePool{}
 	for _, object := range all { // of a node's products the first counts
@@ -73,8 +75,8 @@ func taintsOfRules(rules []*foreign.Object) (out []*foreign.DeviceTaint) {
 	return out
 }
 
-// offeredByClaim returns what nodes offer, without devices that their slice or a DeviceTaintRule taints, unless they are in
-// use: a pod that had one before stays, and leaves the others free. Pods that tolerate the taint are not known.
+// offeredByClaim returns what nodes offer by DRA. A device that its slice or a DeviceTaintRule taints counts only while
+// it is in use: the pod that has it stays, and takes none of the other devices. Tolerations of pods are not considered.
 func offeredByClaim(devices []*foreign.Devices, taints []*foreign.DeviceTaint, inUse map[foreign.DeviceName][]string) map[string]*claimable {
 	out := map[string]*claimable{}
 	for _, d := range devices {

@@ -14,9 +14,9 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// others returns the extended resources of a list that are no accelerators ("rdma/hca"), huge pages, ephemeral
-// storage, the number of pods that a node may run, and resources that only nodes with shared GPUs offer: the
-// scheduler counts them alike. Resources that a device class serves are no amount of a node, and left out.
+// others returns the resources of a list that the scheduler only counts: extended resources that are no accelerators
+// ("rdma/hca"), huge pages, ephemeral storage, the number of pods, and resources that only nodes with shared GPUs
+// offer. Resources that a device class serves are left out, since a node has no amount of them.
 func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 	var out []plan.Resource
 	for name, q := range list {
@@ -51,8 +51,8 @@ func ofSharedGPUs(resource string) bool {
 	return own || resource == partition.SharedResource || resource == gpushareCount
 }
 
-// ofKubelets reports whether a resource is one that the kubelet of every node offers: a template that states it alone
-// leaves the others to the nodes.
+// ofKubelets reports whether the kubelet of every node offers a resource. A template that states only such resources
+// takes the others from the pool's nodes.
 func ofKubelets(resource string) bool {
 	return resource == string(corev1.ResourcePods) || resource == string(corev1.ResourceEphemeralStorage)
 }
@@ -111,7 +111,7 @@ func amountOf(list []plan.Resource, name string) int64 {
 	return 0
 }
 
-// withResource adds to a sorted list, which may be shared.
+// withResource returns a copy of a sorted list with an amount added to a resource.
 func withResource(list []plan.Resource, name string, amount int64) []plan.Resource {
 	out := slices.Clone(list)
 	at, there := slices.BinarySearchFunc(out, name, func(r plan.Resource, name string) int { return strings.Compare(r.Name, name) })

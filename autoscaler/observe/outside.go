@@ -10,14 +10,15 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// outside reports whether a pod runs on a node that is of no pool and has no GPUs. Such pods and nodes are in a Snapshot
-// only where the topology rules of others concern them: kube-scheduler counts all, but for pods whose node is gone.
+// outside reports whether a pod runs on a node without GPUs that is of no pool. Such pods and nodes are in a Snapshot
+// only where topology rules of other pods concern them: kube-scheduler counts all pods, except those whose node is
+// gone.
 func (c *cluster) outside(p *corev1.Pod) bool {
 	return c.byName[p.Spec.NodeName] != nil && c.facts[p.Spec.NodeName] == nil && !kube.IsOver(p) && p.DeletionTimestamp == nil
 }
 
-// apartOutside returns the rules by which pods outside keep others away. Those about hosts concern no pod that requests
-// GPUs.
+// apartOutside returns the anti-affinity rules of pods outside. Those about hosts are left out: no pod that requests
+// GPUs fits on their hosts.
 func (c *cluster) apartOutside() map[*corev1.Pod][]plan.Apart {
 	out := map[*corev1.Pod][]plan.Apart{}
 	for _, p := range c.pods {
@@ -34,8 +35,9 @@ func (c *cluster) apartOutside() map[*corev1.Pod][]plan.Apart {
 	return out
 }
 
-// addOutside adds to a Snapshot the pods outside that a rule of a pod in it selects, or that keep one away, with their
-// nodes, and the nodes that are places of a spread. They have no place for a further pod.
+// addOutside adds to a Snapshot the pods outside that a rule of its pods selects, those whose anti-affinity keeps one
+// of its pods away, and their nodes. It also adds the nodes that are in a topology domain of a spread constraint. These
+// nodes have no capacity for a further pod.
 func (c *cluster) addOutside(s *plan.Snapshot, apart map[*corev1.Pod][]plan.Apart) {
 	at := concernedBy(s)
 	here := map[string]int64{} // pods that are added, by node
@@ -67,7 +69,7 @@ func (c *cluster) addOutside(s *plan.Snapshot, apart map[*corev1.Pod][]plan.Apar
 // concerns is what the topology rules of a Snapshot's pods, and of the replicas that forecasts expect, are about.
 type concerns struct {
 	named, in map[string]bool      // groups that rules name, and those that pods are in
-	spread    map[string]*plan.Pod // one for each difference in which nodes are places
+	spread    map[string]*plan.Pod // one for each set of constraints, node selector and affinity
 }
 
 func concernedBy(s *plan.Snapshot) concerns {
@@ -99,7 +101,7 @@ func (c *concerns) note(p *plan.Pod) {
 	}
 }
 
-// isPlace reports whether a pod is spread over places of which a node is one.
+// isPlace reports whether a node is in a topology domain over which a pod is spread.
 func (c *concerns) isPlace(n *corev1.Node) bool {
 	at := plan.Node{Name: n.Name, Labels: n.Labels}
 	lacks := func(r plan.Spread) bool { _, ok := at.Place(r.Key); return !ok }

@@ -66,8 +66,8 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 // mostOfAnything bounds the amounts that are read: no node has as much, and it fits an int64 in thousandths too.
 const mostOfAnything = 1 << 50
 
-// bounded returns a quantity, mostOfAnything for more, and its negative for less: a pod that requests that much
-// fits nowhere, and its amount must not overflow into one that does.
+// bounded returns a quantity, at most mostOfAnything and at least its negative. A pod that requests more fits nowhere;
+// its amount must not overflow into one that fits.
 func bounded(q apiresource.Quantity) *apiresource.Quantity {
 	switch v := q.AsApproximateFloat64(); {
 	case v > mostOfAnything:
@@ -163,7 +163,7 @@ func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, devices [][]plan
 	if notedErr == nil {
 		noted, notedErr = demand.Sum(sum, noted)
 	}
-	// Annotations may change while a pod runs, its devices do not: they hide none of these from a quota.
+	// Annotations may change while a pod runs, its devices do not. So annotations cannot hide devices from a quota.
 	if err == nil && (notedErr == nil || p.Spec.NodeName == "" || sum.Zero()) {
 		sum, err = noted, notedErr
 	}
@@ -171,8 +171,8 @@ func (c *Claims) demandOfPod(p *corev1.Pod) (sum demand.Demand, devices [][]plan
 	return sum, slices.Concat(onProducts(products), c.servedBy(p, !claimed.Zero()), required), cmp.Or(err, requiredErr)
 }
 
-// ofAnnotations returns what a pod requests by annotations. Of the bound pods those of KAI have that; others have no device by
-// their annotations, whatever they say.
+// ofAnnotations returns what a pod requests by annotations. Of bound pods only KAI's have devices by annotations; the
+// annotations of others are ignored.
 func (c *Claims) ofAnnotations(p *corev1.Pod) (demand.Demand, error) {
 	if p.Spec.NodeName != "" && !c.boundByKAI(p) {
 		return demand.Demand{}, nil
@@ -188,9 +188,10 @@ func (c *Claims) ofAnnotations(p *corev1.Pod) (demand.Demand, error) {
 	return demand.FromKAI(p.Annotations)
 }
 
-// boundByKAI reports a bound pod that shares GPUs: a pod of KAI's holds one on its node, or KAI's binder says so in its status,
-// to which users cannot write. There may be no such pod for a while (0.17.0: the binder's cache lags, and it goes on with one
-// that it has just deleted), nor the status where its writing failed. KAI's scheduler counts the pod by its label alone.
+// boundByKAI reports whether KAI has bound the pod to shared GPUs: KAI's reservation pod is on the node, or KAI's
+// binder has written the condition PodBound, which users cannot write. Either may be missing: the reservation pod for a
+// while (0.17.0: the binder's cache lags, and it goes on with one that it has just deleted), the condition where its
+// writing failed. KAI's scheduler counts the pod by its label alone.
 func (c *Claims) boundByKAI(p *corev1.Pod) bool {
 	stated := slices.ContainsFunc(p.Status.Conditions, func(of corev1.PodCondition) bool {
 		return of.Type == "PodBound" && of.Status == corev1.ConditionTrue

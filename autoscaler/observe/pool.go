@@ -34,8 +34,8 @@ const (
 type managed struct {
 	*v1alpha1.GPUNodePool
 	listing pools.Listing
-	listed  time.Time  // when the provider answered with it
-	failing error      // why that is an earlier answer, nil for the present one
+	listed  time.Time  // when the provider gave this listing
+	failing error      // the provider's error now, where listing is an earlier answer; else nil
 	err     error      // why it is left out of the Snapshot; it names the field
 	usual   []plan.GPU // of a new node
 }
@@ -114,11 +114,12 @@ func orElse(d *metav1.Duration, otherwise time.Duration) time.Duration {
 // maxListing bounds the concurrent calls of providers.
 const maxListing = 16
 
-// listingLasts is how long the last answer of a provider holds that does not answer. Without its pool, no requested node
-// would be expected, and other pools would add one for each pod that waits for it.
+// listingLasts is how long a provider's last answer is used while the provider does not answer. Without an answer the
+// pool is invalid and its upcoming nodes do not count, so other pools would add nodes for the same pods.
 const listingLasts = 5 * time.Minute
 
-// list lists a pool. While the provider does not answer, its last answer about this spec holds; a Problem is an answer.
+// list lists a pool. While the provider does not answer, its last answer for the same spec is used. A Problem counts as
+// an answer.
 func (m *managed) list(ctx context.Context, from PoolReader, last *managed, now time.Time) {
 	m.listing, m.err = from.List(ctx, m.GPUNodePool)
 	problem := (*pools.Problem)(nil)
@@ -201,8 +202,8 @@ func (o *Observer) listed(n *corev1.Node) *managed {
 	return cmp.Or(o.managed[n.Labels[v1alpha1.NodePoolLabel]], &managed{})
 }
 
-// notice reports whether the node has a notice of its provider. No new pod belongs there, so the node
-// counts as cordoned by others. at is when the provider removes the node, zero where it only might.
+// notice reports whether the provider has given notice of the node's interruption. No new pod belongs there, so the
+// node counts as cordoned by others. at is when the provider removes the node; zero where it is not certain to.
 func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
 	if n.Spec.ProviderID == "" {
 		return time.Time{}, false
@@ -216,8 +217,9 @@ func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
 	return time.Time{}, false
 }
 
-// going reports whether the pool's target does not count the node: it is removed and only its Node object is left, or
-// its machine is stopped in a warm pool. Then its size may not either: else the next scale-up would add one node too many.
+// going reports whether the pool's target does not count the node: the machine is removed and only its Node object is
+// left, or the machine is stopped in a warm pool. The pool's size must not count such a node either: the next scale-up
+// would add one node too many.
 func (o *Observer) going(n *corev1.Node) bool {
 	part, m := pools.LastPart(n.Spec.ProviderID), o.listed(n)
 	switch {

@@ -101,7 +101,8 @@ func (p *Prometheus) report(found bool) {
 	p.silent = !found
 }
 
-// families are read in this order, once per Readings: each by a query of the selector of its trusted series.
+// families are read in this order, once per Readings. query makes a family's PromQL from the selector of its trusted
+// series.
 var families = []struct {
 	metric.Desc
 	query func(selector string) string
@@ -114,9 +115,9 @@ const ignoringType = "ignoring (" + model.MetricTypeLabel + ", " + model.MetricU
 
 func plain(selector string) string { return selector }
 
-// aged is the value of a series that is an age or a duration up to now, the time since its scrape
-// included. timestamp drops the type and the unit that Prometheus has as labels with the feature
-// type-and-unit-labels.
+// aged returns the query of a series whose value is an age or a duration up to now, plus the time since its scrape. It
+// ignores the labels of type and unit that Prometheus adds with the feature type-and-unit-labels, since timestamp drops
+// them.
 func aged(selector string) string {
 	return fmt.Sprintf("%[1]s + %[2]s (time() - timestamp(%[1]s))", selector, ignoringType)
 }
@@ -127,8 +128,8 @@ func computedBefore(selector string) string {
 	return fmt.Sprintf("(%s) and %s (%s > 0)", aged(selector), ignoringType, selector)
 }
 
-// doubted leaves out GPUs of which no target with their index says that they are sick: nothing is decided by a GPU that
-// is healthy, and nearly all are, but targets may disagree about one that is not.
+// doubted returns the query of health, only for the GPU indices that some target reports as sick: no decision depends
+// on a healthy GPU, and nearly all are healthy. It reads all targets of such an index, since they may disagree.
 func doubted(selector string) string {
 	return fmt.Sprintf("%[1]s and on (%[2]s) (%[1]s == 0)", selector, metric.LabelGPU)
 }
@@ -146,7 +147,7 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 			break // no exporter
 		}
 		query := f.query(trusted.Selector(f.Name))
-		if slices.Contains(f.AllLabels(), metric.LabelNamespace) { // the exporter's page may have it
+		if slices.Contains(f.AllLabels(), metric.LabelNamespace) { // the exporter's own series may have this label
 			query = trusted.Query(f.Name, metric.GPUAttributionAgeSeconds.Name, f.query)
 		}
 		vector, err := q.Query(ctx, query, at)

@@ -41,9 +41,9 @@ type deviceReading struct {
 	allocatedTo []string // their pods
 	busy        agreed[float64]
 	age         oldest         // of busy
-	healthy     agreed[bool]   // where targets disagree the GPU is never sick: it may be another's that says so
+	healthy     agreed[bool]   // where targets disagree the GPU is not sick: another node's exporter may report it
 	judges      []string       // the pods whose gpu_healthy is 0, "namespace/pod"
-	idlePod     agreed[string] // that has not computed on it since idleSince
+	idlePod     agreed[string] // the pod that has not computed on it since idleSince
 	idleSince   time.Time
 	instances   map[string]*deviceReading // MIG devices of a GPU, by GPU instance id; nil for none
 }
@@ -69,7 +69,7 @@ func (t *agreed[T]) add(v T) {
 
 func (t *agreed[T]) get() (T, bool) { return t.value, t.known && !t.disputed }
 
-// oldest is the greatest age that targets report, at the time of the query and scrape included.
+// oldest is the greatest age that targets report, at the time of the query. It includes the time since the scrape.
 type oldest struct {
 	age   time.Duration
 	known bool
@@ -77,7 +77,7 @@ type oldest struct {
 
 func (o *oldest) add(v float64) { o.age, o.known = max(o.age, seconds(v)), true }
 
-// within reports whether an age of that time is no more than most at now.
+// within reports whether the age, which is as of taken, is no more than most at now.
 func (o oldest) within(most time.Duration, taken, now time.Time) bool {
 	return o.known && o.age+max(0, now.Sub(taken)) <= most
 }
@@ -110,8 +110,8 @@ func newReadings(taken time.Time) *Readings {
 	return &Readings{Taken: taken, nodes: map[string]*nodeReading{}}
 }
 
-// add records the samples of a family, without those of a value that is not finite; but an allocation is one with any value
-// except 0.
+// add records the samples of a family. Values that are not finite are skipped, except for allocations (GPUHeld): there
+// every value but 0 is an allocation.
 func (r *Readings) add(family string, vector prom.Vector) {
 	for i := range vector {
 		s := &vector[i]
@@ -158,7 +158,7 @@ func (n *nodeReading) take(family string, d *deviceReading, s *prom.Sample) {
 	case metric.GPUIdleSeconds.Name:
 		if s.Value > 0 {
 			d.idlePod.add(podOf(s))
-			if since := n.taken.Add(-seconds(s.Value)); since.After(d.idleSince) { // of two times of one pod the shorter holds
+			if since := n.taken.Add(-seconds(s.Value)); since.After(d.idleSince) { // of two idle times of one pod the shorter counts
 				d.idleSince = since
 			}
 		}
@@ -176,8 +176,8 @@ func identityOf(s *prom.Sample) identity {
 	return out
 }
 
-// device returns the reading of a sample's GPU, or of its MIG device; nil without a valid index, or for one that is not
-// known and not to be added.
+// device returns the reading of a sample's GPU or MIG device. It is nil without a valid index, and for an unknown
+// device unless add is set.
 func (n *nodeReading) device(s *prom.Sample, add bool) *deviceReading {
 	index, err := strconv.Atoi(s.Labels.Get(metric.LabelGPU))
 	if err != nil || index < 0 {
@@ -259,8 +259,8 @@ func (d *deviceReading) disputed() bool {
 	return d.is.disputed || d.busy.disputed || d.healthy.disputed
 }
 
-// use returns a device's busy ratio and, while that is no older than maxAge, since when the one pod that the device is
-// allocated to has not computed on it; zero where that is unknown.
+// use returns a device's busy ratio, and since when the pod that the device is allocated to has not computed on it.
+// That time is zero unless the device is allocated to one pod only and the sample is no older than maxAge.
 func (d *deviceReading) use(taken, now time.Time, maxAge time.Duration) (busy sample.Value, unused time.Time) {
 	ratio, known := d.busy.get()
 	if !known || !d.age.known {

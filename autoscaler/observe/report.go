@@ -158,7 +158,7 @@ func place(c *plan.GPU, r reportedGPU) {
 		}
 	}
 	for i := range c.Instances {
-		// The last instance of its profile has the last placement of that profile.
+		// The only unplaced instance of a profile has the profile's only remaining placement.
 		if in := &c.Instances[i]; !in.Placed && unplacedOf(c, in.Profile) == 1 && !take(in, func(plan.Instance) bool { return true }) {
 			same = false
 		}
@@ -193,8 +193,8 @@ func allMIGEmpty(report map[int]reportedGPU) bool {
 	return len(report) > 0
 }
 
-// products are the MIG tables that nodes publish, and the models of products' names: they rarely change, take time to
-// read, and each GPU's is looked up in every reconcile.
+// products caches the MIG tables that nodes publish, and the model of each product name. They rarely change, reading
+// them takes time, and every reconcile looks up the model of every GPU.
 type products struct {
 	mig.Tables
 	from  []contract.Publication

@@ -18,14 +18,16 @@ import (
 // Request is a ProvisioningRequest.
 type Request struct {
 	*foreign.Object
-	// Owner and Gang are those of its pods in the Snapshot; ByKueue: of the Workload that it is made for.
+	// Owner and Gang are those of its pods in the Snapshot. With ByKueue they are those of the Workload that the
+	// request is made for.
 	Owner, Gang string
 	ByKueue     bool
-	// Consumers are the pods that say that they use it, Members those of that Workload that exist; "namespace/name".
+	// Consumers are the pods whose annotation names the request, Members the existing pods of that Workload; both as
+	// "namespace/name".
 	Consumers, Members map[string]bool
 	// Check are the pods of a request that adds no node and is not settled. They are not in the Snapshot.
 	Check []plan.Pod
-	// Booked are the same pods once there was room for them, until their capacity is used or no longer kept.
+	// Booked are the same pods once capacity was found for them, until pods use it or it is no longer kept.
 	Booked []plan.Pod
 }
 
@@ -63,7 +65,7 @@ func (c *cluster) requests() []Request {
 	return out
 }
 
-// checked returns the pods of a request as pods still to be created; with a gang, together.
+// checked returns the pods of a request as pods still to be created, as members of the gang unless it is empty.
 func (c *cluster) checked(o *foreign.Object, gang string) []plan.Pod {
 	var out []plan.Pod
 	for i := range o.Maker.Roles {

@@ -19,7 +19,7 @@ type rules struct {
 	namespaces []corev1.Namespace
 	groups     map[string]labels.Selector
 	byPlace    map[string][]string // group names, by namespace
-	matched    map[string][]string // by labels of earlier pods
+	matched    map[string][]string // group names, by namespace and labels of a pod
 	owned      map[string]int      // groups that a namespace's pods were the first to name
 	selected   map[string][]string // namespaces, by selector
 	work       int                 // comparisons of labels with a selector
@@ -56,8 +56,8 @@ func (r *rules) of(namespace string, has map[string]string, spec *corev1.PodSpec
 	}
 }
 
-// spreadSelector returns the selector of the pods that a spread constraint counts. kube-scheduler counts none by an empty
-// one (1.37, podtopologyspread/common.go), which selects every pod elsewhere.
+// spreadSelector returns the selector of the pods that a spread constraint counts. By an empty selector kube-scheduler
+// counts no pod (1.37, podtopologyspread/common.go). Elsewhere an empty selector selects every pod.
 func spreadSelector(c *corev1.TopologySpreadConstraint, has map[string]string) *metav1.LabelSelector {
 	s := c.LabelSelector
 	narrowing := func(key string) bool { _, ok := has[key]; return ok }
@@ -84,8 +84,9 @@ func (r *rules) term(namespace string, has map[string]string, t *corev1.PodAffin
 	return plan.Rule{Key: t.TopologyKey, Group: name}
 }
 
-// apart is term for anti-affinity. Pods with another value of a label are those with the label without those with
-// the value: where each of many sets is apart from all others, a pod is in two groups and not in all but one.
+// apart is term for anti-affinity. A selector of the form "KEY exists, and is not V" becomes two groups: the pods with
+// KEY, except those with the value V. So where each of many sets is apart from all others, a pod is in two groups
+// instead of one for every other set.
 func (r *rules) apart(namespace string, has map[string]string, t *corev1.PodAffinityTerm) plan.Apart {
 	s := t.LabelSelector
 	if s == nil || len(s.MatchLabels)+len(t.MatchLabelKeys)+len(t.MismatchLabelKeys) > 0 || len(s.MatchExpressions) != 2 {
@@ -105,8 +106,8 @@ func (r *rules) apart(namespace string, has map[string]string, t *corev1.PodAffi
 	return plan.Apart{Rule: r.term(namespace, has, &all), Except: r.term(namespace, has, &own).Group}
 }
 
-// across names and returns the namespaces of a term: those named and those selected, else the pod's own. The name has the
-// selector, since every pod has it, and there may be thousands of namespaces.
+// across returns the namespaces of a term, and a name for them: those named and those selected, else the pod's own. The
+// name has the selector in place of the namespaces it selects: there may be thousands, and every pod has the name.
 func (r *rules) across(namespace string, t *corev1.PodAffinityTerm) (string, func() []string) {
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
 		return namespace, func() []string { return []string{namespace} }
@@ -141,9 +142,9 @@ func (r *rules) selecting(selector labels.Selector) []string {
 	return out
 }
 
-// group records a group that a pod of a namespace names, and returns its name; in is that of the namespaces. An invalid
-// selector matches nothing, as for the scheduler. Of a namespace with too many groups the last are not
-// recorded: they match no pod.
+// group records a group that a pod of the namespace by names, and returns the group's name; in is the name of the
+// group's namespaces. An invalid selector matches nothing, as for the scheduler. Once a namespace has too many groups,
+// further ones are not recorded and match no pod.
 func (r *rules) group(by, in string, namespaces func() []string, s *metav1.LabelSelector, has map[string]string, same, other []string) string {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {

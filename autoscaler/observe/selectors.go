@@ -50,12 +50,12 @@ var quoted = regexp.MustCompile(`'[^'\\]*'|"[^"\\]*"`)
 // must satisfy them as well; the driver above all.
 func (s *selected) expression(expression string) {
 	var literals []string
-	masked := quoted.ReplaceAllStringFunc(expression, func(literal string) string { // by their indices, so that what is in them is no operator
+	masked := quoted.ReplaceAllStringFunc(expression, func(literal string) string { // as indices, so that their text is not read as operators
 		literals = append(literals, literal[1:len(literal)-1])
 		return "'" + strconv.Itoa(len(literals)-1) + "'"
 	})
 	if !s.conjunction(masked, literals, 0) {
-		const most = 200 // of a text in a condition of each pod
+		const most = 200 // the text is in a condition of each pod
 		s.fail(fmt.Errorf("selector %q is not supported: want equalities joined by &&", text.Short(expression, most)))
 	}
 }
@@ -76,8 +76,8 @@ func (s *selected) conjunction(text string, literals []string, nested int) bool 
 	return all
 }
 
-// conjuncts splits an expression at every && outside of brackets. An alternative or a conditional there
-// binds looser, and makes none of its parts certain: then it is false.
+// conjuncts splits an expression at every && outside of brackets. It is not ok with an alternative or a conditional
+// outside of brackets: these bind looser, so no part is certain to hold.
 func conjuncts(text string) (parts []string, ok bool) {
 	depth, from := 0, 0
 	for i, r := range text {
@@ -138,8 +138,8 @@ func (s *selected) term(text string, literals []string) bool {
 	return false
 }
 
-// equal records the value of an attribute, or of the driver without a domain; false if it has
-// another value already.
+// equal records the value of an attribute, or without a domain that of the driver; false if it has another value
+// already.
 func (s *selected) equal(domain, name, value string) bool {
 	if domain == "" {
 		if value == "" || s.driver != "" && s.driver != value {

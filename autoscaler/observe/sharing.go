@@ -15,7 +15,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// mostShares returns the most shares of a GPU that is given in shares only, of any node or pool.
+// mostShares returns the most shares of one GPU, over all nodes and pools that give GPUs in shares only.
 func (c *cluster) mostShares() int {
 	most := 0
 	for _, f := range c.facts {
@@ -57,8 +57,8 @@ func replicasOf(n *corev1.Node) int {
 // maxShares bounds the shares of a node.
 const maxShares = 1 << 16
 
-// sized gives the shares of a pod a size: its node's, for a pending pod the smallest, so that their number alone
-// decides where it fits.
+// sized gives a pod's shares a size: that of its node's shares, for a pending pod that of the smallest shares anywhere.
+// So only the number of shares decides where a pending pod fits.
 func (c *cluster) sized(out *plan.Pod) {
 	per := c.shares
 	if f := c.facts[out.Node]; f != nil && f.shares > 0 {
@@ -92,7 +92,7 @@ func (c *cluster) keepOff(p *corev1.Pod, out *plan.Pod) {
 	}
 }
 
-// failsSeveral reports whether a device plugin refuses a container of the pod more than one share, or GPU.
+// failsSeveral reports whether the device plugin fails the pod because a container requests more than one share or GPU.
 func failsSeveral(of *v1alpha1.GPUSharing, spec *corev1.PodSpec) bool {
 	if of == nil || !of.FailRequestsGreaterThanOne {
 		return false
@@ -114,12 +114,12 @@ func chipOf(spec *corev1.PodSpec) string {
 	return ""
 }
 
-// gpushareCount is a label of pods: the parts of the pod's memory are on as many GPUs (ACK, "GPU sharing
+// gpushareCount is a label of pods: the number of GPUs over which the pod's memory is divided (ACK, "GPU sharing
 // based on multiple GPUs").
 const gpushareCount = "aliyun.com/gpu-count"
 
-// divide takes a node's GPUs from what a dialect states of them. The node then offers the dialect's
-// resources as others: pods are matched to nodes by them, and to GPUs by their parts.
+// divide sets a node's GPUs from what a dialect states of them. The node then offers the dialect's resources as Others:
+// these match pods to nodes, and the parts match pods to GPUs.
 func (f *nodeFacts) divide(d demand.Divided) {
 	f.divided, f.devices, f.Allocatable = &d, true, nil
 	f.Others = slices.DeleteFunc(f.Others, func(r plan.Resource) bool { _, own := demand.Counted(r.Name, r.Amount); return own })
@@ -157,9 +157,9 @@ func (in nodeInput) divideGPU(c *plan.GPU) {
 	}
 }
 
-// placed completes the planner's view of a pod with its dialect's: whole GPUs that no device plugin gives are
-// all of the parts, and a bound pod's parts are on the GPUs that its annotations name. out may share its
-// lists with others.
+// placed completes the planner's view of a pod by its dialect. A whole GPU that no device plugin gives becomes all
+// parts of a GPU. The parts of a bound pod are on the GPUs that its annotations name. out may share its lists with
+// others.
 func (c *cluster) placed(p *corev1.Pod, out *plan.Pod) {
 	if slices.ContainsFunc(out.Others, func(r plan.Resource) bool { return exclusive(r.Name) }) {
 		out.Demand = out.Demand.Exclusive()
@@ -198,8 +198,8 @@ func (c *cluster) placed(p *corev1.Pod, out *plan.Pod) {
 	}
 }
 
-// exclusive reports whether a resource is of a dialect whose whole GPUs no device plugin gives. Those of
-// HAMi are NVIDIA's own.
+// exclusive reports whether a resource is of a dialect whose whole GPUs no device plugin gives. HAMi is none of these:
+// its whole GPUs are NVIDIA's own resource.
 func exclusive(resource string) bool {
 	_, own := demand.Counted(resource, 1)
 	return own && !strings.HasPrefix(resource, "nvidia.com/")
@@ -218,8 +218,8 @@ func refusesType(annotations map[string]string, product string) bool {
 	return strings.TrimSpace(use) != "" && !namesType(use, product) || namesType(annotations[hamiNoUseType], product)
 }
 
-// namesType reports whether one of a list of types is a part of a product's name, which has blanks as
-// the driver states it and dashes as feature discovery does.
+// namesType reports whether a product's name contains one of the listed types. Dashes count as blanks: the driver's
+// names have blanks, those of feature discovery dashes.
 func namesType(list, product string) bool {
 	spaced := strings.NewReplacer("-", " ")
 	product = spaced.Replace(strings.ToUpper(product))

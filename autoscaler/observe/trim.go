@@ -21,7 +21,7 @@ import (
 // annotations that decide anything are short, tools' own records are not.
 const maxKeptAnnotation = 1024
 
-// maxRegister is that of an annotation in which a dialect lists the GPUs of a node, about 200 bytes each.
+// maxRegister is the same for annotations in which a dialect lists the GPUs of a node, about 200 bytes for each.
 const maxRegister = 16 << 10
 
 // TrimPods returns a transform for the cache of pods: it removes the fields that no decision
@@ -122,7 +122,8 @@ func onlyClass(annotations map[string]string) map[string]string {
 	return nil
 }
 
-// trimMeta keeps so many bytes of gpuscale's own annotations, and lists of GPUs at their length.
+// trimMeta removes what no decision depends on. Of gpuscale's own annotations it keeps the first own bytes, of others
+// the short ones, and lists of GPUs up to maxRegister.
 func trimMeta(m *metav1.ObjectMeta, own int) {
 	m.ManagedFields = nil
 	m.Namespace = same(m.Namespace)
@@ -131,7 +132,7 @@ func trimMeta(m *metav1.ObjectMeta, own int) {
 	for key, value := range m.Annotations {
 		switch ours := strings.HasPrefix(key, "gpuscale.io/"); {
 		case ours && len(value) > own:
-			m.Annotations[key] = strings.Clone(value[:own]) // what is no time stays none
+			m.Annotations[key] = strings.Clone(value[:own]) // an invalid time does not become a valid one
 		case !ours && len(value) > maxKeptAnnotation && (len(value) > maxRegister || !demand.Registers(key)):
 			delete(m.Annotations, key)
 		}
@@ -169,10 +170,10 @@ func once[K ~string, V any](m map[K]V) map[K]V {
 // later share with each other only.
 const maxAlike = 1024
 
-// alike interns pod specs. After TrimPods, pods of one template differ only in their node, which a
-// DaemonSet's pods have in their affinity too, and in their claims, of which each pod of a StatefulSet
-// has its own. Resource lists, one per pod, were a seventh of the
-// program's heap. It is safe for concurrent use.
+// alike interns pod specs. After TrimPods, pods of one template differ in two things only: in their node, which pods of
+// a DaemonSet also have in their affinity, and in their volume claims, which each pod of a StatefulSet has for itself.
+// Without interning, the resource lists of all pods were a seventh of the program's heap. It is safe for concurrent
+// use.
 type alike struct {
 	mu    sync.Mutex
 	specs map[string]*corev1.PodSpec // by serialized spec

@@ -15,15 +15,15 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// volumes are the cluster's, for the nodes on which pods can use theirs. As the scheduler does, but
-// for node names: the planner asks about nodes that do not exist yet.
+// volumes finds the nodes on which pods can use their volumes. It follows the scheduler, but returns terms in place of
+// node names: the planner asks about nodes that do not exist yet.
 type volumes struct {
 	claims  map[client.ObjectKey]*corev1.PersistentVolumeClaim
 	bound   map[client.ObjectKey]*corev1.PersistentVolume
 	free    map[string][]*corev1.PersistentVolume // available ones, by class
 	classes map[client.ObjectKey]*storagev1.StorageClass
 	most    map[nodeDriver]int64        // volumes that can be attached
-	limited []string                    // drivers of which a node can attach a number only, sorted
+	limited []string                    // drivers with a maximum of volumes per node, sorted
 	taken   map[client.ObjectKey]string // the pod that has a claim for one pod at a time
 }
 
@@ -84,14 +84,14 @@ func (v *volumes) of(p *corev1.Pod, out *plan.Pod) {
 	}
 }
 
-// attachable begins the names of resources that are places for a driver's volumes on a node.
+// attachable is the prefix of resources that count the volumes of a driver which a node can attach.
 const attachable = "attachable-volumes-csi-"
 
 // anyNumber of volumes: more than a node can attach.
 const anyNumber = 1 << 20
 
-// driverOf returns the driver of a claim's volume, or of the one to be made for it. It is empty for a volume
-// that several nodes may use: pods of one node share its place.
+// driverOf returns the driver of a claim's volume, or of the volume to be provisioned for it. It is empty for a volume
+// that several nodes may use: it takes one place on a node, not one per pod.
 func (v *volumes) driverOf(claim *corev1.PersistentVolumeClaim) string {
 	if claim == nil || slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) || slices.Contains(claim.Spec.AccessModes, corev1.ReadOnlyMany) {
 		return ""
@@ -108,8 +108,8 @@ func (v *volumes) driverOf(claim *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// limit states how many volumes of each limited driver nodes can attach, and a pool's new nodes: where the template does
-// not state it, as many as the least of its ready nodes.
+// limit adds to nodes and templates how many volumes of each limited driver a node can attach. A template that does not
+// state it gets the minimum over the pool's ready nodes.
 func (v *volumes) limit(s *plan.Snapshot, ready map[string][]*plan.Node) {
 	for _, driver := range v.limited {
 		name := attachable + driver
@@ -179,14 +179,14 @@ func (v *volumes) reach(key client.ObjectKey) (all [][]plan.NodeTerm, unbound st
 // noProvisioner is the provisioner of classes whose volumes are made by hand.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// provisioned is reach of a claim whose volume is chosen, or made, for the pod's node.
+// provisioned is reach for a claim whose volume is chosen or provisioned once its pod has a node.
 func (v *volumes) provisioned(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) ([][]plan.NodeTerm, string) {
 	var terms []plan.NodeTerm
 	for _, pv := range v.free[class.Name] {
 		if !suits(claim, pv) {
 			continue
 		}
-		a := pv.Spec.NodeAffinity // the labels of one that is not bound do not count
+		a := pv.Spec.NodeAffinity // the zone labels of a volume that is not bound do not count
 		if a == nil || a.Required == nil {
 			return nil, ""
 		}
@@ -209,8 +209,8 @@ func (v *volumes) provisioned(claim *corev1.PersistentVolumeClaim, class *storag
 	return [][]plan.NodeTerm{withZones(terms)}, ""
 }
 
-// suits reports whether a claim can be bound to an available volume of its class. To compare an amount that no int64 has
-// may not end.
+// suits reports whether a claim can be bound to an available volume of its class. It is false for an amount above an
+// int64: comparing such amounts may never end.
 func suits(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) bool {
 	have, want := pv.Spec.Capacity[corev1.ResourceStorage], claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if max(have.AsApproximateFloat64(), want.AsApproximateFloat64()) > math.MaxInt64 {
@@ -238,8 +238,8 @@ func volumeTerms(pv *corev1.PersistentVolume) [][]plan.NodeTerm {
 	return [][]plan.NodeTerm{withZones([]plan.NodeTerm{term})}
 }
 
-// sameAs are labels with the value of another one: drivers set theirs on a node once they run there,
-// so a new node's template has only the other.
+// sameAs maps a label to another one with the same value. A CSI driver sets its label on a node once it runs there, so
+// the template of a new node has only Kubernetes' own label.
 var sameAs = map[string]string{
 	"topology.ebs.csi.aws.com/zone":     corev1.LabelTopologyZone,
 	"topology.gke.io/zone":              corev1.LabelTopologyZone,
@@ -248,7 +248,7 @@ var sameAs = map[string]string{
 	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
 }
 
-// withZones adds to terms by drivers' labels the same by Kubernetes' own.
+// withZones adds to each term with a driver's label the same term with Kubernetes' own label.
 func withZones(terms []plan.NodeTerm) []plan.NodeTerm {
 	for _, t := range terms {
 		own, differs := slices.Clone(t), false

@@ -119,8 +119,8 @@ func (c Config) String() string {
 	return string(b)
 }
 
-// Layout returns the layout of so many GPUs under the named config; nil if there is no such config, or its entries do not
-// define all of them.
+// Layout returns the layout of a node with so many GPUs under the named config. It is nil if there is no such config,
+// or if its entries do not define all of the GPUs.
 func (c Config) Layout(name string, gpus int) NodeLayout {
 	var layout NodeLayout
 	for index := range gpus {
@@ -146,8 +146,8 @@ var DefaultConfigMap = client.ObjectKey{Namespace: "gpu-operator", Name: "gpusca
 // selected without waiting for the kubelet.
 const keepUnused = 64
 
-// Publish adds the configs of layouts that are missing, and returns when the last of them was added, zero for
-// long ago. Foreign entries are not changed.
+// Publish adds the configs of layouts that are missing. It returns when the last of the layouts' configs was added;
+// zero if that is more than addedFor ago. Foreign entries are not changed.
 func (m *Manager) Publish(ctx context.Context, now time.Time, layouts ...NodeLayout) (last time.Time, err error) {
 	added, err := m.edit(ctx, now, func(c *Config) error {
 		for _, l := range layouts {
@@ -167,14 +167,14 @@ func (m *Manager) Publish(ctx context.Context, now time.Time, layouts ...NodeLay
 	return last, err
 }
 
-// addedAnnotation of the ConfigMap has, as JSON, when configs were added within addedFor, by name: the kubelet
-// carries them over to mig-manager's pod with a delay.
+// addedAnnotation of the ConfigMap has, as JSON and by name, the times at which configs were added, for addedFor: the
+// kubelet updates the ConfigMap in mig-manager's pod with a delay.
 const (
 	addedAnnotation = "gpuscale.io/configs-added"
 	addedFor        = time.Hour
 )
 
-// addedTo returns when configs were added to a ConfigMap; what cannot be read was added long ago.
+// addedTo returns when configs were added to a ConfigMap. If the times cannot be read, all were added long ago.
 func addedTo(cm *corev1.ConfigMap) (added map[string]time.Time) {
 	if json.Unmarshal([]byte(cm.Annotations[addedAnnotation]), &added) != nil || added == nil {
 		return map[string]time.Time{}
@@ -194,7 +194,7 @@ func (m *Manager) Gives(ctx context.Context, name string, layout NodeLayout) (bo
 }
 
 // Collect removes gpuscale's configs that are not in used, except the first keepUnused. A config
-// whose other name is in used is in use too: its node may go back to it.
+// whose other name (otherName) is in used is in use too: its node may go back to it.
 func (m *Manager) Collect(ctx context.Context, now time.Time, used map[string]bool) error {
 	_, err := m.edit(ctx, now, func(c *Config) error {
 		var unused []string

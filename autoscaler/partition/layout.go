@@ -89,7 +89,7 @@ func Placements(c plan.GPU) mig.Layout {
 	return mig.NewLayout(l...)
 }
 
-// With returns l with one GPU in layout target, of model's profiles by these names.
+// With returns l with one GPU in layout target, which consists of the model's profiles, under these names.
 func (l NodeLayout) With(tables mig.Tables, names Names, device int, model string, target mig.Layout) (NodeLayout, error) {
 	table, ok := tables.ForModel(model)
 	if !ok {
@@ -124,8 +124,8 @@ func (l NodeLayout) Resources() map[string]int64 {
 	return out
 }
 
-// Entries renders l for mig-parted: one entry for each distinct GPU layout, in the order of its
-// first GPU.
+// Entries renders l for mig-parted: one entry for each distinct GPU layout, in the order of their
+// first GPUs.
 func (l NodeLayout) Entries() []Entry {
 	var entries []Entry
 	for i, c := range l {
@@ -166,8 +166,8 @@ func (l NodeLayout) canonical() string {
 	return b.String()
 }
 
-// SameOffer reports whether two lists of devices by resource name are equal. Both are of one product. Drivers round
-// memory in profile names differently ("mig-3g.39gb" is "mig-3g.40gb"), so names are compared as profiles.
+// SameOffer reports whether two lists of devices by resource name, both of one product, are equal. Drivers round memory
+// in profile names differently ("mig-3g.39gb" is "mig-3g.40gb"), so names are compared as profiles.
 func SameOffer(a, b map[string]int64) bool {
 	total := int64(0)
 	for name, n := range a {
@@ -213,9 +213,9 @@ const SharedSuffix = "-SHARED"
 // SharedResource is what the device plugin advertises for GPUs that it shares with renameByDefault.
 const SharedResource = GPUResource + ".shared"
 
-// Names are a node's own names of MIG profiles. mig-parted compares names as strings, GPU by GPU,
-// and destroys the instances of a GPU whose names differ from the config's, so a config for a node
-// has no other spelling. The zero value has the tables' names, for layouts that are not written.
+// Names are a node's own names of MIG profiles. mig-parted compares names as strings, GPU by GPU. It destroys the
+// instances of a GPU whose names differ from the config's, so the config for a node must use the node's own spelling.
+// The zero value has the tables' names, for layouts that are not written.
 type Names struct {
 	node      string
 	offered   []string // the device plugin's, sorted
@@ -242,8 +242,8 @@ func NamesOn(node *corev1.Node) Names {
 	return n
 }
 
-// of returns what the node's driver calls profile p of a product. The error is that this is not
-// certain: the node does not offer p and its driver may use another of several names.
+// of returns what the node's driver calls profile p of a product. It returns an error where that is not certain: the
+// node does not offer p, and its driver may use another of several names.
 func (n Names) of(table *mig.Table, p mig.Profile) (string, error) {
 	if n.node == "" {
 		return table.Name(p), nil
@@ -270,8 +270,8 @@ func (n Names) offeredAs(table *mig.Table, p mig.Profile) []string {
 	return out
 }
 
-// agrees reports whether the node advertises no profile by another name than table's: the table is
-// then not of an earlier driver.
+// agrees reports whether the node advertises all its profiles by the table's names. Otherwise the table is of an
+// earlier driver.
 func (n Names) agrees(table *mig.Table) bool {
 	for _, name := range n.offered {
 		if p, err := table.Lookup(name); err == nil && table.Name(p) != name {
@@ -281,9 +281,9 @@ func (n Names) agrees(table *mig.Table) bool {
 	return true
 }
 
-// derived returns the name of a profile that the node does not offer, as NVIDIA's programs derive it
-// from the GPU's memory (go-nvlib pkg/nvlib/device: getMigMemorySizeGB), if the product is known
-// to have that name; without the memory, the product's name if it has only one.
+// derived returns the name of a profile that the node does not offer, as NVIDIA's programs derive it from the GPU's
+// memory (go-nvlib pkg/nvlib/device: getMigMemorySizeGB). The product must be known to have that name. Without the
+// memory it is the product's name, if there is only one.
 func (n Names) derived(table *mig.Table, p mig.Profile) (string, error) {
 	names := table.Names(p)
 	unsure := func(why string) (string, error) {
@@ -312,8 +312,9 @@ func (n Names) derived(table *mig.Table, p mig.Profile) (string, error) {
 	return name, nil
 }
 
-// gigabytes in the name of a profile with some of a GPU's memory slices: whole eighths of the
-// memory in GiB, rounded up before and to the nearest after.
+// gigabytes is the size in the name of a profile with slices of a GPU's memory slices. The share of slices is rounded
+// up to whole eighths, the memory to whole GiB, and their product to the nearest number: 81559 MiB are 80 GiB, of which
+// 4 of 8 slices are 40.
 func gigabytes(memoryMiB, slices, of int) int {
 	eighths := (slices*8 + of - 1) / of
 	gib := (memoryMiB + 1023) / 1024

@@ -20,17 +20,16 @@ import (
 // administrator intervenes.
 const MaxUndoAttempts = 5
 
-// Times before the second attempt to go back: if the first has no answer, and if it has failed.
-// Each further attempt waits twice as long.
+// Times before the second attempt to go back: after a first attempt without an answer, and after one that has
+// failed. Each further attempt waits twice as long.
 const (
 	retryUnanswered = 30 * time.Second
 	retryFailed     = 10 * time.Second
 )
 
-// retryAfter returns how long an attempt to go back may take, at most patience. A mig-manager that
-// hangs is retried early, and one that still waits for its clients, minutes each, gets more time:
-// it reads the label again when it is done. A failed attempt may depend on a config that the
-// kubelet has not mounted yet, or on a process that has not ended.
+// retryAfter returns how long an attempt to go back may take, at most patience. A mig-manager that hangs is retried
+// early. One that waits for its clients, minutes for each, gets more time: it reads the label again when it is done. A
+// failed attempt may depend on a config that the kubelet has not mounted yet, or on a process that has not ended.
 func retryAfter(state string, attempt int, patience time.Duration) time.Duration {
 	first := retryUnanswered
 	if state == contract.StateFailed {
@@ -39,8 +38,8 @@ func retryAfter(state string, attempt int, patience time.Duration) time.Duration
 	return min(patience, first<<min(max(attempt-1, 0), MaxUndoAttempts))
 }
 
-// elapsed returns the time since an attempt. An attempt in the future was recorded by a clock that
-// was ahead; it counts as infinitely long ago, since otherwise no retry would happen until then.
+// elapsed returns the time since an attempt. An attempt in the future was recorded by a clock that was ahead. It counts
+// as infinitely long ago: else there would be no retry until its time.
 func elapsed(since, now time.Time) time.Duration {
 	d := now.Sub(since)
 	if d < -clockSkew {
@@ -49,7 +48,7 @@ func elapsed(since, now time.Time) time.Duration {
 	return max(d, 0)
 }
 
-// clockSkew between replicas that is no jump.
+// clockSkew is the difference between the clocks of two replicas that is tolerated.
 const clockSkew = time.Minute
 
 // Manager drives mig-manager. Its methods take a node as just read from the API server, and fail if
@@ -111,7 +110,7 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 	}
 	selected := node.Labels[contract.ConfigLabel]
 	if r.Undo != nil {
-		// Another client that holds the label at a config of its own may have restored the layout too.
+		// Another client that keeps a config of its own in the label may also have restored the layout.
 		at := selected == r.Previous || selected == otherName(r.Previous)
 		state, since := node.Labels[contract.StateLabel], elapsed(r.Undo.Since, now)
 		waited, again := since >= patience, since >= retryAfter(state, r.Undo.Attempts, patience)
@@ -128,7 +127,7 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 		}
 	}
 	if r.Undo == nil && selected == r.Previous {
-		// Another client has selected it already. Moving the label again would only provoke that one.
+		// Another client has selected it already. It would react to a further change of the label.
 		r.Undo = &contract.Undo{Since: now, Attempts: 1}
 		return false, m.patch(ctx, node, "going back on", func(n *corev1.Node) { setRecord(n, r.String()) })
 	}
@@ -146,8 +145,8 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 	})
 }
 
-// giveUp is the end of the attempts to go back. The node stays cordoned, out of supply, and each
-// reconcile returns the error; a node that was uncordoned by hand since is left alone.
+// giveUp ends the attempts to go back. The node stays cordoned, and each reconcile returns the error. If the node was
+// uncordoned by hand since, the operation ends.
 func (m *Manager) giveUp(ctx context.Context, node *corev1.Node, r contract.Record, why error) (done bool, err error) {
 	if r.Cordoned && !node.Spec.Unschedulable {
 		return true, m.Unmark(ctx, node, r)
@@ -155,7 +154,7 @@ func (m *Manager) giveUp(ctx context.Context, node *corev1.Node, r contract.Reco
 	return false, fmt.Errorf("node %s: %w: the node stays cordoned until it is uncordoned by hand, or annotation %s is removed", node.Name, why, contract.RecordAnnotation)
 }
 
-// deployPrefix begins the labels by which the GPU Operator deploys its components
+// deployPrefix is the prefix of the labels by which the GPU Operator deploys its components
 // on a node. mig-manager sets them to deployPaused during a change.
 const (
 	deployPrefix = "nvidia.com/gpu.deploy."
@@ -172,10 +171,10 @@ func paused(node *corev1.Node) (keys []string) {
 	return keys
 }
 
-// resume deploys the components that mig-manager has paused. After the first success
-// since its start, mig-manager v0.13.0 to v0.15.0 does so only if it has changed the
-// GPUs (pkg/mig/reconfigure: NoRestartK8sDaemonsetsOnExit), so after a failed change
-// the node would offer nothing until mig-manager's next success.
+// resume deploys the components that mig-manager has paused. mig-manager v0.13.0 to v0.15.0 does so by itself, but
+// after its first success since its start only if it has changed the GPUs (pkg/mig/reconfigure:
+// NoRestartK8sDaemonsetsOnExit). So after a failed change the node would offer nothing until mig-manager's next
+// success.
 func (m *Manager) resume(ctx context.Context, node *corev1.Node) error {
 	return m.patch(ctx, node, "resuming the device plugin on", func(n *corev1.Node) {
 		for _, key := range paused(n) {
@@ -229,8 +228,8 @@ func (m *Manager) patch(ctx context.Context, node *corev1.Node, what string, cha
 	return PatchNode(ctx, m.client, node, what, change)
 }
 
-// PatchNode writes a change of a node, unless the node has changed since it was read. node is then as
-// written. what begins the error: "marking".
+// PatchNode writes a change of a node, unless the node has changed since it was read. Afterwards node is as written.
+// what is the beginning of the error: "marking".
 func PatchNode(ctx context.Context, c client.Client, node *corev1.Node, what string, change func(*corev1.Node)) error {
 	base := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	change(node)
@@ -324,9 +323,9 @@ func agentPhase(node *corev1.Node, r contract.Record) (plan.Phase, string) {
 	return plan.PhaseSucceeded, ""
 }
 
-// undoByAgent asks the node's agent to restore the GPU, and ends the operation once the agent has
-// confirmed it. The agent may be in the middle of a change, so nothing ends before it answers, even
-// if it may not have seen the operation.
+// undoByAgent asks the node's agent to restore the GPU, and ends the operation once the agent has confirmed it. The
+// agent may be in the middle of a change. So nothing ends before it answers, even where it may not have seen the
+// operation.
 func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r contract.Record, now time.Time, patience time.Duration) (done bool, err error) {
 	a, ok := contract.AnswerTo(node, r)
 	since := r.Started

@@ -106,11 +106,12 @@ func (g *asgGroup) complete(ctx context.Context, l *Listing, missing int) (err e
 	return nil
 }
 
-// failedFor is how long a failure to start an instance counts where it is unknown when the size was raised.
+// failedFor is how long a failure to start an instance counts at most.
 const failedFor = 10 * time.Minute
 
-// failed returns why AWS could not start an instance, such as for want of capacity, at its latest attempt since the size
-// was raised; empty if it did, or is trying. It goes on trying, so a later attempt may succeed.
+// failed returns why AWS could not start an instance, for example for want of capacity, at its latest attempt since the
+// size was raised. It is empty if that attempt succeeded or is under way. AWS goes on trying, so a later attempt may
+// succeed.
 func (g *asgGroup) failed(ctx context.Context) string {
 	out, err := g.client.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
 		AutoScalingGroupName: g.group.AutoScalingGroupName, MaxRecords: aws.Int32(50),
@@ -170,7 +171,7 @@ func (g *asgGroup) resize(ctx context.Context, size int) error {
 	return nil
 }
 
-// busy marks the errors of a group that another change keeps from this one for now.
+// busy marks the errors that mean that another change of the group is under way.
 func busy(err error) error {
 	if errors.As(err, new(*types.ScalingActivityInProgressFault)) || errors.As(err, new(*types.ResourceContentionFault)) {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
@@ -179,7 +180,7 @@ func busy(err error) error {
 }
 
 // withdraw implements groupAPI. If AWS starts an instance after the reading, the group has one too many, and AWS
-// terminates one of its choice. Hence each instance must be protected from scale-in. Of a group that may not be smaller,
+// terminates one of its choice. Hence each instance must be protected from scale-in. If the group may not be smaller,
 // AWS replaces the absent instances.
 func (g *asgGroup) withdraw(ctx context.Context, size int, absent []string) error {
 	target := int(aws.ToInt32(g.group.DesiredCapacity))
@@ -217,7 +218,7 @@ func (g *asgGroup) remove(ctx context.Context, node *corev1.Node, replace bool) 
 	return g.terminate(ctx, node.Spec.ProviderID, !replace)
 }
 
-// terminate terminates an instance, with a size that is lower by it or stays.
+// terminate terminates an instance. With lower the size is lowered by one, else it stays.
 func (g *asgGroup) terminate(ctx context.Context, providerID string, lower bool) error {
 	_, err := g.client.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
 		InstanceId: aws.String(LastPart(providerID)), ShouldDecrementDesiredCapacity: aws.Bool(lower),
@@ -231,9 +232,9 @@ func (g *asgGroup) terminate(ctx context.Context, providerID string, lower bool)
 // leavingState matches Terminating, Terminating:Wait, Terminating:Proceed, Terminated.
 func leavingState(s types.LifecycleState) bool { return strings.HasPrefix(string(s), "Terminat") }
 
-// apartState reports whether a group's size does not count an instance that stays. AWS has replaced it in Standby or
-// taken it off the size, which counts it again as it leaves Standby; so with detached ones. Those of a warm pool are not
-// among a group's instances (DescribeWarmPool lists them).
+// apartState reports whether an instance stays although the group's size does not count it: in Standby, or detached.
+// AWS has replaced it or has lowered the size by it. The size counts it again when it leaves Standby. Instances of a
+// warm pool are not among a group's instances (DescribeWarmPool lists them).
 func apartState(s types.LifecycleState) bool {
 	name := string(s)
 	return strings.HasSuffix(name, "Standby") || strings.HasPrefix(name, "Detach")
@@ -297,7 +298,7 @@ func (a *asg) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autosc
 	return c, group, nil
 }
 
-// inNodes rejects a group whose size is in other units than nodes.
+// inNodes rejects a group whose size is not a number of nodes.
 func inNodes(group *types.AutoScalingGroup) error {
 	unit := aws.ToString(group.DesiredCapacityType)
 	weight := ""
@@ -337,7 +338,7 @@ type spotPrice struct {
 }
 
 // spotPrice returns the highest price among the group's zones in US dollars an hour, nil if
-// unknown. The last one holds while it cannot be read: the pool would look free without.
+// unknown. While it cannot be read the last price is used: without one the pool would seem to cost nothing.
 func (a *asg) spotPrice(ctx context.Context, pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) *float64 {
 	ref := pool.Spec.Provider.ASG
 	if !pool.Spec.Spot || ref.InstanceType == "" {

@@ -17,18 +17,19 @@ import (
 )
 
 const (
-	// spotNotice is the time between EC2's spot notice and the interruption. noticeLife is how long after that, or after
-	// another notice, it counts: it was not interrupted.
+	// spotNotice is the time from EC2's spot notice to the interruption. noticeLife is how long a notice counts after
+	// the time of the interruption, or after a notice without one: an instance that still exists then was not
+	// interrupted.
 	spotNotice, noticeLife = 2 * time.Minute, 10 * time.Minute
 	// maxNotices bounds the stored notices.
 	maxNotices = 10000
 )
 
-// Notice is a provider's that a node may be, or is about to be, interrupted.
+// Notice is a provider's notice that a node may be, or is about to be, interrupted.
 type Notice struct {
 	Instance string // the last part of the node's providerID
 	At       time.Time
-	// Ends is when the instance is interrupted, zero where the risk of that is elevated.
+	// Ends is when the instance is interrupted; zero where only the risk is elevated.
 	Ends time.Time
 }
 
@@ -118,7 +119,8 @@ func (a *asg) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 	}
 }
 
-// noticeEvents are the events of instances that are interrupted, or may be, and how long after.
+// noticeEvents are the events about interruptions of instances, each with the time from the event to the interruption;
+// 0 where an interruption is only possible.
 var noticeEvents = map[string]time.Duration{
 	"EC2 Spot Instance Interruption Warning": spotNotice, "EC2 Instance Rebalance Recommendation": 0,
 	"EC2 Capacity Reservation Instance Interruption Warning": spotNotice, // such as a Capacity Block of GPUs; its event has the time

@@ -43,8 +43,9 @@ type clusterAPI struct {
 
 func (clusterAPI) size(t target, _ []unstructured.Unstructured) (int, error) { return t.replicas() }
 
-// resize raises the replicas only once each marked Machine is removed: the controller would never see the lower number
-// and remove nothing. It lowers them only while no MachineSet is outdated, whose Machines would go.
+// resize raises the replicas only after the controller has begun to delete each marked Machine: otherwise it would
+// never see the lower number, and would not delete them. It lowers the replicas only while no MachineSet is outdated:
+// Machines of an outdated one would be removed.
 func (c clusterAPI) resize(ctx context.Context, t target, size int) error {
 	removed, have, err := t.removed(ctx, c)
 	if err != nil {
@@ -140,8 +141,9 @@ func (c clusterAPI) remove(ctx context.Context, t target, all []unstructured.Uns
 	if err := c.mayShrink(ctx, t, all, machine, replicas); err != nil {
 		return err
 	}
-	// Of several marked Machines Cluster API removes the first by name (v1.14: machineset_deletion_order.go). One that the
-	// size still counts had its mark of a removal that ended before the replicas were lowered; pods may run there by now.
+	// Of several marked Machines Cluster API removes the first by name (v1.14: machineset_deletion_order.go). So the
+	// mark is removed from Machines that the size still counts. It is left from a removal that was interrupted before
+	// the replicas were lowered, and pods may run there by now.
 	for i := range all {
 		m := &all[i]
 		other := m.GetUID() != machine.GetUID() && m.GetAnnotations()[deleteMachine] == markedBy
@@ -157,7 +159,7 @@ func (c clusterAPI) remove(ctx context.Context, t target, all []unstructured.Uns
 	return t.write(ctx, c.client, c, all, replicas-1, "", machine.GetUID())
 }
 
-// replace lists the Machine first, so that its node is not counted while it goes.
+// replace first puts the Machine on the list of removed ones, so that its node is not counted while it is deleted.
 func (c clusterAPI) replace(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured) error {
 	switch {
 	case machine.GetDeletionTimestamp() != nil:
@@ -189,11 +191,13 @@ func (c clusterAPI) mark(ctx context.Context, machine *unstructured.Unstructured
 	return patch(ctx, c.client, before, machine, "marking")
 }
 
-// mayShrink returns why a target with fewer replicas might remove another Machine than the marked one. While a rollout
-// moves the replicas of a MachineDeployment between its MachineSets, that is open. With the strategy OnDelete several
-// MachineSets stay for as long as users like, and an outdated one shrinks first.
-// A Machine that is being deleted and still is a replica is taken in its place (v1.14: machineset_deletion_order.go): while
-// that one drains neither goes, and the target could not grow.
+// mayShrink returns why a target with fewer replicas might not remove the marked Machine:
+//
+//   - Another Machine is being deleted, and its replacement is not there. It counts as a replica until it is gone, so
+//     Cluster API removes it in place of the marked one (v1.14: machineset_deletion_order.go). Until it has drained
+//     both Machines stay, and resize could not raise the size.
+//   - A rollout moves the replicas of a MachineDeployment between its MachineSets: which of them shrinks is open.
+//   - With the strategy OnDelete several MachineSets may exist for long, and an outdated one shrinks first.
 func (c clusterAPI) mayShrink(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured, replicas int) error {
 	stay, going := 0, ""
 	for i := range all {
@@ -231,8 +235,9 @@ func setsOf(all []unstructured.Unstructured) []string {
 	return slices.Compact(out)
 }
 
-// outdated returns those MachineSets that have another revision than their MachineDeployment. Of fewer replicas, Cluster
-// API takes theirs first (v1.9 to v1.14: machinedeployment_rollout_ondelete.go); which of several has changed.
+// outdated returns the MachineSets whose revision is not that of their MachineDeployment. When replicas are lowered,
+// Cluster API shrinks these first (v1.9 to v1.14: machinedeployment_rollout_ondelete.go). Which of several it shrinks
+// differs between versions.
 func (c clusterAPI) outdated(ctx context.Context, t target, sets []string) ([]string, error) {
 	var out []string
 	for _, name := range sets {

@@ -48,9 +48,9 @@ func targetKey(pool *v1alpha1.GPUNodePool) (key, field string) {
 type Foreign struct {
 	// Nodes by name.
 	Nodes map[string]bool
-	// Stopped are the pools that have no other nodes, and are not to be acted on: their label is in the NodePool's
-	// template, and both would add nodes for the same pods. Beside are those that have nodes of their own.
-	// The errors are of type *Problem.
+	// Stopped are the pools that have foreign nodes only. No action is taken on them: their label is in the template of
+	// Karpenter's NodePool, so both would add nodes for the same pods. Beside are those that have nodes of their own
+	// too. The errors are of type *Problem.
 	Stopped, Beside map[string]error
 }
 

@@ -24,7 +24,8 @@ const (
 	groupTimeout = 10 * time.Second
 )
 
-// joinsWithin is how long after it is first seen a machine has to join as a node; longer in a pool that is slower.
+// joinsWithin is how long a machine may take to join as a node after it is first seen. It is three times the pool's
+// readyAfter if that is longer.
 const joinsWithin = 30 * time.Minute
 
 // maxWhy bounds a provider's reason, in bytes.
@@ -71,17 +72,17 @@ func (g *group) made() (n int) {
 	return n
 }
 
-// counts reports whether the size counts a machine, which could be created.
+// counts reports whether the size counts a machine and the machine could be created.
 func (m machine) counts() bool { return m == machine{id: m.id} }
 
 // groupAPI is what a cloud does with one group.
 type groupAPI interface {
-	// complete adds to a listing what only this cloud reports. missing is how many machines the group has less than its size.
+	// complete adds to a listing what only this cloud reports. missing is how many machines the group lacks.
 	complete(ctx context.Context, l *Listing, missing int) error
 	// raise sets a larger size.
 	raise(ctx context.Context, size int) error
-	// withdraw removes the absent machines, by their IDs, and those that failed, and sets a size that is not larger. It
-	// removes no other.
+	// withdraw removes the absent machines, by their IDs, and those that could not be created, and lowers a larger size
+	// to size. It removes no other machine.
 	withdraw(ctx context.Context, size int, absent []string) error
 	// remove removes the node's machine and lowers the size by it. With replace the size is the same afterwards.
 	remove(ctx context.Context, node *corev1.Node, replace bool) error
@@ -116,7 +117,7 @@ func (p *Groups) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing,
 	})
 }
 
-// write calls do with the pool's group as it is right before: clouds have no conditional writes.
+// write reads the pool's group and calls do with it at once: clouds have no conditional writes.
 func (p *Groups) write(ctx context.Context, pool *v1alpha1.GPUNodePool, do func(context.Context, *group) error) error {
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
@@ -184,8 +185,8 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 	})
 }
 
-// Withdraw implements Provider: the size becomes the number of the machines there are, without those that have no node
-// for too long.
+// Withdraw implements Provider. The size becomes the number of machines, without those that have had no node for too
+// long.
 func (p *Groups) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from int) error {
 	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
 		if g.target != from {
@@ -205,8 +206,9 @@ func (p *Groups) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from 
 	})
 }
 
-// absent returns the machines that have not joined the cluster in time. There are none while nodes of the pool are of no
-// machine of it, or any node's machine is unknown: it may be that of such a node.
+// absent returns the machines that have not joined the cluster in time. It returns none while any node has no
+// providerID, or a node of the pool has one that no machine of the group has: that node may be of one of these
+// machines.
 func (p *Groups) absent(ctx context.Context, pool *v1alpha1.GPUNodePool, g *group) (out []string, err error) {
 	within := max(joinsWithin, 3*ptr.Deref(pool.Spec.ReadyAfter, metav1.Duration{}).Duration)
 	p.mu.Lock()

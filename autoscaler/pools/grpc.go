@@ -73,7 +73,8 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 	return out, nil
 }
 
-// find returns a node group of a provider. One without the group is asked to read its cloud again: it may have started since.
+// find returns a node group of a provider. If the group is missing, the provider is asked to read its cloud again: it
+// may have restarted since the last refresh.
 func (e *external) find(ctx context.Context, c *externalgrpc.Client, ref *v1alpha1.ExternalGRPCProvider) (*externalgrpc.Group, error) {
 	for _, anyway := range []bool{false, true} {
 		if err := e.refresh(ctx, c, ref.Name, anyway); err != nil {
@@ -155,7 +156,8 @@ func (g *grpcGroup) remove(ctx context.Context, node *corev1.Node, replace bool)
 	return nil
 }
 
-// refresh has the provider read its cloud's state: anyway, or once for all of its pools.
+// refresh has the provider read its cloud's state: at once with anyway, else at most once per groupEvery for all of its
+// pools.
 func (e *external) refresh(ctx context.Context, c *externalgrpc.Client, name string, anyway bool) error {
 	e.mu.Lock()
 	last, now := e.refreshed[name], e.now()

@@ -25,8 +25,8 @@ const (
 	maxSilence = time.Minute
 	// maxSample is longer than any boot; longer times have another cause.
 	maxSample = 2 * time.Hour
-	// firstSight is the greatest age at which a new node is first seen. An older one was in no pool: it comes from a warm
-	// pool, and its age is no time to ready.
+	// firstSight is the greatest age at which a new node is first seen. An older node was outside the pool until then,
+	// for example in a warm pool, and its age says nothing about the time to ready.
 	firstSight = 5 * time.Minute
 )
 
@@ -52,8 +52,8 @@ type Learned struct {
 type record struct {
 	uid      types.UID // of the pool: one created again under the name is another
 	since    time.Time
-	unmet    bool      // a request may be unmet, at first the last leader's
-	asked    time.Time // the last accepted request, zero while none is unmet that is known
+	unmet    bool      // a request may be unmet; at first, one of the last leader
+	asked    time.Time // the last accepted request; zero if none is known to be unmet
 	silent   time.Time // since when requests have not been answered, zero where the last was
 	failures int
 	until    time.Time
@@ -107,8 +107,8 @@ func (h *History) Asked(pool *v1alpha1.GPUNodePool, err error) {
 	r.asked, r.unmet = now, true
 }
 
-// Withdrawn records that a request is taken back since no node has come for too long, which the planner
-// decides: it has failed, once.
+// Withdrawn records that a request is taken back. The planner decides that when no node has come for too long. It
+// counts as one failure.
 func (h *History) Withdrawn(pool *v1alpha1.GPUNodePool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

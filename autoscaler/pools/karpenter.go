@@ -23,17 +23,17 @@ const (
 	labelKarpenterFor = "karpenter.sh/nodepool"
 )
 
-// karpenter identifies nodes by their NodeClaims. A static NodePool with lowered replicas chooses
-// the node itself, and one whose NodeClaim is deleted makes another. So the limit on its nodes is
-// lowered first, which prevents another, then the NodeClaim is deleted. The replicas follow once no
-// other node could be chosen instead, and with them the headroom for drift.
+// karpenter identifies nodes by their NodeClaims. If the replicas of a static NodePool are lowered, Karpenter chooses
+// the node to remove. If a NodeClaim is deleted, Karpenter makes another. So a removal first lowers the limit on nodes,
+// which prevents another, and then deletes the NodeClaim. The replicas, and with them the headroom for drift, are
+// lowered once Karpenter could choose no other node.
 type karpenter struct {
 	client client.Client
 	live   client.Reader
 }
 
-// size is the smaller of the replicas and the limit on nodes. A removal that ended after the limit was lowered has yet to
-// take its NodeClaim.
+// size is the smaller of the replicas and the limit on nodes. It also counts NodeClaims whose removal was interrupted
+// after the limit was lowered.
 func (k karpenter) size(t target, machines []unstructured.Unstructured) (int, error) {
 	replicas, err := t.replicas()
 	if err != nil {
@@ -72,10 +72,11 @@ func (karpenter) limited(t target, replicas int) (int, error) {
 // drifted node of a static NodePool only within spec.limits.nodes: the new one comes first.
 const driftHeadroom = 1
 
-// resize: Karpenter counts towards the limit what it terminates, and as a replica a NodeClaim whose end it has not seen, or
-// that was never launched, until it is gone (1.8 to 1.14, pkg/controllers/state). With fewer replicas it would remove a node
-// of its choice. It sees other replicas at once, but another limit only within half a minute: replicas that are to stay
-// are lowered first.
+// resize sets the replicas and the limit on nodes. Karpenter counts NodeClaims that it terminates towards the limit.
+// Until it is gone, Karpenter counts a NodeClaim as a replica if it has not seen that it ends, or if it was never
+// launched (1.8 to 1.14, pkg/controllers/state). With fewer replicas than that it would remove a node of its choice. It
+// sees changed replicas at once, but a changed limit only within half a minute. So where the replicas would stay the
+// same, they are lowered first.
 func (k karpenter) resize(ctx context.Context, t target, size int) error {
 	all, err := k.all(ctx, t)
 	if err != nil {
@@ -153,8 +154,8 @@ func (karpenter) node(claim *unstructured.Unstructured) (name, providerID string
 	return stringAt(claim, "status", "nodeName"), stringAt(claim, "status", "providerID")
 }
 
-// Terminates reports whether Karpenter terminates a node, which a static NodePool's replicas then do not count (1.14,
-// pkg/controllers/static/provisioning): Karpenter replaces it within the limit on nodes.
+// Terminates reports whether Karpenter is terminating a node. The replicas of a static NodePool do not count such a
+// node (1.14, pkg/controllers/static/provisioning): Karpenter replaces it within the limit on nodes.
 func Terminates(n *corev1.Node) bool {
 	_, made := n.Labels[labelKarpenterFor]
 	return made && n.DeletionTimestamp != nil

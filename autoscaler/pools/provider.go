@@ -22,15 +22,15 @@ type Provider interface {
 	// List returns the provider's state of the pool. It may be some seconds old. It is called concurrently
 	// for several pools.
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error)
-	// SetSize scales up to a size; it removes no node. from is the size that the decision was made on: a smaller one is
-	// ErrStale, since more nodes would be added than were decided.
+	// SetSize scales up to a size; it removes no node. from is the size on which the decision was made. If the pool is
+	// smaller by now the error is ErrStale: more nodes would be added than were decided.
 	SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, to int) error
-	// Delete removes exactly this node. That it is gone or was changed since it was read is an error, and a size that
-	// would be below spec.min is ErrStale. With replace the size stays, so that the provider makes another node: where
-	// it can, in one step. A pool above spec.max is not filled up again.
+	// Delete removes exactly this node. It is an error if the node is gone or was changed since it was read, and
+	// ErrStale if the size would be below spec.min. With replace the size stays, so that the provider makes another
+	// node, in one step where it can. In a pool above spec.max the node is removed without a replacement.
 	Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, replace bool) error
 	// Withdraw takes back a request that is not met: it lowers the size by the machines that have no node. It removes
-	// no node. A size other than from, on which the decision was made, is ErrStale.
+	// no node. The error is ErrStale if the size is not from, on which the decision was made.
 	Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from int) error
 }
 
@@ -44,7 +44,7 @@ type Listing struct {
 	// Target does not count them.
 	Going []string
 	// Counted are the machines that Target counts, by the last part of their providerID; nil where the provider does not
-	// list all of them. A node of another machine is none of the pool's.
+	// list all of them. A node of any other machine is not of the pool.
 	Counted []string
 	// Failed are the requested machines that the provider could not make, FailedWhy its reason.
 	Failed    int
@@ -154,9 +154,9 @@ func passing(ctx context.Context, err error) bool {
 	return apierrors.IsConflict(err) || errors.Is(err, ErrBusy) || errors.Is(err, ErrStale) || ctx.Err() != nil
 }
 
-// unanswered reports an error of the API server itself: it was busy, failed, or its answer was
-// lost. The request may have succeeded, and the next reconcile sees whether it did; a backoff of
-// the pool would only cost time, unless it goes on: a webhook of the target's may be down.
+// unanswered reports an error of the API server itself: it was busy, it failed, or its answer was lost. The request may
+// have succeeded; the next reconcile sees whether it did. A backoff of the pool would only cost time. Only errors that
+// go on count, for example while a webhook of the target is down.
 func unanswered(err error) bool {
 	var lost *url.Error
 	return errors.As(err, &lost) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) ||
@@ -221,7 +221,7 @@ func grows(size, from, to int) (bool, error) {
 	return size < to, nil
 }
 
-// shrinks returns ErrStale for a size that may not be smaller: no node is removed of a pool that was read so.
+// shrinks returns ErrStale unless size is more than least: the decision to remove a node was made on a larger size.
 func shrinks(size, least int) error {
 	if size > least {
 		return nil

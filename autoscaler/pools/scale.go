@@ -211,9 +211,9 @@ func remove(ctx context.Context, c client.Client, machine *unstructured.Unstruct
 	return nil
 }
 
-// Withdraw implements Provider: Machines and NodeClaims that have no node are removed by name. Where there is none, the
-// controller has made fewer than requested, and the size becomes theirs: with as many machines as replicas, none is chosen
-// for removal.
+// Withdraw implements Provider. It removes Machines and NodeClaims without a node by name. If there are none, the
+// controller has made fewer machines than requested, and the size becomes their number: with as many replicas as
+// machines, the controller removes none.
 func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from int) error {
 	defer s.memo.forget(pool)
 	t, kind, err := s.openNamed(ctx, pool)

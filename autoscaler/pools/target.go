@@ -33,7 +33,7 @@ type target struct{ object *unstructured.Unstructured }
 
 // machines is how a kind of target identifies its nodes.
 type machines interface {
-	// size is the last requested size; machines are those of t, at least those that are listed as being removed.
+	// size is the last requested size. machines are those of t; the ones listed as being removed suffice.
 	size(t target, machines []unstructured.Unstructured) (int, error)
 	// resize requests size nodes. It counts again each machine whose removal was abandoned.
 	resize(ctx context.Context, t target, size int) error
@@ -44,9 +44,10 @@ type machines interface {
 	foreign(t target) string
 	// passedOver reports whether a machine that was to be removed still exists and will stay.
 	passedOver(t target, machine *unstructured.Unstructured) bool
-	// remove removes the machine, one of all, from t. A size that counts it and is at least already is ErrStale.
+	// remove removes the machine, one of all, from t. It returns ErrStale where the size counts the machine and is not
+	// above least.
 	remove(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured, least int) error
-	// replace deletes the machine, whose controller makes another as long as the size stays.
+	// replace deletes the machine. The size stays, so its controller makes another.
 	replace(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured) error
 }
 
@@ -112,8 +113,8 @@ func (t target) removing() []string {
 	return strings.FieldsFunc(t.object.GetAnnotations()[removingAnnotation], func(r rune) bool { return r == ',' })
 }
 
-// write writes the replicas, and a limit on nodes if there is one. They do not count the removed, nor those of the list that
-// still leave. Of a list that is too long the oldest are dropped.
+// write writes the replicas, and the limit on nodes unless it is empty. Neither counts the removed machines, nor those
+// on the list that are still to go. The list keeps the newest maxRemoving machines.
 func (t target) write(ctx context.Context, c client.Client, kind machines, all []unstructured.Unstructured, replicas int, limit string, removed ...types.UID) error {
 	before, leaves := t.object.DeepCopy(), map[string]bool{}
 	for i := range all {
@@ -152,8 +153,8 @@ func (t target) machines(ctx context.Context, live client.Reader, kind, label st
 	return list.Items, nil
 }
 
-// removed returns the machines on the list of removed ones that still exist, and the size. The others are not listed without
-// need: they may be thousands.
+// removed returns the machines on the list of removed ones that still exist, and the size. It lists machines only if
+// there is such a list: there may be thousands.
 func (t target) removed(ctx context.Context, kind machines) (out []unstructured.Unstructured, size int, err error) {
 	if len(t.removing()) > 0 {
 		if out, err = kind.all(ctx, t); err != nil {

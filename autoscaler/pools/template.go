@@ -27,9 +27,9 @@ func ofNoNode(q resource.Quantity) bool {
 	return q.Sign() < 0 || q.AsApproximateFloat64() > mostOfANode
 }
 
-// Template describes a new node of a pool: by the pool's own template, with the GPU labels that the node
-// will have, completed by what its provider said of the nodes in l. tables are what nodes have published
-// of products that are not built in. The error names the wrong field.
+// Template describes a new node of a pool: by the pool's own template, with the GPU labels that the node will have,
+// completed by the provider's description in l. tables are those that nodes have published for products that are not
+// built in. The error names the wrong field.
 func Template(pool *v1alpha1.GPUNodePool, tables mig.Tables, l Listing) (plan.Template, error) {
 	t, err := templateOf(pool, tables)
 	if err != nil {
@@ -60,8 +60,8 @@ func archOf(gpus []plan.GPU) string {
 	return "amd64"
 }
 
-// complete adds what a node of the provider has and the pool's own template does not set. The template has CPU, memory
-// and GPUs; each node has a hostname of its own.
+// complete adds labels, taints and other resources of the provider's node that the pool's own template does not set.
+// CPU, memory and GPUs are the template's. The hostname is left out, since each node has its own.
 func complete(t *plan.Template, described *corev1.Node) {
 	for k, v := range described.Labels {
 		if _, set := t.Labels[k]; !set && k != corev1.LabelHostname {
@@ -85,15 +85,16 @@ func complete(t *plan.Template, described *corev1.Node) {
 	}
 }
 
-// passingTaints begin the keys of taints that a new node does not have: of conditions, and of nodes that leave or that their
-// cloud, medik8s (51f603e) or NVSentinel (3b7f639) repairs or interrupts.
+// passingTaints are prefixes of the keys of taints that a new node does not have: those of node conditions, of nodes
+// that are being removed, and of nodes that their cloud, medik8s (51f603e) or NVSentinel (3b7f639) repairs or
+// interrupts.
 var passingTaints = []string{
 	"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "status-taint.cluster-autoscaler.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "karpenter.sh/",
 	"aws-node-termination-handler/", "NodeWithImpairedVolumes", "cloud.google.com/impending-node-termination", "remediator.kubernetes.azure.com/",
 	"remediation.medik8s.io/", "nvsentinel.dgxc.nvidia.com/",
 }
 
-// PassingTaint reports whether a new node does not have taints of the key.
+// PassingTaint reports whether taints with this key pass: a new node does not have them.
 func PassingTaint(key string) bool {
 	return slices.ContainsFunc(passingTaints, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/amount"
 )
 
-// fields reads the fields of an object by their paths. A field that is missing is zero, and so is one
-// of the wrong type, the first of which is recorded.
+// fields reads the fields of an object by their paths. A field that is missing or of the wrong type is read as zero.
+// The first one of a wrong type is recorded in err.
 type fields struct {
 	of  map[string]any
-	at  string // the path of of, with a dot at its end
+	at  string // the path to of, with a dot at its end
 	err *error
 }
 
@@ -46,7 +46,7 @@ func (f fields) value(path string) any {
 	return v
 }
 
-// words are the types that a field may have, as a user knows them.
+// words are the types of fields in users' words.
 var words = map[string]string{"[]interface {}": "list", "map[string]interface {}": "object", "string": "text", "bool": "boolean"}
 
 func read[T any](f fields, path string) (out T) {
@@ -133,8 +133,8 @@ func (f fields) template(path string) corev1.PodTemplateSpec {
 	return t
 }
 
-// intoAmounts is into for what has quantities, or is one (all): the API server has not parsed those
-// of a custom resource.
+// intoAmounts is into for a value with quantities, or with all for a value of quantities only. It checks them: the API
+// server has not parsed those of a custom resource.
 func intoAmounts[T any](f fields, path string, all bool) (none T) {
 	if err := amount.Check(f.value(path), all); err != nil {
 		f.fail(path, err)

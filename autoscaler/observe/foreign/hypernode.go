@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// HyperNode is a place in the network as Volcano has it: nodes, and other HyperNodes of lower tiers. The lower its tier,
+// HyperNode is a network topology domain of Volcano: nodes, and other HyperNodes of lower tiers. The lower its tier,
 // the nearer its nodes are to each other (v1.16.0-alpha.1, pkg/scheduler/api/hyper_node_info.go).
 type HyperNode struct {
 	Tier     int
@@ -22,13 +22,15 @@ type HyperNode struct {
 	parts    []string
 }
 
-// Labels that stand for a HyperNode of at most a tier, by its number or name: no node has them by itself.
+// Labels that stand for the HyperNode of a node up to a tier, by the tier's number or name. Real nodes do not have
+// them.
 const (
 	hyperNodeTier = "hypernode.volcano.sh/tier-"
 	hyperNodeName = "hypernode.volcano.sh/tier-name-"
 )
 
-// hyperNodeLabel is the label whose value the nodes of a network topology share. A soft topology requires none.
+// hyperNodeLabel is the label of which all nodes of a pod group must have the same value, by its network topology. It
+// is empty for a soft topology, which requires nothing.
 func hyperNodeLabel(f fields, at string) string {
 	tier, name := f.count(at+"highestTierAllowed", -1), f.text(at+"highestTierName")
 	switch mode := f.text(at + "mode"); {
@@ -70,7 +72,7 @@ func parseHyperNode(f fields, o *Object) {
 	}
 }
 
-// Network is which HyperNodes nodes are in, for the PodGroups with a network topology.
+// Network knows in which HyperNodes nodes are, for the PodGroups with a network topology.
 type Network struct {
 	allowed    map[string]int // the highest tier, by the label that stands for it
 	hyperNodes []*Object
@@ -107,9 +109,10 @@ func (all Objects) Network() *Network {
 	return w
 }
 
-// With returns labels with those that stand for a node's HyperNodes: for each highest tier that a PodGroup allows, the
-// one of the highest tier up to that. All nodes have the same value where a PodGroup allows a tier above all there are,
-// or names one that there is not; a node outside all HyperNodes has no other.
+// With returns labels with those added that stand for a node's HyperNodes. For each highest tier that a PodGroup
+// allows, the value is the node's HyperNode with the highest tier up to that. All nodes have the same value where a
+// PodGroup allows a tier above all existing ones, or names a tier that does not exist. A node outside all HyperNodes
+// has no other of these labels.
 func (w *Network) With(has map[string]string, n *corev1.Node) map[string]string {
 	if w == nil {
 		return has
@@ -124,7 +127,7 @@ func (w *Network) With(has map[string]string, n *corev1.Node) map[string]string 
 		if !slices.ContainsFunc(o.HyperNode.nodes, func(has func(*corev1.Node) bool) bool { return has(n) }) {
 			continue
 		}
-		for range w.hyperNodes { // and those above it; no more, whatever a cycle
+		for range w.hyperNodes { // it, and those above it; bounded, since there may be a cycle
 			for label, tier := range w.allowed {
 				if own := o.HyperNode.Tier; own <= tier && tier <= w.top && own >= at[label] {
 					out[label], at[label] = o.Name, own
@@ -139,8 +142,8 @@ func (w *Network) With(has map[string]string, n *corev1.Node) map[string]string 
 	return out
 }
 
-// WithNew returns the labels of a pool's new nodes with those that stand for their HyperNodes: they come in the same
-// ones, in which no other node is unless the labels say which they are.
+// WithNew returns the labels of a pool's new nodes with those added that stand for their HyperNodes. New nodes of a
+// pool are taken to be in one HyperNode without other nodes, unless their labels tell which it is.
 func (w *Network) WithNew(has map[string]string, pool string) map[string]string {
 	out := w.With(has, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: has}})
 	if w != nil {

@@ -154,8 +154,8 @@ var kinds = map[Kind]kind{
 	PodTemplate:         {[]string{"v1"}, parsePodTemplate, ""},
 }
 
-// Object is what is kept of one object. Of its metadata these are names, UID, age, labels and
-// owners. Exactly one of the last fields is set, none with an Err; a Request has a Maker too.
+// Object is what is kept of one object. Of its metadata these are names, UID, age, labels and owners. Exactly one of
+// the fields after Err is set, none of them with an Err; a Request has a Maker too.
 type Object struct {
 	metav1.ObjectMeta
 	Kind Kind
@@ -167,12 +167,12 @@ type Object struct {
 	Flavor *Flavor
 	// Levels of a KAI Topology: the labels of nodes, by alias.
 	Levels map[string]string
-	// HyperNode of Volcano, by which nodes get the labels of its PodGroups' Near.
+	// HyperNode of Volcano. From it nodes get the labels that Near of Volcano's PodGroups names.
 	HyperNode *HyperNode
 	Devices   *Devices
 	// Taint is that of devices that a DeviceTaintRule selects; nil for none.
 	Taint *DeviceTaint
-	// Remote: what has this AdmissionCheck runs in another cluster.
+	// Remote: Workloads with this AdmissionCheck run in another cluster.
 	Remote bool
 	// Request of a ProvisioningRequest, Template of a PodTemplate.
 	Request  *Request
@@ -181,28 +181,28 @@ type Object struct {
 
 // PodGroup defines how many pods are useful only together.
 type PodGroup struct {
-	// Min is the minimum, 0 for a group of which every pod is useful by itself.
+	// Min is the minimum; 0 if every pod of the group is useful by itself.
 	Min int
 	// Needs are the resources of Min pods together, nil if not set.
 	Needs corev1.ResourceList
 	Queue string
 	Over  bool // all its pods have ended
-	// Held is why its scheduler starts none of its pods, whatever nodes there are; empty for nothing (KAI).
+	// Held is why its scheduler starts none of its pods, whatever nodes there are; empty if it may start them (KAI).
 	Held string
-	// Near is where all its pods are. Parts are where those of a subgroup are, by its name: as it says, and the
-	// subgroups that it is a part of (KAI).
+	// Near is the topology constraint of all its pods. Parts are those of a subgroup's pods, by its name: its own, and
+	// those of the subgroups that it is nested in (KAI).
 	Near  Near
 	Parts map[string][]Part
-	// Claims are its own resource claims that are made from templates, by name: a pod's of the same name and template
-	// is the same one.
+	// Claims are the templates of its own resource claims, by the claim's name. A pod's claim of the same name and
+	// template is the group's claim.
 	Claims map[string]string
 }
 
-// Near is a label of nodes: pods are on nodes with the same value of it. Empty for anywhere. With a Topology it
-// may be an alias of that.
+// Near is a topology constraint: pods are on nodes with the same value of Label; empty for anywhere. With a Topology,
+// Label may be an alias that the Topology defines.
 type Near struct{ Label, Topology string }
 
-// Part is a subgroup with a place of its own.
+// Part is a subgroup with a topology constraint of its own.
 type Part struct {
 	Name string
 	Near
@@ -211,7 +211,7 @@ type Part struct {
 // Maker creates pods from templates.
 type Maker struct {
 	Roles []Role
-	// Sets is how often the roles are created, each time as a gang; 1 except for a LeaderWorkerSet.
+	// Sets is how often the roles are created; each set is a gang. It is 1 except for a LeaderWorkerSet.
 	Sets int
 	// Min pods are useful together, 0 for all of them.
 	Min int
@@ -225,9 +225,9 @@ type Maker struct {
 	Started bool
 	// Checks are the names of its admission checks (Kueue).
 	Checks []string
-	// Exclusive is a label of nodes: each set has a value of it to itself (LeaderWorkerSet).
+	// Exclusive is a node label: each set has all nodes with one value of it to itself (LeaderWorkerSet).
 	Exclusive string
-	// Queue of the object, in its own system's words; ClusterQueue that has admitted it (Kueue).
+	// Queue of the object, as its own system names it; ClusterQueue that has admitted it (Kueue).
 	Queue, ClusterQueue string
 	// Priority has precedence over PriorityClass; nil if not set.
 	Priority      *int32
@@ -242,20 +242,21 @@ type Role struct {
 	Template    corev1.PodTemplateSpec
 	// Flavors that its queue has assigned, by name (Kueue).
 	Flavors []string
-	// Near is as a PodGroup's. Roles with the same Together are near each other too (Kueue).
+	// Near is the topology constraint of the pods. Roles with the same Together share theirs (Kueue).
 	Near     Near
 	Together string
-	// Slices are where each Size pods are, one after the other (Kueue).
+	// Slices divide the pods, in order, into parts of Size pods with the same topology constraint (Kueue).
 	Slices []Slice
 }
 
-// Slice is so many pods with a place of their own.
+// Slice is a topology constraint for each Size pods.
 type Slice struct {
 	Near
 	Size int
 }
 
-// Flavor is what Kueue adds to the pods that it assigns a ResourceFlavor, or the API server to those of a RuntimeClass.
+// Flavor is what Kueue adds to the pods to which it assigns a ResourceFlavor, or the API server to those of a
+// RuntimeClass.
 type Flavor struct {
 	NodeLabels  map[string]string
 	Tolerations []corev1.Toleration
@@ -279,7 +280,7 @@ type Devices struct {
 	Generation, Slices int64
 	Each               []Device
 	Product            string // a GPU's
-	// Packed is the slice's specification, which is large as it is.
+	// Packed is the slice's encoded specification: decoded it is large.
 	Packed []byte
 }
 
@@ -292,10 +293,10 @@ func (d *Devices) Slice() (*resourcev1.ResourceSlice, error) {
 	return &out, nil
 }
 
-// DeviceName is the name of a device; a rule's has the parts that select devices.
+// DeviceName is the name of a device. In a rule, only the parts that are set select devices.
 type DeviceName struct{ Driver, Pool, Device string }
 
-// DeviceTaint is one, and the devices that it is on.
+// DeviceTaint is a taint, and the devices that it is on.
 type DeviceTaint struct {
 	DeviceName
 	resourcev1.DeviceTaint
@@ -309,9 +310,9 @@ func (t *DeviceTaint) IsOn(d DeviceName) bool {
 // Device of a ResourceSlice. Profile is a MIG device's.
 type Device struct {
 	Name, Type, Profile string
-	// GPU is the UUID of the one that the device is, or is a part of; empty where the driver does not state it.
+	// GPU is the UUID of the GPU that the device is, or is a part of; empty where the driver does not state it.
 	GPU string
-	// Claimed: the driver makes this MIG device once it is claimed, at Start.
+	// Claimed: the driver creates this MIG device when it is claimed, at the memory slice Start.
 	Claimed bool
 	Start   int
 	// Tainted: a taint of its slice keeps pods away.
@@ -324,7 +325,7 @@ type Queue struct {
 	// ClusterQueue that a LocalQueue points to; no other field of a LocalQueue is set.
 	ClusterQueue string
 	Quotas       []Quota
-	// Whole: the quota includes the children's, rather than adding to them.
+	// Whole: the quota includes those of the children; else it comes on top of them.
 	Whole bool
 }
 

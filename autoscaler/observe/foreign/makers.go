@@ -105,8 +105,8 @@ func parseScaled(f fields, o *Object) {
 var trainingManagers = []string{"", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator"}
 
 // trainingJob returns the reader of a job of Kubeflow's Training Operator (v1.9,
-// pkg/apis/kubeflow.org/v1/common_types.go) or MPI Operator, whose replicas are in the field. A job is
-// a gang: of schedulingPolicy's minAvailable, of an elastic job's minReplicas, else of all replicas.
+// pkg/apis/kubeflow.org/v1/common_types.go) or MPI Operator with its replicas in field. A job is a gang. Its minimum is
+// schedulingPolicy's minAvailable, for an elastic job its minReplicas, else all replicas.
 func trainingJob(field string) func(fields, *Object) {
 	return func(f fields, o *Object) {
 		const policy = "spec.runPolicy."
@@ -145,10 +145,10 @@ type podSetUpdate struct {
 	Tolerations  []corev1.Toleration `json:"tolerations"`
 }
 
-// parseKueueWorkload reads a Workload, of v1beta1 or v1beta2. It is demand once its quota is reserved,
-// even while an admission check is pending, possibly for these nodes. What MultiKueue dispatches to
-// another cluster is demand there. A Workload that another one owns is its variant for a flavor: once it is admitted,
-// so is its parent, whose pods they are (0.19, pkg/controller/concurrentadmission).
+// parseKueueWorkload reads a Workload, of v1beta1 or v1beta2. It is demand once its quota is reserved, even while an
+// admission check is pending, possibly for these nodes. What MultiKueue dispatches to another cluster is demand there.
+// A Workload that another Workload owns is its variant for a flavor. Once the variant is admitted, so is its parent,
+// and the pods are the parent's (0.19, pkg/controller/concurrentadmission).
 func parseKueueWorkload(f fields, o *Object) {
 	conditions := f.conditions()
 	parent := metav1.GetControllerOfNoCopy(o)
@@ -162,12 +162,12 @@ func parseKueueWorkload(f fields, o *Object) {
 	if c := meta.FindStatusCondition(conditions, "QuotaReserved"); c != nil {
 		m.Admitted = c.LastTransitionTime
 	}
-	// v1beta1 has the class's name and its source, v1beta2 a reference. A WorkloadPriorityClass orders
-	// the queue; pods have the class of their template.
+	// v1beta1 has the class's name and its source, v1beta2 a reference. A WorkloadPriorityClass only orders
+	// the queue: pods have the class of their template.
 	class := cmp.Or(f.text("spec.priorityClassRef.name"), f.text("spec.priorityClassName"))
 	source := cmp.Or(f.text("spec.priorityClassRef.group"), f.text("spec.priorityClassSource"))
 	ofPods := class != "" && source != "kueue.x-k8s.io/workloadpriorityclass" && source != "kueue.x-k8s.io"
-	sets, partial := f.list("spec.podSets"), map[string]bool{} // may be admitted with fewer pods
+	sets, partial := f.list("spec.podSets"), map[string]bool{} // whether it may be admitted with fewer pods
 	for _, set := range sets {
 		partial[set.text("name")] = set.value("minCount") != nil
 		m.Roles = append(m.Roles, Role{
@@ -192,7 +192,7 @@ func parseKueueWorkload(f fields, o *Object) {
 	for _, set := range f.list("status.admission.podSetAssignments") {
 		r := role(set.text("name"))
 		r.Flavors = slices.Compact(slices.Sorted(maps.Values(set.names("flavors"))))
-		// Those that ended before the quota was reserved are not in the assignment (0.15, pkg/workload/workload.go).
+		// The assignment does not count pods that ended before the quota was reserved (0.15, pkg/workload/workload.go).
 		switch count := set.count("count", r.Count); {
 		case !partial[r.Name]:
 			r.Done = max(r.Done, r.Count-count)
@@ -219,7 +219,7 @@ func parseKueueWorkload(f fields, o *Object) {
 // kueueSlices reads the annotations podset-slice-required-topology and podset-slice-size, or their layers.
 func kueueSlices(set fields) (out []Slice) {
 	add := func(label string, size int) {
-		if label != "" && size > 1 { // one pod is anywhere
+		if label != "" && size > 1 { // a slice of one pod may be anywhere
 			out = append(out, Slice{Near{Label: label}, size})
 		}
 	}
@@ -261,12 +261,12 @@ const (
 	RequestExpired     = "BookingExpired"
 )
 
-// Request is what a ProvisioningRequest says besides its pods, which are its Maker's.
+// Request is what a ProvisioningRequest states besides its pods, which are in its Maker.
 type Request struct {
 	Class string
 	// Templates are the names of the PodTemplates of the Maker's roles.
 	Templates []string
-	// Missing is the first of them that there is not; set by Resolve.
+	// Missing is the first of Templates that does not exist; set by Resolve.
 	Missing string
 	// ValidFor is how long after its creation the request fails if it is not provisioned; 0 if not set.
 	ValidFor time.Duration
@@ -275,7 +275,7 @@ type Request struct {
 	Conditions []metav1.Condition
 }
 
-// Settled reports whether nothing more is done for a request but the end of its booking.
+// Settled reports whether a request is provisioned or failed: only the end of its booking is left.
 func (r *Request) Settled() bool { return isTrue(r.Conditions, RequestProvisioned, RequestFailed) }
 
 // parseProvisioningRequest reads a ProvisioningRequest: pods for which capacity is requested before they
@@ -316,8 +316,8 @@ func MadeFor(o *Object) string {
 	return ""
 }
 
-// Resolve returns the objects with the PodTemplates in the roles of ProvisioningRequests of these classes, and
-// without requests of others. A request of which one is missing is no demand.
+// Resolve returns the objects with PodTemplates filled into the roles of ProvisioningRequests of these classes, and
+// without requests of other classes. A request with a missing PodTemplate is no demand.
 func (all Objects) Resolve(classes []string) Objects {
 	requests, ok := all[ProvisioningRequest]
 	if !ok {

@@ -34,8 +34,8 @@ func Parse(k Kind, u *unstructured.Unstructured) *Object {
 // groupOver are the phases in which all pods of a PodGroup have ended.
 var groupOver = map[Kind][]string{VolcanoPodGroup: {"Completed"}, PluginsPodGroup: {"Finished", "Failed"}}
 
-// parsePodGroup reads a PodGroup of Volcano or scheduler-plugins. Volcano starts a group once its minimum and that of
-// its subgroups are there (1.15.1, pkg/scheduler/api/job_info.go).
+// parsePodGroup reads a PodGroup of Volcano or scheduler-plugins. Volcano starts a group once its minimum is reached,
+// and that of its subgroups (1.15.1, pkg/scheduler/api/job_info.go).
 func parsePodGroup(f fields, o *Object) {
 	o.Group = &PodGroup{
 		Min: f.count("spec.minMember", 0), Needs: f.resources("spec.minResources"), Queue: f.text("spec.queue"),
@@ -48,13 +48,13 @@ func parsePodGroup(f fields, o *Object) {
 		for _, policy := range f.list("spec.subGroupPolicy") {
 			subgroups += policy.count("minSubGroups", 0) * policy.count("subGroupSize", 1)
 		}
-		if subgroups > o.Group.Min { // minResources are of minMember pods
+		if subgroups > o.Group.Min { // minResources are for minMember pods
 			o.Group.Min, o.Group.Needs = min(subgroups, maxCount), nil
 		}
 	}
 }
 
-// parseKAIPodGroup reads a PodGroup of KAI, which heeds no constraint without a topology.
+// parseKAIPodGroup reads a PodGroup of KAI.
 func parseKAIPodGroup(f fields, o *Object) {
 	under := map[string][]fields{} // subgroups by their parent
 	for _, sub := range f.list("spec.subGroups") {
@@ -64,11 +64,11 @@ func parseKAIPodGroup(f fields, o *Object) {
 	o.Group.Min = kaiMin(f, "spec.", "", under, nil, o.Group.Parts)
 }
 
-// heldFor are the reasons of KAI's that no node removes: those of queues (0.17.0, pkg/apis/scheduling/v2alpha2).
+// heldFor are KAI's reasons that no new node removes: those of queues (0.17.0, pkg/apis/scheduling/v2alpha2).
 var heldFor = []string{"QueueDoesNotExist", "OverLimit", "NonPreemptibleOverQuota"}
 
-// kaiHeld is why KAI starts no pod of a PodGroup. What a scheduler has found last is its last condition, and while some of
-// the group's pods run it states nothing new.
+// kaiHeld is why KAI starts no pod of a PodGroup, empty for nothing. The last condition has what a scheduler found
+// last. It does not count while some of the group's pods run, since no new one is written then.
 func kaiHeld(f fields) string {
 	for _, q := range f.resources("status.resourcesStatus.allocated") {
 		if !q.IsZero() {
@@ -87,10 +87,10 @@ func kaiHeld(f fields) string {
 	return held
 }
 
-// maxWithin bounds the subgroups with places that a subgroup is in: topologies have fewer levels.
+// maxWithin bounds the subgroups with topology constraints that a subgroup is nested in: topologies have fewer levels.
 const maxWithin = 8
 
-// kaiNear is what a topology constraint requires. KAI heeds none without a topology.
+// kaiNear is what a topology constraint requires. KAI ignores one without a topology.
 func kaiNear(f fields, at string) Near {
 	level, topology := f.text(at+"topologyConstraint.requiredTopologyLevel"), f.text(at+"topologyConstraint.topology")
 	if level == "" || topology == "" {
@@ -99,9 +99,10 @@ func kaiNear(f fields, at string) Near {
 	return Near{level, topology}
 }
 
-// kaiMin is the fewest pods with which a PodGroup of KAI, or one of its subgroups, starts: its own minimum, or those
-// of the smallest of its subgroups, of all unless it states how many (0.17.0, pkg/scheduler/api/podgroup_info). It
-// collects the places of the subgroups in parts; within are those of the group above.
+// kaiMin is the smallest number of pods with which a PodGroup of KAI, or one of its subgroups, starts. That is its own
+// minimum, or the sum over its smallest subgroups: as many of them as it states, else all (0.17.0,
+// pkg/scheduler/api/podgroup_info). It collects the topology constraints of the subgroups in parts; within are those of
+// the groups above.
 func kaiMin(f fields, at, name string, under map[string][]fields, within []Part, parts map[string][]Part) int {
 	if len(within) > 0 {
 		parts[name] = within
@@ -148,7 +149,7 @@ func parseBuiltInPodGroup(f fields, o *Object) {
 }
 
 // parseKueueQueue reads a ClusterQueue or a Cohort. Their parent fields have different names, and
-// changed with v1beta2. Their quotas are of all flavors: the flavor of a demand is not known yet.
+// changed with v1beta2. Their quotas are summed over all flavors: the flavor of a demand is not known yet.
 func parseKueueQueue(f fields, o *Object) {
 	o.Queue = &Queue{Parent: cmp.Or(f.text("spec.cohortName"), f.text("spec.cohort"), f.text("spec.parentName"), f.text("spec.parent"))}
 	for _, group := range f.list("spec.resourceGroups") {
@@ -170,15 +171,15 @@ func parseFlavor(f fields, o *Object) {
 	o.Flavor = &Flavor{NodeLabels: f.names("spec.nodeLabels"), Tolerations: into[[]corev1.Toleration](f, "spec.tolerations")}
 }
 
-// parseCheck reads an AdmissionCheck. MultiKueue's sends Workloads to other clusters, and states to which only once one
-// of them is connected (ff69552, pkg/controller/admissionchecks/multikueue).
+// parseCheck reads an AdmissionCheck. That of MultiKueue sends Workloads to other clusters. A Workload states to which
+// ones only after one of them is connected (ff69552, pkg/controller/admissionchecks/multikueue).
 func parseCheck(f fields, o *Object) {
 	o.Remote = f.text("spec.controllerName") == "kueue.x-k8s.io/multikueue"
 }
 
-// parseDRASlice reads a ResourceSlice of one node. MIG devices that the driver makes once they are claimed share their
-// GPU's counters (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go). Their names, which
-// the driver reads itself, end in their first memory slice (mig.go).
+// parseDRASlice reads a ResourceSlice of one node. MIG devices that the driver creates when they are claimed consume
+// counters of their GPU (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go). The
+// names of MIG devices end in their first memory slice; the driver parses them too (mig.go).
 func parseDRASlice(f fields, o *Object) {
 	spec := into[resourcev1.ResourceSliceSpec](f, "spec")
 	packed, err := spec.Marshal()
@@ -251,8 +252,8 @@ func listed(list corev1.ResourceList, name corev1.ResourceName) *float64 {
 // kaiGPU is the resource that a KAI queue's gpu numbers count: whole GPUs.
 const kaiGPU = "nvidia.com/gpu"
 
-// parseKAIQueue reads a queue, of which a number that is not stated is zero, -1 is unbounded, and the limit holds for what
-// is within the quota too (0.17.0, pkg/scheduler/plugins/proportion).
+// parseKAIQueue reads a queue of KAI. A number that is not set is 0, and -1 is unbounded. The limit also applies to
+// what is within the quota (0.17.0, pkg/scheduler/plugins/proportion).
 func parseKAIQueue(f fields, o *Object) {
 	amount := func(path string) float64 {
 		n := ptr.Deref(f.number("spec.resources.gpu."+path), 0)

@@ -61,8 +61,8 @@ func slimContainers(all []corev1.Container, onHost bool) []corev1.Container {
 	return out
 }
 
-// slimPorts keeps host ports. On the host's network every port is one, which the API server states in pods and not in
-// templates.
+// slimPorts keeps host ports. With hostNetwork every container port is a host port; the API server writes that into
+// pods, not into templates.
 func slimPorts(all []corev1.ContainerPort, onHost bool) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	for _, p := range all {
@@ -76,7 +76,7 @@ func slimPorts(all []corev1.ContainerPort, onHost bool) []corev1.ContainerPort {
 	return out
 }
 
-// SlimVolumes keeps the names of claims, and of local volumes, which become empty ones.
+// SlimVolumes keeps volumes with claims, with the claim's name only, and local volumes as empty directories.
 func SlimVolumes(all []corev1.Volume, local func(*corev1.Volume) bool) []corev1.Volume {
 	var out []corev1.Volume
 	for i := range all {
@@ -97,21 +97,21 @@ func SlimVolumes(all []corev1.Volume, local func(*corev1.Volume) bool) []corev1.
 	return out
 }
 
-// Annotations by which each of a JobSet's Jobs, and each group of a LeaderWorkerSet, has a place to
-// itself. Their value is a label of nodes, whose values are the places. Read from jobset 08dfbfd
+// Annotations that give each Job of a JobSet, or each group of a LeaderWorkerSet, a topology domain to itself. Their
+// value is a node label, and each value of that label is a domain. Read from jobset 08dfbfd
 // (pkg/webhooks/pod_webhook.go) and lws 060ab4d (the same file).
 const (
 	jobSetExclusive = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-	jobSetLabelled  = "alpha.jobset.sigs.k8s.io/node-selector" // the places are labels of nodes for each Job
+	jobSetLabelled  = "alpha.jobset.sigs.k8s.io/node-selector" // users label the nodes for each Job
 	jobSetJobKey    = "jobset.sigs.k8s.io/job-key"
 	lwsExclusive    = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 )
 
-// maxPlaces bounds the Jobs of a JobSet that have places of their own: each has a template of its own.
+// maxPlaces bounds the Jobs of a JobSet that have topology domains of their own: each has its own template.
 const maxPlaces = 256
 
-// jobSetPlace returns the label of nodes whose values are the places of a replicated job's Jobs, empty
-// for none: its own, else its JobSet's.
+// jobSetPlace returns the node label whose values are the topology domains of a replicated job's Jobs, empty for none.
+// The replicated job's own goes before its JobSet's.
 func jobSetPlace(set, job map[string]string) string {
 	for _, of := range []map[string]string{job, set} {
 		if key := of[jobSetExclusive]; key != "" {

@@ -30,8 +30,8 @@ type Watcher struct {
 	running map[Kind]*running
 }
 
-// patience bounds how long a kind is awaited before the others are used without it: without the
-// permission to list a kind, its cache never syncs.
+// patience bounds the wait for a kind before the others are used without it: without the permission to list a kind, its
+// cache never syncs.
 const patience = 30 * time.Second
 
 // ErrNotYet means that the cluster's objects are still being listed.
@@ -45,9 +45,9 @@ type running struct {
 	since    time.Time
 }
 
-// WatcherOptions of a Watcher. Every is the interval of API discovery, 0 for 30 s. Changed, which
-// may be nil, is called on every change that is worth a reconcile, not for fields that are not
-// read. It must not block. Classes are those of the ProvisioningRequests to serve, none for none.
+// WatcherOptions of a Watcher. Every is the interval of API discovery, 0 for 30 s. Changed, which may be nil, is called
+// on every change that is worth a reconcile, and not for fields that are not read. It must not block. Classes are the
+// classes of ProvisioningRequests to serve; without any, none is served.
 type WatcherOptions struct {
 	Client    dynamic.Interface
 	Discovery discovery.DiscoveryInterface
@@ -77,9 +77,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Objects returns the cached objects. A kind that is not listed completely is absent, so that a
-// part is not taken for the whole. While that may be because the watch has just started, the error
-// is ErrNotYet.
+// Objects returns the cached objects. A kind that is not listed completely is absent: a part of the objects must not
+// look like all of them. While the watch may just have started, the error is ErrNotYet.
 func (w *Watcher) Objects() (Objects, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +93,7 @@ func (w *Watcher) Objects() (Objects, error) {
 			}
 			continue
 		}
-		out[k] = map[Key]*Object{} // there may be none, which is known
+		out[k] = map[Key]*Object{} // also without objects: that there are none is known
 		for _, item := range r.informer.GetStore().List() {
 			if o, ok := item.(*Object); ok {
 				out.Add(o)
@@ -208,7 +207,7 @@ func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionReso
 // many of them.
 var notWatched = map[Kind]bool{Deployment: true, StatefulSet: true}
 
-// alike reports whether none of an object's read fields has changed.
+// alike reports whether two versions of an object are equal in all fields that are read.
 func alike(before, now any) bool {
 	a, okA := before.(*Object)
 	b, okB := now.(*Object)

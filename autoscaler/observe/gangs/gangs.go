@@ -16,7 +16,7 @@ import (
 
 // Pod is a pod that exists, or is still to be created.
 type Pod struct {
-	*corev1.Pod // of one to be created as the API server would create it, without a name
+	*corev1.Pod // one still to be created is as the API server would create it, without a name
 	// Plan is the planner's view of it, nil if it requests no GPU.
 	Plan *plan.Pod
 	// Workload (Kueue) and PodGroup of the pod, by name; set by Join.
@@ -46,12 +46,13 @@ const maxUnmade = 20_000
 
 // Joined is what Join finds.
 type Joined struct {
-	// Unmade are the pods that are still to be created, LeftOut how many of a namespace are not among them since it has
-	// too many.
+	// Unmade are the pods still to be created. LeftOut counts, by namespace, those beyond maxUnmade, which are not in
+	// Unmade.
 	Unmade  []Pod
 	LeftOut map[string]int // pods, or sets of them
-	// Consumers are the pods that use the capacity of a ProvisioningRequest, by the request: then those are the demand. It
-	// has an entry without pods for a request that pods will use which do not exist yet. All names are "namespace/name".
+	// Consumers are the pods that use the capacity of a ProvisioningRequest, by the request. These pods are then the
+	// demand, not the request. If only pods that do not exist yet will use a request, its entry has no pods. All names
+	// are "namespace/name".
 	Consumers map[string]map[string]bool
 }
 
@@ -135,8 +136,7 @@ func (j *joiner) placeOf(p *corev1.Pod) place {
 	return j.inRole(at.maker, at.set, at.role)
 }
 
-// labelled is the place that a pod's labels name, whether there is its maker or not; an empty name for
-// none.
+// labelled returns the place that a pod's labels name, even if its maker does not exist; an empty name for none.
 func labelled(p *corev1.Pod) place {
 	label := func(key string) string { return cmp.Or(p.Labels[key], p.Annotations[key]) }
 	if name := label(volcanoJob); name != "" {
@@ -168,8 +168,8 @@ func labelled(p *corev1.Pod) place {
 	return place{}
 }
 
-// orphan reports whether a pod's maker is no more. Such a pod is about to be deleted: while it lasts,
-// the rest of a gang must not look like pods that are useful one by one.
+// orphan reports whether a pod's maker no longer exists. Such a pod is about to be deleted: while it lasts, the rest of
+// a gang must not look like pods that are useful one by one.
 func (j *joiner) orphan(p *corev1.Pod) bool {
 	of := labelled(p).maker
 	_, listed := j.in.Objects[of.Kind]

@@ -32,7 +32,7 @@ type joiner struct {
 	spent map[string]spent
 }
 
-// spent is what one namespace has of maxUnmade: no namespace takes another's.
+// spent is what one namespace has used of maxUnmade: each namespace has its own.
 type spent struct{ pods, sets int }
 
 // owner of a PodGroup or a Workload: an object of its namespace.
@@ -217,8 +217,8 @@ func (j *joiner) unreadable(p *Pod, group foreign.Key) {
 	}
 }
 
-// inNodePool requires nodes that KAI's scheduler of a PodGroup considers: those with the same value of its label, or
-// without it like the PodGroup.
+// inNodePool requires the nodes that KAI's scheduler considers for a PodGroup: those with the PodGroup's value of the
+// node pool label, or those without the label if the PodGroup has none.
 func inNodePool(p *plan.Pod, group *foreign.Object) {
 	if group == nil || group.Kind != foreign.KAIPodGroup {
 		return
@@ -335,9 +335,9 @@ func (j *joiner) ofSet(of setOf) *gang {
 	return g
 }
 
-// groupOfMaker returns the PodGroup that a maker's templates name, as those of a TrainJob's JobSet do, or that
-// it owns: Volcano creates one for its Job before any pod refers to it. A maker of several sets creates
-// one for each, which its pods name. Nil for none.
+// groupOfMaker returns a maker's PodGroup, nil for none. The maker's templates name it, as those of a TrainJob's JobSet
+// do, or the maker owns it: Volcano creates one for its Job before any pod refers to it. A maker of several sets
+// creates one for each set, which its pods name.
 func (j *joiner) groupOfMaker(o *foreign.Object) *foreign.Object {
 	for i := range o.Maker.Roles {
 		t := &o.Maker.Roles[i].Template

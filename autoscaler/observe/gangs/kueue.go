@@ -29,14 +29,14 @@ const (
 // each has its place, and once an elastic job's new slice is admitted (ff69552, apis/kueue/v1beta2).
 var kueueGates = []string{"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology", "kueue.x-k8s.io/elastic-job"}
 
-// nested are the kinds queued by Kueue whose pods an intermediate object creates: without Kueue's
-// annotation they cannot be matched to their Workload.
+// nested are kinds that Kueue queues and whose pods an intermediate object creates. Without Kueue's annotation the pods
+// cannot be matched to their Workload.
 var nested = map[string]bool{"RayJob": true, "RayService": true, "AppWrapper": true, "SparkApplication": true}
 
 // kueue finds the Workloads that stand for other objects.
 type kueue struct {
 	objects foreign.Objects
-	queued  map[owner]*foreign.Object // Workloads, by the object that one queues
+	queued  map[owner]*foreign.Object // Workloads, by the object that they queue
 }
 
 func newKueue(objects foreign.Objects) kueue {
@@ -99,8 +99,8 @@ func (k kueue) workloadOf(p *corev1.Pod) *foreign.Object {
 	return k.workloadFor(p)
 }
 
-// workloadFor returns the Kueue Workload that queues an object or its owner, as a TrainJob is of its
-// JobSet; nil for none.
+// workloadFor returns the Kueue Workload that queues an object or its owner, such as the TrainJob that owns a JobSet;
+// nil for none.
 func (k kueue) workloadFor(o metav1.Object) *foreign.Object {
 	if w := k.queued[owner{o.GetNamespace(), o.GetUID()}]; w != nil && o.GetUID() != "" {
 		return w
@@ -133,7 +133,7 @@ func (j *joiner) gated(p *Pod, at place) {
 	}
 	p.Plan.Unschedulable = true
 	i := slices.IndexFunc(w.Maker.Roles, func(r foreign.Role) bool { return r.Name == at.role })
-	if i < 0 { // of several sets, it does not say of which it is
+	if i < 0 { // there are several pod sets, and the pod does not state its own
 		return
 	}
 	role := &w.Maker.Roles[i]
@@ -152,8 +152,8 @@ func (j *joiner) gated(p *Pod, at place) {
 	j.near(p.Plan, role.Near, groupOfRole(w, role))
 }
 
-// startsAgain reports a place in a Workload that is not admitted yet: what has ended ran before it was evicted, and its quota
-// is for all that it still creates.
+// startsAgain reports whether a place is in a Workload that is not admitted yet. Its ended pods ran before it was
+// evicted, and its quota is for all pods that it still creates.
 func (k kueue) startsAgain(at place) bool {
 	return at.maker.Kind == foreign.KueueWorkload && !k.objects.Maker(at.maker).Maker.Started
 }

@@ -106,7 +106,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 	}
 }
 
-// groupOfRole names the pods that are where one of a role is.
+// groupOfRole names the group of pods that share the place of a role.
 func groupOfRole(o *foreign.Object, role *foreign.Role) string {
 	if role.Together != "" {
 		return "roles " + o.Namespace + "/" + o.Name + "/" + role.Together
@@ -114,8 +114,8 @@ func groupOfRole(o *foreign.Object, role *foreign.Role) string {
 	return "role " + o.Namespace + "/" + o.Name + "/" + role.Name
 }
 
-// maxExclusive bounds the sets that are looked at one by one since each has a place of its own. With more, the namespace
-// has more groups of pods than are planned for.
+// maxExclusive bounds the sets with a place of their own, which are looked at one by one. A namespace with more has more
+// groups of pods than are planned for.
 const maxExclusive = 1000
 
 // near adds that a pod is near the others of a group.
@@ -182,8 +182,8 @@ func (j *joiner) name(namespace, stem string) string {
 	return stem + "~" + strconv.Itoa(j.names[key]-1)
 }
 
-// atOnce are APIs whose objects create all their pods at once, whether they fit or not. What then does not
-// exist of their PodGroup is not about to: KubeRay leaves a suspended RayCluster's PodGroup as it was, and
+// atOnce are APIs whose objects create all their pods at once, whether these fit or not. So members of their PodGroup
+// that do not exist are not about to be created: KubeRay leaves a suspended RayCluster's PodGroup as it was, and
 // Volcano a suspended Job's (KubeRay 1.7.0, Volcano 1.15.1; 2026-11).
 var atOnce = []string{"", "apps", "batch", "ray.io"}
 

@@ -20,8 +20,8 @@ import (
 // cover is one GPUQuota over a namespace.
 type cover struct {
 	quota  string
-	pods   labels.Selector // of the namespace, that it selects
-	models map[string]bool // that have a tenant of their own
+	pods   labels.Selector // selects pods of the namespace
+	models map[string]bool // models with a tenant of their own
 }
 
 // quotaObject is the name of a GPUQuota in problems.
@@ -56,7 +56,7 @@ func (l *Ledger) addAmounts(q *v1alpha1.GPUQuota) map[string]bool {
 	all := quota.All()
 	own := entry{of: quotaObject(q.Name), Tenant: plan.Tenant{Tenant: unbounded(q.Name)}}
 	own.Parent = q.Spec.Parent
-	if q.Undecodable != "" && len(q.Spec.Amounts) == 0 { // how much is unknown, and not unlimited
+	if q.Undecodable != "" && len(q.Spec.Amounts) == 0 { // the amounts are unknown, not unlimited
 		own.Limit = quota.Amount{}
 	}
 	if q.Spec.ReclaimIdle != nil {
@@ -134,7 +134,8 @@ func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool, namespa
 	}
 }
 
-// ofQuota returns the tenant of the GPUQuota over a claim, empty for none: of one that selects its pods, else of all pods.
+// ofQuota returns the tenant of the GPUQuota over a claim, empty for none. A quota whose podSelector matches goes
+// before one over all pods.
 func (l *Ledger) ofQuota(c Claim) string {
 	all := l.covers[c.Namespace]
 	i := slices.IndexFunc(all, func(over cover) bool { return !over.pods.Empty() && over.pods.Matches(labels.Set(c.Labels)) })

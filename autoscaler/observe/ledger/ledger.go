@@ -73,8 +73,8 @@ type Claim struct {
 	Workload, PodGroup string
 }
 
-// Tenant returns the quota that a claim counts towards, empty for none: a GPUQuota first, then the
-// queue of the pod, then a ResourceQuota of its namespace. What KAI does not start counts towards none of them.
+// Tenant returns the quota that a claim counts towards, empty for none: a GPUQuota first, then the queue of the pod,
+// then a ResourceQuota of its namespace. For a pod that KAI does not start it is a tenant without capacity.
 func (l *Ledger) Tenant(c Claim) string {
 	if name := cmp.Or(l.heldByKAI(c), l.ofQuota(c)); name != "" {
 		return name
@@ -99,7 +99,7 @@ const (
 	memorySlices  = 8
 )
 
-// wholeGPU is one in thousandths of slices.
+// wholeGPU is one GPU in thousandths of slices.
 var wholeGPU = quota.Amount{Compute: 1000 * computeSlices, Memory: 1000 * memorySlices}
 
 // Unlimited is a number of GPU equivalents that stands for no bound.
@@ -119,7 +119,8 @@ type entry struct {
 	of string
 	// whole: its guarantee includes those of its children.
 	whole bool
-	// weighs: where it and its children are guaranteed nothing, weights alone divide what there is up to its limit.
+	// weighs: if it and its children have no guarantee, its limit is its guarantee: the scheduler divides by weights
+	// alone.
 	weighs bool
 }
 
@@ -133,8 +134,8 @@ func (l *Ledger) add(of string, t quota.Tenant, whole bool) {
 	l.entries = append(l.entries, entry{Tenant: plan.Tenant{Tenant: t}, of: of, whole: whole})
 }
 
-// build makes a valid tree of the tenants, of which the first of a name holds. Whatever is invalid is recorded as a problem
-// of the object that defines it, and left out.
+// build makes a valid tree of the tenants. Of several with one name the first holds. Whatever is invalid is left out,
+// and recorded as a problem of the object that defines it.
 func (l *Ledger) build() {
 	slices.SortStableFunc(l.entries, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
 	l.entries = slices.CompactFunc(l.entries, func(a, b entry) bool { return a.Name == b.Name })
@@ -167,7 +168,7 @@ func (l *Ledger) build() {
 		}
 		plain[i] = e.Tenant.Tenant
 	}
-	tree, _ := quota.NewTree(plain) // all that may be wrong is limits
+	tree, _ := quota.NewTree(plain) // only limits may be wrong
 	for _, e := range l.entries {
 		if guaranteed := tree.Guaranteed(e.Name); !guaranteed.Fits(e.Limit) {
 			if !e.whole {
@@ -180,7 +181,8 @@ func (l *Ledger) build() {
 	}
 }
 
-// circle returns the names on the way from a tenant up to itself, nil where that ends at a root or in another circle.
+// circle returns the names on the way from a tenant up to itself, nil if the way ends at a root or in a circle without
+// it.
 func circle(name string, parents map[string]string) []string {
 	path := []string{name}
 	for at := parents[name]; at != "" && len(path) <= len(parents); at = parents[at] {
@@ -220,7 +222,7 @@ func (u units) perUnit(name string) (quota.Amount, bool) {
 		return quota.Amount{}, false
 	case d.GPUs > 0:
 		return quota.Amount{Compute: wholeGPU.Compute * int64(d.GPUs) / many, Memory: wholeGPU.Memory * int64(d.GPUs) / many}, true
-	case d.Fraction.Shares() && u.shares > 0: // in whole slices, as pods are counted: else those that the quota admits exceed it
+	case d.Fraction.Shares() && u.shares > 0: // in whole slices, as pods are counted: else the pods that the quota admits would exceed it
 		part := func(slices int) int64 { return 1000 * int64((slices+u.shares-1)/u.shares) }
 		return quota.Amount{Compute: part(computeSlices), Memory: part(memorySlices)}, true
 	case len(d.MIG) == 1:
@@ -230,7 +232,7 @@ func (u units) perUnit(name string) (quota.Amount, bool) {
 	return quota.Amount{}, false
 }
 
-// times multiplies an amount in thousandths of slices, otherwise if the number is not set. It rounds down.
+// times multiplies an amount in thousandths of slices by n, and rounds down. It returns otherwise if n is not set.
 func times(one quota.Amount, n *float64, otherwise quota.Amount) quota.Amount {
 	switch {
 	case n == nil:

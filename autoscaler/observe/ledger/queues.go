@@ -29,8 +29,8 @@ const (
 	kaiQueueOldKey   = "runai/queue"
 )
 
-// ofQuotas is a queue's tenant: its quotas in slices, over all its GPU resources, of which an unset quantity is
-// unbounded. Without any it has no bounds.
+// ofQuotas is a queue's tenant: the sum of its quotas over all GPU resources, in slices. A quantity that is not set is
+// unbounded. Without a quota of a GPU resource the tenant has no bounds.
 func (u units) ofQuotas(name string, quotas []foreign.Quota) (t quota.Tenant, bounds bool) {
 	t.Name = name
 	for _, q := range quotas {
@@ -50,9 +50,10 @@ func (u units) ofQuotas(name string, quotas []foreign.Quota) (t quota.Tenant, bo
 	return t, bounds
 }
 
-// addQueues adds a tenant for each queue and cohort that bounds GPUs by the names that pods request, or has one under it.
-// A cohort exists as soon as an object refers to it, and so does Volcano's root, which every queue is under. A queue of
-// Volcano or KAI that cannot be read may use nothing more; through Kueue's, Kueue admits the pods.
+// addQueues adds a tenant for each queue and cohort that bounds GPUs under resource names that pods request, or that is
+// the parent of one. A cohort exists as soon as an object refers to it. So does Volcano's root, the parent of every
+// queue. Pods of a queue of Volcano or KAI that cannot be read get nothing more. Those of an unreadable queue of Kueue
+// do: Kueue admits them.
 func (l *Ledger) addQueues() {
 	parents, bounded := map[string]bool{}, map[string]bool{}
 	var implied []entry
@@ -107,9 +108,9 @@ func (l *Ledger) addQueues() {
 	}
 }
 
-// ofKueue returns the ClusterQueue that has admitted the claim's Workload, else the one that its
-// LocalQueue points to; none where that has no quota of a resource by which the pod requests GPUs: Kueue
-// counts these by another name then, or not at all.
+// ofKueue returns the ClusterQueue that has admitted the claim's Workload, else the one that its LocalQueue points to.
+// It returns none where the pod requests GPUs by a resource of which the queue has no quota: Kueue counts these under
+// another name, or not at all.
 func (l *Ledger) ofKueue(c Claim) string {
 	of := foreign.KueueClusterQueue.Of("", l.clusterQueue(c))
 	o := l.objects.Get(of)
@@ -154,8 +155,8 @@ func (l *Ledger) ofVolcano(c Claim) string {
 	return ""
 }
 
-// ofKAI returns the queue of the pod's PodGroup, which KAI's pod-grouper takes from the label of the pod's topmost owner
-// before the pod's own; until there is one, by the pod's label.
+// ofKAI returns the queue of the pod's PodGroup, else the one that the pod's label names. For the PodGroup, KAI's
+// pod-grouper prefers the label of the pod's topmost owner to the pod's own.
 func (l *Ledger) ofKAI(c Claim) string {
 	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group.Queue != "" {
 		return kaiPrefix + o.Group.Queue
@@ -166,7 +167,7 @@ func (l *Ledger) ofKAI(c Claim) string {
 	return ""
 }
 
-// heldByKAI returns a tenant without any capacity for a pending pod that KAI starts on no node, empty for others.
+// heldByKAI returns a tenant without capacity for a pending pod that KAI starts on no node; empty for other pods.
 func (l *Ledger) heldByKAI(c Claim) string {
 	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && c.Spec.NodeName == "" {
 		return l.held(o.Group)
@@ -174,8 +175,8 @@ func (l *Ledger) heldByKAI(c Claim) string {
 	return ""
 }
 
-// held names the tenant of pods of a PodGroup of KAI that is held, by KAI's word or since its queue, where there are any,
-// does not exist; empty for others.
+// held names the tenant of the pods of a PodGroup that KAI holds back, by KAI's own reason or since the PodGroup's
+// queue does not exist while others do; empty for other PodGroups.
 func (l *Ledger) held(g *foreign.PodGroup) string {
 	why := g.Held
 	if all := l.objects[foreign.KAIQueue]; len(all) > 0 && all[foreign.KAIQueue.Of("", g.Queue)] == nil {

@@ -20,12 +20,12 @@ import (
 // resourceQuota is a ResourceQuota.
 type resourceQuota struct {
 	*corev1.ResourceQuota
-	// tenant that it is, empty for none: it bounds no GPUs, or those of some pods only.
+	// tenant is the name of its tenant. It is empty where the quota bounds no GPUs, or only those of some pods.
 	tenant string
-	// names of the GPU resources it bounds, and the vendors whose whole GPUs these are.
+	// names are the GPU resources that it bounds, vendors those whose whole GPUs are among them.
 	names, vendors map[string]bool
-	// left is the free capacity. It has no entry for a resource that the quota bounds and has not counted yet: no pod
-	// that requests it is created until then.
+	// left is the free capacity. A resource that the quota bounds and has not counted yet has no entry: until it is
+	// counted, no pod that requests it is created.
 	left corev1.ResourceList
 }
 
@@ -244,8 +244,8 @@ func unitsOf(pods []Made) [][]int {
 	return out
 }
 
-// take subtracts a pod's usage from all the quotas over it, or from none and returns the tenant of the pods that one has no
-// capacity left for, with its name and the resource's. before records the former amounts.
+// take subtracts a pod's usage from all quotas over it. If one of them lacks capacity it subtracts nothing, and returns
+// the name of a tenant made of that quota's name and the resource's. before records the former amounts.
 func (l *Ledger) take(p *Made, before map[*resourceQuota]corev1.ResourceList) string {
 	var over []*resourceQuota
 	usage := l.usageOf(&p.Spec)
@@ -288,7 +288,7 @@ func (q *resourceQuota) lacks(usage corev1.ResourceList, spec *corev1.PodSpec) c
 	return ""
 }
 
-// stated are the resources of which a quota requires that every container states them.
+// stated are the resources that every container must state if a quota bounds them.
 var stated = []corev1.ResourceName{
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
 }

@@ -80,7 +80,8 @@ func usesOf(s *plan.Snapshot) *uses {
 	return u
 }
 
-// ScaleOf measures requests on the GPUs of a snapshot. memory is, by node, that of a GPU that may be shared.
+// ScaleOf returns the scale for requests on the GPUs of a snapshot. memory is, by node, the memory in MiB of a GPU that
+// may be shared.
 func ScaleOf(s *plan.Snapshot) (scale *plan.Scale, memory map[string]int) {
 	memory = map[string]int{}
 	var models []gpu.Model
@@ -111,7 +112,7 @@ func (u *uses) under(name string) Share {
 	t := u.tenants[name]
 	guaranteed, used := u.used.Guaranteed(name), u.used.Total(name)
 	var lent quota.Amount
-	if t.Parent != "" { // what others under its parent borrow comes out of what it leaves idle
+	if t.Parent != "" { // others under its parent borrow what it leaves unused
 		lent = u.taken(t.Parent, name).Min(guaranteed.Sub(used).Floor().Min(t.Lend))
 	}
 	out := Share{Tenant: name, Guaranteed: equivalents(guaranteed), Used: equivalents(used), Borrowed: equivalents(used.Sub(guaranteed).Floor()),

@@ -23,8 +23,8 @@ type Record struct {
 	UUID string `json:"uuid,omitempty"`
 	// Actuator is ActuatorAgent, or empty for mig-manager.
 	Actuator string `json:"actuator,omitempty"`
-	// Selected is set when the actuator is signalled to begin. The agent begins on it; for
-	// mig-manager it is written together with the label, which others may move afterwards.
+	// Selected is set when the actuator is signalled to begin. The agent begins when it is set. For
+	// mig-manager it is written together with the label, which others may change afterwards.
 	Selected bool `json:"selected,omitempty"`
 	// Target and Before are layouts in slices, "3g@0:4 3g@4:4", which are readable without a table.
 	Target string `json:"target"`
@@ -37,8 +37,8 @@ type Record struct {
 	Expect map[string]int64 `json:"expect"`
 	// Was is what it advertised before.
 	Was map[string]int64 `json:"was"`
-	// Pods with GPUs that were on the node at the decision, as PodOf has them. A new one may have
-	// been allocated the GPU: the label is then not set.
+	// Pods with GPUs that were on the node at the decision, in the form of PodOf. A pod that is not among
+	// them may have been allocated the GPU: the label is then not set.
 	Pods []string `json:"pods,omitempty"`
 	// Cordoned is true when this operation made the node unschedulable; false if it was already.
 	Cordoned bool      `json:"cordoned"`

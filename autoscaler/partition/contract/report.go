@@ -57,7 +57,7 @@ type InstanceReport struct {
 	Place string `json:"place"`
 	UUID  string `json:"uuid,omitempty"`
 	// AllocatedTo is the pod ("namespace/name") that it is allocated to, or "pid N". If it is empty, the
-	// instance is free with Since, and unknown without.
+	// instance is free if Since is set; else its allocation is unknown.
 	AllocatedTo string `json:"allocatedTo,omitempty"`
 	// Since when the agent has seen it free.
 	Since *time.Time `json:"since,omitempty"`
@@ -93,9 +93,9 @@ func ParseReport(text string) (Report, error) {
 	return r, nil
 }
 
-// Layout of the GPU, empty for one without instances; known is false for a GPU with a Problem.
-// tables are what nodes have published. The error is why no GPU can have the layout; of an unknown
-// product only the slices are checked.
+// Layout of the GPU, empty for one without instances; known is false for a GPU with a Problem. tables are those that
+// nodes have published. The error is why no GPU can have the layout. For an unknown product only the slices are
+// checked.
 func (c GPUReport) Layout(tables mig.Tables) (l mig.Layout, known bool, err error) {
 	if c.Problem != "" {
 		return nil, false, nil
@@ -145,8 +145,8 @@ func (r Report) Stale(node *corev1.Node, now time.Time) error {
 	return nil
 }
 
-// managerLabel has mig-manager's DaemonSet of the GPU Operator run on a node. The operator sets it to
-// "true" on each node with MIG-capable GPUs that does not have it, even if it deploys no mig-manager.
+// managerLabel makes the GPU Operator's DaemonSet of mig-manager run on a node. The operator sets it to "true" on each
+// node with MIG-capable GPUs that does not have it, even if it deploys no mig-manager.
 const managerLabel = "nvidia.com/gpu.deploy.mig-manager"
 
 // ManagerActs returns why mig-manager may change the node's GPUs too, nil if it may not: it applies
@@ -161,7 +161,8 @@ func ManagerActs(node *corev1.Node) error {
 }
 
 // upgraded are the drivers that NVIDIA's operators upgrade (k8s-operator-libs, pkg/upgrade, as gpu-operator a22dbf6 has
-// it), and idleStates the states before and after that, in a node's label with upgradeState at its end.
+// it). A label of the node has the state: the driver's name with upgradeState at its end. idleStates are the states
+// before and after an upgrade.
 var (
 	upgraded   = []string{"nvidia.com/gpu", "nvidia.com/ofed"}
 	idleStates = []string{"", "upgrade-required", "upgrade-done"}
@@ -169,11 +170,11 @@ var (
 
 const upgradeState = "-driver-upgrade-state"
 
-// UpgradeFailed is the state in which the operator leaves a node cordoned until its driver's pod is as it should be.
+// UpgradeFailed is the state in which the operator leaves a node cordoned until the driver's pod works again.
 const UpgradeFailed = "upgrade-failed"
 
-// Upgrade returns the label and the state of a driver's upgrade on a node that is under way, from the node's cordon on, or has
-// failed; empty for none.
+// Upgrade returns the label and the state of a driver's upgrade on a node that is under way or has failed; empty for
+// none. An upgrade is under way from the operator's cordon on.
 func Upgrade(node *corev1.Node) (label, state string) {
 	for _, name := range upgraded {
 		label = name + upgradeState
@@ -192,12 +193,12 @@ func Upgrading(node *corev1.Node) bool {
 	})
 }
 
-// NVSentinel's marks on a node that it has cordoned for a fault (3b7f639): its label with the state, until it lifts the
-// cordon, and annotations of its fault-quarantine.
+// NVSentinel's marks on a node that it has cordoned for a fault (3b7f639), until it lifts the cordon: a label with the
+// state, and annotations of its fault-quarantine.
 const (
 	quarantineState = "dgxc.nvidia.com/nvsentinel-state"
 	quarantined     = "quarantineHealthEventIsCordoned"
-	// quarantinedBefore says that the node was cordoned before: NVSentinel does not lift such a cordon.
+	// quarantinedBefore records that the node was cordoned before: NVSentinel does not lift such a cordon.
 	quarantinedBefore = "quarantineHealthEventCordonPreExisting"
 )
 
@@ -209,9 +210,13 @@ func Quarantine(node *corev1.Node) (label, state string) {
 	return quarantineState, node.Labels[quarantineState]
 }
 
-// Uncordon takes back a cordon of gpuscale's. During the upgrade of a driver the cordon is left to its operator, which
-// takes it back unless it has noted that the node had it before; and after one that began under the cordon and has failed.
-// NVSentinel, which notes the same, gives the quarantine of a node up that others uncordon.
+// Uncordon lifts a cordon of gpuscale's, unless others need the node cordoned:
+//
+//   - While a driver is upgraded, the cordon is left to its operator, which lifts it at the end. The operator's note
+//     that the node was cordoned before is removed, since the operator would leave that cordon.
+//   - After an upgrade that began under gpuscale's cordon and failed, the cordon stays.
+//   - While NVSentinel quarantines the node, the cordon stays, since NVSentinel ends the quarantine of a node that
+//     others uncordon. Its note that the node was cordoned before is removed too.
 func Uncordon(node *corev1.Node) {
 	_, stays := node.Annotations[quarantined]
 	delete(node.Annotations, quarantinedBefore)
@@ -225,8 +230,8 @@ func Uncordon(node *corev1.Node) {
 	node.Spec.Unschedulable = node.Spec.Unschedulable && stays
 }
 
-// syncedLabels is Cluster API's list of the labels that it keeps equal to those of a node's Machine
-// (v1.12.0, api/core/v1beta2: LabelsFromMachineAnnotation).
+// syncedLabels is an annotation of Cluster API: the labels that it keeps equal to those of a node's Machine (v1.12.0,
+// api/core/v1beta2: LabelsFromMachineAnnotation).
 const syncedLabels = "cluster.x-k8s.io/labels-from-machine"
 
 // Synced returns why ConfigLabel of a node cannot be used, nil if it can: Cluster API would write the
@@ -240,9 +245,9 @@ func Synced(node *corev1.Node) error {
 	return nil
 }
 
-// AgentReady returns why the agent of a node cannot be given an operation on a GPU at now, nil if
-// it can: it has not reported lately, reports a problem that keeps it from changing anything, or has
-// mig-manager beside it.
+// AgentReady returns why the agent of a node cannot be given an operation on a GPU at now, nil if it can. The agent has
+// not reported lately, it reports a problem that keeps it from changing anything, or mig-manager may act on the node
+// too.
 func AgentReady(node *corev1.Node, uuid string, now time.Time) error {
 	text := node.Annotations[LayoutAnnotation]
 	if text == "" {
@@ -364,8 +369,7 @@ func Publications(nodes []corev1.Node) []Publication {
 	return out
 }
 
-// TablesOf builds the tables of publications. The error names the node with the problem; the other
-// tables hold.
+// TablesOf builds the tables of publications. The error names the nodes with a problem; the other tables are used.
 func TablesOf(all []Publication) (mig.Tables, error) {
 	var specs []mig.Spec
 	var errs []error
