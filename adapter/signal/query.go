@@ -29,11 +29,11 @@ func (r Rule) Query(namespaces ...string) string {
 	return anyPart(slices.Concat(r.parts(namespaces)...)).String()
 }
 
-// Queries is Query in pieces that every server accepts: their answers together
-// are Query's. Over the past they are the last sample of each of its series in the last
-// [Forget]: a table that has read them before its first answer knows the stale pods, as
-// if it had existed all the time. Without them, a sum right after a start would leave
-// those out and be too low.
+// Queries returns Query in pieces that are short enough for every server; their answers
+// together are Query's. With over, they return the last sample of each series in the
+// last [Forget]. A table that reads these first knows the stale pods, as if it had
+// existed all the time. Without them, a sum right after a start would leave these pods
+// out and be too low.
 func (r Rule) Queries(over bool, namespaces ...string) []string {
 	text := func(parts []parser.Expr) string {
 		if over {
@@ -58,8 +58,8 @@ func (r Rule) Queries(over bool, namespaces ...string) []string {
 	return append(all, text(open))
 }
 
-// Suspects returns a query for each of the rule's series in one namespace, by the
-// series' name: that which fails names the series at fault.
+// Suspects returns one query for each of the rule's series in one namespace, with
+// the series' name. A query that fails names the series at fault.
 func (r Rule) Suspects(namespace string) (names, queries []string) {
 	for i, parts := range r.parts([]string{namespace}) {
 		if i < len(r.Sources) {
@@ -77,8 +77,8 @@ func past(e parser.Expr) parser.Expr {
 	return Call("last_over_time", &parser.SubqueryExpr{Expr: &parser.ParenExpr{Expr: e}, Range: Forget, Step: pastStep})
 }
 
-// parts returns the parts of each source, and last, if the rule has them, those
-// about scrapers.
+// parts returns the parts of each source. For a rule of subject Exported the
+// part about scrapers comes last.
 func (r Rule) parts(namespaces []string) [][]parser.Expr {
 	reaches := r.reaches(namespaces)
 	var all [][]parser.Expr
@@ -107,8 +107,8 @@ func (r Rule) parts(namespaces []string) [][]parser.Expr {
 	return all
 }
 
-// reaches returns the sets of matchers that select the series about some
-// namespaces: the union of what they select.
+// reaches returns sets of matchers that together select the series about some
+// namespaces.
 func (r Rule) reaches(namespaces []string) [][]*labels.Matcher {
 	ours := labels.MustNewMatcher(labels.MatchEqual, PartLabel, "")
 	with := func(more ...*labels.Matcher) []*labels.Matcher {
@@ -132,8 +132,8 @@ func (r Rule) reaches(namespaces []string) [][]*labels.Matcher {
 			with(labels.MustNewMatcher(labels.MatchEqual, exportedNamespaceLabel, ""), OneOf(namespaceLabel, namespaces)),
 		}
 	}
-	// A target reports its own namespace. Asking for no other keeps the pages of
-	// one tenant out of another's answer, and out of its budget.
+	// A target may report its own namespace. Selecting no other one keeps a
+	// tenant's pages out of another tenant's answer and budget.
 	all := [][]*labels.Matcher{with(OneOf(exportedNamespaceLabel, append([]string{""}, namespaces...)), OneOf(namespaceLabel, namespaces))}
 	if len(r.Exporters) > 0 {
 		all = append(all, with(OneOf(exportedNamespaceLabel, namespaces), OneOf(namespaceLabel, r.Exporters)))
@@ -175,7 +175,7 @@ func Part(name string, e parser.Expr) parser.Expr {
 	return Call("label_replace", e, text(PartLabel), text(name), text(""), text(""))
 }
 
-// Call is a PromQL function's.
+// Call returns a call of a PromQL function.
 func Call(function string, args ...parser.Expr) parser.Expr {
 	return &parser.Call{Func: parser.Functions[function], Args: args}
 }
