@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// maxTallies bounds what is remembered of entities that are gone. A GPU that
-	// comes back counts on; of layouts long past the oldest are forgotten.
+	// maxTallies bounds the tallies kept of entities that are gone. A GPU that
+	// comes back continues its count. The oldest tallies, of layouts long past,
+	// are dropped.
 	maxTallies = 1024
 	// maxGPUWatts is more than any GPU draws. A counter of energy that grows
 	// faster has been replaced or misread.

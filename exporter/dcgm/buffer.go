@@ -30,10 +30,10 @@ func (b *buffer) free() {
 	b.values = nil
 }
 
-// latest hands the last value of each entity and field to got, entity by entity
-// and fields in order: of what is watched the last sample, or with the flag SHIM_LIVE the driver's
-// value. It is only good during the call. Where DCGM refuses several entities at once they are read
-// one by one, and one that fails is handed to failed; only what severs the connection is returned.
+// latest passes the last value of each entity and field to got, entity by entity and fields in
+// order: the last sample of a watch, or with the flag SHIM_LIVE the driver's value. The value is
+// valid only during the call. If DCGM refuses several entities at once, they are read one by one,
+// and one that fails is passed to failed. latest fails only if the connection is severed.
 func (b *buffer) latest(what rectangle, flags C.uint, got func(entity int, v *C.shim_value), failed func(entity int, err error)) error {
 	for fields := range slices.Chunk(what.fields, maxFieldsPerCall) {
 		read := func(first, n int) error {

@@ -5,8 +5,8 @@
 // into Readings without blanks and impossible numbers: of GPUs and MIG instances, of
 // NvSwitches, NVLinks, CPUs and cores where there are any, and the GPUs' events, each
 // counted once over all connections. A part that DCGM refuses does not affect the others.
-// It is the only package that knows go-dcgm; that library binds its symbols lazily, where a
-// missing one ends the process, so each symbol is looked for before the first call. It
-// never attributes a GPU to a pod, names a series, or keeps a value longer than until the
-// next Read.
+// It is the only package that knows go-dcgm. That library binds its symbols lazily, and a
+// missing one ends the process, so each symbol is looked up before the first call. It never
+// attributes a GPU to a pod, names a series, or keeps a value longer than until the next
+// Read.
 package dcgm

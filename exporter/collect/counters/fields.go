@@ -21,7 +21,7 @@ type fieldTable struct {
 }
 
 // baseUnit is the field that another one repeats in its base unit. Only DCGM 4.7 has all
-// of those, so their values are made of the older field's, which every source has.
+// of the latter, so their values are made of the older field, which every source has.
 type baseUnit struct {
 	id    uint16
 	scale float64
