@@ -27,8 +27,8 @@ type ownNode struct {
 
 func (o *ownNode) path() string { return "/api/v1/nodes/" + o.name }
 
-// condition reads the condition GPUHealthy; zero where absent. It reads the Node itself: to read its
-// status by itself would be another right.
+// condition reads the condition GPUHealthy; zero where absent. It reads the whole Node: reading only
+// the status would require another right.
 func (o *ownNode) condition(ctx context.Context) (corev1.NodeCondition, error) {
 	var node corev1.Node
 	if err := o.api.Read(ctx, o.path(), nil, &node); err != nil {

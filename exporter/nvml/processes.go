@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
-// timeout bounds how long Quiesce waits for a call that hangs: the node's readings wait meanwhile,
-// twice where the release is undone.
+// timeout bounds how long Quiesce waits for a hanging call. The node's readings wait meanwhile,
+// for twice that time if the release is undone.
 const timeout = 2 * time.Second
 
 // utilWindow is how far back a process' utilization is looked at: the driver
