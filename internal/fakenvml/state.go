@@ -32,15 +32,15 @@ type State struct {
 	//
 	// fakedcgm has more.
 	Lines Lines
-	// Engine and Parts are only DCGM's: see fakedcgm. Engine is a remote host engine, "ADDRESS RUN"; RUN is
-	// another one when it is started again. Empty: none answers.
+	// Engine and Parts are for fakedcgm only. Engine is a remote host engine, "ADDRESS RUN"; each start of
+	// it has another RUN. Empty: no host engine answers.
 	Engine string `json:",omitempty"`
 	Parts  []Part `json:",omitempty"`
 }
 
-// Part is something beside the GPUs: an NvSwitch, an NVLink, whose ID is fakedcgm.LinkID's and which has
-// the value "up" "1" where it is, a CPU that DCGM knows (Grace) with "cores" "FIRST LAST", or a
-// core that has values.
+// Part is a device beside the GPUs. It is an NvSwitch; an NVLink, whose ID is a fakedcgm.LinkID and
+// which has the value "up" "1" while it is up; a CPU that DCGM knows (Grace) with "cores" "FIRST LAST";
+// or a core that has values.
 type Part struct {
 	Kind   int // fakedcgm's
 	ID     uint32
@@ -62,15 +62,15 @@ type GPU struct {
 	Spec    mig.Spec
 	MIG     bool // in MIG mode
 	Pending bool // the requested mode, pending until a reset; MIG where that is set
-	// GPM is a GPU that can be profiled, Hopper or newer.
+	// GPM: the GPU can be profiled, as Hopper and newer can.
 	GPM bool
-	// XIDs that happened, oldest first: for DCGM those that the host engine knows, which are none of
-	// before its start but what is in the kernel log. nil is a driver without such events.
+	// XIDs that happened, oldest first. For DCGM they are those that the host engine knows: of those
+	// before its start only the ones in the kernel log. nil is a driver without such events.
 	XIDs []XID
 	// Values by name, in NVML's units, as c/device.c has them: "util" "37 12", "memory" "TOTAL USED
-	// RESERVED" in bytes, "power" in milliwatts, "compute" "PID:BYTES …", "sm" "PID:PERCENT …".
-	// What is not there is not supported, except that memory is free and nothing runs. "!N" fails with
-	// NVML code N.
+	// RESERVED" in bytes, "power" in milliwatts, "compute" "PID:BYTES …", "sm" "PID:PERCENT …". A
+	// missing value is not supported, except that without one all memory is free and no process runs.
+	// "!N" fails with NVML code N.
 	Values    Lines
 	Instances []Instance
 }
