@@ -165,8 +165,8 @@ func alias(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// twoDashes rewrites arguments to the spelling that pflag wants: dcgm-exporter
-// takes long flags behind one dash and short ones behind two.
+// twoDashes rewrites arguments to pflag's spelling: dcgm-exporter takes long
+// flags behind one dash and short ones behind two.
 func twoDashes(f *pflag.FlagSet, args []string) []string {
 	out := make([]string, 0, len(args))
 	for i, arg := range args {

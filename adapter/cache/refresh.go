@@ -105,7 +105,7 @@ const nowhere = "-"
 // it twice, since one of two servers behind one address may be broken. If control fails, no
 // namespace is at fault.
 func (c *Cache) control(ctx context.Context, u *unit) error {
-	queries := []string{"vector(0)"} // where a query is one namespace's own
+	queries := []string{"vector(0)"} // for a question whose query is about one namespace only
 	if t := u.topic; t.Namespace != nil {
 		queries = t.Queries(false, []string{nowhere})
 		if u.past > 0 {

@@ -18,7 +18,7 @@ type Querier interface {
 type Options struct {
 	// Interval between two queries of one active question, jittered by a tenth.
 	Interval time.Duration `json:"interval"`
-	// IdleAfter is how long a namespace is asked about after the last request.
+	// IdleAfter is how long a namespace is queried after its last request.
 	IdleAfter time.Duration `json:"idleAfter"`
 	// FirstWait bounds how long the first request in a namespace waits.
 	FirstWait time.Duration `json:"firstWait"`

@@ -179,7 +179,7 @@ func (n namer) target(rule *Rule, series string, info cma.CustomMetricInfo) (t *
 	}
 	switch {
 	case info.GroupResource == naming.NsGroupResource:
-		t.namespace = t.object // a Namespace is asked about in itself
+		t.namespace = t.object // a Namespace is its own namespace
 	case info.Namespaced:
 		if t.namespace, err = n.label(naming.NsGroupResource); err != nil {
 			t.unlabelled = fmt.Errorf("%w: add resources.overrides or resources.template; an external rule may say resources: {namespaced: false}", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// gathering computes one value for each pod, and what is missing of them.
+// gathering computes one value for each pod, and collects what is missing.
 type gathering struct {
 	NoAnswer
 	rule     *Rule

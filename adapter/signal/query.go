@@ -10,12 +10,14 @@ import (
 )
 
 // PartLabel is added to each series of an answer and names its part and source:
-// "v0" is a value of source 0; "t0" the Unix time at which the newest sample in
-// that value was scraped; "n0" the time of the evidence for what NaN means;
-// "a0" the time of the evidence for what a missing series means; "p0" that of a
-// series that the target always has; "s0" a pod that
-// reports about other pods. No series of an answer has it from its target: every
-// selector excludes it.
+//   - "v0" is a value of source 0;
+//   - "t0" is the Unix time at which the newest sample in that value was scraped;
+//   - "n0" is the time of the evidence for what NaN means;
+//   - "a0" is the time of the evidence for what a missing series means;
+//   - "p0" is the time of a series that the target always has;
+//   - "s0" is a pod that reports about other pods.
+//
+// No series of an answer has this label from its target: every selector excludes it.
 const PartLabel = "gpuscale_part"
 
 // maxQueryBytes bounds one query. VictoriaMetrics refuses more than 16,384 bytes.
@@ -184,7 +186,7 @@ func text(s string) parser.Expr { return &parser.StringLiteral{Val: s} }
 
 func number(v float64) parser.Expr { return &parser.NumberLiteral{Val: v} }
 
-// or is either of two expressions, or both; nil is none.
+// or joins two expressions by PromQL's or; nil means no expression.
 func or(a, b parser.Expr) parser.Expr {
 	switch {
 	case a == nil:

@@ -212,7 +212,7 @@ func (f *Follower) reacquire(ctx context.Context) {
 	}
 }
 
-// acknowledge writes the answer where it differs.
+// acknowledge writes the answer if the Node has another one.
 func (f *Follower) acknowledge(ctx context.Context) {
 	var value any // null removes it
 	want := ""

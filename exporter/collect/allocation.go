@@ -144,8 +144,8 @@ func PodLabels(uid string, labels map[string]string) string {
 	return string(appendLabel(b, "pod_uid", uid))
 }
 
-// labelName makes a Prometheus label name of a Kubernetes label's. The result
-// is none of the exporter's own names.
+// labelName returns the Prometheus label name for a Kubernetes label. It is
+// never one of the exporter's own names.
 func labelName(key string) string {
 	name := notInLabelName.ReplaceAllString(key, "_")
 	switch {

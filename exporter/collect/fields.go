@@ -20,7 +20,7 @@ const (
 	fieldFBReserved      = 253
 	fieldRowRemapFailure = 395 // 1 when remapping failed
 	fieldEngineActive    = 1001
-	fieldRecoveryAction  = 1523 // what the driver wants done to the GPU; 0 for nothing
+	fieldRecoveryAction  = 1523 // what the driver requests for the GPU; 0 for nothing
 )
 
 // Fields returns the DCGM fields our own families are made of. A source

@@ -8,9 +8,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// Words of gpu_healthy's reason label. A GPU condemned by an XID has "xid_79"
-// and the like, one that the driver wants reset "recovery_reset", one that a health watch of
-// DCGM fails "health_pcie".
+// Words of gpu_healthy's reason label. A GPU that an XID condemns has "xid_79" and the like.
+// One that the driver wants to be reset has "recovery_reset". One that fails a health watch
+// of DCGM has "health_pcie".
 const (
 	reasonOK       = "ok"
 	reasonLost     = "lost"

@@ -70,7 +70,7 @@ func inParts(n, size int, read func(first, n int) error, failed func(entity int,
 }
 
 func (b *buffer) read(entities []entityKey, fields []uint16, flags C.uint, got func(entity int, v *C.shim_value)) error {
-	of := (*C.shim_entity)(unsafe.Pointer(&entities[0])) // an entityKey is one
+	of := (*C.shim_entity)(unsafe.Pointer(&entities[0])) // an entityKey has the same layout
 	code := C.shim_latest(C.uintptr_t(hostHandle), of, C.uint(len(entities)), (*C.uint16_t)(&fields[0]), C.uint(len(fields)), flags, b.values)
 	for i := range len(entities) * len(fields) {
 		if code == 0 {

@@ -183,8 +183,8 @@ func (n *Node) compile(now time.Time) {
 	n.page.Store(page)
 }
 
-// newlyMissing stores what is missing in last. It reports whether that is something, and not the
-// same as the last time.
+// newlyMissing stores missing in last. It reports whether the list is not empty and differs from
+// the last one.
 func newlyMissing(last *[]string, missing []string) bool {
 	is := len(missing) > 0 && !slices.Equal(missing, *last)
 	*last = missing

@@ -139,7 +139,7 @@ func (s *sampler) between(ctx context.Context, job func(context.Context) error) 
 	}
 }
 
-// release makes the source, and what is beside it, release these GPUs and reacquire all
+// release makes the source and Options.Beside release these GPUs and reacquire all
 // others. A source without handles, such as a recording, has nothing to release.
 func (s *sampler) release(next map[string]time.Time) error {
 	uuids := slices.Sorted(maps.Keys(next))

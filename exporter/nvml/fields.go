@@ -25,8 +25,8 @@ var nothing = math.NaN()
 type call struct {
 	fields []uint16
 	symbol string
-	// instances: MIG device handles answer it too. To other calls they refuse,
-	// or give the GPU's value.
+	// instances: it works on MIG device handles too. Other calls refuse them,
+	// or return the GPU's value.
 	instances bool
 	// read returns a value for each field, in DCGM's unit.
 	read func(nvml.Device) ([]float64, nvml.Return)

@@ -78,7 +78,7 @@ func (l *library) has(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return l.Extensions().LookupSymbol(name) != nil })
 }
 
-// gpus are the GPUs of the driver, of which some may be released.
+// gpus are the driver's GPUs. Some may be released.
 type gpus struct {
 	uuids  map[int]string  // of those seen, by index
 	asleep map[string]bool // UUIDs of the released

@@ -41,8 +41,8 @@ func NewProcesses(o Options) (*Processes, error) {
 	return &Processes{options: o, busy: make(chan struct{}, 1), gpus: gpus{uuids: map[int]string{}}}, nil
 }
 
-// Processes lists the processes of every GPU, or of its instances where it is
-// partitioned. A GPU that fails is left out.
+// Processes lists the processes of every GPU and of its instances. A GPU that
+// fails is left out.
 func (p *Processes) Processes() ([]pods.GPU, error) {
 	p.busy <- struct{}{}
 	defer func() { <-p.busy }()

@@ -119,8 +119,9 @@ func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time
 }
 
 // fill sets the measured use of one allocation on the GPU: the sum of its processes. A process of an
-// unknown container counts if the pod has only one on this GPU. Without any process, and with some of
-// unknown pods, the use is unknown: the pod may have been made again under its name.
+// unknown container counts if the pod has only one on this GPU. If it has no process, and processes
+// of unknown pods are on the GPU, the use is unknown: its pod may have been recreated under the same
+// name.
 func (g *GPU) fill(h *collect.Allocated, all []collect.Allocated) {
 	alone := !slices.ContainsFunc(all, func(o collect.Allocated) bool {
 		return o.Allocation != h.Allocation && o.Namespace == h.Namespace && o.Pod == h.Pod

@@ -83,7 +83,7 @@ type Watcher struct {
 	errors  atomic.Uint64
 	// answered is closed after the first answer or failure.
 	answered chan struct{}
-	asked    chan struct{} // the same of the API server
+	asked    chan struct{} // the same for the API server
 	changed  chan struct{}
 
 	// Of the requesting goroutine.

@@ -27,7 +27,7 @@ type usage struct{ error }
 
 func (u usage) Unwrap() error { return u.error }
 
-// Usage marks an error in the command line, for which most programs have an exit code of its own.
+// Usage marks an error in the command line. Most programs have a separate exit code for it.
 func Usage(err error) error { return usage{err} }
 
 // IsUsage reports whether the command line is at fault.

@@ -228,7 +228,8 @@ func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (probl
 	case errors.As(err, &mistyped):
 		err = fmt.Errorf("is %s, not %s", cmp.Or(found[mistyped.Value], mistyped.Value), cmp.Or(wanted[mistyped.Type.Kind()], "a whole number"))
 	}
-	// Prometheus' libraries count lines of their own, and their messages repeat values that may be secret.
+	// Lines in messages of Prometheus' libraries are not the file's, and the messages repeat values that
+	// may be secret.
 	for line := range strings.Lines(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n")) {
 		line = otherLine.ReplaceAllString(strings.TrimSpace(line), "")
 		p := Problem{d.Name, at.Line, path, Example(errors.New(secret.ReplaceAllString(line, "…")))}

@@ -2,13 +2,12 @@
 // steered through a file. The libnvidia-ml.so.1 beside it is fakenvml's, of
 // the same machine.
 //
-// It owns the C source in c/, the compiling of the two libraries, and what of fakenvml.State only DCGM
-// reads. A process started with LD_LIBRARY_PATH pointing at them and
-// FAKENVML_STATE naming the file takes the same cgo path as on a real machine.
-// The fake follows the semantics of DCGM's headers: version words are checked,
-// values that are not there are blank, unwatched fields give no data, watched
-// ones carry the time of a sample at their interval. A remote host engine is
-// a line of the state: the library connects to no address and answers for it.
+// It owns the C source in c/, the compiling of the two libraries, and the part of fakenvml.State that
+// only DCGM reads. A process started with LD_LIBRARY_PATH pointing at them and FAKENVML_STATE naming
+// the file takes the same cgo path as on a real machine. The fake follows the semantics of DCGM's
+// headers: version words are checked, values that are not there are blank, unwatched fields give no
+// data, watched ones carry the time of a sample at their interval. A remote host engine is a line of
+// the state: the library connects to no address and answers for it.
 //
 // Shapes, numbers and prototypes are those of the headers that come with go-dcgm. Checked on
 // 2026-11-27 against DCGM 4.6.0's own library: the field table and, over one machine of
@@ -41,8 +40,8 @@
 //	profiled F F …  the fields it can profile, where they are not 1001 … 1012
 //
 // Fields that follow from the rest of the machine (name, UUID, MIG mode, total memory, last XID) need
-// not be set, and one that DCGM measures on GPUs only is the GPU's on its instances. A GPU that is
-// lost reads blank. Lines of the machine are fakenvml's and
+// not be set. A field that DCGM measures on GPUs only has the GPU's value on its instances. A lost
+// GPU reads blank. Lines of the machine are fakenvml's and
 //
 //	incident.N GPU SYSTEM RESULT CODE   the N-th finding of the health system; the GPU's number,
 //	                     DCGM_HEALTH_WATCH_*, 10 a warning or 20 a failure, DCGM_FR_*
