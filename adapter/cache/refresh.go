@@ -57,8 +57,8 @@ func (c *Cache) keep(ctx context.Context, t *topic) {
 
 // refresh asks about some namespaces. If the query fails, and the same query about no
 // namespace succeeds, one of the namespaces is at fault: refresh halves them until that one
-// is alone. An [prom.ErrRefused] says nothing about the namespaces and is final: a server
-// that is too busy is not sent more.
+// is alone. After [prom.ErrRefused], which says nothing about the namespaces, it sends no
+// further query: the server may be too busy.
 func (c *Cache) refresh(ctx context.Context, units []*unit) {
 	t, alone, half := units[0].topic, units[0].alone, (len(units)+1)/2
 	err := c.attempt(ctx, units)

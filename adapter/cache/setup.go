@@ -91,9 +91,9 @@ type Question struct {
 	// cluster: they are sent for each namespace by itself.
 	Namespace func(prom.Labels) string
 	// Build makes a namespace's next state from the last one (nil at first) and an
-	// answer. It counts the answer's series, and the unusable ones by reason.
-	// Build is called once at a time for a namespace. A state is immutable once
-	// returned, and never nil.
+	// answer. It counts the answer's series, and the unusable ones by reason. For
+	// a namespace, one call runs at a time. A state is immutable once returned,
+	// and never nil.
 	Build func(previous any, v prom.Vector, r signal.Reading) (next any, series int, dropped map[signal.Reason]int)
 	// Suspects, if not nil, returns a smaller query for each series in one
 	// namespace, with the series' name. They help to find the series at fault.

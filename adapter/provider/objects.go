@@ -134,8 +134,8 @@ func (i *Informers) Start(stop <-chan struct{}) {
 }
 
 // Ready implements Pods. It waits for the pods only; the other lists are checked where they
-// are read. With prometheus-adapter's rights those lists stay empty, and its rules do not
-// need them.
+// are read. prometheus-adapter's rights do not allow those lists, and its rules do not need
+// them.
 func (i *Informers) Ready() error { return i.synced(podKind) }
 
 func (i *Informers) synced(kinds ...schema.GroupKind) error {

@@ -31,8 +31,8 @@ const (
 	Namespace Subject = "namespace"
 )
 
-// Rule declares one signal. Rules are read-only once in use. Fields with a tag are
-// written like this in a configuration file; the file has other forms for the rest.
+// Rule declares one signal. Rules are read-only once in use. Fields with a JSON tag
+// have this form in a configuration file; the others have another form there.
 type Rule struct {
 	Name string `json:"name"`
 	// Backend is the name of a configured backend; "" is the default one.

@@ -137,8 +137,8 @@ func (r *Reporter) step(ctx context.Context, now time.Time) {
 	}
 }
 
-// write writes the reported condition, and an Event if the condition on the Node is another
-// one. The latter is read once, so that a restart is no transition and gives no Event.
+// write writes the reported condition, and an Event if the Node had another one. The Node's
+// condition is read once, so that a restart is no transition and gives no Event.
 func (r *Reporter) write(ctx context.Context, now time.Time) error {
 	if r.written == nil {
 		before, err := r.node.condition(ctx)
@@ -166,8 +166,8 @@ func (r *Reporter) write(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// event is an Event of the node. It has the Node's name as its UID too, as the
-// kubelet's Events do.
+// event is an Event of the node. It refers to the Node with the name as the UID
+// too, as the kubelet's Events do.
 func (r *Reporter) event(c corev1.NodeCondition) *corev1.Event {
 	kind, name := corev1.EventTypeWarning, r.node.name
 	if c.Status == corev1.ConditionTrue {

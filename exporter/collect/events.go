@@ -160,8 +160,8 @@ func (l *EventLog) addClocks(e Event) {
 }
 
 // Away records that the GPU was lost or released, or that what reads it was restarted: it
-// may have been reset meanwhile. Once it answers, XIDs before until are history. A zero
-// until means all XIDs before the answer.
+// may have been reset meanwhile. Once it answers, XIDs from before the time until are
+// history; with a zero time, all XIDs from before it answered.
 func (l *EventLog) Away(until time.Time) { l.away, l.awayUntil = true, until }
 
 // Restarted is Away for a source that was restarted: it knows the last XID only

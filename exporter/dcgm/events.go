@@ -72,8 +72,8 @@ type found struct {
 	log *collect.EventLog
 }
 
-// read requests the XIDs since the last reading, but only if some entity has a newer last XID: DCGM
-// makes one request for each entity of it, and a single one for all values. After a failure the XIDs
+// read requests the XIDs since the newest known one, but only if some entity's last XID has changed:
+// for XIDs DCGM makes one request for each entity, for values a single one. After a failure the XIDs
 // are requested with the next reading.
 func (e *events) read(l layout, known identities, now time.Time) error {
 	late := now.Add(xidLate)
