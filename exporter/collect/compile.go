@@ -31,7 +31,7 @@ type Compiler struct {
 	ledger *ledger
 }
 
-// NewCompiler returns a Compiler whose totals start.
+// NewCompiler returns a Compiler that has no totals yet.
 func NewCompiler(o Options) *Compiler {
 	return &Compiler{opts: o, maxAge: StaleAfter(o.Interval), node: newLabelSet(o.Node, nil, Allocation{}), ledger: newLedger(o.Interval)}
 }

@@ -53,10 +53,10 @@ const forever time.Duration = -1
 const eventWindow = 5 * time.Minute
 
 // addCounts adds a series for each code (XID or clock reason) that has been counted on an entity
-// whose events are known. count gets the instance's id in of, "" for a GPU. Under CompatExact a
-// partitioned GPU has no series. Each of its instances shows its own XIDs, the GPU's XIDs and the
-// GPU's clock reasons. As in dcgm-exporter, an entity without an XID in the window has one series
-// without a code, at 0; without a clock reason it has none.
+// whose events are known. count gets the instance's id in of, "" for a GPU. With -d f and
+// CompatExact a partitioned GPU has no series. Each of its instances shows its own XIDs, the
+// GPU's XIDs and the GPU's clock reasons. As in dcgm-exporter, an entity without an XID in the
+// window has one series without a code, at 0; without a clock reason it has none.
 func (c *CompatOptions) addCounts(m *Moment, page *pageFamily, label string, window time.Duration, count func(e *Events, of string, since time.Time) map[int64]int) {
 	var windowed []string
 	if window = cmp.Or(window, eventWindow); window != forever {

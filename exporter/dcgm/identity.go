@@ -55,7 +55,7 @@ func (r *reader) learnInstances() (remade bool, err error) {
 }
 
 // identifyGPU updates what is known of a GPU. Where the driver gives no value, as for a lost GPU, the
-// known one stays. If the number belongs to another GPU now, it starts again.
+// known one stays. If another GPU has the number now, nothing known is kept.
 func identifyGPU(known *collect.Entity, id uint32, values []collect.Value) *collect.Entity {
 	isOther := func(v collect.Value) bool { return v.Field == fieldUUID && v.Text != known.UUID }
 	if known == nil || known.UUID != "" && slices.ContainsFunc(values, isOther) {
