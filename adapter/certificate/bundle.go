@@ -23,7 +23,7 @@ import (
 
 // most is how many CAs a bundle holds. The CAs of pods that are gone stay until they expire.
 // Beyond most the oldest are dropped; a replica whose CA is dropped adds it again within 15
-// s.
+// seconds.
 const most = 100
 
 // Bundle is an object with a bundle of CAs.

@@ -59,7 +59,8 @@ func Default() Config {
 	return Config{
 		Options: cache.DefaultOptions(),
 		// The namespace of our manifests. No other is trusted unless an administrator lists
-		// it: whoever creates a namespace with a trusted name can report values of every pod.
+		// it: a user who creates a namespace with a trusted name could report values of every
+		// pod.
 		ExporterNamespaces: []string{"gpuscale-system"},
 	}
 }

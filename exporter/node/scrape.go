@@ -69,8 +69,8 @@ const selfInterval = time.Second
 // selfPage is the self-metrics of one moment, in both formats.
 type selfPage struct{ text, openMetrics []byte }
 
-// describe gathers the self-metrics that scrapes serve from now on. Their OpenMetrics text ends with "#
-// EOF". What cannot be gathered is logged and left out.
+// describe gathers the self-metrics that scrapes serve from now on. The OpenMetrics text has its end
+// mark. What cannot be gathered is logged and left out.
 func (n *Node) describe() {
 	var text, openMetrics bytes.Buffer
 	families, err := n.metrics.registry.Gather()

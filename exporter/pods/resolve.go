@@ -94,8 +94,8 @@ func (w *Watcher) Attribute(r *collect.Reading, now time.Time) (a collect.Attrib
 	a.Taken, a.Pods = answer.Taken, known.texts
 	for i, list := range a.Allocations {
 		// Some kubelets list a pod until it is deleted, but allocate its device to the next pod
-		// before. A device that an ended pod shares with another pod is therefore not the ended
-		// pod's.
+		// earlier. A device that an ended pod shares with another pod is therefore not the
+		// ended pod's.
 		if slices.ContainsFunc(list, func(h collect.Allocated) bool { return !known.over(h) }) {
 			a.Allocations[i] = slices.DeleteFunc(list, known.over)
 		}

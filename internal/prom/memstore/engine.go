@@ -44,8 +44,8 @@ func Instant(ctx context.Context, engine *promql.Engine, over storage.Queryable,
 	return slices.Clone(vector), result.Warnings, nil // Close reuses the memory
 }
 
-// Query evaluates as prom.Client answers: a query with warnings is an error, a partial
-// answer. The samples are in the order of their labels.
+// Query evaluates as prom.Client answers: for a query with warnings the error is a
+// [*prom.PartialError]. The samples are in the order of their labels.
 func Query(ctx context.Context, engine *promql.Engine, over storage.Queryable, query string, at time.Time) (prom.Vector, error) {
 	vector, warnings, err := Instant(ctx, engine, over, query, at)
 	if err != nil {
