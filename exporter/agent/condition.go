@@ -166,8 +166,8 @@ func (r *Reporter) write(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// event is an Event of the node. It refers to the Node with the name as the UID
-// too, as the kubelet's Events do.
+// event is an Event of the node. It refers to the Node by its name, also as the
+// UID, as the kubelet's Events do.
 func (r *Reporter) event(c corev1.NodeCondition) *corev1.Event {
 	kind, name := corev1.EventTypeWarning, r.node.name
 	if c.Status == corev1.ConditionTrue {

@@ -55,8 +55,9 @@ func (o *ownNode) watch(ctx context.Context) (now map[string]string, changes wat
 	return node.Annotations, changes, err
 }
 
-// patchStatus merges into the Node by its status, which may change annotations
-// too and nothing of the spec: no label, no taint, no cordon.
+// patchStatus merges a patch into the Node through its status subresource. That
+// may change metadata too, such as our annotation, but nothing of the spec: no
+// taint, no cordon.
 func (o *ownNode) patchStatus(ctx context.Context, kind string, patch any) error {
 	return o.send(ctx, kind, o.api.Patch(types.StrategicMergePatchType).AbsPath(o.path()+"/status"), patch)
 }

@@ -29,14 +29,14 @@ type Entity struct {
 
 	InstanceID    int    // GPU instance id on the GPU
 	Profile       string // "3g.40gb"
-	Start         int    // first memory slice; -1 where it is not known
-	Size          int    // memory slices; 0 where it is not known
+	Start         int    // first memory slice; -1 if unknown
+	Size          int    // memory slices; 0 if unknown
 	ComputeSlices int    // of the instance
-	InstanceUUID  string // "MIG-…" of its first compute instance; empty where it is not known
+	InstanceUUID  string // "MIG-…" of its first compute instance; empty if unknown
 	// MIGDevices are the UUIDs of all its compute instances.
 	MIGDevices    []string
 	DCGMID        int // DCGM's own number of the instance, by which -d i:… selects it: see NumberInstances
-	GPUMaxCompute int // compute slices of the whole GPU, 7 or 4; 0 where it is not known
+	GPUMaxCompute int // compute slices of the whole GPU, 7 or 4; 0 if unknown
 
 	Values []Value // sorted by Field
 
