@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/certificate"
 )
 
-// certificateFlags have the adapter issue its serving certificate itself.
+// certificateFlags let the adapter issue its serving certificate itself.
 type certificateFlags struct {
 	host    string
 	bundles []string
@@ -24,7 +24,8 @@ func (f *certificateFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.bundles, "ca-bundles", nil, "with --certificate-for: where its CA is kept current: apiservice/NAME (caBundle), configmap/NAME of the Service's namespace (ca.crt)")
 }
 
-// issuer has base serve a certificate of its own; nil where flags name files.
+// issuer returns the issuer of base's serving certificate; nil without
+// --certificate-for.
 func (f *certificateFlags) issuer(base *adapterbase.AdapterBase, log *slog.Logger) (*certificate.Issuer, error) {
 	if f.host == "" {
 		if len(f.bundles) > 0 {

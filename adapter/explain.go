@@ -147,7 +147,8 @@ func (f *lookFlags) look(ctx context.Context, name string) (w explain.World, o e
 	return w, o, cluster.Kube.Discovery(), err
 }
 
-// file is the configuration, with the flags over it: --prometheus-url is then every backend.
+// file returns the configuration with the flags applied. --prometheus-url replaces every
+// backend.
 func (f *lookFlags) file() (*config.File, error) {
 	overlay, err := f.server.overlay()
 	if err != nil {
@@ -175,8 +176,8 @@ func (f *lookFlags) file() (*config.File, error) {
 	return load(f.config, override)
 }
 
-// rules returns the adapter's rules, each with its Prometheus, to ask about a namespace. others
-// names the sources of metrics that no rule has; "" if there is none.
+// rules returns the adapter's rules, each with the Prometheus to query about a namespace.
+// others names the sources of metrics without a rule; "" if there is none.
 func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string, err error) {
 	file, err := f.file()
 	if err != nil {

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return root.ExecuteContext(ctx)
 }
 
-// serveFlags are the flags beside those of the API server library.
+// serveFlags are the flags that the API server library does not have.
 type serveFlags struct {
 	theirs   paFlags
 	own      certificateFlags

@@ -22,10 +22,10 @@ func registerBuildInfo(reg prometheus.Registerer) {
 	}, func() float64 { return 1 }))
 }
 
-// ignoreGoneCallers keeps out of the log that an answer could not be written because
-// its caller had gone. The aggregator probes an API service with several requests at
-// once and cancels all but the first: dozens of errors at each start, none of which is
-// one. It must run before any goroutine that may report an error.
+// ignoreGoneCallers keeps errors of writing to a caller that is gone out of the log.
+// The aggregator probes an API service with several requests at once and cancels all
+// but the first, which gives dozens of harmless errors at each start. It must run
+// before any goroutine that may report an error.
 func ignoreGoneCallers() {
 	for i, report := range utilruntime.ErrorHandlers {
 		utilruntime.ErrorHandlers[i] = func(ctx context.Context, err error, msg string, more ...any) {
@@ -36,8 +36,8 @@ func ignoreGoneCallers() {
 	}
 }
 
-// gone reports whether an error of writing an answer is its caller's absence. Those of
-// HTTP/2 have no name, only a text (golang.org/x/net/http2, server.go).
+// gone reports whether writing an answer failed because the caller is gone. HTTP/2's
+// errors for that have only a text (golang.org/x/net/http2, server.go).
 func gone(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "unable to write a") &&
 		(errors.Is(err, context.Canceled) || strings.HasSuffix(err.Error(), "http2: stream closed") || strings.HasSuffix(err.Error(), "client disconnected"))

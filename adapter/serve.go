@@ -33,13 +33,14 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/provider"
 )
 
-// The HPA controller asks every 15 s, so a decision that was cached for the library's
-// 10 s would be asked for each time; a right just granted takes effect soon.
+// The HPA controller sends a request every 15 s. With the library's 10 s no cached
+// decision would ever be used. A denial is kept for a short time, so that a right
+// just granted takes effect soon.
 const (
 	allowFor = time.Minute
 	denyFor  = 10 * time.Second
-	// leaving is how long a program that ends still serves, not ready any more: the
-	// aggregator and kube-proxy hear of it a moment later.
+	// leaving is how long a program that ends still serves while not ready: the
+	// aggregator and kube-proxy notice only a moment later.
 	leaving = 5 * time.Second
 )
 
@@ -56,8 +57,8 @@ func newBase(stderr io.Writer) *adapterbase.AdapterBase {
 	}
 }
 
-// serve runs until ctx ends or the configuration has changed: then the program ends, and
-// kubelet starts it again.
+// serve runs until ctx ends or the configuration has changed. After a change the program
+// ends, and kubelet starts it again.
 func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateFlags, configFile string, overlay func(*config.Config), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,8 +94,9 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	if err != nil {
 		return fmt.Errorf("setting up the API server: %w", err)
 	}
-	// Not Prometheus: while it is away each answer says so, and an API service that
-	// is not available keeps every namespace of the cluster from being deleted.
+	// Prometheus is not checked: while it is away each answer says so. An API
+	// service that is not available would keep every namespace of the cluster from
+	// being deleted.
 	err = server.GenericAPIServer.AddReadyzChecks(
 		healthz.NamedCheck("pods", func(*http.Request) error { return pods.Ready() }),
 		healthz.NamedCheck("certificate", func(*http.Request) error { return issuer.Ready() }),
@@ -125,8 +127,9 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	return base.Run(ctx)
 }
 
-// newProvider wires the metrics APIs into base, and begins what they need but for the
-// informers, which the caller starts. Without a file of prometheus-adapter's it returns none.
+// newProvider wires the metrics APIs into base and starts what they need, except for the
+// informers, which the caller starts. Without a file in prometheus-adapter's format, file is
+// nil.
 func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cache.Cache, conf *live.Configuration, reg prometheus.Registerer, log *slog.Logger, running *sync.WaitGroup) (pods *provider.Informers, file *compat.Provider, err error) {
 	rest, err := base.ClientConfig()
 	if err != nil {
@@ -178,15 +181,15 @@ func restMapper(ctx context.Context, base *adapterbase.AdapterBase) (apimeta.RES
 	return mapper, nil
 }
 
-// openAPI is the path of the OpenAPI document of version 2. It is served empty: the library's
-// takes 3 MiB, and that of version 3, which clients read, has the same. Without any the
+// openAPI is the path of the OpenAPI v2 document. It is served empty: the library's takes 3
+// MiB, and clients read version 3, which has the same content. Without the document the
 // aggregator logs an error each time it looks for it.
 const (
 	openAPI      = "/openapi/v2"
 	emptyOpenAPI = `{"swagger":"2.0","info":{"title":"gpuscale-adapter","version":""},"paths":{}}`
 )
 
-// adjust has that document served, and the requests marked that another adapter has forwarded.
+// adjust serves that document, and marks requests that another adapter has forwarded.
 func adjust(config *apiserver.Config) {
 	config.GenericConfig.OpenAPIConfig = nil
 	config.GenericConfig.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {

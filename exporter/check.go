@@ -155,8 +155,8 @@ func (k *checker) profiling(r *collect.Reading, source string) {
 	k.missing("profiling", why)
 }
 
-// fields names the counters without any series, which are missing where the user named the
-// counters. That of the last XID has none before the first.
+// fields names the counters without any series. They are missing only if the user named
+// the counters. The last XID's counter has no series before the first XID.
 func (k *checker) fields(r *collect.Reading, fields []counters.Field, page string) {
 	var without []string
 	for i := range fields {
@@ -263,8 +263,8 @@ func describe(r *collect.Reading) string {
 	return fmt.Sprintf("%d GPUs, %d MIG instances, %d values", gpus, len(r.Entities)-gpus, values(r))
 }
 
-// kubelet asks it once, and the API server about what flags add, and resolves the answers where
-// there is a reading. It returns why the API server refused.
+// kubelet sends one request to the kubelet, and those of the flags to the API server. It
+// resolves the answers if there is a reading. It returns why the API server refused.
 func (k *checker) kubelet(ctx context.Context, r *collect.Reading) (api error) {
 	watcher, err := newWatcher(k.config, nil, pods.Connect, k.log)
 	if err != nil {

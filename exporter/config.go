@@ -71,7 +71,7 @@ type config struct {
 	node   string
 	compat string
 
-	// Of the texts above, checked.
+	// The texts above, parsed.
 	allowed  []*regexp.Regexp
 	selected struct{ devices, switches, cpus collect.Selection }
 	timeouts struct{ read, write time.Duration }
@@ -210,15 +210,15 @@ func (c *config) compatOptions(fields []counters.Field) collect.CompatOptions {
 	}
 }
 
-// hostname is the value of the DCGM series' hostname label: as in dcgm-exporter the host of a
-// remote host engine's address, unless that is this machine, as always under Kubernetes: there
-// the address is a Service's, or the node's.
+// hostname is the value of the DCGM series' hostname label. As in dcgm-exporter it is the host
+// of a remote host engine's address, unless that is this machine. Under Kubernetes it is
+// always the node: the address there is a Service's or the node's.
 func (c *config) hostname() string {
 	if c.noHostname {
 		return ""
 	}
 	address, unix, err := dcgm.Options{Address: c.remote}.Endpoint()
-	if c.kubernetes || c.compat != "true" || unix || err != nil { // an error is of no address too
+	if c.kubernetes || c.compat != "true" || unix || err != nil { // no address is an error too
 		return c.node
 	}
 	host, _, _ := net.SplitHostPort(address)

@@ -16,8 +16,8 @@ import (
 )
 
 // configFile is dcgm-exporter's YAML configuration: which metrics, and how often they are
-// sampled. Version 1 has a collection with watch groups, version 2 has collections, of which
-// the one of all metrics is the base.
+// sampled. Version 1 has one collection with watch groups. Version 2 has collections; the
+// one with all metrics is the base.
 type configFile struct {
 	Version int `json:"version"`
 	Metrics struct {
@@ -53,14 +53,15 @@ type configFile struct {
 	} `json:"collections"`
 }
 
-// watchGroup is fields, by patterns of their names, with an interval of their own.
+// watchGroup is a group of fields, by patterns of their names, with an interval of
+// its own.
 type watchGroup struct {
 	name     string
 	every    time.Duration
 	patterns []string
 }
 
-// readConfigFile takes what no flag and no variable says.
+// readConfigFile takes from the file what no flag and no variable sets.
 func (c *config) readConfigFile(given func(flag string) bool) error {
 	text, err := os.ReadFile(c.configFile)
 	if err != nil {
@@ -168,7 +169,7 @@ func (c *config) takeIntervals(f *configFile, given func(flag string) bool, foun
 	}
 }
 
-// interval is the shortest: readings are taken that often.
+// interval is the shortest of all intervals: readings are taken that often.
 func (c *config) interval() time.Duration {
 	shortest := c.base()
 	for _, g := range c.groups {
@@ -180,8 +181,9 @@ func (c *config) interval() time.Duration {
 // base is the interval of fields in no group.
 func (c *config) base() time.Duration { return time.Duration(c.intervalMS) * time.Millisecond }
 
-// pace gives each field the interval of its group, and what is computed of a field that of the
-// field's. A field in two groups and a group without a field are mistakes.
+// pace gives each field the interval of its group. A computed series also gets that of the
+// field it is computed from. It is a mistake if a field is in two groups, or a group has no
+// field.
 func (c *config) pace(fields []counters.Field) error {
 	if len(c.groups) == 0 {
 		return nil

@@ -74,8 +74,8 @@ func (s *countersSource) load(ctx context.Context) (file counters.File, err erro
 	return file, err
 }
 
-// readFile reads the counters file. Of a file in dcgm-exporter's image a copy is built in, which
-// replaces an absent one.
+// readFile reads the counters file. For the files in dcgm-exporter's image there are built-in
+// copies, which are used while the file is absent.
 func (s *countersSource) readFile() (counters.File, error) {
 	path := cmp.Or(s.config.countersFile, defaultCountersFile)
 	file, err := readCountersFile(path)
@@ -140,7 +140,8 @@ type reloader struct {
 	failed  bool   // current is a mistake
 }
 
-// inText is what is compared: counters, or what is wrong with them.
+// inText returns the text that is compared: of the counters, or of their
+// mistakes.
 func inText(file counters.File, err error) string { return fmt.Sprint(file.Fields, err) }
 
 // run reads the counters again until ctx ends: a file every two seconds, a ConfigMap every
@@ -166,14 +167,15 @@ func (r *reloader) run(ctx context.Context, hangup <-chan os.Signal) {
 	}
 }
 
-// reload reads once and serves what changed, when it is read the second time: most editors write in
-// two or three steps. A ConfigMap's counters are served at once, and so is what a hangup asks for.
+// reload reads the counters once. Changed counters are served after they have been read twice,
+// since most editors write in two or three steps. A ConfigMap's counters are served at once, and so
+// are those that a hangup asks for.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	file, err := r.load(ctx)
 	before := r.seen
 	r.seen = inText(file, err)
 	settled := asked || r.remote && err == nil || r.seen == before
-	if asked && r.failed { // a mistake that stands is logged again, and counters as before it end it
+	if asked && r.failed { // log the same mistake again, or serve again the counters from before it
 		r.current = ""
 	}
 	if ctx.Err() != nil || !settled || r.seen == r.current {

@@ -42,7 +42,7 @@ func (c *config) options() []option {
 		{&c.source, "source", "", "", "auto", "dcgm, nvml, replay, or auto: replay where --replay is given, else dcgm, else nvml where there is no libdcgm.so.4"},
 		{&c.replay, "replay", "", "", "", "recording to play instead of reading a GPU"},
 		{&c.node, "node", "", "NODE_NAME", "", "name of the Kubernetes node (default: NODE_NAME, else the host's name)"},
-		// Whose it is.
+		// Allocation to pods.
 		{&c.kubernetes, "kubernetes", "k", "DCGM_EXPORTER_KUBERNETES", false, "ask the kubelet which GPUs are allocated to which pods"},
 		{&c.kubeletSocket, "pod-resources-kubelet-socket", "", "DCGM_POD_RESOURCES_KUBELET_SOCKET", pods.DefaultSocket, "the kubelet's PodResources socket"},
 		{&c.gpuIDType, "kubernetes-gpu-id-type", "", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", "uid", "uid or device-name; both kinds of id are always understood"},
@@ -80,14 +80,14 @@ func (c *config) options() []option {
 		{&c.dump.compress, "dump-compression", "", "DCGM_EXPORTER_DUMP_COMPRESSION", true, "compress them with gzip"},
 		{&c.debug, "debug", "", "DCGM_EXPORTER_DEBUG", false, "log more"},
 		{&c.logFormat, "log-format", "", "DCGM_EXPORTER_LOG_FORMAT", "text", "text or json"},
-		// What dcgm-exporter has not.
+		// Options that dcgm-exporter does not have.
 		{&c.maxSeries, "max-series", "", "", defaultMaxSeries, "GPU series served at most, the rest is counted and left out; 0 is any number"},
 		{&c.gzip, "web-gzip", "", "", false, "compress for scrapers that take it: fewer bytes for several times the CPU"},
 		{&c.quiesceSocket, "quiesce-socket", "", "", "", "unix socket on which processes of this node may request the release of GPUs (alone: " + agent.DefaultSocket + ")"},
 		{&c.quiesceAnnotation, "quiesce-annotation", "", "", false, "release GPUs on request of the own Node's annotation " + agent.AnnotationRequest},
 		{&c.nodeCondition, "node-condition", "", "", false, "report the GPUs' health on the own Node: condition " + agent.ConditionType + " and Events"},
-		// What dcgm-exporter has and what has no effect here: its function is provided in another
-		// way, always on, or absent. dcgm-exporter's default passes in silence.
+		// Options of dcgm-exporter that have no effect here: the function is provided in another
+		// way, always on, or absent. dcgm-exporter's default value gives no warning.
 		{nil, "fake-gpus", "", "DCGM_EXPORTER_USE_FAKE_GPUS", false, "DCGM's fake GPUs are shown like any other; without DCGM there is --replay FILE"},
 		{nil, "disable-startup-validate", "", "DISABLE_STARTUP_VALIDATE", false, "nothing is validated at the start that could be left out; gpuscale-exporter check does it on request"},
 		{nil, "enable-gpu-bind-unbind-watch", "", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", false, "with DCGM GPUs that come and go are always seen, with the next sample"},
@@ -136,7 +136,8 @@ func noEffect(f *pflag.FlagSet) []string {
 	return warnings
 }
 
-// wanted says what to type, where the error of a flag's value names the function that parses it.
+// wanted returns an error that says what to type. pflag's own error names the function that
+// parses the value.
 func wanted(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -164,8 +165,8 @@ func alias(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// twoDashes rewrites arguments to the spelling that pflag wants: dcgm-exporter
-// takes long flags behind one dash and short ones behind two.
+// twoDashes rewrites arguments to pflag's spelling: dcgm-exporter takes long
+// flags behind one dash and short ones behind two.
 func twoDashes(f *pflag.FlagSet, args []string) []string {
 	out := make([]string, 0, len(args))
 	for i, arg := range args {

@@ -114,8 +114,8 @@ func run(ctx context.Context, c *config, stderr io.Writer) error {
 	return err
 }
 
-// assemble makes the node, and the jobs that run beside it, as the flags ask for. connect gives the
-// API server: a node agent without one fails at its start.
+// assemble makes the node, and the jobs that run beside it, according to the flags. connect returns
+// the API server. With the flags of the agent, a missing API server is an error.
 func assemble(c *config, source collect.Source, fields []counters.Field, connect func() (*pods.API, error), log *slog.Logger) (
 	n *node.Node, jobs []func(context.Context), err error,
 ) {

@@ -63,8 +63,8 @@ func openReplay(path string) (collect.Source, error) {
 	return source, nil
 }
 
-// newWatcher returns the kubelet's watcher, nil without --kubernetes. It asks as often as values are
-// sampled, every second at most and every ten at least.
+// newWatcher returns the kubelet's watcher, nil without --kubernetes. It sends a request as often as
+// values are sampled, but not more than once a second and at least every ten seconds.
 func newWatcher(c *config, processes *nvml.Processes, connect func() (*pods.API, error), log *slog.Logger) (*pods.Watcher, error) {
 	if !c.kubernetes {
 		return nil, nil

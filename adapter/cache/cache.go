@@ -47,8 +47,8 @@ type rule struct {
 	empty *signal.Table // before the first answer
 }
 
-// New returns a cache for a setup, in which names are unique and each rule's backend is. It
-// sends no query before Run.
+// New returns a cache for a setup. The setup's names must be unique, and it must have each
+// rule's backend. New sends no query; Run does.
 func New(s Setup, reg prometheus.Registerer, log *slog.Logger) *Cache {
 	c := &Cache{opts: s.Options, backends: map[string]*server{}, rules: map[string]rule{}, topics: map[key]*topic{}, log: log}
 	slots := max(1, s.Options.Concurrency)
@@ -199,9 +199,9 @@ func (c *Cache) ask(q Question, namespace string, now time.Time) (*unit, error) 
 	return u, nil
 }
 
-// admit makes room for another question of Watch: each namespace has its share, and where all
-// are taken the namespace with the most gives up the one that it asked longest ago. The caller
-// holds mu.
+// admit makes space for another question of Watch. Each namespace has a share. Once
+// MaxQuestions is reached, the namespace with the most questions loses the one that it asked
+// longest ago. The caller holds mu.
 func (c *Cache) admit(namespace string) error {
 	shares, total, most := map[string][]*unit{}, 0, c.opts.MaxQuestions
 	for u := range c.units() {

@@ -17,8 +17,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// keep refreshes one topic until nothing of it is requested: a namespace at once when it is
-// new, and all of them each interval.
+// keep refreshes one topic until it has no namespace left: a new namespace at once, all of
+// them each interval.
 func (c *Cache) keep(ctx context.Context, t *topic) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -55,10 +55,10 @@ func (c *Cache) keep(ctx context.Context, t *topic) {
 	}
 }
 
-// refresh asks about some namespaces. If that fails, and the same query about no
-// namespace does not, the series of one of them are at fault: they are divided
-// until it stands alone. A query that was not taken says nothing of them, and a server that
-// is too busy for some is not sent more.
+// refresh asks about some namespaces. If the query fails, and the same query about no
+// namespace succeeds, one of the namespaces is at fault: refresh halves them until that one
+// is alone. After [prom.ErrRefused], which says nothing about the namespaces, it sends no
+// further query: the server may be too busy.
 func (c *Cache) refresh(ctx context.Context, units []*unit) {
 	t, alone, half := units[0].topic, units[0].alone, (len(units)+1)/2
 	err := c.attempt(ctx, units)
@@ -67,8 +67,8 @@ func (c *Cache) refresh(ctx context.Context, units []*unit) {
 	}
 	began := time.Now()
 	blameless := errors.Is(err, prom.ErrRefused) || !alone && c.control(ctx, units[0]) != nil
-	// A server that is slow about nothing is slow about all of them. Dividing would give
-	// it more to do now; fewer at once from the next time on does not.
+	// A server that is slow about no namespace is slow about all of them. Dividing them
+	// now would add to its work, so only the next queries are about fewer.
 	if errors.Is(err, context.DeadlineExceeded) && !alone && time.Since(began) > c.opts.Timeout/slowness {
 		blameless = true
 		c.locked(func() { t.narrow(half) })
@@ -94,17 +94,18 @@ func (c *Cache) refresh(ctx context.Context, units []*unit) {
 	}
 }
 
-// slowness: a control that takes more than such a part of the timeout is slow.
+// slowness: a control that takes more than this part of the timeout (an eighth)
+// is slow.
 const slowness = 8
 
 // nowhere is a name that no namespace has.
 const nowhere = "-"
 
-// control sends the query of a batch, which begins with u, about no namespace, twice: of two
-// servers behind one address, one may be broken. Its error is not the fault of any
-// namespace's series.
+// control sends the query of a batch, which begins with u, but about no namespace. It sends
+// it twice, since one of two servers behind one address may be broken. If control fails, no
+// namespace is at fault.
 func (c *Cache) control(ctx context.Context, u *unit) error {
-	queries := []string{"vector(0)"} // where a query is one namespace's own
+	queries := []string{"vector(0)"} // for a question whose query is about one namespace only
 	if t := u.topic; t.Namespace != nil {
 		queries = t.Queries(false, []string{nowhere})
 		if u.past > 0 {
@@ -115,9 +116,9 @@ func (c *Cache) control(ctx context.Context, u *unit) error {
 	return err
 }
 
-// attempt asks about some namespaces, all with a past to ask about or none, and stores each
-// one's answer. An error concerns all of them. Namespaces whose past cannot be had go without
-// if the present can, twice.
+// attempt asks about some namespaces and stores the answer of each. The past is queried for
+// all of them or for none. An error concerns all of them. When the past has failed twice
+// while the present was answered, they go without the past.
 func (c *Cache) attempt(ctx context.Context, units []*unit) error {
 	t, alone := units[0].topic, units[0].alone
 	names := make([]string, len(units))
@@ -182,7 +183,7 @@ func (c *Cache) send(ctx context.Context, t *topic, queries, namespaces []string
 	all := answer{Reading: signal.Reading{Evaluated: start, Now: start}}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	known := false // what the server's clock says
+	known := false // whether Evaluated is on the server's clock
 	for _, query := range queries {
 		began := time.Now()
 		v, err := b.Querier.QueryWithin(limited, query, time.Time{}, most)
@@ -202,12 +203,12 @@ func (c *Cache) send(ctx context.Context, t *topic, queries, namespaces []string
 	return all, nil
 }
 
-// errRepeated is the failure of an answer that was evaluated at the same moment as the one
-// before: it is that one, and its values are older than they seem.
+// errRepeated is the failure of an answer with the evaluation time of the last one: it is
+// the same answer, and its values are older than they seem.
 var errRepeated = errors.New("a cache between the adapter and the server repeats an answer")
 
-// distribute gives each namespace its part of the answers, of which the last is about the
-// present. One that has more than its budget gets none.
+// distribute gives each namespace its part of the answers. The last answer is about the
+// present. A namespace whose part is over its budget gets none.
 func (c *Cache) distribute(units []*unit, names []string, answers ...answer) {
 	parts := make([]map[string]prom.Vector, len(answers))
 	for i, a := range answers {
@@ -282,7 +283,7 @@ func (c *Cache) store(u *unit, answers []answer) {
 	c.logChange(u, before, nil)
 }
 
-// failed records a failure. guilty says that it is the namespace's own.
+// failed records a failure. guilty means that the namespace itself is at fault.
 func (c *Cache) failed(u *unit, err error, guilty bool) {
 	var before error
 	c.locked(func() {
@@ -298,8 +299,8 @@ func (c *Cache) failed(u *unit, err error, guilty bool) {
 	c.logChange(u, before, err)
 }
 
-// logChange logs changes only: an unavailable Prometheus must not fill the log, nor a cache
-// of seconds that repeats every second answer.
+// logChange logs changes only. An unavailable Prometheus must not fill the log, and neither
+// must a cache that repeats every second answer.
 func (c *Cache) logChange(u *unit, before, now error) {
 	about := []any{slog.String("rule", u.topic.Rule), slog.String("backend", u.topic.Backend), slog.String("namespace", u.namespace)}
 	switch {
@@ -326,8 +327,8 @@ func (c *Cache) blame(ctx context.Context, u *unit, err error) error {
 	return fmt.Errorf("%w; the series is %s of namespace %s", err, u.culprit, u.namespace)
 }
 
-// find returns the name of the first series that cannot be queried by itself, or
-// of that with the most elements.
+// find returns the name of the first series that cannot be queried by itself. If
+// there is none, it returns the series with the most elements.
 func (c *Cache) find(ctx context.Context, u *unit) (culprit string) {
 	names, queries := u.topic.Suspects(u.namespace)
 	most := 0

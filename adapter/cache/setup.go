@@ -18,21 +18,22 @@ type Querier interface {
 type Options struct {
 	// Interval between two queries of one active question, jittered by a tenth.
 	Interval time.Duration `json:"interval"`
-	// IdleAfter is how long a namespace is asked about after the last request.
+	// IdleAfter is how long a namespace is queried after its last request.
 	IdleAfter time.Duration `json:"idleAfter"`
 	// FirstWait bounds how long the first request in a namespace waits.
 	FirstWait time.Duration `json:"firstWait"`
-	// Timeout bounds a query about a namespace by itself. Any other has a quarter
-	// of it, so that a namespace that is slow delays the others little.
+	// Timeout bounds a query about a namespace that is asked about by itself.
+	// Other queries get a quarter of it, so that one slow namespace delays the
+	// others little.
 	Timeout time.Duration `json:"-"`
-	// Concurrency bounds the queries in flight, per backend. Namespaces that are
-	// asked about by themselves have as many in addition.
+	// Concurrency bounds the queries in flight, per backend. Queries about a
+	// namespace by itself have the same number of slots in addition.
 	Concurrency int `json:"concurrency"`
-	// MaxQuestions bounds the questions of Watch, each namespace counted. Rules do not
-	// count. No namespace has more than a tenth.
+	// MaxQuestions bounds the questions of Watch, counted for each namespace. Rules do
+	// not count. A namespace has at most a tenth of it.
 	MaxQuestions int `json:"maxQuestions"`
-	// Budget is what an answer about one namespace may have. One about several may
-	// have twice as much.
+	// Budget bounds an answer about one namespace. An answer about several may be
+	// twice as large.
 	Budget prom.Limits `json:"-"`
 }
 
@@ -49,8 +50,8 @@ func DefaultOptions() Options {
 type Backend struct {
 	Name    string
 	Querier Querier
-	// NamespaceParameter, if not "", is a parameter with the one namespace that each
-	// query is about: the server answers only about that.
+	// NamespaceParameter, if not "", is the URL parameter for the namespace of each
+	// query. The server then answers about that one namespace only.
 	NamespaceParameter string
 }
 
@@ -64,7 +65,7 @@ type Setup struct {
 // server is a Backend in use.
 type server struct {
 	Backend
-	shared, own chan struct{} // slots: of queries about several namespaces, and about one at fault
+	shared, own chan struct{} // slots: of most queries, and of those about a namespace by itself
 }
 
 // DefaultBackend is the backend of a question that names none.
@@ -82,19 +83,20 @@ type Question struct {
 	Version string
 	// Past: a namespace's first state is built from the recent past as well.
 	Past bool
-	// Queries returns the queries whose answers together are the namespaces': of
-	// the present, or of the recent past.
+	// Queries returns the queries about some namespaces, of the present or of
+	// the recent past. The answers together are complete.
 	Queries func(past bool, namespaces []string) []string
 	// Namespace returns which namespace a series is about; "" for none, Everywhere
 	// for all. Nil means that the queries are about one namespace, or about the
 	// cluster: they are sent for each namespace by itself.
 	Namespace func(prom.Labels) string
-	// Build makes a namespace's next state from the one before (nil at first) and
-	// an answer, and counts the answer's series and those of no use. One call at a
-	// time for a namespace. A state is immutable once returned, and never nil.
+	// Build makes a namespace's next state from the last one (nil at first) and an
+	// answer. It counts the answer's series, and the unusable ones by reason. For
+	// a namespace, one call runs at a time. A state is immutable once returned,
+	// and never nil.
 	Build func(previous any, v prom.Vector, r signal.Reading) (next any, series int, dropped map[signal.Reason]int)
-	// Suspects, if not nil, returns smaller queries for one namespace, by the name
-	// of the series they are about, which help to find the one at fault.
+	// Suspects, if not nil, returns a smaller query for each series in one
+	// namespace, with the series' name. They help to find the series at fault.
 	Suspects func(namespace string) (names, queries []string)
 
 	declared bool // by a rule of the Setup: not counted among those of Watch
@@ -108,7 +110,7 @@ type key struct{ rule, backend, version string }
 
 func (q Question) key() key { return key{q.Rule, q.Backend, q.Version} }
 
-// Samples are those of an answer to a rule.
+// Samples returns the samples of an answer to a rule.
 func Samples(v prom.Vector) []signal.Sample {
 	all, sample := make([]signal.Sample, len(v)), signal.Sampler()
 	for i, s := range v {

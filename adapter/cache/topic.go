@@ -14,10 +14,11 @@ type topic struct {
 	Question
 	wake  chan struct{}    // holds one token
 	units map[string]*unit // by namespace
-	// width is how many namespaces are asked about at once: halved when an answer
-	// is too much although no namespace alone is, doubled again later.
+	// width is how many namespaces one query is about. It is halved when an
+	// answer about several is too much and one about each alone is not. Later it
+	// is doubled again.
 	width   int
-	most    int // of width
+	most    int // upper bound of width
 	widened time.Time
 }
 
@@ -32,16 +33,18 @@ type unit struct {
 	// first is closed when the first query has ended; nil afterwards.
 	first chan struct{}
 
-	// evaluated is when the last good answer was, on the server's clock.
+	// evaluated is when the last good answer was evaluated, on the server's
+	// clock.
 	evaluated time.Time
 	series    int // of that answer
 	dropped   map[signal.Reason]int
 
-	// past is how often the past may yet be queried while only the present is answered; 0
-	// once the past is known or is gone without.
+	// past is how many more times the past may fail while the present is answered. It is
+	// 0 once the past is known or given up.
 	past int
-	// alone: the namespace is asked about by itself. good is since when it has had
-	// good answers; failures are those in a row.
+	// alone: the namespace is asked about by itself. good is since when all its
+	// answers have been good; zero after a failure. failures counts the failures
+	// in a row.
 	alone    bool
 	good     time.Time
 	failures int
@@ -52,12 +55,14 @@ type unit struct {
 const (
 	// maxWidth is how many namespaces one query may be about.
 	maxWidth = 50
-	// probation is how long a namespace that was asked about by itself has to be
-	// good to be asked about together with others.
+	// probation is how long a namespace that is asked about by itself must have
+	// good answers before it is asked about together with others.
 	probation = 10 * time.Minute
-	// patience is how often the past is queried before a namespace goes without.
+	// patience is how often the past is queried for a namespace before it is
+	// given up.
 	patience = 2
-	// longest is how long a namespace that fails by itself waits at most.
+	// longest is the longest time between two queries about a namespace that
+	// fails by itself.
 	longest = time.Minute
 )
 
@@ -82,8 +87,8 @@ func (c *Cache) units() iter.Seq[*unit] {
 	}
 }
 
-// batches returns the namespaces to ask about, divided into those to be asked about
-// together, and marks them: the new ones, or if it is due all of them. The caller holds mu.
+// batches returns the namespaces to ask about now, one batch for each query, and marks them
+// as in flight: the new namespaces, or all of them if due. The caller holds mu.
 func (t *topic) batches(now time.Time, due bool) (all [][]*unit) {
 	if t.width < t.most && now.Sub(t.widened) >= probation {
 		t.width, t.widened = min(t.most, 2*t.width), now

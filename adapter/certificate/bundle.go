@@ -21,8 +21,9 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// most is how many CAs a bundle holds. Those of pods that are gone stay until they
-// expire; beyond this the oldest are dropped, a replica's of which adds it again within 15 s.
+// most is how many CAs a bundle holds. The CAs of pods that are gone stay until they expire.
+// Beyond most the oldest are dropped; a replica whose CA is dropped adds it again within 15
+// seconds.
 const most = 100
 
 // Bundle is an object with a bundle of CAs.
@@ -30,7 +31,7 @@ type Bundle struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
 	field           []string
-	// service that an APIService must name: another one's CA is not ours to write.
+	// service that an APIService must name: we do not write the CA of another one.
 	service map[string]string
 }
 
@@ -53,8 +54,8 @@ func ParseBundle(s, service, namespace string) (Bundle, error) {
 	return Bundle{}, fmt.Errorf("%q is neither apiservice/NAME nor configmap/NAME", s)
 }
 
-// put writes what change makes of the bundle, if it differs. Where there is no such
-// object, or it leads to another server, there is nothing to do: that may change.
+// put changes the bundle if change returns another text. It does nothing if the
+// object does not exist or leads to another server; a later call tries again.
 func (b Bundle) put(ctx context.Context, c dynamic.Interface, change func([]byte) ([]byte, error)) error {
 	objects := dynamic.ResourceInterface(c.Resource(b.resource))
 	if b.namespace != "" {
@@ -92,7 +93,7 @@ func (b Bundle) ours(o *unstructured.Unstructured) bool {
 			return false
 		}
 	}
-	// The API server takes no bundle beside this.
+	// The API server rejects a bundle together with this field.
 	skip, _, _ := unstructured.NestedBool(o.Object, "spec", "insecureSkipTLSVerify")
 	return !skip
 }
@@ -112,13 +113,13 @@ func (b Bundle) write(text []byte) string {
 	return string(text)
 }
 
-// merge returns a bundle with a process' own CAs and those of its replicas. What is
-// expired, of an earlier process of the same name, or not issued here is dropped. All
-// replicas come to the same text.
+// merge returns a bundle with a process' own CAs and those of its replicas. It drops
+// CAs that are expired, that are of an earlier process with the same name, or that
+// the adapter did not issue. All replicas produce the same text.
 func merge(old []byte, own []*pair, owner string, now time.Time) ([]byte, error) {
 	all, err := cert.ParseCertsPEM(old)
 	if err != nil {
-		all = nil // nothing that a caller could use either
+		all = nil // callers cannot use it either
 	}
 	all = slices.DeleteFunc(all, func(c *x509.Certificate) bool {
 		whose, _, issuedHere := strings.Cut(c.Subject.CommonName, "-ca@")

@@ -17,17 +17,19 @@ import (
 )
 
 const (
-	// validFor is how long a certificate is valid. The next is issued after half of that, so
-	// that no CA in a bundle that works is within doctor's thirty days of its end.
+	// validFor is how long a certificate is valid. The next one is issued after half of
+	// that, so that in a working bundle every CA is valid for more than the thirty days that
+	// doctor checks.
 	validFor = 90 * 24 * time.Hour
-	// spread is how much earlier that may be, so that replicas do not write together.
+	// spread is how much earlier that may be, so that replicas do not write at the
+	// same time.
 	spread = 5 * 24 * time.Hour
-	// every is the time between two looks at the bundles: an APIService that is made
-	// again, or whose bundle is overwritten, is repaired within it.
+	// every is how often the bundles are checked: an APIService that is recreated,
+	// or whose bundle is overwritten, is repaired within it.
 	every = 15 * time.Second
-	// settle is how long a CA is in the bundles before its certificate is served, and its
-	// predecessor's after: Prometheus sees a ConfigMap after minutes, and the API server
-	// rereads the certificate each minute.
+	// settle is how long a CA is in the bundles before its certificate is served, and how
+	// long the previous CA stays after that. Prometheus sees a ConfigMap after minutes,
+	// and the API server rereads the certificate each minute.
 	settle = 10 * time.Minute
 )
 
@@ -56,14 +58,14 @@ type Issuer struct {
 	served    atomic.Pointer[pair]
 	published atomic.Bool // the first CA was in every bundle
 
-	// Of Run alone: the pairs whose CAs are trusted, the newest last; when that was published
-	// or served, zero before; whether the last look failed.
+	// Of Run alone. pairs are those whose CAs are trusted, the newest last. since is when the
+	// newest was published or served, zero before. failing: the last look failed.
 	pairs   []*pair
 	since   time.Time
 	failing bool
 }
 
-// New issues the first certificate. Run has callers trust it.
+// New issues the first certificate. Run publishes its CA to the callers.
 func New(o Options) (*Issuer, error) {
 	i := &Issuer{o: o}
 	if err := i.issue(time.Now()); err != nil {
@@ -100,8 +102,8 @@ func (i *Issuer) CurrentCertKeyContent() (chain, key []byte) {
 	return p.chain, p.key
 }
 
-// Ready is an error until callers trust this process. Then a replica stays in, whatever
-// happens to the bundles. A nil Issuer is ready.
+// Ready returns an error until callers trust this process. From then on it is ready,
+// whatever happens to the bundles. A nil Issuer is ready.
 func (i *Issuer) Ready() error {
 	if i == nil || i.published.Load() {
 		return nil
@@ -129,7 +131,7 @@ func (i *Issuer) report(err error) {
 	i.published.CompareAndSwap(false, err == nil)
 }
 
-// look brings the bundles, and the certificate that is served, to what they should be now.
+// look updates the bundles and the served certificate.
 func (i *Issuer) look(ctx context.Context, now time.Time) error {
 	if !now.Before(i.pairs[len(i.pairs)-1].due) {
 		if err := i.issue(now); err != nil {
@@ -151,7 +153,7 @@ func (i *Issuer) look(ctx context.Context, now time.Time) error {
 		i.served.Store(i.pairs[last])
 		i.since = now
 		i.o.Log.Info("another serving certificate is served")
-	default: // no connection begins with its predecessor any more
+	default: // no new connection uses the previous certificate
 		i.pairs = i.pairs[last:]
 	}
 	return nil

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// retry is how soon a listing that failed is made again, and idle how many times as long as
-	// it took the server at least: one that fails for its size costs a tenth of the time at most.
+	// retry is how soon a failed listing is repeated. idle is the least pause after it, in
+	// multiples of the time it took the server: a listing that fails for its size takes at most a
+	// tenth of the server's time.
 	retry, idle = 10 * time.Second, 9
 	// listers bounds the listings in flight.
 	listers = 4

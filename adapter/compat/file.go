@@ -19,7 +19,8 @@ type File struct {
 	Name string
 	// Rules are the custom ones, then the external ones.
 	Rules []*Rule
-	// ResourceRules: the file has them. They are not read: they are for metrics.k8s.io.
+	// ResourceRules: the file has resourceRules. They are for metrics.k8s.io and are
+	// not read.
 	ResourceRules bool
 	// Problems of the file itself.
 	Problems []strict.Problem
@@ -46,7 +47,7 @@ func (f *File) good() []*Rule {
 func Parse(name string, raw []byte) (*File, error) {
 	d, err := strict.Parse(name, raw)
 	if err != nil {
-		// The older library, v0.12.0's, reports the line; the newer one reports the
+		// v0.12.0's older library reports the line of the error, the newer one the
 		// line where the list begins.
 		var ignored any
 		if older := yamlv2.Unmarshal(raw, &ignored); older != nil && len(raw) <= strict.MaxFileBytes {

@@ -10,10 +10,10 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// generalizer rewrites a query about one namespace and some objects into one
-// about all of them, with the same answer for each. The query is rendered with a
-// [placeholder] in the place of the request's names. The rewriting keeps the labels through
-// every operation, and fails where they cannot be kept.
+// generalizer rewrites a query about one namespace and some objects into one about all of
+// them, with the same answer for each. The query is rendered with a [placeholder] instead
+// of the request's names. The rewriting keeps the labels through every operation. Where it
+// cannot, it fails.
 //
 // In a query about one namespace its label is constant, so adding it to a
 // grouping changes nothing, provided both sides of a binary operation have it.
@@ -21,16 +21,16 @@ import (
 type generalizer struct {
 	namespace string // label; "" if the query is about no namespace
 	object    string // label; "" for external metrics
-	// narrow is the matcher in the placeholder's place.
+	// narrow returns the matcher that replaces one with the placeholder.
 	narrow func(label string) *labels.Matcher
 }
 
-// placeholder is a value that only .LabelMatchers puts into a query: what the template itself
-// compares a label with says nothing about the request.
+// placeholder is a value that only .LabelMatchers puts into a query. Matchers that the
+// template itself writes say nothing about the request and do not have it.
 const placeholder = "gpuscale: of the request"
 
-// rewrite rewrites a whole query. constant is set if it has a default for a missing
-// sum, as in `sum(…) or vector(0)`.
+// rewrite rewrites a whole query. constant is true if the query has a default for a
+// missing sum, as in `sum(…) or vector(0)`.
 func (g generalizer) rewrite(whole parser.Expr) (constant bool, err error) {
 	defaults := map[parser.Node]bool{}
 	parser.Inspect(whole, func(n parser.Node, _ []parser.Node) error {
@@ -58,8 +58,8 @@ func (g generalizer) rewrite(whole parser.Expr) (constant bool, err error) {
 	return constant, err
 }
 
-// single reports whether an expression is one series without labels, which is what a
-// default of a query without objects replaces.
+// single reports whether an expression is one series without labels. In a query
+// without objects, a default can replace only such a series.
 func single(e parser.Expr) bool {
 	a, ok := bare(e).(*parser.AggregateExpr)
 	return ok && !a.Without && len(a.Grouping) == 0 && !picks(a.Op)
@@ -155,7 +155,7 @@ func (g generalizer) binary(b *parser.BinaryExpr) error {
 	case slices.ContainsFunc(m.Include, g.key):
 		return fmt.Errorf("group_left or group_right takes the label of namespaces or objects from one side")
 	case slices.Contains(m.MatchingLabels, g.namespace) != m.On && b.Op != parser.LOR:
-		// It has not matched on the namespace.
+		// The operation does not match on the namespace.
 	case g.labelled(b.LHS) != g.labelled(b.RHS):
 		return fmt.Errorf("only one side of %s has the label %s", b.Op, g.namespace)
 	}

@@ -32,14 +32,15 @@ type target struct {
 type plan struct {
 	// value is the query of the values alone, for error messages.
 	value string
-	// query is the query sent: the values and their ages. A general one is that
-	// about all namespaces; within is the one about some.
+	// query is the query sent: the values and their ages. A general query is
+	// about all namespaces; within returns the one about some of them.
 	query  string
 	within func(namespaces []string) string
-	// namespace and object are the labels that tell the answer's series apart; "" where
-	// the query is about one namespace or about no object.
+	// namespace and object are the labels that distinguish the answer's series.
+	// namespace is "" if the query is about one namespace, object is "" if it is about
+	// no object.
 	namespace, object string
-	// special is why the query is for this request alone; "" if it is for all
+	// special is why the query is for this request only; "" if it is for all
 	// objects.
 	special  string
 	constant bool   // see generalizer.rewrite
@@ -47,8 +48,8 @@ type plan struct {
 	window   *int64 // in seconds; nil for a single sample
 }
 
-// general returns the query for all objects in some namespaces, in all if none is
-// named, or a plan without a query and with the reason.
+// general returns the query for all objects in some namespaces, or in all if none
+// is named. If there is no such query, the plan has only the reason, in special.
 func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*plan, error) {
 	e, err := t.expression(selector, placeholder, placeholder)
 	switch {
@@ -79,7 +80,7 @@ func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*pl
 		if some, err := t.general(selector, namespaces...); err == nil {
 			return some.query
 		}
-		return p.query // cannot be: it was made a moment ago
+		return p.query // unreachable: the same call has just succeeded
 	}
 	return p, nil
 }
@@ -110,8 +111,8 @@ func (t *target) specific(selector k8slabels.Selector, namespace string, objects
 // into a query's text.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,252}$`)
 
-// expression is the rule's query for a selector, some objects and their namespace, if they
-// are in one. Errors are the API's: 400 for the selector, 500 for the rule.
+// expression returns the rule's query for a selector, some objects and their namespace, if
+// they have one. Errors are the API's: 400 for the selector, 500 for the rule.
 func (t *target) expression(selector k8slabels.Selector, namespace string, objects ...string) (parser.Expr, error) {
 	all, err := conditions(selector)
 	if err != nil {
@@ -131,7 +132,8 @@ func (t *target) expression(selector k8slabels.Selector, namespace string, objec
 	return e, nil
 }
 
-// plan is a query's, whose answers the keys tell apart.
+// plan returns the plan of a query. The keys are the labels that distinguish
+// its answers.
 func (t *target) plan(e parser.Expr, keys []string, constant bool) *plan {
 	p := &plan{value: e.String(), object: t.object, constant: constant, window: window(e)}
 	for s := range signal.Selectors(e) { // no series has our own label

@@ -39,9 +39,9 @@ type Sources struct {
 	Other cma.MetricsProvider
 }
 
-// Provider answers both metrics APIs by the rules of a file, and by another provider for
-// what the file does not declare: a migration changes no answer. Its methods are
-// safe for concurrent use. A nil Provider has no rules.
+// Provider answers both metrics APIs by the rules of a file. Another provider answers
+// what the file does not declare, so a migration changes no answer. Its methods are safe
+// for concurrent use. A nil Provider has no rules.
 type Provider struct {
 	Sources
 	opts Options
@@ -101,8 +101,8 @@ func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 }
 
 // elsewhere returns the other provider for a metric of its own. While some of the file's series
-// have never been listed, any other name may be the file's: the answer is then "not yet", not
-// "not found".
+// have never been listed, any other name may be one of the file's: the error is then "not yet",
+// not "not found".
 func (p *Provider) elsewhere(metric string) (cma.MetricsProvider, error) {
 	if p.Other != nil && slices.Contains(p.Other.ListAllExternalMetrics(), cma.ExternalMetricInfo{Metric: metric}) {
 		return p.Other, nil
@@ -142,8 +142,8 @@ type view struct {
 	failure error
 }
 
-// ask answers from the query for all objects if there is one that Prometheus answers, or else
-// from one for this request.
+// ask answers from the query for all objects. If there is none, or Prometheus rejects it, ask
+// sends a query for this request only.
 func (p *Provider) ask(ctx context.Context, t *target, selector k8slabels.Selector, namespace string, objects []string) (view, error) {
 	if t.unlabelled != nil {
 		return view{}, provider.Internal("%s: %v", t.rule.ID, t.unlabelled)
@@ -208,7 +208,7 @@ func (v view) none(t *target, subject string, why error) error {
 		return provider.Unavailable("%s: %s: %v; the last query failed: %v", t.rule.ID, subject, why, v.failure)
 	}
 	alone := ""
-	if v.plan.special != "" { // may be the reason too: `avg(…)` without by names no pod
+	if v.plan.special != "" { // it may be the reason too: `avg(…)` without by has no pod label
 		alone = ", sent for this request alone: " + v.plan.special
 	}
 	return provider.NotFound("%s: %s: %v; the query is %s%s", t.rule.ID, subject, why, v.plan.value, alone)

@@ -34,7 +34,7 @@ type RuleState struct {
 	At    string `json:"at,omitempty"` // file:line, or "built in"
 	// Metrics are their names in the API.
 	Metrics []string `json:"metrics,omitempty"`
-	// Alone is why requests have a query of their own: one for each namespace,
+	// Alone is why requests need queries of their own: one for each namespace,
 	// set of objects and selector.
 	Alone string `json:"alone,omitempty"`
 	// Problems of the rule itself, or of its last discovery.
@@ -53,8 +53,8 @@ func (s *RuleState) problem(err error) {
 	}
 }
 
-// newRegistry associates the families of each selector with the rules. As in
-// v0.12.0 a later rule takes a name from an earlier one.
+// newRegistry associates the listed families of each selector with the rules.
+// As in v0.12.0 a later rule takes over a name from an earlier one.
 func newRegistry(f *File, listings map[string]*listing, mapper apimeta.RESTMapper) *registry {
 	r := &registry{custom: map[cma.CustomMetricInfo]*target{}, external: map[string]*target{}}
 	for selector, l := range listings {
@@ -92,7 +92,7 @@ func (r *registry) associate(rule *Rule, families []prom.Family, mapper apimeta.
 		state.problem(err)
 		return
 	}
-	asked := map[string]bool{} // the labels of objects for which Alone is known
+	asked := map[string]bool{} // the object labels that Alone has been checked for
 	for _, f := range families {
 		for _, info := range n.metrics(rule, f) {
 			t, err := n.target(rule, f.Name, info)
@@ -126,7 +126,7 @@ type namer struct {
 }
 
 // namer returns a good rule's mapping, and the resources of the file that the cluster does not
-// have: v0.12.0 does not start then.
+// have. v0.12.0 does not start if there are any.
 func (r *Rule) namer(mapper apimeta.RESTMapper) (n namer, unknown []string, err error) {
 	rule := r.raw
 	n.overrides, rule.Resources.Overrides = map[string]schema.GroupResource{}, maps.Clone(rule.Resources.Overrides)
@@ -168,8 +168,8 @@ func (n namer) metrics(rule *Rule, f prom.Family) (all []cma.CustomMetricInfo) {
 	return all
 }
 
-// target returns nil where no label names the objects of a metric. With an error it is one
-// that cannot be asked about.
+// target returns the target of a metric. It is nil if no label names the metric's objects.
+// A target with an error answers every request with that error.
 func (n namer) target(rule *Rule, series string, info cma.CustomMetricInfo) (t *target, err error) {
 	t = &target{rule: rule, series: series}
 	if !rule.External {
@@ -179,7 +179,7 @@ func (n namer) target(rule *Rule, series string, info cma.CustomMetricInfo) (t *
 	}
 	switch {
 	case info.GroupResource == naming.NsGroupResource:
-		t.namespace = t.object // a Namespace is asked about in itself
+		t.namespace = t.object // a Namespace is its own namespace
 	case info.Namespaced:
 		if t.namespace, err = n.label(naming.NsGroupResource); err != nil {
 			t.unlabelled = fmt.Errorf("%w: add resources.overrides or resources.template; an external rule may say resources: {namespaced: false}", err)

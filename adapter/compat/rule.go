@@ -91,7 +91,7 @@ func selects(series string) error {
 // found when the file is read.
 func (r *Rule) rehearse() error {
 	series := signal.FirstMetric(r.SeriesQuery)
-	if !model.LegacyValidation.IsValidMetricName(series) { // it names none
+	if !model.LegacyValidation.IsValidMetricName(series) { // the selector names no series
 		series = "series"
 	}
 	var groupBy []string
@@ -126,13 +126,13 @@ func (r *Rule) expression(series string, all []condition, groupBy ...string) (pa
 	return e, nil
 }
 
-// condition is one matcher of a query, in which the values are quoted, and the values.
+// condition is one matcher of a query and its values. The matcher has them quoted.
 type condition struct {
 	*labels.Matcher
 	values []string
 }
 
-// joined has the values as v0.12.0 gives them to templates.
+// joined returns the values as v0.12.0 passes them to templates.
 func (c condition) joined() string { return strings.Join(c.values, "|") }
 
 // conditions translates a request's metric selector. Values are quoted in

@@ -18,13 +18,13 @@ import (
 // point is the value of an object.
 type point struct {
 	value float64
-	// at is the time of its oldest sample on this process's clock, or of the answer where that
-	// does not say; zero if no present sample is in it.
+	// at is the time of its oldest sample on this process's clock, or of the answer if the
+	// query does not return that. It is zero if the value has no present sample in it.
 	at  time.Time
-	odd bool // the time of a sample cannot be
+	odd bool // a sample's time is impossible
 }
 
-// limit is where thousandths overflow an int64, and with it a quantity.
+// limit is the value whose thousandths overflow an int64, and so a quantity.
 const limit = math.MaxInt64 / 1000
 
 // wrong returns why a point is not usable, for the metric and in words.
@@ -44,8 +44,9 @@ func (pt point) wrong(now time.Time, maxAge time.Duration) (signal.Reason, error
 	return "", nil
 }
 
-// table is one answer for a namespace, by object. The key of an external metric is the
-// namespace, or "" where the query fixes that and for a default. It is immutable.
+// table is one answer for a namespace, by object. For an external metric the key is
+// the namespace. It is "" if the query itself fixes the namespace, and for a default.
+// A table is immutable.
 type table map[string]point
 
 // reader returns the function that reads the plan's answers into tables.
@@ -100,9 +101,9 @@ func (t table) answer(object string, now time.Time, maxAge time.Duration) (point
 	return pt, err
 }
 
-// withAges is one value of a query for each set of key labels, by an aggregation, and the
-// oldest scrape times of their series: part "v" is the value, "t0", "t1", … are Unix times.
-// aged is false if there may be a value without any of these times.
+// withAges returns a query for one value of e for each set of key labels, aggregated by an
+// operator, and for the oldest scrape times of its series. Part "v" is the value, "t0",
+// "t1", … are Unix times. aged is false if there may be a value without any of these times.
 func withAges(e parser.Expr, by parser.ItemType, keys []string) (whole parser.Expr, aged bool) {
 	whole = signal.Part("v", &parser.AggregateExpr{Op: by, Expr: e, Grouping: keys})
 	all, aged := leaves(e, keys)
@@ -116,9 +117,9 @@ func withAges(e parser.Expr, by parser.ItemType, keys []string) (whole parser.Ex
 	return whole, aged
 }
 
-// leaves returns the selectors of present samples that have the key labels, and whether there is
-// no value without one of them. A range that is longer than Prometheus' lookback is the author's
-// explicit choice of how old a value may be, as an offset is.
+// leaves returns the selectors of present samples that have the key labels. all is true if every
+// value has one of them. An offset, or a range longer than Prometheus' lookback, is the author's
+// explicit choice of how old a value may be: such a selector is not returned.
 func leaves(e parser.Expr, keys []string) (found []parser.Expr, all bool) {
 	all = true
 	seen := map[string]bool{}
@@ -135,8 +136,8 @@ func leaves(e parser.Expr, keys []string) (found []parser.Expr, all bool) {
 	return found, all && len(found) > 0
 }
 
-// alternative reports whether an operation may have a value without the series of a selector
-// below it.
+// alternative reports whether an operation may have a value although a selector below it has
+// no series.
 func alternative(n parser.Node) bool {
 	b, ok := n.(*parser.BinaryExpr)
 	return ok && (b.Op == parser.LOR || b.Op == parser.LUNLESS) || absence(n)
@@ -148,7 +149,8 @@ func absence(n parser.Node) bool {
 	return ok && (c.Func.Name == "absent" || c.Func.Name == "absent_over_time")
 }
 
-// past reports whether a selector's age means nothing.
+// past reports whether a selector reads the past on purpose, so that its age
+// means nothing.
 func past(s *parser.VectorSelector, path []parser.Node) bool {
 	return signal.Shifted(s, path) || slices.ContainsFunc(path, func(n parser.Node) bool {
 		switch n := n.(type) {

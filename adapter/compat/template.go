@@ -19,7 +19,7 @@ type Args struct {
 // queryTemplate is a metricsQuery.
 type queryTemplate struct {
 	*template.Template
-	alone bool // it uses .LabelValuesByName, whose values are those of one request
+	alone bool // it uses .LabelValuesByName, so a query is for one request only
 }
 
 func newQueryTemplate(text string) (queryTemplate, error) {

@@ -26,7 +26,8 @@ type Config struct {
 	Backends []Backend `json:"backends,omitempty"`
 	cache.Options
 	// MaxAge of a sample, for rules without their own. Unset, it follows the scrape
-	// interval: two and a half of it and an Interval, between 45 s and 5 minutes.
+	// interval: two and a half scrape intervals plus 1.1 Intervals, between 45 s
+	// and 5 minutes.
 	MaxAge time.Duration `json:"maxAge,omitempty"`
 	// PrometheusAdapter names a file in prometheus-adapter's own format, and
 	// replaces that program's flags.
@@ -42,8 +43,8 @@ type Config struct {
 // Prometheus is the address and access of a server.
 type Prometheus struct {
 	prom.Config
-	// NamespaceParameter, if not empty, is a parameter that names the one namespace of a
-	// query, as OpenShift's tenancy wants it.
+	// NamespaceParameter, if not empty, is the URL parameter with the one namespace of a
+	// query, which OpenShift's tenancy requires.
 	NamespaceParameter string `json:"namespaceParameter,omitempty"`
 }
 
@@ -57,13 +58,14 @@ type Backend struct {
 func Default() Config {
 	return Config{
 		Options: cache.DefaultOptions(),
-		// Our manifests' own. No other is trusted unless an administrator lists it: a user who
-		// creates a namespace of a trusted name would be believed about every pod.
+		// The namespace of our manifests. No other is trusted unless an administrator lists
+		// it: a user who creates a namespace with a trusted name could report values of every
+		// pod.
 		ExporterNamespaces: []string{"gpuscale-system"},
 	}
 }
 
-// All returns the backends, in whichever form the file has them.
+// All returns the backends, in either form of the file.
 func (c Config) All() []Backend {
 	if c.Prometheus.URL == "" {
 		return c.Backends
@@ -82,7 +84,7 @@ func (c Config) age(r *signal.Rule) {
 	}
 }
 
-// fresh returns an error if the values of a maximum age are stale before the next query.
+// fresh returns an error if a maximum age makes values stale before the next query.
 func (c Config) fresh(path string, maxAge time.Duration) error {
 	if maxAge == 0 || maxAge > c.Interval {
 		return nil
@@ -169,7 +171,7 @@ func (c Config) knows(path, backend string) error {
 		names = append(names, b.Name)
 	}
 	if names == nil || slices.Contains(names, backend) {
-		return nil // with none that is a problem of the file
+		return nil // a file without backends is another problem
 	}
 	return fmt.Errorf("%s: no backend is called %q; there are: %s", path, backend, strings.Join(names, ", "))
 }

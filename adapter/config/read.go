@@ -126,7 +126,8 @@ func (f *File) Signals() []signal.Rule {
 	return good
 }
 
-// rules reads the rules, each separately, and puts the built-in ones before them.
+// rules reads the rules, each separately. The built-in ones come first, and a
+// rule of the same name replaces one.
 func (d document) rules(list []*yaml.Node, c Config) []Declared {
 	var all []Declared
 	at := map[string]int{}

@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
-// Rule is a signal of the user's own: signal.Rule's fields, and those that are written
-// in another way.
+// Rule is a user's own signal: signal.Rule's fields, and those that have another form
+// in the file.
 type Rule struct {
 	signal.Rule
 	// Like names a built-in rule whose fields are the defaults of this one.
@@ -34,7 +34,8 @@ type Source struct {
 	Tier *int `json:"tier,omitempty"`
 }
 
-// over returns the rule that this one is read over, without a MaxAge.
+// over returns the rule whose fields are the defaults of this one. It has no
+// MaxAge.
 func (r Rule) over() (Rule, error) {
 	base := Rule{Rule: signal.Rule{Duplicates: signal.Max, Maximum: signal.MaxValue}}
 	if r.Query != "" {
@@ -85,7 +86,8 @@ func (r Rule) signal() (signal.Rule, error) {
 	return out, errors.Join(errs...)
 }
 
-// rule reads one rule of the file: once to know what it is like, and then over that.
+// rule reads one rule of the file: first to know its Like, then again over those
+// defaults.
 func (d document) rule(n *yaml.Node, path string, c Config) Declared {
 	var first Rule
 	r := Declared{Path: path, Line: n.Line, Problems: d.Fields(n, path, &first)}

@@ -41,13 +41,14 @@ func (r Range) steps() int { return int(r.To.Sub(r.From)/r.Step) + 1 }
 
 func (r Range) at(i int) time.Time { return r.From.Add(time.Duration(i) * r.Step) }
 
-// life is the time of a pod's first and last sample, and between the last two of its scrapes.
+// life is the time of a pod's first and last sample, and the time between its last two
+// scrapes.
 type life struct {
 	first, last time.Time
 	between     time.Duration
 }
 
-// chunk is how many steps one query is about: it bounds the answers in memory.
+// chunk is how many steps one query covers. It bounds the answers in memory.
 const chunk = 1000
 
 // recall evaluates the rule at each step of the past, and builds the tables an

@@ -71,7 +71,7 @@ type Metric struct {
 // Outcome is what the HPA will do at its next reconciliation.
 type Outcome struct {
 	Desired int32 `json:"desiredReplicas"`
-	// Unknown: none of the metrics is computed here, and Desired is not set.
+	// Unknown: no metric is computed here, and Desired is not set.
 	Unknown bool     `json:"unknown,omitempty"`
 	Steps   []string `json:"steps"`
 }
@@ -107,7 +107,7 @@ func Explain(ctx context.Context, w World, o Options) Report {
 		Target:  spec.ScaleTargetRef.Kind + " " + spec.ScaleTargetRef.Name,
 		Minimum: *spec.MinReplicas, Maximum: spec.MaxReplicas, Replicas: w.Replicas, Metrics: make([]Metric, len(spec.Metrics)),
 	}
-	var ours []*Metric // and what they are computed from
+	var ours []*Metric // the metrics that are computed here
 	var answers []hpa.Answer
 	computed := spec
 	computed.Metrics = nil
@@ -195,7 +195,8 @@ func (x *Metric) explain(ctx context.Context, w World, m autoscaling.MetricSpec,
 	return got.Answer, true
 }
 
-// hint is the PromQL of the first used source, or else of the first; "" if there is none.
+// hint is the PromQL of the first source that is used, or of the first source if none is;
+// "" if it cannot be written.
 func hint(rule signal.Rule, a asked, samples []Row) string {
 	if i := slices.IndexFunc(samples, func(row Row) bool { return row.Reason == "" }); i >= 0 {
 		rule.Sources = rule.Sources[samples[i].source:]

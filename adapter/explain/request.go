@@ -27,8 +27,8 @@ type asked struct {
 	object    provider.Object // of type Object
 }
 
-// metricOf reads a metric of type Pods, Object or External. An error with a name is one for which
-// the HPA controller asks nothing either.
+// metricOf reads a metric of type Pods, Object or External. If an error comes with a name, the
+// HPA controller sends no request for the metric either.
 func (w World) metricOf(m autoscaling.MetricSpec) (a asked, err error) {
 	a = asked{kind: m.Type, namespace: w.HPA.Namespace, selector: labels.Everything()}
 	var id autoscaling.MetricIdentifier
@@ -63,7 +63,8 @@ func (w World) metricOf(m autoscaling.MetricSpec) (a asked, err error) {
 	return a, err
 }
 
-// targetOf returns the target of a metric of type Pods, Object or External; nil of another.
+// targetOf returns the target of a metric of type Pods, Object or External; nil for another
+// type.
 func targetOf(m autoscaling.MetricSpec) *autoscaling.MetricTarget {
 	switch {
 	case m.Type == autoscaling.PodsMetricSourceType && m.Pods != nil:
@@ -76,8 +77,9 @@ func targetOf(m autoscaling.MetricSpec) *autoscaling.MetricTarget {
 	return nil
 }
 
-// objectOf is the object that the HPA names, of the version that the cluster prefers, as the
-// controller asks for it. It is whole but for the resource where the cluster has no such kind.
+// objectOf returns the object that the HPA names, in the cluster's preferred version, as the
+// controller requests it. If the cluster has no such kind, only the resource is missing from
+// it.
 func (w World) objectOf(ref autoscaling.CrossVersionObjectReference) (provider.Object, error) {
 	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	name := types.NamespacedName{Namespace: w.HPA.Namespace, Name: ref.Name}
@@ -144,7 +146,8 @@ type answer struct {
 	pods []string
 }
 
-// answer reads a table as the adapter's provider does. failure is Prometheus'.
+// answer reads a table as the adapter's provider does. failure is that of the
+// query.
 func (w World) answer(ctx context.Context, a asked, t *signal.Table, failure error, now time.Time) (result answer) {
 	var err error
 	r := w.adapter

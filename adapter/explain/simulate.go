@@ -24,8 +24,8 @@ type Load string
 const (
 	// Recorded: values are as recorded, whatever the replicas.
 	Recorded Load = "recorded"
-	// Total: the workload's load is as recorded, so an average or a maximum is
-	// divided among the simulated replicas; sums do not change.
+	// Total: the workload's total load is as recorded. An average or a maximum
+	// is divided among the simulated replicas; a sum does not change.
 	Total Load = "total"
 )
 
@@ -69,7 +69,8 @@ type simulated struct {
 	rule  Rule
 	lives map[string]life // of the pods that it is about
 
-	// At each step: what an adapter would have had, and Prometheus' failure.
+	// For each step: the table that an adapter would have had, and the failure
+	// of the query.
 	tables   []*signal.Table
 	failures []error
 }
@@ -223,7 +224,7 @@ func spread(got answer, pods []string, replicas int32, share, maximum float64) (
 	return hpa.Answer{Pods: values}, &mean
 }
 
-// recorded are the pods that there were, all of them of every object.
+// recorded are the pods that existed. Every object is taken to own all of them.
 type recorded []string
 
 func (recorded) Ready() error                                               { return nil }

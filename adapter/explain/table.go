@@ -28,7 +28,7 @@ type Querier interface {
 type reading struct {
 	table *signal.Table
 	signal.Reading
-	dropped map[signal.Reason]int // in the namespace
+	dropped map[signal.Reason]int // series of the namespace without a usable value
 }
 
 // read queries a rule like an adapter that has just started: with the recent
@@ -51,7 +51,8 @@ func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 	return r, nil
 }
 
-// ask sends a rule's queries of the present, or of the recent past.
+// ask sends a rule's queries about the present or, with over, about the recent
+// past.
 func ask(ctx context.Context, rule Rule, over bool, namespace string, at time.Time) (all prom.Vector, err error) {
 	for _, query := range rule.Queries(over, namespace) {
 		vector, err := rule.Querier.Query(ctx, query, at)
@@ -71,7 +72,7 @@ type Row struct {
 	Labels string `json:"labels,omitempty"`
 	// Value as text: JSON has no NaN.
 	Value string `json:"value"`
-	// AgeSeconds of the sample; of a value that is dropped, of the answer.
+	// AgeSeconds of the sample; for a dropped value, of the answer.
 	AgeSeconds float64 `json:"ageSeconds"`
 	// Reason why the series does not count, empty if it does.
 	Reason string `json:"reason,omitempty"`
@@ -79,10 +80,10 @@ type Row struct {
 	source int
 }
 
-// rows lists the series as the adapter's table has them for a metric. counts reports
-// whether a pod counts.
+// rows lists a metric's series as they are in the adapter's table. counts reports
+// whether a pod counts for the metric.
 func (r reading) rows(rule signal.Rule, a asked, counts func(pod string) bool) []Row {
-	rows, best := []Row{}, map[string]signal.Source{} // of each pod, the source that is used
+	rows, best := []Row{}, map[string]signal.Source{} // the source used, by pod
 	for _, k := range r.table.Keys(a.namespace) {
 		for p := range r.table.About(k, a.selector, r.Now) {
 			source := rule.Sources[p.Source]

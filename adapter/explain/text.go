@@ -19,7 +19,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/text"
 )
 
-// maxRows and maxNames bound the samples and the pods of a list in text; JSON has them all.
+// maxRows and maxNames bound the samples and the listed pods in text output. JSON has all
+// of them.
 const maxRows, maxNames = 30, 10
 
 // Text writes the report as plain text.
@@ -58,7 +59,8 @@ type printer struct{ strings.Builder }
 
 func (p *printer) line(format string, args ...any) { fmt.Fprintf(&p.Builder, format+"\n", args...) }
 
-// plain is what was printed, as a terminal may show it: pods choose the values of their labels.
+// plain returns the text without control characters, since pods choose the values of their
+// labels.
 func (p *printer) plain() string { return text.Lines(p.String()) }
 
 func (p *printer) field(name, value string) {
@@ -191,7 +193,7 @@ func outcome(d hpa.Decision, ctl hpa.Controller, w World, o Options) Outcome {
 	case len(d.Proposals) == 0:
 		step("%s: no metric is read", d.Why)
 		return x
-	case ambiguous != "": // until then the controller computes nothing
+	case ambiguous != "": // the controller computes nothing while the selector is ambiguous
 		x.Desired = w.Replicas
 		step("%s; so nothing changes until one HPA is left", ambiguous)
 		return x

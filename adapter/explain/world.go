@@ -50,7 +50,8 @@ type World struct {
 	// Replicas and StatusReplicas of the target's scale, and its pods' selector.
 	Replicas, StatusReplicas int32
 	Selector                 labels.Selector
-	// Pods that the scale selects, as the HPA sees them: those that have ended included.
+	// Pods that the scale selects, as the HPA sees them: it includes those that have
+	// ended.
 	Pods []hpa.Pod
 	// adapter has what the adapter sees: the pods that it counts, and scales.
 	adapter provider.Answerer
@@ -96,7 +97,7 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 	return w, c.above(ctx, w, listed)
 }
 
-// hpa reads the HPA; where there is none, the error has the names of those that exist.
+// hpa reads the HPA. If it does not exist, the error names those that do.
 func (c Cluster) hpa(ctx context.Context, namespace, name string) (*autoscaling.HorizontalPodAutoscaler, error) {
 	of := c.Kube.AutoscalingV2().HorizontalPodAutoscalers(namespace)
 	h, err := of.Get(ctx, name, metav1.GetOptions{})
@@ -146,8 +147,9 @@ func (c Cluster) scale(ctx context.Context, w *World) error {
 
 var podKind, serviceKind = schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind: "Service"}
 
-// above reads what is between pods and the objects that metrics name: ReplicaSets,
-// Services, and other kinds only where such an object does not own its pods itself.
+// above reads the objects between pods and the objects that metrics name:
+// ReplicaSets and Services. It reads the other watched kinds only for an object
+// that may not own its pods directly.
 func (c Cluster) above(ctx context.Context, w World, into *provider.Informers) error {
 	h, kinds, all := w.HPA, provider.Watched(), false
 	for _, m := range h.Spec.Metrics {
@@ -190,8 +192,8 @@ func (c Cluster) above(ctx context.Context, w World, into *provider.Informers) e
 	return nil
 }
 
-// allowed adds the needed rights to an error of authorization. Rights do not help a caller that the
-// API server does not know.
+// allowed adds the required rights to an error of authorization. An error of authentication gets no
+// such hint: more rights do not help an unknown caller.
 func allowed(err error) error {
 	switch {
 	case apierrors.IsUnauthorized(err):
@@ -202,7 +204,8 @@ func allowed(err error) error {
 	return err
 }
 
-// reports returns the message of the HPA's condition of a reason; "" if it has none.
+// reports returns the message of the HPA's condition that has a reason; "" if none
+// has it.
 func (w World) reports(reason string) string {
 	for _, c := range w.HPA.Status.Conditions {
 		if c.Reason == reason {

@@ -37,12 +37,12 @@ const (
 	maxAnswer   = 1 << 20 // bytes; an external metric is a few hundred
 	maxInFlight = 64
 
-	// others is what is listed for the other server's metrics. KEDA's own lists no more (2.21,
-	// pkg/provider), and an HPA needs no list.
+	// others is the one name listed for all of the other server's metrics. KEDA's own server
+	// lists no more (2.21, pkg/provider), and an HPA needs no list.
 	others = "externalmetrics"
 )
 
-// Forwarder is a provider, and asks another server for the external metrics that it does not
+// Forwarder is a provider that asks another server for the external metrics it does not
 // know. Its methods are safe for concurrent use.
 type Forwarder struct {
 	cma.MetricsProvider
@@ -57,7 +57,8 @@ type Forwarder struct {
 	down     atomic.Bool // the last request failed
 }
 
-// New returns a forwarder for names that own has not, as known reports. The target is valid.
+// New returns a forwarder for names that own does not have; known reports those that it has.
+// The target must be valid.
 func New(t Target, own cma.MetricsProvider, known func(metric string) bool, reg prometheus.Registerer, log *slog.Logger) (*Forwarder, error) {
 	server, err := t.base()
 	if err != nil {
@@ -171,8 +172,8 @@ func (f *Forwarder) forward(ctx context.Context, namespace string, selector labe
 	return own, nil
 }
 
-// ask reads the other server's answer. Its error is the API's where the other server refuses
-// the request, and none of the API's where that does not answer, or refuses the adapter.
+// ask reads the other server's answer. If the other server refuses the request, the error is
+// the API's. If it does not answer, or refuses the adapter itself, the error is another one.
 func (f *Forwarder) ask(ctx context.Context, out *rest.Request, into runtime.Object) error {
 	limited, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()

@@ -193,7 +193,7 @@ func State(r config.Declared) string {
 	return compat.InForce
 }
 
-// register makes the series of what is in force.
+// register creates the series about the configuration in force.
 func (c *Configuration) register(with promauto.Factory) {
 	gauge := func(d metric.Desc) *prometheus.GaugeVec {
 		return with.NewGaugeVec(prometheus.GaugeOpts{Name: d.Name, Help: d.Help}, d.Labels)

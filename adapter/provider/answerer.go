@@ -119,8 +119,9 @@ func (r Answerer) External(table *signal.Table, namespace string, selector label
 	return table.External(namespace, selector, r.Now())
 }
 
-// PodsOf returns the pods of a workload: those it owns; if none, those its scale
-// subresource selects; of a Service those that it selects. There may be none.
+// PodsOf returns the pods of a workload: those it owns, or if it owns none,
+// those that its scale subresource selects. A Service's pods are those that it
+// selects. There may be none.
 func (r Answerer) PodsOf(ctx context.Context, o Object) ([]string, error) {
 	if o.Kind == serviceKind {
 		selector, there, err := r.Pods.Service(o.Ref.Namespace, o.Ref.Name)

@@ -28,8 +28,9 @@ type Pods interface {
 	// Lives returns when a pod was created, and false if there is no such pod.
 	Lives(namespace, pod string) (since time.Time, ok bool)
 	Select(namespace string, selector labels.Selector) []string
-	// Owned returns the pods that an object controls: of the kinds of [OwnsDirectly]
-	// directly, a Deployment's through a ReplicaSet, of others through any object.
+	// Owned returns the pods that an object controls. The kinds of [OwnsDirectly]
+	// control them directly, a Deployment through a ReplicaSet. Other kinds control
+	// them through any objects in between.
 	Owned(namespace string, owner schema.GroupKind, name string) ([]string, error)
 	// Service returns a Service's selector, nil if it has none; false if there
 	// is no such Service.
@@ -104,7 +105,8 @@ func NewInformers(meta metadata.Interface, client kubernetes.Interface) (*Inform
 	return i, errors.Join(errs...)
 }
 
-// NewListed returns informers that watch nothing: they know what is added to them.
+// NewListed returns informers that watch nothing. They know only what is added to
+// them.
 func NewListed() (*Informers, error) {
 	i, err := NewInformers(nil, nil)
 	i.listed = true
@@ -131,8 +133,9 @@ func (i *Informers) Start(stop <-chan struct{}) {
 	go i.services.Run(stop)
 }
 
-// Ready implements Pods. The other lists are waited for where they are read: with the rights
-// of prometheus-adapter's Deployment there are none, and its rules need none.
+// Ready implements Pods. It waits for the pods only; the other lists are checked where they
+// are read. prometheus-adapter's rights do not allow those lists, and its rules do not need
+// them.
 func (i *Informers) Ready() error { return i.synced(podKind) }
 
 func (i *Informers) synced(kinds ...schema.GroupKind) error {

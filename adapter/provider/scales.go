@@ -33,8 +33,8 @@ type Scale struct {
 const (
 	// scaleTTL is how long a selector, or its absence, is cached.
 	scaleTTL = 30 * time.Second
-	// briefTTL is how long a scale of zero is cached, and a failure of the API server's. After
-	// that the workload may have been scaled up and have lost its pods.
+	// briefTTL is how long a scale of zero, or a failure of the API server, is cached. A
+	// workload may be scaled up and lose its pods in the meantime, so the time is short.
 	briefTTL = 5 * time.Second
 )
 

@@ -24,8 +24,8 @@ type Answer struct {
 type NoAnswer struct {
 	Rule    Rule
 	Subject string // "3 pods of Deployment chat/vllm"
-	// Asked is the number of pods requested; Stale those of them that had a
-	// sample within Forget and have no usable fresh one.
+	// Asked is the number of requested pods. Stale of them had a sample within
+	// Forget but have no fresh usable one.
 	Asked, Stale int
 	// Newest is the age of the newest stale sample, or negative if there is
 	// none.
@@ -33,11 +33,12 @@ type NoAnswer struct {
 	// Unusable counts samples that are NaN, infinite or out of range, Crowded
 	// those of pods with too many.
 	Unusable, Crowded int
-	// Clusters: the series of one pod are of several.
+	// Clusters: one pod's series are from several clusters.
 	Clusters bool
 	// Limit is the age beyond which the newest sample is missing.
 	Limit time.Duration
-	// Series has the newest unusable or stale sample; "" if there is none.
+	// Series is the name of the series with the newest unusable or stale
+	// sample; "" if there is none.
 	Series string
 }
 
@@ -88,11 +89,10 @@ func (t *Table) Pod(k Key, selector k8slabels.Selector, now time.Time) (Answer, 
 }
 
 // Pods answers for pods of a namespace together: each pod's parts through PerPod, the
-// pods through PerWorkload. A pod without any sample is left out: it has not
-// started to serve. A pod is stale if any of its parts is, and makes the whole an
-// error, since a sum or
-// average without it is not the workload's. subject names the pods in the
-// error, a *NoAnswer.
+// pods through PerWorkload. A pod without any sample is left out: it has not started
+// to serve. A pod is stale if any of its parts is. One stale pod makes the answer an
+// error: a sum or average without it is not the workload's. subject names the pods in
+// the error, a *NoAnswer.
 func (t *Table) Pods(namespace string, pods []string, selector k8slabels.Selector, now time.Time, subject string) (Answer, error) {
 	g := t.gathering(selector, now)
 	for _, pod := range pods {

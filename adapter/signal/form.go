@@ -22,7 +22,7 @@ func (r query) of(name string, more ...*labels.Matcher) *parser.VectorSelector {
 	return series(name, slices.Concat(r.reach, more, r.source.Matchers.promql()))
 }
 
-// shown selects series that show something about the source's.
+// shown selects the series that are evidence about the source's.
 func (r query) shown(by Series) *parser.VectorSelector {
 	return series(by.Metric, slices.Concat(r.reach, by.Matchers.promql()))
 }
@@ -69,8 +69,8 @@ func (r query) ratio(of func(name string) parser.Expr) parser.Expr {
 	return divided(value, r.together(parser.SUM, of(r.source.Over)))
 }
 
-// histogram is a number of a histogram's growth in the window: of its classic series or of
-// its native one, since a Prometheus may have either or both.
+// histogram returns the quantile or mean of the histogram's growth in the window. It reads
+// the classic and the native series, since a Prometheus may have either or both.
 func (r query) histogram() parser.Expr {
 	by, name := r.subject(), r.source.Metric
 	grown := func(s *parser.VectorSelector, by ...string) parser.Expr {
@@ -93,8 +93,8 @@ func (r query) together(op parser.ItemType, e parser.Expr) parser.Expr {
 	return &parser.AggregateExpr{Op: op, Expr: e, Grouping: r.source.Without, Without: true}
 }
 
-// wider is an expression over the rule's window, and over the wide one for what has no
-// value there.
+// wider returns an expression over the rule's window. What has no value there gets the
+// value over the wide window.
 func (r query) wider(of func(query) parser.Expr) parser.Expr {
 	wide := r
 	wide.Window = r.Wide
@@ -104,8 +104,8 @@ func (r query) wider(of func(query) parser.Expr) parser.Expr {
 	return or(of(r), of(wide))
 }
 
-// scrapeTime is when the newest sample of each value was scraped: that is the
-// age of a window's value, not the time of evaluation.
+// scrapeTime returns when the newest sample of each value was scraped. A
+// window's value is as old as that sample, not as the evaluation.
 func (r query) scrapeTime() parser.Expr {
 	if r.source.Form == PromQL {
 		return r.promqlTime()
@@ -153,14 +153,15 @@ func (r query) idle() parser.Expr {
 	return or(e, set(parser.LAND, queue.idle(), grows))
 }
 
-// parts are the values of Lives by the parts' label, the highest of a pod for those without it.
+// parts returns the values of Lives by the parts' label, and the highest of each pod for parts
+// without that label.
 func (r query) parts(e parser.Expr) parser.Expr {
 	l := r.source.Lives
 	each := newest(e, append(r.owner(), l.From))
 	return or(Call("label_replace", each, text(l.Label), text("$1"), text(l.From), text("(.*)")), newest(e, r.owner()))
 }
 
-// among keeps the values of those parts that there are.
+// among keeps the values of the parts that exist.
 func (r query) among(value, parts parser.Expr) parser.Expr {
 	e := set(parser.LAND, &parser.ParenExpr{Expr: value}, parts)
 	e.VectorMatching.On, e.VectorMatching.MatchingLabels = true, append(r.owner(), r.source.Lives.Label)
@@ -175,9 +176,9 @@ func (r query) page() parser.Expr {
 	return newest(Call("timestamp", r.shown(*r.source.Page)), r.owner())
 }
 
-// absent is the scrape time of the series that shows the target is scraped: one
-// for each label set that a request can distinguish, however many series a page
-// has.
+// absent returns the scrape time of the series that proves the target is
+// scraped. It has one series for each label set that a request can distinguish,
+// however many series a page has.
 func (r query) absent() parser.Expr {
 	a := r.source.Absent
 	if a == nil {

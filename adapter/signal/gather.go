@@ -14,7 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// gathering computes one value for each pod, and what is missing of them.
+// gathering computes one value for each pod, and collects what is missing.
 type gathering struct {
 	NoAnswer
 	rule     *Rule
@@ -22,7 +22,7 @@ type gathering struct {
 	now      time.Time
 	values   []podValue
 	unused   *point // newest stale or unusable point
-	gateways int    // of the stale pods: all their series are a gateway's
+	gateways int    // stale pods whose series are all a gateway's
 }
 
 func (t *Table) gathering(selector k8slabels.Selector, now time.Time) gathering {
@@ -43,7 +43,7 @@ func (g *gathering) pod(t *Table, k Key) {
 	if !lives {
 		return
 	}
-	since = since.Add(time.Second) // it is truncated: in its second the pod before it may have been scraped
+	since = since.Add(time.Second) // creation times are whole seconds: the previous pod of that name may have been scraped in the same one
 	points := t.pods[k]
 	var fresh, silent []*point
 	var proof *point
@@ -87,7 +87,7 @@ func (g *gathering) count(p *point, age, limit time.Duration) {
 	switch {
 	case p.why == Crowded:
 		g.Crowded++
-	case p.why != "" && p.why != Stale: // that is of unknown age
+	case p.why != "" && p.why != Stale: // Stale here: of unknown age
 		g.Unusable++
 	case p.why == "" && (g.Newest < 0 || age < g.Newest):
 		g.Newest, g.Limit = age, limit
@@ -97,9 +97,10 @@ func (g *gathering) count(p *point, age, limit time.Duration) {
 	}
 }
 
-// combine makes one value of a pod's fresh points in the best tier that has any: duplicates
-// merged, parts aggregated. A point that is gone is no duplicate of one that is there. The value is not whole if another part of that tier has silent points
-// only: the others' sum is not the pod's. Nor is it if they are of several clusters.
+// combine makes one value of a pod's fresh points in the best tier that has any: it merges duplicates, then aggregates
+// parts. A gone point does not count if its part has one that is present. whole is false if a part of that tier has
+// silent points only, since the sum of the others is not the pod's. It is also false if the points are from several
+// clusters.
 func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 	if len(fresh) == 0 {
 		return v, false
@@ -121,7 +122,7 @@ func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 		present[id] = !p.gone
 		parts[id] = append(parts[id], p.value)
 		if c := p.labels.Get(clusterLabel); cluster != "" && c != "" && c != cluster && !slices.Contains(g.rule.Sources[p.source].Parts(g.rule), clusterLabel) {
-			g.Clusters = true // pods of one name: another's value is not this one's
+			g.Clusters = true // two pods with one name, in two clusters
 			return v, false
 		}
 		cluster = cmp.Or(p.labels.Get(clusterLabel), cluster)
@@ -140,9 +141,9 @@ func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 	return v, true
 }
 
-// ended reports whether a part of the pod is not silent but over: its source's parts
-// come and go, as those of a gateway do with its servers, and a later scrape of the same page,
-// in which it has others, does not have it.
+// ended reports whether a part of the pod has ended, and is not merely silent. Its source's
+// parts come and go (as a gateway's do with its servers), and a later scrape of the same page
+// lacks it.
 func (g *gathering) ended(p *point, pod []point) bool {
 	s := &g.rule.Sources[p.source]
 	if !p.gone || !s.Fleeting && !g.rule.gateway(p) && s.Parts(g.rule) != nil {
@@ -172,10 +173,10 @@ var scraping = []string{
 	"prometheus", "prometheus_replica", "replica", "__replica__", "receive", clusterLabel, "tenant_id",
 }
 
-// clusterLabel is what a Thanos or Mimir of several clusters tells them apart by.
+// clusterLabel distinguishes the clusters in a Thanos or Mimir that has several.
 const clusterLabel = "cluster"
 
-// sameTarget reports whether two series have the same of these labels.
+// sameTarget reports whether two series have equal scraping labels.
 func sameTarget(a, b labels.Labels) bool {
 	return !slices.ContainsFunc(scraping, func(name string) bool { return a.Get(name) != b.Get(name) })
 }
@@ -192,7 +193,7 @@ func (r *Rule) identity(p *point) string {
 	return values(p.labels, names)
 }
 
-// values are those of some labels.
+// values joins the values of the named labels.
 func values(ls labels.Labels, names []string) string {
 	var b strings.Builder
 	for _, name := range names {

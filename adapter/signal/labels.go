@@ -23,10 +23,10 @@ type Sample struct {
 	Value  float64
 }
 
-// Sampler returns a function that separates a series' part and its name. Its type and unit, which
-// Prometheus has as labels with the feature type-and-unit-labels, go with the name: functions
-// such as timestamp drop all three. The function is
-// for one goroutine: it has one builder, which would be a third of all that a refresh allocates.
+// Sampler returns a function that makes a Sample of a series. It takes the part out of the labels
+// and drops the name, the type and the unit (labels of Prometheus' feature type-and-unit-labels),
+// since functions such as timestamp drop all three. The function is for one goroutine: it reuses
+// one builder, which would be a third of all that a refresh allocates.
 func Sampler() func(ls labels.Labels, value float64) Sample {
 	b := labels.NewBuilder(labels.EmptyLabels())
 	return func(ls labels.Labels, value float64) Sample {

@@ -17,8 +17,8 @@ import (
 // about: queue_length{namespace=~"$namespaces"}.
 const NamespacesVariable = "$namespaces"
 
-// Parser reads PromQL with the experimental features of current Prometheus: whether they are
-// on is the server's affair.
+// Parser reads PromQL with the experimental features of current Prometheus. The server
+// decides whether they are on.
 var Parser = parser.NewParser(parser.Options{
 	EnableExperimentalFunctions: true, ExperimentalDurationExpr: true, EnableExtendedRangeSelectors: true,
 })
@@ -27,14 +27,13 @@ var Parser = parser.NewParser(parser.Options{
 type written struct {
 	parser.Expr
 	variable bool // a selector has it
-	// selectors say what the query is about: those with the variable, or all where none has
-	// it. present are those of them that read no past on purpose: the result is as old as
-	// their oldest sample.
+	// selectors are those with the variable, or all if none has it. present are those of
+	// them that have no offset and no @: the result is as old as their oldest sample.
 	selectors, present []*parser.VectorSelector
 }
 
-// readPromQL parses a query. put, if not nil, returns what takes the place of a matcher with
-// the variable.
+// readPromQL parses a query. put, if not nil, returns the matcher that replaces one with the
+// variable.
 func readPromQL(text string, put func(label string) *labels.Matcher) (w written, err error) {
 	if text == "" {
 		return w, errors.New("is required")
@@ -72,8 +71,8 @@ func readPromQL(text string, put func(label string) *labels.Matcher) (w written,
 	return w, nil
 }
 
-// checkPromQL returns what is wrong with the query of a source that is for some namespaces;
-// for all that ask if none is named.
+// checkPromQL returns what is wrong with a source's query. namespaces are those that the
+// query is for; none means every namespace that requests come from.
 func checkPromQL(text string, namespaces ...string) error {
 	w, err := readPromQL(text, nil)
 	switch {
@@ -93,8 +92,8 @@ func checkPromQL(text string, namespaces ...string) error {
 	return nil
 }
 
-// FirstMetric returns the name of the first series that a query is about, or the selector
-// where that has no name; "" if it reads none.
+// FirstMetric returns the metric name of the first selector that a query is about, or the
+// selector itself if it has no name; "" if the query reads no series.
 func FirstMetric(text string) string {
 	w, err := readPromQL(text, nil)
 	if err != nil || len(w.selectors) == 0 {
@@ -108,8 +107,8 @@ func FirstMetric(text string) string {
 	return w.selectors[0].String()
 }
 
-// Shifted reports whether a selector below these nodes reads the past on purpose, with an
-// offset or @: its age means nothing.
+// Shifted reports whether a selector, or a subquery of the nodes above it, has an offset
+// or @. It reads the past on purpose, so its age means nothing.
 func Shifted(s *parser.VectorSelector, path []parser.Node) bool {
 	return s.OriginalOffset != 0 || s.OriginalOffsetExpr != nil || s.Timestamp != nil || s.StartOrEnd != 0 || slices.ContainsFunc(path, func(n parser.Node) bool {
 		q, ok := n.(*parser.SubqueryExpr)
@@ -129,8 +128,8 @@ func Selectors(e parser.Expr) iter.Seq2[*parser.VectorSelector, []parser.Node] {
 	}
 }
 
-// GroupsBy reports whether a query groups by a label, and so gives a number for each of its
-// values, whatever it computes of that.
+// GroupsBy reports whether a query groups by a label, and so returns a number for each of
+// its values.
 func GroupsBy(text, label string) bool {
 	e, err := Parser.ParseExpr(text)
 	return err == nil && e.Type() == parser.ValueTypeVector && labelled(e, label, false)
@@ -197,7 +196,7 @@ func (r query) promqlTime() parser.Expr {
 	selectors := r.written().present
 	for i, selector := range selectors {
 		at := Call("timestamp", selector)
-		if len(selectors) > 1 { // or else those with the same labels would be one
+		if len(selectors) > 1 { // without it, series with equal labels would be one
 			at = Part(strconv.Itoa(i), at)
 		}
 		all = append(all, at)
@@ -208,8 +207,8 @@ func (r query) promqlTime() parser.Expr {
 	return r.perSubject(parser.MIN, anyPart(all))
 }
 
-// perSubject aggregates for each subject; for a query that is for namespaces, which the rule
-// names, over everything, and gives that to each of them.
+// perSubject aggregates for each subject. If the rule has Namespaces, it aggregates
+// everything and gives the result to each of them.
 func (r query) perSubject(op parser.ItemType, e parser.Expr) parser.Expr {
 	if len(r.Namespaces) == 0 {
 		return group(op, e, r.owner())
@@ -221,7 +220,7 @@ func (r query) perSubject(op parser.ItemType, e parser.Expr) parser.Expr {
 			all = or(all, Call("label_replace", e, text(r.namespace()), text(n), text(""), text("")))
 		}
 	}
-	if all == nil { // the rule is for others
+	if all == nil { // the rule is for other namespaces
 		return Call("vector", number(0))
 	}
 	return all

@@ -10,12 +10,14 @@ import (
 )
 
 // PartLabel is added to each series of an answer and names its part and source:
-// "v0" is a value of source 0; "t0" the Unix time at which the newest sample in
-// that value was scraped; "n0" the time of the evidence for what NaN means;
-// "a0" the time of the evidence for what a missing series means; "p0" that of a
-// series that the target always has; "s0" a pod that
-// reports about other pods. No series of an answer has it from its target: every
-// selector excludes it.
+//   - "v0" is a value of source 0;
+//   - "t0" is the Unix time at which the newest sample in that value was scraped;
+//   - "n0" is the time of the evidence for what NaN means;
+//   - "a0" is the time of the evidence for what a missing series means;
+//   - "p0" is the time of a series that the target always has;
+//   - "s0" is a pod that reports about other pods.
+//
+// No series of an answer has this label from its target: every selector excludes it.
 const PartLabel = "gpuscale_part"
 
 // maxQueryBytes bounds one query. VictoriaMetrics refuses more than 16,384 bytes.
@@ -29,11 +31,11 @@ func (r Rule) Query(namespaces ...string) string {
 	return anyPart(slices.Concat(r.parts(namespaces)...)).String()
 }
 
-// Queries is Query in pieces that every server accepts: their answers together
-// are Query's. Over the past they are the last sample of each of its series in the last
-// [Forget]: a table that has read them before its first answer knows the stale pods, as
-// if it had existed all the time. Without them, a sum right after a start would leave
-// those out and be too low.
+// Queries returns Query in pieces that are short enough for every server; their answers
+// together are Query's. With over, they return the last sample of each series in the
+// last [Forget]. A table that reads these first knows the stale pods, as if it had
+// existed all the time. Without them, a sum right after a start would leave these pods
+// out and be too low.
 func (r Rule) Queries(over bool, namespaces ...string) []string {
 	text := func(parts []parser.Expr) string {
 		if over {
@@ -58,8 +60,8 @@ func (r Rule) Queries(over bool, namespaces ...string) []string {
 	return append(all, text(open))
 }
 
-// Suspects returns a query for each of the rule's series in one namespace, by the
-// series' name: that which fails names the series at fault.
+// Suspects returns one query for each of the rule's series in one namespace, with
+// the series' name. A query that fails names the series at fault.
 func (r Rule) Suspects(namespace string) (names, queries []string) {
 	for i, parts := range r.parts([]string{namespace}) {
 		if i < len(r.Sources) {
@@ -77,8 +79,8 @@ func past(e parser.Expr) parser.Expr {
 	return Call("last_over_time", &parser.SubqueryExpr{Expr: &parser.ParenExpr{Expr: e}, Range: Forget, Step: pastStep})
 }
 
-// parts returns the parts of each source, and last, if the rule has them, those
-// about scrapers.
+// parts returns the parts of each source. For a rule of subject Exported the
+// part about scrapers comes last.
 func (r Rule) parts(namespaces []string) [][]parser.Expr {
 	reaches := r.reaches(namespaces)
 	var all [][]parser.Expr
@@ -107,8 +109,8 @@ func (r Rule) parts(namespaces []string) [][]parser.Expr {
 	return all
 }
 
-// reaches returns the sets of matchers that select the series about some
-// namespaces: the union of what they select.
+// reaches returns sets of matchers that together select the series about some
+// namespaces.
 func (r Rule) reaches(namespaces []string) [][]*labels.Matcher {
 	ours := labels.MustNewMatcher(labels.MatchEqual, PartLabel, "")
 	with := func(more ...*labels.Matcher) []*labels.Matcher {
@@ -132,8 +134,8 @@ func (r Rule) reaches(namespaces []string) [][]*labels.Matcher {
 			with(labels.MustNewMatcher(labels.MatchEqual, exportedNamespaceLabel, ""), OneOf(namespaceLabel, namespaces)),
 		}
 	}
-	// A target reports its own namespace. Asking for no other keeps the pages of
-	// one tenant out of another's answer, and out of its budget.
+	// A target may report its own namespace. Selecting no other one keeps a
+	// tenant's pages out of another tenant's answer and budget.
 	all := [][]*labels.Matcher{with(OneOf(exportedNamespaceLabel, append([]string{""}, namespaces...)), OneOf(namespaceLabel, namespaces))}
 	if len(r.Exporters) > 0 {
 		all = append(all, with(OneOf(exportedNamespaceLabel, namespaces), OneOf(namespaceLabel, r.Exporters)))
@@ -175,7 +177,7 @@ func Part(name string, e parser.Expr) parser.Expr {
 	return Call("label_replace", e, text(PartLabel), text(name), text(""), text(""))
 }
 
-// Call is a PromQL function's.
+// Call returns a call of a PromQL function.
 func Call(function string, args ...parser.Expr) parser.Expr {
 	return &parser.Call{Func: parser.Functions[function], Args: args}
 }
@@ -184,7 +186,7 @@ func text(s string) parser.Expr { return &parser.StringLiteral{Val: s} }
 
 func number(v float64) parser.Expr { return &parser.NumberLiteral{Val: v} }
 
-// or is either of two expressions, or both; nil is none.
+// or joins two expressions by PromQL's or; nil means no expression.
 func or(a, b parser.Expr) parser.Expr {
 	switch {
 	case a == nil:

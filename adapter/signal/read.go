@@ -44,9 +44,10 @@ func (r Reading) Age(scraped float64, limit time.Duration) (time.Duration, bool)
 	return max(age, 0), age >= -limit
 }
 
-// maxPodPoints and maxPodBytes bound the series of one pod and their labels, those of the last
-// ten minutes included. A pod with more has no value. llm-d's picker names the models that clients
-// ask for, a thousand of them (pkg/epp/metrics/cardinality.go, v0.10.0), under two names.
+// maxPodPoints and maxPodBytes bound one pod's series and the bytes of their labels, including
+// those that vanished in the last ten minutes. A pod with more has no value. llm-d's picker names
+// the models that clients ask for, a thousand of them (pkg/epp/metrics/cardinality.go, v0.10.0),
+// under two names.
 const (
 	maxPodPoints = 2_048
 	maxPodBytes  = 2 << 20
@@ -93,7 +94,7 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 			continue
 		}
 		if _, timed := b.times[p.time()]; before != nil && !timed {
-			continue // a scrape failed: the window still has a value, and the series has ended for now
+			continue // a scrape failed: the window still has a value, but the series has no current sample
 		}
 		delete(older, p.stamp)
 		p.value = s.Value * cmp.Or(t.rule.Sources[n].Scale, 1)
@@ -102,8 +103,8 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 		}
 		next.add(k, p)
 	}
-	// A series that vanished is stale and not unknown. Evidence with a condition may have
-	// vanished because the condition does not hold any more.
+	// A series that vanished is stale, not unknown. Evidence with a condition is dropped:
+	// it may have vanished because the condition no longer holds.
 	for k, points := range t.pods {
 		for _, p := range points {
 			conditional := p.kind == 'a' && t.rule.Sources[p.source].Absent.Is != nil
@@ -119,7 +120,7 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 	return next, dropped
 }
 
-// time is the series of the scrape time of a value's.
+// time returns the stamp of the series with a value's scrape time.
 func (s stamp) time() stamp { return stamp{'t', s.source, s.labels} }
 
 // idle identifies a subject with nothing to do, by its key and the values of
@@ -171,8 +172,9 @@ func (r *Rule) Scraped(s Sample) (pod string, at time.Time, ok bool) {
 	return k.Pod, time.UnixMilli(int64(1000 * s.Value)), known && kind == 't' && useless == "" && k.Pod != "" && s.Value > 0 && s.Value < 1e11
 }
 
-// judge sets the point's time and whether it is usable, and returns why not. A
-// stale value is not unusable: it ages out by itself, and errors report its age.
+// judge sets the point's time, and its value if NaN has a declared one. It
+// returns why the value is dropped, "" if it is usable. A stale value gets no
+// p.why: it ages out by itself, and errors report its age.
 func (p *point) judge(k Key, rule *Rule, b beside, r Reading, before *point) Reason {
 	p.at = r.Now.UnixMilli()
 	scraped, known := b.times[p.time()]
@@ -209,10 +211,10 @@ func (p *point) judge(k Key, rule *Rule, b beside, r Reading, before *point) Rea
 	return ""
 }
 
-// observe records a scrape's time, in Unix seconds on the server's clock and on this
-// process's, and the times between the last ones: by the server's, since an answer may be late.
-// The longer of two counts: where two replicas of Prometheus answer in turn, scrapes seem to
-// follow one another sooner than they do.
+// observe records when the point was scraped, in Unix seconds on the server's clock and on this
+// process's clock, and the times between its last scrapes. Those are on the server's clock,
+// since an answer may be late. limit uses the longer of two: where two replicas of Prometheus
+// answer in turn, scrapes seem closer together than they are.
 func (p *point) observe(scraped float64, at time.Time, before *point) {
 	p.scraped, p.at = int64(scraped*1000), at.UnixMilli()
 	if before == nil {
@@ -228,12 +230,13 @@ const (
 	// usual is the scrape interval while none has been observed: Prometheus' own
 	// default.
 	usual = time.Minute
-	// Lookback is how long PromQL takes a sample for the present one.
+	// Lookback is how long PromQL takes a sample for the current one (its
+	// lookback delta).
 	Lookback = 5 * time.Minute
 )
 
-// limit returns the age beyond which a sample is missing, given the times between
-// its series' last scrapes: that one scrape is missed is no fault.
+// limit returns the age beyond which a sample is missing, given the milliseconds
+// between its series' last scrapes. One missed scrape is tolerated.
 func (r *Rule) limit(every [2]int64) time.Duration {
 	if r.Follow == 0 {
 		return r.MaxAge

@@ -31,18 +31,18 @@ const (
 	Namespace Subject = "namespace"
 )
 
-// Rule declares one signal. Rules are read-only once in use. The tags are those of a
-// configuration file, which writes the other fields in another way.
+// Rule declares one signal. Rules are read-only once in use. Fields with a JSON tag
+// have this form in a configuration file; the others have another form there.
 type Rule struct {
 	Name string `json:"name"`
-	// Backend to query, of the configured ones; the default one if unset.
+	// Backend is the name of a configured backend; "" is the default one.
 	Backend string `json:"backend,omitempty"`
 	// Sources in order of preference. For each pod the first Tier with a usable
 	// value is used; sources of one Tier are combined.
 	Sources []Source `json:"-"`
 	Subject Subject  `json:"subject"`
-	// Namespaces that a query without [NamespacesVariable] is for: each has its one number, an
-	// external metric, wherever its series are.
+	// Namespaces are those that a query without [NamespacesVariable] is for. Each gets the
+	// query's one number as an external metric, whichever namespace its series are in.
 	Namespaces []string `json:"namespaces,omitempty"`
 	Labels     Labels   `json:"labels,omitempty"` // not for Exported
 	// Exporters are the namespaces whose targets may report pods of other
@@ -63,8 +63,9 @@ type Rule struct {
 	Maximum float64 `json:"maximum,omitempty"`
 	// MaxAge is the age beyond which a sample is missing.
 	MaxAge time.Duration `json:"maxAge,omitempty"`
-	// Follow, if positive, lets that age follow the scrape interval: it is MaxAge
-	// or two and a half intervals and Follow, whichever is longer.
+	// Follow, if positive, raises that age for long scrape intervals: to two and
+	// a half intervals plus Follow, at most Lookback, if that is longer than
+	// MaxAge.
 	Follow time.Duration `json:"-"`
 	// Window of rates and quantiles; zero if there are none.
 	Window time.Duration `json:"window,omitempty"`

@@ -6,9 +6,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// queues are the sources of pending requests. Triton's queue and that of its
-// TensorRT-LLM backend are in series and add up, and so do LMDeploy's two, SGLang's two of a
-// decode server, those of Ray Serve and of its engines, and the queue of an endpoint picker.
+// queues are the sources of pending requests. Queues that a request passes one after the
+// other add up: Triton's and its TensorRT-LLM backend's, LMDeploy's two, the two of SGLang's
+// decode server, Ray Serve's and its engines', an endpoint picker's and its servers'.
 // Dynamo's frontend counts its workers' queues again.
 func queues() []Source {
 	vllm, sglang, prealloc := routed(metric.VLLMWaiting), gauge(metric.SGLangQueued), apart(gauge(metric.SGLangPrealloc))
@@ -40,7 +40,8 @@ func running() []Source {
 }
 
 func cacheUsages() []Source {
-	// A picker's mean stays while its pool is empty (pkg/epp/datalayer/logger/logger.go of llm-d-router 0.9).
+	// A picker keeps its last mean while its pool is empty (pkg/epp/datalayer/logger/logger.go of
+	// llm-d-router 0.9).
 	pool, old := gateway(metric.EPPCacheUsage), gateway(metric.EPPCacheUsageOld)
 	pool.Unless, old.Unless = metric.EPPReady.Name, metric.EPPReadyOld.Name
 	return tiers(
@@ -63,8 +64,8 @@ func firstTokens(q float64) []Source {
 	lmdeploy := quantile(metric.LMDeployFirstToken, q, metric.LMDeployWaiting, metric.LMDeployUnrouted, metric.LMDeployRunning)
 	nim := quantile(metric.NIMFirstToken, q, metric.NIMWaiting, metric.NIMRunning)
 	dynamo := quantile(metric.DynamoFirstToken, q, metric.DynamoQueued, metric.DynamoInflight)
-	// SGLang's tokenizer counts first tokens and its schedulers the work: only they have
-	// dp_rank, and until 2026 only they had engine_type (its tokenizer_manager.py).
+	// SGLang's tokenizer counts first tokens, its schedulers the work. Only schedulers
+	// have dp_rank, and until 2026 only they had engine_type (its tokenizer_manager.py).
 	sglang.Idle.By = []string{metric.LabelModelName}
 	vllm.Idle.Progress = &Series{Metric: metric.VLLMGenerationTokens.Name}
 	sglang.Idle.Progress = &Series{Metric: metric.SGLangRealtimeTokens.Name, Matchers: Matchers{{Label: metric.LabelMode, Op: "=", Value: "decode"}}}
@@ -83,9 +84,9 @@ func firstTokens(q float64) []Source {
 	)
 }
 
-// queueTimes are quantiles or means of the time in a queue, each of a histogram and with the queue
-// itself: if that was empty throughout, no request waited. Triton counts time and requests only,
-// enough for a mean.
+// queueTimes are the sources of quantiles or means of the time in a queue, from histograms. A
+// queue that was empty throughout the window means that no request was pending. Triton has no
+// histogram, only total time and requests, which give a mean.
 func queueTimes(form Form, q float64) []Source {
 	var groups [][]Source
 	for _, r := range [][2]metric.Read{
@@ -114,8 +115,8 @@ func queueTimes(form Form, q float64) []Source {
 	return tiers(groups)
 }
 
-// variants are sources that are combined, under each spelling of their server, and that of
-// Ray's wrapper where it has one.
+// variants returns a group of the combined sources for each spelling of their names, and
+// one for the first source under Ray's wrapper (vLLM, SGLang).
 func variants(sources ...Source) [][]Source {
 	all := spellings(sources...)
 	if s := sources[0]; s.Server == metric.ServerVLLM || s.Server == metric.ServerSGLang {
@@ -124,8 +125,8 @@ func variants(sources ...Source) [][]Source {
 	return all
 }
 
-// spellings are sources that are combined, under their own names, as KServe's monitors rename
-// them, and escaped.
+// spellings returns a group of the combined sources for each way their names are written: as
+// they are, as KServe's monitors rename them, and escaped.
 func spellings(sources ...Source) [][]Source {
 	all := [][]Source{sources}
 	add := func(spell func(Source) Source) {
@@ -186,16 +187,17 @@ func gateway(r metric.Read) Source {
 	return s
 }
 
-// underRay is a source as Ray's wrapper exports it, with a label for the replica, of which a
-// pod may have several. vLLM's has it since 2025; until then Ray's label for the worker is the
-// only one. (Of a replica of SGLang each scheduler may be a worker.)
+// underRay returns a source as Ray's wrapper exports it. A pod may have several replicas, so a
+// label for the replica distinguishes them. vLLM has that label since 2025; older versions
+// have only Ray's label for the worker. SGLang's replicas are not distinguished by worker:
+// each of their schedulers may be one.
 func underRay(s Source) Source {
 	replica := []string{metric.LabelReplicaID}
 	if s.Server == metric.ServerVLLM {
 		replica = append(replica, metric.LabelWorkerID)
 	}
 	s = spelt(s, metric.UnderRay)
-	// No router is among Ray's.
+	// Ray exports no router's series.
 	s.Identity = slices.DeleteFunc(slices.Clone(s.Identity), func(label string) bool { return label == s.GatewayLabel })
 	s.GatewayLabel, s.Fleeting = "", true
 	if s.histogram() {
@@ -206,9 +208,9 @@ func underRay(s Source) Source {
 	return parted(s, replica...)
 }
 
-// unserved takes a missing gauge under Ray for 0 while Ray Serve's replicas on that pod have no
-// requests: Ray shows a gauge for some seconds after it has been set, and an engine that is idle
-// sets none (src/ray/observability/open_telemetry_metric_recorder.cc at 03e4c76).
+// unserved reads a missing gauge under Ray as 0 while Ray Serve's replicas on that pod have no
+// requests. Ray exports a gauge for some seconds after it has been set, and an idle engine sets
+// none (src/ray/observability/open_telemetry_metric_recorder.cc at 03e4c76).
 func unserved(s Source) Source {
 	s.Absent = &Absent{While: Series{Metric: metric.RayProcessing.Name}, Is: new(float64)}
 	return s
@@ -243,7 +245,7 @@ func spelt(s Source, name func(string) string) Source {
 	return s
 }
 
-// parted is a source whose parts have more labels.
+// parted returns the source with more labels that distinguish its parts.
 func parted(s Source, by ...string) Source {
 	s.Identity = append(slices.Clone(s.Identity), by...)
 	if s.Idle != nil {
@@ -260,7 +262,7 @@ func apart(s Source) Source {
 	return s
 }
 
-// narrowed reads those series that have a label's value.
+// narrowed reads the series whose label has the value.
 func narrowed(r metric.Read, label, value string) Source {
 	s := gauge(r)
 	s.Matchers = Matchers{{Label: label, Op: "=", Value: value}}
@@ -277,8 +279,8 @@ func quantile(r metric.Read, q float64, work ...metric.Read) Source {
 	return s
 }
 
-// idleWhile declares a value's NaN 0 while other series of the same part are 0: of
-// the labels that all of them have.
+// idleWhile declares that NaN is 0 while other series of the same part are 0. A
+// part is matched by the labels that all of these series have.
 func idleWhile(of metric.Read, work ...metric.Read) *Idle {
 	i := Idle{By: slices.Clone(of.Labels)}
 	for _, r := range work {
@@ -288,8 +290,8 @@ func idleWhile(of metric.Read, work ...metric.Read) *Idle {
 	return &i
 }
 
-// unasked takes a missing series of TGI for 0 while its limit is there: that is set when
-// the model is loaded, each of the others with the first request
+// unasked reads a missing series of TGI as 0 while TGI's batch limit is exported. The
+// limit is set when the model is loaded, each other series with the first request
 // (backends/v3/src/{lib,queue,backend}.rs, v3.3.7).
 func unasked(s Source) Source {
 	s.Absent = &Absent{While: Series{Metric: metric.TGIBatchLimit.Name}}

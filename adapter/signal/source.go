@@ -24,19 +24,19 @@ type Source struct {
 	// Metric is the series; for a Quantile or Mean the histogram, without "_bucket".
 	Metric string `json:"metric"`
 	Form   Form   `json:"form,omitempty"`
-	// Query of form PromQL, with [NamespacesVariable] in a matcher of at least one
-	// selector. Its result is aggregated for each subject by the rule's PerPod, and is
-	// as old as the oldest sample of those selectors.
+	// Query of form PromQL. At least one selector has [NamespacesVariable] in a
+	// matcher, unless the rule has Namespaces. The rule's PerPod aggregates the result
+	// for each subject. The result is as old as the oldest sample of those selectors.
 	Query string `json:"-"`
 	// Quantile between 0 and 1.
 	Quantile float64 `json:"quantile,omitempty"`
 	// Over, if set, divides Metric by this series of the same labels; for a
 	// Rate the rate of one by the rate of the other.
 	Over string `json:"over,omitempty"`
-	// Matchers narrow both series.
+	// Matchers narrow Metric and Over.
 	Matchers Matchers `json:"matchers,omitempty"`
-	// Without are labels that Prometheus sums away, of which a page may have hundreds. Not
-	// for a histogram, which is summed by Identity.
+	// Without are labels that Prometheus sums away, since a page may have hundreds of
+	// their values. A histogram has none: it is summed by Identity.
 	Without []string `json:"without,omitempty"`
 	// Scale multiplies the value; zero means 1.
 	Scale float64 `json:"-"`
@@ -46,28 +46,29 @@ type Source struct {
 	Server string `json:"server,omitempty"`
 	// Identity replaces the rule's for this source's series.
 	Identity []string `json:"identity,omitempty"`
-	// Apart: its parts are not those of its tier's other sources, even with the same labels.
+	// Apart: its series are never duplicates of another source's in its tier, even with the
+	// same labels.
 	Apart bool `json:"-"`
-	// Gateway: the series is a gateway's, about requests that its servers count
-	// too. It is left out of an answer for a namespace in which such a server
-	// is known.
+	// Gateway: the series is a gateway's, and the servers behind the gateway
+	// count the same requests. An answer for a namespace leaves it out if such
+	// a server is known there.
 	Gateway bool `json:"gateway,omitempty"`
-	// Unless, if set, is a series of the same labels that shows whether the value is: while
-	// it is 0, the value is one that was left from before.
+	// Unless, if set, is a series with the same labels. While it is 0, the value is a
+	// leftover and is dropped.
 	Unless string `json:"-"`
-	// GatewayLabel, if set, is a label that a gateway adds to series of its servers'
-	// name: a series that has it is a gateway's. So is one with [metric.LabelWorkerAddr] of a Server's.
+	// GatewayLabel, if set, marks the series of a gateway that exports them under its servers' names.
+	// In a source with a Server, [metric.LabelWorkerAddr] marks them too.
 	GatewayLabel string `json:"gatewayLabel,omitempty"`
 
-	// Fleeting: the parts of a pod come and go while it serves. One that a later scrape of
-	// the same page lacks has ended. Elsewhere it is silent, and the pod with it. Parts
-	// that no Identity declares are fleeting.
+	// Fleeting: the parts of a pod come and go while it serves. A part that a later scrape
+	// of the same page lacks has ended. In other sources such a part is stale, and its pod
+	// with it. Parts that no Identity declares are fleeting.
 	Fleeting bool `json:"fleeting,omitempty"`
-	// Page, if set, is a series that the same target always has: it shows a later scrape
-	// where no part is left.
+	// Page, if set, is a series that the same target always has. It proves a later
+	// scrape when no part is left.
 	Page *Series `json:"page,omitempty"`
-	// Lives, if set, shows which of a histogram's parts there are, where a page goes on showing
-	// those that have ended, and which of them have nothing to do.
+	// Lives, if set, shows which parts of a histogram still exist, and which of them are idle.
+	// It is for pages that keep the histograms of parts that have ended.
 	Lives *Lives `json:"-"`
 
 	Idle   *Idle   `json:"idle,omitempty"`   // what NaN means
@@ -81,12 +82,13 @@ const SourceLabel = "gpuscale_source"
 // Idle declares what NaN means: 0/0 where nothing happened in the window.
 type Idle struct {
 	Value float64 `json:"value"`
-	// While has to be 0 for the same pod, in every scrape of the window and in
-	// the last one no older than MaxAge. Without any, every NaN is Value.
+	// While are series that have to be 0 for the same pod in every scrape of
+	// the window. The last scrape must be no older than MaxAge. Without any,
+	// every NaN is Value.
 	While []Series `json:"while,omitempty"`
-	// Progress, if set, is a counter whose growth in the window, while the first of
-	// While is 0, shows the same as While: what is worked on moves on, and nothing
-	// waits.
+	// Progress, if set, is a counter of finished work, such as tokens. If it grew
+	// in the window while the first of While was 0, NaN is Value as well: requests
+	// advance and none is pending.
 	Progress *Series `json:"progress,omitempty"`
 	// By are the labels besides the pod's that distinguish the series of While: each part of a pod is idle by itself.
 	By []string `json:"by,omitempty"`
@@ -95,8 +97,8 @@ type Idle struct {
 // Absent declares what a missing series means while its target is scraped.
 type Absent struct {
 	Value float64 `json:"value"`
-	// While is a series that the same target always has; if Is is set, with
-	// that value ("up" and 1).
+	// While is a series that the same target always has. If Is is set, it must
+	// have that value ("up" and 1).
 	While Series   `json:"while"`
 	Is    *float64 `json:"is,omitempty"`
 	// Label, if set, is added to While's series with the value of their label
@@ -105,8 +107,9 @@ type Absent struct {
 	From  string `json:"from,omitempty"`
 }
 
-// Lives is a series of each part of a pod that there is, 0 while that has nothing to do. Its label
-// From has the value of the part's label Label; a part without Label is any of the pod's.
+// Lives is a series for each part of a pod that exists, 0 while the part has nothing to do. The
+// series' label From has the value of the part's label Label. A part without Label exists while
+// the pod has any such series, and is idle while all of them are 0.
 type Lives struct {
 	Series
 	Label, From string

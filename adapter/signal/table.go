@@ -20,7 +20,7 @@ const Forget = 10 * time.Minute
 // immutable once built and safe for concurrent use.
 type Table struct {
 	rule   Rule
-	pods   map[Key][]point // those that are gone last
+	pods   map[Key][]point // gone points come last
 	keys   []Key           // of pods, in order
 	series int
 	lives  func(namespace, pod string) (since time.Time, ok bool)
@@ -31,8 +31,8 @@ type point struct {
 	stamp
 	value float64
 	at    int64 // when the value was scraped, on this process's clock, in Unix milliseconds
-	// scraped is at on the server's clock, and every the milliseconds between the last
-	// scrapes that were observed; 0 for unknown.
+	// scraped is at on the server's clock. every has the milliseconds between the last
+	// three observed scrapes, newest first; 0 is unknown.
 	scraped  int64
 	every    [2]int64
 	why      Reason // why the value is not usable; "" if it is
@@ -42,8 +42,9 @@ type point struct {
 
 // stamp identifies a series of a rule's answer.
 type stamp struct {
-	// kind is the part that the series is: 'v', a value; 'a', the evidence for what a missing
-	// one means; 'p', a later scrape, which stands for no value; 't', a time.
+	// kind is the first letter of the series' part ([PartLabel]): 'v' for a value, 'a' for
+	// evidence of what a missing series means, 'p' for proof of a later scrape, 't' for a
+	// time.
 	kind   byte
 	source uint16
 	labels labels.Labels
@@ -59,9 +60,9 @@ func (t *Table) Rule() Rule { return t.rule }
 // usable or not.
 func (t *Table) Series() int { return t.series }
 
-// Among returns the table as seen by someone who knows which pods live and since
-// when: a pod that does not live has no samples, and samples from before a pod's
-// creation are those of another pod of its name.
+// Among returns the table with only the pods that live; lives also returns when
+// a pod was created. Samples from before that belong to an earlier pod with the
+// same name and do not count.
 func (t *Table) Among(lives func(namespace, pod string) (since time.Time, ok bool)) *Table {
 	next := *t
 	next.lives = lives
@@ -79,8 +80,8 @@ func (t *Table) since(k Key) (time.Time, bool) {
 // add adds a series to those of its pod.
 func (t *Table) add(k Key, p point) { t.pods[k] = append(t.pods[k], p) }
 
-// arrange sorts the keys, and keeps of a pod with too many series as many as there may be, none
-// of them usable. It returns the number of the others.
+// arrange sorts the keys. A pod with too many series keeps as many as the bounds allow, all of
+// them unusable. arrange returns the number of series it dropped.
 func (t *Table) arrange() (crowded int) {
 	t.keys = slices.SortedFunc(maps.Keys(t.pods), func(a, b Key) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod))
@@ -126,13 +127,13 @@ type Known struct {
 	Time   time.Time // of the scrape; for an unusable value, of the answer
 	// Dropped is why the value is not usable; "" if it is.
 	Dropped Reason
-	// Declared: the value is the rule's own for NaN, or for the want of a
-	// series; in the second case Labels are those of the evidence.
+	// Declared: the rule declares the value, for NaN or for a missing series.
+	// For a missing series, Labels are those of the evidence.
 	Declared bool
 }
 
-// NotSelected is why a usable value is not part of an answer to a selector. No series is
-// dropped for it.
+// NotSelected: the value is usable, but the request's selector does not match its
+// series. No series is dropped for it.
 const NotSelected Reason = "not selected"
 
 // About returns the state of a pod's series for a request's selector; k.Pod is empty for a

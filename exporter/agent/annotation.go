@@ -27,8 +27,8 @@ const (
 	AnnotationAnswer = "gpuscale.io/quiesced"
 )
 
-// reconcileEvery is how often what is due is done: the time of a request is over, or an answer
-// could not be written.
+// reconcileEvery is how often the Follower reconciles without a change: the time of a request
+// may be over, or an answer may still have to be written.
 const reconcileEvery = time.Second
 
 // order is the value of AnnotationRequest.
@@ -45,7 +45,8 @@ const (
 	stateFailed   = "failed"   // no GPU was released
 )
 
-// report is the value of AnnotationAnswer; without a state there is none.
+// report is the value of AnnotationAnswer. A report without a state is not
+// written.
 type report struct {
 	ID       string         `json:"id"`
 	State    string         `json:"state"`
@@ -95,12 +96,12 @@ func NewFollower(api *pods.API, name string, gpus GPUs, count func(kind string, 
 	return &Follower{node: &ownNode{api, name, count}, gpus: gpus, log: log}
 }
 
-// retries are apart from the other nodes'.
+// retries are jittered, so that the nodes do not retry at the same time.
 var retries = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1, Steps: 10, Cap: time.Minute}
 
-// Run follows the annotation until ctx ends. A watch that ends by itself does so after some
-// minutes; one that a proxy closes at once is not repeated without a pause. While the API server is
-// away the node reacquires GPUs whose time is over by itself.
+// Run follows the annotation until ctx ends. A watch normally ends by itself after some minutes.
+// The pause before the next one is for a proxy that closes watches at once. While the API server is
+// away, the node itself reacquires GPUs whose time is over.
 func (f *Follower) Run(ctx context.Context) {
 	failed := false
 	for pause := retries; ctx.Err() == nil; {
@@ -164,8 +165,8 @@ func (f *Follower) reconcile(ctx context.Context, request string) {
 	f.acknowledge(ctx)
 }
 
-// observe leaves those GPUs in the answer that are released. The node reacquires them by itself when
-// their time is over, and by other requests.
+// observe removes from the answer the GPUs that are no longer released. The node reacquires GPUs
+// when their time is over, and on other requests.
 func (f *Follower) observe() {
 	if f.answer.State != stateReleased {
 		return
@@ -177,8 +178,8 @@ func (f *Follower) observe() {
 	}
 }
 
-// carryOut releases an order's GPUs. An answer that stands already is this exporter's from
-// before a restart: what was released still is for the rest of its time.
+// carryOut releases an order's GPUs. If the Node has an answer to this order already, this
+// exporter wrote it before a restart: the GPUs are released for the rest of their time.
 func (f *Follower) carryOut(ctx context.Context, request string) report {
 	o, err := parseOrder(request)
 	if err != nil {
@@ -211,7 +212,7 @@ func (f *Follower) reacquire(ctx context.Context) {
 	}
 }
 
-// acknowledge writes the answer where it differs.
+// acknowledge writes the answer if the Node has another one.
 func (f *Follower) acknowledge(ctx context.Context) {
 	var value any // null removes it
 	want := ""

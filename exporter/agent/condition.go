@@ -28,7 +28,7 @@ const (
 	// reader can recognise a stale one. On 5,000 nodes this makes 17 writes a
 	// second.
 	heartbeat = 5 * time.Minute
-	// retryWrite is the least time between two tries that failed.
+	// retryWrite is the least time between a failed write and the next one.
 	retryWrite = 30 * time.Second
 	// How long a state lasts before it is reported: an unhealthy one soon, a
 	// healthy one later, so that the condition does not flap with a GPU.
@@ -106,8 +106,8 @@ func judge(gpus []collect.GPUHealth, why error) corev1.NodeCondition {
 	return is(corev1.ConditionTrue, "AllGPUsHealthy", fmt.Sprintf("%d of %d GPUs are healthy, none is known to be unhealthy", healthy, len(gpus)))
 }
 
-// alike compares what an Event reports: of an unhealthy node the GPUs and
-// reasons, of others the status only.
+// alike reports whether two conditions are the same for an Event: for an
+// unhealthy node the status, GPUs and reasons, otherwise the status only.
 func alike(a, b corev1.NodeCondition) bool {
 	return a.Status == b.Status && (a.Status != corev1.ConditionFalse || a.Message == b.Message)
 }
@@ -137,8 +137,8 @@ func (r *Reporter) step(ctx context.Context, now time.Time) {
 	}
 }
 
-// write writes the reported condition, and an Event where it is another one than stands on the
-// node. What stands there is read once, so that a restart is no transition and no Event.
+// write writes the reported condition, and an Event if the Node had another one. The Node's
+// condition is read once, so that a restart is no transition and gives no Event.
 func (r *Reporter) write(ctx context.Context, now time.Time) error {
 	if r.written == nil {
 		before, err := r.node.condition(ctx)
@@ -166,8 +166,8 @@ func (r *Reporter) write(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// event is an Event of the node. Kubernetes refers to a Node by its name where
-// the UID is asked for, as the kubelet does.
+// event is an Event of the node. It refers to the Node by its name, also as the
+// UID, as the kubelet's Events do.
 func (r *Reporter) event(c corev1.NodeCondition) *corev1.Event {
 	kind, name := corev1.EventTypeWarning, r.node.name
 	if c.Status == corev1.ConditionTrue {

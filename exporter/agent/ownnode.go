@@ -27,8 +27,8 @@ type ownNode struct {
 
 func (o *ownNode) path() string { return "/api/v1/nodes/" + o.name }
 
-// condition reads the condition GPUHealthy; zero where absent. It reads the Node itself: to read its
-// status by itself would be another right.
+// condition reads the condition GPUHealthy; zero where absent. It reads the whole Node: reading only
+// the status would require another right.
 func (o *ownNode) condition(ctx context.Context) (corev1.NodeCondition, error) {
 	var node corev1.Node
 	if err := o.api.Read(ctx, o.path(), nil, &node); err != nil {
@@ -55,8 +55,9 @@ func (o *ownNode) watch(ctx context.Context) (now map[string]string, changes wat
 	return node.Annotations, changes, err
 }
 
-// patchStatus merges into the Node by its status, which may change annotations
-// too and nothing of the spec: no label, no taint, no cordon.
+// patchStatus merges a patch into the Node through its status subresource. That
+// may change metadata too, such as our annotation, but nothing of the spec: no
+// taint, no cordon.
 func (o *ownNode) patchStatus(ctx context.Context, kind string, patch any) error {
 	return o.send(ctx, kind, o.api.Patch(types.StrategicMergePatchType).AbsPath(o.path()+"/status"), patch)
 }

@@ -23,8 +23,8 @@ const DefaultSocket = "/run/gpuscale/exporter.sock"
 // maxRequest is far more than a request naming every GPU has, in bytes.
 const maxRequest = 64 << 10
 
-// Socket takes requests to release GPUs from processes on this node: HTTP on a unix
-// socket, where a JSON object that is posted to / is answered by one.
+// Socket takes requests to release GPUs from processes on this node. It serves HTTP
+// on a unix socket: a JSON object is posted to / and another one is returned.
 type Socket struct {
 	server *serve.Server
 	gpus   GPUs
@@ -117,7 +117,7 @@ type selection struct {
 	Seconds int `json:"seconds,omitempty"`
 }
 
-// answer is the answer.
+// answer is what is returned.
 type answer struct {
 	OK       bool           `json:"ok"`
 	Error    string         `json:"error,omitempty"`

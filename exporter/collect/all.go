@@ -25,8 +25,8 @@ type adder func(d *metric.Desc, labels string, value float64, taken time.Time)
 func (m *Moment) families() []pageFamily {
 	out, at := make([]pageFamily, len(served)), make(map[*metric.Desc]*pageFamily, len(served))
 	for i, d := range served {
-		// The value of an age is the time of the sample at the moment of the scrape, and never goes
-		// stale: it shows the staleness of the others.
+		// An age is computed from the sample's time when a scrape is written. It never becomes
+		// stale, since it shows the staleness of the others.
 		aging := d == &metric.GPUSampleAgeSeconds || d == &metric.GPUAttributionAgeSeconds
 		out[i] = pageFamily{name: d.Name, help: d.Help, kind: string(d.Type), aging: aging}
 		at[d] = &out[i]
@@ -40,7 +40,8 @@ func (m *Moment) families() []pageFamily {
 }
 
 // addEntity adds the series of an entity and of its allocations. On a shared GPU only gpu_held
-// names all pods: the others do where the driver measures processes.
+// always names all pods. The other series name them only if the driver measures their
+// processes.
 func (m *Moment) addEntity(s *subject, add adder) {
 	of := func(s *subject, d *metric.Desc, value float64, taken time.Time) {
 		add(d, s.labels.text(d), value, taken)
@@ -78,14 +79,14 @@ func (m *Moment) addEntity(s *subject, add adder) {
 	}
 }
 
-// addGPU adds what is a GPU's own: the driver may repeat it for an instance, which it does not
-// describe.
+// addGPU adds the series that describe a GPU and never an instance, although the driver may
+// repeat their values for one.
 func (m *Moment) addGPU(s *subject, add adder) {
 	one := func(d *metric.Desc, v Measured) { add(d, s.labels.text(d), v.Number, v.Time) }
 	one(&metric.GPUPowerWatts, s.measured(fieldPowerWatts))
 	one(&metric.GPUEnergyJoulesTotal, Measured{s.tally.joules, s.measured(fieldEnergyMilli).Time})
 	if v, ok := s.entity.number(fieldClockEvents); ok { // at 0 too, or the first throttling would show no increase
-		for i, reason := range clockReasons[1:] { // that the GPU is idle reduces nothing
+		for i, reason := range clockReasons[1:] { // without gpu_idle, which is no throttling
 			add(&metric.GPUThrottleSecondsTotal, s.labels.with(&metric.GPUThrottleSecondsTotal, metric.LabelReason, reason), s.tally.throttled[i+1], v.Time)
 		}
 	}
@@ -95,7 +96,7 @@ func (m *Moment) addGPU(s *subject, add adder) {
 		healthy = 1
 	}
 	add(&metric.GPUHealthy, s.labels.with(&metric.GPUHealthy, metric.LabelReason, reason), healthy, taken)
-	if events := s.entity.Events; events != nil { // not known is not none
+	if events := s.entity.Events; events != nil { // unknown is not zero
 		totals := events.totals("")
 		for _, code := range slices.Sorted(maps.Keys(totals)) {
 			xid := strconv.FormatInt(code, 10)
@@ -115,7 +116,8 @@ func (m *Moment) gpus(yield func(*subject) bool) {
 
 const mebibyte = 1 << 20
 
-// measured is a field's number; unknown where it is below zero, which no quantity of ours is.
+// measured returns a field's number. A negative one is unknown: none of our quantities can be
+// negative.
 func (s *subject) measured(field uint16) Measured {
 	if v, ok := s.entity.number(field); ok && v.Number >= 0 {
 		return Measured{v.Number, v.Time}
@@ -141,8 +143,8 @@ func (s *subject) memoryTotal() (sum Measured) {
 	return sum
 }
 
-// idling yields what is idle or busy as one: each allocation, and before them the entity where it
-// stands for the pod of all of its allocations, whose parts the driver does not measure.
+// idling yields the subjects that are idle or busy as one: each allocation, and before them the
+// entity itself if its allocations belong to one pod and the driver does not measure their parts.
 func (s *subject) idling(yield func(*subject) bool) {
 	apart := slices.ContainsFunc(s.allocations, func(a subject) bool { return a.busy.Known() })
 	if len(s.allocations) > 1 && s.labels.allocation.Pod != "" && !apart && !yield(s) {

@@ -34,9 +34,9 @@ type Allocated struct {
 	Usage
 }
 
-// common is what an entity's allocations have in common: the only one; of several containers of
-// one pod the pod, and the claim that they share; of several pods nothing, for a value of all
-// is no pod's.
+// common returns what an entity's allocations have in common: the only allocation; for several
+// containers of one pod, the pod and the claim that they share; for several pods nothing, since
+// a value of all of them belongs to no pod.
 func common(list []Allocated) (out Allocated) {
 	for i, h := range list {
 		switch {
@@ -97,7 +97,8 @@ type PodName struct{ Namespace, Name string }
 // instance id, which is -1 for the GPU.
 type JobPlace struct{ GPU, Instance int }
 
-// jobs on an entity: as in dcgm-exporter from 4.8.2 on those of a GPU are none of its instances'.
+// jobs returns the batch jobs on an entity. A GPU's jobs are not those of its instances, as in
+// dcgm-exporter from 4.8.2 on.
 func (a Attribution) jobs(e *Entity) []string {
 	if e.Kind == Instance {
 		return a.Jobs[JobPlace{e.GPU, e.InstanceID}]
@@ -116,15 +117,16 @@ var fixedLabels = []string{
 
 var notInLabelName = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
-// maxPodLabels bounds the text of a pod's labels, which each series of its GPUs has: a pod may have a megabyte of them.
+// maxPodLabels bounds the text of a pod's labels. Each series of its GPUs repeats it, and a pod may have a megabyte of
+// labels.
 const maxPodLabels = 4 << 10
 
-// PodLabels renders a pod's UID (empty: left out) and its Kubernetes labels as
-// Prometheus' text. Characters that a label name cannot have become
-// underscores, as dcgm-exporter does it. A name that is the exporter's own or
-// Prometheus' gets the prefix "pod_label_", and of names that become equal the
-// later ones, in the order of the Kubernetes names, a "_conflict1" and so on:
-// one pod's labels must not cost the whole scrape. Labels beyond maxPodLabels are left out.
+// PodLabels renders a pod's UID (empty: left out) and its Kubernetes labels as Prometheus'
+// text. Characters that a label name cannot have become underscores, as dcgm-exporter does
+// it. A name that the exporter or Prometheus uses gets the prefix "pod_label_". If names
+// become equal, the later ones (in the order of the Kubernetes names) get "_conflict1" and
+// so on: one pod's labels must not cost the whole scrape. Labels beyond maxPodLabels are
+// left out.
 func PodLabels(uid string, labels map[string]string) string {
 	var b []byte
 	taken := map[string]bool{}
@@ -142,8 +144,8 @@ func PodLabels(uid string, labels map[string]string) string {
 	return string(appendLabel(b, "pod_uid", uid))
 }
 
-// labelName makes a Prometheus label name that is no other's of a Kubernetes
-// label.
+// labelName returns the Prometheus label name for a Kubernetes label. It is
+// never one of the exporter's own names.
 func labelName(key string) string {
 	name := notInLabelName.ReplaceAllString(key, "_")
 	switch {

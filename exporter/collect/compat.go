@@ -62,8 +62,8 @@ func (c *CompatOptions) Fields() []uint16 {
 	return fields
 }
 
-// selects reports whether the entity has DCGM series. In the flexible choice a
-// partitioned GPU has none: its instances stand for it.
+// selects reports whether the entity has DCGM series. With -d f and CompatExact
+// a partitioned GPU has none: its instances stand for it.
 func (c *CompatOptions) selects(e *Entity, split bool) bool {
 	if e.Kind == Instance {
 		return c.Devices.Minor(e.DCGMID)
@@ -76,9 +76,9 @@ func (c *CompatOptions) selectsAny(entities []Entity) bool {
 	return slices.ContainsFunc(entities, func(e Entity) bool { return c.selects(&e, false) })
 }
 
-// perInstance reports whether a field is measured on the instance itself, as DCGM's field
-// table has it. What is not is the GPU's: DCGM answers it for an instance with the GPU's
-// number.
+// perInstance reports whether a field is measured on the instance itself, according to
+// DCGM's field table. Every other field is the GPU's: asked about an instance, DCGM
+// answers with the GPU's number.
 func perInstance(field uint16) bool {
 	switch {
 	case field == 50 || field == 54 || field == 68, field >= 90 && field <= 93: // names, BAR1
@@ -151,9 +151,9 @@ func (c *CompatOptions) addField(m *Moment, field uint16, page *pageFamily) {
 	}
 }
 
-// holders are the labels under which a value of the subject stands: with VirtualGPUs once for
-// each container that shares it, as dcgm-exporter has it, so that a sum counts it several
-// times. CompatOnce has it once, without them.
+// holders returns the label sets of a subject's value. With VirtualGPUs there is one for each
+// container that shares the subject, as in dcgm-exporter, so a sum counts the value several
+// times. CompatOnce has one set, without a container.
 func (c *CompatOptions) holders(s *subject) []*labelSet {
 	if !c.VirtualGPUs || c.Mode != CompatExact || len(s.allocations) < 2 || len(s.dcgm) != 1 {
 		return s.dcgm
@@ -178,7 +178,7 @@ func (c *CompatOptions) labels(e *Entity) string {
 		"GPU_I_PROFILE", e.Profile, "GPU_I_ID", instance, "hostname", c.Hostname)
 }
 
-// held renders whose the entity is in the DCGM series; the pod's own labels are rendered already.
+// held renders the DCGM labels of the allocation. ofPod is the text of the pod's own labels.
 func (c *CompatOptions) held(h Allocated, job, ofPod string) string {
 	pod, namespace, container := "pod", "namespace", "container"
 	if c.OldNamespace {

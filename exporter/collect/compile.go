@@ -31,12 +31,13 @@ type Compiler struct {
 	ledger *ledger
 }
 
-// NewCompiler returns a Compiler whose totals begin.
+// NewCompiler returns a Compiler that has no totals yet.
 func NewCompiler(o Options) *Compiler {
 	return &Compiler{opts: o, maxAge: StaleAfter(o.Interval), node: newLabelSet(o.Node, nil, Allocation{}), ledger: newLedger(o.Interval)}
 }
 
-// Reload shapes the DCGM series of the next pages. Totals go on.
+// Reload sets the options of the DCGM series of the next pages. Totals
+// continue.
 func (c *Compiler) Reload(o CompatOptions) { c.opts.Compat = o }
 
 // Compile joins a reading with its allocations. a.Allocations is parallel to

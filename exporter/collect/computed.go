@@ -15,9 +15,9 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 )
 
-// computed are the DCGM_EXP_* series, by their counters number: the DCGM field that each is
-// made of, and how. Its own number stands for what DCGM is asked beside fields: a source that
-// cannot give it counts it as not supported.
+// computed are the DCGM_EXP_* series by their counters number: the DCGM field that each is
+// made of, and the function that adds it. AskHealth and AskPeers are no DCGM fields: they
+// stand for the other things that a source is asked for.
 var computed = map[uint16]struct {
 	from uint16
 	add  func(c *CompatOptions, m *Moment, page *pageFamily)
@@ -38,7 +38,7 @@ var computed = map[uint16]struct {
 	counters.P2PStatus:       {AskPeers, addPeerStatus},
 }
 
-// MadeOf is the field that a counter is, or is computed of.
+// MadeOf returns the field that a counter shows or is computed from.
 func MadeOf(f *counters.Field) uint16 {
 	if c, ok := computed[f.ID]; ok {
 		return c.from
@@ -52,11 +52,11 @@ const forever time.Duration = -1
 // eventWindow is the default window of windowed counts, as in dcgm-exporter.
 const eventWindow = 5 * time.Minute
 
-// addCounts adds a series for each code, XID or clock reason, that has been counted of every GPU
-// whose events are known. Under CompatExact a partitioned GPU has none: each of its instances,
-// which of is then, shows its own XIDs and what is the GPU's, clock reasons too. Of a GPU it is
-// empty. As in dcgm-exporter one without any XID in the window has one series without a code, at 0,
-// and one without any clock reason none.
+// addCounts adds a series for each code (XID or clock reason) that has been counted on an entity
+// whose events are known. count gets the instance's id in of, "" for a GPU. With -d f and
+// CompatExact a partitioned GPU has no series. Each of its instances shows its own XIDs, the
+// GPU's XIDs and the GPU's clock reasons. As in dcgm-exporter, an entity without an XID in the
+// window has one series without a code, at 0; without a clock reason it has none.
 func (c *CompatOptions) addCounts(m *Moment, page *pageFamily, label string, window time.Duration, count func(e *Events, of string, since time.Time) map[int64]int) {
 	var windowed []string
 	if window = cmp.Or(window, eventWindow); window != forever {
@@ -89,7 +89,8 @@ func (c *CompatOptions) addCounts(m *Moment, page *pageFamily, label string, win
 	}
 }
 
-// recentXIDs are how often an instance, or for "" the GPU, has had each XID since a time.
+// recentXIDs returns how often each XID has occurred on an instance since a time; for ""
+// on the GPU.
 func (e *Events) recentXIDs(of string, oldest time.Time) map[int64]int {
 	counts := map[int64]int{}
 	for _, x := range since(e.RecentXIDs, oldest) {
@@ -100,8 +101,8 @@ func (e *Events) recentXIDs(of string, oldest time.Time) map[int64]int {
 	return counts
 }
 
-// clockSamples are in how many samples each clock reason was set, so the numbers depend on the
-// sampling interval, as in dcgm-exporter.
+// clockSamples returns in how many samples each clock reason was set. The numbers depend on
+// the sampling interval, as in dcgm-exporter.
 func (e *Events) clockSamples(_ string, oldest time.Time) map[int64]int {
 	counts := map[int64]int{}
 	for _, s := range since(e.ClockSamples, oldest) {

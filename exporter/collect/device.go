@@ -71,8 +71,8 @@ func (c *CompatOptions) selectsDevice(d *Device) bool {
 	return c.Devices.Major(d.Parent) // of a GPU
 }
 
-// deviceText renders dcgm-exporter's labels of a device, dev being its GPU, and the label-type
-// counters that it has a value of.
+// deviceText renders dcgm-exporter's labels of a device, and the label-type counters that it
+// has a value of. dev is the device's GPU.
 func (c *CompatOptions) deviceText(d *Device, dev *Entity, r *Reading) string {
 	id, parent := strconv.Itoa(d.ID), strconv.Itoa(d.Parent)
 	var of []string

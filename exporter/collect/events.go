@@ -23,11 +23,11 @@ type EventCount struct {
 	Last     time.Time // of the newest
 }
 
-// concerns reports whether what happened on an instance, or for "" on the whole GPU, is shown
-// on another one. The whole GPU shows everything.
+// concerns reports whether an event on one instance is shown on another; "" is the whole GPU.
+// The GPU shows all events, and each instance shows the GPU's.
 func concerns(on, of string) bool { return on == "" || of == "" || on == of }
 
-// totals of the XIDs that an instance shows, or for "" the GPU, by code.
+// totals returns how many XIDs an instance shows, by code; for "" the GPU.
 func (e *Events) totals(of string) map[int64]int {
 	totals := map[int64]int{}
 	for _, x := range e.XIDs {
@@ -45,10 +45,12 @@ type Events struct {
 	RecentXIDs   []Event      // of the log's window, oldest first
 	ClockChanges []EventCount // throttle reasons that set in, by bit
 	ClockSamples []Event      // of the log's window, oldest first
-	// Listening means that the source receives XIDs: no XID is none then.
+	// Listening means that the source receives XIDs: without an entry, none has
+	// occurred.
 	Listening bool
-	// Returned is when the GPU last came back after it was lost, released, or read by
-	// something that began again; zero where that never was. XIDs before it are history.
+	// Returned is when the GPU last came back after it was lost or released, or after
+	// what reads it was restarted; zero if that never happened. XIDs before it are
+	// history.
 	Returned time.Time
 }
 
@@ -61,7 +63,7 @@ type EventLog struct {
 	window time.Duration
 	// xids and clocks count by code and place, and by bit; the keys have no time.
 	xids, clocks map[Event]EventCount
-	known        []Event // XIDs, by time: those of the window, and as many as a source may hand in again
+	known        []Event // XIDs by time, also from before the window: a source may hand them in again
 	samples      []Event // of the throttle reasons, by time
 	last         Event   // the newest XID; zero without any
 	returned     time.Time
@@ -71,21 +73,23 @@ type EventLog struct {
 }
 
 const (
-	// maxXIDs bounds the XIDs that are known of one GPU. A source hands them in again when it connects
-	// again, however old they are.
+	// maxXIDs bounds the XIDs kept of one GPU. A source that connects again hands them in again,
+	// however old they are.
 	maxXIDs = 1 << 13
-	// setBack is how much older than the last a sample is at least when the clock was set back.
+	// setBack is how much older than the last sample a new one must be to show that the clock
+	// was set back.
 	setBack = time.Minute
-	// sameEvent is how far apart two of the XIDs that kernelLogged names are at most when
-	// they are one.
+	// sameEvent is the longest time between two records of one XID, for the XIDs of
+	// kernelLogged.
 	sameEvent = time.Minute
 )
 
-// isNews reports whether a sample is later than the last, or of a clock set back since.
+// isNews reports whether a sample is later than the last, or from a clock that was set
+// back since.
 func isNews(taken, last time.Time) bool { return taken.After(last) || last.Sub(taken) > setBack }
 
-// kernelLogged are the XIDs that DCGM records twice, from NVML and from the kernel log, and
-// the latter again whenever it starts: each time with another time.
+// kernelLogged reports whether DCGM records an XID twice, from NVML and from the kernel
+// log. It reads the log again at each start, and each record has another time.
 func kernelLogged(xid int64) bool { return xid == 79 || xid == 119 || xid == 120 }
 
 // NewEventLog returns a log that keeps single events for a window; 0 is 5 minutes.
@@ -93,8 +97,8 @@ func NewEventLog(window time.Duration) *EventLog {
 	return &EventLog{window: cmp.Or(window, eventWindow), xids: map[Event]EventCount{}, clocks: map[Event]EventCount{}}
 }
 
-// AddXID counts an XID. One that was added before, with the same time and code, is not
-// counted again, nor one that the kernel log repeats; it reports whether this one was new.
+// AddXID counts an XID and reports whether it is new. It does not count an XID again that
+// has the same time and code, or that the kernel log repeats.
 func (l *EventLog) AddXID(e Event) bool {
 	at, found := slices.BinarySearchFunc(l.known, e, func(a, b Event) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Code, b.Code))
@@ -129,7 +133,7 @@ func (l *EventLog) AmendXID(values []Value) []Value {
 	return values
 }
 
-// Knows reports whether this very XID was added before. It says nothing of one that the
+// Knows reports whether this very XID was added before. It is false for an XID that the
 // kernel log repeats.
 func (l *EventLog) Knows(e Event) bool {
 	return !kernelLogged(e.Code) && slices.ContainsFunc(l.known, func(k Event) bool { return k.Code == e.Code && k.Time.Equal(e.Time) })
@@ -155,20 +159,21 @@ func (l *EventLog) addClocks(e Event) {
 	l.samples = append(l.samples, e)
 }
 
-// Away notes that the GPU was lost or released, or that what reads it has begun again: it
-// may have been reset meanwhile. XIDs until then are history once it answers; a zero time is
-// until it answers.
+// Away records that the GPU was lost or released, or that what reads it was restarted: it
+// may have been reset meanwhile. Once it answers, XIDs from before the time until are
+// history; with a zero time, all XIDs from before it answered.
 func (l *EventLog) Away(until time.Time) { l.away, l.awayUntil = true, until }
 
-// Restarted is Away for what knows the last XID only if it happened since.
+// Restarted is Away for a source that was restarted: it knows the last XID only
+// if that is newer than the restart.
 func (l *EventLog) Restarted(at time.Time) {
 	l.Away(at)
 	l.last = Event{}
 }
 
-// Observe takes what a reading has of the GPU, and reports whether it has returned: it
-// answers after it was away, or the driver's energy counter, which a reset or a new driver
-// begins again, has fallen.
+// Observe records a reading's values of the GPU. It reports whether the GPU has returned:
+// it answers after it was away, or its energy counter has fallen. A reset or a new driver
+// restarts that counter.
 func (l *EventLog) Observe(e *Entity, answers bool, now time.Time) (returned bool) {
 	if v, ok := e.Value(fieldEnergyMilli); ok && isNews(v.Time, l.energy.Time) {
 		if v.Number < l.energy.Number {
@@ -214,7 +219,8 @@ func (l *EventLog) Snapshot(now time.Time) *Events {
 	}
 }
 
-// since returns the events not older than a time, and no more than are kept.
+// since returns the events that are not older than a time, at most the newest
+// maxKept.
 func since(events []Event, oldest time.Time) []Event {
 	first, _ := slices.BinarySearchFunc(events, oldest, func(e Event, t time.Time) int { return e.Time.Compare(t) })
 	return events[max(first, len(events)-maxKept):]

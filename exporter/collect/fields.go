@@ -20,7 +20,7 @@ const (
 	fieldFBReserved      = 253
 	fieldRowRemapFailure = 395 // 1 when remapping failed
 	fieldEngineActive    = 1001
-	fieldRecoveryAction  = 1523 // what the driver wants done to the GPU; 0 for nothing
+	fieldRecoveryAction  = 1523 // what the driver requests for the GPU; 0 for nothing
 )
 
 // Fields returns the DCGM fields our own families are made of. A source
@@ -118,7 +118,7 @@ func Plausible(field uint16, number *float64) bool {
 	return *number >= b.least && *number <= b.most
 }
 
-// leastEvery is DCGM's own least interval of a field, whatever is requested: it reads the
+// leastEvery is DCGM's own minimum interval of a field. Whatever is requested, DCGM reads the
 // inforom's checksum and validity every 30 s (DcgmCacheManager::AddEntityFieldWatch of 4.5.2).
 func leastEvery(field uint16) time.Duration {
 	if field == 83 || field == 84 {

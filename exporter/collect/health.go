@@ -8,9 +8,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// Words of gpu_healthy's reason label. A GPU condemned by an XID has "xid_79"
-// and the like, one that the driver wants reset "recovery_reset", one that a health watch of
-// DCGM fails "health_pcie".
+// Words of gpu_healthy's reason label. A GPU that an XID condemns has "xid_79" and the like.
+// One that the driver wants to be reset has "recovery_reset". One that fails a health watch
+// of DCGM has "health_pcie".
 const (
 	reasonOK       = "ok"
 	reasonLost     = "lost"
@@ -24,8 +24,8 @@ const (
 // are about its peers: 3 their traffic, 5 the IMEX domain.
 var recoveryActions = map[float64]string{1: "reset", 2: "reboot", 4: "drain_and_reset"}
 
-// healthOf takes the gravest finding first. The time is zero where no value bears on the GPU's
-// health: it is unknown then.
+// healthOf returns the gravest finding and its time. The time is zero if no value says
+// anything about the GPU's health: it is then unknown.
 func healthOf(e *Entity, now time.Time) (reason string, taken time.Time) {
 	if xid, ok := condemnedBy(e); ok {
 		return reasonXID + strconv.Itoa(xid), now
@@ -41,7 +41,8 @@ func healthOf(e *Entity, now time.Time) (reason string, taken time.Time) {
 		return reasonRowRemap, remap.Time
 	}
 	if e.Health != nil {
-		// DCGM finds XIDs in all of the GPU until its host engine ends; those since it has returned are judged above.
+		// DCGM's watch ALL reports an XID until the host engine ends, even after the GPU has returned. XIDs since its
+		// return are judged above.
 		returned := e.Events != nil && !e.Events.Returned.IsZero()
 		for _, i := range e.Health.Incidents {
 			if i.Result == HealthFail && !(returned && i.Watch == "ALL") {
@@ -56,9 +57,9 @@ func healthOf(e *Entity, now time.Time) (reason string, taken time.Time) {
 	return reasonOK, remap.Time
 }
 
-// condemnedBy is the newest XID after which the GPU needs a repair. It stands
-// until the GPU has been away and has returned; an application's own XIDs after
-// it change nothing.
+// condemnedBy returns the newest XID after which the GPU needs a repair. It
+// counts until the GPU has been away and has returned. An application's own
+// later XIDs change nothing.
 func condemnedBy(e *Entity) (int, bool) {
 	var newest Event
 	note := func(code int64, at time.Time) {
@@ -83,7 +84,7 @@ func condemnedBy(e *Entity) (int, bool) {
 type GPUHealth struct {
 	GPU    int
 	UUID   string
-	Known  bool   // false: no value bears on it
+	Known  bool   // false: no value says anything about it
 	Reason string // as gpu_healthy has it; "ok" where it is healthy
 }
 

@@ -13,11 +13,12 @@ import (
 type labelSet struct {
 	allocation Allocation
 	values     map[string]string // by name, of the catalogue's labels that apply
-	compat     string            // text of the DCGM series, which ends with held
-	held       string            // of these labels: whose the entity is
+	compat     string            // label text of the DCGM series; it ends with held
+	held       string            // the part of compat about the allocation
 }
 
-// newLabelSet has no text of DCGM series. An entity of nil is the node.
+// newLabelSet returns a set without the text of DCGM series. A nil entity means
+// the node.
 func newLabelSet(node string, e *Entity, h Allocation) *labelSet {
 	l := &labelSet{allocation: h, values: map[string]string{metric.LabelNode: node}}
 	if e == nil {
@@ -84,7 +85,7 @@ var (
 	escapedValue = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 )
 
-// appendEscaped escapes as the text format wants it. Bytes that are not UTF-8 become U+FFFD: a
+// appendEscaped escapes as the text format requires. Bytes that are not UTF-8 become U+FFFD: a
 // driver's broken string must not cost the whole scrape.
 func appendEscaped(b []byte, text string, how *strings.Replacer) []byte {
 	return append(b, how.Replace(strings.ToValidUTF8(text, "\uFFFD"))...)
@@ -94,10 +95,10 @@ func appendEscaped(b []byte, text string, how *strings.Replacer) []byte {
 type subject struct {
 	entity *Entity
 	labels *labelSet
-	// dcgm are the labels under which a DCGM value stands: one set, or one for
-	// each batch job on the entity. None where -d leaves the entity out.
+	// dcgm are the label sets of a DCGM value: one, or one for each batch job
+	// on the entity; none if -d leaves the entity out.
 	dcgm  []*labelSet
-	usage Usage // of a subject in allocations
+	usage Usage // only of a subject in allocations
 	// allocations has one subject for each container the entity is allocated
 	// to.
 	allocations []subject
@@ -105,7 +106,7 @@ type subject struct {
 	split       bool          // a GPU with instances on it
 	busy        Measured      // 0 … 1
 	tally       *tally        // running totals; not of a subject in allocations
-	idle        time.Duration // allocated and not computing; of what idling yields
+	idle        time.Duration // how long it has been allocated without computing; only of what idling yields
 }
 
 // Moment is a Reading joined with its allocations and with the totals of

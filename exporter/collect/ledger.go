@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// maxTallies bounds what is remembered of entities that are gone. A GPU that
-	// comes back counts on; of layouts long past the oldest are forgotten.
+	// maxTallies bounds the tallies kept of entities that are gone. A GPU that
+	// comes back continues its count. The oldest tallies, of layouts long past,
+	// are dropped.
 	maxTallies = 1024
 	// maxGPUWatts is more than any GPU draws. A counter of energy that grows
 	// faster has been replaced or misread.
@@ -31,9 +32,9 @@ func newLedger(interval time.Duration) *ledger {
 	return &ledger{maxGap: StaleAfter(interval), tallies: map[tallyKey]*tally{}}
 }
 
-// tallyKey identifies the series of a tally: an instance made again under its
-// old number and profile continues the count, since its series continues. The
-// number is part of it because some GPUs have no UUID.
+// tallyKey identifies the series of a tally. An instance that is recreated
+// under its old number and profile continues the count, since its series
+// continues. The number is part of it because some GPUs have no UUID.
 type tallyKey struct {
 	kind          EntityKind
 	gpu, instance int
@@ -139,8 +140,8 @@ func (t *tally) addBusy(s *subject, maxGap time.Duration) {
 	}
 }
 
-// addEnergy follows the driver's counter, which begins again when the driver is
-// loaded: ours never falls. It starts where the driver's stands.
+// addEnergy follows the driver's counter, which restarts when the driver is
+// loaded. Ours never falls. It starts at the driver's value.
 func (t *tally) addEnergy(s *subject) {
 	v, ok := s.entity.number(fieldEnergyMilli)
 	if !ok || s.entity.Kind != GPU || !isNews(v.Time, t.energyAt) || v.Number < 0 || math.IsInf(v.Number, 0) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Page is an exposition but for the scrape's time: immutable, and written out by any
-// number of scrapes at once.
+// Page is an exposition without the time of a scrape. It is immutable, and any
+// number of scrapes may write it at once.
 type Page struct {
 	// Taken is the Reading's time.
 	Taken time.Time
@@ -24,7 +24,7 @@ type Page struct {
 type pageFamily struct {
 	name, help, kind string
 	aging            bool          // its values are the samples' ages
-	maxAge           time.Duration // of its own; 0 or less than the page's: the page's
+	maxAge           time.Duration // its own; the page's counts if that is longer
 	samples          []pageSample
 }
 
@@ -35,8 +35,8 @@ type pageSample struct {
 	taken  int64 // Unix nanoseconds
 }
 
-// add takes a sample. Without a time it could not go stale, and without a
-// number it is not one: either is left out.
+// add adds a sample. It leaves out a value without a time, which could not
+// become stale, and a NaN or infinite value.
 func (f *pageFamily) add(labels string, value float64, taken time.Time) {
 	if taken.IsZero() || math.IsNaN(value) || math.IsInf(value, 0) {
 		return

@@ -29,14 +29,14 @@ type Entity struct {
 
 	InstanceID    int    // GPU instance id on the GPU
 	Profile       string // "3g.40gb"
-	Start         int    // first memory slice; -1 where it is not known
-	Size          int    // memory slices; 0 where it is not known
+	Start         int    // first memory slice; -1 if unknown
+	Size          int    // memory slices; 0 if unknown
 	ComputeSlices int    // of the instance
-	InstanceUUID  string // "MIG-…" of its first compute instance; empty where it is not known
+	InstanceUUID  string // "MIG-…" of its first compute instance; empty if unknown
 	// MIGDevices are the UUIDs of all its compute instances.
 	MIGDevices    []string
-	DCGMID        int // DCGM's own number of the instance, by which -d i:… asks for it: see NumberInstances
-	GPUMaxCompute int // compute slices of the whole GPU, 7 or 4; 0 where it is not known
+	DCGMID        int // DCGM's own number of the instance, by which -d i:… selects it: see NumberInstances
+	GPUMaxCompute int // compute slices of the whole GPU, 7 or 4; 0 if unknown
 
 	Values []Value // sorted by Field
 
@@ -74,8 +74,8 @@ type Source interface {
 	// that nothing could be read; the next Read tries again, connecting again
 	// where that is needed.
 	Read() (*Reading, error)
-	// Watch sets the fields wanted and how often they are taken: at an interval of at least 100 ms or,
-	// where the source can, some of them more rarely.
+	// Watch sets the fields and how often they are sampled: every is at least 100 ms. slower has
+	// longer intervals for some fields, for sources that can use them.
 	Watch(fields []uint16, every time.Duration, slower map[uint16]time.Duration)
 	Close() error
 }
@@ -90,8 +90,9 @@ func (r *Reading) GPUs() (n int) {
 	return n
 }
 
-// NumberInstances gives instances the numbers that DCGM has for them, where it is not the source:
-// after those of the GPUs before, those with fewer slices first.
+// NumberInstances gives instances the numbers that DCGM has for them, for sources other than
+// DCGM. A GPU's numbers begin at its index times its compute slices. Instances with fewer slices
+// come first.
 func NumberInstances(entities []Entity) {
 	for i := range entities {
 		e := &entities[i]
@@ -116,7 +117,7 @@ func (r *Reading) Newest() (newest time.Time) {
 	return newest
 }
 
-// latest is a time, or that of the newest value if it is later.
+// latest returns t, or the time of the newest value if that is later.
 func latest(t time.Time, values []Value) time.Time {
 	for i := range values {
 		if values[i].Time.After(t) {
@@ -133,7 +134,7 @@ type Quiescer interface {
 	// and reacquires those of earlier calls that are not named again. When it
 	// returns nil this process has no handle of the named ones, and they are in
 	// no Reading until they are reacquired. A host engine in another process is
-	// not the source's to stop: it watches nothing of them for this source any
-	// more, and keeps its own handles.
+	// not stopped and keeps its own handles, but it watches nothing of these
+	// GPUs for this source any more.
 	Quiesce(gpus []string) error
 }

@@ -84,7 +84,8 @@ func parseIDs(list string) ([]int, error) {
 	return ids, nil
 }
 
-// Flexible reports whether it is "f": everything, of a partitioned GPU its instances.
+// Flexible reports whether the selection is "f": each GPU, or its instances if it is
+// partitioned.
 func (s Selection) Flexible() bool { return !s.chosen }
 
 // Major reports whether the GPU, switch or CPU with DCGM's id is chosen.

@@ -74,8 +74,8 @@ func (s *subject) divide(total float64, of func(*Usage) Measured) []Measured {
 	return parts
 }
 
-// addDivided adds a total of an entity in the parts of the containers that share it, as far as these
-// are known, with the rest under no container. It reports whether there were parts.
+// addDivided adds an entity's total as the parts of the containers that share it. What remains
+// beside the known parts is added without a container. It reports whether any part was known.
 func (s *subject) addDivided(total Measured, of func(*Usage) Measured, add func(*subject, Measured)) (some bool) {
 	if len(s.allocations) < 2 || !total.Known() {
 		return false
@@ -94,9 +94,9 @@ func (s *subject) addDivided(total Measured, of func(*Usage) Measured, add func(
 	return some
 }
 
-// addShares adds GPU_UTIL or FB_USED of a shared entity in the parts of its
-// containers and what is left over without one, and reports whether it did.
-// dcgm-exporter has the whole GPU beside the parts, so that a sum counts it twice.
+// addShares adds GPU_UTIL or FB_USED of a shared entity as the parts of its
+// containers, and the rest without a container. It reports whether it did.
+// dcgm-exporter serves the whole GPU beside the parts, so a sum counts it twice.
 func (c *CompatOptions) addShares(s *subject, field uint16, v Value, page *pageFamily) bool {
 	if !c.VirtualGPUs || v.IsText {
 		return false

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Show is a scenario's command read: each of times=N readings that differs from the one before,
-// with identity and health where it has these options, or why there is none.
+// Show is a scenario's command read. It shows each of times=N readings that differs from the
+// one before, with identity and health if the command has these options. An error ends it.
 func Show(t *testing.T, d *datadriven.TestData, read func() (*collect.Reading, error)) string {
 	var shown []string
 	times := 1
@@ -42,7 +42,8 @@ var (
 	ofMIG = regexp.MustCompile(`MIG-0*(\d+)-0000-5000-8000-0*(\d+)`)
 )
 
-// Text has a line for each entity and device, and one for what was left out.
+// Text returns a line for each entity and device, and one for each reason for
+// which values were left out.
 func Text(r *collect.Reading, o Options) string {
 	var out strings.Builder
 	reasons := map[int]string{}

@@ -30,10 +30,10 @@ func (b *buffer) free() {
 	b.values = nil
 }
 
-// latest hands the last value of each entity and field to got, entity by entity
-// and fields in order: of what is watched the last sample, or with the flag SHIM_LIVE the driver's
-// value. It is only good during the call. Where DCGM refuses several entities at once they are read
-// one by one, and one that fails is handed to failed; only what severs the connection is returned.
+// latest passes the last value of each entity and field to got, entity by entity and fields in
+// order: the last sample of a watch, or with the flag SHIM_LIVE the driver's value. The value is
+// valid only during the call. If DCGM refuses several entities at once, they are read one by one,
+// and one that fails is passed to failed. latest fails only if the connection is severed.
 func (b *buffer) latest(what rectangle, flags C.uint, got func(entity int, v *C.shim_value), failed func(entity int, err error)) error {
 	for fields := range slices.Chunk(what.fields, maxFieldsPerCall) {
 		read := func(first, n int) error {
@@ -70,7 +70,7 @@ func inParts(n, size int, read func(first, n int) error, failed func(entity int,
 }
 
 func (b *buffer) read(entities []entityKey, fields []uint16, flags C.uint, got func(entity int, v *C.shim_value)) error {
-	of := (*C.shim_entity)(unsafe.Pointer(&entities[0])) // an entityKey is one
+	of := (*C.shim_entity)(unsafe.Pointer(&entities[0])) // an entityKey has the same layout
 	code := C.shim_latest(C.uintptr_t(hostHandle), of, C.uint(len(entities)), (*C.uint16_t)(&fields[0]), C.uint(len(fields)), flags, b.values)
 	for i := range len(entities) * len(fields) {
 		if code == 0 {

@@ -44,11 +44,11 @@ func callError(doing string, code C.int) error {
 	return &codeError{doing, int(code)}
 }
 
-// leastCode is below all of DCGM's.
+// leastCode is below all of DCGM's codes.
 const leastCode = -100
 
-// refusal is a codeError of an error of go-dcgm, which has the code as a number or as the
-// library's words for it: each code has its own (dcgm_errors.c).
+// refusal returns the codeError of an error of go-dcgm. That error's text ends with the
+// code, or with the library's words for it, which differ for each code (dcgm_errors.c).
 func refusal(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -89,7 +89,7 @@ type complaints struct {
 	last map[string]string // as logged, by part
 }
 
-// tolerated notes the error of a part and returns it only where that severs the connection.
+// tolerated notes the error of a part and returns it only if that severs the connection.
 func (c complaints) tolerated(part string, err error) error {
 	if severs(err) {
 		return err

@@ -17,27 +17,27 @@ const (
 	// xidOverlap is how far each request reaches back before the newest known
 	// XID, since the host engine may record one late.
 	xidOverlap = 10 * time.Second
-	// xidLate is how long after a new XID they are requested once more for the sake of such ones.
+	// xidLate is how long after a new XID they are requested once more, to find late ones.
 	xidLate = 30 * time.Second
 )
 
-// events are the GPUs' events so far; they outlive the connection. Of XIDs the last
-// value of the field is not enough: of two between two readings one is lost,
-// and a GPU that falls off the bus reads blank from then on, so that its XID 79
-// is never read.
+// events are the GPUs' events so far; they outlive the connection. The field's last
+// value is not enough for XIDs: it shows one of two between two readings. A GPU
+// that falls off the bus reads blank from then on, so the field never shows its XID
+// 79.
 type events struct {
 	start     time.Time
 	window    time.Duration
 	logs      map[string]*collect.EventLog // by the GPU's UUID
 	newestXID time.Time
-	// lostAt is when the last connection was lost, until the XIDs that the host engine has
-	// now have been read; zero otherwise.
+	// lostAt is when the last connection was lost. It is zero once the XIDs of the new
+	// connection have been read.
 	lostAt time.Time
 
 	xids   []watch   // of this session
-	newest []int64   // when the last XID of each entity was, as of this reading
-	last   []int64   // the same as of the last request of XIDs; nil before
-	late   time.Time // when they are requested although that is as it was; zero for never
+	newest []int64   // time of each entity's last XID, in this reading
+	last   []int64   // the same when XIDs were last requested; nil before
+	late   time.Time // when XIDs are requested even if newest has not changed; zero: never
 }
 
 // log returns a GPU's log.
@@ -48,16 +48,17 @@ func (e *events) log(uuid string) *collect.EventLog {
 	return e.logs[uuid]
 }
 
-// watch watches XIDs, which are read since a time.
+// watch watches XIDs with their history, for readSince.
 func (e *events) watch(to *session, l layout, s *sampling) (err error) {
 	e.xids, e.last = nil, nil
 	if !s.fields.wantsXIDs() {
 		return nil
 	}
-	// In MIG mode DCGM records an XID of the instance that it knows to be concerned there.
+	// In MIG mode DCGM records an XID on the instance that it concerns, if it knows that
+	// one.
 	gpus := l.keys(kindGPU)
 	all := slices.Concat(gpus, l.keys(kindInstance), l.keys(kindCompute))
-	for _, keys := range [][]entityKey{all, gpus} { // where it is refused of instances
+	for _, keys := range [][]entityKey{all, gpus} { // only GPUs, if instances are refused
 		if err == nil && len(e.xids) == 0 {
 			e.xids, err = to.watch(rectangle{keys, []uint16{fieldXID}}, s.every, xidKeep)
 		}
@@ -71,8 +72,9 @@ type found struct {
 	log *collect.EventLog
 }
 
-// read requests the XIDs since the last reading where a last one is another. A failure leaves them for
-// the next time. DCGM makes of that a request for each entity, but of the values one for all.
+// read requests the XIDs since the newest known one, but only if some entity's last XID has changed:
+// for XIDs DCGM makes one request for each entity, for values a single one. After a failure the XIDs
+// are requested with the next reading.
 func (e *events) read(l layout, known identities, now time.Time) error {
 	late := now.Add(xidLate)
 	if e.last != nil && slices.Equal(e.newest, e.last) {
@@ -98,8 +100,9 @@ func (e *events) read(l layout, known identities, now time.Time) error {
 	return nil
 }
 
-// detectRestart tells a connection that was made again from a host engine that was: one that
-// knows an XID of before runs since then. While none ran GPUs may have been reset.
+// detectRestart finds out whether a new connection is to a host engine that was started
+// again. One that knows an XID from before was not. While no host engine ran, GPUs may have
+// been reset.
 func (e *events) detectRestart(xids []found) {
 	if e.lostAt.IsZero() {
 		return
@@ -112,8 +115,8 @@ func (e *events) detectRestart(xids []found) {
 	e.lostAt = time.Time{}
 }
 
-// since returns the start of the next request: with the first one over a connection, that of all that
-// the host engine has. A newest XID in the future is ignored: the clock was set back.
+// since returns the start of the next request. The first request over a connection is for everything
+// since the source was opened. A newest XID in the future is ignored: the clock was set back.
 func (e *events) since(now time.Time) time.Time {
 	newest := e.newestXID
 	if newest.IsZero() || !e.lostAt.IsZero() {

@@ -30,8 +30,9 @@ type fieldSet struct {
 	unknown []uint16            // not known to the library
 }
 
-// readOf are the kinds of entity that a field is read of, by the level at which DCGM measures it: an
-// instance would give a copy of its GPU's value. Fields of network adapters are not read.
+// readOf are the kinds of entity that a field is read of, by the level at which DCGM measures it. A
+// GPU's field is not read of instances, which would give copies of its value. Fields of network
+// adapters are not read.
 var readOf = map[godcgm.Field_Entity_Group][]uint32{
 	godcgm.FE_NONE:     {kindGPU},
 	godcgm.FE_GPU:      {kindGPU},

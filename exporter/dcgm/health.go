@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// healthEvery is the interval of asking the health watches: their answer takes a megabyte,
-	// and an incident of one sample is in it for as long as that is the last one.
+	// healthEvery is how often the health watches are read. Their answer takes a megabyte. It
+	// has an incident of one sample until the next sample.
 	healthEvery = time.Second
-	// ailingEvery is the same while there is an incident: a host engine logs each one with each answer,
-	// and finds an XID until it ends.
+	// ailingEvery is how often they are read while there is an incident. A host engine logs each
+	// incident with each answer, and reports an XID until it ends.
 	ailingEvery = 30 * time.Second
 	// peersEvery is the interval of asking for the links between GPUs.
 	peersEvery = 10 * time.Second
@@ -92,8 +92,8 @@ func readHealth(group godcgm.GroupHandle, gpus []entityKey) (map[uint32]*collect
 	return reports, nil
 }
 
-// healthWatch names a watch: a bit in the order of the names, or all bits, which is the last.
-// What is neither is a watch of something else than GPUs.
+// healthWatch returns the name of a watch of GPUs: its bit counts in the order of
+// HealthWatches, and all bits stand for the last one. It returns "" for any other watch.
 func healthWatch(watch uint32) string {
 	last := len(collect.HealthWatches) - 1
 	if watch == math.MaxUint32 {

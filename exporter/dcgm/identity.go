@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// learnEvery is how often the host engine is asked what there is, and what each GPU and instance is: an
-// instance that is made is seen within it, as is a new UUID under the same number.
+// learnEvery is how often the entities and the identity of each GPU and instance are read. A new
+// instance, or a new UUID under the same number, is seen within it.
 const learnEvery = 5 * time.Second
 
 // identities are what is known of GPUs and instances.
@@ -38,8 +38,8 @@ func (r *reader) learnGPUs() error {
 	return err
 }
 
-// learnInstances does the same of the instances, and reports whether one was made again under its old
-// number, perhaps elsewhere on the GPU.
+// learnInstances reads what each instance is. It reports whether one was made again under its old
+// number, perhaps with another placement.
 func (r *reader) learnInstances() (remade bool, err error) {
 	live, err := r.values("identity of instances", []rectangle{{r.layout.keys(kindInstance), []uint16{fieldName, fieldUUID}}}, C.SHIM_LIVE, map[string]int{})
 	for _, e := range r.layout {
@@ -54,8 +54,8 @@ func (r *reader) learnInstances() (remade bool, err error) {
 	return remade, err
 }
 
-// identifyGPU completes what is known of a GPU. That stays where the driver gives no value, as of one
-// that is lost, unless another GPU has the number now.
+// identifyGPU updates what is known of a GPU. Where the driver gives no value, as for a lost GPU, the
+// known one stays. If another GPU has the number now, nothing known is kept.
 func identifyGPU(known *collect.Entity, id uint32, values []collect.Value) *collect.Entity {
 	isOther := func(v collect.Value) bool { return v.Field == fieldUUID && v.Text != known.UUID }
 	if known == nil || known.UUID != "" && slices.ContainsFunc(values, isOther) {
@@ -89,10 +89,10 @@ func identifyGPU(known *collect.Entity, id uint32, values []collect.Value) *coll
 // "1g.24gb+me.all", "1g.24gb-me", whose suffix names what it lacks.
 var profileName = regexp.MustCompile(`^\d+g\.\d+gb([+-][a-z.,]+)*$`)
 
-// identifyInstance makes the identity of an instance of that of its GPU. DCGM's values of the instance come
-// before those of the driver's library; older versions answer with the GPU's own name and UUID, which
-// their form shows. Beside a remote host engine there may be no library: placement and further
-// compute instances stay unknown then.
+// identifyInstance returns an instance's identity, which includes that of its GPU. DCGM's values of the
+// instance take precedence over those of the driver's library. Older versions of DCGM answer with the GPU's
+// own name and UUID: these are known by their form and ignored. Beside a remote host engine there may be no
+// library: placement and further compute instances are then unknown.
 func identifyInstance(e collect.Entity, i entity, places map[string][]collect.Entity, values []collect.Value) *collect.Entity {
 	e.Kind, e.InstanceID, e.ComputeSlices, e.DCGMID, e.Start, e.Lost = collect.Instance, i.number, i.slices, int(i.id), -1, false
 	for _, driver := range places[e.UUID] {

@@ -35,8 +35,8 @@ type entity struct {
 	// parent is the GPU of an instance and of a compute instance, the GPU or switch of a link and the
 	// CPU of a core; empty for the others.
 	parent entityKey
-	// number is the driver's id of a GPU instance, which its compute instances have too, and the index
-	// of a link; of the others DCGM's id.
+	// number is the driver's id of a GPU instance (for its compute instances too), the index of a
+	// link, and DCGM's id of any other entity.
 	number int
 	slices int // of a GPU instance: its compute slices
 }
@@ -64,14 +64,14 @@ func (e entity) device() collect.DeviceKind {
 	return collect.Switch
 }
 
-// hierarchyEvery is how often DCGM's MIG hierarchy is read where nothing tells of a change.
+// hierarchyEvery is how often DCGM's MIG hierarchy is read without a sign of a change.
 const hierarchyEvery = time.Minute
 
 // hierarchy is DCGM's MIG hierarchy as last read. A host engine on TCP takes 40 to 90 ms to answer,
-// and a list of instances one.
+// but only 1 ms for a list of instances.
 type hierarchy struct {
 	read      time.Time // zero: to be read
-	listed    []entity  // what there was
+	listed    []entity  // the instances of that time, as DCGM lists them
 	instances []entity  // GPU instances and compute instances
 }
 
@@ -105,9 +105,10 @@ func (l layout) rectangles(of map[entityKey][]uint16) (out []rectangle) {
 	return out
 }
 
-// readLayout lists the host engine's entities but for those of released GPUs: GPUs by id, lost ones
-// too, each followed by its GPU instances by the driver's id and by its compute instances, and then
-// the switches, links, CPUs and cores of which fields are wanted. Only the list of GPUs is required.
+// readLayout lists the host engine's entities without those of released GPUs. GPUs come by id, lost
+// ones too, each followed by its GPU instances by the driver's id and by its compute instances. Then
+// come the switches, links, CPUs and cores, if any of their fields are requested. Only the list of
+// GPUs is required.
 func (r *reader) readLayout() (layout, error) {
 	gpus, err := list(kindGPU)
 	if err != nil {
@@ -150,8 +151,8 @@ func (r *reader) isReleased(e entity) bool {
 
 func kindName(kind uint32) string { return godcgm.Field_Entity_Group(kind).String() }
 
-// list gives the entities of a kind, without the GPU that an instance is a part of. Of links it
-// gives those that are up.
+// list returns the entities of a kind; of links, those that are up. Instances come without
+// their GPU.
 func list(kind uint32) ([]entity, error) {
 	switch kind {
 	case kindLink:
@@ -167,8 +168,8 @@ func list(kind uint32) ([]entity, error) {
 	return out, refusal("listing "+kindName(kind)+" entities", err)
 }
 
-// listLinks takes the id of a link apart, which is a dcgm_link_t: the kind of what it belongs to, its
-// index and the number of that, in 8, 16 and 8 bits.
+// listLinks returns the links that are up. A link's id is a dcgm_link_t: 8 bits for the kind of the
+// entity that it belongs to, 16 for its index, and 8 for that entity's id.
 func listLinks() ([]entity, error) {
 	links := make([]C.uint32_t, C.SHIM_MAX_LINKS)
 	var n C.int
@@ -196,8 +197,8 @@ func listCores() (out []entity, err error) {
 	return out, nil
 }
 
-// readInstances gives the GPU instances and compute instances. It reads DCGM's hierarchy where that
-// may have changed. Only what severs the connection is an error.
+// readInstances returns the GPU instances and compute instances. It reads DCGM's hierarchy if that
+// may have changed. It fails only if the connection is severed.
 func (r *reader) readInstances(gpus bool) ([]entity, error) {
 	var listed []entity
 	for _, kind := range []uint32{kindInstance, kindCompute} {
@@ -252,8 +253,8 @@ func readHierarchy() (out []entity, err error) {
 	return out, nil
 }
 
-// isAbsent reports whether an error means that the machine has no such device. Of CPUs DCGM
-// says on machines other than Grace that a module is not loaded.
+// isAbsent reports whether an error means that the machine has no such device. On machines
+// without Grace CPUs, DCGM answers that a module is not loaded.
 func isAbsent(err error) bool {
 	return slices.Contains([]int{godcgm.DCGM_ST_NOT_SUPPORTED, godcgm.DCGM_ST_NO_DATA, C.SHIM_NO_SYMBOL, godcgm.DCGM_ST_MODULE_NOT_LOADED}, codeOf(err))
 }

@@ -31,8 +31,8 @@ const symbolPeers = "dcgmGetNvLinkP2PStatus"
 // still have threads in it.
 var library *dl.DynamicLibrary
 
-// loadLibrary loads libdcgm and looks for every symbol that is needed. It loads it globally and lazily as
-// go-dcgm does, whose own dlopen then finds it loaded already, by its soname.
+// loadLibrary loads libdcgm and looks up every required symbol. It loads it globally and lazily, like
+// go-dcgm, whose own dlopen then finds it by its soname.
 func loadLibrary(path string) error {
 	library = dl.New(cmp.Or(path, libraryName), dl.RTLD_LAZY|dl.RTLD_GLOBAL)
 	if err := library.Open(); err != nil {

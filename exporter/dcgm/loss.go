@@ -10,17 +10,17 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// detectLoss marks a GPU that DCGM reports as lost, records its return, and reports whether it is
-// there: one that NVML no longer lists, as it was given to a virtual machine, DCGM lists as detached
-// until its host engine ends. The status costs a call, so it is read only of a GPU without a fresh
-// value.
+// detectLoss marks a GPU that DCGM reports as lost and records its return. It reports whether the
+// GPU is there. A GPU that NVML no longer lists, for example one given to a virtual machine, is
+// detached: DCGM lists it until the host engine ends. The status costs a call, so it is read only
+// for a GPU without a fresh value.
 func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) (there bool) {
 	known, log, status := r.known[entityKey{kindGPU, gpu}], r.events.log(dev.UUID), godcgm.EntityStatusOk
 	answers := r.answers(dev, now)
 	if !answers {
 		status = godcgm.GetGPUStatus(uint(gpu))
 	}
-	// What is not known is no sign that it is back.
+	// An unknown status does not mean that the GPU is back.
 	lost := status == godcgm.EntityStatusLost || status == godcgm.EntityStatusUnknown && known.Lost
 	if lost && !known.Lost {
 		r.options.Log.Warn("dcgm: GPU is lost", "gpu", gpu, "uuid", dev.UUID)
@@ -40,12 +40,14 @@ func (s *sampling) answers(dev *collect.Entity, now time.Time) bool {
 	return slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID && s.isFresh(v, now) })
 }
 
-// stuckAfter is how long an embedded host engine may give no value of any GPU.
+// stuckAfter is how long an embedded host engine may go without a value of any
+// GPU.
 const stuckAfter = time.Minute
 
-// detectStuck gives an error, upon which the host engine is started again, when an embedded
-// one has given no value of any GPU for long: after XID 119 DCGM makes no more calls to the
-// driver until it is. A remote one is not ours to start.
+// detectStuck returns an error if an embedded host engine has given no value of any GPU for
+// longer than stuckAfter. The host engine is then started again: after XID 119 DCGM makes
+// no more calls to the driver until that is done. A remote host engine is not ours to
+// start.
 func (r *reader) detectStuck(reading *collect.Reading, now time.Time) error {
 	stuck := false
 	for i := range reading.Entities {

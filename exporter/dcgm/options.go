@@ -27,7 +27,7 @@ type Options struct {
 	// Log gets changes of state; nil discards them.
 	Log *slog.Logger
 
-	// Of tests; 0 is learnEvery, absentEvery and time.Now.
+	// For tests; zero means learnEvery, absentEvery and time.Now.
 	learnEvery, absentEvery time.Duration
 	now                     func() time.Time
 }
@@ -65,7 +65,7 @@ func (o Options) due(since time.Time, every time.Duration) bool {
 	return age < 0 || age >= every
 }
 
-// defaultPort is DCGM_HE_PORT_NUMBER, which DCGM takes where none is given.
+// defaultPort is DCGM_HE_PORT_NUMBER, DCGM's default.
 const defaultPort = "5555"
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)

@@ -23,7 +23,7 @@ type reader struct {
 
 	session *session // nil: not connected
 	fresh   bool     // the watches fit fields and layout
-	reached bool     // over this session there was a reading
+	reached bool     // this session has given a reading
 
 	layout    layout
 	hierarchy hierarchy
@@ -86,9 +86,9 @@ func (r *reader) Watch(fields []uint16, every time.Duration, slower map[uint16]t
 	}
 }
 
-// Read gives the last sample of each wanted field of each GPU and instance. After any
-// failure the connection is closed, since it is unknown which failures it survives; the
-// next Read connects again.
+// Read returns the last sample of each requested field of each GPU and instance. After
+// any failure it closes the connection, since it is unknown which failures a connection
+// survives. The next Read connects again.
 func (r *reader) Read() (*collect.Reading, error) {
 	if r.mustStop() {
 		return nil, ErrReleased
@@ -136,7 +136,7 @@ func (r *reader) refresh() error {
 	return r.adopt(found)
 }
 
-// recheck looks, when that is due, for what has changed, and reports whether the watches still fit.
+// recheck looks for changes when that is due, and reports whether the watches still fit.
 func (r *reader) recheck() (bool, error) {
 	stranger := func(gpu entityKey) bool { return r.known[gpu].UUID == "" }
 	if r.options.due(r.learned, r.options.learnEvery) || slices.ContainsFunc(r.layout.keys(kindGPU), stranger) {
@@ -163,7 +163,7 @@ func (r *reader) recheck() (bool, error) {
 	return true, nil
 }
 
-// mustStop reports whether the host engine may not run now: one in this process has NVML's
+// mustStop reports whether the host engine must not run now: an embedded one has NVML's
 // handles of all GPUs.
 func (r *reader) mustStop() bool { return r.options.embedded() && len(r.quiesced) > 0 }
 
@@ -199,7 +199,7 @@ func (r *reader) adopt(found layout) error {
 	if err := r.learnGPUs(); err != nil {
 		return err
 	}
-	r.layout = slices.DeleteFunc(found, r.isReleased) // one that was released before it was known
+	r.layout = slices.DeleteFunc(found, r.isReleased) // a GPU may have been released before its UUID was known
 	if len(r.layout.keys(kindInstance)) > 0 {
 		var err error
 		r.places, err = nvml.MIGInstances()

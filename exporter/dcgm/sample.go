@@ -28,12 +28,12 @@ func (r *reader) sample() (*collect.Reading, error) {
 	if r.missing > 0 {
 		out.Dropped[collect.DropNotSupported] += r.missing
 	}
-	there := false // the GPU that instances follow
+	there := false // whether the GPU of the following instances is there
 	for _, e := range r.layout {
 		known, of := r.known[e.entityKey], values[e.entityKey]
 		switch e.kind {
 		case kindGPU:
-			if there = known.UUID != ""; !there { // it has no labels
+			if there = known.UUID != ""; !there { // without a UUID it has no labels
 				out.Dropped[collect.DropError]++
 				continue
 			}
@@ -70,14 +70,14 @@ func (r *reader) describe(id uint32, gpu *collect.Entity, now time.Time) (there 
 		gpu.Events.Listening = true
 	}
 	gpu.Peers = r.slow.peers[id]
-	if !gpu.Lost { // DCGM passes a lost one over
+	if !gpu.Lost { // DCGM's health watches skip a lost GPU
 		gpu.Health = r.slow.health[id]
 	}
 	return there
 }
 
-// values reads what is watched, or with the flag SHIM_LIVE from the driver: the values of each entity,
-// in the order of the fields. An entity that fails is counted as an error of one.
+// values returns the values of each entity in the order of the fields: the watched samples, or with
+// the flag SHIM_LIVE the driver's values. An entity that fails is counted as one error.
 func (r *reader) values(part string, what []rectangle, flags C.uint, dropped map[string]int) (map[entityKey][]collect.Value, error) {
 	out := make(map[entityKey][]collect.Value, len(r.layout))
 	now, refused := r.options.now(), error(nil)
@@ -114,8 +114,9 @@ func (r *reader) values(part string, what []rectangle, flags C.uint, dropped map
 	return out, nil
 }
 
-// counts reports whether a value left out is counted: not the last XID of what had none, nor a blank
-// of a switch, link or CPU, where most fields are blank.
+// counts reports whether a dropped value is counted. A blank XID is not, since there was none. Of
+// switches, links and CPUs only impossible values and errors are counted: most of their fields are
+// blank.
 func counts(kind uint32, field uint16, reason string) bool {
 	if kind == kindGPU || kind == kindInstance {
 		return field != fieldXID || reason != collect.DropBlank

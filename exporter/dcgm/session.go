@@ -29,8 +29,8 @@ type session struct {
 	made    int
 	groups  []godcgm.GroupHandle
 	watches []watch
-	refused error       // why the last was not made
-	left    []entityKey // out of a group
+	refused error       // why the last refused watch was not made
+	left    []entityKey // entities that no group takes
 	log     *slog.Logger
 }
 
@@ -73,9 +73,9 @@ func (s *session) name() string {
 	return fmt.Sprintf("%s-%d", s.prefix, s.made)
 }
 
-// group makes a group of entities and gives those that are in it. An entity that is
-// refused is logged and left out: it may have been removed since the list was read, which
-// the next Read finds, or be of a lost GPU, whose return isBack finds.
+// group makes a group of entities and returns those that it contains. A refused entity is
+// logged and left out. If it has been removed since the list was read, the next Read
+// finds that. If it is of a lost GPU, isBack finds the GPU's return.
 func (s *session) group(entities []entityKey) (godcgm.GroupHandle, []entityKey, error) {
 	group, err := godcgm.CreateGroup(s.name())
 	if err != nil {
@@ -94,17 +94,17 @@ func (s *session) group(entities []entityKey) (godcgm.GroupHandle, []entityKey, 
 	return group, in, nil
 }
 
-// isBack reports whether a GPU that was left out of a group, as DCGM does not take lost and detached
-// ones, is there now.
+// isBack reports whether a GPU that was left out of a group is there now. DCGM takes no lost or
+// detached GPU into a group.
 func (s *session) isBack() bool {
 	return slices.ContainsFunc(s.left, func(e entityKey) bool {
 		return e.kind == kindGPU && godcgm.GetGPUStatus(uint(e.id)) == godcgm.EntityStatusOk
 	})
 }
 
-// watch makes the host engine sample the fields of the entities at the interval and keep the samples,
-// and gives the watches that it made. What is refused is logged and left out; only what severs the
-// connection is an error.
+// watch makes the host engine sample the fields of the entities at the interval and keep the samples.
+// It returns the watches that it made. What is refused is logged and left out. watch fails only if
+// the connection is severed.
 func (s *session) watch(what rectangle, every, keep time.Duration) ([]watch, error) {
 	before := len(s.watches)
 	for some := range slices.Chunk(what.entities, maxEntitiesPerGroup) {
@@ -149,7 +149,8 @@ func (s *session) watchFields(group godcgm.GroupHandle, what rectangle, every, k
 	return nil
 }
 
-// refuse logs what is not watched. It returns the error where that severs the connection.
+// refuse logs what is not watched. It returns the error only if that severs the
+// connection.
 func (s *session) refuse(what rectangle, err error) error {
 	if severs(err) {
 		return err
@@ -159,7 +160,7 @@ func (s *session) refuse(what rectangle, err error) error {
 	return nil
 }
 
-// unwatch removes every watch. Entities that went away make that fail on some versions: the host
+// unwatch removes every watch. On some versions that fails for entities that are gone: the host
 // engine drops the rest with the connection.
 func (s *session) unwatch() {
 	var errs []error

@@ -21,9 +21,9 @@ int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *f
 enum { LINK_UP = 3, LINKS_V4 = 18, LINKS_V5 = 36, LINKS_PER_SWITCH = 256, MAX_GPUS = 32, MAX_SWITCHES = 12 };
 enum { VERSION_MISMATCH = -12 };
 
-/* dcgmNvLinkStatus_v4 and _v5 are words: version, number of GPUs, for each of 32 GPUs its id
- * and the state of its 18 or 36 links, number of switches, and the same of 12 switches. v5
- * came with DCGM 4.6. */
+/* dcgmNvLinkStatus_v4 and _v5 are words: the version, the number of GPUs, then for each of
+ * 32 GPUs its id and the states of its 18 or 36 links. The number of switches and the same
+ * of 12 switches follow. v5 came with DCGM 4.6. */
 #define LINK_WORDS(links) (2 + MAX_GPUS * (1 + (links)) + 1 + MAX_SWITCHES * (1 + LINKS_PER_SWITCH))
 _Static_assert(4 * LINK_WORDS(LINKS_V4) == 0x39bc, "dcgmNvLinkStatus_v4");
 _Static_assert(4 * LINK_WORDS(LINKS_V5) == 0x42bc, "dcgmNvLinkStatus_v5");

@@ -1,7 +1,7 @@
-/* Calls into libdcgm.so.4 that go-dcgm has not or makes too dear: it copies 4 KB for each value,
- * waits for a sample of everything after each watch, and knows 18 links of a GPU. The functions
- * are found with dlsym, so that one that is missing is an error here and not the end of the
- * process. */
+/* Calls into libdcgm.so.4 that go-dcgm lacks or makes too expensive: go-dcgm copies 4 KB for
+ * each value, waits for a sample of everything after each watch, and knows only 18 links of a
+ * GPU. The functions are found with dlsym, so a missing one is an error here and does not end
+ * the process. */
 #ifndef GPUSCALE_DCGM_SHIM_H
 #define GPUSCALE_DCGM_SHIM_H
 
@@ -36,8 +36,8 @@ enum {
 
 enum { SHIM_LIVE = 1 }; /* DCGM_FV_FLAG_LIVE_DATA: read from the driver, watched or not */
 
-/* Each gives a dcgmReturn_t, and in *n how many there are in out, which has space
- * for as many as the call can give. */
+/* Each returns a dcgmReturn_t, and in *n the number of elements in out. out has space for
+ * the most that the call can give. */
 int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *fields, unsigned fields_n,
                 unsigned flags, shim_value *out);
 int shim_links(uintptr_t handle, uint32_t *out, int *n); /* the ids of the NVLinks that are up */

@@ -16,7 +16,8 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Above each of DCGM's blanks stand fifteen more for the reasons.
+// Each of DCGM's blank values is followed by fifteen more that say why a value
+// is blank.
 const (
 	blankReasons       = 16
 	notSupportedOffset = godcgm.DCGM_FT_INT32_NOT_SUPPORTED - godcgm.DCGM_FT_INT32_BLANK
@@ -62,7 +63,8 @@ func judge(v *C.shim_value) (out collect.Value, dropped string) {
 	return out, ""
 }
 
-// blank gives the reason why a number is none, by how far it is above DCGM's blank of its type.
+// blank returns why a number is no value, by how far it is above DCGM's blank of its type; ""
+// if it is a value.
 func blank[N int64 | float64](n, base N) string {
 	switch offset := n - base; {
 	case !(offset >= 0 && offset < blankReasons):

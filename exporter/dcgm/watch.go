@@ -12,30 +12,31 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// absentEvery is how often fields are sampled that DCGM supports of no entity, as NVLink's of
-// GPUs without it: a host engine logs an error for each sample and for each reading of one,
-// which have filled disks (NVIDIA/gpu-monitoring-tools#146).
+// absentEvery is how often fields are sampled that DCGM supports on no entity, such as
+// NVLink's on GPUs without NVLink. A host engine logs an error for each sample and each
+// reading of such a field, which has filled disks (NVIDIA/gpu-monitoring-tools#146).
 const absentEvery = time.Minute
 
-// leastKeep is how long the host engine keeps samples at least of which only the last is read.
+// leastKeep is the shortest time that the host engine keeps samples. Only the last one is
+// read.
 const leastKeep = 10 * time.Second
 
-// sampling is what the host engine samples, and what of that is read.
+// sampling is what the host engine samples, and which part of it is read.
 type sampling struct {
 	fields fieldSet
 	every  time.Duration
 	slower map[uint16]time.Duration // fields with an interval of their own
 
 	watched map[entityKey][]uint16
-	absent  []uint16    // fields that DCGM supports of no entity
-	looked  time.Time   // for them
-	reads   []rectangle // what is watched but for them
-	missing int         // values that are wanted of GPUs and instances and not read
+	absent  []uint16    // fields that DCGM supports on no entity
+	looked  time.Time   // when absent was determined
+	reads   []rectangle // what is watched, without absent
+	missing int         // requested values of GPUs and instances that are not read
 }
 
-// watchAll makes the host engine sample the fields of each entity, profiling fields of the GPUs that
-// have them and of their instances, and takes the first samples. A refused field does not affect the
-// others, unless the host engine refuses everything. What was set up before is removed.
+// watchAll replaces all watches: the host engine samples the fields of each entity, profiling fields
+// only of the GPUs that have them and of their instances. It takes the first samples. A refused
+// field does not affect the others, unless the host engine refuses everything.
 func (r *reader) watchAll() error {
 	r.session.unwatch()
 	for every, fields := range r.plan(r.layout, r.options.absentEvery) {
@@ -58,8 +59,9 @@ func (r *reader) watchAll() error {
 	return r.complaints.tolerated("first samples", refusal("taking the first samples", godcgm.UpdateAllFields())) // they arrive later then
 }
 
-// plan is which fields of which entities are sampled at which interval. DCGM refuses a whole list for
-// one GPU that lacks a profiling field of it.
+// plan returns which fields of which entities are sampled, by interval. Profiling fields are planned
+// only for GPUs that have them: DCGM refuses a whole list for one GPU that lacks one of its profiling
+// fields.
 func (s *sampling) plan(l layout, absentEvery time.Duration) map[time.Duration]map[entityKey][]uint16 {
 	plan, profiled := map[time.Duration]map[entityKey][]uint16{}, map[entityKey][]uint16{}
 	if slices.ContainsFunc(s.fields.of[kindGPU], isProfiled) {
@@ -96,9 +98,9 @@ func profiledFields(gpu uint32) (fields []uint16) {
 	return fields
 }
 
-// planReads sets what is read with each reading of what is watched: DCGM logs an error for each value
-// that is read and not watched, or not supported. The others that are wanted of GPUs and instances are
-// counted, where DCGM watches these at all.
+// planReads sets which watched fields each reading reads. It leaves out unwatched and unsupported
+// fields, since DCGM logs an error for each such value. missing counts the fields left out of GPUs and
+// instances, except of those that DCGM does not watch at all.
 func (s *sampling) planReads(l layout, on *session) {
 	s.watched = map[entityKey][]uint16{}
 	for _, w := range on.watches {
@@ -124,8 +126,8 @@ func (s *sampling) planReads(l layout, on *session) {
 	s.reads = l.rectangles(read)
 }
 
-// lookForAbsent reads what is watched and finds the fields that DCGM supports of no entity. Those of
-// our own families are excepted.
+// lookForAbsent reads what is watched and returns the fields that DCGM supports on no entity. Fields
+// of our own families are never among them.
 func (s *sampling) lookForAbsent(l layout, b *buffer, now time.Time) (absent []uint16, err error) {
 	s.looked = now
 	supported := map[uint16]bool{}

@@ -25,7 +25,7 @@ type Options struct {
 	Name string
 	// Source is read from one goroutine and closed when Run ends.
 	Source collect.Source
-	// Beside is what has handles of the GPUs beside the source; nil for nothing.
+	// Beside has handles of the GPUs in addition to the source; nil for nothing.
 	Beside collect.Quiescer
 	// Interval between readings, at least MinInterval.
 	Interval time.Duration
@@ -47,8 +47,8 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Node samples one node and serves its readings: the compile loop, one goroutine, makes a page of each
-// of the sampler's, which scrapes render.
+// Node samples one node and serves its readings. Its compile loop, one goroutine, makes a page of each
+// reading of the sampler; scrapes render the page.
 type Node struct {
 	sampler
 
@@ -183,7 +183,8 @@ func (n *Node) compile(now time.Time) {
 	n.page.Store(page)
 }
 
-// newlyMissing replaces a list, and reports whether something is missing that was not the last time.
+// newlyMissing stores missing in last. It reports whether the list is not empty and differs from
+// the last one.
 func newlyMissing(last *[]string, missing []string) bool {
 	is := len(missing) > 0 && !slices.Equal(missing, *last)
 	*last = missing

@@ -55,7 +55,7 @@ func (s *sampler) Quiesce(ctx context.Context, gpus []string, d time.Duration) (
 			next[uuid] = until
 			released = append(released, newRelease(uuid, until))
 		}
-		if err = s.release(next); err != nil || ctx.Err() != nil { // one of the two refuses, or the request has failed
+		if err = s.release(next); err != nil || ctx.Err() != nil { // the source or Beside refuses, or the request has ended
 			err = cmp.Or(err, s.release(before))
 		}
 		return err
@@ -95,7 +95,8 @@ func (s *sampler) Quiesced() (released []Release) {
 	return released
 }
 
-// quiesced are the released GPUs by UUID, and until when; it is not to be changed.
+// quiesced returns the released GPUs by UUID and the end of each release. The map
+// must not be changed.
 func (s *sampler) quiesced() map[string]time.Time { return *s.released.Load() }
 
 // uuids resolves names of GPUs: of those that are read and those released. Before the first reading
@@ -138,7 +139,7 @@ func (s *sampler) between(ctx context.Context, job func(context.Context) error) 
 	}
 }
 
-// release makes the source, and what is beside it, release these GPUs and reacquire all
+// release makes the source and Options.Beside release these GPUs and reacquire all
 // others. A source without handles, such as a recording, has nothing to release.
 func (s *sampler) release(next map[string]time.Time) error {
 	uuids := slices.Sorted(maps.Keys(next))

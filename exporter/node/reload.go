@@ -13,8 +13,8 @@ import (
 type watch struct {
 	compat collect.CompatOptions
 	fields []uint16 // of our own families and of the DCGM series, sorted
-	// slower are the fields that the source may take more rarely than it is read; none of our own
-	// families'.
+	// slower are the fields that the source may sample less often than it is read, with their
+	// intervals. Fields of our own families are not among them.
 	slower map[uint16]time.Duration
 }
 
@@ -33,7 +33,7 @@ func newWatch(c collect.CompatOptions, interval time.Duration) *watch {
 
 // Reload serves other counters. The source is asked for their fields with its
 // next pass; until a reading has them the page stays as it is, so no scrape
-// finds a gap. It is safe beside everything else; of several the last one wins.
+// finds a gap. It is safe for concurrent use; the last of several calls wins.
 func (n *Node) Reload(fields []counters.Field) {
 	compat := n.opts.Compat
 	compat.Counters = fields
@@ -41,15 +41,15 @@ func (n *Node) Reload(fields []counters.Field) {
 	n.metrics.reloaded(nil)
 }
 
-// ReloadFailed records that a counters file was invalid: the one before stays.
+// ReloadFailed records that new counters were invalid: the previous ones stay.
 func (n *Node) ReloadFailed() { n.metrics.reloaded(errors.New("the counters are invalid")) }
 
 // Reloading reports whether new counters are requested and not served yet.
 func (n *Node) Reloading() bool { return n.wants.Load() != n.serving.Load() }
 
-// adopt goes over to requested counters with the second reading of their fields, and reports whether a
-// page can be made of a reading: some fields, those of profiling above all, have no value in the
-// first. It does not wait until the page is about to become stale.
+// adopt reports whether a page can be made of the latest reading. It switches to requested counters
+// with the second reading of their fields: some fields, mostly of profiling, have no value in the
+// first. If the page is about to become stale, it does not wait for the second.
 func (n *Node) adopt(latest *sampled, now time.Time) bool {
 	wants := n.wants.Load()
 	if latest.watch == n.serving.Load() {

@@ -14,15 +14,15 @@ import (
 // closeTimeout is how long a hanging source delays the end.
 const closeTimeout = 3 * time.Second
 
-// slowPass is after how long a pass that has not ended is logged. A driver can hang for
-// minutes; what waits for it then is this goroutine alone.
+// slowPass is the time after which an unfinished pass is logged. A driver can hang for
+// minutes; only this goroutine waits for it.
 const slowPass = 10 * time.Second
 
 // sampled is a reading and what was watched when it was taken.
 type sampled struct {
 	reading *collect.Reading
 	watch   *watch
-	first   bool // of that watch
+	first   bool // the first reading of that watch
 }
 
 // sampler reads the source, and releases GPUs between two passes. Only the goroutine that runs sample
@@ -37,7 +37,7 @@ type sampler struct {
 	fresh    chan struct{}                        // receives after latest has changed
 	failed   atomic.Pointer[error]                // of the last pass
 	jobs     chan func()                          // run between passes
-	released atomic.Pointer[map[string]time.Time] // GPUs by UUID, and until when, whatever the wall clock does; replaced by that goroutine
+	released atomic.Pointer[map[string]time.Time] // end of each release by GPU UUID, on the monotonic clock; replaced by that goroutine
 
 	// Of that goroutine only:
 	watched  *watch            // the source's
@@ -123,8 +123,8 @@ func (s *sampler) failure() error {
 	return nil
 }
 
-// stale is why the source gives no fresh values, nil where it does. A reading without any is
-// none, unless GPUs are released.
+// stale returns why the source gives no fresh values, nil if it does. A reading without
+// values is not enough, unless GPUs are released.
 func (s *sampler) stale(now time.Time) error {
 	limit := collect.StaleAfter(s.opts.Interval)
 	latest, failure := s.latest.Load(), s.failure()
@@ -153,16 +153,16 @@ func (s *sampler) stale(now time.Time) error {
 	return nil
 }
 
-// The first pass after one that failed comes soon, since most failures are restarts of the host
-// engine; the longest delay still finds one that is back within ten seconds.
+// The first pass after a failed one comes soon, since most failures are restarts of the host
+// engine. With the longest delay a returned host engine is still found within ten seconds.
 const (
 	firstDelay   = 250 * time.Millisecond
 	longestDelay = 5 * time.Second
 )
 
-// pause is how long after a pass the next one begins: an interval, an own delay after failures, and
-// less where the values were old. A host engine samples on a clock of its own; the passes move to soon
-// after its samples, or values would be two intervals old.
+// pause returns the time from the start of a pass to the next one: an interval, a delay of its own
+// after failures, and less if the values were old. A host engine samples on its own clock, so the
+// passes move to just after its samples. Otherwise values could be two intervals old.
 func (s *sampler) pause() time.Duration {
 	if s.failures > 0 {
 		return min(firstDelay<<min(s.failures-1, 10), longestDelay)

@@ -16,9 +16,9 @@ import (
 )
 
 // Handler answers scrapes: the page as of now and the self-metrics of the last second, as text
-// or OpenMetrics. It is safe for any number of scrapes at once, reads memory only,
-// and nothing of the request but its headers. Compression is an option: it takes several
-// times the CPU of the rest.
+// or OpenMetrics. It is safe for any number of scrapes at once. It reads memory and the
+// request's headers only. Compression is an option, since it takes several times the CPU of
+// the rest.
 func (n *Node) Handler() http.Handler {
 	var buffers sync.Pool
 	plain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,16 +61,16 @@ func (n *Node) render(out []byte, format expfmt.Format, now time.Time) []byte {
 	return append(out, self.text...)
 }
 
-// selfInterval is how old served self-metrics are at most. Gathering and encoding
+// selfInterval is the greatest age of served self-metrics. Gathering and encoding
 // them takes longer than copying a small page out, so it is done off the scrape
 // path.
 const selfInterval = time.Second
 
-// selfPage is the self-metrics of one moment, in the formats that are asked for.
+// selfPage is the self-metrics of one moment, in both formats.
 type selfPage struct{ text, openMetrics []byte }
 
-// describe makes the self-metrics that scrapes serve from now on, in OpenMetrics with its end: all that
-// can be gathered.
+// describe gathers the self-metrics that scrapes serve from now on. The OpenMetrics text has its end
+// mark. What cannot be gathered is logged and left out.
 func (n *Node) describe() {
 	var text, openMetrics bytes.Buffer
 	families, err := n.metrics.registry.Gather()

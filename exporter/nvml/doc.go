@@ -4,7 +4,7 @@
 //
 // It gives the subset of DCGM's fields that NVML has, under DCGM's field ids
 // and in DCGM's units: see Fields. It owns the library's handles and its event
-// set. go-nvml binds symbols lazily, where a missing one ends the process, so
-// each is looked for before it is called. It never attributes a GPU to a pod
-// and never keeps a value longer than until the next Read.
+// set. go-nvml binds symbols lazily, and a missing one ends the process, so
+// each is looked up before it is called. It never attributes a GPU to a pod and
+// never keeps a value longer than until the next Read.
 package nvml

@@ -18,21 +18,22 @@ const (
 
 const mebibyte = 1 << 20
 
-// nothing is a value missing from an answer with several.
+// nothing is a missing value in an answer with several values.
 var nothing = math.NaN()
 
 // call is one NVML function and the DCGM fields that it answers.
 type call struct {
 	fields []uint16
 	symbol string
-	// instances says that MIG device handles answer it too; of the others they
-	// would give the GPU's value or refuse.
+	// instances: it works on MIG device handles too. Other calls refuse them,
+	// or return the GPU's value.
 	instances bool
 	// read returns a value for each field, in DCGM's unit.
 	read func(nvml.Device) ([]float64, nvml.Return)
 }
 
-// one is a call that gives one number, in a divisor's part of DCGM's unit.
+// one is a call that returns one number. The number divided by divisor is in
+// DCGM's unit.
 func one[N ~int | ~int32 | ~uint32 | ~uint64](field uint16, symbol string, divisor float64, get func(nvml.Device) (N, nvml.Return)) call {
 	return call{fields: []uint16{field}, symbol: symbol, read: func(d nvml.Device) ([]float64, nvml.Return) {
 		n, ret := get(d)
@@ -40,7 +41,7 @@ func one[N ~int | ~int32 | ~uint32 | ~uint64](field uint16, symbol string, divis
 	}}
 }
 
-// calls are all functions that give values, but for events and GPM.
+// calls are all functions that return values, except for events and GPM.
 var calls = []call{
 	one(100, "nvmlDeviceGetClockInfo", 1, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_SM) }),
 	one(101, "nvmlDeviceGetClockInfo", 1, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_MEM) }),
@@ -103,8 +104,8 @@ func retired(field uint16, cause nvml.PageRetirementCause) call {
 	})
 }
 
-// readMemory gives total, free, used and reserved in whole MiB, as DCGM does, and the part
-// used of what can be used.
+// readMemory returns total, free, used and reserved memory in whole MiB, as DCGM does, and
+// the used part of the usable memory.
 func readMemory(d nvml.Device) ([]float64, nvml.Return) {
 	m, ret := d.GetMemoryInfo_v2()
 	percent := nothing
@@ -115,7 +116,8 @@ func readMemory(d nvml.Device) ([]float64, nvml.Return) {
 	return []float64{mib(m.Total), mib(m.Free), mib(m.Used), mib(m.Reserved), percent}, ret
 }
 
-// numbered is one of NVML's own numbered fields, in a divisor's part of DCGM's unit.
+// numbered reads one of NVML's own numbered fields. The number divided by divisor is
+// in DCGM's unit.
 func numbered(field uint16, id uint32, divisor float64) call {
 	return call{fields: []uint16{field}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) {
 		values := []nvml.FieldValue{{FieldId: id}}
@@ -126,7 +128,7 @@ func numbered(field uint16, id uint32, divisor float64) call {
 		bits := binary.NativeEndian.Uint64(v.Value[:])
 		number := float64(bits)
 		switch kind := nvml.ValueType(v.ValueType); {
-		case kind == nvml.VALUE_TYPE_UNSIGNED_INT, id == nvml.FI_DEV_MEMORY_TEMP: // of which driver r545 says double and gives an integer
+		case kind == nvml.VALUE_TYPE_UNSIGNED_INT, id == nvml.FI_DEV_MEMORY_TEMP: // driver r545 calls it a double and returns an integer
 			number = float64(uint32(bits))
 		case kind == nvml.VALUE_TYPE_DOUBLE:
 			number = math.Float64frombits(bits)

@@ -18,7 +18,7 @@ type migDevice struct {
 	instance int // GPU instance id
 }
 
-// migDevices lists a GPU's instances by id. Places without one are normal.
+// migDevices lists a GPU's instances by id. An index without one is normal.
 func (l *library) migDevices(dev nvml.Device) []migDevice {
 	if !l.has("nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId") {
 		return nil
@@ -107,8 +107,8 @@ func (p *pass) instances(dev nvml.Device, at int) {
 }
 
 // profileOf reads the profile at the end of a MIG device's name: "NVIDIA H100
-// 80GB HBM3 MIG 3g.40gb". Of a compute instance that does not fill its GPU
-// instance ("1c.3g.40gb") the GPU instance's profile is what counts.
+// 80GB HBM3 MIG 3g.40gb". For a compute instance that does not fill its GPU
+// instance ("1c.3g.40gb") it returns the GPU instance's profile.
 func profileOf(name string) string {
 	_, profile, ok := strings.Cut(name, " MIG ")
 	if !ok {
@@ -120,8 +120,8 @@ func profileOf(name string) string {
 	return profile
 }
 
-// placement reads where an instance is; its size is 0 where that is not known: it needs rights
-// that not every container has. It is asked for once for each instance made: its place never
+// placement reads an instance's placement. Its size is 0 if it is unknown: reading it requires
+// rights that not every container has. It is read once for each instance, since it never
 // changes.
 func (l *library) placement(dev nvml.Device, id int, uuid string) (where nvml.GpuInstancePlacement) {
 	if where, known := l.places[uuid]; known {

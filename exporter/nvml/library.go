@@ -78,16 +78,16 @@ func (l *library) has(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return l.Extensions().LookupSymbol(name) != nil })
 }
 
-// gpus are the GPUs of the driver, of which some may be released.
+// gpus are the driver's GPUs. Some may be released.
 type gpus struct {
 	uuids  map[int]string  // of those seen, by index
 	asleep map[string]bool // UUIDs of the released
-	// acquired says that a released GPU's handle was requested to learn its UUID: the library is
-	// to be closed.
+	// acquired: a released GPU's handle was opened to learn its UUID, so the library must be
+	// closed.
 	acquired bool
 }
 
-// device is a GPU with its handle, or why it has none. Its UUID is empty where it never had one.
+// device is a GPU with its handle, or why it has none. Its UUID is empty if it was never read.
 type device struct {
 	index  int
 	uuid   string
@@ -95,8 +95,8 @@ type device struct {
 	ret    nvml.Return
 }
 
-// list returns the GPUs that are not released. What is lost has the UUID of the GPU that was in
-// its place, unless that is in another one now.
+// list returns the GPUs that are not released. A lost GPU has the UUID of the GPU last seen at
+// its index, unless that one is at another index now.
 func (g *gpus) list(lib *library) ([]device, error) {
 	count, ret := lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
@@ -125,8 +125,8 @@ func (g *gpus) list(lib *library) ([]device, error) {
 	return slices.DeleteFunc(devices, func(d device) bool { return g.asleep[d.uuid] }), nil
 }
 
-// allAsleep reports that every GPU seen is released: then NVML is not opened, since it keeps
-// the device file of every GPU open, be its handle requested or not (driver 580).
+// allAsleep reports whether every GPU seen is released. NVML is not opened then: it keeps
+// the device file of every GPU open, even of one without a handle (driver 580).
 func (g *gpus) allAsleep() bool {
 	for _, uuid := range g.uuids {
 		if !g.asleep[uuid] {
@@ -196,8 +196,8 @@ func (e *events) subscribe(uuid string, dev nvml.Device) bool {
 	return e.registered[uuid]
 }
 
-// take hands over the events since the last call. A set that fails, as with a lost GPU in it,
-// is made again of the GPUs that answer.
+// take hands over the events since the last call. A set that fails, for example because it
+// has a lost GPU, is made again with the GPUs that answer.
 func (e *events) take(got func(dev nvml.Device, e collect.Event)) {
 	for range maxEvents {
 		if e.set == nil {

@@ -85,7 +85,8 @@ func (p *pass) migMode(d nvml.Device) bool {
 	return ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_ENABLE
 }
 
-// values reads the wanted fields of a GPU or of an instance, whose handle is d.
+// values reads the wanted fields of a GPU or of an instance. d is its handle,
+// dev that of its GPU.
 func (p *pass) values(d nvml.Device, at place, dev nvml.Device) []collect.Value {
 	var values []collect.Value
 	now := time.Now()

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
-// timeout bounds how long Quiesce waits for a call that hangs: the node's readings wait meanwhile,
-// twice where the release is undone.
+// timeout bounds how long Quiesce waits for a hanging call. The node's readings wait meanwhile,
+// for twice that time if the release is undone.
 const timeout = 2 * time.Second
 
 // utilWindow is how far back a process' utilization is looked at: the driver
@@ -41,8 +41,8 @@ func NewProcesses(o Options) (*Processes, error) {
 	return &Processes{options: o, busy: make(chan struct{}, 1), gpus: gpus{uuids: map[int]string{}}}, nil
 }
 
-// Processes lists the processes of every GPU, or of its instances where it is
-// partitioned. A GPU that fails is left out.
+// Processes lists the processes of every GPU and of its instances. A GPU that
+// fails is left out.
 func (p *Processes) Processes() ([]pods.GPU, error) {
 	p.busy <- struct{}{}
 	defer func() { <-p.busy }()

@@ -64,7 +64,7 @@ func New(o Options) (collect.Source, error) {
 }
 
 // Watch sets the DCGM fields wanted. Those that NVML does not have are logged
-// and left out. How often they are taken is how often Read is called.
+// and left out. The others are sampled with each Read.
 func (r *Source) Watch(fields []uint16, _ time.Duration, _ map[uint16]time.Duration) {
 	can := Fields()
 	var unknown []uint16

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// API is client-go's way to the Kubernetes API, for the few requests of a node agent, all of
-// its own node's objects. It has no clientset, whose types take eleven megabytes on each node.
+// API is a client of the Kubernetes API for the few requests of a node agent, all about its
+// own node's objects. It has no clientset, whose types take eleven megabytes on each node.
 type API struct {
 	rest.Interface
 	Metadata metadata.Interface
@@ -31,8 +31,8 @@ var ErrNotInCluster = errors.New("not in a cluster: no service account, and KUBE
 // Timeout bounds one request.
 const Timeout = 10 * time.Second
 
-// Connect returns the API as the kubeconfig that KUBECONFIG names has it, else as the pod's
-// service account does.
+// Connect returns the API of the kubeconfig that KUBECONFIG names, or else of the pod's
+// service account.
 func Connect() (*API, error) {
 	if file := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); file != "" {
 		to, err := clientcmd.BuildConfigFromFlags("", file)
@@ -48,11 +48,11 @@ func Connect() (*API, error) {
 	return NewAPI(to)
 }
 
-// NewAPI returns the API at a place.
+// NewAPI returns the API of a REST configuration.
 func NewAPI(to *rest.Config) (*API, error) {
 	to = rest.CopyConfig(to)
 	to.UserAgent = "gpuscale-exporter"
-	scheme := runtime.NewScheme() // of errors
+	scheme := runtime.NewScheme() // to decode errors
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	to.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	objects, err := rest.UnversionedRESTClientFor(to)

@@ -13,9 +13,9 @@ import (
 // namespace.
 const hostPIDNamespace = "pid:[4026531836]"
 
-// seesHost reports, with the reason where not, whether the processes of the
-// node are in this proc: without hostPID a container sees its own only, where
-// the driver's process numbers are invalid.
+// seesHost returns nil if the node's processes are in this proc, else the
+// reason. Without hostPID a container sees only its own processes, and the
+// driver's process numbers are invalid there.
 func seesHost(proc string) error {
 	namespace, err := os.Readlink(filepath.Join(proc, "self", "ns", "pid"))
 	if err == nil && namespace == hostPIDNamespace {
@@ -58,8 +58,8 @@ func parseCgroup(text string) (c cgroup, ok bool) {
 	return cgroup{}, false
 }
 
-// plainUID undoes systemd's escaping of a UID: dashes are underscores there. The
-// hash that static pods have for one has neither.
+// plainUID undoes systemd's escaping of a UID: dashes are underscores there. A
+// static pod's UID is a hash, without either.
 func plainUID(text string) string { return strings.ToLower(strings.ReplaceAll(text, "_", "-")) }
 
 // readCgroup returns the pod and container of a process; ok is false where it

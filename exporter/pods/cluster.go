@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// clusterEvery is how long after a request to the API server the next one is without a
-	// change.
+	// clusterEvery is the time between two requests to the API server without a change.
 	clusterEvery = time.Minute
 	// clusterRetry is the delay of one more request after a failure or a
 	// change.
@@ -34,7 +33,7 @@ type world struct {
 	texts   map[collect.PodName]string               // of Options.PodText
 	byUID   map[string]*Pod                          // by the UID in cgroup paths
 	claims  []Claim                                  // of the pods' annotations
-	standIn map[collect.PodName][]collect.Allocation // of KAI's pods, for whom each holds its GPU
+	standIn map[collect.PodName][]collect.Allocation // by KAI's reservation pod: the users of its GPU
 	devices map[draName]Device                       // of the node's ResourceSlices
 	failed  error                                    // why some of it is of an earlier answer
 }
@@ -56,7 +55,7 @@ func newCluster(o Options) *cluster {
 	return c
 }
 
-// asksPods reports whether an option needs the node's pods.
+// asksPods reports whether an option requires the node's pods.
 func (o *Options) asksPods() bool { return o.Annotations || o.PodText != nil || o.Processes != nil }
 
 // poke requests a refresh soon.
@@ -133,7 +132,7 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 	w.pods = make(map[collect.PodName]*Pod, len(pods))
 	w.byUID = make(map[string]*Pod, len(pods))
 	w.claims, w.texts, w.standIn = nil, map[collect.PodName]string{}, map[collect.PodName][]collect.Allocation{}
-	inGroup := map[string][]collect.Allocation{} // of KAI
+	inGroup := map[string][]collect.Allocation{} // by KAI's group
 	var bad error
 	for i := range pods {
 		p := &pods[i]
@@ -158,7 +157,7 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 		}
 	}
 	c.badNotes = bad
-	for i := range pods { // any pod may have the annotation, also with the UID of another's
+	for i := range pods { // any pod may have the annotation, even with another pod's UID in it
 		if hash := pods[i].Annotations[cgroupHash]; hash != "" && w.byUID[hash] == nil {
 			w.byUID[hash] = &pods[i]
 		}
@@ -170,8 +169,9 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 	}
 }
 
-// amend replaces the kubelet's claims of containers whose annotations state them, and of a pod that
-// only holds a GPU for others.
+// amend returns the claims with the kubelet's corrected. For containers whose annotations state
+// their claims, those replace the kubelet's. A claim of a pod that only reserves a GPU becomes one
+// of each pod that uses the GPU.
 func (w *world) amend(claims []Claim) []Claim {
 	stated := map[collect.Allocation]bool{}
 	for _, c := range w.claims {
@@ -202,8 +202,7 @@ type Pod struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
 	Containers           []demand.Container // init containers last
-	// names of the containers by what the container runtime calls them, without "containerd://":
-	// of those that run.
+	// names of the running containers by the container runtime's id, without "containerd://".
 	names map[string]string
 	ended []string // init containers that are over
 	// Over is a pod that has ended: it may still be in the kubelet's answer,
@@ -248,15 +247,15 @@ func podsOf(list *corev1.PodList) []Pod {
 	return pods
 }
 
-// cgroupHash is an annotation of static pods: the kubelet names their cgroups by the hash of their manifest, and
-// others by the pod's UID.
+// cgroupHash is an annotation of static pods. The kubelet names their cgroups by this hash of their manifest,
+// other pods' cgroups by the pod's UID.
 const cgroupHash = "kubernetes.io/config.hash"
 
-// KAI's scheduler has a pod of its own hold each GPU that others use in parts. It has the annotation,
-// and the label of the group of pods that use the GPU, as these have it (pkg/binder of 0.13).
+// KAI's scheduler runs a reservation pod for each GPU that pods use in parts. That pod has the
+// annotation kaiReserves and the same group label as the pods that use the GPU (pkg/binder of 0.13).
 const (
 	kaiReserves  = "run.ai/reserve_for_gpu_index"
-	kaiContainer = "gpu-fraction-container-name" // annotation: the one that has the part, the first unless given
+	kaiContainer = "gpu-fraction-container-name" // annotation: the container that has the part; the first one if absent
 )
 
 // kaiGroups are the groups of KAI whose GPUs the pod uses.
@@ -267,9 +266,10 @@ func (p *Pod) kaiGroups() []string {
 	return demand.KAIGroups(p.Labels)
 }
 
-// annotated returns the claims that the annotations of a fractional dialect's
-// scheduler state, of containers that request a device: any pod may have the annotations,
-// with the GPUs of another. An error names the annotation; the claims of the others stand.
+// annotated returns the claims that the annotations of a fractional dialect's scheduler
+// state. It leaves out containers that request no device: any pod may have such
+// annotations, with the GPUs of another. An error names the annotation; the other claims
+// are returned all the same.
 func annotated(p *Pod) ([]Claim, error) {
 	all, err := demand.FromAnnotations(p.Annotations, p.Containers)
 	var claims []Claim

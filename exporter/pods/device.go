@@ -20,8 +20,8 @@ type Device struct {
 	// Replica is the share's name behind "::" or "/vgpu"; empty for the whole.
 	Replica string
 
-	// Of a MIG device that a DRA claim takes: its profile, and its place where it has no UUID
-	// yet. Start is -1 where that is not known.
+	// Of a MIG device in a DRA claim: its profile, and its placement if it has no UUID yet.
+	// Start is -1 where that is not known.
 	Profile     string
 	Start, Size int // memory slices
 }

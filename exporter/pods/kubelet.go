@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// dial gives the kubelet's PodResources socket, and counts in made the connections to it: one more is
-// a kubelet that may be new.
+// dial returns a connection to the kubelet's PodResources socket. made counts the connections
+// opened: after one more, the kubelet may be a new one.
 func dial(socket string, made *atomic.Uint64) (*grpc.ClientConn, error) {
 	path := strings.TrimPrefix(socket, "unix://")
 	// gRPC's own pause grows to two minutes, which a kubelet restart need not cost.

@@ -26,8 +26,8 @@ func (c Claim) name() string {
 
 // Resolve finds the entity of each claim; devices are what the node's DRA drivers offer. The result
 // is parallel to entities, each list sorted and without duplicates (a container with two replicas
-// of a GPU has one allocation with two shares). unresolved are the devices of nothing in the
-// reading: an unknown dialect, or an instance made since.
+// of a GPU has one allocation with two shares). unresolved are the devices that are not in the
+// reading: their ids are of an unknown dialect, or the instance was made since.
 func Resolve(entities []collect.Entity, claims []Claim, devices map[draName]Device) (collect.Attribution, []string) {
 	var unresolved []string
 	a := collect.Attribution{Allocations: make([][]collect.Allocated, len(entities))}
@@ -93,8 +93,9 @@ func (w *Watcher) Attribute(r *collect.Reading, now time.Time) (a collect.Attrib
 	a, unresolved = Resolve(r.Entities, known.amend(answer.Claims), known.devices)
 	a.Taken, a.Pods = answer.Taken, known.texts
 	for i, list := range a.Allocations {
-		// Some kubelets list a pod until it is deleted, and allocate its device to the next one
-		// before that: what an ended pod shares with another one is not its own.
+		// Some kubelets list a pod until it is deleted, but allocate its device to the next pod
+		// earlier. A device that an ended pod shares with another pod is therefore not the
+		// ended pod's.
 		if slices.ContainsFunc(list, func(h collect.Allocated) bool { return !known.over(h) }) {
 			a.Allocations[i] = slices.DeleteFunc(list, known.over)
 		}

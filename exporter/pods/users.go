@@ -26,7 +26,7 @@ type GPU struct {
 	BusyKnown, MemoryKnown bool
 	Taken                  time.Time
 	Processes              []Process
-	strangers              bool // some are of pods that the API server has not returned yet
+	strangers              bool // some processes are of pods that the API server has not returned yet
 }
 
 // Process is one process on one GPU or instance.
@@ -34,8 +34,8 @@ type Process struct {
 	PID    int
 	Busy   float64 // 0 … 1 of the GPU
 	Memory int64   // bytes; -1 where unknown
-	// of is the container it is in: without its name where only the pod is known, zero where it is
-	// the node's or a pod's just made.
+	// of is the process' container. Container is "" if only the pod is known. All of it is zero
+	// for a process of the node, or of a pod that the API server has not returned yet.
 	of collect.Allocation
 }
 
@@ -118,9 +118,10 @@ func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time
 	}
 }
 
-// fill sets the measured use of one allocation of the GPU's: the sum of its processes. Those of a
-// container that is not known are of the pod's only one. Without any the pod may be one of those that
-// are not known, made again under its name.
+// fill sets the measured use of one allocation on the GPU: the sum of its processes. A process of an
+// unknown container counts if the pod has only one on this GPU. If it has no process, and processes
+// of unknown pods are on the GPU, the use is unknown: its pod may have been recreated under the same
+// name.
 func (g *GPU) fill(h *collect.Allocated, all []collect.Allocated) {
 	alone := !slices.ContainsFunc(all, func(o collect.Allocated) bool {
 		return o.Allocation != h.Allocation && o.Namespace == h.Namespace && o.Pod == h.Pod

@@ -50,7 +50,7 @@ type Options struct {
 	// Annotations reads the node's pods, whose annotations name the GPUs of
 	// fractional dialects.
 	Annotations bool
-	// PodText reads the node's pods and renders the labels that Attribution.Pods has of each;
+	// PodText reads the node's pods and renders each one's label text for Attribution.Pods;
 	// nil for none.
 	PodText func(*Pod) string
 	// Processes measures containers that share a GPU one by one.
@@ -58,7 +58,8 @@ type Options struct {
 
 	Log *slog.Logger
 
-	// Of tests; zero is time.Now, and Timeout: a kubelet short of CPU takes seconds.
+	// For tests; zero means time.Now and Timeout. A kubelet short of CPU takes
+	// seconds.
 	now   func() time.Time
 	limit time.Duration
 }
@@ -82,7 +83,7 @@ type Watcher struct {
 	errors  atomic.Uint64
 	// answered is closed after the first answer or failure.
 	answered chan struct{}
-	asked    chan struct{} // the same of the API server
+	asked    chan struct{} // the same for the API server
 	changed  chan struct{}
 
 	// Of the requesting goroutine.
@@ -188,9 +189,9 @@ func (w *Watcher) take(next *Snapshot) {
 // doubted reports whether an answer may be incomplete. A starting kubelet lists
 // the pods it knows so far: none, then those of its files, then the API
 // server's. Such an answer would remove the pods from their series for seconds.
-// So for a while after a new connection an answer with fewer allocations is not
-// used, nor one without any pod, since the exporter's own is on the node too;
-// the last good one ages meanwhile.
+// So an answer with fewer allocations is not used for a while after a new
+// connection. Neither is one without any pod, since the exporter's own pod is
+// on the node. The last good answer ages meanwhile.
 func (w *Watcher) doubted(old, next *Snapshot) bool {
 	made := w.made.Load()
 	if old != nil && made != w.connections {
@@ -220,8 +221,8 @@ func lost(old, next []Claim) bool {
 	return false
 }
 
-// hamiID is an id of HAMi's device plugin. It is one of a GPU's places and does not say where the pod is:
-// HAMi's scheduler decides that, and an annotation has it.
+// hamiID matches ids of HAMi's device plugin. Such an id does not say which GPU the pod is on: HAMi's
+// scheduler decides that and writes it into an annotation.
 var hamiID = regexp.MustCompile(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+$`)
 
 func (w *Watcher) claims(pods []*podresources.PodResources) []Claim {
@@ -310,8 +311,8 @@ func (w *Watcher) Err() error {
 	return nil
 }
 
-// APIErr returns why the API server's newest answers are not whole, nil where they are. It waits for
-// the first ones, which Run asks for.
+// APIErr returns why the API server's newest answers are incomplete, nil if they are complete. It
+// waits for the first ones, which Run requests.
 func (w *Watcher) APIErr() error {
 	if w.opts.DRA || w.opts.asksPods() {
 		<-w.asked

@@ -12,7 +12,7 @@ import (
 const soonest, latest = time.Millisecond, 50 * time.Millisecond
 
 // Until calls done until it returns nil. If ctx ends first, the error is its cause and
-// done's last error. An error of done that is Final ends it at once.
+// done's last error. A Final error of done ends it at once.
 func Until(ctx context.Context, done func(context.Context) error) error {
 	for pause := soonest; ; pause = min(2*pause, latest) {
 		err := done(ctx)

@@ -28,10 +28,10 @@ type Target struct {
 	Flags   []string // of gcc, beside the common ones
 }
 
-// Build compiles the targets into a folder of dir, "NAME-HASH", and returns that
-// folder's absolute path; an empty dir is one in the user's cache. What an
-// earlier Build of the same sources left there is used again; several processes
-// may Build into one dir at a time. With Headers it runs in this module's checkout.
+// Build compiles the targets into the folder "NAME-HASH" of dir, and returns that
+// folder's absolute path. An empty dir means one in the user's cache. Build reuses
+// what an earlier Build of the same sources left there. Several processes may Build
+// into one dir at a time. With Headers it must run in this module's checkout.
 func Build(ctx context.Context, dir, name string, targets ...Target) (folder string, err error) {
 	defer func() {
 		if err != nil {
@@ -92,7 +92,8 @@ func Build(ctx context.Context, dir, name string, targets ...Target) (folder str
 	return folder, nil
 }
 
-// Headers is the folder of a Go package, which NVIDIA's bindings have their C headers in.
+// Headers returns the folder of a Go package. NVIDIA's bindings have their C headers in
+// such a folder.
 func Headers(ctx context.Context, of string) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", of).Output()
 	if errors.Is(err, exec.ErrNotFound) {
@@ -138,7 +139,7 @@ func (t Target) compile(ctx context.Context, gcc, source, out string) error {
 	return nil
 }
 
-// hash of all that decides what is built.
+// hash returns a hash of everything that determines what is built.
 func hash(targets []Target) (string, error) {
 	h := sha256.New()
 	for _, t := range targets {

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
-// Setup completes a program's command, whose subcommands follow it: main prints its errors, flags are
-// wrapped at 80 columns in the help, and mistakes in flags are [Usage] errors. It adds the
+// Setup completes a program's command before its subcommands are added: main prints its errors, flags
+// are wrapped at 80 columns in the help, and mistakes in flags are [Usage] errors. It adds the
 // subcommand version.
 func Setup(root *cobra.Command, program string) {
 	root.SilenceUsage, root.SilenceErrors = true, true
@@ -27,7 +27,7 @@ type usage struct{ error }
 
 func (u usage) Unwrap() error { return u.error }
 
-// Usage marks an error in the command line, for which most programs have an exit code of its own.
+// Usage marks an error in the command line. Most programs have a separate exit code for it.
 func Usage(err error) error { return usage{err} }
 
 // IsUsage reports whether the command line is at fault.
@@ -36,7 +36,7 @@ func IsUsage(err error) bool {
 	return is
 }
 
-// NoArgs is cobra.NoArgs as a [Usage] error, which names a command that may have been meant.
+// NoArgs is cobra.NoArgs with a [Usage] error that names a command that may have been meant.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -44,7 +44,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return Usage(fmt.Errorf("%q is neither a command nor an argument of %s; %s", args[0], cmd.CommandPath(), hint(cmd.SuggestionsFor(args[0]))))
 }
 
-// mistyped adds the flags that may have been meant to an error about one that the command does not have.
+// mistyped adds the flags that may have been meant to an error about an unknown flag.
 func mistyped(cmd *cobra.Command, err error) error {
 	unknown, is := errors.AsType[*pflag.NotExistError](err)
 	if !is {

@@ -19,8 +19,8 @@ func newVersion(program string) *cobra.Command {
 	return cmd
 }
 
-// format is checked when flags are parsed, so that a wrong one is a usage error,
-// for which some programs have an exit code of its own.
+// format is checked when flags are parsed, so that a wrong one is a usage error.
+// Some programs have a separate exit code for that.
 type format string
 
 func (f *format) String() string { return string(*f) }

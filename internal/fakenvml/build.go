@@ -26,8 +26,8 @@ const Library = "libnvidia-ml.so.1"
 // ErrNoCompiler is wrapped by Build when the machine has no gcc, or no Go to find headers.
 var ErrNoCompiler = cbuild.ErrNoCompiler
 
-// Target is the library with further flags of gcc. NVIDIA's header comes with go-nvml, and names
-// what some of its functions replace.
+// Target is the library, built with further gcc flags. NVIDIA's header comes with go-nvml; it
+// marks replaced functions as deprecated.
 func Target(flags ...string) cbuild.Target {
 	flags = append(flags, "-Wno-deprecated-declarations")
 	return cbuild.Target{Output: Library, Sources: []fs.FS{library, Machine}, Headers: "github.com/NVIDIA/go-nvml/pkg/nvml", Flags: flags}

@@ -10,19 +10,22 @@
 // the file, which come from gpu/mig.
 //
 // Prototypes, structures and numbers are those of nvml.h, which comes with go-nvml; return
-// codes were checked on 2026-11-23 against its comments of v0.13.3-1. Programs that ran over it:
-// on 2026-11-28 gpu-feature-discovery of k8s-device-plugin v0.19.3 and nvidia-mig-parted
-// v0.13.1 (export, assert, apply), with go-nvlib v0.10.0, and mig-parted's packages with go-nvlib
-// v0.12.0, and NVIDIA's DRA driver (gpu-kubelet-plugin at 2240711), which made the instances of
-// DynamicMIG through it, and the host engine of DCGM 4.6.0; earlier, and not since the C was written again,
-// k8s-device-plugin itself and DCGM 4.5.2. On 2026-11-26 it was compared call by call with an
-// H100 and an H200 with driver 580.159.04, MIG off: profiles and placements are known then,
-// empty slots of nvmlDeviceGetProcessUtilization, the device files that are open. The numbers of
-// profiles, the ids of instances and the places that nvmlDeviceCreateGpuInstance chooses were compared on
-// 2026-11-28 with NVIDIA's MIG user guide (v580) and with transcripts of nvidia-smi on A30, A100, H100 and
-// RTX PRO 6000; on some GPUs the ids of the two halves are the other way round. On 2026-11-29 the
-// exporter ran over NVIDIA's own mock of the library (k8s-test-infra at 3b2b865d, which makes no MIG instances) too, with
-// XIDs 48 and 79, a GPU that is lost and one that is back. Not checked against a
-// GPU in MIG mode: what NVIDIA's sources do not say is a guess, as the multiprocessors and engines of a
-// slice, which are of A100.
+// codes were checked on 2026-11-23 against its comments of v0.13.3-1.
+//
+// Programs that ran over it on 2026-11-28: gpu-feature-discovery of k8s-device-plugin v0.19.3 and
+// nvidia-mig-parted v0.13.1 (export, assert, apply) with go-nvlib v0.10.0, mig-parted's packages with
+// go-nvlib v0.12.0, NVIDIA's DRA driver (gpu-kubelet-plugin at 2240711), which made the instances of
+// DynamicMIG through it, and the host engine of DCGM 4.6.0. Earlier, and not since the C was rewritten:
+// k8s-device-plugin itself and DCGM 4.5.2.
+//
+// Compared on 2026-11-26, call by call, with an H100 and an H200 with driver 580.159.04, MIG off:
+// profiles and placements are known then, nvmlDeviceGetProcessUtilization returns empty slots, and which
+// device files are open. Compared on 2026-11-28 with NVIDIA's MIG user guide (v580) and with transcripts
+// of nvidia-smi on A30, A100, H100 and RTX PRO 6000: the numbers of profiles, the ids of instances and
+// the placements that nvmlDeviceCreateGpuInstance chooses; on some GPUs the ids of the two halves are
+// swapped. On 2026-11-29 the exporter also ran over NVIDIA's own mock of the library (k8s-test-infra at
+// 3b2b865d, which makes no MIG instances), with XIDs 48 and 79, a lost GPU and one that is back.
+//
+// Not checked against a GPU in MIG mode. What NVIDIA's sources do not say is a guess: the
+// multiprocessors and engines of a slice, for example, are those of A100.
 package fakenvml

@@ -8,9 +8,9 @@ import (
 )
 
 // OnMachine is a shell script that mounts the machine's files over those of the mount
-// namespace it is run in: its arguments are the folder and a program to become. Where
-// the kernel has no /proc/modules there is nothing to mount over, so /proc
-// becomes a folder of links beside the files.
+// namespace that it runs in. Its arguments are the folder and a program to become.
+// Where the kernel has no /proc/modules there is nothing to mount over, so /proc
+// becomes a folder of links and of the machine's files.
 const OnMachine = `set -e
 dir=$1; shift
 mkdir -p "$dir/root"
@@ -29,9 +29,9 @@ exec "$@"`
 // WriteFiles writes what the kernel and the driver show of the machine into dir,
 // to be mounted over the real folders: proc/modules, proc/driver (the driver's
 // version, its GPUs, and the capabilities of MIG with their device minors) and
-// pci, which stands for /sys/bus/pci/devices. It is of the state as it is now:
-// the folders of MIG instances do not follow the library's changes, while the
-// list of device minors holds for all instances that can be.
+// pci, which stands for /sys/bus/pci/devices. It shows the state as it is now.
+// The folders of MIG instances do not follow later changes; the list of device
+// minors has every instance that is possible.
 func (s State) WriteFiles(dir string) error {
 	s = s.complete()
 	files := map[string]string{

@@ -32,15 +32,15 @@ type State struct {
 	//
 	// fakedcgm has more.
 	Lines Lines
-	// Engine and Parts are only DCGM's: see fakedcgm. Engine is a remote host engine, "ADDRESS RUN"; RUN is
-	// another one when it is started again. Empty: none answers.
+	// Engine and Parts are for fakedcgm only. Engine is a remote host engine, "ADDRESS RUN"; each start of
+	// it has another RUN. Empty: no host engine answers.
 	Engine string `json:",omitempty"`
 	Parts  []Part `json:",omitempty"`
 }
 
-// Part is something beside the GPUs: an NvSwitch, an NVLink, whose ID is fakedcgm.LinkID's and which has
-// the value "up" "1" where it is, a CPU that DCGM knows (Grace) with "cores" "FIRST LAST", or a
-// core that has values.
+// Part is a device beside the GPUs. It is an NvSwitch; an NVLink, whose ID is a fakedcgm.LinkID and
+// which has the value "up" "1" while it is up; a CPU that DCGM knows (Grace) with "cores" "FIRST LAST";
+// or a core that has values.
 type Part struct {
 	Kind   int // fakedcgm's
 	ID     uint32
@@ -61,16 +61,16 @@ type GPU struct {
 	// Spec is the product's MIG geometry; no profiles for a product without MIG.
 	Spec    mig.Spec
 	MIG     bool // in MIG mode
-	Pending bool // the requested mode, pending until a reset; MIG where that is set
-	// GPM is a GPU that can be profiled, Hopper or newer.
+	Pending bool // the requested mode, pending until a reset; implied by MIG
+	// GPM: the GPU can be profiled, as Hopper and newer can.
 	GPM bool
-	// XIDs that happened, oldest first: for DCGM those that the host engine knows, which are none of
-	// before its start but what is in the kernel log. nil is a driver without such events.
+	// XIDs that happened, oldest first. For DCGM they are those that the host engine knows: of those
+	// before its start only the ones in the kernel log. nil is a driver without such events.
 	XIDs []XID
 	// Values by name, in NVML's units, as c/device.c has them: "util" "37 12", "memory" "TOTAL USED
-	// RESERVED" in bytes, "power" in milliwatts, "compute" "PID:BYTES …", "sm" "PID:PERCENT …".
-	// What is not there is not supported, except that memory is free and nothing runs. "!N" fails with
-	// NVML code N.
+	// RESERVED" in bytes, "power" in milliwatts, "compute" "PID:BYTES …", "sm" "PID:PERCENT …". A
+	// missing value is not supported. Without "memory" all memory is free, and without a list of
+	// processes none runs. "!N" fails with NVML code N.
 	Values    Lines
 	Instances []Instance
 }
@@ -114,8 +114,8 @@ func Whole(uuid string) []Compute { return []Compute{{UUID: uuid}} }
 // Busy is among the values of a GPU or an instance that a process uses.
 func Busy(pid int) Lines { return Lines{"compute": fmt.Sprint(pid, ":1048576")} }
 
-// Product is the i-th GPU, one of a product with MIG: with the instances of a layout, of which a
-// process uses those with a "!" before their placement, or for "-" out of MIG mode.
+// Product returns the i-th GPU: of a product with MIG, with the instances of a layout. A process
+// uses an instance with a "!" before its placement. The layout "-" is a GPU outside MIG mode.
 func Product(i int, product, layout string) (GPU, error) {
 	table, ok := mig.ForModel(product)
 	if !ok {
@@ -158,7 +158,7 @@ func (c GPU) Layout() (layout mig.Layout, whole bool) {
 // h100SXM is the PCI device ID of H100 SXM5 80GB.
 const h100SXM = 0x2330
 
-// complete has what is set by default.
+// complete returns the state with its defaults.
 func (s State) complete() State {
 	s.GPUs = slices.Clone(s.GPUs)
 	for i := range s.GPUs {

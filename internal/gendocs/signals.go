@@ -113,8 +113,8 @@ func list(b *strings.Builder, title string, length int, item func(int) string) {
 	}
 }
 
-// aboutSource is what a row has of a source, apart from its series: sources that agree share a
-// row.
+// aboutSource is what a row says about a source, apart from its series. Sources with the same
+// text share a row.
 type aboutSource struct{ server, identity, notes string }
 
 func cells(r signal.Rule, s signal.Source) aboutSource {

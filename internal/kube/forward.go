@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// forward is how often a forwarded port is tried, and the pause in between.
+// forward is how often a forwarded port is tried, and the pause between two
+// tries.
 var forward = wait.Backoff{Steps: 30, Duration: 100 * time.Millisecond}
 
 // AwaitForward waits until a port of this machine accepts connections: "kubectl
@@ -26,10 +27,10 @@ func awaitForward(ctx context.Context, address string, dial func(ctx context.Con
 	if err != nil || u.Port() == "" || u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback() {
 		return
 	}
-	_ = wait.ExponentialBackoffWithContext(ctx, forward, func(ctx context.Context) (bool, error) { // its end leaves the port to the request
+	_ = wait.ExponentialBackoffWithContext(ctx, forward, func(ctx context.Context) (bool, error) { // after the last try the request itself finds out
 		conn, err := dial(ctx, "tcp", u.Host)
 		if err == nil {
-			_ = conn.Close() // it was opened to see that it can be
+			_ = conn.Close() // opened only to see that the port accepts connections
 		}
 		return !errors.Is(err, syscall.ECONNREFUSED), nil
 	})

@@ -27,11 +27,11 @@ func Extended(list corev1.ResourceList) map[string]int64 {
 	return out
 }
 
-// daemonAnnotation, cluster-autoscaler's, has a Pod count as one of a DaemonSet with "true".
+// daemonAnnotation is cluster-autoscaler's: with "true" a pod counts as one of a DaemonSet.
 const daemonAnnotation = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 
-// IsDaemon reports whether a pod belongs to its node: one of a DaemonSet, or annotated to count as one, or a
-// static pod's mirror, or one that stands in for others.
+// IsDaemon reports whether a pod belongs to its node: it is of a DaemonSet, is annotated to count as such,
+// is a static pod's mirror, or stands in for other pods ([StandsIn]).
 func IsDaemon(p *corev1.Pod) bool {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror || p.Annotations[daemonAnnotation] == "true" || StandsIn(p) {
 		return true
@@ -49,9 +49,10 @@ const (
 	kaiScalingApp           = "scaling-pod"
 )
 
-// StandsIn reports a pod of KAI's that requests a GPU for the pods that request parts of GPUs, whose demand is read
-// instead. One has the GPU while they use it: KAI deletes it after the last of them, and where it is gone before them it
-// deletes them (0.17.0, pkg/binder/binding/resourcereservation). The other, without a node, asks autoscalers for one.
+// StandsIn reports whether a pod is one of KAI's that requests a GPU for pods that request parts of GPUs. The demand of
+// those pods is read instead. A reservation pod has the GPU while they use it: KAI deletes it after the last of them,
+// and deletes them if it is gone before (0.17.0, pkg/binder/binding/resourcereservation). A scaling pod, without a
+// node, requests a GPU from autoscalers.
 func StandsIn(p *corev1.Pod) bool {
 	switch p.Namespace {
 	case kaiReservationNamespace:

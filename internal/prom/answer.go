@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// answer is the API's envelope around a result. client_golang's own lacks isPartial,
-// decodes a result before its size is known, and is no smaller with both added.
+// answer is the API's envelope around a result. client_golang's own lacks isPartial
+// and decodes a result before its size is known. Extending it would not be shorter.
 type answer struct {
 	code                       int // HTTP status
 	status, errorType, message string
@@ -27,8 +27,8 @@ type answer struct {
 // reader reads the next value. What is wrong with it is the iterator's Error.
 type reader func(*jsoniter.Iterator)
 
-// decode reads an answer while it arrives, and its data by read: large answers lie
-// nowhere as a whole. It stops at the first error.
+// decode reads an answer while it arrives, its data with read, so a large answer
+// is never in memory as a whole. It stops at the first error.
 //
 // It is json-iterator because the autoscaler reads some 30,000 series every ten seconds:
 // BenchmarkQuery.
@@ -54,7 +54,7 @@ func (a *answer) decode(body io.Reader, read reader) error {
 	if it.Error == nil {
 		return nil
 	}
-	switch text := it.Error.Error(); { // the library's has parts of the answer
+	switch text := it.Error.Error(); { // the library's text repeats parts of the answer
 	case strings.Contains(text, "but found <"):
 		return errors.New("it is a web page")
 	case strings.Contains(text, ", error found in #"):
@@ -83,7 +83,7 @@ func (a *answer) reason() string {
 
 // infoMark begins infos that Prometheus 2.48 to 2.53, and servers with its code of
 // that time, list among the warnings: a counter has an unusual name, a bucket was
-// rounded. No series is missing then, and the query would never be without it.
+// rounded. Such an answer is complete, and the same query always has the info.
 // Later versions list infos separately.
 const infoMark = "PromQL info: "
 
@@ -126,11 +126,12 @@ func (a *answer) refused() bool {
 	return a.code/100 == 3
 }
 
-// series is an element of a vector or of a matrix. It is the next one's memory, too.
+// series is an element of a vector or of a matrix. Its memory is reused for the next
+// element.
 type series struct {
 	labels    labels.Labels
 	builder   labels.ScratchBuilder
-	value     Point // with the zero time, none
+	value     Point // the zero time means no value
 	values    []Point
 	histogram bool
 }
@@ -159,7 +160,8 @@ func (s *series) read(it *jsoniter.Iterator) {
 	})
 }
 
-// readLabels reads a series' labels. The builder is memory for one series after another.
+// readLabels reads a series' labels. The builder's memory is reused from one series to
+// the next.
 func readLabels(it *jsoniter.Iterator, b *labels.ScratchBuilder) labels.Labels {
 	b.Reset()
 	it.ReadMapCB(func(it *jsoniter.Iterator, name string) bool {
@@ -195,7 +197,7 @@ func readPoint(it *jsoniter.Iterator) (p Point) {
 }
 
 // readResult reads a result of a kind, vector or matrix, and calls take for each element. Servers
-// send the kind first; where a proxy has sorted the fields it comes last.
+// send the kind first; a proxy that sorts the fields sends it last.
 func readResult(kind string, most int, take func(*series) error) reader {
 	return func(it *jsoniter.Iterator) {
 		is, missing := "", true

@@ -35,8 +35,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Later returns the client of a valid configuration whose TLS files may not exist yet: while
-// they cannot be read, each query is [ErrUnavailable].
+// Later returns the client of a valid configuration whose TLS files may not exist yet. Until
+// they can be read, each query fails with [ErrUnavailable].
 func Later(cfg Config) *Client {
 	var mu sync.Mutex
 	var made *http.Client
@@ -96,9 +96,9 @@ func (c *Client) QueryWithin(ctx context.Context, promql string, at time.Time, m
 	return vector, nil
 }
 
-// latencyOffset is VictoriaMetrics' parameter for how old its newest sample is made: 30 s
-// unless it is sent, which would add to the age of every value. Other servers ignore it.
-// A parameter of the configuration replaces it.
+// latencyOffset is VictoriaMetrics' parameter for the least age of the samples it
+// returns. Its default, 30 s, would add to the age of every value. Other servers ignore
+// the parameter. A parameter of the configuration replaces it.
 const latencyOffset = "latency_offset"
 
 // maxPoints is the maximum number of points per series, which is Prometheus' own.
@@ -132,8 +132,8 @@ type Family struct {
 	Labels []string // sorted, without the name's own
 }
 
-// listing is how many times the time and the size of an answer a list of series may have. There
-// may be millions, of few families, and only those are kept.
+// listing multiplies the time and size limits of an answer for a list of series. There may be
+// millions of series, but of few families, and only those are kept.
 const listing = 6
 
 // Series returns the families of series that match a selector and had a sample
@@ -153,11 +153,12 @@ func (c *Client) Series(ctx context.Context, selector string, since time.Time) (
 
 func unix(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
 
-// seconds is a duration for a server. Go's own notation, 2.5s, is none of Prometheus'.
+// seconds writes a duration in seconds: Prometheus does not read Go's own notation,
+// 2.5s.
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
 
-// get sends a request to an endpoint, a path below the server's URL, and has the
-// answer's data read. ctx and the timeout bound the reading too.
+// get sends a request to an endpoint, a path below the server's URL, and reads
+// the answer's data with read. ctx and the timeout bound the reading too.
 func (c *Client) get(ctx context.Context, path string, form url.Values, most int64, read reader) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -169,7 +170,7 @@ func (c *Client) get(ctx context.Context, path string, form url.Values, most int
 	a := answer{code: resp.StatusCode}
 	body := http.MaxBytesReader(nil, resp.Body, most)
 	err = a.decode(body, read)
-	_, beyond := body.Read(nil) // the last error again, which that of decode may not wrap
+	_, beyond := body.Read(nil) // the body's last error again: decode's error may not wrap it
 	switch {
 	case errors.As(beyond, new(*http.MaxBytesError)):
 		return fmt.Errorf("%w: body limit reached", ErrTooLarge)

@@ -37,9 +37,10 @@ type Config struct {
 	// SigV4 has the fields of sigv4 in Prometheus' own configuration: it signs
 	// requests for Amazon Managed Service for Prometheus.
 	SigV4 *SigV4 `json:"sigv4,omitempty" yaml:"sigv4,omitempty"`
-	// Parameters are sent with the query, for example Thanos'
-	// partial_response=false or VictoriaMetrics' nocache=1. An empty one is not sent, nor
-	// the client's own limit, timeout or latency_offset: some servers refuse what they do not know.
+	// Parameters are sent with the query, for example Thanos' partial_response=false or
+	// VictoriaMetrics' nocache=1. A parameter with an empty value is not sent; this also removes
+	// the client's own limit, timeout or latency_offset, since some servers refuse unknown
+	// parameters.
 	Parameters map[string]string `json:"parameters,omitempty" yaml:"parameters,omitempty"`
 	// Method is POST if empty, or GET for servers that allow nothing else.
 	Method string `json:"method,omitempty" yaml:"method,omitempty"`
@@ -70,7 +71,7 @@ type SigV4 struct {
 	sigv4.SigV4Config `yaml:",inline"`
 }
 
-// UnmarshalJSON reads JSON as the YAML that it is: the fields have no JSON names.
+// UnmarshalJSON reads the JSON as YAML, since the fields have no JSON names.
 func (s *SigV4) UnmarshalJSON(text []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
@@ -82,7 +83,8 @@ func (h *HTTP) BearerTokenFile(file string) {
 	h.Authorization = &config.Authorization{Type: "Bearer", CredentialsFile: file}
 }
 
-// Authorize sends a value of the header Authorization with each query, which is none of [HTTP.Header]'s.
+// Authorize sends a value of the header Authorization with each query. [HTTP.Header] cannot set that
+// header.
 func (h *HTTP) Authorize(value string) error {
 	kind, credentials, _ := strings.Cut(value, " ")
 	given := config.HTTPClientConfig{Authorization: &config.Authorization{Type: kind, Credentials: config.Secret(credentials)}}

@@ -56,9 +56,9 @@ var (
 	// ErrTooLarge: the answer exceeds MaxResponseBytes or MaxSeries.
 	ErrTooLarge = errors.New("prometheus answer too large")
 
-	// ErrRefused: the query was not evaluated, whatever it asks: no connection, 401, 403,
-	// 404, 405, 429 or a redirect. A proxy's 502 or 503 may be that of a query which the
-	// server did not survive.
+	// ErrRefused: the server did not evaluate the query, for a reason that has nothing to
+	// do with the query: no connection, 401, 403, 404, 405, 429 or a redirect. A proxy's
+	// 502 or 503 is no ErrRefused: the query itself may have crashed the server.
 	ErrRefused = errors.New("the query was not taken")
 
 	errNoEndpoint = errors.New("the server has no such page")

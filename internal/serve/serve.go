@@ -45,7 +45,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// readWithin bounds how long a request, which is short for all of our programs, may take to arrive.
+// readWithin bounds how long a request may take to arrive. All requests to our programs are short.
 const readWithin = 10 * time.Second
 
 // Server is a bound listener and what it serves.
@@ -217,8 +217,8 @@ func state(failed string, check func() error) http.Handler {
 	})
 }
 
-// A page of metrics is in memory until it is written, and any client of the pod network may ask for it: maxScrapes of
-// them are written at once, each within scrapeWithin.
+// A page of metrics is in memory until it is written, and any client of the pod network may request it. So at most
+// maxScrapes are written at once, each within scrapeWithin.
 const (
 	maxScrapes   = 40
 	scrapeWithin = 10 * time.Second

@@ -62,7 +62,7 @@ func Parse(name string, raw []byte) (*Document, error) {
 	return d, nil
 }
 
-// dates makes text of YAML's dates, which no field is.
+// dates turns YAML's dates into text: no field is a date.
 func dates(n *yaml.Node) {
 	if n.ShortTag() == "!!timestamp" {
 		n.Tag = "!!str"
@@ -73,7 +73,7 @@ func dates(n *yaml.Node) {
 }
 
 // Read reads a file of one document over the values of into, and checks them. The error joins
-// all problems; check's about a field that could not be read are left out.
+// all problems, without those of check about a field that could not be read.
 func Read(name string, raw []byte, into any, check func() error) error {
 	d, err := Parse(name, raw)
 	if err == nil {
@@ -129,7 +129,7 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) (
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		switch {
-		case key.Tag == "!!merge": // its fields count where n has none
+		case key.Tag == "!!merge": // its fields count if n does not have them
 			var merged map[string]yaml.Node
 			if err := n.Decode(&merged); err != nil {
 				bad(key, dotted(path, key.Value), err)
@@ -149,7 +149,8 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) (
 	return problems
 }
 
-// strangers are files of others that are given in place of ours, by fields at their top.
+// strangers are other programs' files that users give instead of ours, by a top-level
+// field.
 var strangers = map[string]string{
 	"scrape_configs": ": this is the configuration of a Prometheus server; what is to be given here is ours, which names that server's url",
 	"apiVersion":     ": this is a Kubernetes manifest; a configuration is the text under its data",
@@ -166,8 +167,8 @@ func named(into any) map[string]reflect.Value {
 	return all
 }
 
-// value sets one field or element, whose key is at: structs, maps and lists part by part, and
-// the rest through JSON, as what has its own notation there.
+// value sets one field or element; at is its key. Structs, maps and lists are read part by
+// part. The rest is read through JSON, and so are types with a JSON notation of their own.
 func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (problems []Problem) {
 	n = Resolve(n)
 	is := to.Type()
@@ -227,7 +228,8 @@ func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (probl
 	case errors.As(err, &mistyped):
 		err = fmt.Errorf("is %s, not %s", cmp.Or(found[mistyped.Value], mistyped.Value), cmp.Or(wanted[mistyped.Type.Kind()], "a whole number"))
 	}
-	// The lines of Prometheus' libraries are not the file's, and their messages repeat what may be a secret.
+	// Lines in messages of Prometheus' libraries are not the file's, and the messages repeat values that
+	// may be secret.
 	for line := range strings.Lines(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n")) {
 		line = otherLine.ReplaceAllString(strings.TrimSpace(line), "")
 		p := Problem{d.Name, at.Line, path, Example(errors.New(secret.ReplaceAllString(line, "…")))}
@@ -277,7 +279,8 @@ func search(n *yaml.Node, path, name string) (*yaml.Node, string) {
 	return nil, ""
 }
 
-// found names JSON's types, with article, and wanted Go's; others are numbers, and whole ones.
+// found names JSON's types, with an article, and wanted Go's. Types that are in neither are
+// whole numbers.
 var (
 	found  = map[string]string{"bool": "true or false", "array": "a list", "object": "a mapping", "string": "text", "number": "a number"}
 	wanted = map[reflect.Kind]string{

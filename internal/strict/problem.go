@@ -77,7 +77,8 @@ func (d *Document) Problems(node *yaml.Node, below string, err error) (all []Pro
 	return all
 }
 
-// Single splits joined problems; a prefix of all is repeated before each.
+// Single splits joined problems. A prefix of the whole error is repeated before
+// each.
 func Single(err error) []string {
 	var joined interface {
 		error
@@ -115,8 +116,8 @@ func dotted(a, b string) string {
 	return a + "." + b
 }
 
-// lookup follows a path as far as the nodes go: deepest is the last node, line its key's or
-// element's, 0 for n itself, and found whether that is the path's end.
+// lookup follows a path as far as the nodes go. deepest is the last node found, line the
+// line of its key or element, 0 for n itself. found reports whether the whole path exists.
 func lookup(n *yaml.Node, path string) (deepest *yaml.Node, line int, found bool) {
 	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
 		if i, err := strconv.Atoi(part); err == nil && n.Kind == yaml.SequenceNode && i < len(n.Content) {

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Main is the TestMain of a package with rapid's properties. `make test` draws
-// the same cases each time, `make test-all` fresh ones and ten times as many.
-// Flags that are given stay. `make test-all` needs go test's -count=1: fresh cases
-// are of no use where an old result is cached.
+// Main is the TestMain of a package with rapid's properties. `make test` draws the
+// same cases each time, `make test-all` fresh ones and ten times as many. Flags
+// given on the command line take precedence. `make test-all` needs go test's
+// -count=1, or an old result from the cache would stand for fresh cases.
 func Main(m *testing.M) {
 	flag.Parse()
 	name, unset, value := "rapid.seed", "0", "1"

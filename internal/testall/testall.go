@@ -1,8 +1,8 @@
 // Package testall separates `make test` from `make test-all`.
 //
-// Tests that repeat a class of faults which a faster test already catches, or
-// that explore with fresh seeds, run in `make test-all` only, which sets
-// GPUSCALE_TEST_ALL=1. It is imported by tests alone.
+// Some tests run in `make test-all` only, which sets GPUSCALE_TEST_ALL=1: those
+// for faults that a faster test already catches, and those that explore with
+// fresh seeds. It is imported by tests alone.
 package testall
 
 import (
@@ -24,14 +24,14 @@ func Only(t testing.TB, why string) {
 	only(t, "test-all", Env, why)
 }
 
-// Neighbours skips a test beside another project's programs in all but `make
-// test-neighbours`: they take minutes to compile the first time.
+// Neighbours skips a test that runs another project's programs, except in `make
+// test-neighbours`. They take minutes to compile the first time.
 func Neighbours(t testing.TB) {
 	t.Helper()
 	only(t, "test-neighbours", "GPUSCALE_TEST_NEIGHBOURS", "it compiles another project's programs")
 }
 
-// Node skips a test of a real node in all but `make test-node`: what the node runs takes
+// Node skips a test of a real node, except in `make test-node`. What the node runs takes
 // minutes to compile the first time.
 func Node(t testing.TB) {
 	t.Helper()

@@ -1,5 +1,5 @@
-// Package text has what programs do with words of users and of other programs: quoting them
-// for a shell, printing them on one line, shortening a list of them, and finding the one that was meant.
+// Package text handles text from users and from other programs: it quotes for a shell, prints on one
+// line, shortens lists, and finds the word that was meant.
 package text
 
 import (
@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// Line makes text of others safe to print: one line, without control characters, terminal escapes and
-// changes of writing direction.
+// Line makes text from others safe to print: on one line, without control characters, terminal
+// escapes and changes of writing direction.
 func Line(words string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -22,7 +22,7 @@ func Line(words string) string {
 	}, words)
 }
 
-// Lines is Line for a text of several lines, which it keeps.
+// Lines is Line for a text of several lines. It keeps the line breaks.
 func Lines(words string) string {
 	lines := strings.Split(words, "\n")
 	for i := range lines {
@@ -42,7 +42,8 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Several names the first of many, in a sentence.
+// Several joins at most most names for a sentence, and says how many more there
+// are.
 func Several(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")

@@ -95,8 +95,8 @@ func ofObject(spec autoscaling.HorizontalPodAutoscalerSpec) bool {
 	})
 }
 
-// propose takes the highest of the proposals; false if nothing may change. If some metrics
-// have none, the others may scale up but not down.
+// propose takes the highest proposal. It returns false if nothing may change. If some
+// metrics have no proposal, the others may scale up but not down.
 func (c *Controller) propose(s Situation, d *Decision) bool {
 	answers, failed, reason := s.Answers(), 0, ""
 	for i, m := range s.Spec.Metrics {
@@ -129,11 +129,11 @@ func (c *Controller) propose(s Situation, d *Decision) bool {
 // normalize applies windows, policies and bounds.
 func (c *Controller) normalize(s Situation, d *Decision) {
 	if b := s.Spec.Behavior; b == nil {
-		_, d.Stable = c.recommended(d.Proposed, s.Now.Add(-c.Window-1)) // here the window's beginning counts
+		_, d.Stable = c.recommended(d.Proposed, s.Now.Add(-c.Window-1)) // without behavior the window's first instant counts too
 	} else {
 		low, _ := c.recommended(d.Proposed, s.Now.Add(-window(b.ScaleUp, 0)))
 		_, high := c.recommended(d.Proposed, s.Now.Add(-window(b.ScaleDown, c.Window)))
-		d.Stable = min(max(s.Replicas, low), high) // the smallest change that is between them
+		d.Stable = min(max(s.Replicas, low), high) // the smallest change that stays between them
 	}
 	c.recommendations = append(c.recommendations, change{d.Proposed, s.Now})
 	d.Desired, c.Limited = c.limit(s, d.Stable)
@@ -168,8 +168,8 @@ func (c *Controller) recommended(proposed int32, after time.Time) (low, high int
 	return low, high
 }
 
-// limit applies policies and bounds; without behavior the replicas may double. why is the
-// reason of the condition ScalingLimited.
+// limit applies policies and bounds. Without behavior the replicas may at most double, or
+// reach 4. why is the reason of the condition ScalingLimited.
 func (c *Controller) limit(s Situation, proposed int32) (replicas int32, why string) {
 	current, minimum, maximum, b := s.Replicas, *s.Spec.MinReplicas, s.Spec.MaxReplicas, s.Spec.Behavior
 	highest, lowest := int32(math.Max(2*float64(current), 4)), minimum
@@ -237,9 +237,9 @@ func (c *Controller) rescaled(s Situation, desired int32) {
 	c.ScaledToZero = s.Replicas > 0 && desired == 0 && *s.Spec.MinReplicas == 0 && ofObject(s.Spec)
 }
 
-// store adds a rescale in one direction. As in the controller, it replaces one
-// older than this direction's longest period, although the other direction may
-// have a longer one and still need it.
+// store adds a rescale in one direction. As in the controller, it replaces a
+// rescale that is older than the longest period of this direction. The other
+// direction may have a longer period and still need the replaced one.
 func store(list []change, rescale change, r *autoscaling.HPAScalingRules) []change {
 	longest := int32(0)
 	for _, policy := range r.Policies {

@@ -41,12 +41,14 @@ type Proposal struct {
 	Within  bool // the tolerance
 	// Reversed: the assumptions reverse the direction, so nothing changes.
 	Reversed bool
-	// Numbers of pods that count, without a value, and pending, for type Pods.
+	// For type Pods: the number of pods that count, that have no value, and
+	// that are pending.
 	Counted, Missing, Unready int
 	Replicas                  int32
 }
 
-// propose computes one metric. reason is the condition's if it fails.
+// propose computes one metric. reason is the reason of the condition
+// ScalingActive if it fails.
 func (s Situation) propose(m autoscaling.MetricSpec, a Answer, band Tolerances) (p Proposal, reason string) {
 	switch {
 	case m.Type == autoscaling.PodsMetricSourceType && m.Pods != nil && m.Pods.Target.AverageValue != nil:
@@ -140,7 +142,7 @@ func (s Situation) ratio(target int64, values []int64, band Tolerances) Proposal
 	return p
 }
 
-// saturating converts like the controller where that saturates.
+// saturating converts as the controller does where it saturates.
 func saturating(f float64) int32 {
 	if f > math.MaxInt32 {
 		return math.MaxInt32
@@ -158,9 +160,9 @@ func overflowing(f float64) int32 {
 	return int32(f)
 }
 
-// pods compares the pods' average with the target. Pods without a value count against the
-// change: as idle when scaling up, as on target when scaling down; pending ones only when
-// scaling up.
+// pods compares the pods' average with the target. Pods without a value are assumed to
+// work against the change: idle when scaling up, on target when scaling down. Pending
+// pods are assumed idle when scaling up and ignored otherwise.
 func (s Situation) pods(target int64, a Answer, band Tolerances) (p Proposal) {
 	switch {
 	case a.Error != nil:

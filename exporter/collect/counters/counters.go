@@ -89,7 +89,8 @@ const maxText = 4 << 20
 // maxMistakes ends the reading of what is no counters file at all.
 const maxMistakes = 100
 
-// indented comments are records to the CSV reader, and their quotes mistakes.
+// indented matches indented comments, which the CSV reader takes for records
+// and their quotes for mistakes.
 var indented = regexp.MustCompile(`(?m)^[ \t]+#`)
 
 // Parse reads a counters file: "FIELD, type, help" lines, '#' comments, with or
@@ -229,7 +230,8 @@ func parseField(text string) (Field, *Error) {
 	return f, nil
 }
 
-// Value is the series' value of the field's. It divides where it can: 7 * 0.01 is not 0.07.
+// Value returns the series' value for a value of the field. It divides where it can: 7 *
+// 0.01 is not 0.07.
 func (f *Field) Value(v float64) float64 {
 	switch {
 	case f.Scale == 0:
@@ -240,8 +242,7 @@ func (f *Field) Value(v float64) float64 {
 	return v * f.Scale
 }
 
-// NewField is a counter that is no line of a file, but of dcgm-exporter's YAML. Errors name the
-// key there.
+// NewField returns a counter of dcgm-exporter's YAML file. Errors name the key there.
 func NewField(name, kind, help string) (Field, error) {
 	f, problem, _ := parseRecord([]string{strings.TrimSpace(name), strings.TrimSpace(kind), help})
 	if problem != nil {

@@ -20,8 +20,9 @@ type fieldTable struct {
 	of    map[uint16]baseUnit
 }
 
-// baseUnit is the field that another one repeats in its base unit. Only DCGM 4.7 has all
-// of those, so their values are made of the older field's, which every source has.
+// baseUnit is an older field that a newer one repeats in its base unit. Only DCGM 4.7
+// has all of the newer fields, so their values are made of the older ones, which every
+// source has.
 type baseUnit struct {
 	id    uint16
 	scale float64

@@ -8,11 +8,11 @@ import (
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
-// EnvLog is the environment variable with the path of the host engine's log, to which it
-// appends a line "unwatched KIND ID FIELD" for each value that is read and not watched, and
-// "unsupported KIND ID FIELD" for each with the status -6, and "incident GPU" for each finding of an
-// answer of the health watches, as DCGM logs at its default level, and the name of each function that is
-// called. Without it there is no log.
+// EnvLog is the environment variable with the path of the host engine's log; without it there is no log.
+// The log has the name of each function that is called. As DCGM does at its default level, it also has a
+// line "unwatched KIND ID FIELD" for each value that is read but not watched, "unsupported KIND ID
+// FIELD" for each value with the status -6, and "incident GPU" for each finding in an answer of the
+// health watches.
 const EnvLog = "FAKEDCGM_LOG"
 
 // Entity groups, as DCGM numbers them.
@@ -24,8 +24,8 @@ const (
 	KindCore   = 8
 )
 
-// LinkID is a dcgm_link_t: the kind of what the link belongs to, its index and that entity in 8,
-// 16 and 8 bits.
+// LinkID returns a dcgm_link_t: 8 bits for the kind of the entity that the link belongs to, 16
+// for the link's index, and 8 for that entity's number.
 func LinkID(kind, of, index int) uint32 { return uint32(kind) | uint32(index)<<8 | uint32(of)<<24 }
 
 // Field is the name of a DCGM field among the values. A value is a number or a text in DCGM's own

@@ -1,5 +1,5 @@
-/* The system, what a GPU or a MIG device is, and what is measured on it. A value that the machine
- * does not have is NOT_SUPPORTED. */
+/* The system, and the identity and measurements of a GPU or a MIG device. A value that the
+ * machine does not have is NOT_SUPPORTED. */
 #include "fake.h"
 
 #include <stdio.h>
@@ -85,8 +85,8 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t of, nvmlPciInfo_t *out) {
 
 /* --- measurements -------------------------------------------------------- */
 
-/* The numbers of a value, one for each pointer; of a value that GPUs have only whole, a GPU in MIG mode
- * and its MIG devices have none. */
+/* The numbers of a value, one for each pointer. With whole, a GPU in MIG mode and its MIG devices do
+ * not have the value. */
 static int answer(const char *function, nvmlDevice_t of, const char *name, bool whole, unsigned *out[4]) {
     unsigned long long n[4] = { 0 };
     ENTER_AS(function, of);
@@ -125,7 +125,7 @@ nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t of, nvmlDeviceAddressingMo
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t of, unsigned, nvmlEnableState_t *) NONE
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t of, unsigned, nvmlPciInfo_t *) NONE
 
-/* Total, used and reserved bytes are what the machine says, or all of it is free. */
+/* Total, used and reserved bytes are the machine's value "memory". Without it all memory is free. */
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t of, nvmlMemory_v2_t *out) {
     unsigned long long n[3];
     profile p;
@@ -173,7 +173,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t of, int count, nvmlFieldValue
 
 /* --- processes ----------------------------------------------------------- */
 
-/* Reads one of "PID:NUMBER PID:NUMBER", and gives the rest, NULL where there is none; the number "-" is ~0. */
+/* Reads one of "PID:NUMBER PID:NUMBER" and returns the rest, NULL if there is none. The number "-" is ~0. */
 static const char *pid_and_number(const char *text, unsigned *pid, unsigned long long *value) {
     int used = 0;
     if (sscanf(text, " %u:%n", pid, &used) != 1 || used == 0)
@@ -183,7 +183,7 @@ static const char *pid_and_number(const char *text, unsigned *pid, unsigned long
 }
 
 /* The processes of a GPU or a GPU instance. A GPU's list has those of its instances too, as for a
- * privileged caller. No value is no process: a GPU always has the list. */
+ * privileged caller. Without a value the list is empty: a GPU always has it. */
 static int processes(const char *function, nvmlDevice_t of, const char *name, unsigned *count, nvmlProcessInfo_t *out) {
     const unsigned capacity = *count;
     ENTER_AS(function, of);
@@ -205,8 +205,8 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t of, unsigned *
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t of, unsigned *n, nvmlProcessInfo_t *out) { return processes(__func__, of, "mps", n, out); }
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t of, unsigned *n, nvmlProcessInfo_t *out) { return processes(__func__, of, "graphics", n, out); }
 
-/* The value "none" is that no process computed: an H100 then has slots that are not filled,
- * older GPUs NOT_FOUND. A GPU in MIG mode has no list. */
+/* The value "none" means that no process computed: an H100 then returns empty slots, an
+ * older GPU NOT_FOUND. A GPU in MIG mode has no list. */
 enum { EMPTY_SLOTS = 72 };
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t of, nvmlProcessUtilizationSample_t *out, unsigned *count, unsigned long long since) {

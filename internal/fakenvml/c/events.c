@@ -8,10 +8,10 @@
 
 enum { XID_EVENT = nvmlEventTypeXidCriticalError, MIG_EVENT = nvmlEventMigConfigChange };
 
-/* A set receives what the GPU's XIDs have behind those it had when it was registered, and that the MIG
- * mode or an instance is another. Once one of its GPUs is lost it says that, after what happened
- * before, and nothing else, as NVIDIA's own mock does (k8s-test-infra#746): that the others' events are
- * lost too is not known of a driver. */
+/* A set receives the XIDs of a GPU that follow its registration, and changes of its MIG mode or
+ * instances. Once one of its GPUs is lost, the set returns the earlier events and then only that error,
+ * as NVIDIA's own mock does (k8s-test-infra#746). Whether a real driver loses the other GPUs' events
+ * too is not known. */
 struct nvmlEventSet_st {
     bool lost;
     unsigned long long types[MAX_GPUS];
@@ -19,8 +19,8 @@ struct nvmlEventSet_st {
     unsigned layout[MAX_GPUS]; /* as it last was */
 };
 
-/* The index-th XID of a GPU, "2/0" the GPU instance and the compute instance it is of. False where there
- * is none. */
+/* The index-th XID of a GPU. "2/0" is the GPU instance and the compute instance that it is attributed
+ * to. False if there is none. */
 static bool xid_at(int gpu, int index, nvmlEventData_t *out) {
     const char *on = value_at("GPUs.%d.XIDs.%d.On", gpu, index);
     *out = (nvmlEventData_t){ { handle_of(gpu, -1, -1) }, XID_EVENT, (unsigned long long)number_at("GPUs.%d.XIDs.%d.Code", gpu, index), ~0u, ~0u };
@@ -93,7 +93,7 @@ nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
 
 /* --- GPM ----------------------------------------------------------------- */
 
-/* A sample is what it was taken of. */
+/* A sample is the handle that it was taken of. */
 nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t of, nvmlGpmSupport_t *out)
     GIVE(((nvmlGpmSupport_t){ out->version, number_at("GPUs.%d.GPM", d->gpu) }))
 

@@ -1,4 +1,4 @@
-/* What happens around each call, and the handles and values of what it is about. */
+/* What happens around each call; handles and values. */
 #include "fake.h"
 
 #include <stdarg.h>
@@ -10,8 +10,9 @@
 
 static int users;
 
-/* The open device files, /dev/nvidiaN of the driver: one of every GPU from the initialisation on,
- * and a second one of a GPU whose handle was requested, until the library is closed. 0 is none. */
+/* The open device files, the driver's /dev/nvidiaN. Every GPU has one from the initialisation on,
+ * and a second one once its handle was requested. They are open until the library is closed. 0:
+ * not open. */
 static int files[MAX_GPUS][2];
 
 void open_file(int gpu, int second) {
@@ -45,7 +46,7 @@ nvmlReturn_t nvmlShutdown(void) {
     return NVML_SUCCESS;
 }
 
-/* NVML has words of its own for each. */
+/* NVML itself has a text for each code. */
 const char *nvmlErrorString(nvmlReturn_t code) {
     static _Thread_local char text[32];
     snprintf(text, sizeof text, "NVML error %d", code);

@@ -15,8 +15,9 @@ long long mib_of(int gpu, const profile *p) {
     return number_at("GPUs.%d.MemoryMiB", gpu) * p->memory / (slices ? slices : 1);
 }
 
-/* The driver's own number of a profile, as nvidia-smi mig -lgip prints it, by NVML's index: of products with
- * four compute slices (A30, RTX PRO 6000), and of those with seven (A100 to GB300). */
+/* The driver's own number of a profile, as nvidia-smi mig -lgip prints it, by NVML's index. The first row is
+ * for products with four compute slices (A30, RTX PRO 6000), the second for those with seven (A100 to
+ * GB300). */
 static unsigned id_of(int gpu, const profile *p) {
     static const unsigned char ids[2][NVML_GPU_INSTANCE_PROFILE_COUNT] = {
         { 14, 5, 0, 0, [7] = 21, 6, [10] = 47, 35, 32, 67, 66, 65, 64 },
@@ -150,7 +151,7 @@ nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t of, nvmlGpuInstanceInfo_t 
     return NVML_SUCCESS;
 }
 
-/* Returns OK if one more instance fits a GPU at a start. */
+/* Returns NVML_SUCCESS if one more instance fits on a GPU at a start. */
 static int fits(int gpu, const profile *p, int start) {
     int slices = p->compute, media = p->media, same = 1, at;
     bool may = false;
@@ -174,7 +175,7 @@ static int fits(int gpu, const profile *p, int start) {
 }
 
 /* The driver's ids of instances count the places of each size: 0 is the whole GPU, 1 and 2 are its halves, 3 to 6
- * its quarters, and so on. The next one is taken where a state's own instance has that id. */
+ * its quarters, and so on. If an instance of the state has that id already, the next free one is taken. */
 static int free_id(int gpu, const profile *p, int start) {
     int first = 0;
     for (long long size = p->memory, all = number_at("GPUs.%d.Spec.MemorySlices", gpu); size * 2 <= all; size *= 2)
@@ -186,8 +187,8 @@ static int free_id(int gpu, const profile *p, int start) {
     return -1;
 }
 
-/* Where the driver makes an instance by itself: of the free places the first of those that overlap the fewest
- * other places, of any profile, that are free. -1 where none is. */
+/* Where the driver places an instance by itself: at the free start that makes the fewest other free places,
+ * of any profile, unusable; the first of several. -1 if no place is free. */
 static int choose(int gpu, const profile *p) {
     int best = -1, least = 0;
     for (int i = 0, start; start_at(gpu, p, i, &start); i++) {
@@ -206,7 +207,7 @@ static int choose(int gpu, const profile *p) {
     return best;
 }
 
-/* Makes an instance at a start or, with -1, where the driver chooses. */
+/* Makes an instance at a start; -1 lets the driver choose. */
 static int create(const char *function, nvmlDevice_t of, unsigned id, int start, nvmlGpuInstance_t *out) {
     profile p;
     ENTER_AS(function, of);
@@ -241,7 +242,7 @@ nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t of) {
 
 /* --- compute instances --------------------------------------------------- */
 
-/* Slices by NVML's number of the profile, which is also its id; 0 is none of ours. */
+/* Slices by NVML's number of the profile, which is also its id. 0: not supported here. */
 static const int ci_slices[NVML_COMPUTE_INSTANCE_PROFILE_COUNT] = { 1, 2, 3, 4, 7, 8, 6 };
 
 static unsigned ci_profile(int slices) {
@@ -253,7 +254,7 @@ static unsigned ci_profile(int slices) {
 
 static int ci_start(const handle *d, int ci) { return (int)number_at("GPUs.%d.Instances.%d.Computes.%d.Start", d->gpu, d->gi, ci); }
 
-/* A compute instance has all slices of its GPU instance, or about half of them or fewer. */
+/* A compute instance has all slices of its GPU instance, or at most about half of them. */
 static bool ci_fits(unsigned profile, int slices) {
     const int n = profile < NVML_COMPUTE_INSTANCE_PROFILE_COUNT ? ci_slices[profile] : 0;
     return n > 0 && (n == slices || 2 * n <= slices + 1) && n <= slices;
@@ -305,7 +306,7 @@ nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t of, unsigned
     if (at + ci_slices[id] > p.compute || free < 0)
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
     out->handle = handle_of(d->gpu, d->gi, free);
-    /* The UUID says where it is and when it was made, by the machine's changes. */
+    /* The UUID is made of the place and of the number of the machine's changes so far. */
     add(path("%s.Computes", d->at), "{\"ID\":%d,\"UUID\":\"MIG-%08x-%04x-5%03x-a000-%012llx\",\"Start\":%d,\"Slices\":%d}",
         free, d->gpu, d->gi, free, number_at("Changes"), at, ci_slices[id] == p.compute ? 0 : ci_slices[id]);
     return commit() ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
@@ -338,7 +339,7 @@ nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t of, nvmlComputeIns
 
 /* --- MIG devices --------------------------------------------------------- */
 
-/* As many as there are compute slices; none outside MIG mode. */
+/* The number of compute slices; 0 outside MIG mode. */
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t of, unsigned *out) GIVE(in_mig_mode(d->gpu) ? number_at("GPUs.%d.Spec.ComputeSlices", d->gpu) : 0)
 nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t of, unsigned *out) GIVE(d->ci >= 0)
 nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t of, unsigned *out) GIVE_IF(d->ci >= 0, d->gi)

@@ -16,13 +16,13 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 int machine_lock(void) { return pthread_mutex_lock(&mutex); }
 void machine_unlock(int *) { pthread_mutex_unlock(&mutex); }
 
-/* A value, container or not: where it stands in the text. */
+/* Where a value, container or not, is in the text. */
 typedef struct {
     char *path;
     size_t from, to;
 } row;
 
-/* The file that was read stays open, so that its inode means no other file. */
+/* The file that was read stays open, so that its inode is not reused for another file. */
 static struct {
     int fd;
     struct stat is;
@@ -44,7 +44,7 @@ int64_t machine_changed(void) { return file.changed; }
 
 static int by_path(const void *a, const void *b) { return strcmp(((const row *)a)->path, ((const row *)b)->path); }
 
-/* Notes the value at p and all that is in it, and gives its end. */
+/* Records the value at p and all values in it, and returns its end. */
 static const char *note(const char *at, const char *p) {
     row *const noted = &file.rows[file.count++];
     *noted = (row){ .path = strdup(at), .from = (size_t)(p - file.text) };
@@ -75,7 +75,7 @@ static const char *note(const char *at, const char *p) {
     return p;
 }
 
-/* Takes a text for the machine. */
+/* Makes a text the machine. */
 static void install(char *text) {
     size_t most = 1;
     for (const char *p = text; *p; p++)
@@ -254,7 +254,7 @@ bool profile_at(int gpu, int k, profile *out) {
     return true;
 }
 
-/* The text of a profile begins with the numbers that make up its identity, which an instance has. */
+/* The text of a profile begins with the numbers that identify it. An instance has the same numbers. */
 bool instance_at(int gpu, int gi, profile *out) {
     const row *mine = find(path("GPUs.%d.Instances.%d.Placement.Profile", gpu, gi)), *r;
     const size_t length = mine ? mine->to - mine->from - 1 : 0;

@@ -13,8 +13,8 @@ import (
 // decoders are kept by scheme: making one takes longer than most tests.
 var decoders sync.Map
 
-// New begins a fake. Its tracker keeps no managedFields: the usual one makes a REST mapper of all types for each
-// write, which was most of the tests' time (controller-runtime 0.25, client-go 0.37; 2026-11).
+// New begins a fake. Its tracker keeps no managedFields. The default tracker makes a REST mapper of all types
+// for each write, which took most of the tests' time (controller-runtime 0.25, client-go 0.37; 2026-11).
 func New(types *runtime.Scheme) *fake.ClientBuilder {
 	decoder, known := decoders.Load(types)
 	if !known {

@@ -14,7 +14,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 )
 
-// DB is what a Prometheus holds of the targets that it scrapes. The zero DB is empty.
+// DB holds what a Prometheus stores of the targets that it scrapes. The zero DB is
+// empty.
 type DB struct {
 	byName map[string][]*Recorded
 	known  map[string]*Recorded   // by target and exposed labels
@@ -41,8 +42,8 @@ func (r *Recorded) Add(ms int64, v float64) {
 // End marks that a series has ended, as Prometheus does.
 func (r *Recorded) End(ms int64) { r.Add(ms, math.Float64frombits(value.StaleNaN)) }
 
-// Between is the series from one time to another, both in milliseconds and included; nil where it
-// has no value then.
+// Between returns the series between two times in milliseconds, both included; nil if it has no
+// value there.
 func (r *Recorded) Between(from, to int64) storage.Series {
 	at := func(t int64) int {
 		i, _ := slices.BinarySearchFunc(r.Points, t, func(p promql.FPoint, t int64) int { return cmp.Compare(p.T, t) })
@@ -55,10 +56,10 @@ func (r *Recorded) Between(from, to int64) storage.Series {
 	return promql.NewStorageSeries(promql.Series{Metric: r.Labels, Floats: r.Points[i:j]})
 }
 
-// Scrape records what a target exposes, as Prometheus' scrape loop does: an exposed label that
-// the target has as well is kept with honor_labels, and else moved to exported_; what the
-// last scrape had and this one does not has ended. A target that is down or gone exposes
-// nothing.
+// Scrape records what a target exposes, as Prometheus' scrape loop does. An exposed label that
+// the target has as well is kept with honor_labels; otherwise it is moved to exported_. A
+// series of the last scrape that this one lacks has ended. A target that is down or gone
+// exposes nothing.
 func (d *DB) Scrape(at time.Time, target labels.Labels, honor bool, exposed []Exposed) {
 	if d.byName == nil {
 		d.byName, d.known, d.last = map[string][]*Recorded{}, map[string]*Recorded{}, map[string][]*Recorded{}
@@ -85,7 +86,7 @@ func (d *DB) Scrape(at time.Time, target labels.Labels, honor bool, exposed []Ex
 	d.last[id] = now
 }
 
-// series returns the series of these labels: that of a target that was gone and is back.
+// series returns the series with these labels, a known one for a target that is back.
 func (d *DB) series(ls labels.Labels) *Recorded {
 	name := ls.Get(labels.MetricName)
 	for _, r := range d.byName[name] {
@@ -98,8 +99,8 @@ func (d *DB) series(ls labels.Labels) *Recorded {
 	return r
 }
 
-// Scraped are the labels of a series. With honor_labels exposed ones win, an empty one
-// included, which removes the target's.
+// Scraped returns the labels of a series. With honor_labels exposed labels win; an
+// empty exposed label removes the target's.
 func Scraped(exposed, target labels.Labels, honor bool) labels.Labels {
 	b := labels.NewBuilder(exposed)
 	target.Range(func(l labels.Label) {
@@ -120,7 +121,8 @@ func (d *DB) Names() []string { return slices.Sorted(maps.Keys(d.byName)) }
 // Named are the series of a name, in the order of recording.
 func (d *DB) Named(name string) []*Recorded { return d.byName[name] }
 
-// Without returns the DB without the series whose names begin so. It is not to be scraped into.
+// Without returns the DB without the series whose names begin with prefix. The result must not
+// be scraped into.
 func (d *DB) Without(prefix string) *DB {
 	o := &DB{byName: maps.Clone(d.byName)}
 	maps.DeleteFunc(o.byName, func(name string, _ []*Recorded) bool { return strings.HasPrefix(name, prefix) })

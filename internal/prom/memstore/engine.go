@@ -44,8 +44,8 @@ func Instant(ctx context.Context, engine *promql.Engine, over storage.Queryable,
 	return slices.Clone(vector), result.Warnings, nil // Close reuses the memory
 }
 
-// Query evaluates as prom.Client answers: a query with warnings is an answer in part, an
-// error. The samples are in the order of their labels.
+// Query evaluates as prom.Client answers: for a query with warnings the error is a
+// [*prom.PartialError]. The samples are in the order of their labels.
 func Query(ctx context.Context, engine *promql.Engine, over storage.Queryable, query string, at time.Time) (prom.Vector, error) {
 	vector, warnings, err := Instant(ctx, engine, over, query, at)
 	if err != nil {
@@ -144,7 +144,7 @@ type Server struct {
 	Engine *promql.Engine
 	// Now is the time of queries without one.
 	Now time.Time
-	// Fail, if not nil, is called before each query, with its time or the first of its times.
+	// Fail, if not nil, is called before each query, with its time or its first time.
 	Fail func(query string, at time.Time) error
 }
 

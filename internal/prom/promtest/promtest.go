@@ -31,8 +31,8 @@ type Response struct {
 	Delay    time.Duration
 }
 
-// Server answers every query with its current script; one over a time has the script's
-// values at its beginning and end.
+// Server answers every query with its current script. A range query gets the script's
+// values at its start and end.
 type Server struct {
 	URL string
 

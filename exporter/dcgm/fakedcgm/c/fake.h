@@ -1,5 +1,5 @@
-/* The pretended host engine, which is in the library whether it is embedded or remote. Shapes,
- * numbers and prototypes are DCGM's own, of the headers that come with go-dcgm. */
+/* The fake host engine. It is in the library, whether embedded or remote. Shapes, numbers and
+ * prototypes are DCGM's own, from the headers that come with go-dcgm. */
 #ifndef FAKEDCGM_FAKE_H
 #define FAKEDCGM_FAKE_H
 
@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-/* Every call to the host engine begins with ENTER, which returns where there is no connection or the
+/* Every call to the host engine begins with ENTER. It returns if there is no connection or the
  * machine says that the call fails. */
 #define ENTER                                  \
     LOCKED;                                    \
@@ -20,7 +20,7 @@
     if (st != DCGM_ST_OK)                      \
     return st
 dcgmReturn_t enter(dcgmHandle_t handle, const char *call);
-/* Returns where out is no structure of the version. */
+/* Returns if out is a structure of another version. */
 #define CHECK(wanted)            \
     if (out->version != (wanted)) \
     return DCGM_ST_VER_MISMATCH
@@ -38,8 +38,8 @@ typedef struct {
     char path[32];   /* of a compute instance its GPU instance's */
     DcgmEntityStatus_t status;
 } part;
-/* All of them, up to one of no kind: each GPU, its GPU instances, each with its compute instances, and what is
- * beside the GPUs. */
+/* All parts, ended by one of no kind: each GPU, its GPU instances, each with its compute instances, then what
+ * is beside the GPUs. */
 const part *parts(void);
 #define EACH_PART(p) (const part *p = parts(); p->is.entityGroupId != DCGM_FE_NONE; p++)
 /* NULL, and DcgmEntityStatusUnknown, of what does not exist. */

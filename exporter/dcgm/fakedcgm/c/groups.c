@@ -1,4 +1,4 @@
-/* Groups of entities and of fields, with DCGM's limits, and what is done with them. */
+/* Groups of entities and of fields, with DCGM's limits, and the calls that take groups. */
 #include "fake.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static group *find(int of, uintptr_t id) {
     return id >= FIRST_ID && id < DCGM_MAX_NUM_GROUPS + FIRST_ID && groups[of][id - FIRST_ID].used ? &groups[of][id - FIRST_ID] : NULL;
 }
 
-/* Declares a group, and returns where there is none. */
+/* Declares a group, and returns if it does not exist. */
 #define FIND(name, of, id)            \
     group *const name = find(of, id); \
     if (name == NULL)                 \
@@ -38,7 +38,7 @@ void forget(void) {
     watches_clear();
 }
 
-/* Makes an empty one, in *made. */
+/* Makes an empty group, in *made. */
 static dcgmReturn_t create(int of, const char *name, uintptr_t *out, group **made) {
     *made = NULL;
     for (int i = DCGM_MAX_NUM_GROUPS - 1; i >= 0; i--) {
@@ -57,7 +57,7 @@ static dcgmReturn_t create(int of, const char *name, uintptr_t *out, group **mad
     return DCGM_ST_OK;
 }
 
-/* Makes empty groups only, as go-dcgm does. */
+/* Only empty groups can be made: go-dcgm makes no others. */
 dcgmReturn_t dcgmGroupCreate(dcgmHandle_t handle, dcgmGroupType_t type, const char *name, uintptr_t *out) {
     group *made;
     ENTER;
@@ -109,7 +109,7 @@ dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t handle, uintptr_t id) {
     return DCGM_ST_OK;
 }
 
-/* A list is refused as a whole when one GPU cannot profile one field of it. */
+/* DCGM refuses a whole list if one GPU cannot profile one of its fields. */
 static bool may_watch(const group *g, const group *f) {
     for (int i = 0; i < g->count * f->count; i++) {
         unsigned long long can[MAX_PROFILED];

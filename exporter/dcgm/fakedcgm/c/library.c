@@ -28,7 +28,7 @@ dcgmReturn_t enter(dcgmHandle_t handle, const char *call) {
         return DCGM_ST_UNINITIALIZED;
     if (handle == 0 || handle != host.handle)
         return DCGM_ST_CONNECTION_NOT_VALID;
-    if (*host.engine && (engine == NULL || strcmp(engine, host.engine) != 0)) { /* it has ended, or another one runs in its place */
+    if (*host.engine && (engine == NULL || strcmp(engine, host.engine) != 0)) { /* that host engine has ended, or another one runs instead */
         disconnect();
         return DCGM_ST_CONNECTION_NOT_VALID;
     }
@@ -61,7 +61,7 @@ dcgmReturn_t dcgmShutdown(void) {
     return was ? DCGM_ST_OK : DCGM_ST_UNINITIALIZED;
 }
 
-/* Begins a connection: to the host engine of the machine's line "ADDRESS RUN", or without an address
+/* Begins a connection to the host engine of the machine's line "ADDRESS RUN", or without an address
  * to one in this process. */
 static dcgmReturn_t begin(const char *call, const char *address, dcgmHandle_t *out) {
     LOCKED;
@@ -96,7 +96,7 @@ dcgmReturn_t dcgmStopEmbedded(dcgmHandle_t handle) {
     return DCGM_ST_OK;
 }
 
-/* It does not hang. */
+/* Unlike most calls it never hangs. */
 dcgmReturn_t dcgmDisconnect(dcgmHandle_t handle) {
     LOCKED;
     const bool is = handle != 0 && handle == host.handle;
@@ -105,7 +105,7 @@ dcgmReturn_t dcgmDisconnect(dcgmHandle_t handle) {
     return is ? DCGM_ST_OK : DCGM_ST_CONNECTION_NOT_VALID;
 }
 
-/* DCGM has words of its own for each. */
+/* DCGM itself has a text for each code. */
 const char *errorString(dcgmReturn_t st) {
     static _Thread_local char text[32];
     snprintf(text, sizeof text, "status %d", st);

@@ -1,4 +1,4 @@
-/* What there is, and how it is connected. */
+/* The entities, and how they are connected. */
 #include "fake.h"
 
 #include <stdio.h>
@@ -16,7 +16,8 @@ static void add_part(unsigned kind, unsigned id, int gpu, int gi, int ci, const 
 }
 
 /* DCGM's number of a GPU is its index. Its GPU instances and its compute instances are each numbered from the
- * multiple of its compute slices on, by NVML's index of their profile and the driver's id. A detached one has none. */
+ * multiple of its compute slices on, by NVML's index of their profile and the driver's id. A detached GPU has no
+ * instances. */
 static void list_gpu(int gpu) {
     unsigned gis = (unsigned)(gpu * number_at("GPUs.%d.Spec.ComputeSlices", gpu)), cis = gis;
     profile p;
@@ -50,7 +51,7 @@ const part *parts(void) {
     return all;
 }
 
-/* A core has no place in a list: each that is asked for is there. */
+/* Cores are not listed: every core that a call names exists. */
 const part *part_of(entity e) {
     static const part core = { { DCGM_FE_CPU_CORE, 0 }, -1, -1, -1, "", DcgmEntityStatusOk };
     for EACH_PART(p)
@@ -64,7 +65,7 @@ DcgmEntityStatus_t status_of(entity e) {
     return p ? p->status : DcgmEntityStatusUnknown;
 }
 
-/* The entities of a kind, of which there is space for DCGM's most. */
+/* The entities of a kind, at most DCGM's maximum. */
 static int list_of(dcgm_field_entity_group_t kind, unsigned ids[DCGM_GROUP_MAX_ENTITIES_V2]) {
     int n = 0;
     for EACH_PART(p)
@@ -143,9 +144,9 @@ dcgmReturn_t dcgmGetCpuHierarchy(dcgmHandle_t handle, dcgmCpuHierarchy_v1 *out) 
     return out->numCpus ? DCGM_ST_OK : DCGM_ST_NOT_SUPPORTED; /* a machine without Grace CPUs */
 }
 
-/* The status of 36 links a GPU is DCGM 4.6's, newer than the headers: words like the one of 18,
- * which are a version, the number of GPUs, for each of 32 its id and its links' states, the
- * number of switches, and the same of 12 with 256 links. */
+/* The status of 36 links a GPU is DCGM 4.6's, newer than the headers. It is words like that of
+ * 18 links: the version, the number of GPUs, then for each of 32 GPUs its id and its links'
+ * states. The number of switches and the same of 12 switches with 256 links follow. */
 enum { LINKS = 18, LINKS_4_6 = 36, SWITCH_LINKS = 256 };
 #define LINK_WORDS(links) (2 + DCGM_MAX_NUM_DEVICES * (1 + (links)) + 1 + DCGM_MAX_NUM_SWITCHES * (1 + SWITCH_LINKS))
 _Static_assert(sizeof(dcgmNvLinkStatus_v4) == 4 * LINK_WORDS(LINKS), "dcgmNvLinkStatus_v4");
@@ -177,7 +178,7 @@ dcgmReturn_t dcgmGetNvLinkLinkStatus(dcgmHandle_t handle, dcgmNvLinkStatus_v4 *o
     return DCGM_ST_OK;
 }
 
-/* It fails where any GPU is lost. */
+/* Fails if any GPU is lost. */
 dcgmReturn_t dcgmGetNvLinkP2PStatus(dcgmHandle_t handle, dcgmNvLinkP2PStatus_v1 *out) {
     CHECK(dcgmNvLinkP2PStatus_version1);
     ENTER;

@@ -74,8 +74,8 @@ static const char *implied(const part *p, unsigned short field) {
     return NULL;
 }
 
-/* Which entity answers: DCGM gives what it measures on GPUs only of the GPU, and a compute
- * instance has the values of its GPU instance. */
+/* Which entity answers. The GPU answers for a field that DCGM measures on GPUs only. A
+ * compute instance has the values of its GPU instance. */
 static const part *answering(const part *p, unsigned level) {
     const bool of_instance = level == DCGM_FE_GPU_I || level == DCGM_FE_GPU_CI;
     while (p->ci >= 0 || (p->gi >= 0 && !of_instance)) /* each follows what it is a part of */
@@ -90,7 +90,7 @@ void sample_live(entity e, unsigned short field, sample *out) {
     if (meta == NULL || p == NULL)
         return;
     out->ts = now_us();
-    /* Of a GPU that is lost all is blank, its last XID too; what a detached one was called is still known. */
+    /* A lost GPU has only blanks, for its last XID too. A detached GPU keeps its name, UUID and bus id. */
     const bool is_named = field == DCGM_FI_DEV_NAME || field == DCGM_FI_DEV_UUID || field == DCGM_FI_DEV_PCI_BUSID;
     if (meta->entityLevel != DCGM_FE_NONE && (p->status == DcgmEntityStatusLost || (p->status == DcgmEntityStatusDetached && !is_named)))
         return;

@@ -1,5 +1,5 @@
 /* Watches and the samples they take. */
-#include <search.h> /* before fake.h's ENTER, of which it has another */
+#include <search.h> /* before fake.h, since both define ENTER */
 
 #include "fake.h"
 
