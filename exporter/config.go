@@ -77,7 +77,7 @@ type config struct {
 	timeouts struct{ read, write time.Duration }
 	fields   []counters.Field // of the configuration file; nil: of countersFile
 	groups   []watchGroup
-	// warnings name options without effect.
+	// warnings name options without effect, and those whose values were replaced.
 	warnings []string
 }
 

@@ -194,6 +194,6 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 
 func warnCounters(log *slog.Logger, file counters.File) {
 	for _, w := range file.Warnings {
-		log.Warn("counters: line left out", "error", w)
+		log.Warn("counters", "warning", w)
 	}
 }

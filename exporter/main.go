@@ -79,7 +79,7 @@ a value older than 2.5 intervals is not served.`
 func run(ctx context.Context, c *config, stderr io.Writer) error {
 	log := newLogger(c, stderr)
 	for _, w := range c.warnings {
-		log.Warn("a flag has no effect", "flag", w)
+		log.Warn("configuration", "warning", w)
 	}
 	from, err := newCounters(c)
 	if err != nil {

@@ -1,5 +1,7 @@
 package plan
 
+import "math/rand/v2"
+
 // Make decides what should be done. It is pure and total: equal snapshots, in
 // whatever order their slices come, give equal plans, and no input makes it panic
 // or loop. An invalid snapshot gets a plan too, which must not be executed.
@@ -76,7 +78,7 @@ func (w *world) may(p *poolState) bool {
 // finishOperations uncordons nodes after a repartition and rolls back what failed or is
 // overdue; a freeze prevents new operations only. A rollback that fails is repeated in each
 // reconcile. So these actions do not count towards MaxActionsPerReconcile. The same number
-// bounds them separately: where there are more, each reconcile takes others of them.
+// bounds them separately: where there are more, each reconcile takes them from another one on.
 func (w *world) finishOperations() {
 	defer func() { w.actions.finishing = len(w.actions.list) }()
 	if w.hold != "" && w.hold != Frozen {
@@ -107,7 +109,7 @@ func (w *world) finishOperations() {
 		w.actions.add(a)
 	}
 	if all, most := len(w.actions.list), max(w.policy.MaxActionsPerReconcile, 0); all > most {
-		first := int(w.now.Unix()%int64(all)) * most % all
+		first := rand.New(rand.NewPCG(uint64(w.now.Unix()), 0)).IntN(all) // the same plan for the same time
 		w.actions.list = append(w.actions.list[first:], w.actions.list[:first]...)[:most]
 	}
 }

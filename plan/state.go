@@ -3,6 +3,7 @@ package plan
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -70,6 +71,10 @@ func (m State) Without(before State, pool, node func(name string) bool) State {
 	m.LastRepartition = replaced(m.LastRepartition, before.LastRepartition, node)
 	m.Grown = replaced(m.Grown, before.Grown, pool)
 	m.Removed = replaced(m.Removed, before.Removed, pool)
+	m.Failures = replaced(m.Failures, before.Failures, func(name string) bool { // of a node or a GPU of it
+		of, _, _ := strings.Cut(name, "/")
+		return node(of)
+	})
 	return m
 }
 

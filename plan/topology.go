@@ -167,11 +167,8 @@ func (t *topology) ruled(p *Pod) {
 	}
 	for i, r := range nearRules(p) {
 		t.rule(r)
-		if one := p.Near[i].Group; one != r.Group {
-			t.byGroup[one] = slices.Clip(t.byGroup[one]) // a rule selects it, if with others only
-			if !slices.Contains(t.joint, r.Group) {
-				t.joint = append(t.joint, r.Group)
-			}
+		if p.Near[i].Group != r.Group && !slices.Contains(t.joint, r.Group) {
+			t.joint = append(t.joint, r.Group)
 		}
 	}
 }

@@ -48,11 +48,12 @@ func newReconcile(s plan.Snapshot, policy plan.Policy) *reconcile {
 	return r
 }
 
-// podsOn returns the pods with GPUs on a node, sorted, in the form of a record (contract.PodOf).
+// podsOn returns the snapshot's pods on a node, sorted, in the form of a record (contract.PodOf). It includes pods without
+// a demand: KAI's pods that reserve GPUs request some, and so may pods whose demand is unreadable.
 func (r *reconcile) podsOn(node string) []string {
 	var out []string
 	for _, p := range r.pods {
-		if p.Node == node && !p.Demand.Zero() {
+		if p.Node == node {
 			out = append(out, contract.PodOf(p.Namespace, p.Name, p.UID))
 		}
 	}

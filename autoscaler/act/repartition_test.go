@@ -419,22 +419,27 @@ func TestRepartitionByAgent(t *testing.T) {
 }
 
 // TestAgentIsLetBeginByResume: if the leader is killed after writing the record, the next
-// one lets the agent begin, unless a pod was bound meanwhile.
+// one lets the agent begin, unless a pod was bound meanwhile. KAI's pods that reserve GPUs
+// request some, and have no demand in the snapshot.
 func TestAgentIsLetBeginByResume(t *testing.T) {
-	for _, came := range []bool{false, true} {
+	for _, c := range []struct{ reserved, came bool }{{}, {came: true}, {reserved: true}, {true, true}} {
 		w, repartition := withAgent(t)
+		if c.reserved {
+			w.must(w.client.Create(t.Context(), gpuPod("reserves", "p-1")))
+			w.snap.Pods = append(w.snap.Pods, plan.Pod{Namespace: "ns", Name: "reserves", Node: "p-1"})
+		}
 		w.want(Done, repartition)
 		n, r := w.node(), w.record()
 		r.Selected = false
 		n.Annotations[contract.RecordAnnotation] = r.String()
 		w.must(w.client.Update(t.Context(), n))
-		if came {
+		if c.came {
 			w.must(w.client.Create(t.Context(), gpuPod("late", "p-1")))
 		}
 		w.must(w.resume(start.Add(time.Second)))
 		r, ok, _ := contract.RecordOf(w.node())
-		if ok == came || ok && !r.Selected {
-			t.Errorf("pod came: %v; record %v, selected %v", came, ok, r.Selected)
+		if ok == c.came || ok && !r.Selected {
+			t.Errorf("%+v; record %v, selected %v", c, ok, r.Selected)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func profileOf(name string) string {
 	if !ok {
 		return ""
 	}
-	if first, rest, repartition := strings.Cut(profile, "."); repartition && strings.HasSuffix(first, "c") {
+	if first, rest, dotted := strings.Cut(profile, "."); dotted && strings.HasSuffix(first, "c") {
 		return rest
 	}
 	return profile

@@ -37,7 +37,7 @@ type Record struct {
 	Expect map[string]int64 `json:"expect"`
 	// Was is what it advertised before.
 	Was map[string]int64 `json:"was"`
-	// Pods with GPUs that were on the node at the decision, in the form of PodOf. A pod that is not among
+	// Pods that were on the node at the decision, in the form of PodOf. A pod with GPUs that is not among
 	// them may have been allocated the GPU: the label is then not set.
 	Pods []string `json:"pods,omitempty"`
 	// Cordoned is true when this operation made the node unschedulable; false if it was already.
