@@ -10,7 +10,7 @@
 //     do not count for affinity and anti-affinity (docs/internals/003-planner.md).
 //   - A pool's template may state no zone or rack. Its new node is assumed to come up where it helps (same page, "What is
 //     thin").
-//   - A node's host label is its name. If only a volume has a zone label, nodes without any zone must match it too.
+//   - A node's host label is its name. A zone that is only a label of a volume is required even of nodes without a zone.
 //   - A volume that several nodes may use takes none of a driver's places on a node. A volume that several pods of a node
 //     use takes a place for each pod.
 //   - Several claims of one pod may be given the same available volume.
