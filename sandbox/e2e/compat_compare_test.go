@@ -99,7 +99,6 @@ type difference struct {
 	name string
 	// values means that values differ, so an HPA might act differently. Other differences are about error codes and
 	// fields that no HPA reads.
-	// codes and fields that no HPA reads.
 	values bool
 	is     func(q question, theirs, ours reply) bool
 }

@@ -134,8 +134,8 @@ var removalsOfPod = []func(*core.Pod){
 	func(p *core.Pod) { delete(p.Spec.Containers[0].Resources.Requests, core.ResourceMemory) },
 }
 
-// resizes reports whether a pod's status is from a resize in place. Such a pod's containers can only be
-// removed all together.
+// resizes reports whether a pod's status is from a resize in place. That status lists the containers, so none
+// of them is removed while the pod has it.
 func resizes(p *core.Pod) bool { return p.Status.ContainerStatuses != nil }
 
 // affinityOf returns a pod's affinity; if it has none, a new one to write to.
