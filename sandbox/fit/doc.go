@@ -15,9 +15,9 @@
 //     use takes a place for each pod.
 //   - Several claims of one pod may be given the same available volume.
 //   - Storage capacity by topology is not read.
-//   - A claim's tolerations of device taints count only if the claim requires more of its devices than their number. Devices
-//     that may be allocated several times (consumable capacity) count once. A claim for all devices of a node, or with
-//     selectors that leave a device's size open, makes a pod unreadable.
+//   - A claim's tolerations of device taints count only if the claim requires more of its devices than their number.
+//     Devices that may be allocated several times (consumable capacity) count once. A claim for all devices of a node,
+//     or with selectors that leave a device's size open, makes a pod unreadable.
 //   - If the DRA driver divides a GPU as it is claimed, either all its unused devices are tainted, or none. Only a pool's
 //     nodes show that its GPUs are divided in this way.
 //   - Of a prioritized list, the first alternative that a new node could have is the demand. If a later one fits now, the
@@ -27,8 +27,8 @@
 //   - A pod waits for a tainted device while the pod that has it is leaving.
 //   - A claim with admin access beside other requests requires one more device, one of its class on the node, and counters
 //     of partitionable devices, which the planner does not know.
-//   - If a claim for MIG devices requires more of them than their number, the planner expects a new node to have the devices
-//     of the pool's newest node, whatever layout new nodes get.
+//   - If a claim for MIG devices requires more of them than their number, the planner expects a new node to have the
+//     devices of the pool's newest node, whatever layout new nodes get.
 //   - If a claim requires more of its devices than their number, devices of leaving pods count as free for it.
 //   - The simulator gives pods no MIG devices if no exporter reports which ones exist.
 //
