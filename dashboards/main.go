@@ -59,7 +59,7 @@ func generate() *cobra.Command {
 
 const boardsDir = "deploy/chart/gpuscale/files/dashboards"
 
-// write writes all generated files below a checkout, and removes those of deleted boards.
+// write writes all generated files below a checkout and removes files of deleted boards.
 func write(root string) error {
 	files, err := files()
 	if err != nil {
@@ -77,8 +77,8 @@ func write(root string) error {
 	return nil
 }
 
-// files are the generated files by their path in a checkout. The Helm chart holds
-// the boards and the recording rules; the alerts have a second form outside it.
+// files returns the generated files by their path in a checkout. The Helm chart contains the boards and the
+// recording rules. The alerts have a second form outside the chart.
 func files() (map[string][]byte, error) {
 	all := map[string][]byte{
 		"deploy/chart/gpuscale/files/recording.yaml": rules.YAML(),
@@ -94,7 +94,7 @@ func files() (map[string][]byte, error) {
 	return all, nil
 }
 
-// over is a command over a Prometheus.
+// over returns a command that evaluates boards against a Prometheus.
 func over(use, short, long string, run func(cmd *cobra.Command, src eval.Source, scrape time.Duration) error) *cobra.Command {
 	var url string
 	var scrape time.Duration

@@ -30,7 +30,7 @@ type doctorOptions struct {
 	stdout              io.Writer
 }
 
-// lookTimeout is the time-out of all checks together.
+// lookTimeout is the timeout for all checks together.
 const lookTimeout = time.Minute
 
 // doctorForms are the output formats.
@@ -104,7 +104,7 @@ func (o doctorOptions) run(ctx context.Context) error {
 	return o.write(doctor.Examine(facts, checks))
 }
 
-// gathering returns the sources that the flags name.
+// gathering returns the options for gathering facts, from the flags.
 func (o doctorOptions) gathering(ctx context.Context, checks []doctor.Check) (doctor.Options, error) {
 	g := doctor.Options{Match: o.match, Namespace: o.namespace, Sources: doctor.Sources(checks), Advise: advise}
 	var err error

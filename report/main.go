@@ -1,6 +1,5 @@
-// Command gpuscale-report reports what became of every GPU-hour, pending demand, and
-// what to change. It only reads: for reports from Prometheus alone, for doctor from
-// Kubernetes as well, with the caller's rights.
+// Command gpuscale-report reports how every GPU-hour was used, which demand is pending, and what to change.
+// It only reads. Reports need only Prometheus. doctor also reads Kubernetes, with the caller's permissions.
 package main
 
 import (
@@ -77,10 +76,10 @@ const (
 	exitFailed     = 1
 	exitUsage      = 2
 	exitIncomplete = 3
-	exitFaulty     = 4 // of doctor alone
+	exitFaulty     = 4 // doctor only
 )
 
-// coded is an error with an exit code of its own; others are exitFailed.
+// coded is an error with its own exit code. Other errors exit with exitFailed.
 type coded struct {
 	error
 	code int
@@ -88,10 +87,10 @@ type coded struct {
 
 func (c coded) Unwrap() error { return c.error }
 
-// incomplete marks a report that was written and has gaps.
+// incomplete marks a report that was written but has gaps.
 func incomplete(err error) error { return coded{err, exitIncomplete} }
 
-// errWritten is of another program, which has written its error itself.
+// errWritten stands for the failure of another program, which has printed its own error.
 var errWritten = errors.New("another program failed")
 
 func exitCode(err error) int {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// writable checks --out before any query: queries may take minutes.
+// writable checks --out before any query is sent, since queries may take minutes.
 func (o options) writable() error {
 	if o.out == "" {
 		return nil
@@ -23,10 +23,10 @@ func (o options) writable() error {
 	return nil
 }
 
-// replace writes a file atomically, since it may be served. A link is followed, and a
-// pipe or device, such as /dev/stdout, is written into: a rename would remove either.
+// replace writes a file atomically, because a web server may be serving it. A symbolic link is followed. A
+// pipe or device, such as /dev/stdout, is written into, since a rename would replace it.
 func replace(file string, raw []byte) error {
-	if !strings.HasPrefix(file, "/dev/") && !strings.HasPrefix(file, "/proc/") { // which name open streams
+	if !strings.HasPrefix(file, "/dev/") && !strings.HasPrefix(file, "/proc/") { // opened streams have names there
 		if target, err := filepath.EvalSymlinks(file); err == nil {
 			file = target
 		}
@@ -58,18 +58,18 @@ func exchange(file string, raw []byte) error {
 	return nil
 }
 
-// progress is a bar on a terminal, and nothing in a log.
+// progress draws a progress bar on a terminal. In a log it writes nothing.
 type progress struct {
 	w     io.Writer
 	on    bool
-	shown int // of 100
+	shown int // percent
 }
 
 func newProgress(w io.Writer, quiet bool) *progress {
 	return &progress{w: w, on: !quiet && painted(w), shown: -1}
 }
 
-// show draws how many of all queries are answered.
+// show draws how many of all queries have been answered.
 func (p *progress) show(done, all int) {
 	percent := 100 * done / max(1, all)
 	if !p.on || percent == p.shown {

@@ -15,14 +15,13 @@ import (
 	"github.com/gpuscale/gpuscale/internal/command"
 )
 
-// plugin is the file name by which kubectl finds this program, and asPlugin how it is
-// called then.
+// plugin is the file name by which kubectl finds this program. asPlugin is how users then call it.
 const (
 	plugin   = "kubectl-gpuscale"
 	asPlugin = "kubectl gpuscale"
 )
 
-// calledAs is the program's name in texts: that of the file, or kubectl's words.
+// calledAs is the program's name in texts: the file's name, or the words for kubectl.
 func calledAs(file string) string {
 	if strings.TrimSuffix(filepath.Base(file), ".exe") == plugin {
 		return asPlugin
@@ -30,7 +29,7 @@ func calledAs(file string) string {
 	return "gpuscale-report"
 }
 
-// newPlugin is the same commands for kubectl: the report is a command like the others.
+// newPlugin returns the commands for kubectl. There the report is a command like the others.
 func newPlugin(out, errs io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use: plugin, Short: "GPU metrics and autoscaling of this cluster", Args: command.NoArgs,
@@ -39,13 +38,13 @@ func newPlugin(out, errs io.Writer) *cobra.Command {
 	}
 	root.AddCommand(newRunCommand("report", out, errs), newTopCommand(out, errs), newDoctorCommand(out), newExplainCommand(out, errs))
 	for _, c := range root.Commands() {
-		// The report has no word of its own in gpuscale-report.
+		// In gpuscale-report the report has no command name of its own.
 		c.Long = strings.ReplaceAll(strings.ReplaceAll(c.Long, "gpuscale-report --", asPlugin+" report --"), "gpuscale-report ", asPlugin+" ")
 	}
 	return root
 }
 
-// explainers are the programs that explain a subject: each has what it needs of its own.
+// explainers maps a subject to the program that explains it: that program has the data.
 var explainers = map[string]string{"pod": "gpuscale-autoscaler", "gang": "gpuscale-autoscaler", "pool": "gpuscale-autoscaler", "hpa": "gpuscale-adapter"}
 
 // newExplainCommand passes its arguments on to the program that explains the subject.
@@ -68,7 +67,7 @@ are its own: ` + asPlugin + ` explain pod --help.
 	}
 }
 
-// pass runs another program of ours, and ends as it does.
+// pass runs another of our programs and exits with its exit code.
 func pass(ctx context.Context, program string, args []string, out, errs io.Writer) error {
 	path, err := beside(program)
 	if err != nil {
@@ -86,7 +85,7 @@ func pass(ctx context.Context, program string, args []string, out, errs io.Write
 	return nil
 }
 
-// beside returns the path of another program of ours.
+// beside returns the path of another of our programs.
 func beside(program string) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if self, err = filepath.EvalSymlinks(self); err == nil {

@@ -105,7 +105,7 @@ func (o options) run(ctx context.Context) error {
 	return incomplete(errors.New(shortcomings(r.Answer.Quality)))
 }
 
-// shortcomings is why a script should not rely on the report.
+// shortcomings says why a script should not rely on the report; empty if it can.
 func shortcomings(q model.Quality) string {
 	text := fmt.Sprintf("the report is written, but %s of the window has a record and the data's quality is %s", model.Share(q.Coverage), q.Grade)
 	if n := len(q.Unanswered); n > 0 {
@@ -114,7 +114,7 @@ func shortcomings(q model.Quality) string {
 	return text + ": see its section 0"
 }
 
-// check reads the flags that need no file.
+// check validates the flags that require no file.
 func (o options) check() (query.Window, error) {
 	if !slices.Contains(forms, o.form) {
 		return query.Window{}, fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(forms, ", "))
@@ -139,7 +139,7 @@ func (o options) check() (query.Window, error) {
 	return w, nil
 }
 
-// read reads the files before any query, so that errors in them show at once.
+// read reads the files before any query, so that errors in them appear at once.
 func (o options) read(in *model.Input) error {
 	if o.prices != "" {
 		list, err := prices.Load(o.prices)

@@ -27,8 +27,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// source is the address of Prometheus and its credentials: a backend of the adapter's
-// configuration, as flags or as a file of the same form.
+// source is the address of Prometheus and its credentials, from flags or from a file. The file has the form
+// of a backend in the adapter's configuration.
 type source struct {
 	config               prom.Config
 	file                 string
@@ -41,7 +41,7 @@ type source struct {
 	trusted              []string
 }
 
-// queryTimeout is the time-out of one query; a piece of a long window may take long.
+// queryTimeout is the timeout of one query. A piece of a long window may take long.
 const queryTimeout = 2 * time.Minute
 
 func (s *source) add(fs *pflag.FlagSet) {
@@ -64,23 +64,23 @@ func (s *source) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.amazon.Profile, "sigv4-profile", "", "profile of Amazon's shared credentials")
 	fs.StringVar(&s.amazon.RoleARN, "sigv4-role-arn", "", "role to assume")
 	fs.DurationVar(&c.Timeout, "timeout", 0, "time-out of one query")
-	fs.Lookup("timeout").DefValue = queryTimeout.String() // where a file states none either
+	fs.Lookup("timeout").DefValue = queryTimeout.String() // the default if the file has none either
 	for _, name := range []string{"header", "header-file", "parameter"} {
-		fs.Lookup(name).DefValue = "" // else help has "(default [])"
+		fs.Lookup(name).DefValue = "" // otherwise help would show "(default [])"
 	}
 }
 
-// addTrusted adds the flag of the namespaces that are believed.
+// addTrusted adds the flag for the trusted namespaces.
 func (s *source) addTrusted(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.trusted, "exporter-namespaces", nil, "namespaces whose exporters and autoscaler are believed; all if empty. Any pod that Prometheus scrapes can expose series of GPUs and costs")
 }
 
-// client joins the file and the flags.
+// client makes a client from the file and the flags.
 func (s *source) client(ctx context.Context) (*prom.Client, error) {
 	if errs := trust.Validate("--exporter-namespaces", s.trusted); len(errs) > 0 {
 		return nil, command.Usage(errors.Join(errs...))
 	}
-	var in struct { // a backend of the adapter
+	var in struct { // a backend as in the adapter's configuration
 		prom.Config
 		Timeout metav1.Duration `json:"timeout"`
 	}
@@ -117,10 +117,10 @@ func (s *source) client(ctx context.Context) (*prom.Client, error) {
 	return client, nil
 }
 
-// addressed refuses what is no URL, in the words of a command line.
+// addressed rejects what is not a URL, with a message about the command line.
 func addressed(text string) error {
 	switch u, err := url.Parse(text); {
-	case err != nil, u.Host == "": // the text may hold a password
+	case err != nil, u.Host == "": // the text is not shown: it may contain a password
 		return errors.New("--prometheus-url: want an address such as http://localhost:9090")
 	case u.User != nil:
 		return errors.New("--prometheus-url: no password belongs into the address: give --username and --password-file")
@@ -128,7 +128,7 @@ func addressed(text string) error {
 	return nil
 }
 
-// over overrides a file's fields by the flags'.
+// over applies the flags over the file's fields.
 func (s *source) over(c *prom.Config) {
 	put := func(to *string, flag string) { *to = cmp.Or(flag, *to) }
 	put(&c.URL, s.config.URL)
@@ -159,7 +159,8 @@ func (s *source) over(c *prom.Config) {
 	}
 }
 
-// advices are what to do about errors of Prometheus, by what they are or say: the first that fits.
+// advices say what to do about errors of Prometheus, by the kind or text of the error. The first match is
+// used.
 var advices = []struct {
 	is     error
 	says   []string
@@ -176,15 +177,15 @@ var advices = []struct {
 	{says: []string{"a redirect, which is not followed"}, advice: "a login page or a redirect is in front of it: give the address that answers directly, and credentials as flags"},
 	{says: []string{"HTTP 429"}, advice: "it limits queries: try later, and a report with a lower --concurrency or a shorter --since"},
 	{is: context.DeadlineExceeded, says: []string{"timed out", "timeout", "deadline exceeded"}, advice: "it takes too long to answer: give it a longer --timeout or --match for a part of it, and a report a shorter --since"},
-	{says: []string{"unable to read"}}, // a file of credentials, which the error names
+	{says: []string{"unable to read"}}, // a credentials file; the error names it
 	{is: prom.ErrUnavailable, advice: "is the address right, and reachable from here? In a cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090"},
 }
 
-// noSeries names the scrape jobs to check where there are no series.
+// noSeries says which scrape jobs to check if there are no series.
 var noSeries = fmt.Sprintf("there is no %s and no %s in the window: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400), and gpuscale-autoscaler? Look at up and at /targets of Prometheus",
 	metric.GPUInfo.Name, metric.AutoscalerGPUSeconds.Name)
 
-// badMatch is in errors about --match alone: our own queries have none.
+// badMatch appears only in errors about --match, since our own queries are valid.
 const badMatch = "parse error"
 
 // advise adds advice to an error of Prometheus.
@@ -219,7 +220,7 @@ func length(text string) (time.Duration, error) {
 	return time.Duration(d), nil
 }
 
-// complete registers the values of a flag for completion.
+// complete registers shell completion for the values of a flag.
 func complete(cmd *cobra.Command, flag string, words ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -83,9 +83,8 @@ func (o topOptions) run(ctx context.Context) error {
 	return o.again(ctx, client, tick.C)
 }
 
-// again repeats the table until it is interrupted, which is not an error. It continues
-// over unknown values, an unreachable Prometheus and a missing exporter; a refused
-// credential ends it.
+// again repeats the table until it is interrupted, which is not an error. It goes on after unknown values, an
+// unreachable Prometheus and a missing exporter. A rejected credential ends it.
 func (o topOptions) again(ctx context.Context, client query.Prometheus, tick <-chan time.Time) error {
 	for {
 		err := o.once(ctx, client, true)
@@ -108,7 +107,7 @@ func (o topOptions) again(ctx context.Context, client query.Prometheus, tick <-c
 	}
 }
 
-// once queries and writes the table, for one moment.
+// once queries and writes the table one time.
 func (o topOptions) once(ctx context.Context, client query.Prometheus, again bool) error {
 	now := time.Now()
 	d := query.Dialect{Match: o.match, Trusted: o.trusted}
@@ -132,7 +131,7 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 	switch {
 	case !again, o.form == "json":
 	case o.form == "yaml":
-		b.WriteString("---\n") // one document each
+		b.WriteString("---\n") // each table is a YAML document
 	case painted(o.out):
 		b.WriteString("\x1b[H\x1b[2J" + now.Format(time.DateTime) + "\n")
 	default:
@@ -155,5 +154,5 @@ func terminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// painted reports whether a terminal takes escape sequences.
+// painted reports whether the output is a terminal that supports escape sequences.
 func painted(w io.Writer) bool { return terminal(w) && os.Getenv("TERM") != "dumb" }

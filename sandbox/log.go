@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
-// openLog keeps the sandbox's own log, and that of its libraries, off the view.
+// openLog sends the sandbox's log, and its libraries' logs, to a file, so that they do not disturb the view.
 func openLog(file string) (*slog.Logger, func(), error) {
 	if file == "" {
 		return logTo(slog.DiscardHandler), func() {}, nil

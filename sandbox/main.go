@@ -1,6 +1,5 @@
-// Command gpuscale-sandbox plays the whole loop on one machine: a real
-// Kubernetes control plane and Prometheus, our programs, and fakes for what
-// a laptop lacks.
+// Command gpuscale-sandbox runs the whole loop on one machine: a real Kubernetes control plane and
+// Prometheus, our programs, and fakes for what the machine lacks.
 package main
 
 import (
@@ -102,7 +101,7 @@ func demo(ctx context.Context, f flags) error {
 	if f.speed < 0 || f.speed > 1000 {
 		return fmt.Errorf("--speed %g: want 0 to 1000", f.speed)
 	}
-	if f.trace != "" { // before minutes of compiling
+	if f.trace != "" { // before compiling, which takes minutes
 		if _, err := trace.Load(f.trace); err != nil {
 			return err
 		}
@@ -142,9 +141,9 @@ func demo(ctx context.Context, f flags) error {
 	return err
 }
 
-// reportFolder makes the folder, before minutes of compiling. Without one given
-// it is a place that every demo writes over and make clean removes. The path is
-// absolute: it is opened from other folders.
+// reportFolder creates the report's folder, before compiling, which takes minutes. By default it is a folder
+// that each demo overwrites and make clean removes. The path is absolute, since programs with other working
+// directories open it.
 func reportFolder(given, root string) (string, error) {
 	if given == "" {
 		given = filepath.Join(root, ".cache", "demo")

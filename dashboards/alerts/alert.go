@@ -26,17 +26,17 @@ const (
 type Alert struct {
 	Name     string
 	Severity Severity
-	// Program whose series it reads first, "" for several. Where it is not installed
-	// the alert is left out.
+	// Program exposes the series that the alert reads first; "" if there are several. The alert is left out where the
+	// program is not installed.
 	Program metric.Owner
 	// Threshold is what the value is compared with; 0 where there is none.
 	Threshold float64
 	// For is how long the condition must hold.
 	For time.Duration
-	// Why explains the threshold and the time.
+	// Why explains Threshold and For.
 	Why string
-	// Summary is a line; Description has the meaning and what to do first. Both may have
-	// Prometheus' templates in them.
+	// Summary is one line. Description says what the alert means and what to do first. Both may contain Prometheus
+	// templates.
 	Summary, Description string
 
 	// query has anyThreshold in place of the threshold.
@@ -49,8 +49,8 @@ const anyThreshold = "271828182845"
 // Query is the alert's PromQL, over series of trusted targets only.
 func (a Alert) Query() string { return a.With(a.threshold()) }
 
-// With is Query with another threshold. It panics where the alert's own text is no PromQL, which a
-// test finds.
+// With returns Query with another threshold. It panics if the alert's query is not valid PromQL; a test finds
+// that.
 func (a Alert) With(threshold string) string {
 	query, err := sources.Trusted(a.query, sources.Matcher)
 	if err != nil {
@@ -81,7 +81,7 @@ type Group struct {
 	Alerts []Alert
 }
 
-// groups returns the alerts as the file has them.
+// groups returns the alerts in the groups and order of the file.
 func groups() []Group {
 	return []Group{
 		{"gpuscale.exporter", exporter()},
@@ -130,9 +130,8 @@ func Render() []byte {
 // chartThreshold is replaced by a number in the chart's template.
 const chartThreshold = "@threshold@"
 
-// ChartData returns the alerts as the Helm chart's template reads them, with a token
-// where values choose a number. A threshold is text, "" for none: a template would turn a
-// number into a float.
+// ChartData returns the alerts for the Helm chart's template, with a token where a chart value sets a number.
+// A threshold is text, "" for none: a template would turn a number into a float.
 func ChartData() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%sinterval: %s\nrunbooks: %s\ngroups:\n", head, Interval, Runbooks)

@@ -7,14 +7,14 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// A reading is a few seconds old; the autoscaler rejects those of more than 30 s.
-// Attribution is read less often, and is valid until a pod comes or goes.
+// A reading is a few seconds old, and the autoscaler rejects readings older than 30 s. Attribution is read
+// less often. It stays valid until a pod starts or ends on the node.
 const (
 	staleSample = 120
 	staleMap    = 300
 )
 
-// exporter is about the exporters and what they cannot read.
+// exporter returns the alerts about exporters and what they cannot read.
 func exporter() []Alert {
 	errs := "increase(" + metric.ExporterAttributionErrors.Name + "[15m]) > 0"
 	return []Alert{
@@ -34,7 +34,7 @@ func exporter() []Alert {
 			Description: "The exporter has not read allocations from the kubelet. Use is then shown for no pod, and the autoscaler treats every GPU of the node as allocated. " +
 				"Look first at the exporter's log, and whether the kubelet's pod-resources socket is mounted.",
 			query: most(of(metric.GPUAttributionAgeSeconds), metric.LabelNode) + " > " + anyThreshold +
-				// The errors of an exporter that is gone, with its node, are in the range for a while.
+				// An exporter that is gone together with its node has errors in the range for a while; they do not count.
 				" or " + errs + " and on (" + sources.On(labelInstance) + ") " + of(metric.ExporterUp) + " unless on (" + sources.On(labelInstance) + ") " + of(metric.GPUAttributionAgeSeconds),
 		},
 		{
@@ -50,7 +50,7 @@ func exporter() []Alert {
 	}
 }
 
-// gpu are the labels that identify a GPU, also after a new numbering.
+// device lists the labels that identify a GPU, also after the driver has renumbered the GPUs.
 var device = []string{metric.LabelNode, metric.LabelGPUUUID}
 
 // throttled are the reasons that indicate a fault. Power caps are not among them: a GPU
@@ -64,7 +64,7 @@ const (
 	idleLong       = 2 * 3600
 )
 
-// GPUs is about GPUs that are broken, or wasted.
+// gpus returns the alerts about broken and wasted GPUs.
 func gpus() []Alert {
 	index := append([]string{metric.LabelGPU}, device...)
 	holder := []string{metric.LabelNamespace, metric.LabelPod}
@@ -81,7 +81,7 @@ func gpus() []Alert {
 				"Look first at the reason in docs/exporter.md: reset the GPU, power-cycle the node, or return the GPU.",
 			query: least(of(metric.GPUHealthy), append(device, metric.LabelReason)...) + " == 0" +
 				" or on (" + sources.On(device...) + ") " + named("(("+before+" unless "+now+")"+
-				// Another GPU in its place, or another machine of the same name, is not a loss.
+				// A replaced GPU is not a loss, nor is another machine with the same node name.
 				" and on ("+sources.On(metric.LabelNode)+") ("+now+" and "+before+") and on ("+sources.On(metric.LabelNode)+") "+sources.By("count", before, metric.LabelNode)+" > "+sources.By("count", now, metric.LabelNode)+
 				" unless on ("+sources.On(metric.LabelNode)+") "+released+")", metric.LabelReason, "gone"),
 		},
@@ -104,14 +104,14 @@ func gpus() []Alert {
 	}
 }
 
-// An answer is queried every few seconds and valid for a minute or two: after five
-// minutes HPAs have had none for long.
+// Prometheus is queried every few seconds, and an answer is valid for a minute or two. After five minutes
+// HPAs have had no value for a long time.
 const oldAnswer = 300
 
 // noMetric are the HPA controller's reasons for a metric that it could not read.
 const noMetric = `reason=~"FailedGetExternalMetric|FailedGetPodsMetric|FailedGetObjectMetric|FailedGetResourceMetric|FailedGetContainerResourceMetric"`
 
-// adapter is about the values that HPAs get.
+// adapter returns the alerts about the values that HPAs get.
 func adapter() []Alert {
 	return []Alert{
 		{
@@ -148,7 +148,7 @@ const (
 	oldSnapshot   = 180
 )
 
-// autoscaler is about whether the autoscaler reconciles at all.
+// autoscaler returns the alerts about an autoscaler that does not reconcile.
 func autoscaler() []Alert {
 	return []Alert{
 		{
@@ -170,11 +170,11 @@ func autoscaler() []Alert {
 	}
 }
 
-// Half of the last hour in backoff is a provider that does not deliver: a pool is in
-// backoff for 1 to 30 minutes, with requests in between.
+// A pool whose provider fails is in backoff for 1 to 30 minutes, with requests in between. Half of the last
+// hour in backoff means that the provider does not deliver.
 const backoffShare = 0.5
 
-// capacity is about demand that the fleet cannot serve, and why.
+// capacity returns the alerts about demand that the fleet cannot serve.
 func capacity() []Alert {
 	tenant := func(kind string) string {
 		return most(of(metric.AutoscalerTenantGPUs, `kind="`+kind+`"`), metric.LabelTenant)
@@ -186,7 +186,7 @@ func capacity() []Alert {
 			Summary: "Pool {{ $labels.pool }} does not get the nodes it requests",
 			Description: "The pool's provider failed to deliver, and the pool was in backoff for {{ $value | humanizePercentage }} of the last hour. Other pools take over where they fit. " +
 				"Look first at kubectl describe gpunodepool {{ $labels.pool }}, then at the provider: quota, stock-outs, a broken image.",
-			// A mean would be over the time since the start of a pool, or of the leader.
+			// avg_over_time would divide by the time since the pool or the leader started.
 			query: "sum_over_time(" + most(of(metric.AutoscalerPoolBackoff), metric.LabelPool) + "[1h:1m]) / 60 > " + anyThreshold,
 		},
 		{
@@ -219,7 +219,7 @@ func capacity() []Alert {
 			Summary: "A repartition in pool {{ $labels.pool }} was undone: {{ $labels.reason }}",
 			Description: "A GPU could not be repartitioned within the last hour. RepartitionOverdue: no answer before the deadline. RepartitionFailed: mig-manager or the agent reported a failure. " +
 				"Look first at the events of the node, then at the agent's or mig-manager's log there; often a process on the host still uses the GPU.",
-			// A Prometheus that had no series of the autoscaler an hour ago cannot tell which failures are new.
+			// If Prometheus had no autoscaler series an hour ago, it is unknown which failures are new.
 			query: happened(of(metric.AutoscalerActions, `reason=~"RepartitionOverdue|RepartitionFailed"`), "1h", metric.LabelPool, metric.LabelReason) +
 				" > 0 and on (" + sources.On() + ") " + group("last_over_time("+of(metric.AutoscalerLeader)+"[1d] offset 1h)"),
 		},

@@ -1,10 +1,10 @@
 package board
 
-// Colour is a colour by its meaning, with Grafana's names where it has one, since its
-// themes adjust them.
+// Colour is a colour by its meaning. Where Grafana has a name for it, that name is used, so Grafana's themes
+// can adjust it.
 type Colour string
 
-// Colours. Good is the only one that means healthy; a panel without data must never show it.
+// Colours. Only Good means healthy; a panel without data must never show it.
 const (
 	Good  Colour = "green"
 	Watch Colour = "yellow" // not wrong yet
@@ -17,7 +17,7 @@ const (
 	Ink   Colour = "text" // the theme's own colour of text
 )
 
-// Step is a colour from a value on.
+// Step is the colour for values of at least From.
 type Step struct {
 	From   float64 // ignored for the first step, which holds from minus infinity
 	Colour Colour
@@ -34,7 +34,7 @@ func (s Scale) OrNeutral() Scale {
 	return s
 }
 
-// At is the colour of a value: that of the last step reached.
+// At returns the colour of a value: that of the last step at or below it.
 func (s Scale) At(v float64) Colour {
 	all := s.OrNeutral()
 	colour := all[0].Colour

@@ -1,5 +1,4 @@
-// Package board has the types of boards and writes a board as Grafana's classic JSON. A
-// panel states what it shows, the meaning of a missing value, and thresholds; all other
-// settings of Grafana are set here, once, so that all boards look and behave alike. It
-// evaluates nothing (package eval does) and has no series.
+// Package board defines boards and panels and writes them as Grafana's classic JSON. A panel states what it
+// shows, what a missing value means, and its thresholds. All other Grafana settings are set here, so all
+// boards look and behave the same. It evaluates nothing (package eval does) and defines no series.
 package board

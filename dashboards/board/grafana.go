@@ -14,8 +14,8 @@ import (
 // give equal bytes.
 type object = map[string]any
 
-// JSON writes a board as Grafana's classic JSON. Fields that a board does not choose have
-// the defaults of Grafana's own schema; a test reads the files by that schema.
+// JSON writes a board as Grafana's classic JSON. Fields that the board does not set have the defaults of
+// Grafana's schema; a test reads the files with that schema.
 func JSON(b Board) ([]byte, error) {
 	var vars, marks, panels []object
 	for _, v := range b.Vars {
@@ -43,23 +43,23 @@ func JSON(b Board) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// link completes a link. It has no placement: recent versions of Grafana hide what is
-// placed in the menu of controls.
+// link completes a link. It sets no placement, because recent versions of Grafana hide links that are placed
+// in the controls menu.
 func link(o object) object {
 	all := object{"asDropdown": false, "icon": "", "includeVars": false, "keepTime": false, "tags": []string{}, "targetBlank": false, "tooltip": ""}
 	maps.Copy(all, o)
 	return all
 }
 
-// id is derived from the title, so that adding a panel changes no other's: links to
-// panels stay valid. The lint finds collisions.
+// id is derived from the title. Adding a panel changes no other panel's id, so links to panels stay valid.
+// The lint finds collisions.
 func id(kind, title string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(kind + "\x00" + title))
 	return 1 + h.Sum32()%999_983
 }
 
-// source is the data source of the variable, never a fixed name of one Grafana.
+// source refers to the data source variable, so boards work with a data source of any name.
 var source = object{"type": "prometheus", "uid": "${" + Datasource + "}"}
 
 func variable(v Var) object {
@@ -78,12 +78,12 @@ func variable(v Var) object {
 	return o
 }
 
-// MarkStep is the least step of annotation queries, in seconds. Over days Grafana's is longer: the
-// lookback is "$__interval", the step itself, so that each event is found once.
+// MarkStep is the minimum step of annotation queries, in seconds. Over days Grafana uses a longer step. The
+// lookback is "$__interval", the step itself, so each event is found once.
 const MarkStep = 60
 
-// mark has titleFormat, which Grafana's Prometheus data source takes the text from and which
-// its schema leaves out.
+// mark includes titleFormat: Grafana's Prometheus data source takes the text from it, though Grafana's schema
+// does not have it.
 func mark(m Mark) object {
 	return object{"name": m.Name, "datasource": source, "enable": true, "hide": false, "builtIn": 0, "iconColor": m.Colour, "titleFormat": m.Title,
 		"target": object{"datasource": source, "expr": m.Expr, "interval": fmt.Sprintf("%ds", MarkStep), "refId": "Anno"}}
@@ -99,8 +99,8 @@ func placed(b Board, at Placed) object {
 }
 
 func panel(b Board, p Panel) object {
-	// The colour of a line is by its name, so that it stays when another comes or goes; all
-	// else is coloured by value.
+	// A line's colour depends on its name, so it stays when other lines appear or disappear. Everything else is
+	// coloured by value.
 	colouring := "thresholds"
 	if p.Kind == Series {
 		colouring = "palette-classic-by-name"
@@ -124,8 +124,8 @@ func panel(b Board, p Panel) object {
 	return o
 }
 
-// targets of what shows the past are ranges; the others show now, by instant queries: the last
-// value of a range would be shown as current long after its source is stale.
+// targets uses range queries for panels that show the past, and instant queries for panels that show now. The
+// last value of a range query would be shown as current long after its source is stale.
 func targets(p Panel) []object {
 	var all []object
 	for i, q := range p.Queries {
@@ -166,7 +166,7 @@ func thresholds(s Scale) object {
 	return object{"mode": "absolute", "steps": steps}
 }
 
-// style has the settings of a panel's kind, and those of its values.
+// style returns the settings of a panel's kind and of its values.
 func style(p Panel) (options, custom object) {
 	last := object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}
 	legend := object{"calcs": []string{}, "displayMode": "list", "placement": "bottom", "showLegend": p.Kind.Past()}
@@ -193,11 +193,11 @@ func style(p Panel) (options, custom object) {
 		by = append(by, object{"displayName": c.Title, "desc": c.Sort})
 	}
 	options["sortBy"] = by
-	// By default a column has 150 pixels at least, and those that do not fit are out of sight.
+	// By default a column has at least 150 pixels, and columns that do not fit are hidden.
 	return options, object{"align": "auto", "cellOptions": object{"type": "auto"}, "inspect": false, "minWidth": 60}
 }
 
-// lines leave gaps without values: a line across them would be invented.
+// lines leaves gaps where there are no values: a line across a gap would be invented.
 func lines(p Panel) object {
 	o := object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 8, "showPoints": "auto", "spanNulls": false, "axisSoftMin": 0}
 	if p.Steps {
@@ -217,7 +217,7 @@ func lines(p Panel) object {
 	return o
 }
 
-// overrides are the settings of single series and columns.
+// overrides returns the settings of single series and columns.
 func overrides(b Board, p Panel) []object {
 	all := []object{}
 	add := func(name string, properties ...object) {
@@ -270,7 +270,7 @@ func (c Column) properties(b Board, titles map[string]string) []object {
 	return all
 }
 
-// url keeps the time and the board's variables, and sets those of the value clicked on.
+// url keeps the time range and the board's variables, and sets variables from the value that was clicked.
 func (l Link) url(b Board, titles map[string]string) string {
 	parts := []string{"${__url_time_range}"}
 	for _, v := range b.Vars {
@@ -284,14 +284,14 @@ func (l Link) url(b Board, titles map[string]string) string {
 	return "/d/" + l.UID + "?" + strings.Join(parts, "&")
 }
 
-// transformations make one table of a panel's queries: rows with the same labels are one
-// row; columns are renamed and put in order. A value without a column only selects rows.
+// transformations merges the results of a panel's queries into one table: rows with the same labels become
+// one row, columns are renamed and ordered. A value without a column only selects rows.
 func transformations(p Panel) []object {
 	exclude, index, rename := object{}, object{}, object{}
 	organize := object{"id": "organize", "options": object{"excludeByName": exclude, "indexByName": index, "renameByName": rename}}
 	if m := p.Matrix; m != nil {
 		rename[m.Row+`\`+m.Column] = p.Columns[0].Title
-		// Grafana's columns are in the order in which their values come, and Prometheus' order is none.
+		// Grafana orders columns by the order of the values, and Prometheus returns values in no order.
 		sorted := object{"id": "sortBy", "options": object{"fields": object{}, "sort": []object{{"field": m.Column, "desc": false}}}}
 		return []object{sorted, {"id": "groupingToMatrix", "options": object{"rowField": m.Row, "columnField": m.Column, "valueField": "Value", "emptyValue": "null"}}, organize}
 	}

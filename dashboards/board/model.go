@@ -24,8 +24,8 @@ type Board struct {
 	Rows  []Row
 }
 
-// Row is a heading and the panels under it, laid out from left to right, a new line
-// where the width of 24 is used up.
+// Row is a heading with panels below it. Panels are laid out from left to right; a new line begins after a
+// width of 24.
 type Row struct {
 	Title  string
 	Panels []Panel
@@ -43,14 +43,14 @@ const (
 	Timeline Kind = "state-timeline"
 )
 
-// Past reports whether a kind shows the past. The others show now.
+// Past reports whether a kind shows the past. Other kinds show now.
 func (k Kind) Past() bool { return k == Series || k == Timeline }
 
 // Unit is a unit of Grafana's.
 type Unit string
 
-// Units. Count is for whole things, Number for what may have a fraction (half a
-// GPU) and for money, whose currency is the price list's.
+// Units. Count is for whole things. Number is for values with a fraction (half a GPU) and for money in the
+// currency of the price list.
 const (
 	Count   Unit = "none"
 	Number  Unit = "short"
@@ -88,8 +88,7 @@ type Panel struct {
 // Description is the panel's help text.
 func (p Panel) Description() string { return p.About + "\n\n" + NA + ": " + p.Absent }
 
-// Query is one query to Prometheus. Legend names its series, with {{label}}; a
-// table has none.
+// Query is one query to Prometheus. Legend names its series and may contain {{label}}; a table has no legend.
 type Query struct {
 	Expr   string
 	Legend string
@@ -98,8 +97,7 @@ type Query struct {
 // Band fills the area between two series.
 type Band struct{ Low, High string }
 
-// Column is a column of a table: a label, or the value of the query with the same
-// place among the queries.
+// Column is a column of a table: a label, or the values of one of the panel's queries.
 type Column struct {
 	Label string // of a label column
 	Expr  string // the query of its values, which With adds to the panel's
@@ -113,7 +111,7 @@ type Column struct {
 	Width int
 }
 
-// With adds columns, and their queries after those that only select rows.
+// With adds columns. Their queries come after the queries that only select rows.
 func (p Panel) With(columns ...Column) Panel {
 	for _, c := range columns {
 		if c.Expr != "" {
@@ -125,7 +123,7 @@ func (p Panel) With(columns ...Column) Panel {
 	return p
 }
 
-// Order are the columns by which a table is sorted: the one that says so, and its labels.
+// Order returns the columns that sort a table: first the column with Sort, then the label columns.
 func (p Panel) Order() (by []Column) {
 	for _, c := range p.Columns {
 		switch {
@@ -138,8 +136,8 @@ func (p Panel) Order() (by []Column) {
 	return by
 }
 
-// Missing is the colour of a missing value. A grid's cell has none: nothing is there, which is not
-// the grey of what is unknown.
+// Missing is the colour of a missing value. In a grid it is transparent: the cell does not exist. Grey would
+// mean unknown.
 func (p Panel) Missing() Colour {
 	if p.Matrix != nil {
 		return Clear
@@ -154,8 +152,8 @@ func (c Column) Coloured() bool { return len(c.Scale) > 0 || len(c.Words) > 0 }
 // column for each value of another.
 type Matrix struct{ Row, Column string }
 
-// Link leads to a board, with the time and the variables kept. Set are the
-// variables that the value's own labels choose.
+// Link leads to another board and keeps the time range and the variables. Set names variables that take their
+// value from a label of the clicked value.
 type Link struct {
 	Title string
 	UID   string
@@ -165,11 +163,11 @@ type Link struct {
 // Datasource is the name of the data source's variable.
 const Datasource = "datasource"
 
-// All is the value of a variable that chooses everything, series without its label
-// included: with a single Prometheus they have no cluster.
+// All is the variable value that selects everything, including series without the label: with a single
+// Prometheus, series have no cluster label.
 const All = ".*"
 
-// Var is a variable: the values of a label, all or some of which are looked at.
+// Var is a board variable: the values of a label. Users select all values or some.
 type Var struct {
 	Name   string
 	Title  string
@@ -188,7 +186,7 @@ func (v Var) Values() string {
 	return "group by (" + v.Label + ") (" + series + ")"
 }
 
-// Mark draws a line at the times at which something happened.
+// Mark draws a line at each time at which an event happened.
 type Mark struct {
 	Name   string
 	Expr   string // above 0 where it happened

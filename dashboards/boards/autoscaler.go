@@ -5,8 +5,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Autoscaler: what becomes of the GPUs, unserved demand, quotas, node pools, decisions
-// and cost, and whether autoscaler and adapter work.
+// Autoscaler returns the board about use of GPUs, unserved demand, quotas, node pools, decisions, cost, and
+// the state of autoscaler and adapter.
 func Autoscaler() board.Board {
 	model := byLabel("model", "Model", "Products, by the autoscaler's names.", metric.AutoscalerGPUs, metric.LabelModel)
 	tenant := byLabel("tenant", "Tenant", "Tenants, by their quota's name; (none) is everything that no quota covers.", metric.AutoscalerGPUSeconds, metric.LabelTenant)
@@ -34,7 +34,7 @@ func gpus(states ...string) string {
 	return board.Of(metric.AutoscalerGPUs, inPool, inModel, board.Is(metric.LabelState, states...))
 }
 
-// spent is GPU time in some places, as GPUs.
+// spent is the GPU time in the given places, as a number of GPUs.
 func spent(by []string, places ...string) string {
 	matchers := []string{inPool, inModel}
 	if len(places) > 0 {
@@ -62,7 +62,8 @@ func fleetNow() []board.Panel {
 	}
 }
 
-// unserved has no series without unserved demand. Another series shows that it is 0 then.
+// unserved returns unserved demand. Its series exist only while there is some; while another autoscaler
+// series exists, the value is 0.
 func unserved() string {
 	return board.ZeroWhile(board.Sum(board.Of(metric.AutoscalerPendingGPUs)), board.Of(metric.AutoscalerUnservedSlices)+" == 0")
 }

@@ -17,12 +17,12 @@ const (
 	AutoscalerUID = "gpuscale-autoscaler"
 )
 
-// All returns every board, from the whole to the parts.
+// All returns every board, the overview first.
 func All() []board.Board {
 	return []board.Board{Overview(), Workload(), MIG(), Health(), Autoscaler()}
 }
 
-// Absences that many panels share.
+// Reasons for a missing value that many panels share.
 const (
 	noAutoscaler = "no autoscaler is scraped, or none of its replicas leads (see Overview)."
 	noExporter   = "no exporter with this is scraped (see Overview)."
@@ -31,24 +31,24 @@ const (
 	notYet       = "it has not happened in this time, or the autoscaler is not scraped (see Overview)."
 )
 
-// noRules is another possible reason where a panel reads recording rules.
+// noRules is one more reason for a missing value, for panels that read recording rules.
 const noRules = " Or the recording rules are not loaded (see Overview)."
 
-// recorded selects the series of a rule of dashboards/rules, in the cluster chosen. What
-// Prometheus scrapes, any page's series of that name, has an instance; what a rule records
-// has none, also where it was federated. The lint checks rules like the catalogue.
+// recorded selects the series of a rule of dashboards/rules in the selected cluster. Scraped series always
+// have an instance label, on any target's page; recorded series have none, even after federation. So a page
+// cannot imitate a rule. The lint checks rules like the catalogue.
 func recorded(record string, matchers ...string) string {
 	return board.Named(record, append([]string{`instance=""`}, matchers...)...)
 }
 
-// Matchers by the variables.
+// Matchers for the board's variables.
 var (
 	inPool  = board.In(metric.LabelPool, "pool")
 	inModel = board.In(metric.LabelModel, "model")
 )
 
-// where are the variables of every board: data source and cluster. The series of any of
-// our programs list the clusters.
+// where returns the variables of every board: data source and cluster. The values of cluster come from the
+// series of any of our programs.
 func where() []board.Var {
 	programs := fmt.Sprintf("{__name__=~%q}", metric.ExporterBuildInfo.Name+"|"+metric.AdapterBuildInfo.Name+"|"+metric.AutoscalerBuildInfo.Name)
 	return []board.Var{
@@ -57,7 +57,7 @@ func where() []board.Var {
 	}
 }
 
-// byLabel is a variable of the values of a label.
+// byLabel is a variable with the values of a label.
 func byLabel(name, title, about string, series metric.Desc, label string) board.Var {
 	return board.Var{Name: name, Title: title, About: about, Series: board.Of(series), Label: label}
 }
@@ -90,12 +90,12 @@ func xids() board.Mark {
 	}
 }
 
-// stat shows one value, now.
+// stat shows one current value.
 func stat(width int, title, about, absent, expr string, unit board.Unit, scale board.Scale) board.Panel {
 	return board.Panel{Kind: board.Stat, Title: title, About: about, Absent: absent, Unit: unit, Scale: scale, W: width, Queries: []board.Query{{Expr: expr}}}
 }
 
-// from is a scale without good or bad below a value.
+// from is a scale that has no colour below a value.
 func from(value float64, colour board.Colour) board.Scale {
 	return board.Scale{{Colour: board.Ink}, {From: value, Colour: colour}}
 }
@@ -107,7 +107,7 @@ func gpuColumns(more ...board.Column) []board.Column {
 	return append([]board.Column{column("cluster", "Cluster"), column(metric.LabelNode, "Node"), {Label: metric.LabelGPU, Title: "GPU", Width: 60}}, more...)
 }
 
-// Labels that identify GPUs, and what can be allocated.
+// Labels that identify GPUs, and labels that identify what can be allocated.
 var device, thing = rules.Device, rules.Thing
 
 // allocatedPlaces are the states and places in which a GPU is allocated to a pod.

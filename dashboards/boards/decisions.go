@@ -79,7 +79,7 @@ func pools() []board.Panel {
 
 func actions() []board.Panel {
 	cost := board.Of(metric.AutoscalerCost, inPool)
-	// Pools without a price have no cost, so the product omits them.
+	// Pools without a price have no cost series, so the product has no row for them.
 	working := board.Share(spent([]string{metric.LabelPool}, "busy"), capacity(metric.LabelPool))
 	return []board.Panel{
 		{Kind: board.Table, Title: "Actions", W: 12, Unit: board.Number, Absent: notYet,

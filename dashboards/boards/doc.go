@@ -1,4 +1,3 @@
-// Package boards has the boards, one file each. A board reads series of gpu/metric
-// alone, states for every panel the meaning of a missing value, and uses the types of
-// package board.
+// Package boards contains the boards, one file each. A board reads only series of gpu/metric. For every panel
+// it states what a missing value means. It uses the types of package board.
 package boards

@@ -10,8 +10,8 @@ import (
 
 // Health: GPUs that are broken, at risk, or not reported.
 func Health() board.Board {
-	// It is not "model", whose values are the autoscaler's names: a link would carry a value to a
-	// board of the other, where it matches nothing.
+	// The variable is not called "model": on other boards "model" has the autoscaler's names. A link would carry a
+	// value to a board where it matches nothing.
 	product := byLabel("product", "Product", "Products, by the driver's names.", metric.GPUInfo, metric.LabelModel)
 	return board.Board{
 		UID: HealthUID, Title: "gpuscale / Health",
@@ -33,22 +33,22 @@ var (
 	inProduct = board.In(metric.LabelModel, "product")
 )
 
-// someAreBad is neutral at zero, where the series begin with the first event: zero proves no health.
+// someAreBad has no colour at zero. The series begin with the first event, so zero does not prove health.
 var someAreBad = from(1, board.Bad)
 
-// chosen narrows a series of GPUs to the products chosen: not every series has the
-// product as a label.
+// chosen filters GPU series by the selected products. It joins with gpu_info, since not every series has a
+// product label.
 func chosen(expr string) string {
 	return "(" + expr + " and on (" + join(device) + ") " + board.Of(metric.GPUInfo, inNode, inProduct) + ")"
 }
 
-// chosenEver is chosen for past events: the GPU, or its node, may be gone by now. It
-// selects nodes by their products.
+// chosenEver is chosen for past events, whose GPU or node may be gone now. It filters nodes by their
+// products.
 func chosenEver(expr string) string {
 	return "(" + expr + " and on (cluster,node) last_over_time(" + recorded("node:gpu_info:count", inNode, inProduct) + "[$__range] @ end()))"
 }
 
-// health is 1 or 0 for each GPU. With two exporters the worse counts.
+// health is 1 or 0 for each GPU. If two exporters report a GPU, the worse value counts.
 func health() string {
 	return "min by (" + join(device) + ") (" + chosen(board.Of(metric.GPUHealthy, inNode)) + ")"
 }
@@ -72,7 +72,7 @@ func healthNow() []board.Panel {
 	}
 }
 
-// gone are GPUs reported at the beginning of the time and not now.
+// gone returns the GPUs that were reported at the beginning of the selected time and are not reported now.
 func gone() string {
 	series := board.Of(metric.GPUInfo, inNode, inProduct)
 	by := "group by (" + join(device) + ") "
@@ -109,8 +109,8 @@ func xidErrors() []board.Panel {
 	}
 }
 
-// byUUID is a series of DCGM's names with our labels: it identifies a GPU by its UUID
-// alone. Instances repeat the values of their GPU.
+// byUUID converts a DCGM series to our labels. The series identifies a GPU only by its UUID, and instances
+// repeat the values of their GPU.
 func byUUID(expr string) string {
 	return fmt.Sprintf("%s * on (cluster,gpu_uuid) group_left (node,gpu) group by (cluster,node,gpu,gpu_uuid) (%s)",
 		fmt.Sprintf(`label_replace(%s,%q,"$1",%q,"(.+)")`, board.Most(expr, "cluster", metric.LabelUUID), metric.LabelGPUUUID, metric.LabelUUID),
@@ -141,7 +141,8 @@ func memoryErrors() []board.Panel {
 	}
 }
 
-// eightNodes are the nodes with the largest value of a rule now, over the selected time.
+// eightNodes returns the eight nodes that now have the largest values of a rule, over the whole selected
+// time.
 func eightNodes(merge func(string, ...string) string, record string) string {
 	return board.Steady("topk", 8, recorded(record, inNode, inProduct), func(s string) string { return merge(s, metric.LabelNode) }, metric.LabelNode)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// MIG: the GPUs' layouts, what of them is allocated, what they were before, and unusable
-// free slices.
+// MIG returns the board about MIG layouts: which instances are allocated, what the layouts were before, and
+// which free slices are unusable.
 func MIG() board.Board {
 	return board.Board{
 		UID: MIGUID, Title: "gpuscale / MIG map",
@@ -96,19 +96,18 @@ func sliceWords() []board.Word {
 	return words
 }
 
-// sliceMap is the standing of every memory slice, labelled GPU and slice, with an
-// optional offset.
+// sliceMap is the standing of every memory slice, labelled with GPU and slice, optionally at an earlier time.
 func sliceMap(ago string) string {
 	return board.Most(recorded(rules.SliceStanding, inNode)+ago, append(append([]string{}, device...), rules.GPULabel, rules.SliceLabel)...)
 }
 
-// freshMap are the nodes with fresh attribution.
+// freshMap returns the nodes whose attribution is fresh.
 func freshMap() string {
 	return "group by (cluster,node) (" + board.Of(metric.GPUAttributionAgeSeconds) + " < " + rules.MapAge + ")"
 }
 
-// repartitioned are the GPUs with an instance now that they did not have at the beginning of the
-// selected time, or the reverse. One that is not reported at either time is not among them.
+// repartitioned returns GPUs whose instances at the end of the selected time differ from those at its
+// beginning. GPUs that are not reported at both times are left out.
 func repartitioned() string {
 	at := func(d metric.Desc, moment string) string { return board.Of(d, inNode) + " @ " + moment + "()" }
 	by := func(moment string) string {

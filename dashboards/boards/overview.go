@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Overview needs the exporter alone: GPUs, their allocation and use, and which source is
-// missing where a panel is empty.
+// Overview returns the board that requires only the exporter: GPUs, their allocation and use, and which data
+// source is missing if a panel is empty.
 func Overview() board.Board {
 	return board.Board{
 		UID: OverviewUID, Title: "gpuscale / Overview",
@@ -26,19 +26,19 @@ func Overview() board.Board {
 	}
 }
 
-// seenGPUs are the GPUs that exporters report, and allocatedGPUs those with a pod.
+// seenGPUs selects the GPUs that exporters report, allocatedGPUs those with a pod.
 func seenGPUs() string { return "group by (" + join(device) + ") (" + board.Of(metric.GPUInfo) + ")" }
 
 func allocatedGPUs() string {
 	return seenGPUs() + " and on (" + join(device) + ") " + board.Of(metric.GPUHeld)
 }
 
-// busyThings are the busy ratios of GPUs, and of instances where a GPU has some.
+// busyThings returns the busy ratio of each MIG instance, and of each GPU without instances.
 func busyThings() string {
 	return "(" + board.Most(board.Of(metric.GPUBusyRatio), thing...) + " or " + board.Most(board.Of(metric.GPUInstanceBusyRatio), thing...) + ")"
 }
 
-// idleThings are GPUs and instances allocated without computing for ten minutes.
+// idleThings selects GPUs and instances that are allocated and have not computed for ten minutes.
 func idleThings() string { return board.Most(board.Of(metric.GPUIdleSeconds), thing...) + " > 600" }
 
 func overviewNow() []board.Panel {
@@ -90,10 +90,10 @@ func overviewTables() []board.Panel {
 	}
 }
 
-// source is a family of series that panels read.
+// source is a group of series that panels read.
 type source struct{ name, selector string }
 
-// tiles show the presence of sources.
+// tiles shows which sources have series.
 func tiles(title, about string, missing board.Colour, list ...source) board.Panel {
 	p := board.Panel{Kind: board.Stat, Title: title, About: about, Unit: board.Count, W: 24, H: 4, Absent: "Prometheus itself does not answer.",
 		Words: []board.Word{{Value: 1, Text: "present", Colour: board.Good}, {Value: 0, Text: "missing", Colour: missing}}}

@@ -43,12 +43,12 @@ func quotas() []board.Panel {
 	}
 }
 
-// gpuHours of pods in the selected time. Without an allocation there is no row.
+// gpuHours returns pods' GPU hours in the selected time. Pods without an allocation have no row.
 func gpuHours(by []string, places ...string) string {
 	return board.Sum(board.Integral(recorded("namespace:gpuscale_gpu_seconds:rate5m", inTenant, inNamespace, board.Is(metric.LabelPlace, places...))), by...) + " / 3600 > 0"
 }
 
-// allocatedMoney is the cost of allocated GPUs at the prices of the time, added up.
+// allocatedMoney sums the cost of allocated GPUs at the prices of each moment.
 func allocatedMoney(by []string) string {
 	return board.Sum(board.Integral(recorded("namespace:gpuscale_cost_per_hour:sum", inTenant, inNamespace)), by...) + " / 3600 > 0"
 }

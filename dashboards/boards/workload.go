@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Workload, for an application team: what is allocated to its pods, its use, queued
+// Workload returns the board for an application team: what is allocated to its pods, how it is used, queued
 // requests, and the HPA's reaction.
 func Workload() board.Board {
 	hpa := byLabel("hpa", "HPA", "HPAs whose pods request GPUs.", metric.AutoscalerHPAReplicas, metric.LabelHPA)
@@ -27,13 +27,13 @@ func Workload() board.Board {
 	}
 }
 
-// podThing are the labels of a pod and what is allocated to it.
+// holding lists the labels of a pod and of what is allocated to it.
 var holding = append([]string{metric.LabelNamespace, metric.LabelPod, metric.LabelProfile}, thing...)
 
-// podThings has a 1 for everything allocated to a pod of the namespaces.
+// podThings is 1 for each GPU or instance that is allocated to a pod of the selected namespaces.
 func podThings() string { return board.Most(board.Own(metric.GPUHeld), holding...) }
 
-// ofAllocated are a series' values for everything that is allocated, with the pod's labels.
+// ofAllocated returns a series' values for GPUs and instances that are allocated, with the pod's labels.
 func ofAllocated(ds ...metric.Desc) string {
 	var all []string
 	for _, d := range ds {
@@ -42,10 +42,10 @@ func ofAllocated(ds ...metric.Desc) string {
 	return podThings() + " * on (" + strings.Join(thing, ",") + ") group_left () (" + strings.Join(all, " or ") + ")"
 }
 
-// busy of instances where there are some, else of GPUs.
+// busyOfAllocated reads instances where they have a value, and GPUs otherwise.
 func busyOfAllocated() string { return ofAllocated(metric.GPUInstanceBusyRatio, metric.GPUBusyRatio) }
 
-// longIdle is from ten minutes on, and from an hour on.
+// longIdle colours idle times from ten minutes on, and stronger from an hour on.
 var longIdle = board.Scale{{Colour: board.Ink}, {From: 600, Colour: board.Watch}, {From: 3600, Colour: board.Warn}}
 
 func workloadNow() []board.Panel {
@@ -89,10 +89,10 @@ func replicas() []board.Panel {
 	}
 }
 
-// anyOf selects several series at once, under all their names: the servers' own, and in a
-// namespace without those what gateways repeat of them. Of Triton's, which has all its numbers
-// under one name, it is that with a value of a label. SGLang with --enable-priority-scheduling
-// has each priority's number beside the whole, which has no priority.
+// anyOf selects several series under all their names. It reads the servers' own series, and those that
+// gateways repeat only in namespaces without own series. Triton has one series name for several numbers: a
+// label value selects the right one. SGLang with --enable-priority-scheduling also exposes a number per
+// priority; only the total, without a priority, is read.
 func anyOf(label, value string, of ...metric.Read) string {
 	all := []string{named(of...), `namespace=~"$namespace"`, `priority=""`, label + `=~"|` + value + `"`}
 	own := slices.Clone(all)
@@ -106,7 +106,7 @@ func named(of ...metric.Read) string {
 	return `__name__=~"` + strings.Join(metric.Names(of...), "|") + `"`
 }
 
-// queues are the series of requests waiting in a server.
+// queues returns the series of requests that are waiting in a server.
 func queues() string { return anyOf(metric.LabelRequestType, "waiting", queued...) }
 
 var queued = []metric.Read{
@@ -114,7 +114,7 @@ var queued = []metric.Read{
 	metric.TritonPending, metric.TritonLLMRequests, metric.NIMWaiting, metric.TGIQueue, metric.TEIQueue, metric.LlamaDeferred,
 }
 
-// ofPods are the recorded series of the pods that a function chooses.
+// ofPods returns the recorded series of the pods that the function chooses.
 func ofPods(choose, record string) string {
 	return board.Steady(choose, 20, recorded(record, inNamespace), func(s string) string { return s }, "cluster", metric.LabelNamespace, metric.LabelPod)
 }

@@ -1,4 +1,4 @@
-// Package eval evaluates a board as Grafana would show it: variables filled in, queries
-// evaluated, rows merged, values in their unit and colour, and "n/a" for missing values.
-// Tests check boards with it and the preview draws it. It only reads.
+// Package eval evaluates a board as Grafana would show it: it fills in variables, evaluates queries, merges
+// rows, and formats values with unit and colour, and missing values as "n/a". Tests check boards with it, and
+// the preview draws its results. It only reads.
 package eval

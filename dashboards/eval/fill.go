@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/board"
 )
 
-// Window is the selected time, and the resolution.
+// Window is the selected time range and its resolution.
 type Window struct {
 	From, To time.Time
 	Step     time.Duration
@@ -21,9 +21,8 @@ type Window struct {
 
 var reference = regexp.MustCompile(`\$(?:\{(\w+)(?::\w+)?\}|(\w+))`)
 
-// Fill puts the values of variables into a query: Grafana's own of the window, and of the board's
-// all values of each. An unknown name is an error: Grafana would send it as it is, and Prometheus
-// would find nothing.
+// Fill replaces the variables in a query: Grafana's own by the window's values, the board's by all their
+// values. An unknown name is an error: Grafana would send it unchanged, and Prometheus would find nothing.
 func Fill(expr string, b board.Board, w Window) (string, error) {
 	var unknown []string
 	out := reference.ReplaceAllStringFunc(expr, func(ref string) string {

@@ -12,14 +12,14 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Grid is a table as it is shown. A cell of a row belongs to the column of the same place.
+// Grid is a table as shown. The cell at position i of a row belongs to column i.
 type Grid struct {
 	Columns []board.Column
 	Rows    [][]Cell
 	Matrix  bool // values have their colour as background
 }
 
-// row is a table's row before it is shown: its labels, and the values of queries, the first of which is 1.
+// row is a table row before formatting: its labels, and one value per query. Query numbers begin at 1.
 type row struct {
 	labels map[string]string
 	values map[int]float64
@@ -47,7 +47,7 @@ func grid(p board.Panel, answers [][]prom.Line) Grid {
 		g.Rows = append(g.Rows, cells)
 	}
 	by := p.Order()
-	slices.Reverse(by) // the last sorting is the first that counts
+	slices.Reverse(by) // the last sort decides first
 	for _, c := range by {
 		at := slices.IndexFunc(g.Columns, func(shown board.Column) bool { return shown.Title == c.Title })
 		switch {
@@ -81,8 +81,8 @@ func merge(answers [][]prom.Line) (rows []row) {
 	return rows
 }
 
-// columns are a table's: without labels that no row has, and with those that the table does not
-// list, which Grafana shows last.
+// columns returns the columns of a table. Labels that no row has are left out. Labels that the table does not
+// list come last, as in Grafana.
 func columns(p board.Panel, rows []row) (all []board.Column) {
 	labels := map[string]bool{}
 	for _, r := range rows {
@@ -120,7 +120,7 @@ func pivot(p board.Panel, cells []row) ([]board.Column, []row) {
 	return columns, slices.SortedFunc(maps.Values(rows), func(a, b row) int { return natural(a.labels[p.Matrix.Row], b.labels[p.Matrix.Row]) })
 }
 
-// natural orders numbers as numbers.
+// natural compares numbers as numbers and other texts as texts.
 func natural(a, b string) int {
 	x, errA := strconv.Atoi(a)
 	y, errB := strconv.Atoi(b)

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/board"
 )
 
-// Cell is a value as it is shown.
+// Cell is a value as shown.
 type Cell struct {
 	Text   string
 	Colour board.Colour
@@ -21,7 +21,7 @@ type Cell struct {
 // Nothing is the cell of a missing value.
 func Nothing() Cell { return Cell{Text: board.NA, Colour: board.Muted, Value: math.NaN()} }
 
-// Show returns a value of a panel's series as it is shown. NaN is a missing value.
+// Show returns how a panel shows a value of one of its series. NaN is a missing value.
 func Show(p board.Panel, series string, v float64) Cell {
 	if math.IsNaN(v) {
 		return Nothing()
@@ -43,7 +43,7 @@ func Hue(p board.Panel, series string) board.Colour {
 	return ""
 }
 
-// ofColumn is the panel with the unit, scale and words of one of its columns, where that has its own.
+// ofColumn returns the panel with the column's own unit, scale and words where the column has them.
 func ofColumn(p board.Panel, c board.Column) board.Panel {
 	p.Unit = cmp.Or(c.Unit, p.Unit)
 	if len(c.Scale) > 0 {
@@ -55,7 +55,7 @@ func ofColumn(p board.Panel, c board.Column) board.Panel {
 	return p
 }
 
-// scale names the powers of a base of a unit.
+// scale lists the names of a unit's powers of a base.
 type scale struct {
 	base  float64
 	names []string
@@ -65,7 +65,7 @@ type scale struct {
 
 var si = []string{" f", " p", " n", " µ", " m", " ", " k", " M", " G", " T", " P"}
 
-// scales are those of Grafana's units that have one.
+// scales has Grafana's units that are shown with a power.
 var scales = map[board.Unit]scale{
 	board.Number: {1000, []string{"", " K", " Mil", " Bil", " Tri", " Quadr"}, 0, ""},
 	board.Bytes:  {1024, []string{" B", " KiB", " MiB", " GiB", " TiB", " PiB"}, 0, ""},
@@ -80,7 +80,7 @@ func Format(v float64, unit board.Unit) string {
 	return digits(number) + name
 }
 
-// Tick writes a value beside an axis, where Grafana leaves out zeros at the end.
+// Tick formats a value beside an axis. Like Grafana, it leaves out trailing zeros.
 func Tick(v float64, unit board.Unit) string {
 	number, name := inUnit(v, unit)
 	text := digits(number)
@@ -90,7 +90,7 @@ func Tick(v float64, unit board.Unit) string {
 	return text + name
 }
 
-// inUnit is the number to write, and what to write behind it.
+// inUnit returns the number to write and the text behind it.
 func inUnit(v float64, unit board.Unit) (number float64, name string) {
 	switch unit {
 	case board.Percent:
@@ -112,7 +112,8 @@ func inUnit(v float64, unit board.Unit) (number float64, name string) {
 	return v / math.Pow(s.base, float64(power)), s.names[s.one+power] + s.unit
 }
 
-// digits keeps three digits, or all of them before the point. Whole numbers have none behind it.
+// digits writes three significant digits, and never drops digits before the decimal point. Whole numbers get
+// no decimals.
 func digits(v float64) string {
 	decimals := 0
 	if v != math.Trunc(v) {
@@ -122,7 +123,7 @@ func digits(v float64) string {
 	return strconv.FormatFloat(math.Floor(v*factor+0.5)/factor, 'f', decimals, 64)
 }
 
-// duration is in the largest unit of which there is one.
+// duration uses the largest unit that gives at least one.
 func duration(v float64) (number float64, name string) {
 	for _, u := range []struct {
 		from, of float64

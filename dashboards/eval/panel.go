@@ -26,7 +26,7 @@ type Answer struct {
 	Table  *Grid    // of tables
 }
 
-// Series is a line with the name that its legend gives it: the labels where it has none.
+// Series is a line with its legend name, or with its labels if the legend has no name.
 type Series struct {
 	prom.Line
 	Name  string
@@ -66,7 +66,7 @@ func Ask(ctx context.Context, src Source, b board.Board, p board.Panel, w Window
 	return a, nil
 }
 
-// now answers with lines of one point each.
+// now evaluates an instant query and returns lines with one point each.
 func now(ctx context.Context, src Source, expr string, at time.Time) (all []prom.Line, err error) {
 	vector, err := src.Query(ctx, expr, at)
 	for _, s := range vector {
@@ -77,7 +77,7 @@ func now(ctx context.Context, src Source, expr string, at time.Time) (all []prom
 
 var placeholder = regexp.MustCompile(`\{\{\s*(.+?)\s*\}\}`)
 
-// filled puts labels into a text with {{label}} in it.
+// filled replaces {{label}} in a text by the label's value.
 func filled(text string, labels prom.Labels) string {
 	return placeholder.ReplaceAllStringFunc(text, func(s string) string {
 		return labels.Get(placeholder.FindStringSubmatch(s)[1])

@@ -25,7 +25,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"short": func(title string) string { return strings.TrimPrefix(title, "gpuscale / ") },
 }).Parse(pages))
 
-// view is a board as the templates show it. Names and texts in it are escaped by them.
+// view is a board as the templates show it. The templates escape its names and texts.
 type view struct {
 	board.Board
 	From, To, Error string
@@ -41,7 +41,7 @@ type panel struct {
 	Items []item // values now, with their names; of a chart its legend
 	Table *eval.Grid
 
-	// Of a chart: its values beside the axis, from below, and its lines on a canvas 1000 wide and 100 high.
+	// For charts: the values beside the axis from the bottom up, and the lines on a canvas of 1000 × 100.
 	Ticks, Events []item
 	Lines         []line
 }
@@ -61,16 +61,16 @@ func (p panel) Top() int  { return p.Y + 1 }
 // Empty reports whether the panel's queries have no answer.
 func (p panel) Empty() bool { return len(p.Items) == 0 && (p.Table == nil || len(p.Table.Rows) == 0) }
 
-// Named reports whether values are shown with their names: there are several.
+// Named reports whether values are shown with names, which is the case if there are several.
 func (p panel) Named() bool { return len(p.Items) > 1 }
 
-// Board draws a board at the end of a window, as an SVG that has HTML in it. A panel that
-// cannot be evaluated shows the error.
+// Board draws a board at the end of a window, as an SVG that contains HTML. A panel that cannot be evaluated
+// shows its error.
 func Board(ctx context.Context, src eval.Source, b board.Board, w eval.Window) string {
 	return written("picture", look(ctx, src, b, w))
 }
 
-// Window is of a length that ends at a time, in about as many steps as a chart shows.
+// Window returns a window of the given length that ends at a time, in about as many steps as a chart shows.
 func Window(to time.Time, length, scrape time.Duration) eval.Window {
 	step := max(scrape, (length / 180).Round(time.Second))
 	to = to.Truncate(step)
@@ -85,7 +85,7 @@ func written(name string, data any) string {
 	return out.String()
 }
 
-// look evaluates a board.
+// look evaluates a board for the templates.
 func look(ctx context.Context, src eval.Source, b board.Board, w eval.Window) view {
 	v := view{Board: b, From: w.From.UTC().Format("2006-01-02 15:04"), To: clock(w.To)}
 	for i := range 5 {
@@ -134,10 +134,10 @@ func (p *panel) show(a eval.Answer, events []eval.Event, w eval.Window) {
 	}
 }
 
-// percent of a share from 0 on, with two decimals.
+// percent converts a share to percent with two decimals; negative shares become 0.
 func percent(v float64) float64 { return math.Round(max(0, v)*1e4) / 100 }
 
-// stretches are the times over which a series keeps a value, named by their beginnings.
+// stretches returns the time spans in which a series keeps one value, named by their start.
 func stretches(p board.Panel, s eval.Series, w eval.Window) (all []item) {
 	share := func(d time.Duration) float64 { return percent(float64(d) / float64(w.To.Sub(w.From))) }
 	for from, to := 0, 0; from < len(s.Points); from = to {
@@ -150,7 +150,7 @@ func stretches(p board.Panel, s eval.Series, w eval.Window) (all []item) {
 	return all
 }
 
-// class aligns a column: figures right, words left, coloured cells in the middle.
+// class aligns a column: numbers right, words left, coloured cells in the middle.
 func class(g *eval.Grid, c board.Column) string {
 	switch {
 	case c.Label != "":
@@ -161,14 +161,14 @@ func class(g *eval.Grid, c board.Column) string {
 	return "value"
 }
 
-// names are Grafana's colours by name: variables of the page, which has them for a light and a dark theme.
+// names maps Grafana's colour names to CSS variables, which the page defines for a light and a dark theme.
 var names = map[board.Colour]template.CSS{
 	board.Good: "var(--good)", board.Watch: "var(--watch)", board.Warn: "var(--warn)", board.Bad: "var(--bad)", board.Plain: "var(--plain)", board.Ink: "var(--ink)", "": "var(--ink)",
 }
 
 func hue(c board.Colour) template.CSS { return cmp.Or(names[c], template.CSS(c)) }
 
-// on is the colour of a text on a background.
+// on returns the colour of text on a background.
 func on(background board.Colour) template.CSS {
 	if names[background] != "" {
 		return "var(--on)"

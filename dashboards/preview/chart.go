@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
 
-// line is a stretch of a series without gaps, or the area under it.
+// line is a part of a series without gaps, or the area below it.
 type line struct {
 	Points string
 	Area   bool
@@ -19,8 +19,8 @@ type line struct {
 	Colour board.Colour
 }
 
-// layer is a series on the window's steps, NaN where it has no value; where series are stacked,
-// lower is the top of those below.
+// layer is a series on the window's steps, NaN where it has no value. In a stacked chart, lower is the top of
+// the series below.
 type layer struct{ lower, upper []float64 }
 
 // axis is the range of values.
@@ -30,7 +30,7 @@ func (x axis) share(v float64) float64 { return (v - x.bottom) / (x.top - x.bott
 
 func stacked(p board.Panel) bool { return p.Stack || p.Share }
 
-// draw draws lines, or areas on top of one another, and their legend.
+// draw draws lines or stacked areas, and their legend.
 func (p *panel) draw(a eval.Answer, events []eval.Event, w eval.Window) {
 	if len(a.Series) == 0 {
 		return
@@ -154,7 +154,7 @@ func (p *panel) edge(values []float64, x axis, from, to int) (out [][2]float64) 
 		if p.Panel.Steps && len(out) > 0 {
 			out = append(out, [2]float64{across, out[len(out)-1][1]})
 		}
-		// Points on a level line are left out.
+		// A point on a horizontal line is left out.
 		if n := len(out); n > 1 && out[n-1][1] == y && out[n-2][1] == y {
 			out = out[:n-1]
 		}
@@ -163,11 +163,11 @@ func (p *panel) edge(values []float64, x axis, from, to int) (out [][2]float64) 
 	return out
 }
 
-// palette is for series whose colour has no meaning.
+// palette colours series whose colour has no meaning.
 var palette = []board.Colour{"#3274d9", "#e8690b", "#8f3bb8", "#33a2a8", "#c79100", "#3f8f35", "#c15c8f", "#5f6f94", "#a67c52", "#7c9a2c"}
 
-// huesOf are the series' colours: the board's, or one of the palette by the name, or
-// another where that is taken.
+// huesOf returns the colour of each series: the board's colour if it has one, else a palette colour chosen by
+// name. If that is taken, the next free one.
 func huesOf(a eval.Answer) map[string]board.Colour {
 	out, taken := map[string]board.Colour{}, map[int]bool{}
 	for _, s := range a.Series {

@@ -12,17 +12,17 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
 
-// DefaultLength is the time that a page shows by default.
+// DefaultLength is the time range of a page by default.
 const DefaultLength = 30 * time.Minute
 
-// Bounds of a page: the longest time shown, and its time-out.
+// Bounds of a page: the longest time range, and the timeout.
 const (
 	maxLength = 7 * 24 * time.Hour
 	patience  = time.Minute
 )
 
-// Routes adds the boards' pages, one each, drawn again for each request:
-// /gpuscale-overview?since=30m. Pages load nothing else.
+// Routes adds one page for each board, drawn again for each request: /gpuscale-overview?since=30m. Pages load
+// no other resources.
 func Routes(mux *http.ServeMux, src eval.Source, boards []board.Board, scrape time.Duration) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		if len(boards) > 0 {
@@ -57,19 +57,19 @@ func since(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// page is a board's view with links to the other boards and times. It refreshes every 15 seconds.
+// page is a board's view with links to the other boards and time ranges. It refreshes every 15 seconds.
 type page struct {
 	view
 	Boards []board.Board
 	Length time.Duration
 }
 
-// Lengths are the times that a page links to.
+// Lengths returns the time ranges that a page links to.
 func (page) Lengths() []time.Duration {
 	return []time.Duration{5 * time.Minute, 30 * time.Minute, 6 * time.Hour, 24 * time.Hour}
 }
 
-// shortly is 5m for 5m0s and 6h for 6h0m0s.
+// shortly formats 5m0s as 5m and 6h0m0s as 6h.
 func shortly(d time.Duration) string {
 	return strings.Replace(strings.TrimSuffix(d.String(), "0s"), "h0m", "h", 1)
 }

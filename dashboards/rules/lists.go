@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// fleet has the autoscaler's series of all GPUs.
+// fleet records the autoscaler's series of all GPUs.
 func fleet() []Rule {
 	return []Rule{
 		{
@@ -22,7 +22,7 @@ func fleet() []Rule {
 	}
 }
 
-// tenants has the autoscaler's series by tenant.
+// tenants records the autoscaler's series by tenant.
 func tenants() []Rule {
 	places := []string{metric.LabelTenant, metric.LabelNamespace, metric.LabelPlace}
 	return []Rule{
@@ -45,21 +45,20 @@ func tenants() []Rule {
 // ofNode are the labels of a node and product.
 var ofNode = []string{metric.LabelNode, metric.LabelModel}
 
-// withModel adds the product to a GPU's series.
+// withModel adds the product label to a GPU's series.
 func withModel(expr string) string {
 	return fmt.Sprintf("(%s) * on (cluster, node, gpu) group_left (model) %s", expr, largest(metric.GPUInfo.Name, metric.LabelNode, metric.LabelGPU, metric.LabelModel))
 }
 
-// hottest is the hottest of a node and product by a series of DCGM's names, which
-// identifies a GPU by its UUID and has other names for nodes and products. Instances
-// repeat their GPU's value.
+// hottest returns the highest value for each node and product, from a series with DCGM's names. That series
+// identifies a GPU by its UUID and names nodes and products differently. Instances repeat their GPU's value.
 func hottest(series string) string {
 	byUUID := fmt.Sprintf("label_replace(%s, %q, \"$1\", %q, \"(.+)\")", largest(series, metric.LabelUUID), metric.LabelGPUUUID, metric.LabelUUID)
 	return largest(fmt.Sprintf("%s * on (cluster, gpu_uuid) group_left (node, model) %s", byUUID,
 		largest(metric.GPUInfo.Name, metric.LabelNode, metric.LabelModel, metric.LabelGPUUUID)), ofNode...)
 }
 
-// gpus adds up the exporters' series of GPUs.
+// gpus records sums of the exporters' GPU series.
 func gpus() []Rule {
 	sick := "group by (cluster, node, gpu, reason) (" + metric.GPUHealthy.Name + " == 0)"
 	return []Rule{
@@ -97,7 +96,7 @@ func gpus() []Rule {
 	}
 }
 
-// pods has each pod's use of what is allocated to it, and its latency.
+// pods records each pod's use of what is allocated to it, and its latency.
 func pods() []Rule {
 	pod := []string{metric.LabelNamespace, metric.LabelPod}
 	return []Rule{
@@ -119,9 +118,8 @@ func pods() []Rule {
 	}
 }
 
-// ofAllocated are the values of GPUs and instances for everything that is allocated,
-// with the pod's labels. What several pods share has no pod in its own series, and each
-// of them in gpu_held.
+// ofAllocated returns the values of allocated GPUs and instances with the pod's labels. Where several pods
+// share a GPU, its own series has no pod, but gpu_held has one series for each pod.
 func ofAllocated(names ...string) string {
 	var all []string
 	for _, name := range names {
@@ -131,7 +129,7 @@ func ofAllocated(names ...string) string {
 		sources.On(entity...), strings.Join(all, " or "))
 }
 
-// FirstTokens are the times to the first token that model servers measure themselves, in seconds.
+// FirstTokens are model servers' own histograms of the time to the first token, in seconds.
 var FirstTokens = []metric.Read{metric.VLLMFirstToken, metric.SGLangFirstToken, metric.LMDeployFirstToken, metric.TRTLLMFirstToken, metric.TRTLLMFirstTokenOld, metric.NIMFirstToken}
 
 func firstToken(of ...metric.Read) string {

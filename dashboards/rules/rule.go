@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Rule is one recording rule.
+// Rule is a recording rule.
 type Rule struct {
 	Record string
 	Expr   string
@@ -33,8 +33,8 @@ func All() []Rule {
 	return all
 }
 
-// Groups returns the rules as the file has them, computed once: the rule about slices reads
-// every product's table.
+// Groups returns the groups in the order of the file. They are computed once, since the rule about slices
+// reads every product's table.
 var Groups = sync.OnceValue(func() []Group {
 	all := []Group{
 		{"gpuscale.fleet", Interval, fleet()},
@@ -65,30 +65,32 @@ func Find(record string) (Rule, bool) {
 	return Rule{}, false
 }
 
-// window of rates: ten scrapes at half a minute, as in Prometheus' own examples.
+// window is the range of rates. It covers ten scrapes at an interval of half a minute, as in Prometheus' own
+// examples.
 const window = "5m"
 
-// sum adds up by cluster and some labels.
+// sum adds up by cluster and labels.
 func sum(expr string, by ...string) string { return sources.By("sum", expr, by...) }
 
-// count counts by cluster and some labels.
+// count counts by cluster and labels.
 func count(expr string, by ...string) string { return sources.By("count", expr, by...) }
 
-// largest merges duplicate series: two scrapes of one exporter.
+// largest merges duplicate series, for example from two scrapes of one exporter.
 func largest(expr string, by ...string) string { return sources.By("max", expr, by...) }
 
 func rate(d metric.Desc) string { return fmt.Sprintf("rate(%s[%s])", d.Name, window) }
 
-// podLabels are the labels that a GPU's pod and a scrape target both have.
+// podLabels are labels that both a GPU's pod and a scrape target have.
 var podLabels = []string{metric.LabelNamespace, metric.LabelPod}
 
-// entity are the labels of a GPU or instance.
+// entity lists the labels of a GPU or instance.
 var entity = []string{metric.LabelNode, metric.LabelGPU, metric.LabelGPUUUID, metric.LabelGPUInstanceID}
 
-// Interval between two evaluations. It is longer than the scrape's, since boards show minutes.
+// Interval is the time between two evaluations. It is longer than the scrape interval, since boards show
+// minutes.
 const Interval = "30s"
 
-// SlowInterval is for expensive rules of values that change rarely: MIG layouts.
+// SlowInterval is for expensive rules whose values rarely change: MIG layouts.
 const SlowInterval = "1m"
 
 // YAML returns the rules as Prometheus reads them.

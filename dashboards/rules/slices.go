@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// SliceStanding is the rule of every memory slice's standing, of the GPUs in MIG mode;
+// SliceStanding is the name of the rule that records the standing of every memory slice of GPUs in MIG mode.
 // SliceLabel is the slice's number, and GPULabel the GPU's name.
 const (
 	SliceStanding = "slice:gpu_instance_info:standing"
@@ -21,9 +21,8 @@ const (
 	GPULabel      = "device"
 )
 
-// A slice's value is the compute slices of its instance's profile, plus ten times its
-// standing; 0 is a slice in no instance. It is a number, since a cell in Grafana has
-// only a number from PromQL.
+// A slice's value is ten times its standing plus the compute slices of its instance's profile. 0 means that
+// the slice is in no instance. Both are in one number because a Grafana cell gets only a number from PromQL.
 const (
 	SliceFree      = 0
 	SliceAllocated = 10
@@ -31,14 +30,14 @@ const (
 	SliceUnknown   = 30
 )
 
-// idleAfter is the idle time in seconds from which an allocated slice counts as unused, and
-// MapAge the age from which attribution is stale.
+// idleAfter is the idle time in seconds after which an allocated slice counts as unused. MapAge is the age
+// after which attribution is stale.
 const (
 	idleAfter = "600"
 	MapAge    = "120"
 )
 
-// layouts has the GPUs' MIG layouts.
+// layouts records the GPUs' MIG layouts.
 func layouts() []Rule {
 	return []Rule{{
 		Record: "node:gpu_instance_info:count",
@@ -51,17 +50,17 @@ func layouts() []Rule {
 	}}
 }
 
-// Device and Thing are the labels that identify GPUs, and what can be allocated: a GPU, or an
-// instance. A new driver changes other labels of a GPU, which must not split it in two.
+// Device identifies a GPU, and Thing what can be allocated: a GPU or an instance. Other labels of a GPU
+// change with a new driver and must not split it in two.
 var (
 	Device = []string{sources.LabelCluster, metric.LabelNode, metric.LabelGPU}
 	Thing  = slices.Clip(append(slices.Clone(Device), metric.LabelGPUInstanceID))
 )
 
-// shape is a profile's size, which is what decides which slices an instance covers.
+// shape is the size of a profile. It decides which slices an instance covers.
 type shape struct{ compute, memory int }
 
-// shapes returns where instances of each shape may begin, of all products.
+// shapes returns for each shape where instances may begin, over all products.
 func shapes() map[shape][]int {
 	all := map[shape][]int{}
 	for _, model := range mig.Models() {
@@ -78,7 +77,7 @@ func shapes() map[shape][]int {
 	return all
 }
 
-// ComputeSizes are the compute slices that some profile has, ascending.
+// ComputeSizes returns the numbers of compute slices that profiles have, ascending.
 func ComputeSizes() []int {
 	sizes := map[int]bool{}
 	for s := range shapes() {
@@ -87,7 +86,7 @@ func ComputeSizes() []int {
 	return slices.Sorted(maps.Keys(sizes))
 }
 
-// sliceMap is the value of every memory slice of the GPUs in MIG mode.
+// sliceMap returns the value of every memory slice of the GPUs in MIG mode.
 func sliceMap() string {
 	in, outside := []string{}, []string{} // an instance, and any
 	for k := range memorySlices() {
@@ -104,8 +103,7 @@ func label(expr, number string) string {
 	return fmt.Sprintf(`label_replace(%s,%q,%q,"","")`, expr, SliceLabel, number)
 }
 
-// covering selects the instances that cover a slice; their value is the profile's
-// compute slices.
+// covering selects the instances that cover slice k. The value is the number of the profile's compute slices.
 func covering(k int) string {
 	var all []string
 	byShape := shapes()
@@ -126,7 +124,7 @@ func covering(k int) string {
 	return strings.Join(all, " or ")
 }
 
-// like matches a label against values; a single value is text.
+// like matches a label against several values. A single value is matched as text.
 func like(values []string) string {
 	if len(values) == 1 {
 		return "="
@@ -134,8 +132,8 @@ func like(values []string) string {
 	return "=~"
 }
 
-// standing is the addend for an instance's standing. Its allocation is known only where
-// attribution is fresh: otherwise it is unknown, not free.
+// standing is the part of the value that shows an instance's standing. Where attribution is stale, the
+// standing is unknown, not free.
 func standing() string {
 	by := "group by (" + join(Thing) + ") "
 	idle := by + "(" + metric.GPUIdleSeconds.Name + " > " + idleAfter + ")"
@@ -146,7 +144,7 @@ func standing() string {
 		idle, SliceIdle, allocated, SliceAllocated, there, fresh, SliceFree, there, SliceUnknown)
 }
 
-// memorySlices is the most that a product has.
+// memorySlices is the largest number of memory slices of any product.
 func memorySlices() int {
 	most := 0
 	for _, model := range mig.Models() {
@@ -156,10 +154,10 @@ func memorySlices() int {
 	return most
 }
 
-// usual is the number of memory slices of a product by default.
+// usual is the number of memory slices that a product has by default.
 const usual = 8
 
-// having matches the products, by the driver's names, that have a slice k.
+// having matches the driver's names of products that have slice k.
 func having(k int) string {
 	names := map[string]bool{}
 	for _, model := range mig.Models() {
@@ -178,7 +176,7 @@ func having(k int) string {
 	return fmt.Sprintf("model!~%q", strings.Join(list, "|"))
 }
 
-// driverName matches the driver's name of a product that we call "A30-24GB".
+// driverName matches the driver's name for a product that we call "A30-24GB", for example.
 func driverName(model string) string {
 	words := strings.Split(model, "-")
 	if last := words[len(words)-1]; strings.HasSuffix(last, "GB") {

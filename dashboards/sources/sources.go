@@ -1,6 +1,6 @@
-// Package sources restricts PromQL to the series of trusted scrape targets. Any pod that Prometheus
-// scrapes can expose a series of any name, so an alert or a rule that names a family alone believes
-// every tenant's page.
+// Package sources restricts PromQL to the series of trusted scrape targets. Any pod that Prometheus scrapes
+// can expose a series of any name. Without this restriction, an alert or a rule would believe every tenant's
+// page.
 package sources
 
 import (
@@ -15,15 +15,14 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
-// Namespaces is the matcher's regular expression of the namespaces whose targets are trusted, as the
-// committed files have it: the one that the documentation installs to. The chart replaces Matcher by
-// one of its own.
+// Namespaces is a regular expression of the namespaces whose targets the committed files trust: the namespace
+// that the documentation installs into. The chart replaces Matcher by its own matcher.
 const Namespaces = "gpuscale-system"
 
 // Matcher selects the targets of Namespaces.
 var Matcher = Match([]string{Namespaces})
 
-// Match returns the matcher of targets in any of the namespaces; "*" stands for every target.
+// Match returns the matcher for targets in the given namespaces; "*" matches every target.
 func Match(namespaces []string) string {
 	if slices.Contains(namespaces, "*") {
 		return metric.LabelNamespace + `=~".*"`
@@ -31,20 +30,19 @@ func Match(namespaces []string) string {
 	return metric.LabelNamespace + "=~" + strconv.Quote(strings.Join(namespaces, "|"))
 }
 
-// edit is text put into an expression before a byte.
+// edit inserts text into an expression at a byte offset.
 type edit struct {
 	at   int
 	text string
 }
 
-// Trusted returns the expression with every selector of a family of ours, and of up, restricted to
-// targets that matcher selects. Other families stay as they are.
+// Trusted restricts every selector of our series, and of up, to targets that the matcher selects. Other
+// series stay as they are.
 //
-// The page of an exporter gives many series the namespace of a pod. With honor_labels that is the
-// label namespace, so that the target's is lost: such a series counts if its target (job and
-// instance) also has the program's witness in a trusted namespace, and over a range anywhere within
-// it: the last scrape may have failed. A target without honor_labels cannot set its job, instance or
-// namespace.
+// Many series of an exporter have the namespace of a pod. With honor_labels this replaces the target's label
+// "namespace". Such a series counts only if its target (job and instance) also has the program's witness
+// series in a trusted namespace. In a range, one sample of the witness anywhere is enough, since the last
+// scrape may have failed. A target without honor_labels cannot set its job, instance or namespace.
 func Trusted(expr, matcher string) (string, error) {
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
@@ -89,7 +87,7 @@ func Trusted(expr, matcher string) (string, error) {
 	return b.String() + expr[from:], nil
 }
 
-// family is trust.Family, of Prometheus' own series and of DCGM's names too.
+// family is trust.Family, extended by Prometheus' own series and DCGM's names.
 func family(name string) (owner metric.Owner, moves, ok bool) {
 	switch {
 	case name == "up":
@@ -100,7 +98,7 @@ func family(name string) (owner metric.Owner, moves, ok bool) {
 	return trust.Family(name)
 }
 
-// within puts the matcher into a selector.
+// within inserts the matcher into a selector.
 func within(expr string, s *parser.VectorSelector, matcher string) edit {
 	at := int(s.PosRange.Start) + len(s.Name)
 	rest := strings.TrimLeft(expr[at:], " ")
@@ -114,8 +112,8 @@ func within(expr string, s *parser.VectorSelector, matcher string) edit {
 	return edit{brace, matcher}
 }
 
-// labelled is the smallest expression around a selector that is an instant vector with its labels: the
-// selector itself, or the call over its range, which it returns too.
+// labelled returns the smallest expression around a selector that is an instant vector with the series'
+// labels: the selector itself, or the function call over its range. It also returns that range.
 func labelled(s *parser.VectorSelector, path []parser.Node) (whole parser.Node, over *parser.MatrixSelector) {
 	if len(path) >= 2 {
 		if m, ranged := path[len(path)-1].(*parser.MatrixSelector); ranged {
@@ -125,21 +123,20 @@ func labelled(s *parser.VectorSelector, path []parser.Node) (whole parser.Node, 
 	return s, nil
 }
 
-// LabelCluster is added by users with several clusters.
+// LabelCluster is a label that users with several clusters add.
 const LabelCluster = "cluster"
 
-// On writes labels that identify something, the cluster's first.
+// On returns a label list for on (…) or by (…), with the cluster first.
 func On(labels ...string) string {
 	return strings.Join(append([]string{LabelCluster}, labels...), ", ")
 }
 
-// By aggregates by cluster and some labels.
+// By aggregates by cluster and labels.
 func By(op, expr string, labels ...string) string {
 	return fmt.Sprintf("%s by (%s) (%s)", op, On(labels...), expr)
 }
 
-// Own restores the labels that Prometheus moved to exported_*, where it scrapes without
-// honor_labels.
+// Own restores labels that Prometheus moved to exported_* because it scrapes without honor_labels.
 func Own(expr string, labels ...string) string {
 	for _, l := range labels {
 		expr = fmt.Sprintf("label_replace(%s, %q, \"$1\", %q, \"(.+)\")", expr, l, metric.Exported+l)

@@ -16,15 +16,15 @@ type Combination struct {
 //go:embed combinations.yaml
 var combinations string
 
-// Everything enables all that can be on at once.
+// Everything enables all features that can be enabled together.
 var Everything = func() string {
 	all := strings.Split(combinations, "---\n# ")
 	_, values, _ := strings.Cut(all[len(all)-1], "\n")
 	return values
 }()
 
-// Combinations are the defaults and those of combinations.yaml. The chart has to render
-// them all, and the API server to take what is rendered.
+// Combinations returns the default values and the combinations of combinations.yaml. The chart must render
+// each one, and the API server must accept the result.
 func Combinations() []Combination {
 	all := []Combination{{"defaults", ""}}
 	for _, text := range strings.Split(combinations, "---\n# ")[1:] {
@@ -34,7 +34,7 @@ func Combinations() []Combination {
 	return all
 }
 
-// enabled turns the adapter and the autoscaler on where the values do not say.
+// enabled turns the adapter and the autoscaler on unless the values set them.
 func enabled(values string) string {
 	v := map[string]any{}
 	if err := yaml.Unmarshal([]byte(values), &v); err != nil {

@@ -1,7 +1,6 @@
-// Package chart renders the Helm chart beside it with Helm itself, for the tests
-// here and for those on the sandbox's control plane. Combinations are the values
-// that both try.
+// Package chart renders the Helm chart in this folder with Helm itself. The tests here use it, and so do the
+// tests on the sandbox's control plane. Both try all Combinations.
 //
-// It is no part of any program. The fields of programs' configurations in the
-// schema are written by the tests of these programs (schema.go).
+// It is not part of any program. The part of the schema that describes a program's configuration is written
+// by that program's tests (schema.go).
 package chart

@@ -21,12 +21,12 @@ import (
 type Helm struct {
 	Binary string
 	Chart  string // the chart's folder
-	// Kubeconfig of the cluster to talk to; empty: none is talked to.
+	// Kubeconfig is the file of the cluster to install into; empty if no cluster is used.
 	Kubeconfig string
 }
 
-// Tool returns the path of a tool that make chart-tools has built, or an error
-// that says how to build it.
+// Tool returns the path of a tool that make chart-tools builds. If it is missing, the error says how to build
+// it.
 func Tool(root, name string) (string, error) {
 	cache := os.Getenv("GPUSCALE_CACHE")
 	if cache == "" {
@@ -45,10 +45,10 @@ func New(root string) (Helm, error) {
 	return Helm{Binary: binary, Chart: filepath.Join(root, "deploy/chart/gpuscale")}, err
 }
 
-// Release is what is rendered or installed, and where to. Values are YAML.
+// Release is what is rendered or installed, and its namespace. Values are YAML.
 type Release struct {
 	Name, Namespace, Values string
-	// Args are further flags.
+	// Args are additional flags.
 	Args []string
 }
 
@@ -61,15 +61,15 @@ func (h Helm) Template(ctx context.Context, r Release) ([]*unstructured.Unstruct
 	return Objects(out)
 }
 
-// Install makes or upgrades the release in the cluster of h.Kubeconfig and waits
-// for nothing: there is no kubelet to wait for.
+// Install installs or upgrades the release in the cluster of h.Kubeconfig. It does not wait for pods, since
+// the cluster has no kubelet.
 func (h Helm) Install(ctx context.Context, r Release) error {
 	_, err := h.Run(ctx, r, "upgrade", "--install", r.Name, h.Chart)
 	return err
 }
 
-// Run runs helm with the release's namespace, values and flags behind args. The
-// error has helm's output.
+// Run runs helm with args, followed by the release's namespace, values and flags. The error contains helm's
+// output.
 func (h Helm) Run(ctx context.Context, r Release, args ...string) ([]byte, error) {
 	if r.Namespace != "" {
 		args = append(args, "--namespace", r.Namespace)
@@ -79,7 +79,7 @@ func (h Helm) Run(ctx context.Context, r Release, args ...string) ([]byte, error
 	}
 	cmd := exec.CommandContext(ctx, h.Binary, append(args, r.Args...)...)
 	cmd.Stdin = strings.NewReader(r.Values)
-	// Nothing of the user's environment: no cluster, no plugins, no repositories.
+	// Helm uses nothing of the user's environment: no cluster, no plugins, no repositories.
 	home, err := os.MkdirTemp("", "helm-")
 	if err != nil {
 		return nil, err
@@ -98,8 +98,8 @@ func (h Helm) Run(ctx context.Context, r Release, args ...string) ([]byte, error
 	return stdout.Bytes(), nil
 }
 
-// Objects reads what was rendered, in its order. A key that is there twice in one map
-// is an error: which of the two counts depends on who reads it.
+// Objects reads the rendered objects in order. A duplicate key in a map is an error, since different readers
+// keep different ones.
 func Objects(text []byte) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Configured returns the text of values.schema.json with a definition, a line of it, made again from the type of a
-// program's configuration: its fields, so that Helm refuses a mistyped one. What their values may be is the
-// program's to say.
+// Configured returns values.schema.json with one definition generated again, which is one line of the text.
+// It lists the fields of a program's configuration type, so Helm rejects a mistyped field. The program itself
+// validates the values.
 func Configured(schema []byte, definition string, of reflect.Type) (string, error) {
 	raw, err := json.Marshal(fieldsOf(of))
 	if err != nil {
@@ -23,7 +23,8 @@ func Configured(schema []byte, definition string, of reflect.Type) (string, erro
 	return string(line.ReplaceAllLiteral(schema, fmt.Appendf(nil, "    %q: %s,", definition, raw))), nil
 }
 
-// fieldsOf describes the names in a type's notation as internal/strict reads it; what has a notation of its own is anything.
+// fieldsOf describes the field names of a type as internal/strict reads it. A type with its own notation may
+// be anything.
 func fieldsOf(t reflect.Type) map[string]any {
 	switch {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):

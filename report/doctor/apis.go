@@ -65,14 +65,15 @@ const (
 	groupExternal = "external.metrics.k8s.io"
 )
 
-// isMetrics reports whether a group is one of those the adapter serves.
+// isMetrics reports whether a group is a metrics API that the adapter can serve.
 func isMetrics(group string) bool { return group == groupCustom || group == groupExternal }
 
-// annotationAPIs of the adapter's Deployment has the groups it is installed with,
-// with commas. Without it the intended groups are unknown.
+// annotationAPIs is an annotation of the adapter's Deployment: the API groups that the adapter is installed
+// with, separated by commas. Without it the intended groups are unknown.
 const annotationAPIs = "gpuscale.io/metrics-apis"
 
-// groupMeant reports whether an adapter is to serve a group, or none is.
+// groupMeant reports whether an adapter is meant to serve the group (yes), or whether the annotations say
+// that none is (no). Both are false where the annotation is missing.
 func groupMeant(adapters []Program, group string) (yes, no bool) {
 	for _, p := range adapters {
 		text, stated := p.Annotations[annotationAPIs]
@@ -81,11 +82,11 @@ func groupMeant(adapters []Program, group string) (yes, no bool) {
 	return yes, no && !yes
 }
 
-// strangers are other servers of these groups, by the names of their Services.
+// strangers are other servers of these groups, recognized by their Services' names.
 var strangers = []string{"keda", "prometheus-adapter", "datadog", "stackdriver", "kube-metrics-adapter"}
 
-// owned reports whether an APIService is ours, or was: its Service does not exist, and nothing
-// marks it as another server's.
+// owned reports whether an APIService is ours (is), or was ours (was): then its Service does not exist, and
+// nothing shows that it belongs to another server.
 func owned(l *look, a *apiService, adapters []Program) (is, was bool) {
 	ref := a.Spec.Service
 	if ref == nil {
@@ -102,18 +103,18 @@ func selects(s *corev1.Service, p Program) bool {
 	return labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.PodLabels))
 }
 
-// ourAdapters returns them; without one the check is skipped.
+// ourAdapters returns our adapters. Without any, the check is skipped.
 func ourAdapters(l *look) []Program {
 	return orSkip(l, l.programs("adapter"), "no adapter of gpuscale was found")
 }
 
-// registry is our adapters, and who serves the metrics APIs.
+// registry lists our adapters and the APIServices of the metrics APIs.
 type registry struct {
 	adapters     []Program
-	ours, others []*apiService // that lead to our adapters, or did; and to other servers
+	ours, others []*apiService // ours lead to our adapters, or did; others lead to other servers
 }
 
-// registered reads the registrations; without an adapter of ours the check is skipped.
+// registered reads the APIServices of the metrics APIs. Without an adapter of ours the check is skipped.
 func registered(l *look) (r registry) {
 	if r.adapters = ourAdapters(l); len(r.adapters) == 0 {
 		return r
@@ -130,7 +131,8 @@ func registered(l *look) (r registry) {
 	return r
 }
 
-// serves reports whether our adapter serves a group now: only then is the list of its metrics complete.
+// serves reports whether our adapter serves a group now. Only then is the list of the group's metrics
+// complete.
 func (r registry) serves(group string) bool {
 	return slices.ContainsFunc(r.ours, func(a *apiService) bool {
 		c := available(a)
@@ -138,7 +140,8 @@ func (r registry) serves(group string) bool {
 	})
 }
 
-// asking are the HPAs on a metric of a group; with names, on one of those.
+// asking returns the HPAs that use a metric of a group; if names are given, only HPAs with one of these
+// metrics.
 func asking(hpas []*hpa, group string, names ...string) []string {
 	var out []string
 	for _, h := range hpas {
@@ -152,8 +155,8 @@ func asking(hpas []*hpa, group string, names ...string) []string {
 	return out
 }
 
-// metricOf returns the group and the name of a metric, and the field of the HPA that has it;
-// no group for the cluster's own (CPU, memory).
+// metricOf returns the group and the name of an HPA's metric, and the field of the HPA that has it. The group
+// is empty for Kubernetes' own metrics (CPU, memory).
 func metricOf(m autoscalingv2.MetricSpec) (group, name, field string) {
 	switch {
 	case m.Pods != nil:
@@ -194,12 +197,12 @@ func apiServiceMissing(l *look) {
 	}
 }
 
-// available returns the condition, nil where there is none yet.
+// available returns the condition Available, or nil if it is not set yet.
 func available(a *apiService) *apiregistrationv1.APIServiceCondition {
 	return the(a.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool { return c.Type == apiregistrationv1.Available })
 }
 
-// stated is the API server's condition of an APIService.
+// stated writes the condition Available of an APIService as text.
 func stated(a *apiService) string {
 	c := available(a)
 	if c == nil {
@@ -208,18 +211,18 @@ func stated(a *apiService) string {
 	return fmt.Sprintf("Available=%s, %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// refused reports whether the API server's condition has one of Go's errors about the
-// adapter's certificate. It is the only source: doctor connects to no pod.
+// refused reports whether the condition Available contains one of the given words, which are Go's errors
+// about the adapter's certificate. There is no other source: doctor connects to no pod.
 func refused(a *apiService, words ...string) bool {
 	c := available(a)
 	return c != nil && c.Status != apiregistrationv1.ConditionTrue && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(c.Message, w) })
 }
 
-// labelService of an EndpointSlice names its Service.
+// labelService is the label by which an EndpointSlice names its Service.
 const labelService = "kubernetes.io/service-name"
 
-// hasEndpoint reports whether a Service has an endpoint that takes requests. One that is a name of
-// something outside has none, and needs none.
+// hasEndpoint reports whether a Service has an endpoint that takes requests. A Service of type ExternalName
+// requires none.
 func hasEndpoint(l *look, s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(EndpointSlices.in(l), func(slice *discoveryv1.EndpointSlice) bool {
 		return slice.Namespace == s.Namespace && slice.Labels[labelService] == s.Name && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
@@ -256,8 +259,8 @@ func apiServiceOwner(l *look) {
 	}
 }
 
-// takeover writes the command that gives an APIService to the adapter, with the CA of its
-// certificate. Only for one that ours has made.
+// takeover writes the command that makes an APIService lead to the adapter, with the CA of the adapter's
+// certificate. It is only for an APIService that our manifests created.
 func takeover(l *look, a *apiService, p Program) string {
 	if !isOurs(a.Labels) {
 		return ""
@@ -271,9 +274,8 @@ func takeover(l *look, a *apiService, p Program) string {
 	return register(l.commands, a, p, fmt.Sprintf(`"service":{"namespace":%q,"name":%q,"port":%d},`, p.Namespace, p.Name, port))
 }
 
-// register writes the command that puts fields, and the authority in the adapter's
-// Secret, into an APIService. Where cert-manager or OpenShift injects the CA, they do; without
-// a Secret the adapter itself does, into what leads to it.
+// register writes the command that sets fields of an APIService, and its caBundle from the adapter's Secret.
+// The command sets no caBundle where cert-manager, OpenShift or (without a Secret) the adapter itself does.
 func register(c commands, a *apiService, p Program, fields string) string {
 	fields = `{"spec":{` + fields + `"insecureSkipTLSVerify":false`
 	if a.Annotations[injectCA] != "" || a.Annotations[injectServiceCA] == "true" || p.Secret == "" {
@@ -284,15 +286,15 @@ func register(c commands, a *apiService, p Program, fields string) string {
 	if patch == "" || read == "" {
 		return ""
 	}
-	// The shell substitutes base64 between the quotes.
+	// The shell inserts the base64 text between the quotes.
 	return patch + " " + text.Quote(fields+`,"caBundle":"`) + `"$(` + read + `)"` + text.Quote(`"}}`)
 }
 
-// injectCA is cert-manager's annotation.
+// injectCA is cert-manager's annotation for CA injection.
 const injectCA = "cert-manager.io/inject-ca-from"
 
-// Annotations by which OpenShift's service CA puts its CA into an APIService, and a certificate into
-// the Secret that a Service names. The Secret has no ca.crt.
+// Annotations for OpenShift's service CA: one puts its CA into an APIService, the other puts a certificate
+// into the Secret that a Service names. That Secret has no ca.crt.
 const (
 	injectServiceCA = "service.beta.openshift.io/inject-cabundle"
 	servingSecret   = "service.beta.openshift.io/serving-cert-secret-name"
@@ -304,7 +306,7 @@ func byServiceCA(l *look, p Program) bool {
 	return p.Secret != "" && service != nil && service.Annotations[servingSecret] == p.Secret
 }
 
-// signals of the adapter without configuration. TestSignals compares them with the
-// adapter's own.
+// signals lists the adapter's signals when it has no configuration. TestSignals compares them with the
+// adapter.
 var signals = []string{"gpu_busy", "gpu_share", "gpu_memory_used_ratio", "queue_depth", "requests_running", "kv_cache_usage",
 	"ttft_p95", "queue_time_p95", "queue_time_mean", "gpu_tensor_active", "gpu_dram_active"}

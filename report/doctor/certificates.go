@@ -15,14 +15,14 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// soon is how long before its end a certificate is reported.
+// soon is how long before its expiry a certificate is reported.
 const soon = 30 * 24 * time.Hour
 
-// registration reports the first fault on the way from each APIService of ours to the adapter, if it is the
-// check's: of the three checks of this way one has a finding.
+// registration checks the way from each of our APIServices to the adapter. Three checks share this way, and
+// only one of them reports its first fault: the check with the id that firstFault returns.
 func registration(l *look) {
 	r := registered(l)
-	reported := map[string]bool{} // a Service once
+	reported := map[string]bool{} // each Service is reported once
 	for _, a := range r.ours {
 		id, f := firstFault(l, a, r.adapters[0])
 		if f.Severity != "" && id == l.check.ID && !reported[f.Object] {
@@ -32,8 +32,8 @@ func registration(l *look) {
 	}
 }
 
-// firstFault looks for the first fault on the way from an APIService to the adapter. It returns the check that
-// reports it, and a finding without a severity where there is none.
+// firstFault looks for the first fault on the way from an APIService to the adapter. It returns the id of the
+// check that reports the fault, and the finding. Without a fault the finding has no severity.
 func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	const certificate = "adapter-certificate"
 	ref, c := a.Spec.Service, available(a)
@@ -60,7 +60,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	case len(a.Spec.CABundle) > 0 && unreadable != nil:
 		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", unreadable)
 		f.Fix, f.Commands = "Put the CA of the adapter's certificate there.", rebundle(l, a, p)
-	case refused(a, "certificate has expired or is not yet valid"): // which is Go's error on either side
+	case refused(a, "certificate has expired or is not yet valid"): // Go reports both cases with this error
 		id, f.Fix, f.Commands = certificate, "Issue a new one. "+how, commands
 		if refused(a, " is before ") {
 			f.Means = early
@@ -84,11 +84,11 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 		f.Severity, f.Seen = Warning, "spec.insecureSkipTLSVerify is true"
 		f.Means = "any server at the Service's address can send HPAs any value"
 		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", rebundle(l, a, p)
-	case unreadable != nil: // there is no bundle
+	case unreadable != nil: // there is no CA bundle
 		f.Severity = ""
 	default:
 		id, f.Fix, f.Commands = certificate, "Issue a new one. "+how, commands
-		// It is valid while one of its certificates is.
+		// A bundle is valid while one of its certificates is.
 		from := slices.MinFunc(bundle, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) }).NotBefore
 		until := slices.MaxFunc(bundle, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 		switch {
@@ -105,7 +105,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	return id, f
 }
 
-// unreachable is a Service without ready endpoints.
+// unreachable returns the finding about a Service without ready endpoints.
 func unreachable(l *look, service *corev1.Service, p Program) Finding {
 	f := Finding{
 		Severity: Fault, Object: "Service " + service.Namespace + "/" + service.Name,
@@ -125,7 +125,7 @@ func unreachable(l *look, service *corev1.Service, p Program) Finding {
 	return f
 }
 
-// reselect writes the command that has a Service select exactly a program's pods.
+// reselect writes the command that makes a Service select exactly a program's pods.
 func reselect(c commands, s *corev1.Service, p Program) string {
 	selector, err := json.Marshal(cmp.Or(p.Selector, &metav1.LabelSelector{}).MatchLabels)
 	if err != nil {
@@ -134,8 +134,8 @@ func reselect(c commands, s *corev1.Service, p Program) string {
 	return c.in(s.Namespace, "patch", "service", s.Name, "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":"/spec/selector","value":%s}]`, selector))
 }
 
-// portOf writes the command that names the Service's port; where it has several and none
-// of them is https, one that shows them.
+// portOf writes the command that sets the port in the APIService. If the Service has several ports and none
+// is named https, the command shows them.
 func portOf(c commands, a *apiService, s *corev1.Service) string {
 	for _, port := range s.Spec.Ports {
 		if port.Name == "https" || len(s.Spec.Ports) == 1 {
@@ -145,8 +145,8 @@ func portOf(c commands, a *apiService, s *corev1.Service) string {
 	return c.in(s.Namespace, "get", "service", s.Name, "-o", "jsonpath={.spec.ports}")
 }
 
-// reissue says how the adapter's certificate is issued again by its issuer, and has the
-// commands. A user's own certificate is shown, not deleted: only the user can issue another.
+// reissue says how the issuer issues the adapter's certificate again, and returns the commands. A user's own
+// certificate is only shown, not deleted: only the user can issue another.
 func reissue(l *look, a *apiService, p Program) (how string, commands []string) {
 	switch {
 	case p.Secret == "":

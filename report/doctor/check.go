@@ -10,10 +10,10 @@ import (
 // Schema of the JSON form.
 const Schema = "gpuscale.io/doctor/v1"
 
-// Outcome of a check; that of one with findings is the worst of their severities.
+// Outcome is the result of a check. With findings, it is the worst severity among them.
 type Outcome string
 
-// Outcomes. A fault breaks something now; a warning will, or is perhaps intended. Unknown is
+// Outcomes. A fault breaks something now. A warning will break something, or may be intended. Unknown is
 // never ok: what could not be read may be broken.
 const (
 	OK      Outcome = "ok"
@@ -30,50 +30,49 @@ type Finding struct {
 	Object string `json:"object"`
 	// Seen is the field, value or query with its answer.
 	Seen string `json:"seen"`
-	// Means is its effect: the check's, unless this finding has another.
+	// Means is the effect: the check's, unless the finding states another.
 	Means string `json:"means"`
-	// Fix in one sentence, and as commands to paste.
+	// Fix says in one sentence what to do; Commands can be pasted.
 	Fix      string   `json:"fix"`
 	Commands []string `json:"commands"`
 }
 
-// Check is one rule and the facts it reads.
+// Check is one rule, with the facts that it reads.
 type Check struct {
 	ID    string
 	Title string
-	// Fault is the problem that it finds, Means its effect: both for the documentation.
+	// Fault is the problem that the check finds, and Means its effect. Both are also used in the documentation.
 	Fault, Means string
-	// Looks are the sources that it needs: without one of them it is not run, and is unknown;
-	// where GPUNodes is one of them and empty, it is skipped. Also are those without which it
-	// finds less, and is unknown. May are those that it reads besides. It reads no others.
+	// A check reads no other sources than these. Without one of Looks it is not run and is unknown; if GPUNodes is one
+	// of Looks and empty, it is skipped. Without one of Also it finds less and is unknown. May are additional sources.
 	Looks, Also, May []*Source
 	Run              func(*look)
 }
 
-// Reads are all sources of a check.
+// Reads returns all sources of a check.
 func (c Check) Reads() []*Source { return slices.Concat(c.Looks, c.Also, c.May) }
 
-// All checks, in the order of a diagnosis: installed, scraped, answering, permitted.
+// All returns all checks in the order of a diagnosis: installed, scraped, answering, permitted.
 func All() []Check {
 	return slices.Concat(adapterChecks, scrapeChecks, hpaChecks, quotaChecks, nodeChecks, poolChecks, guardChecks, tenantChecks)
 }
 
-// Result of a check.
+// Result is the result of one check.
 type Result struct {
 	ID      string  `json:"id"`
 	Title   string  `json:"title"`
 	Outcome Outcome `json:"result"`
-	// Why it is unknown or skipped; beside findings, what else could not be read.
+	// Why is the reason why the check is unknown or skipped. With findings, it says what else could not be read.
 	Why      string    `json:"why,omitempty"`
 	Findings []Finding `json:"findings"`
-	// More is the number of findings left out.
+	// More counts findings that are left out.
 	More int `json:"more,omitempty"`
 }
 
-// Report of an examination.
+// Report is the result of all checks.
 type Report struct {
 	Schema string `json:"schema"`
-	// Nothing is set where gpuscale was not found, and names what was looked for.
+	// Nothing is set if gpuscale was not found, and says what was looked for.
 	Nothing string `json:"nothing,omitempty"`
 	// Checks in the order of All.
 	Checks []Result `json:"checks"`
@@ -83,7 +82,7 @@ type Report struct {
 	Unknown  int `json:"unknown"`
 }
 
-// maxFindings of one check; a cluster has thousands of nodes.
+// maxFindings is the bound for one check, since a cluster can have thousands of nodes.
 const maxFindings = 20
 
 // Examine runs checks over facts.
@@ -130,7 +129,7 @@ func run(f *Facts, c *Check) Result {
 	for i := range l.findings {
 		l.findings[i].finish(c)
 	}
-	// Faults before warnings, and the order of the facts otherwise.
+	// Faults come before warnings; otherwise the order of the facts is kept.
 	slices.SortStableFunc(l.findings, func(a, b Finding) int { return cmp.Compare(a.Severity, b.Severity) })
 	r := Result{Outcome: OK, Findings: l.findings, Why: strings.Join(l.unknown, "; ")}
 	switch {
@@ -144,15 +143,14 @@ func run(f *Facts, c *Check) Result {
 	return r
 }
 
-// finish makes a finding safe to print. Its effect is the check's, unless it has another.
+// finish makes a finding safe to print, and fills in the check's effect unless the finding has its own.
 func (f *Finding) finish(c *Check) {
 	f.Object, f.Seen, f.Fix = clean(f.Object, 2*maxName), clean(f.Seen, maxText), clean(f.Fix, maxText)
 	f.Means = clean(cmp.Or(f.Means, strings.ReplaceAll(c.Means, "`", "")), maxText)
 	f.Commands = slices.DeleteFunc(append([]string{}, f.Commands...), func(c string) bool { return c == "" })
 }
 
-// Select returns the checks with these ids, in the order of all; all of them for
-// none.
+// Select returns the checks with these ids, in the order of all. Without ids it returns all.
 func Select(all []Check, ids []string) ([]Check, error) {
 	for _, id := range ids {
 		if !slices.ContainsFunc(all, func(c Check) bool { return c.ID == id }) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/text"
 )
 
-// Lengths of untrusted text in output.
+// Maximum lengths of untrusted text in the output.
 const (
 	maxText    = 600
 	maxName    = 120
@@ -27,8 +27,8 @@ func clean(words string, limit int) string {
 	return words
 }
 
-// command joins words for a shell; empty where a word has invisible characters, which must
-// not be pasted, or the command is too long to review.
+// command joins words into a shell command. It returns "" if a word has invisible characters, which must not
+// be pasted, or if the command is too long to review.
 func command(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -44,7 +44,7 @@ func command(words ...string) string {
 	return line
 }
 
-// commands writes commands to paste: the flags that kubectl needs to reach the same cluster.
+// commands writes commands to paste. Its value is the flags that kubectl needs to reach the same cluster.
 type commands []string
 
 // kubectl writes a command for the cluster.
@@ -52,7 +52,7 @@ func (c commands) kubectl(words ...string) string {
 	return command(slices.Concat([]string{"kubectl"}, c, words)...)
 }
 
-// in writes a command about a namespace; none for what has no namespace.
+// in writes a command with a namespace; without one, the object is cluster-wide.
 func (c commands) in(namespace string, words ...string) string {
 	if namespace == "" {
 		return c.kubectl(words...)
@@ -68,8 +68,9 @@ func (c commands) patch(namespace, resource, name, merge string) string {
 // logs writes the command that shows a program's log.
 func (c commands) logs(p Program) string { return c.in(p.Namespace, "logs", p.Ref(), "--tail=50") }
 
-// where is a command about kinds, with commas, of the Prometheus Operator; none where the cluster lacks one of them.
-// VictoriaMetrics' operator reads its monitors, without a Prometheus or a PrometheusRule.
+// where returns a command about kinds of the Prometheus Operator (separated by commas), or "" if the cluster
+// lacks one of the kinds. VictoriaMetrics' operator reads its monitors too, without Prometheus or
+// PrometheusRule objects.
 func (l *look) where(kinds, command string) string {
 	for kind := range strings.SplitSeq(kinds, ",") {
 		if !includes(Monitoring.in(l), kind) {
@@ -79,27 +80,28 @@ func (l *look) where(kinds, command string) string {
 	return command
 }
 
-// includes reports whether a kind is among those of an API.
+// includes reports whether an API has a kind.
 func includes(all []*metav1.APIResource, kind string) bool {
 	return slices.ContainsFunc(all, func(r *metav1.APIResource) bool { return r.Name == kind })
 }
 
-// operator writes a command that shows such objects, of a namespace or with "-A" among words.
+// operator writes a command that shows objects of these kinds, in a namespace, or in all with "-A" among
+// words.
 func (l *look) operator(namespace, kinds string, words ...string) string {
 	return l.where(kinds, l.in(namespace, slices.Concat([]string{"get", kinds}, words)...))
 }
 
-// Annotations by which Helm marks its objects.
+// Annotations that Helm sets on its objects.
 const (
 	helmRelease   = "meta.helm.sh/release-name"
 	helmNamespace = "meta.helm.sh/release-namespace"
 )
 
-// chartPath is where the documentation has the chart.
+// chartPath is the path of the chart in the documentation's commands.
 const chartPath = "deploy/chart/gpuscale"
 
-// install writes the command that restores a program's objects, with values changed: by
-// Helm where it made them, else from the manifests.
+// install writes the command that restores a program's objects with the given values set: with Helm if Helm
+// created them, else from the manifests.
 func (c commands) install(p Program, manifest string, set ...string) string {
 	return c.installFile(p, "deploy/manifests/"+manifest, set...)
 }
@@ -108,7 +110,7 @@ func (c commands) installFile(p Program, file string, set ...string) string {
 	release, namespace := p.Annotations[helmRelease], p.Annotations[helmNamespace]
 	if release == "" || namespace == "" {
 		if len(set) > 0 {
-			return "" // manifests have no values
+			return "" // the manifests have no values
 		}
 		return c.kubectl("apply", "-f", file)
 	}
@@ -116,14 +118,13 @@ func (c commands) installFile(p Program, file string, set ...string) string {
 	for _, w := range c {
 		words = append(words, strings.Replace(w, "--context", "--kube-context", 1))
 	}
-	// Not --reuse-values: that keeps the defaults of the installed chart, without a
-	// newer one's.
+	// Not --reuse-values: it keeps the installed chart's defaults and ignores those of a newer chart.
 	words = append(words, "upgrade", release, chartPath, "--namespace", namespace, "--reset-then-reuse-values")
 	if slices.ContainsFunc(p.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "helm" && m.Operation == metav1.ManagedFieldsOperationApply
 	}) {
-		// Helm 4 applies on the server side, and yields to fields changed by hand, which
-		// are to be undone here. Helm 3 has no such flag.
+		// Helm 4 applies on the server side and leaves fields that were changed by hand, which this command has to
+		// undo. Helm 3 has no such flag.
 		words = append(words, "--force-conflicts")
 	}
 	for _, s := range set {

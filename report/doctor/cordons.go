@@ -12,11 +12,11 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
-// late is the time after its deadline from which an operation is over.
+// late is how long after its deadline an operation counts as over.
 const late = 5 * time.Minute
 
 func orphanCordon(l *look) {
-	none := len(l.programs("autoscaler")) == 0 && l.Namespace == "" // else it may be in another one
+	none := len(l.programs("autoscaler")) == 0 && l.Namespace == "" // with a given namespace, an autoscaler may run in another
 	for _, n := range Nodes.in(l) {
 		marks := marksOf(n)
 		if !n.Spec.Unschedulable || len(marks) == 0 {
@@ -31,7 +31,7 @@ func orphanCordon(l *look) {
 		if contract.Uncordon(after); after.Spec.Unschedulable {
 			fix, uncordon = "Check its GPUs (docs/mig.md for a repartition), then remove the marks. Do not uncordon it: the operator that upgrades its driver, or NVSentinel, does that.", ""
 		}
-		notes := slices.Sorted(maps.Keys(n.Annotations)) // of others about our cordon
+		notes := slices.Sorted(maps.Keys(n.Annotations)) // annotations that others made about our cordon
 		for _, m := range append(marks, slices.DeleteFunc(notes, func(m string) bool { _, stays := after.Annotations[m]; return stays })...) {
 			words = append(words, m+"-")
 		}
@@ -39,7 +39,7 @@ func orphanCordon(l *look) {
 	}
 }
 
-// marksOf are the annotations of ours on a node that we have cordoned.
+// marksOf returns our annotations on a node that we have cordoned.
 func marksOf(n *corev1.Node) (marks []string) {
 	for _, m := range []string{v1alpha1.CordonAnnotation, v1alpha1.DrainAnnotation, contract.RecordAnnotation} {
 		if _, ok := n.Annotations[m]; ok {
@@ -49,7 +49,7 @@ func marksOf(n *corev1.Node) (marks []string) {
 	return marks
 }
 
-// orphan returns why a cordon of ours has no operation; empty where it has one.
+// orphan returns why our cordon has no running operation, or "" if it has one.
 func orphan(l *look, n *corev1.Node, noAutoscaler bool) string {
 	if r, ours, err := contract.RecordOf(n); ours {
 		switch {
@@ -81,11 +81,11 @@ func orphan(l *look, n *corev1.Node, noAutoscaler bool) string {
 	return ""
 }
 
-// forgotten is the age from which a cordon of others is reported.
+// forgotten is the age after which another program's cordon is reported.
 const forgotten = 24 * time.Hour
 
-// cordonForgotten: GPUs of cordoned nodes cost as much as others, and gpuscale removes
-// only its own cordons. Nor does the GPU Operator remove its own after an upgrade that failed.
+// cordonForgotten reports cordons that gpuscale does not remove, because it removes only its own. The GPUs of
+// such nodes are paid for and unused. The GPU Operator also leaves its cordon after a failed upgrade.
 func cordonForgotten(l *look) {
 	for _, n := range Nodes.in(l) {
 		if !n.Spec.Unschedulable || !isGPU(n) || len(marksOf(n)) > 0 {
@@ -114,8 +114,8 @@ func cordonForgotten(l *look) {
 	}
 }
 
-// cordonedSince returns when a node was cordoned: by Kubernetes' taint, or by the
-// field's last writer. known is false where neither has a time.
+// cordonedSince returns when a node was cordoned, from Kubernetes' taint or from the last writer of the
+// field. known is false if neither has a time.
 func cordonedSince(n *corev1.Node) (since time.Time, known bool) {
 	for _, t := range n.Spec.Taints {
 		if t.Key == corev1.TaintNodeUnschedulable && t.TimeAdded != nil {

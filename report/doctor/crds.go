@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// kinds are our CRDs and the types that programs of this version write.
+// kinds lists our CRDs with the Go types that programs of this version write.
 var kinds = []struct {
 	crd string
 	of  reflect.Type
@@ -32,18 +32,18 @@ func crdOld(l *look) {
 		plural, group, _ := strings.Cut(k.crd, ".")
 		file := fmt.Sprintf("%s/files/crds/%s_%s.yaml", chartPath, group, plural)
 		const fix = "Install the CRD of this version."
-		if c == nil && len(programs) > 0 { // else it is not written
+		if c == nil && len(programs) > 0 { // without programs nothing is written
 			l.fault("CustomResourceDefinition "+k.crd, "it does not exist", fix, l.installFile(programs[0], file)).Means = "the autoscaler has no pools and no quotas, and does not start"
 		}
 		if missing := lacking(c, k.of); len(missing) > 0 {
-			// Not by Helm: the old schema's field manager owns it, and Helm stops at the conflict.
+			// Not by Helm: another field manager owns the old schema, and Helm stops at the conflict.
 			l.fault("CustomResourceDefinition "+k.crd, "its schema has no "+several(missing), fix, l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)).
 				Means = "the API server drops these fields silently: yours, and the autoscaler's, which loses that state"
 		}
 	}
 }
 
-// lacking lists the fields of a type that the schema of a CRD, where there is one, does not have.
+// lacking lists the fields of a type that the CRD's schema lacks. It is empty if there is no CRD.
 func lacking(c *apiextensionsv1.CustomResourceDefinition, t reflect.Type) (out []string) {
 	if c == nil {
 		return nil
@@ -64,20 +64,20 @@ func lacking(c *apiextensionsv1.CustomResourceDefinition, t reflect.Type) (out [
 	return out
 }
 
-// leaves are types that are one value in a schema, whatever fields they have in Go.
+// leaves lists types that are a single value in a schema, whatever fields they have in Go.
 var leaves = []reflect.Type{
 	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 }
 
-// undeclared lists what a schema does not have of a field and of what is in it; path is that of the
-// struct around it.
+// undeclared lists what a schema lacks of a field and its subfields. path is the path of the struct around
+// the field.
 func undeclared(f reflect.StructField, path string, around apiextensionsv1.JSONSchemaProps) (out []string) {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	schema := around
 	switch {
 	case name == "-" || !f.IsExported():
 		return nil
-	case name != "": // else inlined
+	case name != "": // without a name it is inlined
 		var there bool
 		path = strings.TrimPrefix(path+"."+name, ".")
 		if schema, there = around.Properties[name]; !there {
@@ -100,7 +100,7 @@ func undeclared(f reflect.StructField, path string, around apiextensionsv1.JSONS
 				return nil
 			}
 			path, schema = path+"{}", *schema.AdditionalProperties.Schema
-		case reflect.Struct: // types of ours have no circles
+		case reflect.Struct: // our types have no cycles
 			for inner := range t.Fields() {
 				out = append(out, undeclared(inner, path, schema)...)
 			}

@@ -1,5 +1,4 @@
-// Package doctor judges an installation: facts are gathered once, with GET alone, and
-// findings come out, each with what was seen, its effect and a fix to paste. A check is a row
-// of [All], a pure function of facts, and names the [Source]s that it reads. It changes
-// nothing; what could not be read is unknown, never well.
+// Package doctor checks an installation. It gathers facts once, only with GET requests, and returns findings:
+// what was seen, what that means, and a fix to paste. A check is a row of [All]: a pure function of facts
+// that declares the [Source]s it reads. Doctor changes nothing. What could not be read is unknown, never ok.
 package doctor

@@ -15,17 +15,17 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
-// Labels of GFD and the GPU Operator about a node's GPUs.
+// Node labels of GPU feature discovery (GFD) and the GPU Operator.
 const (
 	labelPresent    = "nvidia.com/gpu.present"
 	labelProduct    = "nvidia.com/gpu.product"
-	labelDeploy     = "nvidia.com/gpu.deploy." // and a component
+	labelDeploy     = "nvidia.com/gpu.deploy." // followed by a component's name
 	labelDeployDCGM = labelDeploy + "dcgm-exporter"
 )
 
-// isGPU reports whether a node has GPUs of NVIDIA's that pods can be given: not those that
-// the GPU Operator gives to virtual machines, and not those that it is to leave alone. A node that
-// stands for another cluster or a cloud's service takes no DaemonSet.
+// isGPU reports whether a node has NVIDIA GPUs that pods can get. It excludes GPUs that the GPU Operator
+// gives to virtual machines, and nodes that it must leave alone. It also excludes nodes that stand for
+// another cluster or a cloud's service, since they run no DaemonSet.
 func isGPU(n *corev1.Node) bool {
 	if n.Labels["type"] == "virtual-kubelet" {
 		return false
@@ -33,7 +33,7 @@ func isGPU(n *corev1.Node) bool {
 	return gpus(n) > 0 || n.Labels[labelPresent] == "true" && n.Labels[labelDeploy+"sandbox-validator"] == "" && n.Labels[labelDeploy+"operands"] != "false"
 }
 
-// GPUs counts the NVIDIA devices that a node can give to pods, of all resources.
+// gpus counts the NVIDIA devices of a node over all its resources.
 func gpus(n *corev1.Node) int64 {
 	var sum int64
 	for name, q := range n.Status.Allocatable {
@@ -44,8 +44,8 @@ func gpus(n *corev1.Node) int64 {
 	return sum
 }
 
-// changing reports whether mig-manager, or an upgrade of the driver, is at work on a node:
-// then the exporter and the device plugin are rightly absent.
+// changing reports whether mig-manager or a driver upgrade is at work on a node. The exporter and the device
+// plugin are rightly absent then.
 func changing(n *corev1.Node) bool {
 	for label, value := range n.Labels {
 		if strings.HasPrefix(label, labelDeploy) && strings.HasSuffix(value, driverUpgrade) {
@@ -56,8 +56,8 @@ func changing(n *corev1.Node) bool {
 	return state == "pod-restart-required" || state == "validation-required" || partitioning(n)
 }
 
-// driverUpgrade ends the value of a component's label while the GPU Operator frees the GPUs for another driver. It is true
-// again while that driver is compiled.
+// driverUpgrade is the suffix of a component's label value while the GPU Operator frees the GPUs for another
+// driver. The suffix is gone again while that driver is compiled.
 const driverUpgrade = "paused-for-driver-upgrade"
 
 // partitioning reports whether mig-manager is at work on a node.
@@ -66,7 +66,7 @@ func partitioning(n *corev1.Node) bool {
 	return state == contract.StatePending || state == "rebooting"
 }
 
-// byNode is an answer with a label node.
+// byNode returns the values of an answer by its label node.
 func byNode(v []sample) map[string]float64 {
 	out := make(map[string]float64, len(v))
 	for _, s := range v {
@@ -75,12 +75,12 @@ func byNode(v []sample) map[string]float64 {
 	return out
 }
 
-// exporting is what is known of exporters: ours, whose pods are ready by node, and the series by node.
+// exporting is what is known of exporters: the nodes where ours are ready, and the series of each node.
 type exporting struct {
 	ours            []Program
 	ready           map[string]bool
 	exported, stale map[string]float64
-	scraped         bool // Prometheus has series of some node
+	scraped         bool // Prometheus has series of at least one node
 }
 
 func exporterMissing(l *look) {
@@ -104,11 +104,11 @@ func exporterMissing(l *look) {
 	}
 }
 
-// settle is the age of a node from which what it lacks is a fault.
+// settle is the age of a node after which a missing component is a fault.
 const settle = 10 * time.Minute
 
-// nodeLacks reports what a node lacks: a warning while it is new, since drivers and
-// plugins take minutes to come up.
+// nodeLacks reports that a node lacks something. It is only a warning while the node is new, since drivers
+// and plugins take minutes to start.
 func nodeLacks(l *look, n *corev1.Node, seen, fix string, commands ...string) {
 	add := l.fault
 	if age := l.Now.Sub(n.CreationTimestamp.Time); age < settle {
@@ -117,8 +117,8 @@ func nodeLacks(l *look, n *corev1.Node, seen, fix string, commands ...string) {
 	add("Node "+n.Name, seen, fix, commands...)
 }
 
-// checkNode checks one node. Series show that some exporter runs, with or without a
-// pod; a pod shows nothing about series.
+// checkNode checks one node. Series show that some exporter runs there, with or without a pod. A ready pod
+// does not show that there are series.
 func checkNode(l *look, n *corev1.Node, e exporting) {
 	_, has := e.exported[n.Name]
 	isReady, hasPod := e.ready[n.Name]
@@ -128,7 +128,7 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 	}
 	show := l.in(home, "get", "pods", "-l", labelName+"="+selector, "--field-selector", "spec.nodeName="+n.Name, "-o", "wide")
 	label, off := labelDeployDCGM, n.Labels[labelDeployDCGM]
-	if dra := n.Labels[labelDeployDCGM+"-dra"]; off == "" && dra != "" { // the GPU Operator's with DRA
+	if dra := n.Labels[labelDeployDCGM+"-dra"]; off == "" && dra != "" { // the GPU Operator with DRA
 		label, off = label+"-dra", dra
 	}
 	alone := n.Labels[labelDeploy+"operands"] == "false"
@@ -142,7 +142,7 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 	case alone && !hasPod:
 		nodeLacks(l, n, "label "+labelDeploy+"operands is false, which keeps our exporter away too, and allocatable has GPUs",
 			"Remove the label, or set exporter.affinity of the chart, which takes the place of its own.", l.kubectl("label", "node", n.Name, labelDeploy+"operands-"))
-	case !l.has(Pods) && !e.scraped, l.has(Pods) && isReady && !e.scraped: // series are nowhere: scrape-missing
+	case !l.has(Pods) && !e.scraped, l.has(Pods) && isReady && !e.scraped: // no series of any node: scrape-missing reports it
 	case !l.has(Pods):
 		nodeLacks(l, n, "gpu_info has no series of this node", "Check whether an exporter runs there and is scraped.", show)
 	case !hasPod:
@@ -161,8 +161,8 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 	}
 }
 
-// notReady is the reason that a program's pods are not ready, on a node or (empty) on any: a
-// pod without its image has no log.
+// notReady returns why a program's pods are not ready, on a node or (empty) on any node. A pod whose image
+// could not be pulled has no log.
 func notReady(l *look, program, node string) string {
 	for _, p := range Pods.in(l) {
 		if !l.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || kube.PodReady(p) {
@@ -182,7 +182,7 @@ func notReady(l *look, program, node string) string {
 	return ""
 }
 
-// whole formats seconds in a readable unit.
+// whole formats seconds in a readable unit without fractions.
 func whole(seconds float64) string {
 	if math.IsNaN(seconds) || math.Abs(seconds) > 1e9 {
 		return "unknown"
@@ -191,7 +191,7 @@ func whole(seconds float64) string {
 }
 
 func twoExporters(l *look) {
-	ours, both, remove := map[string]bool{}, map[string][]string{}, map[string]string{} // nodes, those of each other one, and how to remove it
+	ours, both, remove := map[string]bool{}, map[string][]string{}, map[string]string{} // nodes; nodes of each other exporter; how to remove that exporter
 	for _, p := range Pods.in(l) {
 		if isProgram("exporter", p.Labels, p.Spec) {
 			ours[p.Spec.NodeName] = true
@@ -209,9 +209,9 @@ func twoExporters(l *look) {
 		both[object] = append(both[object], p.Spec.NodeName)
 		remove[object] = l.in(p.Namespace, "delete", strings.ToLower(kind), name)
 		if d := find(DaemonSets.in(l), p.Namespace, name); d != nil && kind == "DaemonSet" {
-			if resource, by := operatorOf(d); by != "" { // which would recreate it
+			if resource, by := operatorOf(d); by != "" { // the operator would recreate it
 				remove[object] = l.patch("", resource, by, `{"spec":{"dcgmExporter":{"enabled":false}}}`)
-			} else if p.Namespace == "gke-managed-system" || metav1.GetControllerOf(d) != nil { // so would GKE, or CloudWatch's operator
+			} else if p.Namespace == "gke-managed-system" || metav1.GetControllerOf(d) != nil { // GKE or CloudWatch's operator would recreate it
 				remove[object] = ""
 			}
 		}
@@ -223,8 +223,8 @@ func twoExporters(l *look) {
 	}
 }
 
-// operatorOf is the object of the GPU Operator that made a DaemonSet, empty for none: a
-// ClusterPolicy with the device plugin, a GPUCluster with DRA.
+// operatorOf returns the GPU Operator's object that made a DaemonSet, or "" for none: a ClusterPolicy (device
+// plugin) or a GPUCluster (DRA).
 func operatorOf(d *daemonSet) (resource, name string) {
 	for _, by := range d.OwnerReferences {
 		switch by.Kind {

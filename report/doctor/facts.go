@@ -29,25 +29,23 @@ type (
 	sample     = prom.Sample
 )
 
-// Facts are what was read of a cluster and its Prometheus at one time. What a [Source] in Missing
-// has given may be partial or empty.
+// Facts are what was read of a cluster and its Prometheus at one time. Data of a [Source] in Missing may be
+// partial or empty.
 type Facts struct {
-	// Now is the API server's clock when it was asked first, Local the clock of
-	// this machine then.
+	// Now is the API server's clock at the first request, Local this machine's clock at the same moment.
 	Now, Local time.Time
-	// Asked is Local at the query of Prometheus' clock; Took is the duration of all
-	// checks together.
+	// Asked is Local's clock when Prometheus was asked for its time. Took is the duration of all checks together.
 	Asked time.Time
 	Took  time.Duration
-	// Namespace to look for gpuscale in; empty for any.
+	// Namespace is where to look for gpuscale; empty for all namespaces.
 	Namespace string
-	// Kubectl has the flags that commands need to reach the same cluster.
+	// Kubectl has the flags that kubectl needs to reach the same cluster.
 	Kubectl commands
-	// Missing is why a source was not read, or not in full.
+	// Missing has the reason for each source that was not read, or not completely.
 	Missing map[*Source]string
 
-	objects map[*Source]any // a []*T of each kind[T]
-	// Answers of Prometheus.
+	objects map[*Source]any // a []*T for each kind[T]
+	// Answers are Prometheus' answers.
 	Answers map[*Source]prom.Vector
 }
 
@@ -55,7 +53,7 @@ func newFacts() *Facts {
 	return &Facts{Missing: map[*Source]string{}, objects: map[*Source]any{}, Answers: map[*Source]prom.Vector{}}
 }
 
-// ScaledObject is the part of KEDA's object that checks read.
+// ScaledObject has the fields of KEDA's object that checks read.
 type ScaledObject struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -67,7 +65,7 @@ type ScaledObject struct {
 	} `json:"spec"`
 }
 
-// Workload is the part of a ReplicaSet, StatefulSet or Job that checks read.
+// Workload has the fields of a ReplicaSet, StatefulSet or Job that checks read.
 type Workload struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta `json:"metadata"`
@@ -87,11 +85,11 @@ type Workload struct {
 	} `json:"status"`
 }
 
-// neighbours are images of programs of others that checks read.
+// neighbours are images of other projects' programs that checks read.
 var neighbours = []string{"dcgm-exporter", "cluster-autoscaler", "k8s-mig-manager", "k8s-device-plugin"}
 
-// keepPod reports whether checks read a pod: a program of ours or of a neighbour, or one
-// that requests devices and has not ended. Other pods are dropped page by page.
+// keepPod reports whether checks read a pod: our programs, their neighbours, and pods that request devices
+// and have not ended. Other pods are dropped after each page.
 func keepPod(p *corev1.Pod) bool {
 	if kube.IsOver(p) {
 		return false
@@ -106,8 +104,8 @@ func keepPod(p *corev1.Pod) bool {
 	})
 }
 
-// runs reports whether a pod runs one of these images for what it is called after: NVIDIA's feature discovery and
-// MPS daemon have the image of the device plugin.
+// runs reports whether a pod runs one of these images as the program of that name. NVIDIA's feature discovery
+// and MPS daemon run the device plugin's image too, and do not count.
 func runs(spec corev1.PodSpec, images ...string) bool {
 	return !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
 		return strings.HasPrefix(c.Name, "gpu-feature-discovery") || strings.HasPrefix(c.Name, "mps-control-daemon")

@@ -27,16 +27,16 @@ import (
 // Options of Gather.
 type Options struct {
 	Kube *rest.Config
-	// Prometheus is nil where there is none; NoPrometheus is why.
+	// Prometheus is nil if there is none; NoPrometheus says why.
 	Prometheus   *prom.Client
 	NoPrometheus string
-	// Advise adds what to do to an error of Prometheus.
+	// Advise adds to an error of Prometheus what to do about it.
 	Advise func(error) error
 	// Match is put into every selector.
 	Match string
-	// Namespace to look for gpuscale in.
+	// Namespace is where to look for gpuscale.
 	Namespace string
-	// Kubectl has the flags that commands need.
+	// Kubectl has the flags that kubectl needs to reach the same cluster.
 	Kubectl []string
 	// Sources to read.
 	Sources []*Source
@@ -44,7 +44,7 @@ type Options struct {
 
 // Bounds of the requests to an API server.
 const (
-	atOnce     = 4 // lists
+	atOnce     = 4 // lists at the same time
 	pageSize   = 500
 	maxObjects = 20_000 // of one kind
 	maxNamed   = 50     // objects of one kind that are read one by one
@@ -57,7 +57,7 @@ var (
 	errTooMany = fmt.Errorf("only the first %d were read", maxObjects)
 )
 
-// reading is one gathering of facts.
+// reading is one run of Gather.
 type reading struct {
 	Options
 	ctx   context.Context
@@ -65,11 +65,11 @@ type reading struct {
 	facts *Facts
 	calls atomic.Int32
 	clock sync.Once
-	mu    sync.Mutex // over the maps of facts
+	mu    sync.Mutex // guards the maps of facts
 }
 
-// Gather reads the sources. The error is for an API server that does not answer or does
-// not authenticate the caller; anything less is in Facts.Missing.
+// Gather reads the sources. It returns an error if the API server does not answer or does not authenticate
+// the caller. Everything less is recorded in Facts.Missing.
 func Gather(ctx context.Context, o Options) (*Facts, error) {
 	f := newFacts()
 	f.Namespace, f.Kubectl = o.Namespace, o.Kubectl
@@ -93,8 +93,8 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 			g.Go(func() error { r.read(s); return nil })
 		}
 	}
-	_ = g.Wait()                  // it has no error
-	for _, s := range o.Sources { // what the lists name
+	_ = g.Wait()                  // it returns no error
+	for _, s := range o.Sources { // sources whose objects the lists name
 		if s.named != nil {
 			r.read(s)
 		}
@@ -103,7 +103,7 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 	return f, nil
 }
 
-// connect makes a client that only gets, and whose answers set the clock.
+// connect makes a client that only sends GET requests. Its first answer sets the clock.
 func (r *reading) connect() error {
 	cfg := rest.CopyConfig(r.Kube)
 	cfg.WarningHandler = rest.NoWarnings{}
@@ -114,7 +114,7 @@ func (r *reading) connect() error {
 	return err
 }
 
-// counted counts calls, bounds answers and reads the API server's clock from the first of them.
+// counted counts calls, bounds the size of answers, and reads the API server's clock from the first answer.
 type counted struct {
 	*reading
 	next http.RoundTripper
@@ -131,7 +131,7 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = http.MaxBytesReader(nil, resp.Body, maxBytes)
 	c.clock.Do(func() {
-		// The header has whole seconds, so the middle of that second is taken.
+		// The header has whole seconds, so the middle of that second is used.
 		if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 			c.facts.Now, c.facts.Local = at.Add(time.Second/2), asked.Add(time.Since(asked)/2)
 		}
@@ -147,14 +147,14 @@ func (r *reading) get(path string, values url.Values) ([]byte, error) {
 		}
 	}
 	answer := req.Do(r.ctx)
-	if err := answer.Error(); err != nil { // with the server's own words, which Raw has not
+	if err := answer.Error(); err != nil { // it has the server's own message, which Raw lacks
 		return nil, err
 	}
 	return answer.Raw()
 }
 
-// read reads a source: a list by the first of its paths that exists, or the objects and the lists
-// of namespaces that other facts name. A missing object is an answer: it is absent from the facts.
+// read reads a source: a list, from the first of its paths that exists; or objects, and lists of namespaces,
+// that other facts name. A missing object is no error: it is just absent from the facts.
 func (r *reading) read(s *Source) {
 	keys, one := []key{{}}, strings.HasSuffix(s.Paths[0], "/%s")
 	if s.named != nil {
@@ -174,7 +174,7 @@ func (r *reading) read(s *Source) {
 			k.name = ""
 		}
 		names := slices.DeleteFunc([]any{k.namespace, k.name}, func(n any) bool {
-			return n == "" || n == "." || n == ".." || strings.ContainsAny(n.(string), "/?#%") // that would change the path
+			return n == "" || n == "." || n == ".." || strings.ContainsAny(n.(string), "/?#%") // a name like this would change the path
 		})
 		if strings.Count(s.Paths[0], "%s") != len(names) {
 			continue
@@ -194,7 +194,7 @@ func (r *reading) read(s *Source) {
 	r.facts.objects[s] = all
 }
 
-// pages adds one object, or all pages of a list up to the bound.
+// pages reads one object, or the pages of a list up to the bound, and adds them to all.
 func (r *reading) pages(s *Source, all any, path string, one bool, values url.Values) (any, error) {
 	if !one {
 		values.Set("limit", fmt.Sprint(pageSize))
@@ -238,9 +238,9 @@ func (r *reading) unknown(s *Source, why string) {
 	r.facts.Missing[s] = clean(why, maxText/2)
 }
 
-// ask sends all queries to Prometheus, one after the other. An unreachable server is not
-// waited for twenty times, and one with the series of several clusters, which may have
-// nodes and pods of the same names, is not asked about this one.
+// ask sends all queries to Prometheus, one after the other. It stops at the first failure to reach the
+// server, so that an unreachable server costs one timeout, not twenty. A server with series of several
+// clusters is not asked further: nodes and pods of different clusters may have the same names.
 func (r *reading) ask() {
 	why := ""
 	if r.Prometheus == nil {
@@ -284,10 +284,10 @@ func (r *reading) question(s *Source) error {
 	return nil
 }
 
-// selector is a series' name after a dollar sign, and the opening of its matchers.
+// selector matches $name in a query, where name is a series, and the opening brace of its matchers.
 var selector = regexp.MustCompile(`\$([a-zA-Z_][a-zA-Z0-9_:]*)(\{)?`)
 
-// Written puts the user's matchers into every selector of a query.
+// Written replaces $name in a query and adds the user's matchers to every selector.
 func Written(query, match string) string {
 	return selector.ReplaceAllStringFunc(query, func(found string) string {
 		m := selector.FindStringSubmatch(found)

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// guardChecks look at objects of others that block the autoscaler's writes.
+// guardChecks look at other programs' objects that block the autoscaler's writes.
 var guardChecks = []Check{
 	{
 		ID: "budget-forever", Title: "Budgets allow evictions of pods with GPUs", Run: budgetForever,
@@ -31,7 +31,7 @@ var guardChecks = []Check{
 
 func budgetForever(l *look) {
 	pools := allPools(l)
-	ours := map[string]bool{} // nodes of a pool
+	ours := map[string]bool{} // nodes that are in a pool
 	for _, n := range Nodes.in(l) {
 		if find(pools, "", n.Labels[v1alpha1.NodePoolLabel]) != nil {
 			ours[n.Name] = true
@@ -58,8 +58,8 @@ func budgetForever(l *look) {
 	}
 }
 
-// never is why a budget allows no eviction, now or later; empty where it may. A target
-// of an HPA may get another pod, so it does not count.
+// never returns why a disruption budget can never allow an eviction, or "" if it may. A budget whose pods an
+// HPA may scale up may allow one later, so it is not reported.
 func never(l *look, b *budget) string {
 	if m := b.Spec.MaxUnavailable; m != nil {
 		if m.String() == "0" || m.String() == "0%" {
@@ -99,7 +99,7 @@ func twoAutoscalers(l *look) {
 	first, _ := leaseOf(l, deciding[0])
 	for _, p := range deciding[1:] {
 		if of, known := leaseOf(l, p); known && of == first {
-			continue // one of them leads
+			continue // same Lease: only one of them leads
 		}
 		l.fault(p.Object(), "it runs beside "+deciding[0].Object()+", which is older", "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
 			l.in(p.Namespace, "scale", p.Ref(), "--replicas=0"))

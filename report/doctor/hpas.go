@@ -43,7 +43,8 @@ var hpaChecks = []Check{
 
 func hpaName(h *hpa) string { return "HorizontalPodAutoscaler " + h.Namespace + "/" + h.Name }
 
-// hpas that use a metrics API that our adapter is registered for. Those of other servers are not ours.
+// hpas returns the HPAs that use a metrics API for which our adapter is registered. HPAs of other servers are
+// left out.
 func hpas(l *look) (out []*hpa, r registry) {
 	if r = registered(l); len(r.adapters) == 0 {
 		return nil, r
@@ -84,13 +85,13 @@ func hpaInactive(l *look) {
 	}
 }
 
-// ofKEDA reports whether an HPA is a ScaledObject's. KEDA itself scales its target to 0
-// where nothing is queued, and its HPA, whose minimum is 1, is off meanwhile.
+// ofKEDA reports whether KEDA created an HPA for a ScaledObject. KEDA itself scales the target to 0 when
+// nothing is queued. Its HPA has a minimum of 1 and is disabled meanwhile.
 func ofKEDA(h *hpa) bool {
 	return slices.ContainsFunc(h.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ScaledObject" })
 }
 
-// remedies for a condition's reason.
+// remedies says what to do, by the reason of an HPA's condition.
 var remedies = map[string]string{
 	"FailedGetScale":          "Its target does not exist, or has no scale: correct spec.scaleTargetRef.",
 	"AmbiguousSelector":       "Two HPAs select the same pods: remove one.",
@@ -119,11 +120,11 @@ func hpaAtMax(l *look) {
 	}
 }
 
-// scalers of each target, by kind and name.
+// scalers returns the objects that scale each target, by the target's kind and name.
 func scalers(l *look) map[string][]string {
 	all := map[string][]string{}
 	for _, h := range HPAs.in(l) {
-		if t := targetOf(h); !ofKEDA(h) || !l.has(ScaledObjects) { // else its ScaledObject stands for KEDA's own HPA
+		if t := targetOf(h); !ofKEDA(h) || !l.has(ScaledObjects) { // a ScaledObject stands for the HPA that KEDA made for it
 			all[t] = append(all[t], "HorizontalPodAutoscaler "+h.Name)
 		}
 	}
@@ -156,11 +157,11 @@ func hpaTwoScalers(l *look) {
 	}
 }
 
-// unlisted is what KEDA's server lists in place of its metrics' names (2.21.0). The
-// adapter lists what it forwards to.
+// unlisted is the name that KEDA's server lists in place of its metrics' names (2.21.0). The adapter lists
+// this name too if it forwards to KEDA.
 const unlisted = "externalmetrics"
 
-// metricsOf is the source of a group's metrics, and their names: "pods/queue_depth" is queue_depth.
+// metricsOf returns the source of a group's metrics, and their names: "pods/queue_depth" becomes queue_depth.
 func metricsOf(l *look, group string) (of kind[metav1.APIResource], names []string) {
 	if of = CustomMetrics; group == groupExternal {
 		of = ExternalMetrics
@@ -171,8 +172,8 @@ func metricsOf(l *look, group string) (of kind[metav1.APIResource], names []stri
 	return of, names
 }
 
-// unserved are metrics of an HPA that the adapter, which answers, does not have, by their
-// place in it.
+// unserved returns the metrics of an HPA that the adapter does not have, and their positions in the HPA. It
+// is only for an adapter that answers.
 func unserved(l *look, r registry, h *hpa) (all []string, places []int) {
 	for at, m := range h.Spec.Metrics {
 		group, name, _ := metricOf(m)
@@ -185,7 +186,7 @@ func unserved(l *look, r registry, h *hpa) (all []string, places []int) {
 
 func hpaMetricUnknown(l *look) {
 	hpas, r := hpas(l)
-	// The list of a group that no HPA uses is not required.
+	// A group that no HPA uses need not be readable.
 	for _, group := range []string{groupCustom, groupExternal} {
 		if of, _ := metricsOf(l, group); len(asking(hpas, group)) > 0 {
 			l.needs(of)
@@ -210,7 +211,7 @@ func hpaMetricUnknown(l *look) {
 	}
 }
 
-// nearest returns the name in a list that is most similar, empty for none.
+// nearest returns the most similar name in a list, or "".
 func nearest(name string, list []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, candidate := range list {
@@ -221,8 +222,8 @@ func nearest(name string, list []string) string {
 	return best
 }
 
-// elsewhere reports whether an HPA's failure has a cause that another check reports: an
-// API without a server, or an unknown metric.
+// elsewhere reports whether another check reports the cause of an HPA's failure: an API without a server, or
+// an unknown metric.
 func elsewhere(l *look, r registry, h *hpa, reason string) bool {
 	if !strings.HasPrefix(reason, "FailedGet") {
 		return false

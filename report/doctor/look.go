@@ -10,7 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/text"
 )
 
-// look is one check running: the facts that it declares, commands to propose, and what it has found and could not read.
+// look is one run of a check: the facts that the check declares, the commands it can propose, what it has
+// found, and what it could not read.
 type look struct {
 	*Facts
 	commands
@@ -21,8 +22,7 @@ type look struct {
 	skipped  string
 }
 
-// has reports whether a source was read in full. It panics on one that the check does not
-// declare.
+// has reports whether a source was read completely. It panics if the check does not declare the source.
 func (l *look) has(of sourced) bool {
 	s := of.source()
 	if !slices.Contains(l.check.Reads(), s) {
@@ -31,13 +31,13 @@ func (l *look) has(of sourced) bool {
 	return l.Missing[s] == ""
 }
 
-// answers of Prometheus to a query.
+// answers returns Prometheus' answer to a query.
 func (l *look) answers(s *Source) prom.Vector {
 	l.has(s)
 	return l.Answers[s]
 }
 
-// programs of ours by their name, "adapter".
+// programs returns our programs of a name, for example "adapter".
 func (l *look) programs(name string) []Program {
 	l.has(Deployments)
 	l.has(DaemonSets)
@@ -51,11 +51,11 @@ func (l *look) cannot(format string, args ...any) {
 	}
 }
 
-// skip records why the check does not apply, whatever else could not be read.
+// skip records why the check does not apply. Sources that could not be read do not matter then.
 func (l *look) skip(why string) { l.skipped = why }
 
-// fault and warn add a finding about an object: what was seen, and the fix, in a sentence and as
-// commands. Its effect may be set until the next one is added.
+// fault and warn add a finding about an object: what was seen, and the fix as a sentence and as commands. The
+// caller may set the returned finding's effect before the next one is added.
 func (l *look) fault(object, seen, fix string, commands ...string) *Finding {
 	l.findings = append(l.findings, Finding{Severity: Fault, Object: object, Seen: seen, Fix: fix, Commands: commands})
 	return &l.findings[len(l.findings)-1]
@@ -74,7 +74,7 @@ func (l *look) needs(of sourced) {
 	}
 }
 
-// orSkip returns what a check is about; without any of it, the check is skipped.
+// orSkip returns the objects that a check is about. If there are none, the check is skipped.
 func orSkip[T any](l *look, all []T, why string) []T {
 	if len(all) == 0 {
 		l.skip(why)
@@ -82,10 +82,10 @@ func orSkip[T any](l *look, all []T, why string) []T {
 	return all
 }
 
-// allPools of the cluster.
+// allPools returns the cluster's pools.
 func allPools(l *look) []*pool { return orSkip(l, Pools.in(l), "there is no GPUNodePool") }
 
-// the returns the condition, port or the like that fits, nil for none.
+// the returns the first element that fits (a condition, a port), or nil.
 func the[T any](all []T, fits func(T) bool) *T {
 	at := slices.IndexFunc(all, fits)
 	if at < 0 {
@@ -94,7 +94,7 @@ func the[T any](all []T, fits func(T) bool) *T {
 	return &all[at]
 }
 
-// find returns the object of that name in a list, nil where there is none.
+// find returns the object of that name in a list, or nil.
 func find[T any, P interface {
 	*T
 	metav1.Object

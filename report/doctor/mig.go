@@ -39,11 +39,10 @@ func migFailed(l *look) {
 	}
 }
 
-// maxUndo is the autoscaler's number of rollback attempts before it leaves a node to its
-// operator.
+// maxUndo is how often the autoscaler tries a rollback before it leaves the node to its operator.
 const maxUndo = 5
 
-// wedged is how long mig-manager may take.
+// wedged is how long mig-manager may take before it counts as stuck.
 const wedged = 10 * time.Minute
 
 func migWedged(l *look) {
@@ -59,7 +58,7 @@ func migWedged(l *look) {
 		}
 		took := l.Now.Sub(since)
 		if r, ours, err := contract.RecordOf(n); took < wedged || ours && err == nil && l.Now.Before(r.Deadline) {
-			continue // or the autoscaler's own time-out is not over yet
+			continue // the autoscaler's own timeout may not have passed
 		}
 		commands := migLogs(l, n.Name)
 		if p := podOn(l, n.Name, "k8s-mig-manager"); p != nil {
@@ -70,8 +69,8 @@ func migWedged(l *look) {
 	}
 }
 
-// pendingSince is when mig-manager started at the latest: by our own record, or by the
-// last write of the label's field manager.
+// pendingSince returns the latest time at which mig-manager can have started: from our own record, or from
+// the last write by the label's field manager.
 func pendingSince(n *corev1.Node) (time.Time, bool) {
 	if r, ours, err := contract.RecordOf(n); ours && err == nil && r.Config != "" && r.Config == n.Labels[contract.ConfigLabel] && !r.Started.IsZero() {
 		return r.Started, true
@@ -80,7 +79,7 @@ func pendingSince(n *corev1.Node) (time.Time, bool) {
 	return last, !last.IsZero()
 }
 
-// lastWrite is when a field or label of a node was written last, by its managed fields.
+// lastWrite returns when a field or label of a node was written last, from its managed fields.
 func lastWrite(n *corev1.Node, field string) (last time.Time) {
 	for _, m := range n.ManagedFields {
 		if m.Time != nil && m.Subresource == "" && m.Time.After(last) && owns(m, field) {
@@ -94,11 +93,11 @@ func owns(m metav1.ManagedFieldsEntry, field string) bool {
 	return m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:`+field+`"`))
 }
 
-// labelStrategy is the device plugin's naming of instances.
+// labelStrategy is the label with the device plugin's MIG strategy, which decides the names of MIG resources.
 const labelStrategy = "nvidia.com/mig.strategy"
 
-// migStrategy: a pool's GPUs are to be repartitioned, and the device plugin offers instances
-// under other names than the planner requests.
+// migStrategy reports pools whose GPUs are to be repartitioned while the device plugin offers MIG instances
+// under other resource names than the planner expects.
 func migStrategy(l *look) {
 	pools := map[string]bool{}
 	for _, p := range allPools(l) {
@@ -114,8 +113,8 @@ func migStrategy(l *look) {
 	}
 }
 
-// mixed writes the command that has a node's instances offered by their profile names,
-// or one that shows where the strategy is set.
+// mixed writes the command that makes a node offer its MIG instances under their profile names, or one that
+// shows where the strategy is set.
 func mixed(l *look, n *corev1.Node) string {
 	for _, d := range DaemonSets.in(l) {
 		if !runs(d.Spec.Template.Spec, "k8s-device-plugin") {

@@ -63,10 +63,10 @@ var nodeChecks = []Check{
 	},
 }
 
-// driverGPU is the DRA driver that offers whole GPUs and instances.
+// driverGPU is the DRA driver for whole GPUs and MIG devices.
 const driverGPU = "gpu.nvidia.com"
 
-// claimed are the nodes whose GPUs are offered by DRA, with how many devices.
+// claimed returns the nodes whose GPUs are offered by DRA, with the number of devices.
 func claimed(l *look) map[string]int {
 	out := map[string]int{}
 	for _, s := range ResourceSlices.in(l) {
@@ -77,7 +77,7 @@ func claimed(l *look) map[string]int {
 	return out
 }
 
-// offers reports whether a node has a known resource of accelerators.
+// offers reports whether a node has a resource that is a known accelerator.
 func offers(n *corev1.Node) bool {
 	for name, q := range n.Status.Allocatable {
 		if d, err := demand.FromResources(map[string]int64{string(name): 1}); q.Sign() > 0 && err == nil && !d.Zero() {
@@ -87,7 +87,7 @@ func offers(n *corev1.Node) bool {
 	return false
 }
 
-// podOn returns a pod on a node that runs an image, nil for none.
+// podOn returns a pod on the node that runs the image, or nil.
 func podOn(l *look, node, image string) *corev1.Pod {
 	if p := the(Pods.in(l), func(p *corev1.Pod) bool { return p.Spec.NodeName == node && runs(p.Spec, image) }); p != nil {
 		return *p
@@ -102,7 +102,7 @@ func podsOn(c commands, n *corev1.Node) string {
 
 const labelDeployPlugin = labelDeploy + "device-plugin"
 
-// upgradeLate is how long a driver may take: it is often compiled on the node.
+// upgradeLate is how long a driver upgrade may take. The driver is often compiled on the node.
 const upgradeLate = time.Hour
 
 func devicePluginMissing(l *look) {
@@ -139,7 +139,7 @@ func devicePluginMissing(l *look) {
 	}
 }
 
-// productMissing is about the autoscaler alone: the other programs do not read the label.
+// productMissing concerns only the autoscaler: the other programs do not read the label.
 func productMissing(l *look) {
 	planned := len(orSkip(l, l.programs("autoscaler"), "there is no autoscaler of gpuscale, which plans by it")) > 0
 	for _, n := range Nodes.in(l) {

@@ -59,10 +59,10 @@ var poolChecks = []Check{
 	},
 }
 
-// reasonForeign is the condition of a pool that another autoscaler manages.
+// reasonForeign is the reason of a condition: another autoscaler manages the pool.
 const reasonForeign = "ForeignAutoscaler"
 
-// belowFor is the time below its minimum from which a pool is reported.
+// belowFor is how long a pool may be below its minimum before that is reported.
 const belowFor = 30 * time.Minute
 
 // conditionText is a condition as findings show it.
@@ -78,7 +78,7 @@ func poolProblem(l *look) {
 		switch {
 		case valid != nil && valid.Status == metav1.ConditionFalse && valid.Reason != reasonForeign:
 			l.fault(object, conditionText(valid), "Correct what the message names; the pool resumes in the next reconcile.", show)
-		case unready && ready.Reason == "NoNodes": // of a fixed pool
+		case unready && ready.Reason == "NoNodes": // for a fixed pool
 			l.warn(object, conditionText(ready), "Add the label "+v1alpha1.NodePoolLabel+"="+p.Name+" on its nodes.",
 				l.kubectl("get", "nodes", "-L", v1alpha1.NodePoolLabel+","+labelProduct)).Means = "no provider makes its nodes, and no node has its label: it does nothing"
 		case unready && l.Now.Sub(ready.LastTransitionTime.Time) > belowFor:
@@ -113,10 +113,10 @@ func foreignAutoscaler(l *look) {
 	}
 }
 
-// clusterAutoscaler returns a cluster-autoscaler that has a pool's target among its node groups, and
-// the argument.
+// clusterAutoscaler returns a cluster-autoscaler that manages the pool's node group too, and the argument
+// that says so.
 func clusterAutoscaler(l *look, p *pool) (*deployment, string) {
-	name := "" // what cluster-autoscaler would call its target
+	name := "" // cluster-autoscaler's name for the pool's target
 	switch {
 	case p.Spec.Provider.ASG != nil:
 		name = p.Spec.Provider.ASG.Name
@@ -174,7 +174,7 @@ func poolBackoff(l *look) {
 	}
 }
 
-// config is the part of the autoscaler's configuration that checks read.
+// config has the fields of the autoscaler's configuration that checks read.
 type config struct {
 	LeaderElection struct {
 		Enabled   *bool  `json:"enabled"`
@@ -193,9 +193,9 @@ func configOf(l *look, p Program) (c config, known bool) {
 	}
 	m := find(ConfigMaps.in(l), p.Namespace, p.ConfigMap)
 	if m == nil {
-		return config{}, true // its absence shows in the pods
+		return config{}, true // the pods show that the ConfigMap is missing
 	}
-	if err := yaml.Unmarshal([]byte(m.Data["config.yaml"]), &c); err != nil { // strictly is for the autoscaler
+	if err := yaml.Unmarshal([]byte(m.Data["config.yaml"]), &c); err != nil { // not strictly: the autoscaler checks unknown fields itself
 		l.cannot("ConfigMap %s/%s: reading it: %v", m.Namespace, m.Name, err)
 		return config{}, false
 	}
@@ -205,7 +205,7 @@ func configOf(l *look, p Program) (c config, known bool) {
 func leader(l *look) {
 	for _, p := range orSkip(l, l.programs("autoscaler"), "no autoscaler of gpuscale was found") {
 		if slices.ContainsFunc(p.Args, isDryRun) {
-			continue // it has no Lease, and pool-frozen reports it
+			continue // it has no Lease; pool-frozen reports that
 		}
 		if p.Wanted == 0 {
 			l.warn(p.Object(), "spec.replicas is 0", "Scale it up, unless this is intended.", l.in(p.Namespace, "scale", p.Ref(), "--replicas=2"))
@@ -217,7 +217,8 @@ func leader(l *look) {
 	}
 }
 
-// leaseOf is the Lease of an autoscaler; known is false where it has none, or its configuration cannot be read.
+// leaseOf returns the Lease of an autoscaler. known is false if it has none, or if its configuration cannot
+// be read.
 func leaseOf(l *look, p Program) (k key, known bool) {
 	c, known := configOf(l, p)
 	if !known || c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled {
@@ -226,7 +227,7 @@ func leaseOf(l *look, p Program) (k key, known bool) {
 	return key{cmp.Or(c.LeaderElection.Namespace, p.Namespace), cmp.Or(c.LeaderElection.Name, "gpuscale-autoscaler")}, true
 }
 
-// checkLease checks the leader by its Lease, and reports whether there is a finding.
+// checkLease checks the leader by its Lease. It reports whether it added a finding.
 func checkLease(l *look, p Program) bool {
 	of, known := leaseOf(l, p)
 	if !known || !l.has(Leases) {
@@ -259,17 +260,17 @@ func checkLease(l *look, p Program) bool {
 	return true
 }
 
-// reconcileLate is how old the last reconcile may be, as for the alert: the longest pause is ten seconds,
-// and a scrape may be as rare as once in two minutes.
+// reconcileLate is the maximum age of the last reconcile, the same as in the alert. The autoscaler pauses ten
+// seconds at most, and a scrape may come only every two minutes.
 const reconcileLate = 5 * time.Minute
 
-// checkReconcile checks the age of the last reconcile, by the autoscaler's own series.
+// checkReconcile checks the age of the last reconcile with the autoscaler's own series.
 func checkReconcile(l *look, p Program) {
 	if v := l.answers(Leaders); len(v) > 0 && v[0].Value > 1 {
 		l.warn(p.Object(), fmt.Sprintf("gpuscale_autoscaler_leader adds up to %s", number(v[0].Value)),
 			"If it lasts, check whether two releases share one Prometheus (--match), or leader election is off.", l.logs(p)).Means = "two replicas act as leader; one loses the Lease"
 	}
-	at, known := l.moment(LastReconcile) // without series: scrape-missing
+	at, known := l.moment(LastReconcile) // without series, scrape-missing reports it
 	if age := l.Now.Sub(at); known && age > reconcileLate {
 		l.fault(p.Object(), fmt.Sprintf("gpuscale_autoscaler_last_reconcile_timestamp_seconds is %s ago", age.Round(time.Second)), "Check why its reconciles fail.", l.logs(p))
 	}

@@ -15,25 +15,24 @@ type Program struct {
 	metav1.ObjectMeta
 	PodLabels      map[string]string
 	ServiceAccount string
-	Args           []string // the words of its containers' commands and arguments
-	// ConfigMap with its configuration and Secret with its certificate; empty
-	// where it mounts none.
+	Args           []string // its containers' commands and arguments
+	// ConfigMap is the name of its configuration and Secret that of its certificate; empty if it mounts none.
 	ConfigMap, Secret string
-	// Wanted and Ready replicas; of a DaemonSet, nodes.
+	// Wanted and Ready count replicas; for a DaemonSet, nodes.
 	Wanted, Ready int32
 	Selector      *metav1.LabelSelector
 }
 
-// Object names it as kubectl does.
+// Object is the kind, namespace and name, for messages.
 func (p Program) Object() string { return p.Kind + " " + p.Namespace + "/" + p.Name }
 
-// Ref is its name on a command line.
+// Ref is its name on kubectl's command line.
 func (p Program) Ref() string { return strings.ToLower(p.Kind) + "/" + p.Name }
 
-// names of our programs that run in a cluster.
+// names lists our programs that run in a cluster.
 var names = []string{"exporter", "adapter", "autoscaler", "agent"}
 
-// labels by which the chart, and most others, mark their objects.
+// labels by which the chart, and most other installations, mark their objects.
 const (
 	labelName      = "app.kubernetes.io/name"
 	labelPartOf    = "app.kubernetes.io/part-of"
@@ -41,7 +40,7 @@ const (
 	partOf         = "gpuscale"
 )
 
-// Programs of ours by name, in the order of their kinds and names.
+// Programs returns our programs of a name, sorted by kind and name.
 func (f *Facts) Programs(name string) []Program {
 	var out []Program
 	add := func(p Program, t corev1.PodTemplateSpec) {
@@ -71,7 +70,7 @@ func (f *Facts) Programs(name string) []Program {
 	return out
 }
 
-// orOne is a number of replicas, 1 where none is stated.
+// orOne is a number of replicas, or 1 if none is stated.
 func orOne(n *int32) int32 { return *cmp.Or(n, new(int32(1))) }
 
 func (f *Facts) here(namespace string) bool { return f.Namespace == "" || f.Namespace == namespace }
@@ -92,7 +91,7 @@ func image(ref string) string {
 	return ref
 }
 
-// programs reports whether any program of ours is in the namespace.
+// anyProgram reports whether any program of ours is in the namespace.
 func (f *Facts) anyProgram() bool {
 	return slices.ContainsFunc(names, func(name string) bool { return len(f.Programs(name)) > 0 })
 }
@@ -107,8 +106,7 @@ func isOurs(labels map[string]string) bool {
 	return labels[labelPartOf] == partOf || strings.HasPrefix(labels[labelName], partOf+"-")
 }
 
-// nothing is the message for a cluster without gpuscale; empty where it exists, or where
-// that is unknown.
+// nothing is the message for a cluster without gpuscale. It is "" if gpuscale exists, or if that is unknown.
 func (f *Facts) nothing() string {
 	if slices.ContainsFunc(from(Deployments, DaemonSets, APIServices), func(s *Source) bool { return f.Missing[s] != "" }) {
 		return ""

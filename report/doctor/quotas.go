@@ -47,7 +47,8 @@ func quotaUnsatisfiable(l *look) {
 	}
 }
 
-// models that pools and nodes have; complete is false where none is known, or not that of some node.
+// models returns the GPU models of pools and nodes. complete is false if none is known, or if a node's model
+// is unknown.
 func models(l *look) (all []string, complete bool) {
 	complete = true
 	for _, p := range Pools.in(l) {
@@ -62,7 +63,7 @@ func models(l *look) (all []string, complete bool) {
 	return slices.Compact(all), complete && len(all) > 0
 }
 
-// gpuResources are the NVIDIA resources that a pod requests, and how many.
+// gpuResources returns the NVIDIA resources that a pod requests, with their amounts.
 func gpuResources(spec *corev1.PodSpec) map[string]int64 {
 	out := map[string]int64{}
 	for _, c := range spec.Containers {
@@ -75,13 +76,13 @@ func gpuResources(spec *corev1.PodSpec) map[string]int64 {
 	return out
 }
 
-// isGPUResource reports whether a resource is a device of NVIDIA's.
+// isGPUResource reports whether a resource is an NVIDIA device.
 func isGPUResource(name string) bool {
 	return name == "nvidia.com/gpu" || name == "nvidia.com/gpu.shared" || strings.HasPrefix(name, "nvidia.com/mig-")
 }
 
 func resourceQuotaNames(l *look) {
-	counted := map[string][]string{} // GPU resources by namespace, in any of its quotas
+	counted := map[string][]string{} // GPU resources that a namespace's quotas count
 	var first []*corev1.ResourceQuota
 	for _, q := range ResourceQuotas.in(l) {
 		var some []string

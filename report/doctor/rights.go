@@ -8,8 +8,8 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
-// Permissions of the ClusterRole system:auth-delegator and of the Role that lets a server of the API
-// read how callers are authenticated.
+// authenticationReader is the Role by which an aggregated API server reads how callers are authenticated. The
+// rules below are those of this Role and of the ClusterRole system:auth-delegator.
 const authenticationReader = "extension-apiserver-authentication-reader"
 
 var (
@@ -48,8 +48,8 @@ func adapterRights(l *look) {
 	}
 }
 
-// subject reports whether a program's account is among subjects, by itself or as one
-// of a group that all accounts are in.
+// subject reports whether the subjects include a program's service account, by itself or through a group of
+// all service accounts.
 func subject(all []rbacv1.Subject, p Program) bool {
 	return slices.ContainsFunc(all, func(s rbacv1.Subject) bool {
 		switch s.Kind {
@@ -62,8 +62,8 @@ func subject(all []rbacv1.Subject, p Program) bool {
 	})
 }
 
-// uses is a permission that a program uses under any configuration. Those of optional features
-// are left out: their absence may be intended.
+// uses is a permission that a program requires with any configuration. Permissions for optional features are
+// left out: their absence may be intended.
 func uses(group, verbs string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Verbs: strings.Fields(verbs), Resources: resources}
 }
@@ -98,7 +98,8 @@ func programRights(l *look) {
 	}
 }
 
-// granted are a program's permissions in the whole cluster; own is set where a role of its name is among them.
+// granted returns a program's cluster-wide permissions. own is true if one of them comes from a role with the
+// program's name.
 func granted(l *look, p Program) (rules []rbacv1.PolicyRule, own bool) {
 	for _, b := range ClusterRoleBindings.in(l) {
 		if role := find(ClusterRoles.in(l), "", b.RoleRef.Name); role != nil && subject(b.Subjects, p) {
@@ -108,7 +109,7 @@ func granted(l *look, p Program) (rules []rbacv1.PolicyRule, own bool) {
 	return rules, own
 }
 
-// lacksRights reports the permissions that a program's account lacks in the whole cluster.
+// lacksRights reports the cluster-wide permissions that a program's account lacks.
 func lacksRights(l *look, p Program, manifest string, wanted []rbacv1.PolicyRule, means string) {
 	rules, own := granted(l, p)
 	covered, lacking := validation.Covers(rules, wanted)
@@ -116,7 +117,7 @@ func lacksRights(l *look, p Program, manifest string, wanted []rbacv1.PolicyRule
 		return
 	}
 	var missing []string
-	for _, r := range lacking { // one verb of one resource each
+	for _, r := range lacking { // each has one verb and one resource
 		missing = append(missing, strings.TrimSuffix(r.Verbs[0]+" "+r.Resources[0]+"."+r.APIGroups[0], "."))
 	}
 	object, seen := "ServiceAccount "+p.Namespace+"/"+p.ServiceAccount, p.Object()+" runs as it, and no ClusterRole gives it: "

@@ -78,13 +78,13 @@ var scrapeChecks = []Check{
 	},
 }
 
-// scraped reports whether Prometheus has series of a program: of an exporter those of GPUs are enough,
-// which some keep alone.
+// scraped reports whether Prometheus has series of a program. For an exporter GPU series are enough, since
+// some users keep only those.
 func (f *Facts) scraped(program string) bool {
 	return program == "exporter" && len(f.Answers[GPUNodes]) > 0 || slices.ContainsFunc(f.Answers[Builds], func(s sample) bool { return s.Labels.Get("program") == program && s.Value > 0 })
 }
 
-// unscraped is what the lack of a program's series means.
+// unscraped says what missing series of a program mean.
 var unscraped = map[string]string{
 	"exporter":   "no GPU is known: boards are empty, GPU signals are missing, no GPU is repartitioned and no node scaled down",
 	"adapter":    "the values that HPAs get are not recorded, and its alerts cannot fire",
@@ -99,7 +99,7 @@ func scrapeMissing(l *look) {
 			continue
 		}
 		p := programs[0]
-		if l.scraped(name) || p.Wanted == 0 { // as without a GPU node
+		if l.scraped(name) || p.Wanted == 0 { // for example a DaemonSet without GPU nodes
 			continue
 		}
 		seen := fmt.Sprintf("gpuscale_%s_build_info has no series", name)
@@ -109,12 +109,13 @@ func scrapeMissing(l *look) {
 			seen += ", and no target of job gpuscale-" + name + " is down: Prometheus has no such target, or under another job"
 		}
 		add := l.fault
-		if name != "exporter" { // HPAs and plans do not need them
+		if name != "exporter" { // HPAs and plans work without these series
 			add = l.warn
 		}
 		add(p.Object(), seen, "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by, in a namespace that it looks in.",
 			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
-			// By its labels some choose namespaces: OpenShift's monitoring of user workloads leaves out those of the platform.
+			// Some installations select namespaces by label: OpenShift's monitoring of user workloads excludes the
+			// platform's namespaces.
 			l.where("servicemonitors,podmonitors", l.kubectl("get", "namespace", p.Namespace, "--show-labels")),
 			l.pickers(),
 			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor"))).Means = unscraped[name]
@@ -130,8 +131,8 @@ func scrapeMissing(l *look) {
 	orSkip(l, found, "no program of gpuscale to scrape was found")
 }
 
-// pickers writes the command that shows which monitors each Prometheus picks, and in which namespaces.
-// One that is an agent is a kind of its own.
+// pickers writes the command that shows which monitors each Prometheus selects, and in which namespaces. A
+// Prometheus agent is a kind of its own.
 func (l *look) pickers() string {
 	var kinds []string
 	if includes(Monitoring.in(l), "prometheuses") {
@@ -147,14 +148,13 @@ func (l *look) pickers() string {
 		` in {.spec.serviceMonitorNamespaceSelector} {.spec.podMonitorNamespaceSelector}{"\n"}{end}`)
 }
 
-// rules with series wherever GPUs, or the autoscaler, are. TestSeries compares them with
-// the rules themselves.
+// Rules that have series wherever there are GPUs, or an autoscaler. TestSeries compares them with the rules.
 const (
 	gpuRule  = "node:gpu_info:count"
 	poolRule = "pool:gpuscale_capacity_gpu_seconds:rate5m"
 )
 
-// ruleNamespace is the namespace whose targets the files of rules and alerts believe.
+// ruleNamespace is the namespace whose targets the rule and alert files trust.
 const ruleNamespace = "gpuscale-system"
 
 func rulesMissing(l *look) {
@@ -186,7 +186,7 @@ func rulesMissing(l *look) {
 }
 
 func versionsDiffer(l *look) {
-	programs := map[string][]string{} // by release
+	programs := map[string][]string{} // programs of each release
 	for _, s := range l.answers(Builds) {
 		release := s.Labels.Get("version")
 		if _, err := version.ParseSemantic(release); err == nil {
@@ -203,7 +203,7 @@ func versionsDiffer(l *look) {
 	}
 }
 
-// skews that are reported, and that are faults.
+// Clock skews: the first is reported, the second is a fault.
 const (
 	skewed = 5 * time.Second
 	broken = 30 * time.Second
@@ -222,8 +222,8 @@ func clockSkew(l *look) {
 	if at, known := l.moment(Clock); known {
 		skew(l, "Prometheus", at.Sub(l.Asked)-local, "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
 	}
-	// Kubelets renew their Leases every ten seconds by their own clocks. One that is ahead is
-	// certain; one that is behind may be a late renewal, and is not reported.
+	// Kubelets renew their Leases every ten seconds by their own clocks. A Lease from the future proves a wrong clock.
+	// An old Lease may just be renewed late, so it is not reported.
 	for _, n := range Nodes.in(l) {
 		lease := find(NodeLeases.in(l), "kube-node-lease", n.Name)
 		if lease == nil || lease.Spec.RenewTime == nil || !isGPU(n) || !kube.NodeReady(n) {
@@ -235,7 +235,7 @@ func clockSkew(l *look) {
 	}
 }
 
-// moment is the time that an answer of one sample has; known is false where it has none.
+// moment returns the time in an answer with one sample. known is false if there is none.
 func (l *look) moment(s *Source) (at time.Time, known bool) {
 	v := l.answers(s)
 	if len(v) == 0 || !(v[0].Value > 0) || v[0].Value > 1e11 {
@@ -304,7 +304,7 @@ func attributionStale(l *look) {
 	}
 }
 
-// number formats a count of Prometheus, rounded.
+// number formats a count from Prometheus, rounded.
 func number(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
 func honorLabels(l *look) {
@@ -335,13 +335,13 @@ func scrapedTwice(l *look) {
 		return
 	}
 	all, monitors := values(v, "job", ""), l.operator("", "servicemonitors,podmonitors", "-A")
-	if len(all) < 2 { // none where all series were pushed without a job
+	if len(all) < 2 { // no job at all if the series were pushed without one
 		job := strings.Join(all, "")
 		l.warn("scrape job "+cmp.Or(job, "without a name"), "has the same gpu_uuid from several targets: "+several(values(v, "instance", job)),
 			"Two replicas of Prometheus behind one address (query Thanos with --parameter dedup=true; Mimir and Amazon's service drop one of two that have the external labels cluster and __replica__), or two exporters on one node.", monitors)
 		return
 	}
-	// The job that alerts name is the one to keep.
+	// Keep the job that the alerts name.
 	keep := all[0]
 	if slices.Contains(all, "gpuscale-exporter") {
 		keep = "gpuscale-exporter"
@@ -354,7 +354,8 @@ func scrapedTwice(l *look) {
 	}
 }
 
-// values of a label in an answer, sorted, each once; of those of a job where it is named.
+// values returns the values of a label in an answer, sorted, without duplicates. If a job is given, only
+// series of that job count.
 func values(v prom.Vector, label, job string) []string {
 	var out []string
 	for _, s := range v {

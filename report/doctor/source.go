@@ -16,39 +16,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Source is something that is read once: a listing, objects that other facts name, or the answer
-// to a query.
+// Source is something that is read once: a list, objects that other facts name, or the answer to a query.
 type Source struct {
 	Name string
-	// Paths of a listing of Kubernetes, or of an object; %s is what other facts name. Several
-	// are versions of one API, tried in order.
+	// Paths of a Kubernetes list or object; %s is replaced by what other facts name. Several paths are versions of one
+	// API, tried in order.
 	Paths []string
-	// Optional is an API that may be absent.
+	// Optional marks an API that may not exist.
 	Optional bool
-	// Fields is a field selector of a listing.
+	// Fields is a field selector for a list.
 	Fields string
-	// Query of Prometheus: a name after a dollar sign is a selector.
+	// Query is a Prometheus query in which $name is a selector of the series.
 	Query string
 
-	named func(*Facts) []key // what other facts name; nil where all are listed
-	// take adds a page's objects to those of the pages before. It returns the token of the next
-	// page, and how many objects this one has.
+	named func(*Facts) []key // keys that other facts name; nil if all objects are listed
+	// take adds the objects of a page to those of earlier pages. It returns the token of the next page and the number
+	// of objects in this page.
 	take func(before any, page []byte) (all any, next string, objects int, err error)
 }
 
 // key is a namespace and a name; one of them may be empty.
 type key struct{ namespace, name string }
 
-// kind is a source of objects of a type.
+// kind is a source of objects of one type.
 type kind[T any] struct{ *Source }
 
-// Of are the objects that were read.
+// Of returns the objects that were read.
 func (k kind[T]) Of(f *Facts) []*T {
 	all, _ := f.objects[k.Source].([]*T)
 	return all
 }
 
-// in is Of, for a check that declares the source.
+// in is Of for a check, which must declare the source.
 func (k kind[T]) in(l *look) []*T {
 	l.has(k)
 	return k.Of(l.Facts)
@@ -59,7 +58,7 @@ type sourced interface{ source() *Source }
 
 func (s *Source) source() *Source { return s }
 
-// from are the sources that a check declares.
+// from collects the sources that a check declares.
 func from(all ...sourced) (out []*Source) {
 	for _, s := range all {
 		out = append(out, s.source())
@@ -67,8 +66,8 @@ func from(all ...sourced) (out []*Source) {
 	return out
 }
 
-// listing is a list by the first of its paths that exists, of the objects for which keep is true;
-// nil keeps all. A discovery page is a list of resources.
+// listing is a list from the first of its paths that exists. It keeps objects for which keep is true; nil
+// keeps all. A discovery page is a list of resources.
 func listing[T any](keep func(*T) bool, paths ...string) kind[T] {
 	s := &Source{Paths: paths}
 	s.Name = s.resource()
@@ -98,7 +97,7 @@ func (k kind[T]) called(name string) kind[T]          { k.Name = name; return k 
 func (k kind[T]) where(fields string) kind[T]         { k.Fields = fields; return k }
 func (k kind[T]) by(named func(*Facts) []key) kind[T] { k.named = named; return k }
 
-// withoutImages keeps a node without what is large and read by no check.
+// withoutImages keeps every node, and drops its images, which are large and not read.
 func withoutImages(n *corev1.Node) bool {
 	n.Status.Images = nil
 	return true
@@ -153,7 +152,7 @@ var (
 		" ($gpu_instance_info unless on (node, gpu_uuid, gpu_instance_id) $gpu_instance_busy_ratio)) unless on (node, gpu_uuid) ($gpu_healthy == 0)))")
 	AttributionOld    = ask("attribution age", "max by (node) ($gpu_attribution_age_seconds) > 300")
 	AttributionFailed = ask("attribution errors", "sum by (job, instance) (increase($gpuscale_exporter_attribution_errors_total[15m])) > 0 unless on (job, instance) $gpu_attribution_age_seconds"+
-		// A target that is no longer scraped, or is under another job, has neither.
+		// A target that is no longer scraped, or has another job now, has neither series.
 		" and on (job, instance) $gpuscale_exporter_build_info")
 	AttributionNone = ask("nodes without attribution", "count by (node) ($gpu_info) unless on (node) count by (node) ($gpu_attribution_age_seconds)")
 	SamplesOld      = ask("sample age", "max by (node) ($gpu_sample_age_seconds) > 120")
@@ -161,20 +160,21 @@ var (
 		` or label_replace(count by (version) ($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "") or label_replace(count by (version) ($gpuscale_agent_build_info), "program", "agent", "", "")`)
 	TargetsDown      = ask("targets down", `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`)
 	WithoutNamespace = ask("GPUs of targets without a namespace", `count by (job) ($gpu_info{namespace=""})`)
-	// Both of the last quarters of an hour: a target that is new, or a Prometheus that was away, has few samples in one.
+	// Both of the last two quarters of an hour have few samples. After a start of the target or of Prometheus
+	// only one of them has.
 	ScrapedRarely = ask("seconds between scrapes", `max by (job) (900 / (count_over_time($up{job=~"gpuscale-(exporter|adapter|autoscaler)"}[15m]) and count_over_time($up[15m] offset 15m) < 6)) > 150`)
-	// The rules are evaluated each half minute: what is newer than a minute may have none yet.
+	// The rules are evaluated every half minute. Series younger than a minute may not be recorded yet.
 	Recorded = ask("recording rules", `label_replace(count($node:gpu_info:count) or absent($gpu_info offset 1m), "rule", "node:gpu_info:count", "", "")`+
 		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m] offset 1m)), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`)
 	LastReconcile  = ask("last reconcile", "max($gpuscale_autoscaler_last_reconcile_timestamp_seconds)")
-	Leaders        = ask("leaders", "sum(max by (job, instance, namespace, pod) ($gpuscale_autoscaler_leader))") // of two servers that scrape it, one counts
+	Leaders        = ask("leaders", "sum(max by (job, instance, namespace, pod) ($gpuscale_autoscaler_leader))") // if two Prometheus servers scrape one target, it counts once
 	LimitsExceeded = ask("limits of namespaces", "max by (namespace, exported_namespace, reason) ($gpuscale_autoscaler_limit_exceeded_pods)")
 )
 
 func ask(name, promql string) *Source { return &Source{Name: "prometheus: " + name, Query: promql} }
 
-// Table of all sources, in the order in which they are read: of Kubernetes' the Leases last, whose
-// ages count until the end of the reading.
+// Table lists all sources in the order in which they are read. Leases are last of Kubernetes' sources,
+// because their age counts until the end of the reading.
 var Table = from(
 	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
 	Budgets, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, MonitoringAlpha, CRDs, Services, EndpointSlices, ConfigMaps,
@@ -183,13 +183,13 @@ var Table = from(
 	Recorded, LastReconcile, Leaders, LimitsExceeded,
 )
 
-// resource is the name of the resource in a path.
+// resource returns the name of the resource in a path.
 func (s *Source) resource() string {
 	path := strings.TrimSuffix(s.Paths[0], "/%s")
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
-// Right is the right that a source of Kubernetes needs: "list deployments.apps".
+// Right is the permission that a Kubernetes source requires: "list deployments.apps".
 func (s *Source) Right() string {
 	parts := strings.Split(s.Paths[0], "/") // "", "apis", group, version, …
 	if parts[1] == "apis" && len(parts) == 4 {
@@ -208,8 +208,8 @@ func (s *Source) Right() string {
 	return verb + " " + resource + namespace
 }
 
-// Sources that checks read, each once, in the order of Table. Some show whether gpuscale is
-// installed at all, and whether Prometheus has this cluster's series alone.
+// Sources returns the sources that checks read, each once, in the order of Table. It adds those that show
+// whether gpuscale is installed, and whether Prometheus has only this cluster's series.
 func Sources(checks []Check) []*Source {
 	wanted := from(Deployments, DaemonSets, APIServices, Clusters, Builds, GPUNodes)
 	for _, c := range checks {
@@ -218,7 +218,7 @@ func Sources(checks []Check) []*Source {
 	return slices.DeleteFunc(slices.Clone(Table), func(s *Source) bool { return !slices.Contains(wanted, s) })
 }
 
-// Names of sources, those of Prometheus as one.
+// Names returns the names of sources; all queries of Prometheus count as one.
 func Names(sources []*Source) (out []string) {
 	for _, s := range Table {
 		name := s.Name
@@ -239,7 +239,7 @@ func ourCRDs(*Facts) (all []key) {
 	return all
 }
 
-// autoscalers are what programs of that name have.
+// autoscalers returns a key of each autoscaler.
 func autoscalers(has func(Program) key) func(*Facts) []key {
 	return func(f *Facts) (all []key) {
 		for _, p := range f.Programs("autoscaler") {
@@ -249,7 +249,8 @@ func autoscalers(has func(Program) key) func(*Facts) []key {
 	}
 }
 
-// servicesNamed are those that APIServices of the metrics groups name, and those of our adapters.
+// servicesNamed returns the Services that the APIServices of the metrics groups name, and the Services of our
+// adapters.
 func servicesNamed(f *Facts) (all []key) {
 	for _, a := range APIServices.Of(f) {
 		if isMetrics(a.Spec.Group) && a.Spec.Service != nil {
@@ -269,7 +270,7 @@ func isRefusal(e *corev1.Event) bool {
 	return e.Reason == failedCreate && e.Type == corev1.EventTypeWarning
 }
 
-// refusedOf are the workloads of a kind whose pods were refused.
+// refusedOf returns the workloads of a kind whose pods were refused.
 func refusedOf(kind string) func(*Facts) []key {
 	return func(f *Facts) (all []key) {
 		for _, e := range f.refused() {

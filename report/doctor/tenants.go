@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// tenantChecks look at what a namespace's guardrails do to its pods with GPUs.
+// tenantChecks look at how a namespace's guardrails affect its pods with GPUs.
 var tenantChecks = []Check{
 	{
 		ID: "pods-refused", Title: "Pods with GPUs are admitted", Run: podsRefused,
@@ -37,7 +37,7 @@ var tenantChecks = []Check{
 	},
 }
 
-// refused are the newest Events about pods that could not be created, one for each object.
+// refused returns the newest Event about a pod that could not be created, one for each workload.
 func (f *Facts) refused() []*corev1.Event {
 	newest := slices.SortedStableFunc(slices.Values(Refusals.Of(f)), func(a, b *corev1.Event) int { return lastSeen(b).Compare(lastSeen(a)) })
 	met := map[[3]string]bool{}
@@ -59,8 +59,8 @@ func lastSeen(e *corev1.Event) time.Time {
 	return e.LastTimestamp.Time
 }
 
-// lacks reports whether a workload has fewer pods than it should. A Job that is over or suspended
-// should have none, and one without completions makes none after the first that succeeded.
+// lacks reports whether a workload has fewer pods than it should. A Job that has ended or is suspended should
+// have none. A Job without completions makes no new pod after its first success.
 func (w *Workload) lacks() bool {
 	if w.Kind != "Job" {
 		return w.Status.Replicas < orOne(w.Spec.Replicas)
@@ -98,7 +98,7 @@ func podsRefused(l *look) {
 			}
 		}
 		add, fix := l.fault, "Change the pod or the rule that the message names."
-		if strings.Contains(e.Message, "exceeded quota:") { // which is what a quota is for
+		if strings.Contains(e.Message, "exceeded quota:") { // this is the purpose of a quota
 			add, fix = l.warn, "Raise the ResourceQuota that the message names, unless this is intended."
 		}
 		add(fmt.Sprintf("%s %s/%s", of.Kind, of.Namespace, of.Name), e.Message, fix,
@@ -119,7 +119,7 @@ func limitRangeGPUs(l *look) {
 					seen += "; a default that is not written is the max"
 				}
 				field := strings.ReplaceAll(string(name), "/", "~1")
-				// The list is patched by place: a merge would replace it.
+				// The list is patched by position, since a merge patch would replace the whole list.
 				l.warn("LimitRange "+r.Namespace+"/"+r.Name, seen, "Set its default to 0, and let pods state what they need.", l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p",
 					fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, field)))
 			}
@@ -130,7 +130,7 @@ func limitRangeGPUs(l *look) {
 func networkPolicyScrape(l *look) {
 	hpas, _ := hpas(l)
 	for _, h := range hpas {
-		ofPods := slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { // else they are the exporter's
+		ofPods := slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { // otherwise the metrics are the exporter's
 			_, name, _ := metricOf(m)
 			return name != "" && !strings.HasPrefix(name, "gpu_")
 		})
@@ -138,7 +138,7 @@ func networkPolicyScrape(l *look) {
 		if c == nil || !ofPods || c.Status != corev1.ConditionFalse || !strings.HasPrefix(c.Reason, "FailedGet") || c.Reason == "FailedGetScale" {
 			continue
 		}
-		of := labels.Everything() // another kind's pods are all of the namespace that request GPUs
+		of := labels.Everything() // for other kinds, all pods of the namespace that request GPUs
 		if d := find(Deployments.in(l), h.Namespace, h.Spec.ScaleTargetRef.Name); d != nil && h.Spec.ScaleTargetRef.Kind == "Deployment" {
 			of, _ = metav1.LabelSelectorAsSelector(d.Spec.Selector)
 		}
@@ -155,8 +155,8 @@ func networkPolicyScrape(l *look) {
 	}
 }
 
-// closed names the policies over a pod's ingress; none where one of them admits something
-// from outside of its namespace, or where there is none.
+// closed returns the NetworkPolicies that together block all ingress to a pod from other namespaces. It
+// returns none if one of them admits something from outside, or if no policy selects the pod.
 func closed(l *look, p *corev1.Pod) []string {
 	var over []string
 	for _, n := range NetworkPolicies.in(l) {

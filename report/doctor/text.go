@@ -16,8 +16,8 @@ const (
 	plain  = "\x1b[0m"
 )
 
-// Write writes a report as text: findings, the worst first, then healthy checks in one
-// line, then what could not be read.
+// Write writes a report as text: first the findings, the worst first, then the healthy checks in one line,
+// then what could not be read.
 func Write(w io.Writer, r Report, inColour bool) error {
 	in := func(colour, text string) string {
 		if !inColour {
@@ -47,7 +47,7 @@ func Write(w io.Writer, r Report, inColour bool) error {
 	return nil
 }
 
-// findings writes one check's findings of one severity.
+// findings writes the findings of a check that have this severity.
 func findings(b *strings.Builder, c Result, severity Outcome, in func(colour, text string) string) {
 	mark := map[Outcome]string{Fault: in(red, "FAULT  "), Warning: in(yellow, "WARNING")}[severity]
 	for i, f := range c.Findings {
@@ -65,7 +65,7 @@ func findings(b *strings.Builder, c Result, severity Outcome, in func(colour, te
 	}
 }
 
-// because lists some of the checks, those with the same reason, or with none, together.
+// because lists the checks for which some is true. Checks with the same reason are listed together.
 func because(b *strings.Builder, title string, all []Result, some func(Result) bool, in func(colour, text string) string) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c Result) bool { return !some(c) })
 	for len(all) > 0 {
@@ -99,11 +99,11 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// WriteJSON writes a report for programs. Its schema is [Schema].
+// WriteJSON writes a report as JSON for programs; see [Schema].
 func WriteJSON(w io.Writer, r Report) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false) // commands have quotes and brackets, and are pasted as they are
+	e.SetEscapeHTML(false) // commands contain quotes and brackets, and are pasted unchanged
 	if err := e.Encode(r); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}

@@ -10,14 +10,13 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// autoscaler enters the autoscaler's counters. It returns the steps with a sample, and
-// the steps it has entered. A step without a sample, neither here nor in seen, is
-// unknown as far as there were GPUs before and after.
+// autoscaler enters the autoscaler's counters. It returns which steps have a sample, and which steps it has
+// entered. A step without a sample here and in seen is unknown time, if there were GPUs before and after it.
 func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, entered []bool) {
 	n := b.l.Grid.N
 	counted, entered = make([]bool, n+1), make([]bool, n+1)
 	f := newFlow(a, b.l.Grid)
-	sums := map[Key][]float64{} // of the places
+	sums := map[Key][]float64{} // of all places
 	pms := slices.SortedFunc(maps.Keys(f.capacity), Key.compare)
 	for pm, growth := range f.capacity {
 		sums[pm] = make([]float64, n+1)
@@ -36,7 +35,7 @@ func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, enter
 	}
 	for k := f.known + 1; k <= n; k++ {
 		if !counted[k] && seen.has(k) {
-			continue // the exporter's record replaces the missing one
+			continue // the exporter's record is used for this step
 		}
 		entered[k] = true
 		for _, pm := range pms {
@@ -58,15 +57,14 @@ func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, enter
 	return counted, entered
 }
 
-// rest is the capacity that no place accounts for; it is unknown. Places are read a
-// moment after the capacity, so their sum may exceed it a little: the excess is added to
-// the capacity.
+// rest enters the capacity that no place accounts for as unknown. Places are read a moment after the
+// capacity, so their sum may be slightly larger; that excess is added to the capacity.
 func (b *book) rest(k int, pm Key, seconds float64) {
 	switch {
 	case seconds <= 0:
 		b.l.Capacity -= seconds
 		b.l.Over -= seconds
-	case seconds >= 1e-6*b.l.Grid.Step.Seconds(): // else it is a rounding error
+	case seconds >= 1e-6*b.l.Grid.Step.Seconds(): // less is a rounding error
 		b.put(k, pm, Unknown, seconds)
 	}
 }
@@ -75,7 +73,7 @@ func poolModel(ls prom.Labels) Key {
 	return Key{Pool: name(ls.Get(metric.LabelPool)), Model: modelName(ls.Get(metric.LabelModel))}
 }
 
-// name is a label's value, empty for metric.NotApplicable.
+// name returns a label's value, or "" for metric.NotApplicable.
 func name(v string) string {
 	if v == metric.NotApplicable {
 		return ""

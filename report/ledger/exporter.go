@@ -12,16 +12,16 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// trailing is how long a node counts as unknown after its exporter's last sample in the
-// window; after that it counts as removed.
+// trailing is how long after the last sample of its exporter a node counts as unknown. After that it counts
+// as removed.
 const trailing = time.Hour
 
-// exporterRecord is the exporter's series on their own grid.
+// exporterRecord holds the exporter's series on a grid of their own.
 type exporterRecord struct {
 	models               map[string]*model
 	names                []string // of the models, in order
 	step                 float64  // seconds
-	each                 int      // steps in one of the ledger's
+	each                 int      // steps in one step of the ledger
 	noGPUs, noPod, noUse []bool   // moments without an answer
 }
 
@@ -32,8 +32,8 @@ func (r *exporterRecord) has(k int) bool {
 	})
 }
 
-// exporter enters a step of the exporter's record: the GPUs with samples, and those
-// known from the steps around it.
+// exporter enters one step of the exporter's record: the GPUs with samples, and GPUs that are known from the
+// steps around it.
 func (b *book) exporter(r *exporterRecord, k int) {
 	for _, name := range r.names {
 		m := r.models[name]
@@ -63,14 +63,14 @@ func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
 	}
 }
 
-// model is the GPUs of one model over the exporter's grid.
+// model holds the GPUs of one model over the exporter's grid.
 type model struct {
 	gpus, unseen, sick, dark []float64 // in GPUs; NaN for no sample
 	seen                     []bool
 	namespaces               map[string]use
 }
 
-// use is what one namespace was allocated of a model, in GPUs, by query.
+// use is what is allocated to one namespace of a model, in GPUs, by query.
 type use map[query.ID][]float64
 
 var uses = []query.ID{query.Allocated, query.Measured, query.IdleAllocated, query.Busy}
@@ -111,7 +111,7 @@ func exporterModels(a query.Answers, g query.Grid) map[string]*model {
 				m.namespaces[ns] = u
 			}
 			part := 1.0
-			if id != query.Busy { // which is in GPUs
+			if id != query.Busy { // this query is in GPUs
 				part = Part(l.Labels.Get(metric.LabelModel), l.Labels.Get(metric.LabelProfile))
 			}
 			accumulate(u[id], Values(l, g), part)
@@ -120,8 +120,7 @@ func exporterModels(a query.Answers, g query.Grid) map[string]*model {
 	return models
 }
 
-// node adds one node's GPUs. Between two samples they are present, even where samples
-// are missing.
+// node adds one node's GPUs. Between two samples they count as present, even where samples are missing.
 func (m *model) node(values []float64, last int) {
 	before := -1
 	for i, v := range values {
@@ -143,10 +142,9 @@ func (m *model) node(values []float64, last int) {
 	}
 }
 
-// at puts the GPUs of one moment in their places. They add up to the GPUs, or to the
-// sum of the other places where that is more, since series are not sampled at one
-// instant. Without a sample of allocation nothing is free; without a sample of use
-// nothing is measured.
+// at puts the GPUs of one moment into their places. The places add up to the number of GPUs, or to more,
+// since series are not sampled at the same instant. Without a sample of allocation nothing is free; without a
+// sample of use nothing is measured.
 func (m *model) at(name string, i int, noPod, noUse bool, enter func(Key, Place, float64)) {
 	rest := m.gpus[i]
 	put := func(key Key, p Place, gpus float64) {
@@ -190,9 +188,8 @@ func accumulate(sum, values []float64, times float64) {
 	}
 }
 
-// Part is how much of a GPU an instance of a profile is: its part of the compute slices,
-// as the exporter counts. Without a profile, or with an unknown one, it is the whole
-// GPU.
+// Part is the fraction of a GPU that an instance of a profile is: its share of the compute slices, as the
+// exporter counts. Without a profile, or with an unknown one, it is the whole GPU.
 func Part(model, profile string) float64 {
 	if profile == "" {
 		return 1

@@ -10,28 +10,28 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// flow is how much the autoscaler's counters grew in each step, of all replicas.
+// flow is the growth of the autoscaler's counters in each step, summed over replicas.
 type flow struct {
-	known    int // the first moment with a sample: what was counted before is not the window's
+	known    int // first moment with a sample: what was counted earlier is not the window's
 	replicas []*replica
 	present  []bool            // moments with a sample of any replica
-	broken   []bool            // steps without a sample at either end, or in which a process started
+	broken   []bool            // steps without a sample at one end, or with the start of a process
 	capacity map[Key][]float64 // growth by pool and model
 	step     float64           // seconds
 }
 
-// replica is the counters of one replica. All counters of a process start together.
+// replica holds the counters of one replica. All counters of a process start together.
 type replica struct {
 	counters []*counter
 	sampled  []bool // moments with a sample of its capacity
-	// starts are the moments with the first sample of a process, and in how many steps its first values
-	// were counted: none where they exceed what it can have counted since the last sample of any replica,
-	// because a label was changed or Prometheus discovered it late.
+	// starts maps the first sample of each process to the number of steps in which its first values were counted. It
+	// is 0 if the values are larger than the process can have counted since the last sample of any replica: then a
+	// label was changed, or Prometheus discovered the target late.
 	starts  map[int]int
-	process []int // how many have started, by moment
+	process []int // number of processes started so far, by moment
 }
 
-// counter is one counter of a replica: of a place, or of the capacity.
+// counter is one counter of a replica: the time of a place, or the capacity.
 type counter struct {
 	key      Key
 	place    Place
@@ -65,8 +65,8 @@ func newFlow(a query.Answers, g query.Grid) *flow {
 	return f
 }
 
-// read reads the counters. Those of places without a capacity, and places of a later version,
-// are left out: they are in the capacity, as unknown, or count for nothing.
+// read reads the counters. Places without a capacity count for nothing. Places of a later version are left
+// out, so their time is unknown: it is part of the capacity.
 func (f *flow) read(a query.Answers, g query.Grid) {
 	unanswered := a.Missing(g, query.Places)
 	by := map[string]*replica{}
@@ -81,7 +81,7 @@ func (f *flow) read(a query.Answers, g query.Grid) {
 		c := &counter{key: poolModel(l.Labels), capacity: true, values: trusted(l, g)}
 		for k, v := range c.values {
 			switch {
-			case unanswered[k]: // over a gap capacity and places are interpolated together
+			case unanswered[k]: // over a gap, capacity and places are interpolated together
 				c.values[k] = math.NaN()
 			case !math.IsNaN(v):
 				r.sampled[k], f.present[k], f.known = true, true, min(f.known, k)
@@ -109,12 +109,11 @@ func (f *flow) read(a query.Answers, g query.Grid) {
 	}
 }
 
-// lookback is how long Prometheus repeats the last value of a series without a staleness
-// marker.
+// lookback is how long Prometheus repeats the last value of a series that has no staleness marker.
 const lookback = 5 * time.Minute
 
-// trusted reads a counter without the values that Prometheus repeats before a gap, or
-// before the counter restarts.
+// trusted returns a counter's values without those that Prometheus only repeats before a gap or before a
+// counter reset.
 func trusted(l prom.Line, g query.Grid) []float64 {
 	values := Values(l, g)
 	most := int((lookback + g.Step - 1) / g.Step)
@@ -129,11 +128,11 @@ func trusted(l prom.Line, g query.Grid) []float64 {
 	return values
 }
 
-// start finds the starts of a replica's processes: at its first sample, or where another replica led
-// meanwhile; where a counter shrinks; and where one of a place is gone, which a process never drops.
-// The capacity may have grown past its last value meanwhile.
+// start finds where a replica's processes start: at the first sample; after another replica has led
+// meanwhile; where a counter shrinks; and where a place's counter disappears, which a process never drops.
+// The capacity may be larger than before, so it alone does not show a restart.
 func (f *flow) start(r *replica) {
-	sums := make([]float64, len(r.sampled)) // of the capacity
+	sums := make([]float64, len(r.sampled)) // sums of the capacity
 	for _, c := range r.counters {
 		last := math.NaN()
 		for k, v := range c.values {
@@ -165,7 +164,7 @@ func (f *flow) start(r *replica) {
 	}
 	for k := range r.starts {
 		f.broken[k] = true
-		rate := math.NaN() // of the capacity right after
+		rate := math.NaN() // growth of the capacity right after the start
 		for n := k + 1; n < len(sums) && n <= k+5; n++ {
 			if r.sampled[n] && sums[n] >= sums[k] {
 				rate = (sums[n] - sums[k]) / float64(n-k)
@@ -178,7 +177,7 @@ func (f *flow) start(r *replica) {
 		}
 		open := float64(k - before)
 		switch {
-		// Two steps more: replicas overlap while the Lease changes its holder.
+		// Two steps more, since replicas overlap while the Lease moves to another one.
 		case sums[k] > rate*(open+2) && sums[k] > 2*f.step:
 			r.starts[k] = 0
 		case rate > 0:
@@ -187,8 +186,8 @@ func (f *flow) start(r *replica) {
 	}
 }
 
-// growth is how much a counter of the replica grew in each step. Over a hole it is spread evenly,
-// since the counter went on without being read.
+// growth returns how much a counter of the replica grew in each step. Growth over a gap is spread evenly,
+// since the counter went on while it was not read.
 func (r *replica) growth(c *counter, known int) []float64 {
 	growth := make([]float64, len(c.values))
 	last := -1
@@ -196,13 +195,13 @@ func (r *replica) growth(c *counter, known int) []float64 {
 		if math.IsNaN(v) {
 			continue
 		}
-		n, started := r.starts[k] // steps in which it was counted
+		n, started := r.starts[k] // steps in which the value was counted
 		switch {
 		case last < 0 && k <= known: // before the window
 			n = 0
 		case last >= 0 && r.process[last] == r.process[k]:
 			n, v = k-last, v-c.values[last]
-		case !started: // a new counter of a process that goes on
+		case !started: // a new counter in a running process
 			for n = 1; k > n && !r.sampled[k-n]; n++ {
 			}
 		}
@@ -214,9 +213,9 @@ func (r *replica) growth(c *counter, known int) []float64 {
 	return growth
 }
 
-// expected is the growth to assume for the capacity of a pool and model at a broken step: no
-// more than before and after the gap. A counter absent before the gap is not expected;
-// one that does not return is expected until the window's end.
+// expected is the assumed growth of a pool's capacity in a broken step: the smaller of the usual growth
+// before and after. It is 0 for a counter that did not exist before. A counter that does not return is
+// expected to go on until the window's end.
 func (f *flow) expected(pm Key, k int) float64 {
 	before, after := f.usual(pm, k, -1), f.usual(pm, k, 1)
 	switch {
@@ -228,8 +227,8 @@ func (f *flow) expected(pm Key, k int) float64 {
 	return min(before, after)
 }
 
-// usual is the mean growth over the nearest steps on one side that are not broken, NaN for none. One
-// step alone shows the beat of scrapes against the grid.
+// usual is the mean growth of up to six unbroken steps before or after k, NaN if there is none. A single step
+// would depend on how scrapes fall into the grid.
 func (f *flow) usual(pm Key, k, way int) float64 {
 	sum, n := 0.0, 0
 	for k += way; k > 0 && k < len(f.broken) && n < 6; k += way {

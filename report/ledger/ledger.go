@@ -13,46 +13,43 @@ import (
 
 // Ledger accounts for the GPU time of a window.
 type Ledger struct {
-	// Capacity is all GPU time there was, in seconds of a GPU, counted apart
-	// from the rows.
+	// Capacity is the total GPU time, in seconds of one GPU. It is counted independently of the rows.
 	Capacity float64
 	Rows     []Row // sorted by key
-	// Grid is the moments of Steps and Series: those of the autoscaler's counters.
+	// Grid has the moments of Steps and Series: those of the autoscaler's counters.
 	Grid query.Grid
-	// Steps is the time of all rows between a moment of the grid and the one
-	// before; Steps[0] is empty.
+	// Steps[i] is the time of all rows between moments i-1 and i of the grid; Steps[0] is empty.
 	Steps []Time
-	// Series is what was allocated, by pool and model.
+	// Series has the allocated GPUs by pool and model.
 	Series []Series
-	// FromAutoscaler and FromExporter are the seconds of the window that each has
-	// accounted for; the rest has no record.
+	// FromAutoscaler and FromExporter are the seconds of the window that come from each source. The rest has no
+	// record.
 	FromAutoscaler, FromExporter float64
-	// Gaps are times in the window without a record, the longest first.
+	// Gaps are the times without a record, the longest first.
 	Gaps []Gap
-	// Over is what the places add up to beyond the counted capacity.
+	// Over is by how much the places exceed the counted capacity.
 	Over float64
-	// Blank is the seconds of the window without any record, not even of the number of
-	// GPUs: before the first sample, and beyond Prometheus' retention.
+	// Blank is the seconds of the window without any record, for example before the first sample or beyond Prometheus'
+	// retention. Not even the number of GPUs is known then.
 	Blank float64
-	// Lost is GPU time of counters that were reset before their last value was read; it
-	// is part of Unknown.
+	// Lost is GPU time of counters that were reset before their last value was read. It is part of Unknown.
 	Lost float64
 }
 
-// Series is one pool's or model's GPUs over the grid; NaN where nothing is known.
+// Series is the number of GPUs of a pool or model at each moment of the grid; NaN if unknown.
 type Series struct {
 	Key
 	Allocated []float64
 }
 
-// Gap is a time without a record.
+// Gap is a time range without a record.
 type Gap struct {
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
 }
 
-// Tolerance is how far the sum of the places may be from the capacity, as a share
-// of it: counters are read one after the other.
+// Tolerance is how much the sum of the places may differ from the capacity, as a share of it: counters are
+// not read at the same moment.
 const Tolerance = 0.001
 
 // Make reads the answers. It never fails: what is missing is unknown.
@@ -118,14 +115,14 @@ func (l Ledger) Check() error {
 	return nil
 }
 
-// book is a ledger being written.
+// book is a ledger under construction.
 type book struct {
 	l      *Ledger
 	rows   map[Key]*Time
 	series map[Key]*Series
 }
 
-// put adds time of a key at a step. It does not count as capacity.
+// put adds time in a place for a key and step. It adds no capacity.
 func (b *book) put(k int, key Key, p Place, seconds float64) {
 	if seconds == 0 {
 		return
@@ -178,7 +175,7 @@ func (k Key) compare(o Key) int {
 
 func nans(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
-// add adds to a value that may not be known yet.
+// add adds to a value that may be unknown so far.
 func add(v []float64, k int, x float64) {
 	if math.IsNaN(v[k]) {
 		v[k] = 0

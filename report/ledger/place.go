@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Place is what became of GPU time: an index into metric.PlaceWords.
+// Place says how GPU time was used. It is an index into metric.PlaceWords.
 type Place int
 
 // Places. The first four are allocated to a pod.
@@ -29,7 +29,7 @@ const (
 	NumPlaces
 )
 
-// String is the word of the label "place".
+// String returns the value of the label "place".
 func (p Place) String() string {
 	if p < 0 || p >= NumPlaces {
 		return fmt.Sprintf("Place(%d)", int(p))
@@ -60,18 +60,18 @@ func (t Time) Sum() float64 {
 // Allocated is the time allocated to pods.
 func (t Time) Allocated() float64 { return t[Busy] + t[Slack] + t[Idle] + t[Unmeasured] }
 
-// Dark reports whether GPUs were allocated and the use of none of them was measured.
+// Dark reports whether GPUs were allocated and the use of all of them is unknown.
 func (t Time) Dark() bool { return t[Unmeasured] > 0 && t.Allocated() == t[Unmeasured] }
 
-// Add adds another time.
+// Add adds another time in each place.
 func (t *Time) Add(o Time) {
 	for p := range t {
 		t[p] += o[p]
 	}
 }
 
-// Key identifies a row. Tenant and Namespace are those of the pod, empty for what is not
-// allocated; Pool and Tenant are empty for time known from the exporter alone.
+// Key identifies a row. Tenant and Namespace are the pod's; they are empty for time that is not allocated.
+// Pool and Tenant are empty where only the exporter has a record.
 type Key struct{ Pool, Model, Tenant, Namespace string }
 
 // Row is the time of one key.

@@ -35,11 +35,11 @@ const (
 	serves = "serves"
 )
 
-// worthwhile is the least share of the capacity's hours that an action concerns.
+// worthwhile is the minimum size of an action, as a share of all GPU-hours.
 const worthwhile = 0.001
 
-// actions derives recommendations from the other sections. Each has the PromQL that
-// gives its hours, so that its figure can be verified.
+// actions derives recommendations from the other sections. Each contains the PromQL of its hours, so that
+// users can verify the figure.
 func actions(r *Report, a answers, c pricing, work map[workKey]*work) []Action {
 	out := proposals{least: worthwhile * c.ledger.Capacity / hour}
 	out.confidence, out.because = confidence(r.Window, r.Answer.Quality.Coverage)
@@ -55,16 +55,15 @@ func actions(r *Report, a answers, c pricing, work map[workKey]*work) []Action {
 	return out.all
 }
 
-// proposals collects actions.
+// proposals collects actions while they are derived.
 type proposals struct {
-	least               float64 // hours that are worthwhile
-	confidence, because string  // of the window
+	least               float64 // hours from which an action is worthwhile
+	confidence, because string  // for the window as a whole
 	all                 []Action
 }
 
-// propose adds an action about a subject where it is worthwhile. It completes its id, equal in
-// another report, and what its confidence rests on, which is that of the window where none is
-// given.
+// propose adds an action about a subject if it is worthwhile. It sets the action's id, which is the same in
+// the next report, and its confidence, which is the window's unless the action has its own.
 func (out *proposals) propose(a Action, subject ...string) {
 	if a.Kind != "raise-hpa" && a.Hours.Or(0) < out.least {
 		return
@@ -79,8 +78,8 @@ func (out *proposals) propose(a Action, subject ...string) {
 	out.all = append(out.all, a)
 }
 
-// sampled is the query behind a figure: an expression over the window, in its
-// steps, times a factor.
+// sampled is the query behind a figure: the sum of an expression over the window, in its steps, times a
+// factor.
 func sampled(w query.Window, expression string, factor float64) string {
 	q := query.Sampled(expression, w.Length(), w.Coarse)
 	if factor != 1 {
@@ -89,8 +88,8 @@ func sampled(w query.Window, expression string, factor float64) string {
 	return q
 }
 
-// confidence is how well a figure of the past predicts: by the length of the window and
-// the share of it with a record.
+// confidence says how well figures of the past predict the future, from the length of the window and the
+// share of it that has a record.
 func confidence(w Window, coverage Number) (word, because string) {
 	days, seen := w.Hours/24, coverage.Or(0)
 	because = fmt.Sprintf("window of %.3g days, %s of it with a record", days, percent(seen))
@@ -103,7 +102,7 @@ func confidence(w Window, coverage Number) (word, because string) {
 	return "low", because
 }
 
-// gauge is GPUs of a pool in a state, on the coarse grid, and the expression.
+// gauge returns how many of a pool's GPUs were in a state, on the coarse grid, and the query for it.
 func (a answers) gauge(pool, state string) ([]float64, string) {
 	values := slices.Repeat([]float64{math.NaN()}, a.coarse.N+1)
 	for _, l := range a.Lines[query.GPUs] {
@@ -116,8 +115,8 @@ func (a answers) gauge(pool, state string) ([]float64, string) {
 	return values, expression
 }
 
-// reclaim is about pods that did not compute for a quarter of an hour or more, by
-// workload. It returns the workloads of which most is proposed to be reclaimed.
+// reclaim proposes to release GPUs of pods that did not compute for a quarter of an hour or more, by
+// workload. It returns the workloads of which most of the GPUs should be released.
 func reclaim(out *proposals, a answers, c pricing, work map[workKey]*work) map[workKey]bool {
 	taken := map[workKey]bool{}
 	for _, w := range sortedWork(work) {
@@ -151,7 +150,7 @@ func reclaim(out *proposals, a answers, c pricing, work map[workKey]*work) map[w
 	return taken
 }
 
-// stop is the command that releases a workload's GPUs.
+// stop is the command that releases the workload's GPUs.
 func (w *work) stop() string {
 	ns, name := text.Quote(w.namespace), text.Quote(w.name)
 	switch w.kind {
@@ -165,8 +164,7 @@ func (w *work) stop() string {
 	return fmt.Sprintf("kubectl -n %s get pods -o wide | grep %s   # find its owner, then suspend or scale that", ns, name)
 }
 
-// smaller turns right-sizing into actions, but for those of which most is to be
-// reclaimed anyway.
+// smaller proposes smaller MIG instances. It skips workloads of which most should be reclaimed anyway.
 func smaller(out *proposals, a answers, c pricing, work map[workKey]*work, reclaimed map[workKey]bool) {
 	for _, w := range sortedWork(work) {
 		s := w.fits
@@ -193,7 +191,7 @@ func smaller(out *proposals, a answers, c pricing, work map[workKey]*work, recla
 	}
 }
 
-// grow is about demand unserved because a pool or a quota was at its limit.
+// grow proposes to raise limits for demand that was unserved because a pool or a quota was at its limit.
 func grow(out *proposals, a answers, unmet []Unmet, pools []Pool) {
 	for _, u := range unmet {
 		act := Action{Effect: serves, Hours: u.Hours}
@@ -213,7 +211,7 @@ func grow(out *proposals, a answers, unmet []Unmet, pools []Pool) {
 	}
 }
 
-// raisePools names the pools that are at their maximum.
+// raisePools returns the commands that raise the maximum of pools that have reached it.
 func raisePools(pools []Pool) string {
 	var lines []string
 	for _, p := range pools {
@@ -229,10 +227,10 @@ func raisePools(pools []Pool) string {
 	return strings.Join(lines, "\n")
 }
 
-// raiseHPAs is about HPAs that were limited by their maximum and still have it.
+// raiseHPAs proposes a higher maximum for HPAs that were limited by it and still have the same one.
 func raiseHPAs(out *proposals, a answers, all []HPA) {
 	d := a.Dialect
-	most := map[string]float64{} // at the end
+	most := map[string]float64{} // maximum at the end
 	for _, s := range a.Vectors[query.HPAMax] {
 		most[s.Labels.Get(d.AutoscalerNamespace())+"/"+s.Labels.Get(metric.LabelHPA)] = s.Value
 	}
@@ -254,7 +252,7 @@ func raiseHPAs(out *proposals, a answers, all []HPA) {
 	}
 }
 
-// quantile of the known values, as in PromQL.
+// quantile is a quantile of the known values, computed as PromQL does.
 func quantile(q float64, values []float64) Number {
 	known := known(values)
 	if len(known) == 0 {
@@ -268,7 +266,7 @@ func quantile(q float64, values []float64) Number {
 	return Known(known[low]*(1-part) + known[high]*part)
 }
 
-// shrink is about pools whose minimum keeps nodes that were free nearly always.
+// shrink proposes a lower minimum for pools whose minimum keeps nodes that were nearly always free.
 func shrink(out *proposals, a answers, c pricing, pools []Pool) {
 	const q = 0.05
 	for _, p := range pools {
@@ -277,7 +275,7 @@ func shrink(out *proposals, a answers, c pricing, pools []Pool) {
 		free, ok := quantile(q, values).Get()
 		low, atMin := p.Min.Get()
 		if !ok || size <= 0 || !atMin || p.Now.Or(0) > low {
-			continue // its size was requested, not its minimum
+			continue // nodes were requested above the minimum
 		}
 		nodes := min(math.Floor(free/size), low)
 		if nodes < 1 {
@@ -296,7 +294,7 @@ func shrink(out *proposals, a answers, c pricing, pools []Pool) {
 	}
 }
 
-// scattered is about free GPUs that fit no pending pod, by pool.
+// scattered proposes what to do about free GPUs that fit no pending pod, by pool.
 func scattered(out *proposals, a answers, c pricing, pools []Pool) {
 	for _, p := range pools {
 		for _, kind := range []struct{ state, kind, patch, risk string }{
@@ -323,7 +321,7 @@ func scattered(out *proposals, a answers, c pricing, pools []Pool) {
 	}
 }
 
-// causes lists the reasons, the most hours first.
+// causes lists the reasons with the most hours first.
 func causes(a answers, pool, state string) string {
 	fragments := []string{"odd", "unpartitioned", "shape", "scattered"}
 	type cause struct {
@@ -347,10 +345,10 @@ func causes(a answers, pool, state string) string {
 	return strings.Join(words, ", ")
 }
 
-// replace is about nodes with sick GPUs. One whose GPUs are healthy again is not to be drained.
+// replace proposes to replace nodes with sick GPUs. A node whose GPUs are healthy again is not drained.
 func replace(out *proposals, a answers, c pricing, nodes []SickNode) {
 	d := a.Dialect
-	sick := map[string]bool{} // at the end
+	sick := map[string]bool{} // sick at the end of the window
 	for _, l := range a.Lines[query.SickNodes] {
 		_, sick[l.Labels.Get(metric.LabelNode)] = a.last(a.values(l)).Get()
 	}

@@ -39,36 +39,35 @@ type Query struct {
 	PromQL string `json:"promql"`
 }
 
-// place returns a place of section 1 by its word.
+// place returns the place of section 1 with this word.
 func (h Hours) place(word string) Place {
 	return h.Places[slices.IndexFunc(h.Places, func(p Place) bool { return p.Place == word })]
 }
 
-// sum is a place and those of the others whose hours are known: without the autoscaler,
-// free includes fragmented and stranded.
+// sum adds up a place and those of the others whose hours are known. Without the autoscaler the place "free"
+// contains fragmented and stranded hours.
 func (h Hours) sum(first string, others ...string) (share, money Number) {
 	share, money = h.place(first).Share, h.place(first).Money
 	for _, word := range others {
 		p := h.place(word)
-		if _, ok := p.Hours.Get(); ok { // its money may be unknown, and the sum with it
+		if _, ok := p.Hours.Get(); ok { // if only its money is unknown, so is the sum's
 			share, money = share.Plus(p.Share), money.Plus(p.Money)
 		}
 	}
 	return share, money
 }
 
-// unused is the time not allocated.
+// unused is the time in which GPUs were not allocated.
 func (h Hours) unused() (share, money Number) { return h.sum("free", "fragmented", "stranded") }
 
-// mostBroken is the share of hours on broken GPUs and nodes that the answer passes over.
+// mostBroken is the largest share of hours on broken GPUs and nodes that the answer does not mention.
 const mostBroken = 0.01
 
-// mostDark is the largest share of hours of unknown use for which the others still
-// represent all.
+// mostDark is the largest share of hours with unknown use for which the other hours still represent all.
 const mostDark = 0.5
 
-// dark is the share of hours of unknown use or unknown allocation: of all, or of those allocated where
-// that is more.
+// dark is the share of hours with unknown use or unknown allocation. It is the larger of the share of all
+// hours and the share of allocated hours.
 func (h Hours) dark() float64 {
 	unmeasured, allocated := h.place("unmeasured").Share.Or(0), 0.0
 	for _, p := range h.Places {
@@ -107,7 +106,7 @@ func figures(h Hours, d Demand, a answers) []Figure {
 	}
 }
 
-// paragraph is the answer in words; of so many seconds there is no record.
+// paragraph is the answer in words. blank is the number of seconds without a record.
 func paragraph(r *Report, blank float64) string {
 	h := r.Hours
 	capacity, ok := h.Capacity.Get()
@@ -116,7 +115,7 @@ func paragraph(r *Report, blank float64) string {
 	}
 	var b strings.Builder
 	gpus := h.GPUs.Or(0)
-	span := strings.TrimPrefix(Duration(r.Window.Hours), "1 ") // the last hour
+	span := strings.TrimPrefix(Duration(r.Window.Hours), "1 ") // so that it reads "the last hour"
 	fmt.Fprintf(&b, "The last %s had %s %s on average", span, digits(gpus), plural(gpus, "GPU", "GPUs"))
 	if blank > 0.01*r.Window.Hours*hour {
 		fmt.Fprintf(&b, " in the %s with a record", Duration(r.Window.Hours-blank/hour))

@@ -14,17 +14,17 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// answers of Prometheus, and the grid that their lines are put on.
+// answers are Prometheus' answers, with the grid that their lines are put on.
 type answers struct {
 	query.Answers
 	coarse query.Grid
-	models map[string]string // of a GPU's UUID
+	models map[string]string // by GPU UUID
 }
 
 // values puts a line on the coarse grid.
 func (a answers) values(l prom.Line) []float64 { return ledger.Values(l, a.coarse) }
 
-// byKind are the values of lines by a label, and then by the label "kind".
+// byKind returns values of lines by a label, then by the label "kind".
 func (a answers) byKind(id query.ID, label string) map[string]map[string][]float64 {
 	all := map[string]map[string][]float64{}
 	for _, l := range a.Lines[id] {
@@ -40,7 +40,7 @@ func (a answers) byKind(id query.ID, label string) map[string]map[string][]float
 // total is the sum of a line's values in hours.
 func (a answers) total(values []float64) float64 { return sum(known(values)) * a.coarse.Step.Hours() }
 
-// last is the newest value, if it is no older than five minutes or a step.
+// last is the newest value, if it is no older than five minutes or one step.
 func (a answers) last(values []float64) Number {
 	back := int(5*time.Minute/a.coarse.Step) + 1
 	for i := len(values) - 1; i >= 0 && i >= len(values)-back; i-- {
@@ -51,8 +51,8 @@ func (a answers) last(values []float64) Number {
 	return Unknown("no value at the end of the window")
 }
 
-// grown is the growth of counters, added up by the key that of returns. It is known from
-// the first sample of the program that exposes them.
+// grown returns the growth of counters, summed by the key that of returns. Growth is known from the moment
+// since: the first sample of the program that exposes the counters.
 func (a answers) grown(id query.ID, since int, of func(prom.Labels) string) map[string]float64 {
 	sums := map[string]float64{}
 	for _, l := range a.Lines[id] {
@@ -61,7 +61,7 @@ func (a answers) grown(id query.ID, since int, of func(prom.Labels) string) map[
 	return sums
 }
 
-// autoscalerSince is the first moment of the coarse grid with the autoscaler's series.
+// autoscalerSince is the first moment of the coarse grid at which the autoscaler's series exist.
 func (a answers) autoscalerSince() int { return ledger.Known(a.Lines[query.GPUs], a.coarse) }
 
 func gpuModels(a query.Answers) map[string]string {
@@ -80,8 +80,8 @@ func gpuModels(a query.Answers) map[string]string {
 	return models
 }
 
-// open names a query that was not answered in full; it is empty where all were. A
-// missing answer is not a zero.
+// open says which of the queries was not answered completely; it is "" if all were. A missing answer is not
+// zero.
 func (a answers) open(ids ...query.ID) string {
 	for _, p := range a.Problems {
 		if slices.Contains(ids, p.ID) {
@@ -91,7 +91,7 @@ func (a answers) open(ids ...query.ID) string {
 	return ""
 }
 
-// unless returns the number, unknown where any of its queries was not answered in full.
+// unless returns the number, or unknown if one of its queries was not answered completely.
 func (a answers) unless(n Number, ids ...query.ID) Number {
 	if why := a.open(ids...); why != "" {
 		return Unknown(why)
@@ -99,7 +99,7 @@ func (a answers) unless(n Number, ids ...query.ID) Number {
 	return n
 }
 
-// waits reads the quantiles of a histogram by a label, and under "" those of all of it.
+// waits reads the quantiles of a histogram by a label. The key "" has the quantiles of the whole histogram.
 func (a answers) waits(id query.ID, label string) map[string]Wait {
 	histograms, since := map[string]histogram{"": {}}, a.autoscalerSince()
 	for _, l := range a.Lines[id] {
@@ -122,8 +122,8 @@ func (a answers) waits(id query.ID, label string) map[string]Wait {
 	return all
 }
 
-// wait reads the quantiles of a histogram. Without a wait it is unknown, for a reason where the
-// query has one: it may have been lost.
+// wait reads the quantiles of one histogram. If nothing was observed they are unknown; lost is the reason if
+// the query was not answered completely.
 func (a answers) wait(of string, h histogram, lost string) Wait {
 	why, count := "", h[math.Inf(1)]
 	switch {

@@ -20,7 +20,7 @@ type Demand struct {
 	Missing  string  `json:"missing" doc:"What the section lacks, if anything; without the autoscaler all of it."`
 }
 
-// Wait is a distribution of times in seconds.
+// Wait is a distribution of waiting times in seconds.
 type Wait struct {
 	Of    string `json:"of"`
 	Count Number `json:"count"`
@@ -37,7 +37,7 @@ type Unmet struct {
 	Peak   Number `json:"peak" doc:"GPUs, at the most."`
 }
 
-// HPA is one at its maximum.
+// HPA is an HPA at its maximum.
 type HPA struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -54,7 +54,7 @@ func demandOf(a answers) Demand {
 		return d
 	}
 	waits := a.waits(query.PodWait, metric.LabelTenant)
-	for _, t := range keys(waits) { // all of them, without a name, come first
+	for _, t := range keys(waits) { // "" is first: all tenants together
 		d.Waits = append(d.Waits, waits[t])
 	}
 	for _, l := range a.Lines[query.Waiting] {
@@ -90,7 +90,7 @@ func hpasAtMax(a answers) []HPA {
 		}
 		why := reasons[name(l.Labels)]
 		slices.Sort(why)
-		// At its maximum an HPA has that many replicas.
+		// An HPA at its maximum has that many replicas.
 		all = append(all, HPA{Namespace: l.Labels.Get(a.Dialect.AutoscalerNamespace()), Name: l.Labels.Get(metric.LabelHPA),
 			AtMax: Known(float64(len(at)) * a.coarse.Step.Hours()), Max: Known(at[len(at)-1]), Reasons: strings.Join(slices.Compact(why), ", ")})
 	}
@@ -98,11 +98,11 @@ func hpasAtMax(a answers) []HPA {
 	return all
 }
 
-// histogram is the growth of cumulative buckets by their upper bound.
+// histogram maps upper bounds of cumulative buckets to their growth.
 type histogram map[float64]float64
 
-// quantile interpolates within the bucket, as Prometheus does. In the last bucket it is
-// the lower bound.
+// quantile interpolates within a bucket, as Prometheus does. In the last bucket it is the bucket's lower
+// bound.
 func (h histogram) quantile(q float64) Number {
 	type bucket struct{ bound, count float64 }
 	var all []bucket

@@ -25,7 +25,7 @@ type Forecast struct {
 	Note      string     `json:"note"`
 }
 
-// Outlook is the forecast of one pool, or of all.
+// Outlook is the forecast of one pool, or of all pools together.
 type Outlook struct {
 	Of       string    `json:"of"`
 	Limit    Number    `json:"limit" doc:"Most GPUs possible: of a pool at its maximum, else those at the end."`
@@ -38,13 +38,13 @@ type Outlook struct {
 	Exhausts Exhausted `json:"exhausts"`
 }
 
-// Point is GPUs at a time.
+// Point is a number of GPUs at a time.
 type Point struct {
 	At   time.Time `json:"at"`
 	GPUs Number    `json:"gpus"`
 }
 
-// Band is GPUs forecast at a time.
+// Band is the number of GPUs that is expected at a time, as ranges.
 type Band struct {
 	At       time.Time `json:"at"`
 	Low      Number    `json:"low"`
@@ -54,7 +54,7 @@ type Band struct {
 	High95   Number    `json:"high95"`
 }
 
-// BackTest is a method's error on the past.
+// BackTest is the error of a forecast method on past data.
 type BackTest struct {
 	MAPE     Number `json:"mape" doc:"Mean error as a share of the actual value."`
 	MASE     Number `json:"mase" doc:"Error relative to saying that nothing will change: below 1 is better."`
@@ -63,7 +63,7 @@ type BackTest struct {
 	Tests    int    `json:"tests"`
 }
 
-// Exhausted is when the GPUs run out, as a range in days from the end.
+// Exhausted says when the GPUs run out, as a range in days from the window's end.
 type Exhausted struct {
 	Earliest Number `json:"earliest" doc:"When the band's upper end reaches the limit."`
 	Expected Number `json:"expected"`
@@ -71,7 +71,7 @@ type Exhausted struct {
 	Text     string `json:"text"`
 }
 
-// Workload is what the autoscaler expects of one workload, in GPUs.
+// Workload is the autoscaler's forecast for one workload, in GPUs.
 type Workload struct {
 	Workload string `json:"workload"`
 	Low      Number `json:"low"`
@@ -80,18 +80,17 @@ type Workload struct {
 	Error    Number `json:"error" doc:"Mean of the errors over its own past, each as a share of the actual value."`
 }
 
-// Bounds of section 6. A forecast reaches no further than half of what it is made
-// from, nor than a month.
+// Bounds of section 6. A forecast reaches at most half as far as its data, and at most a month.
 const (
 	mostOutlooks = 6
-	mostBands    = 48 // values ahead
+	mostBands    = 48 // steps ahead
 	farthest     = 30 * 24 * time.Hour
-	mostPast     = 240 // values before
+	mostPast     = 240 // points of the past
 	bandLevel    = 0.8
 	wideLevel    = 0.95
 )
 
-// forecastOf makes section 6; limits are the most GPUs by pool or model.
+// forecastOf makes section 6; limits is the maximum number of GPUs by pool or model.
 func forecastOf(a answers, led ledger.Ledger, limits map[string]Number) Forecast {
 	f := Forecast{Note: "GPUs allocated, not GPUs requested: unserved demand is in section 2. The limit is the GPUs of a pool at its maximum, else those at the end. The bands are meant to contain 80 % and 95 % of outcomes; what each contained in the past is printed beside it. GPUs run out between when the upper and when the lower end of the 80 % band reaches the limit."}
 	whole := series{name: "all GPUs", limit: Known(0)}
@@ -106,7 +105,7 @@ func forecastOf(a answers, led ledger.Ledger, limits map[string]Number) Forecast
 	}
 	parts := values(by)
 	for _, p := range parts {
-		whole.limit = Known(whole.limit.Or(0) + p.limit.Or(0)) // of those that are known
+		whole.limit = Known(whole.limit.Or(0) + p.limit.Or(0)) // sum of the known limits
 	}
 	slices.SortStableFunc(parts, func(a, b series) int { return cmp.Compare(b.limit.Or(0), a.limit.Or(0)) })
 	if len(parts) > 1 {
@@ -126,7 +125,7 @@ func forecastOf(a answers, led ledger.Ledger, limits map[string]Number) Forecast
 	return f
 }
 
-// series is GPUs allocated on the ledger's grid, and the limit.
+// series is the number of allocated GPUs on the ledger's grid, and its limit.
 type series struct {
 	name      string
 	allocated []float64
@@ -141,8 +140,8 @@ func (s *series) sum(allocated []float64) {
 	addUp(s.allocated, allocated)
 }
 
-// limits returns the most GPUs by pool: those of its maximum of nodes. Without a pool it
-// is the GPUs at the end.
+// limits returns the maximum number of GPUs by pool, from its maximum of nodes. GPUs without a pool count by
+// model, with their number at the end.
 func limits(a answers, pools []Pool, c pricing) map[string]Number {
 	all := map[string]Number{}
 	for _, p := range pools {
@@ -171,7 +170,7 @@ func limits(a answers, pools []Pool, c pricing) map[string]Number {
 	return all
 }
 
-// outlookName is the pool's name, else the model's.
+// outlookName is the pool's name, or the model's if there is no pool.
 func outlookName(pool, model string) string {
 	if pool == "" || pool == metric.NotApplicable {
 		return gpu.ProductName(model)
@@ -179,7 +178,7 @@ func outlookName(pool, model string) string {
 	return pool
 }
 
-// points are means over equal parts, at most n of them.
+// points averages the series over equal parts; it returns at most n points.
 func (s series) points(g query.Grid, n int) []sample.Point {
 	each := max(1, int(math.Ceil(float64(g.N)/float64(n))))
 	var out []sample.Point
@@ -218,8 +217,7 @@ func outlook(s series, w query.Window, g query.Grid) Outlook {
 	return o
 }
 
-// ahead is the step of forecast values. No step is a whole day, which would miss the
-// day's peak.
+// ahead is the step between forecast values. It is never a whole day, which would always miss the day's peak.
 func ahead(reach time.Duration) time.Duration {
 	for _, step := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 		time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 5 * time.Hour, 8 * time.Hour, 11 * time.Hour} {
@@ -230,12 +228,11 @@ func ahead(reach time.Duration) time.Duration {
 	return 15 * time.Hour
 }
 
-// manyPoints is how many values a forecast is computed from: hourly ones of a month.
+// manyPoints is the number of values that a forecast is computed from: one month of hourly values.
 const manyPoints = 720
 
-// band takes the horizons up to the first without a forecast. The wide band comes from
-// the same errors; where those are few it may be narrower than the other, and is then
-// widened to it.
+// band fills the bands, up to the first horizon without a forecast. The wide band is computed from the same
+// errors. With few errors it can be narrower than the other band; then it is widened to that one.
 func (o *Outlook) band(all, wide []forecast.Forecast) {
 	for i, f := range all {
 		if !f.Enough {
@@ -263,7 +260,7 @@ func (o *Outlook) band(all, wide []forecast.Forecast) {
 	}
 }
 
-// exhaust is when the band reaches the limit, as a range.
+// exhaust computes when the band reaches the limit, as a range.
 func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 	limit, ok := o.Limit.Get()
 	if !ok || len(o.Ahead) == 0 || limit <= 0 {
@@ -274,7 +271,7 @@ func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 	never := Unknown(fmt.Sprintf("not within the %s looked ahead", Duration(last.Hours())))
 	when := func(of func(Band) Number) Number {
 		for _, b := range o.Ahead {
-			// Just below counts: a band never exceeds the values it was computed from.
+			// Slightly below the limit counts too: a band never exceeds the values that it was computed from.
 			if v, ok := of(b).Get(); ok && v >= limit*0.999 {
 				return Known(days(b.At.Sub(now)))
 			}

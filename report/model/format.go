@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// None replaces an unknown number; its reason stands beside it.
+// None is written for an unknown number; its reason is shown beside it.
 const None = "n/a"
 
-// written writes a known number.
+// written formats a number if it is known, else it returns None.
 func written(n Number, write func(float64) string) string {
 	v, ok := n.Get()
 	if !ok {
@@ -19,7 +19,7 @@ func written(n Number, write func(float64) string) string {
 	return write(v)
 }
 
-// Digits writes a number: whole from 100 on, three digits below.
+// Digits writes three significant digits, and whole numbers from 100 on.
 func Digits(n Number) string { return written(n, digits) }
 
 func digits(v float64) string {
@@ -62,8 +62,7 @@ func Money(n Number) string {
 // Share writes a share as percent.
 func Share(n Number) string { return written(n, percent) }
 
-// percent clips what is less than the whole and would be rounded to it: beside 100 % nothing
-// else may stand.
+// percent never rounds a share below the whole up to 100 %: other shares could be shown beside it.
 func percent(v float64) string {
 	p := 100 * v
 	switch {
@@ -79,11 +78,11 @@ func percent(v float64) string {
 	return strconv.FormatFloat(p, 'f', 0, 64) + " %"
 }
 
-// Tenths writes a share in tenths of a percent, rounded down: shares of one whole are never
-// more than it.
+// Tenths writes a share in tenths of a percent, rounded down, so shares of one whole never add up to more
+// than 100 %.
 func Tenths(n Number) string {
 	return written(n, func(v float64) string {
-		const exact = 1e-7 // rounding errors
+		const exact = 1e-7 // tolerance for rounding errors
 		switch {
 		case v < exact:
 			return "0 %"
@@ -96,7 +95,7 @@ func Tenths(n Number) string {
 	})
 }
 
-// Seconds writes a time in the unit that suits it.
+// Seconds writes a time in a suitable unit.
 func Seconds(n Number) string {
 	return written(n, func(v float64) string {
 		switch {
@@ -109,7 +108,7 @@ func Seconds(n Number) string {
 	})
 }
 
-// Duration writes hours in the unit that suits them.
+// Duration writes hours in a suitable unit.
 func Duration(hours float64) string {
 	v, unit := hours/24, "day"
 	switch {
@@ -128,12 +127,12 @@ func plural(n float64, one, more string) string {
 	return more
 }
 
-// Bytes writes a size.
+// Bytes writes a size in a suitable unit.
 func Bytes(n Number) string {
 	return written(n, func(v float64) string { return digits(v/(1<<30)) + " GiB" })
 }
 
-// Tokens writes a large count.
+// Tokens writes a large count in a suitable unit.
 func Tokens(n Number) string {
 	return written(n, func(v float64) string {
 		switch {

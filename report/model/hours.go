@@ -20,7 +20,7 @@ type Hours struct {
 	Notes    []string `json:"notes"`
 }
 
-// Place is what became of GPU-hours.
+// Place says how GPU-hours were used.
 type Place struct {
 	Place   string `json:"place" doc:"Word of the label place of gpuscale_autoscaler_gpu_seconds_total."`
 	Group   string `json:"group" doc:"\"broken\", \"coming\", \"unknown\", \"unused\", \"allocated\" or \"productive\"."`
@@ -31,15 +31,15 @@ type Place struct {
 	Meaning string `json:"meaning"`
 }
 
-// Bucket is a part of the window.
+// Bucket is one part of the window in the picture over time.
 type Bucket struct {
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
-	// Hours are by place in the order of Hours.Places.
+	// Hours is the time in each place, in the order of Hours.Places.
 	Hours []Number `json:"hours" doc:"In the order of places."`
 }
 
-// placeText is the text of a place.
+// placeText has the texts of a place.
 type placeText struct {
 	place          ledger.Place
 	group          string
@@ -47,7 +47,7 @@ type placeText struct {
 	needAutoscaler bool
 }
 
-// waterfall is the order of section 1: from unusable to computing.
+// waterfall lists the places in the order of section 1: from unusable to computing.
 var waterfall = []placeText{
 	{ledger.Sick, "broken", "Sick", "the GPU is broken", false},
 	{ledger.Unready, "broken", "Node not ready", "the node should be ready and is not", true},
@@ -97,12 +97,12 @@ func hoursOf(w query.Window, led ledger.Ledger, c pricing) Hours {
 	return h
 }
 
-// notMeasured is why a figure of use is unknown.
+// notMeasured is the reason why a figure about use is unknown.
 const notMeasured = "its use was not measured"
 
-// placeHours is unknown for places that only the autoscaler distinguishes, where it has
-// no record at all, and for those of use where no use was measured. Where there is a record
-// of a part, the hours are those of that part.
+// placeHours is the time in a place. It is unknown for places that only the autoscaler distinguishes, if it
+// has no record at all, and for places of use, if no use was measured. If there is a record for a part of the
+// time, the hours are those of that part.
 func placeHours(led ledger.Ledger, p placeText, total ledger.Time, seconds float64) Number {
 	switch {
 	case led.Capacity == 0:
@@ -115,7 +115,7 @@ func placeHours(led ledger.Ledger, p placeText, total ledger.Time, seconds float
 	return Known(seconds / hour)
 }
 
-// cost adds up the money of a part of each row, in seconds.
+// cost sums the money of a part of each row's time; part returns seconds.
 func (c pricing) cost(part func(ledger.Row) float64) Number {
 	sum := Known(0)
 	for _, r := range c.ledger.Rows {
@@ -130,7 +130,7 @@ func (c pricing) cost(part func(ledger.Row) float64) Number {
 	return sum
 }
 
-// mostBuckets is the most parts that the window is drawn in.
+// mostBuckets is the maximum number of parts in the picture over time.
 const mostBuckets = 60
 
 func buckets(led ledger.Ledger) []Bucket {

@@ -14,18 +14,18 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// Input is all that a report is computed from.
+// Input is everything that a report is computed from.
 type Input struct {
 	Answers query.Answers
-	// Prices overrides the prices of the pools; nil for none.
+	// Prices replaces the prices of the pools; nil if there is no price list.
 	Prices *prices.List
-	// Currency of the pools' prices, which do not state it; empty for "cost units".
+	// Currency is the currency of the pools' prices, which do not state one; empty for "cost units".
 	Currency  string
 	Version   string
 	Generated time.Time
 }
 
-// Make computes the report. It never fails: what is not known is unknown, with the reason.
+// Make computes the report. It never fails: what is unknown stays unknown, with the reason.
 func Make(in Input) Report {
 	w, led := in.Answers.Window, ledger.Make(in.Answers)
 	a := answers{in.Answers, w.Grid(w.Coarse), gpuModels(in.Answers)}
@@ -66,13 +66,14 @@ func noNil(v reflect.Value) {
 
 const hour = 3600.0
 
-// noExporter and noAutoscaler are why a figure is unknown.
+// noExporter and noAutoscaler are reasons why a figure is unknown.
 const (
 	noExporter   = "no gpu_info series: the exporter is not scraped"
 	noAutoscaler = "no series of gpuscale-autoscaler"
 )
 
-// known are a line's values, each standing for the step before it: not the first.
+// known returns the known values of a line. Each value stands for the step before it, so the first is left
+// out.
 func known(values []float64) []float64 {
 	return slices.DeleteFunc(slices.Clone(values[min(1, len(values)):]), math.IsNaN)
 }
@@ -84,7 +85,7 @@ func sum(values []float64) (sum float64) {
 	return sum
 }
 
-// mean is over the known values.
+// mean is the mean of the known values.
 func mean(values []float64) Number {
 	all := known(values)
 	if len(all) == 0 {
@@ -93,7 +94,7 @@ func mean(values []float64) Number {
 	return Known(sum(all) / float64(len(all)))
 }
 
-// addUp adds values to sums; what neither has stays NaN.
+// addUp adds values to sums. Where neither has a value, the sum stays NaN.
 func addUp(sums, values []float64) {
 	for i, v := range values {
 		switch {
@@ -106,10 +107,10 @@ func addUp(sums, values []float64) {
 	}
 }
 
-// keys of a map, in order.
+// keys returns the sorted keys of a map.
 func keys[K cmp.Ordered, V any](all map[K]V) []K { return slices.Sorted(maps.Keys(all)) }
 
-// values of a map, in the order of their keys.
+// values returns the values of a map in the order of the keys.
 func values[K cmp.Ordered, V any](all map[K]*V) (out []V) {
 	for _, k := range keys(all) {
 		out = append(out, *all[k])
@@ -117,7 +118,7 @@ func values[K cmp.Ordered, V any](all map[K]*V) (out []V) {
 	return out
 }
 
-// entry returns the value of a key, a new one if there is none.
+// entry returns the value of a key. If there is none, it adds a copy of begin.
 func entry[K comparable, V any](all map[K]*V, key K, begin V) *V {
 	v, ok := all[key]
 	if !ok {
@@ -127,14 +128,14 @@ func entry[K comparable, V any](all map[K]*V, key K, begin V) *V {
 	return v
 }
 
-// most sorts by a figure, the largest first, and by name where they are the same.
+// most sorts by a figure, the largest first; equal ones by name.
 func most[T any](all []T, figure func(T) Number, name func(T) string) {
 	slices.SortStableFunc(all, func(a, b T) int {
 		return cmp.Or(cmp.Compare(figure(b).Or(-1), figure(a).Or(-1)), strings.Compare(name(a), name(b)))
 	})
 }
 
-// lacks joins what a section lacks.
+// lacks joins the reasons why a section is incomplete.
 func lacks(reasons ...string) string {
 	return strings.Join(slices.DeleteFunc(reasons, func(s string) bool { return s == "" }), "; ")
 }

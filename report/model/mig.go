@@ -36,7 +36,7 @@ type MIGGPU struct {
 	Instances []Instance `json:"instances" doc:"By start."`
 }
 
-// Instance is a MIG instance.
+// Instance is a GPU instance.
 type Instance struct {
 	Profile     string `json:"profile"`
 	Start       int    `json:"start" doc:"First memory slice."`
@@ -52,7 +52,7 @@ type Fragmentation struct {
 	Index Number `json:"index" doc:"1 - (compute slices of the largest instance that fits beside what is allocated, over all GPUs) ÷ free. 0: every GPU's free slices are one piece."`
 }
 
-// Profile is a kind of instance and its use.
+// Profile is the use of all instances of one profile.
 type Profile struct {
 	Model     string `json:"model"`
 	Profile   string `json:"profile"`
@@ -61,7 +61,7 @@ type Profile struct {
 	Mean      Number `json:"mean" doc:"Instances allocated, mean over the window."`
 }
 
-// RightSize is a workload that fits a smaller slice.
+// RightSize is a workload that would fit into a smaller instance.
 type RightSize struct {
 	Namespace string `json:"namespace"`
 	Workload  string `json:"workload"`
@@ -74,14 +74,14 @@ type RightSize struct {
 	Hours     Number `json:"hours" doc:"GPU-hours it would have saved."`
 }
 
-// mostGPUs bounds the map.
+// mostGPUs bounds the number of GPUs in the map.
 const mostGPUs = 512
 
-// Evidence that right-sizing requires.
+// Evidence that is required before a smaller instance is proposed.
 const (
-	evidenceHours = 24   // of one pod
-	memoryMargin  = 1.15 // on the 99th percentile
-	useMargin     = 1.25 // on the 95th percentile
+	evidenceHours = 24   // hours of one pod
+	memoryMargin  = 1.15 // times the 99th percentile
+	useMargin     = 1.25 // times the 95th percentile
 )
 
 // migOf makes section 5.
@@ -98,7 +98,7 @@ func migOf(a answers, work map[workKey]*work) MIG {
 	}
 	if why != "" {
 		o.Missing = why
-		return o // without allocations all would be drawn as free
+		return o // without allocations all instances would be drawn as free
 	}
 	gpus := migGPUs(a)
 	o.GPUsTotal = len(gpus)
@@ -115,7 +115,7 @@ func migGPUs(a answers) []MIGGPU {
 	allocatedTo := map[string][]string{}
 	for _, l := range a.Lines[query.AllocatedTo] {
 		if i, ok := a.coarse.Index(l.Points[len(l.Points)-1].Time); !ok || i != a.coarse.N {
-			continue // not at the end
+			continue // does not exist at the end
 		}
 		id := l.Labels.Get(metric.LabelGPUUUID) + "/" + l.Labels.Get(metric.LabelGPUInstanceID)
 		allocatedTo[id] = append(allocatedTo[id], l.Labels.Get(a.Dialect.Namespace())+"/"+l.Labels.Get(a.Dialect.Pod()))
@@ -130,7 +130,7 @@ func migGPUs(a answers) []MIGGPU {
 		start, err1 := strconv.Atoi(s.Labels.Get(metric.LabelStart))
 		size, err2 := strconv.Atoi(s.Labels.Get(metric.LabelSize))
 		if err1 != nil || err2 != nil || start < 0 || size < 1 || start+size > g.Slices {
-			continue // without a placement it would be drawn over another
+			continue // without a placement it would be drawn over another one
 		}
 		who := allocatedTo[uuid+"/"+s.Labels.Get(metric.LabelGPUInstanceID)]
 		slices.Sort(who)
@@ -148,11 +148,11 @@ func migGPUs(a answers) []MIGGPU {
 	return all
 }
 
-// fragmentation compares the free slices with the largest instance that fits beside what
-// is allocated.
+// fragmentation compares the number of free slices with the largest instance that fits beside the allocated
+// ones.
 func fragmentation(gpus []MIGGPU) []Fragmentation {
 	by := map[string]*Fragmentation{}
-	piece := map[string]int{} // of the largest instances
+	piece := map[string]int{} // sum of the largest instances that fit, by model
 	for _, c := range gpus {
 		t, ok := mig.ForModel(c.Model)
 		if !ok {
@@ -184,7 +184,7 @@ func fragmentation(gpus []MIGGPU) []Fragmentation {
 }
 
 func profiles(a answers, gpus []MIGGPU) []Profile {
-	by := map[string]*Profile{} // by model and profile
+	by := map[string]*Profile{} // key: model and profile
 	of := func(model, profile string) *Profile {
 		return entry(by, model+"\x00"+profile, Profile{Model: model, Profile: profile, Mean: Known(0)})
 	}
@@ -198,7 +198,7 @@ func profiles(a answers, gpus []MIGGPU) []Profile {
 		}
 	}
 	g := a.Window.Grid(a.Window.Step)
-	// Without an exporter there is no value: the mean is over the time with one.
+	// Without an exporter there is no value, so the mean covers only the time with one.
 	seen := map[int]bool{}
 	for _, l := range a.Lines[query.Nodes] {
 		for i, v := range ledger.Values(l, g) {
@@ -223,7 +223,7 @@ func profiles(a answers, gpus []MIGGPU) []Profile {
 	return values(by)
 }
 
-// rightSize finds workloads that fit a smaller instance, and notes it in them.
+// rightSize finds workloads that would fit a smaller instance, and records it in their work.
 func rightSize(a answers, work map[workKey]*work) ([]RightSize, string) {
 	var all []RightSize
 	young, blind := 0, 0
@@ -242,7 +242,7 @@ func rightSize(a answers, work map[workKey]*work) ([]RightSize, string) {
 			continue
 		}
 		to, part, ok := smallest(t, w.memory, w.use*w.part())
-		saved := hours*w.part() - whole*part // what shares a GPU gets a slice of its own
+		saved := hours*w.part() - whole*part // each pod that shares a GPU gets an instance of its own
 		if !ok || saved <= 1e-9*hours {
 			continue
 		}
@@ -268,8 +268,8 @@ func rightSize(a answers, work map[workKey]*work) ([]RightSize, string) {
 	return all, note
 }
 
-// smallest returns the profile with the least compute that fits so much memory and use
-// of the whole GPU, and its part of the GPU.
+// smallest returns the profile with the least compute that fits this memory and this use of a whole GPU, and
+// the profile's share of the GPU.
 func smallest(t *mig.Table, memory, use float64) (name string, part float64, ok bool) {
 	const mib = 1 << 20
 	for _, p := range t.Profiles() {

@@ -12,21 +12,21 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// pricing is what GPUs cost for an hour.
+// pricing has what GPUs cost per hour.
 type pricing struct {
-	list     *prices.List // that overrides the prices of the pools; nil for none
+	list     *prices.List // replaces the prices of the pools; nil for none
 	ledger   ledger.Ledger
 	currency string
-	source   string             // for the quality badge
-	spot     map[string]string  // class by pool
-	node     map[string]float64 // price of a node by pool
-	size     map[string]Number  // GPUs per node by pool
-	mean     map[string]float64 // price of a GPU by model
+	source   string             // shown in the quality badge
+	spot     map[string]string  // class of price by pool
+	node     map[string]float64 // price per node by pool
+	size     map[string]Number  // GPUs per node, by pool
+	mean     map[string]float64 // price per GPU by model
 }
 
 const noPrices = "no prices: give --prices, or state pricePerHour in the GPUNodePools"
 
-// newPricing takes the price list where there is one, else the pools' prices.
+// newPricing uses the price list if there is one, else the pools' prices.
 func newPricing(a answers, in Input, led ledger.Ledger) pricing {
 	c := pricing{list: in.Prices, ledger: led, spot: map[string]string{}, node: map[string]float64{}, size: gpusPerNode(a)}
 	for _, s := range a.Vectors[query.PoolPrice] {
@@ -51,7 +51,7 @@ func newPricing(a answers, in Input, led ledger.Ledger) pricing {
 	return c
 }
 
-// means are the prices of a GPU by model, over the pools with such GPUs, weighted by their time.
+// means returns the mean price of a GPU by model, over the pools with such GPUs, weighted by their GPU time.
 func (c pricing) means() map[string]float64 {
 	sum, weight := map[string]float64{}, map[string]float64{}
 	for _, r := range c.ledger.Rows {
@@ -67,7 +67,8 @@ func (c pricing) means() map[string]float64 {
 	return sum
 }
 
-// price of a GPU for an hour. Where its pool is not known, it is the mean of the pools with such GPUs.
+// price is the price of a GPU for an hour. If its pool is unknown, it is the mean price of the pools with
+// such GPUs.
 func (c pricing) price(pool, model string) Number {
 	price, stated := c.node[pool]
 	mean, known := c.mean[gpu.ProductName(model)]
@@ -93,7 +94,8 @@ func (c pricing) price(pool, model string) Number {
 	return Known(price).Over(c.size[pool])
 }
 
-// gpusPerNode is the GPUs per node of each pool: mean GPUs over the window by mean nodes.
+// gpusPerNode returns the GPUs per node of each pool: the mean number of GPUs over the window, divided by the
+// mean number of nodes.
 func gpusPerNode(a answers) map[string]Number {
 	gpus, nodes := map[string]float64{}, map[string]float64{}
 	for _, l := range a.Lines[query.GPUs] {
@@ -114,7 +116,8 @@ func gpusPerNode(a answers) map[string]Number {
 	return per
 }
 
-// money of hours of a GPU; the pool is empty where it is not known. Without prices it is unknown, even of zero hours.
+// money is the price of hours of a GPU; the pool is empty if it is unknown. Without prices it is unknown,
+// even for zero hours.
 func (c pricing) money(pool, model string, hours float64) Number {
 	if hours == 0 && c.currency != "" {
 		return Known(0)

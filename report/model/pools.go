@@ -34,7 +34,7 @@ type Pool struct {
 	BackedOff    Number `json:"backedOff" doc:"Hours of backoff after failures."`
 }
 
-// verbs of gpuscale_autoscaler_actions_total.
+// Values of the label "verb" of gpuscale_autoscaler_actions_total.
 const (
 	verbScaleUp     = "scale-up"
 	verbRemove      = "remove-node"

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// Quality is how far the data can be relied on.
+// Quality says how reliable the data is.
 type Quality struct {
 	Grade        string       `json:"grade" doc:"\"good\" at 99 % coverage or more with 1 % of hours unknown or less, \"fair\" at 90 % and 10 %, else \"poor\"; where the places exceed the capacity by 0.1 % it is \"fair\" at best, with 1 % \"poor\"."`
 	Coverage     Number       `json:"coverage" doc:"Share of the window of which there is a record."`
@@ -25,11 +25,11 @@ type Quality struct {
 
 const mostGaps = 20
 
-// mostOver is how far places may exceed the capacity before the data is poor. It allows
-// for the time of a scrape around a restart.
+// mostOver is by how much the places may exceed the capacity before the data counts as poor. It allows for
+// one scrape interval around a restart.
 const mostOver = 0.01
 
-// qualityOf judges the data; priced is where prices come from.
+// qualityOf rates the data; priced says where prices come from.
 func qualityOf(a answers, led ledger.Ledger, priced string) Quality {
 	total := led.Total()
 	window := a.Window.Length().Seconds()
@@ -87,8 +87,8 @@ func qualityOf(a answers, led ledger.Ledger, priced string) Quality {
 	return q
 }
 
-// twins reports GPUs that are exported twice at the end, by two nodes or as two models.
-// Allocations are joined by UUID and count once, so the other one looks free.
+// twins reports GPUs that two nodes export at the end, or that are exported as two models. Allocations are
+// joined by UUID and count once, so the second copy looks free.
 func twins(a answers) string {
 	met := map[string]int{}
 	for _, s := range a.Vectors[query.Devices] {
@@ -103,8 +103,8 @@ func twins(a answers) string {
 		len(names), plural(float64(len(names)), "UUID is", "UUIDs are"), names[0])
 }
 
-// Incomplete reports whether more than a twentieth of the window has no record, or a
-// query was not answered in full.
+// Incomplete reports whether more than a twentieth of the window has no record, or a query was not answered
+// completely.
 func (r Report) Incomplete() bool {
 	return r.Answer.Quality.Coverage.Or(0) < 0.95 || r.Answer.Quality.Grade == "poor" || len(r.Answer.Quality.Unanswered) > 0
 }

@@ -22,7 +22,7 @@ type Reliability struct {
 	Missing string     `json:"missing" doc:"What the section lacks, if anything."`
 }
 
-// XID is one code of error.
+// XID is one error code and how often it occurred.
 type XID struct {
 	Code      string   `json:"code"`
 	Count     Number   `json:"count"`
@@ -60,7 +60,7 @@ func reliabilityOf(a answers, led ledger.Ledger, c pricing) Reliability {
 	of := func(l prom.Line) [2]string {
 		return [2]string{l.Labels.Get(metric.LabelNode), l.Labels.Get(metric.LabelGPUUUID)}
 	}
-	zeros := map[[2]string][]float64{} // by GPU, while it is there
+	zeros := map[[2]string][]float64{} // by GPU, for the time in which it exists
 	for _, l := range a.Lines[query.XIDs] {
 		if l.Labels.Get(metric.LabelXID) == "" {
 			zeros[of(l)] = a.values(l)

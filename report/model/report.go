@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Schema is the version of the JSON form. A field may be added within it; a field that
-// is removed, or changes its meaning, makes a new one.
+// Schema is the version of the JSON form. New fields do not change it. Removing a field, or changing its
+// meaning, does.
 const Schema = 1
 
 // Report is the capacity report. Hours are hours of whole GPUs (a 3g slice of an
@@ -32,22 +32,22 @@ type Report struct {
 	Methods     Methods     `json:"methods" doc:"Section A: how it was computed."`
 }
 
-// Window is the time the report is about.
+// Window is the time range of the report.
 type Window struct {
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
 	Hours float64   `json:"hours" doc:"Length in hours."`
 }
 
-// Number is a figure, or why there is none. In JSON it is a number, or an object
-// {"unknown": "why"}: it can never be taken for zero.
+// Number is a figure, or the reason why it is unknown. In JSON it is a number or an object {"unknown":
+// "why"}, so an unknown figure cannot be read as zero.
 type Number struct {
 	v     float64
 	known bool
 	why   string
 }
 
-// Known makes a number; what is not one is unknown.
+// Known makes a Number of v. NaN and infinities become unknown.
 func Known(v float64) Number {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return Unknown("not a number")
@@ -55,14 +55,13 @@ func Known(v float64) Number {
 	return Number{v: v, known: true}
 }
 
-// Unknown is no number, for a reason.
+// Unknown makes a Number that is unknown for this reason.
 func Unknown(why string) Number { return Number{why: why} }
 
 // Get returns the number, if it is known.
 func (n Number) Get() (float64, bool) { return n.v, n.known }
 
-// Or returns the number, or another where it is unknown. It is for sorting and for
-// drawing, never for adding up.
+// Or returns the number, or v if it is unknown. It is for sorting and drawing, never for sums.
 func (n Number) Or(v float64) float64 {
 	if n.known {
 		return n.v
@@ -70,7 +69,7 @@ func (n Number) Or(v float64) float64 {
 	return v
 }
 
-// Why is why the number is unknown, empty if it is known.
+// Why is the reason why the number is unknown; empty if it is known.
 func (n Number) Why() string {
 	if !n.known && n.why == "" {
 		return "not asked"
@@ -78,7 +77,7 @@ func (n Number) Why() string {
 	return n.why
 }
 
-// Times returns the product, unknown if the number is.
+// Times returns the product. It is unknown if the number is.
 func (n Number) Times(f float64) Number {
 	if !n.known {
 		return n
@@ -86,7 +85,7 @@ func (n Number) Times(f float64) Number {
 	return Known(n.v * f)
 }
 
-// Over returns the quotient: unknown if either is, or if it is by zero.
+// Over returns the quotient. It is unknown if either number is, or if d is zero.
 func (n Number) Over(d Number) Number {
 	switch {
 	case !n.known:
@@ -99,7 +98,7 @@ func (n Number) Over(d Number) Number {
 	return Known(n.v / d.v)
 }
 
-// Plus returns the sum, unknown if either is.
+// Plus returns the sum. It is unknown if either number is.
 func (n Number) Plus(o Number) Number {
 	switch {
 	case !n.known:
@@ -110,7 +109,7 @@ func (n Number) Plus(o Number) Number {
 	return Known(n.v + o.v)
 }
 
-// MarshalJSON rounds to six digits, more than the precision of any figure.
+// MarshalJSON rounds to six significant digits, which is more precise than any figure.
 func (n Number) MarshalJSON() ([]byte, error) {
 	if !n.known {
 		return json.Marshal(struct {

@@ -18,7 +18,7 @@ type Use struct {
 	Missing string    `json:"missing" doc:"What the section lacks, if anything."`
 }
 
-// Tenant is a quota and its use; means over the window in GPUs.
+// Tenant is a quota and its use. The figures are means over the window in GPUs.
 type Tenant struct {
 	Tenant     string `json:"tenant"`
 	Guaranteed Number `json:"guaranteed"`
@@ -42,7 +42,7 @@ type UseRow struct {
 	Waste     Number `json:"waste" doc:"Of what was idle."`
 }
 
-// Serving is what a namespace's inference servers wrote.
+// Serving is what a namespace's inference servers generated.
 type Serving struct {
 	Namespace string `json:"namespace"`
 	Models    string `json:"models" doc:"Names of the models served."`
@@ -70,8 +70,8 @@ func useOf(a answers, led ledger.Ledger, c pricing) Use {
 		x.money = x.money.Plus(c.money(r.Pool, r.Model, allocated/hour))
 		x.waste = x.waste.Plus(c.money(r.Pool, r.Model, r.Time[ledger.Idle]/hour))
 	}
-	priced := true           // either all by hours or all by money
-	for key, x := range by { // most puts them in order
+	priced := true           // money is used only if all hours have a price
+	for key, x := range by { // most sorts them later
 		t, row := x.time, UseRow{Tenant: key.Tenant, Namespace: key.Namespace, Model: key.Model, Allocated: Known(x.time.Allocated() / hour), Money: x.money, Waste: x.waste}
 		measured := t.Allocated() - t[ledger.Unmeasured]
 		if measured > 0 {
@@ -119,9 +119,9 @@ func tenants(a answers) []Tenant {
 	return all
 }
 
-// serving sets tokens beside the hours allocated to their namespaces. Tokens are counted
-// by pods that come and go: each starts at zero. What a gateway repeats of its servers counts in
-// namespaces that have none.
+// serving compares generated tokens with the GPU hours allocated to the same namespace. Pods come and go, and
+// each one counts tokens from zero. A gateway repeats its servers' counters; these count only in namespaces
+// without own servers' series.
 func serving(a answers, led ledger.Ledger, c pricing) []Serving {
 	known := ledger.Known(a.Lines[query.Tokens], a.coarse)
 	tokens, names, servers := map[string]float64{}, map[string][]string{}, map[string]bool{}
@@ -138,7 +138,7 @@ func serving(a answers, led ledger.Ledger, c pricing) []Serving {
 		tokens[ns] += ledger.Grown(a.values(l), known)
 		names[ns] = append(names[ns], l.Labels.Get(metric.LabelModelName))
 	}
-	by := map[string]*Serving{} // hours and their cost
+	by := map[string]*Serving{} // with hours and their cost
 	for _, r := range led.Rows {
 		if r.Namespace == "" {
 			continue

@@ -15,7 +15,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// workKey is a workload and the profile and model (gpu.ProductName) allocated to its pods.
+// workKey identifies a workload, with the profile and the model (gpu.ProductName) allocated to its pods.
 type workKey struct {
 	namespace, name, profile, model string
 }
@@ -23,26 +23,26 @@ type workKey struct {
 // work is what was allocated to a workload's pods, on the coarse grid.
 type work struct {
 	workKey
-	kind      string               // Deployment, StatefulSet, "controller" of any kind, or Pod
-	pattern   string               // of its pods' names
-	mixed     bool                 // its pods have GPUs of other models, too
-	allocated map[string][]float64 // parts of GPUs or instances
+	kind      string               // Deployment, StatefulSet, Pod, or "controller" for other kinds
+	pattern   string               // matches the names of its pods
+	mixed     bool                 // its pods also have GPUs of other models
+	allocated map[string][]float64 // share of each GPU or instance
 	idle      map[string][]float64
 	memory    float64    // 99th percentile, bytes; NaN for unknown
-	use       float64    // 95th percentile of what is allocated
-	fits      *RightSize // nil for none
+	use       float64    // 95th percentile, of what is allocated
+	fits      *RightSize // nil if no smaller instance fits
 }
 
-// Names that controllers make end in characters that form no words.
+// Controllers append characters to pod names that form no words.
 var (
 	ofDeployment = regexp.MustCompile(`^(.+)-[a-f0-9]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$|^(.+)-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 	ofSet        = regexp.MustCompile(`^(.+)-[0-9]+$`)
-	ofTraining   = regexp.MustCompile(`-(master|worker|launcher|chief|ps|evaluator)-[0-9]+$`) // Kubeflow's as well
+	ofTraining   = regexp.MustCompile(`-(master|worker|launcher|chief|ps|evaluator)-[0-9]+$`) // Kubeflow and others
 	ofController = regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 )
 
-// Owner guesses a pod's owner from its name, since Prometheus has no owners; the guess
-// is shown as one. The pattern matches the names of the owner's pods.
+// Owner guesses a pod's owner from its name, since Prometheus does not know owners. The report marks it as a
+// guess. The pattern matches the names of the owner's pods.
 func Owner(pod string) (name, kind, pattern string) {
 	const tail = "-[bcdfghjklmnpqrstvwxz2456789]{5}"
 	if m := ofDeployment.FindStringSubmatch(pod); m != nil {
@@ -61,8 +61,8 @@ func Owner(pod string) (name, kind, pattern string) {
 	return pod, "Pod", regexp.QuoteMeta(pod)
 }
 
-// workloads collects the exporter's series by workload and model. A GPU whose model is not known, as
-// of a node that is gone, counts as one of the workload's other GPUs.
+// workloads collects the exporter's series by workload and model. A GPU of unknown model, for example on a
+// removed node, is counted with the workload's other GPUs.
 func workloads(a answers) map[workKey]*work {
 	all, models := map[workKey]*work{}, workModels(a)
 	d := a.Dialect
@@ -108,7 +108,7 @@ func workloads(a answers) map[workKey]*work {
 	return all
 }
 
-// workModels are the models of each workload's GPUs, in order, by its key without one.
+// workModels returns the models of each workload's GPUs, sorted. The key has no model.
 func workModels(a answers) map[workKey][]string {
 	all, d := map[workKey][]string{}, a.Dialect
 	for _, l := range a.Lines[query.AllocatedTo] {
@@ -124,8 +124,8 @@ func workModels(a answers) map[workKey][]string {
 	return all
 }
 
-// markedHours returns hours of parts of GPUs or instances, of these as a whole, and of the one with
-// the most.
+// markedHours returns hours: the sum of allocated shares, the sum of whole GPUs or instances, and the hours
+// of the one with the most.
 func (a answers) markedHours(marked map[string][]float64) (parts, whole, longest float64) {
 	step := a.coarse.Step.Hours()
 	for _, steps := range marked {
@@ -141,7 +141,7 @@ func (a answers) markedHours(marked map[string][]float64) (parts, whole, longest
 	return parts, whole, longest
 }
 
-// atEnd reports whether anything was marked in the window's last step or the one before.
+// atEnd reports whether anything was marked in the last two steps of the window.
 func atEnd(marked map[string][]float64) bool {
 	for _, steps := range marked {
 		if n := len(steps); n > 0 && steps[n-1]+steps[max(0, n-2)] > 0 {
@@ -153,7 +153,7 @@ func atEnd(marked map[string][]float64) bool {
 
 func (w *work) part() float64 { return ledger.Part(w.model, w.profile) }
 
-// things are what is allocated to the workload's pods, in words.
+// things names what is allocated to the workload's pods.
 func (w *work) things(one string) string {
 	if w.mixed {
 		return one + " of " + w.model
@@ -161,7 +161,7 @@ func (w *work) things(one string) string {
 	return one
 }
 
-// subject tells the workload's actions apart.
+// subject is unique among the workload's actions.
 func (w *work) subject(allocated string) []string {
 	if w.mixed {
 		return []string{w.namespace, w.name, allocated, w.model}
@@ -169,11 +169,12 @@ func (w *work) subject(allocated string) []string {
 	return []string{w.namespace, w.name, allocated}
 }
 
-// proof is the query behind a figure of the workload: allocations, of this model alone, times a factor.
+// proof is the query behind a figure of the workload: its allocations on GPUs of this model only, times a
+// factor.
 func (w *work) proof(a answers, allocations func(matchers ...string) string, factor float64) string {
 	expression := allocations(w.matchers(a.Dialect)...)
 	if w.mixed {
-		var names []string // as the driver has them
+		var names []string // the driver's names
 		for _, name := range a.models {
 			if gpu.ProductName(name) == w.model {
 				names = append(names, regexp.QuoteMeta(name))
@@ -186,7 +187,7 @@ func (w *work) proof(a answers, allocations func(matchers ...string) string, fac
 	return sampled(a.Window, expression, factor)
 }
 
-// matchers select the series of the workload's pods.
+// matchers selects the series of the workload's pods.
 func (w *work) matchers(d query.Dialect) []string {
 	profile := query.Equal(metric.LabelGPUInstanceID, "")
 	if w.profile != "" {
@@ -195,7 +196,7 @@ func (w *work) matchers(d query.Dialect) []string {
 	return []string{query.Equal(d.Namespace(), w.namespace), query.Like(d.Pod(), w.pattern), profile}
 }
 
-// sortedWork returns the workloads in order of name.
+// sortedWork returns the workloads sorted by name.
 func sortedWork(all map[workKey]*work) []*work {
 	return slices.SortedFunc(maps.Values(all), func(a, b *work) int {
 		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name), strings.Compare(a.profile, b.profile), strings.Compare(a.model, b.model))

@@ -1,3 +1,3 @@
-// Package prices reads prices of GPUs per hour, by model, on demand or spot, from a YAML
-// file that states their source and date.
+// Package prices reads GPU prices per hour from a YAML file: by model, for on-demand and spot. The file
+// states the source and date of its prices.
 package prices

@@ -13,19 +13,19 @@ import (
 // List is a price list.
 type List struct {
 	Currency string  `json:"currency"` // "USD"
-	Source   string  `json:"source"`   // source of the figures
-	Date     string  `json:"date"`     // their date, 2006-01-02
+	Source   string  `json:"source"`   // where the prices come from
+	Date     string  `json:"date"`     // date of the prices, 2006-01-02
 	Prices   []Price `json:"prices"`
 }
 
-// Price of one GPU of a model for an hour.
+// Price is the price of one GPU of a model for an hour.
 type Price struct {
 	Model   string  `json:"model"` // gpu.ProductName
 	Spot    bool    `json:"spot"`
 	PerHour float64 `json:"perHour"`
 }
 
-// GPU returns the price of a GPU for an hour, and whether the list has it.
+// GPU returns the price of a GPU for an hour, and whether the list has one.
 func (l List) GPU(model string, spot bool) (float64, bool) {
 	for _, p := range l.Prices {
 		if p.Model == gpu.ProductName(model) && p.Spot == spot {
@@ -44,7 +44,7 @@ func Load(file string) (List, error) {
 	return Parse(file, raw)
 }
 
-// Parse reads a list. The error joins all problems, each with file, line and field.
+// Parse reads a price list. The error joins all problems, each with file, line and field.
 func Parse(file string, raw []byte) (List, error) {
 	var l List
 	if err := strict.Read(file, raw, &l, func() error { return l.check() }); err != nil {

@@ -20,11 +20,11 @@ const (
 	Fine     Kind = "fine"
 	Ledger   Kind = "ledger"
 	Coarse   Kind = "coarse"
-	PerPiece Kind = "per piece" // at each piece's end over the piece; the largest counts
+	PerPiece Kind = "per piece" // over each piece, at its end; the largest value counts
 	Now      Kind = "now"       // at the window's end
 )
 
-// Source is the program whose series a query reads. Queries of absent sources are not sent.
+// Source is the program whose series a query reads. Queries of programs without series are not sent.
 type Source string
 
 // Sources.
@@ -39,27 +39,27 @@ type Ask struct {
 	ID     ID
 	Kind   Kind
 	Source Source
-	PromQL string // of PerPiece with PIECE for the piece's length
-	What   string // for the methods section
+	PromQL string // a PerPiece query has PIECE in place of the piece's length
+	What   string // explanation in the methods section
 }
 
-// The answers. Those of the exporter's ledger are in GPUs, sick ones left out
-// unless they say otherwise.
+// IDs of the answers. The first group is for the exporter's ledger: numbers of GPUs, without sick ones unless
+// stated.
 const (
 	Nodes         ID = "nodes"     // GPUs by node and model, sick ones included
 	Sick          ID = "sick"      // sick GPUs by model
 	Dark          ID = "dark"      // GPUs of unknown allocation, by model
-	Allocated     ID = "allocated" // entities allocated, by namespace, profile and model
-	Measured      ID = "measured"  // the same of those whose use is known
-	IdleAllocated ID = "idle"      // the same of those that hardly compute
-	Busy          ID = "busy"      // GPUs computing, idle ones left out
+	Allocated     ID = "allocated" // allocated GPUs and instances, by namespace, profile and model
+	Measured      ID = "measured"  // the part of Allocated whose use is known
+	IdleAllocated ID = "idle"      // the part of Allocated that hardly computes
+	Busy          ID = "busy"      // GPUs computing, without idle ones
 
-	AllocatedTo ID = "allocated-to" // 1 by GPU or instance and pod
-	IdleFor     ID = "idle-for"     // seconds idle, of what is idle for long
+	AllocatedTo ID = "allocated-to" // 1 for each GPU or instance and pod
+	IdleFor     ID = "idle-for"     // seconds idle, for what has been idle for long
 	SickNodes   ID = "sick-nodes"   // sick GPUs by node
 	XIDs        ID = "xids"         // counter by node, GPU and code
 	MemoryP99   ID = "memory-p99"   // bytes by GPU or instance and pod
-	UseP95      ID = "use-p95"      // ratio of the GPU
+	UseP95      ID = "use-p95"      // share of the GPU
 	InstUseP95  ID = "inst-use-p95"
 
 	Devices   ID = "devices"
@@ -87,24 +87,24 @@ const (
 	ForecastErr ID = "forecast-error"
 
 	Tokens       ID = "tokens"
-	TokensBeyond ID = "tokens-beyond" // series of namespaces that have too many of them
+	TokensBeyond ID = "tokens-beyond" // namespaces with too many series of tokens
 )
 
-// MostServing is how many series of tokens a namespace may have: beyond it they are not
-// read. Any pod that is scraped may expose any number of them, and an answer has a bound.
+// MostServing is the maximum number of token series of a namespace. With more, none of them is read: any
+// scraped pod may expose any number of series, and an answer must be bounded.
 const MostServing = 2000
 
-// IdleAfter is the idle time after which time counts as reclaimable, in seconds.
+// IdleAfter is the idle time in seconds after which GPU time counts as reclaimable.
 const IdleAfter = 900
 
-// Thresholds of a rate of busy seconds under which a pod is idle: on a GPU, and on an
-// instance, whose rate is its part of the GPU's.
+// A pod is idle if its rate of busy seconds is below these thresholds: for a whole GPU, and for an instance,
+// whose rate is relative to the whole GPU.
 const (
 	idleGPU      = "0.01"
 	idleInstance = "0.0014"
 )
 
-// maxAttributionAge is the age from which a node's allocation is unknown, in seconds.
+// maxAttributionAge is the age in seconds after which a node's allocation is unknown.
 const maxAttributionAge = "300"
 
 func (d Dialect) exporterAsks(w Window) []Ask {
@@ -122,7 +122,7 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 	idle := "(" + rate(whole) + " < " + idleGPU + " or " + rate(instance) + " < " + idleInstance + ")"
 	busy := "(" + rate(whole) + " >= " + idleGPU + " or " + rate(instance) + " >= " + idleInstance + ")"
 	sum := "sum " + by(d.Namespace(), metric.LabelProfile, metric.LabelModel)
-	// The counters of a GPU that had XIDs are gone after a restart of its exporter, or of its node.
+	// GPUs that had XID errors and whose counters disappeared with a restart of the exporter or the node.
 	unmarred := "0 * max " + by(metric.LabelNode, metric.LabelGPUUUID) + " (" + d.Ranged("present_over_time(%s)", w.span(), metric.GPUInfo.Name) +
 		" and on (" + metric.LabelGPUUUID + ") " + d.Ranged("present_over_time(%s)", "1d", metric.GPUXIDErrorsTotal.Name) + ")"
 	series := append(append([]string{}, entity...), metric.LabelProfile, metric.LabelModel, d.Namespace(), d.Pod())
@@ -153,18 +153,18 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 	}
 }
 
-// counted is a counter at the ends of steps of Coarse, by labels: its largest value in each, since what
-// counts may be gone, with a pod or a node, before the step ends.
+// counted returns a counter, by labels, at the end of each Coarse step. It is the largest value within the
+// step: a pod or node and its series may disappear before the step ends.
 func (d Dialect) counted(w Window, name string, labels ...string) string {
 	return "max " + by(labels...) + " (" + d.Ranged("max_over_time(%s)", w.span(), name) + ")"
 }
 
-// span is a step of Coarse as a range, or Prometheus' lookback where that is longer: scrapes may be rarer than
-// the steps.
+// span is the range of a Coarse step. It is never shorter than Prometheus' lookback, since scrapes may be
+// less frequent than steps.
 func (w Window) span() string { return seconds(max(w.Coarse, 5*time.Minute)) }
 
-// Allocations is the part of each GPU or instance that is allocated to each pod: 1, or less where
-// several containers share it. The matchers choose pods.
+// Allocations is the share of each GPU or instance that is allocated to each pod: 1, or less if several
+// containers share it. The matchers select pods.
 func (d Dialect) Allocations(matchers ...string) string {
 	entity := []string{metric.LabelGPUUUID, metric.LabelGPUInstanceID}
 	pod := append(entity[:2:2], metric.LabelProfile, d.Namespace(), d.Pod())
@@ -174,15 +174,15 @@ func (d Dialect) Allocations(matchers ...string) string {
 	return "count " + by(pod...) + " " + containers(matchers...) + " / on (" + strings.Join(entity, ", ") + ") group_left count " + by(entity...) + " " + containers()
 }
 
-// IdleAllocations is those Allocations that have been idle for IdleAfter.
+// IdleAllocations selects the Allocations that have been idle for IdleAfter.
 func (d Dialect) IdleAllocations(matchers ...string) string {
 	pod := strings.Join([]string{metric.LabelGPUUUID, metric.LabelGPUInstanceID, d.Namespace(), d.Pod()}, ", ")
 	return "(" + d.Allocations(matchers...) + ") and on (" + pod + ") " + d.Select(metric.GPUIdleSeconds.Name, matchers...) + fmt.Sprintf(" > %d", IdleAfter)
 }
 
 func (d Dialect) autoscalerAsks(w Window) []Ask {
-	// The target's labels identify a replica's counters. The replica label of Prometheus
-	// is ignored: of two servers that scrape the same target, one counts.
+	// The target's labels identify a replica's counters. The replica label of a Prometheus server is ignored: if two
+	// servers scrape one target, it counts once.
 	replica := slices.Clip([]string{"instance", "pod"})
 	max := func(labels []string, desc metric.Desc, matchers ...string) string {
 		return "max " + by(labels...) + " (" + d.Select(desc.Name, matchers...) + ")"
@@ -218,11 +218,12 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 	}
 }
 
-// tokens are the series of what inference servers write.
+// tokens lists the series of generated tokens of inference servers.
 var tokens = []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens, metric.LMDeployGenerationTokens, metric.NIMGenerationTokens}
 
 func (d Dialect) serverAsks(w Window) []Ask {
-	// All that a server counts apart, under Ray and as SGLang does, and the servers of a gateway; the replica of Prometheus is not among it.
+	// Everything by which a server counts separately, including under Ray, in SGLang, and for the servers of a
+	// gateway. The Prometheus replica is not among it.
 	labels := []string{
 		metric.LabelNamespace, metric.LabelPod, "instance", metric.LabelModelName, metric.LabelEngine, metric.LabelDPRank,
 		metric.LabelReplicaID, metric.LabelWorkerID, metric.LabelPriority, metric.LabelStreaming, metric.LabelWorkerAddr,
@@ -239,7 +240,7 @@ func (d Dialect) serverAsks(w Window) []Ask {
 	}
 }
 
-// Asks lists the queries of the sources present.
+// Asks lists the queries for the given sources.
 func (d Dialect) Asks(w Window, sources ...Source) []Ask {
 	all := slices.Concat(d.exporterAsks(w), d.autoscalerAsks(w), d.serverAsks(w))
 	return slices.DeleteFunc(all, func(a Ask) bool { return !slices.Contains(sources, a.Source) })

@@ -1,4 +1,4 @@
-// Package query has the report's queries: the PromQL of every figure, its window and
-// steps, and its split into pieces that a server answers within its limits. It reads
-// numbers; packages ledger and model interpret them.
+// Package query contains the report's queries: the PromQL of every figure, its time range and steps, and how
+// it is split into pieces within the server's limits. It reads numbers; packages ledger and model interpret
+// them.
 package query

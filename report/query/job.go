@@ -14,19 +14,19 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// job is a query about the window, piece by piece, and its answer.
+// job is one query over the window, sent piece by piece, and its answer.
 type job struct {
 	Ask
 	step     time.Duration
 	pieces   [][2]time.Time // first and last moment
 	lines    []prom.Line
-	at       map[string]int // of lines, by their labels
+	at       map[string]int // index of each line, by its labels
 	vector   prom.Vector
 	problems []Problem
-	lost     int // pieces without any answer
+	lost     int // pieces without an answer
 }
 
-// ask sends the queries of the sources present.
+// ask sends the queries of the given sources.
 func (a *Answers) ask(ctx context.Context, p *patient, o Options) error {
 	var sources []Source
 	for s, there := range map[Source]bool{FromExporter: a.Exporter, FromAutoscaler: a.Autoscaler, FromServers: a.Servers} {
@@ -76,7 +76,7 @@ func (a *Answers) ask(ctx context.Context, p *patient, o Options) error {
 	return nil
 }
 
-// pieces are the parts of the window that a query is asked about.
+// pieces returns the parts of the window that a query is sent for.
 func (w Window) pieces(kind Kind, step time.Duration) (all [][2]time.Time) {
 	if kind == Now {
 		return [][2]time.Time{{w.Until, w.Until}}
@@ -87,10 +87,10 @@ func (w Window) pieces(kind Kind, step time.Duration) (all [][2]time.Time) {
 	}
 	for from := w.From; from.Before(w.Until); {
 		to := from.Add(length)
-		if to.After(w.Until) || kind == PerPiece && w.Until.Sub(to) < length/2 { // percentiles of minutes are of no use
+		if to.After(w.Until) || kind == PerPiece && w.Until.Sub(to) < length/2 { // percentiles over minutes are useless
 			to = w.Until
 		}
-		begin := from // the first piece has From itself: counters are compared with it
+		begin := from // the first piece includes From: counters are compared with their value there
 		if kind != PerPiece && from != w.From {
 			begin = from.Add(step)
 		}
@@ -100,7 +100,7 @@ func (w Window) pieces(kind Kind, step time.Duration) (all [][2]time.Time) {
 	return all
 }
 
-// run asks about one piece.
+// run sends the query for one piece.
 func (j *job) run(ctx context.Context, p *patient, from, to time.Time) error {
 	var err error
 	switch {
@@ -120,7 +120,7 @@ func (j *job) run(ctx context.Context, p *patient, from, to time.Time) error {
 				line.Points = []prom.Point{{Value: math.NaN()}}
 			}
 			line.Points[0].Time = to
-			if v := &line.Points[0].Value; math.IsNaN(*v) || s.Value > *v { // a piece without a number is left out
+			if v := &line.Points[0].Value; math.IsNaN(*v) || s.Value > *v { // NaN, from a piece without samples, is ignored
 				*v = s.Value
 			}
 		}
@@ -130,13 +130,13 @@ func (j *job) run(ctx context.Context, p *patient, from, to time.Time) error {
 	return j.note(ctx, p, from, to, err)
 }
 
-// pieced puts a piece's length into a query.
+// pieced inserts a piece's length into a query.
 func pieced(promql string, length time.Duration) string {
 	return strings.ReplaceAll(promql, "[PIECE]", "["+seconds(length)+"]")
 }
 
-// span queries a part of the piece, and its halves where the answer exceeds the server's
-// limits or ours.
+// span queries a part of a piece. If the answer exceeds the server's limits or ours, it queries the two
+// halves.
 func (j *job) span(ctx context.Context, p *patient, from, to time.Time) error {
 	lines, err := p.Range(ctx, j.PromQL, from, to, j.step)
 	if half := (to.Sub(from) / 2).Truncate(j.step); tooMuch(err) && half >= shortest {
@@ -152,8 +152,8 @@ func (j *job) span(ctx context.Context, p *patient, from, to time.Time) error {
 	return j.note(ctx, p, from, to, err)
 }
 
-// line returns the line with these labels, a new one if there is none. Every piece repeats the
-// labels of the piece before, which are kept once.
+// line returns the line with these labels, or adds one. Labels are stored once, although every piece repeats
+// them.
 func (j *job) line(labels prom.Labels) *prom.Line {
 	key := string(labels.Bytes(nil))
 	i, there := j.at[key]
@@ -164,7 +164,7 @@ func (j *job) line(labels prom.Labels) *prom.Line {
 	return &j.lines[i]
 }
 
-// note records the failure of one query; a failure of the connection ends all of them.
+// note records the failure of one query. If it returns an error, the whole report ends.
 func (j *job) note(ctx context.Context, p *patient, from, to time.Time, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return err
@@ -179,7 +179,7 @@ func (j *job) note(ctx context.Context, p *patient, from, to time.Time, err erro
 	return nil
 }
 
-// problem adds one. Adjacent pieces with the same error become one: a month has thirty pieces.
+// problem adds a problem. Adjacent pieces with the same error become one problem: a month has thirty pieces.
 func (j *job) problem(p Problem) {
 	p.ID = j.ID
 	if n := len(j.problems) - 1; n >= 0 && j.problems[n].Err == p.Err && p.From.Sub(j.problems[n].To) <= j.step {

@@ -11,27 +11,27 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
-// Dialect is how a Prometheus spells labels: with honor_labels the pod's namespace is
-// "namespace", without it "exported_namespace".
+// Dialect is how a Prometheus names labels. With honor_labels, the label of a pod's namespace is "namespace";
+// without it, "exported_namespace".
 type Dialect struct {
-	// ExporterMoved and AutoscalerMoved report whose labels were moved to exported_*.
+	// These report whose labels were moved to exported_*.
 	ExporterMoved, AutoscalerMoved bool
-	// Match is put into every selector: `cluster="a"`.
+	// Match is added to every selector: `cluster="a"`.
 	Match string
-	// Trusted are the namespaces whose scrape targets are believed; empty for all. Any scraped pod can
-	// expose any series.
+	// Trusted lists the namespaces whose scrape targets are trusted; empty for all. Any scraped pod can expose any
+	// series.
 	Trusted []string
 }
 
-// trust returns what restricts a series to trusted targets: a matcher, or, where the series has its
-// page's namespace in place of the target's, a selector of series that the target has as well. Both
-// are empty where every target is believed.
+// trust returns how to restrict a series to trusted targets. Usually that is a matcher. If the series'
+// namespace label is not the target's, it is a witness instead: a selector of a series that a trusted target
+// must expose too. Both are empty if every target is trusted.
 func (d Dialect) trust(name string) (matcher, witness string) {
 	owner, namespaced, ours := trust.Family(name)
 	if !ours || len(d.Trusted) == 0 || slices.Contains(d.Trusted, "*") {
-		return "", "" // a model server reports on its own pod
+		return "", "" // model servers only report on their own pods
 	}
-	matcher = Like(metric.LabelNamespace, strings.Join(d.Trusted, "|")) // which are namespaces' names
+	matcher = Like(metric.LabelNamespace, strings.Join(d.Trusted, "|")) // namespace names contain no special characters
 	if moved := owner == metric.Autoscaler && d.AutoscalerMoved || owner != metric.Autoscaler && d.ExporterMoved; moved || !namespaced {
 		return matcher, ""
 	}
@@ -57,19 +57,19 @@ func spell(label string, moved bool) string {
 	return label
 }
 
-// Equal is a matcher. It escapes the value.
+// Equal writes a matcher label="value". It escapes the value.
 func Equal(label, value string) string { return label + "=" + strconv.Quote(value) }
 
-// Like is a matcher by regular expression. It escapes the string, not the expression.
+// Like writes a matcher with a regular expression. It escapes the string, not the expression.
 func Like(label, expression string) string { return label + "=~" + strconv.Quote(expression) }
 
-// Select writes the trusted series of a name, with the dialect's matchers and others.
+// Select writes a selector of a trusted series, with the dialect's matchers and the given ones.
 func (d Dialect) Select(name string, matchers ...string) string {
 	return d.Ranged("%s", "", name, matchers...)
 }
 
-// Ranged writes a function of the trusted series of a name over a window: "rate(%s)". Without a
-// window it is of their current values.
+// Ranged writes a function of a trusted series over a range: "rate(%s)". Without a window, the function gets
+// the current values.
 func (d Dialect) Ranged(function, window, name string, matchers ...string) string {
 	matcher, witness := d.trust(name)
 	if matcher != "" {
@@ -99,8 +99,8 @@ func (d Dialect) selector(name string, matchers ...string) string {
 // by writes the labels of an aggregation.
 func by(labels ...string) string { return "by (" + strings.Join(labels, ", ") + ")" }
 
-// Sampled is the sum of an expression over a window in hours, each value standing for
-// the step before it, as the report computes it.
+// Sampled is the sum of an expression over a window, in hours. Each value stands for the step before it, as
+// in the report.
 func Sampled(expression string, length, step time.Duration) string {
 	return fmt.Sprintf("sum(sum_over_time((%s)[%s:%s])) * %s", expression, seconds(length), seconds(step),
 		strconv.FormatFloat(step.Hours(), 'g', -1, 64))

@@ -14,35 +14,35 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Prometheus is what the report asks. *prom.Client is one.
+// Prometheus is the interface for queries. *prom.Client implements it.
 type Prometheus interface {
 	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
 	Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error)
 }
 
-// Options of Run. The zero value has a meaning.
+// Options of Run. The zero value is valid.
 type Options struct {
-	// Match is put into every selector: `cluster="a"`.
+	// Match is added to every selector: `cluster="a"`.
 	Match string
-	// Trusted are the namespaces whose exporters and autoscaler are believed; empty for all.
+	// Trusted lists the namespaces whose exporters and autoscaler are trusted; empty for all.
 	Trusted []string
-	// Concurrency is how many queries are under way at once; zero is 4.
+	// Concurrency is the number of queries at the same time; zero means 4.
 	Concurrency int
-	// Progress receives how many of all pieces are done; may be nil.
+	// Progress receives how many pieces are done, out of all; may be nil.
 	Progress func(done, all int)
-	// Pause is the time before the first retry; zero is a second.
+	// Pause is the time before the first retry; zero means a second.
 	Pause time.Duration
 }
 
-// ErrNoData: neither the exporter nor the autoscaler has a series in the window.
+// ErrNoData means that neither the exporter nor the autoscaler has a series in the window.
 var ErrNoData = errors.New("no GPU series")
 
-// ErrYoung: the first series are younger than the window's end, which is rounded down to
-// a whole step. It wraps ErrNoData.
+// ErrYoung means that the first series are younger than the window's end, which is rounded down to a whole
+// step. It wraps ErrNoData.
 var ErrYoung = fmt.Errorf("%w yet", ErrNoData)
 
-// ClustersError: the series are of several clusters. Pools, tenants and nodes of equal
-// names would be mixed up.
+// ClustersError means that the series come from several clusters. Pools, tenants and nodes of the same name
+// would be mixed up.
 type ClustersError struct{ Names []string }
 
 func (e *ClustersError) Error() string {
@@ -54,7 +54,7 @@ func (e *ClustersError) Error() string {
 	return fmt.Sprintf("these are series of %d clusters (%s), and only one can be looked at", len(e.Names), names)
 }
 
-// OneCluster returns a ClustersError where an answer by cluster has more than one.
+// OneCluster returns a ClustersError if an answer has more than one cluster.
 func OneCluster(v prom.Vector) error {
 	if len(v) < 2 {
 		return nil
@@ -67,20 +67,19 @@ func OneCluster(v prom.Vector) error {
 	return e
 }
 
-// clusterLabel identifies clusters in Thanos, Mimir and remote write.
+// clusterLabel names the cluster in Thanos, Mimir and remote write.
 const clusterLabel = "cluster"
 
-// piece is the longest range of one query; a query that fails for its size is split in
-// halves, down to shortest.
+// piece is the longest range of one query. A query that is too large is split into halves, down to ranges of
+// shortest.
 const (
 	piece    = 24 * time.Hour
 	shortest = time.Hour
 )
 
-// Run sends all queries. A query that is refused, answered in part or timed out is a
-// Problem of the Answers; an unreachable Prometheus, or many lost queries, end the run.
-// The error wraps ErrNoData where there are no series, and is a ClustersError where
-// there is more than one cluster.
+// Run sends all queries. If a query is refused, answered in part or timed out, it becomes a Problem in the
+// Answers. If Prometheus is unreachable or many queries are lost, the run ends with an error. The error wraps
+// ErrNoData if there are no series, and is a ClustersError if there is more than one cluster.
 func Run(ctx context.Context, asked Prometheus, w Window, o Options) (Answers, error) {
 	p := &patient{Prometheus: asked, pause: cmp.Or(o.Pause, time.Second)}
 	a, err := explore(ctx, p, w, o)
@@ -96,8 +95,8 @@ func Run(ctx context.Context, asked Prometheus, w Window, o Options) (Answers, e
 	return a, nil
 }
 
-// explore finds the sources present, the spelling of labels, the scrape interval and the
-// number of series.
+// explore finds out which sources have series, how labels are named, the scrape interval, and the number of
+// series.
 func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, error) {
 	a := Answers{Dialect: Dialect{Match: o.Match, Trusted: o.Trusted}, Lines: map[ID][]prom.Line{}, Vectors: map[ID]prom.Vector{}}
 	present := func(name string, matchers ...string) string {
@@ -132,7 +131,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	a.Dialect.AutoscalerMoved = count("count("+present(metric.AutoscalerGPUSeconds.Name, moved)+")") > 0
 	nodes := count("count(count " + by(metric.LabelNode) + " (" + present(metric.GPUInfo.Name) + "))")
 	series := max(gpus, count("count("+d.Select(metric.GPUHeld.Name)+")"))
-	// Samples in ten minutes: a program's densest series gives its scrape interval.
+	// Samples within ten minutes: a program's series with the most samples gives its scrape interval.
 	scrape := time.Duration(0)
 	for _, name := range []string{metric.GPUInfo.Name, metric.AutoscalerCapacityGPUSeconds.Name} {
 		if n := count("max(" + d.Ranged("count_over_time(%s)", "10m", name) + ")"); n > 1 {
@@ -143,7 +142,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		scrape = w.Scrape
 	}
 	of := func(desc metric.Desc) string { return present(desc.Name, clusterLabel+`!=""`) }
-	// A series without the label belongs to any: the label may have been added later.
+	// A series without the label may belong to any cluster: the label may have been added later.
 	names := ask("count " + by(clusterLabel) + " (" + of(metric.GPUInfo) + " or " + of(metric.AutoscalerCapacityGPUSeconds) + ")")
 	if err != nil {
 		return Answers{}, fmt.Errorf("asking Prometheus: %w", err)
@@ -172,8 +171,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	return a, nil
 }
 
-// spanned queries the whole window at once, and where that exceeds the server's limits,
-// its last day.
+// spanned queries the whole window at once. If that exceeds the server's limits, it queries the last day.
 func spanned(ctx context.Context, p Prometheus, expression string, w Window) (prom.Vector, error) {
 	v, err := p.Query(ctx, pieced(expression, w.Length()), w.Until)
 	if err != nil && ctx.Err() == nil && w.Length() > piece && (tooMuch(err) || late(err)) {
@@ -182,7 +180,7 @@ func spanned(ctx context.Context, p Prometheus, expression string, w Window) (pr
 	return v, err
 }
 
-// tooMuch reports whether a query was refused for its size, in the words of Prometheus,
+// tooMuch reports whether a query was refused because of its size, by the error texts of Prometheus,
 // VictoriaMetrics, Thanos and Mimir.
 func tooMuch(err error) bool {
 	if !errors.Is(err, prom.ErrBadQuery) {
@@ -191,44 +189,44 @@ func tooMuch(err error) bool {
 	return says(err, "too many samples", "select more than", "exceed", "limit")
 }
 
-// says reports whether an error has any of these words.
+// says reports whether an error contains one of these texts.
 func says(err error, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(err.Error(), w) })
 }
 
-// Answers is what Prometheus returned: all input of a report but prices.
+// Answers is what Prometheus returned: everything a report is computed from, except prices.
 type Answers struct {
 	Window  Window
 	Dialect Dialect
-	// Sources that have series in the window.
+	// Exporter, Autoscaler and Servers report which sources have series in the window.
 	Exporter, Autoscaler, Servers bool
 	// Targets are the namespaces of the exporters' and autoscalers' scrape targets.
 	Targets []string
-	// Lines of range queries, by ask; of PerPiece one point.
+	// Lines are the answers to range queries, by ID. A PerPiece query has lines of one point.
 	Lines map[ID][]prom.Line
-	// Vectors of instant queries, by ask.
+	// Vectors are the answers to instant queries, by ID.
 	Vectors map[ID]prom.Vector
 	// Asked lists the queries in their order, for the methods section.
 	Asked []Asked
-	// Problems are queries, or pieces of them, without a usable answer.
+	// Problems lists queries, or pieces of them, without a usable answer.
 	Problems []Problem
 }
 
 // Asked is a query as it was sent.
 type Asked struct {
 	Ask
-	// Step between values; zero for what is asked at one moment.
+	// Step is the time between values; zero for an instant query.
 	Step time.Duration
 }
 
-// Problem is a piece of the window without an answer to a query.
+// Problem is a piece of the window for which a query has no answer.
 type Problem struct {
 	ID       ID
 	From, To time.Time
 	Err      string
 }
 
-// Unanswered lists the queries of which a piece of the answer is missing, each once.
+// Unanswered lists, each once, the queries with at least one missing piece.
 func (a Answers) Unanswered() []ID {
 	var ids []ID
 	for _, p := range a.Problems {
@@ -239,8 +237,8 @@ func (a Answers) Unanswered() []ID {
 	return ids
 }
 
-// Missing reports at which moments of a grid any of the answers is missing. No line at
-// such a moment is unknown, not zero. It has N+1 values.
+// Missing reports, for each of the N+1 moments of a grid, whether one of the answers is missing there. A
+// missing line at such a moment is unknown, not zero.
 func (a Answers) Missing(g Grid, ids ...ID) []bool {
 	missing := make([]bool, g.N+1)
 	for _, p := range a.Problems {
@@ -255,25 +253,25 @@ func (a Answers) Missing(g Grid, ids ...ID) []bool {
 	return missing
 }
 
-// patient retries queries that fail for a moment, and lets a query without an answer
-// fail alone. A report is some thousand queries over minutes: some meet a restart, a
-// proxy's limit or a block that takes too long to read.
+// patient retries queries that fail briefly. A query that gets no answer fails alone. A report sends
+// thousands of queries over minutes, so some of them hit a restart, a proxy's limit or a block that takes too
+// long to read.
 type patient struct {
 	Prometheus
 	pause time.Duration
 
 	mu   sync.Mutex
-	lost int // pieces of queries without any answer
+	lost int // pieces without any answer
 }
 
-// Bounds of retries. Each lost query may have taken the whole time-out.
+// Bounds of retries. Each lost query may have taken the whole timeout.
 const (
-	tries     = 3  // of one query, with exponential backoff
-	mostLost  = 20 // pieces of queries
-	mostOfOne = 2  // pieces of one query; then the rest of it is not sent
+	tries     = 3  // per query, with exponential backoff
+	mostLost  = 20 // pieces of all queries
+	mostOfOne = 2  // pieces of one query; its other pieces are not sent
 )
 
-// Query and Range are those of Prometheus, with retries.
+// Query and Range are Prometheus' methods with retries.
 func (p *patient) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
 	return again(ctx, p.pause, func() (prom.Vector, error) { return p.Prometheus.Query(ctx, promql, at) })
 }
@@ -297,8 +295,8 @@ func again[T any](ctx context.Context, pause time.Duration, ask func() (T, error
 	}
 }
 
-// passing reports whether a retry may succeed. A query that timed out does so again, and
-// a refused credential stays refused.
+// passing reports whether a retry may succeed. A query that timed out would time out again, and a rejected
+// credential stays rejected.
 func passing(err error) bool {
 	return errors.Is(err, prom.ErrUnavailable) && !late(err) && says(err, "HTTP 429", "HTTP 502", "HTTP 503", "EOF", "connection reset")
 }
@@ -308,8 +306,8 @@ func late(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || says(err, "timed out", "timeout")
 }
 
-// lose records a piece of a query without an answer. Its error ends the report:
-// Prometheus does not answer the simplest query, or too many were lost.
+// lose records a piece without an answer. It returns an error, which ends the report, if Prometheus does not
+// answer even the simplest query or if too many pieces are lost.
 func (p *patient) lose(ctx context.Context, at time.Time, err error) error {
 	p.mu.Lock()
 	p.lost++

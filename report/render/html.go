@@ -21,7 +21,7 @@ var style string
 //go:embed page.gohtml
 var page string
 
-// Limits of pictures and actions, as mostRows is of rows.
+// Limits for pictures and actions; mostRows is the limit for rows.
 const (
 	mostGPUs    = 96
 	mostActions = 25
@@ -37,7 +37,7 @@ func JSON(w io.Writer, r model.Report) error {
 	return nil
 }
 
-// HTML writes the report as a page that loads and runs nothing.
+// HTML writes the report as a page that loads no other resources and runs no scripts.
 func HTML(w io.Writer, r model.Report) error {
 	if err := parsed.Execute(w, newView(r)); err != nil {
 		return fmt.Errorf("writing HTML: %w", err)
@@ -53,7 +53,7 @@ var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
 	"mark": func(i int) string { return marks[i] },
 }).Parse(page))
 
-// view is what the page's template reads.
+// view is the data of the page's template.
 type view struct {
 	R                     model.Report
 	Title, Length         string
@@ -68,10 +68,10 @@ type view struct {
 	Actions               []model.Action
 }
 
-// marks are the classes of the five numbers.
+// marks are the CSS classes of the five numbers.
 var marks = []string{"all", "busy", "idle", "free", "wait"}
 
-// figure writes one of the five numbers: shares as section 1 does.
+// figure writes one of the five numbers; shares are written as in section 1.
 func figure(f model.Figure) string {
 	if f.Unit == "share" {
 		return model.Tenths(f.Value)

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// Sections lays the report out as numbered sections of tables. The five figures and the
-// actions are laid out by the page itself.
+// Sections returns the report as numbered sections of tables. The page itself shows the five figures and the
+// actions.
 func Sections(r model.Report) []Section {
 	all := []Section{
 		{"0", "answer", "The answer", nil, []Table{quality(r.Answer.Quality)}},
@@ -29,7 +29,7 @@ func Sections(r model.Report) []Section {
 		all[7].Lead = append(all[7].Lead, "Not all queries were answered (section 0): hours may be too few, and actions may be missing.")
 	}
 	for i := range all {
-		// A table without rows is left out where it has no word for that.
+		// An empty table without a text for that case is left out.
 		all[i].Tables = slices.DeleteFunc(all[i].Tables, func(t Table) bool { return len(t.Rows) == 0 && t.Empty == "" })
 		for k := range all[i].Tables {
 			all[i].Tables[k] = all[i].Tables[k].finish(r)
@@ -38,7 +38,7 @@ func Sections(r model.Report) []Section {
 	return all
 }
 
-// lead is a sentence before the tables, or none.
+// lead returns the sentence as a list, which is empty if there is none.
 func lead(sentence string) []string {
 	if sentence == "" {
 		return nil
@@ -46,7 +46,7 @@ func lead(sentence string) []string {
 	return []string{strings.ToUpper(sentence[:1]) + sentence[1:]}
 }
 
-// rows has a row for each of some things.
+// rows makes a row of cells for each element.
 func rows[T any](all []T, row func(T) []Cell) (out [][]Cell) {
 	for _, x := range all {
 		out = append(out, row(x))
@@ -186,7 +186,7 @@ func forecasts(f model.Forecast) []Table {
 	}
 }
 
-// hoursOf names the unit of an action's hours.
+// hoursOf is the unit of an action's hours.
 func hoursOf(a model.Action) string {
 	if a.Kind == "raise-hpa" {
 		return "hours at the maximum"

@@ -13,8 +13,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/model"
 )
 
-// svg writes a picture. Colours are classes, so that they follow the page's. Every
-// picture has a title, and its figures stand in a table beside it.
+// svg writes a picture. Colours are CSS classes, so they follow the page's style. Every picture has a title,
+// and a table beside it has its figures.
 type svg struct{ b strings.Builder }
 
 func picture(class, title string, width, height float64, stretch bool) *svg {
@@ -47,29 +47,28 @@ func (s *svg) path(class, d string) {
 
 func (s *svg) html() template.HTML { return template.HTML(s.b.String() + "</svg>") }
 
-// f formats a coordinate; equal numbers give equal text.
+// f formats a coordinate; equal numbers give the same text.
 func f(v float64) string {
 	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
 }
 
 func escaped(s string) string { return template.HTMLEscapeString(text.Line(s)) }
 
-// bar is a place of the waterfall: where it begins, and how long it is.
+// bar is one place in the waterfall picture.
 type bar struct {
 	model.Place
-	Shown   string // its share
+	Shown   string // share as text
 	Picture template.HTML
 }
 
-// waterfall draws each place that has hours from the end of the one before, so that the
-// last ends at the capacity.
+// waterfall draws each place with hours from the end of the previous one. The last bar ends at the capacity.
 func waterfall(r model.Report) []bar {
 	var bars []bar
 	at := 0.0
 	for _, p := range r.Hours.Places {
 		share := p.Share.Or(0)
 		if share <= 0 {
-			continue // the table has it
+			continue // shown in the table only
 		}
 		shown := model.Tenths(p.Share)
 		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, shown), 1000, 10, true)
@@ -82,7 +81,7 @@ func waterfall(r model.Report) []bar {
 	return bars
 }
 
-// stack draws the places over time, computing at the bottom.
+// stack draws the places over time, with computing at the bottom.
 func stack(r model.Report) template.HTML {
 	n := len(r.Hours.Over)
 	if n == 0 {
@@ -116,7 +115,7 @@ func stack(r model.Report) template.HTML {
 	return s.html()
 }
 
-// shares draws the use of what was allocated to a row.
+// shares draws how the GPUs allocated to a row were used.
 func shares(row model.UseRow) template.HTML {
 	allocated := row.Allocated.Or(0)
 	if allocated <= 0 {
@@ -130,8 +129,7 @@ func shares(row model.UseRow) template.HTML {
 	return s.html()
 }
 
-// outlook draws what was allocated, the band of the forecast and the limit, over an axis of
-// time.
+// outlook draws allocated GPUs, the forecast's band and the limit over time.
 func outlook(o model.Outlook) template.HTML {
 	if len(o.Past) == 0 {
 		return ""
@@ -191,8 +189,8 @@ func outlook(o model.Outlook) template.HTML {
 	return "<div>" + s.html() + template.HTML(fmt.Sprintf("</div>\n<p class=\"axis\"><span>%s</span><span>%s</span></p>", Time(first), Time(last)))
 }
 
-// GPU draws a GPU's slices: allocated instances filled, free ones framed, nothing
-// without an instance.
+// device draws a GPU's slices: allocated instances are filled, free ones are framed, and slices without an
+// instance are empty.
 func device(c model.MIGGPU) template.HTML {
 	const slice, height = 20.0, 22.0
 	var words []string

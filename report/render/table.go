@@ -15,7 +15,7 @@ import (
 // Section is a numbered part of the page.
 type Section struct {
 	Number, Anchor, Title string
-	Lead                  []string // sentences before its tables
+	Lead                  []string // sentences before the tables
 	Tables                []Table
 }
 
@@ -23,22 +23,22 @@ type Section struct {
 type Table struct {
 	Name    string
 	Title   string
-	From    []query.ID // what its rows are made of: without rows it means zero only if all were answered
-	Columns []string   // a cell belongs to the column of the same place
+	From    []query.ID // queries behind the rows: no rows mean zero only if all were answered
+	Columns []string   // row cells belong to the columns in this order
 	Rows    [][]Cell
-	Empty   string   // shown in place of a table without rows
-	Notes   []string // why figures are unknown; cells refer to them by number
-	Note    string   // shown below one with rows
-	More    int      // rows left out
+	Empty   string   // shown instead of a table without rows
+	Notes   []string // reasons for unknown figures; cells refer to them by number
+	Note    string   // shown below the rows
+	More    int      // number of rows left out
 }
 
-// Cell is a figure or a word.
+// Cell is a figure or a text.
 type Cell struct {
 	Text        string
-	Why         string // why it is unknown
-	Note        int    // the number of Why below the table, from 1
+	Why         string // reason if it is unknown
+	Note        int    // number of that reason below the table, from 1
 	Right, Code bool
-	Money       bool // its column is left out where there are no prices
+	Money       bool // the column is left out if there are no prices
 	Picture     template.HTML
 }
 
@@ -58,12 +58,12 @@ func money(n model.Number) Cell {
 	return c
 }
 
-// mostRows keeps the page below 500 kB; the JSON form has all rows. All queries are
-// listed: the method is the page's last section.
+// mostRows keeps the page below 500 kB. The JSON form has all rows. The table of queries, in the last
+// section, always has all rows.
 const mostRows = 60
 
-// finish names the currency or drops the columns of money, numbers the reasons of unknown
-// figures and limits the rows.
+// finish adds the currency to columns of money, or removes them if there are no prices. It also numbers the
+// reasons of unknown figures and limits the rows.
 func (t Table) finish(r model.Report) Table {
 	if n := len(t.Rows); n > mostRows && t.Name != "queries" {
 		t.Rows, t.More = t.Rows[:mostRows], n-mostRows
@@ -102,12 +102,12 @@ func (t Table) finish(r model.Report) Table {
 	return t
 }
 
-// ofLedger are the queries of the ledger.
+// ofLedger lists the queries behind the ledger.
 var ofLedger = []query.ID{
 	query.Capacity, query.Places, query.Nodes, query.Sick, query.Dark, query.Allocated, query.Measured, query.IdleAllocated, query.Busy,
 }
 
-// lacking names the queries of a table that were not answered in full.
+// lacking names the queries of a table that were not answered completely.
 func (t Table) lacking(r model.Report) string {
 	var names []string
 	for _, id := range t.From {

@@ -1,3 +1,3 @@
-// Package top lists the pods that GPUs and slices are allocated to now, and their use.
-// It asks what it is given for vectors, and lays out tables.
+// Package top lists the pods that GPUs and MIG instances are allocated to now, and how they use them. It gets
+// its data through an interface for queries, and formats tables.
 package top

@@ -24,8 +24,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// Row is a GPU or an instance, and a container it is allocated to; a shared one has a
-// row for each. Nil pointers are unknown values.
+// Row is a GPU or instance with a container that it is allocated to. If several containers share it, each has
+// a row. Nil pointers are unknown values.
 type Row struct {
 	Namespace   string   `json:"namespace,omitempty"`
 	Pod         string   `json:"pod,omitempty"`
@@ -42,18 +42,18 @@ type Row struct {
 	MemoryTotal *float64 `json:"memoryTotalBytes"`
 }
 
-// idleRatio is the use under which a pod counts as idle, and maxAge the age in seconds from
-// which attribution is unknown.
+// idleRatio is the use below which a pod counts as idle. maxAge is the age in seconds after which attribution
+// is unknown.
 const (
 	idleRatio = 0.01
 	maxAge    = 300
 )
 
-// ErrNoGPUs: there is no GPU series.
+// ErrNoGPUs means that there is no GPU series.
 var ErrNoGPUs = fmt.Errorf("there is no %s: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400)? Look at up and at /targets of Prometheus", metric.GPUInfo.Name)
 
-// Read asks for the GPUs allocated to a namespace's pods at one moment, or for all if it is
-// empty. It also reports whether all is known. The error is Prometheus', or ErrNoGPUs.
+// Read returns what is allocated at one moment to a namespace's pods, or to all pods if the namespace is
+// empty. complete is false if something is unknown. The error is of Prometheus, or ErrNoGPUs.
 func Read(ctx context.Context, p query.Prometheus, d query.Dialect, at time.Time, namespace string) (rows []Row, complete bool, err error) {
 	ask := func(aggregation string, s metric.Desc, labels ...string) (v prom.Vector) {
 		if err == nil {
@@ -74,7 +74,7 @@ func Read(ctx context.Context, p query.Prometheus, d query.Dialect, at time.Time
 	r.age = values(label(metric.LabelNode), ask("max", metric.GPUAttributionAgeSeconds, metric.LabelNode))
 	r.busy = values(entity, ask("max", metric.GPUBusyRatio, uuid, instance), ask("max", metric.GPUInstanceBusyRatio, uuid, instance))
 	r.idle = values(r.podOf, ask("max", metric.GPUIdleSeconds, container...))
-	used := ask("max", metric.GPUMemoryUsedBytes, container...) // containers that share have their parts
+	used := ask("max", metric.GPUMemoryUsedBytes, container...) // containers that share a GPU have their own series
 	r.used, r.part = values(entity, used), values(r.podOf, used)
 	r.total = values(entity, ask("max", metric.GPUMemoryTotalBytes, uuid, instance))
 	if err == nil && len(gpus) == 0 {
@@ -106,7 +106,7 @@ func Read(ctx context.Context, p query.Prometheus, d query.Dialect, at time.Time
 	return rows, complete, nil
 }
 
-// compare sorts allocated rows first, by namespace, the longest idle first.
+// compare sorts allocated rows first, by namespace, and then the longest idle first.
 func compare(a, b Row) int {
 	if (a.Namespace == "") != (b.Namespace == "") {
 		return cmp.Compare(b.Namespace, a.Namespace)
@@ -126,9 +126,9 @@ func compare(a, b Row) int {
 type reader struct {
 	d                       query.Dialect
 	allocated               map[string][]prom.Sample
-	age, health             map[string]float64 // of attribution by node, of GPUs by UUID
+	age, health             map[string]float64 // age of attribution by node; health of GPUs by UUID
 	busy, used, total, idle map[string]float64
-	part                    map[string]float64 // of the memory in use
+	part                    map[string]float64 // share of the memory in use
 }
 
 func entity(ls prom.Labels) string {
@@ -139,7 +139,7 @@ func (r *reader) podOf(ls prom.Labels) string {
 	return entity(ls) + "\xff" + ls.Get(r.d.Namespace()) + "\xff" + ls.Get(r.d.Pod()) + "\xff" + ls.Get(r.d.Container())
 }
 
-// values are the numbers of vectors by what key returns of their labels.
+// values maps what key returns for a sample's labels to its value.
 func values(key func(prom.Labels) string, vectors ...prom.Vector) map[string]float64 {
 	m := map[string]float64{}
 	for _, s := range slices.Concat(vectors...) {
@@ -157,7 +157,7 @@ func find(m map[string]float64, key string) *float64 {
 	return nil
 }
 
-// rows of one GPU or instance.
+// rows returns the rows of one GPU or instance.
 func (r *reader) rows(ls prom.Labels, model string) []Row {
 	at := entity(ls)
 	row := Row{
@@ -165,7 +165,7 @@ func (r *reader) rows(ls prom.Labels, model string) []Row {
 		Busy: find(r.busy, at), MemoryUsed: find(r.used, at), MemoryTotal: find(r.total, at), State: "free",
 	}
 	if row.Profile == "" && ls.Get(metric.LabelMIG) == "true" {
-		row.State = "empty" // no pod gets it before it is repartitioned
+		row.State = "empty" // no pod can get it before it is repartitioned
 	}
 	health, reported := r.health[row.UUID]
 	age, fresh := r.age[row.Node]
@@ -204,13 +204,13 @@ func (r *reader) rows(ls prom.Labels, model string) []Row {
 // Forms of the output.
 var Forms = []string{"table", "wide", "json", "yaml"}
 
-// list is the JSON and YAML form.
+// list is the form of JSON and YAML output.
 type list struct {
 	Schema int   `json:"schema"`
 	Rows   []Row `json:"rows"`
 }
 
-// Write writes the rows, of a namespace or (empty) of all, in one of Forms.
+// Write writes the rows of a namespace, or (empty) of all namespaces, in one of Forms.
 func Write(w io.Writer, rows []Row, namespace, form string) error {
 	if rows == nil {
 		rows = []Row{}

@@ -37,7 +37,7 @@ var (
 	score = flag.String("score", "MostAllocated", "how the scheduler scores nodes by their GPUs; its default is LeastAllocated")
 )
 
-// BenchmarkAutoscaler reports the kernel's figures of one run.
+// BenchmarkAutoscaler reports the kernel's CPU and memory figures of one run.
 func BenchmarkAutoscaler(b *testing.B) {
 	l := newLab(b)
 	before := procstat.Load()
@@ -67,7 +67,7 @@ func BenchmarkAutoscaler(b *testing.B) {
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// lab is a control plane, the fakes, and the program that is measured.
+// lab has the control plane, the fakes, and the program that is measured.
 type lab struct {
 	*testenv.Env
 	cached  *node.Cached
@@ -103,7 +103,7 @@ func newLab(b *testing.B) *lab {
 	return l
 }
 
-// sleep is part of what is measured: nothing happens meanwhile.
+// sleep waits without any other activity; this time is measured.
 func (l *lab) sleep(b *testing.B, d time.Duration) {
 	b.Helper()
 	select {
@@ -115,8 +115,8 @@ func (l *lab) sleep(b *testing.B, d time.Duration) {
 	}
 }
 
-// scoring makes the scheduler fill nodes one by one. By default it spreads pods, so that
-// pods of many GPUs fit on no node. Its kubeconfig is in the folder in which it runs.
+// scoring makes the scheduler fill nodes one by one. By default it spreads pods, so pods with many GPUs would
+// fit on no node. The path of the kubeconfig is relative to the working directory.
 const scoring = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
@@ -130,7 +130,7 @@ profiles:
     args: {scoringStrategy: {type: %s, resources: [{name: nvidia.com/gpu, weight: 100}]}}
 `
 
-// createPools creates the program's rights and the pools.
+// createPools creates the program's permissions and the pools.
 func (l *lab) createPools(b *testing.B) error {
 	ctx := b.Context()
 	var err error
@@ -152,7 +152,7 @@ func (l *lab) createPools(b *testing.B) error {
 	return nil
 }
 
-// createNodes creates the nodes of pool base and the pods that fill them, already bound.
+// createNodes creates the nodes of pool base, and pods already bound to them that fill them.
 func (l *lab) createNodes(b *testing.B) error {
 	var full []*corev1.Pod
 	for n := range *nodes {
@@ -174,14 +174,14 @@ func (l *lab) createNodes(b *testing.B) error {
 	return l.until(b, func() error { return l.allRun("base-", len(full)) })
 }
 
-// growth is the number of nodes added, when the last one appeared, and the program's CPU time then.
+// growth is the number of added nodes, when the last one appeared, and the program's CPU time at that moment.
 type growth struct {
 	nodes int
 	at    time.Time
 	cpu   time.Duration
 }
 
-// burst creates the pods and waits until all run.
+// burst creates the pods and waits until all of them run.
 func (l *lab) burst(b *testing.B) (grown growth) {
 	b.Helper()
 	err := each(b.Context(), *pods, func(n int) error {
@@ -213,7 +213,7 @@ func (l *lab) allRun(prefix string, n int) error {
 	return nil
 }
 
-// until awaits done for minutes: thousands of pods take their time.
+// until waits for minutes until done returns nil, since thousands of pods take long.
 func (l *lab) until(b *testing.B, done func() error) error {
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
 	defer cancel()
@@ -227,8 +227,7 @@ func (l *lab) until(b *testing.B, done func() error) error {
 	})
 }
 
-// startSubject starts the program, with the default configuration except for the limits on
-// scale-ups.
+// startSubject starts the program with the default configuration, except for the limits on scale-ups.
 func (l *lab) startSubject(b *testing.B) error {
 	prom := &promtest.Server{}
 	prom.Script((&exporters{nodes: l.cached.Nodes, pods: l.cached.Pods, machines: map[string]*node.Machine{}}).answer)
@@ -268,7 +267,7 @@ func (l *lab) startSubject(b *testing.B) error {
 	})
 }
 
-// each calls do n times, in parallel.
+// each calls do n times in parallel.
 func each(ctx context.Context, n int, do func(i int) error) error {
 	errs := make([]error, n)
 	workqueue.ParallelizeUntil(ctx, 16, n, func(i int) { errs[i] = do(i) })

@@ -12,9 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// exporters answer as a Prometheus with the series of an exporter on every node would: the
-// autoscaler's queries about whole GPUs, with current values. A pod is allocated the first
-// free GPUs of its node for good.
+// exporters answers the autoscaler's queries about whole GPUs as a Prometheus would that scrapes an exporter
+// on every node. Values are current. A pod gets the first free GPUs of its node and keeps them.
 type exporters struct {
 	nodes func() []*corev1.Node
 	pods  func() []*corev1.Pod
@@ -29,10 +28,10 @@ func (e *exporters) answer(query string) (r promtest.Response) {
 	name, measured := testenv.Queried(query), 0.0
 	of := query
 	switch name {
-	case metric.GPUAttributionAgeSeconds.Name: // the first of every reading
+	case metric.GPUAttributionAgeSeconds.Name: // the first query of each reading
 		e.allocate()
 	case metric.GPUBusyRatio.Name:
-		of, measured = metric.GPUHealthy.Name, 0.9 // as many of them
+		of, measured = metric.GPUHealthy.Name, 0.9 // one series for each GPU
 	case metric.GPUSampleAgeSeconds.Name:
 		of, measured = metric.GPUHealthy.Name, 1
 	}
@@ -51,7 +50,7 @@ func (e *exporters) answer(query string) (r promtest.Response) {
 	return r
 }
 
-// allocate devices to the pods that are bound now.
+// allocate gives GPUs to the pods that are bound now.
 func (e *exporters) allocate() {
 	bound := map[string][]*corev1.Pod{}
 	for _, p := range e.pods() {

@@ -17,7 +17,7 @@ const (
 	gpu        = "nvidia.com/gpu"
 )
 
-// offers are a node's resources and labels, as from kubelet, GFD and the device plugin.
+// offers are the resources and labels that kubelet, GFD and the device plugin give a node.
 var offers = neighbours.Nodes{
 	Offers: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("128"), corev1.ResourceMemory: resource.MustParse("2Ti"), corev1.ResourcePods: resource.MustParse("110"),
@@ -29,7 +29,7 @@ var offers = neighbours.Nodes{
 	},
 }
 
-// podOf is a pod that requests GPUs, and a CPU and 8 GiB for each. Its node may be empty.
+// podOf returns a pod that requests GPUs, and one CPU and 8 GiB for each of them. node may be empty.
 func podOf(name, node string, gpus int) *corev1.Pod {
 	list := corev1.ResourceList{
 		gpu: *resource.NewQuantity(int64(gpus), resource.DecimalSI), corev1.ResourceCPU: *resource.NewQuantity(int64(gpus), resource.DecimalSI),
@@ -43,10 +43,10 @@ func podOf(name, node string, gpus int) *corev1.Pod {
 	}
 }
 
-// requests is how many GPUs the nth pod of the burst requests.
+// requests is the number of GPUs that the nth pod of the burst requests.
 func requests(n int) int { return n%gpusOfNode + 1 }
 
-// bound is the least number of nodes for a burst.
+// bound is the minimum number of nodes for a burst.
 func bound(pods int) int {
 	gpus := 0
 	for n := range pods {

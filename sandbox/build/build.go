@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// CacheEnv names the environment variable that moves the cache. The binaries
-// are in its folder "sandbox". With PreparedEnv=1, which `make test` sets, what
-// `make prepare` compiles is there: the tests do not ask Go again.
+// CacheEnv names the environment variable with the cache's folder; the binaries are in its subfolder
+// "sandbox". If PreparedEnv is 1, as `make test` sets it, `make prepare` has compiled everything, and the
+// tests do not run Go again.
 const (
 	CacheEnv    = "GPUSCALE_CACHE"
 	PreparedEnv = "GPUSCALE_PREPARED"
@@ -25,7 +25,7 @@ type Options struct {
 	Out   io.Writer // progress; empty: standard error
 }
 
-// Paths of what has been built; fields of what has not are empty.
+// Paths of what has been built; other fields are empty.
 type Paths struct {
 	// Bin is a folder with etcd, kube-apiserver, kube-controller-manager,
 	// kube-scheduler, kwok and kubectl. It also serves as the
@@ -36,11 +36,11 @@ type Paths struct {
 	Promtool   string
 }
 
-// Program is the path of one of the control plane's programs.
+// Program returns the path of a program of the control plane.
 func (p Paths) Program(name string) string { return filepath.Join(p.Bin, name) }
 
-// folder compiles a target and returns its folder. Go itself knows whether anything
-// has changed, and takes two seconds to say that nothing has.
+// folder compiles a target and returns its folder. Go itself decides whether anything has changed; if not,
+// that takes two seconds.
 func folder(ctx context.Context, o Options, t target) (string, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -59,15 +59,14 @@ func ControlPlane(ctx context.Context, o Options) (Paths, error) {
 	return Paths{Bin: dir}, err
 }
 
-// PrometheusAdapter returns the path of prometheus-adapter v0.12.0, with which
-// tests compare our adapter. Only the tests that compare need it, so it is not a part
-// of All.
+// PrometheusAdapter returns the path of prometheus-adapter v0.12.0. It is not part of All, since only the
+// tests that compare it with our adapter need it.
 func PrometheusAdapter(ctx context.Context, o Options) (string, error) {
 	dir, err := folder(ctx, o, prometheusAdapter)
 	return filepath.Join(dir, prometheusAdapter.output), err
 }
 
-// All is ControlPlane, and Prometheus with promtool.
+// All builds what ControlPlane does, and Prometheus with promtool.
 func All(ctx context.Context, o Options) (Paths, error) {
 	p, err := ControlPlane(ctx, o)
 	if err != nil {
@@ -83,7 +82,7 @@ func All(ctx context.Context, o Options) (Paths, error) {
 // and gpuscale-dashboards.
 func Programs(ctx context.Context, o Options) (string, error) { return folder(ctx, o, programs) }
 
-// Folder of everything that is built, for what does not come from here.
+// Folder returns the folder of everything that is built. Other packages keep their own builds there too.
 func Folder(o Options) (string, error) {
 	o, err := o.withDefaults()
 	return o.Cache, err
@@ -114,7 +113,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// FindRoot walks up from the working directory to gpuscale's go.mod.
+// FindRoot walks up from the working directory to the folder with gpuscale's go.mod.
 func FindRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

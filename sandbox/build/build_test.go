@@ -16,8 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// checkout makes a small one with both nested modules, and returns options
-// for it.
+// checkout creates a small checkout with both nested modules, and returns build options for it.
 func checkout(t *testing.T) (Options, *bytes.Buffer) {
 	t.Helper()
 	root := t.TempDir()
@@ -37,7 +36,7 @@ func write(t *testing.T, file, text string) {
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o755))
 }
 
-// fakeGo puts a shell script in the place of go on PATH.
+// fakeGo puts a shell script named go on PATH.
 func fakeGo(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +44,8 @@ func fakeGo(t *testing.T, script string) {
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 }
 
-// TestProgramsAreCompiledEachTime: Go knows what has changed. make prepare has asked it.
+// TestProgramsAreCompiledEachTime: every build calls Go, which knows what has changed, unless make prepare
+// has already built everything.
 func TestProgramsAreCompiledEachTime(t *testing.T) {
 	o, out := checkout(t)
 	calls := filepath.Join(t.TempDir(), "calls")
@@ -109,7 +109,7 @@ func TestCancelEndsTheCompiler(t *testing.T) {
 	}
 }
 
-// TestErrorOfGo: go's last messages and what the machine needs are in the error.
+// TestErrorOfGo: the error contains Go's last messages and the requirements of the machine.
 func TestErrorOfGo(t *testing.T) {
 	o, _ := checkout(t)
 	fakeGo(t, `echo 'go: downloading k8s.io/kubernetes v1.37.1' >&2; echo k8s.io/api/core/v1 >&2; echo './main.go:3:1: no space left on device' >&2; exit 1`)
@@ -136,8 +136,8 @@ func TestProgressWords(t *testing.T) {
 	}
 }
 
-// TestVersions: the binaries report the version that they are built from, and documents and tests
-// name prometheus-adapter's, which is compared as it is published.
+// TestVersions: the binaries report the version that they are built from. Documentation and tests name the
+// version of prometheus-adapter, which is compared unmodified.
 func TestVersions(t *testing.T) {
 	root, err := FindRoot()
 	require.NoError(t, err)

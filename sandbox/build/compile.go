@@ -24,8 +24,8 @@ func compile(ctx context.Context, o Options, t target, dir string) error {
 		return fmt.Errorf("waiting for %s: %w", t.title, err)
 	}
 	defer unlock()
-	// A folder of its own for temporary files, since an interrupted go leaves them; beside
-	// the binaries, so that Go renames them into their place.
+	// A separate folder for temporary files, since an interrupted go leaves them behind. It is beside the binaries, so
+	// Go can rename them into place.
 	tmp, err := os.MkdirTemp(dir, "tmp-")
 	if err != nil {
 		return fmt.Errorf("compiling %s: %w", t.title, err)
@@ -70,7 +70,7 @@ func compile(ctx context.Context, o Options, t target, dir string) error {
 
 // run runs a go build. Its last messages are in the error.
 func run(ctx context.Context, t target, cmd *exec.Cmd, p *progress) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its compilers can be ended with it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its compilers can be killed with it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 3 * time.Second
 	stderr, err := cmd.StderrPipe()
@@ -90,7 +90,7 @@ func run(ctx context.Context, t target, cmd *exec.Cmd, p *progress) error {
 	}
 	err = cmd.Wait()
 	if ctx.Err() != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // compilers that did not listen
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // compilers that ignored the signal
 		return fmt.Errorf("compiling %s was interrupted (what is compiled is kept, the next time goes on from there): %w", t.title, ctx.Err())
 	}
 	if err != nil {
@@ -99,5 +99,5 @@ func run(ctx context.Context, t target, cmd *exec.Cmd, p *progress) error {
 	return nil
 }
 
-// needs is what a first compilation needs of the machine.
+// needs says what the first compilation requires.
 const needs = "The first time this needs the network or a module mirror (GOPROXY, HTTPS_PROXY), 3 GiB of disk (GOCACHE, TMPDIR) and 3 GiB of memory (less with GOMAXPROCS=1)."

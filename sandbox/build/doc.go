@@ -3,8 +3,8 @@
 // (sandbox/controlplane/prometheus), and what a real node runs
 // (sandbox/node/kubelet, sandbox/node/containerd).
 //
-// It owns the folder they are kept in and the progress shown while a newcomer
-// waits for the first compilation. Two sandboxes never compile the same thing at once.
+// It owns the folder with the binaries, and the progress that is shown during a first compilation. Two
+// sandboxes never compile the same target at the same time.
 //
 // It never downloads a binary and never runs what it has built.
 package build

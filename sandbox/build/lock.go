@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// lock takes the file's lock and returns the function that releases it. While
-// another process holds it, lock waits, and calls wait once. The kernel releases
-// the lock of a process that dies, so no lock is stale.
+// lock locks the file and returns the function that unlocks it. If another process has the lock, it calls
+// wait once and then waits. The kernel releases the lock of a process that dies, so a lock is never stale.
 func lock(ctx context.Context, file string, wait func()) (func(), error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

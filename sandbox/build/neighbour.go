@@ -14,9 +14,8 @@ import (
 	"strings"
 )
 
-// Neighbour is a program of another project, that tests run beside ours. It is
-// compiled from its own module with the versions of that module's go.mod and go.sum,
-// as its makers compile it.
+// Neighbour is another project's program that tests run beside ours. It is compiled from its own module, with
+// the versions of that module's go.mod and go.sum, as that project compiles it.
 type Neighbour struct {
 	Name            string // in the cache and in messages
 	Module, Version string
@@ -26,9 +25,9 @@ type Neighbour struct {
 
 // The neighbours whose programs tests run.
 var (
-	// Later versions of Alertmanager need their pages compiled by Node.js.
+	// Later versions of Alertmanager require pages that Node.js compiles.
 	Alertmanager = Neighbour{Name: "Alertmanager", Module: "github.com/prometheus/alertmanager", Version: "v0.31.1", packages: []string{"cmd/alertmanager"}}
-	// ClusterAPI's core: the controllers of Cluster, MachineDeployment, MachineSet, Machine and MachinePool.
+	// The controllers of Cluster, MachineDeployment, MachineSet, Machine and MachinePool.
 	ClusterAPI         = Neighbour{Name: "Cluster API", Module: "sigs.k8s.io/cluster-api", Version: "v1.14.2", packages: []string{"core"}}
 	Cortex             = Neighbour{Name: "Cortex", Module: "github.com/cortexproject/cortex", Version: "v1.21.1", packages: []string{"cmd/cortex"}, tags: "netgo slicelabels"}
 	Descheduler        = Neighbour{Name: "descheduler", Module: "sigs.k8s.io/descheduler", Version: "v0.35.1", packages: []string{"cmd/descheduler"}}
@@ -43,7 +42,7 @@ var (
 		Name: "prometheus-operator", Module: "github.com/prometheus-operator/prometheus-operator", Version: "v0.85.0", packages: []string{"cmd/operator"},
 	}
 	SchedulerPlugins = Neighbour{Name: "scheduler-plugins", Module: "sigs.k8s.io/scheduler-plugins", Version: "v0.33.5", packages: []string{"cmd/scheduler", "cmd/controller"}}
-	// Thanos without slicelabels reads Prometheus' labels as what they are not, and panics.
+	// Without the build tag slicelabels, Thanos reads Prometheus' labels in a wrong memory layout and panics.
 	Thanos           = Neighbour{Name: "Thanos", Module: "github.com/thanos-io/thanos", Version: "v0.42.4", packages: []string{"cmd/thanos"}, tags: "slicelabels"}
 	Trainer          = Neighbour{Name: "Trainer", Module: "github.com/kubeflow/trainer/v2", Version: "v2.1.0", packages: []string{"cmd/trainer-controller-manager"}}
 	TrainingOperator = Neighbour{Name: "Training Operator", Module: "github.com/kubeflow/training-operator", Version: "v1.9.3", packages: []string{"cmd/training-operator.v1"}}
@@ -53,8 +52,8 @@ var (
 	}
 )
 
-// Program compiles the neighbour's programs and returns the path of one, by the last
-// element of its package.
+// Program compiles the neighbour's programs and returns the path of one of them. The name is the last element
+// of its package path.
 func (n Neighbour) Program(ctx context.Context, o Options, name string) (string, error) {
 	dir, err := folder(ctx, o, n.target())
 	return filepath.Join(dir, name), err
@@ -77,11 +76,11 @@ func (n Neighbour) target() target {
 	return t
 }
 
-// Dir downloads the module, if it is not in the module cache, and returns its folder.
-// Go holds it against the checksum database.
+// Dir downloads the module if it is not in the module cache, and returns its folder. Go checks it against the
+// checksum database.
 func (n Neighbour) Dir(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", n.Module+"@"+n.Version)
-	cmd.Dir = os.TempDir() // outside of any module: nothing is written to a go.sum
+	cmd.Dir = os.TempDir() // outside of any module, so no go.sum is written
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -95,16 +94,15 @@ func (n Neighbour) Dir(ctx context.Context) (string, error) {
 	return answer.Dir, nil
 }
 
-// besideIt are replacements by modules of the same repository, which a published module
-// does not have beside it. The versions that it requires take their place; where it
-// requires none that exists, unversioned, they are published with its own.
+// besideIt matches replace directives with relative paths, to modules of the same repository. They are removed,
+// since a published module does not contain those modules: the required versions are used. A required version
+// that does not exist (unversioned) becomes the module's own version, since both are published together.
 var (
 	besideIt    = regexp.MustCompile(`(?m)^.* => \.\.?/.*\n`)
 	unversioned = []byte("v0.0.0-00010101000000-000000000000")
 )
 
-// modfile puts the module's go.mod and go.sum into dir: those in the module
-// cache cannot be written.
+// modfile copies the module's go.mod and go.sum into dir, since those in the module cache are read-only.
 func (n Neighbour) modfile(module, dir string) (string, error) {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(module, name))

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestANeighbourIsCompiledFromItsOwnModule: what its go.mod says is edited in a copy.
+// TestANeighbourIsCompiledFromItsOwnModule: its go.mod is changed only in a copy.
 func TestANeighbourIsCompiledFromItsOwnModule(t *testing.T) {
 	o, _ := checkout(t)
 	module := filepath.Join(t.TempDir(), "module")

@@ -2,9 +2,8 @@ package build
 
 import "context"
 
-// kubelet is a target beside the control plane, not a part of it: few tests
-// need it. Its module has the control plane's versions, so that Go's cache has
-// most of its packages.
+// kubelet is a target of its own, since few tests need it. Its module has the control plane's versions, so
+// Go's build cache contains most of its packages already.
 var kubelet = target{
 	name:   "kubelet",
 	title:  "the kubelet and kube-proxy",
@@ -15,7 +14,7 @@ var kubelet = target{
 	links:  map[string]string{"kubelet": "node", "kube-proxy": "node"},
 }
 
-// containerd without the snapshotters that need a file system of their own.
+// containerd is built without snapshotters that require a file system of their own.
 var containerd = target{
 	name:   "containerd",
 	title:  "containerd",
@@ -29,7 +28,7 @@ var containerd = target{
 	output: "./",
 }
 
-// nodePrograms are static: the node's first process, and what images hold.
+// nodePrograms are static binaries: the node's first process, and programs inside images.
 var nodePrograms = target{
 	name:   "node-programs",
 	title:  "the node's own programs",
@@ -38,15 +37,14 @@ var nodePrograms = target{
 	output: "./",
 }
 
-// NodePaths are the folders of what a real node runs.
+// NodePaths are the folders of the programs of a real node.
 type NodePaths struct {
 	Kubelet    string // kubelet and kube-proxy
 	Containerd string // containerd, containerd-shim-runc-v2 and ctr
 	Programs   string // node-keeper; pause and probe, which go into images
 }
 
-// Node compiles what a real node runs. Only tests of such a node need it, so it is not
-// a part of All.
+// Node compiles the programs of a real node. It is not part of All, since only tests of such a node need it.
 func Node(ctx context.Context, o Options) (NodePaths, error) {
 	var p NodePaths
 	var err error

@@ -2,8 +2,7 @@ package build
 
 import "context"
 
-// nvidiaParts are bound lazily: go-nvml finds the driver's functions when they
-// are called.
+// nvidiaParts are linked lazily: go-nvml looks up the driver's functions when they are called.
 var nvidiaParts = target{
 	name:   "nvidia",
 	title:  "NVIDIA's device plugin and mig-parted",
@@ -19,9 +18,8 @@ var nvidiaParts = target{
 	cgo:    true,
 }
 
-// NVIDIA compiles gpu-feature-discovery, nvidia-device-plugin, nvidia-mig-manager and
-// nvidia-mig-parted into one folder. Only tests of a node need them, so they are not a
-// part of All.
+// NVIDIA compiles gpu-feature-discovery, nvidia-device-plugin, nvidia-mig-manager and nvidia-mig-parted into
+// one folder. It is not part of All, since only tests of a node need them.
 func NVIDIA(ctx context.Context, o Options) (dir string, err error) {
 	return folder(ctx, o, nvidiaParts)
 }

@@ -22,8 +22,8 @@ type progress struct {
 	modules, packages int // downloaded, compiled
 }
 
-// newProgress reports until close: at once what is compiled the first time, and what
-// only may have changed if it takes long.
+// newProgress reports until close. A first compilation is reported at once; a check for changes only if it
+// takes long.
 func newProgress(out io.Writer, t target, first bool) *progress {
 	p := &progress{out: out, title: t.title, stop: make(chan struct{})}
 	begun := time.Now()
@@ -45,8 +45,7 @@ func newProgress(out io.Writer, t target, first bool) *progress {
 	return p
 }
 
-// line is one that go build -v writes, and reports whether it is a message, not
-// progress.
+// line handles a line of go build -v. It reports whether the line is a message, not progress.
 func (p *progress) line(line string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +60,7 @@ func (p *progress) line(line string) bool {
 	return false
 }
 
-// text has the time, which alone goes on while programs are linked.
+// text includes the time: it is the only thing that changes while programs are linked.
 func (p *progress) text(after time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// kubernetesVersion is the one in sandbox/controlplane/go.mod; a test
-// compares them. kubectl refuses a server that does not report its version.
+// kubernetesVersion is the version in sandbox/controlplane/go.mod; a test compares them. kubectl does not
+// work with a server that reports no version.
 const kubernetesVersion = "v1.37.1"
 
-// target is something to compile.
+// target is something that can be compiled.
 type target struct {
 	name   string     // of its folder in the cache
 	title  string     // what messages call it
@@ -46,8 +46,8 @@ var controlPlane = target{
 	prepared: true,
 }
 
-// Prometheus without the service discoveries of twenty clouds: file and HTTP
-// discovery are always in it.
+// prometheus is built without the service discovery of twenty clouds. File and HTTP discovery are always
+// included.
 var prometheus = target{
 	name:   "prometheus",
 	title:  "Prometheus",
@@ -61,8 +61,7 @@ var prometheus = target{
 	prepared: true,
 }
 
-// prometheusAdapter is what our adapter is compared with. Its version is in
-// the nested module's go.mod.
+// prometheusAdapter is compared with our adapter. The nested module's go.mod has its version.
 var prometheusAdapter = target{
 	name:   "prometheus-adapter",
 	title:  "prometheus-adapter",
@@ -72,8 +71,7 @@ var prometheusAdapter = target{
 	output: "prometheus-adapter",
 }
 
-// programs of ours that a sandbox runs as processes. The exporter links the C
-// side of go-dcgm.
+// programs are our own programs, which a sandbox runs as processes. The exporter links the C part of go-dcgm.
 var programs = target{
 	name:   "programs",
 	title:  "gpuscale's programs",
@@ -101,7 +99,7 @@ func versionFlags() string {
 	return flags
 }
 
-// complete reports whether dir contains all the target's files.
+// complete reports whether dir contains all files of the target.
 func (t target) complete(dir string) bool {
 	files := slices.Collect(maps.Keys(t.links))
 	if t.output != "./" {

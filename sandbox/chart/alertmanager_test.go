@@ -23,16 +23,16 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// muted are the alerts that a cause mutes in its cluster.
+// muted lists the alerts that a cause mutes in its cluster.
 var muted = map[string][]string{
 	"GpuscaleAdapterDown":    {"GpuscaleHPAWithoutMetric", "GpuscaleAdapterRuleWithoutAnswer"},
 	"GpuscaleAutoscalerDown": {"GpuscaleSnapshotStale", "GpuscaleHolding"},
 	"GpuscaleHolding":        {"GpuscalePoolAtMax", "GpuscaleTenantStarved"},
 }
 
-// TestNeighbourAlertmanager gives Alertmanager the rules of docs/runbooks/README.md and every alert of
-// ours, as Prometheus sends them: a cause mutes its consequences in its own cluster and in no other,
-// and what nothing mutes notifies.
+// TestNeighbourAlertmanager sends every alert of ours to Alertmanager as Prometheus would, with the
+// inhibition rules of docs/runbooks/README.md. A cause mutes its consequences in its own cluster only. All
+// other alerts notify.
 func TestNeighbourAlertmanager(t *testing.T) {
 	testall.Neighbours(t)
 	root, err := build.FindRoot()
@@ -73,7 +73,7 @@ func TestNeighbourAlertmanager(t *testing.T) {
 		"--config.file=" + config, "--storage.path=" + dir, "--web.listen-address=" + at, "--cluster.listen-address=",
 	}})
 
-	// In "all" every alert fires, in "" likewise without the label, in "none" all but the causes.
+	// In cluster "all" every alert fires; in "" too, but without the label; in "none" all alerts except the causes.
 	causes := slices.Collect(maps.Keys(muted))
 	want := map[string]bool{}
 	var first, then []map[string]string
@@ -135,7 +135,7 @@ func send(url string, labels []map[string]string) error {
 	return nil
 }
 
-// received reports whether Alertmanager has as many alerts, muted ones included.
+// received reports whether Alertmanager has this number of alerts, muted ones included.
 func received(url string, want int) error {
 	resp, err := http.Get(url)
 	if err != nil {

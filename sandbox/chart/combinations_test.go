@@ -23,10 +23,9 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// TestTheAPIServerTakesEveryCombination: each object of each combination, applied
-// with strict validation and without effect. Custom resources are checked by the
-// CRDs of their own projects. Ownership is forced, since another test of this control
-// plane may have the chart installed: field ownership is not tested here.
+// TestTheAPIServerTakesEveryCombination applies each object of each combination with strict validation and
+// dry run. The projects' own CRDs validate custom resources. Field ownership is forced, and so not tested,
+// since another test may have installed the chart on this control plane.
 func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 	b := onPlane(t)
 	for _, ns := range []string{"combinations", "gpu-operator"} {
@@ -40,7 +39,7 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 				text, err := json.Marshal(o)
 				require.NoError(t, err)
 				if asked[string(text)] {
-					continue // another combination has the same
+					continue // another combination has the same object
 				}
 				asked[string(text)] = true
 				if err := strict.Patch(t.Context(), o.DeepCopy(), client.RawPatch(types.ApplyYAMLPatchType, text),
@@ -53,7 +52,7 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 	if least := 300; testall.Enabled() && len(asked) < least {
 		t.Errorf("only %d objects were asked about", len(asked))
 	}
-	// Validation must be able to fail, for our kinds and for others'.
+	// Validation must be able to fail, both for our kinds and for other projects' kinds.
 	for _, text := range []string{
 		`{"apiVersion":"monitoring.coreos.com/v1","kind":"PodMonitor","metadata":{"name":"x","namespace":"combinations"},"spec":{"podMetricEndpoints":[],"selector":{}}}`,
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"x","namespace":"combinations"},"spec":{"port":[]}}`,
@@ -66,8 +65,8 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 	}
 }
 
-// TestProgramsTakeWhatIsRendered: configurations and flags of every combination, read
-// by the programs themselves.
+// TestProgramsTakeWhatIsRendered: the programs themselves read the configurations and flags of every
+// combination.
 func TestProgramsTakeWhatIsRendered(t *testing.T) {
 	b := onPlane(t)
 	for _, c := range renderAll(t) {
@@ -82,7 +81,7 @@ func TestProgramsTakeWhatIsRendered(t *testing.T) {
 				require.NoError(t, err)
 				check := "--check"
 				if component == "exporter" {
-					check = "--help" // it has no check without a node; flags are read before this is obeyed
+					check = "--help" // its check needs a node; flags are parsed before --help is handled
 				}
 				out, err := exec.CommandContext(t.Context(), filepath.Join(b.Programs, "gpuscale-"+component), append(args, check)...).CombinedOutput()
 				if err != nil {
@@ -93,7 +92,7 @@ func TestProgramsTakeWhatIsRendered(t *testing.T) {
 	}
 }
 
-// podOf a workload, as its controller would make it.
+// podOf returns the pod that a workload's controller would create.
 func podOf(t *testing.T, o *unstructured.Unstructured) *corev1.Pod {
 	t.Helper()
 	path := []string{"spec", "template"}
@@ -110,7 +109,7 @@ func podOf(t *testing.T, o *unstructured.Unstructured) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 }
 
-// rendered is what a volume has in it, from the rendered objects.
+// rendered returns the content of a volume, from the rendered objects.
 func rendered(objects []*unstructured.Unstructured, v corev1.Volume) map[string][]byte {
 	out := map[string][]byte{}
 	for _, o := range objects {
@@ -125,8 +124,8 @@ func rendered(objects []*unstructured.Unstructured, v corev1.Volume) map[string]
 	return out
 }
 
-// mounted writes the content of the pod's volumes below dir. It returns the first
-// container's arguments with the paths below dir, and these paths by name.
+// mounted writes the content of the pod's volumes below dir. It returns the first container's arguments with
+// these paths, and the paths by volume name.
 func mounted(spec corev1.PodSpec, dir string, content func(corev1.Volume) (map[string][]byte, error)) (args []string, paths map[string]string, err error) {
 	c := spec.Containers[0]
 	args, paths = slices.Clone(c.Args), map[string]string{}
@@ -148,7 +147,7 @@ func mounted(spec corev1.PodSpec, dir string, content func(corev1.Volume) (map[s
 		}
 		for name, text := range files {
 			paths[name] = filepath.Join(to, name)
-			// At once, as the kubelet does: a program may be reading.
+			// Atomically, as the kubelet does it: a program may be reading the file.
 			if err := errors.Join(os.WriteFile(paths[name]+".new", text, 0o600), os.Rename(paths[name]+".new", paths[name])); err != nil {
 				return nil, nil, err
 			}
@@ -157,7 +156,7 @@ func mounted(spec corev1.PodSpec, dir string, content func(corev1.Volume) (map[s
 	return args, paths, nil
 }
 
-// TestPodSecurity: who is admitted where, by the admission of Kubernetes itself.
+// TestPodSecurity: Kubernetes' own admission decides which pods are admitted in which namespace.
 func TestPodSecurity(t *testing.T) {
 	b := onPlane(t)
 	levels := []string{"restricted", "baseline", "privileged"}

@@ -15,16 +15,16 @@ import (
 //go:embed testdata/cortex.yaml
 var cortexText string
 
-// TestNeighbourCortex: what reads Prometheus works over a store of many tenants, of the kind that
-// Mimir and Amazon's service are, too: a Prometheus writes to it, its own ruler runs our rules, its
-// query frontend keeps and divides answers, and it knows no target.
+// TestNeighbourCortex: everything that reads Prometheus works with Cortex, a store with many tenants like
+// Mimir and Amazon's service. A Prometheus writes to it, its ruler evaluates our rules, and its query
+// frontend caches and splits queries. It has no targets.
 func TestNeighbourCortex(t *testing.T) {
 	x, b := begin(t)
 	const tenant = "gpus"
 	dir := t.TempDir()
 	rules := filepath.Join(dir, "rules")
 	x.must(os.MkdirAll(rules, 0o700))
-	x.must(os.MkdirAll(filepath.Join(dir, "ruler"), 0o700)) // Cortex logs an error without it
+	x.must(os.MkdirAll(filepath.Join(dir, "ruler"), 0o700)) // without it Cortex logs an error
 	x.must(os.CopyFS(filepath.Join(rules, tenant), os.DirFS(filepath.Join(b.Cluster.PrometheusDir(), rulesFolder))))
 	address := testenv.FreeAddress(t)
 	_, http, _ := strings.Cut(address, ":")

@@ -25,11 +25,11 @@ const (
 	apiServiceKind = "apiregistration.k8s.io/v1/APIService"
 	external       = "v1beta1.external.metrics.k8s.io"
 	custom         = "v1beta2.custom.metrics.k8s.io"
-	// servedName is that of the adapter's Service.
+	// servedName is the DNS name of the adapter's Service.
 	servedName = adapterName + "." + installed + ".svc"
 )
 
-// deeds are what faults have beside objects. Each ends with the test.
+// deeds are the actions of faults that cannot be written as objects. Each is undone at the end of the test.
 var deeds = map[string]func(*trouble){
 	"the adapter may not write APIServices": func(x *trouble) { x.forbid(adapterName, "apiservices") },
 	"the autoscaler may not evict":          func(x *trouble) { x.forbid(autoscalerName, "pods/eviction") },
@@ -54,7 +54,7 @@ var deeds = map[string]func(*trouble){
 	"attribution is 900 seconds old":                  func(x *trouble) { x.spoilMetrics(saying("gpu_attribution_age_seconds", "900")) },
 }
 
-// forbid takes the rules about a resource from a ClusterRole.
+// forbid removes the rules about a resource from a ClusterRole.
 func (x *trouble) forbid(role, resource string) {
 	x.t.Helper()
 	x.change("rbac.authorization.k8s.io/v1/ClusterRole", "", role, func(u *unstructured.Unstructured) {
@@ -68,8 +68,8 @@ func (x *trouble) forbid(role, resource string) {
 	})
 }
 
-// served gives the adapter a certificate of a Secret, for a name, whose authority has so
-// long left.
+// served gives the adapter a certificate from a Secret, for a DNS name. The certificate's CA is valid for the
+// time left.
 func (x *trouble) served(left time.Duration, name string) {
 	x.t.Helper()
 	ca, cert, key := authority(x, left, name)
@@ -78,7 +78,7 @@ func (x *trouble) served(left time.Duration, name string) {
 	x.cleanup(func(ctx context.Context) error {
 		return errors.Join(x.Cluster.StopProgram(adapterName), x.upgrade(ctx), x.startAdapter(ctx), x.Admin.Delete(ctx, secret))
 	})
-	file := filepath.Join(x.Cluster.Dir(), "ca-of-mine.crt") // a comma, as in names of tests, would end it for Helm
+	file := filepath.Join(x.Cluster.Dir(), "ca-of-mine.crt") // Helm would read a comma, as in test names, as a separator
 	x.must(os.WriteFile(file, ca, 0o600))
 	x.must(errors.Join(
 		x.Cluster.StopProgram(adapterName),
@@ -86,10 +86,10 @@ func (x *trouble) served(left time.Duration, name string) {
 		x.writeCA(ca), x.startAdapterProcess(x.t.Context())))
 }
 
-// authority makes one that has so long left, and a certificate of its for a name.
+// authority makes a CA that is valid for the time left, and a certificate for a name that it signs.
 func authority(x *trouble, left time.Duration, name string) (ca, chain, key []byte) {
 	x.t.Helper()
-	chain, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: name, MaxAge: left + time.Hour}) // it begins an hour ago
+	chain, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: name, MaxAge: left + time.Hour}) // valid from an hour ago
 	x.must(err)
 	_, ca = pem.Decode(chain)
 	return ca, chain, key
@@ -102,7 +102,7 @@ func (x *trouble) oldCRD() {
 		spec, _, err := unstructured.NestedFieldNoCopy(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec")
 		x.must(err)
 		unstructured.RemoveNestedField(spec.(map[string]any), "properties", "interruptionsPerHour")
-		unstructured.RemoveNestedField(spec.(map[string]any), "x-kubernetes-validations") // one of them is about that field
+		unstructured.RemoveNestedField(spec.(map[string]any), "x-kubernetes-validations") // one of the validations is about that field
 		x.must(unstructured.SetNestedSlice(u.Object, versions, "spec", "versions"))
 	})
 }
@@ -130,9 +130,8 @@ func (x *trouble) backsOff() {
 	})
 }
 
-// pendingSince sets mig-manager's state on a node, dated as given: in the managed
-// fields of the API server. The API server drops a change of times alone, so that
-// another field changes along.
+// pendingSince sets mig-manager's state on a node, with the given time in the API server's managed fields.
+// The API server ignores a change of times only, so another field is changed too.
 func (x *trouble) pendingSince(node string, since time.Time) {
 	x.t.Helper()
 	x.change("v1/Node", "", node, func(u *unstructured.Unstructured) {
@@ -170,8 +169,8 @@ func (x *trouble) adapterKilled() {
 	x.must(x.Cluster.KillProgram(adapterName))
 }
 
-// dryRunForgotten is what the chart makes of autoscaler.dryRun: one replica. kubectl may have
-// scaled before, by another fault's printed command, and owns the number then.
+// dryRunForgotten sets autoscaler.dryRun in the chart, which means one replica. If another fault's printed
+// command has scaled the Deployment before, kubectl owns that field.
 func (x *trouble) dryRunForgotten() {
 	x.cleanup(func(ctx context.Context) error { return errors.Join(x.upgrade(ctx), x.restartAutoscaler(ctx)) })
 	x.must(x.upgrade(x.t.Context(), "--set", "autoscaler.dryRun=true", "--force-conflicts"))
@@ -179,19 +178,19 @@ func (x *trouble) dryRunForgotten() {
 	x.must(x.restartAutoscaler(x.t.Context()))
 }
 
-// unscraped takes the adapter from Prometheus.
+// unscraped removes the adapter from Prometheus' targets.
 func (x *trouble) unscraped() {
 	x.cleanup(func(ctx context.Context) error { return x.scrapeProgram(ctx, adapterName, x.adapter) })
 	x.must(x.writeTargets(adapterName, nil))
 }
 
-// scrapedBy gives the exporters' pages to other jobs.
+// scrapedBy makes other jobs scrape the exporters' pages.
 func (x *trouble) scrapedBy(jobs ...string) {
 	x.t.Cleanup(func() { x.fleet.scrapedBy(exporterName) })
 	x.fleet.scrapedBy(jobs...)
 }
 
-// scraping gives Prometheus another configuration.
+// scraping changes Prometheus' configuration.
 func (x *trouble) scraping(change func(*scraping)) {
 	x.t.Helper()
 	was := x.scrape

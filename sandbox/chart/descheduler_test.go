@@ -12,8 +12,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestNeighbourDescheduler: with the policy of docs/KNOWN_ISSUES.md the descheduler leaves the pods of a cordoned node alone, as
-// nodes are while their GPUs are repartitioned. It evicts for another taint.
+// TestNeighbourDescheduler: with the policy of docs/KNOWN_ISSUES.md the descheduler does not evict pods
+// because of the cordon of their node, such as the cordon during a repartition. It still evicts pods because
+// of another taint.
 func TestNeighbourDescheduler(t *testing.T) {
 	x, b := begin(t)
 	descheduler := b.neighbour(t, build.Descheduler, "descheduler")

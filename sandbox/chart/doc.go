@@ -1,15 +1,13 @@
-// Package chart holds the tests of the Helm chart, and of gpuscale-report doctor as
-// users run it, on one control plane with a real aggregation layer and a real
-// Prometheus: the API server's answer to every combination of values, the pods that Pod
-// Security admits, and the chart installed by Helm itself, with adapter and autoscaler
-// running as their Deployments say and with no more rights than it gives.
+// Package chart contains the tests of the Helm chart, and of gpuscale-report doctor as users run it. They run
+// on one control plane with a real aggregation layer and a real Prometheus. They test that the API server
+// accepts every combination of values, that Pod Security admits the pods, and that the chart works when Helm
+// installs it: adapter and autoscaler run as their Deployments say, with only the permissions that the chart
+// grants.
 //
-// Nothing is wrong in this world until a test breaks it, in the way in which users
-// do: an object that is missing, a word that is misspelt, a program that has died.
-// Then doctor has to name that fault and no other, and where it prints commands they
-// are typed in as they stand, by a real kubectl.
+// The installation is healthy until a test breaks it, in the ways in which users do: a missing object, a
+// misspelt word, a dead program. Then doctor must report that fault and no other. The commands that it prints
+// are run unchanged by a real kubectl.
 //
-// The nodes are KWOK's. The exporters are the real ones' engine in this process, over
-// a replayed recording, and the pods that GPUs are allocated to come from a fake of the kubelet:
-// see fleet.
+// The nodes are KWOK's. The exporters run the real exporter's engine in this process, over a replayed
+// recording. A fake of the kubelet says which pods the GPUs are allocated to; see fleet.
 package chart

@@ -18,19 +18,19 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// plane is the control plane that all tests share, with the CRDs of whom the chart
-// and the pages have objects.
+// plane is the control plane that all tests share. It has the CRDs of every project whose objects the chart
+// or the pages contain.
 type plane struct {
 	*testenv.Env
-	helm   chart.Helm // over the chart of the checkout
-	doctor string     // the program
-	source source     // that Prometheus' readers read in its place; empty: itself
+	helm   chart.Helm // over the checkout's chart
+	doctor string     // path of the program
+	source source     // what the programs query in place of Prometheus; empty for Prometheus
 
-	bare    visit // before anything of gpuscale was installed
+	bare    visit // doctor's report before anything of gpuscale was installed
 	unaided visit // the same, without a Prometheus
 }
 
-// env is all of gpuscale, installed and running on the plane.
+// env is a complete gpuscale, installed and running on the plane.
 type env struct {
 	*plane
 	scrape  scraping
@@ -38,12 +38,12 @@ type env struct {
 	adapter int // ports
 	scaler  int
 
-	groups     string // address of the pools' provider
+	groups     string // address of the provider of the pools' nodes
 	stopGroups func()
 
-	normal visit     // when everything ran
-	begun  time.Time // of the first call of a program
-	ran    time.Time // when everything ran
+	normal visit     // doctor's report when everything ran
+	begun  time.Time // time of the first request of a program
+	ran    time.Time // time when everything ran
 }
 
 var (
@@ -58,14 +58,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// onPlane is for tests that need the API server and the chart's text.
+// onPlane is for tests that require only the API server and the chart's text.
 func onPlane(t *testing.T) *plane {
 	t.Helper()
 	needHelm(t)
 	return control.Get(t)
 }
 
-// start is for tests that need gpuscale installed and running.
+// start is for tests that require gpuscale installed and running.
 func start(t *testing.T) *env {
 	t.Helper()
 	needHelm(t)
@@ -77,16 +77,15 @@ func needHelm(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	if _, err := chart.New(root); err != nil {
-		t.Skip(err) // make test builds it first
+		t.Skip(err) // make test builds it before
 	}
 }
 
-// doctorUser is whom doctor runs as where it may see everything.
+// doctorUser is the user as which doctor may read everything.
 const doctorUser = "doctor"
 
-// auditPolicy records doctor's requests under every account, and every answer to
-// gpuscale's accounts: a missing right is seen although the program goes on without
-// it.
+// auditPolicy records doctor's requests under every account, and every response to gpuscale's accounts. So a
+// missing permission is noticed even if the program works without it.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -98,7 +97,7 @@ rules:
 - level: None
 `
 
-// thirdParties are the CRDs of others, as their modules have them.
+// thirdParties are other projects' CRDs, from their modules.
 var thirdParties = []neighbours.Source{
 	neighbours.ClusterAPI(),
 	neighbours.Karpenter(),
@@ -131,7 +130,7 @@ func newPlane(ctx context.Context) (_ *plane, err error) {
 	return p, nil
 }
 
-// prometheus is what our programs read.
+// prometheus is the URL that our programs query.
 func (p *plane) prometheus() string { return cmp.Or(p.source.url, p.Cluster.PrometheusURL()) }
 
 func newEnv(ctx context.Context) (_ *env, err error) {
@@ -168,7 +167,7 @@ func newEnv(ctx context.Context) (_ *env, err error) {
 	return b, nil
 }
 
-// Stop ends the fakes behind the nodes. The plane is stopped by itself.
+// Stop stops the fakes behind the nodes. The plane is stopped separately.
 func (b *env) Stop() {
 	if b.fleet != nil {
 		b.fleet.stop()
@@ -178,7 +177,7 @@ func (b *env) Stop() {
 	}
 }
 
-// until looks again and again until ok returns nil, or ctx ends.
+// until retries until ok returns nil or ctx ends.
 func until(ctx context.Context, what string, ok func() error) error {
 	if err := await.Until(ctx, func(context.Context) error { return ok() }); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -186,10 +185,10 @@ func until(ctx context.Context, what string, ok func() error) error {
 	return nil
 }
 
-// errNotYet is what has not happened.
+// errNotYet means that something has not happened yet.
 var errNotYet = errors.New("not yet")
 
-// patient is the test's context, with an end.
+// patient is the test's context with a deadline.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)

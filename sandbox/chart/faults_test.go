@@ -22,31 +22,28 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// fault is one mistake of users, or one failure, as testdata/faults has it.
+// fault is a user's mistake or a failure, as described in testdata/faults.
 type fault struct {
 	Name string
 	Seed []struct {
-		Add           []*unstructured.Unstructured // are made, with their status
-		Patch, Delete *unstructured.Unstructured   // Patch has the fields that change: a merge patch
-		Do            string                       // one of deeds
+		Add           []*unstructured.Unstructured // created, with their status
+		Patch, Delete *unstructured.Unstructured   // Patch is a merge patch with the changed fields
+		Do            string                       // name in deeds
 	}
-	// Check has to report it, About exactly these objects.
+	// Check is the check that must report it, and About has exactly the objects that it must name.
 	Check string
 	About []string
-	// Says is in what was seen: the fact, not a guess.
+	// Says must be in what was seen: a fact, not a guess.
 	Says string
-	// Brings are other checks that may report a consequence of this fault. No other
-	// check may become worse.
+	// Brings lists other checks that may report a consequence of this fault. No other check may become worse.
 	Brings []string
-	// Typed: its commands, as printed, repair it. Otherwise they only show more of
-	// it, or there are none.
+	// Typed means that the printed commands repair the fault. Otherwise they only show more, or there are none.
 	Typed bool
-	// Always: make test tries it, one fault of each class. The others are make
-	// test-all's.
+	// Always marks one fault of each class, which make test tries. Only make test-all tries the others.
 	Always bool
 }
 
-// readFaults reads all of them. NOW-48h in them is a time.
+// readFaults reads all faults. NOW-48h in them is replaced by a time.
 func readFaults(t *testing.T) []fault {
 	t.Helper()
 	files, err := filepath.Glob("testdata/faults/*.yaml")
@@ -73,7 +70,7 @@ func readFaults(t *testing.T) []fault {
 	return all
 }
 
-// seed breaks what the fault says until the test ends.
+// seed applies the fault until the test ends.
 func (x *trouble) seed(f fault) {
 	x.t.Helper()
 	for _, step := range f.Seed {
@@ -94,8 +91,8 @@ func (x *trouble) seed(f fault) {
 	}
 }
 
-// TestSeededFaults: each fault is found, named, and repaired by the printed commands,
-// and no other check reports a fault meanwhile.
+// TestSeededFaults: doctor finds each fault and names it, the printed commands repair it, and meanwhile no
+// other check reports a fault.
 func TestSeededFaults(t *testing.T) {
 	b := start(t)
 	if v := b.well(t); v.Faults+v.Warnings > 0 {
@@ -115,11 +112,11 @@ func TestSeededFaults(t *testing.T) {
 	}
 }
 
-// steady is how many visits in a row a fault has to look as expected: the HPA
-// controller, the autoscaler and Prometheus may still react to it.
+// steady is how many reports in a row must be as expected, since the HPA controller, the autoscaler and
+// Prometheus may still be reacting to the fault.
 const steady = 3
 
-// try seeds the fault, lets doctor find it, and repairs it.
+// try applies the fault, waits until doctor finds it, and repairs it.
 func (b *env) try(t *testing.T, f fault) {
 	(&trouble{env: b, t: t}).seed(f)
 	seen, last := 0, ""
@@ -146,7 +143,7 @@ func (b *env) try(t *testing.T, f fault) {
 	if t.Failed() || !f.Typed {
 		return
 	}
-	typed := map[string]bool{} // some are printed once for each finding that they mend
+	typed := map[string]bool{} // some commands are printed for each finding that they repair
 	for _, found := range c.Findings {
 		for _, command := range found.Commands {
 			if typed[command] {
@@ -166,7 +163,7 @@ func (b *env) try(t *testing.T, f fault) {
 	}
 }
 
-// differs returns the differences between a visit and the fault's expectations.
+// differs returns how a report differs from the fault's expectations.
 func (b *env) differs(v visit, f fault) []string {
 	out := v.worse(b.normal, append(slices.Clone(f.Brings), f.Check)...)
 	var objects []string
@@ -185,8 +182,7 @@ func (b *env) differs(v visit, f fault) []string {
 	return out
 }
 
-// mayBeTyped checks the printed commands, whether they are typed in or not: they
-// contain no placeholders.
+// mayBeTyped checks the printed commands, even if they are not run: they must not contain placeholders.
 func (b *env) mayBeTyped(t *testing.T, f fault, found finding) {
 	t.Helper()
 	if f.Typed && len(found.Commands) == 0 {
@@ -206,14 +202,13 @@ func (b *env) mayBeTyped(t *testing.T, f fault, found finding) {
 	}
 }
 
-// looks reports whether a command only reads, and works here: there are no kubelets
-// for logs, and a command with --raw shows an API's failure.
+// looks reports whether a command only reads and works in this test. There are no kubelets for logs, and a
+// command with --raw shows an API's failure.
 func looks(words []string) bool {
 	return words[0] == "kubectl" && !slices.Contains(words, "--raw") && (slices.Contains(words, "get") || slices.Contains(words, "describe") || slices.Contains(words, "auth"))
 }
 
-// typeIn runs a command in a shell, in the checkout, with the administrator's
-// kubeconfig.
+// typeIn runs a command in a shell, in the checkout, with the administrator's kubeconfig.
 func (b *env) typeIn(t *testing.T, command string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)

@@ -25,25 +25,25 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// fleet is the fakes behind the cluster's GPU nodes: for each pod of the
-// exporter's DaemonSet, the machine's GPUs, its kubelet, and an exporter that reads
-// both, as fast as nodes and pods come and go. Each is a target of Prometheus.
+// fleet is the fakes behind the cluster's GPU nodes. For each pod of the exporter's DaemonSet it has the
+// machine's GPUs, its kubelet, and an exporter that reads both. It follows nodes and pods as they come and
+// go. Each exporter is a target of Prometheus.
 type fleet struct {
 	env  *env
 	view *node.Cached
-	dir  string // of sockets; its path must be short
+	dir  string // folder of sockets; its path must be short
 	stop func()
 
 	mu    sync.Mutex
-	hosts map[string]*host // by the exporter's pod
-	jobs  []string         // that get the exporters' pages; others get empty ones
+	hosts map[string]*host // by the exporter pod's name
+	jobs  []string         // jobs that get the exporters' pages; others get empty pages
 	spoil func(page []byte) []byte
-	wrong error // of the last turn
+	wrong error // error of the last pass
 }
 
-// host is one node.
+// host is one node's machine.
 type host struct {
-	lock    sync.Mutex // of machine, which the kubelet uses, too
+	lock    sync.Mutex // guards machine, which the kubelet uses too
 	machine *node.Machine
 	kubelet *node.Kubelet
 	page    *httptest.Server
@@ -93,7 +93,7 @@ func (f *fleet) turn() error {
 		if p.Namespace != installed || p.Labels["app.kubernetes.io/name"] != exporterName {
 			continue
 		}
-		n, there := f.view.Node(p.Spec.NodeName) // the pod of a node that has gone stays for a while
+		n, there := f.view.Node(p.Spec.NodeName) // a deleted node's pod stays for a while
 		if p.DeletionTimestamp != nil || !there || p.Status.Phase != corev1.PodRunning {
 			continue
 		}
@@ -124,8 +124,8 @@ func (f *fleet) turn() error {
 	return nil
 }
 
-// boot a node with the GPUs that its labels and resources say, or one GPU where
-// they do not say it.
+// boot starts a node's machine with the GPUs that its labels and resources state, or one GPU if they state
+// none.
 func (f *fleet) boot(n *corev1.Node) (*host, error) {
 	name, product := n.Name, n.Labels["nvidia.com/gpu.product"]
 	if product == "" {
@@ -164,7 +164,7 @@ func (f *fleet) boot(n *corev1.Node) (*host, error) {
 	return h, nil
 }
 
-// recorded is a recording of the machine's GPUs, half busy for ever.
+// recorded returns a recording of the machine's GPUs, always half busy.
 func recorded(m *node.Machine) []replay.Frame {
 	var frame replay.Frame
 	for _, c := range m.GPUs() {
@@ -192,8 +192,7 @@ func recorded(m *node.Machine) []replay.Frame {
 	return []replay.Frame{frame}
 }
 
-// allocate gives devices to the pods that are bound to the node, as its kubelet
-// would.
+// allocate gives devices to the pods that are bound to the node, as its kubelet would.
 func (h *host) allocate(pods []*corev1.Pod) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -206,8 +205,7 @@ func (h *host) stop() {
 	h.page.Close()
 }
 
-// spoiled lets a test change what all exporters say, and to whom. Each job requests at a
-// path of its own.
+// spoiled lets a test change all exporters' pages, and which jobs get them. Each job scrapes its own path.
 func (f *fleet) spoiled(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
@@ -220,7 +218,7 @@ func (f *fleet) spoiled(page http.Handler) http.Handler {
 			page.ServeHTTP(w, r)
 			return
 		}
-		r.Header.Del("Accept-Encoding") // lines, not a stream of them
+		r.Header.Del("Accept-Encoding") // so that the answer is not compressed
 		r.Header.Set("Accept", "text/plain;version=0.0.4")
 		took := httptest.NewRecorder()
 		page.ServeHTTP(took, r)
@@ -230,28 +228,28 @@ func (f *fleet) spoiled(page http.Handler) http.Handler {
 	})
 }
 
-// spoilMetrics changes the exporters' series from now on; nil leaves them as they are.
+// spoilMetrics changes the exporters' series from now on; nil restores them.
 func (f *fleet) spoilMetrics(spoil func([]byte) []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.spoil = spoil
 }
 
-// scrapedBy returns which jobs get the exporters' pages.
+// scrapedBy sets which jobs get the exporters' pages.
 func (f *fleet) scrapedBy(jobs ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.jobs = jobs
 }
 
-// err is what keeps the fakes from their work.
+// err returns the error that stops the fakes from working.
 func (f *fleet) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wrong
 }
 
-// without leaves out the lines of a series.
+// without removes the lines of a series.
 func without(name string) func([]byte) []byte {
 	return func(page []byte) []byte {
 		var out [][]byte
@@ -264,7 +262,7 @@ func without(name string) func([]byte) []byte {
 	}
 }
 
-// saying replaces the value of a series on every line of it.
+// saying replaces the value of a series on all its lines.
 func saying(name, value string) func([]byte) []byte {
 	return func(page []byte) []byte {
 		var out [][]byte

@@ -27,10 +27,10 @@ import (
 )
 
 const (
-	// envGPUOperator names a checkout of NVIDIA's GPU Operator with its program in the folder itself, as `make gpu-operator`
-	// leaves it there: no module of it can be had that the tests could compile.
+	// envGPUOperator names a checkout of NVIDIA's GPU Operator with its program in the folder itself, as `make
+	// gpu-operator` leaves it. The tests cannot compile it, since it has no module that can be downloaded.
 	envGPUOperator = "GPUSCALE_TEST_GPU_OPERATOR"
-	// operatorAssets is where the program reads its manifests, as in its image: no flag changes it.
+	// operatorAssets is the folder in which the program reads its manifests, as in its image. No flag changes it.
 	operatorAssets = "/opt/gpu-operator"
 
 	policyKind    = "nvidia.com/v1/ClusterPolicy"
@@ -41,7 +41,8 @@ const (
 	idleNode      = "cpu-1"
 )
 
-// discovered are NFD's labels by which the Operator knows a node with GPUs, and those of its system.
+// discovered are NFD's labels by which the Operator recognizes a node with GPUs, and labels of the operating
+// system.
 var discovered = map[string]string{
 	"feature.node.kubernetes.io/pci-10de.present":             "true",
 	"feature.node.kubernetes.io/kernel-version.full":          "6.8.0-generic",
@@ -49,10 +50,10 @@ var discovered = map[string]string{
 	"feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
 }
 
-// TestNeighbourGPUOperator: with the values of docs/mig.md NVIDIA's GPU Operator labels the nodes, its DaemonSets follow
-// them, and a node whose driver it upgrades is neither supply nor removed, until the Operator uncordons it. What doctor says
-// of a second exporter and of an upgrade that failed is repaired by its commands. The Operator's pods run nothing: KWOK
-// plays them, and no driver manager pauses them.
+// TestNeighbourGPUOperator: with the values of docs/mig.md, NVIDIA's GPU Operator labels the nodes and its
+// DaemonSets follow the labels. A node whose driver it upgrades is no supply and is not removed until the
+// Operator uncordons it. doctor reports a second exporter and a failed upgrade, and its commands repair them.
+// The Operator's pods run nothing: KWOK simulates them, and no driver manager pauses them.
 func TestNeighbourGPUOperator(t *testing.T) {
 	x, b := begin(t)
 	dir := os.Getenv(envGPUOperator)
@@ -76,7 +77,7 @@ func TestNeighbourGPUOperator(t *testing.T) {
 	x.must(o.components())
 	o.exporterClass("nvidia")
 
-	// Its exporter runs beside ours, which doctor's command ends.
+	// Its exporter runs beside ours until doctor's command ends it.
 	o.repaired("two-exporters", "DaemonSet "+operatorSpace+"/nvidia-dcgm-exporter")
 
 	x.add(operatorPod("held"))
@@ -90,7 +91,8 @@ func TestNeighbourGPUOperator(t *testing.T) {
 		return errors.Join(err, o.nudged(first, "upgrade-done", false))
 	})
 
-	// An upgrade that waits for a job: the node's free GPU is no supply, and nothing of ours touches the node, also once it is free.
+	// An upgrade that waits for a job: the node's free GPU is no supply, and gpuscale does not change the node, even
+	// after the job has ended.
 	o.policy(`{"driver":{"version":"600.1","upgradePolicy":{"waitForCompletion":{"podSelector":"app=held"}}}}`)
 	x.wait("an upgrade that waits", func() error { return o.nudged(first, "wait-for-jobs-required", true) })
 	x.add(operatorPod("next"))
@@ -104,7 +106,7 @@ func TestNeighbourGPUOperator(t *testing.T) {
 	}
 	x.wait("its end", func() error { return o.over(first) })
 
-	// One that fails, since a pod without a controller has a GPU.
+	// An upgrade that fails, because a pod without a controller has a GPU.
 	o.policy(`{"driver":{"version":"600.2","upgradePolicy":{"waitForCompletion":{"podSelector":""}}}}`)
 	x.wait("an upgrade that fails", func() error { return o.nudged(second, "upgrade-failed", true) })
 	x.must(x.Delete(t.Context(), testenv.Object("v1/Pod", guests, "next")))
@@ -118,7 +120,8 @@ func TestNeighbourGPUOperator(t *testing.T) {
 	x.wait("the end of the RuntimeClass", func() error { return o.noClass(t.Context()) })
 	o.exporterClass("")
 
-	// With DRA the labels are others, and the Operator's pods, which wait for claims to devices that no driver offers, get no node.
+	// With DRA the labels are different. The Operator's pods wait for claims to devices that no driver offers, and
+	// stay without a node.
 	x.must(x.Delete(t.Context(), testenv.Object(policyKind, "", policyName)))
 	x.add(testenv.Text(t, filepath.Join(dir, "config/samples/nvidia_v1alpha1_gpucluster.yaml")))
 	x.wait("the labels of a GPUCluster", func() error {
@@ -142,20 +145,21 @@ func TestNeighbourGPUOperator(t *testing.T) {
 	x.must(errors.Join(x.nodes(t.Context(), "gang", 0), x.nodes(t.Context(), "whole", 1), b.rolledOut(t.Context())))
 }
 
-// gpuOperator is the Operator's program over its own chart's objects.
+// gpuOperator is the Operator's program over the objects of its own chart.
 type gpuOperator struct {
 	*tale
 	nudges int
 }
 
-// uninstalled waits, at the end of the test, until what the Operator has made is gone, and installs the chart for a cluster without it.
+// uninstalled waits at the end of the test until the Operator's objects are gone, and then installs our chart
+// for a cluster without the Operator.
 func (o *gpuOperator) uninstalled() {
 	o.cleanup(func(ctx context.Context) error {
 		return errors.Join(until(ctx, "the end of the RuntimeClass", func() error { return o.noClass(ctx) }), o.env.upgrade(ctx))
 	})
 }
 
-// noClass reports whether the Operator's RuntimeClass is not there.
+// noClass returns nil if the Operator's RuntimeClass does not exist.
 func (o *gpuOperator) noClass(ctx context.Context) error {
 	class := testenv.Object("node.k8s.io/v1/RuntimeClass", "", "nvidia")
 	if err := o.Admin.Get(ctx, keyOf(class), class); !apierrors.IsNotFound(err) {
@@ -164,7 +168,7 @@ func (o *gpuOperator) noClass(ctx context.Context) error {
 	return nil
 }
 
-// exporterClass installs the chart again, whose exporter has the RuntimeClass then.
+// exporterClass installs our chart again. The exporter must then have this RuntimeClass.
 func (o *gpuOperator) exporterClass(want string) {
 	o.t.Helper()
 	o.must(o.env.upgrade(o.t.Context(), poolArgs...))
@@ -175,8 +179,9 @@ func (o *gpuOperator) exporterClass(want string) {
 	}
 }
 
-// install makes the objects of the Operator's chart, with what docs/mig.md says, and runs its program in place of its
-// Deployment's pod. NFD's labels are there already: without them the Operator would take those of our nodes away.
+// install creates the objects of the Operator's chart with the values of docs/mig.md, and runs its program in
+// place of its Deployment's pod. NFD's labels already exist: without them the Operator would remove its own
+// labels from our nodes.
 func (o *gpuOperator) install(dir string) {
 	o.t.Helper()
 	if err := os.Mkdir(operatorAssets, 0o755); err != nil {
@@ -192,7 +197,7 @@ func (o *gpuOperator) install(dir string) {
 		o.change("v1/Node", "", list.Items[i].Name, func(n *unstructured.Unstructured) {
 			labels := n.GetLabels()
 			maps.Copy(labels, discovered)
-			labels[upgradeSkip] = "true" // other tests' pods are there
+			labels[upgradeSkip] = "true" // other tests' pods run there
 			n.SetLabels(labels)
 		})
 	}
@@ -216,7 +221,7 @@ func (o *gpuOperator) install(dir string) {
 	})
 }
 
-// ready reports whether the ClusterPolicy is.
+// ready returns nil if the ClusterPolicy is ready.
 func (o *gpuOperator) ready() error {
 	p := testenv.Object(policyKind, "", policyName)
 	if err := o.Admin.Get(o.t.Context(), keyOf(p), p); err != nil {
@@ -228,8 +233,8 @@ func (o *gpuOperator) ready() error {
 	return nil
 }
 
-// components are the Operator's DaemonSets: each follows a label of its own, the agent finds the device plugin's pods, and
-// mig-manager reads our layouts.
+// components checks the Operator's DaemonSets: each follows its own label, the agent finds the device
+// plugin's pods, and mig-manager reads our layouts.
 func (o *gpuOperator) components() error {
 	var list appsv1.DaemonSetList
 	if err := o.Admin.List(o.t.Context(), &list, client.InNamespace(operatorSpace)); err != nil {
@@ -277,7 +282,7 @@ func (o *gpuOperator) nodeOf(pod string) string {
 	return p.Spec.NodeName
 }
 
-// upgrade reports whether a node's driver upgrade is in the state, and the node cordoned.
+// upgrade returns nil if a node's driver upgrade is in the state, and the node is cordoned or not, as given.
 func (o *gpuOperator) upgrade(name, state string, cordoned bool) error {
 	n, err := o.node(name)
 	if err == nil && (n.Labels[upgradeState] != state || n.Spec.Unschedulable != cordoned || !kube.NodeReady(n)) {
@@ -286,15 +291,16 @@ func (o *gpuOperator) upgrade(name, state string, cordoned bool) error {
 	return err
 }
 
-// nudged is upgrade, and has the Operator look again: it looks at pods every two minutes, and at once when the label by which
-// a node is skipped changes on any.
+// nudged is upgrade, and makes the Operator check again at once. It checks pods only every two minutes, but
+// reacts when its skip label changes on a node.
 func (o *gpuOperator) nudged(name, state string, cordoned bool) error {
 	o.nudges++
 	nudge := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, upgradeSkip, o.nudges)
 	return errors.Join(o.Admin.Patch(o.t.Context(), testenv.Object("v1/Node", "", idleNode), client.RawPatch(types.MergePatchType, nudge)), o.upgrade(name, state, cordoned))
 }
 
-// over reports whether a node's upgrade has ended: free again, and of our pool, it goes at once.
+// over returns nil if a node's upgrade has ended. The node is then idle in our pool, so it is removed at
+// once.
 func (o *gpuOperator) over(name string) error {
 	err := o.nudged(name, "upgrade-done", false)
 	if _, gone := o.node(name); apierrors.IsNotFound(gone) {
@@ -303,7 +309,8 @@ func (o *gpuOperator) over(name string) error {
 	return err
 }
 
-// repaired waits until doctor finds that of the object, types its commands, and waits until it is content.
+// repaired waits until doctor reports the check for this object, runs the printed commands, and waits until
+// doctor reports nothing.
 func (o *gpuOperator) repaired(check, object string) {
 	o.t.Helper()
 	alone := func(v visit) bool {
@@ -324,7 +331,7 @@ func (o *gpuOperator) repaired(check, object string) {
 	}
 }
 
-// operatorPod has a GPU, and no controller.
+// operatorPod returns a pod with a GPU and without a controller.
 func operatorPod(name string) string {
 	return fmt.Sprintf(`
 apiVersion: v1

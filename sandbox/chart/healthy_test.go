@@ -8,8 +8,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestHealthy: a complete installation has no findings: after a false alarm users
-// ignore the next finding. The text about it is short.
+// TestHealthy: a complete installation has no findings, since users who see a false alarm ignore the next
+// finding. The text output is short.
 func TestHealthy(t *testing.T) {
 	b := start(t)
 	v := b.well(t)
@@ -35,7 +35,7 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// mustMine is mine for tests.
+// mustMine is mine, and fails the test on an error.
 func (b *env) mustMine(t *testing.T) string {
 	t.Helper()
 	kubeconfig, err := b.mine()
@@ -43,18 +43,17 @@ func (b *env) mustMine(t *testing.T) string {
 	return kubeconfig
 }
 
-// well asks doctor until it reports nothing beyond the first healthy visit, and
-// returns its last report.
+// well runs doctor until it reports nothing beyond the first healthy report, and returns the last report.
 func (b *env) well(t *testing.T) visit {
 	t.Helper()
 	return b.askUntil(t, func(v visit) bool { return len(v.worse(b.normal)) == 0 && v.Faults+v.Warnings == 0 })
 }
 
-// pause between two visits: doctor takes a quarter of a second of a processor, which those
-// that it waits for need.
+// pause is the time between two reports. doctor uses a quarter of a second of CPU, which the programs that it
+// waits for also need.
 const pause = 250 * time.Millisecond
 
-// askUntil asks doctor until a report is accepted, and returns its last report.
+// askUntil runs doctor until a report is accepted, and returns the last report.
 func (b *env) askUntil(t *testing.T, accepted func(visit) bool) visit {
 	t.Helper()
 	kubeconfig := b.mustMine(t)

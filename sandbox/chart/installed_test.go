@@ -20,7 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestHelm upgrades what is installed, as its users do.
+// TestHelm upgrades the installed release, as users do.
 func TestHelm(t *testing.T) {
 	b := start(t)
 	for _, part := range []struct {
@@ -66,7 +66,8 @@ func (b *env) upgraded(t *testing.T) {
 	}
 }
 
-// overwritten: with kubectl apply, by KEDA's operator, or by hand.
+// overwritten tests that the adapter restores its CA after another writer has replaced it: kubectl apply,
+// KEDA's operator, or a user.
 func (b *env) overwritten(t *testing.T) {
 	before := b.trusted(t)
 	api := testenv.Object(apiServiceKind, "", custom)
@@ -74,7 +75,7 @@ func (b *env) overwritten(t *testing.T) {
 	await.True(t, testenv.Patience, "the CA", func() bool { return b.trusted(t) == before })
 }
 
-// fenced asks with the adapter's own account.
+// fenced tests what admission policies refuse to the adapter's own account.
 func (b *env) fenced(t *testing.T) {
 	kubeconfig, err := b.Cluster.ServiceAccountKubeconfig(t.Context(), installed, adapterName)
 	require.NoError(t, err)
@@ -104,7 +105,7 @@ func (b *env) fenced(t *testing.T) {
 		}},
 	} {
 		api := testenv.Object(apiServiceKind, "", c.object)
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // the aggregator writes its status
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // the aggregator also writes its status
 			require.NoError(t, b.Admin.Get(t.Context(), keyOf(api), api))
 			c.change(api)
 			return adapter.Update(t.Context(), api, client.DryRunAll)
@@ -115,8 +116,8 @@ func (b *env) fenced(t *testing.T) {
 	}
 }
 
-// paused: mig-manager removes dcgm-exporter from a node by its label before it
-// repartitions GPUs; our exporter has to go, too, or it keeps the GPUs in use.
+// paused tests that our exporter leaves a node when mig-manager pauses dcgm-exporter by its label before a
+// repartition. Otherwise it would keep the GPUs in use.
 func (b *env) paused(t *testing.T) {
 	ctx := t.Context()
 	x := &trouble{env: b, t: t}

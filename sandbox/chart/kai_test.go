@@ -20,9 +20,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// envKAI names a checkout of KAI with its programs in _output/bin, as
-// `go build -o _output/bin/ ./cmd/scheduler ./cmd/binder ./cmd/podgrouper ./cmd/podgroupcontroller ./cmd/queuecontroller`
-// leaves them there: the Go proxy has no module of it that the tests could compile.
+// envKAI names a checkout of KAI with its programs in _output/bin, as built by `go build -o _output/bin/
+// ./cmd/scheduler ./cmd/binder ./cmd/podgrouper ./cmd/podgroupcontroller ./cmd/queuecontroller`. The tests
+// cannot compile it, since the Go proxy does not have its module.
 const envKAI = "GPUSCALE_TEST_KAI"
 
 const (
@@ -31,7 +31,7 @@ const (
 	kaiReserved     = "run.ai/reserve_for_gpu_index"
 )
 
-// kai runs KAI's programs, with the configuration that they have by themselves, and without webhooks, beside the pool gang.
+// kai runs KAI's programs with their default configuration and without webhooks, beside the pool "gang".
 func (x *tale) kai() {
 	x.t.Helper()
 	dir := os.Getenv(envKAI)
@@ -59,8 +59,9 @@ func (x *tale) kai() {
 	x.pool()
 }
 
-// reserve plays the program of the pods that reserve GPUs until the test ends: it writes the UUID of the GPU that the pod has
-// got (0.17.0, pkg/resourcereservation/patcher), for which the binder waits. No GPU is there, and the UUIDs are the pods'.
+// reserve simulates, until the test ends, the program in KAI's GPU reservation pods. It writes the UUID of
+// the pod's GPU (0.17.0, pkg/resourcereservation/patcher), for which the binder waits. There are no GPUs, so
+// the pods' UIDs are used as UUIDs.
 func (x *tale) reserve() {
 	go func() {
 		_ = await.Until(x.t.Context(), func(ctx context.Context) error {
@@ -78,7 +79,8 @@ func (x *tale) reserve() {
 	}()
 }
 
-// parts reports whether so many pods of a set run, on so many GPUs that KAI reserves, of so many nodes.
+// parts returns nil if this number of pods of a set run, on this number of GPUs that KAI reserves, on this
+// number of nodes.
 func (x *tale) parts(set string, pods, gpus, nodes int) error {
 	var list corev1.PodList
 	err := x.Admin.List(x.t.Context(), &list, client.InNamespace(kaiReservations))
@@ -88,7 +90,7 @@ func (x *tale) parts(set string, pods, gpus, nodes int) error {
 	return errors.Join(err, x.count(kaiJobs+"="+set, pods, corev1.PodRunning), x.nodes(x.t.Context(), "gang", nodes))
 }
 
-// held reports whether KAI says of the one PodGroup that it starts none of its pods for this reason.
+// held returns nil if KAI reports on the only PodGroup that it starts none of its pods for this reason.
 func (x *tale) held(reason string) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "scheduling.run.ai", Version: "v2alpha2", Kind: "PodGroupList"})
@@ -101,8 +103,8 @@ func (x *tale) held(reason string) error {
 	return nil
 }
 
-// TestNeighbourKAI: the pods of a gang get their nodes together, or none; so do those of subgroups. An elastic gang gets more
-// than its minimum. What KAI starts on no node gets none.
+// TestNeighbourKAI: the pods of a gang get their nodes together or not at all, and so do those of subgroups.
+// An elastic gang gets more than its minimum. Pods that KAI would start on no node get no node.
 func TestNeighbourKAI(t *testing.T) {
 	x, _ := begin(t)
 	x.kai()
@@ -137,7 +139,7 @@ func TestNeighbourKAI(t *testing.T) {
 	} {
 		job("held", of[0], of[1], "1", "1")
 		x.wait(reason, func() error { return x.held(reason) })
-		x.reconciled() // a node may still come that was decided on before KAI had said so
+		x.reconciled() // a node may come that was requested before KAI reported
 		x.wait("the end of a node that came before KAI had said so", func() error { return x.nodes(t.Context(), "gang", 0) })
 		x.reconciled()
 		nodes(0)
@@ -155,8 +157,8 @@ func TestNeighbourKAI(t *testing.T) {
 	end("scheduling.run.ai/v2alpha2/PodGroup", "serve")
 }
 
-// TestNeighbourKAIParts: parts of GPUs get the nodes on which KAI packs them, which stay while they run. The pods with which it
-// reserves the GPUs keep no node.
+// TestNeighbourKAIParts: pods that request parts of GPUs get the nodes on which KAI packs them, and these
+// nodes stay while the pods run. KAI's GPU reservation pods do not keep a node.
 func TestNeighbourKAIParts(t *testing.T) {
 	x, _ := begin(t)
 	x.kai()
@@ -166,7 +168,7 @@ func TestNeighbourKAIParts(t *testing.T) {
 		pods, gpus, nodes        int
 	}{
 		{"halves", "gpu-fraction", "0.5", 3, 2, 1},
-		{"memory", "gpu-memory", "40779", 4, 4, 2}, // half of an H100's, but KAI rounds that down
+		{"memory", "gpu-memory", "40779", 4, 4, 2}, // half of an H100's memory, but KAI rounds down
 	} {
 		pods := make([]string, set.pods)
 		for i := range pods {

@@ -11,12 +11,12 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestNeighbourKarpenter: a static NodePool grows by exactly the nodes that pods need,
-// and the free ones of them go, by name.
+// TestNeighbourKarpenter: a static NodePool grows by exactly the nodes that pods require, and its free nodes
+// are removed by name.
 func TestNeighbourKarpenter(t *testing.T) {
 	x, b := begin(t)
 	x.crds(build.Karpenter, "kwok/apis/crds/*.yaml")
-	types := x.file("types.json", x.text("karpenter-types.json")) // the kwok provider's only ones
+	types := x.file("types.json", x.text("karpenter-types.json")) // the only types of the kwok provider
 	b.program(t, build.Karpenter, "kwok", proc.Spec{Env: []string{
 		"DISABLE_LEADER_ELECTION=true", "FEATURE_GATES=StaticCapacity=true",
 		"INSTANCE_TYPES_FILE_PATH=" + types, "METRICS_PORT=" + port(t), "HEALTH_PROBE_PORT=" + port(t),

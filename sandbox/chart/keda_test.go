@@ -16,8 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestNeighbourKEDA: the adapter answers external metrics, and forwards those that are
-// KEDA's (docs/adapter.md).
+// TestNeighbourKEDA: the adapter answers external metrics, and forwards KEDA's own to KEDA (docs/adapter.md).
 func TestNeighbourKEDA(t *testing.T) {
 	const namespace, service = "keda", "keda-operator-metrics-apiserver"
 	x, b := begin(t)
@@ -31,7 +30,7 @@ func TestNeighbourKEDA(t *testing.T) {
 		"--enable-apiservice-patching=false", "--enable-webhook-patching=false",
 		"--metrics-service-bind-address=" + metrics, "--metrics-bind-address=" + testenv.FreeAddress(t), "--health-probe-bind-address=" + testenv.FreeAddress(t),
 	}}
-	// When it has made its certificates it ends, and relies on being started again.
+	// KEDA's operator exits after it has created its certificates, and expects to be restarted.
 	first := exec.CommandContext(t.Context(), spec.Path, spec.Args...)
 	first.Env = append(os.Environ(), env...)
 	if out, err := first.CombinedOutput(); err != nil {
@@ -64,7 +63,7 @@ func TestNeighbourKEDA(t *testing.T) {
 		}
 		return nil
 	})
-	// Ours are answered beside them, and doctor knows both.
+	// Our metrics are answered beside KEDA's, and doctor recognizes both.
 	b.allWell(t)
 	if raw, err := b.get(t, "/apis/external.metrics.k8s.io/v1beta1"); err != nil || !strings.Contains(string(raw), "queue_depth") {
 		t.Errorf("our metrics are not listed: %s, %v", raw, err)

@@ -13,11 +13,11 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// operatorCerts is where the Training Operator's certificate must be: no flag changes it.
+// operatorCerts is where the Training Operator expects its certificate. No flag changes it.
 const operatorCerts = "/tmp/k8s-webhook-server/serving-certs"
 
-// TestNeighbourTrainingOperator: master and workers of a PyTorchJob get their nodes together, or
-// none (docs/gangs.md).
+// TestNeighbourTrainingOperator: master and workers of a PyTorchJob get their nodes together or not at all
+// (docs/gangs.md).
 func TestNeighbourTrainingOperator(t *testing.T) {
 	x, _ := begin(t)
 	if err := os.Mkdir(filepath.Dir(operatorCerts), 0o700); err != nil {
@@ -26,21 +26,21 @@ func TestNeighbourTrainingOperator(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(operatorCerts)) })
 	x.must(os.Mkdir(operatorCerts, 0o700))
 	x.Run(t, testenv.Project{Neighbour: build.TrainingOperator, Program: "training-operator.v1", Folder: "manifests/overlays/standalone", Namespace: "kubeflow", Service: "training-operator"}, func(hook, _ string) proc.Spec {
-		x.mount("kubeflow", "training-operator-webhook-cert", operatorCerts) // it makes its own
+		x.mount("kubeflow", "training-operator-webhook-cert", operatorCerts) // it creates its own certificate
 		return proc.Spec{Args: []string{"--webhook-server-port=" + hook, "--metrics-bind-address=0", "--health-probe-bind-address=" + testenv.FreeAddress(t), "--enable-scheme=pytorchjob"}}
 	})
 	x.pool()
 	x.whole("pytorchjob.yaml", "kubeflow.org/v1/PyTorchJob", "training.kubeflow.org/job-name", 4)
 }
 
-// TestNeighbourTrainer: the nodes of a TrainJob, which its JobSet makes, come together or not
-// at all, and a suspended one gets none (docs/gangs.md).
+// TestNeighbourTrainer: the pods of a TrainJob, which its JobSet creates, get their nodes together or not at
+// all. A suspended TrainJob gets none (docs/gangs.md).
 func TestNeighbourTrainer(t *testing.T) {
 	x, _ := begin(t)
 	x.manifests(build.JobSet, "jobset", "jobset-webhook-service")
 	module, err := build.Trainer.Dir(t.Context())
 	x.must(err)
-	// Its own kustomization of the whole reads JobSet's from the network.
+	// Trainer's complete kustomization downloads JobSet's manifests, so another one is used.
 	dir := t.TempDir()
 	rel, err := filepath.Rel(dir, module)
 	x.must(err)
@@ -66,7 +66,7 @@ health: {healthProbeBindAddress: %q}
 	x.add(string(runtime))
 	x.pool()
 	x.whole("trainjob.yaml", "trainer.kubeflow.org/v1alpha1/TrainJob", "jobset.sigs.k8s.io/jobset-name", 4, "RUNTIME", "torch-distributed", "SUSPEND", "false")
-	// The PodGroup of a suspended TrainJob is there. It has resources and no selector: any pool fits.
+	// A suspended TrainJob already has a PodGroup. The PodGroup has resources and no selector, so it fits any pool.
 	x.add(strings.NewReplacer("name: torch-distributed", "name: gang", "\nspec:\n  mlPolicy:", "\nspec:\n  podGroupPolicy: {coscheduling: {}}\n  mlPolicy:").Replace(string(runtime)))
 	x.add(x.text("trainjob.yaml", "NAME", "suspended", "PODS", "1", "RUNTIME", "gang", "SUSPEND", "true"))
 	x.wait("its PodGroup", func() error {
@@ -77,7 +77,7 @@ health: {healthProbeBindAddress: %q}
 	x.must(errors.Join(x.nodes(t.Context(), "gang", 2), x.nodes(t.Context(), "whole", 1)))
 }
 
-// TestNeighbourMPIOperator: launcher and workers of an MPIJob get their nodes together, or none
+// TestNeighbourMPIOperator: launcher and workers of an MPIJob get their nodes together or not at all
 // (docs/gangs.md).
 func TestNeighbourMPIOperator(t *testing.T) {
 	x, _ := begin(t)

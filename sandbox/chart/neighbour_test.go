@@ -25,7 +25,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// neighbour is the path of one of a neighbour's programs.
+// neighbour returns the path of one of a neighbour's programs.
 func (b *env) neighbour(t *testing.T, n build.Neighbour, program string) string {
 	t.Helper()
 	path, err := n.Program(t.Context(), build.Options{Root: b.Root, Out: os.Stderr}, program)
@@ -33,20 +33,20 @@ func (b *env) neighbour(t *testing.T, n build.Neighbour, program string) string 
 	return path
 }
 
-// crds installs those of a neighbour's module.
+// crds installs the CRDs of a neighbour's module.
 func (x *tale) crds(n build.Neighbour, files ...string) {
 	x.t.Helper()
 	x.must(x.InstallSources(x.t.Context(), neighbours.Source{Neighbour: n, Files: files}))
 }
 
-// beside runs a program until the test ends; its last lines are shown where that fails.
+// beside runs a program until the test ends. If the test fails, the program's last lines are shown.
 func (b *env) beside(t *testing.T, spec proc.Spec) *proc.Process {
 	t.Helper()
 	spec.Log = b.Cluster.LogFile(spec.Name)
 	return testenv.Beside(t, spec)
 }
 
-// program runs a neighbour's program until the test ends, with a kubeconfig.
+// program runs a neighbour's program with a kubeconfig until the test ends.
 func (b *env) program(t *testing.T, n build.Neighbour, program string, spec proc.Spec) *proc.Process {
 	t.Helper()
 	spec.Name, spec.Path = n.Name+" "+program, b.neighbour(t, n, program)
@@ -54,7 +54,7 @@ func (b *env) program(t *testing.T, n build.Neighbour, program string, spec proc
 	return b.beside(t, spec)
 }
 
-// reinstalled runs our programs with further flags of Helm until the test ends.
+// reinstalled runs our programs with additional Helm flags until the test ends.
 func (b *env) reinstalled(t *testing.T, args ...string) {
 	t.Helper()
 	change := func(ctx context.Context, args ...string) error {
@@ -77,13 +77,13 @@ func dial(address string) error {
 	return err
 }
 
-// port of a program's own until the test ends.
+// port returns a port that is reserved until the test ends.
 func port(t *testing.T) string {
 	t.Helper()
 	return strconv.Itoa(testenv.FreePort(t))
 }
 
-// guests is the namespace of what these tests run: no quota is over it.
+// guests is the namespace of these tests' workloads. It is under no quota.
 const guests = "guests"
 
 // tale is a test beside a neighbour's programs.
@@ -99,7 +99,7 @@ func begin(t *testing.T) (*tale, *env) {
 	return x, b
 }
 
-// nodes reports whether a pool has as many nodes, all Ready.
+// nodes returns nil if a pool has this number of nodes and all are Ready.
 func (x *tale) nodes(ctx context.Context, pool string, want int) error {
 	var list corev1.NodeList
 	if err := x.Admin.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool}); err != nil {
@@ -123,7 +123,7 @@ func (x *tale) pod(name string) (corev1.Pod, error) {
 	return p, err
 }
 
-// running reports whether all the pods run.
+// running returns nil if all these pods run.
 func (x *tale) running(names ...string) error {
 	for _, name := range names {
 		p, err := x.pod(name)
@@ -137,7 +137,7 @@ func (x *tale) running(names ...string) error {
 	return nil
 }
 
-// most is the largest value that a field of an object has had since the call.
+// most returns a function for the largest value that a field of an object has had since this call.
 func (x *tale) most(kind schema.GroupVersionKind, name string, path ...string) func() int64 {
 	x.t.Helper()
 	c, err := client.NewWithWatch(x.Cluster.RESTConfig(), client.Options{})

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// lookAtNothing runs doctor before anything of ours is installed. The tests check
-// these reports, in any order.
+// lookAtNothing runs doctor before gpuscale is installed. Tests check these reports later, in any order.
 func (b *plane) lookAtNothing(ctx context.Context) error {
 	kubeconfig, err := b.mine()
 	if err != nil {
@@ -20,7 +19,7 @@ func (b *plane) lookAtNothing(ctx context.Context) error {
 	return err
 }
 
-// TestNothingInstalled: a missing gpuscale is reported once.
+// TestNothingInstalled: doctor reports only once that gpuscale is missing.
 func TestNothingInstalled(t *testing.T) {
 	b := onPlane(t)
 	for name, v := range map[string]visit{"with Prometheus": b.bare, "without": b.unaided} {

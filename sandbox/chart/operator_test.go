@@ -23,9 +23,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestNeighbourPrometheusOperator: the Prometheus Operator takes every monitor and every rule of
-// the chart, with the labels by which a Prometheus picks them, into that Prometheus' configuration,
-// though it lets no monitor read its files.
+// TestNeighbourPrometheusOperator: if the chart's monitors and rules have the labels that a Prometheus
+// selects, the Prometheus Operator takes all of them into that Prometheus' configuration. It does so even if
+// monitors may not read files.
 func TestNeighbourPrometheusOperator(t *testing.T) {
 	x, b := begin(t)
 	x.crds(build.PrometheusOperator, "example/prometheus-operator-crd/*.yaml")
@@ -77,7 +77,7 @@ func TestNeighbourPrometheusOperator(t *testing.T) {
 	})
 }
 
-// jobs are the names of the scrape jobs in a configuration that the operator has written.
+// jobs returns the names of the scrape jobs in a configuration that the operator has written.
 func (b *env) jobs(ctx context.Context, namespace, secret string) ([]string, error) {
 	var s corev1.Secret
 	if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: secret}, &s); err != nil {
@@ -107,7 +107,7 @@ func (b *env) jobs(ctx context.Context, namespace, secret string) ([]string, err
 	return out, nil
 }
 
-// ruleNames are the alerts and records in the rule files that the operator has written.
+// ruleNames returns the alerts and records in the rule files that the operator has written.
 func (b *env) ruleNames(ctx context.Context, namespace string) ([]string, error) {
 	var list corev1.ConfigMapList
 	if err := b.Admin.List(ctx, &list, client.InNamespace(namespace)); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/docs"
 )
 
-// blocks of the pages for users that are of a kind.
+// blocks returns the blocks of one kind from the pages for users.
 func blocks(t *testing.T, b *env, want docs.Kind) []docs.Block {
 	t.Helper()
 	tree, err := docs.ReadTree(b.Root, docs.ForUsers)
@@ -34,13 +34,13 @@ func blocks(t *testing.T, b *env, want docs.Kind) []docs.Block {
 	return out
 }
 
-// TestManifestsOfThePages: the API server takes each object that a page shows, and those
-// of deploy/manifests, with strict validation and without effect.
+// TestManifestsOfThePages: the API server accepts each object that a page shows, and those of
+// deploy/manifests, with strict validation and dry run.
 func TestManifestsOfThePages(t *testing.T) {
 	b := start(t)
 	strict := client.WithFieldValidation(b.Admin, metav1.FieldValidationStrict)
 	judge := func(text string) error {
-		objects, err := chart.Objects([]byte(text)) // refuses a key that is there twice
+		objects, err := chart.Objects([]byte(text)) // rejects duplicate keys
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func TestManifestsOfThePages(t *testing.T) {
 					return err
 				}
 			}
-			// Whether it is there already is asked last.
+			// The API server checks last whether the object already exists.
 			if err := strict.Create(t.Context(), o, client.DryRunAll); client.IgnoreAlreadyExists(err) != nil {
 				return err
 			}
@@ -97,13 +97,13 @@ spec:
   template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "64", memory: 512Gi}
 `
 
-// placeholders are what pages leave to the reader, by what is here.
+// placeholders replaces what readers fill in by names of this environment.
 var placeholders = strings.NewReplacer("gpuscale-system", installed, "NAMESPACE", "team", "NS", "team", "NODE", "whole-1", "POOL", "whole", "POD", "embed", "NAME", "embed", "METRIC", "gpu_busy")
 
 var looking = regexp.MustCompile(`^kubectl (-n \S+ |--namespace \S+ )?(get|describe|api-resources|auth can-i) `)
 
-// TestReadingCommandsOfThePages types what only shows something. An object that is not
-// here is no mistake of the page; a kind, a column or a path that there is not is one.
+// TestReadingCommandsOfThePages runs the commands that only show something. An object that does not exist
+// here is no mistake of the page. A kind, a column or a path that does not exist is one.
 func TestReadingCommandsOfThePages(t *testing.T) {
 	testall.Only(t, "kubectl's own reading of what sandbox/docs looks up")
 	b := start(t)
@@ -112,7 +112,7 @@ func TestReadingCommandsOfThePages(t *testing.T) {
 		for _, c := range block.Commands() {
 			segments, err := docs.Words(placeholders.Replace(c.Text))
 			if err != nil || !looking.MatchString(c.Text) || slices.ContainsFunc(segments[0], func(w string) bool {
-				// No network leads from the API server to a pod or node here.
+				// Here the API server cannot reach pods or nodes over the network.
 				return w == "-w" || w == "--watch" || strings.Contains(w, "$(") || strings.Contains(w, "/proxy/")
 			}) {
 				continue

@@ -20,15 +20,15 @@ func (x *tale) coscheduling() {
 	config := x.file("scheduler.yaml", x.text("scheduler.yaml", "KUBECONFIG", x.Cluster.Kubeconfig()))
 	x.program(x.t, build.SchedulerPlugins, "scheduler", proc.Spec{Args: []string{
 		"--config=" + config, "--bind-address=127.0.0.1", "--secure-port=" + port(x.t), "--cert-dir=" + x.t.TempDir(), "--authentication-skip-lookup",
-		"--pod-max-in-unschedulable-pods-duration=1s", // a new node is no reason for it to look again: docs/KNOWN_ISSUES.md
+		"--pod-max-in-unschedulable-pods-duration=1s", // a new node does not make it retry: docs/KNOWN_ISSUES.md
 	}})
 	x.program(x.t, build.SchedulerPlugins, "controller", proc.Spec{Args: []string{
 		"--metricsAddr=0", "--probeAddr=" + testenv.FreeAddress(x.t), "--enableLeaderElection=false",
 	}})
 }
 
-// TestNeighbourSchedulerPlugins: beside a larger and older gang that fits nowhere, one that
-// fits gets its nodes, and the scheduler keeps them for it.
+// TestNeighbourSchedulerPlugins: a gang that fits gets its nodes beside a larger, older gang that fits
+// nowhere, and the scheduler keeps the nodes for it.
 func TestNeighbourSchedulerPlugins(t *testing.T) {
 	x, _ := begin(t)
 	x.coscheduling()
@@ -44,9 +44,9 @@ func TestNeighbourSchedulerPlugins(t *testing.T) {
 	x.must(x.count(label+"=large", 4, corev1.PodPending))
 }
 
-// TestNeighbourKubeRay: a RayCluster's head and workers are the gang of the PodGroup that KubeRay makes.
-// It leaves the PodGroup as it was when the RayCluster is suspended, which then needs no node
-// (docs/gangs.md).
+// TestNeighbourKubeRay: a RayCluster's head and workers form a gang, by the PodGroup that KubeRay creates.
+// KubeRay does not change the PodGroup when the RayCluster is suspended, but the suspended RayCluster gets no
+// node (docs/gangs.md).
 func TestNeighbourKubeRay(t *testing.T) {
 	x, _ := begin(t)
 	x.coscheduling()

@@ -19,10 +19,10 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// whole waits until a gang of four pods that fits nowhere has its pods and no node, ends it, and
-// waits until one of two pods runs on two nodes: kube-scheduler binds pods one by one, and would
-// give these the others' nodes. File is the gang's manifest, kind and label its object's and its
-// pods'; as many of the large one are made at least.
+// whole tests a gang in two sizes. Four pods fit nowhere: they are created and get no node. Then that gang is
+// deleted, since kube-scheduler binds pods one by one and would give its pods the nodes of other pods. A gang
+// of two pods gets two nodes and runs. file is the manifest, kind the gang's object, label the label of its
+// pods, and made the minimum number of pods that are created of the large gang.
 func (x *tale) whole(file, kind, label string, made int, words ...string) {
 	x.t.Helper()
 	large := fmt.Sprintf("%s=large", label)
@@ -43,7 +43,7 @@ func (x *tale) whole(file, kind, label string, made int, words ...string) {
 	x.must(x.nodes(x.t.Context(), "gang", 2))
 }
 
-// TestNeighbourJobSet: the pods of a JobSet get their nodes together, or none.
+// TestNeighbourJobSet: the pods of a JobSet get their nodes together or not at all.
 func TestNeighbourJobSet(t *testing.T) {
 	x, _ := begin(t)
 	x.manifests(build.JobSet, "jobset", "jobset-webhook-service")
@@ -51,8 +51,8 @@ func TestNeighbourJobSet(t *testing.T) {
 	x.whole("jobset.yaml", "jobset.x-k8s.io/v1alpha2/JobSet", "jobset.sigs.k8s.io/jobset-name", 4)
 }
 
-// TestNeighbourLeaderWorkerSet: the leader and the workers of a group get their nodes
-// together. The workers are made after their leader.
+// TestNeighbourLeaderWorkerSet: the leader and the workers of a group get their nodes together, though the
+// workers are created after their leader.
 func TestNeighbourLeaderWorkerSet(t *testing.T) {
 	x, _ := begin(t)
 	x.manifests(build.LeaderWorkerSet, "cmd", "lws-webhook-service")
@@ -60,8 +60,8 @@ func TestNeighbourLeaderWorkerSet(t *testing.T) {
 	x.whole("leaderworkerset.yaml", "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "leaderworkerset.sigs.k8s.io/name", 1)
 }
 
-// TestNeighbourKueue: a job whose quota Kueue has reserved gets a node, one that waits
-// for its quota gets none, and the ClusterQueue is a tenant.
+// TestNeighbourKueue: a job for which Kueue has reserved quota gets a node, and a job that waits for quota
+// gets none. The ClusterQueue is a tenant.
 func TestNeighbourKueue(t *testing.T) {
 	x, b := begin(t)
 	x.manifests(build.Kueue, "kueue", "kueue-webhook-service")
@@ -94,10 +94,10 @@ func TestNeighbourKueue(t *testing.T) {
 	})
 }
 
-// poolArgs are Helm's, with which nodes of the pool gang go as soon as they are free.
+// poolArgs are Helm flags that make free nodes of the pool "gang" be removed at once.
 var poolArgs = []string{"--set", "autoscaler.config.policy.scaleDownCooldown=1s"}
 
-// pool makes the pool gang; its nodes go before it does.
+// pool creates the pool "gang". At the end of the test its nodes are removed before it is.
 func (x *tale) pool() {
 	x.t.Helper()
 	x.reinstalled(x.t, poolArgs...)
@@ -107,7 +107,7 @@ func (x *tale) pool() {
 	})
 }
 
-// count reports whether as many pods, and no others, have the labels and the phase.
+// count returns nil if exactly this number of pods have the labels, and all are in the phase.
 func (x *tale) count(labels string, want int, phase corev1.PodPhase) error {
 	n, all, err := x.phases(labels, phase)
 	if err == nil && (n != want || all != want) {
@@ -130,7 +130,7 @@ func (x *tale) phases(labels string, phase corev1.PodPhase) (n, all int, err err
 	return n, len(list.Items), nil
 }
 
-// reconciled waits until the autoscaler has decided several times about what is there now.
+// reconciled waits until the autoscaler has planned the current state several times.
 func (x *tale) reconciled() {
 	x.t.Helper()
 	begin := time.Now()
@@ -143,7 +143,7 @@ func (x *tale) reconciled() {
 	})
 }
 
-// manifests installs a project that is made as those of Kubernetes' working group for batch are.
+// manifests installs a project that is built like those of Kubernetes' batch working group.
 func (x *tale) manifests(n build.Neighbour, program, webhooks string) {
 	x.t.Helper()
 	group := strings.TrimSuffix(webhooks, "-webhook-service")
@@ -152,7 +152,7 @@ func (x *tale) manifests(n build.Neighbour, program, webhooks string) {
 		version, own := "v1alpha1", "false"
 		var args []string
 		if n.Name == build.Kueue.Name {
-			// Without certificates of its own it requires files in /etc.
+			// Without its own certificates it requires files in /etc.
 			version, own = "v1beta2", "true"
 			args = append(args, "--feature-gates=VisibilityOnDemand=false")
 			x.mount(system, "kueue-webhook-server-cert", certs)
@@ -162,13 +162,13 @@ func (x *tale) manifests(n build.Neighbour, program, webhooks string) {
 	})
 }
 
-// text of testdata/neighbours, with words replaced.
+// text returns a file of testdata/neighbours with words replaced.
 func (x *tale) text(file string, words ...string) string {
 	x.t.Helper()
 	return testenv.Text(x.t, filepath.Join("testdata/neighbours", file), words...)
 }
 
-// file of the text, for as long as the test lasts.
+// file writes the text to a file that exists until the test ends.
 func (x *tale) file(name, text string) string {
 	x.t.Helper()
 	path := filepath.Join(x.t.TempDir(), name)
@@ -176,7 +176,7 @@ func (x *tale) file(name, text string) string {
 	return path
 }
 
-// mount plays the kubelet: a Secret's files are in the folder once it has them.
+// mount acts as the kubelet: it writes the files of a Secret into the folder once the Secret has them.
 func (x *tale) mount(namespace, name, dir string) {
 	go func() {
 		_ = until(x.t.Context(), "the certificates", func() error {
@@ -197,7 +197,7 @@ func (x *tale) mount(namespace, name, dir string) {
 	}()
 }
 
-// metric is the value of the one series of a name in Prometheus.
+// metric returns the value of the only series of a name in Prometheus.
 func (x *tale) metric(name string) (float64, error) {
 	v, err := testenv.Query(x.t.Context(), x.prometheus(), name)
 	if err == nil && len(v) != 1 {

@@ -14,7 +14,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestRefused: testdata/refused.yaml. What is there is used.
+// TestRefused plays testdata/refused.yaml: installations that Helm must refuse. It uses what other tests have
+// installed.
 func TestRefused(t *testing.T) {
 	b := start(t)
 	require.NoError(t, errors.Join(b.namespace(t.Context(), "plain", ""), b.namespace(t.Context(), "enforced", "baseline")))
@@ -23,7 +24,7 @@ func TestRefused(t *testing.T) {
 	var all []struct {
 		Name, Namespace string
 		Values          json.RawMessage
-		Says            []string // in the error; none: it is taken
+		Says            []string // in the error; none if the installation is accepted
 	}
 	require.NoError(t, yaml.UnmarshalStrict(text, &all))
 	for _, c := range all {
@@ -51,7 +52,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// other is what another release would install.
+// other renders what another release would install.
 func (b *env) other(t *testing.T, namespace, values string) string {
 	t.Helper()
 	out, err := b.helm.Run(t.Context(), chart.Release{Namespace: namespace, Values: "image: {registry: registry.example}\n" + values}, "install", "other", b.helm.Chart, "--dry-run=server")
@@ -59,7 +60,8 @@ func (b *env) other(t *testing.T, namespace, values string) string {
 	return string(out)
 }
 
-// TestCompatAuto: beside a dcgm-exporter ours leaves its series out, or every sum would double.
+// TestCompatAuto: with a dcgm-exporter in the cluster, ours leaves out the DCGM series; otherwise every sum
+// would be doubled.
 func TestCompatAuto(t *testing.T) {
 	b := start(t)
 	require.NoError(t, b.namespace(t.Context(), "compat", ""))
@@ -70,11 +72,11 @@ func TestCompatAuto(t *testing.T) {
 		}
 	}
 	x := &trouble{env: b, t: t}
-	// One of ours that has dcgm-exporter's counters at their usual place.
+	// A DaemonSet of ours with dcgm-exporter's counters at their usual path.
 	x.add(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: compat, name: ours, labels: {app.kubernetes.io/part-of: gpuscale}}, spec: {selector: {matchLabels: {app: o}}, template: {metadata: {labels: {app: o}},
 		spec: {nodeSelector: {none: such}, containers: [{name: e, image: registry.example/gpuscale-exporter, args: [-f, /etc/dcgm-exporter/counters.csv]}]}}}}`)
 	wants("", "true")
-	// That of EKS's CloudWatch add-on, which CloudWatch's agent alone scrapes.
+	// The dcgm-exporter of EKS's CloudWatch add-on, which only CloudWatch's agent scrapes.
 	x.add(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: compat, name: dcgm-exporter, ownerReferences: [{apiVersion: cloudwatch.aws.amazon.com/v1alpha1, kind: DcgmExporter, name: dcgm-exporter, uid: none}]},
 		spec: {selector: {matchLabels: {app: c}}, template: {metadata: {labels: {app: c}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: "registry.example/eks/observability/dcgm-exporter:4.1"}]}}}}`)
 	wants("", "true")

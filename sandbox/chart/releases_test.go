@@ -10,12 +10,12 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// again installs what may be in a cluster twice, and the CRDs, which may not.
+// again has values for a second release: what a cluster may have twice, and the CRDs, which it may not.
 const again = `{image: {registry: registry.example}, autoscaler: {enabled: true, dryRun: true}}`
 
-// TestTwoReleases: docs/install.md has two of them in one cluster, to keep the exporter
-// in a namespace of its own. The CRDs belong to one release. The other one fails with its
-// name and a command, which moves the CRDs to it.
+// TestTwoReleases: docs/install.md uses two releases in one cluster, to run the exporter in its own
+// namespace. The CRDs belong to one release. The other release fails with the name of the first one and a
+// command that moves the CRDs to the other release.
 func TestTwoReleases(t *testing.T) {
 	testall.Only(t, "a second release")
 	b := start(t)
@@ -44,7 +44,7 @@ func TestTwoReleases(t *testing.T) {
 		}
 	})
 
-	// The other way: what is printed is typed, for the one CRD and then for the other.
+	// The other direction: the printed command is run for each CRD.
 	give := func(crd, release, namespace string) string {
 		return "kubectl annotate --overwrite crd " + crd + " meta.helm.sh/release-name=" + release + " meta.helm.sh/release-namespace=" + namespace
 	}

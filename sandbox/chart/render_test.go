@@ -14,17 +14,17 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// rendering is a combination as Helm writes it. The objects are read-only.
+// rendering is a combination as Helm renders it. The objects are read-only.
 type rendering struct {
 	chart.Combination
 	objects []*unstructured.Unstructured
 }
 
-// few are the combinations of make test: the most common ones, and everything.
+// few lists the combinations that make test uses: the most common ones, and everything.
 var few = []string{"defaults", "all programs", "agent asked by none", "Prometheus with a secret"}
 
-// renderings are every combination, or a few in make test, rendered once for all tests: each
-// takes a third of a second.
+// renderings returns every combination, or only a few in make test. They are rendered once for all tests,
+// since each takes a third of a second.
 var renderings = sync.OnceValues(func() (all []rendering, _ error) {
 	b, err := control.Env(context.Background())
 	if err != nil {

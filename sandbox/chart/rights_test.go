@@ -10,22 +10,21 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// Accounts with limited rights, and their namespace, of testdata/world.yaml.
+// Accounts with limited permissions, and their namespace, from testdata/world.yaml.
 const (
 	visitors = "visitors"
 	viewer   = "viewer"
 	noRights = "no-rights"
 )
 
-// maxCalls bounds what one run may ask of the API server in this small world.
+// maxCalls bounds the requests of one run in this small cluster.
 const maxCalls = 80
 
-// forFixes are what checks look at only to write a command, once they have found
-// something elsewhere.
+// forFixes lists sources that a check reads only to write a command, after it has found something elsewhere.
 var forFixes = map[string]string{"recording-rules-missing": "deployments and daemonsets", "apiservice-ca": "pods"}
 
-// TestLimitedRights: what may not be read is unknown, and the right that is missing is
-// named. Nothing that was not looked at is in order. Doctor writes nothing.
+// TestLimitedRights: what doctor may not read is unknown, and the missing permission is named. A check that
+// could not read its sources is never ok. Doctor writes nothing.
 func TestLimitedRights(t *testing.T) {
 	b := start(t)
 	b.well(t)
@@ -42,7 +41,7 @@ func TestLimitedRights(t *testing.T) {
 			v, err := b.ask(t.Context(), kubeconfig, "--namespace", installed)
 			require.NoError(t, err)
 			all := b.audited(t, who)
-			for _, c := range all { // of whatever test
+			for _, c := range all { // of all tests
 				if !reads(c) {
 					t.Errorf("doctor does more than read: %s %s", c.Verb, c.RequestURI)
 				}
@@ -83,7 +82,7 @@ func TestLimitedRights(t *testing.T) {
 	}
 }
 
-// looks is what each check looks at, as --list says.
+// looks returns what each check reads, according to --list.
 func (b *env) looks(t *testing.T) map[string][]string {
 	t.Helper()
 	v, err := b.run(t.Context(), b.mustMine(t), "--list")
@@ -97,28 +96,28 @@ func (b *env) looks(t *testing.T) map[string][]string {
 	return out
 }
 
-// reads reports whether a call changes nothing. To ask what one may do is a create.
+// reads reports whether a request changes nothing. Requests about the own permissions are creates.
 func reads(c testenv.Call) bool {
 	return c.Verb == "get" || c.Verb == "list" || c.Verb == "create" && c.ObjectRef.Resource == "selfsubjectaccessreviews"
 }
 
-// account is the last part of who a call was made as.
+// account is the last part of the user name of a request.
 func account(c testenv.Call) string {
 	return c.User.Username[strings.LastIndexByte(c.User.Username, ':')+1:]
 }
 
-// doctorAgent begins what doctor says it is. Who types in what it prints may write, in
-// the same user's name.
+// doctorAgent is the prefix of doctor's user agent. Users who run the printed commands may write, under the
+// same user name.
 const doctorAgent = "gpuscale-report-doctor/"
 
-// audited are all calls that doctor made so far as a user or service account.
+// audited returns all requests so far that doctor has made as a user or service account.
 func (p *plane) audited(t *testing.T, who string) []testenv.Call {
 	t.Helper()
 	return p.Calls(t, func(c testenv.Call) bool { return strings.HasPrefix(c.UserAgent, doctorAgent) && account(c) == who })
 }
 
-// TestNothingIsRefused: while all of gpuscale starts, and nodes, quotas and an HPA are
-// served, not even a request is refused that a program can do without.
+// TestNothingIsRefused: while gpuscale starts and serves nodes, quotas and an HPA, no request of its programs
+// is refused, not even one that they could do without.
 func TestNothingIsRefused(t *testing.T) {
 	b := start(t)
 	answers := map[string]int{}

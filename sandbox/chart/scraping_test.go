@@ -13,18 +13,18 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
-// scraping is Prometheus' configuration. Who is scraped stands in files beside it: a
-// target that leaves its file has gone at once, and the series of a job that leaves
-// the configuration stay for five minutes.
+// scraping is Prometheus' configuration. Targets are in separate files: a target that is removed from its
+// file disappears at once, while series of a job that is removed from the configuration stay for five
+// minutes.
 type scraping struct {
-	programs bool // are scraped, with the adapter's CA in adapterCA
+	programs bool // programs are scraped, with the adapter's CA in adapterCA
 	noRules  bool
-	replica  string // an external label; empty: none
-	write    string // remote_write, as in the file; empty: none
+	replica  string // external label; empty for none
+	write    string // remote_write, as in the file; empty for none
 }
 
-// Scrape jobs over the exporters besides their own. They get empty pages until a test
-// breaks something: targets come and go only every five seconds.
+// Additional scrape jobs for the exporters. They get empty pages until a test breaks something: adding a
+// target would take up to five seconds.
 const (
 	secondJob   = "pods"
 	droppingJob = "dropping"
@@ -41,7 +41,7 @@ const (
 //go:embed testdata/scraping.yaml
 var scrapingText string
 
-// config is the file.
+// config returns the configuration file.
 func (s *scraping) config() []byte {
 	external, rules := "", rulesFolder+"/*.yaml"
 	if s.replica != "" {
@@ -60,16 +60,16 @@ func (s *scraping) config() []byte {
 	return []byte(text)
 }
 
-// targetsOf is the file of a job's targets.
+// targetsOf is the name of the file with a job's targets.
 func targetsOf(job string) string { return job + ".json" }
 
-// writeTargets of a job.
+// writeTargets writes the targets of a job.
 func (b *env) writeTargets(job string, list []cluster.TargetGroup) error {
 	return cluster.WriteTargets(filepath.Join(b.Cluster.PrometheusDir(), targetsOf(job)), list)
 }
 
-// scrapePrograms lets Prometheus in at the adapter, as docs/install.md says, and
-// adds both programs to its targets.
+// scrapePrograms allows Prometheus to read the adapter's metrics, as docs/install.md says, and adds both
+// programs to the targets.
 func (b *env) scrapePrograms(ctx context.Context) error {
 	token, err := b.Cluster.Token(ctx, installed, prometheusAccount)
 	if err != nil {
@@ -90,7 +90,7 @@ func (b *env) scrapePrograms(ctx context.Context) error {
 	return b.Cluster.ReloadPrometheus(ctx, b.scrape.config())
 }
 
-// writeCA replaces what Prometheus trusts at the adapter; it reads the file again.
+// writeCA replaces the CA for the adapter, which Prometheus reads again.
 func (b *env) writeCA(text []byte) error {
 	path := filepath.Join(b.Cluster.PrometheusDir(), adapterCA)
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
@@ -99,8 +99,7 @@ func (b *env) writeCA(text []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// scrapeProgram adds a program to Prometheus' targets. The first of its pods is the one that
-// really runs.
+// scrapeProgram adds a program to Prometheus' targets. Only the first of its pods really runs.
 func (b *env) scrapeProgram(ctx context.Context, name string, port int) error {
 	pods, err := b.pods(ctx, name)
 	if err != nil || len(pods) == 0 {
@@ -109,8 +108,8 @@ func (b *env) scrapeProgram(ctx context.Context, name string, port int) error {
 	return b.writeTargets(name, []cluster.TargetGroup{{Targets: []string{"127.0.0.1:" + strconv.Itoa(port)}, Labels: map[string]string{"namespace": installed, "pod": pods[0].Name}}})
 }
 
-// copyRules gives Prometheus the recording rules and the alerts of the checkout. Both
-// look as often as samples come, so that a test need not wait for half a minute.
+// copyRules gives the checkout's recording rules and alerts to Prometheus. They are evaluated as often as
+// samples come, so that no test has to wait half a minute.
 func (b *env) copyRules() error {
 	to := filepath.Join(b.Cluster.PrometheusDir(), rulesFolder)
 	if err := os.MkdirAll(to, 0o700); err != nil {

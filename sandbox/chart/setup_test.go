@@ -22,18 +22,18 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// installed is the release's namespace: not the one that the documents have, since
-// doctor has to find it.
+// installed is the release's namespace. It differs from the one in the documentation, since doctor has to
+// find it.
 const installed = "gpus"
 
-// Programs of ours that run here, by the names of their Deployments.
+// Our programs that run here, by the names of their Deployments.
 const (
 	adapterName    = "gpuscale-adapter"
 	autoscalerName = "gpuscale-autoscaler"
 	exporterName   = "gpuscale-exporter"
 )
 
-// prometheusAccount is Prometheus' own, by which the adapter lets it in.
+// prometheusAccount is Prometheus' service account, which the adapter authorizes.
 const prometheusAccount = "prometheus"
 
 // release is what a user would install here. The ports are those of the processes.
@@ -58,7 +58,7 @@ monitoring:
 }
 
 func (b *env) install(ctx context.Context) error {
-	// Theirs until this process ends: programs are killed and started again here.
+	// The ports are reserved until this process ends, since programs are killed and restarted.
 	var err error
 	if b.adapter, err = proc.ReservePort(); err == nil {
 		b.scaler, err = proc.ReservePort()
@@ -69,7 +69,7 @@ func (b *env) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Some are for faults to come: a namespace does nothing, and takes seconds to go.
+	// Some namespaces are for later faults: an empty namespace has no effect, and deleting one takes seconds.
 	for name, level := range map[string]string{installed: "privileged", "gpu-operator": "", "team": "", "keda": "", "ration": ""} {
 		if err := b.namespace(ctx, name, level); err != nil {
 			return err
@@ -82,19 +82,19 @@ func (b *env) install(ctx context.Context) error {
 	return b.helmInstall(ctx)
 }
 
-// helmInstall installs the release, and lets the API server find the adapter.
+// helmInstall installs the release and makes the API server reach the adapter.
 func (b *env) helmInstall(ctx context.Context) error {
 	if err := b.helm.Install(ctx, b.release()); err != nil {
 		return err
 	}
-	// No network leads to a pod here: the Service's name is the loopback's, at the port
-	// of the chart's values. The certificate is for the Service's name all the same.
+	// Pods cannot be reached over the network here. The Service becomes an alias of the loopback, at the port in the
+	// chart's values. The certificate is still for the Service's name.
 	patch := `{"spec":{"type":"ExternalName","externalName":"localhost","selector":null,"clusterIP":null,"clusterIPs":null}}`
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: adapterName}}
 	return b.Admin.Patch(ctx, service, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-// namespace makes one, with a Pod Security level to enforce or without.
+// namespace creates a namespace, optionally with a Pod Security level to enforce.
 func (p *plane) namespace(ctx context.Context, name, level string) error {
 	if level == "" {
 		return p.Namespace(ctx, name, nil)
@@ -102,15 +102,15 @@ func (p *plane) namespace(ctx context.Context, name, level string) error {
 	return p.Namespace(ctx, name, map[string]string{"pod-security.kubernetes.io/enforce": level})
 }
 
-// upgrade installs the release again, with further flags.
+// upgrade installs the release again with additional flags.
 func (b *env) upgrade(ctx context.Context, args ...string) error {
 	r := b.release()
 	r.Args = args
 	return b.helm.Install(ctx, r)
 }
 
-// startPrograms runs adapter and autoscaler with the arguments, the files and the
-// account of their Deployments, and adds them to Prometheus' targets.
+// startPrograms runs adapter and autoscaler with the arguments, files and accounts of their Deployments, and
+// adds them to Prometheus' targets.
 func (b *env) startPrograms(ctx context.Context) error {
 	if err := errors.Join(b.startAdapter(ctx), b.startAutoscaler(ctx)); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (b *env) startPrograms(ctx context.Context) error {
 	return b.scrapePrograms(ctx)
 }
 
-// startAdapter waits until the API server trusts it; its CA goes where Prometheus reads it.
+// startAdapter waits until the API server trusts the adapter. It gives the adapter's CA to Prometheus.
 func (b *env) startAdapter(ctx context.Context) error {
 	if err := b.startAdapterProcess(ctx); err != nil {
 		return err
@@ -128,10 +128,10 @@ func (b *env) startAdapter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return until(ctx, "the adapter's own CA", func() error { // the one published may be of the process before
+	return until(ctx, "the adapter's own CA", func() error { // the published CA may be of the previous process
 		var published corev1.ConfigMap
 		if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: installed, Name: adapterName + "-ca"}, &published); err != nil {
-			return client.IgnoreNotFound(err) // a certificate of a Secret's: the test has written its CA
+			return client.IgnoreNotFound(err) // with a certificate from a Secret the test has written its CA
 		}
 		ca, trusted := []byte(published.Data["ca.crt"]), x509.NewCertPool()
 		trusted.AppendCertsFromPEM(ca)
@@ -154,15 +154,14 @@ func (b *env) startAutoscaler(ctx context.Context) error {
 	return b.Cluster.WaitHTTP(ctx, autoscalerName, "http://127.0.0.1:"+strconv.Itoa(b.scaler)+"/readyz")
 }
 
-// restartAutoscaler is what follows a change of its Deployment, whose account may have other
-// rights now.
+// restartAutoscaler applies a change of its Deployment. Its account may have other permissions then.
 func (b *env) restartAutoscaler(ctx context.Context) error {
-	_ = b.Cluster.StopProgram(autoscalerName) // it may have ended: a leader without the right to its lease does
+	_ = b.Cluster.StopProgram(autoscalerName) // it may have ended itself: a leader does so without permission for its Lease
 	return b.startAutoscaler(ctx)
 }
 
-// startProgram runs what the pods of a Deployment would. extra is what a process needs
-// that a pod has; %s in it is the kubeconfig of the account.
+// startProgram runs what the pods of a Deployment would run. extra are arguments that a process requires and
+// a pod does not; %s in them is the account's kubeconfig.
 func (b *env) startProgram(ctx context.Context, name string, extra ...string) error {
 	kubeconfig, err := b.Cluster.ServiceAccountKubeconfig(ctx, installed, name)
 	if err != nil {
@@ -179,8 +178,8 @@ func (b *env) startProgram(ctx context.Context, name string, extra ...string) er
 	return err
 }
 
-// mount writes what the volumes of a Deployment's pods hold now, and returns the
-// arguments with the files' paths here, and these by the files' names.
+// mount writes the current content of the volumes of a Deployment's pods. It returns the arguments with the
+// local paths, and the paths by file name.
 func (b *env) mount(ctx context.Context, name string) (args []string, files map[string]string, err error) {
 	var d appsv1.Deployment
 	if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: installed, Name: name}, &d); err != nil {
@@ -209,14 +208,14 @@ func (b *env) mount(ctx context.Context, name string) (args []string, files map[
 	})
 }
 
-// pods of a Deployment or DaemonSet of ours.
+// pods returns the pods of one of our Deployments or DaemonSets.
 func (b *env) pods(ctx context.Context, name string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := b.Admin.List(ctx, &list, client.InNamespace(installed), client.MatchingLabels{"app.kubernetes.io/name": name})
 	return list.Items, err
 }
 
-// rolledOut returns what of ours has no ready pods yet.
+// rolledOut returns an error while one of our workloads has no ready pods.
 func (b *env) rolledOut(ctx context.Context) error {
 	var d appsv1.DeploymentList
 	var s appsv1.DaemonSetList

@@ -26,14 +26,14 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestNeighbourVictoriaMetrics: what reads Prometheus works over VictoriaMetrics, which scrapes
-// the same targets with the same file and whose vmalert runs our rules.
+// TestNeighbourVictoriaMetrics: everything that reads Prometheus works with VictoriaMetrics. It scrapes the
+// same targets with the same file, and its vmalert evaluates our rules.
 func TestNeighbourVictoriaMetrics(t *testing.T) {
 	_, b := begin(t)
 	url := "http://" + testenv.FreeAddress(t)
 	b.program(t, build.VictoriaMetrics, "victoria-metrics", proc.Spec{Args: []string{
 		"-httpListenAddr=" + strings.TrimPrefix(url, "http://"), "-storageDataPath=" + t.TempDir(), "-retentionPeriod=400d",
-		// rule_files and storage are not for it.
+		// It does not support rule_files and storage.
 		"-promscrape.config=" + filepath.Join(b.Cluster.PrometheusDir(), "prometheus.yml"), "-promscrape.config.strictParse=false",
 		"-promscrape.fileSDCheckInterval=1s", "-promscrape.configCheckInterval=1s",
 	}})
@@ -45,18 +45,18 @@ func TestNeighbourVictoriaMetrics(t *testing.T) {
 	b.allWell(t)
 }
 
-// source of Prometheus' API, with how it is asked. gpuscale-report sends what VictoriaMetrics
-// needs by itself.
+// source is a server with Prometheus' API, and how to query it. gpuscale-report adds the parameters for
+// VictoriaMetrics itself.
 type source struct {
 	url        string
-	parameters string // of the chart's programs
-	tenant     string // empty: none
+	parameters string // for the chart's programs
+	tenant     string // empty for none
 }
 
-// tenantHeader is Cortex' and Mimir's.
+// tenantHeader is the header of Cortex and Mimir.
 const tenantHeader = "X-Scope-OrgID"
 
-// client is the chart's value.
+// client returns the chart's value for this source.
 func (s source) client() string {
 	if s.tenant == "" {
 		return "{parameters: {" + s.parameters + "}}"
@@ -64,7 +64,7 @@ func (s source) client() string {
 	return "{parameters: {" + s.parameters + "}, http: {http_headers: {" + tenantHeader + ": {values: [" + s.tenant + "]}}}}"
 }
 
-// report is how gpuscale-report asks it.
+// report returns gpuscale-report's flags for this source.
 func (b *plane) report() []string {
 	args := []string{"--prometheus-url", b.prometheus()}
 	if b.source.tenant != "" {
@@ -73,7 +73,7 @@ func (b *plane) report() []string {
 	return args
 }
 
-// over runs our programs over another source than Prometheus until the test ends.
+// over makes our programs query another source than Prometheus until the test ends.
 func (b *env) over(t *testing.T, s source) {
 	t.Helper()
 	c := prom.Config{URL: s.url}
@@ -93,8 +93,8 @@ func (b *env) over(t *testing.T, s source) {
 	b.reinstalled(t)
 }
 
-// allWell asks doctor until it has no finding, all metrics of the adapter until each
-// has an answer that no query failed for, and the report's program for a report.
+// allWell waits until doctor has no finding, every metric of the adapter has an answer without a failed
+// query, and gpuscale-report can write a report.
 func (b *env) allWell(t *testing.T) {
 	t.Helper()
 	b.nearlyWell(t)
@@ -116,7 +116,7 @@ func (b *env) allWell(t *testing.T) {
 	})
 }
 
-// nearlyWell is allWell where queries have failed before.
+// nearlyWell is allWell where queries may have failed before.
 func (b *env) nearlyWell(t *testing.T) {
 	t.Helper()
 	v := b.askUntil(t, func(v visit) bool {
@@ -136,8 +136,8 @@ func (b *env) nearlyWell(t *testing.T) {
 	}
 }
 
-// askAll asks the adapter for each of its metrics, so that each rule is queried. Most have no
-// series here: it returns their refusals.
+// askAll requests each metric of the adapter, so that every rule is queried. Most have no series here: it
+// returns the refusals.
 func (b *env) askAll(t *testing.T) (refusals []string) {
 	t.Helper()
 	for _, at := range []string{"/apis/external.metrics.k8s.io/v1beta1", "/apis/custom.metrics.k8s.io/v1beta2"} {
@@ -159,18 +159,18 @@ func (b *env) askAll(t *testing.T) (refusals []string) {
 	return refusals
 }
 
-// get asks the API server.
+// get sends a request to the API server.
 func (b *env) get(t *testing.T, path string) ([]byte, error) {
 	t.Helper()
 	return b.Cluster.Client().CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
 }
 
-// queries counts the adapter's of a rule, by its own page.
+// queries counts the adapter's queries for a rule, from the adapter's own metrics.
 type queries struct{ answered, failed float64 }
 
 var queriesLine = regexp.MustCompile(`(?m)^gpuscale_adapter_queries_total\{.*result="(\w+)",rule="(\w+)"\} (\S+)$`)
 
-// queries are those of each rule.
+// queries returns the counts of each rule.
 func (b *env) queries(t *testing.T) map[string]queries {
 	t.Helper()
 	token, err := os.ReadFile(filepath.Join(b.Cluster.PrometheusDir(), scraperToken))

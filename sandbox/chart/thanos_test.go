@@ -18,9 +18,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestNeighbourThanos: what reads Prometheus works over a Thanos querier before two replicas of
-// Prometheus, and over one of them when the other is away. Where all stores are away the querier
-// answers success and nothing: the HPA has no answer then, and keeps its replicas.
+// TestNeighbourThanos: everything that reads Prometheus works with a Thanos querier over two replicas of
+// Prometheus, and over one of them while the other is down. If all stores are down, the querier answers with
+// success and no series: the HPA then gets no value and keeps its replicas.
 func TestNeighbourThanos(t *testing.T) {
 	x, b := begin(t)
 	thanos := b.neighbour(t, build.Thanos, "thanos")
@@ -69,7 +69,7 @@ func TestNeighbourThanos(t *testing.T) {
 	b.over(t, source{url: url})
 	b.allWell(t)
 
-	// Until the querier gives the store up its answers are partial, which the adapter refuses.
+	// Until the querier gives up the store, its answers are partial, and the adapter rejects them.
 	sidecars[0].Stop(5 * time.Second)
 	x.wait("a partial answer", func() error {
 		for _, of := range b.queries(t) {

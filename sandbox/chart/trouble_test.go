@@ -18,7 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// trouble is a test that breaks something and repairs it when it ends.
+// trouble is a test that breaks something and repairs it at its end.
 type trouble struct {
 	*env
 	t *testing.T
@@ -29,17 +29,17 @@ func (x *trouble) must(err error) {
 	require.NoError(x.t, err)
 }
 
-// cleanup undoes a change when the test ends, with a context of its own: the test's
-// has ended by then.
+// cleanup undoes a change at the end of the test. It gets its own context, since the test's context has ended
+// then.
 func (x *trouble) cleanup(do func(context.Context) error) { testenv.Cleanup(x.t, do) }
 
-// wait until ok returns nil.
+// wait waits until ok returns nil.
 func (x *trouble) wait(what string, ok func() error) {
 	x.t.Helper()
 	await.For(x.t, testenv.Patience, what, ok)
 }
 
-// add makes objects; they go, and are waited for, when the test ends.
+// add creates objects. At the end of the test they are deleted, and it waits until they are gone.
 func (x *trouble) add(text string) {
 	x.t.Helper()
 	objects, err := neighbours.Parse([]byte(text))
@@ -52,15 +52,15 @@ func (x *trouble) addObjects(objects []*unstructured.Unstructured) {
 	for _, o := range objects {
 		err := x.CreateObject(x.t.Context(), o)
 		if o.GetKind() == "CustomResourceDefinition" && apierrors.IsAlreadyExists(err) {
-			continue // another test has its project's own
+			continue // another test has objects of this project
 		}
 		x.must(err)
 		x.cleanup(func(ctx context.Context) error { return x.Delete(ctx, o.DeepCopy()) })
 	}
 }
 
-// keep puts an object back as it is now when the test ends, also one that
-// the test has deleted or a printed command has changed.
+// keep restores an object at the end of the test to its current state, even if the test has deleted it or a
+// printed command has changed it.
 func (x *trouble) keep(o *unstructured.Unstructured) *unstructured.Unstructured {
 	x.t.Helper()
 	was := like(o)
@@ -76,12 +76,12 @@ func (x *trouble) keep(o *unstructured.Unstructured) *unstructured.Unstructured 
 			if err != nil {
 				return err
 			}
-			// Of the Service type and address are not Helm's here, but this test environment's.
+			// Type and address of the Service are set by this test environment, not by Helm.
 			if back.GetAnnotations()["meta.helm.sh/release-name"] != "" && back.GetKind() != "Service" {
 				if err := asHelm(ctx, x.Admin, back); err != nil {
 					return err
 				}
-				// No other manager owns a field that Helm will change.
+				// No other manager may own a field that Helm will change.
 				if err := x.Admin.Get(ctx, keyOf(now), now); err != nil {
 					return err
 				}
@@ -96,7 +96,7 @@ func (x *trouble) keep(o *unstructured.Unstructured) *unstructured.Unstructured 
 	return was.DeepCopy()
 }
 
-// ours is an object without the fields that the API server sets.
+// ours returns an object without the fields that the API server sets.
 func ours(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	for _, field := range []string{"managedFields", "uid", "creationTimestamp", "generation", "resourceVersion"} {
@@ -106,8 +106,8 @@ func ours(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// asHelm writes an object as Helm does. Its fields are Helm's then: it does not
-// overwrite what others own.
+// asHelm writes an object as Helm does, so that Helm owns its fields: Helm does not overwrite fields of other
+// owners.
 func asHelm(ctx context.Context, c client.Client, o *unstructured.Unstructured) error {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -116,7 +116,7 @@ func asHelm(ctx context.Context, c client.Client, o *unstructured.Unstructured) 
 	return c.Patch(ctx, o.DeepCopy(), client.RawPatch(types.ApplyYAMLPatchType, text), client.FieldOwner("helm"), client.ForceOwnership)
 }
 
-// like is another object's kind and name.
+// like returns an empty object with the same kind and name.
 func like(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return testenv.Object(o.GetAPIVersion()+"/"+o.GetKind(), o.GetNamespace(), o.GetName())
 }
@@ -137,7 +137,7 @@ func (x *trouble) patchObject(o *unstructured.Unstructured) {
 	x.must(x.Admin.Patch(x.t.Context(), o.DeepCopy(), client.RawPatch(types.MergePatchType, text)))
 }
 
-// change is for what no patch of fields can say.
+// change is for changes that cannot be written as a merge patch.
 func (x *trouble) change(kind, namespace, name string, do func(*unstructured.Unstructured), options ...client.UpdateOption) {
 	x.t.Helper()
 	now := testenv.Object(kind, namespace, name)

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Exit codes that docs/doctor.md promises.
+// Exit codes that docs/doctor.md documents.
 const (
 	exitNothing  = 0 // nothing is wrong
-	exitWarnings = 3 // warnings, or what could not be looked at
+	exitWarnings = 3 // warnings, or something is unknown
 	exitFaults   = 4
 )
 
-// documentSchema of the document that is asked for here.
+// documentSchema is the schema of the JSON document.
 const documentSchema = "gpuscale.io/doctor/v1"
 
 // report is that document.
@@ -48,7 +48,7 @@ func (f finding) String() string {
 	return fmt.Sprintf("%s %s: seen: %s; means: %s; fix: %s %q", f.Severity, f.Object, f.Seen, f.Means, f.Fix, f.Commands)
 }
 
-// visit is one run of doctor.
+// visit is one run of doctor and its report.
 type visit struct {
 	report
 	code        int
@@ -56,10 +56,10 @@ type visit struct {
 	took        time.Duration
 }
 
-// runTimeout of one run; far more than it takes.
+// runTimeout is the timeout of one run; it is much longer than a run takes.
 const runTimeout = time.Minute
 
-// ask runs doctor as whom the kubeconfig says, for JSON.
+// ask runs doctor with a kubeconfig, for JSON output.
 func (b *plane) ask(ctx context.Context, kubeconfig string, args ...string) (visit, error) {
 	v, err := b.run(ctx, kubeconfig, slices.Concat(b.report(), []string{"-o", "json"}, args)...)
 	if err != nil {
@@ -68,7 +68,7 @@ func (b *plane) ask(ctx context.Context, kubeconfig string, args ...string) (vis
 	return v, v.read()
 }
 
-// read takes the document and holds it against itself.
+// read parses the document and checks its consistency.
 func (v *visit) read() error {
 	d := json.NewDecoder(strings.NewReader(v.out))
 	d.DisallowUnknownFields()
@@ -78,8 +78,8 @@ func (v *visit) read() error {
 	return v.check()
 }
 
-// check is what every document keeps to, whatever it is about: each finding is whole, and counts and
-// exit code are those of the findings.
+// check tests what is true of every document: each finding is complete, and counts and exit code match the
+// findings.
 func (v *visit) check() error {
 	var errs []error
 	counts := map[string]int{}
@@ -109,8 +109,7 @@ func (v *visit) check() error {
 	return errors.Join(errs...)
 }
 
-// ranks of results, from best to worst. What was not looked at is no worse than what
-// was found in order, and what cannot be known is.
+// ranks orders results from best to worst. A skipped check is no worse than an ok one; an unknown one is.
 var ranks = []string{"ok", "skipped", "unknown", "warning", "fault"}
 
 func rank(result string) int {
@@ -120,7 +119,7 @@ func rank(result string) int {
 	return slices.Index(ranks, result)
 }
 
-// of is a check by its id.
+// of returns a check by its id.
 func (v visit) of(id string) check {
 	for _, c := range v.Checks {
 		if c.ID == id {
@@ -130,8 +129,7 @@ func (v visit) of(id string) check {
 	return check{ID: id, Result: "not there"}
 }
 
-// worse lists the checks that are worse than they were, but for those that are
-// expected to be.
+// worse lists the checks that are worse than in an earlier report, except the expected ones.
 func (v visit) worse(than visit, expected ...string) []string {
 	var out []string
 	for _, c := range v.Checks {
@@ -142,12 +140,12 @@ func (v visit) worse(than visit, expected ...string) []string {
 	return out
 }
 
-// run runs doctor to its end. A visit that ended with whatever code is no error.
+// run runs doctor until it exits. No exit code is an error.
 func (b *plane) run(ctx context.Context, kubeconfig string, args ...string) (visit, error) {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.doctor, append([]string{"doctor", "--kubeconfig", kubeconfig}, args...)...)
-	// Without the environment of the user who runs the tests, such as a kubeconfig.
+	// Without the environment of the user who runs the tests, for example a kubeconfig.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.Cluster.Dir()}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -161,5 +159,5 @@ func (b *plane) run(ctx context.Context, kubeconfig string, args ...string) (vis
 	return v, nil
 }
 
-// mine is the kubeconfig of who may see everything.
+// mine is the kubeconfig of a user who may read everything.
 func (b *plane) mine() (string, error) { return b.Cluster.KubeconfigFor(doctorUser, "system:masters") }

@@ -17,11 +17,13 @@ import (
 )
 
 // envVolcano names a checkout of Volcano with its programs in _output/bin, as `make vc-scheduler
-// vc-controller-manager` leaves them there: no module of it can be had that the tests could compile.
+// vc-controller-manager` leaves them. The tests cannot compile it, since it has no module that can be
+// downloaded.
 const envVolcano = "GPUSCALE_TEST_VOLCANO"
 
-// TestNeighbourVolcano: the pods of a Volcano job, which the controller makes only once its PodGroup
-// is in the queue, get their nodes together, or none; and so do those that have to be in one HyperNode.
+// TestNeighbourVolcano: the pods of a Volcano job get their nodes together or not at all, though the
+// controller creates them only when their PodGroup is in the queue. The same is true of pods that must be in
+// one HyperNode.
 func TestNeighbourVolcano(t *testing.T) {
 	x, _ := begin(t)
 	dir := os.Getenv(envVolcano)
@@ -55,7 +57,7 @@ func TestNeighbourVolcano(t *testing.T) {
 	x.must(x.nodes(t.Context(), "gang", 2))
 }
 
-// podGroups reports whether there are as many PodGroups of Volcano.
+// podGroups returns nil if there is this number of Volcano's PodGroups.
 func (x *tale) podGroups(want int) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroupList"})

@@ -18,11 +18,11 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// product100 is what the nodes of pool whole have.
+// product100 is the GPU product of the nodes in pool "whole".
 const product100 = "NVIDIA-H100-80GB-HBM3"
 
-// populate makes them, and a resource with a scale subresource, which a pool may name as
-// its maker.
+// populate creates the pools and workloads, and a resource with a scale subresource that a pool can use as
+// its provider.
 func (b *env) populate(ctx context.Context) error {
 	if err := neighbours.Apply(ctx, b.Admin, "../neighbours/testdata/herd.yaml"); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (b *env) populate(ctx context.Context) error {
 	return b.Create(ctx, string(text))
 }
 
-// settle waits until all of it runs, and then keeps doctor's report.
+// settle waits until everything runs, and then keeps doctor's report.
 func (b *env) settle(ctx context.Context) error {
 	if err := until(ctx, "waiting for the world", func() error {
 		return errors.Join(b.fleet.err(), b.sliced(ctx), b.rolledOut(ctx), b.following(ctx))
@@ -45,8 +45,7 @@ func (b *env) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Some checks need a few scrapes and reconciles. TestHealthy checks what is left
-	// after that.
+	// Some checks require a few scrapes and reconciles. TestHealthy checks what remains after that.
 	ctx, cancel := context.WithTimeout(ctx, testenv.Patience)
 	defer cancel()
 	last := ""
@@ -69,8 +68,8 @@ func (b *env) settle(ctx context.Context) error {
 	return err
 }
 
-// sliced reports that the node of MIG GPUs is there, and does what mig-manager would
-// have done when it booted: the layout that the label asks for is there.
+// sliced returns nil once the node with MIG GPUs exists. It also does what mig-manager does at boot: it
+// reports that the layout in the label is applied.
 func (b *env) sliced(ctx context.Context) error {
 	var list corev1.NodeList
 	if err := b.Admin.List(ctx, &list, client.HasLabels{v1alpha1.NodePoolLabel}); err != nil {
@@ -95,7 +94,7 @@ func (b *env) sliced(ctx context.Context) error {
 	return nil
 }
 
-// following reports that the HPA has read its metric.
+// following returns nil once the HPA has read its metric.
 func (b *env) following(ctx context.Context) error {
 	var h autoscalingv2.HorizontalPodAutoscaler
 	if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: "team", Name: "embed"}, &h); err != nil {

@@ -30,9 +30,9 @@ type Cluster struct {
 	stop sync.Once
 }
 
-// Start brings the cluster up and returns when it is ready: the API server
-// and the controllers answer, pods can be scheduled and Prometheus (if any)
-// takes queries. ctx bounds the start only; end the cluster with Stop.
+// Start starts the cluster and returns when it is ready: the API server and the controllers answer, pods can
+// be scheduled, and Prometheus (if any) accepts queries. ctx bounds only the start; end the cluster with
+// Stop.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -61,8 +61,8 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, c.bringUp(ctx)
 }
 
-// Dir is the folder with everything of this cluster: logs, certificates,
-// kubeconfigs, data. Callers may put files of their own into it.
+// Dir is the folder with all files of this cluster: logs, certificates, kubeconfigs, data. Callers may add
+// their own files.
 func (c *Cluster) Dir() string { return c.dir }
 
 // LogFile is where the named program logs to.
@@ -91,8 +91,8 @@ func (c *Cluster) Client() *kubernetes.Clientset { return c.client }
 // CA that signs the API server's certificate and all client certificates, PEM.
 func (c *Cluster) CA() []byte { return c.pki.ca.certPEM }
 
-// ServingCert returns a serving certificate for the names (host names or IP
-// addresses) and the CA to put into an APIService's or webhook's caBundle.
+// ServingCert returns a serving certificate for host names or IP addresses, and the CA for the caBundle of an
+// APIService or webhook.
 func (c *Cluster) ServingCert(names ...string) (certPEM, keyPEM, caBundle []byte, err error) {
 	pair, err := c.pki.servingCA.serving(names...)
 	if err != nil {
@@ -101,22 +101,21 @@ func (c *Cluster) ServingCert(names ...string) (certPEM, keyPEM, caBundle []byte
 	return pair.certPEM, pair.keyPEM, c.pki.servingCA.certPEM, nil
 }
 
-// Processes is the group the cluster's programs run in. Programs started in
-// it end with the cluster and are reported like its own when they die.
+// Processes is the group of the cluster's programs. Programs that callers start in it end with the cluster,
+// and their death is reported like that of the cluster's own.
 func (c *Cluster) Processes() *proc.Group { return c.group }
 
-// Failed is closed when a program has ended without having been stopped.
+// Failed is closed when a program has ended that nobody stopped.
 func (c *Cluster) Failed() <-chan struct{} { return c.group.Failed() }
 
-// Err returns which program ended, how, and the end of its log; nil while all run.
+// Err returns which program ended and how, with the end of its log. It is nil while all run.
 func (c *Cluster) Err() error { return c.group.Err() }
 
-// Stop ends all programs and removes the folder. It can be called more than once and
-// returns when nothing is left.
+// Stop ends all programs, removes the folder, and returns when nothing is left. It can be called more than
+// once.
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
-		// The API server and etcd go last, so that everything else can end
-		// in order; they themselves need not.
+		// The API server and etcd are stopped last, so all others can end in order. They themselves are killed.
 		c.group.Stop(2*time.Second, 0, APIServer, Etcd)
 		if c.egress != nil {
 			_ = c.egress.server.Close()

@@ -22,8 +22,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestKilledBesideAnother: two clusters do not meet. One's etcd is killed, which is
-// reported; Stop leaves nothing of it, and the other goes on.
+// TestKilledBesideAnother: two clusters do not affect each other. The etcd of one is killed: that is
+// reported, Stop leaves nothing of this cluster, and the other one keeps running.
 func TestKilledBesideAnother(t *testing.T) {
 	testall.Only(t, "what sandbox/guardrails, sandbox/chart and sandbox/e2e stand on, by itself")
 	binaries := controlPlane(t)
@@ -63,7 +63,7 @@ func TestKilledBesideAnother(t *testing.T) {
 	}
 }
 
-// TestCancelledStart leaves nothing behind, though etcd ran already.
+// TestCancelledStart: a cancelled start leaves nothing behind, though etcd was already running.
 func TestCancelledStart(t *testing.T) {
 	binaries, parent := controlPlane(t), t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -51,7 +51,7 @@ func (c *Cluster) makeDir() error {
 	return nil
 }
 
-// takeLease locks a sandbox's folder for as long as the sandbox lives.
+// takeLease locks a sandbox's folder while the sandbox lives.
 func takeLease(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -64,9 +64,8 @@ func takeLease(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes folders of sandboxes that were killed and could not do it
-// themselves: the kernel has released their locks. One that has just been made may not
-// be locked yet.
+// sweep removes the folders of sandboxes that were killed before they could remove them: the kernel has
+// released their locks. A folder that has just been created may not be locked yet.
 func sweep(parent string, log *slog.Logger) {
 	dirs, err := filepath.Glob(filepath.Join(parent, dirPrefix+"*"))
 	if err != nil {

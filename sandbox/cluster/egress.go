@@ -17,15 +17,15 @@ import (
 // Dial connects to an address, "host:port", by TCP.
 type Dial func(ctx context.Context, address string) (net.Conn, error)
 
-// egress carries the API server's connections to kubelets, pods and Services, by
-// HTTP CONNECT: Kubernetes' own way for nodes in another network.
+// egress forwards the API server's connections to kubelets, pods and Services, by HTTP CONNECT. This is
+// Kubernetes' own mechanism for nodes in another network.
 type egress struct {
 	server *http.Server
 	nodes  atomic.Pointer[Dial]
 }
 
-// SetEgress makes the API server reach everything beyond this machine's loopback by
-// dial; nil ends that. The cluster must have been started with Options.Egress.
+// SetEgress makes the API server reach everything outside of this machine's loopback through dial; nil ends
+// that. It requires a cluster that was started with Options.Egress.
 func (c *Cluster) SetEgress(dial Dial) error {
 	if c.egress == nil {
 		return errors.New("this cluster was started without Options.Egress: its API server reaches no real node")
@@ -72,7 +72,7 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	// The client sends nothing before the answer: no byte is in the server's buffer.
+	// The client sends nothing before the answer, so the server's buffer is empty.
 	from, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		to.Close()
@@ -99,8 +99,7 @@ func (e *egress) dial(ctx context.Context, address string) (net.Conn, error) {
 	return (*nodes)(ctx, address)
 }
 
-// Join copies between two connections until both directions have ended, then closes
-// them.
+// Join copies data between two connections until both directions have ended, and then closes both.
 func Join(a, b io.ReadWriteCloser) {
 	var both sync.WaitGroup
 	for _, way := range []struct{ to, from io.ReadWriteCloser }{{a, b}, {b, a}} {

@@ -7,12 +7,12 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// StopProgram ends one program on purpose: it is not reported as a failure.
+// StopProgram ends one program on purpose, so it is not reported as a failure.
 func (c *Cluster) StopProgram(name string) error {
 	return c.end(name, func(p *proc.Process) { p.Stop(5 * time.Second) })
 }
 
-// KillProgram is StopProgram without the chance to end in order.
+// KillProgram is StopProgram with SIGKILL.
 func (c *Cluster) KillProgram(name string) error { return c.end(name, (*proc.Process).Kill) }
 
 func (c *Cluster) end(name string, how func(*proc.Process)) error {

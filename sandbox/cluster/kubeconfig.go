@@ -13,17 +13,17 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// tokenLife of service accounts: longer than any sandbox is meant to live.
+// tokenLife is the lifetime of service account tokens. It is longer than any sandbox lives.
 const tokenLife = 7 * 24 * time.Hour
 
-// KubeconfigFor writes a kubeconfig with a client certificate for the user
-// and groups, and returns its path. It can do what RBAC lets it do.
+// KubeconfigFor writes a kubeconfig with a client certificate for the user and groups, and returns its path.
+// RBAC decides what that user may do.
 func (c *Cluster) KubeconfigFor(user string, groups ...string) (string, error) {
 	path := c.kubeconfigPath(fileName(user))
 	return path, c.writeClientKubeconfig(path, user, groups)
 }
 
-// ServiceAccountKubeconfig writes a kubeconfig with a Token and returns its path.
+// ServiceAccountKubeconfig writes a kubeconfig with a token of the service account and returns its path.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
 	token, err := c.Token(ctx, namespace, name)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name 
 	return path, c.writeKubeconfig(path, name, clientcmdapi.AuthInfo{Token: token})
 }
 
-// Token of a service account, which must exist. It is valid for a week.
+// Token returns a token of an existing service account. It is valid for a week.
 func (c *Cluster) Token(ctx context.Context, namespace, name string) (string, error) {
 	seconds := int64(tokenLife.Seconds())
 	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{

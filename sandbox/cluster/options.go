@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
-// Names of the programs, in log files, messages, StopProgram and ExtraArgs.
+// Names of the programs in log files, messages, StopProgram and ExtraArgs.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
@@ -24,12 +24,11 @@ type Options struct {
 
 	Parent string // where the cluster's folder is made; empty: the system's temporary folder
 
-	// Prometheus is the content of its configuration file; empty: no
-	// Prometheus. Relative paths in it (rule_files, file_sd_configs) are
-	// relative to the folder PrometheusDir.
+	// Prometheus is the content of its configuration file; empty for no Prometheus. Relative paths in it (rule_files,
+	// file_sd_configs) are relative to PrometheusDir.
 	Prometheus []byte
 
-	// Egress lets real nodes join, in networks of their own; see SetEgress.
+	// Egress lets real nodes in their own networks join; see SetEgress.
 	Egress bool
 
 	FeatureGates string              // "A=true,B=false", for all Kubernetes programs

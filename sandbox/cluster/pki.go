@@ -44,8 +44,8 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{certPEM: certPEM, cert: made, key: key}, err
 }
 
-// client certificate: Kubernetes reads the user from the common name and its
-// groups from the organisations.
+// client makes a client certificate. Kubernetes reads the user from its common name and the groups from its
+// organisations.
 func (a *authority) client(user string, groups ...string) (pair, error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -53,7 +53,7 @@ func (a *authority) client(user string, groups ...string) (pair, error) {
 	})
 }
 
-// serving certificate; etcd also uses it as a client to itself.
+// serving makes a serving certificate. etcd also uses it as a client of itself.
 func (a *authority) serving(names ...string) (pair, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: names[0]},
@@ -87,9 +87,9 @@ func (a *authority) issue(template *x509.Certificate) (pair, error) {
 	return pair{certPEM: pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}), keyPEM: keyPEM}, err
 }
 
-// pki is all keys of one cluster. Four authorities, because a certificate
-// good for one purpose must not be good for another: a client of
-// the API server may not read etcd, pose as the front proxy or as a webhook.
+// pki has all keys of one cluster. There are four authorities, so that a certificate for one purpose is not
+// accepted for another: a client of the API server must not be able to read etcd, or to act as the front
+// proxy or as a webhook.
 type pki struct {
 	dir          string
 	ca           *authority // API server and its clients

@@ -6,7 +6,7 @@ type ports struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler, kwok, prometheus int
 }
 
-// choosePorts are the programs' own, also while nothing listens on them.
+// choosePorts reserves the programs' ports. They stay reserved while no program listens on them.
 func (c *Cluster) choosePorts() error {
 	p := &c.ports
 	for _, port := range []*int{&p.etcd, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler, &p.kwok, &p.prometheus} {

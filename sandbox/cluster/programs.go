@@ -15,7 +15,7 @@ const (
 	podRange  = "10.128.0.0/9"
 )
 
-// spec of a control plane program: its flags, then the caller's extra ones.
+// spec returns the process of a control plane program: its flags, then the caller's additional flags.
 func (c *Cluster) spec(name string, args ...string) proc.Spec {
 	return proc.Spec{
 		Name: name,
@@ -37,7 +37,7 @@ func (c *Cluster) etcdSpec() proc.Spec {
 		"--peer-client-cert-auth", "--peer-cert-file="+cert, "--peer-key-file="+key, "--peer-trusted-ca-file="+ca,
 		// The data need not outlive the sandbox.
 		"--unsafe-no-fsync",
-		// One member elects itself; the default makes it wait a second.
+		// A single member elects itself at once; by default it waits a second.
 		"--heartbeat-interval=10", "--election-timeout=100",
 		"--quota-backend-bytes="+strconv.Itoa(8<<30), "--log-level=warn",
 	)
@@ -53,12 +53,12 @@ func (c *Cluster) apiServerSpec() proc.Spec {
 		"--etcd-servers=https://" + local(c.ports.etcd), "--etcd-cafile=" + p.path("etcd-ca.crt"),
 		"--etcd-certfile=" + p.path("etcd-client.crt"), "--etcd-keyfile=" + p.path("etcd-client.key"),
 		"--service-cluster-ip-range=" + ServiceRange, "--allow-privileged=true",
-		// An endpoint on the loopback is not allowed, and nothing needs it.
+		// The API server may not be an endpoint on the loopback, and nothing requires it.
 		"--endpoint-reconciler-type=none",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + p.path("sa.key"), "--service-account-signing-key-file=" + p.path("sa.key"),
 		"--kubelet-client-certificate=" + p.path("kubelet-client.crt"), "--kubelet-client-key=" + p.path("kubelet-client.key"),
-		// How the API server shows itself to aggregated API servers.
+		// The certificate by which aggregated API servers recognize the API server.
 		"--proxy-client-cert-file=" + p.path("front-proxy.crt"), "--proxy-client-key-file=" + p.path("front-proxy.key"),
 		"--requestheader-client-ca-file=" + p.path("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
@@ -82,8 +82,7 @@ func (c *Cluster) controllerManagerSpec() proc.Spec {
 		"--service-account-private-key-file=" + p.path("sa.key"), "--root-ca-file=" + p.path("ca.crt"),
 		"--cluster-signing-cert-file=" + p.path("ca.crt"), "--cluster-signing-key-file=" + p.path("ca.key"),
 		"--kube-api-qps=500", "--kube-api-burst=1000",
-		// How long a node's lease may be overdue: right for thousands of KWOK nodes
-		// on a small machine.
+		// How long a node's lease may be overdue. This value suits thousands of KWOK nodes on a small machine.
 		"--node-monitor-grace-period=900s",
 		"--horizontal-pod-autoscaler-sync-period=1s",
 		"--horizontal-pod-autoscaler-downscale-stabilization=0s",
@@ -110,10 +109,9 @@ func (c *Cluster) kwokSpec() proc.Spec {
 		"--kubeconfig="+c.kubeconfigPath(KWOK), "--config="+filepath.Join(c.dir, "stages.yaml"),
 		"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
 		"--cidr="+podRange, "--node-ip=127.0.0.1",
-		// Renewed well before the controllers miss them, and for thousands of
-		// nodes not more often than needed.
+		// Long enough for KWOK to renew it in time, and not more often than thousands of nodes allow.
 		"--node-lease-duration-seconds=600",
-		// It answers as the kubelet of its nodes, too: logs, exec, port-forward.
+		// KWOK also answers as the kubelet of its nodes: logs, exec, port-forward.
 		"--server-address="+local(c.ports.kwok), "--node-port="+strconv.Itoa(c.ports.kwok),
 	)
 }
@@ -125,8 +123,8 @@ func (c *Cluster) featureGates() []string {
 	return []string{"--feature-gates=" + c.opts.FeatureGates}
 }
 
-// schedulerConfig makes a pod that did not fit be tried again after a second
-// or two; the default goes up to ten.
+// schedulerConfig makes the scheduler retry a pod that did not fit after one or two seconds; the default goes
+// up to ten.
 func (c *Cluster) schedulerConfig() []byte {
 	return []byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// PrometheusDir is the folder of Prometheus' configuration. Rule files and
-// target lists that the configuration names by relative paths go here.
+// PrometheusDir is the folder of Prometheus' configuration. Rule files and target lists with relative paths
+// in the configuration belong here.
 func (c *Cluster) PrometheusDir() string { return filepath.Join(c.dir, "prometheus") }
 
 // PrometheusURL is where Prometheus answers; empty when there is none.
@@ -26,8 +26,8 @@ func (c *Cluster) PrometheusURL() string {
 	return "http://" + local(c.ports.prometheus)
 }
 
-// ReloadPrometheus gives it another configuration. One that it refuses is an error with
-// its reason, and it goes on with the old one.
+// ReloadPrometheus replaces the configuration. If Prometheus rejects it, it returns the reason as an error,
+// and the old configuration stays.
 func (c *Cluster) ReloadPrometheus(ctx context.Context, config []byte) error {
 	if c.PrometheusURL() == "" {
 		return errors.New("reloading Prometheus: this cluster was started without one")
@@ -82,9 +82,9 @@ type TargetGroup struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// WriteTargets replaces the list in a file at once: Prometheus may read at any moment.
+// WriteTargets replaces the list in a file atomically, since Prometheus may read it at any moment.
 func WriteTargets(file string, list []TargetGroup) error {
-	body, err := json.Marshal(append([]TargetGroup{}, list...)) // nil is no list
+	body, err := json.Marshal(append([]TargetGroup{}, list...)) // nil would be null, which is no list
 	if err == nil {
 		err = os.WriteFile(file+".new", body, 0o600)
 	}

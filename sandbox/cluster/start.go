@@ -20,12 +20,12 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// startTimeout is generous: seconds on an idle machine, far more on one that
-// compiles something at the same time.
+// startTimeout is generous: a start takes seconds on an idle machine, and far longer on one that also
+// compiles.
 const startTimeout = 2 * time.Minute
 
-// bringUp starts the programs in the order they need each other, and returns
-// when all of them are of use.
+// bringUp starts the programs in the order of their dependencies, and returns when all of them are ready to
+// use.
 func (c *Cluster) bringUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s: is the machine very busy?", startTimeout))
 	defer cancel()
@@ -42,13 +42,11 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 	if err := c.startPrometheus(); err != nil {
 		return err
 	}
-	// The API server spends its first second on itself, so it need not wait
-	// for etcd: it tries again until etcd answers.
+	// The API server does not wait for etcd: it retries until etcd answers, and its own start takes about a second.
 	if err := c.run(c.apiServerSpec()); err != nil {
 		return err
 	}
-	// As soon as the others' rights are there; the API server gets the rest
-	// of itself ready while they start.
+	// The other programs can start as soon as their RBAC roles exist. The API server completes its start meanwhile.
 	if err := c.WaitHTTP(ctx, APIServer, c.URL()+"/readyz/poststarthook/rbac/bootstrap-roles"); err != nil {
 		return err
 	}
@@ -105,7 +103,7 @@ func (c *Cluster) run(spec proc.Spec) error {
 	return err
 }
 
-// WaitHTTP waits until the program answers 200 at the address, or has ended.
+// WaitHTTP waits until the program answers 200 at the URL. It fails if the program ends.
 func (c *Cluster) WaitHTTP(ctx context.Context, name, url string) error {
 	return c.wait(ctx, name, func() error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -131,8 +129,8 @@ func (c *Cluster) WaitHTTP(ctx context.Context, name, url string) error {
 	})
 }
 
-// waitServiceAccount waits for the controllers' first visible work: without
-// it no pod can be created.
+// waitServiceAccount waits for the first visible work of the controllers: the service account without which
+// no pod can be created.
 func (c *Cluster) waitServiceAccount(ctx context.Context) error {
 	return c.wait(ctx, ControllerManager, func() error {
 		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
@@ -143,8 +141,7 @@ func (c *Cluster) waitServiceAccount(ctx context.Context) error {
 	})
 }
 
-// wait calls ready until it returns nil. A program's death or the end of ctx
-// end it early.
+// wait calls ready until it returns nil. It returns early if a program dies or ctx ends.
 func (c *Cluster) wait(ctx context.Context, name string, ready func() error) error {
 	err := c.Await(ctx, func(context.Context) error { return ready() })
 	switch {
@@ -156,8 +153,8 @@ func (c *Cluster) wait(ctx context.Context, name string, ready func() error) err
 	return fmt.Errorf("%s: %w; its log: %s", name, err, strings.Join(proc.Tail(c.LogFile(name), 5), "\n    "))
 }
 
-// Await calls done until it returns nil or ctx ends. When a program dies it returns
-// early, with the last lines of the program's log.
+// Await calls done until it returns nil or ctx ends. If a program dies, it returns early with the last lines
+// of that program's log.
 func (c *Cluster) Await(ctx context.Context, done func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -47,14 +47,14 @@ type fitCase struct {
 	Pod            *v1.Pod                       `json:"pod"`
 }
 
-// fitAnswer is what kube-scheduler's filters say about each node.
+// fitAnswer is the verdict of kube-scheduler's filters on each node.
 type fitAnswer struct {
 	Fits []string          `json:"fits"` // sorted
-	Why  map[string]string `json:"why"`  // of the others
+	Why  map[string]string `json:"why"`  // for the other nodes
 }
 
-// filters are the plugins that say where a pod fits, and the two without which there is no profile.
-// Those about groups of pods are left out.
+// filters are the filter plugins that decide where a pod fits, and two plugins that every profile requires.
+// Plugins about groups of pods are left out.
 var filters = []string{
 	names.PrioritySort, names.DefaultBinder,
 	names.NodeUnschedulable, names.NodeName, names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit,
@@ -62,8 +62,8 @@ var filters = []string{
 	names.DynamicResources,
 }
 
-// runFit answers each line of standard input with one line of what the real scheduler's filters say, in their default
-// configuration.
+// runFit reads a case from each line of standard input, runs the real scheduler's filters in their default
+// configuration, and writes one line with their answers.
 func runFit() {
 	klog.SetOutput(discard{})
 	klog.LogToStderr(false)
@@ -149,7 +149,7 @@ func (c *fitCase) answer(profile *scheduling.KubeSchedulerProfile) (*fitAnswer, 
 	return answer, nil
 }
 
-// startDevices makes what the scheduler knows of devices, which follows the API as it does in scheduler.New.
+// startDevices makes the scheduler's view of devices, which follows the API as in scheduler.New.
 func startDevices(ctx context.Context, informed informers.SharedInformerFactory, client kubernetes.Interface) (*dynamicresources.DefaultDRAManager, []cache.DoneChecker, error) {
 	kinds := informed.Resource().V1()
 	slices, err := tracker.StartTracker(ctx, tracker.Options{

@@ -22,8 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/podautoscaler"
 )
 
-// hpaCase is one line of standard input: an HPA, and what each of its
-// reconciliations finds.
+// hpaCase is one line of standard input: an HPA, and the state of the world at each of its reconciliations.
 type hpaCase struct {
 	HPA       autoscaling.HorizontalPodAutoscaler `json:"hpa"`
 	Replicas  int32                               `json:"replicas"` // spec.replicas at first
@@ -36,9 +35,8 @@ type hpaCase struct {
 
 type hpaStep struct {
 	Pods []hpaPod `json:"pods"`
-	// Each makes as many running, ready pods as there are replicas, named
-	// p-0, p-1, …, each with this value in thousandths plus its number, in
-	// place of Pods and of what metrics say about pods.
+	// Each replaces Pods and the pods' metrics. There are as many running, ready pods p-0, p-1, … as replicas, and the
+	// value of each is Each plus its number, in thousandths.
 	Each    *int64      `json:"each,omitempty"`
 	Metrics []hpaMetric `json:"metrics"`
 }
@@ -50,8 +48,7 @@ type hpaPod struct {
 	Deleted bool   `json:"deleted"`
 }
 
-// hpaMetric is what the metrics API says, in thousandths. The i-th answers the
-// metric called m<i>.
+// hpaMetric is an answer of the metrics API, in thousandths. The i-th answer is for the metric m<i>.
 type hpaMetric struct {
 	Error  string           `json:"error,omitempty"`
 	Pods   map[string]int64 `json:"pods,omitempty"`
@@ -63,17 +60,17 @@ type hpaDecision struct {
 	AtMillis int64  `json:"atMillis"`
 	Current  int32  `json:"current"`
 	Desired  int32  `json:"desired"`
-	Active   string `json:"active"` // the conditions' reasons
+	Active   string `json:"active"` // reasons of the conditions
 	Able     string `json:"able"`
 	Limited  string `json:"limited"`
-	ToZero   string `json:"toZero"` // the condition's status
-	// Usage of each metric as the status has it, in thousandths.
+	ToZero   string `json:"toZero"` // status of the condition
+	// Usage is the value of each metric in the HPA's status, in thousandths.
 	Usage []int64 `json:"usage,omitempty"`
 }
 
-// runHPACalc answers each line of standard input with one line of what the real
-// HPA controller decides. It runs in a bubble with a clock of its own, so hours
-// of scaling take milliseconds; only package testing makes such bubbles.
+// runHPACalc reads a case from each line of standard input and writes a line with the decisions of the real
+// HPA controller. It runs in a testing/synctest bubble with its own clock, so hours of scaling take
+// milliseconds. Only package testing can start a bubble.
 func runHPACalc() {
 	out := os.Stdout
 	os.Stdout = os.Stderr // package testing writes PASS
@@ -88,7 +85,7 @@ func runHPACalc() {
 func calcAll(t *testing.T, in *bufio.Reader, out *json.Encoder) error {
 	klog.SetOutput(discard{})
 	klog.LogToStderr(false)
-	runtime.ErrorHandlers = nil // the default one sleeps, and remembers when across bubbles
+	runtime.ErrorHandlers = nil // the default one sleeps, and keeps times across bubbles
 	if err := feature.DefaultMutableFeatureGate.Set("StaleControllerConsistencyHPA=false"); err != nil {
 		return fmt.Errorf("switching off the consistency store, which needs an informer's resource versions: %w", err)
 	}
@@ -112,8 +109,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// calc runs the controller on one HPA for as many reconciliations as there are
-// steps.
+// calc runs the controller on one HPA for one reconciliation per step.
 func calc(ctx context.Context, c hpaCase) []hpaDecision {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

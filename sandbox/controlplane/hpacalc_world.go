@@ -22,8 +22,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/podautoscaler/metrics"
 )
 
-// hpaWorld is all that the controller sees: one HPA, its target's scale, the
-// pods and metrics of the present step. Reading the scale begins a step.
+// hpaWorld is everything that the controller sees: one HPA, the scale of its target, and the pods and metrics
+// of the current step. A step begins when the controller reads the scale.
 type hpaWorld struct {
 	c          hpaCase
 	stop       func()
@@ -45,7 +45,7 @@ func newHPAWorld(c hpaCase, stop func()) *hpaWorld {
 	w := &hpaWorld{c: c, stop: stop, start: time.Now(), replicas: c.Replicas, step: -1}
 	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 	w.hpas, w.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace), cache.NewIndexer(cache.MetaNamespaceKeyFunc, byNamespace)
-	_ = w.hpas.Add(hpa) // an indexer refuses what has no name
+	_ = w.hpas.Add(hpa) // an indexer only rejects objects without a name
 	return w
 }
 
@@ -55,7 +55,7 @@ func (w *hpaWorld) mapper() meta.RESTMapper {
 	return m
 }
 
-// next notes what came of the step before and begins another, if there is one.
+// next records the outcome of the current step, and begins the next one if there is one.
 func (w *hpaWorld) next() error {
 	if w.step >= 0 {
 		hpa := w.hpas.List()[0].(*autoscaling.HorizontalPodAutoscaler)
@@ -86,8 +86,7 @@ func (w *hpaWorld) next() error {
 	return w.pods.Replace(w.listed(), "")
 }
 
-// usage returns the status' value of a metric in thousandths, -1 if there is
-// none.
+// usage returns the value of a metric in the status, in thousandths; -1 if there is none.
 func usage(m autoscaling.MetricStatus) int64 {
 	var current autoscaling.MetricValueStatus
 	switch {
@@ -107,7 +106,7 @@ func usage(m autoscaling.MetricStatus) int64 {
 	return -1
 }
 
-// listed are the pods of the step.
+// listed returns the pods of the current step.
 func (w *hpaWorld) listed() []any {
 	s := w.c.Steps[w.step]
 	listed := s.Pods
@@ -135,7 +134,7 @@ func (w *hpaWorld) listed() []any {
 	return pods
 }
 
-// api takes the HPA's status, and drops Events.
+// api returns a client that stores the HPA's status and drops Events.
 func (w *hpaWorld) api() *fakes.Fake {
 	f := &fakes.Fake{}
 	f.AddReactor("update", "horizontalpodautoscalers", func(a fakes.Action) (bool, runtime.Object, error) {
@@ -145,7 +144,7 @@ func (w *hpaWorld) api() *fakes.Fake {
 	return f
 }
 
-// hpaInformer is an informer that is always in step: it has one object at first, or none.
+// hpaInformer is an informer that is always up to date. It starts with one object, or none.
 type hpaInformer[Lister any] struct {
 	cache.SharedIndexInformer
 	first  any
@@ -161,7 +160,7 @@ func (i hpaInformer[L]) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHan
 	return nil, nil
 }
 
-// scales is the scale subresource.
+// scales returns a client of the scale subresource.
 func (w *hpaWorld) scales() *scales.FakeScaleClient {
 	f := &scales.FakeScaleClient{}
 	f.AddReactor("get", "*", func(fakes.Action) (bool, runtime.Object, error) {
@@ -184,14 +183,14 @@ func (w *hpaWorld) scales() *scales.FakeScaleClient {
 	return f
 }
 
-// hpaMetrics is the metrics APIs' client.
+// hpaMetrics is a client of the metrics APIs.
 type hpaMetrics struct{ w *hpaWorld }
 
 func (m hpaMetrics) GetResourceMetric(context.Context, v1.ResourceName, string, labels.Selector, string) (metrics.PodMetricsInfo, time.Time, error) {
 	return nil, time.Time{}, errors.New("resource metrics are no business of ours")
 }
 
-// answer returns what the present step says about the metric called m<i>.
+// answer returns the value of the metric m<i> in the current step.
 func (m hpaMetrics) answer(name string) (hpaMetric, error) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()

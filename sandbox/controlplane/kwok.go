@@ -12,9 +12,8 @@ import (
 	"sigs.k8s.io/kwok/pkg/utils/signals"
 )
 
-// runKWOK is upstream's main with one difference: Kubernetes' packages have
-// put a --version flag that is not a bool on the global flag set, and cobra
-// would find it there and fail. KWOK gets an empty one.
+// runKWOK is upstream's main with one difference: KWOK gets an empty global flag set. Kubernetes' packages
+// add a --version flag that is not a bool, and cobra would find it and fail.
 func runKWOK() {
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ExitOnError)
 

@@ -1,13 +1,11 @@
-// Command controlplane is a real Kubernetes control plane in one binary:
-// etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and
-// kubectl, chosen by the name it is called by or by its first argument;
-// hpa-calc, which lets the HPA controller decide cases in a world of its own; and
-// fit, which lets the scheduler's filters say which nodes pods fit.
+// Command controlplane is a real Kubernetes control plane in one binary: etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler, kwok and kubectl. The name of the file or the first argument
+// selects the program. Two more programs answer test cases: hpa-calc runs the HPA controller in a simulated
+// world, and fit runs the scheduler's filters.
 //
-// One binary instead of six because they share most of their packages: it
-// compiles in a third of the time and takes a quarter of the disk space.
-// It is a module of its own so that none of what it needs becomes a
-// dependency of gpuscale.
+// There is one binary instead of six because the programs share most packages: it compiles in a third of the
+// time and takes a quarter of the disk space. It has its own module, so its dependencies do not become
+// gpuscale's.
 package main
 
 import (
@@ -18,7 +16,7 @@ import (
 	"strings"
 )
 
-// applets are the programs inside, by the name they are called by upstream.
+// applets are the programs, by their upstream names.
 var applets = map[string]func(){
 	"etcd":                    runEtcd,
 	"kube-apiserver":          runAPIServer,

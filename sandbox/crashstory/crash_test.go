@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	lender    = "lender" // a namespace; others are borrower and free, which is under no quota
+	lender    = "lender" // a namespace; the others are borrower, and free, which is under no quota
 	gangName  = "gang"
 	gangLabel = "scheduling.x-k8s.io/pod-group"
 	half      = "nvidia.com/mig-3g.40gb"
 )
 
-// step of the story: what users do, and what is still missing of what comes of it.
+// step is a part of the story: what users do, and a function that reports which result is still missing.
 type step struct {
 	name    string
 	do      func(*world)
 	missing func(*world) error
 }
 
-// steps in their order. Whatever the autoscaler chooses has one best answer: runs can be compared.
+// steps in order. In each, the autoscaler has exactly one best choice, so runs can be compared.
 var steps = []step{
 	{"a node is added for the minimum", func(*world) {}, running("")},
 	{"a GPU is repartitioned for a pod that needs a third of it", func(w *world) { w.pod("free", "slice", half, 1) }, running("slice")},
@@ -57,7 +57,7 @@ var steps = []step{
 		w.end("owner")
 	}, running("movable")},
 	{"an underused node is drained and removed", func(w *world) { w.end("gang-1") }, func(w *world) error {
-		if w.find("movable") == nil { // its controller makes it again
+		if w.find("movable") == nil { // its controller creates it again
 			w.pod("free", "movable", partition.GPUResource, 1, pinned)
 		}
 		return errors.Join(running("bound", "movable")(w), gone("whole-1")(w))
@@ -65,14 +65,14 @@ var steps = []step{
 	{"the last node of the pool goes", func(w *world) { w.end("movable", "bound") }, gone("whole-1", "whole-2")},
 }
 
-// seen and settled are the reconciles before the next step begins, and before the end.
+// Numbers of reconciles before the next step begins (seen) and before the end (settled).
 const (
 	patience = 100
 	seen     = 3
 	settled  = 10
 )
 
-// play plays the story, and returns the state at its end.
+// play plays the story and returns the state at its end.
 func (w *world) play() ([]string, error) {
 	w.t.Helper()
 	for _, s := range steps {
@@ -95,9 +95,9 @@ func (w *world) play() ([]string, error) {
 	return w.state(), nil
 }
 
-// TestCrashStory: the autoscaler is killed before and after each write of a story, and the answer to each is lost, a
-// conflict, or that there are too many requests; then a fifth of all writes meet one of these, by chance. The end is the
-// same, and each thing was done as often.
+// TestCrashStory kills the autoscaler before and after each write of the story. It also replaces the answer
+// to each write by a lost one, a conflict, or "too many requests". Then a random fifth of all writes gets one
+// of these faults. The end state must be the same each time, and every action must have been done as often.
 func TestCrashStory(t *testing.T) {
 	honest := newWorld(t, func(int, string) fault { return none })
 	want, err := honest.play()
@@ -105,7 +105,7 @@ func TestCrashStory(t *testing.T) {
 	t.Logf("%d writes; in the end\n%s", len(honest.calls), strings.Join(want, "\n"))
 	for nth, call := range honest.calls {
 		for i, f := range all {
-			// What is done when it is killed after one write is done before the next.
+			// A kill after one write is the same as a kill before the next.
 			if !testall.Enabled() && f != after && (nth+i)%8 != 0 {
 				continue
 			}
@@ -148,7 +148,7 @@ func TestCrashStory(t *testing.T) {
 	}
 }
 
-// try plays the story with a fault.
+// try plays the story with a fault and compares the result.
 func try(t *testing.T, want []string, f func(int, string) fault) {
 	t.Helper()
 	w := newWorld(t, f)
@@ -166,7 +166,7 @@ func try(t *testing.T, want []string, f func(int, string) fault) {
 	}
 }
 
-// running reports pods that do not run yet, and a first node that is not there.
+// running returns an error for pods that do not run yet, and for a first node that does not exist.
 func running(names ...string) func(*world) error {
 	return func(w *world) error {
 		if len(w.nodes()) == 0 {
@@ -181,7 +181,7 @@ func running(names ...string) func(*world) error {
 	}
 }
 
-// gone reports nodes that are still there.
+// gone returns an error for nodes that still exist.
 func gone(names ...string) func(*world) error {
 	return func(w *world) error {
 		for _, n := range w.nodes() {
@@ -193,7 +193,7 @@ func gone(names ...string) func(*world) error {
 	}
 }
 
-// clean reports marks of an operation on nodes.
+// clean returns an error if a node has marks of an operation.
 func (w *world) clean() error {
 	for _, n := range w.nodes() {
 		for _, key := range []string{contract.RecordAnnotation, v1alpha1.DrainAnnotation, v1alpha1.CordonAnnotation} {
@@ -209,7 +209,7 @@ func pinned(p *corev1.Pod) {
 	p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "whole-2"}
 }
 
-// pod makes one that is pending and has a controller.
+// pod creates a pending pod that has a controller.
 func (w *world) pod(namespace, name, of string, n int64, change ...func(*corev1.Pod)) {
 	w.t.Helper()
 	p := &corev1.Pod{
@@ -229,7 +229,7 @@ func (w *world) pod(namespace, name, of string, n int64, change ...func(*corev1.
 	require.NoError(w.t, w.client.Status().Update(w.t.Context(), p))
 }
 
-// find returns a pod; nil for none.
+// find returns a pod, or nil.
 func (w *world) find(name string) *corev1.Pod {
 	w.t.Helper()
 	for _, p := range w.pods() {

@@ -44,14 +44,14 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// fault is what happens to a write of the autoscaler's.
+// fault is what happens to a write of the autoscaler.
 type fault string
 
 const (
 	none     fault = ""
-	before   fault = "before" // killed before the API server gets it
+	before   fault = "before" // killed before the API server receives it
 	after    fault = "after"  // killed after it was done, before the answer
-	lost     fault = "lost"   // done, and the answer is an error
+	lost     fault = "lost"   // done, but answered with an error
 	conflict fault = "409"    // not done
 	limited  fault = "429"    // not done
 )
@@ -63,7 +63,7 @@ var errKilled = errors.New("killed")
 // tick is the time between two reconciles.
 const tick = 5 * time.Second
 
-// hardware of each pool's nodes.
+// hardware describes the nodes of each pool.
 var hardware = map[string]struct {
 	product string
 	gpus    int
@@ -75,21 +75,21 @@ var hardware = map[string]struct {
 
 var kinds = scheme.New()
 
-// world is a cluster, its scheduler, the machines of its nodes and an autoscaler, on one clock.
+// world is a cluster with its scheduler, its machines and an autoscaler, on one clock.
 type world struct {
 	t        *testing.T
-	client   client.WithWatch // everybody else's
+	client   client.WithWatch // for everything except the autoscaler
 	now      time.Time
 	loop     *loop.Loop
 	machines map[types.UID]*node.Agent
 	readings *observe.Readings
-	gang     bool // its PodGroup is there
+	gang     bool // whether the gang's PodGroup exists
 
 	calls  []string // the autoscaler's writes, in order
 	fault  func(nth int, call string) fault
-	killed bool // and nothing is answered until the next start
+	killed bool // then no call is answered until the next start
 	err    error
-	done   map[string]int // what was really done
+	done   map[string]int // how often each action was really done
 }
 
 func newWorld(t *testing.T, f func(nth int, call string) fault) *world {
@@ -108,8 +108,8 @@ func newWorld(t *testing.T, f func(nth int, call string) fault) *world {
 	return w
 }
 
-// over is a client of the autoscaler's own, whose calls meet faults, or of its provider's, which is killed with it:
-// a request that fails is a backoff, and autoscaler/loop has weeks of those.
+// over returns a client of the autoscaler, whose writes can get the given faults. The provider's client gets
+// only kills: a failed request would put its pool into backoff, which autoscaler/loop tests.
 func (w *world) over(faults ...fault) client.WithWatch {
 	return interceptor.NewClient(w.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -151,7 +151,7 @@ func (w *world) over(faults ...fault) client.WithWatch {
 	})
 }
 
-// write does a write, or what the fault makes of it if it is one of these.
+// write does a write, or applies the current fault if it is one of these.
 func (w *world) write(faults []fault, verb string, o client.Object, do func() error) error {
 	if w.killed {
 		return errKilled
@@ -187,7 +187,7 @@ func (w *world) write(faults []fault, verb string, o client.Object, do func() er
 	return nil
 }
 
-// start is a new process: what it knows is in the API server.
+// start starts a new autoscaler process. Everything that it knows is in the API server.
 func (w *world) start() {
 	w.killed = false
 	clock := func() time.Time { return w.now }
@@ -213,7 +213,7 @@ func (w *world) start() {
 	})
 }
 
-// groups is the gang's PodGroup, as scheduler-plugins has it.
+// groups returns the gang's PodGroup, in the form of scheduler-plugins.
 func (w *world) groups() (foreign.Objects, error) {
 	out := foreign.Objects{}
 	if w.gang {
@@ -222,7 +222,7 @@ func (w *world) groups() (foreign.Objects, error) {
 	return out, nil
 }
 
-// turn is a tick: the machines, the scheduler, Prometheus, and a reconcile. A process that is killed is
+// turn is one tick: machines, scheduler, Prometheus and one reconcile. If the process was killed, it is
 // started again.
 func (w *world) turn() {
 	w.t.Helper()
@@ -237,7 +237,7 @@ func (w *world) turn() {
 	}
 }
 
-// born is what the API server sets.
+// born sets what the API server sets on new objects.
 func (w *world) born(o client.Object) {
 	o.SetUID(types.UID(fmt.Sprintf("%s-%d", o.GetName(), w.now.UnixNano()+int64(len(w.calls)))))
 	o.SetCreationTimestamp(metav1.NewTime(w.now))
@@ -249,7 +249,7 @@ func (w *world) create(o client.Object) {
 	require.NoError(w.t, w.client.Create(w.t.Context(), o))
 }
 
-// stepMachines lets the software of all nodes work once: device manager, device plugin, feature
+// stepMachines runs one step of the host software of all nodes: device manager, device plugin, feature
 // discovery and mig-manager.
 func (w *world) stepMachines() {
 	w.t.Helper()
@@ -278,7 +278,7 @@ func (w *world) stepMachines() {
 	maps.DeleteFunc(w.machines, func(uid types.UID, _ *node.Agent) bool { return !here[uid] })
 }
 
-// boot a node's machine, whose kubelet reports Ready.
+// boot starts a node's machine; its kubelet reports Ready.
 func (w *world) boot(n *corev1.Node) *node.Agent {
 	w.t.Helper()
 	hw := hardware[n.Labels[v1alpha1.NodePoolLabel]]
@@ -293,7 +293,7 @@ func (w *world) boot(n *corev1.Node) *node.Agent {
 	return a
 }
 
-// schedule binds pods to the first node that has what they ask for; the gang all at once.
+// schedule binds each pod to the first node with what it requests, and a gang all at once.
 func (w *world) schedule() {
 	w.t.Helper()
 	pods := w.pods()
@@ -324,7 +324,7 @@ func selects(selector, labels map[string]string) bool {
 	return true
 }
 
-// fits reports whether a node has the devices of a pod left.
+// fits reports whether a node has enough unallocated devices for a pod.
 func fits(p *corev1.Pod, n *corev1.Node, pods []corev1.Pod) bool {
 	for name, want := range p.Spec.Containers[0].Resources.Limits {
 		if !strings.HasPrefix(string(name), "nvidia.com/") {
@@ -343,7 +343,7 @@ func fits(p *corev1.Pod, n *corev1.Node, pods []corev1.Pod) bool {
 	return true
 }
 
-// Query implements observe.Querier: the answer of a Prometheus that scrapes the nodes' exporters.
+// Query implements observe.Querier. It answers as a Prometheus would that scrapes the nodes' exporters.
 func (w *world) Query(_ context.Context, query string, _ time.Time) (out prom.Vector, _ error) {
 	machines := slices.SortedFunc(maps.Values(w.machines), func(a, b *node.Agent) int { return cmp.Compare(a.Machine.Name(), b.Machine.Name()) })
 	for _, a := range machines {
@@ -368,12 +368,12 @@ func (w *world) pods() []corev1.Pod {
 	return list.Items
 }
 
-// times are not the same in two runs.
+// times matches timestamps, which differ between runs.
 var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
 
-// state is what there is and what was done on the way, one fact a line. Of times only whether there is one is
-// compared. Left out are messages, the reason for not scaling up, and how many nodes were requested or removed a while
-// ago: one whose outcome is unknown counts.
+// state returns the final objects and the actions that were done, one fact a line. For times it only says
+// whether they are set. It leaves out messages, the reason why a pool does not scale up, and the numbers of
+// recently requested or removed nodes: these also count requests whose outcome was unknown.
 func (w *world) state() []string {
 	w.t.Helper()
 	var out []string

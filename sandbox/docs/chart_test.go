@@ -18,13 +18,13 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// As pages install the chart.
+// Release, namespace and chart in the pages' install commands.
 const pageRelease, pageNamespace, pageChart = "gpuscale", "gpuscale-system", "deploy/chart/gpuscale"
 
-// installation is what the chart makes as pages install it, with everything enabled.
+// installation is what the chart installs as the pages say, with everything enabled.
 type installation struct {
-	ports map[string][]string // of each object, by kind/name in lower case
-	pods  map[string]bool     // key=value of labels of pods
+	ports map[string][]string // ports of each object, by kind/name in lower case
+	pods  map[string]bool     // key=value of the pods' labels
 }
 
 func installed(t *testing.T) installation {
@@ -33,7 +33,7 @@ func installed(t *testing.T) installation {
 	require.NoError(t, err)
 	objects, err := helm.Template(t.Context(), chart.Release{Name: pageRelease, Namespace: pageNamespace, Values: chart.Everything})
 	require.NoError(t, err)
-	in := installation{map[string][]string{"lease/gpuscale-autoscaler": nil}, map[string]bool{}} // the Lease is made at run time
+	in := installation{map[string][]string{"lease/gpuscale-autoscaler": nil}, map[string]bool{}} // the autoscaler creates the Lease
 	for _, o := range objects {
 		ports := portsIn(o, "port", "spec", "ports")
 		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
@@ -57,22 +57,22 @@ func portsIn(o *unstructured.Unstructured, field string, at ...string) (out []st
 	return out
 }
 
-// shortKinds are kubectl's short and plural names.
+// shortKinds maps kubectl's short and plural names to kinds.
 var shortKinds = map[string]string{
 	"deploy": "deployment", "deployments": "deployment", "ds": "daemonset", "daemonsets": "daemonset", "svc": "service", "services": "service", "cm": "configmap", "configmaps": "configmap",
 	"sa": "serviceaccount", "cj": "cronjob", "leases": "lease", "jobs": "job", "pods": "pod",
 }
 
-// namedKinds are what commands name objects of.
+// namedKinds are the kinds whose objects commands name.
 var namedKinds = []string{"deployment", "daemonset", "service", "configmap", "serviceaccount", "cronjob", "lease", "clusterrole", "role", "apiservice", "secret", "job", "pod"}
 
-// check returns what a command of kubectl says about the installation that is otherwise:
-// objects called gpuscale…, their namespace, ports of port-forward, labels of pods.
+// check returns an error if a kubectl command does not match the installation: objects called gpuscale…,
+// their namespace, ports in port-forward, pod labels.
 func (in installation) check(words []string) error {
 	var problems []error
 	at := max(slices.Index(words, "-n"), slices.Index(words, "--namespace"))
 	if at > 0 && !slices.Contains(words[at:], pageNamespace) {
-		return nil // another's object, such as a ConfigMap with our boards in Grafana's
+		return nil // another project's object, such as a ConfigMap with our boards in Grafana's namespace
 	}
 	object := func(kind, name string) {
 		if full, ok := shortKinds[kind]; ok {
@@ -112,7 +112,7 @@ func (in installation) check(words []string) error {
 	return errors.Join(problems...)
 }
 
-// TestCommandsNameTheInstallation: objects, ports and labels of gpuscale's that commands name are those of the chart.
+// TestCommandsNameTheInstallation: objects, ports and labels of gpuscale in commands are those of the chart.
 func TestCommandsNameTheInstallation(t *testing.T) {
 	needPrograms(t)
 	in, n := installed(t), 0
@@ -156,8 +156,8 @@ func TestCommandsNameTheInstallation(t *testing.T) {
 	}
 }
 
-// rendered renders the chart with the --set flags of a command that installs it. Files of --values are
-// judged where their pages show them; each has to be on the page.
+// rendered renders the chart with the --set flags of an install command. Files for --values are checked where
+// their pages show them; each must be on the page.
 func (p *programs) rendered(ctx context.Context, words []string, page Page) error {
 	args := []string{"template", pageRelease, pageChart, "--namespace", pageNamespace}
 	for i, word := range words {
@@ -180,10 +180,10 @@ func (p *programs) rendered(ctx context.Context, words []string, page Page) erro
 	return nil
 }
 
-// ownFiles are the user's own values, which a page needs not show again.
+// ownFiles are users' own values files, which a page does not have to show.
 var ownFiles = []string{"mine.yaml", "values.yaml", "gpuscale-images-VERSION.yaml"}
 
-// TestInstallations: commands that install the chart give it values that it has.
+// TestInstallations: commands that install the chart only set values that exist.
 func TestInstallations(t *testing.T) {
 	p, n := needPrograms(t), 0
 	check := func(text string, page Page) error {
@@ -216,10 +216,10 @@ func TestInstallations(t *testing.T) {
 	}
 }
 
-// inline is a value of the chart as prose names it: `adapter.apis.custom: false`.
+// inline matches a chart value in a sentence: `adapter.apis.custom: false`.
 var inline = regexp.MustCompile(`^([a-z][A-Za-z]*(?:\.[A-Za-z]+)+)(?:(?:: |=)(.+))?$`)
 
-// TestValuesInSentences: values of the chart in prose are there, and take what is said.
+// TestValuesInSentences: chart values in sentences exist and accept what the sentence says.
 func TestValuesInSentences(t *testing.T) {
 	p, n := needPrograms(t), 0
 	text, err := os.ReadFile(root(t) + "/" + pageChart + "/values.yaml")
@@ -234,7 +234,7 @@ func TestValuesInSentences(t *testing.T) {
 		}
 		keys := strings.Split(m[1], ".")
 		if _, ours := values[keys[0]]; !ours {
-			return nil // another program's word
+			return nil // a word of another program
 		}
 		n++
 		if !within(values, keys) {
@@ -263,7 +263,7 @@ func TestValuesInSentences(t *testing.T) {
 	}
 }
 
-// within reports whether values have a path; below an empty map the user names the keys.
+// within reports whether values contain a path. Below an empty map, users choose the keys.
 func within(values map[string]any, keys []string) bool {
 	of, found := values[keys[0]]
 	below, isMap := of.(map[string]any)

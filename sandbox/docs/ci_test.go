@@ -9,8 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestCI: the script that CI runs leaves the real node out where it cannot have one, with
-// the reason, and fails where a target fails.
+// TestCI: CI's script skips the real node where the machine does not support one, and says why. It fails if a
+// make target fails.
 func TestCI(t *testing.T) {
 	script := filepath.Join(root(t), ".ci/run")
 	testscript.Run(t, testscript.Params{Dir: "testdata/ci", Setup: func(e *testscript.Env) error {

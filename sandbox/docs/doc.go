@@ -1,8 +1,8 @@
-// Package docs holds the pages that users read against the product: queries are
-// parsed and their names looked up, files are given to the programs that read them,
-// commands' programs, subcommands and flags must exist, each link leads somewhere, and
-// each page can be found. sandbox/chart has the API server judge the manifests.
+// Package docs compares the documentation with the product. Queries are parsed and their names looked up,
+// files are read by the programs that they are for, the programs, subcommands and flags of commands must
+// exist, every link must lead somewhere, and every page must be reachable. sandbox/chart sends the manifests
+// to the API server.
 //
-// Blocks are judged by kind (see Kind). The package writes no page and is no part of
-// any program.
+// The kind of a block decides how it is checked (see Kind). The package writes no page and is not part of any
+// program.
 package docs

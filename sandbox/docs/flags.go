@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Help is a program's output for --help after some subcommands. ok is false where
-// the last of them is none.
+// Help returns a program's --help output after some subcommands. ok is false if the last of them is not a
+// subcommand.
 type Help func(program string, subcommands []string) (text string, ok bool)
 
 var (
@@ -17,11 +17,11 @@ var (
 	commandInHelp = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*)(?:  |$)`)
 )
 
-// checkFlags returns the unknown flags of one of our own programs. words are the
-// command's, its program first.
+// checkFlags returns an error for unknown flags of one of our programs. words is the command line, beginning
+// with the program.
 func checkFlags(words []string, help Help) error {
 	program, rest := words[0], words[1:]
-	before := 0 // flags before the subcommand, with their values
+	before := 0 // flags and their values before the subcommand
 	for before < len(rest) && strings.HasPrefix(rest[before], "-") {
 		if slices.Contains([]string{"-n", "--namespace", "--context", "--kubeconfig", "-f", "--config"}, rest[before]) {
 			before++

@@ -12,22 +12,22 @@ import (
 	"github.com/gpuscale/gpuscale/deploy/chart"
 )
 
-// Kind of a block: what judges it.
+// Kind is the kind of a block. It decides how the block is checked.
 type Kind string
 
 // Kinds.
 const (
-	Manifest Kind = "manifest" // the API server, strictly and without effect
-	File     Kind = "file"     // the program that reads it; see FileName
-	JSON     Kind = "json"     // is parsed, a value a line where there are several
-	Query    Kind = "query"    // is parsed; its names must exist
-	Counters Kind = "counters" // the exporter
-	Commands Kind = "commands" // their programs, flags and what they name are looked up
-	Output   Kind = "output"   // nothing: what a program printed, or a drawing
+	Manifest Kind = "manifest" // sent to the API server, with strict validation and dry run
+	File     Kind = "file"     // read by the program that it is for; see FileName
+	JSON     Kind = "json"     // parsed; one value, or one a line
+	Query    Kind = "query"    // parsed; its names must exist
+	Counters Kind = "counters" // read by the exporter
+	Commands Kind = "commands" // programs, flags and the objects named in them are looked up
+	Output   Kind = "output"   // not checked: a program's output, or a drawing
 )
 
-// Programs are the first words by which an indented block is known for commands.
-// Each segment of a pipeline must begin with one of them.
+// Programs are the words by which an indented block is recognized as commands: each part of a pipeline must
+// begin with one of them.
 var Programs = []string{
 	"kubectl", "helm", "make", "go", "curl",
 	"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report", "gpuscale-dashboards", "gpuscale-sandbox",
@@ -36,8 +36,8 @@ var Programs = []string{
 	"git", "kind", "sha256sum", "tar", "crane", "docker", "skopeo", "promtool", "nvidia-smi", "sudo", "apt-get", "ssh",
 }
 
-// Kind returns the kind of a block. A block without a kind is an error: fenced ones
-// need a language, and YAML is objects of an API or names its file in a first comment.
+// Kind returns the kind of a block. It returns an error if the kind is unclear: a fenced block must have a
+// language, and YAML must be API objects or name its file in the first comment.
 func (b Block) Kind() (Kind, error) {
 	if !b.Fenced {
 		return b.indentedKind()
@@ -65,7 +65,7 @@ func (b Block) Kind() (Kind, error) {
 	return "", fmt.Errorf("nothing judges the language %q", b.Lang)
 }
 
-// flagged looks like a command: a plain word, and a flag somewhere behind it.
+// flagged matches text that looks like a command: a plain word, followed somewhere by a flag.
 var flagged = regexp.MustCompile(`^[a-z][a-z0-9_./-]*( \S+)* --?[a-z]`)
 
 func (b Block) indentedKind() (Kind, error) {
@@ -86,7 +86,7 @@ func (b Block) indentedKind() (Kind, error) {
 
 var fileName = regexp.MustCompile(`^#\s+(?:\S*/)?([\w.-]+\.(?:ya?ml|csv))(?:[\s:,].*)?$`)
 
-// FileName is what the first line's comment calls the block; empty if it does not.
+// FileName returns the file name in the comment of the first line; empty if there is none.
 func (b Block) FileName() string {
 	first, _, _ := strings.Cut(b.Text, "\n")
 	if m := fileName.FindStringSubmatch(strings.TrimSpace(first)); m != nil {
@@ -95,7 +95,7 @@ func (b Block) FileName() string {
 	return ""
 }
 
-// objects is nil if each document of the text is an object of an API.
+// objects returns nil if each document in the text is an API object.
 func objects(text string) error {
 	all, err := chart.Objects([]byte(text))
 	if err != nil {

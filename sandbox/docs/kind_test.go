@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// blockOf a page that consists of one.
+// blockOf returns the block of a page that has only one.
 func blockOf(t *testing.T, text string) Block {
 	t.Helper()
 	blocks := parse("x.md", text).Blocks
@@ -33,7 +33,8 @@ func TestKindOfNone(t *testing.T) {
 	}
 }
 
-// Mistakes are seen in queries, JSON, and series within a sentence; "" is none.
+// TestMistakesWithin: mistakes in queries, in JSON and in series in a sentence are found; "" means no
+// mistake.
 func TestMistakesWithin(t *testing.T) {
 	query := func(text string) error { return blockOf(t, fenced("promql", text)).CheckQueries() }
 	document := func(text string) error { return blockOf(t, fenced("json", text)).CheckJSON() }

@@ -10,24 +10,23 @@ import (
 	"strings"
 )
 
-// home is the public address of the repository: links to it are checked like those
-// within it.
+// home is the repository's public URL. Links to it are checked like relative links.
 const home = "https://github.com/gpuscale/gpuscale/"
 
-// Tree is the repository: its files, and its pages by path.
+// Tree is the repository: its files, and its parsed pages by path.
 type Tree struct {
 	Files fs.FS
 	Pages map[string]Page
 }
 
-// ForUsers reports whether the blocks of a page are checked. Design notes (docs/internals/001 and so on) and the
-// change log name what no longer exists.
+// ForUsers reports whether the blocks of a page are checked. Design notes (docs/internals/001 and so on) and
+// the change log may name things that no longer exist.
 func ForUsers(path string) bool {
 	return path == "README.md" || path == "CONTRIBUTING.md" || path == "deploy/chart/gpuscale/README.md" ||
 		strings.HasPrefix(path, "docs/") && !strings.HasPrefix(path, "docs/internals/0")
 }
 
-// ReadTree reads a checkout, and its pages that are wanted.
+// ReadTree reads a checkout and parses the pages that want selects.
 func ReadTree(root string, want func(path string) bool) (Tree, error) {
 	files := os.DirFS(root)
 	var pages []string
@@ -50,7 +49,7 @@ func ReadTree(root string, want func(path string) bool) (Tree, error) {
 	return newTree(files, pages)
 }
 
-// newTree reads the pages among the files.
+// newTree parses the pages among the files.
 func newTree(files fs.FS, pages []string) (Tree, error) {
 	t := Tree{Files: files, Pages: map[string]Page{}}
 	for _, p := range pages {
@@ -63,8 +62,8 @@ func newTree(files fs.FS, pages []string) (Tree, error) {
 	return t, nil
 }
 
-// Target is what a link of a page leads to, below the root, and the anchor in it. A
-// link that leaves the repository has no path.
+// Target returns the file below the root that a page's link leads to, and the anchor. The file is empty for a
+// link that leaves the repository.
 func (t Tree) Target(page, target string) (file, anchor string, err error) {
 	target, ours := t.own(target)
 	u, err := url.Parse(target)
@@ -89,7 +88,7 @@ func (t Tree) Target(page, target string) (file, anchor string, err error) {
 	return file, u.Fragment, nil
 }
 
-// own takes the repository's address off a link.
+// own removes the repository's URL from a link.
 func (t Tree) own(target string) (string, bool) {
 	for _, kind := range []string{"blob/main/", "tree/main/", "raw/main/"} {
 		if rest, ok := strings.CutPrefix(target, home+kind); ok {
@@ -99,7 +98,7 @@ func (t Tree) own(target string) (string, bool) {
 	return target, false
 }
 
-// CheckLink returns the error of a link of a page; nil for a valid one.
+// CheckLink returns an error for an invalid link of a page.
 func (t Tree) CheckLink(page string, l Link) error {
 	file, anchor, err := t.Target(page, l.Target)
 	if err != nil {
@@ -129,8 +128,8 @@ func (t Tree) CheckLink(page string, l Link) error {
 	return nil
 }
 
-// Reachable returns the pages that links lead to from one page, over other pages and
-// over folders' README.md, itself included.
+// Reachable returns the pages that can be reached by links from one page, over other pages and the README.md
+// of folders. The page itself is included.
 func (t Tree) Reachable(from string) map[string]bool {
 	seen := map[string]bool{}
 	next := []string{from}

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// small is a tree with everything that links are judged by.
+// small is a tree with an example of everything that matters for links.
 func small(t *testing.T) Tree {
 	t.Helper()
 	files := fstest.MapFS{}

@@ -12,7 +12,7 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// Page is one Markdown file, as far as it is judged.
+// Page is one Markdown file: the parts of it that are checked.
 type Page struct {
 	Path    string // below the checkout's root, with slashes
 	Blocks  []Block
@@ -21,7 +21,7 @@ type Page struct {
 	Anchors map[string]bool // as GitHub makes them of headings
 }
 
-// Block is text that is not prose: fenced, or indented by four spaces.
+// Block is text that is not prose: a fenced block, or one indented by four spaces.
 type Block struct {
 	Page   string
 	Line   int // of its first line of text, from 1
@@ -30,21 +30,20 @@ type Block struct {
 	Text   string // without fence and indentation, each line ended by \n
 }
 
-// Link leads from a line of a page to a target as it is written.
+// Link is a link in a page: its line, and its target as written.
 type Link struct {
 	Line   int
 	Target string
 	Image  bool
 }
 
-// Span is code within prose. One that goes over a line's end has a blank there.
+// Span is inline code. A line break in it becomes a space.
 type Span struct {
 	Line int
 	Text string
 }
 
-// parse reads a page as GitHub does. Nothing is an error in Markdown: what is no block is
-// prose.
+// parse reads a page as GitHub does. It cannot fail: in Markdown everything that is not a block is prose.
 func parse(path, markdown string) Page {
 	p := Page{Path: path, Anchors: map[string]bool{}}
 	source := []byte(markdown)
@@ -80,11 +79,11 @@ func parse(path, markdown string) Page {
 		}
 		return ast.WalkContinue, nil
 	}
-	_ = ast.Walk(goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(source)), see) // see returns none
+	_ = ast.Walk(goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(source)), see) // see returns no error
 	return p
 }
 
-// content is what a reader sees of a node within prose, and where in the source it begins.
+// content returns the visible text of an inline node, and the offset in the source at which it begins.
 func content(n ast.Node, source []byte) (words string, at int) {
 	at = len(source)
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
@@ -103,8 +102,8 @@ func content(n ast.Node, source []byte) (words string, at int) {
 	return words, at
 }
 
-// anchor of a heading, as GitHub makes it: lower case, words joined by hyphens,
-// punctuation gone; the second of the same name has -1 behind it.
+// anchor returns a heading's anchor as GitHub makes it: lower case, words joined by hyphens, no punctuation.
+// The second heading of the same name gets the suffix -1.
 func anchor(title string, slugs map[string]int) string {
 	slug := strings.Map(func(c rune) rune {
 		switch {

@@ -21,7 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// programs are what pages name, in one folder. No control plane runs.
+// programs are the programs that pages use, in one folder. No control plane runs.
 type programs struct {
 	root, dir, bin string
 	helps          map[string]string
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { shared.Main(m) }
 func needPrograms(t *testing.T) *programs {
 	t.Helper()
 	if _, err := chart.Tool(root(t), "helm"); err != nil {
-		t.Skip(err) // make test builds it first
+		t.Skip(err) // make test builds it before
 	}
 	return shared.Get(t)
 }
@@ -78,7 +78,7 @@ func newPrograms(ctx context.Context) (_ *programs, err error) {
 	return p, nil
 }
 
-// run a command in the checkout, without the environment of the user who runs the tests.
+// run runs a command in the checkout, without the environment of the user who runs the tests.
 func (p *programs) run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, name), args...)
 	cmd.Dir, cmd.Env = p.root, []string{"PATH=" + p.bin + ":" + os.Getenv("PATH"), "HOME=" + p.dir}
@@ -88,7 +88,7 @@ func (p *programs) run(ctx context.Context, name string, args ...string) (string
 	return out.String(), err
 }
 
-// help runs a program for what it says, once.
+// help returns a program's help output; each is read once.
 func (p *programs) help(ctx context.Context) Help {
 	return func(program string, subcommands []string) (string, bool) {
 		key := program + " " + strings.Join(subcommands, " ")
@@ -109,24 +109,24 @@ func (p *programs) help(ctx context.Context) Help {
 	}
 }
 
-// goRun is how contributors start a program that users have installed.
+// goRun matches how contributors run a program that users have installed.
 var goRun = regexp.MustCompile(`^go run \./(exporter|adapter|autoscaler|agent|report|dashboards)\b`)
 
 // plugin is how users of kubectl start its plugin.
 var plugin = regexp.MustCompile(`^kubectl gpuscale\b`)
 
-// judged are the programs whose flags are compared with their --help.
+// judged lists the programs whose flags are compared with their --help.
 var judged = []string{"kubectl", "kubectl-gpuscale", "helm", "gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report", "gpuscale-dashboards"}
 
-// check returns what a command names that there is not: subcommands, flags. Make targets
-// and packages are internal/vocabulary's.
+// check returns an error if a command names a subcommand or flag that does not exist. internal/vocabulary
+// checks make targets and packages.
 func (p *programs) check(ctx context.Context, text string) error {
 	segments, err := Words(plugin.ReplaceAllString(goRun.ReplaceAllString(text, "gpuscale-$1"), "kubectl-gpuscale"))
 	if err != nil {
 		return nil // a here-document
 	}
 	for _, words := range segments {
-		if at := slices.Index(words, "--"); words[0] == "kubectl" && at > 0 && at+1 < len(words) { // exec's command
+		if at := slices.Index(words, "--"); words[0] == "kubectl" && at > 0 && at+1 < len(words) { // the command of kubectl exec
 			inner := append([]string{path.Base(words[at+1])}, words[at+2:]...)
 			segments = append(segments, inner)
 		}
@@ -141,7 +141,7 @@ func (p *programs) check(ctx context.Context, text string) error {
 	return nil
 }
 
-// TestCommands: every command of the pages, those within a sentence too.
+// TestCommands checks every command of the pages, including those in sentences.
 func TestCommands(t *testing.T) {
 	p, n := needPrograms(t), 0
 	for name, page := range tree(t, ForUsers).Pages {
@@ -153,7 +153,7 @@ func TestCommands(t *testing.T) {
 		}
 		for _, s := range page.Spans {
 			if strings.Contains(s.Text, "…") {
-				continue // a part of something
+				continue // not a complete command
 			}
 			if err := p.check(t.Context(), s.Text); err != nil {
 				t.Errorf("%s:%d: %s: %v", name, s.Line, s.Text, err)
@@ -172,10 +172,10 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// readers of the files that pages show, by the file's name.
+// readers lists the programs that read the files in pages, by file name.
 var readers = []struct {
 	names   []string // patterns of path.Match
-	command []string // FILE is the file; empty: a parser is all that reads it
+	command []string // FILE is replaced by the file; empty if there is only a parser
 }{
 	{[]string{"adapter.yaml", "adapter-*.yaml", "prometheus-adapter.yaml"}, []string{"gpuscale-adapter", "--check", "--config", "FILE"}},
 	{[]string{"autoscaler.yaml", "autoscaler-*.yaml"}, []string{"gpuscale-autoscaler", "--check", "--config", "FILE"}},
@@ -191,7 +191,7 @@ var (
 	namesBackend = regexp.MustCompile(`(?m)^(?:prometheus|backends):`)
 )
 
-// read gives a file of a page to the program that reads it.
+// read checks a file in a page with the program that reads it.
 func (p *programs) read(ctx context.Context, b Block) error {
 	name := b.FileName()
 	file := filepath.Join(p.dir, "read-"+name)
@@ -200,7 +200,7 @@ func (p *programs) read(ctx context.Context, b Block) error {
 		return err
 	}
 	if kind, _ := b.Kind(); kind == Counters || strings.HasSuffix(name, ".csv") {
-		// It has no GPU here, which the exporter says of its other parts.
+		// The exporter would report that this machine has no GPU, so only the collectors are checked.
 		out, _ := p.run(ctx, "gpuscale-exporter", "check", "--collectors", file)
 		if !regexp.MustCompile(`counters +ok`).MatchString(out) {
 			return fmt.Errorf("the exporter does not take it: %s", out)
@@ -227,7 +227,7 @@ func (p *programs) read(ctx context.Context, b Block) error {
 	return fmt.Errorf("no known program reads a file %s", name)
 }
 
-// TestFiles: every file and query that a page shows, and that mistakes in them are seen.
+// TestFiles checks every file and query that a page shows. It also checks that mistakes in them are found.
 func TestFiles(t *testing.T) {
 	p := needPrograms(t)
 	for name, page := range tree(t, ForUsers).Pages {

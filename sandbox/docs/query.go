@@ -16,26 +16,26 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// scraped are labels that a series has by being scraped, whatever its own are; cluster
-// is for who has several in one Prometheus.
+// scraped are labels that every series may have because it was scraped. Users with several clusters in one
+// Prometheus add the label cluster.
 var scraped = []string{
 	"__name__", "job", "instance", "cluster", "namespace", "pod", "container", "node", "service", "endpoint",
 	"exported_namespace", "exported_pod", "exported_container", "exported_node",
 }
 
-// others are series that neither we nor whom we read from make: Prometheus' own of a
-// scrape and of alerts. Their labels are not judged.
+// others are series that neither our programs nor the programs we read expose: Prometheus' own about scrapes
+// and alerts. Their labels are not checked.
 var others = []string{
 	"up", "ALERTS", "ALERTS_FOR_STATE",
 	"scrape_samples_scraped", "scrape_samples_post_metric_relabeling", "scrape_duration_seconds", "scrape_series_added",
 	"prometheus_tsdb_head_series", "prometheus_rule_evaluation_failures_total",
 }
 
-// placeholder is a name that the reader fills in.
+// placeholder matches a name that the reader replaces.
 var placeholder = regexp.MustCompile(`^[A-Z]+$`)
 
-// CheckQueries parses a block of PromQL, a query going on over lines until it can be
-// parsed, and returns the unknown names, and the labels that their series lack.
+// CheckQueries parses a block of PromQL. A query may continue over several lines. It reports unknown names,
+// and labels that a series does not have.
 func (b Block) CheckQueries() error {
 	var problems []error
 	text, from := "", b.Line
@@ -63,7 +63,7 @@ func (b Block) CheckQueries() error {
 	return errors.Join(problems...)
 }
 
-// unknown names and labels in the selectors of a query.
+// unknown reports unknown names and labels in the selectors of a query.
 func unknown(expr parser.Expr) []error {
 	var problems []error
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
@@ -83,7 +83,7 @@ func unknownIn(s *parser.VectorSelector) []error {
 		}
 	}
 	if name == "" || slices.Contains(others, name) || placeholder.MatchString(name) {
-		return nil // of any name, or none of ours to know
+		return nil // a selector of any name, or not one of our series
 	}
 	have, ok := labelsOf(name)
 	if !ok {
@@ -98,7 +98,7 @@ func unknownIn(s *parser.VectorSelector) []error {
 	return problems
 }
 
-// labelsOf a series by its own making; false if there is none of that name.
+// labelsOf returns the labels of a series by its definition; false if there is no series of that name.
 func labelsOf(name string) ([]string, bool) {
 	if r, ok := rules.Find(name); ok {
 		return r.Labels, true
@@ -119,15 +119,15 @@ func labelsOf(name string) ([]string, bool) {
 	return nil, false
 }
 
-// seriesName is a series of ours within a sentence, with labels or their names.
+// seriesName matches one of our series in a sentence, with matchers or label names.
 var seriesName = regexp.MustCompile(`^((?:gpu|gpuscale)_[a-z0-9_]+)(?:\{([^}]*)\})?$`)
 
-// otherNames look like series and are none: columns of replay's lists, a label that
-// metrics APIs take.
+// otherNames look like our series but are something else: columns of replay's lists, and a label that the
+// metrics APIs accept.
 var otherNames = []string{"gpu_milli", "gpu_spec", "gpuscale_source"}
 
-// checkSeries reports whether what looks like a series of ours within a sentence is one,
-// or one of our labels, or a signal for HPAs; and whether it has the labels.
+// checkSeries checks a text in a sentence that looks like one of our series. It must be one, with these
+// labels, or one of our labels, or a signal for HPAs.
 func checkSeries(text string) error {
 	m := seriesName.FindStringSubmatch(text)
 	if m == nil || slices.Contains(otherNames, m[1]) {
@@ -151,7 +151,7 @@ func checkSeries(text string) error {
 	return nil
 }
 
-// labelName is at the beginning of each matcher; values have quotes.
+// labelName matches the label at the beginning of each matcher; values are in quotes.
 var labelName = regexp.MustCompile(`(?:^|,) *([a-z_]+)`)
 
 func isLabel(name string) bool {

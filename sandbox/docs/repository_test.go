@@ -57,7 +57,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestIndex: who begins at docs/README.md gets to every page.
+// TestIndex: every page can be reached from docs/README.md.
 func TestIndex(t *testing.T) {
 	tree := tree(t, everything)
 	seen := tree.Reachable("docs/README.md")
@@ -70,8 +70,7 @@ func TestIndex(t *testing.T) {
 
 var pageInSource = regexp.MustCompile(`\bdocs/[\w./-]+\.md(?:#[\w-]+)?`)
 
-// TestSourcesNamePages: what help texts, messages, comments, the chart and the alerts
-// say of pages leads somewhere.
+// TestSourcesNamePages: pages that help texts, messages, comments, the chart and the alerts name exist.
 func TestSourcesNamePages(t *testing.T) {
 	tree := tree(t, everything)
 	n := 0
@@ -90,8 +89,8 @@ func TestSourcesNamePages(t *testing.T) {
 	}
 }
 
-// TestSeriesInSentences: code within a sentence that is a series of ours has its name
-// and labels. Paths, tests and make targets are internal/vocabulary's.
+// TestSeriesInSentences: a series of ours in inline code has an existing name and labels. internal/vocabulary
+// checks paths, tests and make targets.
 func TestSeriesInSentences(t *testing.T) {
 	for path, p := range tree(t, ForUsers).Pages {
 		for _, s := range p.Spans {
@@ -119,7 +118,7 @@ func root(t testing.TB) string {
 	return root
 }
 
-// sources of the tree by path: Go, the chart's, manifests, boards and alerts.
+// sources returns the text of the tree's sources by path: Go, chart, manifests, boards and alerts.
 func sources(t testing.TB) map[string]string {
 	t.Helper()
 	out := map[string]string{}

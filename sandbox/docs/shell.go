@@ -10,14 +10,14 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Command is one thing to type, as it stands in a page.
+// Command is one command as it is written in a page.
 type Command struct {
 	Page string
 	Line int
-	Text string // several lines where a quote, a backslash or a here-document goes on
+	Text string // has several lines if a quote, a backslash or a here-document continues
 }
 
-// Commands of a block. Where lines begin with "$ ", the others are what was printed.
+// Commands returns the commands of a block. If lines begin with "$ ", all others are output.
 func (b Block) Commands() []Command {
 	lines := strings.Split(strings.TrimSuffix(b.Text, "\n"), "\n")
 	prompted := slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "$ ") })
@@ -40,12 +40,12 @@ func (b Block) Commands() []Command {
 // unfinished reports whether a shell would wait for another line.
 func unfinished(text string) bool {
 	_, err := Words(text)
-	var e syntax.ParseError // which does not count a here-document
+	var e syntax.ParseError // it does not detect an unfinished here-document
 	return strings.HasSuffix(text, `\`) || syntax.IsIncomplete(err) || errors.As(err, &e) && strings.Contains(e.Text, "here-document")
 }
 
-// Words are those of each program that a command line runs, of programs in $(…) too:
-// no redirections, and no variables that are set before it.
+// Words returns the words of each program that a command line runs, including programs in $(…). Redirections
+// and leading variable assignments are left out.
 func Words(text string) (programs [][]string, err error) {
 	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
 	if err != nil {
@@ -66,7 +66,7 @@ func Words(text string) (programs [][]string, err error) {
 
 var escaped = regexp.MustCompile(`\\(.)`)
 
-// unquoted is a word as its program gets it; what the shell puts in stays as it is written.
+// unquoted returns a word as the program receives it. Shell expansions stay as written.
 func unquoted(parts []syntax.WordPart, text string) string {
 	word := ""
 	for _, p := range parts {
@@ -84,7 +84,7 @@ func unquoted(parts []syntax.WordPart, text string) string {
 	return word
 }
 
-// Check reports whether all programs of a command are known ones.
+// Check returns an error if a program of the command is unknown.
 func (c Command) Check() error {
 	programs, err := Words(c.Text)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // reply is an adapter's answer.
 type reply struct {
 	code  int
-	text  string // of an error
+	text  string // the error's text
 	items []item
 }
 
@@ -25,7 +25,7 @@ type item struct {
 
 func (r reply) ok() bool { return r.code == 200 }
 
-// byName maps objects to values.
+// byName returns the values by object.
 func (r reply) byName() map[string]float64 {
 	all := map[string]float64{}
 	for _, i := range r.items {
@@ -34,7 +34,7 @@ func (r reply) byName() map[string]float64 {
 	return all
 }
 
-// sum is what an HPA makes of an external metric's items.
+// sum is the value that an HPA computes from the items of an external metric.
 func (r reply) sum() float64 {
 	var milli int64
 	for _, i := range r.items {
@@ -43,8 +43,7 @@ func (r reply) sum() float64 {
 	return float64(milli) / 1000
 }
 
-// alike compares values. A rate is measured at two moments, so it may differ
-// by a twentieth.
+// alike compares values. Rates are measured at two moments, so they may differ by a twentieth.
 func alike(q question, a, b float64) bool {
 	if q.metric == "http_requests_per_second" {
 		return math.Abs(a-b) <= 0.05*math.Max(math.Abs(a), math.Abs(b))
@@ -52,7 +51,7 @@ func alike(q question, a, b float64) bool {
 	return a == b
 }
 
-// agree reports whether each object of ours is one of theirs, with values that are ok.
+// agree reports whether each of our objects is also one of theirs, and ok is true for the values.
 func agree(theirs, ours reply, ok func(theirs, ours float64) bool) bool {
 	t := theirs.byName()
 	for name, w := range ours.byName() {
@@ -63,8 +62,8 @@ func agree(theirs, ours reply, ok func(theirs, ours float64) bool) bool {
 	return true
 }
 
-// same reports whether an HPA would do the same with both answers: the same
-// values for the same objects, or no answer at all.
+// same reports whether an HPA would do the same with both answers: equal values for the same objects, or no
+// answer in either case.
 func same(q question, theirs, ours reply) bool {
 	if !theirs.ok() || !ours.ok() {
 		return !theirs.ok() && !ours.ok()
@@ -75,8 +74,7 @@ func same(q question, theirs, ours reply) bool {
 	return len(theirs.byName()) == len(ours.byName()) && len(theirs.items) == len(ours.items) && agree(theirs, ours, func(v, w float64) bool { return alike(q, v, w) })
 }
 
-// onlyLess reports whether ours lacks some of their objects, or all, and has
-// the same values for the rest.
+// onlyLess reports whether ours lacks some or all of their objects and has equal values for the rest.
 func onlyLess(q question, theirs, ours reply) bool {
 	if !theirs.ok() || q.external || !ours.ok() {
 		return theirs.ok() && !ours.ok()
@@ -84,8 +82,8 @@ func onlyLess(q question, theirs, ours reply) bool {
 	return len(ours.items) < len(theirs.items) && agree(theirs, ours, func(v, w float64) bool { return alike(q, v, w) })
 }
 
-// eachOr reports whether both have the same objects, and each has the same
-// value or one that differs as given; at least one does.
+// eachOr reports whether both have the same objects, each with equal values or values that differ in the
+// given way. At least one must differ.
 func eachOr(theirs, ours reply, differ func(theirs, ours float64) bool) (some bool) {
 	return theirs.ok() && ours.ok() && len(theirs.byName()) == len(ours.byName()) && agree(theirs, ours, func(v, w float64) bool {
 		some = some || v != w
@@ -95,12 +93,12 @@ func eachOr(theirs, ours reply, differ func(theirs, ours float64) bool) (some bo
 
 func about(q question, metrics ...string) bool { return slices.Contains(metrics, q.metric) }
 
-// difference is one that docs/internals/adapter-compat.md lists, by the words in bold
-// there, and how to know it.
+// difference is a difference that docs/internals/adapter-compat.md lists, named by the page's words in bold,
+// with a function that recognizes it.
 type difference struct {
 	name string
-	// values differ: an HPA might act otherwise. The others are about errors'
-	// codes and fields that no HPA reads.
+	// values means that values differ, so an HPA might act differently. Other differences are about error codes and
+	// fields that no HPA reads.
 	values bool
 	is     func(q question, theirs, ours reply) bool
 }
@@ -157,8 +155,8 @@ var differences = []difference{
 	}},
 }
 
-// classify returns the names of the listed differences between two answers,
-// and whether they explain what an HPA would see.
+// classify returns the listed differences between two answers. explained is true if they explain everything
+// that an HPA would see.
 func classify(q question, theirs, ours reply) (found []string, explained bool) {
 	explained = same(q, theirs, ours)
 	for _, d := range differences {
@@ -168,7 +166,7 @@ func classify(q question, theirs, ours reply) (found []string, explained bool) {
 		found = append(found, d.name)
 		explained = explained || d.values
 	}
-	// Two errors of different codes are a difference as well.
+	// Two errors with different codes are also a difference.
 	if !theirs.ok() && !ours.ok() && theirs.code != ours.code && len(found) == 0 {
 		return found, false
 	}

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// question is one request that both adapters are asked.
+// question is one request that is sent to both adapters.
 type question struct {
-	path, selector string // of the series; "" for none
+	path, selector string // label selector of series; "" for none
 	objects        string // label selector of the objects
 	metric         string
 	external       bool
@@ -42,7 +42,7 @@ func (q question) String() string {
 	return s
 }
 
-// questions are resources × names × selectors × metrics × versions.
+// questions returns all combinations of resources, names, selectors, metrics and versions.
 func questions() []question {
 	var all []question
 	custom := func(path, metric, selector, objects string) {

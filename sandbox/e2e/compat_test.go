@@ -28,10 +28,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestCompat asks prometheus-adapter v0.12.0 and our adapter, side by side on
-// one Prometheus and with one configuration file, the same questions. They may
-// differ as docs/internals/adapter-compat.md lists it and not otherwise; and what is
-// listed there must be seen.
+// TestCompat sends the same requests to prometheus-adapter v0.12.0 and to our adapter, with one Prometheus
+// and one configuration file. The answers may differ only as docs/internals/adapter-compat.md says, and each
+// difference on that page must occur.
 func TestCompat(t *testing.T) {
 	testall.Only(t, "prometheus-adapter v0.12.0 beside ours; adapter/compat has its rules without it")
 	b := newCompatEnv(t, servePage)
@@ -41,14 +40,13 @@ func TestCompat(t *testing.T) {
 
 type compatEnv struct {
 	*testenv.Env
-	ours, other string   // programs
+	ours, other string   // paths of the programs
 	serving     []string // flags
 	client      *http.Client
 	processes   map[string]*proc.Process // by address
 }
 
-// newCompatEnv is both adapters' programs beside a Prometheus that scrapes a page each
-// second.
+// newCompatEnv prepares both adapters' programs and a Prometheus that scrapes a page every second.
 func newCompatEnv(t *testing.T, serve http.HandlerFunc) *compatEnv {
 	on := newEnv(t)
 	b := &compatEnv{ours: on.binaries.Program("gpuscale-adapter"), processes: map[string]*proc.Process{}}
@@ -74,8 +72,7 @@ scrape_configs:
 	return b
 }
 
-// start runs a program with the flags that both understand and returns its
-// address.
+// start runs an adapter with flags that both adapters have, and returns its address.
 func (b *compatEnv) start(t *testing.T, name, path string, args ...string) string {
 	t.Helper()
 	address, p := startAt(t, b.Cluster, name, path, b.serving, args...)
@@ -83,8 +80,8 @@ func (b *compatEnv) start(t *testing.T, name, path string, args ...string) strin
 	return address
 }
 
-// pair starts both adapters with one file and the same flags, as if in a
-// Deployment only the image were another.
+// pair starts both adapters with one file and the same flags, as if only the image of a Deployment were
+// changed.
 func (b *compatEnv) pair(t *testing.T, name, file, prometheus string) (theirs, ours string) {
 	t.Helper()
 	flags := b.flags(file, prometheus)
@@ -179,9 +176,8 @@ func (b *compatEnv) sameQuestions(t *testing.T) {
 	b.table(t, count)
 }
 
-// compare asks both the same. It asks again where ours had no answer from
-// Prometheus yet, which a busy machine brings about, and where the moments of
-// two rates were unlucky.
+// compare sends a request to both adapters. It retries if ours has no answer of Prometheus yet, which happens
+// on a busy machine, or if two rates differ because of the moments at which they were read.
 func (b *compatEnv) compare(t *testing.T, q question, theirs, ours string) (found []string, first, second reply, explained bool) {
 	t.Helper()
 	for range 5 {
@@ -200,7 +196,7 @@ func (b *compatEnv) compare(t *testing.T, q question, theirs, ours string) (foun
 	return found, first, second, explained
 }
 
-// table prints the differences and compares them with the page's list.
+// table prints the differences and compares them with the page.
 func (b *compatEnv) table(t *testing.T, count map[string]int) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "internals", "adapter-compat.md"))
@@ -231,11 +227,11 @@ func (b *compatEnv) table(t *testing.T, count map[string]int) {
 	t.Logf("differences from v0.12.0, and in how many answers:\n%s", out.String())
 }
 
-// seenElsewhere are the differences that need another configuration, or a Prometheus that
-// warns: adapter/compat and internal/prom have ours.
+// seenElsewhere are differences that only appear with another configuration, or with a Prometheus that
+// returns warnings. The tests of adapter/compat and internal/prom cover them.
 var seenElsewhere = []string{"A failing selector fails alone", "A broken rule stands alone", "An answer in part is none"}
 
-// boldItems returns the bold beginnings of a page's list items.
+// boldItems returns the bold words at the start of a page's list items.
 func boldItems(page string) []string {
 	var all []string
 	for line := range strings.Lines(page) {
@@ -248,7 +244,7 @@ func boldItems(page string) []string {
 	return all
 }
 
-// sameDiscovery: everything v0.12.0 lists, ours lists too.
+// sameDiscovery checks that our adapter lists everything that v0.12.0 lists.
 func (b *compatEnv) sameDiscovery(t *testing.T, theirs, ours string) {
 	t.Helper()
 	for _, group := range []string{"custom.metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2", "external.metrics.k8s.io/v1beta1"} {
@@ -281,7 +277,7 @@ func (b *compatEnv) listed(t *testing.T, address, group string) map[string]bool 
 	return names
 }
 
-// servePage is testdata/compat.prom.
+// servePage serves testdata/compat.prom.
 func servePage(w http.ResponseWriter, _ *http.Request) {
 	page, err := os.ReadFile("testdata/compat.prom")
 	if err != nil {

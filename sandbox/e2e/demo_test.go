@@ -22,13 +22,12 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world"
 )
 
-// TestLoop plays the whole loop in a minute: traffic, queue, HPA, pods, a GPU that is
-// repartitioned, a node that is added and removed. What it leaves to look at must
-// be there.
+// TestLoop plays the whole loop in a minute: traffic, queue, HPA, pods, a repartitioned GPU, a node that is
+// added and later removed. At the end, everything that the demo offers to look at must exist.
 func TestLoop(t *testing.T) { newEnv(t).playAndLook(t, storyFile(t, "loop.yaml"), "", false) }
 
-// TestDemo plays the demo likewise. With the Azure conversation trace beside the
-// checkout it plays that, otherwise the story's own traffic.
+// TestDemo plays the demo in the same way. If the Azure conversation trace is beside the checkout, it plays
+// that trace, otherwise the story's own traffic.
 func TestDemo(t *testing.T) {
 	testall.Only(t, "the loop of TestLoop as newcomers see it, in five minutes")
 	b := newEnv(t)
@@ -42,7 +41,7 @@ func TestDemo(t *testing.T) {
 	b.playAndLook(t, s, trace, true)
 }
 
-// storyFile reads a story of testdata.
+// storyFile reads a story in testdata.
 func storyFile(t *testing.T, name string) story.Story {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -55,13 +54,13 @@ func storyFile(t *testing.T, name string) story.Story {
 // storyTimeout is far more than any story takes.
 const storyTimeout = 15 * time.Minute
 
-// env is the part common to all tests on the real control plane.
+// env is what all tests on the real control plane share.
 type env struct {
 	binaries world.Binaries
 	log      *slog.Logger
 }
 
-// newEnv builds what is not built yet; it skips under -short.
+// newEnv builds what is not built yet. It skips the test under -short.
 func newEnv(t *testing.T) env {
 	t.Helper()
 	if testing.Short() {
@@ -72,18 +71,18 @@ func newEnv(t *testing.T) env {
 	binaries, err := world.Build(t.Context(), root, os.Stderr)
 	require.NoError(t, err)
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
-	// Of the libraries too: without it controller-runtime complains with a stack trace.
+	// Also for libraries: without a logger, controller-runtime prints a stack trace.
 	kube.UseLogger(log)
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	return env{binaries: binaries, log: log}
 }
 
-// playAndLook plays a story and keeps it running at its end, as --keep does; when the
-// screen says so it looks at what there is, and then presses Ctrl-C. An empty trace is
-// the story's own traffic; a long story is one that a report can be about.
+// playAndLook plays a story and keeps it running at its end, as --keep does. When the screen shows the last
+// line, it checks everything that a user could look at, and then acts as if Ctrl-C were pressed. An empty
+// trace means the story's own traffic. long means that the story is long enough for a report.
 func (b env) playAndLook(t *testing.T, s story.Story, trace string, long bool) {
 	t.Helper()
-	// What a newcomer may wait for is less than what a machine under load needs.
+	// A machine under load may need longer than the time that a newcomer should have to wait.
 	for i := range s.Expect {
 		s.Expect[i].Within = max(s.Expect[i].Within, 5*time.Minute)
 	}
@@ -98,7 +97,7 @@ func (b env) playAndLook(t *testing.T, s story.Story, trace string, long bool) {
 			View: view.Plain(io.MultiWriter(drawn, t.Output())), Log: b.log,
 		})
 	}()
-	defer func() { // also when looking fails
+	defer func() { // also if a check fails
 		ctrlC()
 		<-ended
 	}()

@@ -22,8 +22,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/play"
 )
 
-// checkReport reads the report that a story has left, as its users would: the page is
-// there, and every GPU-hour of a story that is long enough has one place.
+// checkReport reads the report of a story as users would: the page exists, and if the story is long enough,
+// every GPU-hour is in exactly one place.
 func checkReport(t *testing.T, result play.Result, long bool) {
 	t.Helper()
 	page, err := os.ReadFile(result.Report.HTML)
@@ -53,7 +53,7 @@ func checkReport(t *testing.T, result play.Result, long bool) {
 		}
 	}
 	var wrong *json.UnmarshalTypeError
-	// An unknown figure is an object: encoding/json reports the first and reads the rest.
+	// Unknown figures are objects. encoding/json reports the first one as an error and decodes the rest.
 	if err := json.Unmarshal(raw, &r); errors.As(err, &wrong) && long {
 		t.Errorf("%s is unknown", wrong.Field)
 	} else if err != nil && wrong == nil {
@@ -85,13 +85,13 @@ func checkReport(t *testing.T, result play.Result, long bool) {
 	if len(r.Pools) != 2 {
 		t.Errorf("%d pools, want the story's two", len(r.Pools))
 	}
-	for _, p := range r.Pools { // what happened before the first step was over is not among it
+	for _, p := range r.Pools { // actions before the end of the first step are not counted
 		t.Logf("%s: %v added, %v repartitions, %v removed", p.Pool, p.Added, p.Repartitions, p.Removed)
 	}
 }
 
-// checkAlerts: in a healthy fleet no alert pages, and the alerting rules were
-// loaded and evaluated.
+// checkAlerts: in a healthy fleet no alert fires that pages, and the alerting rules were loaded and
+// evaluated.
 func checkAlerts(t *testing.T, result play.Result) {
 	t.Helper()
 	alerts := result.Summary.Alerts
@@ -111,7 +111,7 @@ func checkAlerts(t *testing.T, result play.Result) {
 	}
 }
 
-// checkRules asks Prometheus what it made of our files.
+// checkRules asks Prometheus whether it evaluates our rule files.
 func checkRules(t *testing.T, prometheus string) {
 	t.Helper()
 	var answer struct {
@@ -139,14 +139,14 @@ func checkRules(t *testing.T, prometheus string) {
 	}
 }
 
-// panel begins one panel of a board's page: its title, and then what it is for.
+// panel matches the start of a panel on a board's page: its title, followed by its description.
 var panel = regexp.MustCompile(`<section title="([^"\n]*)\n\n`)
 
-// leastPanels with a value, over all boards, at the end of a demo in which nothing
-// breaks and no quota exists.
+// leastPanels is the minimum number of panels with a value, over all boards, at the end of a demo without
+// faults and quotas.
 const leastPanels = 80
 
-// checkBoards opens every board from the first, as one does with a mouse.
+// checkBoards opens every board by the links from the first one.
 func checkBoards(t *testing.T, first string) {
 	t.Helper()
 	home, err := url.Parse(first)
@@ -184,14 +184,14 @@ func checkBoards(t *testing.T, first string) {
 	}
 }
 
-// checkPasted runs the lines that the demo prints to be pasted.
+// checkPasted runs the lines that the demo prints for pasting.
 func checkPasted(t *testing.T, lines string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pasted")
 	require.NoError(t, os.WriteFile(file, []byte(lines), 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, _ := exec.CommandContext(ctx, "sh", file).CombinedOutput() // top's exit code reports unknown values
+	out, _ := exec.CommandContext(ctx, "sh", file).CombinedOutput() // gpuscale-report top has another exit code for unknown values
 	for _, want := range []string{"vllm-", "embed-", "train-", "h100-mig", "3g.40gb", "queue_depth", " free "} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("what was pasted gives nothing with %q:\n%s", want, out)

@@ -27,16 +27,17 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// kserve is where the recipe was checked, November 2026:
-// config/crd/full for the fields; pkg/constants/constants.go for the annotations, the modes and PredictorServiceName;
-// pkg/controller/v1beta1/inferenceservice/reconcilers/{autoscaler,deployment} for what "external" does and who owns the Deployment.
+// kserve is the version with which the recipe was checked, November 2026: config/crd/full for the fields;
+// pkg/constants/constants.go for the annotations, the modes and PredictorServiceName;
+// pkg/controller/v1beta1/inferenceservice/reconcilers/{autoscaler,deployment} for the meaning of "external"
+// and the owner of the Deployment.
 var kserve = neighbours.Source{
 	Neighbour: build.Neighbour{Module: "github.com/kserve/kserve", Version: "v0.20.0"}, Files: []string{"config/crd/full/serving.kserve.io_inferenceservices.yaml"},
 }
 
-// The recipe's objects are those of KServe's own CRD, and from its InferenceService the
-// adapter finds the pods of the Deployment that its HPA targets. KServe's controller is
-// played: it makes a Deployment NAME-predictor that the InferenceService controls.
+// TestKServeRecipe: KServe's own CRD accepts the recipe's objects. From the InferenceService the adapter
+// finds the pods of the Deployment that the HPA scales. KServe's controller is simulated: it creates a
+// Deployment NAME-predictor that the InferenceService controls.
 func TestKServeRecipe(t *testing.T) {
 	testall.Only(t, "downloads KServe's module for its CRD")
 	e, err := testenv.Start(t.Context(), testenv.Options{})
@@ -90,8 +91,7 @@ func kserveHierarchy(t *testing.T, c *cluster.Cluster) *provider.Informers {
 	return pods
 }
 
-// kserveRecipe is an InferenceService with the annotation of docs/hpa.md, and the
-// HPA that stands there.
+// kserveRecipe returns the InferenceService with the annotation of docs/hpa.md, and that page's HPA.
 func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.HorizontalPodAutoscaler) {
 	t.Helper()
 	root, err := build.FindRoot()
@@ -112,7 +112,7 @@ func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.Hori
 	return kserveObjects(t, "ANNOTATION", key, "VALUE", value)[0], hpa
 }
 
-// kserveObjects are those of testdata/kserve.yaml, with words replaced.
+// kserveObjects returns the objects of testdata/kserve.yaml with words replaced.
 func kserveObjects(t *testing.T, words ...string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := neighbours.Parse([]byte(testenv.Text(t, "testdata/kserve.yaml", words...)))

@@ -22,8 +22,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// The load: each HPA asks every 15 s, at a moment of its own and whether or not others
-// have been answered, for a Pods metric of its namespace's ten pods and an External one.
+// The load: each HPA requests a Pods metric of its namespace's ten pods, and an External metric. It does so
+// every 15 s at its own moment, without waiting for answers to others.
 const (
 	loadNamespaces = 200
 	loadPods       = 10 // in each
@@ -31,15 +31,15 @@ const (
 	loadFor        = 2 * hpaPeriod
 )
 
-// mostJudged is the number of HPAs up to which the numbers are judged. Those of more need
-// the processors that both adapters, Prometheus and the API server share with the test.
+// mostJudged is the largest number of HPAs for which results are checked. With more HPAs the test itself,
+// both adapters, Prometheus and the API server compete for CPU.
 const mostJudged = 1000
 
 var loadRows = []struct{ hpas, namespaces int }{{1, 1}, {100, 20}, {1000, 100}, {5000, 200}}
 
 func loadNamespace(n int) string { return fmt.Sprintf("team-%d", n) }
 
-// serveLoad is the page of 200 model servers' namespaces, five series for each pod.
+// serveLoad serves the metrics of model servers in 200 namespaces, five series for each pod.
 func serveLoad(w http.ResponseWriter, _ *http.Request) {
 	for n := range loadNamespaces {
 		for p := range loadPods {
@@ -50,9 +50,9 @@ func serveLoad(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// TestLoad asks prometheus-adapter v0.12.0 and then ours, on the real API server and the
-// real Prometheus, for many HPAs: no error, never more queries than v0.12.0 sends, and a
-// tenth of them from 100 HPAs on. Times, processors and memory are printed.
+// TestLoad sends the requests of many HPAs to prometheus-adapter v0.12.0 and then to ours, through the real
+// API server, with the real Prometheus. There must be no error, never more queries than v0.12.0 sends, and
+// from 100 HPAs on at most a tenth of them. Times, CPU and memory are printed.
 func TestLoad(t *testing.T) {
 	testall.Only(t, "both adapters under up to 5,000 HPAs; make bench-adapter runs it alone")
 	b := newCompatEnv(t, serveLoad)
@@ -101,7 +101,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// settled waits until Prometheus has answered what the row before has left behind.
+// settled waits until Prometheus has answered the queries of the previous row.
 func (b *compatEnv) settled(t *testing.T) {
 	t.Helper()
 	await.For(t, testenv.Patience, "Prometheus settles", func() error {
@@ -112,7 +112,7 @@ func (b *compatEnv) settled(t *testing.T) {
 	})
 }
 
-// loadPods creates the pods. They stay pending: what counts is that they are there.
+// loadPods creates the pods. They stay pending, since only their existence matters.
 func (b *compatEnv) loadPods(t *testing.T) {
 	t.Helper()
 	workqueue.ParallelizeUntil(t.Context(), 8, loadNamespaces, func(n int) {
@@ -135,7 +135,7 @@ func externalPath(namespace string) string {
 	return "/apis/external.metrics.k8s.io/v1beta1/namespaces/" + namespace + "/requests_running"
 }
 
-// loadRow is what one number of HPAs took.
+// loadRow is the result for one number of HPAs.
 type loadRow struct {
 	mu         sync.Mutex
 	took       []time.Duration
@@ -154,7 +154,7 @@ func (r *loadRow) quantile(q float64) time.Duration {
 	return r.took[int(q*float64(len(r.took)-1))].Round(10 * time.Microsecond)
 }
 
-// underLoad sends the requests of so many HPAs: a period to warm up, then what counts.
+// underLoad sends the requests of a number of HPAs, first for a warm-up period that does not count.
 func (b *compatEnv) underLoad(t *testing.T, address string, hpas, namespaces int) *loadRow {
 	t.Helper()
 	row := &loadRow{}
@@ -178,7 +178,7 @@ func (b *compatEnv) underLoad(t *testing.T, address string, hpas, namespaces int
 					start := time.Now()
 					r, err := b.ask(ctx, address, question{path: path})
 					if ctx.Err() != nil {
-						return // the end of the run may have interrupted it
+						return // the end of the run may have interrupted the request
 					}
 					if err == nil && (!r.ok() || len(r.items) != items) {
 						err = fmt.Errorf("%s: %d, %d items: %.200s", path, r.code, len(r.items), r.text)
@@ -213,7 +213,7 @@ func (r *loadRow) add(took time.Duration, err error) {
 
 const queriesSeries = `prometheus_http_requests_total{code="200",handler="/api/v1/query"}`
 
-// ofPrometheus returns one of Prometheus' own series; 0 before it is there.
+// ofPrometheus returns the value of one of Prometheus' own series; 0 before it exists.
 func (b *compatEnv) ofPrometheus(t *testing.T, series string) float64 {
 	t.Helper()
 	_, text := get(t, b.Cluster.PrometheusURL()+"/metrics")

@@ -27,7 +27,7 @@ var metricsAPIs = []schema.GroupVersion{
 	{Group: "external.metrics.k8s.io", Version: "v1beta1"},
 }
 
-// startAdapters and put both behind the API server.
+// startAdapters starts both adapters and puts them behind the API server.
 func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 	t.Helper()
 	serving, ca := servingFlags(t, b.Cluster)
@@ -39,7 +39,7 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 		args         []string
 	}{
 		{ours, own, ourConfig(b.proxy.URL()), []string{"--kubeconfig=" + kubeconfig}},
-		// Its default of 5 questions a second to the API server would be another story.
+		// Its default of 5 requests a second to the API server would dominate the results.
 		{theirs, other, theirConfig(), []string{"--lister-kubeconfig=" + kubeconfig, "--prometheus-url=" + b.proxy.URL(), "--client-qps=200", "--client-burst=200"}},
 	} {
 		if p.path == "" {
@@ -51,7 +51,7 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 	}
 	b.router = newRouter(t, b.Cluster, ca, addresses)
 	b.make(t, "router.yaml", "PORT", strconv.Itoa(b.router.port), "AUTHORITY", base64.StdEncoding.EncodeToString(ca))
-	// No namespace is deleted while a group of the API does not answer.
+	// No namespace can be deleted while an API group does not answer.
 	testenv.Cleanup(t, func(ctx context.Context) error {
 		var errs []error
 		for _, api := range metricsAPIs {
@@ -71,13 +71,13 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 	}
 }
 
-// Where the API server has them.
+// Paths of the metrics APIs at the API server.
 const (
 	customV2   = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/"
 	externalV1 = "/apis/external.metrics.k8s.io/v1beta1/namespaces/"
 )
 
-// path of a cell's question.
+// path is the path of a cell's request.
 func (c cell) path(a adapter) string {
 	ns := c.namespace(a)
 	switch {
@@ -98,8 +98,8 @@ func file(t *testing.T, c *cluster.Cluster, name string, content []byte) string 
 	return path
 }
 
-// servingFlags are an adapter's own certificate, and whom it asks who its callers are; ca
-// has signed the certificate.
+// servingFlags returns the flags for an adapter's certificate and for the API server that authenticates its
+// callers. ca has signed the certificate.
 func servingFlags(t *testing.T, c *cluster.Cluster) (flags []string, ca []byte) {
 	t.Helper()
 	cert, key, ca, err := c.ServingCert("localhost", "127.0.0.1")
@@ -120,10 +120,10 @@ func startAt(t *testing.T, c *cluster.Cluster, name, path string, serving []stri
 	return address, p
 }
 
-// maxAge is how old a sample may be that our adapter believes: five scrapes.
+// maxAge is the maximum age of a sample that our adapter uses: five scrapes.
 const maxAge = 5 * time.Second
 
-// ourConfig looks twice per scrape.
+// ourConfig queries twice per scrape.
 func ourConfig(prometheus string) string {
 	return fmt.Sprintf(`prometheus: {url: %q, timeout: 1s}
 interval: 500ms
@@ -135,8 +135,7 @@ rules:
 %s`, prometheus, maxAge, workSum, workSeries, workEach, workSeries, zeroRule, healthRules())
 }
 
-// theirConfig is the same in prometheus-adapter's words, with the query of its
-// own documentation.
+// theirConfig is the same configuration for prometheus-adapter, with the query from its own documentation.
 func theirConfig() string {
 	var b strings.Builder
 	for _, section := range []string{"rules", "externalRules"} {
@@ -152,7 +151,7 @@ func theirConfig() string {
 	return b.String()
 }
 
-// tails are the last words of everything, for a failure.
+// tails logs the last log lines of all programs after a failure.
 func (b *faultEnv) tails(t *testing.T) {
 	names := []string{cluster.ControllerManager}
 	for _, a := range adapters() {

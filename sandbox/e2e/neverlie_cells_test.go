@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// adapter under test: the beginning of its namespaces' names.
+// adapter is the adapter under test: the prefix of its namespaces' names.
 type adapter string
 
 const (
@@ -18,8 +18,8 @@ const (
 	theirs adapter = "v0-12-0"
 )
 
-// adapters in the order of the document's rows: in make test ours alone, since what
-// v0.12.0 does is for the document.
+// adapters returns the adapters in the order of the document's rows. make test plays only ours, since the
+// results of v0.12.0 are only for the document.
 func adapters() []adapter {
 	if compared() {
 		return []adapter{ours, theirs}
@@ -27,16 +27,16 @@ func adapters() []adapter {
 	return []adapter{ours}
 }
 
-// compared reports whether all faults are played, beside v0.12.0.
+// compared reports whether all faults are played, and v0.12.0 too.
 func compared() bool { return testall.Enabled() }
 
-// cell is a kind of metric and a kind of target: one HPA per adapter.
+// cell is a kind of metric with a kind of target. Each adapter has one HPA for it.
 type cell struct {
 	kind   autoscalingv2.MetricSourceType
 	target autoscalingv2.MetricTargetType
 }
 
-// cells are all that an HPA can be made of; a Pods metric knows no Value.
+// cells returns all combinations that an HPA allows; a Pods metric cannot have a Value target.
 func cells() []cell {
 	return []cell{
 		{autoscalingv2.PodsMetricSourceType, autoscalingv2.AverageValueMetricType},
@@ -47,7 +47,7 @@ func cells() []cell {
 	}
 }
 
-// hpas are those of the adapters, one for each cell.
+// hpas returns each adapter with each cell.
 func hpas(of ...adapter) iter.Seq2[adapter, cell] {
 	return func(yield func(adapter, cell) bool) {
 		for _, a := range of {
@@ -66,23 +66,22 @@ func (c cell) namespace(a adapter) string {
 	return string(a) + "-" + strings.ToLower(string(c.kind)+"-"+string(c.target))
 }
 
-// The load is shared by a namespace's pods, so that the right number of
-// replicas is right whatever their number is at the moment.
+// A namespace's pods share the load. So the right number of replicas does not depend on the current number.
 const (
 	replicas   = 6
 	perReplica = 10
 	load       = replicas * perReplica
-	idleLoad   = perReplica // asks for one
+	idleLoad   = perReplica // enough for one replica
 )
 
-// Both are made of the series work_in_hand{namespace, pod}.
+// Names of metrics, both computed from the series work_in_hand{namespace, pod}.
 const (
 	workSeries = "work_in_hand"
-	workSum    = "work"      // of an object: summed over its pods
-	workEach   = "work_each" // averaged
+	workSum    = "work"      // of an object: the sum over its pods
+	workEach   = "work_each" // the mean over its pods
 )
 
-// metric that goes with the target: a Value is compared as it is, so it must
+// metric returns the metric that suits the target. A Value target is compared directly, so its metric must
 // fall as replicas are added.
 func (c cell) metric() string {
 	if c.target == autoscalingv2.ValueMetricType {
@@ -93,7 +92,7 @@ func (c cell) metric() string {
 
 const workload = "workers"
 
-// spec of the metric of a cell's HPA.
+// spec returns the metric in the cell's HPA.
 func (c cell) spec(a adapter) string {
 	target := `{type: AverageValue, averageValue: "10"}`
 	if c.target == autoscalingv2.ValueMetricType {
@@ -106,10 +105,9 @@ func (c cell) spec(a adapter) string {
 	return fmt.Sprintf("{type: %s, %s: {%smetric: {name: %s}, target: %s}}", c.kind, strings.ToLower(string(c.kind)), described, c.metric(), target)
 }
 
-// object of an Object metric. prometheus-adapter finds an object's series by a
-// label with its name: pods' series do not bear their Deployment's, so there
-// the Namespace is asked about, which holds nothing else. Ours knows whose pods
-// they are.
+// object returns the object of an Object metric. prometheus-adapter finds an object's series by a label with
+// the object's name. Pods' series have no label with their Deployment's name, so for prometheus-adapter the
+// object is the Namespace, which contains nothing else. Our adapter knows the pods of a workload.
 func (c cell) object(a adapter) string {
 	if a == theirs {
 		return "{apiVersion: v1, kind: Namespace, name: " + c.namespace(a) + "}"
@@ -117,5 +115,5 @@ func (c cell) object(a adapter) string {
 	return "{apiVersion: apps/v1, kind: Deployment, name: " + workload + "}"
 }
 
-// atOnce is a behavior with no limits: what is wrong shows.
+// atOnce is an HPA behavior without limits, so that any wrong value has an effect.
 const atOnce = "{scaleUp: &atOnce {stabilizationWindowSeconds: 0, selectPolicy: Max, policies: [{type: Pods, value: 100, periodSeconds: 1}]}, scaleDown: *atOnce}"

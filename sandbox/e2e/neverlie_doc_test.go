@@ -11,8 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
-// checkDoc compares gpuscale-adapter's results with docs/internals/never-lie.md, and logs the
-// rows of its table as they were found.
+// checkDoc compares the results of gpuscale-adapter with docs/internals/never-lie.md, and logs the rows of
+// its table for both.
 func checkDoc(t *testing.T, found []finding) {
 	t.Helper()
 	root, err := build.FindRoot()
@@ -37,7 +37,7 @@ func checkDoc(t *testing.T, found []finding) {
 func (x finding) down() bool { return x.least < replicas }
 func (x finding) up() bool   { return x.most > replicas }
 
-// row of the table, without the parts that differ between runs.
+// row returns a row of the table without the parts that differ between runs.
 func row(found []finding, fault string, a adapter) string {
 	name, title := fault, "gpuscale"
 	if a == theirs {

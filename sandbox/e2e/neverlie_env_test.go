@@ -26,22 +26,22 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// faultEnv is a control plane whose HPAs get their metrics from a faulty Prometheus,
-// half of them through each adapter.
+// faultEnv is a control plane whose HPAs get their metrics from a faulty Prometheus, half of them through
+// each adapter.
 type faultEnv struct {
 	*testenv.Env
 	client kubernetes.Interface
-	prom   *prom.Client // past the proxy
+	prom   *prom.Client // queries the real Prometheus, not the proxy
 	proxy  *promfault.Proxy
 	page   *promfault.Page
 	router *router
 	seen   *record
 
-	remembered time.Time // of the answer that is stale
+	remembered time.Time // time of the data in a stale answer
 
-	load     atomic.Int64 // shared by the pods of each namespace
-	requests atomic.Int64 // of the workload that scales to zero
-	queued   atomic.Bool  // its picker has queued one
+	load     atomic.Int64 // load shared by the pods of each namespace
+	requests atomic.Int64 // requests of the workload that scales to zero
+	queued   atomic.Bool  // whether its picker has queued one yet
 }
 
 func newFaultEnv(t *testing.T) *faultEnv {
@@ -61,7 +61,7 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	t.Cleanup(health.Close)
 	if b.Env, err = testenv.Start(t.Context(), testenv.Options{
 		Prometheus: string(faultScrape(page.Listener.Addr().String(), health.Listener.Addr().String())),
-		// An adapter that waits for Prometheus must hold up its own HPAs only.
+		// An adapter that waits for Prometheus must delay only its own HPAs.
 		Change: func(o *cluster.Options) {
 			o.ExtraArgs[cluster.ControllerManager] = []string{"--concurrent-horizontal-pod-autoscaler-syncs=40"}
 		},
@@ -71,7 +71,7 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	t.Cleanup(b.Stop)
 	b.client = b.Cluster.Client()
 	pages.api.Store(b.Cluster.Client())
-	if compared() { // before the adapter reads which kinds there are
+	if compared() { // before the adapter reads which kinds exist
 		b.startLWS(t)
 	}
 	b.prom, err = prom.New(prom.Config{URL: b.Cluster.PrometheusURL(), Timeout: 5 * time.Second})
@@ -94,7 +94,7 @@ scrape_configs:
 %s`, page, healthScrapes(health))
 }
 
-// samples are the real load of each namespace, shared by its pods.
+// samples returns the real load of each namespace, shared by its pods.
 func (b *faultEnv) samples(ctx context.Context) ([]promfault.Sample, error) {
 	if b.client == nil {
 		return nil, errors.New("there is no control plane yet")
@@ -103,7 +103,7 @@ func (b *faultEnv) samples(ctx context.Context) ([]promfault.Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	live := map[string][]string{} // by namespace/app
+	live := map[string][]string{} // pods by namespace/app
 	for _, p := range pods.Items {
 		if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
 			app := p.Namespace + "/" + p.Labels["app"]
@@ -131,7 +131,7 @@ func (b *faultEnv) samples(ctx context.Context) ([]promfault.Sample, error) {
 	return out, nil
 }
 
-// populate makes nodes, and the workloads with the right number of replicas.
+// populate creates nodes, and workloads with the right number of replicas.
 func (b *faultEnv) populate(t *testing.T) {
 	t.Helper()
 	for i := range 3 {
@@ -151,7 +151,7 @@ func (b *faultEnv) populate(t *testing.T) {
 	})
 }
 
-// make creates the objects of a file of testdata, with words replaced.
+// make creates the objects of a file in testdata, with words replaced.
 func (b *faultEnv) make(t *testing.T, file string, words ...string) {
 	t.Helper()
 	require.NoError(t, b.Create(t.Context(), testenv.Text(t, "testdata/"+file, words...)))
@@ -162,20 +162,19 @@ func (b *faultEnv) deploy(t *testing.T, namespace, name string, n int) {
 	b.make(t, "Deployment.yaml", "TENANT", namespace, "NAME", name, "REPLICAS", strconv.Itoa(n))
 }
 
-// remember a time without load, for an answer that is stale, and then begin
-// the load.
+// remember records a time without load, which is used for stale answers later, and then starts the load.
 func (b *faultEnv) remember(t *testing.T) {
 	t.Helper()
 	b.waitForLoad(t)
-	b.waitForLoad(t) // a scrape later
+	b.waitForLoad(t) // one scrape later
 	b.remembered = time.Now()
 	b.proxy.StaleAt(b.remembered)
 	b.load.Store(load)
 	b.waitForLoad(t)
 }
 
-// waitForLoad until Prometheus has a whole scrape that is younger than this
-// call and has the load in each namespace.
+// waitForLoad waits until Prometheus has a complete scrape that began after this call and has the load in
+// each namespace.
 func (b *faultEnv) waitForLoad(t *testing.T) {
 	t.Helper()
 	begin, want := time.Now(), float64(b.load.Load())
@@ -198,8 +197,8 @@ func (b *faultEnv) waitForLoad(t *testing.T) {
 	})
 }
 
-// honest ends all faults: first those of scraped samples, so that half of the
-// series is never served without the warning that belongs to it.
+// honest ends all faults: first those of samples, then those of answers, so that bad samples are never served
+// without the warning that belongs to them.
 func (b *faultEnv) honest(t *testing.T) {
 	t.Helper()
 	b.page.Serve(promfault.True)
@@ -207,7 +206,7 @@ func (b *faultEnv) honest(t *testing.T) {
 	require.NoError(t, b.proxy.Answer(promfault.Honest))
 }
 
-// inject begins a step of a fault, for the same reason in the other order.
+// inject begins a step of a fault, in the reverse order for the same reason.
 func (b *faultEnv) inject(t *testing.T, s step) {
 	t.Helper()
 	if s.answer == promfault.Stale {
@@ -217,7 +216,7 @@ func (b *faultEnv) inject(t *testing.T, s step) {
 	b.page.Serve(s.samples)
 }
 
-// right returns the problems of the adapters' HPAs.
+// right returns an error if an HPA of the adapters is not in the expected state.
 func (b *faultEnv) right(of ...adapter) error {
 	var errs []error
 	for a, c := range hpas(of...) {
@@ -234,7 +233,7 @@ func (b *faultEnv) rightIn(namespace string) error {
 	return nil
 }
 
-// reset helps those that have not found back.
+// reset repairs HPAs that have not recovered by themselves.
 func (b *faultEnv) reset(t *testing.T) {
 	t.Helper()
 	for a, c := range hpas(adapters()...) {
@@ -247,7 +246,7 @@ func (b *faultEnv) reset(t *testing.T) {
 	await.For(t, testenv.Patience, "all are as they should be", func() error { return b.right(adapters()...) })
 }
 
-// scale has the HPA controller begin.
+// scale makes the HPA controller start.
 func (b *faultEnv) scale(t *testing.T) {
 	t.Helper()
 	for a, c := range hpas(adapters()...) {

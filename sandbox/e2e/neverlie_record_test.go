@@ -15,31 +15,30 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// record is what the controller has done, change by change.
+// record has everything that the HPA controller has done, change by change.
 type record struct {
 	mu   sync.Mutex
 	hpas map[string]hpaState // by namespace
 	size map[string]*span    // by namespace/name of the workload
-	gone map[string]loss     // by namespace: how an HPA first lost its number
+	gone map[string]loss     // how an HPA first lost its metric, by namespace
 }
 
 type loss struct {
 	at  time.Time
-	how string // empty: it did not
+	how string // empty if it did not
 }
 
-// hpaState is the condition ScalingActive, and of an Object metric the average by which
-// the HPA went.
+// hpaState is the condition ScalingActive, and for an Object metric the average that the HPA used.
 type hpaState struct {
 	active          bool
 	reason, message string
 	average         int64
 }
 
-// span of a Deployment's replicas.
+// span is the range of a Deployment's replicas.
 type span struct{ now, least, most int32 }
 
-// finding is what a fault did to one HPA.
+// finding is the effect of a fault on one HPA.
 type finding struct {
 	adapter     adapter
 	fault       string
@@ -107,14 +106,14 @@ func (r *record) sized(key string, replicas int32) {
 	s.least, s.most = min(s.least, s.now), max(s.most, s.now)
 }
 
-// lost is how the HPA of a namespace first lost its number since reset.
+// lost returns how the HPA of a namespace first lost its metric since reset.
 func (r *record) lost(namespace string) loss {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.gone[namespace]
 }
 
-// reset begins the spans again.
+// reset starts new ranges.
 func (r *record) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

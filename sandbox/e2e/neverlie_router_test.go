@@ -22,22 +22,21 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
-// router lets two adapters serve one API, each its own namespaces: a cluster
-// routes to one, and both see the same fault only at the same moment. It also
-// counts the controller's requests.
+// router lets two adapters serve one API, each for its own namespaces. A cluster sends an API's requests to
+// only one server, and only in this way do both adapters see a fault at the same moment. It also counts the
+// controller's requests.
 type router struct {
 	port int
 	to   map[adapter]http.Handler
 
 	mu    sync.Mutex
-	asked map[string]int // by namespace
-	open  map[string]int // not answered yet
+	asked map[string]int // requests by namespace
+	open  map[string]int // requests without an answer yet
 }
 
 func newRouter(t *testing.T, c *cluster.Cluster, ca []byte, addresses map[adapter]string) *router {
 	t.Helper()
-	// It authenticates to the adapters as the API server: they accept user names
-	// from no other client.
+	// It authenticates to the adapters as the API server, since they accept user names from no other client.
 	apiServer, err := tls.LoadX509KeyPair(filepath.Join(c.Dir(), "pki", "front-proxy.crt"), filepath.Join(c.Dir(), "pki", "front-proxy.key"))
 	require.NoError(t, err)
 	roots := x509.NewCertPool()
@@ -80,7 +79,7 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ns, _, _ := strings.Cut(rest, "/")
 	r.count(ns, 1)
 	defer r.count(ns, -1)
-	to := ours // discovery as well: both serve the same
+	to := ours // discovery goes to ours: both serve the same
 	if strings.HasPrefix(ns, string(theirs)) {
 		to = theirs
 	}
@@ -95,14 +94,14 @@ func (r *router) count(ns string, n int) {
 	}
 }
 
-// counts of the questions that have been answered, by namespace.
+// counts returns the number of answered requests by namespace.
 func (r *router) counts() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.asked)
 }
 
-// waiting reports whether a request about the namespace is under way.
+// waiting reports whether a request for the namespace is under way.
 func (r *router) waiting(ns string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,13 +13,11 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// fault is a way in which Prometheus or what it scrapes fails: its steps one
-// after the other.
+// fault is a way in which Prometheus, or what it scrapes, fails. Its steps happen one after the other.
 type fault struct {
 	name  string
 	steps []step
-	// always: make test plays it, one of each class: no answer, stale data, partial
-	// data.
+	// always marks faults that make test plays, one of each class: no answer, stale data, partial data.
 	always bool
 }
 
@@ -31,16 +29,16 @@ func always(f fault) fault {
 type step struct {
 	answer  promfault.Answer
 	samples promfault.Samples
-	want    want // of the HPAs on our signals, when the step has been seen
+	want    want // state of the HPAs on our signals once they have seen the step
 }
 
-// want is which of our HPAs still have a number to go by.
+// want says which of our HPAs still have a metric.
 type want int
 
 const (
 	whatever want = iota
 	blind         // none
-	podsOnly      // only the one on a Pods metric: the controller knows how to go on with some of the pods
+	podsOnly      // only the HPA on a Pods metric, since the controller can use the values of some of the pods
 	sees          // all
 )
 
@@ -60,10 +58,10 @@ func one(name string, a promfault.Answer, s promfault.Samples, w want) fault {
 	return fault{name: name, steps: []step{{a, s, w}}}
 }
 
-// faults in the order of the table in docs/internals/never-lie.md.
+// faults returns the faults in the order of the table in docs/internals/never-lie.md.
 func faults() []fault {
 	return []fault{
-		// First, while the pods of then are those of now for both adapters.
+		// This one is first, because both adapters still have the same pods as at the remembered time.
 		always(one("stale: older than maxAge, from when there was no load", promfault.Stale, promfault.True, blind)),
 		always(one("down: connection refused", promfault.Down, promfault.True, blind)),
 		one("503", promfault.Broken, promfault.True, blind),
@@ -91,11 +89,10 @@ func faults() []fault {
 	}
 }
 
-// TestNeverLie has the real HPA controller act on our adapter and on
-// prometheus-adapter, at the same moment, on the same Prometheus, while that
-// one fails in every known way. The load never changes, so every scaling is wrong;
-// and each HPA must recover. Its findings are docs/internals/never-lie.md. Then: what is
-// healthy, and refuses nothing; and scale to zero, with the same faults.
+// TestNeverLie runs the real HPA controller on our adapter and on prometheus-adapter at the same time, with
+// the same Prometheus, while that Prometheus fails in every known way. The load never changes, so every
+// scaling is wrong, and each HPA must recover. docs/internals/never-lie.md has the results. Then it tests
+// that no healthy metric is refused (neverRefuse), and scaling to zero with the same faults.
 func TestNeverLie(t *testing.T) {
 	b := newFaultEnv(t)
 	t.Cleanup(func() {
@@ -109,7 +106,7 @@ func TestNeverLie(t *testing.T) {
 		}
 	}
 	if !compared() {
-		deploy() // their models load during the faults
+		deploy() // their models load while the faults are played
 	}
 	var found []finding
 	for _, f := range faults() {
@@ -137,7 +134,7 @@ func TestNeverLie(t *testing.T) {
 	}
 }
 
-// suffer a fault and recover from it.
+// suffer plays a fault and lets the HPAs recover from it.
 func (b *faultEnv) suffer(t *testing.T, f fault) []finding {
 	b.seen.reset()
 	for i, s := range f.steps {
@@ -157,8 +154,8 @@ func (b *faultEnv) suffer(t *testing.T, f fault) []finding {
 	return out
 }
 
-// noticed waits until our HPAs are as they should be, and then for four more
-// syncs of the controller in which they must stay so.
+// noticed waits until our HPAs are in the expected state. They must then stay in it for four more syncs of
+// the controller.
 func (b *faultEnv) noticed(t *testing.T, what string, w want) {
 	t.Helper()
 	as := func() error {
@@ -175,9 +172,8 @@ func (b *faultEnv) noticed(t *testing.T, what string, w want) {
 	require.NoError(t, as())
 }
 
-// awaitSyncs waits for so many more requests about each of our HPAs. About theirs
-// too, unless none comes: the controller waits for their answer as long as they do
-// for Prometheus'.
+// awaitSyncs waits for n more requests for each of our HPAs. It also waits for those of prometheus-adapter,
+// unless none comes: the controller waits for its answers as long as it waits for Prometheus'.
 func (b *faultEnv) awaitSyncs(t *testing.T, n int) {
 	t.Helper()
 	before := b.router.counts()
@@ -193,15 +189,15 @@ func (b *faultEnv) awaitSyncs(t *testing.T, n int) {
 	})
 }
 
-// heal ends the fault. Ours must find back by themselves; theirs are noted,
-// and helped if they do not.
+// heal ends the fault. Our HPAs must recover by themselves. Whether theirs do is recorded; those that do not
+// are repaired.
 func (b *faultEnv) heal(t *testing.T, found []finding) {
 	t.Helper()
 	b.honest(t)
 	await.For(t, testenv.Patience, "ours recovered", func() error { return b.right(ours) })
 	if compared() {
 		patience, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		_ = await.Until(patience, func(context.Context) error { return b.right(theirs) }) // what it has not by then is noted
+		_ = await.Until(patience, func(context.Context) error { return b.right(theirs) }) // those that have not recovered by then are recorded
 		cancel()
 	}
 	for i := range found {
@@ -211,7 +207,7 @@ func (b *faultEnv) heal(t *testing.T, found []finding) {
 	b.awaitSyncs(t, 2)
 }
 
-// recovered reports whether a failed fault has left the test environment as it was.
+// recovered reports whether the environment is usable after a failed fault.
 func (b *faultEnv) recovered(t *testing.T) bool {
 	b.honest(t)
 	b.reset(t)

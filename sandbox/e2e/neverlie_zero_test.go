@@ -16,8 +16,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// The guide's workload that scales to zero: model servers, and an endpoint
-// picker that is there, and queues requests, when no server is.
+// The guide's workload that scales to zero: model servers, and an endpoint picker. The picker always runs,
+// and queues requests while there is no server.
 const (
 	zeroNamespace = "llm"
 	zeroServers   = "llama"
@@ -26,9 +26,8 @@ const (
 	zeroRule = "{name: queue_depth, like: queue_depth, activation: 2}"
 )
 
-// llm is the metrics of that namespace's pods. Servers take all requests at once;
-// without any the picker queues them. Its series of the queue begins with the first
-// request and stays.
+// llm returns the metrics of the pods in that namespace. Servers take all requests at once; without a server
+// the picker queues them. The picker's queue series begins with the first request and then stays.
 func (b *faultEnv) llm(servers []string, picker string) []promfault.Sample {
 	requests := float64(b.requests.Load())
 	of := func(metric, pod string, value float64, labels ...string) promfault.Sample {
@@ -62,11 +61,11 @@ func (b *faultEnv) llm(servers []string, picker string) []promfault.Sample {
 	return out
 }
 
-// zero: the guide's HPA with minReplicas 0 goes to zero when there is nothing
-// to do and comes back when there is; neither because of a fault.
+// zero tests the guide's HPA with minReplicas 0. It scales to zero when there is nothing to do, and back when
+// there is. A fault causes neither.
 func (b *faultEnv) zero(t *testing.T) {
 	h := zeroHPA(t)
-	require.NoError(t, yaml.Unmarshal([]byte(atOnce), &h.Spec.Behavior)) // the guide's patience would make this last half an hour
+	require.NoError(t, yaml.Unmarshal([]byte(atOnce), &h.Spec.Behavior)) // with the guide's own behavior this would take half an hour
 	b.requests.Store(12)
 	b.deploy(t, zeroNamespace, zeroServers, 2)
 	b.deploy(t, zeroNamespace, zeroPicker, 1)
@@ -84,7 +83,7 @@ func (b *faultEnv) zero(t *testing.T) {
 	b.becomes(t, "18 requests, 6 each", 3)
 }
 
-// becomes waits for the controller to act.
+// becomes waits until the controller has scaled to n.
 func (b *faultEnv) becomes(t *testing.T, why string, n int32) {
 	t.Helper()
 	await.For(t, testenv.Patience, fmt.Sprintf("%s: %d replicas", why, n), func() error {
@@ -96,7 +95,7 @@ func (b *faultEnv) becomes(t *testing.T, why string, n int32) {
 	})
 }
 
-// stays has the controller look several times more.
+// stays waits for several syncs in which the number of replicas must not change.
 func (b *faultEnv) stays(t *testing.T, why string, n int32) {
 	t.Helper()
 	b.seen.reset()
@@ -112,7 +111,7 @@ func (b *faultEnv) stays(t *testing.T, why string, n int32) {
 	}
 }
 
-// deaf to faults: n replicas stay.
+// deaf plays the faults; n replicas must stay.
 func (b *faultEnv) deaf(t *testing.T, n int32) {
 	t.Helper()
 	for _, f := range []step{
@@ -121,8 +120,8 @@ func (b *faultEnv) deaf(t *testing.T, n int32) {
 	} {
 		what := fmt.Sprintf("%d replicas, %s%s", n, f.answer, f.samples)
 		b.inject(t, f)
-		// Not by the HPA's condition: at zero requests_running is known to be 0,
-		// and with one metric it is active.
+		// Not checked by the HPA's condition: at zero replicas requests_running is known to be 0, and one known metric
+		// is enough for the condition.
 		if f.samples != promfault.Doubled {
 			await.For(t, testenv.Patience, what+" is noticed", func() error {
 				if b.asked(t) == nil {
@@ -137,13 +136,13 @@ func (b *faultEnv) deaf(t *testing.T, n int32) {
 	}
 }
 
-// asked returns why queue_depth has no value.
+// asked returns the error for queue_depth, which has no value.
 func (b *faultEnv) asked(t *testing.T) error {
 	_, err := b.client.CoreV1().RESTClient().Get().AbsPath(externalV1 + zeroNamespace + "/queue_depth").DoRaw(t.Context())
 	return err
 }
 
-// zeroHPA is the one of docs/hpa.md, as a reader would paste it.
+// zeroHPA is the HPA of docs/hpa.md, as readers would paste it.
 func zeroHPA(t *testing.T) *autoscalingv2.HorizontalPodAutoscaler {
 	t.Helper()
 	for _, manifest := range testenv.YAMLBlocks(t, "../../docs/hpa.md") {

@@ -27,50 +27,50 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// A shape is something that happens while everything is well: an HPA on the queue of a
-// whole workload, the strictest kind of answer, must keep its number all the time. Time
-// is scaled: two seconds stand for 15, in scrapes and in what the adapter takes for old.
+// A shape is something that happens in a healthy system. Meanwhile an HPA on the queue of a whole workload,
+// which requires the most complete answer, must never lose its metric. Time is scaled: two seconds stand for
+// 15, in scrapes and in the adapter's maximum age.
 type shape struct {
 	name, about string
 	every       int    // seconds between scrapes
-	kind        string // of the workload: "apps/v1/Deployment" if empty
-	series      int    // that a replica has: 1 if 0
-	// page is what a pod's page has at its nth scrape; ok is false where the scrape fails.
+	kind        string // kind of the workload; "apps/v1/Deployment" if empty
+	series      int    // number of series of each replica; 1 if 0
+	// page returns a pod's series at its nth scrape; ok is false if that scrape fails.
 	page func(nth int) (sets []map[string]string, ok bool)
-	// during is called in the middle.
+	// during is called in the middle of the shape.
 	during func(*faultEnv, *testing.T, shape)
-	// always: make test plays it, one of each class: a scrape that fails, series that come
-	// and go, Prometheus away.
+	// always marks shapes that make test plays, one of each class: a failing scrape, series that come and go, an
+	// unreachable Prometheus.
 	always bool
 }
 
 const (
 	healthSeries = "health_of_work"
 	scale        = 7.5
-	// prometheusAway is a shape that is played after the others.
+	// prometheusAway is a shape that is played after all others.
 	prometheusAway = "prometheus-away"
 	healthySyncs   = 90
-	shortSyncs     = 10              // of make test: more than three scrapes, of which one fails
-	loading        = 8 * time.Second // in which a new replica has no page
-	ready          = 12              // seconds after which the rollout goes on, since KWOK's pods are ready at once
+	shortSyncs     = 10              // in make test: more than three scrapes, one of which fails
+	loading        = 8 * time.Second // time in which a new replica has no page
+	ready          = 12              // seconds until the rollout continues, since KWOK's pods are ready at once
 )
 
 var scrapeSeconds = []int{2, 4, 8, 16}
 
 func steady(int) ([]map[string]string, bool) { return []map[string]string{nil}, true }
 
-// missing fails one scrape of three.
+// missing lets one of three scrapes fail.
 func missing(nth int) ([]map[string]string, bool) {
 	return []map[string]string{nil}, nth%3 != 2
 }
 
-// pair is two replicas of Prometheus, of which the second is away half of the time.
+// pair has two replicas of Prometheus; the second one is down half of the time.
 func pair(nth int) ([]map[string]string, bool) {
 	sets := []map[string]string{{"prometheus_replica": "a"}, {"prometheus_replica": "b"}}
 	return sets[:2-nth/3%2], true
 }
 
-// models are two of a server, of which one is replaced by its next version.
+// models has two models of a server; one is replaced by its next version.
 func models(nth int) ([]map[string]string, bool) {
 	return []map[string]string{{"model": "a"}, {"model": "b", "version": strconv.Itoa(nth / 4)}}, true
 }
@@ -97,26 +97,26 @@ func shapes() []shape {
 	)
 }
 
-// playedShapes are those of this run.
+// playedShapes returns the shapes of this run.
 func playedShapes() []shape {
 	return slices.DeleteFunc(shapes(), func(s shape) bool { return !s.always && !compared() })
 }
 
-// row of the page: the test fails where anything was refused.
+// row is the row in the page's table. The test fails if anything was refused.
 func (s shape) row() string { return fmt.Sprintf("| %s | never |", s.about) }
 
-// workload is the object that the shape's HPA scales and describes.
+// workload is the object that the shape's HPA scales, and the described object of its metric.
 func (s shape) workload() *unstructured.Unstructured {
 	return testenv.Object(cmp.Or(s.kind, "apps/v1/Deployment"), s.name, workload)
 }
 
-// each is what a replica has, and the HPA's target.
+// each is the load of a replica and the HPA's target.
 func (s shape) each() int64 { return int64(max(1, s.series)) * perReplica }
 
 func (s shape) rule() string { return "health_" + strconv.Itoa(s.every) }
 
-// healthAge is the age that follows from an interval: two and a half intervals and the
-// adapter's own, 45 s at least and 5 minutes at most, scaled.
+// healthAge is the maximum age for a scrape interval, scaled: two and a half intervals plus the adapter's own
+// time, at least 45 s and at most 5 minutes.
 func healthAge(every int) time.Duration {
 	return max(6*time.Second, min(time.Duration(every)*2500*time.Millisecond+2200*time.Millisecond, 40*time.Second))
 }
@@ -129,9 +129,9 @@ func healthRules() string {
 	return b.String()
 }
 
-// healthPages serves the pods' pages, a path for each shape.
+// healthPages serves the pods' pages, one path for each shape.
 type healthPages struct {
-	api atomic.Pointer[kubernetes.Clientset] // nil until there is a control plane
+	api atomic.Pointer[kubernetes.Clientset] // nil before there is a control plane
 
 	mu  sync.Mutex
 	nth map[string]int
@@ -174,7 +174,7 @@ func (h *healthPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// healthScrapes are the jobs of all shapes.
+// healthScrapes returns the scrape jobs of all shapes.
 func healthScrapes(pages string) string {
 	var b strings.Builder
 	for _, s := range shapes() {
@@ -183,9 +183,9 @@ func healthScrapes(pages string) string {
 	return b.String()
 }
 
-// neverRefuse plays the shapes at once, and then takes Prometheus away. An HPA that loses
-// its number, be it for one sync, has been refused; before and after, the number is that of
-// all of the pods. The shapes are deployed.
+// neverRefuse plays the shapes at the same time, and then makes Prometheus unreachable. If an HPA loses its
+// metric, even for one sync, it counts as refused. Before and after, the metric must include all pods. The
+// shapes must already be deployed.
 func (b *faultEnv) neverRefuse(t *testing.T) {
 	length := shortSyncs
 	if compared() {
@@ -214,9 +214,8 @@ func (b *faultEnv) neverRefuse(t *testing.T) {
 	})
 }
 
-// unrefused fails where an HPA of the shapes loses its number while play plays them, which
-// returns for how long it took Prometheus away. Shapes are played again, twice at most,
-// where the machine stalled: see excuse.
+// unrefused fails if an HPA of the shapes loses its metric during play. play returns how long it made
+// Prometheus unreachable. If the machine stalled, shapes are played again, at most twice; see excuse.
 func (b *faultEnv) unrefused(t *testing.T, left []shape, play func([]shape) (away time.Duration)) {
 	t.Helper()
 	right := func(s shape) {
@@ -255,11 +254,10 @@ func (b *faultEnv) unrefused(t *testing.T, left []shape, play func([]shape) (awa
 	}
 }
 
-// excuse is why an HPA lost its number without a refusal: samples were older than maxAge,
-// whatever the adapter did, since the machine stalled. The longest time without a sample,
-// the longest between two scrapes of each second, by which anything may be late, and the
-// time that Prometheus was away on purpose are together more than maxAge. It is empty for
-// a refusal.
+// excuse explains why an HPA lost its metric although the adapter is not at fault: the machine stalled, so
+// samples were older than maxAge. It adds up the longest time without a sample, the longest delay between two
+// scrapes that should be a second apart, and the time in which Prometheus was unreachable on purpose. If the
+// sum is more than maxAge, that is the excuse; otherwise it returns "", and the loss was a refusal.
 func excuse(samples, seconds []time.Time, away, maxAge time.Duration) string {
 	longest := func(of []time.Time) (d time.Duration) {
 		for i := 1; i < len(of); i++ {
@@ -274,8 +272,8 @@ func excuse(samples, seconds []time.Time, away, maxAge time.Duration) string {
 	return fmt.Sprintf("the machine stalled: %s without a sample, %s without a scrape of each second, Prometheus away for %s; maxAge is %s", gap, late, away, maxAge)
 }
 
-// scrapes are the times between two at which Prometheus got samples of the series, and
-// these two: no gap seems longer than it was.
+// scrapes returns the times between from and to at which Prometheus got samples of the series. It includes
+// from and to, so no gap looks longer than it was.
 func (b *faultEnv) scrapes(t *testing.T, series string, from, to time.Time) []time.Time {
 	t.Helper()
 	all := []time.Time{from}
@@ -293,7 +291,7 @@ func (b *faultEnv) scrapes(t *testing.T, series string, from, to time.Time) []ti
 	return append(all, to)
 }
 
-// syncsOf returns what waits for so many syncs of each shape's HPA since now.
+// syncsOf returns a function that waits until each shape's HPA has had a number of syncs since now.
 func (b *faultEnv) syncsOf(t *testing.T, played []shape) func(int) {
 	before := b.router.counts()
 	return func(n int) {
@@ -351,7 +349,7 @@ func (b *faultEnv) patch(t *testing.T, s shape, merge string) {
 	require.NoError(t, b.Admin.Patch(t.Context(), s.workload(), client.RawPatch(types.MergePatchType, []byte(merge))))
 }
 
-// rollOut changes the pods' template.
+// rollOut changes the pod template, which starts a rollout.
 func (b *faultEnv) rollOut(t *testing.T, s shape) {
 	t.Helper()
 	change := fmt.Sprintf(`{"metadata":{"annotations":{"rolled":%q}}}`, time.Now())
@@ -362,7 +360,7 @@ func (b *faultEnv) rollOut(t *testing.T, s shape) {
 	b.patch(t, s, `{"spec":{"template":`+change+`}}`)
 }
 
-// grow raises the least number of replicas above those that there are.
+// grow raises the minimum number of replicas above the current number.
 func (b *faultEnv) grow(t *testing.T, s shape) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"minReplicas":%d}}`, b.seen.replicas(s.name+"/"+workload)+2)

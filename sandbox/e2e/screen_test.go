@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// lastLine of what a demo that is kept running says.
+// lastLine is the last line that a demo prints when it is kept running.
 const lastLine = "get --raw /debug/rules\n"
 
-// screen is what a demo has drawn so far. It says when it shows something.
+// screen is what a demo has drawn so far. It signals when a text appears.
 type screen struct {
 	want  string
 	shown chan struct{} // closed when want has been drawn
@@ -38,7 +38,7 @@ func (s *screen) text() string {
 	return s.b.String()
 }
 
-// after returns what stands behind a word on its own line, up to the next space.
+// after returns the text after a word at the start of a line, up to the next space.
 func (s *screen) after(t *testing.T, word string) string {
 	t.Helper()
 	for _, line := range strings.Split(s.text(), "\n") {
@@ -50,7 +50,7 @@ func (s *screen) after(t *testing.T, word string) string {
 	return ""
 }
 
-// pasted returns the lines that are printed to be pasted into a shell.
+// pasted returns the lines that the demo prints for pasting into a shell.
 func (s *screen) pasted(t *testing.T) string {
 	t.Helper()
 	_, lines, ok := strings.Cut(s.text(), "in another terminal:\n")

@@ -5,5 +5,5 @@ import _ "embed"
 //go:embed testdata/demo.yaml
 var demo string
 
-// Demo is the story that the demo plays, and the name for messages about it.
+// Demo returns the story of the demo, and its name for messages.
 func Demo() (name, text string) { return "demo.yaml", demo }

@@ -19,7 +19,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
-// testCase is what `controlplane fit` reads; sandbox/controlplane/fit.go says what it means.
+// testCase is the input of `controlplane fit`; sandbox/controlplane/fit.go explains it.
 type testCase struct {
 	Nodes      []*core.Node                  `json:"nodes"`
 	Pods       []*core.Pod                   `json:"pods"`
@@ -29,19 +29,21 @@ type testCase struct {
 	Classes    []*storage.StorageClass       `json:"classes"`
 	CSINodes   []*storage.CSINode            `json:"csiNodes"`
 	Pod        *core.Pod                     `json:"pod"`
-	// Devices, where a DRA driver offers them.
+	// Devices that a DRA driver offers.
 	DeviceClasses  []*resourcev1.DeviceClass     `json:"deviceClasses"`
 	ResourceSlices []*resourcev1.ResourceSlice   `json:"resourceSlices"`
 	ResourceClaims []*resourcev1.ResourceClaim   `json:"resourceClaims"`
 	TaintRules     []*resourcev1.DeviceTaintRule `json:"taintRules"`
-	// Pools are of new nodes. Only the planner reads them.
+	// Pools are for new nodes. Only the planner reads them.
 	Pools []*v1alpha1.GPUNodePool `json:"pools"`
-	// Mixed: some nodes offer GPUs by a device plugin where others do by DRA. Plugged are the pools of which all do.
+	// Mixed means that some nodes offer GPUs by a device plugin and others by DRA. Plugged lists the pools whose nodes
+	// all use a device plugin.
 	Mixed   bool     `json:"mixed"`
 	Plugged []string `json:"plugged"`
-	// Dynamic: the DRA driver divides GPUs as they are claimed.
+	// Dynamic means that the DRA driver divides GPUs when they are claimed.
 	Dynamic bool `json:"dynamic"`
-	// Adapters are the pools whose nodes have network adapters. More: the pod's claim requires more of devices than their number.
+	// Adapters lists the pools whose nodes have network adapters. More means that the pod's claim requires more of its
+	// devices than their number.
 	Adapters []string `json:"adapters"`
 	More     bool     `json:"more"`
 }
@@ -50,33 +52,34 @@ func (c *testCase) node(name string) *core.Node {
 	return c.Nodes[slices.IndexFunc(c.Nodes, func(n *core.Node) bool { return n.Name == name })]
 }
 
-// left is the cluster without the pods that leave.
+// left returns the cluster without the pods that are leaving.
 func (c *testCase) left() *testCase {
 	out := *c
 	out.Pods = slices.DeleteFunc(slices.Clone(c.Pods), func(p *core.Pod) bool { return p.DeletionTimestamp != nil })
 	return &out
 }
 
-// pending is the name of the pod that is asked about.
+// pending is the name of the pod whose placement is tested.
 const pending = "pending"
 
-// answer is what it writes.
+// answer is the output of `controlplane fit`.
 type answer struct {
 	Fits []string          `json:"fits"`
 	Why  map[string]string `json:"why"`
 }
 
-// now is when each case is.
+// now is the time of each case.
 var now = time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC)
 
-// dice makes random clusters, so small and so full of rules that about half of the pods fit no node.
+// dice makes random clusters that are so small and have so many rules that about half of the pods fit no
+// node.
 type dice struct{ *rand.Rand }
 
 func (d dice) chance(percent int) bool { return d.IntN(100) < percent }
 
 func pick[T any](d dice, from ...T) T { return from[d.IntN(len(from))] }
 
-// some are each of a list with a chance.
+// some returns a random part of a list, each element with the given chance.
 func some[T any](d dice, percent int, from ...T) (out []T) {
 	for _, v := range from {
 		if d.chance(percent) {
@@ -92,10 +95,10 @@ const (
 	rack = "rack"
 	tier = "tier"
 	gpus = "nvidia.com/gpu"
-	// small and large are the MIG devices that divided GPUs have.
+	// small and large are the MIG resources that divided GPUs have.
 	small, large = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
 	hca          = "rdma/hca"
-	// driver is the CSI driver of which nodes can attach a number of volumes only.
+	// driver is a CSI driver with a limit on volumes for each node.
 	driver = "csi.test"
 )
 
@@ -145,7 +148,7 @@ func (d dice) testCase() *testCase {
 		if d.chance(10) {
 			d.resizing(p)
 		}
-		if d.chance(10) && n.Name != "cpu" { // those that leave it are not read
+		if d.chance(10) && n.Name != "cpu" { // the autoscaler does not read pods that leave this node
 			p.DeletionTimestamp, p.DeletionGracePeriodSeconds, p.Finalizers = ptr.To(meta.NewTime(now.Add(20*time.Second))), ptr.To[int64](30), []string{"test/kept"}
 		}
 		c.Pods = append(c.Pods, p)
@@ -167,7 +170,7 @@ func (d dice) testCase() *testCase {
 	return c
 }
 
-// volumes gives some pods volumes.
+// volumes gives volumes to some pods.
 func (d dice) volumes(c *testCase) {
 	c.Classes = []*storage.StorageClass{
 		{ObjectMeta: meta.ObjectMeta{Name: "late"}, Provisioner: driver, VolumeBindingMode: ptr.To(storage.VolumeBindingWaitForFirstConsumer)},
@@ -190,7 +193,7 @@ func (d dice) volumes(c *testCase) {
 	}
 	zoned := !slices.ContainsFunc(c.Nodes, func(n *core.Node) bool { return n.Labels[zone] == "" }) &&
 		!slices.ContainsFunc(c.Pools, func(p *v1alpha1.GPUNodePool) bool { return p.Spec.Template.Labels[zone] == "" })
-	chooses := false // of several claims each could be given the same volume
+	chooses := false // several claims could be given the same volume
 	for i := range 3 {
 		class := pick(d, "late", "zoned", "local", "local", "soon")
 		v := &core.PersistentVolume{ObjectMeta: meta.ObjectMeta{Name: "v" + strconv.Itoa(i), Labels: map[string]string{}}}
@@ -269,7 +272,7 @@ func (d dice) pool(name string) *v1alpha1.GPUNodePool {
 	return p
 }
 
-// layoutOf is that of a new node's GPUs, nil for whole GPUs.
+// layoutOf returns the layout of a new node's GPUs, nil for whole GPUs.
 func layoutOf(p *v1alpha1.GPUNodePool) map[string]int32 {
 	if mig := p.Spec.MIG; mig != nil && len(mig.BootLayout) > 0 {
 		return mig.BootLayout[0]
@@ -277,7 +280,7 @@ func layoutOf(p *v1alpha1.GPUNodePool) map[string]int32 {
 	return nil
 }
 
-// node is one of a pool, or of none.
+// node makes a node of a pool, or of none.
 func (d dice) node(name string, of *v1alpha1.GPUNodePool) *core.Node {
 	t := of.Spec.Template
 	n := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name, Labels: d.labels(), CreationTimestamp: meta.NewTime(now.Add(-5 * time.Hour))}}
@@ -320,7 +323,7 @@ func (d dice) node(name string, of *v1alpha1.GPUNodePool) *core.Node {
 	return n
 }
 
-// pod has each kind of rule with a chance.
+// pod makes a pod that has each kind of rule with some chance.
 func (d dice) pod(name string, rules int) *core.Pod {
 	p := &core.Pod{ObjectMeta: meta.ObjectMeta{Namespace: pick(d, "blue", "blue", "red"), Name: name, Labels: map[string]string{"app": pick(d, "a", "b")}, CreationTimestamp: meta.NewTime(now.Add(-time.Hour))}}
 	if d.chance(60) {
@@ -374,8 +377,8 @@ func (d dice) pod(name string, rules int) *core.Pod {
 	return p
 }
 
-// resizing gives a pod's status what a resize in place leaves there (1.37, pkg/kubelet/kubelet_pods.go): of each container
-// what it was allocated and what it has, and from 1.36 on the sums of the pod.
+// resizing sets a pod's status as after a resize in place (1.37, pkg/kubelet/kubelet_pods.go): for each
+// container the allocated and the actual resources, and from 1.36 on also the sums of the pod.
 func (d dice) resizing(p *core.Pod) {
 	allocated := p.DeepCopy()
 	statuses := func(containers []core.Container) (all []core.ContainerStatus) {
@@ -399,7 +402,7 @@ func (d dice) resizing(p *core.Pod) {
 	}
 }
 
-// resized are amounts with others of CPU and memory: a resize changes nothing else.
+// resized returns the resources with other amounts of CPU and memory, the only ones that a resize changes.
 func (d dice) resized(from core.ResourceList) core.ResourceList {
 	out := core.ResourceList{}
 	maps.Copy(out, from)
@@ -413,15 +416,15 @@ func (d dice) resized(from core.ResourceList) core.ResourceList {
 	return out
 }
 
-// devices are the resources of GPUs and their parts.
+// devices are the resource names of GPUs and their MIG devices.
 var devices = []core.ResourceName{gpus, small, large}
 
-// layout is one of a GPU's.
+// layout returns a random layout of a GPU.
 func (d dice) layout() map[string]int32 {
 	return pick(d, map[string]int32{"3g.20gb": 2}, map[string]int32{"3g.20gb": 1, "1g.5gb": 3}, map[string]int32{"1g.5gb": 2}, map[string]int32{"1g.5gb": 7})
 }
 
-// offered are the devices of so many GPUs of a layout, nil for whole GPUs.
+// offered returns the devices of a number of GPUs with a layout; nil for whole GPUs.
 func offered(count int64, layout map[string]int32) core.ResourceList {
 	if layout == nil {
 		return core.ResourceList{gpus: *resource.NewQuantity(count, resource.DecimalSI)}
@@ -433,7 +436,7 @@ func offered(count int64, layout map[string]int32) core.ResourceList {
 	return out
 }
 
-// withdraw has a node offer no device.
+// withdraw removes all devices from a node.
 func withdraw(n *core.Node) {
 	for _, name := range devices {
 		delete(n.Status.Allocatable, name)
@@ -441,7 +444,7 @@ func withdraw(n *core.Node) {
 	}
 }
 
-// deviceOf is what a pod requests of devices, whose resource is one at most.
+// deviceOf returns the device resource that a pod requests; there is at most one.
 func deviceOf(p *core.Pod) (name core.ResourceName, amount int64) {
 	for _, name := range devices {
 		if amount := amountOf(p, name); amount > 0 {
@@ -451,7 +454,7 @@ func deviceOf(p *core.Pod) (name core.ResourceName, amount int64) {
 	return gpus, 0
 }
 
-// rename has a pod request one resource in place of another.
+// rename replaces one resource by another in a pod's requests.
 func rename(p *core.Pod, from, to core.ResourceName) {
 	for _, list := range requestsOf(p) {
 		if n, has := list[from]; has && from != to {
@@ -470,7 +473,7 @@ func withoutDevices(p *core.Pod) {
 	}
 }
 
-// requestsOf are the amounts of a pod's containers.
+// requestsOf returns the requests of a pod's containers.
 func requestsOf(p *core.Pod) (all []core.ResourceList) {
 	for _, containers := range [][]core.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for _, c := range containers {
@@ -483,7 +486,7 @@ func requestsOf(p *core.Pod) (all []core.ResourceList) {
 	return append(all, p.Status.AllocatedResources)
 }
 
-// amountOf is how much a pod requests of a resource.
+// amountOf returns how much of a resource a pod requests.
 func amountOf(p *core.Pod, name core.ResourceName) int64 {
 	q := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})[name]
 	return q.Value()
@@ -519,7 +522,8 @@ func (d dice) amounts(large bool) core.ResourceList {
 	return out
 }
 
-// nodeAffinity has terms about the name with a chance. The scheduler does not know it where it looks at a volume's.
+// nodeAffinity makes node affinity, with some chance by the node's name. The scheduler does not support the
+// name in a volume's affinity.
 func (d dice) nodeAffinity(byName int) *core.NodeAffinity {
 	s := &core.NodeSelector{}
 	for range 1 + d.IntN(2) {
@@ -562,7 +566,7 @@ func (d dice) selector() *meta.LabelSelector {
 	return &meta.LabelSelector{MatchLabels: map[string]string{"app": pick(d, "a", "b")}}
 }
 
-// terms are of a pod with these labels.
+// terms makes affinity terms of a pod with these labels.
 func (d dice) terms(labels map[string]string) (out []core.PodAffinityTerm) {
 	for range 1 + d.IntN(2) {
 		t := core.PodAffinityTerm{LabelSelector: d.selector(), TopologyKey: pick(d, zone, host, rack)}
@@ -580,8 +584,8 @@ func (d dice) terms(labels map[string]string) (out []core.PodAffinityTerm) {
 	return out
 }
 
-// narrow has a term be about pods with the same value of a label, or about others, as the API server stores it (1.37,
-// pkg/registry/core/pod).
+// narrow restricts an affinity term to pods with the same value of a label, or with another value. It writes
+// the term as the API server stores it (1.37, pkg/registry/core/pod).
 func (d dice) narrow(t *core.PodAffinityTerm, labels map[string]string) {
 	r := meta.LabelSelectorRequirement{Key: "version", Operator: meta.LabelSelectorOpIn, Values: []string{labels["version"]}}
 	if d.chance(50) {

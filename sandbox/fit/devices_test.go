@@ -20,18 +20,20 @@ import (
 )
 
 const (
-	// byDRA is the driver that offers GPUs where no device plugin does, and the class of its GPUs; migs that of its MIG devices.
+	// byDRA is the driver that offers GPUs in place of a device plugin, and the class of its GPUs; migs is the class
+	// of its MIG devices.
 	byDRA, migs = "gpu.nvidia.com", "mig.nvidia.com"
-	// nics is the driver of network adapters, and their class; root is what an adapter and the GPUs beside it have in common.
+	// nics is the driver of network adapters, and their class. root is the attribute that an adapter shares with the
+	// GPUs beside it.
 	nics, root = "dra.net", "resource.kubernetes.io/pcieRoot"
 )
 
-// byClaim has a DRA driver offer the GPUs of all nodes, or of some, in place of a device plugin. Pods claim them, or request
-// them as an extended resource that the driver's class serves.
+// byClaim makes a DRA driver offer the GPUs of all or some nodes in place of a device plugin. Pods claim
+// them, or request them as an extended resource that the driver's class serves.
 func (d dice) byClaim(c *testCase) {
 	class := &resourcev1.DeviceClass{ObjectMeta: meta.ObjectMeta{Name: byDRA}, Spec: resourcev1.DeviceClassSpec{Selectors: selectors("device.driver == '" + byDRA + "' && device.attributes['" + byDRA + "'].type == 'gpu'")}}
 	resources := []core.ResourceName{core.ResourceName(resourcev1.ResourceDeviceClassPrefix + byDRA)}
-	if d.chance(70) { // as the driver's chart has it
+	if d.chance(70) { // as the driver's chart sets it
 		class.Spec.ExtendedResourceName, resources = ptr.To(gpus), append(resources, gpus, gpus)
 	}
 	c.DeviceClasses = []*resourcev1.DeviceClass{class, {ObjectMeta: meta.ObjectMeta{Name: migs}, Spec: resourcev1.DeviceClassSpec{Selectors: selectors("device.driver == '" + byDRA + "' && device.attributes['" + byDRA + "'].type == 'mig'")}}}
@@ -50,7 +52,7 @@ func (d dice) byClaim(c *testCase) {
 	for _, p := range c.Pools {
 		c.Adapters = append(c.Adapters, some(d, 70, p.Name)...)
 	}
-	free := map[string]map[core.ResourceName][]string{} // devices, by node
+	free := map[string]map[core.ResourceName][]string{} // unallocated devices by node
 	for _, n := range c.Nodes {
 		pool, of := n.Labels[v1alpha1.NodePoolLabel]
 		if n.Name == "cpu" || slices.Contains(c.Plugged, pool) || !of && c.Mixed && d.chance(50) {
@@ -62,7 +64,7 @@ func (d dice) byClaim(c *testCase) {
 			d.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] })
 		}
 		for _, s := range slicesOf(n, c.Dynamic) {
-			all := c.Dynamic && d.chance(15) // of a GPU that is divided as it is claimed, see doc.go
+			all := c.Dynamic && d.chance(15) // taint all devices, since GPUs are divided as they are claimed; see doc.go
 			effect := pick(d, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone)
 			for i := range s.Spec.Devices {
 				if all || !c.Dynamic && i > 0 && d.chance(15) {
@@ -142,7 +144,7 @@ func (d dice) byClaim(c *testCase) {
 	}
 }
 
-// share has the pending pod use a claim too that another pod has.
+// share makes the pending pod also use a claim of another pod.
 func (d dice) share(c *testCase) {
 	var of []*resourcev1.ResourceClaim
 	for _, claim := range c.ResourceClaims {
@@ -159,7 +161,7 @@ func (d dice) share(c *testCase) {
 	}
 }
 
-// more has a claim require more of its devices than their number.
+// more makes a claim require more of its devices than their number.
 func (d dice) more(claim *resourcev1.ResourceClaim) {
 	requests := &claim.Spec.Devices.Requests
 	first := &(*requests)[0]
@@ -188,12 +190,12 @@ func (d dice) more(claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// adapters is a request for network adapters.
+// adapters makes a request for network adapters.
 func adapters(count int64) resourcev1.DeviceRequest {
 	return resourcev1.DeviceRequest{Name: "nic", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: nics, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count}}
 }
 
-// adaptersOf has the network adapters of a node, of which each is beside two GPUs.
+// adaptersOf returns the network adapters of a node. Each is beside two GPUs.
 func adaptersOf(n *core.Node) *resourcev1.ResourceSlice {
 	s := sliceOf(n, "-nics", 1)
 	s.Spec.Driver = nics
@@ -203,8 +205,8 @@ func adaptersOf(n *core.Node) *resourcev1.ResourceSlice {
 	return s
 }
 
-// extended has a pod request its GPUs by the name of a resource that a class serves. The scheduler makes a claim for it once
-// it has found a node.
+// extended makes a pod request its GPUs by the name of a resource that a class serves. The scheduler creates
+// the claim after it has found a node.
 func extended(p *core.Pod, name core.ResourceName) *resourcev1.ResourceClaim {
 	rename(p, gpus, name)
 	made := p.Name + "-extended-resources"
@@ -230,8 +232,8 @@ func selectors(expressions ...string) (out []resourcev1.DeviceSelector) {
 	return out
 }
 
-// devicesOf are the names of the devices that a node's GPUs are, by resource, as the driver calls them: the number at the end
-// is the first slice of an instance. Those of whole GPUs are in order.
+// devicesOf returns the DRA driver's names of the devices on a node, by resource. The number at the end is
+// the first memory slice of a MIG device; whole GPUs are numbered in order.
 func devicesOf(n *core.Node) map[core.ResourceName][]string {
 	out, of := map[core.ResourceName][]string{}, gpuCount(n)
 	for _, kind := range devices {
@@ -255,8 +257,9 @@ func gpuCount(n *core.Node) int {
 	return count
 }
 
-// slicesOf has the devices of a node, as the driver announces them (kubernetes-sigs/dra-driver-nvidia-gpu 9593204,
-// cmd/gpu-kubelet-plugin: deviceinfo.go, and partitions.go with its DynamicMIG, where GPUs are divided as they are claimed).
+// slicesOf returns the ResourceSlices of a node as the driver writes them
+// (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin: deviceinfo.go, and partitions.go
+// with DynamicMIG, where GPUs are divided as they are claimed).
 func slicesOf(n *core.Node, dynamic bool) []*resourcev1.ResourceSlice {
 	if !dynamic {
 		s := sliceOf(n, "", 1)
@@ -289,7 +292,7 @@ func slicesOf(n *core.Node, dynamic bool) []*resourcev1.ResourceSlice {
 	return all
 }
 
-// memory are the counters of slices of a GPU's memory.
+// memory returns the counters for slices of a GPU's memory.
 func memory(first, count int) map[string]resourcev1.Counter {
 	out := map[string]resourcev1.Counter{}
 	for i := range count {
@@ -298,14 +301,14 @@ func memory(first, count int) map[string]resourcev1.Counter {
 	return out
 }
 
-// sliceOf is one of so many of a node's pool, without devices.
+// sliceOf returns one of a number of ResourceSlices of a node, without devices.
 func sliceOf(n *core.Node, suffix string, of int) *resourcev1.ResourceSlice {
 	return &resourcev1.ResourceSlice{ObjectMeta: meta.ObjectMeta{Name: n.Name + suffix}, Spec: resourcev1.ResourceSliceSpec{
 		Driver: byDRA, NodeName: &n.Name, Pool: resourcev1.ResourcePool{Name: n.Name, Generation: 1, ResourceSliceCount: int64(of)},
 	}}
 }
 
-// deviceOn is a device of a node by its name.
+// deviceOn returns a device of a node by its name.
 func deviceOn(n *core.Node, name string) resourcev1.Device {
 	gpu, instance, divided := strings.Cut(name, "-mig-")
 	out := resourcev1.Device{Name: name,
@@ -327,12 +330,12 @@ func deviceOn(n *core.Node, name string) resourcev1.Device {
 
 func text(s string) resourcev1.DeviceAttribute { return resourcev1.DeviceAttribute{StringValue: &s} }
 
-// productOf is the product of a node's GPUs, as the driver names it.
+// productOf is the driver's name for the product of a node's GPUs.
 func productOf(n *core.Node) string {
 	return strings.Replace(n.Labels["nvidia.com/gpu.product"], "-", " ", 1)
 }
 
-// claimOf is a claim that is made for a pod by a template.
+// claimOf returns a claim that a template creates for a pod.
 func claimOf(p *core.Pod, name string) *resourcev1.ResourceClaim {
 	made := p.Name + "-" + name
 	p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, core.PodResourceClaim{Name: name, ResourceClaimTemplateName: &name})
@@ -343,10 +346,10 @@ func claimOf(p *core.Pod, name string) *resourcev1.ResourceClaim {
 	return out
 }
 
-// claim is a pod's for so many devices of a kind.
+// claim makes a pod's claim for a number of devices of one kind.
 func (d dice) claim(p *core.Pod, name core.ResourceName, count int64, product string) *resourcev1.ResourceClaim {
 	out := claimOf(p, "gpus")
-	if d.chance(20) { // its own, not a template's
+	if d.chance(20) { // a claim of its own, without a template
 		p.Spec.ResourceClaims[0] = core.PodResourceClaim{Name: "gpus", ResourceClaimName: &out.Name}
 		out.OwnerReferences, p.Status.ResourceClaimStatuses = nil, nil
 	}
@@ -375,7 +378,7 @@ func (d dice) claim(p *core.Pod, name core.ResourceName, count int64, product st
 	return out
 }
 
-// allocate gives a pod's claim the first of these devices of its node, and returns the others.
+// allocate allocates the first of the devices to a pod's claim, and returns the others.
 func allocate(claim *resourcev1.ResourceClaim, p *core.Pod, driver string, devices []string) []string {
 	a := &resourcev1.AllocationResult{NodeSelector: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
 		MatchFields: []core.NodeSelectorRequirement{{Key: meta.ObjectNameField, Operator: core.NodeSelectorOpIn, Values: []string{p.Spec.NodeName}}},
@@ -402,7 +405,7 @@ func allocate(claim *resourcev1.ResourceClaim, p *core.Pod, driver string, devic
 	return devices
 }
 
-// watched are the objects that the autoscaler reads without their Go types.
+// watched returns the objects that the autoscaler reads without Go types.
 func (c *testCase) watched(t require.T) foreign.Objects {
 	out := foreign.Objects{}
 	for _, s := range c.ResourceSlices {
@@ -420,7 +423,7 @@ func untyped(t require.T, o runtime.Object) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: fields}
 }
 
-// claimed are the claims of pods that exist: with the others theirs are gone.
+// claimed returns the claims of existing pods: claims of deleted pods are deleted too.
 func (c *testCase) claimed() []*resourcev1.ResourceClaim {
 	pods := append(slices.Clone(c.Pods), c.Pod)
 	return slices.DeleteFunc(slices.Clone(c.ResourceClaims), func(claim *resourcev1.ResourceClaim) bool {

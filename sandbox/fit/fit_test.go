@@ -41,8 +41,8 @@ var (
 	seed  = flag.Int64("seed", 1, "of the random clusters in make test")
 )
 
-// TestFitsWhereTheSchedulerSays: a pod is left to the scheduler where that finds a node for it, and else gets a new node
-// of a pool where it would fit one.
+// TestFitsWhereTheSchedulerSays: if the scheduler finds a node for a pod, the planner leaves the pod to it.
+// Otherwise the pod gets a new node of a pool on whose nodes the scheduler would bind it.
 func TestFitsWhereTheSchedulerSays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs the control plane's binary: run without -short")
@@ -82,7 +82,7 @@ func TestFitsWhereTheSchedulerSays(t *testing.T) {
 	}
 }
 
-// outcome is what the scheduler makes of a pod.
+// outcome is the result for a pod.
 type outcome string
 
 const (
@@ -94,12 +94,12 @@ const (
 	theSim             = "the simulator"
 )
 
-// difference is how one of ours differs from the scheduler.
+// difference is how the planner or the simulator differs from the scheduler.
 type difference struct{ of, text string }
 
 func (d difference) String() string { return "\n" + d.of + ": " + d.text }
 
-// scheduler is `controlplane fit`.
+// scheduler is the process `controlplane fit`.
 type scheduler struct {
 	in  *json.Encoder
 	out *json.Decoder
@@ -123,7 +123,7 @@ func startScheduler(t *testing.T) *scheduler {
 	return &scheduler{json.NewEncoder(in), json.NewDecoder(out)}
 }
 
-// ask asks it about a cluster with a further node, nil for none. It does not see pods that are over.
+// ask asks it about a cluster, with an additional node unless that is nil. Pods that have ended are not sent.
 func (s *scheduler) ask(t *testing.T, c *testCase, more *core.Node) (a answer) {
 	t.Helper()
 	asked := *c
@@ -150,7 +150,7 @@ func (s *scheduler) ask(t *testing.T, c *testCase, more *core.Node) (a answer) {
 	return a
 }
 
-// compare asks all about a cluster.
+// compare compares all three on a cluster.
 func (s *scheduler) compare(t *testing.T, c *testCase) (outcome, []difference) {
 	t.Helper()
 	var all []difference
@@ -178,7 +178,8 @@ func (s *scheduler) compare(t *testing.T, c *testCase) (outcome, []difference) {
 	return fitsLater, all
 }
 
-// compareNew is compare where the pod fits no node: added is the pool that gets one for it, empty for none.
+// compareNew is compare for a pod that fits on no node. added is the pool that gets a node for it; empty for
+// none.
 func (s *scheduler) compareNew(t *testing.T, c *testCase, seen plan.Snapshot, verdict plan.Verdict, added string, differences []difference) (outcome, []difference) {
 	t.Helper()
 	how, why := fitsNever, map[string]string{}
@@ -203,12 +204,12 @@ func (s *scheduler) compareNew(t *testing.T, c *testCase, seen plan.Snapshot, ve
 
 var kinds = scheme.New()
 
-// snapshot is what the autoscaler observes of a cluster.
+// snapshot returns what the autoscaler observes of a cluster.
 func snapshot(t *testing.T, c *testCase) plan.Snapshot {
 	t.Helper()
 	objects := slices.Concat(listed(c.Nodes), listed(c.Pods), listed(c.Namespaces), listed(c.Pools), listed(c.Claims), listed(c.Volumes), listed(c.Classes), listed(c.CSINodes), listed(c.DeviceClasses), listed(c.claimed()), listed([]*core.Pod{c.Pod}))
 	for _, o := range objects {
-		for _, trim := range []func(any) (any, error){observe.TrimPods(), observe.TrimNode, observe.TrimVolume} { // as the caches do
+		for _, trim := range []func(any) (any, error){observe.TrimPods(), observe.TrimNode, observe.TrimVolume} { // as the autoscaler's caches do
 			_, err := trim(o)
 			require.NoError(t, err)
 		}
@@ -225,7 +226,7 @@ func snapshot(t *testing.T, c *testCase) plan.Snapshot {
 	return out.Snapshot
 }
 
-// listed are copies.
+// listed returns copies of the objects.
 func listed[T client.Object](list []T) []client.Object {
 	out := make([]client.Object, len(list))
 	for i, o := range list {
@@ -234,7 +235,7 @@ func listed[T client.Object](list []T) []client.Object {
 	return out
 }
 
-// planned is the verdict on the pod, and the pool that gets a node for it.
+// planned returns the verdict on the pod, and the pool that gets a node for it.
 func planned(s plan.Snapshot) (verdict plan.Verdict, added string) {
 	policy := plan.DefaultPolicy()
 	policy.MaxUnready = 1
@@ -252,7 +253,7 @@ func planned(s plan.Snapshot) (verdict plan.Verdict, added string) {
 	return verdict, added
 }
 
-// simulated are the nodes to which the simulator could bind the pod.
+// simulated returns the nodes to which the simulator could bind the pod.
 func simulated(s plan.Snapshot) []string {
 	w := sim.World{State: s}
 	w.State = w.Snapshot()
@@ -268,31 +269,33 @@ func simulated(s plan.Snapshot) []string {
 	return got
 }
 
-// divided reports whether the pod requests MIG devices. Where no exporter reports them, it is not known which there are, and
-// the simulator gives pods none.
+// divided reports whether the pod requests MIG devices. If no exporter reports any, it is unknown which
+// exist, and the simulator gives pods none.
 func divided(s plan.Snapshot) bool {
 	return slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return p.Name == pending && len(p.Demand.MIG) > 0 })
 }
 
-// assumed reports whether a pool's new nodes may come in a place that its template does not state.
+// assumed reports whether a pool's new nodes may have labels that the template does not state, such as a
+// zone.
 func assumed(p *plan.Pool) bool {
 	return p.Template.Labels[zone] == "" || p.Template.Labels[rack] == ""
 }
 
-// released reports whether pods leave that have devices of which the pending one requires more than their number: these count as
-// free already, see doc.go.
+// released reports whether leaving pods have devices of which the pending pod requires more than their
+// number. These count as free already, see doc.go.
 func (c *testCase) released() bool {
 	return c.More && slices.ContainsFunc(c.Pods, func(p *core.Pod) bool { return p.DeletionTimestamp != nil })
 }
 
-// untried reports whether only a new node shows how a pool's GPUs are offered, and which devices are beside them.
+// untried reports whether only a new node can show how a pool's GPUs are offered and which devices are beside
+// them.
 func (c *testCase) untried(p *plan.Pool) bool {
 	return (c.Mixed || c.More) && !slices.ContainsFunc(c.Nodes, func(n *core.Node) bool {
 		return n.Labels[v1alpha1.NodePoolLabel] == p.Name && !n.Spec.Unschedulable && kube.NodeReady(n)
 	})
 }
 
-// newNode is a new node of a pool.
+// newNode makes a new node of a pool.
 func (c *testCase) newNode(p *plan.Pool) *core.Node {
 	t := p.Template
 	n := &core.Node{ObjectMeta: meta.ObjectMeta{Name: "new", Labels: map[string]string{host: "new", v1alpha1.NodePoolLabel: p.Name}}}
@@ -307,13 +310,13 @@ func (c *testCase) newNode(p *plan.Pool) *core.Node {
 	of := c.Pools[slices.IndexFunc(c.Pools, func(of *v1alpha1.GPUNodePool) bool { return of.Name == p.Name })]
 	n.Labels["nvidia.com/gpu.product"], n.Labels["nvidia.com/gpu.count"] = of.Spec.Template.Product, strconv.Itoa(len(t.GPUs))
 	maps.Copy(n.Status.Allocatable, offered(int64(len(t.GPUs)), layoutOf(of)))
-	for _, r := range t.Others { // places for volumes among them, see csiNode
+	for _, r := range t.Others { // includes places for volumes, see csiNode
 		n.Status.Allocatable[core.ResourceName(r.Name)] = *resource.NewQuantity(r.Amount, resource.DecimalSI)
 	}
 	return n
 }
 
-// csiNode has a new node's places for volumes, which the planner counts as a resource.
+// csiNode returns a new node's places for volumes, which the planner counts as a resource.
 func csiNode(n *core.Node) *storage.CSINode {
 	out := &storage.CSINode{ObjectMeta: meta.ObjectMeta{Name: n.Name}, Spec: storage.CSINodeSpec{Drivers: []storage.CSINodeDriver{{Name: driver, NodeID: n.Name}}}}
 	if q, limited := n.Status.Allocatable["attachable-volumes-csi-"+driver]; limited {

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// smaller removes from a cluster what does not matter for a difference.
+// smaller removes from a cluster everything that does not affect a difference.
 func (s *scheduler) smaller(t *testing.T, c *testCase, of string) *testCase {
 	t.Helper()
 	for {
@@ -24,7 +24,7 @@ func (s *scheduler) smaller(t *testing.T, c *testCase, of string) *testCase {
 	}
 }
 
-// less removes one thing, nil where each matters.
+// less removes one thing; it returns nil if every thing matters.
 func (s *scheduler) less(t *testing.T, c *testCase, of string) *testCase {
 	t.Helper()
 	before, err := json.Marshal(c)
@@ -45,7 +45,7 @@ func (s *scheduler) less(t *testing.T, c *testCase, of string) *testCase {
 	return nil
 }
 
-// removals are the ways to make a cluster smaller.
+// removals returns all ways to make a cluster smaller by one thing.
 func removals(c *testCase) (all []func(*testCase)) {
 	for i := range c.Pods {
 		all = append(all, func(c *testCase) { c.Pods = slices.Delete(c.Pods, i, i+1) })
@@ -134,10 +134,11 @@ var removalsOfPod = []func(*core.Pod){
 	func(p *core.Pod) { delete(p.Spec.Containers[0].Resources.Requests, core.ResourceMemory) },
 }
 
-// resizes reports whether a pod's status is that of a resize in place, which goes with its containers or not at all.
+// resizes reports whether a pod's status is from a resize in place. That status lists the containers, so none
+// of them is removed while the pod has it.
 func resizes(p *core.Pod) bool { return p.Status.ContainerStatuses != nil }
 
-// affinityOf is a pod's affinity, or one of its own to write to.
+// affinityOf returns a pod's affinity; if it has none, a new one to write to.
 func affinityOf(p *core.Pod) *core.Affinity {
 	if p.Spec.Affinity == nil {
 		return &core.Affinity{}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAdmission: testdata/admission.yaml.
+// TestAdmission plays testdata/admission.yaml: objects that the API server must accept or reject.
 func TestAdmission(t *testing.T) {
 	w := newWorld(t, setup{})
 	text, err := os.ReadFile("testdata/admission.yaml")

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// TestBadAnnotationsStopNothingElse: invalid ones, as large as the API server takes
-// them: their objects are left alone, everything else goes on.
+// TestBadAnnotationsStopNothingElse: objects with invalid annotations, as large as the API server allows, are
+// left alone. Everything else goes on.
 func TestBadAnnotationsStopNothingElse(t *testing.T) {
 	w := newWorld(t, setup{})
 	w.pool("h100", 2, 4)

@@ -14,9 +14,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestNeighbourClusterAPI: docs/pools.md's MachineDeployment over Cluster API's own
-// controllers, grown, though its nodes come with the taint of uninitialized ones, and shrunk by
-// name; a MachinePool grows and keeps its nodes.
+// TestNeighbourClusterAPI tests docs/pools.md's MachineDeployment with Cluster API's own controllers. It
+// grows, though its new nodes have the taint of uninitialized nodes, and named nodes are removed. A
+// MachinePool grows and keeps its nodes.
 func TestNeighbourClusterAPI(t *testing.T) {
 	testall.Neighbours(t)
 	w := newWorld(t, setup{})
@@ -31,7 +31,7 @@ func TestNeighbourClusterAPI(t *testing.T) {
 		}}
 	})
 	w.play((&neighbours.Metal{Client: w.Admin, Nodes: fakeNodes()}).Run)
-	t.Cleanup(func() { // while their controllers run
+	t.Cleanup(func() { // before their controllers are stopped
 		for _, o := range [][2]string{{"MachinePool", "spot"}, {"MachineDeployment", "h100"}, {"Cluster", "main"}} {
 			if err := w.Delete(context.Background(), testenv.Object("cluster.x-k8s.io/v1beta2/"+o[0], fleet, o[1])); err != nil {
 				t.Errorf("deleting %s: %v", o[0], err)

@@ -18,16 +18,16 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestDryRun runs the program itself. With --dry-run it logs the nodes it would add,
-// and the API server's audit log has not one write of it, no lease and no Event either.
-// Without, on the same cluster, it writes and adds nodes: the counting can fail.
+// TestDryRun runs the program itself. With --dry-run it logs the nodes that it would add, and the API
+// server's audit log has no write of it at all, not even a Lease or an Event. Without --dry-run, on the same
+// cluster, it writes and adds nodes, so the count of writes can fail.
 func TestDryRun(t *testing.T) {
 	w := newWorld(t, setup{})
 	w.pool("h100", 1, 4)
 	w.until("the fleet", w.has("h100", 1))
 	w.work("train", "h100", 3, perNode)
 	w.await("two wait", w.waits("train", 2))
-	status := w.get("h100").ResourceVersion // only the autoscaler writes to pools
+	status := w.get("h100").ResourceVersion // only the autoscaler writes the status of pools
 
 	p := w.program("dry", "--dry-run")
 	w.await("it logs its decision twice, or acts", func() error {
@@ -48,7 +48,7 @@ func TestDryRun(t *testing.T) {
 	}
 
 	p = w.program("wet")
-	w.await("it adds nodes", func() error { // how many is other tests' question
+	w.await("it adds nodes", func() error { // other tests check how many
 		if n := len(w.nodes("h100")); n < 3 {
 			return fmt.Errorf("%d nodes", n)
 		}
@@ -60,7 +60,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// program is the autoscaler as a process.
+// program is an autoscaler process.
 type program struct {
 	*proc.Process
 	w     *world
@@ -68,8 +68,7 @@ type program struct {
 	begun time.Time
 }
 
-// groups serves the node groups of KWOK's pools to programs, and is their
-// configuration of it.
+// groups serves the node groups of KWOK's pools to programs, and returns the configuration for it.
 func (w *world) groups() string {
 	w.t.Helper()
 	address, stop, err := nodegroups.New(w.Admin, w.Admin).Serve()
@@ -91,7 +90,7 @@ func (w *world) program(name string, flags ...string) *program {
 	return p
 }
 
-// programs are compiled when a test first needs one.
+// programs compiles our programs when a test first needs one.
 var programs = sync.OnceValues(func() (string, error) {
 	return build.Programs(context.Background(), build.Options{Out: os.Stderr})
 })
@@ -103,7 +102,7 @@ func (w *world) autoscaler() string {
 	return filepath.Join(folder, "gpuscale-autoscaler")
 }
 
-// says counts the lines of its log that have all of the words.
+// says counts the lines of the program's log that contain all of the words.
 func (p *program) says(words ...string) int {
 	text, err := os.ReadFile(p.log)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -118,7 +117,7 @@ func (p *program) says(words ...string) int {
 	return n
 }
 
-// writes of the program, by how it names itself.
+// writes returns the program's writes, which are recognized by its user agent.
 func (p *program) writes() []testenv.Call {
 	return p.w.Calls(p.w.t, func(e testenv.Call) bool {
 		return strings.HasPrefix(e.UserAgent, "gpuscale-autoscaler/") && e.RequestReceivedTimestamp.After(p.begun)

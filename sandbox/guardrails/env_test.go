@@ -13,22 +13,22 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// autoscalerUser is the autoscaler's user in these tests: the audit log and admission
-// policies distinguish it from the test's own.
+// autoscalerUser is the autoscaler's user in these tests. The audit log and admission policies can tell it
+// from the test's own user.
 const autoscalerUser = "guardrails-autoscaler"
 
 // env is the control plane that all tests share.
 type env struct {
 	*testenv.Env
-	ours   client.Client // the autoscaler's
-	worlds atomic.Int32  // that there have been
+	ours   client.Client // client of the autoscaler
+	worlds atomic.Int32  // number of worlds so far
 }
 
 var shared = testenv.NewShared(newEnv)
 
 func TestMain(m *testing.M) { shared.Main(m) }
 
-// auditPolicy writes down every write, and what evictions ask for.
+// auditPolicy records every write, and the content of eviction requests.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -42,12 +42,12 @@ rules:
 
 func newEnv(ctx context.Context) (*env, error) {
 	e, err := testenv.Start(ctx, testenv.Options{AuditPolicy: auditPolicy, CRDs: true, Change: func(o *cluster.Options) {
-		// Kubernetes' own PodGroups.
+		// For Kubernetes' own PodGroups.
 		o.FeatureGates = "GenericWorkload=true"
 		o.ExtraArgs[cluster.APIServer] = append(o.ExtraArgs[cluster.APIServer], "--runtime-config=scheduling.k8s.io/v1beta1=true")
-		// A node's lease is its owner's, and goes a moment after it. Nodes are made again
-		// under their names here, sooner than that: KWOK then leaves the new one's pods
-		// alone until it would have renewed the lease, which is minutes.
+		// A node's Lease is deleted a moment after its node. The tests create nodes again under the same names before
+		// that. KWOK would then ignore the new node's pods until the Lease is due for renewal, which takes minutes. So
+		// Leases are off.
 		o.ExtraArgs[cluster.KWOK] = []string{"--node-lease-duration-seconds=0"}
 	}})
 	if err != nil {
@@ -66,13 +66,13 @@ func newEnv(ctx context.Context) (*env, error) {
 	return own, nil
 }
 
-// writes are the calls of a user that the API server wrote down and that match.
+// writes returns the matching requests of a user in the audit log.
 func (e *env) writes(t *testing.T, user string, match func(testenv.Call) bool) []testenv.Call {
 	t.Helper()
 	return e.Calls(t, func(c testenv.Call) bool { return c.By(user) && match(c) })
 }
 
-// evictions of a pod that were granted.
+// evictions returns the granted evictions of a pod.
 func (w *world) evictions(pod string) []testenv.Call {
 	w.t.Helper()
 	return w.writes(w.t, autoscalerUser, func(c testenv.Call) bool {

@@ -16,14 +16,14 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// exporters is a fake of all nodes' exporters and of the Prometheus that asked them.
+// exporters fakes the exporters of all nodes and the Prometheus that scrapes them.
 type exporters struct {
 	w    *world
-	seen []*node.Machine // in the last scrape
+	seen []*node.Machine // machines in the last scrape
 
 	mu    sync.Mutex
 	taken *observe.Readings
-	sick  map[string]bool // by node: GPU 0 has an error it does not recover from
+	sick  map[string]bool // nodes whose GPU 0 has an error that it does not recover from
 }
 
 func (e *exporters) set(change func()) {
@@ -32,15 +32,15 @@ func (e *exporters) set(change func()) {
 	change()
 }
 
-// read is for observe.Options.Readings.
+// read returns the value for observe.Options.Readings.
 func (e *exporters) read() *observe.Readings {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.taken
 }
 
-// scrape takes readings, before the cluster is looked at: Prometheus never knows of a
-// pod's GPUs before the API server knows of its node.
+// scrape takes readings before the cluster is read: Prometheus never knows a pod's GPUs before the API server
+// knows the pod's node.
 func (e *exporters) scrape() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,7 +62,8 @@ func (e *exporters) scrape() {
 	e.w.must(err)
 }
 
-// machine of a node, whose GPUs go to pods in order of age; nil where the node has no GPUs.
+// machine returns a node's machine, whose GPUs are allocated to pods in the order of their age; nil if the
+// node has no GPUs.
 func (e *exporters) machine(n *corev1.Node, pods []*corev1.Pod) *node.Machine {
 	gpus := n.Status.Allocatable["nvidia.com/gpu"]
 	if gpus.IsZero() {
@@ -87,7 +88,7 @@ func (e *exporters) Query(_ context.Context, query string, _ time.Time) (out pro
 	return out, nil
 }
 
-// bound are all pods by the node that they are bound to.
+// bound returns all pods by the node that they are bound to.
 func (w *world) bound() (map[string][]*corev1.Pod, error) {
 	var pods corev1.PodList
 	err := w.Admin.List(w.t.Context(), &pods)
@@ -98,7 +99,7 @@ func (w *world) bound() (map[string][]*corev1.Pod, error) {
 	return out, err
 }
 
-// condemn sets the node's condition, as the exporter on a node with a sick GPU does.
+// condemn sets the node's condition, as the exporter does on a node with a sick GPU.
 func (w *world) condemn(n *corev1.Node) {
 	w.t.Helper()
 	is := func(c corev1.NodeCondition) bool { return c.Type == "GPUHealthy" && c.Status == corev1.ConditionFalse }

@@ -30,7 +30,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// foreignCRDs are the real definitions, in the modules of those who write them.
+// foreignCRDs are the real CRDs, from their projects' modules.
 var foreignCRDs = []neighbours.Source{
 	{Neighbour: build.Kueue, Files: []string{
 		"config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", "config/components/crd/bases/kueue.x-k8s.io_clusterqueues.yaml",
@@ -43,7 +43,7 @@ var foreignCRDs = []neighbours.Source{
 	{Neighbour: build.Neighbour{Module: "volcano.sh/volcano", Version: "v1.15.0"}, Files: []string{"config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml", "config/crd/volcano/bases/scheduling.volcano.sh_queues.yaml"}},
 }
 
-// watching is a world that sees other projects' objects.
+// watching is a world that also reads other projects' objects.
 type watching struct{ *world }
 
 func newWatching(t *testing.T) watching {
@@ -57,7 +57,7 @@ func newWatching(t *testing.T) watching {
 	})
 	n := watching{newWorld(t, setup{foreign: watcher.Objects})}
 	n.play(watcher.Run)
-	t.Cleanup(func() { // pods of these namespaces would be seen in other tests
+	t.Cleanup(func() { // other tests would read the pods of these namespaces
 		for _, ns := range []string{"ml", "queued", "batch", "bounded"} {
 			if err := n.Admin.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(0)); err != nil {
 				t.Error(err)
@@ -67,7 +67,7 @@ func newWatching(t *testing.T) watching {
 	return n
 }
 
-// apply creates objects for the test alone: what stayed would be demand in other tests.
+// apply creates objects for this test only. Left over, they would be demand in other tests.
 func (n watching) apply(objects ...*unstructured.Unstructured) {
 	n.t.Helper()
 	n.world.apply(objects...)
@@ -83,7 +83,7 @@ func (n watching) apply(objects ...*unstructured.Unstructured) {
 	})
 }
 
-// sees waits until what is observed is as ok says.
+// sees waits until ok accepts what is observed.
 func (n watching) sees(what string, ok func(observe.Observation) error) {
 	n.t.Helper()
 	n.await(what, func() error {
@@ -98,7 +98,7 @@ func (n watching) sees(what string, ok func(observe.Observation) error) {
 	})
 }
 
-// gangs are those that the planner sees, one line each, and the tenants of their pods.
+// gangs lists the gangs that the planner sees, one a line, with the tenants of their pods.
 func gangs(s observe.Observation) string {
 	lines := map[string]int{}
 	for i := range s.Pods {
@@ -119,8 +119,8 @@ func gangs(s observe.Observation) string {
 	return strings.Join(out, "\n")
 }
 
-// TestForeign: the real CRDs of Kueue, JobSet, LeaderWorkerSet, scheduler-plugins and
-// Volcano, installed while we watch, with objects as their documents write them.
+// TestForeign installs the real CRDs of Kueue, JobSet, LeaderWorkerSet, scheduler-plugins and Volcano while
+// the autoscaler watches. It creates objects as in the projects' documentation.
 func TestForeign(t *testing.T) {
 	n := newWatching(t)
 	n.apply(n.objects("foreign-world.yaml")...)
@@ -150,7 +150,7 @@ func TestForeign(t *testing.T) {
 	n.plan()
 	n.resourceQuotas()
 
-	// A definition that goes takes its demand with it, and nothing else.
+	// If a CRD is deleted, its demand disappears and nothing else changes.
 	n.must(n.Admin.Delete(t.Context(), testenv.Object("apiextensions.k8s.io/v1/CustomResourceDefinition", "", "leaderworkersets.leaderworkerset.x-k8s.io")))
 	n.sees("LeaderWorkerSets are gone", func(s observe.Observation) error {
 		if got := gangs(s); strings.Contains(got, "/lws/") || !strings.Contains(got, "/jobset/") {
@@ -160,10 +160,10 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// plan: nodes for whole gangs within the quota, none for the gang beyond it.
+// plan checks that nodes are added for whole gangs within the quota, and none for the gang beyond it.
 func (n watching) plan() {
 	n.t.Helper()
-	n.sees("the plan", func(s observe.Observation) error { // each kind is watched by itself
+	n.sees("the plan", func(s observe.Observation) error { // each kind is watched separately
 		made := plan.Make(s.Snapshot, plan.DefaultPolicy())
 		to := 0
 		for _, a := range made.Actions {
@@ -177,9 +177,9 @@ func (n watching) plan() {
 				reasons[v.Reason]++
 			}
 		}
-		// 3 single GPUs of the Workload, 2 of nginx and the three gangs of two nodes
-		// that the quota of 50 GPUs admits fit on 7 nodes; the fourth gang would make 66,
-		// and Volcano's queue has capacity for half of its gang.
+		// 3 single GPUs of the Workload, 2 of nginx, and the three gangs of two nodes that fit into the quota of 50
+		// GPUs: together 7 nodes. The fourth gang would make it 66 GPUs. Volcano's queue has capacity for only half of
+		// its gang.
 		if to != 7 || reasons[plan.GangServed] != 5 || reasons[plan.QuotaExceeded] != 2 {
 			return fmt.Errorf("scale up to %d, gangs %v\n%s", to, reasons, made)
 		}
@@ -187,8 +187,8 @@ func (n watching) plan() {
 	})
 }
 
-// resourceQuotas: what the ledger says that the API server would refuse is what it
-// refuses, whatever a GPUQuota over the same namespace admits.
+// resourceQuotas: the ledger and the API server agree on which pods a ResourceQuota refuses. A GPUQuota for
+// the same namespace does not change that.
 func (n watching) resourceQuotas() {
 	n.t.Helper()
 	n.apply(n.objects("bounded.yaml")...)
@@ -209,11 +209,11 @@ func (n watching) resourceQuotas() {
 		})
 	}
 	const full = "resourcequota/bounded/gpus/no-more/requests.nvidia.com/gpu"
-	tenants(full + " " + full) // a gang of sixteen, and twelve are allowed
+	tenants(full + " " + full) // a gang of sixteen, where twelve are allowed
 	pod := func(name string) error {
 		return n.Admin.Create(n.t.Context(), n.objects("bounded-pod.yaml", "NAME", name)[0])
 	}
-	// What a quota has not counted yet it refuses, too, and our ledger reports both.
+	// A ResourceQuota that has not counted yet also refuses pods, and our ledger reports both.
 	n.await("the quota is counted, and a pod is made", func() error { return pod("a") })
 	tenants("bounded " + full)
 	if err := pod("b"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
@@ -223,6 +223,6 @@ func (n watching) resourceQuotas() {
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "bounded", Name: "gpus"}}
 	n.must(n.Admin.Patch(n.t.Context(), q, patch))
 	tenants("bounded bounded")
-	// What refuses goes by a cache of its own.
+	// The API server's quota admission uses a cache of its own.
 	n.await("a pod that is no longer refused", func() error { return pod("b") })
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestBesideOthers: nodes of no pool, of another autoscaler, and one of ours that was
-// cordoned by hand are unchanged after a day of reconciles, while an empty node like
-// them is removed.
+// TestBesideOthers: nodes in no pool, nodes of another autoscaler, and a node of ours that a user has
+// cordoned are unchanged after a day of reconciles. Meanwhile a similar empty node of ours is removed.
 func TestBesideOthers(t *testing.T) {
 	w := newWorld(t, setup{})
 	w.pool("h100", 2, 5)
@@ -36,7 +35,7 @@ func TestBesideOthers(t *testing.T) {
 	pool.Spec.Min = 0
 	w.must(w.Admin.Update(t.Context(), pool))
 	w.until("ours goes", w.goesOn("h100", 1))
-	w.elapse(15 * time.Minute) // in steps in which it is seen idle all the while
+	w.elapse(15 * time.Minute) // in steps, so that it is seen idle all the time
 	for range 24 {
 		w.pass(time.Hour)
 		w.reconcile()

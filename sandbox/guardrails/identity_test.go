@@ -18,7 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// decided is what a plan was made on: the cluster as it is now.
+// decided returns the snapshot that a plan is made on: the cluster as it is now.
 func (w *world) decided() plan.Snapshot {
 	w.t.Helper()
 	w.exporters.scrape()
@@ -27,14 +27,14 @@ func (w *world) decided() plan.Snapshot {
 	return seen.Snapshot
 }
 
-// do carries out one action that was decided on before.
+// do carries out one action that was decided earlier.
 func (w *world) do(s plan.Snapshot, a plan.Action) act.Result {
 	w.t.Helper()
 	return w.actor.Apply(w.t.Context(), s, plan.Plan{Actions: []plan.Action{a}})[0]
 }
 
-// TestAnotherOfTheSameName: between the decision and the act a node and a pod were
-// made again under their names, within the second. Neither is touched.
+// TestAnotherOfTheSameName: between decision and action, a node and a pod are replaced by new ones of the
+// same name, within a second. Neither new object is changed.
 func TestAnotherOfTheSameName(t *testing.T) {
 	w := newWorld(t, setup{})
 	w.pool("h100", 1, 3)
@@ -55,8 +55,7 @@ func TestAnotherOfTheSameName(t *testing.T) {
 		t.Errorf("the new pod was asked to leave: %v", now.DeletionTimestamp)
 	}
 	w.must(w.Admin.Delete(t.Context(), &now, client.GracePeriodSeconds(0)))
-	// Only the test deletes it: KWOK deletes by name, and would delete the new pod
-	// in place of the old one.
+	// The test must delete the old pod itself: KWOK deletes by name, and could delete the new pod.
 	if also := w.writes(t, "system:kwok", func(e testenv.Call) bool {
 		return e.Verb == "delete" && e.ObjectRef.Namespace == w.namespace() && e.ObjectRef.Name == "lonely"
 	}); len(also) > 0 {
@@ -75,8 +74,8 @@ func TestAnotherOfTheSameName(t *testing.T) {
 	require.NoError(t, w.untouched("h100-1"))
 }
 
-// lonely is a pod on a node that was bound by hand, with a controller that is not
-// there to make it again.
+// lonely creates a pod that is bound by hand to a node. It names a controller that does not exist, so it is
+// not created again.
 func (w *world) lonely(node string) *corev1.Pod {
 	w.t.Helper()
 	pod := &corev1.Pod{}
@@ -88,7 +87,7 @@ spec: {nodeName: %s, containers: [{name: c, image: example/c}]}
 	return pod
 }
 
-// remake makes another node of the same name, and returns its UID.
+// remake replaces a node by a new one of the same name, and returns the new UID.
 func (w *world) remake(name string) types.UID {
 	w.t.Helper()
 	n := w.node(name)
@@ -98,8 +97,7 @@ func (w *world) remake(name string) types.UID {
 	return n.UID
 }
 
-// meddling is a provider that lets the test change a node right before its
-// deletion.
+// meddling is a provider that lets the test change a node right before it is deleted.
 type meddling struct {
 	pools.Provider
 	meddle func(name string)
@@ -110,14 +108,13 @@ func (m meddling) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *
 	return m.Provider.Delete(ctx, pool, node, replace)
 }
 
-// remove carries out one removal, decided on what is there now.
+// remove carries out one removal, decided on the current state.
 func (w *world) remove(pool, node string) act.Result {
 	w.t.Helper()
 	return w.do(w.decided(), plan.Action{Verb: plan.RemoveNode, Pool: pool, Node: node, Reason: plan.NodeUnderused})
 }
 
-// removeSettled removes a node; where the first attempt cordons it, again after
-// plan.RemoveDelay.
+// removeSettled removes a node. If the first attempt only cordons it, it tries again after plan.RemoveDelay.
 func (w *world) removeSettled(pool, node string) act.Result {
 	w.t.Helper()
 	r := w.remove(pool, node)
@@ -128,9 +125,9 @@ func (w *world) removeSettled(pool, node string) act.Result {
 	return r
 }
 
-// TestChangedAtTheLastMoment: the deletion itself names the UID and the
-// resourceVersion that were looked at: a node that was made again in the last moment
-// stays, and of one that was changed it is asked again whether it may go.
+// TestChangedAtTheLastMoment: a deletion names the UID and resourceVersion that were checked. So a node that
+// was replaced at the last moment stays. If it was changed, the autoscaler checks again whether it may be
+// removed.
 func TestChangedAtTheLastMoment(t *testing.T) {
 	var w *world
 	kinds := map[string]func(string){
@@ -154,7 +151,7 @@ func TestChangedAtTheLastMoment(t *testing.T) {
 		}
 		w.patchNode("h100-1", func(n *corev1.Node) { delete(n.Annotations, v1alpha1.ScaleDownDisabledAnnotation) })
 	}
-	// And the cordon that came with it does not stay.
+	// The cordon for that removal is also removed.
 	w.edit("h100", func(p *v1alpha1.GPUNodePoolSpec) { p.Min = 1 })
 	w.until("nothing of ours is left on it", func() error { return w.untouched("h100-1") })
 	meddle = func(string) {}

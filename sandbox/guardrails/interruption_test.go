@@ -16,7 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// spot is a provider that gives notices, as an ASG's queue does.
+// spot is a provider that reports interruptions, like the event queue of an ASG.
 type spot struct {
 	pools.Provider
 
@@ -38,10 +38,10 @@ func (s *spot) give(l pools.Notice) {
 	s.notices = append(s.notices, l)
 }
 
-// TestInterruption: an interruption notice of two minutes drains the node within a
-// reconcile, with what is left of its pods' grace, beside the one drain there is; another
-// node is added in the same reconcile; and once empty the node is removed, before its
-// time. A rebalance recommendation only cordons the node.
+// TestInterruption: a spot interruption in two minutes drains the node within one reconcile, in addition to
+// another drain that is under way. Pods get at most the remaining time as their grace period. Another node is
+// added in the same reconcile. Once empty, the node is removed before the two minutes are over. A rebalance
+// recommendation only cordons the node.
 func TestInterruption(t *testing.T) {
 	provider := &spot{}
 	w := newWorld(t, setup{provider: func(p pools.Provider) pools.Provider { provider.Provider = p; return provider }})

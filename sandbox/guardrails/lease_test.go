@@ -13,8 +13,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// TestLeaseTaken: once another replica holds the lease, a program that has not noticed yet writes
-// nothing more, and ends. The election alone would let it write until its renewal is overdue.
+// TestLeaseTaken: when another replica takes the Lease, a program that has not noticed it yet writes nothing
+// more and exits. With leader election alone it could write until its renewal deadline.
 func TestLeaseTaken(t *testing.T) {
 	testall.Only(t, "a program that lost its lease; autoscaler/act has that each write checks it")
 	w := newWorld(t, setup{})

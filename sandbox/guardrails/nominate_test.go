@@ -18,9 +18,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestLargeNodesAreKeptForLargePods: nodes of two sizes are requested, a large one for a large pod, small ones for
-// older small pods. The GPUs of the large node come first. kube-scheduler leaves them to the large pod, which is
-// nominated for it.
+// TestLargeNodesAreKeptForLargePods: a large node is requested for a large pod, and small nodes for older
+// small pods. The large node's GPUs come first. kube-scheduler leaves them to the large pod, because that pod
+// is nominated for the node.
 func TestLargeNodesAreKeptForLargePods(t *testing.T) {
 	w := newWorld(t, setup{provider: func(p pools.Provider) pools.Provider {
 		p.(pools.Providers).GRPC.(*nodegroups.Maker).ExternalBoot = true
@@ -61,7 +61,8 @@ func TestLargeNodesAreKeptForLargePods(t *testing.T) {
 	}
 }
 
-// boots lets KWOK run the nodes of a pool, and then gives them their GPUs, as a device plugin does once the node is ready.
+// boots makes KWOK manage the nodes of a pool. Then the nodes get their GPUs, as from a device plugin on a
+// ready node.
 func (w *world) boots(pool string) {
 	w.t.Helper()
 	gpus := resource.NewQuantity(int64(w.get(pool).Spec.Template.GPUs), resource.DecimalSI)

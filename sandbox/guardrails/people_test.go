@@ -17,7 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// run returns what a program prints.
+// run returns the output of a program.
 func (w *world) run(program string, args ...string) string {
 	w.t.Helper()
 	out, err := exec.CommandContext(w.t.Context(), program, args...).CombinedOutput()
@@ -32,7 +32,7 @@ func (w *world) kube(args ...string) string {
 	return w.run(w.Binaries.Program("kubectl"), append([]string{"--kubeconfig", w.Cluster.Kubeconfig(), "--namespace", w.namespace()}, args...)...)
 }
 
-// awaitEvent waits until an Event of the autoscaler about a pod has the reason.
+// awaitEvent waits until an Event of the autoscaler about a pod has this reason.
 func (w *world) awaitEvent(pod, reason string) {
 	w.t.Helper()
 	w.await(pod+" has an Event "+reason, func() error {
@@ -58,7 +58,7 @@ func (w *world) isRunning(pod string) {
 	})
 }
 
-// shows fails where a text lacks any of the words.
+// shows fails if a text lacks one of the words.
 func (w *world) shows(text string, words ...string) {
 	w.t.Helper()
 	for _, word := range words {
@@ -68,10 +68,9 @@ func (w *world) shows(text string, words ...string) {
 	}
 }
 
-// TestUsersSeeDecisions runs the program under the rights of its manifest: kubectl describe
-// shows the owner of a pod in one line what will happen, and the owner of another what
-// to change; the pool shows its last decisions and limits; explain shows what would
-// help; and doing that helps.
+// TestUsersSeeDecisions runs the program with the permissions of its manifest. kubectl describe tells the
+// owner of one pod in one line what will happen, and the owner of another pod what to change. The pool shows
+// its last decisions and limits. explain says what would help, and doing that does help.
 func TestUsersSeeDecisions(t *testing.T) {
 	w := newWorld(t, setup{})
 	const name = "gpuscale-autoscaler"
@@ -83,7 +82,7 @@ func TestUsersSeeDecisions(t *testing.T) {
 	w.must(err)
 	address := testenv.FreeAddress(t)
 	config := filepath.Join(t.TempDir(), "autoscaler.yaml")
-	w.must(os.WriteFile(config, []byte("leaderElection: {enabled: false}\n"+w.groups()), 0o600)) // whole GPUs need no Prometheus
+	w.must(os.WriteFile(config, []byte("leaderElection: {enabled: false}\n"+w.groups()), 0o600)) // whole GPUs require no Prometheus
 	testenv.Beside(t, proc.Spec{
 		Name: name, Path: w.autoscaler(), Log: w.Cluster.LogFile(name), Args: []string{"--config=" + config, "--listen=" + address, "--kubeconfig=" + kubeconfig},
 	})

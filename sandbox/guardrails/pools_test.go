@@ -24,11 +24,11 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// fleet is the namespace of the targets in docs/pools.md.
+// fleet is the namespace of the pools' targets in docs/pools.md.
 const fleet = "fleet"
 
-// TestPools plays pools of docs/pools.md whose makers talk to Kubernetes. Karpenter's is
-// TestNeighbourKarpenter's, with Karpenter itself.
+// TestPools tests the pools of docs/pools.md whose providers use the Kubernetes API. TestNeighbourKarpenter
+// tests Karpenter with Karpenter itself.
 func TestPools(t *testing.T) {
 	w := newWorld(t, setup{})
 	w.must(w.Namespace(t.Context(), fleet, nil))
@@ -55,7 +55,7 @@ func TestPools(t *testing.T) {
 
 var herdKind = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Herd"}
 
-// manifests are the YAML blocks of docs/pools.md, by the name of their pool.
+// manifests returns the YAML blocks of docs/pools.md by the name of their pool.
 func (w *world) manifests() map[string][]*unstructured.Unstructured {
 	w.t.Helper()
 	out := map[string][]*unstructured.Unstructured{}
@@ -69,7 +69,7 @@ func (w *world) manifests() map[string][]*unstructured.Unstructured {
 	return out
 }
 
-// podFor makes a pod that requests GPUs of a node of the pool.
+// podFor creates a pod that requests GPUs on a node of the pool.
 func (w *world) podFor(name, pool string, gpus int64) {
 	w.t.Helper()
 	w.must(w.Create(w.t.Context(), fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {namespace: %s, name: %s, labels: {app: %[3]s}}, spec: {
@@ -77,7 +77,7 @@ func (w *world) podFor(name, pool string, gpus int64) {
 		w.namespace(), name, pool, gpus, v1alpha1.NodePoolLabel)))
 }
 
-// says is for await and until: a pool's condition has all of the words.
+// says returns a function for await and until: a condition of the pool must contain all words.
 func (w *world) says(pool, kind string, words ...string) func() error {
 	return func() error {
 		text := w.condition(pool, kind)
@@ -90,8 +90,8 @@ func (w *world) says(pool, kind string, words ...string) func() error {
 	}
 }
 
-// growAndShrink adds two nodes for two pods, and removes one of them by name: Cluster API by itself
-// would choose the oldest.
+// growAndShrink adds two nodes for two pods and removes one of them by name. Cluster API would choose the
+// oldest by itself.
 func (w *world) growAndShrink(pool string, objects []*unstructured.Unstructured) {
 	w.t.Helper()
 	w.apply(objects...)
@@ -110,13 +110,13 @@ func (w *world) growAndShrink(pool string, objects []*unstructured.Unstructured)
 		}
 	}
 	before := w.nodes(pool)
-	for _, want := range []act.Outcome{act.Waiting, act.Done} { // it is cordoned first
+	for _, want := range []act.Outcome{act.Waiting, act.Done} { // the first attempt only cordons it
 		if r := w.remove(pool, victim); r.Outcome != want {
 			w.t.Fatalf("removing %s: %s %v, want %s", victim, r.Outcome, r.Err, want)
 		}
 		w.pass(plan.RemoveDelay)
 	}
-	// Once more, as the next reconcile would: the node may still be there.
+	// Again, as the next reconcile would do it: the node may still exist.
 	w.remove(pool, victim)
 	w.await("the node is gone", w.has(pool, 2))
 	for _, n := range before {
@@ -126,7 +126,7 @@ func (w *world) growAndShrink(pool string, objects []*unstructured.Unstructured)
 			w.t.Errorf("node %s there: %v; only %s was to go: %v", n.Name, there, victim, err)
 		}
 	}
-	w.reconciles(10) // it stays so: nothing makes another, and nothing takes a second
+	w.reconciles(10) // no node is created again, and no second one is removed
 	require.NoError(w.t, w.has(pool, 2)())
 	if got := w.condition(pool, "Valid"); got != "True Valid: " {
 		w.t.Error(got)
@@ -141,7 +141,7 @@ func (w *world) growAndShrink(pool string, objects []*unstructured.Unstructured)
 	}
 }
 
-// growOnly: a resource of which we only know the scale.
+// growOnly tests a provider with a resource of which only the scale subresource is known.
 func (w *world) growOnly(pool []*unstructured.Unstructured) {
 	target := testenv.Object("example.org/v1/Herd", fleet, "l40s")
 	target.Object["spec"] = map[string]any{"replicas": int64(1)}
@@ -161,7 +161,7 @@ func (w *world) growOnly(pool []*unstructured.Unstructured) {
 		}
 		return nil
 	})
-	// Its owner makes a node; nothing may take it away.
+	// The resource's owner creates a node. Nothing may remove it.
 	_, err := fakeNodes().Add(w.t.Context(), w.Admin, "herd-0", map[string]string{v1alpha1.NodePoolLabel: "other"})
 	w.must(err)
 	w.await("a refusal that has the reason", func() error {
@@ -175,7 +175,7 @@ func (w *world) growOnly(pool []*unstructured.Unstructured) {
 	}
 }
 
-// problems are pools that are taken, and say what is wrong while others go on.
+// problems tests pools that are accepted but report a problem, while other pools go on.
 func (w *world) problems(simulated *unstructured.Unstructured) {
 	w.apply(simulated)
 	text, err := os.ReadFile("testdata/problems.yaml")
@@ -197,11 +197,11 @@ func (w *world) problems(simulated *unstructured.Unstructured) {
 		w.until(p.Name+" says what is wrong", w.says(p.Name, "Valid", append(p.Says, "False")...))
 	}
 
-	// Others go on: this one adds a node.
+	// This pool has no problem and adds a node.
 	w.podFor("simulated-a", "simulated", perNode)
 	w.until("another pool grows", w.has("simulated", 1))
 
-	// cluster-autoscaler is set upon a pool of ours, and taken off it.
+	// cluster-autoscaler is configured for one of our pools, and later no longer.
 	annotate := func(value string) {
 		u := testenv.Object("cluster.x-k8s.io/v1beta2/MachineDeployment", fleet, "h100")
 		patch := `{"metadata":{"annotations":{"cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size":` + value + `}}}`

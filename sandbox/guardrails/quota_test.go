@@ -17,7 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// quota guarantees GPUs to the pods of one team in the test's namespace.
+// quota guarantees GPUs to the pods of a team in the test's namespace.
 func (w *world) quota(name, parent, guaranteed string) {
 	w.t.Helper()
 	tenants := ""
@@ -32,13 +32,12 @@ func team(name string) func(*corev1.PodTemplateSpec) {
 	return func(p *corev1.PodTemplateSpec) { p.Labels["team"] = name }
 }
 
-// TestReclaimTakesWhatIsBorrowed: one node, of which a team guaranteed two GPUs has
-// borrowed all eight. The team that is guaranteed six gets them, of the least urgent
-// and then the youngest pods; the two guaranteed ones stay. Reclaimed GPUs are reserved
-// for the pods that they were reclaimed for: the evicted pods' successors come at once and
-// would often be scheduled first, and pods be evicted again and again. The scheduler
-// sometimes drops a nomination, most easily where pods leave within milliseconds, as
-// here; hence not exactly six.
+// TestReclaimTakesWhatIsBorrowed: a team with a guarantee of two GPUs uses all eight GPUs of the only node. A
+// team with a guarantee of six gets them from the first team's least urgent pods, the youngest first; two
+// GPUs stay with the first team. Reclaimed GPUs are reserved for the pods for which they were reclaimed.
+// Otherwise the evicted pods' successors, which are created at once, would often be scheduled first, and
+// evictions would repeat. kube-scheduler sometimes drops a nomination, mostly if pods leave within
+// milliseconds as here. So the test does not require exactly six evictions.
 func TestReclaimTakesWhatIsBorrowed(t *testing.T) {
 	w := newWorld(t, setup{policy: func(p *plan.Policy) { p.ReclaimBorrowed = true }})
 	urgent := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "guardrails-urgent"}, Value: 100, PreemptionPolicy: ptr.To(corev1.PreemptNever)}
@@ -52,7 +51,7 @@ func TestReclaimTakesWhatIsBorrowed(t *testing.T) {
 	w.await("it runs", w.runs("old", 1))
 	w.work("important", "h100", 1, 1, team("guest"), func(p *corev1.PodTemplateSpec) { p.Spec.PriorityClassName = urgent.Name })
 	w.await("it runs", w.runs("important", 1))
-	// Ages are whole seconds in the API: the next pod is to be of another one.
+	// Ages are whole seconds in the API, so the next pod is created in another second.
 	oldest := w.pods("important")[0].CreationTimestamp.Time
 	await.True(t, testenv.Patience, "another second", func() bool { return time.Since(oldest) >= time.Second })
 	w.work("young", "h100", 6, 1, team("guest"))

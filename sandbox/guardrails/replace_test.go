@@ -27,7 +27,7 @@ func fakeNodes() neighbours.Nodes {
 	}
 }
 
-// play runs a fake until the test ends. Objects of the kinds go with the test.
+// play runs a fake until the test ends. Objects of these kinds are then deleted.
 func (w *world) play(fake func(context.Context) error, kinds ...schema.GroupVersionKind) {
 	w.fakes = append(w.fakes, kinds...)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -41,8 +41,8 @@ func (w *world) play(fake func(context.Context) error, kinds ...schema.GroupVers
 	})
 }
 
-// TestReplaceByWhatMakesNodes: a sick node of Cluster API's is replaced in one step: the size that is
-// asked for never changes, no other node goes, and the next one is there without a pod that waits for it.
+// TestReplaceByWhatMakesNodes: a sick node of Cluster API is replaced in one step. The requested size never
+// changes, no other node is removed, and the new node comes up without a pod that waits for it.
 func TestReplaceByWhatMakesNodes(t *testing.T) {
 	w := newWorld(t, setup{})
 	w.must(w.InstallSources(t.Context(), neighbours.ClusterAPI()))
@@ -62,7 +62,7 @@ func TestReplaceByWhatMakesNodes(t *testing.T) {
 	w.reconcile()
 	w.pass(11 * time.Minute)
 	w.reconcile()
-	w.pass(plan.RemoveDelay) // since its cordon
+	w.pass(plan.RemoveDelay) // time since its cordon
 	w.until("another node is there", func() error {
 		w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(target), target))
 		if n, _, _ := unstructured.NestedInt64(target.Object, "spec", "replicas"); n != 2 {

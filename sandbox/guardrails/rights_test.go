@@ -30,36 +30,36 @@ import (
 
 const system = "gpuscale-system"
 
-// typed is the control plane with a client of Kubernetes' own types.
+// typed returns the control plane with a typed client.
 func typed(t *testing.T) (*env, kubernetes.Interface) {
 	t.Helper()
 	e := shared.Get(t)
 	return e, e.Cluster.Client()
 }
 
-// attempt is one of testdata/rights.yaml.
+// attempt is one request in testdata/rights.yaml.
 type attempt struct {
 	What, Says string
-	Node       string // to patch; empty: its own
+	Node       string // node to patch; empty for the pod's own node
 	Sub        string // resource of the node
-	Pod        string // whose status to patch
-	Delete     string // a pod of gpu-operator
-	List       bool   // all nodes
+	Pod        string // pod whose status is patched
+	Delete     string // pod of gpu-operator to delete
+	List       bool   // list all nodes
 	Patch      json.RawMessage
 }
 
-// onNode is what a pod with the token of its node may do there.
+// onNode sends requests with the node-bound token of a pod.
 type onNode struct {
 	t     *testing.T
 	admin kubernetes.Interface
-	own   kubernetes.Interface // the pod's
+	own   kubernetes.Interface // client with the pod's token
 	node  string
 	tries int
 }
 
-// TestRightsOnNodes: with what deploy/manifests/PROGRAM.yaml gives it, a program may what
-// testdata/rights.yaml says, and nothing else: an exporter writes the condition of the node that it
-// runs on, an agent its annotations there, and restarts the device plugin.
+// TestRightsOnNodes: with the permissions of deploy/manifests/PROGRAM.yaml, a program can do what
+// testdata/rights.yaml allows and nothing else. An exporter writes the condition of its own node. An agent
+// writes annotations of its own node and restarts the device plugin there.
 func TestRightsOnNodes(t *testing.T) {
 	text, err := os.ReadFile("testdata/rights.yaml")
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestRightsOnNodes(t *testing.T) {
 				}
 			}
 			n := o.now()
-			for _, n := range []*corev1.Node{n, before} { // without what Kubernetes itself writes
+			for _, n := range []*corev1.Node{n, before} { // without the fields that Kubernetes itself writes
 				delete(n.Annotations, corev1.ObjectTTLAnnotationKey)
 				n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") })
 			}
@@ -104,8 +104,8 @@ func TestRightsOnNodes(t *testing.T) {
 	}
 }
 
-// newOnNode applies one of deploy/manifests and makes a pod with its account on the
-// first of two nodes, NAME-1 and NAME-2, beside pods of gpu-operator and one that is pending.
+// newOnNode applies a file of deploy/manifests, and creates a pod with its service account on the first of
+// two nodes, NAME-1 and NAME-2. There are also pods of gpu-operator, and a pending pod.
 func newOnNode(t *testing.T, name string) *onNode {
 	t.Helper()
 	e, admin := typed(t)
@@ -152,7 +152,7 @@ func newOnNode(t *testing.T, name string) *onNode {
 	return &onNode{t: t, admin: admin, own: own, node: name + "-1"}
 }
 
-// do makes the attempt. What is refused eventually has no effect where it is allowed.
+// do makes the attempt. A deletion that must be refused is a dry run, so it has no effect even if it is allowed.
 func (o *onNode) do(a attempt) error {
 	o.tries++
 	verb, path := http.MethodPatch, "/api/v1/nodes/"+cmp.Or(a.Node, o.node)
@@ -176,7 +176,7 @@ func (o *onNode) do(a attempt) error {
 	return r.Do(o.t.Context()).Error()
 }
 
-// now is the pod's node.
+// now returns the current state of the pod's node.
 func (o *onNode) now() *corev1.Node {
 	o.t.Helper()
 	n, err := o.admin.CoreV1().Nodes().Get(o.t.Context(), o.node, metav1.GetOptions{})

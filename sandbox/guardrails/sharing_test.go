@@ -11,9 +11,9 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// TestDividedGPUs: the scheduler binds the halves of GPUs that another project's scheduler divides, here
-// qGPU's, to the nodes that were added for them, from zero and not one node more; when the halves are
-// released all nodes go.
+// TestDividedGPUs: another project's scheduler divides GPUs, here qGPU's. kube-scheduler binds pods with half
+// a GPU to the nodes that were added for them, starting from zero nodes, and not one node too many is added.
+// When the pods are gone, all nodes are removed.
 func TestDividedGPUs(t *testing.T) {
 	w := newWorld(t, setup{})
 	w.pool("qgpu", 0, 5, func(p *v1alpha1.GPUNodePool) {

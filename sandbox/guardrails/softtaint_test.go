@@ -15,8 +15,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestSoftTaint: kube-scheduler itself gives an empty node the next pod, unless it has our soft
-// taint; then the node in use gets it.
+// TestSoftTaint: by itself, kube-scheduler binds the next pod to an empty node. With our soft taint on that
+// node, the pod goes to the node in use.
 func TestSoftTaint(t *testing.T) {
 	e, k := typed(t)
 	ctx := t.Context()
@@ -31,7 +31,7 @@ status: {capacity: {cpu: "64", memory: 512Gi, pods: "110"}, allocatable: {cpu: "
 `, "NAME", name)))
 		t.Cleanup(func() { _ = nodes.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	}
-	// on returns the node that the scheduler chooses of those with a label.
+	// on returns the node that the scheduler chooses among nodes with a label.
 	on := func(name, cpu, key, value string) (node string) {
 		t.Helper()
 		require.NoError(t, e.Create(ctx, fmt.Sprintf(`
@@ -52,7 +52,7 @@ spec: {nodeSelector: {%s: %s}, containers: [{name: c, image: c, resources: {requ
 		})
 		return node
 	}
-	// The scheduler has seen a version of a node once it has bound a pod by a label of it.
+	// When the scheduler has bound a pod by a node's label, it has seen that version of the node.
 	on("load", "16", "step", "soft-used")
 	on("seen", "0", "step", "soft-empty")
 	if node := on("spread", "1", "group", "soft"); node != "soft-empty" {
@@ -62,7 +62,7 @@ spec: {nodeSelector: {%s: %s}, containers: [{name: c, image: c, resources: {requ
 	taint := fmt.Sprintf(`{"metadata":{"labels":{"step":"tainted"}},"spec":{"taints":[{"key":%q,"effect":"PreferNoSchedule"}]}}`, v1alpha1.EmptyTaint)
 	_, err := nodes.Patch(ctx, "soft-empty", types.MergePatchType, []byte(taint), metav1.PatchOptions{})
 	require.NoError(t, err)
-	on("seen-tainted", "0", "step", "tainted") // refused no pod
+	on("seen-tainted", "0", "step", "tainted") // this pod fits everywhere
 	if node := on("packed", "1", "group", "soft"); node != "soft-used" {
 		t.Errorf("with the soft taint the pod went to %s, want the node in use", node)
 	}

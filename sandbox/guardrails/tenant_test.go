@@ -18,8 +18,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestTenantGuardrails: the API server takes deploy/tenant as it is, and then refuses what the guardrails
-// are there for.
+// TestTenantGuardrails: the API server accepts deploy/tenant unchanged, and then refuses what these
+// guardrails are meant to refuse.
 func TestTenantGuardrails(t *testing.T) {
 	e, admin := typed(t)
 	text, err := os.ReadFile(filepath.Join(e.Root, "deploy/tenant/tenant.yaml"))
@@ -32,7 +32,7 @@ func TestTenantGuardrails(t *testing.T) {
 		}
 	})
 	pods := admin.CoreV1().Pods(tenant)
-	// The quota admits nothing before its controller has counted.
+	// The quota refuses everything until its controller has counted.
 	await.True(t, time.Minute, "the quota's controller", func() bool {
 		q, err := admin.CoreV1().ResourceQuotas(tenant).Get(t.Context(), "guardrails", metav1.GetOptions{})
 		return err == nil && len(q.Status.Hard) > 0
@@ -41,7 +41,7 @@ func TestTenantGuardrails(t *testing.T) {
 	require.NoError(t, err)
 	var all []struct {
 		Pod     *corev1.Pod
-		Refused string // "" for admitted
+		Refused string // "" if admitted
 	}
 	require.NoError(t, yaml.UnmarshalStrict(cases, &all))
 	for _, c := range all {

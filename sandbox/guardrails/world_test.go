@@ -41,31 +41,31 @@ import (
 
 const (
 	product = "NVIDIA-H100-80GB-HBM3"
-	// perNode is how many GPUs a node has.
+	// perNode is the number of GPUs of a node.
 	perNode = 8
 )
 
-// world is the cluster of one test, and the autoscaler in it.
+// world is the cluster of one test, with its autoscaler.
 type world struct {
 	*env
 	t  *testing.T
-	ns string // of the test's pods; it stays
-	// ahead is how far the autoscaler's clock is ahead of the machine's. Each world
-	// begins at the machine's time, which is also the API server's.
+	ns string // namespace of the test's pods; it is not deleted
+	// ahead is how far the autoscaler's clock is ahead of the machine's clock. Each world begins at the machine's
+	// time, which the API server uses too.
 	ahead     atomic.Int64
 	exporters *exporters
 	seen      *observe.Observer
 	actor     *act.Actor
 	loop      *loop.Loop
-	fakes     []schema.GroupVersionKind // whose objects go with the test
+	fakes     []schema.GroupVersionKind // objects of these kinds are deleted with the test
 }
 
-// setup is how a test requests its autoscaler.
+// setup has a test's options for its autoscaler.
 type setup struct {
 	policy func(*plan.Policy)
-	// provider wraps the one there is.
+	// provider wraps the default provider.
 	provider func(pools.Provider) pools.Provider
-	// foreign are the demands of other projects' objects.
+	// foreign returns other projects' objects with demand.
 	foreign func() (foreign.Objects, error)
 }
 
@@ -82,8 +82,8 @@ func newWorld(t *testing.T, s setup) *world {
 
 func (w *world) namespace() string { return w.ns }
 
-// start builds the autoscaler's parts as the program does, without caches. Calling it
-// again is a restart with another configuration.
+// start builds the autoscaler's parts as the program does, but without caches. A second call is a restart
+// with another configuration.
 func (w *world) start(s setup) {
 	m := partition.NewManager(w.ours, w.ours, partition.DefaultConfigMap)
 	var provider pools.Provider = pools.Providers{
@@ -108,8 +108,7 @@ func (w *world) start(s setup) {
 	})
 }
 
-// learner is a provider for the observer. What the provider learnt stays the
-// program's own.
+// learner is a provider for the observer. What the provider has learnt stays with the program's own.
 type learner struct{ pools.Provider }
 
 func (l learner) Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) pools.Learned {
@@ -119,7 +118,7 @@ func (l learner) Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.N
 	return pools.Learned{}
 }
 
-// objects of a file of testdata/objects, with words replaced.
+// objects returns the objects of a file in testdata/objects, with words replaced.
 func (w *world) objects(file string, words ...string) []*unstructured.Unstructured {
 	w.t.Helper()
 	objects, err := neighbours.Parse([]byte(testenv.Text(w.t, filepath.Join("testdata/objects", file), words...)))
@@ -127,7 +126,7 @@ func (w *world) objects(file string, words ...string) []*unstructured.Unstructur
 	return objects
 }
 
-// apply makes objects; those that are there stay.
+// apply creates objects; existing ones stay unchanged.
 func (w *world) apply(objects ...*unstructured.Unstructured) {
 	w.t.Helper()
 	for _, o := range objects {
@@ -142,25 +141,25 @@ func (w *world) must(err error) {
 
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 
-// pass moves the clock.
+// pass moves the clock forward.
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// reconcile once, when all nodes have booted.
+// reconcile reconciles once, after all nodes have booted.
 func (w *world) reconcile() {
 	w.t.Helper()
 	w.await("nodes boot", w.booted)
 	w.must(w.once())
 }
 
-// once scrapes the exporters and reconciles.
+// once scrapes the exporters and reconciles once.
 func (w *world) once() error {
 	w.exporters.scrape()
 	return w.loop.Once(w.t.Context())
 }
 
-// booted returns an error for a node that is not ready yet. When the tests move the
-// clock by hours a new node is hours old, and one that is not ready then counts as
-// failed: no reconcile may see that, however busy the machine is.
+// booted returns an error for a node that is not ready. If a test moves the clock by hours, a new node is
+// hours old, and one that is not ready counts as failed. So no reconcile may see such a node, however slow
+// the machine is.
 func (w *world) booted() error {
 	var nodes corev1.NodeList
 	if err := w.Admin.List(w.t.Context(), &nodes); err != nil {
@@ -174,14 +173,14 @@ func (w *world) booted() error {
 	return nil
 }
 
-// atRest is a time between reconciles: shorter than the readings' maximum age, after which
-// a GPU may have been busy.
+// atRest is the time between reconciles. It is shorter than the maximum age of readings; after a longer time
+// a GPU might have been busy meanwhile.
 const (
 	maxAge = 75 * time.Second
 	atRest = 70 * time.Second
 )
 
-// elapse moves the clock while the autoscaler reconciles.
+// elapse moves the clock forward in steps, with a reconcile after each.
 func (w *world) elapse(d time.Duration) {
 	w.t.Helper()
 	for ; d > 0; d -= atRest {
@@ -217,7 +216,7 @@ func (w *world) until(what string, ok func() error) {
 	})
 }
 
-// pool makes a GPUNodePool whose nodes KWOK plays, with changes.
+// pool creates a GPUNodePool with KWOK nodes, after applying changes.
 func (w *world) pool(name string, least, most int32, change ...func(*v1alpha1.GPUNodePool)) *v1alpha1.GPUNodePool {
 	w.t.Helper()
 	p := &v1alpha1.GPUNodePool{}
@@ -255,7 +254,7 @@ func (w *world) get(name string) *v1alpha1.GPUNodePool {
 	return &p
 }
 
-// nodes of a pool, by name.
+// nodes returns the nodes of a pool, sorted by name.
 func (w *world) nodes(pool string) []corev1.Node {
 	w.t.Helper()
 	var list corev1.NodeList
@@ -263,7 +262,7 @@ func (w *world) nodes(pool string) []corev1.Node {
 	return list.Items
 }
 
-// has is for await and until: so many nodes, all of them ready.
+// has returns a function for await and until: the pool must have this number of nodes, all ready.
 func (w *world) has(pool string, want int) func() error {
 	return func() error {
 		nodes := w.nodes(pool)
@@ -280,13 +279,13 @@ func (w *world) has(pool string, want int) func() error {
 	}
 }
 
-// statusOf is the reason and message of a pool's status.
+// statusOf returns the reason and message in a pool's status.
 func (w *world) statusOf(pool string) string {
 	s := w.get(pool).Status
 	return fmt.Sprintf("%s: %s", s.Reason, s.Message)
 }
 
-// condition of a pool, "Status Reason: message"; empty for none.
+// condition returns a condition of a pool, "Status Reason: message"; empty if it is not set.
 func (w *world) condition(pool, kind string) string {
 	c := meta.FindStatusCondition(w.get(pool).Status.Conditions, kind)
 	if c == nil {
@@ -295,7 +294,7 @@ func (w *world) condition(pool, kind string) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// work is a Deployment whose pods request GPUs of one pool.
+// work creates a Deployment whose pods request GPUs of one pool.
 func (w *world) work(name, pool string, replicas int32, gpus int64, change ...func(*corev1.PodTemplateSpec)) *appsv1.Deployment {
 	w.t.Helper()
 	d := &appsv1.Deployment{}
@@ -317,7 +316,7 @@ spec:
 	return d
 }
 
-// pods of an app, terminating ones included.
+// pods returns the pods of an app, including terminating ones.
 func (w *world) pods(app string) []corev1.Pod {
 	w.t.Helper()
 	var list corev1.PodList
@@ -325,7 +324,8 @@ func (w *world) pods(app string) []corev1.Pod {
 	return list.Items
 }
 
-// runs is for await and until: so many pods of an app are bound and stay.
+// runs returns a function for await and until: this number of pods of an app must be bound and not
+// terminating.
 func (w *world) runs(app string, want int) func() error {
 	return func() error {
 		bound := 0
@@ -341,7 +341,7 @@ func (w *world) runs(app string, want int) func() error {
 	}
 }
 
-// waits is for await: so many pods of an app are unschedulable.
+// waits returns a function for await: this number of pods of an app must be unschedulable.
 func (w *world) waits(app string, want int) func() error {
 	return func() error {
 		n := 0
@@ -357,7 +357,7 @@ func (w *world) waits(app string, want int) func() error {
 	}
 }
 
-// node as it is now.
+// node returns the current state of a node.
 func (w *world) node(name string) *corev1.Node {
 	w.t.Helper()
 	var n corev1.Node
@@ -374,7 +374,7 @@ func (w *world) patchNode(name string, change func(*corev1.Node)) {
 	w.must(w.Admin.Patch(w.t.Context(), n, client.MergeFrom(before)))
 }
 
-// untouched fails where a node carries anything of ours, or is cordoned.
+// untouched returns an error if a node has a mark of ours or is cordoned.
 func (w *world) untouched(name string) error {
 	n := w.node(name)
 	var ours []string
@@ -389,7 +389,7 @@ func (w *world) untouched(name string) error {
 	return nil
 }
 
-// draining is for await and until.
+// draining returns a function for await and until: the node must be draining.
 func (w *world) draining(name string) func() error {
 	return func() error {
 		n := w.node(name)
@@ -400,7 +400,7 @@ func (w *world) draining(name string) func() error {
 	}
 }
 
-// goesOn is for until: it lets time pass until so many nodes are left.
+// goesOn returns a function for until: it moves the clock forward until this number of nodes is left.
 func (w *world) goesOn(pool string, left int) func() error {
 	return func() error {
 		if n := len(w.nodes(pool)); n != left {
@@ -457,7 +457,7 @@ func (w *world) clean() {
 	}
 }
 
-// discard removes all objects of a kind whose controllers have ended.
+// discard removes all objects of a kind whose controllers no longer run.
 func (w *world) discard(ctx context.Context, kind schema.GroupVersionKind) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)

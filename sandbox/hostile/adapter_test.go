@@ -36,8 +36,8 @@ var engine = memstore.NewEngine(nil)
 // trusted is the namespace of our programs.
 const trusted = sources.Namespaces
 
-// served is what an honest tenant's two pods show, and an exporter about their GPUs, in each family of
-// the catalogue, from a time on.
+// served returns what an honest tenant's two pods, and an exporter for their GPUs, expose in each family of
+// the catalogue, in a time range.
 func served(from, to time.Time) memstore.Series {
 	var all memstore.Series
 	add := func(f hostile.Family, n int, pairs ...string) {
@@ -65,7 +65,7 @@ func served(from, to time.Time) memstore.Series {
 	return all
 }
 
-// stored are a series' labels, with a value for each that its family has.
+// stored returns the labels of a stored series, with a value for each label that its family has.
 func stored(f hostile.Family, name, le string, pairs ...string) labels.Labels {
 	b := labels.NewBuilder(labels.EmptyLabels())
 	for _, l := range f.Labels {
@@ -77,7 +77,7 @@ func stored(f hostile.Family, name, le string, pairs ...string) labels.Labels {
 	return b.Set(labels.MetricName, name).Set("le", le).Labels()
 }
 
-// rising is a constant, of a counter or histogram one that grows by it each scrape.
+// rising returns a constant value; for a counter or histogram, one that grows by it at each scrape.
 func rising(f hostile.Family, from, to time.Time, v float64) (out []promql.FPoint) {
 	for i := 0; ; i++ {
 		at := from.Add(time.Duration(i) * 5 * time.Second)
@@ -92,7 +92,7 @@ func rising(f hostile.Family, from, to time.Time, v float64) (out []promql.FPoin
 	}
 }
 
-// prometheusOf answers the adapter as *prom.Client does, within the limits.
+// prometheusOf answers the adapter's queries like *prom.Client, within the limits.
 type prometheusOf struct {
 	mu  sync.Mutex
 	src storage.Queryable
@@ -100,7 +100,7 @@ type prometheusOf struct {
 
 // QueryWithin implements cache.Querier.
 func (p *prometheusOf) QueryWithin(ctx context.Context, text string, at time.Time, most prom.Limits) (prom.Vector, error) {
-	p.mu.Lock() // the engine's work is not the bubble's
+	p.mu.Lock() // one query at a time: the engine is shared and was created outside of the bubble
 	defer p.mu.Unlock()
 	if at.IsZero() {
 		at = time.Now()
@@ -130,8 +130,8 @@ func (p twoPods) Owned(namespace string, _ schema.GroupKind, _ string) ([]string
 }
 func (twoPods) Service(string, string) (k8slabels.Selector, bool, error) { return nil, false, nil }
 
-// answers are what HPAs of chat get for every built-in signal, while the tenant's HPAs read all of them
-// too; of a signal without an answer the error.
+// answers returns what the HPAs of namespace chat get for every built-in signal, while the tenant's HPAs read
+// all signals too. For a signal without an answer it is the error.
 func answers(t *testing.T, src storage.Queryable) map[string]string {
 	t.Helper()
 	setup := cache.Setup{
@@ -149,7 +149,7 @@ func answers(t *testing.T, src storage.Queryable) map[string]string {
 	running.Go(func() { c.Run(ctx) })
 	p := provider.New(c, twoPods{}, nil, nil, prometheus.NewRegistry())
 	out := map[string]string{}
-	for range 2 { // the second time without what failed before
+	for range 2 { // the second time without the queries that failed before
 		var mu sync.Mutex
 		var asking sync.WaitGroup
 		for _, r := range setup.Rules {
@@ -170,15 +170,15 @@ func answers(t *testing.T, src storage.Queryable) map[string]string {
 			}
 		}
 		asking.Wait()
-		time.Sleep(20 * time.Second) // of the bubble's clock
+		time.Sleep(20 * time.Second) // on the bubble's clock
 	}
 	cancel()
 	running.Wait()
 	return out
 }
 
-// TestNoPageChangesAnAnswer: whatever series a tenant's pages show, and while its own HPAs read them,
-// the HPAs of another namespace get the answers that they get without it.
+// TestNoPageChangesAnAnswer: whatever series a tenant's pages expose, and though its own HPAs read them, the
+// HPAs of another namespace get the same answers as without them.
 func TestNoPageChangesAnAnswer(t *testing.T) {
 	many := 4
 	if testall.Enabled() {

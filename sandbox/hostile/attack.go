@@ -15,11 +15,11 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
-// Attack is one kind of page.
+// Attack is one kind of hostile metrics page.
 type Attack struct {
 	Name string
-	Each int // series of each name and target
-	// First is among the attacks that find most faults.
+	Each int // series for each name and target
+	// First marks the attacks that find most faults.
 	First bool
 
 	names  func(Family) []string
@@ -27,7 +27,7 @@ type Attack struct {
 	points func(w *World, f Family) promql.Series
 }
 
-// Attacks are all of them; those of size have many series of each name.
+// Attacks returns all attacks. Those that attack by size have many series of each name.
 func Attacks(many int) []Attack {
 	return []Attack{
 		{"imitation with zero", 6, false, Family.Series, imitation, constant(0)},
@@ -44,7 +44,7 @@ func Attacks(many int) []Attack {
 	}
 }
 
-// imitation has the labels of an honest series where there is one, else honest values of the labels.
+// imitation returns the labels of an honest series; if there is none, honest values for its labels.
 func imitation(w *World, f Family, name string, i int) labels.Labels {
 	if there := w.series[name]; i < len(there) {
 		return there[i]
@@ -63,7 +63,7 @@ func imitation(w *World, f Family, name string, i int) labels.Labels {
 	return b.Labels()
 }
 
-// exportedLabels names our namespace and pods in the labels that Prometheus moves a page's to.
+// exportedLabels names our namespace and pods in the labels to which Prometheus moves a page's own labels.
 func exportedLabels(w *World, f Family, name string, i int) labels.Labels {
 	b := labels.NewBuilder(imitation(w, f, name, i))
 	for _, l := range []string{"namespace", "pod", "container"} {
@@ -75,7 +75,7 @@ func exportedLabels(w *World, f Family, name string, i int) labels.Labels {
 	return b.Set("exported_job", "gpuscale-exporter").Set("exported_instance", "gpuscale-exporter-n1:9400").Labels()
 }
 
-// fresh has values that no other series has.
+// fresh returns label values that no other series has.
 func fresh(w *World, f Family, name string, i int) labels.Labels {
 	b := labels.NewBuilder(imitation(w, f, name, i%3))
 	b.Range(func(l labels.Label) {
@@ -86,7 +86,7 @@ func fresh(w *World, f Family, name string, i int) labels.Labels {
 	return b.Set("forged", fmt.Sprint(i)).Labels()
 }
 
-// longLabels has labels by the hundred, long ones, and names that are not ASCII.
+// longLabels returns hundreds of labels, long values, and names that are not ASCII.
 func longLabels(w *World, f Family, name string, i int) labels.Labels {
 	b := labels.NewBuilder(imitation(w, f, name, i))
 	for n := range 100 {
@@ -95,18 +95,18 @@ func longLabels(w *World, f Family, name string, i int) labels.Labels {
 	return b.Set("long", strings.Repeat("é", 20_000)).Set("größe.in{}", `"\`+"\n").Labels()
 }
 
-// buckets has bounds that are missing, no numbers, or not the last.
+// buckets returns bucket bounds that are missing or not numbers; the last one, +Inf, is always missing.
 func buckets(w *World, f Family, name string, i int) labels.Labels {
 	bounds := []string{"", "x", "NaN", "-Inf", "1", "1e400"}
 	return labels.NewBuilder(imitation(w, f, name, i)).Set("le", bounds[i%len(bounds)]).Set("quantile", "0.5").Labels()
 }
 
-// everySuffix gives every family the series of a histogram.
+// everySuffix gives every family the series names of a histogram.
 func everySuffix(f Family) []string {
 	return slices.Compact(slices.Sorted(slices.Values(append(f.Series(), f.Name+"_bucket", f.Name+"_sum", f.Name+"_count"))))
 }
 
-// constant is a value, of a counter a growing one.
+// constant returns a constant value; for a counter, a growing one.
 func constant(v float64) func(*World, Family) promql.Series {
 	return func(w *World, f Family) promql.Series {
 		return w.over(func(to *promql.Series, i int, at time.Time) {
@@ -127,7 +127,7 @@ func alternating(values ...float64) func(*World, Family) promql.Series {
 	}
 }
 
-// between has times of the page's own, ten seconds after each scrape and an hour ahead.
+// between returns samples with the page's own timestamps: ten seconds after each scrape, and an hour ahead.
 func between(w *World, _ Family) promql.Series {
 	s := w.over(func(to *promql.Series, _ int, at time.Time) {
 		to.Floats = append(to.Floats, memstore.At(at.Add(10*time.Second), 3))
@@ -152,7 +152,7 @@ func mixed(w *World, _ Family) promql.Series {
 	})
 }
 
-// wide is a native histogram with 1,000 buckets.
+// wide returns a native histogram with 1,000 buckets.
 func wide(i int) *histogram.FloatHistogram {
 	h := &histogram.FloatHistogram{Schema: 3, Count: 1000, Sum: float64(i), PositiveSpans: []histogram.Span{{Length: 1000}}}
 	for range 1000 {

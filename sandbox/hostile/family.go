@@ -8,15 +8,15 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Family is a family of series that something of ours reads.
+// Family is a metric family that one of our components reads.
 type Family struct {
 	Name   string
 	Type   metric.Type
 	Labels []string
 }
 
-// Families are all families of the catalogue, what our recording rules record, and Prometheus' own up.
-// A series that is added to the catalogue is attacked from then on.
+// Families returns all families of the catalogue, all series of our recording rules, and Prometheus' own
+// series up. A series that is added to the catalogue is attacked automatically.
 func Families() []Family {
 	all := []Family{{"up", metric.Gauge, []string{"job"}}, {"scrape_samples_scraped", metric.Gauge, nil}}
 	for _, d := range metric.All() {
@@ -33,22 +33,22 @@ func Families() []Family {
 	return all
 }
 
-// suffixes are those of a classic histogram's series.
+// suffixes are the suffixes of a classic histogram's series.
 var suffixes = []string{"_bucket", "_sum", "_count"}
 
-// Series are the names of a family's series.
+// Series returns the series names of a family.
 func (f Family) Series() []string {
 	if f.Type != metric.Histogram {
 		return []string{f.Name}
 	}
-	names := []string{f.Name} // a native histogram's
+	names := []string{f.Name} // a native histogram has only this name
 	for _, s := range suffixes {
 		names = append(names, f.Name+s)
 	}
 	return names
 }
 
-// Of returns the family of a series' name.
+// Of returns the family to which a series name belongs.
 func Of(all []Family, name string) (Family, bool) {
 	i := slices.IndexFunc(all, func(f Family) bool {
 		suffix, ok := strings.CutPrefix(name, f.Name)

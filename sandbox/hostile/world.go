@@ -12,16 +12,16 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
-// World is what Prometheus holds of honest targets between two times.
+// World has the series of honest targets that Prometheus stored in a time range.
 type World struct {
 	storage.Queryable
 	From, To time.Time
 
-	values map[string][]string        // by label, as pages have them
-	series map[string][]labels.Labels // by name, as pages have them
+	values map[string][]string        // values by label, as on the pages
+	series map[string][]labels.Labels // label sets by name, as on the pages
 }
 
-// Look reads a World, so that a tenant can imitate it.
+// Look reads a World from a storage, so that attacks can imitate it.
 func Look(honest storage.Queryable, from, to time.Time) (*World, error) {
 	q, err := honest.Querier(from.UnixMilli(), to.UnixMilli())
 	if err != nil {
@@ -49,10 +49,10 @@ func Look(honest storage.Queryable, from, to time.Time) (*World, error) {
 	return w, found.Err()
 }
 
-// added are the labels that a scrape adds to a series.
+// added lists labels that a scrape adds to a series.
 var added = []string{"cluster", "namespace", "pod", "container", "job", "instance", "service", "endpoint"}
 
-// exposed are a stored series' labels as its page has them.
+// exposed converts the labels of a stored series to those on its page.
 func exposed(f Family, stored labels.Labels) labels.Labels {
 	b := labels.NewBuilder(stored)
 	for _, l := range added {
@@ -66,9 +66,9 @@ func exposed(f Family, stored labels.Labels) labels.Labels {
 	return b.Labels()
 }
 
-// targets are those that a tenant can have scraped: its pod in a job of its own; in a job that has the
-// name of ours, as a Service of the same name gives it; and at the address of ours, on its node's
-// network.
+// targets returns the targets by which a tenant's page can be scraped: its pod in a job of its own; its pod
+// in a job with the name of ours, because a Service has that name; and a process at the address of ours, on
+// the network of its node.
 func (w *World) targets() []labels.Labels {
 	own := labels.FromStrings("cluster", "east", "namespace", "tenant", "pod", "t", "container", "main", "endpoint", "http", "service", "pods", "job", "pods", "instance", "10.6.6.6:80")
 	out := []labels.Labels{own}
@@ -78,7 +78,7 @@ func (w *World) targets() []labels.Labels {
 	return append(out, labels.NewBuilder(own).Set("instance", "gpuscale-autoscaler-0:8080").Labels())
 }
 
-// Attacked is the World with an attack's series in it, which come after the honest ones.
+// Attacked returns the World's series followed by those of an attack.
 func (w *World) Attacked(a Attack) storage.Queryable {
 	forged, seen := map[string][]storage.Series{}, map[string]bool{}
 	for _, f := range Families() {
@@ -130,7 +130,7 @@ func (b *both) Querier(from, to int64) (storage.Querier, error) {
 	}), nil
 }
 
-// With returns a storage with more series.
+// With returns a storage with additional series.
 func With(honest storage.Queryable, more ...storage.Series) storage.Queryable {
 	b := &both{honest, map[string][]storage.Series{}}
 	for _, s := range more {
@@ -143,7 +143,7 @@ func With(honest storage.Queryable, more ...storage.Series) storage.Queryable {
 // every is the time between two samples of a forged series.
 const every = 30 * time.Second
 
-// over makes points over the world's time.
+// over makes samples for the World's whole time range.
 func (w *World) over(add func(to *promql.Series, i int, at time.Time)) (out promql.Series) {
 	i := 0
 	for at := w.From; !at.After(w.To); at = at.Add(every) {

@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The shapes hpa-calc reads and writes; sandbox/controlplane/hpacalc.go says
-// what they mean.
+// Input and output of hpa-calc; sandbox/controlplane/hpacalc.go explains them.
 type (
 	testCase struct {
 		HPA       autoscaling.HorizontalPodAutoscaler `json:"hpa"`
@@ -47,8 +46,8 @@ type (
 	}
 )
 
-// dice makes random cases, crowded around what matters: ratios near the
-// tolerance, replicas near the bounds, times near the windows' ends.
+// dice makes random cases near the interesting values: ratios near the tolerance, replicas near the bounds,
+// times near the ends of windows.
 type dice struct{ *rand.Rand }
 
 func (d dice) chance(percent int) bool       { return d.IntN(100) < percent }
@@ -156,7 +155,7 @@ func (d dice) steps(c testCase) []step {
 	return steps
 }
 
-// value is around the target, sometimes far from it.
+// value returns a number near the target, sometimes far from it.
 func (d dice) value() int64 {
 	return pick(d, target, target, 0, 1, target-1, target+1, target*9/10, target*11/10, target*9/10-1, target*11/10+1,
 		d.Int64N(3*target), d.Int64N(3*target), d.Int64N(100*target))

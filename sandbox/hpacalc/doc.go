@@ -1,5 +1,4 @@
-// Package hpacalc holds the test that adapter/explain/hpa does what the real
-// HPA controller does. It runs `controlplane hpa-calc`, which is that
-// controller on a clock of its own, and asks both about random cases. It has
-// no code but tests.
+// Package hpacalc tests that adapter/explain/hpa decides as the real HPA controller does. It runs
+// `controlplane hpa-calc`, which is that controller with its own clock, and gives random cases to both. It
+// contains only tests.
 package hpacalc

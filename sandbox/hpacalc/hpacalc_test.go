@@ -27,9 +27,8 @@ var (
 	seed  = flag.Int64("seed", 1, "of the random cases in make test")
 )
 
-// TestSameAsTheController is the claim of adapter/explain/hpa: same replicas,
-// same conditions, same usage as the controller, in single decisions and in
-// sequences over time.
+// TestSameAsTheController tests the promise of adapter/explain/hpa: it computes the same replicas, conditions
+// and usage as the controller, in single decisions and over time.
 func TestSameAsTheController(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs the control plane's binary: run without -short")
@@ -62,7 +61,7 @@ func TestSameAsTheController(t *testing.T) {
 	t.Logf("%d cases, %d decisions", len(all), decisions)
 }
 
-// ask puts all cases to the real controller.
+// ask sends all cases to the real controller.
 func ask(t *testing.T, all []testCase) [][]decision {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
@@ -90,7 +89,7 @@ func ask(t *testing.T, all []testCase) [][]decision {
 	return answers
 }
 
-// ours decides the same case at the times at which the controller did.
+// ours decides the same case at the same times as the controller.
 func ours(t *testing.T, c testCase, want []decision) []decision {
 	if len(want) != len(c.Steps) {
 		t.Fatalf("%d decisions for %d steps", len(want), len(c.Steps))
@@ -124,7 +123,7 @@ func ours(t *testing.T, c testCase, want []decision) []decision {
 			o.Usage = append(o.Usage, p.Usage)
 		}
 		if replicas == 0 {
-			// The controller divides by zero there.
+			// The controller divides by zero in this case.
 			o.Usage, want[i].Usage = nil, nil
 		}
 		got = append(got, o)

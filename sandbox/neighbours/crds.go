@@ -24,28 +24,28 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
-// Source of CRDs: files inside a Go module.
+// Source is a set of CRDs: files in a Go module.
 type Source struct {
 	build.Neighbour
 	Files []string // patterns of path.Match, below the module's root
 }
 
-// ClusterAPI and Karpenter as their modules have them.
+// ClusterAPI returns Cluster API's CRDs, as its module has them.
 func ClusterAPI() Source {
 	return Source{build.ClusterAPI, []string{"core/config/crd/bases/cluster.x-k8s.io_machine*.yaml"}}
 }
 
-// Karpenter is the core; node classes are its providers'.
+// Karpenter returns the CRDs of Karpenter's core. Node classes belong to the providers.
 func Karpenter() Source {
 	return Source{build.Karpenter, []string{"pkg/apis/crds/karpenter.sh_node*.yaml"}}
 }
 
-// ClusterAPIKinds are those of the objects that Machines keeps.
+// ClusterAPIKinds returns the kinds of the objects that Machines maintains.
 func ClusterAPIKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{capi.WithKind("MachineDeployment"), capi.WithKind("Machine")}
 }
 
-// Install creates the CRDs. The API server takes a moment longer to serve them.
+// Install creates the CRDs. The API server serves them a moment later.
 func (s Source) Install(ctx context.Context, c client.Client) error {
 	dir, err := s.Dir(ctx)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s Source) Install(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// Apply creates the objects of the YAML files of a pattern that all of keep, which may
-// change them, keep; one that is there stays as it is.
+// Apply creates the objects in the YAML files that match a pattern. Each function in keep may change an
+// object or drop it. Existing objects stay unchanged.
 func Apply(ctx context.Context, c client.Client, pattern string, keep ...func(*unstructured.Unstructured) bool) error {
 	files, err := filepath.Glob(pattern)
 	if err == nil && len(files) == 0 {
@@ -90,11 +90,11 @@ func Apply(ctx context.Context, c client.Client, pattern string, keep ...func(*u
 	return nil
 }
 
-// createTimeout is far more than the API server needs to serve a new kind.
+// createTimeout is much longer than the API server takes to serve a new kind.
 const createTimeout = 2 * time.Minute
 
-// Create makes an object as soon as its kind is served, its namespace is there, and a pod's
-// has an account.
+// Create creates an object as soon as its kind is served and its namespace exists; for a pod, also its
+// service account.
 func Create(ctx context.Context, c client.Client, o client.Object) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, createTimeout, fmt.Errorf("not created after %s", createTimeout))
 	defer cancel()

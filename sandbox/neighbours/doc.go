@@ -1,6 +1,6 @@
-// Package neighbours holds fakes of what makes nodes for others: Cluster API's controllers of
-// MachineDeployments, and an infrastructure provider below its real ones, over the real CRDs, which come
-// from their Go modules. A fake does what its original's documentation and source describe about
-// sizes and about which machine goes, and makes KWOK nodes. It owns nothing else of
-// its original: no bootstrap, no drain, no rollout.
+// Package neighbours contains fakes of other projects' programs that create nodes: Cluster API's controllers
+// of MachineDeployments, and an infrastructure provider for its real controllers. They use the real CRDs from
+// the projects' Go modules. A fake follows its original's documentation and source in sizes and in the choice
+// of the machine that is deleted. It creates KWOK nodes. It does nothing else of its original: no bootstrap,
+// no drain, no rollout.
 package neighbours

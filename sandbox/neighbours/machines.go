@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// passEvery is how often a fake looks at the cluster.
+// passEvery is the interval at which a fake reads the cluster.
 const passEvery = 100 * time.Millisecond
 
-// Names of Cluster API's contract, as its book has them.
+// Names of Cluster API's contract, from its book.
 const (
 	machineFinalizer = "machine.cluster.x-k8s.io"
 	deleteMachine    = "cluster.x-k8s.io/delete-machine"
@@ -25,18 +25,17 @@ const (
 
 var capi = schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta2"}
 
-// Machines plays Cluster API's MachineDeployment, MachineSet and Machine
-// controllers: it keeps as many Machines as a MachineDeployment has replicas, each
-// with a KWOK node. One that is being deleted counts until it is gone. Where there are
-// too many, those go first that are going already, then those that carry the
-// delete-machine annotation, and then the oldest ones: held against the source of
-// Cluster API 1.14.2, 2026-11.
+// Machines fakes Cluster API's controllers of MachineDeployment, MachineSet and Machine: it keeps as many
+// Machines as the MachineDeployment has replicas, each with a KWOK node. A Machine that is being deleted
+// counts until it is gone. If there are too many, it removes first those that are already being deleted, then
+// those with the delete-machine annotation, then the oldest. Compared with the source of Cluster API 1.14.2,
+// 2026-11.
 type Machines struct {
 	Client client.Client
 	Nodes  Nodes
 }
 
-// Run plays until ctx ends; an error it could not go on from is returned.
+// Run runs until ctx ends. It returns an error that it cannot recover from.
 func (m *Machines) Run(ctx context.Context) error {
 	return run(ctx, m.Client, map[schema.GroupVersionKind]func(context.Context, *unstructured.Unstructured) error{capi.WithKind("MachineDeployment"): m.turn})
 }
@@ -73,7 +72,7 @@ func (m *Machines) turn(ctx context.Context, d *unstructured.Unstructured) error
 	})
 }
 
-// surplus is how many of the Machines go, and sorts these to the front.
+// surplus returns how many of the Machines must go, and sorts these to the front.
 func surplus(all []unstructured.Unstructured, want int) int {
 	turn := func(u unstructured.Unstructured) int {
 		_, marked := u.GetAnnotations()[deleteMachine]
@@ -92,7 +91,7 @@ func surplus(all []unstructured.Unstructured, want int) int {
 	return max(0, len(all)-want)
 }
 
-// add makes a Machine, and at once its node.
+// add creates a Machine and its node at once.
 func (m *Machines) add(ctx context.Context, d *unstructured.Unstructured) error {
 	spec, _, _ := unstructured.NestedMap(d.Object, "spec", "template", "spec")
 	labels, _, _ := unstructured.NestedStringMap(d.Object, "spec", "template", "metadata", "labels")
@@ -105,7 +104,7 @@ func (m *Machines) add(ctx context.Context, d *unstructured.Unstructured) error 
 	if err := m.Client.Create(ctx, u); err != nil {
 		return fmt.Errorf("making a Machine: %w", err)
 	}
-	// The node has the Machine's name; a real one its infrastructure's.
+	// The node has the Machine's name. In a real cluster the infrastructure names it.
 	id, err := m.Nodes.Add(ctx, m.Client, u.GetName(), labels)
 	if err != nil {
 		return err

@@ -14,23 +14,23 @@ import (
 
 var metal = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
 
-// metalFinalizer keeps what has nodes until they are gone.
+// metalFinalizer keeps an object until its nodes are gone.
 const metalFinalizer = "metalmachine.infrastructure.cluster.x-k8s.io"
 
-// uninitialized is the taint with which a kubelet joins, by the contract of Cluster API's
-// bootstrap providers; the controller of Machines removes it.
+// uninitialized is the taint of a joining node, by the contract of Cluster API's bootstrap providers. The
+// Machine controller removes it.
 var uninitialized = corev1.Taint{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}
 
-// Metal is an infrastructure provider of Cluster API, whose machines are KWOK's nodes in
-// the cluster of the Machines themselves. It keeps the contract v1beta2 for MetalMachines and
-// MetalMachinePools, checked against the controllers of Cluster API 1.14.2, 2026-11.
+// Metal is an infrastructure provider of Cluster API. Its machines are KWOK's nodes in the same cluster as
+// the Machines. It follows the contract v1beta2 for MetalMachines and MetalMachinePools, checked against the
+// controllers of Cluster API 1.14.2, 2026-11.
 type Metal struct {
 	Client client.Client
 	Nodes  Nodes
 }
 
-// MetalCRDs are those of the provider's kinds, as YAML. A MetalControlPlane has the version
-// that its author writes into it.
+// MetalCRDs returns the CRDs of the provider's kinds as YAML. The version of a MetalControlPlane is what the
+// object's author wrote.
 func MetalCRDs() string {
 	var b strings.Builder
 	for _, kind := range []string{"MetalControlPlane", "MetalMachine", "MetalMachineTemplate", "MetalMachinePool"} {
@@ -53,14 +53,14 @@ spec:
 	return b.String()
 }
 
-// Run plays until ctx ends; an error it could not go on from is returned.
+// Run runs until ctx ends. It returns an error that it cannot recover from.
 func (m *Metal) Run(ctx context.Context) error {
 	return run(ctx, m.Client, map[schema.GroupVersionKind]func(context.Context, *unstructured.Unstructured) error{
 		metal.WithKind("MetalMachine"): m.machine, metal.WithKind("MetalMachinePool"): m.pool,
 	})
 }
 
-// machine has one node of its name.
+// machine keeps one node with the machine's name.
 func (m *Metal) machine(ctx context.Context, u *unstructured.Unstructured) error {
 	if u.GetDeletionTimestamp() != nil {
 		return m.Nodes.remove(ctx, m.Client, u, metalFinalizer)
@@ -78,8 +78,8 @@ func (m *Metal) machine(ctx context.Context, u *unstructured.Unstructured) error
 	return writeStatus(ctx, m.Client, u, map[string]any{"initialization": map[string]any{"provisioned": true}})
 }
 
-// pool has as many nodes as its MachinePool has replicas, with the pool's labels. Of too many
-// the newest go: a cloud's group chooses by a rule of its own.
+// pool keeps as many nodes as its MachinePool has replicas, with the pool's labels. If there are too many,
+// the newest are removed, since a cloud's group also chooses by its own rule.
 func (m *Metal) pool(ctx context.Context, u *unstructured.Unstructured) error {
 	owner := metav1.GetControllerOf(u)
 	if owner == nil {
@@ -124,7 +124,7 @@ func (m *Metal) pool(ctx context.Context, u *unstructured.Unstructured) error {
 	return writeStatus(ctx, m.Client, u, map[string]any{"ready": true, "replicas": replicas, "initialization": map[string]any{"provisioned": true}})
 }
 
-// spec sets a field, and the finalizer.
+// spec sets a field and the finalizer.
 func (m *Metal) spec(ctx context.Context, u *unstructured.Unstructured, value any, field string) error {
 	return write(ctx, m.Client, u, func() {
 		u.SetFinalizers([]string{metalFinalizer})

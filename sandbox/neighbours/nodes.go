@@ -17,17 +17,17 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
-// Nodes is what the nodes of a fake have.
+// Nodes describes the nodes that a fake creates.
 type Nodes struct {
-	// Offers are their resources, GPUs included.
+	// Offers are their resources, including GPUs.
 	Offers corev1.ResourceList
-	// Labels of theirs besides those of their template: what GFD would add.
+	// Labels are added to those of the template: the labels that GFD would add.
 	Labels map[string]string
 }
 
 func providerID(node string) string { return "fake:///" + node }
 
-// Add makes a node, unless it is there, and returns its providerID.
+// Add creates a node unless it exists, and returns its providerID.
 func (n Nodes) Add(ctx context.Context, c client.Client, name string, labels map[string]string, taints ...corev1.Taint) (string, error) {
 	id := providerID(name)
 	node := &corev1.Node{
@@ -41,7 +41,7 @@ func (n Nodes) Add(ctx context.Context, c client.Client, name string, labels map
 	return id, nil
 }
 
-// remove deletes the node of a machine that goes, and lets the machine go.
+// remove deletes the node of a machine, and then the machine's finalizer.
 func (n Nodes) remove(ctx context.Context, c client.Client, machine *unstructured.Unstructured, finalizer string) error {
 	err := c.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.GetName()}})
 	if client.IgnoreNotFound(err) != nil {
@@ -68,8 +68,8 @@ func list(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, lab
 	return out.Items, nil
 }
 
-// run calls the turn of each object of the kinds, again and again until ctx ends. The next
-// turn retries a conflict.
+// run calls the function for each object of its kind, repeatedly until ctx ends. A conflict is retried the
+// next time.
 func run(ctx context.Context, c client.Client, turns map[schema.GroupVersionKind]func(context.Context, *unstructured.Unstructured) error) error {
 	pass := func() error {
 		for kind, turn := range turns {
@@ -97,7 +97,7 @@ func run(ctx context.Context, c client.Client, turns map[schema.GroupVersionKind
 	return nil
 }
 
-// write changes an object that is still there.
+// write changes an object if it still exists.
 func write(ctx context.Context, c client.Client, u *unstructured.Unstructured, change func()) error {
 	before := u.DeepCopy()
 	change()
@@ -107,7 +107,7 @@ func write(ctx context.Context, c client.Client, u *unstructured.Unstructured, c
 	return nil
 }
 
-// writeStatus sets fields of the status of an object that is still there.
+// writeStatus sets fields in the status of an object if it still exists.
 func writeStatus(ctx context.Context, c client.Client, u *unstructured.Unstructured, fields map[string]any) error {
 	before := u.DeepCopy()
 	for name, value := range fields {

@@ -38,7 +38,7 @@ import (
 // installed is the release's namespace.
 const installed = "gpuscale"
 
-// scrapes is Prometheus' configuration: who is scraped is in files beside it.
+// scrapes is Prometheus' configuration. The targets are in files beside it.
 const scrapes = `
 global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
@@ -46,13 +46,13 @@ scrape_configs:
   file_sd_configs: [{files: [exporter.json], refresh_interval: 1s}]
 `
 
-// dcgm is the machine that the exporter reads: one GPU.
+// dcgm is the state of the machine that the exporter reads: one GPU.
 var dcgm = fakenvml.State{Driver: "580.95.05", GPUs: []fakenvml.GPU{{
 	UUID: "GPU-5b6ff1c1-8d0b-4a4c-9d0e-000000000001", Name: "NVIDIA H100 80GB HBM3", PCIBusID: "00000000:07:00.0", MemoryMiB: 81559,
 	Values: fakedcgm.Fields(map[uint16]float64{203: 50, 1001: 0.5, 250: 81559, 251: 40000, 252: 41559}),
 }}}
 
-// TestChart installs the chart with Helm, on a node that runs what it installs.
+// TestChart installs the chart with Helm on a real node, which runs its pods.
 func TestChart(t *testing.T) {
 	nodetest.Only(t)
 	c := newInstallation(t)
@@ -87,7 +87,7 @@ report: {enabled: true}
 	t.Run("the exporter writes about its node", c.with(c.ownNode))
 }
 
-// ofTheNode has the exporter read the fake of DCGM.
+// ofTheNode makes the exporter read the DCGM fake of the node.
 const ofTheNode = `
 exporter:
   source: dcgm
@@ -100,16 +100,16 @@ exporter:
 type installation struct {
 	trial
 	helm chart.Helm
-	url  string // of Prometheus, for pods
-	// values beside images and Prometheus.
+	url  string // Prometheus' URL for pods
+	// values are chart values in addition to images and Prometheus.
 	values string
-	// state is the folder with the GPU's.
+	// state is the folder with the GPU's state file.
 	state string
-	// scraped is the exporter's pod that Prometheus scrapes.
+	// scraped is the name of the exporter pod that Prometheus scrapes.
 	scraped string
 }
 
-// newInstallation has a control plane, a Prometheus and the release's namespaces.
+// newInstallation starts a control plane with a Prometheus, and creates the release's namespaces.
 func newInstallation(t *testing.T) *installation {
 	t.Helper()
 	env := nodetest.Env(t.Context(), t, testenv.Options{Prometheus: scrapes, Programs: true})
@@ -125,7 +125,7 @@ func newInstallation(t *testing.T) *installation {
 	return c
 }
 
-// cache is the folder of what was compiled.
+// cache is the folder with the compiled programs.
 func (c *installation) cache() string {
 	c.Helper()
 	folder, err := build.Folder(build.Options{})
@@ -133,7 +133,7 @@ func (c *installation) cache() string {
 	return folder
 }
 
-// startNode starts a node whose pods reach Prometheus.
+// startNode starts a node whose pods can reach Prometheus.
 func (c *installation) startNode(o node.Options) {
 	c.Helper()
 	u, err := url.Parse(c.env.Cluster.PrometheusURL())
@@ -145,7 +145,7 @@ func (c *installation) startNode(o node.Options) {
 	c.url = fmt.Sprintf("http://%s:%d", c.node.Address(), port)
 }
 
-// load images of our programs.
+// load loads images of our programs.
 func (c *installation) load(programs ...string) {
 	c.Helper()
 	for _, p := range programs {
@@ -155,7 +155,7 @@ func (c *installation) load(programs ...string) {
 	}
 }
 
-// install with Helm, and wait until all pods are Ready.
+// install installs the chart with Helm and waits until all pods are Ready.
 func (c *installation) install() {
 	c.Helper()
 	if err := c.tryInstall(); err != nil {
@@ -171,7 +171,7 @@ prometheus: {url: ` + c.url + `}
 ` + c.values})
 }
 
-// describe is what kubectl shows of the release, for an error.
+// describe returns what kubectl shows of the release, for an error.
 func (c *installation) describe() string {
 	pods, _ := c.kubectl("get", "pods", "-o", "wide")
 	events, _ := c.kubectl("get", "events")
@@ -226,7 +226,7 @@ func (c *installation) available(name string) error {
 	return fmt.Errorf("its conditions: %v", conditions)
 }
 
-// scrape has Prometheus scrape the exporter's pod.
+// scrape makes Prometheus scrape the exporter's pod.
 func (c *installation) scrape() {
 	c.Helper()
 	pod := c.the("exporter")
@@ -249,9 +249,9 @@ func (c *installation) exporter() {
 	})
 }
 
-// harmless is in what libraries log as errors although nothing is wrong: kube-aggregator's check of an
-// APIService, five requests at once, closes an answer when its status is there, before its body; of two
-// replicas that create the Lease at once, one is too late.
+// harmless lists texts in error logs of libraries that are no fault. kube-aggregator checks an APIService
+// with five requests at once, and closes each answer after its status, before its body. If two replicas
+// create the Lease at the same time, one of them fails.
 var harmless = []string{"http2: stream closed", "http: Handler timeout", "Timeout or abort while handling", "Post-timeout activity", "Error initially creating lease lock"}
 
 func (c *installation) noErrors() {
@@ -280,7 +280,7 @@ func (c *installation) noErrors() {
 	}
 }
 
-// report runs the CronJob once, on a Prometheus without a past.
+// report runs the CronJob once, with a Prometheus that has hardly any data.
 func (c *installation) report() {
 	_, err := c.kubectl("create", "job", "first", "--from=cronjob/gpuscale-report")
 	require.NoError(c, err)
@@ -312,7 +312,7 @@ func (c *installation) adapterDeleted() {
 	}
 }
 
-// leader is the pod that has the autoscaler's lease.
+// leader returns the pod that has the autoscaler's Lease.
 func (c *installation) leader() (string, error) {
 	holder, err := c.kubectl("get", "lease", "gpuscale-autoscaler", "-o", "jsonpath={.spec.holderIdentity}")
 	if err != nil {
@@ -344,7 +344,7 @@ func (c *installation) leaderDeleted() {
 	}
 }
 
-// the returns the component's first pod.
+// the returns the first pod of a component.
 func (c *installation) the(component string) corev1.Pod {
 	c.Helper()
 	for _, p := range c.pods() {
@@ -385,7 +385,7 @@ func (c *installation) portForward() {
 	}
 }
 
-// forwarded is what a component's pod answers through kubectl port-forward.
+// forwarded returns what a component's pod answers through kubectl port-forward.
 func (c *installation) forwarded(component, port, path string) string {
 	c.Helper()
 	cmd := exec.CommandContext(c.Context(), c.env.Binaries.Program("kubectl"), "--kubeconfig", c.env.Cluster.Kubeconfig(), "--namespace", installed,
@@ -401,7 +401,7 @@ func (c *installation) forwarded(component, port, path string) string {
 	if err != nil {
 		c.Fatalf("port-forward has ended: %v", err)
 	}
-	// Forwarding from 127.0.0.1:PORT -> 9400
+	// The output is: Forwarding from 127.0.0.1:PORT -> 9400
 	at := strings.Fields(strings.TrimPrefix(line, "Forwarding from "))[0]
 	resp, err := http.Get("http://" + at + path)
 	c.must(err)
@@ -414,8 +414,8 @@ func (c *installation) forwarded(component, port, path string) string {
 	return string(page)
 }
 
-// ownNode gives the exporter both options with which it writes to the API server: the rights and the
-// admission policy are the chart's, the token, which has the node's name, is the kubelet's.
+// ownNode enables both exporter options that write to the API server. The permissions and the admission
+// policy come from the chart. The kubelet issues the token, which contains the node's name.
 func (c *installation) ownNode() {
 	c.variant(variant{Flags: []string{"exporter.nodeCondition=true", "exporter.quiesceAnnotation=true"}, Pods: map[string]int{"exporter": 1}})
 	node := "node/" + c.node.Name()
@@ -462,9 +462,9 @@ func (c *installation) uninstalled() {
 		}
 		return nil
 	})
-	// docs/install.md lists it.
+	// docs/install.md has the same list.
 	want := []string{
-		"apiservice.apiregistration.k8s.io/v1alpha1.gpuscale.io", // of the CRDs
+		"apiservice.apiregistration.k8s.io/v1alpha1.gpuscale.io", // of one of the CRDs
 		"customresourcedefinition.apiextensions.k8s.io/gpunodepools.gpuscale.io",
 		"customresourcedefinition.apiextensions.k8s.io/gpuquotas.gpuscale.io",
 		"lease.coordination.k8s.io/gpuscale-autoscaler",

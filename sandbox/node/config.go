@@ -16,26 +16,26 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
-// Addresses of the node's own network. They are in none of the ranges of the
-// cluster's Services and KWOK's pods.
+// Addresses of the node's own network. They overlap with none of the ranges of the cluster's Services and
+// KWOK's pods.
 const (
 	address  = "10.126.0.1"
 	podRange = "10.127.0.0/24"
 )
 
-// What the files below etc have, too.
+// These values are also in the files below etc.
 const (
 	pauseImage       = "gpuscale-pause:1"
 	containerdSocket = "/run/containerd/containerd.sock"
 	kubeletFolder    = "/var/lib/kubelet"
 )
 
-// etc has the files of the node's programs, with words that writeConfigs replaces.
+// etc contains the configuration files of the node's programs, with words that writeConfigs replaces.
 //
 //go:embed etc
 var etc embed.FS
 
-// writeConfigs writes them below root/etc, and what is this cluster's own.
+// writeConfigs writes these files below root/etc, and the files that are specific to this cluster.
 func (n *Node) writeConfigs(root string, c *cluster.Cluster) error {
 	words := strings.NewReplacer("ADDRESS", address, "POD_RANGE", podRange, "NAME", nodeName, "CGROUP", n.cgroup, "CNI_PLUGINS", plugins())
 	files := map[string][]byte{"etc/kubernetes/ca.crt": c.CA()}

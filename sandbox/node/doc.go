@@ -1,15 +1,13 @@
-// Package node joins one real node to the sandbox's control plane: kubelet,
-// kube-proxy, containerd, runc and CNI plugins, in network, mount, process, IPC and
-// host-name namespaces of their own (package keeper). Containers run, Services lead
-// to them, probes, logs and exec work.
+// Package node adds one real node to the sandbox's control plane: kubelet, kube-proxy, containerd, runc and
+// CNI plugins, in their own network, mount, process, IPC and host-name namespaces (package keeper).
+// Containers run, Services reach them, and probes, logs and exec work.
 //
-// The machine's network stays as it is: the node has no link to it. The API server
-// reaches the node, its pods and the Services through the cluster's egress, and the
-// node reaches the API server at the address that the machine does.
+// The machine's network does not change: the node has no link to it. The API server reaches the node, its
+// pods and Services through the cluster's egress. The node reaches the API server at the same address as the
+// machine does.
 //
-// There is no DNS and no registry: images come from Load, names of Services are
-// replaced by their addresses.
+// There is no DNS and no registry. Images are loaded with Load, and addresses replace the names of Services.
 //
-// It needs root and the programs that Missing names, and leaves nothing behind: no
-// process, mount, cgroup, network namespace or file, even when the sandbox is killed.
+// It requires root and the programs that Missing names. It leaves nothing behind: no process, mount, cgroup,
+// network namespace or file, even if the sandbox is killed.
 package node

@@ -17,11 +17,12 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// envDRADriver names NVIDIA's gpu-kubelet-plugin, a program, as it is no module that the tests could compile.
+// envDRADriver names the program of NVIDIA's gpu-kubelet-plugin. The tests cannot compile it, since it has no
+// module that can be downloaded.
 const envDRADriver = "GPUSCALE_TEST_DRA_DRIVER"
 
-// TestDRA: NVIDIA's DRA driver offers whole GPUs and MIG devices, pods get them by claims and by the
-// resource name of a DeviceClass, the exporter attributes them, and the autoscaler counts them.
+// TestDRA: NVIDIA's DRA driver offers whole GPUs and MIG devices. Pods get them by claims, and by the
+// resource name of a DeviceClass. The exporter attributes them, and the autoscaler counts them.
 func TestDRA(t *testing.T) {
 	c, state := newDRANode(t, "", whole, "3g.40gb@0 1g.10gb@4", whole)
 	defer c.tellsDRA()
@@ -38,7 +39,7 @@ func TestDRA(t *testing.T) {
 		"allocatable=(gpu*2 1g.10gb 3g.40gb)", "allocated-to=(gpuscale/claim)", "1g.10gb@4:allocated-to=gpuscale/small", "allocated-to=(gpuscale/limit)")
 }
 
-// TestDRADynamicMIG: the driver makes the instance that a pod claims, and the exporter attributes it.
+// TestDRADynamicMIG: the driver creates the GPU instance that a pod claims, and the exporter attributes it.
 func TestDRADynamicMIG(t *testing.T) {
 	c, state := newDRANode(t, "DynamicMIG=true", whole)
 	defer c.tellsDRA()
@@ -52,7 +53,7 @@ func TestDRADynamicMIG(t *testing.T) {
 		device, err := c.kubectl("get", "resourceclaims", "-o", `jsonpath={.items[?(@.status.reservedFor[0].name=="`+pod+`")].status.allocation.devices.results[0].device}`)
 		c.must(err)
 		i := slices.IndexFunc(now.GPUs[0].Instances, func(i fakenvml.Instance) bool {
-			return strings.HasSuffix(device, fmt.Sprint("-", i.Placement.Start)) // of its name, gpu-MINOR-mig-PROFILE-ID-START
+			return strings.HasSuffix(device, fmt.Sprint("-", i.Placement.Start)) // the name is gpu-MINOR-mig-PROFILE-ID-START
 		})
 		if i < 0 {
 			t.Fatalf("%s has %q, the GPU %v", pod, device, now.GPUs[0].Instances)
@@ -62,7 +63,7 @@ func TestDRADynamicMIG(t *testing.T) {
 	c.observed("pod gpuscale/first requests=(1g.10gb)", "gpu real/0 model=H100-80GB uuid="+state.GPUs[0].UUID, ":allocated-to=gpuscale/first", ":allocated-to=gpuscale/second", " by-claim")
 }
 
-// newDRANode has a node with NVIDIA's DRA driver, with these feature gates, and the exporter.
+// newDRANode starts a node with NVIDIA's DRA driver, with these feature gates, and the exporter.
 func newDRANode(t *testing.T, gates string, layouts ...string) (*installation, fakenvml.State) {
 	nodetest.Only(t)
 	program := os.Getenv(envDRADriver)
@@ -93,7 +94,7 @@ autoscaler:
 	return c, state
 }
 
-// observed waits until the autoscaler's snapshot has these texts.
+// observed waits until the autoscaler's snapshot contains these texts.
 func (c *installation) observed(want ...string) {
 	c.Helper()
 	c.await("the autoscaler's snapshot", func() error {
@@ -107,12 +108,13 @@ func (c *installation) observed(want ...string) {
 	})
 }
 
-// tellsDRA shows what a failed test left.
+// tellsDRA logs the DRA objects after a failure.
 func (c *installation) tellsDRA() {
 	c.tells("-n gpu-operator logs daemonset/dra-driver", "describe pods", "get resourceslices -o yaml", "get resourceclaims -A -o yaml", "get events", "logs daemonset/gpuscale-exporter")
 }
 
-// driverRoot has what NVIDIA's DRA driver looks for among the driver's files, and which devices it injects.
+// driverRoot creates the files that NVIDIA's DRA driver looks for among the driver's files, and configures
+// which devices it injects.
 func (c *installation) driverRoot(state fakenvml.State) {
 	c.Helper()
 	library, err := fakenvml.Build(c.Context(), c.cache())
@@ -126,13 +128,14 @@ func (c *installation) driverRoot(state fakenvml.State) {
 	c.must(os.WriteFile(filepath.Join(root, "usr/lib64", fakenvml.Library), text, 0o755))
 	c.must(os.WriteFile(filepath.Join(root, "usr/lib64/libcuda.so."+state.Driver), nil, 0o755))
 	c.must(os.WriteFile(filepath.Join(root, "usr/bin/nvidia-smi"), nil, 0o755))
-	// The majors of NVIDIA's devices, as /proc/devices has them; these are none of this machine's.
+	// Major numbers of NVIDIA's devices, as in /proc/devices. They are not those of this machine.
 	const gpus, caps = 195, 511
 	c.must(os.WriteFile(filepath.Join(c.state, "devices"), fmt.Appendf(nil, "Character devices:\n%d nvidia\n%d nvidia-caps\n\nBlock devices:\n  7 loop\n", gpus, caps), 0o644))
 	device := func(name string, major, minor int) {
 		c.must(syscall.Mknod(filepath.Join(root, "dev", name), syscall.S_IFCHR|0o666, major<<8|minor))
 	}
-	// The driver's folders follow the instances that are made; here are those of all that can be.
+	// The real driver adds a folder for each instance that is created. Here there are folders for all possible
+	// instances.
 	all := state
 	all.GPUs = slices.Clone(state.GPUs)
 	for i := range all.GPUs {
@@ -148,7 +151,7 @@ func (c *installation) driverRoot(state fakenvml.State) {
 	}
 }
 
-// claimed waits until Prometheus has the device under the pod's name, and no other.
+// claimed waits until Prometheus reports the device, and no other, for this pod.
 func (c *installation) claimed(pod, uuid, instance string) {
 	c.Helper()
 	c.await("attribution to "+pod, func() error {

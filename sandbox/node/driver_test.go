@@ -17,24 +17,24 @@ import (
 // operator is the namespace of NVIDIA's components.
 const operator = "gpu-operator"
 
-// features is the folder in which GPU feature discovery leaves its labels for NFD.
+// features is the folder into which GPU feature discovery writes its labels for NFD.
 const features = "/etc/kubernetes/node-feature-discovery/features.d"
 
-// anyNode and deployed are where a component of NVIDIA's runs: everywhere, or where the GPU
-// Operator's label has it.
+// anyNode and deployed are node selectors for NVIDIA's components: every node, or nodes with the GPU
+// Operator's label for the component.
 const anyNode = "{}"
 
 func deployed(component string) string {
 	return fmt.Sprintf(`{nvidia.com/gpu.deploy.%s: "true"}`, component)
 }
 
-// Layouts of machine; whole is a GPU that is not in MIG mode.
+// MIG layouts for machine; whole is a GPU that is not in MIG mode.
 const (
 	smalls = "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 1g.10gb@4 1g.10gb@5 1g.10gb@6"
 	whole  = "-"
 )
 
-// machine has idle H100s with these layouts.
+// machine returns the state of idle H100s with these layouts.
 func (c *installation) machine(layouts ...string) fakenvml.State {
 	c.Helper()
 	s := fakenvml.State{Driver: "580.159.03"}
@@ -51,7 +51,7 @@ func (c *installation) machine(layouts ...string) fakenvml.State {
 	return s
 }
 
-// startGPUNode starts a node with the machine, NVIDIA's programs and the test pods'.
+// startGPUNode starts a node with this machine, and loads NVIDIA's programs and the test pods' images.
 func (c *installation) startGPUNode(o node.Options) {
 	c.Helper()
 	library, err := fakenvml.Build(c.Context(), c.cache())
@@ -62,7 +62,7 @@ func (c *installation) startGPUNode(o node.Options) {
 	c.must(err)
 	for _, program := range []string{"nvidia-device-plugin", "gpu-feature-discovery", "nvidia-mig-manager"} {
 		i := c.onMachine(program, filepath.Join(nvidia, program))
-		// mig-manager runs it.
+		// mig-manager runs this program.
 		i.Files["/usr/bin/nvidia-mig-parted"] = filepath.Join(nvidia, "nvidia-mig-parted")
 		c.must(c.node.Load(c.Context(), i))
 	}
@@ -74,7 +74,7 @@ func (c *installation) startGPUNode(o node.Options) {
 	c.create("nvidia-account.yaml")
 }
 
-// onMachine is the image NAME:trial of a program of NVIDIA's, with the tools of fakenvml.OnMachine.
+// onMachine returns the image NAME:trial of one of NVIDIA's programs, with the tools of fakenvml.OnMachine.
 func (c *installation) onMachine(name, program string) image.Image {
 	c.Helper()
 	i, err := image.Program(name+":trial", program)
@@ -89,8 +89,8 @@ func (c *installation) onMachine(name, program string) image.Image {
 	return i
 }
 
-// allocated are the devices that the kubelet has allocated to a pod, without the
-// number of a shared device's replica.
+// allocated returns the devices that the kubelet has allocated to a pod, without the replica number of a
+// shared device.
 func (c *installation) allocated(pod string) []string {
 	c.Helper()
 	var out []string

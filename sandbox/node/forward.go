@@ -11,9 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
-// forward makes ports of this machine's loopback answer in the node's network at
-// the same numbers: at its loopback, for its own programs, and at its address, for
-// pods.
+// forward makes ports of this machine's loopback reachable in the node's network, at the same numbers: on the
+// node's loopback for its programs, and on its address for pods.
 func (n *Node) forward(ports ...int) error {
 	for _, port := range ports {
 		for _, host := range []string{"127.0.0.1", address} {
@@ -30,8 +29,8 @@ func (n *Node) forward(ports ...int) error {
 	return nil
 }
 
-// Expose makes host:port of the node's network, see Dial, answer on this machine's
-// loopback until Stop, and returns where.
+// Expose makes an address in the node's network (see Dial) reachable on this machine's loopback until Stop.
+// It returns the local address.
 func (n *Node) Expose(address string) (string, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -42,7 +41,7 @@ func (n *Node) Expose(address string) (string, error) {
 	return l.Addr().String(), nil
 }
 
-// pass ends with its listener.
+// pass forwards connections until its listener is closed.
 func pass(l net.Listener, dial func(context.Context) (net.Conn, error)) {
 	for {
 		from, err := l.Accept()

@@ -21,9 +21,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestGPUs: NVIDIA's device plugin and feature discovery run as DaemonSets; the kubelet
-// allocates whole GPUs, MIG devices and time-sliced GPUs, the exporter attributes them,
-// and an HPA follows.
+// TestGPUs: NVIDIA's device plugin and feature discovery run as DaemonSets. The kubelet allocates whole GPUs,
+// MIG devices and time-sliced GPUs, the exporter attributes them, and an HPA scales by them.
 func TestGPUs(t *testing.T) {
 	nodetest.Only(t)
 	c := newInstallation(t)
@@ -84,8 +83,7 @@ adapter: {enabled: true, config: {interval: 1s, maxAge: 15s}}
 	t.Run("the chart is upgraded", c.with(c.upgraded))
 }
 
-// discovered plays NFD's worker: what GPU feature discovery has written becomes labels
-// of the node.
+// discovered acts as NFD's worker: it sets what GPU feature discovery has written as labels of the node.
 func (c *installation) discovered(want map[string]string) {
 	c.Helper()
 	c.await("feature discovery", func() error {
@@ -112,7 +110,7 @@ func (c *installation) discovered(want map[string]string) {
 	})
 }
 
-// offers waits until the kubelet advertises these devices and no others.
+// offers waits until the kubelet advertises exactly these devices.
 func (c *installation) offers(want map[string]string) {
 	c.Helper()
 	c.await("the kubelet's devices", func() error {
@@ -134,7 +132,7 @@ func (c *installation) offers(want map[string]string) {
 	})
 }
 
-// embedders waits for the server's pods.
+// embedders waits for the server's pods and returns their names.
 func (c *installation) embedders(want int) []string {
 	c.Helper()
 	var names []string
@@ -155,8 +153,8 @@ func (c *installation) embedders(want int) []string {
 	return names
 }
 
-// attributed waits until Prometheus has the device that the kubelet has allocated to
-// a pod under the pod's name, and no other.
+// attributed waits until Prometheus reports, for this pod, the device that the kubelet has allocated to it,
+// and no other.
 func (c *installation) attributed(pod string, state fakenvml.State) {
 	c.Helper()
 	c.await("attribution to "+pod, func() error {
@@ -183,7 +181,7 @@ func (c *installation) attributed(pod string, state fakenvml.State) {
 	})
 }
 
-// restarted deletes the pod of a component of NVIDIA's and waits for the next one.
+// restarted deletes the pod of one of NVIDIA's components and waits for its replacement.
 func (c *installation) restarted(app string) {
 	c.Helper()
 	var list corev1.PodList
@@ -193,7 +191,8 @@ func (c *installation) restarted(app string) {
 	}
 }
 
-// upgraded: pods are replaced, the HPA keeps its size, and the API is there meanwhile.
+// upgraded upgrades the release. Pods are replaced; meanwhile the HPA keeps its size and the metrics API is
+// available.
 func (c *installation) upgraded() {
 	before := c.embedders(2)
 	first := c.the("adapter").Name

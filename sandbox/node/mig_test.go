@@ -12,17 +12,16 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
 )
 
-// withDriver mounts the driver's library and the machine into the container of a
-// component of the chart.
+// withDriver mounts the driver's library and the machine's state into a container of the chart.
 const withDriver = `
   extraEnv: [{name: LD_LIBRARY_PATH, value: /host/nvml}, {name: FAKENVML_STATE, value: /host/machine/state}]
   extraVolumes: [{name: nvml, hostPath: {path: /opt/nvml}}, {name: machine, hostPath: {path: /opt/machine}}]
   extraVolumeMounts: [{name: nvml, mountPath: /host/nvml}, {name: machine, mountPath: /host/machine}]
 `
 
-// TestRepartition: a pod that fits no instance is pending, the autoscaler's pod has the
-// agent's pod repartition the GPU, NVIDIA's device plugin starts again, the kubelet
-// advertises the instance, the scheduler binds the pod, and its container runs.
+// TestRepartition: a pending pod fits on no instance. The autoscaler's pod makes the agent's pod repartition
+// the GPU, NVIDIA's device plugin restarts, the kubelet advertises the instance, kube-scheduler binds the
+// pod, and its container runs.
 func TestRepartition(t *testing.T) {
 	nodetest.Only(t)
 	c := newInstallation(t)

@@ -22,15 +22,14 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// bus is the configuration of a D-Bus daemon that lets everyone in.
+// bus is the configuration of a D-Bus daemon that accepts every client.
 const bus = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig><type>system</type><listen>unix:path=%s</listen>
 <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/><allow user="*"/></policy></busconfig>
 `
 
-// TestMIGManager: NVIDIA's mig-manager repartitions for a pod; then a change fails and
-// is taken back, after which the node offers what it did before; and the next attempt
-// succeeds.
+// TestMIGManager: NVIDIA's mig-manager repartitions a GPU for a pod. Then a change fails and is rolled back,
+// and the node offers the same devices as before. The next attempt succeeds.
 func TestMIGManager(t *testing.T) {
 	nodetest.Only(t)
 	if _, err := exec.LookPath("dbus-daemon"); err != nil {
@@ -46,7 +45,7 @@ func TestMIGManager(t *testing.T) {
 			"nvidia.com/mig.capable": "true", "nvidia.com/mig.strategy": "mixed", "gpuscale.io/pool": "rack", "nvidia.com/mig.config": "smalls",
 			"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.gpu-feature-discovery": "true", "nvidia.com/gpu.deploy.dcgm-exporter": "true",
 		},
-		// The kubelet carries ConfigMaps over with a pod's sync.
+		// The kubelet updates mounted ConfigMaps when it syncs a pod.
 		Kubelet: map[string]any{"syncFrequency": "2s"},
 	})
 	c.load("exporter", "autoscaler")
@@ -68,7 +67,7 @@ autoscaler:
 	c.create("rack.yaml", "ACTUATOR", "mig-manager")
 	c.offers(map[string]string{"nvidia.com/mig-1g.10gb": "7"})
 	c.create("big.yaml", "NAME", "big", "RESOURCE", "nvidia.com/mig-3g.40gb")
-	// The exporter goes during the change, and comes back as another pod.
+	// The exporter's pod is removed during the change; afterwards there is a new one.
 	c.eventually("big runs", func() error { c.rescrape(); return c.ready("big") })
 
 	c.must(c.env.Delete(t.Context(), testenv.Object("v1/Pod", installed, "big")))
@@ -100,7 +99,7 @@ autoscaler:
 	}
 }
 
-// startBus starts the D-Bus of the machine.
+// startBus starts the machine's D-Bus.
 func (c *installation) startBus() {
 	c.Helper()
 	dir := filepath.Join(c.state, "run/dbus")
@@ -116,8 +115,8 @@ func (c *installation) startBus() {
 	})
 }
 
-// eventually waits for what takes several changes of the node, each bounded by the
-// autoscaler's own deadlines.
+// eventually waits for results that take several changes of the node. The autoscaler's own deadlines bound
+// each change.
 func (c *installation) eventually(what string, done func() error) {
 	c.Helper()
 	await.For(c, 4*patience, what, func() error {
@@ -139,7 +138,7 @@ func (c *installation) ready(name string) error {
 	return fmt.Errorf("it is not Ready: %s %+v", p.Status.Phase, p.Status.Conditions)
 }
 
-// rescrape has Prometheus scrape the exporter's pod of now, if there is one.
+// rescrape makes Prometheus scrape the current pod of the exporter, if there is one.
 func (c *installation) rescrape() {
 	for _, p := range c.pods() {
 		if p.Labels["app.kubernetes.io/component"] == "exporter" && p.Status.PodIP != "" && p.DeletionTimestamp == nil && p.Name != c.scraped {
@@ -159,7 +158,7 @@ func (c *installation) label(name, want string) error {
 	return nil
 }
 
-// layout of the machine's first GPU.
+// layout returns the layout of the machine's first GPU.
 func (c *installation) layout() string {
 	c.Helper()
 	now, err := fakenvml.Read(filepath.Join(c.state, "state"))
@@ -168,7 +167,7 @@ func (c *installation) layout() string {
 	return fmt.Sprint(layout)
 }
 
-// tells logs what kubectl says, where the test has failed.
+// tells logs the output of kubectl commands if the test has failed.
 func (c *installation) tells(commands ...string) {
 	if !c.Failed() {
 		return

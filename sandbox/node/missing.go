@@ -15,11 +15,10 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/node/keeper"
 )
 
-// pluginFolders are where distributions have the CNI plugins.
+// pluginFolders are the folders in which distributions install CNI plugins.
 var pluginFolders = []string{"/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"}
 
-// needed are the programs of the machine that a node runs, and Debian's packages
-// with them.
+// needed lists the programs that a node requires on this machine, with Debian's packages.
 var needed = []struct{ program, pkg string }{
 	{"runc", "runc"},
 	{"iptables", "iptables"},
@@ -29,8 +28,8 @@ var needed = []struct{ program, pkg string }{
 
 var missing = sync.OnceValue(findMissing)
 
-// Missing returns one error that lists everything that this machine lacks for a
-// real node; nil when all is there.
+// Missing returns one error with everything that this machine lacks for a real node; nil if nothing is
+// missing.
 func Missing() error { return missing() }
 
 func findMissing() error {
@@ -59,21 +58,22 @@ func findMissing() error {
 	return errors.New(text)
 }
 
-// lackingRights tries what root may not do in a container.
+// lackingRights tries operations that root may not be allowed to do inside a container.
 func lackingRights() []string {
 	var lacks []string
 	for what, command := range map[string]string{
 		"namespaces and mounts of its own": "mount -t tmpfs none /mnt",
-		// Without them no Service leads anywhere. The kernel may lack the kind, nftables or legacy, that the program writes.
+		// Without these rules no Service works. The kernel may not support the kind of rules, nftables or legacy, that
+		// iptables writes.
 		"iptables rules of its own": "iptables -t nat -N GPUSCALE",
 	} {
 		words := strings.Fields(command)
 		cmd := exec.Command(words[0], words[1:]...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:   syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
-			Unshareflags: syscall.CLONE_NEWNS, // its mounts are private
+			Unshareflags: syscall.CLONE_NEWNS, // so its mounts stay private
 		}
-		if out, err := cmd.CombinedOutput(); err != nil && !errors.Is(err, exec.ErrNotFound) { // which is listed already
+		if out, err := cmd.CombinedOutput(); err != nil && !errors.Is(err, exec.ErrNotFound) { // a missing program is already listed
 			lacks = append(lacks, fmt.Sprintf("%s: %v: %s", what, err, strings.TrimSpace(string(out))))
 		}
 	}
@@ -84,7 +84,7 @@ func lackingRights() []string {
 	return lacks
 }
 
-// plugins is the folder with the CNI plugins; empty: there is none.
+// plugins returns the folder with the CNI plugins, or "".
 func plugins() string {
 	for _, dir := range pluginFolders {
 		if _, err := os.Stat(filepath.Join(dir, "bridge")); err == nil {

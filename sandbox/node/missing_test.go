@@ -30,7 +30,7 @@ func TestEverythingMissingIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-// TestIptablesThatWritesNothing: Debian's iptables over a kernel without nftables for IPv4.
+// TestIptablesThatWritesNothing tests Debian's iptables on a kernel without nftables for IPv4.
 func TestIptablesThatWritesNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes namespaces")

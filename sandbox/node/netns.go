@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network is another process's network namespace, held open.
+// network is the network namespace of another process, kept open.
 type network struct{ file *os.File }
 
 func openNetwork(pid int) (network, error) {
@@ -24,8 +24,8 @@ func openNetwork(pid int) (network, error) {
 	return network{f}, nil
 }
 
-// within calls f on a thread in the namespace: sockets that f makes belong to it,
-// whichever thread uses them. f starts no goroutine that makes one.
+// within calls f on a thread in the namespace. Sockets that f creates belong to it, whichever thread uses
+// them later. f must not create sockets in another goroutine.
 func (n network) within(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -43,7 +43,7 @@ func (n network) within(f func() error) error {
 			return
 		}
 		err = f()
-		// A thread that cannot return stays locked and ends with its goroutine.
+		// If the thread cannot return to its namespace, it stays locked and ends with its goroutine.
 		if unix.Setns(int(here.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}

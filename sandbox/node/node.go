@@ -34,7 +34,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/node/keeper"
 )
 
-// Programs of the node, in Log.
+// Names of the node's programs, for Log.
 const (
 	Containerd = "containerd"
 	Kubelet    = "kubelet"
@@ -52,17 +52,16 @@ type Options struct {
 	Binaries build.NodePaths
 	Labels   map[string]string
 	Taints   []corev1.Taint
-	// Kubelet's configuration, by its fields, put last so that it wins.
+	// Kubelet has fields that are added to the kubelet's configuration and override others.
 	Kubelet map[string]any
 
-	// Mounts are made on the node before its programs start.
+	// Mounts are mounted on the node before its programs start.
 	Mounts []Mount
-	// Ports of this machine's loopback that pods reach at Address. The API server's is
-	// always one of them.
+	// Ports of this machine's loopback that pods can reach at Address. The API server's port is always included.
 	Ports []int
 }
 
-// Mount is a bind mount of the machine's Source at the node's Target.
+// Mount is a bind mount of Source on the machine to Target on the node.
 type Mount = keeper.Mount
 
 // Node is a running node.
@@ -74,10 +73,10 @@ type Node struct {
 	cgroup  string
 
 	keeper  *exec.Cmd
-	stdin   io.Closer // its end ends the node
+	stdin   io.Closer // closing it ends the node
 	stderr  bytes.Buffer
 	ended   chan struct{}
-	err     error // why, set before ended is closed
+	err     error // reason; set before ended is closed
 	pid     int   // of the node's first process
 	network network
 
@@ -89,9 +88,8 @@ type Node struct {
 
 var nodes atomic.Int64
 
-// Start joins a node to the cluster, which was started with its Options.Egress, and
-// returns when the node is Ready. ctx bounds the start only; end the node with
-// Stop, before the cluster.
+// Start adds a node to a cluster that was started with Options.Egress, and returns when the node is Ready.
+// ctx bounds only the start; end the node with Stop, before the cluster.
 func Start(ctx context.Context, c *cluster.Cluster, o Options) (_ *Node, err error) {
 	if err := Missing(); err != nil {
 		return nil, err
@@ -127,7 +125,7 @@ func (n *Node) bringUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The keeper may still be making the address.
+	// The keeper may not have set the address yet.
 	if err := n.await(ctx, func(context.Context) error { return n.forward(append([]int{api}, n.opts.Ports...)...) }); err != nil {
 		return err
 	}
@@ -160,7 +158,7 @@ func (n *Node) startKeeper() error {
 	if err := n.keeperConfig().Write(config); err != nil {
 		return err
 	}
-	// It ends in order when its standard input does, also when this process is killed.
+	// The keeper ends the node in order when its standard input ends, which also happens when this process is killed.
 	cmd := exec.Command(filepath.Join(n.opts.Binaries.Programs, "node-keeper"), "keep", config)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = &n.stderr
@@ -216,7 +214,7 @@ func (n *Node) keeperConfig() keeper.Config {
 	}
 }
 
-// await calls done until it returns nil. The node's end ends it early.
+// await calls done until it returns nil. It returns early if the node ends.
 func (n *Node) await(ctx context.Context, done func(context.Context) error) error {
 	return await.Until(ctx, func(ctx context.Context) error {
 		if err := n.Err(); err != nil {
@@ -226,8 +224,8 @@ func (n *Node) await(ctx context.Context, done func(context.Context) error) erro
 	})
 }
 
-// routeAPI makes the Service default/kubernetes lead to the API server: by itself it
-// has no endpoint, as one on the loopback is not allowed.
+// routeAPI gives the Service default/kubernetes an endpoint that reaches the API server. It has none by
+// default, since an endpoint must not be on the loopback.
 func (n *Node) routeAPI(ctx context.Context, port int) error {
 	name, number := "https", int32(port)
 	slice := &discoveryv1.EndpointSlice{
@@ -254,9 +252,8 @@ func (n *Node) ready(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the node and everything on it, and returns when nothing of it is left on
-// this machine. Its Node object stays. It can be called more than once; its error
-// says what is left.
+// Stop ends the node and everything on it, and returns when nothing of it is left on this machine. Its Node
+// object stays. It can be called more than once. The error says what is left.
 func (n *Node) Stop() error {
 	n.stop.Do(func() {
 		_ = n.cluster.SetEgress(nil)

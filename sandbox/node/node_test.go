@@ -38,8 +38,8 @@ type trial struct {
 	namespace string
 }
 
-// TestNode: nothing of a node is left on the machine when it has ended. TestChart and TestGPUs have what
-// it does.
+// TestNode: a node that has ended leaves nothing on the machine. TestChart and TestGPUs test what a node
+// does.
 func TestNode(t *testing.T) {
 	nodetest.Only(t)
 	before := nodetest.Look(t)
@@ -60,7 +60,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// gone returns which of the namespaces still have a process.
+// gone returns an error if one of the namespaces still has a process.
 func gone(namespaces map[string]string) error {
 	var errs []error
 	for n, process := range nodetest.Namespaces() {
@@ -71,7 +71,7 @@ func gone(namespaces map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// TestNodeThatCannotStart: the error has why, and nothing is left.
+// TestNodeThatCannotStart: the error gives the reason, and nothing is left.
 func TestNodeThatCannotStart(t *testing.T) {
 	nodetest.Only(t)
 	before := nodetest.Look(t)
@@ -102,10 +102,10 @@ func TestNodeThatCannotStart(t *testing.T) {
 	}
 }
 
-// childEnv is set in the process that is killed.
+// childEnv is set in the process that will be killed.
 const childEnv = "GPUSCALE_TEST_KILLED"
 
-// TestKilledSandboxLeavesNoNode kills the process that started a node.
+// TestKilledSandboxLeavesNoNode kills the process that has started a node; nothing of the node is left.
 func TestKilledSandboxLeavesNoNode(t *testing.T) {
 	nodetest.Only(t)
 	if os.Getenv(childEnv) != "" {
@@ -154,10 +154,10 @@ func TestKilledSandboxLeavesNoNode(t *testing.T) {
 	})
 }
 
-// rootOf is the node's folder, from a log in it.
+// rootOf returns the node's root folder, from the path of a log in it.
 func rootOf(log string) string { return strings.TrimSuffix(filepath.Dir(log), "/var/log") }
 
-// with is a part of the test.
+// with makes a subtest of a part of the test.
 func (s *trial) with(test func()) func(*testing.T) {
 	return func(t *testing.T) {
 		was := s.T
@@ -167,7 +167,7 @@ func (s *trial) with(test func()) func(*testing.T) {
 	}
 }
 
-// text of testdata, with words replaced.
+// text returns a file of testdata with words replaced.
 func (s *trial) text(file string, words ...string) string {
 	s.Helper()
 	return testenv.Text(s, filepath.Join("testdata", file), words...)
@@ -184,7 +184,7 @@ func (s *trial) pod(name string) (corev1.Pod, error) {
 	return p, err
 }
 
-// await calls done until it returns nil, and fails the test where the node ends.
+// await calls done until it returns nil. It fails the test if the node ends.
 func (s *trial) await(what string, done func() error) {
 	s.Helper()
 	await.For(s, patience, what, func() error {
@@ -195,7 +195,7 @@ func (s *trial) await(what string, done func() error) {
 	})
 }
 
-// podReady waits and returns the pod.
+// podReady waits until a pod is ready and returns it.
 func (s *trial) podReady(name string) (p corev1.Pod) {
 	s.Helper()
 	s.await("pod "+name, func() (err error) {
@@ -218,7 +218,7 @@ func (s *trial) kubectl(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// prints fails the test where kubectl does not print want.
+// prints fails the test unless kubectl prints want.
 func (s *trial) prints(want string, args ...string) {
 	s.Helper()
 	if got, err := s.kubectl(args...); err != nil || got != want {
@@ -226,7 +226,7 @@ func (s *trial) prints(want string, args ...string) {
 	}
 }
 
-// podResources are what the kubelet lists.
+// podResources returns the pods that the kubelet's PodResources API lists.
 func (s *trial) podResources() []*podresources.PodResources {
 	s.Helper()
 	conn, err := grpc.NewClient("unix://"+s.node.PodResources(), grpc.WithTransportCredentials(insecure.NewCredentials()))

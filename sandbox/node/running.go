@@ -16,7 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// Err is why the node has ended without having been stopped; nil while it runs.
+// Err returns why the node ended by itself; nil while it runs.
 func (n *Node) Err() error {
 	select {
 	case <-n.ended:
@@ -32,8 +32,8 @@ func (n *Node) Name() string { return nodeName }
 // Address at which pods reach Options.Ports.
 func (n *Node) Address() string { return address }
 
-// Dial connects to host:port as seen from the node: pods, Services, its own ports.
-// The host is an IP address or the node's name.
+// Dial connects to host:port in the node's network: a pod, a Service, or a port of the node. The host is an
+// IP address or the node's name.
 func (n *Node) Dial(ctx context.Context, to string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
@@ -48,27 +48,27 @@ func (n *Node) Dial(ctx context.Context, to string) (net.Conn, error) {
 	return n.network.dial(ctx, net.JoinHostPort(host, port))
 }
 
-// Path of the node's file on this machine, mounts and sockets included, for as long
-// as the node runs.
+// Path returns the path on this machine of a file on the node, including mounts and sockets. It is valid
+// while the node runs.
 func (n *Node) Path(file string) string {
 	return filepath.Join(fmt.Sprintf("/proc/%d/root", n.pid), file)
 }
 
-// PodResources is the kubelet's socket, on this machine.
+// PodResources is the path of the kubelet's PodResources socket on this machine.
 func (n *Node) PodResources() string { return n.Path(kubeletFolder + "/pod-resources/kubelet.sock") }
 
-// Log is the file of a program's log.
+// Log returns the path of a program's log file.
 func (n *Node) Log(program string) string {
 	return filepath.Join(n.root, "var/log", program+".log")
 }
 
-// explain adds why the node has ended, or else the ends of its logs.
+// explain adds to an error why the node ended, or else the last lines of its logs.
 func (n *Node) explain(err error) error {
 	if n.pid == 0 {
 		return err
 	}
 	if _, statErr := os.Stat(n.Path("/")); statErr != nil {
-		<-n.ended // its keeper removes what it leaves
+		<-n.ended // the keeper removes the node's files
 	}
 	if ended := n.Err(); ended != nil {
 		if errors.Is(err, n.err) {
@@ -79,7 +79,7 @@ func (n *Node) explain(err error) error {
 	return fmt.Errorf("%w%s", err, n.logs())
 }
 
-// logs are the last lines of all, for an error.
+// logs returns the last lines of all logs, for an error.
 func (n *Node) logs() string {
 	var b strings.Builder
 	for _, p := range []string{Containerd, Kubelet, KubeProxy} {
@@ -90,7 +90,7 @@ func (n *Node) logs() string {
 	return b.String()
 }
 
-// Load puts images into the node's store, where pods find them as docker.io/library/NAME.
+// Load loads images into the node's store. Pods use them as docker.io/library/NAME.
 func (n *Node) Load(ctx context.Context, images ...image.Image) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

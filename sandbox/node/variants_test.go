@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// variant is one of testdata/variants.yaml.
+// variant is a set of chart values in testdata/variants.yaml.
 type variant struct {
 	Name        string
 	Flags, APIs []string
 	Pods        map[string]int
 }
 
-// variants of TestChart.
+// variants returns the variants for TestChart.
 func (c *installation) variants() (all []variant) {
 	c.Helper()
 	c.must(yaml.UnmarshalStrict([]byte(c.text("variants.yaml")), &all))

@@ -17,11 +17,11 @@ import (
 // kwokAnnotation makes KWOK simulate a node.
 const kwokAnnotation = "kwok.x-k8s.io/node"
 
-// ProviderID of a node of the name, by which its group knows it.
+// ProviderID returns the providerID by which a node's group knows it.
 func ProviderID(node string) string { return "kwok://" + node }
 
-// newNode is a node of the pool. With ExternalBoot it has neither KWOK's annotation nor devices: the
-// simulated boot adds both when the node comes up.
+// newNode returns a new node of the pool. With ExternalBoot it has neither KWOK's annotation nor devices; the
+// simulated boot adds both.
 func (m *Maker) newNode(name string, pool *v1alpha1.GPUNodePool, t plan.Template, layout partition.NodeLayout) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(t.Labels), Annotations: map[string]string{}},
@@ -48,7 +48,7 @@ func (m *Maker) newNode(name string, pool *v1alpha1.GPUNodePool, t plan.Template
 	return node
 }
 
-// resourceOf is the resource by which a product's device plugin gives whole devices.
+// resourceOf is the resource name under which a product's device plugin offers whole devices.
 func resourceOf(m gpu.Model) string {
 	switch {
 	case m.Vendor == "huawei":

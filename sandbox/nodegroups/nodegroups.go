@@ -19,10 +19,10 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Name of the provider in the autoscaler's configuration.
+// Name is the provider's name in the autoscaler's configuration.
 const Name = "kwok"
 
-// Of is the provider of a pool whose nodes a Maker makes; the group has the pool's name.
+// Of returns the provider of a pool whose nodes a Maker makes. The group has the pool's name.
 func Of(pool string) v1alpha1.Provider {
 	return v1alpha1.Provider{ExternalGRPC: &v1alpha1.ExternalGRPCProvider{Name: Name, NodeGroup: pool}}
 }
@@ -32,25 +32,26 @@ type Maker struct {
 	client client.Client
 	live   client.Reader
 	boot   *partition.Manager
-	// ExternalBoot leaves out KWOK's annotation and the devices: another fake simulates the boot.
+	// ExternalBoot leaves out KWOK's annotation and the devices, because another fake simulates the boot.
 	ExternalBoot bool
 }
 
-// New returns a Maker, which publishes boot layouts in mig-manager's usual ConfigMap. live must read from the API
-// server, so that a node made a moment ago is counted.
+// New returns a Maker. It publishes boot layouts in mig-manager's default ConfigMap. live must read directly
+// from the API server, so that a node that was just created counts.
 func New(c client.Client, live client.Reader) *Maker {
 	return &Maker{client: c, live: live, boot: partition.NewManager(c, live, partition.DefaultConfigMap)}
 }
 
-// List implements pools.Provider. A Node object exists as soon as it is requested, so the target is
-// their number.
+// List implements pools.Provider. A Node object exists as soon as it is requested, so the target size is the
+// number of nodes.
 func (m *Maker) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error) {
 	have, err := m.nodes(ctx, pool)
 	have = slices.DeleteFunc(have, func(n corev1.Node) bool { return pools.IsForeign(pool, n.Labels) })
 	return pools.Listing{Target: len(have)}, err
 }
 
-// layoutOf is the layout of a template, nil if no GPU is in MIG mode: such nodes need no config.
+// layoutOf returns the MIG layout of a template; nil if no GPU is in MIG mode, since such nodes require no
+// mig-manager config.
 func layoutOf(tables mig.Tables, t plan.Template) (partition.NodeLayout, error) {
 	for _, c := range t.GPUs {
 		if c.MIG {
@@ -60,8 +61,8 @@ func layoutOf(tables mig.Tables, t plan.Template) (partition.NodeLayout, error) 
 	return nil, nil
 }
 
-// SetSize implements pools.Provider. Nodes get the first free names "<pool>-<n>", so that a second try
-// after a crash makes the same ones.
+// SetSize implements pools.Provider. New nodes get the first free names "<pool>-<n>", so a retry after a
+// crash creates the same ones.
 func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, size int) error {
 	have, err := m.nodes(ctx, pool)
 	if err != nil || len(have) >= size {
@@ -77,7 +78,7 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, s
 	for n := 1; len(have) < size; n++ {
 		made := node(fmt.Sprintf("%s-%d", pool.Name, n))
 		err := m.client.Create(ctx, made)
-		if apierrors.IsAlreadyExists(err) { // of the pool since, of another, or of none
+		if apierrors.IsAlreadyExists(err) { // now a node of this pool, of another, or of none
 			if have, err = m.nodes(ctx, pool); err != nil {
 				return err
 			}
@@ -91,7 +92,7 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, from, s
 	return nil
 }
 
-// Add makes a node of the pool under a name of the caller's.
+// Add makes a node of the pool with a given name.
 func (m *Maker) Add(ctx context.Context, pool *v1alpha1.GPUNodePool, name string) error {
 	node, err := m.template(ctx, pool)
 	if err == nil {
@@ -103,13 +104,13 @@ func (m *Maker) Add(ctx context.Context, pool *v1alpha1.GPUNodePool, name string
 	return nil
 }
 
-// template publishes the boot layout of a pool, and returns what its node of a name is.
+// template publishes the boot layout of a pool. It returns a function that makes a node with a given name.
 func (m *Maker) template(ctx context.Context, pool *v1alpha1.GPUNodePool) (func(name string) *corev1.Node, error) {
 	var all corev1.NodeList
 	if err := m.live.List(ctx, &all); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	tables, _ := contract.TablesOf(contract.Publications(all.Items)) // package observe reports errors of single nodes
+	tables, _ := contract.TablesOf(contract.Publications(all.Items)) // package observe reports the errors of single nodes
 	t, err := pools.Template(pool, tables, pools.Listing{})
 	if err != nil {
 		return nil, err
@@ -146,10 +147,11 @@ func (m *Maker) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *co
 	return m.SetSize(ctx, pool, 0, len(have))
 }
 
-// Withdraw implements pools.Provider. There is nothing to take back: a node exists as soon as it is requested.
+// Withdraw implements pools.Provider. No request is ever open, since a node exists as soon as it is
+// requested.
 func (m *Maker) Withdraw(context.Context, *v1alpha1.GPUNodePool, int) error { return nil }
 
-// nodes of a pool, as the API server has them.
+// nodes returns the nodes of a pool, read from the API server.
 func (m *Maker) nodes(ctx context.Context, pool *v1alpha1.GPUNodePool) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	if err := m.live.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {

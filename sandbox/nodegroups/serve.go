@@ -21,11 +21,12 @@ import (
 	ca "github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 )
 
-// mostNodes of a group.
+// mostNodes is the maximum size of a group.
 const mostNodes = 100_000
 
 // Serve offers a node group for each pool of the provider Name, by cluster-autoscaler's external gRPC
-// protocol as its description has it (cloudprovider/externalgrpc, November 2026). It returns the address, and stop, which ends the server.
+// protocol (cloudprovider/externalgrpc, November 2026). It returns the server's address, and stop, which ends
+// the server.
 func (m *Maker) Serve() (address string, stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +45,7 @@ func (m *Maker) Serve() (address string, stop func(), err error) {
 	return listener.Addr().String(), server.Stop, nil
 }
 
-// method is one call of the protocol.
+// method describes one call of the protocol.
 func method[In, Out any](name string, do func(context.Context, *In) (*Out, error)) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		in := new(In)
@@ -55,7 +56,7 @@ func method[In, Out any](name string, do func(context.Context, *In) (*Out, error
 	}}
 }
 
-// pools of the provider, by group.
+// pools returns the pools of this provider, one for each group.
 func (m *Maker) pools(ctx context.Context) ([]v1alpha1.GPUNodePool, error) {
 	var list v1alpha1.GPUNodePoolList
 	if err := m.live.List(ctx, &list); err != nil {
@@ -66,7 +67,7 @@ func (m *Maker) pools(ctx context.Context) ([]v1alpha1.GPUNodePool, error) {
 	}), nil
 }
 
-// group is the pool of a group, and its nodes.
+// group returns the pool of a group and its nodes.
 func (m *Maker) group(ctx context.Context, id string) (*v1alpha1.GPUNodePool, []corev1.Node, error) {
 	all, err := m.pools(ctx)
 	if err != nil {
@@ -104,7 +105,7 @@ func (m *Maker) instances(ctx context.Context, in *ca.Of) (*ca.Instances, error)
 	return out, err
 }
 
-// patiently tries again what the API server did not answer, as a cloud would: its clients see no failure.
+// patiently retries calls that the API server did not answer, as a cloud would do: clients see no failure.
 func patiently(do func() error) error {
 	return retry.OnError(wait.Backoff{Steps: 5, Duration: 20 * time.Millisecond, Factor: 2}, func(err error) bool {
 		return !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)

@@ -14,8 +14,7 @@ import (
 // alertsTimeout of one query.
 const alertsTimeout = 5 * time.Second
 
-// alertsSince asks which of our alerts fired between, each once, and which are
-// pending at the end.
+// alertsSince returns which of our alerts fired in a time range, each once, and which are pending at its end.
 func alertsSince(ctx context.Context, prometheus string, from, until time.Time) (view.Alerts, error) {
 	client, err := prom.New(prom.Config{URL: prometheus, Timeout: alertsTimeout})
 	if err != nil {

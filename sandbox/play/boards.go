@@ -16,11 +16,11 @@ import (
 // boardsTimeout of one query of a board.
 const boardsTimeout = 20 * time.Second
 
-// boardsPage is the first page. It shows the story, not half an hour before it.
+// boardsPage is the page that opens first. It shows the time of the story, not the default half hour.
 const boardsPage = "/gpuscale-autoscaler?since=5m"
 
-// serveBoards on a port of the loopback until ctx ends, and returns the first
-// board's address and what waits for the end.
+// serveBoards serves the boards on a port of the loopback until ctx ends. It returns the first board's URL
+// and a function that waits for the end.
 func serveBoards(ctx context.Context, prometheus string, scrape time.Duration, log *slog.Logger) (url string, wait func(), err error) {
 	client, err := prom.New(prom.Config{URL: prometheus, Timeout: boardsTimeout})
 	if err != nil {

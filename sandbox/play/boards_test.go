@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// answers is a Prometheus that answers all queries with one text.
+// answers starts a Prometheus that gives the same answer to all queries.
 func answers(t *testing.T, code int, text string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -10,14 +10,13 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world"
 )
 
-// errLooked is the error of a failed story that was kept running.
+// errLooked is returned for a failed story that was kept running so that users could look at it.
 var errLooked = errors.New("the story had failed (see above)")
 
-// Failed reports whether the story itself failed, whether or not Ctrl-C was
-// pressed since.
+// Failed reports whether the story itself failed, even if Ctrl-C was pressed later.
 func Failed(err error) bool { return errors.Is(err, errLooked) }
 
-// places of a running world that users look at.
+// places are the parts of a running world that users can look at.
 type places struct {
 	boards, prometheus, autoscaler, adapter, logs string // boards: an address, or why there is none
 	kubeconfig, kubectl, report, adapterCA        string // files
@@ -36,7 +35,7 @@ func placesOf(o Options, w *world.World) places {
 	}
 }
 
-// text lists first the addresses and folders, then commands to paste into a shell.
+// text lists addresses and folders first, then commands to paste into a shell.
 func (p places) text() string {
 	return fmt.Sprintf(`
 kept running until Ctrl-C, which ends and removes everything:
@@ -56,8 +55,8 @@ in another terminal:
 		text.Quote(p.kubeconfig), text.Quote(p.prometheus), text.Quote(p.kubectl), text.Quote(p.report), text.Quote(p.adapter), text.Quote(p.adapterCA))
 }
 
-// keep everything running until ctx ends, and serve the boards. failed is why the story
-// failed; nil when it was played well. A program that dies meanwhile is reported too.
+// keep keeps everything running until ctx ends, and serves the boards. failed is the reason why the story
+// failed; nil if it succeeded. It also reports a program that dies meanwhile.
 func (o Options) keep(ctx context.Context, w *world.World, failed error) error {
 	p := placesOf(o, w)
 	boards, wait, err := serveBoards(ctx, w.Cluster.PrometheusURL(), world.ScrapeInterval, o.Log)
@@ -72,7 +71,7 @@ func (o Options) keep(ctx context.Context, w *world.World, failed error) error {
 	}
 	o.View.Say("%s", p.text())
 	died := w.Cluster.Failed()
-	if failed != nil && w.Cluster.Err() != nil { // reported already
+	if failed != nil && w.Cluster.Err() != nil { // already reported
 		died = nil
 	}
 	select {

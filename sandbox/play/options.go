@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/trace"
 )
 
-// Options of a play.
+// Options of a run.
 type Options struct {
 	Binaries world.Binaries
 	Story    story.Story
@@ -23,8 +23,8 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// traffic of the story, or the file that was given instead. A file is truncated
-// to the story's length, since the expectations are about that.
+// traffic returns the story's traffic, or the trace from the given file. A trace is cut to the story's
+// length, because the expectations refer to that time.
 func (o Options) traffic() (trace.Trace, float64, error) {
 	t := o.Story.Traffic
 	if t == nil {

@@ -12,24 +12,22 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world"
 )
 
-// lookEvery is how often the world is measured and drawn.
+// lookEvery is the interval at which the world is measured and drawn.
 const lookEvery = 500 * time.Millisecond
 
-// startTimeout of a world whose programs are built.
+// startTimeout bounds the start of a world whose programs are already built.
 const startTimeout = 2 * time.Minute
 
-// Result of a play.
+// Result is the outcome of a story.
 type Result struct {
 	Summary view.Summary
-	Report  Report // empty when none was wanted or could be written
+	Report  Report // empty if none was requested or it could not be written
 }
 
-// Run plays a story to its end: all expectations met (nil), one failed, a
-// program dead, or ctx ended. No process and no file of it is left. With
-// Keep it waits for ctx at the end, also when the story failed (see Failed),
-// so that one can look. At the end it has the capacity report written about the
-// story. A report that cannot be written is printed, and is the error of a story
-// that otherwise succeeded.
+// Run plays a story until all expectations are met (nil), one fails, a program dies, or ctx ends. It leaves
+// no process and no file behind. With Keep it then waits for ctx, also after a failure (see Failed), so that
+// users can look. At the end it writes the capacity report of the story. If that fails, the reason is
+// printed; it becomes the error of a story that otherwise succeeded.
 func Run(ctx context.Context, o Options) (Result, error) {
 	traffic, speed, err := o.traffic()
 	if err != nil {
@@ -63,7 +61,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	p := player{o: o, world: w, watcher: watcher, progress: story.NewProgress(o.Story)}
 	err = p.follow(life)
 	if died := w.Cluster.Err(); err != nil && died != nil {
-		err = died // the cause
+		err = died // the real cause
 	}
 	result := Result{Summary: watcher.Summary()}
 	result.Summary.Took = p.met
@@ -103,7 +101,7 @@ type player struct {
 	met      []view.Stage
 }
 
-// follow the story until it is over.
+// follow follows the story until it is over.
 func (p *player) follow(ctx context.Context) error {
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
@@ -134,7 +132,7 @@ func (p *player) follow(ctx context.Context) error {
 	}
 }
 
-// failed adds the expectations that were met to the error of one that was not.
+// failed adds the expectations that were met to the error about one that was not.
 func (p *player) failed(err error) error {
 	names := make([]string, len(p.met))
 	for i, s := range p.met {

@@ -11,33 +11,32 @@ import (
 	"time"
 )
 
-// Report is what the capacity report's program wrote about a story.
+// Report has the files that gpuscale-report wrote about a story.
 type Report struct {
 	HTML, JSON string // files
-	Note       string // the program's remark about them; empty: none
+	Note       string // the program's remark, if any
 }
 
 // reportTimeout of one form of the report.
 const reportTimeout = time.Minute
 
-// reportHoles is the program's exit code for a report that is written and partial.
+// reportHoles is the exit code for a report that was written but has gaps.
 const reportHoles = 3
 
-// The report truncates its window to whole steps, at least four of them.
+// The report rounds its window down to whole steps, and has at least four steps.
 const (
 	reportStep  = 15 * time.Second
 	reportLeast = time.Minute
 )
 
-// reporting runs the report's program.
+// reporting runs gpuscale-report.
 type reporting struct {
 	program    string // gpuscale-report
 	prometheus string
 	dir        string // where it goes
 }
 
-// write the report on the time between, in two forms of the same data: one to
-// look at, one for programs.
+// write writes the report for a time range in two forms of the same data: HTML for people, JSON for programs.
 func (r reporting) write(ctx context.Context, from, until time.Time) (Report, error) {
 	out := Report{HTML: filepath.Join(r.dir, "report.html"), JSON: filepath.Join(r.dir, "report.json")}
 	var err error
@@ -50,7 +49,7 @@ func (r reporting) write(ctx context.Context, from, until time.Time) (Report, er
 	return out, nil
 }
 
-// form writes one form, as a user would, and returns the program's remark.
+// form writes one form as a user would, and returns the program's remark.
 func (r reporting) form(ctx context.Context, form, file string, from, until time.Time) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reportTimeout, fmt.Errorf("not written after %s", reportTimeout))
 	defer cancel()
@@ -75,16 +74,16 @@ func (r reporting) form(ctx context.Context, form, file string, from, until time
 	return "", fmt.Errorf("starting %s: %w", filepath.Base(r.program), err)
 }
 
-// stopDelay is how long a program that was stopped may keep its output open.
+// stopDelay is how long a stopped program may keep its output open.
 const stopDelay = time.Second
 
-// reportLength is the time to report on, such that the window begins with the step
-// in which the play has begun: much happens in its first seconds.
+// reportLength returns the report's length. The window begins with the step in which the story began, since
+// much happens in its first seconds.
 func reportLength(from, until time.Time) time.Duration {
 	return max(reportLeast, until.Truncate(reportStep).Sub(from.Truncate(reportStep)))
 }
 
-// text is the report's line under the summary.
+// text is the line about the report below the summary.
 func (r Report) text(err error) string {
 	if err != nil {
 		return fmt.Sprintf("report    none: %v", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// fake of gpuscale-report: it notes how it was called and does what body says.
+// fake replaces gpuscale-report by a script: it records its arguments and runs body.
 func fake(t *testing.T, body string) reporting {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func TestAReportWithHolesIsAReport(t *testing.T) {
 	}
 }
 
-// Errors of the report's program are printed in the report's line.
+// TestAFailedReportIsExplained: errors of gpuscale-report appear in the line about the report.
 func TestAFailedReportIsExplained(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"in its words": {`echo "gpuscale-report: Prometheus is away" >&2; exit 1`, "report    none: Prometheus is away"},
@@ -56,9 +56,9 @@ func TestAFailedReportIsExplained(t *testing.T) {
 	}
 }
 
-// The window has the play's first seconds in it, whenever it began, and no more
-// than a step before them. Of a story shorter than a report may be there is one
-// with a hole, which says so.
+// TestReportLength: the report's window contains the first seconds of the story, and begins at most one step
+// before them, whenever the story began. A story that is too short for a report gets one with a gap, and the
+// report says so.
 func TestReportLength(t *testing.T) {
 	for late := range 15 {
 		from := began.Add(time.Duration(late) * time.Second)

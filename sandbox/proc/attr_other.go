@@ -4,5 +4,5 @@ package proc
 
 import "syscall"
 
-// Only Linux can tie a child's life to ours.
+// Only Linux can end a child when its parent dies.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tailLines of a dead child's log are shown.
+// tailLines is how many lines of a dead child's log are shown.
 const tailLines = 15
 
-// exitError is for a child that ended by itself: how, what that probably means, and the last
-// lines of its log.
+// exitError describes how a child ended by itself, what the probable cause is, and the last lines of its log.
 func exitError(p *Process) error {
 	status, killed := "ended by itself with status 0", false
 	var exit *exec.ExitError
@@ -36,7 +35,7 @@ func exitError(p *Process) error {
 	return fmt.Errorf("%s\n  its last words, in %s:\n    %s", text, p.Spec.Log, strings.Join(tail, "\n    "))
 }
 
-// hint is what an end probably means; it may be empty.
+// hint is the probable cause of an exit; it may be empty.
 func hint(tail string, killed bool) string {
 	switch {
 	case strings.Contains(tail, "no space left on device"):

@@ -57,19 +57,19 @@ func (g *Group) watch(p *Process) {
 	}
 }
 
-// Failed is closed when the first child has ended without having been stopped;
-// Err then returns which and why.
+// Failed is closed when the first child has ended without having been stopped. Err then says which one and
+// why.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
-// Err is the first such end; nil while all is well.
+// Err describes the first child that ended by itself; nil if there is none.
 func (g *Group) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.err
 }
 
-// Running children by their name, in the order they were started. One that has
-// ended is none, even before the group has taken note of it.
+// Running returns the running children in the order of their start. A child that has ended is left out, even
+// if the group has not noticed it yet.
 func (g *Group) Running() []*Process {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +83,7 @@ func (g *Group) Running() []*Process {
 	})
 }
 
-// Find a running child by its name; nil if there is none.
+// Find returns a running child by its name, or nil.
 func (g *Group) Find(name string) *Process {
 	for _, p := range g.Running() {
 		if p.Spec.Name == name {
@@ -93,9 +93,8 @@ func (g *Group) Find(name string) *Process {
 	return nil
 }
 
-// Stop ends all children: SIGTERM, and SIGKILL after the grace. Those named
-// in last are ended only after all others, in the order given and with a
-// grace of their own. It returns when none is left.
+// Stop ends all children: SIGTERM, and SIGKILL after the grace period. Children named in last are ended after
+// all others, in the given order, with lastGrace as their grace period. It returns when none is left.
 func (g *Group) Stop(grace, lastGrace time.Duration, last ...string) {
 	g.mu.Lock()
 	g.stopping = true

@@ -6,15 +6,14 @@ import (
 	"syscall"
 )
 
-// ReservePort finds a port of the loopback for a program that is started later, and
-// again. Until this process ends, the kernel gives it to no program that asks for any
-// free port, and to no outgoing connection; one program at a time can listen on it by
-// its number.
+// ReservePort finds a loopback port for a program that is started later, perhaps several times. Until this
+// process ends, the kernel does not give the port to a program that asks for any free port, nor to an
+// outgoing connection. One program at a time can listen on it by its number.
 //
-// It binds a socket and never listens on it: with SO_REUSEADDR, which Go's listeners
-// set, Linux lets another one listen there.
+// It binds a socket and never listens on it. Linux then lets another socket listen there if both use
+// SO_REUSEADDR, as Go's listeners do.
 func ReservePort() (int, error) {
-	syscall.ForkLock.RLock() // a child must not inherit it
+	syscall.ForkLock.RLock() // no child may inherit the socket
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(fd)

@@ -14,7 +14,7 @@ func TestReservePort(t *testing.T) {
 	port, err := ReservePort()
 	require.NoError(t, err)
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	for range 3 { // as a program that is started again and again
+	for range 3 { // as for a program that is restarted several times
 		l, err := net.Listen("tcp", address)
 		require.NoError(t, err)
 		l.Close()
@@ -24,7 +24,7 @@ func TestReservePort(t *testing.T) {
 	}
 }
 
-// bindAlone binds without SO_REUSEADDR, as the kernel does for any free port.
+// bindAlone binds without SO_REUSEADDR, as for "any free port".
 func bindAlone(port int) error {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {

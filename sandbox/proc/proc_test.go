@@ -37,7 +37,7 @@ func failure(t *testing.T, g *Group) error {
 	return g.Err()
 }
 
-// panicked is what Go writes when it panics.
+// panicked is the output of a Go program that panics.
 //
 //go:embed testdata/panic.txt
 var panicked string
@@ -76,7 +76,7 @@ func TestDeathIsExplained(t *testing.T) {
 
 func TestStopIsNoFailureAndLeavesNoProcess(t *testing.T) {
 	g := group(t)
-	// One that ignores SIGTERM and has a child of its own.
+	// This child ignores SIGTERM and has a child of its own.
 	stubborn := shell(t, "stubborn", "trap '' TERM; sleep 100 & echo $!; wait; wait; sleep 100")
 	_, err := g.Start(stubborn)
 	require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestStopIsNoFailureAndLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// TestKilledParentTakesItsChildrenAlong runs itself as the parent.
+// TestKilledParentTakesItsChildrenAlong runs the test binary as the parent.
 func TestKilledParentTakesItsChildrenAlong(t *testing.T) {
 	if log := os.Getenv("PROC_TEST_PARENT"); log != "" {
 		p, err := start(Spec{Name: "child", Path: "/bin/sleep", Args: []string{"100"}, Log: log})
@@ -133,7 +133,7 @@ func TestKilledParentTakesItsChildrenAlong(t *testing.T) {
 	gone(t, child)
 }
 
-// gone waits until the process has ended; a zombie counts.
+// gone waits until the process has ended; a zombie counts as ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	await.True(t, time.Minute, fmt.Sprintf("process %d is gone", pid), func() bool {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Spec is the program to run.
+// Spec describes a program to run.
 type Spec struct {
 	Name string   // what messages call it
-	Path string   // the binary
+	Path string   // path of the binary
 	Args []string // without the program's own name
-	Env  []string // added to ours
+	Env  []string // in addition to this process's environment
 	Dir  string   // working directory; empty: ours
 	Log  string   // file that gets stdout and stderr, appended to
 }
@@ -28,8 +28,8 @@ type Process struct {
 
 	cmd      *exec.Cmd
 	expected atomic.Bool   // we asked it to end
-	done     chan struct{} // closed when it has ended
-	exit     error         // why, set before done is closed; nil: status 0
+	done     chan struct{} // closed when the process has ended
+	exit     error         // reason; set before done is closed; nil for status 0
 }
 
 func start(spec Spec) (*Process, error) {
@@ -40,7 +40,7 @@ func start(spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
-	defer log.Close() // the child has its own copy
+	defer log.Close() // the child has its own descriptor
 
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Args[0] = filepath.Base(spec.Path)
@@ -65,7 +65,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Signal is sent to the process and everything it started.
+// Signal sends a signal to the process and everything that it started.
 func (p *Process) Signal(s syscall.Signal) error {
 	select {
 	case <-p.done:
@@ -78,8 +78,8 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return nil
 }
 
-// Stop ends the process on purpose: SIGTERM, and SIGKILL after the grace.
-// It returns when the process has ended.
+// Stop ends the process on purpose: SIGTERM, and SIGKILL after the grace period. It returns when the process
+// has ended.
 func (p *Process) Stop(grace time.Duration) {
 	p.expected.Store(true)
 	_ = p.Signal(syscall.SIGTERM)
@@ -89,15 +89,15 @@ func (p *Process) Stop(grace time.Duration) {
 		_ = p.Signal(syscall.SIGKILL)
 		<-p.done
 	}
-	_ = syscall.Kill(-p.PID(), syscall.SIGKILL) // what it may have left in its group
+	_ = syscall.Kill(-p.PID(), syscall.SIGKILL) // processes that it left in its group
 }
 
-// Kill ends the process on purpose and at once, as a crash would.
+// Kill ends the process on purpose and at once, as in a crash.
 func (p *Process) Kill() {
 	p.Stop(0)
 }
 
-// Err is why the process has ended; nil while it runs or when it was stopped.
+// Err is the reason why the process ended; nil while it runs or if it was stopped.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:

@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// The kernel sends a child's parent-death signal when the *thread* that
-// started it ends, not the process. Go ends idle threads whenever it likes,
-// so all children are started from one thread that never ends.
+// The kernel sends a child's parent-death signal when the *thread* that started it ends, not the process. Go
+// ends idle threads at any time, so one thread that never ends starts all children.
 var spawner = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// tailBytes of a log are looked at: the dump of a thousand goroutines, and
-// what stands above it.
+// tailBytes is how much of a log is read: enough for the dump of a thousand goroutines and the lines before
+// it.
 const tailBytes = 4 << 20
 
-// crash begins what a Go program writes when it crashes: the message, then a dump of
-// its goroutines.
+// crash matches the first line that a crashing Go program writes: the message before the dump of its
+// goroutines.
 var crash = regexp.MustCompile(`^(panic|fatal error): `)
 
-// Tail returns the part of a dead program's log that explains its death: its last n
-// lines, and of a Go crash above them the message and what follows it. Long lines are
-// truncated; it is empty when the log cannot be read.
+// Tail returns the part of a dead program's log that explains its death: the last n lines, and for a crashed
+// Go program also the message and the lines after it. Long lines are truncated. It returns nothing if the log
+// cannot be read.
 func Tail(file string, n int) []string {
 	text := strings.TrimRight(readEnd(file), "\n ")
 	if text == "" {

@@ -14,11 +14,11 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Samples is how a page changes its samples. The zero value leaves them unchanged.
+// Samples is the way in which a page changes its samples. The zero value changes nothing.
 type Samples string
 
-// Faults of samples. Half means every other one of a group: samples that
-// are alike in name and namespace, in the order of their labels.
+// Faults of samples. "Half" means every second sample of a group. A group has the samples of one name and
+// namespace, ordered by labels.
 const (
 	True        Samples = ""
 	NaN         Samples = "NaN"
@@ -27,9 +27,9 @@ const (
 	Negative    Samples = "negative" // the value with its sign changed
 	MinusInf    Samples = "-Inf"
 	Huge        Samples = "1e300"
-	Doubled     Samples = "doubled"      // each twice, as from a second replica
-	DoubledZero Samples = "doubled zero" // and the second is 0
-	LabelLost   Samples = "label lost"   // without the label pod
+	Doubled     Samples = "doubled"      // each sample twice, as from a second replica
+	DoubledZero Samples = "doubled zero" // each sample twice, the second one with value 0
+	LabelLost   Samples = "label lost"   // without the label "pod"
 	HalfGone    Samples = "half gone"
 	Gone        Samples = "gone"
 )
@@ -63,10 +63,10 @@ type Page struct {
 	how Samples
 }
 
-// NewPage of the samples that source returns for each scrape.
+// NewPage returns a page with the samples that source returns for each scrape.
 func NewPage(source func(context.Context) ([]Sample, error)) *Page { return &Page{source: source} }
 
-// Serve sets the fault of the samples from the next scrape on.
+// Serve sets the fault that is applied from the next scrape on.
 func (p *Page) Serve(how Samples) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ func spoilSample(how Samples, s Sample, odd bool) []Sample {
 			return nil
 		}
 	case LabelLost:
-		out = s.with("server", s.Labels["pod"]) // or Prometheus would refuse them as one series
+		out = s.with("server", s.Labels["pod"]) // otherwise Prometheus would reject them as one series
 		delete(out.Labels, "pod")
 	case Doubled:
 		return []Sample{s.with("replica", "a"), s.with("replica", "b")}

@@ -17,16 +17,16 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// Answer is how the proxy answers. The zero value changes nothing.
+// Answer is the way in which the proxy answers. The zero value changes nothing.
 type Answer string
 
-// Ways of answering. All but Down, Broken, Slow and Login leave everything but
-// instant queries alone: discovery goes on.
+// Ways of answering. Down, Broken, Slow and Login affect all requests. The others change only instant
+// queries, so discovery goes on.
 const (
 	Honest     Answer = ""
 	Down       Answer = "down"        // connections are refused
 	Broken     Answer = "broken"      // 503
-	Slow       Answer = "slow"        // no answer until the fault is over, and then none
+	Slow       Answer = "slow"        // no answer while the fault lasts, then the connection ends
 	Truncated  Answer = "truncated"   // half of the answer's bytes
 	Empty      Answer = "empty"       // a vector of no series
 	Warned     Answer = "warned"      // with a warning, as Thanos gives for a lost store
@@ -46,7 +46,7 @@ type Proxy struct {
 	mu      sync.Mutex
 	answer  Answer
 	staleAt time.Time
-	lifted  chan struct{} // closed when the present answer is over
+	lifted  chan struct{} // closed when the current answer mode ends
 	server  *http.Server  // nil while Down
 	port    net.Listener  // of server
 }
@@ -65,18 +65,18 @@ func New(target string) (*Proxy, error) {
 	return p, p.Answer(Honest)
 }
 
-// URL to ask instead of the real Prometheus. It stays the same.
+// URL is the URL to use in place of the real Prometheus. It never changes.
 func (p *Proxy) URL() string { return "http://" + p.address }
 
-// StaleAt sets the time whose answers Stale gives.
+// StaleAt sets the time of the data that Stale returns.
 func (p *Proxy) StaleAt(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.staleAt = t
 }
 
-// Answer changes how requests are answered from now on. Those under way with
-// Slow end without an answer.
+// Answer sets how requests are answered from now on. Requests that are waiting because of Slow end without an
+// answer.
 func (p *Proxy) Answer(a Answer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func (p *Proxy) Answer(a Answer) error {
 	p.lifted = make(chan struct{})
 	switch {
 	case a == Down && p.server != nil:
-		_ = p.port.Close() // the server may not know of it yet
+		_ = p.port.Close() // the server may not have taken the listener yet
 		err := p.server.Close()
 		p.server = nil
 		if err != nil && !errors.Is(err, net.ErrClosed) {
@@ -149,7 +149,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	forward.ServeHTTP(w, r)
 }
 
-// change an answer of the real Prometheus.
+// change applies a fault to an answer of the real Prometheus.
 func change(answer Answer, resp *http.Response) error {
 	if answer == Honest {
 		return nil
@@ -160,7 +160,7 @@ func change(answer Answer, resp *http.Response) error {
 	}
 	length := len(body)
 	if answer == Truncated {
-		body = body[:length/2] // and the server, which has promised more, closes the connection
+		body = body[:length/2] // the server closes the connection, since it has promised more
 	} else if body, err = spoil(answer, body, time.Now()); err != nil {
 		return err
 	} else {

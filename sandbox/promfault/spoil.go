@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// spoil changes an answer of Prometheus' query API. One that reports an error stays as it is.
+// spoil applies a fault to an answer of Prometheus' query API. Answers with an error stay unchanged.
 func spoil(how Answer, body []byte, now time.Time) ([]byte, error) {
 	var d struct {
 		Status    string   `json:"status"`

@@ -11,13 +11,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Measures are the words that a condition may use; the sandbox measures them.
+// Measures are the names that a condition may use. The sandbox measures their values.
 func Measures() []string {
 	return []string{
 		"queue",          // requests waiting
 		"rate",           // requests a second, traffic time
-		"left",           // requests of the trace upcoming or open
-		"replicas",       // of the Deployment that serves
+		"left",           // requests of the trace that have not arrived or are not done
+		"replicas",       // of the Deployment that serves the model
 		"ready_replicas", //
 		"pending_pods",   // GPU pods without a node
 		"repartitions",   // changes of layout that succeeded
@@ -32,7 +32,7 @@ func Measures() []string {
 	}
 }
 
-// Condition compares one measure with a number; "queue > 16" in a file.
+// Condition compares one measure with a number; in a file: "queue > 16".
 type Condition struct {
 	Measure string
 	Op      string // == != < <= > >=
@@ -70,7 +70,7 @@ func (c Condition) holds(v float64) bool {
 	return v >= c.Number
 }
 
-// now is the present value of the measure, for a message.
+// now is the current value of the measure, for a message.
 func (c Condition) now(read Read) string {
 	if v, ok := read(c.Measure); ok {
 		return fmt.Sprintf("%s is %g, want %s %g", c.Measure, v, c.Op, c.Number)
@@ -78,11 +78,11 @@ func (c Condition) now(read Read) string {
 	return fmt.Sprintf("%s is unknown, want %s %g", c.Measure, c.Op, c.Number)
 }
 
-// Expectation is a list of conditions that must hold together.
+// Expectation is a list of conditions that must all be true at the same time.
 type Expectation struct {
-	Name   string        `yaml:"name"` // empty: its conditions
+	Name   string        `yaml:"name"` // empty: its conditions are the name
 	All    []Condition   `yaml:"all"`
-	Within time.Duration `yaml:"within"` // after the expectation before it
+	Within time.Duration `yaml:"within"` // time since the previous expectation was met
 }
 
 func (e Expectation) String() string {
@@ -100,10 +100,10 @@ func (e Expectation) each(text func(Condition) string, separator string) string 
 	return strings.Join(out, separator)
 }
 
-// Read returns the present value of a measure, and false while it is unknown.
+// Read returns the current value of a measure, and false if it is unknown.
 type Read func(measure string) (float64, bool)
 
-// Progress follows a story's expectations. It has no clock.
+// Progress checks a story's expectations one after the other. It has no clock.
 type Progress struct {
 	story  Story
 	met    int
@@ -114,10 +114,9 @@ type Progress struct {
 // NewProgress starts at time 0 with the first expectation.
 func NewProgress(s Story) *Progress { return &Progress{story: s} }
 
-// Observe looks at the world at a time after the start and returns the
-// expectations that were met now. Several may be met at once, in their order.
-// Once one has failed nothing is met any more; see Err. An unknown measure
-// neither meets an expectation nor breaks an always.
+// Observe checks the world at a time since the start and returns the expectations that are met now. Several
+// can be met at once, in their order. After a failure no more are met; see Err. An unknown measure neither
+// meets an expectation nor violates an "always" condition.
 func (p *Progress) Observe(at time.Duration, read Read) (met []Expectation) {
 	if p.failed != nil {
 		return nil

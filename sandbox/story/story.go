@@ -17,14 +17,14 @@ type Story struct {
 	Pools     []Pool        `yaml:"pools"`
 	Nodes     []Node        `yaml:"nodes"`
 	Workloads []Workload    `yaml:"workloads"`
-	Objects   []Object      `yaml:"objects"` // made when the adapter answers: HPAs
+	Objects   []Object      `yaml:"objects"` // created when the adapter answers, for example HPAs
 	Traffic   *Traffic      `yaml:"traffic"` // nil: none
 	Expect    []Expectation `yaml:"expect"`
 	Always    []Condition   `yaml:"always"`
 }
 
-// Layout is the wanted MIG devices of each GPU of a node, profile name to count.
-// Empty: GPUs without MIG. One entry stands for all GPUs.
+// Layout has the MIG devices of each GPU of a node, as profile name and count. It is empty for GPUs without
+// MIG. A single entry is for all GPUs.
 type Layout []map[string]int
 
 // Pool of equal nodes.
@@ -37,8 +37,8 @@ type Pool struct {
 	Price          float64       `yaml:"pricePerHour"` // of a node
 	Boot           time.Duration `yaml:"boot"`
 	Layout         Layout        `yaml:"layout"`
-	IdleAfter      time.Duration `yaml:"idleAfter"`      // of a MIG device before it may be destroyed
-	ScaleDownAfter time.Duration `yaml:"scaleDownAfter"` // of an empty node
+	IdleAfter      time.Duration `yaml:"idleAfter"`      // how long a MIG device must be idle before it may be destroyed
+	ScaleDownAfter time.Duration `yaml:"scaleDownAfter"` // how long a node must be empty
 	CPU            int           `yaml:"cpu"`
 	MemoryGiB      int           `yaml:"memoryGiB"`
 }
@@ -50,14 +50,14 @@ type Node struct {
 	Layout Layout `yaml:"layout"` // empty: the pool's
 }
 
-// Workload is a Deployment. With a model it is a simulated inference server;
-// without one it keeps its GPUs busy to a fixed degree.
+// Workload is a Deployment. With a model it is a simulated inference server. Without a model it keeps its
+// GPUs busy at a constant level.
 type Workload struct {
 	Namespace string        `yaml:"namespace"`
 	Name      string        `yaml:"name"`
 	Replicas  int           `yaml:"replicas"`
-	Resource  string        `yaml:"resource"` // extended resource that a pod requests,
-	Count     int           `yaml:"count"`    // and how many of it
+	Resource  string        `yaml:"resource"` // extended resource that each pod requests
+	Count     int           `yaml:"count"`    // amount of it
 	Node      string        `yaml:"node"`     // where it must run; empty: anywhere
 	Pool      string        `yaml:"pool"`     // the same
 	Busy      float64       `yaml:"busy"`     // 0 … 1, without a model
@@ -66,11 +66,11 @@ type Workload struct {
 	Load      time.Duration `yaml:"load"` // until the model is loaded
 }
 
-// Object is any of Kubernetes', as a manifest has it.
+// Object is any Kubernetes object, as in a manifest.
 type Object map[string]any
 
-// Traffic to a simulated inference server: the synthetic trace, unless the
-// sandbox is given another.
+// Traffic is the load on a simulated inference server: the synthetic trace, unless the sandbox is given
+// another trace.
 type Traffic struct {
 	Namespace string        `yaml:"namespace"`
 	Name      string        `yaml:"name"`
@@ -81,8 +81,8 @@ type Traffic struct {
 	Length    time.Duration `yaml:"length"` // in traffic time
 }
 
-// The decoders below set the defaults. They have the form that hands on the
-// strictness of the outer decoder, which yaml.Node.Decode does not.
+// The decoders below set defaults. They use this form of UnmarshalYAML because it keeps the outer decoder's
+// strictness; yaml.Node.Decode does not.
 
 // UnmarshalYAML sets the defaults of a pool.
 func (p *Pool) UnmarshalYAML(decode func(any) error) error {
@@ -114,8 +114,7 @@ func Load(path string) (Story, error) {
 	return Parse(path, string(text))
 }
 
-// Parse reads a story. Each line of the error names the file and either the
-// line or the path of the field that is wrong.
+// Parse reads a story. Each line of the error names the file, and the line or the path of the wrong field.
 func Parse(file, text string) (Story, error) {
 	var s Story
 	d := yaml.NewDecoder(strings.NewReader(text))

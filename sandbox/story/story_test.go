@@ -29,7 +29,7 @@ func TestStoriesInTheRepoParse(t *testing.T) {
 	}
 }
 
-// good has every field at least once.
+// good is a story that has every field at least once.
 const good = `title: all
 pools:
 - {name: big, product: NVIDIA-H100-80GB-HBM3, gpus: 2, min: 1, max: 4, pricePerHour: 9.84, layout: [{3g.40gb: 2}]}
@@ -75,8 +75,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseNamesTheProblem makes one thing of a good story wrong, and wants
-// just that named.
+// TestParseNamesTheProblem changes one thing of a good story to something invalid. The error must name
+// exactly that.
 func TestParseNamesTheProblem(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{good, "", "empty"},
@@ -122,8 +122,8 @@ func TestParseNamesTheProblem(t *testing.T) {
 	}
 }
 
-// TestProgress gives one value of queue and of lost_requests at a time, and
-// wants the number of expectations that are met by then.
+// TestProgress gives a value of queue and of lost_requests at each time, and expects a number of expectations
+// that are met by then.
 func TestProgress(t *testing.T) {
 	const unknown = -1
 	type look struct{ at, queue, lost, met int }

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Validate lists problems of a story with the path of the field. What the API server
-// refuses is left to it.
+// Validate returns the problems of a story, with the path of each field. It does not repeat the API server's
+// validation.
 func (s Story) Validate() (all field.ErrorList) {
 	check := func(ok bool, at *field.Path, value any, format string, v ...any) {
 		if !ok {
@@ -24,7 +24,7 @@ func (s Story) Validate() (all field.ErrorList) {
 		check(p.Name != "" && !twice, at.Child("name"), p.Name, "every pool has a name of its own")
 		check(p.Min <= p.Max, at.Child("max"), p.Max, "less than min")
 		check(p.GPUs >= 1 && p.GPUs <= 16, at.Child("gpus"), p.GPUs, "1 to 16")
-		check(p.Price >= 0 && p.Price < 1e6, at.Child("pricePerHour"), fmt.Sprint(p.Price), "0 to 1000000") // NaN is not
+		check(p.Price >= 0 && p.Price < 1e6, at.Child("pricePerHour"), fmt.Sprint(p.Price), "0 to 1000000") // also rejects NaN
 		_, err := Place(p.Product, min(p.GPUs, 16), p.Layout)
 		check(err == nil, at.Child("layout"), p.Layout, "%v", err)
 		pools[p.Name] = p
@@ -70,8 +70,8 @@ func (s Story) Validate() (all field.ErrorList) {
 	return all
 }
 
-// Place resolves a layout by count to placements on a product's GPUs, as
-// mig-parted would: one layout a GPU, nil where MIG is off.
+// Place converts a layout by count to placements on a product's GPUs, as mig-parted would. It returns one
+// layout for each GPU, nil for GPUs without MIG.
 func Place(product string, gpus int, l Layout) ([]mig.Layout, error) {
 	model, ok := gpu.ParseProduct(product)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// Call is one request, as the API server wrote it into its audit log.
+// Call is one request in the API server's audit log.
 type Call struct {
 	Verb, RequestURI, UserAgent string
 	RequestReceivedTimestamp    time.Time
@@ -30,16 +30,16 @@ func (c Call) String() string {
 	return s + " " + c.ObjectRef.Name
 }
 
-// Granted reports whether the API server did what the call asks for.
+// Granted reports whether the request succeeded.
 func (c Call) Granted() bool { return c.ResponseStatus.Code < 300 }
 
-// By reports whether the call was made in a user's name.
+// By reports whether a user made the request.
 func (c Call) By(user string) bool {
 	return c.User.Username == user || c.ImpersonatedUser.Username == user
 }
 
-// Calls are those of the audit log so far that match. The policy names who and what
-// is written down.
+// Calls returns the matching requests in the audit log so far. The audit policy decides which requests are
+// logged.
 func (e *Env) Calls(t testing.TB, match func(Call) bool) []Call {
 	t.Helper()
 	text, err := os.ReadFile(e.audit)
@@ -47,7 +47,7 @@ func (e *Env) Calls(t testing.TB, match func(Call) bool) []Call {
 	var out []Call
 	for line := range bytes.Lines(text) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // half written: its caller has no answer yet
+			break // half a line: the request is not answered yet
 		}
 		var c Call
 		if err := json.Unmarshal(line, &c); err != nil {

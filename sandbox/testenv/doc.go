@@ -1,7 +1,7 @@
-// Package testenv starts the control plane that the tests of one package share: once,
-// when the first test needs it, and stopped when the last one has ended. It owns what
-// all of these packages need: clients, CRDs, the audit log, and waiting for objects.
+// Package testenv starts a control plane that all tests of a package share. It starts when the first test
+// needs it and stops after the last one. It owns what all these packages need: clients, CRDs, the audit log,
+// and waiting for objects.
 //
-// Each test works in namespaces of its own, or removes the cluster-wide objects it
-// makes. It is imported by tests alone.
+// Each test uses its own namespaces, or removes the cluster-wide objects that it creates. Only tests import
+// this package.
 package testenv

@@ -16,13 +16,13 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 )
 
-// Options of an environment. The zero value is a control plane alone.
+// Options of an environment. The zero value is a control plane without anything else.
 type Options struct {
-	// Prometheus is its configuration; empty: no Prometheus runs.
+	// Prometheus is its configuration; empty for no Prometheus.
 	Prometheus string
-	// AuditPolicy is the API server's, YAML; empty: it writes no audit log.
+	// AuditPolicy is the API server's audit policy in YAML; empty for no audit log.
 	AuditPolicy string
-	// CRDs installs those of deploy/chart/gpuscale/files/crds.
+	// CRDs installs the CRDs of deploy/chart/gpuscale/files/crds.
 	CRDs bool
 	// Programs compiles gpuscale's programs from this checkout.
 	Programs bool
@@ -42,7 +42,7 @@ type Env struct {
 	audit string // file
 }
 
-// Start returns when the control plane is of use and the CRDs are served.
+// Start returns when the control plane is ready and the CRDs are served.
 func Start(ctx context.Context, o Options) (_ *Env, err error) {
 	ctrllog.SetLogger(logr.Discard())
 	e := &Env{}
@@ -107,8 +107,7 @@ func (e *Env) Stop() {
 	_ = os.RemoveAll(e.Dir)
 }
 
-// InstallSources installs CRDs of other projects, and waits until all CRDs of the
-// cluster are served.
+// InstallSources installs CRDs of other projects and waits until all CRDs of the cluster are served.
 func (e *Env) InstallSources(ctx context.Context, sources ...neighbours.Source) error {
 	for _, s := range sources {
 		if err := s.Install(ctx, e.Admin); err != nil {

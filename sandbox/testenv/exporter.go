@@ -15,11 +15,11 @@ var firstName = regexp.MustCompile(`\w+`)
 // Queried is the name of the first series in a query.
 func Queried(query string) string { return firstName.FindString(query) }
 
-// ExporterSeries is Prometheus' answer about the exporter of a machine: the GPUs, all of them
-// healthy, their instances and what is allocated, with an age of zero. What is not measured
-// here has no series. Checked on 2026-11-27 against the pages in exporter/collect/testdata
-// (mig.txtar, kubernetes.txtar): names, values and labels are theirs, which have further labels:
-// gpu_info pci_bus_id and driver_version, gpu_held container and profile, gpu_healthy reason.
+// ExporterSeries returns Prometheus' answer to a query about a machine's exporter: the GPUs, which are all
+// healthy, their instances, and what is allocated, with an age of zero. Other series do not exist. Names,
+// values and labels were compared on 2026-11-27 with the pages in exporter/collect/testdata (mig.txtar,
+// kubernetes.txtar). Those have more labels: gpu_info has pci_bus_id and driver_version, gpu_held has
+// container and profile, gpu_healthy has reason.
 func ExporterSeries(query string, m *node.Machine) (out []promtest.Series) {
 	add := func(v float64, more ...string) {
 		labels := map[string]string{metric.LabelNode: m.Name()}

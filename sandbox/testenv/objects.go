@@ -26,10 +26,10 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// Patience bounds what takes seconds on an idle machine.
+// Patience bounds operations that take seconds on an idle machine.
 const Patience = 2 * time.Minute
 
-// Object is one by its kind, "apps/v1/Deployment".
+// Object returns an object of a kind, for example "apps/v1/Deployment".
 func Object(kind, namespace, name string) *unstructured.Unstructured {
 	at := strings.LastIndexByte(kind, '/')
 	u := &unstructured.Unstructured{}
@@ -60,14 +60,14 @@ func (e *Env) awaitCRDs(ctx context.Context) error {
 	})
 }
 
-// served returns why objects of a CRD cannot be listed in one of its served versions.
+// served returns an error if a served version of a CRD cannot be listed yet.
 func (e *Env) served(ctx context.Context, crd unstructured.Unstructured) error {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	for _, v := range versions {
 		v := v.(map[string]any)
-		// Older versions may need a conversion webhook, which does not run here.
+		// Older versions may require a conversion webhook, which does not run here.
 		if v["served"] != true || v["storage"] != true {
 			continue
 		}
@@ -81,7 +81,7 @@ func (e *Env) served(ctx context.Context, crd unstructured.Unstructured) error {
 	return nil
 }
 
-// Namespace makes one in which pods can be created, and labels it.
+// Namespace creates a namespace with labels and waits until pods can be created in it.
 func (e *Env) Namespace(ctx context.Context, name string, labels map[string]string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	if err := e.Admin.Create(ctx, ns); client.IgnoreAlreadyExists(err) != nil {
@@ -94,8 +94,8 @@ func (e *Env) Namespace(ctx context.Context, name string, labels map[string]stri
 	})
 }
 
-// Create makes the objects of a YAML text as soon as their kinds are served; those
-// that exist stay as they are. A status is written, too.
+// Create creates the objects of a YAML text, with their status, as soon as their kinds are served. Existing
+// objects stay unchanged.
 func (e *Env) Create(ctx context.Context, text string) error {
 	objects, err := neighbours.Parse([]byte(text))
 	if err != nil {
@@ -109,15 +109,15 @@ func (e *Env) Create(ctx context.Context, text string) error {
 	return nil
 }
 
-// Apply creates the objects of a file of the checkout, but for those that run and configure a
-// program: programs are processes here.
+// Apply creates the objects of a file of the checkout. It leaves out objects that run and configure a
+// program, since programs are processes here.
 func (e *Env) Apply(ctx context.Context, file string) error {
 	return neighbours.Apply(ctx, e.Admin, filepath.Join(e.Root, file), func(o *unstructured.Unstructured) bool {
 		return !slices.Contains([]string{"Deployment", "DaemonSet", "ConfigMap"}, o.GetKind())
 	})
 }
 
-// CreateObject makes an object as soon as its kind is served.
+// CreateObject creates an object as soon as its kind is served.
 func (e *Env) CreateObject(ctx context.Context, o *unstructured.Unstructured) error {
 	status, hasStatus := o.Object["status"]
 	made := o.DeepCopy()
@@ -152,7 +152,7 @@ func (e *Env) Delete(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// Cleanup does something at the end of a test, which fails where it takes too long.
+// Cleanup runs a function at the end of a test. The test fails if it takes too long.
 func Cleanup(t testing.TB, do func(context.Context) error) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), Patience)
@@ -163,7 +163,7 @@ func Cleanup(t testing.TB, do func(context.Context) error) {
 	})
 }
 
-// Text is a file's, with words replaced: old, new, old, new.
+// Text returns the text of a file with words replaced: old, new, old, new.
 func Text(t testing.TB, file string, words ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -171,7 +171,7 @@ func Text(t testing.TB, file string, words ...string) string {
 	return strings.NewReplacer(words...).Replace(string(text))
 }
 
-// YAMLBlocks are those of a page.
+// YAMLBlocks returns the YAML blocks of a page.
 func YAMLBlocks(t testing.TB, page string) (blocks []string) {
 	t.Helper()
 	for _, part := range strings.Split(Text(t, page), "```yaml\n")[1:] {
@@ -181,10 +181,10 @@ func YAMLBlocks(t testing.TB, page string) (blocks []string) {
 	return blocks
 }
 
-// clients has one for each Prometheus, by its URL: each keeps a connection, and a Prometheus takes 512.
+// clients has one client for each Prometheus URL: each keeps a connection, and a Prometheus accepts only 512.
 var clients sync.Map
 
-// Query asks a Prometheus once.
+// Query sends one query to a Prometheus.
 func Query(ctx context.Context, url, promql string) (prom.Vector, error) {
 	c, err := prom.New(prom.Config{URL: url})
 	if err != nil {
@@ -194,13 +194,13 @@ func Query(ctx context.Context, url, promql string) (prom.Vector, error) {
 	return kept.(*prom.Client).Query(ctx, promql, time.Time{})
 }
 
-// FreeAddress is a program's own, on the loopback.
+// FreeAddress returns a loopback address that is reserved for one program.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	return "127.0.0.1:" + strconv.Itoa(FreePort(t))
 }
 
-// FreePort is a program's own.
+// FreePort returns a port that is reserved for one program.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	port, err := proc.ReservePort()

@@ -24,17 +24,17 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// Project is another project's program, and what its kustomization installs with it.
+// Project is another project's program with the objects that its kustomization installs.
 type Project struct {
 	build.Neighbour
 	Program   string
-	Folder    string // of the kustomization, below the module if it is not absolute
+	Folder    string // folder of the kustomization; relative to the module
 	Namespace string
-	Service   string // of its webhooks
+	Service   string // Service of its webhooks
 }
 
-// Run makes a project's objects, and runs its program in place of its Deployment's pod until
-// the test ends: spec is given the port of the webhooks and a folder with their certificate.
+// Run creates a project's objects and runs its program until the test ends, in place of the Deployment's pod.
+// spec receives the port for webhooks and the folder with their certificate.
 func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Spec) {
 	t.Helper()
 	path, err := p.Neighbour.Program(t.Context(), build.Options{Root: e.Root, Out: os.Stderr}, p.Program)
@@ -70,17 +70,17 @@ func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Sp
 		clientConfigs(o.Object, int64(hook), base64.StdEncoding.EncodeToString(ca))
 		err := e.CreateObject(t.Context(), o)
 		if apierrors.IsAlreadyExists(err) && o.GetKind() == "CustomResourceDefinition" {
-			continue // of the test environment; its older versions are not asked for
+			continue // it is the test environment's; its older versions are not served here
 		}
 		require.NoError(t, err)
 		Cleanup(t, func(ctx context.Context) error { return e.Delete(ctx, o.DeepCopy()) })
 	}
-	require.NoError(t, e.awaitCRDs(t.Context())) // programs end where their kinds are not served yet
+	require.NoError(t, e.awaitCRDs(t.Context())) // programs exit if their kinds are not served yet
 	s := spec(strconv.Itoa(hook), certs)
 	s.Name, s.Path, s.Log = p.Program, path, e.Cluster.LogFile(p.Program)
 	s.Env = append(s.Env, "KUBECONFIG="+e.Cluster.Kubeconfig())
 	Beside(t, s)
-	// What asks the program goes before it.
+	// Objects that make the API server call the program are deleted before the program ends.
 	Cleanup(t, func(ctx context.Context) error {
 		var errs []error
 		for _, o := range asks {
@@ -97,10 +97,10 @@ func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Sp
 	})
 }
 
-// Beside runs a program until the test ends; its last lines are shown where that fails.
+// Beside runs a program until the test ends. If the test fails, the program's last lines are shown.
 func Beside(t testing.TB, spec proc.Spec) *proc.Process {
 	t.Helper()
-	p, err := proc.NewGroup(slog.New(slog.DiscardHandler)).Start(spec) // its end is not the control plane's
+	p, err := proc.NewGroup(slog.New(slog.DiscardHandler)).Start(spec) // its exit is no failure of the control plane
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -111,7 +111,7 @@ func Beside(t testing.TB, spec proc.Spec) *proc.Process {
 	return p
 }
 
-// clientConfigs leads what asks a Service of webhooks to the port.
+// clientConfigs makes everything that calls a webhook Service call the local port.
 func clientConfigs(in any, port int64, ca string) {
 	switch in := in.(type) {
 	case []any:

@@ -1,5 +1,4 @@
-// Package view draws what happens in a sandbox: one live line, folded where the
-// terminal is narrow, that is painted again in place (and printed now and then
-// where there is no terminal), one line for each decision, and the summary. It owns only the drawing: every number
-// is given to it, and one that is not known is "n/a".
+// Package view draws what happens in a sandbox: a live line that is redrawn in place, a line for each
+// decision, and the summary. The live line is wrapped on a narrow terminal; without a terminal it is printed
+// at intervals. The package only draws: callers supply every number, and an unknown number is "n/a".
 package view

@@ -6,22 +6,22 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// Figures of one moment.
+// Figures are the numbers of one moment.
 type Figures struct {
 	At             time.Duration // wall time since the traffic began
 	Rate           sample.Value  // requests a second, traffic time
 	Queue          sample.Value  // requests waiting
 	TTFT           sample.Value  // p95, seconds, traffic time
 	Replicas       sample.Value  // that exist
-	Wanted         sample.Value  // by the HPA
+	Wanted         sample.Value  // as the HPA wants them
 	Slices         []Slices
-	Nodes          sample.Value // GPU nodes of the pools that are up
-	Booting        sample.Value // beside those
-	Repartitioning sample.Value // of those: being repartitioned
+	Nodes          sample.Value // GPU nodes of the pools that are ready
+	Booting        sample.Value // nodes that are not ready yet, in addition
+	Repartitioning sample.Value // nodes among Nodes that are being repartitioned
 	PricePerHour   sample.Value
 }
 
-// Slices of one kind, allocatable in the whole fleet.
+// Slices are the devices of one kind that are allocatable in the fleet.
 type Slices struct {
 	Name             string // "3g.40gb", "gpu" for whole GPUs
 	Allocated, Total int
@@ -44,18 +44,18 @@ type Summary struct {
 	ByRepartition  sample.Value // seconds from the first pending pod to the first capacity
 	ByNode         sample.Value
 	GPUHours       sample.Value // of the pools' GPUs
-	Busy           sample.Value // 0 … 1 of them
+	Busy           sample.Value // share of them that was busy, 0 … 1
 	WrongDowns     sample.Value
 	Alerts         Alerts
 	Length         time.Duration
 	Took           []Stage
 }
 
-// Alerts of a run. They are not known when Prometheus does not answer.
+// Alerts of a run. They are unknown if Prometheus does not answer.
 type Alerts struct {
 	Known   bool
-	Fired   []Alert // at any time
-	Pending []Alert // at the end: the condition holds, and not yet for long enough
+	Fired   []Alert // fired at any time
+	Pending []Alert // pending at the end: true, but not for long enough
 }
 
 // Alert of Prometheus.
@@ -63,7 +63,7 @@ type Alert struct {
 	Name, Severity string
 }
 
-// Stage of the run and when it was reached.
+// Stage is an expectation of the run, with the time when it was met.
 type Stage struct {
 	Name string
 	At   time.Duration

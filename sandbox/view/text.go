@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// missing stands for everything that is not known.
+// missing is shown for every unknown value.
 const missing = "n/a"
 
 func number(v sample.Value, digits int, unit string) string {
@@ -50,7 +50,7 @@ func clock(d time.Duration) string {
 	return fmt.Sprintf("%02d:%02d", s/60, s%60)
 }
 
-// sparkline of the newest values, scaled to the largest.
+// sparkline draws the newest values, scaled to the largest.
 func sparkline(values []float64) string {
 	const blocks = "▁▂▃▄▅▆▇█"
 	most := 0.0

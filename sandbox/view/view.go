@@ -12,10 +12,10 @@ import (
 	"golang.org/x/term"
 )
 
-// plainEvery is the time between live lines without a terminal.
+// plainEvery is the interval between live lines without a terminal.
 const plainEvery = 5 * time.Second
 
-// sparkWidth is how many moments the sparkline shows.
+// sparkWidth is the number of values in the sparkline.
 const sparkWidth = 12
 
 // View draws to one writer. It is safe for concurrent use.
@@ -27,14 +27,14 @@ type View struct {
 
 	mu      sync.Mutex
 	queue   []float64
-	painted int // lines of the live part that stand at the bottom
+	painted int // lines of the live part at the bottom of the screen
 	last    string
 	plainAt time.Duration
 	printed bool
 }
 
-// New draws to a file: repainting if it is a terminal, in colour unless
-// noColor is set (see https://no-color.org). A dumb terminal gets plain lines.
+// New draws to a file. On a terminal it redraws in place, in colour unless noColor is set (see
+// https://no-color.org). A dumb terminal gets plain lines.
 func New(out *os.File, noColor bool) *View {
 	fd := int(out.Fd())
 	live := term.IsTerminal(fd) && os.Getenv("TERM") != "dumb"
@@ -51,7 +51,7 @@ func Plain(out io.Writer) *View {
 	return &View{out: out, width: func() int { return 1 << 16 }}
 }
 
-// Say prints a line that stays.
+// Say prints a line permanently.
 func (v *View) Say(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -69,7 +69,7 @@ func (v *View) Decide(d Decision) {
 	v.stay(line)
 }
 
-// Show the figures of now.
+// Show draws the current figures.
 func (v *View) Show(f Figures) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -96,7 +96,7 @@ func (v *View) Summarize(s Summary) {
 	fmt.Fprint(v.out, "\n"+s.text())
 }
 
-// Close ends the live line, so that what follows begins on a line of its own.
+// Close ends the live line, so that later output begins on a new line.
 func (v *View) Close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -121,15 +121,15 @@ func (v *View) clear() {
 
 func (v *View) paint() {
 	v.clear()
-	lines := stack(v.last, v.width()-1) // a line that the terminal wraps could not be cleared
+	lines := stack(v.last, v.width()-1) // a line that the terminal wraps could not be erased
 	fmt.Fprint(v.out, strings.Join(lines, "\n"))
 	v.painted = len(lines)
 }
 
-// between the parts of the live line.
+// between separates the parts of the live line.
 const between = " │ "
 
-// stack the parts of the live line into as many lines as a terminal of that width needs.
+// stack breaks the live line into as many lines as the terminal's width requires.
 func stack(line string, width int) []string {
 	var out []string
 	for i, part := range strings.Split(line, between) {
@@ -139,7 +139,7 @@ func stack(line string, width int) []string {
 				out[len(out)-1] = last + between + part
 				continue
 			}
-			part = "       " + part // below what stands after the clock
+			part = "       " + part // aligned with the text after the clock
 		}
 		out = append(out, part)
 	}

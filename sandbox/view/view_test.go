@@ -87,8 +87,8 @@ func TestThousands(t *testing.T) {
 	}
 }
 
-// TestLiveLineIsPaintedOver: what stays is printed above the live line, and no line of it is
-// wider than the terminal.
+// TestLiveLineIsPaintedOver: permanent lines are printed above the live line, and no line is wider than the
+// terminal.
 func TestLiveLineIsPaintedOver(t *testing.T) {
 	f := Figures{At: 102 * time.Second, Rate: known(6.3), Queue: known(41), TTFT: known(2.1), Replicas: known(4), Wanted: known(7),
 		Slices: []Slices{{"gpu", 3, 4}, {"3g.40gb", 5, 6}}, Nodes: known(4), Repartitioning: known(1), PricePerHour: known(26.08)}

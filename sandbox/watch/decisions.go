@@ -24,21 +24,21 @@ type decisions struct {
 	new  []view.Decision
 }
 
-// follow Events from now on.
+// follow begins to collect Events.
 func (d *decisions) follow(informer cache.SharedIndexInformer) error {
 	take := func(o any) { d.take(o.(*corev1.Event)) }
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: take, UpdateFunc: func(_, o any) { take(o) }})
 	return err
 }
 
-// take an Event if it is a decision made since the start and not yet known.
+// take records an Event if it is a new decision that was made since the start.
 func (d *decisions) take(e *corev1.Event) {
 	by := e.Source.Component + e.ReportingController
 	decides := false
 	for _, name := range deciders {
 		decides = decides || strings.Contains(by, name)
 	}
-	// The HPA's warnings are about metrics, not decisions, and come every second.
+	// Warnings of the HPA controller are about metrics, not decisions, and come every second.
 	decides = decides && (e.Type != corev1.EventTypeWarning || strings.Contains(by, "gpuscale"))
 	at := e.LastTimestamp.Time
 	if at.IsZero() {
@@ -48,7 +48,7 @@ func (d *decisions) take(e *corev1.Event) {
 	defer d.mu.Unlock()
 	id := fmt.Sprintf("%s/%s/%d", e.UID, e.Message, e.Count)
 	switch e.InvolvedObject.Kind {
-	case "Pod", "Node": // one decision with an Event for many pods and the node is one line
+	case "Pod", "Node": // a decision with Events for many pods and a node is shown as one line
 		id = e.Reason + "/" + e.Message
 		decides = decides && !strings.HasPrefix(e.Reason, "Wait")
 	}
@@ -65,7 +65,7 @@ func (d *decisions) take(e *corev1.Event) {
 	})
 }
 
-// what is a word for the decision.
+// what names the kind of the decision.
 func what(e *corev1.Event) string {
 	switch {
 	case e.Reason == "SuccessfulRescale":
@@ -76,7 +76,7 @@ func what(e *corev1.Event) string {
 	return strings.ToLower(e.InvolvedObject.Kind)
 }
 
-// drain returns the new decisions, once.
+// drain returns the new decisions and forgets them.
 func (d *decisions) drain() []view.Decision {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// readings from Prometheus.
+// readings are values from Prometheus.
 type readings struct {
 	queue     sample.Value // requests waiting
 	ttft      sample.Value // p95, seconds
-	busy      sample.Value // GPUs' worth of work in the pools
+	busy      sample.Value // work in the pools, as a number of busy GPUs
 	exporters sample.Value // processes that are up
 }
 
-// queries and the readings they fill.
+// queries maps each query to the reading that it fills.
 func (r *readings) queries() map[string]*sample.Value {
 	return map[string]*sample.Value{
 		`sum(vllm:num_requests_waiting)`: &r.queue,
@@ -29,7 +29,7 @@ func (r *readings) queries() map[string]*sample.Value {
 	}
 }
 
-// ask all queries. What has no answer stays unknown; errors are joined.
+// ask sends all queries. A reading without an answer stays unknown; errors are joined.
 func ask(ctx context.Context, c *prom.Client) (readings, error) {
 	var r readings
 	var errs []error

@@ -21,22 +21,22 @@ type Scene struct {
 	Wanted int // spec.replicas of the served Deployment; -1: unknown
 }
 
-// Node of one of the story's pools.
+// Node is a node of one of the story's pools.
 type Node struct {
 	Name, Pool  string
-	Given       bool // the story's own, not scaled up
-	Ready       bool // and its devices are there
+	Given       bool // one of the story's initial nodes
+	Ready       bool // ready, and its devices are there
 	GPUs        int
 	Price       float64
 	Allocatable map[string]int64 // NVIDIA devices by resource
-	// Operation is the repartition under way, empty for none.
+	// Operation is the repartition that is under way; empty for none.
 	Operation string
-	// Undone reports that mig.config is what it was before the operation.
+	// Undone reports that mig.config has its value from before the operation.
 	Undone bool
 	State  string // of mig-manager
 }
 
-// Pod that requests GPUs and has not ended.
+// Pod is a pod that requests GPUs and has not ended.
 type Pod struct {
 	Key, Node string
 	Requests  map[string]int
@@ -44,7 +44,7 @@ type Pod struct {
 	Ready     bool
 }
 
-// sceneOf sorts cached objects into a scene.
+// sceneOf makes a Scene from cached objects.
 func sceneOf(s story.Story, nodes []*corev1.Node, pods []*corev1.Pod, wanted int) Scene {
 	out := Scene{Wanted: wanted}
 	given := map[string]bool{}
@@ -99,7 +99,7 @@ func podOf(s story.Story, p *corev1.Pod) (Pod, bool) {
 	return out, len(out.Requests) > 0
 }
 
-// short is a resource as the view calls it: "3g.40gb", "gpu".
+// short is a resource's name in the view: "3g.40gb", "gpu".
 func short(resource string) string {
 	if name, ok := mig.ProfileOfResource(resource); ok {
 		return name

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/view"
 )
 
-// tally accumulates successive scenes. It knows no clock.
+// tally accumulates numbers over successive scenes. It has no clock.
 type tally struct {
 	begun bool
 	last  Scene
@@ -20,7 +20,7 @@ type tally struct {
 
 	pendingSeconds float64
 	gpuSeconds     float64
-	busySeconds    float64 // of GPUs whose use was known
+	busySeconds    float64 // busy GPU-seconds, over GPUs whose use was known
 	knownSeconds   float64
 
 	firstPending  sample.Value // seconds after the start
@@ -28,8 +28,7 @@ type tally struct {
 	byNode        sample.Value
 }
 
-// see a scene at a time after the start; busy is how many GPUs' worth of work
-// was measured then.
+// see adds a scene at a time since the start. busy is the measured work as a number of busy GPUs.
 func (t *tally) see(s Scene, at time.Duration, busy sample.Value) {
 	if t.begun {
 		t.add(s, max(0, at-t.at).Seconds(), busy)
@@ -56,7 +55,8 @@ func (t *tally) add(s Scene, passed float64, busy sample.Value) {
 	}
 }
 
-// compare with the scene before: what has come, gone, begun and ended.
+// compare compares a scene with the previous one: which nodes came and went, and which operations began and
+// ended.
 func (t *tally) compare(s Scene, at time.Duration) {
 	before := map[string]Node{}
 	for _, n := range t.last.Nodes {
@@ -93,7 +93,7 @@ func (t *tally) ended(old, now Node, at time.Duration) {
 	}
 }
 
-// first records the time since the first pending pod, once.
+// first records the time since the first pending pod, only once.
 func (t *tally) first(v *sample.Value, at time.Duration) {
 	since, ok := t.firstPending.Get()
 	if ok && !isKnown(*v) {
@@ -120,7 +120,7 @@ func hasPods(s Scene, node string) bool {
 	return slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Node == node })
 }
 
-// slices of the fleet: how many there are and are allocated, by kind.
+// slicesOf counts the fleet's devices and the allocated ones, by kind.
 func slicesOf(s Scene) []view.Slices {
 	kinds := map[string]*view.Slices{}
 	kind := func(resource string) *view.Slices {

@@ -28,12 +28,12 @@ func TestTallyFollowsARun(t *testing.T) {
 	for i, s := range []Scene{
 		{Nodes: []Node{given}},
 		{Nodes: []Node{given}, Pods: pending},                            // 1 s: pending
-		{Nodes: []Node{working}, Pods: pending},                          // 2 s: repartition begun
-		{Nodes: []Node{done}, Pods: pending},                             // 3 s: and done
+		{Nodes: []Node{working}, Pods: pending},                          // 2 s: repartition under way
+		{Nodes: []Node{done}, Pods: pending},                             // 3 s: repartition done
 		{Nodes: []Node{done, added}, Pods: pending},                      // 4 s: node added
-		{Nodes: []Node{done, ready}},                                     // 5 s: and up
+		{Nodes: []Node{done, ready}},                                     // 5 s: node ready
 		{Nodes: []Node{done, ready}, Pods: []Pod{{Key: "x", Node: "b"}}}, // 6 s
-		{Nodes: []Node{done}},                                            // 7 s: gone with its pod
+		{Nodes: []Node{done}},                                            // 7 s: node and pod removed
 	} {
 		ta.see(s, seconds(i), busy)
 	}
@@ -58,7 +58,7 @@ func TestARepartitionThatIsUndoneIsNoSuccess(t *testing.T) {
 	n := Node{Name: "a", Given: true, Ready: true}
 	undone, failed := n, n
 	undone.Operation, undone.Undone = "op", true
-	failed.State = "success" // of going back
+	failed.State = "success" // of the rollback
 	var ta tally
 	for i, one := range []Node{n, undone, failed} {
 		ta.see(Scene{Nodes: []Node{one}}, seconds(i), sample.Unknown())

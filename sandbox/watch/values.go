@@ -5,7 +5,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/view"
 )
 
-// Read gives a measure of the story's language as of the last look.
+// Read returns the value of a measure at the last look.
 func (w *Watcher) Read(measure string) (float64, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +64,7 @@ func (w *Watcher) value(measure string) sample.Value {
 	return sample.Unknown()
 }
 
-// Figures for the live view, as of the last look.
+// Figures returns the numbers for the live view, at the last look.
 func (w *Watcher) Figures() view.Figures {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,8 +82,8 @@ func (w *Watcher) Figures() view.Figures {
 	return f
 }
 
-// countNodes of a scene. A node that is being repartitioned has no devices for
-// a while, but it is not gone.
+// countNodes counts the nodes of a scene. A node that is being repartitioned has no devices for a while, but
+// it still counts.
 func countNodes(f *view.Figures, nodes []Node) {
 	price, up, booting, repartitioning := 0.0, 0, 0, 0
 	for _, n := range nodes {
@@ -102,7 +102,7 @@ func countNodes(f *view.Figures, nodes []Node) {
 	f.Nodes, f.Booting, f.Repartitioning = known(up), known(booting), known(repartitioning)
 }
 
-// Summary of all looks so far, without the story's stages.
+// Summary returns the totals of all looks so far, without the story's stages.
 func (w *Watcher) Summary() view.Summary {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,8 +10,8 @@ func TestANodeIsCountedOnce(t *testing.T) {
 	var f view.Figures
 	countNodes(&f, []Node{
 		{Name: "up", Given: true, Ready: true, Price: 1},
-		{Name: "repartitioned", Given: true, Operation: "op", Price: 1},                    // its devices are away
-		{Name: "repartitioned-soon", Given: true, Ready: true, Operation: "op2", Price: 1}, // still there
+		{Name: "repartitioned", Given: true, Operation: "op", Price: 1},                    // its devices are gone for now
+		{Name: "repartitioned-soon", Given: true, Ready: true, Operation: "op2", Price: 1}, // its devices are still there
 		{Name: "boots", Price: 1},
 		{Name: "lost", Given: true, Price: 1},
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// rateSpan is the time over which the request rate is taken.
+// rateSpan is the time over which the request rate is computed.
 const rateSpan = 5 * time.Second
 
 // Watcher measures one world from the start of its traffic.
@@ -43,8 +43,7 @@ type arrival struct {
 	n  int
 }
 
-// New begins to measure now; Events are followed until ctx ends. total is how
-// many requests the traffic has.
+// New begins to measure, and follows Events until ctx ends. total is the number of requests in the traffic.
 func New(ctx context.Context, s story.Story, w *world.World, total int, log *slog.Logger) (*Watcher, error) {
 	c, err := prom.New(prom.Config{URL: w.Cluster.PrometheusURL(), Timeout: 2 * time.Second})
 	if err != nil {
@@ -61,7 +60,7 @@ func New(ctx context.Context, s story.Story, w *world.World, total int, log *slo
 	return out, nil
 }
 
-// Look measures now.
+// Look measures once.
 func (w *Watcher) Look(ctx context.Context) {
 	r, err := ask(ctx, w.prometheus)
 	if err != nil && ctx.Err() == nil {
@@ -86,7 +85,7 @@ func (w *Watcher) Look(ctx context.Context) {
 	}
 }
 
-// rate of arrivals in traffic time.
+// rate is the rate of arrivals in traffic time.
 func (w *Watcher) rate() sample.Value {
 	if len(w.arrivals) < 2 {
 		return sample.Unknown()
@@ -105,5 +104,5 @@ func (w *Watcher) At() time.Duration {
 	return w.at
 }
 
-// Decisions that are new since the last call.
+// Decisions returns the decisions since the last call.
 func (w *Watcher) Decisions() []view.Decision { return w.decisions.drain() }

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
-// Binaries is everything that must be compiled before a world can start.
+// Binaries lists everything that must be compiled before a world can start.
 type Binaries struct {
 	Root         string // of the checkout
 	ControlPlane build.Paths
@@ -19,10 +19,10 @@ type Binaries struct {
 	DCGM         string // folder with the DCGM fake, for LD_LIBRARY_PATH
 }
 
-// Program is the path of one of gpuscale's.
+// Program returns the path of one of gpuscale's programs.
 func (b Binaries) Program(name string) string { return filepath.Join(b.Programs, name) }
 
-// Build compiles what is not in the cache, and reports to out what takes long.
+// Build compiles what is not in the cache. It reports long compilations to out.
 func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
 	o := build.Options{Root: root, Out: out}
 	b := Binaries{Root: root}

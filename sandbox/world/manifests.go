@@ -6,16 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// aggregated is where an aggregated API server really listens.
+// aggregated is the address at which an aggregated API server really listens.
 type aggregated struct {
 	port     int
 	caBundle []byte
 }
 
-// adapt changes an object of deploy/manifests, the same that a cluster gets, for the
-// sandbox; false drops it. Programs are processes here, so there is no Deployment and no
-// DaemonSet; and the API server reaches an aggregated one on the loopback through a
-// Service of type ExternalName, at its real port.
+// adapt changes an object of deploy/manifests for the sandbox; false drops it. Deployments and DaemonSets are
+// dropped, since programs are processes here. The API server reaches an aggregated one on the loopback
+// through a Service of type ExternalName, at its real port.
 func adapt(o *unstructured.Unstructured, adapter aggregated) bool {
 	switch o.GetKind() {
 	case "Deployment", "DaemonSet", "ServiceMonitor", "PodMonitor", "PrometheusRule", "NetworkPolicy", "PodDisruptionBudget", "Namespace":
@@ -25,7 +24,7 @@ func adapt(o *unstructured.Unstructured, adapter aggregated) bool {
 	case "APIService":
 		spec, _, _ := unstructured.NestedMap(o.Object, "spec")
 		if spec == nil {
-			return true // the API server will report what is missing
+			return true // the API server reports what is missing
 		}
 		delete(spec, "insecureSkipTLSVerify")
 		spec["caBundle"] = base64.StdEncoding.EncodeToString(adapter.caBundle)

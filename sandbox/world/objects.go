@@ -16,7 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/story"
 )
 
-// appLabel ties a workload's pods to it.
+// appLabel is the label that connects a workload with its pods.
 const appLabel = "app"
 
 // poolObject is the GPUNodePool of a story's pool.
@@ -87,7 +87,7 @@ func deployment(w story.Workload) *appsv1.Deployment {
 	}
 }
 
-// workloadOf finds the story's workload a pod belongs to.
+// workloadOf returns the story's workload that a pod belongs to.
 func workloadOf(s story.Story, p *corev1.Pod) (story.Workload, bool) {
 	for _, w := range s.Workloads {
 		if w.Namespace == p.Namespace && w.Name == p.Labels[appLabel] {

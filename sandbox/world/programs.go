@@ -23,16 +23,16 @@ import (
 // stopGrace is how long a program may take to end in order.
 const stopGrace = 3 * time.Second
 
-// Service accounts of our programs, as deploy/manifests names them.
+// Service accounts of our programs, as in deploy/manifests.
 const (
 	adapterAccount    = "gpuscale-adapter"
 	autoscalerAccount = "gpuscale-autoscaler"
 )
 
-// adapterService is the name in the adapter's certificate.
+// adapterService is the DNS name in the adapter's certificate.
 const adapterService = adapterAccount + "." + systemNamespace + ".svc"
 
-// Programs are gpuscale's, as processes with the accounts that deploy/manifests give them.
+// Programs are gpuscale's programs as processes, with the service accounts of deploy/manifests.
 type Programs struct {
 	cluster  *cluster.Cluster
 	client   client.Client
@@ -44,7 +44,7 @@ type Programs struct {
 	autoscaler atomic.Pointer[string] // host:port; nil before it has started
 }
 
-// start runs the adapter and the autoscaler, and returns when the autoscaler is ready.
+// start starts the adapter and the autoscaler, and returns when the autoscaler is ready.
 func (p *Programs) start(ctx context.Context) error {
 	port, err := proc.ReservePort()
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *Programs) start(ctx context.Context) error {
 	return p.cluster.WaitHTTP(ctx, autoscalerAccount, p.AutoscalerURL()+"/readyz")
 }
 
-// AutoscalerURL is where the autoscaler answers; empty before it has started.
+// AutoscalerURL is the autoscaler's URL; empty before it has started.
 func (p *Programs) AutoscalerURL() string {
 	if a := p.autoscaler.Load(); a != nil {
 		return "http://" + *a
@@ -87,15 +87,15 @@ func (p *Programs) AutoscalerURL() string {
 	return ""
 }
 
-// AdapterURL is where the adapter itself answers, past the API server.
+// AdapterURL is the adapter's own URL, which bypasses the API server.
 func (p *Programs) AdapterURL() string { return "https://" + p.adapter }
 
-// AdapterCA is the file with who signed the adapter's certificate.
+// AdapterCA is the file with the CA of the adapter's certificate.
 func (p *Programs) AdapterCA() string { return filepath.Join(p.cluster.PrometheusDir(), scraperCA) }
 
-// startExporter runs the exporter of one node, as its DaemonSet pod would.
+// startExporter starts the exporter of one node, as its DaemonSet pod would.
 func (p *Programs) startExporter(e machines.Exporter) (string, func(), error) {
-	port, ok := p.ports[e.Node] // it stays its own, also while the exporter is paused
+	port, ok := p.ports[e.Node] // the port stays reserved, also while the exporter is paused
 	if !ok {
 		var err error
 		if port, err = proc.ReservePort(); err != nil {
@@ -123,7 +123,7 @@ func (p *Programs) startExporter(e machines.Exporter) (string, func(), error) {
 	return address, func() { started.Stop(stopGrace) }, nil
 }
 
-// startAdapter runs the adapter at a port that its APIServices already name.
+// startAdapter starts the adapter at the port that its APIServices already name.
 func (p *Programs) startAdapter(ctx context.Context, port int, cert, key string) error {
 	return p.startAs(ctx, adapterAccount, adapterConfig(p.cluster.PrometheusURL()), func(kubeconfig string) []string {
 		return []string{
@@ -134,7 +134,7 @@ func (p *Programs) startAdapter(ctx context.Context, port int, cert, key string)
 	})
 }
 
-// startAutoscaler runs the autoscaler and remembers where it answers.
+// startAutoscaler starts the autoscaler and stores its address.
 func (p *Programs) startAutoscaler(ctx context.Context) error {
 	port, err := proc.ReservePort()
 	if err != nil {
@@ -149,8 +149,8 @@ func (p *Programs) startAutoscaler(ctx context.Context) error {
 	return err
 }
 
-// startAs runs the program of a service account's name as it: it has the rights that its
-// manifests give it and no more.
+// startAs starts the program with the name of a service account, as that account. So it has exactly the
+// permissions of its manifests.
 func (p *Programs) startAs(ctx context.Context, account, config string, flags func(kubeconfig string) []string) error {
 	kubeconfig, err := p.cluster.ServiceAccountKubeconfig(ctx, systemNamespace, account)
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *Programs) startAs(ctx context.Context, account, config string, flags fu
 	return err
 }
 
-// adapterConfig looks as often as the sandbox scrapes.
+// adapterConfig makes the adapter query as often as the sandbox scrapes.
 func adapterConfig(prometheus string) string {
 	return fmt.Sprintf(`prometheus:
   url: %s
@@ -176,11 +176,10 @@ maxAge: 10s
 `, prometheus)
 }
 
-// autoscalerConfig shortens the autoscaler's delays as the story shortens time: a
-// node that boots in seconds is not kept for ten minutes. Idle reconciles are as
-// frequent as scrapes: otherwise the counters of GPU time would grow in steps as
-// wide as the report's. The sandbox's exporters are no pods: their targets have no
-// namespace.
+// autoscalerConfig shortens the autoscaler's delays in the same way as the story shortens time: a node that
+// boots in seconds is not kept for ten minutes. Idle reconciles are as frequent as scrapes; otherwise the
+// counters of GPU time would grow in steps as wide as the report's. The sandbox's exporters are not pods, so
+// their targets have no namespace.
 func autoscalerConfig(prometheus, groups string) string {
 	return fmt.Sprintf(`idleInterval: 0s
 prometheus:

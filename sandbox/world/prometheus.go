@@ -24,14 +24,13 @@ const (
 // targetsFile lists what Prometheus scrapes, beside its configuration.
 const targetsFile = "targets.json"
 
-// ScrapeInterval is short, so that a story need not wait.
+// ScrapeInterval is short, so that a story takes less time.
 const ScrapeInterval = time.Second
 
-// prometheusConfig scrapes everything at ScrapeInterval.
-// Targets come from a file; each names its job itself. Once the adapter's address is
-// known, it has a job of its own, since it serves TLS and asks who is there; and the
-// recording rules and alerts of the checkout are evaluated as they are: what must last for
-// ten minutes before it fires does not fire in a story of three.
+// prometheusConfig scrapes everything at ScrapeInterval. Targets come from a file, and each names its job.
+// The adapter gets a job of its own once its address is known, since it uses TLS and authentication. The
+// checkout's recording rules and alerts are evaluated unchanged: an alert that must be true for ten minutes
+// does not fire in a story of three.
 func prometheusConfig(root, adapter string) []byte {
 	config := `global:
   scrape_interval: ` + ScrapeInterval.String() + `
@@ -63,15 +62,15 @@ const (
 	scraperToken = "scraper.token"
 )
 
-// scraperAccount is Prometheus' service account. deploy/manifests declare the
-// role by which it may read the metrics of who asks for a name.
+// scraperAccount is Prometheus' service account. deploy/manifests declare the role that lets it read the
+// adapter's metrics.
 const (
 	scraperAccount = "prometheus"
 	scraperRole    = "gpuscale-metrics-scraper"
 )
 
-// scrapeAdapter gives Prometheus an account, its token and the adapter's CA,
-// and adds the adapter to its targets.
+// scrapeAdapter gives Prometheus a service account, its token and the adapter's CA, and adds the adapter to
+// the targets.
 func (p *Programs) scrapeAdapter(ctx context.Context, ca []byte) error {
 	account := metav1.ObjectMeta{Namespace: systemNamespace, Name: scraperAccount}
 	for _, o := range []client.Object{

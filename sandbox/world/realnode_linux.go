@@ -13,14 +13,14 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/node/image"
 )
 
-// realTaint keeps pods off the real node that are not made for it: it has no GPU, and
-// the story is about the others.
+// realTaint keeps other pods off the real node: it has no GPU, and the story is about the nodes that have
+// one.
 const realTaint = "gpuscale.io/real-node"
 
 // CheckRealNode returns what this machine lacks for a real node.
 func CheckRealNode() error { return node.Missing() }
 
-// joinRealNode with a server in a real container, which one can look into.
+// joinRealNode adds a real node with a server in a real container, which users can inspect.
 func (w *World) joinRealNode(ctx, _ context.Context) error {
 	if !w.opts.RealNode {
 		return nil

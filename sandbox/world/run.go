@@ -23,7 +23,7 @@ func (w *World) run(ctx context.Context) {
 		if err := w.turn(ctx); err != nil {
 			text = err.Error()
 		}
-		if text != "" && text != last && ctx.Err() == nil { // once, not five times a second
+		if text != "" && text != last && ctx.Err() == nil { // logged once, not five times a second
 			w.opts.Log.Warn("a fake could not do its work, trying again", "error", text)
 		}
 		last = text
@@ -44,7 +44,7 @@ func (w *World) turn(ctx context.Context) error {
 	return errors.Join(err, written)
 }
 
-// product of a node's GPUs, by its pool.
+// product returns the GPU product of a node, from its pool.
 func (w *World) product(name string) string {
 	n, ok := w.Caches.Node(name)
 	if !ok {
@@ -58,7 +58,7 @@ func (w *World) product(name string) string {
 	return ""
 }
 
-// targetList is all that Prometheus shall scrape now, in a stable order.
+// targetList returns everything that Prometheus should scrape now, in a stable order.
 func (w *World) targetList() []cluster.TargetGroup {
 	var out []cluster.TargetGroup
 	exporters := w.machines.Targets()

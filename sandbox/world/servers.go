@@ -21,8 +21,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// servers ties pods that serve to simulated servers, and what runs in pods to
-// the load of the devices they hold.
+// servers connects serving pods with simulated servers, and pods with the load of the devices allocated to
+// them.
 type servers struct {
 	story   story.Story
 	gateway *model.Gateway
@@ -32,10 +32,10 @@ type servers struct {
 	pods map[string]*served // by namespace/name
 }
 
-// served is a pod with a simulated server.
+// served is a pod that has a simulated server.
 type served struct {
 	uid   string
-	busy  time.Duration // traffic time, as of then
+	busy  time.Duration // traffic time at the last measurement
 	then  time.Time
 	ratio float64
 }
@@ -44,7 +44,7 @@ func newServers(s story.Story, g *model.Gateway, log *slog.Logger) *servers {
 	return &servers{story: s, gateway: g, log: log, pods: map[string]*served{}}
 }
 
-// routes serves the metrics pages of all simulated servers, which have no processes of their own.
+// routes serves the metrics pages of all simulated servers, which are not processes.
 func (s *servers) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+pagePath("{namespace}/{pod}"), func(w http.ResponseWriter, r *http.Request) {
 		s.gateway.Handler(r.PathValue("namespace")+"/"+r.PathValue("pod")).ServeHTTP(w, r)
@@ -53,8 +53,8 @@ func (s *servers) routes(mux *http.ServeMux) {
 
 func pagePath(key string) string { return "/pods/" + key + "/metrics" }
 
-// sync starts servers for pods that run and ends those whose pod has gone.
-// product returns the GPUs' product of a node.
+// sync starts servers for running pods and removes those whose pod is gone. product returns the GPU product
+// of a node.
 func (s *servers) sync(pods []*corev1.Pod, product func(node string) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *servers) running() []string {
 	return slices.Sorted(maps.Keys(s.pods))
 }
 
-// loads of allocated devices. A pod with several devices works on all alike.
+// loads returns the load of each allocated device. A pod loads all its devices equally.
 func (s *servers) loads(allocated []node.Holding, now time.Time) map[string]device.Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,21 +137,20 @@ func (s *servers) load(h node.Holding, now time.Time) device.Load {
 	return device.Load{}
 }
 
-// measure the share of time since the last measurement that a server was busy.
+// measure returns the share of time in which a server was busy since the last measurement.
 func (p *served) measure(busy time.Duration, now time.Time, speed float64) float64 {
 	passed := now.Sub(p.then).Seconds() * speed
 	switch {
 	case p.then.IsZero():
 		p.busy, p.then = busy, now
-	case passed > 0.2*speed: // shorter spans say little
+	case passed > 0.2*speed: // shorter spans are too inaccurate
 		p.ratio = min(1, max(0, (busy-p.busy).Seconds()/passed))
 		p.busy, p.then = busy, now
 	}
 	return p.ratio
 }
 
-// sliceOf is the hardware that a request for an extended resource means on a
-// product.
+// sliceOf returns the hardware that a request for an extended resource gets on a product.
 func sliceOf(product, resource string, count int) (model.Slice, error) {
 	m, ok := gpu.ParseProduct(product)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
-// until waits for nothing to be missing any more, or for a program to die.
+// until waits until nothing is missing. It returns early if a program dies.
 func (w *World) until(ctx context.Context, missing func() []string) error {
 	return w.Cluster.Await(ctx, func(context.Context) error {
 		if left := missing(); len(left) > 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/story"
 )
 
-// systemNamespace is where our programs live.
+// systemNamespace is the namespace of our programs.
 const systemNamespace = "gpuscale-system"
 
 // createNamespaces of the story and of the programs.
@@ -32,8 +32,8 @@ func createNamespaces(ctx context.Context, c client.Client, s story.Story) error
 	return nil
 }
 
-// createFleet makes pools, then the nodes, which are registered and have no devices
-// yet: like a cluster in which all of it has been in use for a while.
+// createFleet creates the pools, then the nodes. They are registered but have no devices yet, as in a cluster
+// that has been in use for some time.
 func createFleet(ctx context.Context, c client.Client, groups *nodegroups.Maker, s story.Story) error {
 	pools := map[string]story.Pool{}
 	for _, p := range s.Pools {
@@ -64,7 +64,7 @@ func createWorkloads(ctx context.Context, c client.Client, s story.Story) error 
 	return nil
 }
 
-// createObjects of the story once the adapter answers.
+// createObjects creates the story's objects once the adapter answers.
 func createObjects(ctx context.Context, c client.Client, s story.Story) error {
 	for _, o := range s.Objects {
 		u := &unstructured.Unstructured{}
@@ -82,7 +82,7 @@ func createObjects(ctx context.Context, c client.Client, s story.Story) error {
 	return nil
 }
 
-// create an object, as soon as its kind is served, unless it is there.
+// create creates an object as soon as its kind is served, unless it exists.
 func create(ctx context.Context, c client.Client, o client.Object) error {
 	return client.IgnoreAlreadyExists(neighbours.Create(ctx, c, o))
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/trace"
 )
 
-// tick of the fakes.
+// tick is the interval at which the fakes act.
 const tick = 200 * time.Millisecond
 
 // Options of a world.
@@ -34,11 +34,11 @@ type Options struct {
 	Trace    trace.Trace
 	Speed    float64 // seconds of traffic time a second
 	Log      *slog.Logger
-	// RealNode joins a node of containers to KWOK's, where the machine can have one.
+	// RealNode adds a real node with containers beside KWOK's, if the machine supports it.
 	RealNode bool
 }
 
-// World is a story's world, running.
+// World is a running world of a story.
 type World struct {
 	Cluster  *cluster.Cluster
 	Programs *Programs
@@ -51,20 +51,20 @@ type World struct {
 	pages    string // address of the simulated servers' metrics
 	servers  *servers
 	machines *machines.Fleet
-	targets  []cluster.TargetGroup // that Prometheus has
+	targets  []cluster.TargetGroup // Prometheus' current targets
 
 	stop  sync.Once
-	stops []func() // of what has been started, in that order
+	stops []func() // stop what was started, in the order of the starts
 }
 
-// Start brings a world up and returns when its workloads run; traffic begins
-// with Play. ctx bounds the start only; end the world with Stop.
+// Start starts a world and returns when its workloads run; Play starts the traffic. ctx bounds only the
+// start; end the world with Stop.
 func Start(ctx context.Context, o Options) (_ *World, err error) {
 	w := &World{opts: o}
 	w.Cluster, err = cluster.Start(ctx, cluster.Options{
 		Binaries: o.Binaries.ControlPlane, Log: o.Log, Prometheus: prometheusConfig("", ""),
-		// With leases KWOK takes a node only when it first sees it. Ours get its
-		// annotation when their machine has booted.
+		// With leases KWOK decides only once, when it first sees a node, whether to manage it. Our nodes get their
+		// annotation after their machine has booted.
 		ExtraArgs: map[string][]string{cluster.KWOK: {"--node-lease-duration-seconds=0"}},
 		Egress:    o.RealNode,
 	})
@@ -92,7 +92,7 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 	} {
 		if err := step.do(ctx, life); err != nil {
 			if died := w.Cluster.Err(); died != nil {
-				err = died // what made it fail
+				err = died // the cause of the failure
 			}
 			return nil, fmt.Errorf("%s: %w", step.what, err)
 		}
@@ -112,7 +112,7 @@ func (w *World) connect(_, life context.Context) error {
 	return err
 }
 
-// populate creates what the manifests and the story say.
+// populate creates the objects of the manifests and the story.
 func (w *World) populate(ctx, _ context.Context) error {
 	if err := createNamespaces(ctx, w.client, w.opts.Story); err != nil {
 		return err
@@ -123,8 +123,7 @@ func (w *World) populate(ctx, _ context.Context) error {
 	return createFleet(ctx, w.client, w.groups, w.opts.Story)
 }
 
-// populateWorkloads before the autoscaler is there: the story begins with a
-// cluster that has settled.
+// populateWorkloads runs before the autoscaler starts, so that the story begins with a settled cluster.
 func (w *World) populateWorkloads(ctx, _ context.Context) error {
 	if err := createWorkloads(ctx, w.client, w.opts.Story); err != nil {
 		return err
@@ -157,7 +156,7 @@ func (w *World) startFakes(_, life context.Context) error {
 	w.pages = server.Addr().String()
 	life, end := context.WithCancel(life)
 	var loop sync.WaitGroup
-	loop.Go(func() { _ = server.Run(life) }) // ends with life
+	loop.Go(func() { _ = server.Run(life) }) // runs until life ends
 	loop.Go(func() { w.run(life) })
 	w.stops = append(w.stops, func() { end(); loop.Wait() })
 	return nil

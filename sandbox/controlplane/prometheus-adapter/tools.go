@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package prometheusadapter pins the prometheus-adapter that tests run beside
-// our adapter, on the same questions. It has no code of its own.
+// Package prometheusadapter pins the version of prometheus-adapter that tests compare with our adapter. It
+// contains no code.
 package prometheusadapter
 
 import _ "sigs.k8s.io/prometheus-adapter/cmd/adapter"

@@ -1,8 +1,7 @@
 //go:build tools
 
-// Package prometheus pins the Prometheus and the promtool that the sandbox
-// and the tests build. It has no code of its own; see the build tags in
-// sandbox/build for the service discoveries that are left out.
+// Package prometheus pins the versions of Prometheus and promtool that the sandbox and the tests build. It
+// contains no code. The build tags in sandbox/build leave out most service discoveries.
 package prometheus
 
 import (

@@ -1,8 +1,7 @@
 //go:build tools
 
-// Package containerd pins containerd, its shim and ctr, which a real node of
-// the sandbox runs. It has no code of its own; see the build tags in
-// sandbox/build for the snapshotters that are left out.
+// Package containerd pins the versions of containerd, its shim and ctr, which a real node of the sandbox
+// runs. It contains no code. The build tags in sandbox/build leave out some snapshotters.
 package containerd
 
 import (

@@ -1,7 +1,6 @@
-// Package image makes container images of files, without a container engine.
+// Package image makes container images from files, without a container engine.
 //
-// It knows nothing of programs: what an image holds and how it starts is said by its
-// caller.
+// It knows nothing about programs: the caller says what an image contains and how it starts.
 package image
 
 import (
@@ -25,16 +24,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Image of this machine's platform.
+// Image is a container image for this machine's platform.
 type Image struct {
 	Name       string            // NAME:TAG, without a registry docker.io/library/NAME:TAG
-	Files      map[string]string // the machine's file for each absolute path; their modes are kept
+	Files      map[string]string // file on this machine by absolute path in the image; file modes are kept
 	Entrypoint []string
 	Env        []string // NAME=VALUE
 	User       string   // UID or UID:GID; empty: root
 }
 
-// Write the image as an archive that `ctr images import` reads.
+// Write writes the image as an archive that `ctr images import` reads.
 func (i Image) Write(file string) error {
 	tag, err := name.NewTag(i.Name)
 	if err != nil {
@@ -65,7 +64,7 @@ func (i Image) Write(file string) error {
 	return nil
 }
 
-// writeFiles writes the layer: folders before what is in them.
+// writeFiles writes the layer: folders before their content.
 func (i Image) writeFiles(file string) (err error) {
 	out, err := os.Create(file)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Program returns an image that runs the file as /program. Of a dynamically linked
-// one it has this machine's loader and libraries.
+// Program returns an image that runs the file as /program. For a dynamically linked file the image also
+// contains this machine's loader and libraries.
 func Program(name, file string) (Image, error) {
 	i := Image{Name: name, Files: map[string]string{"/program": file}, Entrypoint: []string{"/program"}}
 	libraries, err := Libraries(file)
@@ -21,8 +21,8 @@ func Program(name, file string) (Image, error) {
 	return i, nil
 }
 
-// Libraries are the paths of the loader and the libraries of this machine that a
-// program is linked with; none of a static program.
+// Libraries returns the paths of the loader and libraries of this machine that a program is linked with; none
+// for a static program.
 func Libraries(file string) ([]string, error) {
 	program, err := elf.Open(file)
 	if err != nil {
@@ -38,7 +38,7 @@ func Libraries(file string) ([]string, error) {
 	}
 	var all []string
 	for line := range strings.Lines(string(out)) {
-		// NAME => PATH (ADDRESS), PATH (ADDRESS) of the loader, NAME (ADDRESS) of the kernel's.
+		// Lines are NAME => PATH (ADDRESS), PATH (ADDRESS) for the loader, and NAME (ADDRESS) for the kernel's library.
 		name, path, found := strings.Cut(strings.TrimSpace(line), " => ")
 		if !found {
 			path = name

@@ -39,7 +39,7 @@ func hierarchies() ([]hierarchy, error) {
 	return all, nil
 }
 
-// MakeCgroup makes the cgroup in each hierarchy. The caller removes it.
+// MakeCgroup creates the cgroup in each hierarchy. The caller must remove it.
 func MakeCgroup(name string) error {
 	all, err := hierarchies()
 	if err != nil {
@@ -47,7 +47,7 @@ func MakeCgroup(name string) error {
 	}
 	for _, h := range all {
 		dir := filepath.Join(h.dir, name)
-		if h.v2 { // beside version 1 it has no controllers; runc uses it all the same
+		if h.v2 { // beside version 1 it has no controllers, but runc uses it
 			err = enableControllers(h.dir)
 		}
 		if err == nil {
@@ -63,12 +63,12 @@ func MakeCgroup(name string) error {
 	return nil
 }
 
-// inherit copies what a cpuset of version 1 must have before it takes a process.
+// inherit copies the settings that a cpuset of version 1 requires before a process can join.
 func inherit(parent, child string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(parent, file))
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // another controller
+			return nil // not the cpuset controller
 		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(child, file), value, 0o644)
@@ -80,8 +80,7 @@ func inherit(parent, child string) error {
 	return nil
 }
 
-// enableControllers lets the root's children have all of its controllers; the
-// kubelet checks for them.
+// enableControllers enables all controllers of the root for its children; the kubelet requires them.
 func enableControllers(root string) error {
 	there, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
@@ -95,8 +94,8 @@ func enableControllers(root string) error {
 	return nil
 }
 
-// RemoveCgroup removes the cgroup and those below it from each hierarchy. It fails
-// while they have processes.
+// RemoveCgroup removes the cgroup and its children from each hierarchy. It fails while they contain
+// processes.
 func RemoveCgroup(name string) error {
 	all, err := hierarchies()
 	if err != nil {
@@ -128,8 +127,8 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// sweepCgroups removes the cgroups of processes that ended together with their
-// keeper. Those that cannot be removed are left for the next node.
+// sweepCgroups removes cgroups of processes that ended without removing them. Those that cannot be removed
+// yet stay until the next node.
 func sweepCgroups() {
 	all, err := hierarchies()
 	if err != nil {

@@ -6,44 +6,44 @@ import (
 	"os"
 )
 
-// Config of a node, written as JSON into the file that both processes read.
+// Config describes a node. It is a JSON file that both processes read.
 type Config struct {
 	Name string // host name
-	// Root is the folder that becomes the node's root; Keep removes it.
+	// Root is the folder that becomes the node's root file system. Keep removes it.
 	Root string
-	// Address of the node, with its prefix length. It is on the loopback
-	// interface: the node has no other until its first pod runs.
+	// Address is the node's address with its prefix length. It is on the loopback interface, since the node has no
+	// other before its first pod runs.
 	Address string
-	// Routes are prefixes that the node's own processes reach by NAT rules.
+	// Routes are prefixes that the node's own processes reach through NAT rules.
 	Routes []string
 
-	// Cgroup is the node's, below the root of each hierarchy; see CgroupName.
+	// Cgroup is the node's cgroup, below the root of each hierarchy; see CgroupName.
 	Cgroup string
 
 	Mounts   []Mount
 	Programs []Program
 }
 
-// Mount is a bind mount of the machine's Source at the node's Target.
+// Mount is a bind mount of Source on the machine to Target on the node.
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
 }
 
-// Program of the node. It is started again a second after it ended; where it exits
-// by itself within five seconds of its start, the node ends.
+// Program is a program of the node. It is restarted one second after it has ended. If it exits by itself
+// within five seconds of its start, the node ends.
 type Program struct {
 	Name string // its log is /var/log/NAME.log
 	Path string
 	Args []string
-	// Socket that must accept connections before the program is started.
+	// Socket must accept connections before the program is started.
 	Socket string
 }
 
 const cgroupPrefix = "gpuscale-node-"
 
-// CgroupName of the nth node of a process. Keep removes those of processes that
-// have ended.
+// CgroupName is the cgroup name of the nth node of a process. Keep removes cgroups of processes that have
+// ended.
 func CgroupName(pid, n int) string { return fmt.Sprintf("%s%d-%d", cgroupPrefix, pid, n) }
 
 // read a config from its file.

@@ -1,9 +1,8 @@
-// Package keeper holds a real node's namespaces. It has two processes of one
-// program. Keep runs in the machine's own namespaces: it starts the node, ends it
-// when its standard input ends, and removes the node's cgroups and files. First is
-// process 1 of the node's own network, mount, process, IPC and host-name
-// namespaces: it makes the node's file system and network, and starts the node's
-// programs. The kernel ends First with Keep, and everything on the node with First.
+// Package keeper keeps the namespaces of a real node. It consists of two processes of one program. Keep runs
+// in the machine's own namespaces: it starts the node, ends it when its standard input ends, and removes the
+// node's cgroups and files. First is process 1 in the node's own network, mount, process, IPC and host-name
+// namespaces: it creates the node's file system and network, and starts the node's programs. If Keep dies,
+// the kernel kills First; if First dies, the kernel kills everything on the node.
 //
-// It decides nothing about the programs: Config names them.
+// It knows nothing about the programs: Config lists them.
 package keeper

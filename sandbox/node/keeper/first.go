@@ -21,11 +21,11 @@ import (
 
 const (
 	restartAfter = time.Second
-	soonest      = 5 * time.Second // a program that exits earlier does not work
+	soonest      = 5 * time.Second // a program that exits earlier counts as broken
 )
 
-// First makes the node and runs its programs until one does not work. It is
-// process 1 of namespaces of its own.
+// First creates the node and runs its programs until one of them counts as broken. It is process 1 in its own
+// namespaces.
 func First(file string) error {
 	c, err := read(file)
 	if err != nil {
@@ -46,7 +46,7 @@ func First(file string) error {
 	return c.run()
 }
 
-// makeNetwork gives the node its address. Pods get theirs from CNI plugins.
+// makeNetwork gives the node its address. CNI plugins give addresses to pods.
 func (c Config) makeNetwork() error {
 	commands := [][]string{
 		{"ip", "link", "set", "lo", "up"},
@@ -66,12 +66,12 @@ func (c Config) makeNetwork() error {
 	return nil
 }
 
-// run starts the programs, and reaps all processes that end.
+// run starts the programs and reaps all processes that end.
 func (c Config) run() error {
-	// Buffered, so that a signal is kept while children are reaped.
+	// It has a buffer, so no signal is lost while children are reaped.
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
-	running := map[int]int{} // index of the program by its process
+	running := map[int]int{} // program index by process id
 	started := make([]time.Time, len(c.Programs))
 	due := make(chan int, len(c.Programs))
 	for i := range c.Programs {
@@ -107,10 +107,10 @@ func (c Config) run() error {
 	}
 }
 
-// await sends a program to due as soon as its socket accepts connections.
+// await sends a program's index to due as soon as the program's socket accepts connections.
 func (c Config) await(i int, due chan<- int) {
 	if socket := c.Programs[i].Socket; socket != "" {
-		_ = await.Until(context.Background(), func(context.Context) error { // it ends with the node
+		_ = await.Until(context.Background(), func(context.Context) error { // runs until the node ends
 			conn, err := net.Dial("unix", socket)
 			if err == nil {
 				conn.Close()

@@ -19,12 +19,11 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 )
 
-// endTimeout bounds the wait for processes of the node that the kernel has killed.
+// endTimeout bounds the wait for processes of the node that were killed.
 const endTimeout = 30 * time.Second
 
-// Keep starts the node, writes the process id of First to out as soon as it runs,
-// and returns when nothing is left: after in has ended, or First has. The latter is
-// an error.
+// Keep starts the node, and writes the process id of First to out as soon as First runs. It returns when in
+// has ended or First has ended, and nothing of the node is left. The end of First is an error.
 func Keep(file string, in io.Reader, out io.Writer) error {
 	c, err := read(file)
 	if err != nil {
@@ -39,7 +38,7 @@ func Keep(file string, in io.Reader, out io.Writer) error {
 	if err := MakeCgroup(c.Cgroup); err != nil {
 		return err
 	}
-	// The signal of the parent's death is that of the thread which started the child.
+	// The kernel sends the parent-death signal when the thread ends that started the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("/proc/self/exe", "first", file)
@@ -59,7 +58,7 @@ func Keep(file string, in io.Reader, out io.Writer) error {
 		close(stopped)
 		_ = cmd.Process.Kill()
 	}()
-	_ = cmd.Wait() // the state has why
+	_ = cmd.Wait() // the process state has the reason
 	select {
 	case <-stopped:
 		return nil
@@ -68,14 +67,13 @@ func Keep(file string, in io.Reader, out io.Writer) error {
 	}
 }
 
-// remove what the node's end leaves: cgroups, in which killed processes may still
-// be for a moment, and files.
+// remove removes what a node leaves behind: its files, and its cgroups, which may contain killed processes
+// for another moment.
 func (c Config) remove() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), endTimeout, fmt.Errorf("after %s", endTimeout))
 	defer cancel()
 	err := await.Until(ctx, func(context.Context) error { return RemoveCgroup(c.Cgroup) })
-	// A mount below Root would be emptied with it. All of them are in the node's own
-	// namespace.
+	// A mount below Root would be emptied too. There should be none: all of them are in the node's own namespace.
 	mounts, readErr := procfs.GetMounts()
 	if readErr != nil {
 		return errors.Join(err, readErr)

@@ -11,16 +11,16 @@ import (
 	"syscall"
 )
 
-// system are the machine's folders and files that the node sees, read-only.
-// /etc/alternatives leads to iptables on Debian.
+// system lists the machine's folders and files that the node sees, read-only. On Debian, iptables is reached
+// through /etc/alternatives.
 var system = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/protocols", "/etc/services", "/etc/ssl"}
 
-// folders are the node's own.
+// folders lists the node's own folders.
 var folders = []string{"/dev", "/etc", "/node", "/old", "/opt", "/proc", "/root", "/run", "/sys", "/tmp", "/usr", "/var/lib", "/var/log"}
 
-// tunables of the whole machine's kernel that the kubelet wants to set, with the
-// values it wants: the node sees files in their place.
+// tunables are kernel settings of the whole machine that the kubelet wants to change, with the wanted values.
+// The node sees files in their place.
 var tunables = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -30,17 +30,17 @@ var tunables = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// makeRoot turns Root into the root of this process's mount namespace.
+// makeRoot makes Root the root file system of this process's mount namespace.
 func (c Config) makeRoot() error {
 	in := func(path string) string { return filepath.Join(c.Root, path) }
-	// Nothing that is mounted from here on reaches the machine's own namespace.
+	// Mounts from here on stay in the node's mount namespace.
 	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE); err != nil {
 		return err
 	}
 	if err := bind(c.Root, c.Root, false); err != nil {
 		return err
 	}
-	// The overlays of containers cannot be on an overlay.
+	// An overlay file system cannot have overlays of containers on top of it.
 	if overlay, err := onOverlay(c.Root); err != nil {
 		return err
 	} else if overlay {
@@ -94,11 +94,11 @@ func (c Config) makeRoot() error {
 	if err := errors.Join(os.Chdir("/"), syscall.Unmount("/old", syscall.MNT_DETACH), os.Remove("/old")); err != nil {
 		return fmt.Errorf("entering the node's root: %w", err)
 	}
-	// Containers may ask that mounts reach them or the node.
+	// Containers may request mount propagation to themselves or to the node.
 	return mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED)
 }
 
-// see makes a path of the machine visible on the node, a link as a link.
+// see makes a path of the machine visible on the node; a symbolic link stays one.
 func (c Config) see(path string) error {
 	target := filepath.Join(c.Root, path)
 	info, err := os.Lstat(path)
@@ -120,7 +120,7 @@ func (c Config) see(path string) error {
 	return Mount{Source: path, ReadOnly: true}.mount(target)
 }
 
-// mount makes the target if it is not there.
+// mount creates the target if it does not exist, and mounts there.
 func (m Mount) mount(target string) error {
 	info, err := os.Stat(m.Source)
 	if err == nil && info.IsDir() {

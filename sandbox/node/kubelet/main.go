@@ -1,9 +1,7 @@
-// Command kubelet is the kubelet and kube-proxy in one binary, chosen by the
-// name it is called by.
+// Command kubelet is the kubelet and kube-proxy in one binary. The name of the file selects the program.
 //
-// It is a module of its own beside sandbox/controlplane, with the same versions:
-// what needs no real node does not compile it, and Go's cache shares the
-// packages of both.
+// It has a module of its own beside sandbox/controlplane, with the same versions. So only tests with a real
+// node compile it, and Go's build cache shares the packages of both.
 package main
 
 import (

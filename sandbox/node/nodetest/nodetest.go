@@ -1,7 +1,6 @@
 //go:build linux
 
-// Package nodetest starts a control plane with a real node for one test. It is
-// imported by tests alone.
+// Package nodetest starts a control plane with a real node for one test. Only tests import it.
 package nodetest
 
 import (
@@ -18,8 +17,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// Only skips the test, with the reason, outside `make test-node` and where the
-// machine lacks what a node needs.
+// Only skips the test, with the reason, outside of `make test-node` and on machines that lack something for a
+// node.
 func Only(t testing.TB) {
 	t.Helper()
 	testall.Node(t)
@@ -28,7 +27,7 @@ func Only(t testing.TB) {
 	}
 }
 
-// Env starts the control plane. The change of its options is Env's own.
+// Env starts the control plane. It sets Options.Change itself.
 func Env(ctx context.Context, t testing.TB, o testenv.Options) *testenv.Env {
 	t.Helper()
 	o.Change = func(c *cluster.Options) { c.Egress = true }
@@ -38,8 +37,8 @@ func Env(ctx context.Context, t testing.TB, o testenv.Options) *testenv.Env {
 	return env
 }
 
-// Start compiles what the node needs and joins it to the control plane. The test's
-// end stops it.
+// Start compiles the node's programs and adds the node to the control plane. It is stopped at the end of the
+// test.
 func Start(ctx context.Context, t testing.TB, env *testenv.Env, o node.Options) *node.Node {
 	t.Helper()
 	var err error

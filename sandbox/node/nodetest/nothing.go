@@ -16,10 +16,10 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/node/keeper"
 )
 
-// Machine is what a node could change on this machine, by what it is.
+// Machine is the state of this machine that a node could change, by kind.
 type Machine map[string]string
 
-// Look reads it.
+// Look reads this state.
 func Look(t testing.TB) Machine {
 	t.Helper()
 	m := Machine{}
@@ -46,7 +46,7 @@ func Look(t testing.TB) Machine {
 	return m
 }
 
-// Cgroups of the nodes that a process has started, in all hierarchies.
+// Cgroups returns the cgroups of the nodes that a process has started, in all hierarchies.
 func Cgroups(pid int) []string {
 	name := strings.TrimSuffix(keeper.CgroupName(pid, 0), "0") + "*"
 	v1, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", name))
@@ -54,12 +54,12 @@ func Cgroups(pid int) []string {
 	return append(v1, v2...)
 }
 
-// withoutComments leaves out lines with the time.
+// withoutComments removes comment lines, which contain the time.
 func withoutComments(text string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.HasPrefix(l, "#") }), "\n")
 }
 
-// Diff is what differs from before; nil: nothing.
+// Diff returns the differences from an earlier state; nil if there are none.
 func (m Machine) Diff(before Machine) error {
 	var errs []error
 	for what, was := range before {
@@ -72,8 +72,8 @@ func (m Machine) Diff(before Machine) error {
 
 var namespaces = []string{"cgroup", "ipc", "mnt", "net", "pid", "uts"}
 
-// Namespaces are those of processes on this machine that are not this process's, with a
-// process in each.
+// Namespaces returns the namespaces of this machine's processes other than this process's own, with one
+// process for each.
 func Namespaces() map[string]string {
 	ours, all := map[string]bool{}, map[string]string{}
 	for _, kind := range namespaces {

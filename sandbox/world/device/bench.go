@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// DCGM field ids that the sandbox fills, in DCGM's units.
+// DCGM field ids for which the sandbox has values, in DCGM's units.
 const (
 	FieldSMClock     = 100  // MHz
 	FieldMemClock    = 101  // MHz
@@ -30,21 +30,21 @@ const (
 	FieldTensor      = 1004 // ratio
 	FieldDRAM        = 1005 // ratio
 	driver           = "580.95.05"
-	instanceOverhead = 15 // MiB an empty instance or GPU already uses
+	instanceOverhead = 15 // MiB that an empty instance or GPU already uses
 )
 
-// clocksIdle is the bit of FieldClockEvents for clocks that are low since there is
-// nothing to do. Our GPUs never get too hot.
+// clocksIdle is the bit of FieldClockEvents for clocks that are low because the GPU is idle. The sandbox's
+// GPUs never overheat.
 const clocksIdle = 1
 
-// Load of one device.
+// Load is the load of one device.
 type Load struct {
 	Busy        float64 // 0 … 1 of the time
 	MemoryBytes int64
 }
 
-// Bench measures the GPUs of one node as time passes: energy and temperature
-// have a past. It is not safe for concurrent use.
+// Bench computes the measurements of a node's GPUs over time; energy and temperature depend on the past. It
+// is not safe for concurrent use.
 type Bench struct {
 	gpus map[string]*past // by UUID
 	last time.Time
@@ -65,7 +65,7 @@ func (b *Bench) past(uuid string) *past {
 	return b.gpus[uuid]
 }
 
-// Measure is the state of the node's GPUs at now under the loads by device id.
+// Measure returns the state of the node's GPUs at now, for the given loads by device id.
 func (b *Bench) Measure(m *node.Machine, loads map[string]Load, now time.Time) fakenvml.State {
 	passed := max(0, now.Sub(b.last).Seconds())
 	b.last = now
@@ -104,7 +104,7 @@ func instance(in node.Instance, table *mig.Table, l Load) fakenvml.Instance {
 	return fakenvml.Instance{ID: in.ID, Placement: in.Placement, Computes: fakenvml.Whole(in.UUID), Values: fakedcgm.Fields(fields)}
 }
 
-// power of a product: idle and full, watts.
+// power is the power of a product in watts: idle, and at full load.
 type power struct{ idle, full float64 }
 
 func watts(product string) power {
@@ -123,7 +123,7 @@ func (p *past) fields(w power, l Load, passed float64) map[uint16]float64 {
 	busy := min(1, max(0, l.Busy))
 	draw := w.idle + (w.full-w.idle)*0.85*busy
 	p.millijoules += draw * passed * 1000
-	// Towards the temperature of this draw, with a time constant of ten seconds.
+	// The temperature approaches the value for this power, with a time constant of ten seconds.
 	p.celsius += (30 + 50*draw/w.full - p.celsius) * (1 - math.Exp(-passed/10))
 	f := map[uint16]float64{
 		FieldPower: round(draw, 3), FieldEnergy: math.Floor(p.millijoules),
@@ -139,8 +139,8 @@ func (p *past) fields(w power, l Load, passed float64) map[uint16]float64 {
 	return f
 }
 
-// activity fills the profiling fields: decoding is bound by memory, so the
-// tensor cores work less than the engine is active.
+// activity sets the profiling fields. Decoding is limited by memory, so the tensor cores are less active than
+// the engine.
 func activity(f map[uint16]float64, busy float64) {
 	busy = min(1, max(0, busy))
 	f[FieldGraphics] = round(busy, 4)
@@ -159,5 +159,5 @@ func round(v float64, digits int) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// driverName is the product as the driver spells it; GFD's label has dashes.
+// driverName is the product name as the driver writes it; GFD's label has dashes.
 func driverName(label string) string { return strings.ReplaceAll(label, "-", " ") }

@@ -54,7 +54,7 @@ func TestPartitionedGPUSumsItsInstances(t *testing.T) {
 	}
 }
 
-// number is a field's value.
+// number returns the value of a field.
 func number(t *testing.T, values fakenvml.Lines, field uint16) float64 {
 	t.Helper()
 	n, err := strconv.ParseFloat(values[fakedcgm.Field(field)], 64)
@@ -62,8 +62,8 @@ func number(t *testing.T, values fakenvml.Lines, field uint16) float64 {
 	return n
 }
 
-// The driver's fake takes each layout of each geometry on two GPUs: instance ids and
-// profiles are the driver's.
+// TestTheDriverTakesEveryLayout: the driver's fake accepts every layout of every MIG geometry on two GPUs.
+// Instance ids and profiles are the driver's.
 func TestTheDriverTakesEveryLayout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	for _, model := range []string{"A30-24GB", "H100-80GB", "RTX-PRO-6000-Blackwell-96GB"} {

@@ -1,5 +1,4 @@
-// Package device turns what runs on a simulated node's GPUs into the state of
-// the libdcgm fake: utilisation, memory, power, energy, temperature and clocks,
-// per GPU and per MIG instance. It owns the physics
-// and knows neither clusters nor files.
+// Package device computes the state of the libdcgm fake from what runs on a simulated node's GPUs:
+// utilisation, memory, power, energy, temperature and clocks, for each GPU and each MIG instance. It owns the
+// physics and knows neither clusters nor files.
 package device

@@ -17,7 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// Exporter is what an exporter process needs to know.
+// Exporter has what an exporter process needs.
 type Exporter struct {
 	Node   string
 	Socket string // PodResources
@@ -30,14 +30,14 @@ type Options struct {
 	Client client.Client
 	Dir    string // where sockets and state files go; its path must be short
 	Log    *slog.Logger
-	// Loads returns how busy the allocated devices are, by device id.
+	// Loads returns the load of the allocated devices, by device id.
 	Loads func(allocated []node.Holding, now time.Time) map[string]device.Load
-	// Start an exporter; it serves at address until stop is called. Started
-	// again for the same node, it serves at the same address.
+	// Start starts an exporter. It serves at address until stop is called, and at the same address after a restart for
+	// the same node.
 	Start func(e Exporter) (address string, stop func(), err error)
 }
 
-// Fleet is all machines of the story's pools.
+// Fleet has all machines of the story's pools.
 type Fleet struct {
 	opts  Options
 	pools map[string]story.Pool
@@ -59,9 +59,8 @@ func New(o Options) *Fleet {
 	return f
 }
 
-// Step looks once at the cluster's nodes, their pods and the mig-parted file, and does
-// what is due. An error of one machine does not keep the others from theirs; all are
-// returned, joined.
+// Step reads the cluster's nodes, their pods and the mig-parted file once, and does what is due. An error of
+// one machine does not affect the others; all errors are joined.
 func (f *Fleet) Step(ctx context.Context, nodes []*corev1.Node, podsOn func(node string) []*corev1.Pod, config []byte) error {
 	now := time.Now()
 	f.mu.Lock()
@@ -95,7 +94,7 @@ func (f *Fleet) Step(ctx context.Context, nodes []*corev1.Node, podsOn func(node
 	return errors.Join(errs...)
 }
 
-// power switches a new machine on.
+// power starts a new machine.
 func (f *Fleet) power(n *corev1.Node, pool story.Pool, now time.Time) *host {
 	h := &host{opts: &f.opts, name: n.Name, uid: n.UID, pool: pool, dir: filepath.Join(f.opts.Dir, n.Name)}
 	given, ok := f.given[n.Name]
@@ -121,7 +120,7 @@ func (f *Fleet) Stop() {
 	}
 }
 
-// Targets are the addresses of the exporters that run or are paused, by node.
+// Targets returns the addresses of exporters that run or are paused, by node.
 func (f *Fleet) Targets() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

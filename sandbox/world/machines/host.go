@@ -15,7 +15,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// measureEvery is how often a state file is written: as often as DCGM samples.
+// measureEvery is the interval at which a state file is written; DCGM samples at the same interval.
 const measureEvery = 500 * time.Millisecond
 
 // host is one machine.
@@ -33,7 +33,7 @@ type host struct {
 	kubelet  *node.Kubelet
 	measured time.Time
 	address  string // of the exporter; it keeps it while it is paused
-	end      func() // the exporter; nil while it does not run
+	end      func() // stops the exporter; nil while it does not run
 }
 
 func (h *host) step(ctx context.Context, n *corev1.Node, pods []*corev1.Pod, config []byte, now time.Time) error {
@@ -57,8 +57,8 @@ func (h *host) step(ctx context.Context, n *corev1.Node, pods []*corev1.Pod, con
 	return h.agent.Step(ctx, n, pods, config, now)
 }
 
-// follow starts and ends the exporter as the node's labels say, as a DaemonSet
-// does: mig-manager pauses it while it changes a GPU.
+// follow starts and stops the exporter by the node's labels, as a DaemonSet does: mig-manager pauses it while
+// it changes a GPU.
 func (h *host) follow(n *corev1.Node) error {
 	switch paused := node.ExporterPaused(n.Labels); {
 	case paused && h.end != nil:
@@ -78,8 +78,7 @@ func (h *host) follow(n *corev1.Node) error {
 	return nil
 }
 
-// boot brings up the host software, in the order of a real machine: hardware,
-// kubelet, then what runs as pods.
+// boot starts the host software in the order of a real machine: hardware, kubelet, then what runs as pods.
 func (h *host) boot(ctx context.Context, n *corev1.Node, now time.Time) error {
 	layouts, err := story.Place(h.pool.Product, h.pool.GPUs, h.layout)
 	if err != nil {
@@ -125,7 +124,7 @@ func (h *host) measure(now time.Time) error {
 	return state.Write(h.state())
 }
 
-// stop ends what runs, in reverse order. The machine can boot again.
+// stop stops everything in reverse order. The machine can boot again.
 func (h *host) stop() {
 	if h.end != nil {
 		h.end()
@@ -133,6 +132,6 @@ func (h *host) stop() {
 	if h.kubelet != nil {
 		h.kubelet.Stop()
 	}
-	_ = os.RemoveAll(h.dir) // the sandbox's folder goes as a whole in the end
+	_ = os.RemoveAll(h.dir) // the sandbox's folder is removed at the end anyway
 	h.agent, h.bench, h.kubelet, h.address, h.end = nil, nil, nil, "", nil
 }

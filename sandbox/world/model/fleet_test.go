@@ -13,7 +13,7 @@ import (
 // half is a 3g.40gb instance of an H100-80GB.
 var half = Slice{Compute: 3, GPUCompute: 7, Memory: 4, GPUMemory: 8, Bytes: 40 << 30}
 
-// fleet is a gateway with a clock of its own, at a speed of 1.
+// fleet is a gateway with its own clock, at speed 1.
 type fleet struct {
 	*Gateway
 	at time.Duration
@@ -112,8 +112,8 @@ func TestUnknownIsNotZero(t *testing.T) {
 	}
 }
 
-// TestRequestsAreConserved adds and removes servers at random and checks after
-// every move that no request was lost or made.
+// TestRequestsAreConserved adds and removes servers at random. After every step no request may be lost or
+// added.
 func TestRequestsAreConserved(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))

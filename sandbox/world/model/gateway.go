@@ -15,8 +15,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/trace"
 )
 
-// Gateway is the servers of one model and the gateway in front of them, on a clock. It is
-// safe for concurrent use.
+// Gateway simulates the servers of one model and the gateway in front of them, on a clock. It is safe for
+// concurrent use.
 type Gateway struct {
 	spec  Spec
 	clock func() time.Time
@@ -26,40 +26,39 @@ type Gateway struct {
 	mu      sync.Mutex
 	now     time.Duration   // traffic time
 	servers []*server       // by id
-	future  []trace.Request // not arrived yet, in order
+	future  []trace.Request // not arrived yet, in order of arrival
 	queued  []*request      // arrived while no server was ready
-	waits   []time.Duration // queue time of each time a request was taken up
+	waits   []time.Duration // queue time of each request that a server took
 	counts  Counts
 }
 
-// Counts of requests since the start. Arrived is always
-// Queued + Waiting + Running + Done.
+// Counts are numbers of requests since the start. Arrived always equals Queued + Waiting + Running + Done.
 type Counts struct {
-	Left    int // of the trace, not arrived yet
+	Left    int // requests of the trace that have not arrived yet
 	Arrived int
-	Queued  int // at the gateway: no server is ready
+	Queued  int // queued at the gateway because no server is ready
 	Waiting int // in servers' queues
 	Running int
 	Done    int
 }
 
-// NewGateway returns a gateway without servers, whose traffic time starts now and runs at
-// speed times the clock. The speed must be positive.
+// NewGateway returns a gateway without servers. Its traffic time starts now and runs speed times as fast as
+// the clock. The speed must be positive.
 func NewGateway(spec Spec, speed float64, clock func() time.Time) *Gateway {
 	return &Gateway{spec: spec, clock: clock, start: clock(), speed: speed}
 }
 
-// lock brings the traffic up to the clock, and returns what unlocks.
+// lock locks the gateway, advances the traffic to the clock, and returns the function that unlocks it.
 func (g *Gateway) lock() (unlock func()) {
 	g.mu.Lock()
 	g.advance(time.Duration(float64(g.clock().Sub(g.start)) * g.speed))
 	return g.mu.Unlock
 }
 
-// Speed is how many seconds of traffic time one second of the clock is.
+// Speed is the traffic time per second of the clock, in seconds.
 func (g *Gateway) Speed() float64 { return g.speed }
 
-// Play starts a trace now. It is an error before the end of an earlier trace.
+// Play starts a trace now. It fails before an earlier trace has ended.
 func (g *Gateway) Play(t trace.Trace) error {
 	defer g.lock()()
 	if len(g.future) > 0 {
@@ -72,8 +71,8 @@ func (g *Gateway) Play(t trace.Trace) error {
 	return nil
 }
 
-// Add a server whose model is loaded after the given time on the clock. It is an error if
-// the id is taken or the model does not fit into the slice.
+// Add adds a server whose model is loaded after the given time on the clock. It fails if the id is taken or
+// the model does not fit into the slice.
 func (g *Gateway) Add(id string, s Slice, load time.Duration) error {
 	defer g.lock()()
 	if g.find(id) != nil {
@@ -88,8 +87,8 @@ func (g *Gateway) Add(id string, s Slice, load time.Duration) error {
 	return nil
 }
 
-// Remove a server. What it had goes back to the others, from the beginning;
-// no request is lost. An unknown id changes nothing.
+// Remove removes a server. Its requests go to other servers and start again; none is lost. An unknown id
+// changes nothing.
 func (g *Gateway) Remove(id string) {
 	defer g.lock()()
 	s := g.find(id)
@@ -116,8 +115,7 @@ func (g *Gateway) advance(to time.Duration) {
 	g.now = max(g.now, to)
 }
 
-// next finds the earliest event: an arrival, the end of a step, or a
-// server that is ready and has something to do.
+// next returns the earliest event: an arrival, the end of a step, or a ready server that has something to do.
 func (g *Gateway) next() (at time.Duration, happen func()) {
 	if len(g.future) > 0 {
 		at, happen = g.future[0].At, g.arrive
@@ -150,8 +148,8 @@ func (g *Gateway) arrive() {
 	g.dispatch(&request{Request: r, arrived: r.At})
 }
 
-// dispatch sends a request to the ready server with the fewest waiting, then
-// the fewest running, requests; then by id.
+// dispatch sends a request to the ready server with the fewest waiting requests, then the fewest running
+// ones, then the first id.
 func (g *Gateway) dispatch(r *request) {
 	var best *server
 	for _, s := range g.servers {
@@ -197,8 +195,8 @@ func (g *Gateway) Counts() Counts {
 	return c
 }
 
-// Wait is the given quantile (0 … 1) of the time requests spent in a queue
-// before a server took them up, in traffic time, and false before the first.
+// Wait returns the given quantile (0 … 1) of the traffic time that requests spent in a queue before a server
+// took them, and false if there was no request yet.
 func (g *Gateway) Wait(quantile float64) (time.Duration, bool) {
 	defer g.lock()()
 	if len(g.waits) == 0 || !(quantile >= 0 && quantile <= 1) {
@@ -208,8 +206,8 @@ func (g *Gateway) Wait(quantile float64) (time.Duration, bool) {
 	return sorted[min(len(sorted)-1, int(quantile*float64(len(sorted))))], true
 }
 
-// Handler serves the metrics of one server. A server that is gone or still
-// loads its model answers 503, as a pod whose port is closed gives no metrics.
+// Handler serves the metrics of one server. It answers 503 for a server that is gone or still loads its
+// model, just as a closed port gives no metrics.
 func (g *Gateway) Handler(id string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var families []*dto.MetricFamily

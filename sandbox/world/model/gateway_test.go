@@ -23,7 +23,7 @@ func TestGatewayServesVLLMsNames(t *testing.T) {
 	if code, _ := scrape(g, "chat/vllm-0"); code != http.StatusServiceUnavailable {
 		t.Errorf("while loading: %d, want 503", code)
 	}
-	now = now.Add(2 * time.Second) // 60 s of traffic, 20 s after the model was loaded
+	now = now.Add(2 * time.Second) // 60 s of traffic time, 20 s after the model was loaded
 	code, body := scrape(g, "chat/vllm-0")
 	if code != http.StatusOK {
 		t.Fatalf("%d: %s", code, body)
@@ -48,7 +48,7 @@ func TestGatewayServesVLLMsNames(t *testing.T) {
 	}
 }
 
-// TestWhenItIsCounted: a prompt with its first token, the time in the queue when the request ends.
+// TestWhenItIsCounted: a prompt counts with its first token, and the queue time when the request ends.
 func TestWhenItIsCounted(t *testing.T) {
 	now := time.Unix(0, 0)
 	g := NewGateway(Chat13B(), 1, func() time.Time { return now })

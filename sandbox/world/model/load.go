@@ -2,15 +2,15 @@ package model
 
 import "time"
 
-// Load is what a server asks of the slice it runs on.
+// Load is how a server uses the slice that it runs on.
 type Load struct {
 	Ready       bool
 	Busy        time.Duration // traffic time spent in steps since the start
-	MemoryBytes int64         // weights once loaded, and the reserved KV cache
+	MemoryBytes int64         // the weights once loaded, and the reserved KV cache
 }
 
-// Load of a server; false for an unknown id. Busy counts the step under way
-// as far as it has come.
+// Load returns the load of a server; false for an unknown id. Busy includes the finished part of the current
+// step.
 func (g *Gateway) Load(id string) (Load, bool) {
 	defer g.lock()()
 	s := g.find(id)
@@ -24,7 +24,7 @@ func (g *Gateway) Load(id string) (Load, bool) {
 	if s.stepping {
 		l.Busy += min(g.now, s.until) - s.from
 	}
-	// vLLM takes its whole cache at the start, so memory does not follow use.
+	// vLLM reserves its whole cache at the start, so its memory does not depend on use.
 	l.MemoryBytes = g.spec.Weights + int64(s.engine.kvTokens)*g.spec.KVPerToken
 	return l, true
 }

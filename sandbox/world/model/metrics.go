@@ -13,10 +13,10 @@ var (
 	requestBounds    = []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
 )
 
-// metrics of one server, in vLLM's names. Durations are in traffic time. They read the
-// server when they are gathered. Names, labels, buckets, and when each is counted were checked
-// against vllm/v1/metrics/loggers.py and stats.py on 2026-11-28: a prompt with its first token, the time in
-// the queue when the request ends.
+// metrics are one server's metrics under vLLM's names. Durations are in traffic time. The server is read when
+// the metrics are gathered. Names, labels, buckets and the moment of counting were compared with
+// vllm/v1/metrics/loggers.py and stats.py on 2026-11-28: a prompt counts with its first token, and the queue
+// time when the request ends.
 type metrics struct {
 	*prometheus.Registry
 	prompted, generated             prometheus.Counter
@@ -25,7 +25,7 @@ type metrics struct {
 
 func newMetrics(model string, s *server) metrics {
 	m := metrics{Registry: prometheus.NewRegistry()}
-	// One engine a server, without data parallelism.
+	// A server has one engine, without data parallelism.
 	with := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{metric.LabelModelName: model, metric.LabelEngine: "0"}, m))
 	gauge := func(r metric.Read, value func() float64) {
 		with.NewGaugeFunc(prometheus.GaugeOpts{Name: r.Name, Help: r.Help}, value)

@@ -6,7 +6,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/trace"
 )
 
-// request on its way through the fleet.
+// request is one request.
 type request struct {
 	trace.Request
 	arrived time.Duration // traffic time
@@ -18,8 +18,7 @@ type request struct {
 
 func (r *request) tokens() int { return r.Context + r.Generated }
 
-// server is one vLLM engine. It works in steps; between steps nothing changes
-// but its queue.
+// server is one vLLM engine. It works in steps; between steps only its queue changes.
 type server struct {
 	id      string
 	engine  engine
@@ -29,11 +28,11 @@ type server struct {
 	kv      int // tokens reserved by running requests
 
 	stepping bool
-	from     time.Duration // of the step under way
+	from     time.Duration // start of the current step
 	until    time.Duration
-	chunks   []int // prompt tokens of the step by running request; 0: decodes
+	chunks   []int // prompt tokens in this step by running request; 0 means decoding
 
-	busy    time.Duration // of all steps that have ended
+	busy    time.Duration // time of all finished steps
 	metrics metrics
 }
 
@@ -43,8 +42,8 @@ func newServer(id string, e engine, ready time.Duration) *server {
 	return s
 }
 
-// begin starts a step at now if there is anything to do. wait is called for
-// every request that leaves the queue, with how long it waited.
+// begin starts a step at now if there is anything to do. It calls wait with the queue time of every request
+// that leaves the queue.
 func (s *server) begin(now time.Duration, wait func(time.Duration)) {
 	s.admit(now, wait)
 	s.stepping = len(s.running) > 0
@@ -67,9 +66,8 @@ func (s *server) begin(now time.Duration, wait func(time.Duration)) {
 	s.from, s.until = now, now+s.engine.duration(decoding, prompt)
 }
 
-// admit takes requests from the queue while they fit. The KV cache for prompt
-// and answer is reserved at once (vLLM grows it and preempts instead); a
-// request larger than the whole cache runs alone.
+// admit takes requests from the queue while they fit. It reserves the KV cache for prompt and answer at once;
+// the real vLLM grows it and preempts requests. A request that is larger than the whole cache runs alone.
 func (s *server) admit(now time.Duration, wait func(time.Duration)) {
 	for len(s.waiting) > 0 && len(s.running) < s.engine.spec.MaxSeqs {
 		r := s.waiting[0]
@@ -84,7 +82,7 @@ func (s *server) admit(now time.Duration, wait func(time.Duration)) {
 	}
 }
 
-// end applies the step that ends now and returns how many requests it finished.
+// end completes the step that ends now, and returns how many requests it finished.
 func (s *server) end() (done int) {
 	now := s.until
 	s.busy += s.until - s.from

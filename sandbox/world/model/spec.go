@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// Spec is a model as a server runs it. Speeds are for a whole GPU; a slice
-// gets its share: prefill by compute slices, reading weights by memory slices.
+// Spec describes a model in a server. Speeds are for a whole GPU. A slice has its share: compute slices count
+// for prefill, memory slices for reading weights.
 type Spec struct {
 	Name       string        // the label model_name
 	Weights    int64         // bytes
 	KVPerToken int64         // bytes of KV cache a token
-	MaxSeqs    int           // sequences running at once, at most
-	StepTokens int           // tokens one engine step may take, prefill included
+	MaxSeqs    int           // maximum number of sequences at the same time
+	StepTokens int           // maximum tokens in one step, including prefill
 	Prefill    float64       // prompt tokens a second, whole GPU
 	ReadPerSec float64       // bytes of weights read a second, whole GPU
-	Overhead   time.Duration // of one engine step, on any slice
+	Overhead   time.Duration // fixed time of one step, on any slice
 	PerSeq     time.Duration // added to a step by each decoding sequence, whole GPU
 }
 
-// Chat13B is a 13-billion-parameter chat model in half precision on H100. The
-// speeds are those of the hardware (989 TFLOP/s, 3.35 TB/s) at the efficiency
-// serving usually reaches: 30 % in prefill, 60 % in decode. One 3g.40gb slice
-// serves about one request a second of the Azure conversation mix.
+// Chat13B is a chat model of 13 billion parameters in half precision on H100. The speeds are those of the
+// hardware (989 TFLOP/s, 3.35 TB/s) at usual efficiencies of serving: 30 % in prefill, 60 % in decode. One
+// 3g.40gb slice serves about one request a second of the Azure conversation mix.
 func Chat13B() Spec {
 	return Spec{
 		Name:       "chat-13b",
@@ -37,7 +36,7 @@ func Chat13B() Spec {
 	}
 }
 
-// Slice is the hardware one server has.
+// Slice is the hardware of one server.
 type Slice struct {
 	Compute, GPUCompute int   // compute slices, of the GPU's
 	Memory, GPUMemory   int   // memory slices, of the GPU's
@@ -48,7 +47,7 @@ type Slice struct {
 type engine struct {
 	spec     Spec
 	kvTokens int           // KV cache in tokens
-	step     time.Duration // fixed part of one step
+	step     time.Duration // fixed part of each step
 	perSeq   time.Duration
 	prefill  float64 // tokens a second
 }
@@ -77,7 +76,7 @@ func newEngine(spec Spec, s Slice) (engine, error) {
 	}, nil
 }
 
-// duration of a step with so many decoding sequences and prompt tokens.
+// duration is the time of a step with this many decoding sequences and prompt tokens.
 func (e engine) duration(decoding, prompt int) time.Duration {
 	return e.step + time.Duration(decoding)*e.perSeq + seconds(float64(prompt)/e.prefill)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
-// Agent plays one node's host software in a cluster.
+// Agent simulates one node's host software in a cluster.
 type Agent struct {
 	Machine *Machine
 	Lock    sync.Mutex // guards Machine
@@ -36,7 +36,7 @@ func NewAgent(m *Machine, c client.Client, log *slog.Logger) *Agent {
 	return &Agent{Machine: m, client: c, log: log.With("node", m.Name())}
 }
 
-// Join hands the node to KWOK, which plays its kubelet's heartbeat.
+// Join hands the node over to KWOK, which simulates the kubelet's heartbeat.
 func (a *Agent) Join(ctx context.Context) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Machine.Name()}}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"kwok.x-k8s.io/node": "fake"}}}`))
@@ -46,8 +46,8 @@ func (a *Agent) Join(ctx context.Context) error {
 	return nil
 }
 
-// Step looks at the node once, at the pods bound to it and at the mig-parted file (nil:
-// none), and writes what has changed on the node.
+// Step reads the node, the pods bound to it and the mig-parted file (nil if there is none) once. It writes
+// what has changed on the node.
 func (a *Agent) Step(ctx context.Context, node *corev1.Node, bound []*corev1.Pod, config []byte, now time.Time) error {
 	a.Lock.Lock()
 	refused := a.Machine.Sync(PodsOf(bound), now)
@@ -69,7 +69,7 @@ func (a *Agent) Step(ctx context.Context, node *corev1.Node, bound []*corev1.Pod
 	return errors.Join(errs...)
 }
 
-// PodsOf are the pods with devices that a kubelet still serves.
+// PodsOf returns the pods with devices that a kubelet still serves.
 func PodsOf(all []*corev1.Pod) (pods []Pod) {
 	for _, p := range all {
 		if kube.IsOver(p) {
@@ -94,7 +94,7 @@ func PodsOf(all []*corev1.Pod) (pods []Pod) {
 	return pods
 }
 
-// refuse a pod whose devices are not there, as a kubelet does.
+// refuse rejects a pod whose devices do not exist, as a kubelet does.
 func (a *Agent) refuse(ctx context.Context, p Pod) error {
 	a.log.Info("pod refused: its devices are not there", "pod", p.Namespace+"/"+p.Name)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
@@ -106,14 +106,14 @@ func (a *Agent) refuse(ctx context.Context, p Pod) error {
 	return nil
 }
 
-// label writes what mig-manager and feature discovery say, where it differs.
+// label writes the labels of mig-manager and feature discovery that differ.
 func (a *Agent) label(ctx context.Context, read *corev1.Node, managed, discovered map[string]string) error {
 	before, now := read.DeepCopy(), read.DeepCopy()
 	maps.DeleteFunc(now.Labels, func(k, _ string) bool {
 		return strings.HasPrefix(k, "nvidia.com/mig-") && strings.HasSuffix(k, ".count")
 	})
 	now.Labels = labels.Merge(now.Labels, labels.Merge(discovered, managed))
-	for k := range managed { // written always, since the cache may be old
+	for k := range managed { // always written, since the cache may be outdated
 		delete(before.Labels, k)
 	}
 	if maps.Equal(before.Labels, now.Labels) {
@@ -125,7 +125,7 @@ func (a *Agent) label(ctx context.Context, read *corev1.Node, managed, discovere
 	return nil
 }
 
-// status writes the devices a node has, where they differ.
+// status writes the node's devices if they differ.
 func (a *Agent) status(ctx context.Context, read *corev1.Node, allocatable, capacity map[string]int) error {
 	now := read.DeepCopy()
 	now.Status.Allocatable = withDevices(now.Status.Allocatable, allocatable)

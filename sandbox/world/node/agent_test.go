@@ -16,7 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// step lets the agent look at the objects of a fake client.
+// step runs one step of the agent on the objects of a fake client.
 func step(t *testing.T, a *Agent, now time.Time) *corev1.Node {
 	t.Helper()
 	var n corev1.Node
@@ -41,7 +41,8 @@ func gpuPod(name string, uid types.UID, n int64) *corev1.Pod {
 	}
 }
 
-// TestAgentWritesTheNode; sandbox/chart has that the exporter reads its PodResources.
+// TestAgentWritesTheNode tests what the agent writes. sandbox/chart tests that the exporter reads its
+// PodResources.
 func TestAgentWritesTheNode(t *testing.T) {
 	now := time.Unix(100, 0)
 	c := kubefake.New(scheme.Scheme).WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"nvidia.com/mig-1g.10gb.count": "7"}}}).Build()
@@ -65,7 +66,8 @@ func TestAgentWritesTheNode(t *testing.T) {
 	}
 }
 
-// TestManagedLabelsAreWritten: what mig-manager sets is written although a cache says that it is there.
+// TestManagedLabelsAreWritten: mig-manager's labels are written even if an outdated cache says that they are
+// set.
 func TestManagedLabelsAreWritten(t *testing.T) {
 	stale := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"x": "success"}}}
 	c := kubefake.New(scheme.Scheme).WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"x": "pending"}}}).Build()

@@ -19,7 +19,7 @@ import (
 // byNode is the index of pods by the node they are bound to.
 const byNode = "byNode"
 
-// Cached is the cluster from caches.
+// Cached reads the cluster from caches.
 type Cached struct {
 	Informers informers.SharedInformerFactory
 	nodes     corelisters.NodeLister
@@ -28,7 +28,7 @@ type Cached struct {
 	deploys   appslisters.DeploymentLister
 }
 
-// NewCached fills caches that live until ctx ends.
+// NewCached starts caches that are updated until ctx ends.
 func NewCached(ctx context.Context, client kubernetes.Interface) (*Cached, error) {
 	f := informers.NewSharedInformerFactory(client, 0)
 	pods := f.Core().V1().Pods().Informer()
@@ -51,25 +51,25 @@ func NewCached(ctx context.Context, client kubernetes.Interface) (*Cached, error
 	return c, nil
 }
 
-// Node from the cache.
+// Node returns a node from the cache.
 func (c *Cached) Node(name string) (*corev1.Node, bool) {
 	n, err := c.nodes.Get(name)
 	return n, err == nil
 }
 
-// Nodes of the cluster, in no order.
+// Nodes returns all nodes, unordered.
 func (c *Cached) Nodes() []*corev1.Node {
-	out, _ := c.nodes.List(labels.Everything()) // a cache cannot fail
+	out, _ := c.nodes.List(labels.Everything()) // a cache returns no error
 	return out
 }
 
-// PodsOn a node.
+// PodsOn returns the pods that are bound to a node.
 func (c *Cached) PodsOn(node string) []*corev1.Pod {
 	objects, _ := c.pods.ByIndex(byNode, node) // the index exists
 	return asPods(objects)
 }
 
-// Pods of the cluster, in no order.
+// Pods returns all pods, unordered.
 func (c *Cached) Pods() []*corev1.Pod { return asPods(c.pods.List()) }
 
 func asPods(objects []any) []*corev1.Pod {
@@ -82,7 +82,7 @@ func asPods(objects []any) []*corev1.Pod {
 	return out
 }
 
-// MIGConfig is the mig-parted file in mig-manager's ConfigMap; nil: none.
+// MIGConfig returns the mig-parted file in mig-manager's ConfigMap; nil if there is none.
 func (c *Cached) MIGConfig() []byte {
 	m, err := c.configs.ConfigMaps(partition.DefaultConfigMap.Namespace).Get(partition.DefaultConfigMap.Name)
 	if err != nil {
@@ -91,8 +91,7 @@ func (c *Cached) MIGConfig() []byte {
 	return []byte(m.Data[partition.ConfigKey])
 }
 
-// Wanted is the spec.replicas of a Deployment; false when there is no such
-// Deployment.
+// Wanted returns the spec.replicas of a Deployment; false if the Deployment does not exist.
 func (c *Cached) Wanted(namespace, name string) (int, bool) {
 	d, err := c.deploys.Deployments(namespace).Get(name)
 	if err != nil || d.Spec.Replicas == nil {

@@ -9,23 +9,23 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// wholeGPU is the resource of GPUs that are not in MIG mode.
+// wholeGPU is the resource name of GPUs that are not in MIG mode.
 const wholeGPU = "nvidia.com/gpu"
 
-// Pod is the device manager's view of a pod bound to the node.
+// Pod is a bound pod, as the device manager sees it.
 type Pod struct {
 	Namespace, Name, UID string
 	Created              time.Time
 	Containers           []Container
 }
 
-// Container and the devices it requests, by resource.
+// Container has the devices that a container requests, by resource.
 type Container struct {
 	Name     string
 	Requests map[string]int
 }
 
-// Holding is one device allocated to a container.
+// Holding is one device that is allocated to a container.
 type Holding struct {
 	Namespace, Pod, UID, Container string
 	Resource                       string
@@ -40,7 +40,7 @@ type offer struct {
 	dev, instance int
 }
 
-// offers lists all devices, in the order of allocation.
+// offers lists all devices in the order in which they are allocated.
 func (m *Machine) offers() []offer {
 	var out []offer
 	for _, c := range m.gpus {
@@ -55,10 +55,9 @@ func (m *Machine) offers() []offer {
 	return out
 }
 
-// Sync gives the device manager the pods that are bound to the node and not
-// finished. Devices of pods that have gone are released; new pods get theirs in
-// order of age. Sync returns the pods that could not be served: a kubelet rejects
-// them (UnexpectedAdmissionError).
+// Sync updates the device manager with the pods that are bound to the node and have not finished. Devices of
+// removed pods are released; new pods get devices in the order of their age. It returns the pods that could
+// not be served: a kubelet rejects them (UnexpectedAdmissionError).
 func (m *Machine) Sync(pods []Pod, now time.Time) (refused []Pod) {
 	here := map[string]bool{}
 	for _, p := range pods {

@@ -1,9 +1,7 @@
-// Package node is the fake of one GPU node's host software: the kubelet's
-// device manager and its PodResources socket, NVIDIA's device plugin, GPU
-// feature discovery and mig-manager. It owns which pod holds which device and
-// the node's labels and status, and it follows the real ones in their
-// faults too: a plugin that restarts advertises nothing, mig-manager fails on
-// a busy GPU and acts only on a change of its label. Machine is the pure
-// part and takes the time as an argument; Agent ties it to a cluster. It never
-// decides anything about the fleet.
+// Package node is a fake of one GPU node's host software: the kubelet's device manager with its PodResources
+// socket, NVIDIA's device plugin, GPU feature discovery and mig-manager. It owns which device is allocated to
+// which pod, and the node's labels and status. It reproduces the faults of the real programs too: a plugin
+// that restarts advertises nothing; mig-manager fails on a busy GPU and acts only when its label changes.
+// Machine is the pure part and takes the time as an argument; Agent connects it to a cluster. It decides
+// nothing about the fleet.
 package node

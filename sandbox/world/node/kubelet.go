@@ -14,8 +14,8 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Kubelet serves a machine's PodResources API. The lock is the machine's:
-// every other user of the machine holds it too.
+// Kubelet serves a machine's PodResources API. lock protects the machine: every other user of the machine
+// must hold it too.
 type Kubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
 	lock    sync.Locker
@@ -41,15 +41,16 @@ func Listen(socket string, m *Machine, lock sync.Locker) (*Kubelet, error) {
 // Stop ends the server and closes its connections.
 func (k *Kubelet) Stop() { k.server.Stop() }
 
-// List implements what our programs ask of the PodResources API: all pods with a device.
-// The real one lists pods without devices too (pkg/kubelet/apis/podresources of Kubernetes 1.37.1, 2026-11-28). The
-// exporter takes an answer without any pod for that of a kubelet that has just started, so that a node here
-// keeps its last pods for 20 seconds too long: a story must last longer than the minute in which rules are evaluated.
+// List implements the call of the PodResources API that our programs use: it returns all pods with a device.
+// The real kubelet also lists pods without devices (pkg/kubelet/apis/podresources of Kubernetes 1.37.1,
+// 2026-11-28). If the answer has no pod at all, the exporter assumes that the kubelet has just started. So
+// here a node keeps its last pods 20 seconds too long, and a story must last longer than the minute in which
+// rules are evaluated.
 func (k *Kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	return &podresources.ListPodResourcesResponse{PodResources: k.pods()}, nil
 }
 
-// pods groups the holdings, which come sorted by pod and container.
+// pods groups the holdings, which are sorted by pod and container.
 func (k *Kubelet) pods() []*podresources.PodResources {
 	k.lock.Lock()
 	holdings := k.machine.Holdings()

@@ -15,20 +15,19 @@ type Spec struct {
 	Name    string
 	Product string // as GFD reports it: "NVIDIA-H100-80GB-HBM3"
 	GPUs    int
-	// Layouts are the instances of each GPU at boot; empty where MIG is off.
-	// One entry stands for all GPUs.
+	// Layouts are the instances of each GPU at boot, without MIG empty. A single entry is for all GPUs.
 	Layouts []mig.Layout
 	Delays  Delays
 }
 
-// Delays of the host software.
+// Delays are times of the host software.
 type Delays struct {
 	Pause     time.Duration // until mig-manager's clients have ended
-	Apply     time.Duration // mig-parted's work
-	Enumerate time.Duration // device plugin: from its start to its first report
+	Apply     time.Duration // duration of mig-parted's work
+	Enumerate time.Duration // device plugin: from start to first report
 }
 
-// DefaultDelays are those of a real node, compressed about ten times.
+// DefaultDelays are a real node's delays, about ten times shorter.
 func DefaultDelays() Delays {
 	return Delays{Pause: time.Second, Apply: time.Second, Enumerate: time.Second}
 }
@@ -59,18 +58,18 @@ func (c GPU) Layout() mig.Layout {
 	return mig.NewLayout(ps...)
 }
 
-// Machine is a GPU node. It is not safe for concurrent use and knows no clock.
+// Machine is a GPU node. It is not safe for concurrent use and has no clock.
 type Machine struct {
 	spec      Spec
 	model     gpu.Model
 	table     *mig.Table // nil: the product has no MIG
 	gpus      []GPU
 	allocated map[string]Holding    // by device id
-	known     map[string]registered // extended resources ever advertised
+	known     map[string]registered // all extended resources that were ever advertised
 	plugin    plugin
 	manager   manager
 
-	exporter bool // runs, with open handles of the GPUs
+	exporter bool // runs, and has the GPUs open
 }
 
 // New returns a machine that starts its device plugin now.
@@ -103,7 +102,7 @@ func New(spec Spec, now time.Time) (*Machine, error) {
 	return m, nil
 }
 
-// lay gives a GPU new instances.
+// lay replaces the instances of a GPU.
 func (m *Machine) lay(dev *GPU, layout mig.Layout) error {
 	if m.table == nil {
 		return fmt.Errorf("%s has no MIG", m.spec.Product)
@@ -124,7 +123,7 @@ func (m *Machine) lay(dev *GPU, layout mig.Layout) error {
 	return nil
 }
 
-// instanceID numbers instances as the driver does: by size, then by place.
+// instanceID numbers instances as the driver does: by size, then by placement.
 func instanceID(p mig.Placement) int {
 	switch {
 	case p.Profile.Compute >= 7:
@@ -133,13 +132,13 @@ func instanceID(p mig.Placement) int {
 		return 1 + p.Start/4
 	case p.Profile.Compute == 2:
 		return 3 + p.Start/2
-	case p.Profile.Memory == 3: // one of twelve memory units in four
+	case p.Profile.Memory == 3: // three of twelve memory units count as one of four
 		return 3 + p.Start/3
 	}
 	return 7 + p.Start
 }
 
-// uuid is always the same for the same parts, as the driver's are.
+// uuid is deterministic for the same parts, as the driver's UUIDs are.
 func uuid(parts ...any) string {
 	h := sha256.Sum256([]byte(fmt.Sprint(parts...)))
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])

@@ -12,15 +12,15 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// wanted is one GPU's part of a named configuration.
+// wanted is the part of a named configuration for one GPU.
 type wanted struct {
 	names  map[string]int // as in the file
-	counts []mig.Count    // none if the driver lacks one of the names
+	counts []mig.Count    // empty if the driver does not know one of the names
 	mig    bool
 }
 
-// parseConfig returns the named configuration of a mig-parted file, which mig-parted's own
-// types check, for each of the GPUs in it. Placements are mig-parted's choice.
+// parseConfig reads a named configuration of a mig-parted file with mig-parted's own types, for each GPU that
+// it selects. mig-parted chooses the placements.
 func parseConfig(file []byte, name string, gpus int, table *mig.Table) (map[int]wanted, error) {
 	var s specv1.Spec
 	if err := yaml.Unmarshal(file, &s); err != nil {

@@ -8,20 +8,20 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
-// manager is mig-manager: one change at a time, begun by a change of the
-// label. Values of the label during a change are ignored. Checked against the
-// source of nvidia-mig-manager v0.13.1, v0.14.5 and v0.15.0 on 2026-11-23.
+// manager is mig-manager: it makes one change at a time, started by a change of the label. Label changes
+// during it are ignored. Checked against the source of nvidia-mig-manager v0.13.1, v0.14.5 and v0.15.0 on
+// 2026-11-23.
 type manager struct {
-	handled string // the label's value it acted on last
-	// applied: it has applied a config since its start. Afterwards a change that
-	// fails, or that is applied already, leaves its clients paused.
+	handled string // label value that was handled last
+	// applied is true once it has applied a config since its start. From then on, a change that fails or is already
+	// applied leaves its clients paused.
 	applied bool
-	wedged  bool // a story's switch: the next change hangs
+	wedged  bool // set by a story: the next change hangs
 
 	phase  phase
 	until  time.Time
 	wanted map[int]wanted
-	why    string // why the last change failed
+	why    string // reason of the last failure
 }
 
 type phase uint8
@@ -32,22 +32,20 @@ const (
 	applying
 )
 
-// Wedge makes the next change hang with its clients paused, as when a client's
-// pod does not end in time: the state stays pending until the label changes
-// again (gpu-operator#2833).
+// Wedge makes the next change hang with its clients paused, as when a client's pod does not end in time. The
+// state stays pending until the label changes again (gpu-operator#2833).
 func (m *Machine) Wedge(on bool) { m.manager.wedged = on }
 
-// SetExporter sets whether an exporter runs on the node. An exporter has open
-// handles of every instance, so mig-manager waits for its end: mig-parted fails
-// while it runs (DCGM#276).
+// SetExporter sets whether an exporter runs on the node. An exporter has every instance open, and mig-parted
+// fails while it runs (DCGM#276), so mig-manager waits for its end.
 func (m *Machine) SetExporter(runs bool) { m.exporter = runs }
 
 // Failure is why mig-manager's last change failed; empty if it did not.
 func (m *Machine) Failure() string { return m.manager.why }
 
-// StepManager lets mig-manager work: label is the node's present value of
-// contract.ConfigLabel, config the mig-parted file as the node sees it (nil: none). It
-// returns the labels it sets now, nil for none.
+// StepManager lets mig-manager work. label is the current value of contract.ConfigLabel, config the
+// mig-parted file as the node sees it (nil if there is none). It returns the labels that mig-manager sets
+// now; nil for none.
 func (m *Machine) StepManager(label string, config []byte, now time.Time) map[string]string {
 	g := &m.manager
 	switch {
@@ -55,10 +53,10 @@ func (m *Machine) StepManager(label string, config []byte, now time.Time) map[st
 		g.handled = label
 		return m.beginChange(label, config, now)
 	case g.phase == pausing && (now.Before(g.until) || m.exporter):
-		return nil // its clients have not all ended
+		return nil // not all its clients have ended
 	case g.phase == pausing:
 		if g.wedged {
-			g.phase = idle // it timed out and changed nothing
+			g.phase = idle // the change has timed out and changed nothing
 			return nil
 		}
 		g.phase, g.until = applying, now.Add(m.spec.Delays.Apply)
@@ -89,7 +87,7 @@ func (m *Machine) beginChange(name string, config []byte, now time.Time) map[str
 	return out
 }
 
-// endChange applies the configuration and lets the clients go on.
+// endChange applies the configuration and resumes the clients.
 func (m *Machine) endChange(now time.Time) map[string]string {
 	g := &m.manager
 	g.phase = idle
@@ -103,7 +101,7 @@ func (m *Machine) endChange(now time.Time) map[string]string {
 	return out
 }
 
-// answer returns the labels at the end of a change that applied nothing.
+// answer returns the labels after a change that applied nothing.
 func (m *Machine) answer(state string, now time.Time) map[string]string {
 	out := map[string]string{}
 	if !m.manager.applied {
@@ -113,7 +111,7 @@ func (m *Machine) answer(state string, now time.Time) map[string]string {
 	return out
 }
 
-// resume starts the paused clients and returns their labels.
+// resume resumes the paused clients and returns their labels.
 func (m *Machine) resume(now time.Time) map[string]string {
 	if !m.plugin.running {
 		m.plugin.start(now, m.spec.Delays.Enumerate)
@@ -121,8 +119,8 @@ func (m *Machine) resume(now time.Time) map[string]string {
 	return deployLabels()
 }
 
-// Deploy starts the device plugin where the node's labels have it run and no
-// change is under way: labels set by another than mig-manager.
+// Deploy starts the device plugin if the node's labels allow it and no change is under way. It is for labels
+// that another program than mig-manager has set.
 func (m *Machine) Deploy(labels map[string]string, now time.Time) {
 	if m.manager.phase == idle && !m.plugin.running && labels[deployPrefix+"device-plugin"] == "true" {
 		m.plugin.start(now, m.spec.Delays.Enumerate)
@@ -138,8 +136,8 @@ func (m *Machine) matches() bool {
 	return true
 }
 
-// gpuMatches reports whether a GPU has the wanted instances, at any placement. Names are
-// compared as strings, and a name with the amount 0 is a difference.
+// gpuMatches reports whether a GPU has the wanted instances at any placement. Names are compared as strings,
+// and a name with amount 0 counts as a difference.
 func (m *Machine) gpuMatches(i int, w wanted) bool {
 	have := map[string]int{}
 	for _, in := range m.gpus[i].Instances {
@@ -148,8 +146,7 @@ func (m *Machine) gpuMatches(i int, w wanted) bool {
 	return m.gpus[i].MIG == w.mig && maps.Equal(have, w.names)
 }
 
-// apply goes GPU by GPU, as mig-parted does: GPUs done before one fails
-// stay changed.
+// apply changes GPU by GPU, as mig-parted does. GPUs that were changed before one fails stay changed.
 func (m *Machine) apply() error {
 	for i := range m.gpus {
 		w, ok := m.manager.wanted[i]
@@ -178,8 +175,7 @@ func (m *Machine) apply() error {
 	return nil
 }
 
-// setMode switches MIG on or off. That resets every GPU of the node, so none
-// may be in use.
+// setMode switches MIG mode. This resets every GPU of the node, so none may be in use.
 func (m *Machine) setMode(dev int, on bool) error {
 	for i := range m.gpus {
 		if m.busy(i) {

@@ -9,9 +9,9 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// As mig-parted v0.13.1: names are compared as strings, GPU by GPU; a GPU that differs is cleared
-// first, stays empty for a name that its driver does not have, and the change is a success. What is
-// not written as a name fails before.
+// TestManagerComparesNamesAsStrings: like mig-parted v0.13.1, names are compared as strings, GPU by GPU. A
+// GPU that differs is cleared first. If its driver does not know the name, the GPU stays empty and the change
+// still succeeds. A text that is not a valid name fails earlier.
 func TestManagerComparesNamesAsStrings(t *testing.T) {
 	table, _ := mig.ForModel("A100-80GB")
 	halves, err := mig.ParseLayout(table, "3g@0 3g@4")

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// mig-manager changes nothing while an exporter holds handles of the GPUs.
+// TestManagerWaitsForTheExporter: mig-manager changes nothing while an exporter has the GPUs open.
 func TestManagerWaitsForTheExporter(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	layout, err := mig.ParseLayout(table, "3g@0 3g@4")

@@ -2,15 +2,15 @@ package node
 
 import "time"
 
-// endpointGrace is how long a kubelet counts the devices of a resource whose plugin has gone.
+// endpointGrace is how long a kubelet still counts the devices of a plugin that is gone.
 const endpointGrace = 5 * time.Minute
 
-// plugin is NVIDIA's device plugin. While it is down, or has not enumerated
-// yet, the kubelet reports none of its devices as allocatable. What the kubelet makes of it was checked
-// against pkg/kubelet/cm/devicemanager and nodestatus of Kubernetes 1.37.1 on 2026-11-28.
+// plugin is NVIDIA's device plugin. While it is down or has not enumerated yet, the kubelet reports none of
+// its devices as allocatable. The kubelet's behaviour was checked against pkg/kubelet/cm/devicemanager and
+// nodestatus of Kubernetes 1.37.1 on 2026-11-28.
 type plugin struct {
 	running bool
-	since   time.Time // when its report counts
+	since   time.Time // time from which its report counts
 }
 
 func (p *plugin) start(now time.Time, enumerate time.Duration) {
@@ -21,15 +21,15 @@ func (p *plugin) stop() { p.running = false }
 
 func (p *plugin) ready(now time.Time) bool { return p.running && !now.Before(p.since) }
 
-// registered is what the kubelet knows of an extended resource.
+// registered is the kubelet's state of an extended resource.
 type registered struct {
 	devices int
-	gone    time.Time // since when its plugin has none of them; zero while it has
+	gone    time.Time // time since which its plugin has no such device; zero while it has
 }
 
-// Allocatable is how many devices of each resource the kubelet lets pods have.
-// A resource that has vanished with its layout stays, at 0, as the kubelet
-// keeps it until it restarts. Before the first report there is nothing.
+// Allocatable returns how many devices of each resource pods can get. A resource that has disappeared with
+// its layout stays with value 0, as in the kubelet until it restarts. Before the first report there are no
+// resources.
 func (m *Machine) Allocatable(now time.Time) map[string]int {
 	out := map[string]int{}
 	for r := range m.known {
@@ -51,8 +51,8 @@ func (m *Machine) Allocatable(now time.Time) map[string]int {
 	return out
 }
 
-// Capacity is how many devices of each resource the plugin reported last. It
-// outlives the plugin for a while, and a layout: the devices count as unhealthy.
+// Capacity returns how many devices of each resource the plugin reported last. The kubelet keeps these for a
+// while after the plugin or the layout is gone; the devices count as unhealthy.
 func (m *Machine) Capacity(now time.Time) map[string]int {
 	out := map[string]int{}
 	for r, is := range m.known {

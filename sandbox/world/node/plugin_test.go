@@ -8,8 +8,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestCapacityOfALayoutThatIsGone: the kubelet counts devices for five minutes after their plugin has none of them, and
-// allocates none.
+// TestCapacityOfALayoutThatIsGone: the kubelet counts devices for five minutes after their plugin no longer
+// has them. It allocates none of them.
 func TestCapacityOfALayoutThatIsGone(t *testing.T) {
 	const small, large = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"
 	table, _ := mig.ForModel("H100-80GB")

@@ -15,7 +15,7 @@ import (
 // header of the Azure LLM inference dataset 2023.
 const header = "TIMESTAMP,ContextTokens,GeneratedTokens"
 
-// longestLine is far above any line of the format.
+// longestLine is much longer than any line of the format.
 const longestLine = 64
 
 // Load reads a trace file in the Azure LLM inference CSV format.
@@ -28,10 +28,9 @@ func Load(path string) (Trace, error) {
 	return parse(path, f)
 }
 
-// parse reads the Azure LLM inference CSV format: a header line, then
-// "2023-11-16 18:15:46.6805900,374,44". A byte order mark, CRLF line ends and
-// empty lines are accepted. Lines must be in order of time. Errors about the
-// content name file, line and field.
+// parse reads the Azure LLM inference CSV format: a header line, then lines such as "2023-11-16
+// 18:15:46.6805900,374,44". A byte order mark, CRLF line ends and empty lines are accepted. Lines must be
+// sorted by time. Errors name file, line and field.
 func parse(file string, r io.Reader) (Trace, error) {
 	const most = MaxRequests * longestLine
 	limited := &io.LimitedReader{R: r, N: most + 1}
@@ -72,7 +71,7 @@ func parse(file string, r io.Reader) (Trace, error) {
 	}
 }
 
-// request of a line; first is when the first one came.
+// request parses a line; first is the time of the first request.
 func (t Trace) request(row []string, first *time.Time) (Request, error) {
 	at, err := time.Parse("2006-01-02 15:04:05.999999999", row[0])
 	if err != nil {

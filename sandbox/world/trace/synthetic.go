@@ -9,12 +9,11 @@ import (
 
 // Synthetic describes a bursty conversation load.
 //
-// Arrivals are a Poisson process whose rate follows a day in short: low at
-// Base, rising over a tenth of the length to Peak, holding for a third, and
-// falling back; on top of it come bursts, a few seconds to a minute long, at
-// up to half again the rate. Prompt and answer lengths are log-normal with the
-// median and spread of the Azure conversation trace of 2023 (prompts about
-// 1,000 tokens with a long tail, answers about 130 to 400).
+// Arrivals are a Poisson process whose rate follows a short day: it starts at Base, rises to Peak over a
+// tenth of the length, stays there for a third, and falls back. In addition there are bursts of up to half
+// the rate, from a few seconds to a minute long. Prompt and answer lengths are log-normal with the median and
+// spread of the Azure conversation trace of 2023 (prompts about 1,000 tokens with a long tail, answers about
+// 130 to 400).
 type Synthetic struct {
 	Seed   uint64
 	Length time.Duration
@@ -22,8 +21,8 @@ type Synthetic struct {
 	Peak   float64 // requests a second at the plateau
 }
 
-// Make returns the trace; the same Synthetic gives the same trace. A Length,
-// Base or Peak that is not positive gives an error.
+// Make returns the trace; the same Synthetic gives the same trace. It fails if Length, Base or Peak is not
+// positive.
 func (s Synthetic) Make() (Trace, error) {
 	if s.Length <= 0 || s.Length > MaxSpan || !(s.Base > 0) || !(s.Peak >= s.Base) || s.Peak > 1e4 {
 		return Trace{}, fmt.Errorf("synthetic trace: need 0 < length <= %s and 0 < base <= peak <= 10000, got %+v", MaxSpan, s)
@@ -34,7 +33,7 @@ func (s Synthetic) Make() (Trace, error) {
 	rng := rand.New(rand.NewPCG(s.Seed, 0x67707573)) // second word: any constant
 	bursts := s.bursts(rng)
 	out := Trace{Name: fmt.Sprintf("synthetic, seed %d", s.Seed)}
-	// Thinning: draw at the highest possible rate, keep in proportion.
+	// Thinning: draw at the highest possible rate, and keep a part in proportion.
 	most := s.Peak * 1.5
 	for at := 0.0; ; {
 		at += rng.ExpFloat64() / most
@@ -60,7 +59,7 @@ func (s Synthetic) Make() (Trace, error) {
 	return out, nil
 }
 
-// rate without bursts, at seconds after the start.
+// rate is the rate without bursts, at a number of seconds since the start.
 func (s Synthetic) rate(at float64) float64 {
 	x := at / s.Length.Seconds()
 	up := smooth((x - 0.15) / 0.10)
@@ -68,7 +67,7 @@ func (s Synthetic) rate(at float64) float64 {
 	return s.Base + (s.Peak-s.Base)*(up-down)
 }
 
-// smooth goes from 0 to 1 as x does.
+// smooth goes from 0 to 1 while x does.
 func smooth(x float64) float64 {
 	x = math.Min(1, math.Max(0, x))
 	return x * x * (3 - 2*x)

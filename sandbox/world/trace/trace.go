@@ -2,8 +2,7 @@ package trace
 
 import "time"
 
-// Bounds of what a request may be; beyond them a trace is refused, since a
-// misread column would otherwise look like traffic.
+// Bounds of a request's values. A trace beyond them is rejected: it is probably a misread column.
 const (
 	MaxTokens   = 1 << 20
 	MaxSpan     = 31 * 24 * time.Hour
@@ -12,14 +11,14 @@ const (
 
 // Request is one arrival.
 type Request struct {
-	At        time.Duration // after the first request of the trace
+	At        time.Duration // offset from the first request of the trace
 	Context   int           // prompt tokens, at least 1
 	Generated int           // answer tokens, at least 1
 }
 
 // Trace is a list of requests in order of arrival; the first is at 0.
 type Trace struct {
-	Name     string // shown: "azure-conv", "synthetic(seed 1)"
+	Name     string // shown to users: "azure-conv", "synthetic(seed 1)"
 	Requests []Request
 }
 
@@ -31,8 +30,7 @@ func (t Trace) Length() time.Duration {
 	return t.Requests[len(t.Requests)-1].At
 }
 
-// Until returns the trace without the requests that arrive after the limit.
-// The requests are shared with t.
+// Until returns the trace without the requests that arrive after the limit. It shares its requests with t.
 func (t Trace) Until(limit time.Duration) Trace {
 	n := 0
 	for n < len(t.Requests) && t.Requests[n].At <= limit {

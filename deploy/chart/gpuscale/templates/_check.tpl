@@ -1,4 +1,4 @@
-{{/* What a schema cannot say. Every message names the value and what to do. */}}
+{{/* Checks that a schema cannot express. Every message names the value and what to do. */}}
 {{- define "gpuscale.check" -}}
 {{- $v := .Values -}}
 {{- range list
@@ -42,9 +42,9 @@
 {{- $_ := set $by $account $name -}}
 {{- end -}}
 {{- end -}}
-{{- /* Only where a cluster answers: helm template has none. */ -}}
+{{- /* Only with a cluster: helm template has none. */ -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
-{{- /* Helm names the kind, not the value that asks for it. */ -}}
+{{- /* Helm's own error names the missing kind, but not the value that requires it. */ -}}
 {{- $kinds := list -}}
 {{- if has $v.monitoring.scrape (list "ServiceMonitor" "PodMonitor") -}}
 {{- $azure := "azmonitoring.coreos.com/v1" -}}
@@ -105,7 +105,7 @@
 {{- fail (printf "autoscaler.migManager.namespace: there is no namespace %q. Name the GPU Operator's, or set it to \"\" where there is none" $v.autoscaler.migManager.namespace) -}}
 {{- end -}}
 {{- end -}}
-{{- /* Helm refuses these as well, and does not say what to do. */ -}}
+{{- /* Helm rejects these too, but does not say what to do. */ -}}
 {{- if and $v.crds.install $v.autoscaler.enabled -}}
 {{- range $path, $_ := .Files.Glob "files/crds/*.yaml" -}}
 {{- $name := ($.Files.Get $path | fromYaml).metadata.name -}}

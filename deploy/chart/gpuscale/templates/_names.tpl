@@ -13,7 +13,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Of another chart that has this one as a dependency, everything may be elsewhere than the release. */}}
+{{/* A parent chart that has this chart as a dependency may put everything into another namespace than the release. */}}
 {{- define "gpuscale.namespace" -}}
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
@@ -28,27 +28,27 @@
 {{- if $sa.name }}{{ $sa.name }}{{ else if $sa.create }}{{ include "gpuscale.name" . }}{{ else }}default{{ end -}}
 {{- end -}}
 
-{{/* What a selector may name: it can never change. The first is Prometheus' job, too, which boards and alerts name: not
-the chart's name, which a chart that has this one as a dependency may replace by an alias. */}}
+{{/* Labels for selectors, which can never change. The first label is also Prometheus' job name, which boards and alerts
+use. So it is not the chart's name: a parent chart may give this chart an alias. */}}
 {{- define "gpuscale.selector" -}}
 app.kubernetes.io/name: gpuscale-{{ .name }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- end -}}
 
-{{/* Argo CD's tracking by label puts its Application's name into app.kubernetes.io/instance of every object, of pods in a
-template not. So a ServiceMonitor finds its Service by a label of ours. */}}
+{{/* Argo CD's tracking by label sets app.kubernetes.io/instance of every object to its Application's name, but not in pod
+templates. So a ServiceMonitor selects its Service by a label of ours. */}}
 {{- define "gpuscale.scraped" -}}
 app.kubernetes.io/name: gpuscale-{{ .name }}
 gpuscale.io/release: {{ .root.Release.Name | quote }}
 {{- end -}}
 
-{{/* A Service's meta, by which a ServiceMonitor finds it. */}}
+{{/* A Service's metadata, with the labels by which a ServiceMonitor selects it. */}}
 {{- define "gpuscale.serviceMeta" -}}
 {{- include "gpuscale.meta" (dict "root" .root "name" .name "more" (include "gpuscale.scraped" . | fromYaml)) -}}
 {{- end -}}
 
-{{/* One map, so that no key can be there twice. What is found by has the last word over
-commonLabels; more, where it is given, over all but the selector's. */}}
+{{/* One map, so that no key can occur twice. Labels that selectors use override commonLabels. "more", if given,
+overrides all labels except the selector's. */}}
 {{- define "gpuscale.labels" -}}
 {{- $own := dict "app.kubernetes.io/component" .name "app.kubernetes.io/part-of" "gpuscale" "app.kubernetes.io/managed-by" .root.Release.Service -}}
 {{- $_ := set $own "app.kubernetes.io/version" .root.Chart.AppVersion -}}
@@ -63,7 +63,7 @@ namespace: {{ include "gpuscale.namespace" .root | quote }}
 labels: {{- include "gpuscale.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* Of our value and the one that charts share by convention, ours. */}}
+{{/* Our value, or else the global one that charts share by convention. */}}
 {{- define "gpuscale.registry" -}}
 {{- coalesce .Values.image.registry (default dict .Values.global).imageRegistry | default "" -}}
 {{- end -}}

@@ -1,5 +1,5 @@
-// Command pause is the first process of each pod: it holds the pod's namespaces
-// and reaps orphans until it is ended.
+// Command pause is the first process of each pod: it keeps the pod's namespaces alive and reaps orphaned
+// processes until it is stopped.
 package main
 
 import (

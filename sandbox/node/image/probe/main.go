@@ -1,5 +1,4 @@
-// Command probe is the server of test pods: it logs that it serves, and answers with the
-// host's name.
+// Command probe is the server in test pods: it logs that it serves, and answers with the host's name.
 //
 //	probe serve ADDRESS
 package main

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command node-keeper is the two processes that hold a real node of the sandbox;
-// sandbox/node starts it.
+// Command node-keeper contains the two processes that keep a real node of the sandbox alive. sandbox/node
+// starts it.
 //
 //	node-keeper keep CONFIG     until standard input ends
 //	node-keeper first CONFIG    started by keep

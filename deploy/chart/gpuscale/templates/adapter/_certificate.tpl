@@ -1,4 +1,4 @@
-{{/* The Secret of the adapter's certificate; empty where the adapter issues it. */}}
+{{/* The Secret with the adapter's certificate; empty if the adapter issues it itself. */}}
 {{- define "gpuscale.adapterSecret" -}}
 {{- if eq .Values.adapter.certificate.source "secret" -}}
 {{ .Values.adapter.certificate.secretName }}
@@ -7,14 +7,14 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The names of the APIServices that are registered, with commas. */}}
+{{/* The names of the registered APIServices, separated by commas. */}}
 {{- define "gpuscale.apiServices" -}}
 {{- $v := .Values.adapter.apis -}}
 {{- $all := concat (ternary (list "v1beta1.custom.metrics.k8s.io" "v1beta2.custom.metrics.k8s.io") list $v.custom) (ternary (list "v1beta1.external.metrics.k8s.io") list $v.external) -}}
 {{- join "," $all -}}
 {{- end -}}
 
-{{/* The annotation by which cert-manager fills in the authority of APIServices. */}}
+{{/* The annotation that makes cert-manager set the CA of APIServices. */}}
 {{- define "gpuscale.injectCA" -}}
 {{- $v := .Values.adapter.certificate -}}
 {{- $ns := (include "gpuscale.namespace" .) -}}
