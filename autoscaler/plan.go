@@ -150,8 +150,8 @@ var subjects = map[string]string{
 	"pools": "pool", "nodes": "node", "pods": "pod", "forecasts": "forecast", "tenants": "quota", "policy": "policy", "state": "tick", "now": "tick",
 }
 
-// about finds the path of a problem, and the name of its subject, in problems such as "pools[p].min: …" or "tenants:
-// tenant \"t\": …".
+// about finds the path of a problem: its beginning, and the subject's name, such as of "pools[p].min: …" or
+// "tenants: tenant \"t\": …".
 var about = regexp.MustCompile(`^(\w+)(?:\[([^\]]*)\](?:\.gpus\[(\w+)\])?|: tenant "([^"]*)"|[.:])`)
 
 // lineOf finds the last line about the subject of a problem; 0 for none.

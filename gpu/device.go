@@ -1,6 +1,6 @@
 package gpu
 
-// Model is a GPU product as capacity sees it. The zero Model is "unknown".
+// Model is a GPU product, as far as capacity depends on it. The zero Model is "unknown".
 type Model struct {
 	// Name is our canonical name, the key of the MIG table: "H100-80GB".
 	Name string

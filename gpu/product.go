@@ -17,7 +17,8 @@ func ParseProduct(label string) (Model, bool) {
 	return ParseProductMemory(label, 0)
 }
 
-// byName are the models by our own names. It is the fast path, for every GPU of a scenario.
+// byName are the models by our own names: the fast path, taken once for every GPU
+// of a scenario.
 var byName = sync.OnceValue(func() map[string]Model {
 	all := make(map[string]Model, len(products))
 	for _, p := range products {
@@ -75,9 +76,9 @@ func normal(label string) (name string, isMIG bool) {
 	return strings.Join(words, "-"), false
 }
 
-// virtual reads the name of a vGPU, as a virtual machine's driver has it: the product, and a
-// profile that begins with the memory in GiB ("T4-8Q"). Such a GPU has only this memory, and
-// no MIG.
+// virtual reads the name of a vGPU, as a virtual machine's driver has it: the
+// product and a profile, which begins with the memory in GiB ("T4-8Q"). The vGPU has
+// only that memory, and no MIG.
 func virtual(name string) (Model, bool) {
 	i := strings.LastIndexByte(name, '-')
 	size, _ := strings.CutSuffix(name[i+1:], "4") // "1B4" has four displays
@@ -100,9 +101,9 @@ func maker(word string) bool {
 	return false
 }
 
-// longest returns the model with the longest spelling with which name begins, in whole words.
-// Where memoryMiB is given, the model must have about that much; of two it takes the nearer
-// one.
+// longest returns the model with the longest spelling that is the beginning of
+// name, whole words only. Where memoryMiB is given, the model must have about that
+// much, and of two equally long spellings the one with the nearer memory is taken.
 func longest(name string, spellings func(product) []string, memoryMiB int) (Model, bool) {
 	var best Model
 	length := 0

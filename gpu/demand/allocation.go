@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// A fractional dialect's scheduler picks the GPU and writes it on the pod; the
-// ids that its device plugin gives the kubelet are tokens that name no GPU, or
-// another one. For such a pod the annotations replace the kubelet's answer.
+// The scheduler of a fractional dialect picks the GPU and writes it in an annotation of
+// the pod. The ids that its device plugin gives the kubelet name no GPU, or another
+// one. So for such a pod the annotations replace the kubelet's answer.
 
 // Annotations of the dialects.
 const (
@@ -25,13 +25,13 @@ const (
 	vcudaAssigned = "tencent.com/gpu-assigned"
 )
 
-// uuidLists are annotations of HAMi and its relatives: containers divided by
+// uuidLists are annotations of HAMi and its relatives: containers separated by
 // ";", each with "UUID,type,memory,cores:" for every GPU.
 var uuidLists = []string{"hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new", "4pd.io/vgpu-ids-new"}
 
-// containerKey is a dialect's annotation for a container. Its name is prefix with the container's
-// name, or its index. Its value is a list of GPU numbers; before and a number are a GPU's ID. It
-// counts only where the annotation assumed is "true".
+// containerKey is a dialect's annotation of a container. Its key is prefix and the container's
+// name, or with byIndex prefix and the container's index. Its value has the numbers of GPUs; the
+// id of a GPU is before and its number. It counts only if the pod's annotation assumed is "true".
 type containerKey struct {
 	prefix, assumed, before string
 	byIndex                 bool
@@ -44,11 +44,12 @@ var containerKeys = []containerKey{
 	{vcudaIndex, vcudaAssigned, "nvidia", true},
 }
 
-// Container of a pod, in the order of the pod's spec, init containers last.
+// Container is a container of a pod. Lists are in the order of the pod's spec, init containers
+// last.
 type Container struct {
 	Name string
 	Init bool
-	// Resources are the requested names: "aliyun.com/gpu-mem".
+	// Resources are the names of the requested resources: "aliyun.com/gpu-mem".
 	Resources []string
 }
 
@@ -59,11 +60,11 @@ type Allocated struct {
 	ID string
 }
 
-// FromAnnotations returns the GPUs that a pod's annotations state. An error names
-// the annotation; what the others state stands.
+// FromAnnotations returns the GPUs that a pod's annotations state. The error names the
+// first annotation that cannot be read; the GPUs of the others are returned too.
 func FromAnnotations(annotations map[string]string, containers []Container) ([]Allocated, error) {
 	p := annotated{annotations: annotations, containers: containers}
-	bad := cmp.Or(p.uuidList(), p.gpushare()) // both read
+	bad := cmp.Or(p.uuidList(), p.gpushare()) // both are called
 	for _, dialect := range containerKeys {
 		bad = cmp.Or(bad, p.containerKeyed(dialect))
 	}
@@ -85,8 +86,8 @@ func (p *annotated) add(container int, key, id string) error {
 	return nil
 }
 
-// uuidList reads the lists of UUIDs. HAMi from 2.9 on has an entry for every container, init
-// containers first. Earlier versions and Volcano have no entries for init containers.
+// uuidList reads the lists of UUIDs. From HAMi 2.9 on a list has an entry for every container,
+// init containers first. Earlier lists and Volcano's have none for init containers.
 func (p *annotated) uuidList() error {
 	first := slices.IndexFunc(p.containers, func(c Container) bool { return c.Init })
 	for _, key := range uuidLists {
@@ -153,7 +154,7 @@ func (p *annotated) gpushareMany(text string) error {
 	return nil
 }
 
-// containerKeyed reads a dialect's annotations of containers, such as "0,2".
+// containerKeyed reads a dialect's annotations of the containers: "0,2" is two GPUs.
 func (p *annotated) containerKeyed(dialect containerKey) error {
 	for i, c := range p.containers {
 		key := dialect.prefix + c.Name

@@ -14,8 +14,8 @@ type Device struct {
 	Name   string // of the request, for errors
 	Driver string // "gpu.nvidia.com"
 	// Attributes that a device must have exactly, by name in the driver's domain:
-	// "type" is "gpu" or "mig", "profile" is "3g.40gb". "productName" selects GPUs and does
-	// not change the size of the request; the planner learns of it in another way.
+	// "type" is "gpu" or "mig", "profile" is "3g.40gb". "productName" selects
+	// GPUs without changing the size of the request; the planner gets it by another way.
 	Attributes map[string]string
 	Count      int
 	// All requests every such device of a node.
@@ -27,8 +27,8 @@ type Device struct {
 	MemoryMiB int
 }
 
-// driver is a DRA driver of accelerators: their vendor, and the type of its whole GPUs. A claim
-// must state the type (mustSay) where the driver has instances too.
+// driver is a DRA driver of accelerators. gpu is the type of its whole GPUs. mustSay is set
+// where a claim must state the type, since the driver has parts of GPUs too.
 type driver struct {
 	vendor, gpu string
 	mustSay     bool

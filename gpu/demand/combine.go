@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// Sum returns the demand of containers that run at the same time. Fractions add up on one GPU.
-// Where their sum is more than one GPU, they are parts of different GPUs, each as large as the
-// largest of them. Shares add up. The error is for demands of two vendors: no node has both.
+// Sum returns the demand of containers that run at the same time. Fractions add
+// up on one GPU. Where their sum is more than one GPU, they are parts of different
+// GPUs, each as large as the largest. Shares add up. Demands from two vendors are an
+// error, since no node has both.
 func Sum(ds ...Demand) (Demand, error) {
 	return fold(ds, func(a, b int) int { return a + b })
 }

@@ -20,9 +20,9 @@ type Demand struct {
 }
 
 // Instances is a number of MIG instances of one profile, as requested. Name is
-// the profile's name in the request ("3g.40gb"); which slices it means depends
-// on the product, so Profile has what the name states by itself: compute slices
-// and attributes, with Memory 0, and MemoryGB as named.
+// the profile's name in the request ("3g.40gb"). Its memory slices depend on the
+// product, so Profile has only what the name states, compute slices and attributes;
+// Profile.Memory is 0, and MemoryGB is the memory in the name.
 type Instances struct {
 	Name     string
 	Profile  mig.Profile
@@ -34,15 +34,15 @@ func (i Instances) compare(j Instances) int {
 	return cmp.Or(i.Profile.Compare(j.Profile), cmp.Compare(i.MemoryGB, j.MemoryGB))
 }
 
-// Fraction of a GPU. One with nothing stated is shares of GPUs (time-slicing,
-// MPS), of whatever size the node gives them.
+// Fraction is a part of a GPU. With no size stated it is shares of GPUs (time-slicing,
+// MPS), whose size the node decides.
 type Fraction struct {
 	CoreMilli   int // thousandths of a GPU's compute, 0 for not stated
 	MemoryMiB   int // 0 for not stated
 	MemoryMilli int // thousandths of a GPU's memory, 0 for not stated
-	// GPUs is the number of different GPUs of which such a part is requested; 0 is 1. HAMi's
-	// pods may request several, and so do containers whose parts do not fit one GPU together.
-	// With nothing stated it is the number of shares, which may be on one GPU.
+	// GPUs is how many different GPUs such a part is requested of; 0 means 1. It is more
+	// than 1 for HAMi, and for containers whose parts do not fit one GPU together.
+	// With no size stated it is the number of shares, which may be of one GPU.
 	GPUs int
 }
 

@@ -6,8 +6,8 @@ import "strings"
 type kind uint8
 
 const (
-	other       kind = iota // not an accelerator, or known by the node alone
-	gpus                    // whole GPUs; where a part is requested too, the number of GPUs that it is requested of
+	other       kind = iota // not an accelerator, of nodes only, or a MIG profile
+	gpus                    // whole GPUs; beside the size of a part, the number of GPUs with such a part
 	shares                  // places on GPUs that are shared by time
 	coreGPUs                // hundredths of a GPU's compute; whole hundreds are GPUs
 	corePercent             // hundredths of each GPU's compute
@@ -30,14 +30,14 @@ type dialect struct {
 // other.
 type family struct {
 	name string
-	// each is set where a part is requested of each of the GPUs that the container counts beside
-	// it, not of one GPU.
+	// each is set where a part is requested of each of several GPUs, whose number is
+	// requested beside it. Elsewhere it is of one GPU.
 	each bool
-	// several is set where a request for more than one GPU's compute, but no whole number of
-	// GPUs, means equal parts of as few GPUs as possible.
+	// several is set where a container can request more than one GPU's compute without
+	// whole GPUs: 150 hundredths are 75 of each of two GPUs.
 	several bool
-	// orMiB is set where a setting of the cluster decides whether memory is in MiB or in the
-	// dialect's unit: an amount above mostGiB is in MiB.
+	// orMiB is set where a setting of the cluster selects MiB or the dialect's unit for
+	// memory. An amount above mostGiB is in MiB.
 	orMiB bool
 }
 
@@ -51,7 +51,7 @@ var (
 	nano    = family{name: "nano-gpu"}
 )
 
-// dialects is every resource with a name of its own.
+// dialects has every resource that is known by its whole name.
 var dialects = map[string]dialect{
 	"nvidia.com/gpu":               {gpus, "nvidia", plugin, 0},
 	"nvidia.com/gpu.shared":        {shares, "nvidia", plugin, 0},

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// KAI's annotations of a pod that requests a part of a GPU. The pod's containers request no
-// resource for it: the GPU is allocated to a pod of KAI's own.
+// KAI's annotations of a pod that requests a part of a GPU. They are no resources:
+// the pod's containers request nothing, and the GPU is allocated to a pod of KAI's.
 const (
 	kaiFraction = "gpu-fraction"             // of a GPU's memory, more than 0, at most 1
 	kaiMemory   = "gpu-memory"               // MiB
-	kaiDevices  = "gpu-fraction-num-devices" // number of GPUs of which such a part is requested
+	kaiDevices  = "gpu-fraction-num-devices" // number of GPUs that such a part is requested of
 )
 
-// kaiRound is the multiple to which KAI rounds a GPU's memory down, in MiB: two requests of 20480 MiB do not fit a GPU
-// of 40960 MiB (0.17.0, pkg/scheduler/api/node_info). Parts are rounded up to it, since the GPU is not known here.
+// kaiRound is the unit in MiB to which KAI rounds a GPU's memory down, so that two parts of 20480 MiB do not fit a GPU
+// of 40960 MiB (0.17.0, pkg/scheduler/api/node_info). As the GPU is not known here, parts are rounded up to it.
 const kaiRound = 100
 
 // FromKAI reads the annotations by which a pod requests parts of GPUs from the KAI
@@ -55,7 +55,7 @@ func FromKAI(annotations map[string]string) (Demand, error) {
 	return Demand{Vendor: "nvidia", Fraction: &f}, nil
 }
 
-// parseShare reads a part of one in thousandths, rounded up.
+// parseShare reads a number above 0 and up to 1, and returns thousandths, rounded up.
 func parseShare(s string) (int, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x > 0 && x <= 1) {
@@ -72,12 +72,11 @@ func parseAmount(annotation, s string) (int, error) {
 	return n, nil
 }
 
-// KAIGroup is a label of the pods that share a GPU, and of the pod that reserves the GPU. Its value is the name of
-// their group. A pod with parts of several GPUs has one label for each, whose key is KAIGroup, a slash and the group's
-// name (pkg/binder of 0.13).
+// KAIGroup is a label whose value names the group of pods that share a GPU. The pod that reserves the GPU has it too. A
+// pod with parts of several GPUs has a label for each, with a slash and the group's name appended (pkg/binder of 0.13).
 const KAIGroup = "runai-gpu-group"
 
-// KAIGroups are the groups in a pod's labels.
+// KAIGroups returns the groups in a pod's labels, in no fixed order.
 func KAIGroups(labels map[string]string) (groups []string) {
 	for name, group := range labels {
 		if name == KAIGroup || strings.HasPrefix(name, KAIGroup+"/") {

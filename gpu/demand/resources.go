@@ -13,10 +13,11 @@ import (
 const maxAmount = 1 << 24
 
 // FromResources reads one container's extended resources: name → amount as the
-// integer value of the quantity. Read each container of a pod and combine the demands with Sum
-// and Max: the sum of a pod's resources does not show that parts are of different GPUs.
-// Resources that are no accelerator are skipped. The error names the resource and the problem:
-// negative, too large, two dialects or vendors at once, a size that the dialect does not allow.
+// integer value of the quantity. A pod must be read container by container and combined
+// with Sum and Max, since the sum of its resources does not show parts of each of
+// several GPUs. Resources that are no accelerator are skipped. The error names the
+// resource and the problem: negative, too large, two dialects or vendors at once,
+// a size that the dialect does not allow.
 func FromResources(list map[string]int64) (Demand, error) {
 	var g gathered
 	// Sorted, so that the same list always gives the same error.
@@ -30,9 +31,9 @@ func FromResources(list map[string]int64) (Demand, error) {
 
 // gathered is the sum of a container's resources, by dialect.
 type gathered struct {
-	vendor, vendorOf string // vendorOf is the resource that states the vendor
+	vendor, vendorOf string // vendorOf is a resource of the vendor
 	family           family
-	familyOf         string
+	familyOf         string // a resource of the family
 
 	sum    [refused]int64 // by kind; of memory in MiB
 	within string         // the resource of kind within, empty for none
@@ -50,7 +51,7 @@ func (g *gathered) add(resource string, n int64) error {
 		return nil
 	case d.kind == refused:
 		return fmt.Errorf("has an unknown size")
-	case n < 0 || n > maxAmount && d.kind != within: // those may be in bytes
+	case n < 0 || n > maxAmount && d.kind != within: // within may be in bytes
 		return fmt.Errorf("amount %d is not possible", n)
 	case g.vendor != "" && g.vendor != d.vendor:
 		return fmt.Errorf("is from another vendor than %s", g.vendorOf)
@@ -60,7 +61,7 @@ func (g *gathered) add(resource string, n int64) error {
 	g.vendor, g.vendorOf, g.family, g.familyOf = d.vendor, resource, d.family, resource
 	switch {
 	case isMIG:
-		parsed, _ := mig.ParseName(name) // the name is a valid one
+		parsed, _ := mig.ParseName(name) // ProfileOfResource has checked the name
 		g.mig = append(g.mig, Named(parsed, int(n)))
 		return nil
 	case d.kind == within:
@@ -73,14 +74,14 @@ func (g *gathered) add(resource string, n int64) error {
 	return nil
 }
 
-// Named is a number of instances of a profile known by its name alone.
+// Named returns n instances of a profile that is known only by its name.
 func Named(name mig.Name, n int) Instances {
 	return Instances{
 		Name: name.String(), Profile: mig.Profile{Compute: name.Compute, Attrs: name.Attrs}, MemoryGB: name.GB, Count: n,
 	}
 }
 
-// demand makes one Demand of what was gathered.
+// demand returns what was gathered as a Demand.
 func (g *gathered) demand() (Demand, error) {
 	slices.SortFunc(g.mig, Instances.compare)
 	d := Demand{GPUs: int(g.sum[gpus]), MIG: g.mig}
@@ -103,8 +104,8 @@ func (g *gathered) demand() (Demand, error) {
 }
 
 // partsOfOne reads the dialects that count a GPU's compute in hundredths: less
-// than a hundred is a part of one GPU, whole hundreds are whole GPUs. In qGPU other amounts
-// above a hundred are equal parts of several GPUs, rounded down.
+// than a hundred is a part of one GPU, whole hundreds are whole GPUs. qGPU also
+// has equal parts of several GPUs, each rounded down.
 func (g *gathered) partsOfOne(d *Demand) error {
 	n := (g.sum[coreGPUs] + 99) / 100
 	switch {
@@ -116,16 +117,16 @@ func (g *gathered) partsOfOne(d *Demand) error {
 		return fmt.Errorf("resource %s: %d hundredths of a GPU: want less than 100, or whole hundreds", g.familyOf, g.sum[coreGPUs])
 	case g.sum[coreGPUs] > 0 || g.sum[memoryMiB] > 0:
 		d.Fraction = &Fraction{CoreMilli: int(g.sum[coreGPUs]) * 10, MemoryMiB: int(g.sum[memoryMiB]), GPUs: 1}
-	case g.sum[idleCore] > 0: // of no memory: it has to count for something
+	case g.sum[idleCore] > 0: // it reserves nothing, but the demand must not be zero
 		d.Fraction = &Fraction{CoreMilli: int(min(g.sum[idleCore], 100)) * 10, GPUs: 1}
 	}
 	return nil
 }
 
-// partsOfGPUs reads HAMi and Volcano, and shares of unstated size. Where a container states the
-// size of a part, nvidia.com/gpu and vgpu-number count the GPUs of which it requests one such
-// part each. Both dialects read a percentage of memory only where no MiB are stated. For more
-// than 100 % of the compute HAMi takes 100 %, while Volcano finds no GPU.
+// partsOfGPUs reads the dialects of HAMi and Volcano, and shares. A container that states
+// the size of a part requests such a part of each of several GPUs; nvidia.com/gpu or
+// volcano.sh/vgpu-number is their number. A share of memory counts only where no MiB are
+// stated. More than 100 hundredths of compute are 100 in HAMi; Volcano finds no GPU for them.
 func (g *gathered) partsOfGPUs(d *Demand) error {
 	if g.sum[memoryMiB] > 0 {
 		g.sum[memoryShare] = 0

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// sharer is how nodes state the GPUs that a scheduler's dialect divides. Nothing else states
-// them on a node without NVIDIA's labels.
+// sharer is how nodes state GPUs that a scheduler's dialect divides. A node without NVIDIA's
+// labels states them nowhere else.
 type sharer struct {
 	name       string // of the dialect, as in a pool's template
 	count      string // resource: the number of GPUs
@@ -19,11 +19,11 @@ type sharer struct {
 	unit       int64  // of memory, in MiB
 	// Labels of the node: the number of GPUs, the memory of each, the product.
 	countLabel, memoryLabel, productLabel string
-	// register is an annotation of the node that lists its GPUs. beside are resources that pods
-	// request and no node advertises.
+	// register is an annotation of the node that lists its GPUs.
 	register string
-	beside   []string
-	// number is the resource that counts the pods that may share the GPUs, several on each.
+	// beside are resources that pods request and no node advertises.
+	beside []string
+	// number is the resource that counts places, several on each GPU.
 	number string
 }
 
@@ -53,27 +53,27 @@ var sharers = []sharer{
 	{name: "volcano-gpushare", count: "volcano.sh/gpu-number", memory: "volcano.sh/gpu-memory", unit: 1},
 }
 
-// greedy is the compute that offline pods of qGPU request: they use what other pods leave idle.
+// greedy is qGPU's compute of offline pods, which take what others leave idle.
 const greedy = "tke.cloud.tencent.com/qgpu-core-greedy"
 
-// Divided are the GPUs of a node that a dialect divides.
+// Divided is the GPUs of a node that a dialect divides.
 type Divided struct {
 	Dialect   string
 	GPUs      int
 	MemoryMiB int      // of each, as the scheduler counts it; 0 for not stated
-	Product   string   // by the maker's label; empty for not stated
+	Product   string   // as the node states it; empty for not stated
 	UUIDs     []string // by index, where stated
-	Unhealthy []string // those of UUIDs that no pod gets
+	Unhealthy []string // UUIDs of the GPUs that no pod gets
 	Places    int      // pods that may share each, 0 for no known limit
-	// Whole is set where pods may also request whole GPUs by the device plugin's own name. Where
-	// it is not set, such requests are not served.
+	// Whole is set where the node also serves requests for whole GPUs by the device
+	// plugin's own name, nvidia.com/gpu. Elsewhere no such request is served.
 	Whole bool
 	// Offers are the resources that pods of the dialect request, with the amounts
 	// that all GPUs have together. Memory of gpushare is in MiB, see Counted.
 	Offers map[string]int64
 }
 
-// resources are the names of all resources of the dialect, of nodes and of pods.
+// resources are all resources of the dialect's nodes and pods.
 func (s *sharer) resources() []string {
 	return append([]string{s.hundredths, s.memory, s.count, s.number}, s.beside...)
 }
@@ -125,9 +125,9 @@ func (s *sharer) advertised(allocatable map[string]int64, labels map[string]stri
 	return d, true
 }
 
-// registered reads an annotation that lists GPUs: JSON, or "UUID,count,memory,…:" before HAMi 2.5
-// and in Volcano. Only in JSON does HAMi's scheduler heed which GPUs are healthy; a GPU without
-// that field is unhealthy, since JSON leaves out what is false.
+// registered reads an annotation that lists GPUs. It is JSON; before HAMi 2.5, and in
+// Volcano, it is "UUID,count,memory,…:". HAMi's scheduler heeds a GPU's health only in the
+// JSON, which leaves out a health of false.
 func (s *sharer) registered(allocatable map[string]int64, annotations map[string]string) (Divided, bool) {
 	text := annotations[s.register]
 	if s.register == "" || text == "" || allocatable[s.number] <= 0 {
@@ -178,7 +178,7 @@ func (s *sharer) registered(allocatable map[string]int64, annotations map[string
 	return d, true
 }
 
-// offers are the amounts of a dialect's resources that pods can request of a number of GPUs.
+// offers returns the resources that gpus GPUs of mib MiB each offer to pods of the dialect.
 func (s *sharer) offers(gpus, mib int) map[string]int64 {
 	out := map[string]int64{}
 	for _, name := range append([]string{s.hundredths, s.memory}, s.beside...) {
@@ -210,10 +210,10 @@ func Dialects() []string {
 	return out
 }
 
-// placesOfGPU is how many pods may share a GPU by default, in HAMi and volcano.
+// placesOfGPU is how many pods may share a GPU by default, in HAMi and Volcano.
 const placesOfGPU = 10
 
-// Divide returns what a node with so many GPUs offers in a dialect.
+// Divide returns what a node with gpus GPUs of memoryMiB each offers in a dialect.
 func Divide(dialect string, gpus, memoryMiB int) (Divided, error) {
 	i := slices.IndexFunc(sharers, func(s sharer) bool { return s.name == dialect })
 	if i < 0 {
@@ -221,7 +221,7 @@ func Divide(dialect string, gpus, memoryMiB int) (Divided, error) {
 	}
 	s := &sharers[i]
 	d := Divided{Dialect: s.name, GPUs: gpus, MemoryMiB: memoryMiB, Whole: s.whole(), Offers: s.offers(gpus, memoryMiB)}
-	if s.count != "" { // a node states it; pods do not request it
+	if s.count != "" { // gpushare's is only of nodes: no pod requests it
 		d.Offers[s.count] = int64(gpus)
 	}
 	if s.number != "" {
@@ -233,7 +233,7 @@ func Divide(dialect string, gpus, memoryMiB int) (Divided, error) {
 	return d, nil
 }
 
-// own are the resources that are of one dialect only.
+// own are the resources that only nodes of one dialect offer.
 var own = func() map[string]bool {
 	out := map[string]bool{}
 	for _, s := range sharers {
@@ -246,13 +246,13 @@ var own = func() map[string]bool {
 	return out
 }()
 
-// Hint reports whether a resource that pods request is no amount that nodes have: the scheduler
-// does not count it. HAMi has one, a pod's priority on its GPU.
+// Hint reports whether a requested resource is only a hint: no node has an amount of it, and
+// the scheduler does not count it. HAMi's is a pod's priority on its GPU.
 func Hint(resource string) bool { return resource == "nvidia.com/priority" }
 
-// Counted returns the amount of a resource that is of one dialect only; false for any other
-// resource. Whether gpushare counts memory in GiB or MiB is a setting of the cluster. The
-// result is in MiB.
+// Counted returns the amount of a resource that only nodes of one dialect offer. It is
+// false for any other resource. gpushare counts memory in GiB or MiB, by a setting of the
+// cluster; the returned amount is in MiB.
 func Counted(resource string, amount int64) (int64, bool) {
 	if resource == gpushareMemory && amount <= mostGiB {
 		amount *= 1024
@@ -260,9 +260,9 @@ func Counted(resource string, amount int64) (int64, bool) {
 	return amount, own[resource]
 }
 
-// Exclusive returns a demand for nodes of a dialect where no device plugin gives whole GPUs. A
-// whole GPU becomes a part of all its compute and memory. Parts that another container requests
-// beside whole GPUs count as whole GPUs too.
+// Exclusive returns the demand with all compute and memory of each GPU in place of whole
+// GPUs. It is for a dialect whose whole GPUs no device plugin gives. Parts that another
+// container requests beside them count as whole GPUs too.
 func (d Demand) Exclusive() Demand {
 	if d.GPUs == 0 {
 		return d
@@ -275,7 +275,7 @@ func (d Demand) Exclusive() Demand {
 	return d
 }
 
-// Over returns a demand of part of a GPU as equal parts of n GPUs, at most 64.
+// Over returns a demand for a part of one GPU as equal parts of n GPUs, at most 64.
 func (d Demand) Over(n int) Demand {
 	if f := d.Fraction; f != nil && f.GPUs <= 1 && n > 1 {
 		n = min(n, maxDivided)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// declared and reads are what emit and read were called with.
+// declared and reads are the series that emit and read have declared.
 var (
 	declared []Desc
 	reads    []Read

@@ -3,8 +3,8 @@ package metric
 // The autoscaler's series about the fleet. Only the leader exports these, so that
 // sums over replicas are right.
 //
-// Their labels are never empty: Prometheus takes an empty label for a missing one
-// and uses the scrape target's own instead. NotApplicable is the value instead.
+// A label that does not apply is NotApplicable, never empty: Prometheus takes an empty
+// label for a missing one and uses the scrape target's own.
 var (
 	AutoscalerGPUSeconds = emit(Autoscaler, Counter, Seconds, "gpuscale_autoscaler_gpu_seconds_total",
 		`GPU time by use: 1 is one GPU for one second. place is "busy", "slack" (allocated and computing now and then), "idle" (allocated and not computing), `+
@@ -66,8 +66,8 @@ var (
 		LabelWorkload)
 )
 
-// NotApplicable is the value of a label that does not apply. Other is the value for everything
-// beyond a bound. Neither can be a name in Kubernetes.
+// NotApplicable is the value of a label that does not apply. Other is the value for
+// what exceeds a bound. Neither can be a name in Kubernetes.
 const (
 	NotApplicable = "(none)"
 	Other         = "(other)"

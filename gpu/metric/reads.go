@@ -12,11 +12,11 @@ type Read struct {
 	Labels []string // that distinguish series of one pod, without the scrape's own
 }
 
-// Escape is the name under which prometheus_client serves a series with colons in its name to
-// Prometheus 2, and to Prometheus 3 with metric_name_validation_scheme legacy: it treats colons as
-// UTF-8 there (choose_encoder of client_python 0.25, its issue 1177). This holds for SGLang's page
-// and for the page of KServe's own server for vLLM. vLLM writes its page in the text format, where
-// colons stay.
+// Escape returns the name with underscores for colons. prometheus_client serves it to
+// Prometheus 2, and to 3 with metric_name_validation_scheme legacy, since it counts colons as
+// UTF-8 (choose_encoder of client_python 0.25, its issue 1177). SGLang's page has such names, and
+// that of KServe's own server for vLLM. vLLM writes its own page in the text format, where colons
+// stay.
 func Escape(name string) string { return strings.ReplaceAll(name, ":", "_") }
 
 // UnderRay is the name that Ray's wrapper gives a series of a server that runs under it.
@@ -27,8 +27,8 @@ func UnderRay(name string) string { return "ray_" + Escape(name) }
 // (pkg/controller/llmisvc/monitoring.go of opendatahub-io/kserve at 5c0eae1).
 func UnderKServe(name string) string { return "kserve_" + name }
 
-// Names are all names under which series may be stored: the servers' own names, the escaped ones,
-// and those that Ray's wrapper and KServe's monitors give to series of servers under them.
+// Names returns the names under which series may be stored: the server's own, the escaped one, and
+// for servers that run under Ray or KServe those that Ray's wrapper and KServe's monitors give them.
 func Names(of ...Read) (names []string) {
 	for _, r := range of {
 		names = append(names, r.Name)
@@ -79,7 +79,7 @@ const (
 	LabelReplica       = "replica"
 	LabelHandle        = "handle"
 	LabelActorID       = "actor_id"
-	LabelReplicaID     = "ReplicaId" // Ray's, like the next
+	LabelReplicaID     = "ReplicaId" // Ray's, as the next
 	LabelWorkerID      = "WorkerId"
 	LabelTargetModel   = "target_model_name"
 	LabelFairnessID    = "fairness_id"
@@ -93,9 +93,9 @@ const (
 	LabelGPUI          = "GPU_I_ID"
 )
 
-// GatewayLabels are the labels that mark series which a gateway repeats under its servers' own
-// names. The router of vLLM's production stack repeats its servers' queues
+// GatewayLabels are labels of series that gateways repeat for their servers, under the servers'
+// own names. The router of vLLM's production stack repeats the queues of its servers
 // (src/vllm_router/services/metrics_service at 0c740a2). SGLang's gateway repeats its workers'
-// whole pages at /engine_metrics, vLLM's too, with each colon as an underscore
+// whole pages at /engine_metrics, vLLM's too, with underscores for colons
 // (src/core/metrics_aggregator.rs of sgl-router at 1117d05).
 func GatewayLabels() []string { return []string{LabelRoutedServer, LabelWorkerAddr} }

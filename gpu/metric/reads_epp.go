@@ -1,8 +1,8 @@
 package metric
 
-// Series of endpoint pickers: the Gateway API Inference Extension's, and llm-d's, which has
-// new names beside the old ones. A picker routes to a pool of servers and is scraped even
-// while the pool is empty.
+// Series of endpoint pickers: of the Gateway API Inference Extension, and of llm-d, which
+// has new names beside the old ones. A picker routes to a pool of servers
+// and is scraped even while the pool is empty.
 var (
 	EPPQueue = read(ServerEPP, Gauge, None, "llm_d_epp_flow_control_queue_size",
 		"Requests queued until the pool has capacity. Absent until the first one.", flowLabels()...)

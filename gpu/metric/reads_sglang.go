@@ -1,8 +1,8 @@
 package metric
 
 // Series of SGLang with --enable-metrics. Every tensor-parallel rank of a
-// data-parallel rank may repeat its numbers, so tp_rank is no key. Names under Ray
-// are spelled as vLLM's are; to Prometheus 2 the colon is an underscore.
+// data-parallel rank may repeat its numbers, so tp_rank does not distinguish series.
+// Names under Ray are spelled as vLLM's are; to Prometheus 2 the colon is an underscore.
 var (
 	SGLangQueued = read(ServerSGLang, Gauge, None, "sglang:num_queue_reqs",
 		"Requests in the waiting queue.", sglangLabels()...)

@@ -17,5 +17,5 @@ var (
 		`The TensorRT-LLM backend's KV cache: kv_cache_block_type "fraction" is the share in use, 0 to 1.`, append(tritonLabels(), LabelBlockType)...)
 )
 
-// tritonLabels include the label of --model-namespacing, which the page calls "namespace".
+// tritonLabels include the label of --model-namespacing, "namespace" on the page.
 func tritonLabels() []string { return []string{LabelModel, LabelVersion, Exported + LabelNamespace} }

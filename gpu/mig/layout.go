@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// NewLayout returns the placements as a Layout, sorted; ps stays as it is.
+// NewLayout returns the placements as a Layout, sorted; ps is not changed.
 func NewLayout(ps ...Placement) Layout {
 	l := Layout(slices.Clone(ps))
 	slices.SortFunc(l, Placement.Compare)
 	return l
 }
 
-// Compare orders layouts, shorter ones and earlier starts first.
+// Compare orders layouts by their first placement that differs. A layout comes before those
+// that begin with it.
 func (l Layout) Compare(m Layout) int { return slices.CompareFunc(l, m, Placement.Compare) }
 
 // Equal reports whether both have the same instances at the same places.

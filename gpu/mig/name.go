@@ -101,8 +101,9 @@ func leadingAttr(s string) (Attr, string) {
 	return 0, s
 }
 
-// Exact returns the profile of this product that a driver or a resource spells exactly so. Use it
-// for requests: a neighbouring size is another resource.
+// Exact returns this product's profile with that name, in a driver's spelling or a
+// resource's. Other drivers' names of the profile count too. Use it for requests: a
+// neighbouring size is another resource.
 func (t *Table) Exact(name string) (Profile, bool) {
 	p, ok := t.names[name]
 	if !ok {

@@ -11,21 +11,26 @@ import (
 // Seen is one GPU instance profile as NVML describes it on a GPU.
 type Seen struct {
 	Name    string // as NVML has it: "MIG 1g.10gb+me", or without "MIG "
-	Compute int    // slice count
-	Count   int    // instance count
-	Media   int    // decoders
+	Compute int    // compute slices of an instance
+	Count   int    // most instances on a GPU, by NVML
+	Media   int    // decoders of an instance
 	Places  []Span // possible placements
 }
 
 // Span is a possible placement of an instance, in memory slices.
 type Span struct{ Start, Size int }
 
-// SpecFromNVML describes a product by what NVML reports on one of its GPUs; an agent publishes
-// the result. The GPU's slices are those of its largest profile. Its decoders are the most that
-// the instances of any one profile have together: the profile of the whole GPU does not tell,
-// as on B200 it has one decoder, like each other profile (MIG user guide, v580). NVML's instance
-// counts are wrong for some products, so the maximum of a profile follows from its placements.
-// Only for profiles with media engines, which run out before slices do, NVML's count is the bound.
+// SpecFromNVML describes a product by what NVML reports on one of its GPUs; an
+// agent publishes the result.
+//
+// The GPU has the slices of its largest profile. Its decoders are the most that the
+// instances of any one profile can have together. The profile of the whole GPU does not
+// show them: on B200 its instance has one decoder, as those of every profile (MIG user
+// guide, v580).
+//
+// NVML's instance counts are wrong for some products, so the maximum of a profile follows
+// from its placements. Profiles with media engines are also bounded by NVML's count, since
+// these engines run out before slices do.
 func SpecFromNVML(product string, memoryMiB int, profiles []Seen) (Spec, error) {
 	s := Spec{Model: gpu.ProductName(product), MemoryMiB: memoryMiB}
 	for _, seen := range profiles {

@@ -55,9 +55,9 @@ type product struct {
 type shape struct {
 	base string // "1g", or "1g.dbl" for one compute and two memory slices
 	Profile
-	starts []int
-	max    int
-	media  int
+	starts []int // first memory slices
+	max    int   // instances a GPU can have
+	media  int   // decoders an instance takes
 }
 
 func (p product) spec(model string) Spec {
@@ -91,9 +91,9 @@ var seven = []shape{
 	{"7g", Profile{7, 8, 0}, []int{0}, 1, 0},
 }
 
-// four is the geometry of A30. NVML's own instance counts are wrong for it. Beside the
-// decoders its media profiles have the one JPEG and the one OFA engine, so a GPU can have only
-// one instance of them, of whatever size (NVIDIA's profile table).
+// four is the geometry of A30. NVML's own instance counts are wrong for it. A GPU has one
+// JPEG and one OFA engine, and an instance of a media profile takes both. So it has at
+// most one such instance, of either size (NVIDIA's profile table).
 var four = []shape{
 	{"1g", Profile{1, 1, 0}, []int{0, 1, 2, 3}, 4, 0},
 	{"1g", Profile{1, 1, AttrMedia}, []int{0, 1, 2, 3}, 1, 1},
@@ -103,7 +103,7 @@ var four = []shape{
 }
 
 // twelve is the geometry of RTX PRO 6000: four compute slices, twelve units of
-// memory, four decoders, of which +me.all takes all (NVIDIA's profile table).
+// memory, four decoders. A profile with +me.all takes all decoders (NVIDIA's profile table).
 var twelve = []shape{
 	{"1g", Profile{1, 3, 0}, []int{0, 3, 6, 9}, 4, 1},
 	{"1g", Profile{1, 3, AttrMedia}, []int{0, 3, 6, 9}, 1, 1},

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// maxSteps bounds a search: a published table of an unknown product may have more placements
-// than any known product. No known product's table comes near it.
+// maxSteps bounds a search, since a published table of an unknown product may have
+// more placements than any known one. No known product comes near it.
 const maxSteps = 1 << 20
 
-// Search visits the maximal sets of places that can be added to keep: those to which no other of
-// the places can be added. It visits each once, in the order of the places. keep must be legal.
-// most, where it is not nil, limits the instances of a profile, beside the product's own limit.
-// Search is false where visit ends it, or after maxSteps.
+// Search visits the maximal sets of places that can be added to keep, which must be legal:
+// the sets beside which none of the other places fits. Each set is visited once, in the
+// order of places. most, where it is not nil, is how many instances of a profile the GPU
+// may have; the product's own limit holds too. Search ends and is false when visit is
+// false, or after maxSteps.
 func (t *Table) Search(keep Layout, places []Placement, most func(Profile) int, visit func(added []Placement) bool) bool {
 	w := walk{table: t, free: make([]int, len(t.entries)), visit: visit, steps: maxSteps}
 	for k, e := range t.entries {
@@ -33,15 +34,15 @@ func (t *Table) Search(keep Layout, places []Placement, most func(Profile) int, 
 type walk struct {
 	table  *Table
 	places []place
-	free   []int // how many more a GPU may have, by entry
+	free   []int // by entry of the table, how many more instances the GPU may have
 	visit  func(added []Placement) bool
 	steps  int // left
 }
 
 type place struct {
 	Placement
-	entry int
-	mask  uint16
+	entry int    // index in the table's entries
+	mask  uint16 // its memory slices, one bit each
 }
 
 // extend adds each of places[from:] in turn. Since places ascend, every set is
@@ -92,8 +93,8 @@ func (t *Table) maximalLayouts(limit int) (found []Layout, ok bool) {
 // state is what the instances of a GPU take.
 type state struct {
 	taken   uint16 // memory slices, one bit each
-	compute int
-	media   int
+	compute int    // compute slices
+	media   int    // decoders
 }
 
 func (s state) with(e *entry, start int) state {

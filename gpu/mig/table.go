@@ -10,13 +10,13 @@ import (
 // returns are shared too and must not be written to.
 type Table struct {
 	model     string
-	compute   int
-	memory    int
-	media     int // decoders of the whole GPU, 0 where they are no limit
-	memoryMiB int
+	compute   int                // compute slices of the whole GPU
+	memory    int                // memory slices of the whole GPU
+	media     int                // decoders of the whole GPU, 0 for no limit
+	memoryMiB int                // of the whole GPU, 0 for not known
 	entries   []entry            // sorted by profile
 	names     map[string]Profile // drivers' spellings
-	maximal   []Layout
+	maximal   []Layout           // see Maximal
 }
 
 // entry is one profile of a table.
@@ -25,10 +25,10 @@ type entry struct {
 	name    string
 	gb      int // as named
 	aliases []string
-	starts  []int
-	masks   []uint16 // memory slices taken, one for each of starts
-	media   int
-	max     int
+	starts  []int    // first memory slices, ascending
+	masks   []uint16 // memory slices taken, one mask for each of starts
+	media   int      // decoders an instance takes
+	max     int      // instances a GPU can have
 }
 
 // Model returns the name of the product, "H100-80GB".
@@ -107,8 +107,8 @@ func (t *Table) find(p Profile) (entry, bool) {
 	return t.entries[i], true
 }
 
-// Spec describes a Table. The package's own tables are made of Specs, and a node publishes one
-// for a product that the package does not know.
+// Spec describes a Table: what the package's own tables are made of, and what a
+// node publishes for a product they do not know.
 type Spec struct {
 	Model         string
 	ComputeSlices int // of the whole GPU, 1 … 16

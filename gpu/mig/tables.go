@@ -10,15 +10,16 @@ import (
 )
 
 // Tables are the tables that nodes have read from their GPUs through NVML and
-// published, one for a product, sorted by it. A published table takes precedence
+// published, one for each product, sorted by its name. A published table takes precedence
 // over the package's own, and is the only one of an unknown product. Nil is
 // "nothing published". Tables come from NewTables and are immutable.
 type Tables []*Table
 
-// NewTables builds the tables of what nodes have published, in any order. Nodes with different
-// drivers may have different names for a profile. All of them are accepted; the first in the
-// alphabet is printed. The error names each product whose Spec is wrong, or for which nodes
-// publish different placements. Such a product is left out, and the others are returned.
+// NewTables builds the tables of what nodes have published, in any order. Nodes
+// with different drivers may have different names for the same profile: all of
+// them are accepted, the first in the alphabet is printed. The error names each
+// product whose Spec is wrong, or for which nodes publish different placements. Such
+// a product is left out, and the others are returned.
 func NewTables(published ...Spec) (Tables, error) {
 	specs := make([]Spec, len(published))
 	for i, s := range published {
@@ -84,7 +85,7 @@ func (t *Table) sameGeometry(o *Table) bool {
 }
 
 // ForModel returns the table of a product, by its name or any spelling of it: the
-// published one, else ours, as the package's ForModel has it.
+// published one, else the package's own.
 func (ts Tables) ForModel(name string) (*Table, bool) {
 	if t, ok := ts.Published(name); ok {
 		return t, true
@@ -108,9 +109,9 @@ func (ts Tables) Published(model string) (*Table, bool) {
 	return ts[i], true
 }
 
-// Model returns the model that a product label means: that of gpu.ParseProductMemory, or, for a
-// product that it does not know, the one whose table a node has published. It is false for an
-// unknown product.
+// Model returns the model that a product label means: what gpu.ParseProductMemory
+// returns, and for a product unknown to it the model of a published table. It is false for
+// a product that neither knows.
 func (ts Tables) Model(label string, memoryMiB int) (gpu.Model, bool) {
 	if m, ok := gpu.ParseProductMemory(label, memoryMiB); ok {
 		return m, true
@@ -122,7 +123,7 @@ func (ts Tables) Model(label string, memoryMiB int) (gpu.Model, bool) {
 	return gpu.Model{Name: t.model, Vendor: "nvidia", MemoryMiB: t.memoryMiB}, true
 }
 
-// Spec returns a Spec from which NewTable builds an equal table.
+// Spec returns a Spec from which NewTable makes an equal table.
 func (t *Table) Spec() Spec {
 	s := Spec{Model: t.model, ComputeSlices: t.compute, MemorySlices: t.memory, MemoryMiB: t.memoryMiB, MediaEngines: t.media}
 	for _, e := range t.entries {

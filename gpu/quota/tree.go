@@ -10,40 +10,40 @@ import (
 )
 
 // Tenant is one node of the tree. Guarantee is its own, not counting what its
-// children have; the tree's capacity is the sum of all guarantees. Bounds that
-// do not bind are All().
+// children have; the tree's capacity is the sum of all guarantees. A bound of All()
+// is no bound.
 type Tenant struct {
 	Name      string
 	Parent    string // empty for a root
 	Guarantee Amount // always available to it, at the latest after a reclaim
 	Limit     Amount // most that it and its children may use; at least their guarantees
 	Borrow    Amount // most that it may use beyond what it and its children are guaranteed
-	Lend      Amount // most of that guaranteed amount that others may use while it is idle
+	Lend      Amount // most of its and its children's guarantees that others may use while they are idle
 }
 
 // Tree is tenants and what they use. It is a value: Add, Remove and Force return
 // a new one and leave the old unchanged, so that a planner can keep many trees and
 // return to any of them.
 type Tree struct {
-	nodes  []node // parents before children, shared
-	byName map[string]int
-	used   []*use // by node; a use is never changed, but replaced
+	nodes  []node         // parents before children; shared by the trees made from one another
+	byName map[string]int // index in nodes; shared too
+	used   []*use         // by node; what is pointed to does not change
 }
 
-// node is a Tenant in its place.
+// node is a Tenant and its place in the tree.
 type node struct {
 	Tenant
 	parent   int // index, -1 for a root
 	children []int
 	below    Amount // guaranteed to it and its children
 	share    Amount // own guarantee and what the children lend into it
-	lent     Amount // the part of share that it lends to its parent
-	kept     Amount // the part of share that it does not lend
+	lent     Amount // of share, what it lends to its parent
+	kept     Amount // of share, what it does not lend
 }
 
-// NewTree builds the tree, with nothing used. The error names every tenant that is wrong: one
-// without a name, twice the same name, an unknown parent, a circle, a negative amount, a limit
-// below what the tenant and its children are guaranteed.
+// NewTree builds the tree, nothing used. The error names every tenant that is
+// wrong: no name, twice the same, an unknown parent, a circle, a negative amount,
+// a limit below what is guaranteed under it.
 func NewTree(tenants []Tenant) (Tree, error) {
 	order, err := sortTenants(tenants)
 	if err != nil {
@@ -78,7 +78,7 @@ func NewTree(tenants []Tenant) (Tree, error) {
 	return t, errors.Join(errs...)
 }
 
-// keep is share - lent. All of an unlimited share can be lent: then it is zero.
+// keep returns share - lent, and 0 where all is lent, even if that is unlimited.
 func keep(share, lent int64) int64 {
 	if lent == share {
 		return 0
@@ -151,7 +151,7 @@ func (t Tree) Guaranteed(name string) Amount {
 	return Amount{}
 }
 
-// Within reports whether a tenant is the other tenant or below it.
+// Within reports whether a tenant is the other or below it.
 func (t Tree) Within(name, other string) bool {
 	for i := t.index(name); i >= 0; i = t.nodes[i].parent {
 		if t.nodes[i].Name == other {

@@ -7,10 +7,10 @@ import (
 
 // use is what one node's tenant uses.
 type use struct {
-	own   Amount // what the tenant itself uses
-	total Amount // own and the children's total
-	drawn Amount // draws on share: own, and what the children draw beyond what they keep
-	above Amount // draws on the tenant's own guarantee: own, and what the children use above theirs
+	own   Amount
+	total Amount // own and the children's
+	drawn Amount // taken from share: own, and what the children draw beyond what they keep
+	above Amount // taken from the guarantee: own, and what the children use beyond theirs
 }
 
 // Used returns what a tenant itself uses, its children not counted; nothing for
@@ -39,8 +39,8 @@ func (t Tree) Borrowed(name string) Amount {
 	return Amount{}
 }
 
-// Covered reports whether a tenant's use is within what it and the tenants above it are guaranteed
-// themselves. No other tenant lends any of that.
+// Covered reports whether what a tenant uses is within its own guarantee and those of the tenants above it, so that
+// no other tenant lends any of it.
 func (t Tree) Covered(name string) bool {
 	for i := t.index(name); i >= 0; i = t.nodes[i].parent {
 		if t.used[i].above.Fits(t.nodes[i].Guarantee) {
@@ -68,7 +68,7 @@ func (t Tree) Add(name string, a Amount) (Tree, error) {
 	case a.Negative() || a.endless():
 		return t, fmt.Errorf("tenant %q: cannot use %s", name, a)
 	}
-	// A request of zero is never refused: memory may be overdrawn while only compute is
+	// A zero part is never refused: memory may be overdrawn while only compute is
 	// requested.
 	free := t.available(i).Floor()
 	if a.Compute > 0 && a.Compute > free.Compute || a.Memory > 0 && a.Memory > free.Memory {
@@ -77,8 +77,8 @@ func (t Tree) Add(name string, a Amount) (Tree, error) {
 	return t.change(i, a), nil
 }
 
-// Force adds a to a tenant's use, available or not: it is for what the tenant has already. It
-// returns the tree itself for an unknown tenant or an impossible amount.
+// Force adds a to a tenant's use, available or not: it is for what a tenant uses already.
+// It returns the tree itself for an unknown tenant or an impossible amount.
 func (t Tree) Force(name string, a Amount) Tree {
 	i := t.index(name)
 	if i < 0 || a.Negative() || a.endless() {
@@ -127,8 +127,8 @@ func (t Tree) available(i int) Amount {
 	return free
 }
 
-// drawable is the part of what node i keeps that it does not use, plus what it can draw from its
-// parent: first what it lends to the parent, then what it may borrow.
+// drawable is what node i keeps and does not use, plus what it can draw from its
+// parent: first what it has lent to the parent, then what it may borrow.
 func (t Tree) drawable(i int) Amount {
 	n, drawn := &t.nodes[i], t.used[i].drawn
 	if n.parent < 0 {

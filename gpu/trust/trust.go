@@ -15,11 +15,11 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// anyNamespace stands for all of them.
+// anyNamespace stands for all namespaces.
 const anyNamespace = "*"
 
-// Exporters are the namespaces whose targets are trusted about the whole cluster: those of GPU
-// exporters, in which only administrators create pods. Nil trusts every target, an empty list
+// Exporters are the namespaces whose targets are believed about the whole cluster: those of GPU
+// exporters, in which only administrators create pods. Nil believes every target, an empty list
 // none.
 type Exporters []string
 
@@ -44,28 +44,28 @@ func Validate(field string, names []string) (errs []error) {
 	return errs
 }
 
-// Include reports whether targets of the namespace are trusted about the whole cluster.
+// Include reports whether targets of the namespace are believed about the whole cluster.
 func (e Exporters) Include(target string) bool {
 	return e == nil || slices.Contains(e, target)
 }
 
-// Allow reports whether a target in the namespace target may report on the namespace about. Each
-// target may report on its own namespace, an exporter's on all. about is the page's namespace
-// label, empty where the page has none.
+// Allow reports whether a target may report on a namespace: every target may on its own, an
+// exporter's on all. about is the page's namespace label, empty where the page has none; target
+// is the target's namespace.
 func (e Exporters) Allow(about, target string) bool {
 	return about == "" || about == target || e.Include(target)
 }
 
-// Witness is, for each program, a family of its page that never has a namespace label. A target in
-// a trusted namespace that has this family is the program.
+// Witness is, for each program, a family that its page always has, without a namespace label. A
+// target in a trusted namespace that has this family is the program.
 var Witness = map[metric.Owner]string{
 	metric.Exporter:   metric.GPUInfo.Name,
 	metric.Adapter:    metric.AdapterReloadGood.Name,
 	metric.Autoscaler: metric.AutoscalerLeader.Name,
 }
 
-// Family returns the program that emits a series, and whether its page may give the series a
-// namespace. ours is false for series of other software.
+// Family returns the program whose page has a series, and whether the page may give it a namespace.
+// ours is false for the series of other software.
 func Family(series string) (owner metric.Owner, namespaced, ours bool) {
 	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 		if d, found := metric.Find(strings.TrimSuffix(series, suffix)); found {
@@ -93,13 +93,14 @@ func (e Exporters) Selector(name string) string {
 	return name + `{` + e.matcher("=~") + `}`
 }
 
-// Query returns a PromQL expression: of, applied to selectors of the family's series that exporters'
-// targets report. It is for families to which the exporter's page may give a namespace. With
-// honor_labels such a series has the page's namespace instead of the target's. Its target is then an
-// exporter's if a series of the family witness (see Witness) has the same job and instance. of must
-// keep those two labels.
+// Query returns a PromQL expression: of, applied to the selector of the family's series that exporters'
+// targets report. It is for families whose series may have a namespace on the exporter's page.
 //
-// Without honor_labels a target cannot set its job, instance or namespace.
+// With honor_labels such a series has the page's namespace instead of the target's. Its target is an
+// exporter's if a series of the family witness, which has no namespace on the page, has the same job
+// and instance. of must keep those two labels.
+//
+// A target without honor_labels cannot set its job and instance, nor its namespace.
 func (e Exporters) Query(name, witness string, of func(selector string) string) string {
 	if len(e) == 0 {
 		return of(e.Selector(name))

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	newest     = 4    // values that show whether an attempt has lost track
+	newest     = 4    // newest values that show whether an attempt has lost track
 	minAnswers = 0.9  // share of the tests for which an attempt must have an answer
-	minGain    = 0.02 // share of the error that a less simple method must save
-	gainSure   = 1.64 // standard errors by which that must exceed chance
-	gainPlain  = 0.5  // saved share of the error that is enough without gainSure
+	minGain    = 0.02 // share of the error that a less simple method must save at least
+	gainSure   = 1.64 // standard errors that what it saves must reach
+	gainPlain  = 0.5  // a method that saves more than this share needs no gainSure
 )
 
-// choose returns the attempt with the smallest error; without lostToo, only of those that have
-// not lost track. A less simple method must be better by more than chance explains (Diebold and
-// Mariano's test), so that the simplest wins ties. Settings of one method are compared by mean
-// error only. Nil means that none has an answer.
+// choose returns the attempt with the smallest error. lostToo allows attempts that have lost
+// track. A less simple method must be better by more than chance explains (Diebold and
+// Mariano's test), so that the simplest wins ties. Settings of one method are
+// compared by mean error only. Nil means that none has enough answers.
 func (t *trial) choose(g *grid, lostToo bool) *attempt {
 	var best *attempt
 	var bestLoss []float64
@@ -49,9 +49,9 @@ func (t *trial) bestSetting(g *grid, settings []*attempt, lostToo bool) (*attemp
 	return best, bestLoss
 }
 
-// lostTrack reports whether the series has changed and the attempt does not follow yet. That
-// is so where the newest values all lay on one side of its forecasts from one cell before,
-// each further off than 39 of 40 of its earlier errors.
+// lostTrack reports whether the series has changed and an attempt does not follow yet:
+// the newest values all lie on the same side of its forecasts one cell ahead, further off
+// than 39 of 40 of its earlier errors.
 func (t *trial) lostTrack(g *grid, a *attempt) bool {
 	until := len(t.tests) - newest
 	if until < minTests {
@@ -75,7 +75,7 @@ func (t *trial) loss(g *grid, a *attempt) []float64 {
 	return t.each(func(j, i int) float64 { return math.Abs(g.last[i+t.k] - a.past[j]) })
 }
 
-// each is a number for each test: the j-th, from cell i.
+// each returns a number for each test: that of test j, which forecasts from cell i.
 func (t *trial) each(number func(j, i int) float64) []float64 {
 	out := make([]float64, len(t.tests))
 	for j, i := range t.tests {
@@ -101,9 +101,9 @@ func better(a, b []float64) bool {
 	return mean > gainSure*few*math.Sqrt(variance/worth)
 }
 
-// independent returns how many independent values these are worth, by their
-// autocorrelation: errors of overlapping spans are not all new evidence. The result is at
-// least 1.
+// independent returns the effective sample size: how many independent values are worth as
+// much as xs, by the autocorrelation at one step. Errors of overlapping spans are not all
+// new evidence. The result is at least 1.
 func independent(xs []float64) float64 {
 	mean, n := meanKnown(xs)
 	var with, own float64
@@ -123,7 +123,7 @@ func independent(xs []float64) float64 {
 // known returns the numbers, without NaN.
 func known(xs []float64) []float64 { return slices.DeleteFunc(slices.Clone(xs), math.IsNaN) }
 
-// meanKnown returns the mean of the numbers and their count; NaN for none. That of equal
+// meanKnown returns the mean of the numbers and their count; NaN for none. The mean of equal
 // numbers is exact.
 func meanKnown(xs []float64) (float64, int) {
 	m := mean{at: math.NaN()}
@@ -133,7 +133,7 @@ func meanKnown(xs []float64) (float64, int) {
 	return m.at, int(m.n)
 }
 
-// mean is the mean, at, of the n numbers that were added.
+// mean is a running mean: at is the mean of the n numbers that were added.
 type mean struct{ at, n float64 }
 
 func (m *mean) add(x float64) {

@@ -7,5 +7,5 @@
 // too sparse or too old for that, the answer is "not enough data" and why.
 //
 // It fills no gaps, reads no clock, uses no randomness and decides nothing: the
-// planner weighs a forecast.
+// planner does.
 package forecast

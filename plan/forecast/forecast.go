@@ -9,16 +9,16 @@ import (
 )
 
 // Day and Week are the seasons, on the clock of Query.Zone. A season is considered when the
-// series is at least two of it long.
+// series is at least twice as long.
 const (
 	Day  = 24 * time.Hour
 	Week = 7 * Day
 )
 
 const (
-	usualLevel = 0.8
-	minPoints  = 30 // least number of known steps
-	staleSteps = 5  // largest age of the newest value, in steps
+	usualLevel = 0.8 // Make's level, see MakeEach
+	minPoints  = 30  // least number of known steps
+	staleSteps = 5   // largest age of the newest value, in steps
 )
 
 // Query is what to forecast.
@@ -28,14 +28,14 @@ type Query struct {
 	// Horizons are how far ahead to forecast, each more than zero.
 	Horizons []time.Duration
 	// Step is the time that one value stands for: points in the same step are
-	// averaged. Zero is the median distance of the points.
+	// averaged. Zero is the median distance between points.
 	Step time.Duration
-	// Zone is the time zone whose clock the demand follows; nil is UTC. The same time yesterday
-	// is then the same time of the clock, even where the clock was set forward or back since.
-	// The forecast is an hour off where such a change lies between Now and the horizon.
+	// Zone is the time zone whose clock the demand follows; nil is UTC. "One day before" is at the
+	// same time on this clock, even where the clock was set forward or back in between. A forecast
+	// across a coming change of the clock is an hour off.
 	Zone *time.Location
-	// Holidays are forecast from earlier ones or from weekends, and other days without
-	// them; nil for none.
+	// Holidays are forecast from earlier holidays or from weekends. Other days are forecast
+	// without them. Nil for none.
 	Holidays *Holidays
 }
 
@@ -48,12 +48,12 @@ const (
 	Level          Method = "level"           // exponentially weighted mean
 	DampedTrend    Method = "damped-trend"    // Holt's, its trend fading
 	Line           Method = "line"            // regression on a straight line, by QR
-	SeasonalNaive  Method = "seasonal-naive"  // as one season before
+	SeasonalNaive  Method = "seasonal-naive"  // the value one season before
 	SeasonalMedian Method = "seasonal-median" // the median of some seasons before
 	HoltWinters    Method = "holt-winters"    // additive season on a damped trend
-	Fourier        Method = "fourier"         // regression on a straight line and waves
+	Fourier        Method = "fourier"         // a straight line, and sines and cosines of a season
 	Holiday        Method = "holiday"         // the median of some holidays before
-	Weekend        Method = "weekend"         // for a holiday: the median of some days of weekends before
+	Weekend        Method = "weekend"         // for a holiday: the median of some weekend days before
 )
 
 // Reason is why there is a forecast, or none. The set is closed.
@@ -92,11 +92,11 @@ type Error struct {
 	// MAPE is the mean of |actual − forecast| ÷ actual over actual values that are
 	// not zero; 0.1 is 10 %.
 	MAPE sample.Value
-	// MASE is the mean of |actual − forecast| ÷ that of a forecast of no change:
-	// below 1 is better.
+	// MASE is the mean of |actual − forecast| ÷ that mean for the method last-value: below 1
+	// is better than last-value.
 	MASE sample.Value
-	// Coverage is the share of actual values inside an interval made only from the
-	// errors known before them.
+	// Coverage is the share of actual values inside their interval. The interval of each
+	// value is made only from the errors known at that time.
 	Coverage sample.Value
 	// Tests is the number of places in the past from which a forecast was tested.
 	Tests int
@@ -110,8 +110,9 @@ func Make(points []sample.Point, query Query) []Forecast {
 	return MakeEach(points, query, usualLevel)[0]
 }
 
-// MakeEach is Make for each of some levels, from the same tests. A level is the share of
-// outcomes that the interval should contain, between 0 and 1; Make's is 0.8.
+// MakeEach is Make for several levels, from the same tests: one list of forecasts for each
+// level. A level is the share of outcomes that the interval should contain, between 0 and 1.
+// Make's level is 0.8.
 func MakeEach(points []sample.Point, query Query, levels ...float64) [][]Forecast {
 	g, reason, why := newGrid(points, query)
 	onClock := func(t time.Time) time.Time { return clock(t, query.Zone) }
@@ -169,8 +170,8 @@ func answer(f *Forecast, g *grid, t trial) {
 	f.Why = because(best, usual, f.Error)
 }
 
-// fill fills in the forecast of the attempt best. Where usual is another one, the series has
-// changed, and that may last or pass: the interval contains both forecasts' intervals.
+// fill fills in the forecast of best. Where best is not usual, the series has changed, and
+// the change may last or pass: the interval then contains the intervals of both.
 func (t *trial) fill(f *Forecast, g *grid, best, usual *attempt) {
 	in := t.interval(g, best, f.Level)
 	low, high := in.around(best)

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	fourierRows  = 504  // rows of one fit at most; further cells share rows
+	fourierRows  = 504  // most rows of one fit; with more cells, neighbours share a row
 	fourierFits  = 6    // fits spread over the origins; the last origin has its own
 	fourierRidge = 1e-3 // pulls to zero the waves that the known cells do not determine
 	fourierKeep  = 0.3  // weight of the newest cell in the lasting residual
-	huberPasses  = 3
-	huberEdge    = 6.0 // residuals up to this many medians (four standard deviations) are not outliers
+	huberPasses  = 3    // most repetitions of one fit
+	huberEdge    = 6.0  // residuals up to this many medians (four standard deviations) are not outliers
 )
 
-// waves is a regression on a straight line and on sines and cosines. The latest residual is
-// added to the forecast, for as long as such residuals have lasted before. Gaps only mean
-// fewer rows.
+// waves is a regression on a straight line and on sines and cosines. The latest
+// residual is carried into the forecast as far as such residuals have lasted
+// before. Gaps only mean fewer rows.
 type waves struct {
 	periods   []time.Duration
 	harmonics int // of each period
@@ -40,8 +40,8 @@ func (w waves) run(g *grid, ks, origins []int) [][]float64 {
 	return out
 }
 
-// fitAndRun fits on what was known at the first of the origins, and forecasts from each of
-// them.
+// fitAndRun fits on what was known at the first of origins, and forecasts from
+// all of them.
 func (w waves) fitAndRun(g *grid, basis *mat.Dense, ks, origins []int, out [][]float64, at int) {
 	upto := origins[0]
 	coef := w.fit(g, basis, upto)
@@ -88,9 +88,9 @@ func (w waves) row(row []float64, i float64, cell time.Duration, n int) {
 	}
 }
 
-// fit regresses cells 0 … upto, some neighbouring cells to a row; nil where
-// there is too little to fit. Outliers get less weight and the fit is repeated
-// (Huber), so that a lost afternoon does not bend the wave.
+// fit returns the coefficients of a regression on cells 0 … upto, or nil where
+// too few are known. Where there are many cells, neighbours share a row. Outliers get less
+// weight and the fit is repeated (Huber), so that a lost afternoon does not bend the wave.
 func (w waves) fit(g *grid, basis *mat.Dense, upto int) []float64 {
 	_, p := basis.Dims()
 	per := upto/fourierRows + 1

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	maxCells   = 4096 // further steps share cells
-	maxSeasons = 8    // the past that is used, in lengths of the longest season
-	minSeasons = 2    // the least past with which a season is considered, in its lengths
+	maxCells   = 4096 // with more steps, several share a cell
+	maxSeasons = 8    // weeks of the past that are used, if that is more than maxCells steps
+	minSeasons = 2    // a season is considered if the series is this many seasons long
 )
 
 // grid is the series in cells of equal length that end at Now, NaN where
 // nothing is known. Numbers are divided by a power of two, so that the largest
-// lies between ½ and 1: nothing overflows, and a series times two gives the
-// same bits.
+// lies between ½ and 1: nothing overflows, and the same series times two gives
+// the same bits.
 type grid struct {
 	cell    time.Duration
-	mean    []float64 // over the cell's known steps, spikes clipped
-	last    []float64 // the cell's newest known step, spikes clipped
-	real    []float64 // the same with spikes, for intervals
-	seen    []int     // by cell: index of the newest known cell up to it, or -1
-	stale   int       // age of the newest known cell from which on nothing is forecast, in cells
-	age     time.Duration
-	seasons []time.Duration // those the series is long enough for
-	exp     int
+	mean    []float64       // over the cell's known steps, spikes clipped
+	last    []float64       // the cell's newest known step, spikes clipped
+	real    []float64       // the same with spikes, for intervals
+	seen    []int           // index of the newest known cell up to here, or -1
+	stale   int             // nothing is forecast from a cell after this many unknown ones
+	age     time.Duration   // of the newest value
+	seasons []time.Duration // those that the series is long enough for
+	exp     int             // numbers are divided by 2 to this power
 }
 
 // newGrid makes the grid, or returns why it cannot.
@@ -86,14 +86,14 @@ func trusted(points []sample.Point, now time.Time) []sample.Point {
 	return out
 }
 
-// clock is what the clock of a zone shows, as a time of UTC.
+// clock returns what the clock of a zone shows at t, as a time in UTC.
 func clock(t time.Time, zone *time.Location) time.Time {
 	_, offset := t.In(cmp.Or(zone, time.UTC)).Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// onClock puts points on the clock of a zone. Where the clock shows an hour twice, only the
-// second one counts, which is newer.
+// onClock gives points the times that the clock of a zone shows. Where it shows an hour
+// twice, the points of the second one replace those of the first.
 func onClock(points []sample.Point, zone *time.Location) []sample.Point {
 	out := slices.Clone(points)
 	first := len(out)
@@ -124,9 +124,9 @@ func medianGap(points []sample.Point) time.Duration {
 	return gaps[len(gaps)/2]
 }
 
-// recent drops what is too far back: points older than maxSeasons of the longest season,
-// and points before a gap that is longer than all that follows it. A single old value must
-// not stretch the grid.
+// recent drops the points that are too old: older than maxSeasons weeks and than maxCells
+// steps. It also drops the points before a gap that is longer than all the time since, if
+// they are fewer than those after it: one stray value must not stretch the grid.
 func recent(points []sample.Point, now time.Time, step time.Duration) []sample.Point {
 	longest := max(maxCells*step, maxSeasons*Week)
 	first := 0
@@ -142,9 +142,9 @@ func recent(points []sample.Point, now time.Time, step time.Duration) []sample.P
 	return points[first:]
 }
 
-// stepValue is the mean of the points in one step, counted back from now.
+// stepValue is the mean of the points in one step.
 type stepValue struct {
-	back int
+	back int // steps before now
 	mean
 }
 
@@ -187,7 +187,7 @@ func (g *grid) fill(steps []stepValue, step time.Duration) {
 // scale divides all numbers by a power of two.
 func (g *grid) scale() {
 	largest := func(xs []float64) float64 { return slices.Max(append(known(xs), 0)) }
-	// 0 where there is nothing but clipped spikes.
+	// The largest of mean and last is 0 where there is nothing but clipped spikes.
 	_, g.exp = math.Frexp(cmp.Or(largest(slices.Concat(g.mean, g.last)), largest(g.real)))
 	for i := range g.mean {
 		g.mean[i] = math.Ldexp(g.mean[i], -g.exp)

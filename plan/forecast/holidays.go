@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	profileDays = 3 // earlier days that a holiday is forecast from, at most
-	holidayPast = 6 // newest values of a holiday that move the rest of it
+	profileDays = 3 // most earlier days that a holiday is forecast from
+	holidayPast = 6 // newest values of a holiday that shift the forecast of its rest
 )
 
 // Holidays are days on which demand does not follow its usual course. They last from
@@ -21,8 +21,8 @@ type Holidays struct {
 	days    map[string]bool // by date, "2026-12-25"
 }
 
-// NewHolidays are the days of these dates; their time of day is ignored. Where the past has
-// no earlier holiday, a holiday is forecast from the days of the weekend.
+// NewHolidays returns the holidays on some dates, whose times of day are ignored. Where the
+// past has no earlier holiday, a holiday is forecast from the days of weekend.
 func NewHolidays(weekend []time.Weekday, dates []time.Time) *Holidays {
 	h := &Holidays{weekend: weekend, days: make(map[string]bool, len(dates))}
 	for _, d := range dates {
@@ -33,7 +33,7 @@ func NewHolidays(weekend []time.Weekday, dates []time.Time) *Holidays {
 
 func dateOf(t time.Time) string { return t.Format(time.DateOnly) }
 
-// on is the holiday that a time of the clock is in.
+// on returns the date of a time of the clock, and whether it is a holiday.
 func (h *Holidays) on(t time.Time) (date string, is bool) {
 	if h == nil {
 		return "", false
@@ -53,7 +53,7 @@ func (h *Holidays) Ahead(now time.Time) bool {
 	return false
 }
 
-// kind of a day.
+// kind is the kind of a day, the rarest last.
 type kind uint8
 
 const (
@@ -62,13 +62,13 @@ const (
 	holiday
 )
 
-// days is a grid with the day of each cell. Its times are the clock's.
+// days is a grid with the date of each cell. Its times are those of the zone's clock.
 type days struct {
 	*Holidays
 	g    *grid
 	now  time.Time
-	date []string // of each cell
-	kind []kind   // of its day
+	date []string // of each cell, "2026-12-25"
+	kind []kind   // of each cell's day
 }
 
 func (h *Holidays) over(g *grid, now time.Time) *days {
@@ -86,14 +86,15 @@ func (h *Holidays) over(g *grid, now time.Time) *days {
 	return d
 }
 
-// at is the middle of a cell; cells count on after the newest.
+// at returns the time of a cell's middle. A cell after the newest lies in the future.
 func (d *days) at(cell int) time.Time {
 	back := time.Duration(len(d.g.mean)-1-cell)*d.g.cell + d.g.cell/2
 	return d.now.Add(-back)
 }
 
-// profile is the median of the newest profileDays days of a kind before that of t, at t's time
-// of day, and how many days it is of; NaN for none. Only cells up to known count.
+// profile returns the median value at t's time of day on earlier days of a kind, and the
+// number of these days; NaN for none. It uses the newest profileDays days, and no cell
+// after known.
 func (d *days) profile(of kind, t time.Time, known int) (float64, int) {
 	var found []float64
 	for back := 1; len(found) < profileDays; back++ {
@@ -112,10 +113,10 @@ func (d *days) profile(of kind, t time.Time, known int) (float64, int) {
 	return median(found), len(found)
 }
 
-// foretell forecasts a day of a kind from earlier days, from cell i for the later time t. A
-// holiday is as earlier holidays, or as weekends where none is known; any other day is as
-// weekends. Where i is in the same day as t, the day's newest values move the forecast. It
-// returns the number of earlier days too.
+// foretell forecasts a later time t, on a day of kind on, from what is known at cell i. A
+// holiday is forecast from holidays, or from weekends where no holiday is known; another day
+// is forecast from weekends. Where cell i is in the same day as t, the day's newest values
+// shift the forecast. It also returns the number of days that the forecast is from.
 func (d *days) foretell(i int, t time.Time, on kind) (float64, int, Method) {
 	of, method := holiday, Holiday
 	base, n := d.profile(of, t, i)
@@ -143,8 +144,8 @@ func (d *days) foretell(i int, t time.Time, on kind) (float64, int, Method) {
 	return base, n, method
 }
 
-// answer forecasts the holiday that at, f's time on the clock, is in. Its errors are those of the same rule on earlier
-// holidays, and on weekends too where these are too few.
+// answer forecasts the holiday at f's time, which is at on the clock. The errors are those of the same rule on
+// earlier holidays, and where these are too few, on weekends too.
 func (d *days) answer(f *Forecast, at time.Time) {
 	g := d.g
 	t := trial{k: g.ahead(f.Horizon)}
@@ -177,7 +178,7 @@ func (d *days) answer(f *Forecast, at time.Time) {
 	}
 }
 
-// test forecasts the known cells of days of the kind least and rarer ones, each from t.k cells before.
+// test forecasts each known cell on a day of kind least, or of a rarer kind, from t.k cells before.
 func (d *days) test(t *trial, a *attempt, least kind) {
 	t.tests, a.past = nil, nil
 	for i := 0; i+t.k < len(d.g.mean); i++ {
@@ -191,8 +192,8 @@ func (d *days) test(t *trial, a *attempt, least kind) {
 	}
 }
 
-// without is the grid for days that are no holidays: cells of holidays are unknown in it, so
-// that no ordinary day is forecast from one. It returns the number of these holidays.
+// without returns the grid for other days: holidays are unknown in it, so that no
+// other day is forecast from one. It also returns the number of holidays.
 func (d *days) without() (*grid, int) {
 	left := map[string]bool{}
 	g := *d.g

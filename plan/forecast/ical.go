@@ -14,16 +14,16 @@ import (
 // Bounds of a calendar.
 const (
 	maxICal       = 4 << 20 // bytes
-	maxHolidays   = 10_000
-	maxHolidayRun = 366 // days of one event
-	lastYear      = 2100
+	maxHolidays   = 10_000  // days of all events
+	maxHolidayRun = 366     // days of one event
+	lastYear      = 2100    // events are repeated until its end
 )
 
-// ReadICal reads the days of an iCalendar file (RFC 5545). The days of a VEVENT begin with
-// DTSTART and end before DTEND; without DTEND it is one day. RRULE repeats them up to the year
-// 2100, without the days of EXDATE. A cancelled event (STATUS:CANCELLED) is left out. It takes
-// whole days only: times of day, RDATE, DURATION and RECURRENCE-ID are errors with file, line
-// and property. name is the file's name in errors.
+// ReadICal reads the days of an iCalendar file (RFC 5545). A VEVENT covers the dates from
+// DTSTART up to but without DTEND, or one day where DTEND is missing. RRULE repeats it, until
+// the end of the year 2100, except on EXDATE. A cancelled event (STATUS:CANCELLED) is left
+// out. Times of day, RDATE, EXRULE, DURATION and RECURRENCE-ID are not supported: they are an
+// error with file, line and property. name is the file's name in errors.
 func ReadICal(name string, r io.Reader) ([]time.Time, error) {
 	all, err := io.ReadAll(io.LimitReader(r, maxICal+1))
 	switch {
@@ -56,15 +56,15 @@ func ReadICal(name string, r io.Reader) ([]time.Time, error) {
 	return c.days, nil
 }
 
-// ical is what has been read of a file.
+// ical is a file as far as it is read, and the event that is being read.
 type ical struct {
-	begun       bool
-	open        []string // components
-	start, stop time.Time
+	begun       bool      // BEGIN:VCALENDAR was read
+	open        []string  // components that have begun and not ended, the innermost last
+	start, stop time.Time // DTSTART and DTEND; zero where not read
 	cancelled   bool
 	rule        *rrule.ROption // nil for an event that is not repeated
 	but         []time.Time    // days on which a repeated event does not begin
-	days        []time.Time
+	days        []time.Time    // of all events so far
 }
 
 func (c *ical) property(line string) error {
@@ -165,7 +165,7 @@ func (c *ical) event() error {
 	return nil
 }
 
-// repetition reads a rule of days, weeks, months or years.
+// repetition reads an RRULE. A rule with times of day is an error.
 func repetition(value string) (*rrule.ROption, error) {
 	rule, err := rrule.StrToROption(value)
 	if err == nil && (rule.Freq > rrule.DAILY || len(rule.Byhour)+len(rule.Byminute)+len(rule.Bysecond) > 0) {
@@ -190,7 +190,7 @@ func (c *ical) repeat(add func(start time.Time) bool) error {
 	return nil
 }
 
-// day reads a date; have is what the event has already.
+// day reads a date. have is the event's earlier value of the property, which must be zero.
 func day(parameters, value string, have time.Time) (time.Time, error) {
 	d, err := time.Parse("20060102", value)
 	switch {

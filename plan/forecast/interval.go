@@ -12,17 +12,18 @@ const (
 	minResiduals = 20 // least number of errors for a past interval
 )
 
-// interval is how far below (negative) and above the forecast from now the outcome may lie.
+// interval is how far below and above the forecast from now the outcome may
+// lie.
 type interval struct {
-	low, high float64
+	low, high float64 // low ≤ 0 ≤ high
 	power     float64 // errors are assumed to grow as the forecast to this power
 	evidence  float64 // independent errors per test, at most 1
 }
 
 // interval takes the quantiles of an attempt's errors. Counted demand is
 // noisier where there is more of it, so errors are also tried relative to the
-// forecast's root and to the forecast itself; the narrowest interval, misses
-// counted, is taken.
+// forecast's square root and to the forecast itself. The interval with the smallest
+// score is taken: its width, and a penalty for each outcome outside (the interval score).
 func (t *trial) interval(g *grid, a *attempt, level float64) interval {
 	floor := t.floor(g)
 	best, least := interval{}, math.Inf(1)
@@ -55,7 +56,7 @@ func (in interval) around(a *attempt) (low, high float64) {
 	return max(0, a.live+in.low), a.live + in.high
 }
 
-// floor is the forecast below which the assumed size of errors does not shrink any more.
+// floor returns the forecast below which errors are assumed not to shrink with it.
 func (t *trial) floor(g *grid) float64 {
 	mean, _ := meanKnown(t.each(func(_, i int) float64 { return g.last[i+t.k] }))
 	return mean / 5
@@ -84,9 +85,9 @@ func capped(xs []float64) []float64 {
 	return out
 }
 
-// quantiles returns the bounds of the middle share (level) of the errors. Few independent
-// errors give wider bounds: up to the largest error, and beyond it by the root of the number
-// that is missing.
+// quantiles returns the bounds of the middle share (level) of errors, low ≤ 0 ≤ high.
+// evidence is the number of independent errors per error. Few independent errors give wider
+// bounds: up to the largest error, and beyond it where there are too few for the level.
 func quantiles(errs []float64, level, evidence float64) (low, high float64) {
 	sorted := slices.Sorted(slices.Values(errs))
 	n := float64(len(sorted))

@@ -22,8 +22,8 @@ func (lastValue) run(g *grid, ks, origins []int) [][]float64 {
 	return out
 }
 
-// sameTime forecasts the median of the values at the same time in earlier seasons: the
-// newest count of them that are known.
+// sameTime forecasts the value at the same time in seasons before: the median
+// of at most count of them, the newest first. Unknown ones are skipped.
 type sameTime struct {
 	period time.Duration
 	count  int
@@ -34,7 +34,7 @@ func (s sameTime) run(g *grid, ks, origins []int) [][]float64 {
 	length := float64(s.period) / float64(g.cell)
 	var found []float64
 	for h, k := range ks {
-		skip := math.Ceil(float64(k) / length) // seasons back to what is known by then
+		skip := math.Ceil(float64(k) / length) // seasons back to a cell that is known at the origin
 		for o, i := range origins {
 			found = found[:0]
 			for n := skip; len(found) < s.count; n++ {
@@ -54,7 +54,7 @@ func (s sameTime) run(g *grid, ks, origins []int) [][]float64 {
 	return out
 }
 
-// median sorts what it is given.
+// median returns the median of xs, and sorts them.
 func median(xs []float64) float64 {
 	slices.Sort(xs)
 	n := len(xs)

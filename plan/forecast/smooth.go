@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// maxBins is the number of parts of a season. A part longer than a cell gets
+// maxBins is the largest number of parts of a season. A part longer than a cell gets
 // several values a season: less noise, and less effect of gaps.
 const maxBins = 168
 
 // smoothing is exponential smoothing of a level, a fading trend and an additive
-// season; gains per cell. With trend zero there is no trend, with period zero
-// no season.
+// season. With trend zero there is no trend, with period zero no season.
 type smoothing struct {
-	level, trend, season float64
-	damp                 float64 // factor on the trend after a cell
-	period               time.Duration
+	level, trend, season float64       // gains: the weight of a new cell, 0 … 1
+	damp                 float64       // factor on the trend for each cell
+	period               time.Duration // of the season
 }
 
 // run passes once through the grid and forecasts from each origin (ascending)
@@ -43,14 +42,14 @@ func (s smoothing) run(g *grid, ks, origins []int) [][]float64 {
 // state is the state of the smoothing.
 type state struct {
 	smoothing
-	base, slope float64 // level now, trend a cell
-	bins        []float64
+	base, slope float64   // level now, trend per cell
+	bins        []float64 // by part of the season, what it adds to the level; nil for no season
 	cell        time.Duration
-	start       int // first cell that advances the state
+	start       int // first cell that is taken
 }
 
-// newState starts at the first known cell. With a season it starts after the first season,
-// which gives the first level and shape.
+// newState starts at the first cell. With a season it starts after the first
+// season, which gives the first level and shape.
 func newState(s smoothing, g *grid) *state {
 	st := &state{smoothing: s, base: math.NaN(), cell: g.cell}
 	if s.period == 0 {
@@ -77,8 +76,8 @@ func (st *state) bin(i int) int {
 	return min(len(st.bins)-1, int(float64(phase)/float64(st.period)*float64(len(st.bins))))
 }
 
-// take advances the state by cell i with its value y. NaN is unknown: then only the trend
-// runs on.
+// take advances by cell i with its value. Where the value is unknown (NaN), the level
+// follows the trend.
 func (st *state) take(i int, y float64) {
 	before := st.base
 	slope := st.damp * st.slope
@@ -94,7 +93,7 @@ func (st *state) take(i int, y float64) {
 		if st.base = y; st.bins != nil {
 			st.bins[st.bin(i)] = 0
 		}
-	case math.IsNaN(shape): // a part without a value: all of the rest is its shape
+	case math.IsNaN(shape): // this part of the season has no value yet: it takes all of the difference
 		st.base, st.slope = expected, slope
 		st.bins[st.bin(i)] = y - expected
 	default:

@@ -15,10 +15,10 @@ const (
 	spikeTimes  = 3.0   // and a spike is this many times larger
 )
 
-// clip moves values that stand alone to the edge of ordinary deviations. A value is compared
-// only with earlier ones, so that a test from the past sees what was visible then. A jump
-// counts as a spike until three of five values share it. A peak is no spike where the season
-// before had it too.
+// clip moves spikes, values that stand alone, to the edge of ordinary deviations. A
+// value is compared only with those before it, so that a test from the past
+// sees what was visible then. A jump counts as a spike until three of five
+// values share it. A peak that was there a season before is no spike.
 func clip(xs []float64, cell time.Duration, seasons []time.Duration) {
 	middle := trailingMedians(xs)
 	away := floats.SubTo(unknowns(len(xs)), xs, middle)

@@ -14,7 +14,7 @@ func way(m Method, season time.Duration) string {
 	return string(m) + " over " + Short(season)
 }
 
-// because is why a method was taken, and not the usual one where that is another.
+// because returns Forecast.Why: why best was taken, and, where usual is another attempt, why usual was not.
 func because(best, usual *attempt, e Error) string {
 	why := fmt.Sprintf("%s erred least in %d tests", way(best.method, best.season), e.Tests)
 	if ratio, ok := e.MASE.Get(); best.method == Last {

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	maxOrigins = 400 // most places in the past to forecast from
-	minTests   = 12  // least number of them with a known outcome
+	maxOrigins = 400 // most places in the past that are forecast from, besides the newest
+	minTests   = 12  // least number of tests: of places with a known outcome
 )
 
-// model forecasts for each of ks cells ahead from each origin, a cell, without using any later
-// cell. Origins ascend. The result is out[h][o], NaN where it has no answer.
+// model forecasts from each origin (a cell, ascending), using nothing later,
+// for each of ks cells ahead: out[h][o], NaN where it has no answer.
 type model interface {
 	run(g *grid, ks, origins []int) [][]float64
 }
@@ -84,13 +84,13 @@ type attempt struct {
 	method Method
 	season time.Duration
 	past   []float64 // for each test, NaN where there was no answer
-	live   float64   // from now
+	live   float64   // the forecast from now
 	lost   bool      // the newest values contradict it
 }
 
-// try runs every candidate once over the grid, for all horizons together. The forecast from
-// now is the last one of the same run as the tests, so that what is used is what is tested. A
-// forecast of the next cell is added for lostTrack.
+// try runs every candidate once over the grid, for all horizons together. The
+// forecast from now is the last one of the row that the tests use, so that what is used is
+// what is tested. A horizon of one cell is added for lostTrack.
 func try(g *grid, horizons []time.Duration) []trial {
 	origins := originsOf(len(g.mean))
 	out := make([]trial, len(horizons))
@@ -137,8 +137,8 @@ func (t *trial) place(g *grid, origins []int) {
 	}
 }
 
-// originsOf spreads the origins over the second half of n cells, and ends with
-// all of the newest.
+// originsOf returns cells spread over the second half of n cells, and all of the
+// newest cells.
 func originsOf(n int) []int {
 	stride := n/2/maxOrigins + 1
 	var out []int
@@ -151,8 +151,7 @@ func originsOf(n int) []int {
 	return out
 }
 
-// sane makes a forecast below zero zero, and one that is infinite or too large
-// none.
+// sane replaces a negative forecast by zero, and an infinite one by NaN.
 func sane(x float64) float64 {
 	if math.IsInf(x, 0) {
 		return math.NaN()

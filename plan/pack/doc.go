@@ -1,4 +1,3 @@
-// Package pack fits demand onto GPUs, exactly: the layout of a GPU, so that the
-// most demand is served now and the most stays placeable later. Its input is
-// tables, layouts and counts, never names, money or time.
+// Package pack finds the layout of a GPU that serves the most demand, by evaluating
+// every layout. Its input is tables, layouts and counts, never names, money or time.
 package pack

@@ -12,7 +12,7 @@ type Question struct {
 	Table *mig.Table
 	// Keep stays in place and serves no new demand.
 	Keep mig.Layout
-	// Spare may be removed. What of it stays serves new demand.
+	// Spare may be removed. Instances of it that stay serve new demand.
 	Spare mig.Layout
 	// Must has to be served, else there is no answer.
 	Must []mig.Count
@@ -21,8 +21,8 @@ type Question struct {
 	// Allowed limits the profiles that may be created; empty allows all.
 	// Instances that stay need no permission.
 	Allowed []mig.Profile
-	// Grow prefers more instances of the requested profiles to keeping Spare. It is for GPUs
-	// whose layout cannot change once they are in use.
+	// Grow prefers more instances of the requested profiles to keeping Spare: for
+	// GPUs whose layout cannot change once they are in use.
 	Grow bool
 }
 
@@ -33,11 +33,11 @@ type Answer struct {
 	Kept   int // compute slices of Spare that stay in place
 }
 
-// Target finds the best layout by evaluating every one that serves Must. The best one serves the
-// most slices of Further; then it keeps the most of Spare, then it has the most slices in
-// instances of the requested profiles (with Grow these two change places); then it uses the most
-// slices with the fewest instances. Ties go to the layout that sorts first, so equal questions
-// have equal answers. It is false when Must cannot be served.
+// Target evaluates every layout that serves Must, and returns the best one. The best one
+// serves most compute slices of Further. Of equal ones it keeps most of Spare, then has
+// most slices of requested profiles (with Grow in the other order), then uses most
+// slices, then has fewest instances. Ties go to the layout that sorts first, so equal
+// questions have equal answers. It is false when Must cannot be served.
 func Target(q Question) (Answer, bool) {
 	if q.Table == nil || q.Table.Legal(q.Keep) != nil || len(q.Must) == 0 {
 		return Answer{}, false
@@ -50,26 +50,25 @@ func Target(q Question) (Answer, bool) {
 // kind is a requested profile.
 type kind struct {
 	mig.Profile
-	must, demand int
+	must, demand int // instances that must be served, and all that are requested
 }
 
-// scored is an Answer with what else decides between layouts, in compute slices: grown are those
-// of added instances of the requested profiles, used those of all added instances.
+// scored is an answer with further numbers of compute slices that it is compared by.
 type scored struct {
 	Answer
-	grown, used int
+	grown, used int // of instances of requested profiles, and of all instances but Keep
 }
 
 type search struct {
 	q      Question
 	kinds  []kind
-	places []mig.Placement
+	places []mig.Placement // that are tried
 	best   scored
 	found  bool
 }
 
-// newSearch lists the instances to try: requested, spare, and filling ones.
-// What is not allowed may stay, but not be added.
+// newSearch lists the placements to try: of all allowed profiles, and those of Spare.
+// Profiles with attributes are tried only where they are requested.
 func newSearch(q Question) *search {
 	s := &search{q: q}
 	for _, c := range slices.Concat(q.Must, q.Further) {
@@ -91,6 +90,7 @@ func newSearch(q Question) *search {
 	return s
 }
 
+// weigh makes Keep with these placements added the best answer, if it is better than the best so far.
 func (s *search) weigh(added []mig.Placement) {
 	var a scored
 	for _, k := range s.kinds {
@@ -119,8 +119,8 @@ func (s *search) weigh(added []mig.Placement) {
 	}
 }
 
-// compare is positive when a, with so many instances added, is better than the best
-// so far.
+// compare is positive when a, which adds this number of instances to Keep, is better than
+// the best so far.
 func (s *search) compare(a scored, added int) int {
 	if !s.found {
 		return 1

@@ -9,22 +9,23 @@ import (
 )
 
 // clusterAutoscaler has cluster-autoscaler's rules with its default flags (its FAQ,
-// and static_autoscaler.go for the GPU pods' wait; read 2026-11).
-//   - It scans every 10 s.
-//   - Pods count once the oldest has waited 2 s, and the oldest with whole GPUs 30 s (it
-//     does not know MIG resources).
-//   - New nodes are estimated by first fit, the pods with most CPU and memory first. Each scan
-//     scales up one pool, the one that wastes least CPU and memory (expander least-waste).
-//   - A node is unneeded when it is empty. It is also unneeded when at most half of its whole
-//     GPUs are allocated (MIG instances do not count) and all its pods may be evicted and fit
-//     elsewhere.
-//   - After 10 minutes an unneeded node is removed: ten empty ones at once, others one at a
-//     time, none within 10 minutes of a scale up.
-//   - An unneeded node gets a soft taint, ten more nodes at each scan. Here that goes on after
-//     a scale up; cluster-autoscaler leaves taints as they are for ten minutes then.
+// and static_autoscaler.go for the GPU pods' wait; read 2026-11). It scans every 10 s.
+//
+// Pods count once the oldest has been pending for 2 s. Where some request whole GPUs,
+// the oldest of those must have been pending for 30 s (it does not know MIG resources).
+// New nodes are estimated by first fit, the pods with most CPU and memory first. The
+// pool that wastes least CPU and memory is scaled up, one pool in each scan (expander
+// least-waste).
+//
+// A node is unneeded when it is empty, or when at most half of its whole GPUs are
+// allocated (MIG instances do not count) and all its pods may be evicted and fit
+// elsewhere. It is removed after 10 minutes: ten empty nodes at once, others one at a
+// time, none within 10 minutes of a scale up. An unneeded node has a soft taint; a scan
+// changes the taints of ten nodes. After a scale up, cluster-autoscaler leaves taints as
+// they are for ten minutes; here it does not.
 type clusterAutoscaler struct {
-	unneeded map[string]time.Time
-	grew     time.Time
+	unneeded map[string]time.Time // by node, since when it is unneeded
+	grew     time.Time            // the last scale up
 }
 
 const (
@@ -54,7 +55,7 @@ func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 		if n.Drain != nil && len(n.Pods) == 0 {
 			act(plan.RemoveNode, plan.NodeUnderused)
 		}
-		if n.Drain != nil || !n.LeavesAt.IsZero() || !n.Ready { // the provider takes it, or it boots
+		if n.Drain != nil || !n.LeavesAt.IsZero() || !n.Ready { // it is drained or interrupted, or it boots
 			continue
 		}
 		unneeded := f.unneeded(i)
@@ -87,8 +88,8 @@ func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 	return out
 }
 
-// unneeded reports whether a node is unneeded. As cluster-autoscaler does for nodes with GPUs, it
-// looks only at the share of nvidia.com/gpu that is allocated, 0 where the node has none.
+// unneeded reports whether a node is unneeded. As in cluster-autoscaler, a node with GPUs
+// is judged only by the allocated share of nvidia.com/gpu, 0 where it has none of these.
 func (f *nodes) unneeded(i int) bool {
 	if f.empty(i) {
 		return true
@@ -100,8 +101,9 @@ func (f *nodes) unneeded(i int) bool {
 	return 2*(all-free) <= all && len(f.elsewhere([]int{i})) == 0
 }
 
-// waiting are the pods that need a new node, largest first: those that fit no node in service
-// and no upcoming one. There are none before the oldest have waited long enough.
+// waiting returns the pods that need a new node, largest first: those that fit neither
+// the nodes in service nor upcoming ones. It returns none until the oldest has been
+// pending long enough.
 func (f *nodes) waiting() []*plan.Pod {
 	s, pods := f.s, f.pending
 	node := s.Pools[0].Template // the others have the same proportions
@@ -131,7 +133,8 @@ func pendingPods(s *plan.Snapshot) []*plan.Pod {
 	return pods
 }
 
-// scaleUp scales up the pool with the least waste, by the nodes that the pods need there.
+// scaleUp returns the scale up of the pool with the least waste on the nodes that the
+// pods need. It is false where no pool can add a node for them.
 func (c *clusterAutoscaler) scaleUp(s *plan.Snapshot, waiting []*plan.Pod) (plan.Action, bool) {
 	best, least, found := plan.Action{}, 0.0, false
 	for i := range s.Pools {

@@ -18,16 +18,17 @@ type Pod struct {
 	Memory int // MiB
 	GPUs   int
 	Milli  int // thousandths of each GPU: 1000 unless GPUs is 1
-	// Profile is the MIG instance that it requests by name; GPUs is 0 then.
+	// Profile names the MIG profile that the pod requests; GPUs is 0 then.
 	Profile string
 	// Unplayed is why the pod cannot be played, empty where it can.
 	Unplayed string
-	// Gang is a group whose pods run only all at once; empty for none.
+	// Gang is the group of pods that run only all at once; empty for none.
 	Gang string
-	// Replica is set for a pod that serves requests. It leaves Run after Created, bound or not.
-	// It is evictable, since no work is lost.
+	// Replica pods serve requests: each leaves Run after Created, bound or not, and
+	// is evictable, since its work is not lost.
 	Replica bool
-	// Created is when the pod arrives, Run how long it runs once it is bound, as in the trace.
+	// Created is when the pod arrives, in the trace's time, and Run how long it runs
+	// once it is bound.
 	Created, Run time.Duration
 }
 
@@ -41,10 +42,10 @@ const (
 
 // ReadPods reads a pod list: CSV whose header names the columns name,
 // cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time and deletion_time, in
-// any order. The columns scheduled_time and gang are optional, others are ignored. Times are
-// seconds. A pod runs from scheduled_time to deletion_time. Without scheduled_time it runs from
-// creation_time, without deletion_time until the newest time of the list. Errors have file and
-// line; name is the file's name in them.
+// any order. scheduled_time and gang are optional, others are ignored. Times are seconds.
+// A pod runs from scheduled_time, or from creation_time where that is empty, to
+// deletion_time. A pod without deletion_time still runs: it counts until the newest time of
+// the list. Errors have file and line; name is the file's name in them.
 func ReadPods(name string, r io.Reader) ([]Pod, error) {
 	var pods []Pod
 	seen := map[string]bool{}

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Request is one of an inference trace.
+// Request is a request of an inference trace.
 type Request struct {
 	At                 time.Duration // since the first
-	Context, Generated int           // tokens
+	Context, Generated int           // tokens of the prompt and of the answer
 }
 
 // ReadRequests reads an inference trace as Azure publishes them: CSV with the columns
@@ -46,15 +46,15 @@ const maxTrace = 7 * 24 * time.Hour
 
 // Serving is how a trace of requests becomes replicas.
 type Serving struct {
-	Days    float64 // the trace is repeated for so many days
-	Scale   float64 // requests for each one of the trace, at 14:00, the busiest hour
-	Night   float64 // share of Scale at 2:00; a cosine lies between
-	Prefill float64 // tokens a second of a request
-	Decode  float64
+	Days    float64 // the trace is repeated for so long
+	Scale   float64 // requests for each request of the trace at 14:00, the busiest hour
+	Night   float64 // share of Scale at 2:00, the quietest hour; a cosine lies between them
+	Prefill float64 // prompt tokens a second, of each request
+	Decode  float64 // generated tokens a second, of each request
 	// PerReplica is the HPA's target: requests in flight for each replica.
 	PerReplica  float64
-	Milli       int // thousandths of a GPU of a replica
-	CPU, Memory int
+	Milli       int // thousandths of a GPU, of a replica
+	CPU, Memory int // of a replica: thousandths of a core, MiB
 }
 
 // The HPA's defaults: kube-controller-manager's flags and the behavior of
@@ -63,7 +63,7 @@ const (
 	hpaPeriod    = 15 * time.Second
 	hpaTolerance = 0.1
 	hpaStable    = 300 / 15 // periods that a scale down looks back
-	hpaPods      = 4        // a scale up adds so many in a period, or as many as there are
+	hpaPods      = 4        // a scale up adds at most this many in a period, or as many as there are if that is more
 	maxReplicas  = 100_000
 )
 
@@ -76,23 +76,23 @@ func (s Serving) check() error {
 	})
 }
 
-// Replicas are the pods that an HPA makes for the requests in flight. The load does not depend on
-// how many replicas run. The newest replicas are removed first.
+// Replicas returns the pods that an HPA creates for the requests in flight, whose number
+// does not depend on how many replicas run. A scale down removes the newest pods.
 func Replicas(requests []Request, s Serving) ([]Pod, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
 	load := inFlight(requests, s)
 	var pods []Pod
-	var up []int // index in pods of those that are there
-	var recent []int
+	var up []int     // indices in pods of the current replicas
+	var recent []int // what was desired in the last periods
 	for i := range int(s.Days * float64(24*time.Hour/hpaPeriod)) {
 		now := time.Duration(i) * hpaPeriod
 		hour := math.Mod(now.Hours(), 24)
 		rate := s.Night + (1-s.Night)*(1-math.Cos(2*math.Pi*(hour-2)/24))/2
 		want := desired(len(up), load[i%len(load)]*s.Scale*rate/s.PerReplica)
 		recent = append(recent, want)[max(0, len(recent)+1-hpaStable):]
-		if want < len(up) { // a scale down goes to the highest answer of the last five minutes
+		if want < len(up) { // a scale down takes the highest of the last five minutes
 			want = min(slices.Max(recent), len(up))
 		}
 		if want > maxReplicas {
@@ -113,7 +113,8 @@ func Replicas(requests []Request, s Serving) ([]Pod, error) {
 	return pods, nil
 }
 
-// desired is the HPA's answer for have replicas. load is the load in replicas at the target.
+// desired returns the replicas that the HPA sets: have is the current number, load how many
+// replicas the requests fill at the target.
 func desired(have int, load float64) int {
 	want := max(1, int(math.Ceil(min(load, 1e9))))
 	if have == 0 {
@@ -125,8 +126,9 @@ func desired(have int, load float64) int {
 	return min(want, have+max(have, hpaPods))
 }
 
-// inFlight is the mean number of requests in flight in each period of the HPA, over the length
-// of the trace. The part of a request that lies after the trace's end counts at its beginning.
+// inFlight returns the mean number of requests in flight in each HPA period of the trace.
+// The part of a request after the trace's end counts at the trace's beginning, since the
+// trace is repeated.
 func inFlight(requests []Request, s Serving) []float64 {
 	n := int(requests[len(requests)-1].At/hpaPeriod) + 1
 	load := curve{hpaPeriod, make([]float64, n)}

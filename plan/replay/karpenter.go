@@ -9,25 +9,29 @@ import (
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
-// karpenter has Karpenter's rules with its defaults (sigs.k8s.io/karpenter at 2266468,
-// 2026-08).
-//   - Pods are batched until 1 s has passed without a new one, 10 s at most. Those that fit no
-//     upcoming node open NodeClaims, the pods with most CPU and then most memory first. A
-//     NodeClaim has the pool types on which all its pods fit; the cheapest is made.
-//   - Every 10 s it looks for one command, with consolidateAfter 0s and
-//     WhenEmptyOrUnderutilized: all empty nodes; else the longest run of nodes whose pods fit
-//     elsewhere and on one cheaper new node, most savings for an eviction first; else one such
-//     node. Spot nodes are not replaced by spot nodes (the feature gate
-//     SpotToSpotConsolidation is off).
-//   - A command is checked again after 15 s and then done. At most 10 % of a pool's nodes leave
-//     at a time. A replacement is ready before its node is drained.
-//   - An interrupted node is drained at once.
+// karpenter has Karpenter's rules with its defaults (sigs.k8s.io/karpenter at
+// 2266468, 2026-08). Pods are batched until 1 s passes without a new one, 10 s at most.
+// Those that fit no upcoming node open NodeClaims, the pods with most CPU and then most
+// memory first. A NodeClaim has the pools whose nodes fit all its pods, and becomes a
+// node of the cheapest.
+//
+// Every 10 s one command is sought, with consolidateAfter 0s and
+// WhenEmptyOrUnderutilized, the first of these that there is:
+//   - All empty nodes leave.
+//   - The longest run of nodes leaves whose pods fit elsewhere and on one cheaper new
+//     node. The run begins with the nodes that save most for an eviction.
+//   - One such node leaves.
+//
+// Spot nodes are not replaced by spot nodes (the feature gate SpotToSpotConsolidation is
+// off). The command is checked again after 15 s and then carried out. At most 10 % of a
+// pool's nodes leave at a time. A replacement is ready before its node is drained. An
+// interrupted node is drained at once.
 type karpenter struct {
-	known         map[string]bool // pending pods that were batched, or are in the window
-	first, latest time.Time       // arrivals of new pods in the window; first is zero for no window
-	tried         time.Time
-	polled        time.Time
-	command       *command
+	known         map[string]bool // pending pods that were batched or are in the window
+	first, latest time.Time       // first and latest new pod of the window; zero for no window
+	tried         time.Time       // when pods were last batched
+	polled        time.Time       // when a command was last sought
+	command       *command        // that waits for its check or its replacement; nil for none
 }
 
 const (
@@ -35,17 +39,17 @@ const (
 	batchMost     = 10 * time.Second
 	poll          = 10 * time.Second
 	validateAfter = 15 * time.Second
-	budget        = 10 // in a hundred nodes of a pool, rounded up
-	candidates    = 100
+	budget        = 10  // percent of a pool's nodes that may leave at a time, rounded up
+	candidates    = 100 // most nodes with pods in one command
 )
 
 // command is a disruption: nodes that leave, and the pool of their replacement.
 type command struct {
 	nodes       []string
-	empty       bool
-	replacement string // pool, empty for none
-	at          time.Time
-	size        int // that pool's size once the replacement has come
+	empty       bool      // the nodes are empty
+	replacement string    // pool, empty for none
+	at          time.Time // when it was found
+	size        int       // ready nodes of that pool with the replacement; 0 until it is requested
 }
 
 func (k *karpenter) again(*plan.Snapshot) bool { return !k.first.IsZero() || k.command != nil }
@@ -91,8 +95,8 @@ func (k *karpenter) plan(s plan.Snapshot) plan.Plan {
 	return out
 }
 
-// batched reports whether the window of new pending pods closes now. Pods that stay pending are
-// tried again every poll.
+// batched reports whether nodes for pending pods are requested now: the window closes, or
+// pods that stayed pending are due again, every 10 s.
 func (k *karpenter) batched(s *plan.Snapshot) bool {
 	now := map[string]bool{}
 	for _, p := range pendingPods(s) {
@@ -121,7 +125,8 @@ func byRequest(pods []*plan.Pod) []*plan.Pod {
 	return pods
 }
 
-// claim is a node to be made: what each pool type would have free with its pods.
+// claim is a node to be requested: by each pool that it may be of, what the node would have
+// free beside its pods.
 type claim map[*plan.Pool]spare
 
 // cheapest is the pool of the claim with the lowest price.
@@ -135,7 +140,7 @@ func (c claim) cheapest() *plan.Pool {
 	return best
 }
 
-// with is the claim with one more pod; nil where no type fits all of its pods.
+// with returns the claim with one more pod; nil where no pool's node fits all.
 func (c claim) with(pod *plan.Pod) claim {
 	out := claim{}
 	for p, r := range c {
@@ -149,7 +154,7 @@ func (c claim) with(pod *plan.Pod) claim {
 	return out
 }
 
-// claims are the nodes that pods need, and how many pods fit no type.
+// claims returns the nodes that pods need, and how many pods fit no pool's node.
 func claims(s *plan.Snapshot, pods []*plan.Pod) (all []claim, without int) {
 	fresh := claim{}
 	for i := range s.Pools {
@@ -174,7 +179,7 @@ next:
 	return all, without
 }
 
-// provision is how many nodes of each pool are made for pods.
+// provision returns how many nodes of each pool are requested for pods.
 func provision(s *plan.Snapshot, pods []*plan.Pod) map[*plan.Pool]int {
 	made := map[*plan.Pool]int{}
 	all, _ := claims(s, pods)
@@ -186,9 +191,9 @@ func provision(s *plan.Snapshot, pods []*plan.Pod) map[*plan.Pool]int {
 	return made
 }
 
-// disruption finds the next command, nil for none.
+// disruption is the next command, nil for none.
 func (k *karpenter) disruption(s *plan.Snapshot, f *nodes) *command {
-	left := map[string]int{} // by pool, what may leave
+	left := map[string]int{} // by pool, how many nodes may leave
 	for i := range s.Nodes {
 		left[s.Nodes[i].Pool]++
 	}
@@ -239,17 +244,19 @@ func (k *karpenter) disruption(s *plan.Snapshot, f *nodes) *command {
 	return best
 }
 
-// leaves reports a node that is drained, or that its provider takes.
+// leaves reports whether a node is drained or interrupted.
 func leaves(n *plan.Node) bool { return n.Drain != nil || !n.LeavesAt.IsZero() }
 
-// ratio is a node's price divided by the cost of its disruption, which is 1, and 1 more for each pod.
+// ratio is what a node's removal saves an hour, divided by the cost of the disruption: 1,
+// and 1 for each pod.
 func (f *nodes) ratio(i int) float64 {
 	return f.hosts[i].Pool.PricePerHour / float64(1+len(f.hosts[i].Pods))
 }
 
-// without is the command by which these nodes leave, nil for none. Their pods must fit elsewhere,
-// or on one new node that is cheaper than they are together. Where several leave, the new node
-// must also be cheaper than each of them of its own type: otherwise that one could stay.
+// without returns the command with which these nodes leave, or nil. Their pods must fit
+// elsewhere, or elsewhere and on one new node that is cheaper than these nodes together.
+// Where several leave, the new node must also be cheaper than each of them whose pool it
+// may be of: otherwise that node could stay.
 func (f *nodes) without(of []int) *command {
 	c := &command{at: f.s.Now}
 	below := 0.0
@@ -284,7 +291,9 @@ func (f *nodes) without(of []int) *command {
 	return c
 }
 
-// execute checks the command again and does it: first its replacement, then the drains.
+// execute carries out the command after it was checked again: first its replacement is
+// requested, and once that is ready the nodes are drained or removed. A replacement that
+// is not ready after sim.Registration ends the command.
 func (k *karpenter) execute(s *plan.Snapshot, f *nodes) []plan.Action {
 	c := k.command
 	var of []int

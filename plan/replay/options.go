@@ -10,21 +10,23 @@ import (
 
 // Options are the assumptions of a replay.
 type Options struct {
-	Model       string  // of every GPU: "A100-80GB"
-	GPUs        []int   // numbers of GPUs of the available node sizes; each size has pools of its own
-	CPU, Memory int     // of the largest node: thousandths of a core, MiB; smaller ones have as much per GPU
-	MaxNodes    int     // of each pool
-	Price       float64 // of a GPU for an hour
-	MIGPrice    float64 // the same where the pool has MIG layouts; 0 for Price
-	Boot        time.Duration
-	Repartition time.Duration
+	Model       string        // of every GPU: "A100-80GB"
+	GPUs        []int         // sizes of nodes, in GPUs; each size has its own pools
+	CPU, Memory int           // of the largest node: thousandths of a core, MiB; smaller ones have as much for each GPU
+	MaxNodes    int           // of each pool
+	Price       float64       // of a GPU for an hour
+	MIGPrice    float64       // the same where the pool has MIG layouts; 0 for Price
+	Boot        time.Duration // from the request for a node until pods run on it
+	Repartition time.Duration // how long a repartition takes
 	Interval    time.Duration // between two plans, at least
-	IdleAfter   time.Duration // how long the policy "ours" keeps an empty node; 0 for the default of pools
-	From, Days  float64       // the part that is played, in days from the trace's first pod on; 0 Days for all
-	Copies      int           // of each pod; further ones arrive up to an hour later
-	Seed        uint64
-	// Seeds is how many seeds are played; 0 for ten where chance enters, else one.
-	Seeds                int
+	IdleAfter   time.Duration // how long ours keeps an empty node; 0 as for a pool that does not state it
+	From, Days  float64       // the part of the trace that is played, in days from its first pod on; 0 days for all
+	Copies      int           // of each pod, the further ones up to an hour later
+	Seed        uint64        // the first one; further ones count up from it
+	// Seeds is how many are played; 0 for ten where chance enters, else one.
+	Seeds int
+	// MostAllocated places pods on the fullest node, not on the emptiest. With Agent a GPU can
+	// be repartitioned while some of its instances are allocated.
 	MostAllocated, Agent bool
 	Chance
 	// Progress, where set, is called once for each simulated day.
@@ -38,7 +40,7 @@ type Chance struct {
 	Gangs           float64 // share of the pods with whole GPUs that become gangs
 	GangSize        int     // pods of such a gang, each like the pod that became it
 	Evictable       float64 // share of the pods that may be evicted, and then begin again
-	Interruptions   float64 // of a node in an hour, as of spot nodes
+	Interruptions   float64 // of each node in an hour, as of spot nodes
 	FailRepartition float64 // share of repartitions that fail
 	FailBoot        float64 // share of requested nodes that never register
 }
@@ -94,7 +96,7 @@ func (o *Options) check() error {
 	return check(all)
 }
 
-// seeds is how many are played.
+// seeds returns how many seeds are played.
 func (o *Options) seeds() int {
 	if o.Seeds > 0 {
 		return o.Seeds

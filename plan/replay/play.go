@@ -14,12 +14,13 @@ import (
 // maxQuiet is the longest time without a plan while the world has nodes or pods.
 const maxQuiet = time.Minute
 
-// grace is how long the replay waits, after the last arrival and end, for pods that do not run.
+// grace is how long a play goes on after the last arrival or end while no pod runs. Pods
+// that are still pending then never run.
 const grace = 24 * time.Hour
 
-// Play plays pods through each policy: ours, ours where every pod takes whole GPUs, and the best
-// static and the best karpenter-like one. The best is the one that serves most pods of the first
-// seed, and then pays least. With all, every policy is in the answer.
+// Play plays pods through each policy: ours, ours where every pod takes whole GPUs, the
+// best static one and the best karpenter-like one. The best is the one that serves most
+// pods of the first seed and then pays least. With all, every policy is in the result.
 func Play(pods []Pod, o Options, all bool) (Result, error) {
 	r := Result{Seeds: o.seeds(), sizes: len(o.GPUs)}
 	runs := map[string][]Run{} // by policy
@@ -98,15 +99,15 @@ type player struct {
 	run     Run
 	next    int              // job that arrives next
 	live    map[string]*live // by key
-	running int              // how many of them run
+	running int              // of them
 	ends    []end            // soonest first
-	waits   []time.Duration
-	changed bool
-	planned time.Duration
-	busy    time.Duration // when a pod last arrived or ended
+	waits   []time.Duration  // how long pods were pending
+	changed bool             // something happened since the last plan
+	planned time.Duration    // when the last plan was made
+	busy    time.Duration    // when a pod last arrived or ended
 }
 
-// began is when each world begins.
+// began is the time at which each world begins.
 var began = time.Unix(0, 0).UTC()
 
 func (t *trace) play(p policy) (Run, error) {
@@ -167,7 +168,7 @@ func (x *player) nextTime() time.Duration {
 	return max(next, x.now())
 }
 
-// paid is the number of GPUs that are paid for, and their price for an hour.
+// paid is the GPUs that are paid for, and their price for an hour.
 func (x *player) paid() (gpus, price float64) {
 	for i := range x.w.State.Pools {
 		p := &x.w.State.Pools[i]
@@ -177,7 +178,7 @@ func (x *player) paid() (gpus, price float64) {
 	return gpus, price
 }
 
-// inService is the number of GPUs of ready nodes, and of the ready nodes that run pods.
+// inService returns the GPUs of ready nodes, and those of ready nodes with pods.
 func (x *player) inService() (ready, used float64) {
 	runs := map[string]bool{}
 	for i := range x.w.State.Pods {
@@ -194,7 +195,7 @@ func (x *player) inService() (ready, used float64) {
 	return ready, used
 }
 
-// empty reports a world without pods and nodes, requested ones included.
+// empty reports whether the world has no pods and no nodes, and none are requested.
 func (x *player) empty() bool {
 	gpus, _ := x.paid()
 	return len(x.live) == 0 && len(x.w.State.Nodes) == 0 && gpus == 0
@@ -216,7 +217,7 @@ func (x *player) step(next time.Duration) {
 	for len(x.ends) > 0 && x.ends[0].at <= next {
 		e := x.ends[0]
 		x.ends = x.ends[1:]
-		// Otherwise it was evicted since.
+		// A pod that was evicted since does not end now.
 		if j := x.live[e.key]; j != nil && (j.Replica || j.runs && j.running+j.Run == e.at) {
 			x.leave(j, e.key)
 		}
@@ -244,7 +245,8 @@ func (x *player) arrive(j job) {
 	x.changed, x.busy = true, x.now()
 }
 
-// leave ends a pod. Its gang may go on without it: gang schedulers count it as a member that has run.
+// leave ends a pod. The rest of its gang may run without it, since gang schedulers count
+// members that have ended.
 func (x *player) leave(j *live, key string) {
 	x.w.RemovePod(key)
 	for i := range x.w.State.Pods {
@@ -282,7 +284,7 @@ func (x *player) evicted(p *plan.Pod) {
 	x.run.Evictions++
 }
 
-// stop counts what a running job has had allocated. From then on it is pending.
+// stop adds what a running job has allocated to the figures. From then on the job is pending.
 func (x *player) stop(j *live) {
 	if j.runs {
 		x.run.Allocated += x.t.gpus(&j.job) * (x.now() - j.running).Hours()
@@ -291,20 +293,20 @@ func (x *player) stop(j *live) {
 	}
 }
 
-// wait counts how long a job was pending.
+// wait adds how long a job was pending to the figures.
 func (x *player) wait(j *live) {
 	d := x.now() - j.pending
 	x.waits = append(x.waits, d)
 	x.run.Pending += x.t.gpus(&j.job) * d.Hours()
 }
 
-// reconcile makes a plan where something changed and the interval has passed, or where maxQuiet
-// has passed.
+// reconcile makes a plan and applies it, if something changed and the policy's interval has
+// passed since the last plan, or if maxQuiet has.
 func (x *player) reconcile() error {
 	if passed := x.now() - x.planned; passed < x.p.scan || !x.changed && passed < maxQuiet {
 		return nil
 	}
-	made := x.d.plan(x.w.State) // no policy changes the state
+	made := x.d.plan(x.w.State) // no copy: no policy changes it
 	x.planned, x.changed = x.now(), len(made.Actions) > 0
 	x.run.Plans++
 	for _, a := range made.Actions {
@@ -328,7 +330,8 @@ func (x *player) reconcile() error {
 	return err
 }
 
-// quantile is the least wait, in seconds, that percent of the waits do not exceed; 0 for no waits.
+// quantile returns the least wait that percent of the waits do not exceed, in seconds;
+// 0 for no waits.
 func quantile(sorted []time.Duration, percent int) float64 {
 	if len(sorted) == 0 {
 		return 0

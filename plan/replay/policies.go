@@ -12,15 +12,15 @@ import (
 type policy struct {
 	name  string
 	pools []plan.Pool
-	jobs  []job // with what each requests here
-	// decider makes a decider for one run, since a decider may keep state.
+	jobs  []job // with what each requests under this policy
+	// decider makes a decider for one run, which may keep state.
 	decider func() decider
 	// scan is the least time between two plans.
 	scan time.Duration
 }
 
-// decider makes plans. again reports whether it is to be asked again although nothing has
-// happened.
+// decider makes plans. again reports whether to call plan again even if nothing
+// happens.
 type decider interface {
 	plan(s plan.Snapshot) plan.Plan
 	again(s *plan.Snapshot) bool
@@ -31,12 +31,13 @@ type production struct{}
 
 func (production) plan(s plan.Snapshot) plan.Plan { return plan.Make(s, plan.DefaultPolicy()) }
 
-// again is true while pods are pending, since a limit may have stopped the plan.
+// again is true while pods are pending, since a guardrail may have stopped the plan.
 func (production) again(s *plan.Snapshot) bool { return len(pendingPods(s)) > 0 }
 
-// ours is plan.Make with its default policy over two pools: whole GPUs, and MIG GPUs that may
-// be repartitioned, with the pools' defaults for the rest. Where pods request MIG instances
-// there is a second policy without MIG: each of these pods takes a whole GPU.
+// ours is plan.Make with its default policy over two pools: whole GPUs, and MIG
+// GPUs that may be repartitioned, with the pools' defaults for the rest. A second policy
+// has no MIG pool: pods that request MIG instances take whole GPUs. Where no pod requests
+// an instance, there is one policy, without MIG.
 func (t *trace) ours() []policy {
 	decide := func() decider { return production{} }
 	scan := t.options.Interval
@@ -53,7 +54,7 @@ func (t *trace) ours() []policy {
 	return []policy{{"ours", both, t.jobs, decide, scan}, {"ours, whole GPUs", whole, t.wholeJobs(), decide, scan}}
 }
 
-// wholeJobs are the jobs where each that requests an instance takes a whole GPU.
+// wholeJobs returns the jobs, with a whole GPU in place of each MIG instance.
 func (t *trace) wholeJobs() []job {
 	jobs := slices.Clone(t.jobs)
 	for i := range jobs {
@@ -74,8 +75,8 @@ func (t *trace) used() []mig.Profile {
 	return all
 }
 
-// filled is a layout with as many instances of first as a GPU takes, then as many
-// as fit beside them of the others, largest first.
+// filled returns a layout with as many instances of first as a GPU takes, then as many
+// as fit beside them of the other profiles, largest first.
 func (t *trace) filled(of []mig.Profile, first mig.Profile) mig.Layout {
 	var l mig.Layout
 	add := func(p mig.Profile) {
@@ -96,10 +97,12 @@ func (t *trace) filled(of []mig.Profile, first mig.Profile) mig.Layout {
 	return l
 }
 
-// fixed are policies with layouts that never change: whole GPUs for all pods; a pool for each
-// profile in use; and, for each profile in use, one MIG pool whose layout is filled with that
-// profile first. There a pod requests the smallest instance of the layout that is large enough,
-// or a whole GPU.
+// fixed returns policies whose layouts never change:
+//   - Whole GPUs for all pods.
+//   - For each profile in use, one MIG pool whose layout is filled with that profile
+//     first. A pod requests the smallest instance of this layout that is enough for it, or
+//     a whole GPU.
+//   - A pool for each profile in use.
 func (t *trace) fixed(kind string, decide func() decider, scan time.Duration) []policy {
 	whole := t.pools("whole", nil)
 	one := func(name string, pools []plan.Pool, jobs []job) policy {

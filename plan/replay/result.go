@@ -10,10 +10,10 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Figures are what one policy did, or their deviations.
+// Figures are what one policy did, or the standard deviations of that.
 type Figures struct {
 	Paid         float64 `json:"gpuHoursPaid"`
-	Allocated    float64 `json:"gpuHoursAllocated"` // whole GPUs, and compute slices over those of a GPU
+	Allocated    float64 `json:"gpuHoursAllocated"` // whole GPUs, and instances by share of compute slices
 	Booting      float64 `json:"gpuHoursBooting"`   // of nodes that are requested and not ready
 	Empty        float64 `json:"gpuHoursEmpty"`     // of ready nodes without a pod
 	Pending      float64 `json:"gpuHoursPending"`   // what pods requested while they were pending
@@ -41,7 +41,7 @@ func (f *Figures) all() []*float64 {
 type Run struct {
 	Policy string `json:"policy"`
 	Figures
-	// Deviation is the standard deviation of the seeds, nil for one.
+	// Deviation is the standard deviation over the seeds, nil for one seed.
 	Deviation *Figures `json:"deviation,omitempty"`
 
 	curve curve // of the first seed
@@ -52,16 +52,16 @@ type Result struct {
 	Seeds int     `json:"seeds"`
 	Runs  []Run   `json:"runs"`
 	Bound float64 `json:"boundGPUHours"` // no policy that serves all pods pays less
-	// BoundAtOnce is the bound for whole nodes where every pod runs from its arrival on.
+	// BoundAtOnce is the bound for whole nodes on which every pod runs from its arrival on.
 	BoundAtOnce float64        `json:"boundAtOnceGPUHours"`
-	Left        map[string]int `json:"leftOut"`
-	Days        float64        `json:"days"` // from the first pod's arrival to the last one's
+	Left        map[string]int `json:"leftOut"` // pods that are not played, by reason
+	Days        float64        `json:"days"`    // from the first pod's arrival to the last one's
 
 	demand curve // of the first seed
 	sizes  int   // of nodes
 }
 
-// mean is the means and deviations of the runs of one policy.
+// mean returns the means and deviations of the runs of one policy.
 func mean(runs []Run) Run {
 	out := runs[0]
 	if len(runs) == 1 {

@@ -10,10 +10,10 @@ import (
 
 // spare is what a node has free.
 type spare struct {
-	table       *mig.Table // of its GPUs, nil for none
-	cpu, memory int64
-	gpus        int
-	free        []mig.Count
+	table       *mig.Table  // of its GPUs, nil for none
+	cpu, memory int64       // thousandths of a core, MiB
+	gpus        int         // whole ones
+	free        []mig.Count // MIG instances
 }
 
 // take takes what a pod requests; false, and nothing is taken, where it does not fit.
@@ -41,7 +41,7 @@ func (r spare) clone() spare {
 	return r
 }
 
-// freeOf is a new node of a pool.
+// freeOf returns what a new node of a pool has free.
 func freeOf(p *plan.Pool) spare {
 	return freeGPUs(p.Template.CPUMilli, p.Template.MemoryMi, p.Template.GPUs)
 }
@@ -65,8 +65,8 @@ func freeGPUs(cpu, memory int64, gpus []plan.GPU) spare {
 	return r
 }
 
-// fill puts pods on at most as many new nodes of a pool, each on the first that it
-// fits, and returns those left and the nodes used.
+// fill puts pods on no more than most new nodes of a pool, each pod on the first node that it
+// fits. It returns the pods left and the nodes used.
 func fill(p *plan.Pool, pods []*plan.Pod, most int) (left []*plan.Pod, used []spare) {
 next:
 	for _, pod := range pods {
@@ -84,7 +84,8 @@ next:
 	return left, used
 }
 
-// upcoming returns the pods that do not fit the nodes which are requested and not ready.
+// upcoming returns the pods that do not fit the upcoming nodes, those that are requested
+// and not ready.
 func upcoming(s *plan.Snapshot, pods []*plan.Pod) []*plan.Pod {
 	for i := range s.Pools {
 		p := &s.Pools[i]
@@ -93,7 +94,7 @@ func upcoming(s *plan.Snapshot, pods []*plan.Pod) []*plan.Pod {
 	return pods
 }
 
-// ready is how many of a pool's nodes are ready.
+// ready returns how many of a pool's nodes are ready.
 func ready(s *plan.Snapshot, p *plan.Pool) (n int) {
 	for i := range s.Nodes {
 		if s.Nodes[i].Pool == p.Name && s.Nodes[i].Ready {
@@ -103,14 +104,15 @@ func ready(s *plan.Snapshot, p *plan.Pool) (n int) {
 	return n
 }
 
-// nodes are the nodes of a snapshot, and the pods that run there.
+// nodes are the nodes of a snapshot, and what runs there.
 type nodes struct {
 	s     *plan.Snapshot
 	hosts []sim.Host
-	// pending are the pods that need a new node. The other pending pods fit nodes in service:
-	// awaiting has what these nodes have free with them. A gang scheduler has not bound these
-	// pods yet. cluster-autoscaler and Karpenter try pods one by one and do not know that.
-	pending  []*plan.Pod
+	// pending are the pods that need a new node.
+	pending []*plan.Pod
+	// awaiting has the nodes in service on which the other pending pods fit, and what is free
+	// beside these. A gang scheduler has not bound them yet. cluster-autoscaler and Karpenter
+	// do not know that, as they try pods one by one.
 	awaiting map[int]spare
 }
 
@@ -120,13 +122,13 @@ func look(s *plan.Snapshot) *nodes {
 	return f
 }
 
-// empty reports a node on which no pod runs or is to run.
+// empty reports whether no pod runs on a node, and none is to run there.
 func (f *nodes) empty(i int) bool {
 	_, awaits := f.awaiting[i]
 	return len(f.hosts[i].Pods) == 0 && !awaits
 }
 
-// free is what a node has free.
+// free returns what a node has free.
 func (f *nodes) free(i int) spare {
 	h := &f.hosts[i]
 	return freeGPUs(h.CPUMilli-h.CPU, h.MemoryMi-h.Memory, h.GPUs)
@@ -137,8 +139,8 @@ func (f *nodes) evictable(i int) bool {
 	return !slices.ContainsFunc(f.hosts[i].Pods, func(p *plan.Pod) bool { return !p.Evictable })
 }
 
-// elsewhere tries the pods of these nodes on the other nodes in service, and returns those that
-// do not fit. It does not change what the other nodes have free.
+// elsewhere tries the pods of some nodes on the other nodes in service, and returns
+// the pods that do not fit.
 func (f *nodes) elsewhere(of []int) (left []*plan.Pod) {
 	free := map[int]spare{}
 	for _, i := range of {
@@ -151,6 +153,8 @@ func (f *nodes) elsewhere(of []int) (left []*plan.Pod) {
 	return left
 }
 
+// place puts a pod on the first node in service that it fits, except those in not. free has
+// what is left of the nodes that were used, and is updated.
 func (f *nodes) place(p *plan.Pod, not []int, free map[int]spare) bool {
 	for i := range f.hosts {
 		if n := &f.hosts[i]; !n.Ready || n.Cordoned || slices.Contains(not, i) {

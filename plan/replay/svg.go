@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// curve is a number of GPUs over time: means over parts of equal length.
+// curve is GPUs over time: the means over parts of equal length.
 type curve struct {
-	each time.Duration
+	each time.Duration // length of a part
 	gpus []float64
 }
 
 const points = 480
 
-// curve is a curve without GPUs. It is as long as the trace where no pod is ever pending.
+// curve returns a curve of zeros, as long as the trace is if no pod is ever pending.
 func (t *trace) curve() curve {
 	last := time.Duration(0)
 	for i := range t.jobs {
@@ -40,7 +40,7 @@ func (c *curve) add(from, d time.Duration, gpus float64) {
 	}
 }
 
-// demand is what all pods request where none is ever pending.
+// demand is what all pods request if none is ever pending.
 func (t *trace) demand() curve {
 	c := t.curve()
 	for i := range t.jobs {

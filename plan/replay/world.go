@@ -41,8 +41,8 @@ type trace struct {
 	left map[string]int
 }
 
-// newTrace checks the options, selects the pods and makes parts of GPUs MIG
-// instances.
+// newTrace checks the options, selects the pods and turns requests for parts of GPUs into
+// requests for MIG instances.
 func newTrace(pods []Pod, o Options) (*trace, error) {
 	table, ok := mig.ForModel(o.Model)
 	model, known := gpu.ParseProduct(o.Model)
@@ -60,7 +60,7 @@ func newTrace(pods []Pod, o Options) (*trace, error) {
 	chosen := t.jobs
 	t.jobs = nil
 	names, members := map[string]int{}, map[string]int{}
-	late := map[string]time.Duration{} // of the copies of gangs, which stay together
+	late := map[string]time.Duration{} // delays of the copies of gangs, whose members stay together
 	for _, j := range chosen {
 		j.evictable = j.Replica || o.Evictable > 0 && random.Float64() < o.Evictable
 		size := 1
@@ -109,8 +109,8 @@ func unique(taken map[string]int, name string) string {
 	return one
 }
 
-// choose turns the pods that are played into jobs, and counts the others. Times of jobs count
-// from the beginning of the part that is played.
+// choose turns the pods that are played into jobs, and counts the others by reason. The
+// times of jobs count from the beginning of the part that is played.
 func (t *trace) choose(pods []Pod) error {
 	first := time.Duration(math.MaxInt64)
 	for _, p := range pods {
@@ -157,7 +157,8 @@ func (t *trace) choose(pods []Pod) error {
 
 func days(n float64) time.Duration { return time.Duration(n * 24 * float64(time.Hour)) }
 
-// Why pods are left out while the rest of their gang is played: in the trace it ran without them.
+// A gang runs without the pods that are left out for these reasons, since it did so in the
+// trace.
 const (
 	noGPU    = "no GPU"
 	neverRan = "never ran"
@@ -185,11 +186,11 @@ func (t *trace) leftOut(p *Pod, length time.Duration) string {
 	return ""
 }
 
-// partOf converts thousandths of a GPU to slices of which a GPU has of, rounded up.
+// partOf is thousandths of a GPU in slices, rounded up.
 func partOf(milli, of int) int { return (milli*of + 999) / 1000 }
 
-// smallest is the profile with the fewest slices that has at least so many compute and memory
-// slices; the zero Profile where only a whole GPU has them.
+// smallest returns the profile with the fewest slices that has at least these compute and
+// memory slices; the zero Profile where only a whole GPU has them.
 func (t *trace) smallest(compute, memory int, of []mig.Profile) mig.Profile {
 	var best mig.Profile
 	for _, p := range of {
@@ -211,8 +212,8 @@ func (t *trace) smallest(compute, memory int, of []mig.Profile) mig.Profile {
 // the compute slices allocated over those of a GPU, and the same for memory. The
 // integral over time of what is allocated does not depend on when a pod starts: it
 // is what the pod requests, times how long it runs. A pod that is evicted starts
-// again and takes more. Replicas, which leave at a time of their own, do not count:
-// one that has to wait runs less.
+// again and takes more. Replicas do not count: they leave at a fixed time, so one
+// that is pending runs less.
 func (t *trace) bound() float64 {
 	var l load
 	for _, j := range t.jobs {
@@ -223,10 +224,11 @@ func (t *trace) bound() float64 {
 	return t.least(l)
 }
 
-// load is what jobs request: whole GPUs, slices of GPUs in MIG mode, thousandths of a core, MiB.
+// load is what jobs request: whole GPUs, compute and memory slices of instances, thousandths
+// of a core, MiB.
 type load struct{ whole, compute, memory, cpu, memoryMi float64 }
 
-// add adds what a job requests, times times.
+// add adds what a job requests, multiplied by times.
 func (l *load) add(j job, times float64) {
 	if j.profile.Compute == 0 {
 		l.whole += float64(j.GPUs) * times
@@ -242,10 +244,12 @@ func (t *trace) least(l load) float64 {
 	return l.whole + max(l.compute/float64(t.table.ComputeSlices()), l.memory/float64(t.table.MemorySlices()))
 }
 
-// boundAtOnce is the least GPU-hours with which every job runs from its arrival on. At any
-// moment there are whole nodes with the GPUs (as bound counts them), the CPU and the memory that
-// are requested. Nodes of several sizes have together a multiple of the sizes' greatest common
-// divisor of GPUs. No placement can be perfect all the time, so it may be out of reach.
+// boundAtOnce is the least GPU-hours with which every job runs from its arrival on.
+//
+// At any moment there are whole nodes. They have the GPUs that are requested, counted as
+// in bound, and the CPU and the memory. Nodes of several sizes together have a multiple of
+// the sizes' greatest common divisor. No placement can be perfect all the time, so the
+// bound may be out of reach.
 func (t *trace) boundAtOnce() float64 {
 	type change struct {
 		at   time.Duration
@@ -276,7 +280,7 @@ func (t *trace) boundAtOnce() float64 {
 	return hours
 }
 
-// pod is a job as a pod of the world at its arrival.
+// pod returns a job as a pod of the world, when it arrives.
 func (t *trace) pod(j job, now time.Time) plan.Pod {
 	p := plan.Pod{Namespace: "trace", Name: j.Name, Owner: "Job/" + j.Name, Created: now, PendingSince: now,
 		CPUMilli: int64(j.CPU), MemoryMi: int64(j.Memory), Evictable: j.evictable}
@@ -290,14 +294,15 @@ func (t *trace) pod(j job, now time.Time) plan.Pod {
 		p.Demand = demand.Demand{GPUs: max(j.GPUs, 1), Vendor: "nvidia"}
 		return p
 	}
-	name, _ := mig.ParseName(t.table.Name(j.profile)) // of a table
+	name, _ := mig.ParseName(t.table.Name(j.profile)) // a table's names always parse
 	p.Demand = demand.Demand{MIG: []demand.Instances{demand.Named(name, 1)}}
 	return p
 }
 
 func gangOf(j job) string { return "trace/" + j.Gang }
 
-// pools has one pool for each node size. GPUs boot with the layout boot; nil is whole GPUs.
+// pools returns a pool for each size of nodes. Their GPUs boot with a layout, or whole where
+// boot is empty.
 func (t *trace) pools(name string, boot mig.Layout) []plan.Pool {
 	o := t.options
 	price := o.Price
@@ -325,11 +330,11 @@ func (t *trace) pools(name string, boot mig.Layout) []plan.Pool {
 	return pools
 }
 
-// registers is the time from a node's registration until pods can run on it, while its device plugin starts. It is an
+// registers is the time from a node's registration until pods run on it, while its device plugin starts: an
 // assumption.
 const registers = 30 * time.Second
 
-// world is a world without nodes. Chance is drawn from the seed.
+// world returns a world without nodes. Chance is drawn from the seed.
 func (t *trace) world(pools []plan.Pool) *sim.World {
 	w := &sim.World{State: plan.Snapshot{Now: began, Pools: pools}, Score: t.score, Registers: min(registers, t.options.Boot/2)}
 	random := rand.New(rand.NewPCG(t.options.Seed, 2))
@@ -345,8 +350,8 @@ func (t *trace) world(pools []plan.Pool) *sim.World {
 	return w
 }
 
-// softTaint is what a soft taint subtracts from score. kube-scheduler gives TaintToleration three
-// times the weight of the resources, and score counts these twice.
+// softTaint is what a soft taint takes from score. kube-scheduler weighs
+// TaintToleration three times as much as the resources, which are up to 200 in score.
 const softTaint = 600
 
 // score is kube-scheduler's LeastAllocated over CPU and memory, its default, or

@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
-// decide checks the world, makes a plan for it, and checks the plan. The error for a plan that
-// fails the check contains the plan.
+// decide checks the world, makes a plan and calls Check with it. Where Check fails, the error
+// has the plan's text.
 func (w *World) decide() (plan.Plan, error) {
 	s := w.Sim.Snapshot()
 	if err := errors.Join(s.Check(), w.Policy.Check()); err != nil {
@@ -50,7 +50,7 @@ func (w *World) plan(x *fields) (string, error) {
 	return brief(made), nil
 }
 
-// brief is a plan without the verdicts on nodes, GPUs, running pods and tenants within their guarantee.
+// brief is a plan without the verdicts that change nothing.
 func brief(p plan.Plan) string {
 	p.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v plan.Verdict) bool {
 		switch v.Kind {
@@ -63,7 +63,7 @@ func brief(p plan.Plan) string {
 }
 
 // settle plans, acts and advances until the time has passed, and prints actions
-// and events. An action that leads back to an earlier state is an error: the
+// and events. The same actions in the same state as before are an error: the
 // loop would not end.
 func (w *World) settle(x *fields) (string, error) {
 	length, every := 10*time.Minute, 10*time.Second

@@ -12,20 +12,20 @@ import (
 	"github.com/gpuscale/gpuscale/plan/forecast"
 )
 
-// fields are the words of a statement, or of an entry of a list. One function names all fields
-// of a type, such as a pod. It reads them, or writes them where out is set, so that what is
-// written reads back. A method that reads takes its word once, and reports whether it was
-// there. A method that writes leaves out a zero value, and returns false.
+// fields reads or writes the words of a statement, or of an entry of a list. One function
+// for each thing (podFields, nodeFields, …) does both, so that what is written reads back.
+// When reading, a method takes its word, once, and reports whether it was there. When
+// writing (out is set), a method leaves out a zero value, and is always false.
 type fields struct {
 	now   time.Time
 	out   *strings.Builder
 	sep   string // before each word that is written
 	all   bool   // zero values are written too
-	words []word // that are not taken yet
+	words []word // not taken yet
 	errs  []error
 }
 
-// reading reads the words of a statement, without the name of its object.
+// reading returns the fields of a statement, without the name that it is about.
 func reading(s statement, now time.Time) *fields {
 	words := s.words
 	if _, ok := s.name(); ok {
@@ -34,7 +34,7 @@ func reading(s statement, now time.Time) *fields {
 	return &fields{words: slices.Clone(words), now: now}
 }
 
-// written is the text of the fields that write names, each after a blank.
+// written is the text of a thing's fields, each after a blank.
 func written(now time.Time, write func(x *fields)) string {
 	x := &fields{out: &strings.Builder{}, sep: " ", now: now}
 	write(x)
@@ -66,7 +66,7 @@ func (x *fields) take(key string) (word, bool) {
 	return w, true
 }
 
-// has takes a word without a value. It only reads; nothing writes the word.
+// has takes a word without a value. It is for reading only.
 func (x *fields) has(key string) bool {
 	w, ok := x.take(key)
 	if ok && w.isSet {
@@ -79,7 +79,7 @@ func (x *fields) has(key string) bool {
 // flag is a word for true, and none for false.
 func (x *fields) flag(key string, v *bool) { x.either(key, "", v, false) }
 
-// either is a word for true and one for false. The word of the default is not written.
+// either is a word for true and a word for false. The word of the default is not written.
 func (x *fields) either(on, off string, v *bool, byDefault bool) {
 	switch {
 	case x.out == nil:
@@ -181,7 +181,8 @@ func (x *fields) time(key string, v *time.Time, sign time.Duration) bool {
 	return x.timeUnless(v.IsZero(), key, v, sign)
 }
 
-// timeUnless is "5m", before or after now by sign, "@2026-…" or "never".
+// timeUnless is a time: "5m", before or after now by sign, "@2026-…" or "never". It is not
+// written if zero is set.
 func (x *fields) timeUnless(zero bool, key string, v *time.Time, sign time.Duration) bool {
 	return x.value(key, zero, func() string {
 		d := sign * v.Sub(x.now)
@@ -208,7 +209,7 @@ func (x *fields) timeUnless(zero bool, key string, v *time.Time, sign time.Durat
 	})
 }
 
-// unit is the suffix of a quantity, the one to write before others.
+// unit is a suffix of quantities and what it multiplies by. A quantity is written with the first unit that divides it.
 type unit struct {
 	suffix string
 	n      int64
@@ -218,7 +219,7 @@ var cpuUnits = []unit{{"", 1000}, {"m", 1}}
 
 var memoryUnits = []unit{{"Gi", 1024}, {"Mi", 1}, {"Ti", 1024 * 1024}}
 
-// quantity is whole units: "64", "64000m", "512Gi".
+// quantity is a whole number of units: "64", "64000m", "512Gi".
 func (x *fields) quantity(key string, v *int64, units []unit) {
 	x.value(key, *v == 0, func() string {
 		i := slices.IndexFunc(units, func(u unit) bool { return *v%u.n == 0 })

@@ -42,8 +42,9 @@ func (w *World) gpu(x *fields, name string) error {
 	return nil
 }
 
-// gpusOf looks for the node from the end: a gpu line mostly follows its node, and a large
-// cluster has as many nodes as lines.
+// gpusOf returns the GPUs of a node, or of a pool's template; nil for none. It searches the
+// nodes from the end, since a gpu line mostly follows its node: otherwise a file with many
+// nodes would take quadratic time.
 func (w *World) gpusOf(name string, template bool) *[]plan.GPU {
 	if p := w.poolOf(name); p != nil && template {
 		return &p.Template.GPUs
@@ -68,7 +69,8 @@ func modelOf(name string) gpu.Model {
 	return m
 }
 
-// gpuFields are the fields of a GPU, in a gpu line or in a pool's template.
+// gpuFields are the fields of a GPU, in a gpu line or in a pool's template. A new GPU has
+// AllocationKnown set before they are read.
 func gpuFields(x *fields, c *plan.GPU) {
 	if x.string("model", &c.Model.Name) {
 		c.Model = modelOf(c.Model.Name)
@@ -167,8 +169,8 @@ func parseProfile(model, s string) (mig.Profile, error) {
 	return t.Lookup(s)
 }
 
-// placements reads entries "3g.40gb@0" of a list. An entry with a start alone is of the profile of
-// the entry before it, as plans print it ("1g.10gb@0,1,2").
+// placements are entries "3g.40gb@0" of a list. A start alone is one more instance of the
+// profile before it, as plans print it ("1g.10gb@0,1,2").
 type placements struct{ model, profile string }
 
 func (l *placements) entry(x *fields, p *mig.Placement) {

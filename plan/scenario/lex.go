@@ -13,7 +13,7 @@ type statement struct {
 	line   int // of its beginning, from 1
 	verb   string
 	words  []word
-	quoted bool // the first word was quoted: a brace in it is literal
+	quoted bool // the first word is quoted, so that a brace in it is literal
 }
 
 // word is key, key=value, or key=(entry entry …), where an entry is words between colons.
@@ -64,12 +64,12 @@ func (s *statement) parse(line string) (err error) {
 	return nil
 }
 
-// named reports a statement about an object that its first word names.
+// named reports a statement about a thing that its first word names.
 func (s *statement) named() bool {
 	return s.verb != "policy" && s.verb != "tick" && s.verb != "plan" && s.verb != "settle"
 }
 
-// name is the first word of a statement about a named object.
+// name is the first word of a statement about a thing.
 func (s *statement) name() (string, bool) {
 	if !s.named() || len(s.words) == 0 || s.words[0].isSet {
 		return "", false
@@ -77,11 +77,11 @@ func (s *statement) name() (string, bool) {
 	return s.words[0].key, true
 }
 
-// maxRange bounds the objects that one line may declare.
+// maxRange bounds the things that one line may declare.
 const maxRange = 10000
 
-// names expands the range in "w-{0..7}" to w-0 … w-7. A name without a brace, or a quoted one,
-// stays as it is.
+// names returns the names of a range: w-0 to w-7 for "w-{0..7}". A name without a brace, or a
+// quoted one, stands for itself.
 func (s *statement) names(name string) ([]string, error) {
 	before, rest, ok := strings.Cut(name, "{")
 	if !ok || s.quoted {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// list is a word with a list of entries; an entry is words between colons. The entries replace
-// what v has.
+// list is a word with entries. The words of an entry have colons between them. Entries that
+// are read replace those of v.
 func list[T any](x *fields, key string, v *[]T, entry func(x *fields, t *T)) bool {
 	return listUnless(x, len(*v) == 0, key, v, entry)
 }
 
-// listUnless is list for a list that is not written where missing is true. An empty one is written.
+// listUnless is a list that is not written if missing is set. An empty list is written.
 func listUnless[T any](x *fields, missing bool, key string, v *[]T, entry func(x *fields, t *T)) bool {
 	if x.out != nil {
 		if !missing {
@@ -86,7 +86,7 @@ func (x *fields) rest(v *[]string) {
 	}
 }
 
-// name is the key of the next word, name=value. The word is left for a method that takes its value.
+// name reads the key of the next word, name=value, without taking the word.
 func (x *fields) name(v *string) {
 	if x.out == nil {
 		*v = x.words[0].key

@@ -22,7 +22,7 @@ func (w *World) node(x *fields, name string) error {
 	return err
 }
 
-// newNode is a node of its pool's template, unless it is bare.
+// newNode returns a node of its pool's template, or an empty one if it is bare.
 func (w *World) newNode(x *fields, name string) (plan.Node, error) {
 	n := plan.Node{Name: name, Ready: true}
 	x.string("pool", &n.Pool)
@@ -37,7 +37,7 @@ func (w *World) newNode(x *fields, name string) (plan.Node, error) {
 	return n, nil
 }
 
-// count adds d to a pool's size and target, unless they were stated.
+// count adds d to the size and to the target of a pool, each unless it was stated.
 func (w *World) count(pool string, d int) {
 	p := w.poolOf(pool)
 	if p != nil && !w.sized[pool] {
@@ -48,9 +48,9 @@ func (w *World) count(pool string, d int) {
 	}
 }
 
-// nodeFields are a node's fields. They are read into a node that its pool's template or earlier
-// lines have set, and written in full. A node that we cordon or drain is cordoned unless another
-// actor has lifted that.
+// nodeFields are the fields of a node. They are read over what the node has from its template
+// or from earlier lines, and written as those of a bare node. A node that gpuscale cordons or
+// drains is cordoned, unless another actor has uncordoned it.
 func nodeFields(x *fields, n *plan.Node) {
 	x.either("ready", "unready", &n.Ready, true)
 	if x.string("cordoned-by", &n.CordonedBy) {

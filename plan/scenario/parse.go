@@ -32,9 +32,9 @@ func Parse(text string) (plan.Snapshot, plan.Policy, error) {
 	return w.Sim.Snapshot(), w.Policy, errors.Join(errs...)
 }
 
-// Script removes the answers from a scenario test file without changing line numbers: the lines
-// from "----" to the next blank line. acts reports whether the rest has verbs that act: such a
-// script is for Run, not for Parse.
+// Script removes the answers from a scenario test file, without changing line
+// numbers: what is between a line "----" and the next blank one. It reports
+// whether the rest acts, which is for Run and not for Parse.
 func Script(text string) (script string, acts bool) {
 	lines := strings.Split(text, "\n")
 	answer := false
@@ -56,8 +56,9 @@ func Script(text string) (script string, acts bool) {
 func Run(text string) (string, error) { return NewWorld().Exec(text) }
 
 // Print writes a snapshot as scenario text. Parse of it gives an equal snapshot
-// for every snapshot that passes Check: times to the nanosecond, in UTC; empty
-// lists as nil; of a forecast's Like its requests, placement rules and tenant.
+// for every snapshot that passes Check: times are equal to the nanosecond and in UTC,
+// empty lists are nil, and a forecast's Like has only its requests, placement rules and
+// tenant.
 func Print(s plan.Snapshot) string {
 	var b strings.Builder
 	line := func(verb, name string, write func(x *fields)) {
@@ -104,9 +105,10 @@ func Print(s plan.Snapshot) string {
 	return b.String()
 }
 
-// LineOf finds the last line of a text about an object, by the verb that declares it, such as
-// "pod", and its name, which may be one of a range. With an empty name it is the last line with
-// the verb. It is 0 where there is none, and for an invalid text.
+// LineOf returns the number of a text's last line about a subject, from 1: by the verb that
+// declares it, such as "pod", and its name, which may be one of a range. With
+// an empty name it is the last line of the verb. It is 0 for none, and for an
+// invalid text.
 func LineOf(text, verb, name string) int {
 	statements, err := split(text)
 	if err != nil {

@@ -53,7 +53,7 @@ func (w *World) podIndex() map[string]int {
 	return w.pods
 }
 
-// podFields are a pod's fields. They are read into a pod that earlier lines may have set.
+// podFields are the fields of a pod. They are read over what the pod has already.
 func podFields(x *fields, p *plan.Pod) {
 	requestsOfPod(x, p)
 	x.string("node", &p.Node)
@@ -92,8 +92,8 @@ func podFields(x *fields, p *plan.Pod) {
 	})
 }
 
-// requestsOfPod and shapeFields are a pod's requests, placement rules and tenant. A forecast
-// replica, which does not exist yet, has them too.
+// requestsOfPod and shapeFields are a pod's requests, placement rules and tenant:
+// what the replicas of a forecast have too.
 func requestsOfPod(x *fields, p *plan.Pod) {
 	demandFields(x, len(requestsOf(p.Demand)) == 0, "requests", &p.Demand)
 	x.string("unreadable", &p.Unreadable)

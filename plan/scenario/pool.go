@@ -62,7 +62,7 @@ func poolFields(x *fields, p *plan.Pool) {
 	x.quantity("memory", &t.MemoryMi, memoryUnits)
 	equalGPUs(x, &t.GPUs)
 	model := ""
-	if len(t.GPUs) > 0 && (x.out == nil || alike(t.GPUs)) { // others are written behind it
+	if len(t.GPUs) > 0 && (x.out == nil || alike(t.GPUs)) { // GPUs that differ are written in later lines
 		model = t.GPUs[0].Model.Name
 	}
 	list(x, "mig-allowed", &p.MIG.Allowed, func(x *fields, a *mig.Profile) {
@@ -79,8 +79,8 @@ func poolFields(x *fields, p *plan.Pool) {
 // maxGPUs bounds the GPUs of one line; no node has more.
 const maxGPUs = 1024
 
-// equalGPUs is a number of equal GPUs, and the fields of one of them. It writes GPUs only where
-// they are alike.
+// equalGPUs is a number of equal GPUs, and the fields of one of them. They are read for a node
+// or a template, and written for a template whose GPUs are alike.
 func equalGPUs(x *fields, gpus *[]plan.GPU) {
 	n := len(*gpus)
 	switch {
@@ -103,7 +103,7 @@ func equalGPUs(x *fields, gpus *[]plan.GPU) {
 	}
 }
 
-// alike reports whether GPUs can be written as one and their number.
+// alike reports whether GPUs can be written as one GPU and their number.
 func alike(gpus []plan.GPU) bool {
 	text := func(c plan.GPU) string { return written(time.Time{}, func(x *fields) { gpuFields(x, &c) }) }
 	for i, c := range gpus {

@@ -38,9 +38,9 @@ const (
 	mostGPUs      = (quota.Unlimited - 1) / memorySlices
 )
 
-// amount is "2" (whole GPUs), "3+4" (compute and memory slices), "none" or "all". "all" is also
-// possible for one of the two: "3+all". Parts of a GPU are in slices: no part of 7 compute slices
-// is the same part of 8 memory slices.
+// amount is "2" (whole GPUs), "3+4" (compute and memory slices), "none" or "all". "all" can
+// also stand for one of the two ("3+all"). Parts of a GPU are in slices: no part of 7 compute
+// slices is the same part of 8 memory slices. An amount of unsaid is not written.
 func (x *fields) amount(key string, v *quota.Amount, unsaid quota.Amount) {
 	x.value(key, *v == unsaid, func() string {
 		gpus := v.Compute / computeSlices

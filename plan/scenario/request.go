@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// request is one entry of a demand: "gpu" (nvidia's), "amd.gpu*2", "any.gpu", "3g.40gb*2",
+// request is one entry of a demand: "gpu" (NVIDIA's), "amd.gpu*2", "any.gpu", "3g.40gb*2",
 // "part:core=500:memory-mib=8192".
 type request struct {
 	name string

@@ -68,9 +68,9 @@ func taintFields(x *fields, v *[]plan.Taint) {
 	})
 }
 
-// Marks in lists of requirements. beforeTerm begins a further term: any of the terms may match.
-// beforeVolume begins a further volume: of each volume a term must match. The first term or
-// volume has no mark, unless it is empty.
+// beforeTerm is the mark before each term: any of the terms may match. beforeVolume is the mark
+// before each volume: of every volume, one term must match. A list that begins with a
+// requirement has no first mark.
 const beforeTerm, beforeVolume = "|", "&"
 
 // affinityFields is affinity=(key:In:a:b key2:Exists | key:NotIn:c).
@@ -111,7 +111,8 @@ func requirements(x *fields, key, marks string, v *[]plan.NodeRequirement) bool 
 	})
 }
 
-// joined is groups as one list, with a mark before each group. The first group has a mark only if it is empty.
+// joined returns groups as one list, with a mark before each group. The first group has a mark
+// only if it is empty.
 func joined[G ~[]plan.NodeRequirement](groups []G, mark string) []plan.NodeRequirement {
 	var all []plan.NodeRequirement
 	for i, g := range groups {
@@ -123,7 +124,7 @@ func joined[G ~[]plan.NodeRequirement](groups []G, mark string) []plan.NodeRequi
 	return all
 }
 
-// parted reverses joined.
+// parted returns the groups of a list that joined has made.
 func parted[G ~[]plan.NodeRequirement](all []plan.NodeRequirement, mark string) []G {
 	var groups []G
 	for _, q := range all {

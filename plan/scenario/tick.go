@@ -86,7 +86,7 @@ func timesField(x *fields, key string, v *plan.Times) {
 	}
 }
 
-// tableFields is tables=("MODEL 7 8 81559 0 1g.10gb:0,1,2:1:7 …" …), each as a node
+// tableFields is tables=("MODEL 7 8 81559 0 1g.10gb:0,1,2:1:7 …" …), each table as a node
 // publishes it.
 func tableFields(x *fields, v *mig.Tables) {
 	var specs []mig.Spec

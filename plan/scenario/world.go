@@ -19,8 +19,8 @@ type World struct {
 	// its error ends the statement.
 	Check func(s plan.Snapshot, p plan.Policy, made plan.Plan) error
 
-	sized, targeted map[string]bool // pools whose size, and whose target, was stated
-	pods            map[string]int  // the result of podIndex, nil until it is used
+	sized, targeted map[string]bool // pools whose size and target were stated
+	pods            map[string]int  // podIndex, nil until it is used
 }
 
 // Epoch is the start time of a scenario without a time of its own.
@@ -73,7 +73,7 @@ func (w *World) do(s statement) (out string, err error) {
 	return out, err
 }
 
-// one executes a statement about one object, or about none.
+// one executes a statement about one thing, or about none.
 func (w *World) one(s statement, name string) (out string, err error) {
 	x := reading(s, w.Sim.State.Now)
 	switch s.verb {
@@ -117,8 +117,8 @@ func duration(s statement) (time.Duration, bool, error) {
 	return d, true, nil
 }
 
-// declared is the object of a name: one that exists, else a fresh one, which it adds. With the word
-// gone it removes the object and returns it.
+// declared returns the thing with a name, to be changed: the one that exists, or a fresh one,
+// which is added. With the word gone it removes the thing instead.
 func declared[T any](x *fields, all *[]T, name string, is func(T) bool, fresh func() (T, error)) (t *T, gone bool, err error) {
 	i := slices.IndexFunc(*all, is)
 	switch gone = x.has("gone"); {

@@ -81,11 +81,11 @@ func (w *World) scaleUp(a plan.Action, p *plan.Pool) error {
 	return nil
 }
 
-// unregistered is the time from a node's request until it has an object.
+// unregistered returns how long a requested node of a pool has no Node object.
 func (w *World) unregistered(p *plan.Pool) time.Duration { return max(p.ReadyAfter-w.Registers, 0) }
 
-// addNode adds a node from a pool's template, unless the request was withdrawn. It becomes ready at the end of the
-// pool's ReadyAfter, counted from the request.
+// addNode adds a node from a pool's template, unless the request was withdrawn. The node is ready once its pool's
+// ReadyAfter has passed since the request.
 func (w *World) addNode(pool string) string {
 	p := w.pool(pool)
 	switch {
@@ -140,8 +140,8 @@ func NewNode(name string, p *plan.Pool) plan.Node {
 		CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, GPUs: t.GPUs})
 }
 
-// removeNode removes an empty node, with its DaemonSet pods, from its pool. A node that is replaced
-// has a successor, and its allocation may be unknown, since it is sick.
+// removeNode removes an empty node, with its DaemonSet pods, from its pool. With Replace the
+// pool gets another node, and the allocation of the removed one may be unknown.
 func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
 	stays := func(key string) bool {
 		i := w.pod(key)
@@ -169,7 +169,7 @@ func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
 	return nil
 }
 
-// dropNode deletes a node of a pool, with its DaemonSet pods and stuck pods.
+// dropNode deletes a node of a pool, with its DaemonSet pods and its stuck pods.
 func (w *World) dropNode(n *plan.Node, p *plan.Pool) {
 	name := n.Name
 	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && (pod.DaemonSet || pod.Stuck(w.State.Now)) })
@@ -245,8 +245,8 @@ func (w *World) finish(a plan.Action) string {
 	return fmt.Sprintf("%s is partitioned to %s", name, plan.LayoutText(a.Model, a.Target))
 }
 
-// reoffer sets a node's allocatable instances to those of its layouts, as its device plugin
-// does after a restart.
+// reoffer makes a node's allocatable instances those of its layouts, as its device
+// plugin does once it has started again.
 func reoffer(n *plan.Node, tables mig.Tables) {
 	if n.Allocatable == nil {
 		return
@@ -256,7 +256,7 @@ func reoffer(n *plan.Node, tables mig.Tables) {
 	for _, g := range n.GPUs {
 		t, known := tables.ForModel(g.Model.Name)
 		for i := 0; known && i < len(g.Instances); i++ {
-			name, _ := mig.ParseName(t.Name(g.Instances[i].Profile)) // of a table
+			name, _ := mig.ParseName(t.Name(g.Instances[i].Profile)) // a table's names always parse
 			one := demand.Named(name, 1)
 			if j := slices.IndexFunc(offer.MIG, func(in demand.Instances) bool { return in.Name == one.Name }); j >= 0 {
 				offer.MIG[j].Count++

@@ -46,12 +46,12 @@ func (s *scheduler) choose(p *plan.Pod, n *plan.Node) ([]grant, bool) {
 	return got, true
 }
 
-// usable reports whether a GPU can be allocated as a whole or in parts.
+// usable reports whether a GPU can be allocated to a pod, as a whole or in parts.
 func usable(p *plan.Pod, device *plan.GPU) bool {
 	return !device.MIG && device.Health != gpu.Sick && (p.Demand.Vendor == "" || device.Model.Vendor == p.Demand.Vendor)
 }
 
-// instances adds free ones of a profile until there are as many grants as needed.
+// instances adds free instances of the profile called name to got, until it has need grants.
 func (s *scheduler) instances(name string, n *plan.Node, got []grant, need int) []grant {
 	for c := range n.GPUs {
 		device := &n.GPUs[c]
@@ -72,7 +72,8 @@ func (s *scheduler) instances(name string, n *plan.Node, got []grant, need int) 
 	return got
 }
 
-// claims adds instances that a DRA driver makes for claims: on GPUs that are divided already, then on whole ones.
+// claims adds instances that a DRA driver creates to got, until it has need grants: first on GPUs that have
+// instances already, then on whole ones.
 func (s *scheduler) claims(name string, n *plan.Node, got []grant, need int) []grant {
 	for _, divided := range []bool{true, false} {
 		for c := 0; c < len(n.GPUs) && len(got) < need; c++ {
@@ -102,11 +103,11 @@ func (s *scheduler) claims(name string, n *plan.Node, got []grant, need int) []g
 	return got
 }
 
-// part of a GPU: thousandths of its compute, and MiB.
+// part is a part of a GPU: thousandths of its compute, and MiB of its memory.
 type part struct{ core, memory int }
 
-// tightest is the GPU for a pod's part: of those that are not taken and hold the part, the one
-// with the least left, a shared one before a free one. It is nil for none.
+// tightest returns the GPU with the least left that has the part a pod requests: a shared GPU
+// before a free one. GPUs in taken are left out. It is nil for none.
 func (s *scheduler) tightest(p *plan.Pod, n *plan.Node, taken []grant) *plan.GPU {
 	var best *plan.GPU
 	var least part
@@ -127,9 +128,9 @@ func (s *scheduler) tightest(p *plan.Pod, n *plan.Node, taken []grant) *plan.GPU
 	return best
 }
 
-// left is what is free of a shared GPU. It is false where a pod has all of the GPU or an unknown
-// part of it, or where no further pod may share it. A pod that requests whole GPUs and a part
-// is assumed to have all of each of its GPUs.
+// left returns what is free of a GPU. It is false where a pod has all of it or an
+// unknown part, or where no place is left. A pod that requests whole GPUs and a part is
+// assumed to have all of each GPU.
 func (s *scheduler) left(device *plan.GPU) (part, bool) {
 	left := part{1000, memoryOf(device)}
 	if device.Places > 0 && len(device.AllocatedTo) >= device.Places {

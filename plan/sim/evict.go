@@ -47,7 +47,7 @@ func (w *World) stays(p *plan.Pod, at time.Time) string {
 	return ""
 }
 
-// stated yields each statement of these budgets, by any pod.
+// stated ranges over some budgets in all pods that state them.
 func (w *World) stated(budgets []plan.Budget) iter.Seq[*plan.Budget] {
 	return func(yield func(*plan.Budget) bool) {
 		for i := range w.State.Pods {
@@ -83,7 +83,7 @@ func (w *World) evict(p *plan.Pod) {
 	}
 }
 
-// runs is called when a pod has been bound. It restores the budgets of a pod that was evicted.
+// runs is called when a pod was bound. If the pod was evicted before, its budgets allow one more again.
 func (w *World) runs(p *plan.Pod) {
 	if key := p.Key(); w.evicted[key] {
 		delete(w.evicted, key)
@@ -167,8 +167,8 @@ func (w *World) podsOn(node string) []*plan.Pod {
 	return there
 }
 
-// uncordon ends the operation that it names, or gives up a drain where it names
-// none.
+// uncordon ends the operation that the action names. Where it names none, the node's
+// drain is given up.
 func uncordon(a plan.Action, n *plan.Node) error {
 	switch {
 	case a.Operation != "":

@@ -66,8 +66,9 @@ func together(a, b *Host, key string) bool {
 	return ok && has && value == other
 }
 
-// near reports whether for each near rule of p a pod that is in all of p's near groups is in the
-// same place. It is also true where no such pod is in any place, and p itself is in all these groups.
+// near reports whether p's near rules allow a node: by each rule, a running pod that is in all
+// of p's near groups is in the node's place. Where no such pod is in any place, p is allowed
+// if it is in all these groups itself.
 func (s *scheduler) near(p *plan.Pod, h *Host) bool {
 	all := func(q *plan.Pod) bool {
 		return !slices.ContainsFunc(p.Near, func(r plan.Rule) bool { return !slices.Contains(q.Groups, r.Group) })
@@ -108,7 +109,7 @@ func (s *scheduler) even(p *plan.Pod, r plan.Spread, h *Host) bool {
 			continue
 		}
 		value, _ := n.Place(r.Key)
-		counts[value] += 0 // a place without pods is a place too
+		counts[value] += 0 // a place without pods counts too
 		for _, q := range n.Pods {
 			if !q.Leaving && slices.Contains(q.Groups, r.Group) {
 				counts[value]++

@@ -13,11 +13,11 @@ import (
 )
 
 // Schedule does what kube-scheduler, a gang scheduler and the device plugins
-// would: it binds the most urgent pods first, each to the first node by name
-// that fits, or to the one of the highest Score. A gang is tried when its first member
-// has its turn. It is bound when as many members as it needs, running ones included, fit at
-// that moment; further members follow one by one. An unmade pod is created when it is
-// bound. Pods that fit nowhere are marked unschedulable.
+// would. It binds the most urgent pods first, each to the first node by name
+// that fits, or with Score to the node of the highest score. A gang is tried when its
+// first member is due. Its members that fit are bound if, with the running ones, they are
+// at least GangMin; further members follow one by one. An unmade pod is created when it
+// is bound. Pods that fit nowhere are marked unschedulable.
 func (w *World) Schedule() []Event {
 	slices.SortStableFunc(w.State.Nodes, func(a, b plan.Node) int { return strings.Compare(a.Name, b.Name) })
 	pending := w.pending()
@@ -43,7 +43,7 @@ func (w *World) Schedule() []Event {
 		if p.Unschedulable = p.Node == ""; !p.Unschedulable {
 			w.runs(p)
 		}
-		if n := w.node(w.nominated[p.Key()]); n == nil || n.Ready { // the node is gone, or the pod was tried there
+		if n := w.node(w.nominated[p.Key()]); n == nil || n.Ready { // it was tried there
 			delete(w.nominated, p.Key())
 		}
 	}
@@ -68,9 +68,9 @@ func (w *World) pending() []*plan.Pod {
 type scheduler struct {
 	w      *World
 	hosts  []Host // by name
-	apart  bool   // some pod has Apart rules
+	apart  bool   // a pod has an Apart rule
 	events []Event
-	// nominees are the pending pods that are nominated, by node.
+	// nominees are, by node, the pending pods that are nominated for it.
 	nominees map[string][]*plan.Pod
 }
 
@@ -83,10 +83,10 @@ type Host struct {
 	*plan.Node
 	Pool        *plan.Pool // nil for none
 	Pods        []*plan.Pod
-	CPU, Memory int64 // requests of Pods: thousandths of a core, MiB
+	CPU, Memory int64 // what Pods request: thousandths of a core, MiB
 }
 
-// Hosts are the nodes of a snapshot, in its order.
+// Hosts returns the nodes of a snapshot, in its order.
 func Hosts(s *plan.Snapshot) []Host {
 	hosts, at, pools := make([]Host, len(s.Nodes)), make(map[string]*Host, len(s.Nodes)), map[string]*plan.Pool{}
 	for i := range s.Pools {
@@ -110,7 +110,7 @@ func (h *Host) add(p *plan.Pod) {
 	h.CPU, h.Memory = h.CPU+p.CPUMilli, h.Memory+p.MemoryMi
 }
 
-// running yields the pods that have a node, and that node.
+// running ranges over the pods that have a node, each with its node.
 func (s *scheduler) running() iter.Seq2[*plan.Pod, *Host] {
 	return func(yield func(*plan.Pod, *Host) bool) {
 		for i := range s.hosts {
@@ -123,7 +123,7 @@ func (s *scheduler) running() iter.Seq2[*plan.Pod, *Host] {
 	}
 }
 
-// gang returns its pending members, and how many of them it needs.
+// gang returns a gang's pending members, and how many of them must be bound at once.
 func (s *scheduler) gang(name string, pending []*plan.Pod) (members []*plan.Pod, need int) {
 	for _, p := range pending {
 		if p.Gang == name {
@@ -161,8 +161,9 @@ func (s *scheduler) together(pods []*plan.Pod, need int) {
 	s.events = s.events[:events]
 }
 
-// place binds a pod to a node that fits: the nominated one, else the one of the highest Score,
-// or the first without Score. It returns what undoes that, nil where no node fits.
+// place binds a pod to a node that fits: without Score to the first one, with Score to its
+// nominated node, else to the one of the highest score. It returns a function that undoes
+// that, nil where no node fits.
 func (s *scheduler) place(p *plan.Pod) (undo func()) {
 	var best *Host
 	var got []grant
@@ -202,8 +203,8 @@ func (s *scheduler) place(p *plan.Pod) (undo func()) {
 	return func() { *p, *best, best.GPUs = pod, was, gpus }
 }
 
-// leavesNominated reports whether a pod fits a node beside the pending pods that are nominated for the node and have
-// the pod's priority or a higher one.
+// leavesNominated reports whether a pod fits a node beside other pending pods: those that are nominated for the node
+// and have the pod's priority or a higher one.
 func (s *scheduler) leavesNominated(p *plan.Pod, h *Host) bool {
 	others := slices.DeleteFunc(slices.Clone(s.nominees[h.Name]), func(q *plan.Pod) bool { return q == p || q.Node != "" || q.Priority < p.Priority })
 	if len(others) == 0 {
@@ -232,8 +233,8 @@ func (s *scheduler) fits(p *plan.Pod, h *Host) ([]grant, bool) {
 	return s.choose(p, h.Node)
 }
 
-// offersGPUs reports whether a node offers as many whole GPUs as a pod requests, beside those that its pods
-// request. The scheduler only counts; it does not know which GPU is allocated to which pod.
+// offersGPUs reports whether a node offers as many whole GPUs as a pod requests, besides those that its pods
+// request: the scheduler counts, and does not know which GPU is whose.
 func (h *Host) offersGPUs(p *plan.Pod) bool {
 	if h.Allocatable == nil || p.Demand.GPUs == 0 {
 		return true
@@ -245,7 +246,7 @@ func (h *Host) offersGPUs(p *plan.Pod) bool {
 	return left >= 0
 }
 
-// taints are a node's taints, with those that Kubernetes adds for a cordon and while it is not ready.
+// taints returns a node's taints, with those of a cordoned and of an unready node.
 func (h *Host) taints() []plan.Taint {
 	all := slices.Clip(h.Taints)
 	if h.Cordoned {
@@ -257,8 +258,8 @@ func (h *Host) taints() []plan.Taint {
 	return all
 }
 
-// enough reports whether a node has enough of a resource beside what its pods request already. As in
-// kube-scheduler, a pod that requests none fits an overcommitted node too. all is 0 for no limit.
+// enough reports whether a node has enough of a resource beside what is requested of it already. As in
+// kube-scheduler, a pod that requests none fits where more is requested than there is. all is 0 for no limit.
 func enough(request, requested, all int64) bool {
 	return request <= 0 || all <= 0 || requested+request <= all
 }

@@ -16,28 +16,29 @@ type World struct {
 	State plan.Snapshot
 	// Fail names the GPUs ("n1/0") whose next repartition fails.
 	Fail []string
-	// Score, where set, rates a node for a pod that fits it; cpuMilli and memoryMi are the
-	// requests of the pods that run there. A pod is bound to the node with the highest score,
-	// of equal ones the first by name. Without Score it is bound to the first by name.
+	// Score, where set, rates a node that fits a pod; cpuMilli and memoryMi are what
+	// the pods that run there request. A pod is bound to the node of the highest
+	// score, and to the first by name where scores are equal or Score is not set.
 	Score func(p *plan.Pod, n *plan.Node, cpuMilli, memoryMi int64) int64
-	// Bound, where set, is called with each pod that is bound. Evicted is called with each pod
-	// that is evicted or loses its node. Both happen at State.Now.
+	// Bound, where set, is called with each pod that is bound, and Evicted with each
+	// that is evicted or loses its node, both at State.Now.
 	Bound, Evicted func(p *plan.Pod)
 
-	// Registers is how long a requested node has an object before it is ready. Pods can be
-	// nominated for it in this time.
+	// Registers is the time from a node's registration until it is ready. Pods
+	// can be nominated for it in that time.
 	Registers time.Duration
-	// Lost, where set, is asked for each requested node whether it never registers. Such a node
-	// counts in its pool's target until the request is withdrawn or the provider gives up.
+	// Lost, where set, reports whether the next requested node never registers. Its
+	// pool's target includes it until the request is withdrawn, or given up after
+	// Registration.
 	Lost func() bool
-	// Interrupted, where set, is how long a new node runs until its provider
-	// announces that it takes the node back.
+	// Interrupted, where set, returns how long a new node is ready until its provider
+	// announces the interruption.
 	Interrupted func() time.Duration
 
-	lost      map[string]int    // nodes that never register and still count, by pool
+	lost      map[string]int    // by pool, the nodes in its target that never register
 	due       []event           // sorted by time
-	nominated map[string]string // the nominated node of a pending pod, by the pod's key
-	evicted   map[string]bool   // evicted pods that do not run again yet: their budgets allow one less
+	nominated map[string]string // by key of a pending pod, the node that it is nominated for
+	evicted   map[string]bool   // evicted pods that have not run since: their budgets allow one less
 }
 
 // Event is something that happened, as text.
@@ -46,18 +47,19 @@ type Event struct {
 	Text string
 }
 
-// event is something that will happen. do returns its text, empty where it did not happen.
+// event is something that will happen. do returns it as text, empty where it does not happen.
 type event struct {
 	at time.Time
 	do func() string
 }
 
 const (
-	// Registration is how long after its request a node that has not registered is given up:
-	// cluster-autoscaler's --max-node-provision-time and Karpenter's registration timeout are
-	// both 15 minutes.
+	// Registration is the time after which the request for a node that has not
+	// registered is given up: cluster-autoscaler's --max-node-provision-time and
+	// Karpenter's registration timeout are both 15 minutes from the request.
 	Registration = 15 * time.Minute
-	// notice is the time from the announcement of an interruption to the node's end, as on AWS.
+	// notice is the time from the announcement of an interruption to the node's end,
+	// as on AWS.
 	notice = 2 * time.Minute
 )
 
@@ -185,7 +187,7 @@ func (w *World) interrupt(name string) string {
 }
 
 // take ends an interrupted node. Its pods are pending again, whether or not they
-// may be evicted, and its pool is smaller by one.
+// may be evicted, and its pool's size and target are smaller by one.
 func (w *World) take(name string) string {
 	n := w.node(name)
 	if n == nil {
@@ -234,8 +236,8 @@ func (w *World) pod(key string) int {
 	return slices.IndexFunc(w.State.Pods, func(p plan.Pod) bool { return p.Name == name && p.Namespace == namespace })
 }
 
-// Fingerprint is the state without its times and the names of nodes: two equal
-// ones with an action between them mean that a planner goes in circles.
+// Fingerprint is the state as text, without times and the names of nodes. Two equal
+// fingerprints with an action between them mean that a planner goes in circles.
 func (w *World) Fingerprint() string {
 	var lines []string
 	for _, p := range w.State.Pools {
