@@ -153,7 +153,7 @@ var reasons = []ReasonDoc{
 	{BelowMin, "pool", "The pool is smaller than its minimum and is scaled up to it.", ""},
 	{NotDelivered, "pool", "Requested nodes did not register in time, or the provider reports that it cannot make them. The request is withdrawn, as far as the provider can without removing a node. The pool backs off, and then requests what is demanded by then.",
 		"Look at the provider: stock, quota, machines that fail to boot or to join. Allow another pool."},
-	{NodeEmpty, "node", "No pods run on the node but those of DaemonSets. It is removed once it has been empty for the pool's scaleDown.idleAfter, by default as long as a new node takes. A restart of the autoscaler begins that time again.", ""},
+	{NodeEmpty, "node", "No pods run on the node but those of DaemonSets. The node is removed once it has been empty for the pool's scaleDown.idleAfter, by default as long as a new node takes. A restart of the autoscaler begins that time again.", ""},
 	{NodeBusy, "node", "Pods run on the node, or scale-down is disabled for it. Disabling it also ends a drain.", ""},
 	{NodeNeeded, "node", "The node is empty, and pending pods, replicas that a forecast expects, or pods that are being moved will use it. A node that was being drained is uncordoned for the pod that the detail names.", ""},
 	{NodeUpcoming, "node", "The node is new and not ready yet; it counts as upcoming supply.", ""},
