@@ -199,8 +199,8 @@ type ASGProvider struct {
 	// +optional
 	InstanceType string `json:"instanceType,omitempty"`
 	// InterruptionQueue is the URL of the SQS queue into which EventBridge puts spot interruption
-	// warnings and rebalance recommendations. Without it none are read. Its other messages are deleted:
-	// the queue must have no other consumer.
+	// warnings and rebalance recommendations. Without it none are read. Other messages are deleted: the
+	// queue must have no other consumer.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	InterruptionQueue string `json:"interruptionQueue,omitempty"`

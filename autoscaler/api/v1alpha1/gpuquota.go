@@ -106,7 +106,7 @@ type QuotaAmount struct {
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="guaranteed must not be below 0"
 	// +optional
 	Guaranteed *resource.Quantity `json:"guaranteed,omitempty"`
-	// Limit is the maximum use, children included. Default: no limit.
+	// Limit is the maximum use, children included. 0 admits nothing. Default: no limit.
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="limit must not be below 0"
 	// +optional
 	Limit *resource.Quantity `json:"limit,omitempty"`
