@@ -83,7 +83,7 @@ type GPUNodePoolSpec struct {
 	// highest number add it, as with cluster-autoscaler's priority expander. Default 0.
 	// +optional
 	Priority int32 `json:"priority,omitempty"`
-	// Spot says that the provider may interrupt nodes of this pool at any time. Default false.
+	// Spot says that the provider may interrupt nodes of this pool at any time.
 	// +optional
 	Spot bool `json:"spot,omitempty"`
 	// InterruptionsPerHour is the interruption rate of one node of a spot pool, a decimal number: "0.05"
@@ -105,7 +105,7 @@ type GPUNodePoolSpec struct {
 	// +optional
 	MIG *MIG `json:"mig,omitempty"`
 	// Freeze stops every new action on this pool. A drain under way is cancelled; a repartition that has
-	// changed a GPU is completed or rolled back. Decisions are still explained. Default false.
+	// changed a GPU is completed or rolled back. Decisions are still explained.
 	// +optional
 	Freeze bool `json:"freeze,omitempty"`
 }
@@ -296,7 +296,6 @@ type Taint struct {
 // ScaleDown controls when nodes are removed.
 type ScaleDown struct {
 	// Disabled keeps every node: empty and underused ones are not removed, unhealthy ones not replaced.
-	// Default false.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
 	// IdleAfter is how long a node must be empty (no pods but those of DaemonSets) before it may be
