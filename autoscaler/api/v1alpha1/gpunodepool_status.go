@@ -6,59 +6,60 @@ import (
 
 // GPUNodePoolStatus is the observed state of a pool and the latest decisions.
 type GPUNodePoolStatus struct {
-	// ObservedGeneration of the spec the rest of the status is about.
+	// ObservedGeneration is the metadata.generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Size is the number of Node objects of the pool.
+	// Size is the number of Node objects of the pool, ready or not.
 	// +optional
 	Size int32 `json:"size"`
-	// Target is the size last requested from the provider.
+	// Target is the size last requested from the provider, in nodes.
 	// +optional
 	Target int32 `json:"target"`
-	// Ready nodes.
+	// Ready is the number of ready nodes.
 	// +optional
 	Ready int32 `json:"ready"`
-	// Upcoming nodes: requested, not ready.
+	// Upcoming is the number of nodes that are requested and not ready yet.
 	// +optional
 	Upcoming int32 `json:"upcoming"`
-	// Operations is the number of nodes of the pool that are being repartitioned or drained. While it
-	// is not 0, spec.provider and spec.mig.actuator cannot be changed.
+	// Operations is the number of nodes that are being repartitioned or drained. While it is not 0,
+	// spec.provider and spec.mig.actuator cannot be changed.
 	// +optional
 	Operations int32 `json:"operations"`
-	// ReadyAfter is the 75th percentile of the time of nodes from request to ready; absent while
-	// there are too few samples.
+	// ReadyAfter is the 75th percentile of the time from request to ready of the last 16 new nodes.
+	// It is absent before the third one.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	ReadyAfter *metav1.Duration `json:"readyAfter,omitempty"`
-	// Backoff of a pool whose provider failed; absent without failures.
+	// Backoff of a pool whose provider failed to add nodes. It is absent without failures.
 	// +optional
 	Backoff *Backoff `json:"backoff,omitempty"`
-	// Reason of the last decision about this pool.
+	// Reason of the last decision about this pool (docs/reasons.md), or why the pool is not valid.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message for users, to go with Reason.
+	// Message has the details of the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Conditions of the pool: Ready (of a fixed pool: all its nodes are), Valid, ScalingLimited,
-	// and while they apply ForeignAutoscaler, GrowOnly, UnusedGPUs.
+	// Conditions of the pool. Valid: the pool and its target can be used. Ready: spec.min nodes are
+	// ready; of a fixed pool, all. ScalingLimited: a limit prevents a scale-up. Present only while they
+	// apply: ForeignAutoscaler, GrowOnly, UnusedGPUs.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// LastDecisions taken about the pool, newest first.
+	// LastDecisions are the last five actions on the pool, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDecisions []Decision `json:"lastDecisions,omitempty"`
-	// PlannerState is what the planner keeps of this pool between reconciles, written before any action.
+	// PlannerState is what the planner records for the next reconciles. It is written before any action.
 	// +optional
 	PlannerState PlannerState `json:"plannerState,omitempty"`
 }
 
 // Backoff is a pause of scale-ups after failures.
 type Backoff struct {
-	// Failures in a row.
+	// Failures is the number of failures in a row.
 	// +kubebuilder:validation:Minimum=0
 	Failures int32 `json:"failures"`
 	// UntilTime is when the pool may scale up again.
@@ -74,7 +75,7 @@ type PlannerState struct {
 	LastScaleUpTime *metav1.MicroTime `json:"lastScaleUpTime,omitempty"`
 	// +optional
 	LastScaleDownTime *metav1.MicroTime `json:"lastScaleDownTime,omitempty"`
-	// LastRepartitionTime by node name, the latest 500.
+	// LastRepartitionTime is when a node was last repartitioned, by node name, the latest 500.
 	// +kubebuilder:validation:MaxProperties=500
 	// +optional
 	LastRepartitionTime map[string]metav1.MicroTime `json:"lastRepartitionTime,omitempty"`
@@ -84,25 +85,26 @@ type PlannerState struct {
 	// LastReplaceTime is when an unhealthy node of the pool was last replaced.
 	// +optional
 	LastReplaceTime *metav1.MicroTime `json:"lastReplaceTime,omitempty"`
-	// SickSinceTime is when a node was first seen with an unhealthy GPU, by node name, the latest 500.
+	// SickSinceTime is since when a node has an unhealthy GPU, by node name, the latest 500.
 	// +kubebuilder:validation:MaxProperties=500
 	// +optional
 	SickSinceTime map[string]metav1.MicroTime `json:"sickSinceTime,omitempty"`
-	// Grown are the nodes requested within the last hour, oldest first.
+	// Grown counts the nodes requested within the last hour, oldest first.
 	// +kubebuilder:validation:MaxItems=500
 	// +optional
 	// +listType=atomic
 	Grown []Growth `json:"grown,omitempty"`
-	// Removed are the nodes removed within the last ten minutes, oldest first.
+	// Removed counts the nodes removed within the last ten minutes, oldest first.
 	// +kubebuilder:validation:MaxItems=500
 	// +optional
 	// +listType=atomic
 	Removed []Growth `json:"removed,omitempty"`
-	// Failures of repartitions by GPU, "node/0", the latest 500.
+	// Failures of repartitions by GPU ("node/0" is GPU 0 of the node) and of drains by node, the latest
+	// 500.
 	// +kubebuilder:validation:MaxProperties=500
 	// +optional
 	Failures map[string]GPUFailures `json:"failures,omitempty"`
-	// Epoch of the replica that wrote this; replicas of an earlier epoch must not write.
+	// Epoch of the replica that wrote this. A replica of an earlier epoch must not write.
 	// +optional
 	Epoch *Epoch `json:"epoch,omitempty"`
 }
@@ -113,7 +115,7 @@ type PlannerState struct {
 type Epoch struct {
 	// Term is the number of the term, increasing by one.
 	Term int64 `json:"term"`
-	// Holder of the lease in that term.
+	// Holder is the identity of the replica that had the lease in that term.
 	Holder string `json:"holder"`
 }
 
@@ -124,7 +126,7 @@ type Growth struct {
 	Nodes int32 `json:"nodes"`
 }
 
-// GPUFailures counts failed repartitions of a GPU in a row.
+// GPUFailures counts failures in a row: repartitions of a GPU, or drains of a node.
 type GPUFailures struct {
 	// +kubebuilder:validation:Minimum=0
 	Count int32 `json:"count"`
@@ -142,15 +144,15 @@ type Decision struct {
 	// Action taken: scale-up, remove-node, drain, replace, repartition, uncordon,
 	// rollback, reclaim or withdraw.
 	Action string `json:"action"`
-	// On is the node or pod it was done to; absent for the pool itself.
+	// On is the node or pod that the action was on. It is absent where that was the pool itself.
 	// +optional
 	On string `json:"on,omitempty"`
 	// Reason is a word of docs/reasons.md.
 	Reason string `json:"reason"`
-	// Message for users.
+	// Message has the details of the reason or, of a failed action, the error.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Failed: the action failed; the message has the reason.
+	// Failed says that the action failed.
 	// +optional
 	Failed bool `json:"failed,omitempty"`
 }

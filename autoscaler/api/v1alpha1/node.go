@@ -10,15 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Annotations by which a Node is excluded from scale-down with "true": gpuscale's, and that of
-// cluster-autoscaler.
+// Annotations of gpuscale and of cluster-autoscaler. "true" excludes a Node from scale-down.
 const (
 	ScaleDownDisabledAnnotation      = "gpuscale.io/scale-down-disabled"
 	OtherScaleDownDisabledAnnotation = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
 
-// EmptyTaint is the key of the soft taint (PreferNoSchedule) of a Node that no pod uses and that is
-// to be removed, so that the scheduler prefers nodes in use.
+// EmptyTaint is the key of the soft taint (PreferNoSchedule) of an empty Node that is to be removed.
+// With it kube-scheduler prefers nodes in use.
 const EmptyTaint = "gpuscale.io/empty"
 
 // SoftTainted reports whether a node has EmptyTaint.
@@ -32,12 +31,12 @@ func ScaleDownDisabled(node metav1.Object) bool {
 	return a[ScaleDownDisabledAnnotation] == "true" || a[OtherScaleDownDisabledAnnotation] == "true" || a[DoNotDisruptAnnotation] == "true"
 }
 
-// DrainAnnotation on a Node has the Drain under way on it. It is removed with the cordon, or with
-// the node.
+// DrainAnnotation on a Node records the Drain under way on it. It is removed together with the cordon, or
+// with the node.
 const DrainAnnotation = "gpuscale.io/drain"
 
-// Drain is a node being emptied, recorded on the node, so that the next leader knows its start,
-// deadline and reason.
+// Drain is the start, deadline and reason of a node's drain. It is recorded on the node, so that the next
+// leader knows it.
 //
 // +kubebuilder:object:generate=false
 type Drain struct {

@@ -11,22 +11,22 @@ import (
 )
 
 // EvictFromAnnotation on a Pod is the time, in RFC 3339, from which it may be evicted without
-// losing work: a job writes when its next checkpoint will be safe.
+// losing work. A job sets it to the time at which its next checkpoint will be saved.
 const EvictFromAnnotation = "gpuscale.io/evict-from"
 
-// CheckpointEveryAnnotation on a Pod is a duration: the job saves its work that often, counted from the
-// pod's start, so that a template can have it and no job has to write it again. The pod may be evicted
-// within a tenth of the duration, at least a minute, after each multiple of it.
+// CheckpointEveryAnnotation on a Pod is the interval at which the job saves its work, counted from the
+// pod's start: a duration of 5m or more, such as 30m. A pod template can have it, so no job has to update
+// it. The pod may be evicted from the end of each interval until a tenth of it, at least a minute, has passed.
 const CheckpointEveryAnnotation = "gpuscale.io/checkpoint-every"
 
-// Annotations by which a Pod must not be evicted with "false", nor with "on-completion", as long as it
-// runs: gpuscale's, and that of cluster-autoscaler. With "true" neither its local storage keeps it nor that no controller makes it again.
+// Annotations of gpuscale and of cluster-autoscaler. With "false" or "on-completion" a running Pod must not be
+// evicted. With "true" it may be, although it has local storage or no controller that creates it again.
 const (
 	SafeToEvictAnnotation      = "gpuscale.io/safe-to-evict"
 	OtherSafeToEvictAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 )
 
-// SafeToEvict reports whether no annotation forbids to evict a pod.
+// SafeToEvict reports whether no annotation forbids the eviction of a pod.
 func SafeToEvict(pod metav1.Object) bool {
 	a := pod.GetAnnotations()
 	for _, key := range []string{SafeToEvictAnnotation, OtherSafeToEvictAnnotation} {
@@ -37,7 +37,7 @@ func SafeToEvict(pod metav1.Object) bool {
 	return a[DoNotDisruptAnnotation] != "true"
 }
 
-// MayBeLost reports whether a pod is made again once it has been evicted, or its user says that it need not be.
+// MayBeLost reports whether a controller creates the pod again after an eviction, or an annotation says that none has to.
 func MayBeLost(pod metav1.Object) bool {
 	return metav1.GetControllerOfNoCopy(pod) != nil || saysSafe(pod)
 }
@@ -47,25 +47,25 @@ func saysSafe(pod metav1.Object) bool {
 	return a[SafeToEvictAnnotation] == "true" || a[OtherSafeToEvictAnnotation] == "true"
 }
 
-// DoNotDisruptAnnotation is Karpenter's. On a Pod, "true" means that it must not be evicted, and a
-// positive duration that it must not be for that long after its start; other values mean nothing. On
-// a Node, "true" excludes it from scale-down.
+// DoNotDisruptAnnotation is Karpenter's. On a Pod, "true" forbids its eviction, and a positive duration
+// forbids it for that long after the pod's start. Other values have no effect. On a Node, "true" excludes
+// it from scale-down.
 const DoNotDisruptAnnotation = "karpenter.sh/do-not-disrupt"
 
-// KeepsNode reports a pod of a DaemonSet with DoNotDisruptAnnotation: Karpenter does not remove its node by itself, and
-// one that is removed all the same it drains without end (1.14, pkg/controllers/node/termination).
+// KeepsNode reports a pod of a DaemonSet with DoNotDisruptAnnotation. Karpenter does not remove its node by itself. If
+// the node is removed all the same, Karpenter drains it without end (1.14, pkg/controllers/node/termination).
 func KeepsNode(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && owner.Kind == "DaemonSet" && pod.Annotations[DoNotDisruptAnnotation] == "true"
 }
 
-// LocalVolumesAnnotation, cluster-autoscaler's, on a Pod lists volumes, separated by commas, whose
-// content may be lost.
+// LocalVolumesAnnotation is cluster-autoscaler's. On a Pod it lists the volumes whose content may be
+// lost, separated by commas.
 const LocalVolumesAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
-// EvictFrom returns the time from which a pod may be evicted, zero for any time: the latest one of its own
-// annotations and Karpenter's duration. With CheckpointEveryAnnotation it is the beginning of the window
-// that now is in, else of the next. On an error the pod must not be evicted.
+// EvictFrom returns the time from which a pod may be evicted, zero for any time: the latest of those that
+// gpuscale's annotations and Karpenter's duration state. CheckpointEveryAnnotation states the start of the
+// window that now is in or, between windows, of the next one. On an error the pod must not be evicted.
 func EvictFrom(pod *corev1.Pod, now time.Time) (time.Time, error) {
 	at, err := evictFrom(pod)
 	if err != nil {
@@ -99,7 +99,7 @@ func EvictFrom(pod *corev1.Pod, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// leastCheckpoint is the shortest CheckpointEveryAnnotation; a window is at least a fifth of it.
+// leastCheckpoint is the shortest valid CheckpointEveryAnnotation. A window lasts at least a fifth of it.
 const leastCheckpoint = 5 * time.Minute
 
 func evictFrom(pod *corev1.Pod) (time.Time, error) {
@@ -125,7 +125,7 @@ func evictFrom(pod *corev1.Pod) (time.Time, error) {
 
 // HasLocalStorage reports whether a pod has a volume whose content is lost with the pod or its node,
 // as cluster-autoscaler defines it: a hostPath, or an emptyDir that is not in memory. Volumes in
-// LocalVolumesAnnotation do not count, nor any volume of a pod whose safe-to-evict is "true".
+// LocalVolumesAnnotation do not count, nor does any volume of a pod whose safe-to-evict is "true".
 func HasLocalStorage(pod *corev1.Pod) bool {
 	if saysSafe(pod) {
 		return false
@@ -134,7 +134,7 @@ func HasLocalStorage(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return IsLocal(&v) && !slices.Contains(safe, v.Name) })
 }
 
-// IsLocal reports a volume whose content is on its node's disk.
+// IsLocal reports whether the content of a volume is on its node's disk.
 func IsLocal(v *corev1.Volume) bool {
 	return v.HostPath != nil || v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory
 }

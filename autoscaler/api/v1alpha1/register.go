@@ -21,9 +21,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// UnmarshalJSON decodes a pool. An object that an earlier, laxer schema has let into etcd is decoded
-// as its metadata and the reason: an error would fail the decoding of a whole list, and with it the
-// cache of all pools. Such a pool is not acted on.
+// UnmarshalJSON decodes a pool. An earlier, laxer schema may have admitted an object that cannot be
+// decoded now. Of that object the result has the metadata and, in Undecodable, the reason. An error would
+// fail the decoding of a whole list, and with it the cache of all pools. Such a pool is not acted on.
 func (p *GPUNodePool) UnmarshalJSON(text []byte) error {
 	type plain GPUNodePool
 	var into plain
@@ -38,8 +38,8 @@ func (p *GPUNodePool) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON decodes a quota, as GPUNodePool's does a pool. Each field of the spec that can be decoded
-// holds; of amounts that cannot there is none.
+// UnmarshalJSON decodes a quota, as GPUNodePool's does a pool. Of an object that cannot be decoded the result
+// has each of spec.parent, spec.tenants and spec.amounts that can be.
 func (q *GPUQuota) UnmarshalJSON(text []byte) error {
 	type plain GPUQuota
 	var into plain
@@ -62,7 +62,7 @@ func (q *GPUQuota) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// readable decodes a field if it can be decoded whole.
+// readable decodes text into a field, or leaves the field unchanged if a part of text cannot be decoded.
 func readable[T any](text json.RawMessage, into *T) {
 	var v T
 	if decode(text, &v) == nil {
@@ -70,7 +70,7 @@ func readable[T any](text json.RawMessage, into *T) {
 	}
 }
 
-// decode refuses amounts that would take for ever: the CRD's pattern admits them.
+// decode refuses amounts that would take too long to decode, such as 1e999999999: the CRD's pattern admits them.
 func decode(text []byte, into any) error {
 	if err := amount.CheckJSON(text); err != nil {
 		return err

@@ -3,7 +3,7 @@
 {{- $v := .Values -}}
 {{- range list
   (list (ternary "image.registry" "global.imageRegistry" (not (empty $v.image.registry))) (include "gpuscale.registry" .) "^([^/\\s]+(/[^/\\s]+)*)?$" "a registry's name and path such as registry.example/gpuscale, without https:// and without a slash at the end")
-  (list "fullnameOverride" (include "gpuscale.fullname" .) "^[a-z][-a-z0-9]*$" "a name that begins with a small letter, since Services have it. Without this value it is the release's: name the release otherwise, or set fullnameOverride=gpuscale")
+  (list "fullnameOverride" (include "gpuscale.fullname" .) "^[a-z][-a-z0-9]*$" "a name that begins with a small letter, since Services have it. Without this value it is made of the release's name: choose another release name, or set fullnameOverride=gpuscale")
   (list "prometheus.url" $v.prometheus.url "^https?://[^/\\s]" "an address that begins with http:// or https://, such as http://prometheus-operated.monitoring.svc:9090")
   (list "monitoring.interval" $v.monitoring.interval "^[0-9]+(ms|s|m)$" "a number and ms, s or m, such as 15s")
   (list "podResourcesDir" $v.podResourcesDir "/pod-resources$" "the folder pod-resources in the kubelet's root folder, such as /var/snap/microk8s/common/var/lib/kubelet/pod-resources")
@@ -37,7 +37,7 @@
 {{- if and (index $v $name).enabled (index $writes $name) -}}
 {{- $account := include "gpuscale.serviceAccount" (dict "root" $ "name" $name) -}}
 {{- with get $by $account -}}
-{{- fail (printf "%s.serviceAccount: %s writes as %q, too. An admission policy keeps an account to the writes of one program: name one of its own" $name . $account) -}}
+{{- fail (printf "%s.serviceAccount: %s writes as %q, too. An admission policy allows an account the writes of one program only: name another account" $name . $account) -}}
 {{- end -}}
 {{- $_ := set $by $account $name -}}
 {{- end -}}
@@ -66,7 +66,7 @@
 {{- range $name := list "exporter" "adapter" "autoscaler" "agent" "report" -}}
 {{- $c := index $v $name -}}
 {{- if and $c.enabled (not (or (include "gpuscale.registry" $) (contains "/" $c.image.repository) $v.image.tag $c.image.tag $c.image.digest)) (eq $.Chart.AppVersion "devel") (ne $v.image.pullPolicy "Never") -}}
-{{- fail (printf "image.registry: %s:devel is in no registry, since this chart is of no release. Build it (make image PROGRAM=%s VERSION=devel), push it and set image.registry; where the nodes have the image already, set image.pullPolicy=Never" $c.image.repository $name) -}}
+{{- fail (printf "image.registry: %s:devel is in no registry, since this chart is not of a release. Build it (make image PROGRAM=%s VERSION=devel), push it and set image.registry; where the nodes have the image already, set image.pullPolicy=Never" $c.image.repository $name) -}}
 {{- end -}}
 {{- end -}}
 {{- $ns := include "gpuscale.namespace" $ -}}
@@ -96,7 +96,7 @@
 {{- if and $have (or (ne $by $.Release.Name) (ne $in $.Release.Namespace)) -}}
 {{- $service := dig "spec" "service" dict $have -}}
 {{- $which := ternary "external" "custom" (contains "external" $api) -}}
-{{- fail (printf "adapter.apis.%s: APIService %s is there already, for service %q in namespace %q. A cluster has one server of each API. To leave it to that one: adapter.apis.%s=false%s. To have ours: uninstall the other, or kubectl delete apiservice %s" $which $api (dig "name" "none" $service) (dig "namespace" "none" $service) $which (ternary "; to have ours pass on what KEDA has: docs/adapter.md" "" (eq $which "external")) $api) -}}
+{{- fail (printf "adapter.apis.%s: APIService %s is there already, for service %q in namespace %q. A cluster has one server of each API. To keep that one: adapter.apis.%s=false%s. To use gpuscale's: uninstall the other, or kubectl delete apiservice %s" $which $api (dig "name" "none" $service) (dig "namespace" "none" $service) $which (ternary "; to serve KEDA's metrics through gpuscale's: docs/adapter.md" "" (eq $which "external")) $api) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -114,13 +114,13 @@
 {{- $in := dig "annotations" "meta.helm.sh/release-namespace" "" $have -}}
 {{- if and $have (or (ne $by $.Release.Name) (ne $in $.Release.Namespace)) -}}
 {{- $who := ternary (printf "release %q in namespace %q" $by $in) "no release" (not (empty $by)) -}}
-{{- fail (printf "crds.install: %s is there already, of %s. Where that is to keep it, set crds.install=false here. To have it in this release: kubectl annotate --overwrite crd %s meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s && kubectl label --overwrite crd %s app.kubernetes.io/managed-by=Helm" $name $who $name $.Release.Name $.Release.Namespace $name) -}}
+{{- fail (printf "crds.install: %s is there already, of %s. If that is to keep it, set crds.install=false here. To have it in this release: kubectl annotate --overwrite crd %s meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s && kubectl label --overwrite crd %s app.kubernetes.io/managed-by=Helm" $name $who $name $.Release.Name $.Release.Namespace $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and $v.agent.enabled (ne $v.agent.devicePlugin.namespace (include "gpuscale.namespace" .)) -}}
 {{- if not (lookup "v1" "Namespace" "" $v.agent.devicePlugin.namespace) -}}
-{{- fail (printf "agent.devicePlugin.namespace: there is no namespace %q" $v.agent.devicePlugin.namespace) -}}
+{{- fail (printf "agent.devicePlugin.namespace: there is no namespace %q. Name that of NVIDIA's device plugin" $v.agent.devicePlugin.namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
