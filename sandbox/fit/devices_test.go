@@ -100,6 +100,7 @@ func (d dice) byClaim(c *testCase) {
 	}
 	for _, p := range append(slices.Clone(c.Pods), c.Pod) {
 		p.UID = types.UID(p.Name)
+		over := p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed // their claims are deleted
 		n := p.Spec.NodeName
 		name, count := deviceOf(p)
 		claimed := free[n] != nil || n == "" && !(c.Mixed && d.chance(30))
@@ -131,13 +132,14 @@ func (d dice) byClaim(c *testCase) {
 			beside := claimOf(p, "nic")
 			beside.Spec.Devices.Requests = []resourcev1.DeviceRequest{adapters(1)}
 			free[n][nics] = allocate(beside, p, nics, free[n][nics])
-			c.ResourceClaims = append(c.ResourceClaims, beside)
+			if !over {
+				c.ResourceClaims = append(c.ResourceClaims, beside)
+			}
 		}
 		if n == "" && name == gpus && len(claim.Spec.Devices.Requests) > 0 && !c.Dynamic && d.chance(50) {
 			c.More = true
 			d.more(claim)
 		}
-		over := p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed // their claims are deleted
 		if !over && len(claim.Spec.Devices.Requests) > 0 {
 			c.ResourceClaims = append(c.ResourceClaims, claim)
 		}
