@@ -146,14 +146,15 @@ func (d dice) byClaim(c *testCase) {
 	}
 }
 
-// share makes the pending pod also use a claim of another pod.
+// share makes the pending pod also use a claim of another pod. Claims that the scheduler makes for extended resources are
+// left out: no user names those.
 func (d dice) share(c *testCase) {
 	var of []*resourcev1.ResourceClaim
 	for _, claim := range c.ResourceClaims {
 		stays := func(p *core.Pod) bool {
 			return p.Namespace == claim.Namespace && strings.HasPrefix(claim.Name, p.Name+"-") && p.DeletionTimestamp == nil
 		}
-		if claim.Namespace == c.Pod.Namespace && claim.Status.Allocation != nil && !c.Dynamic && slices.ContainsFunc(c.Pods, stays) {
+		if claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "" && claim.Namespace == c.Pod.Namespace && claim.Status.Allocation != nil && !c.Dynamic && slices.ContainsFunc(c.Pods, stays) {
 			of = append(of, claim)
 		}
 	}
