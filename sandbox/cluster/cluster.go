@@ -105,7 +105,7 @@ func (c *Cluster) ServingCert(names ...string) (certPEM, keyPEM, caBundle []byte
 // and their death is reported like that of the cluster's own.
 func (c *Cluster) Processes() *proc.Group { return c.group }
 
-// Failed is closed when a program has ended that nobody stopped.
+// Failed is closed when a program has ended that was not stopped on purpose.
 func (c *Cluster) Failed() <-chan struct{} { return c.group.Failed() }
 
 // Err returns which program ended and how, with the end of its log. It is nil while all run.
