@@ -85,6 +85,29 @@ func groupMeant(adapters []Program, group string) (yes, no bool) {
 // strangers are other servers of these groups, recognized by their Services' names.
 var strangers = []string{"keda", "prometheus-adapter", "datadog", "stackdriver", "kube-metrics-adapter"}
 
+// leadsTo reports whether an APIService's Service leads to an adapter.
+func leadsTo(l *look, a *apiService, p Program) bool {
+	ref := a.Spec.Service
+	if ref == nil || p.Namespace != ref.Namespace {
+		return false
+	}
+	service := find(Services.in(l), ref.Namespace, ref.Name)
+	return p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && selects(service, p)
+}
+
+// adapterOf returns the adapter that an APIService leads to, or is meant for.
+func adapterOf(l *look, a *apiService, adapters []Program) Program {
+	for _, fits := range []func(Program) bool{
+		func(p Program) bool { return leadsTo(l, a, p) },
+		func(p Program) bool { yes, _ := groupMeant([]Program{p}, a.Spec.Group); return yes },
+	} {
+		if p := the(adapters, fits); p != nil {
+			return *p
+		}
+	}
+	return adapters[0]
+}
+
 // owned reports whether an APIService is ours (is), or was ours (was): then its Service does not exist, and
 // nothing shows that it belongs to another server.
 func owned(l *look, a *apiService, adapters []Program) (is, was bool) {
@@ -92,11 +115,9 @@ func owned(l *look, a *apiService, adapters []Program) (is, was bool) {
 	if ref == nil {
 		return false, false
 	}
-	service := find(Services.in(l), ref.Namespace, ref.Name)
-	is = slices.ContainsFunc(adapters, func(p Program) bool {
-		return p.Namespace == ref.Namespace && (p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && selects(service, p))
-	})
-	return is, service == nil && isOurs(a.Labels) && !slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) })
+	is = slices.ContainsFunc(adapters, func(p Program) bool { return leadsTo(l, a, p) })
+	return is, find(Services.in(l), ref.Namespace, ref.Name) == nil && isOurs(a.Labels) &&
+		!slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) })
 }
 
 func selects(s *corev1.Service, p Program) bool {
@@ -255,7 +276,7 @@ func apiServiceOwner(l *look) {
 		} else {
 			fix = "None if this is intended. " + fix
 		}
-		add("APIService "+a.Name, seen, fix, l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), takeover(l, a, r.adapters[0]))
+		add("APIService "+a.Name, seen, fix, l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), takeover(l, a, adapterOf(l, a, r.adapters)))
 	}
 }
 

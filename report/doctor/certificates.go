@@ -24,7 +24,7 @@ func registration(l *look) {
 	r := registered(l)
 	reported := map[string]bool{} // each Service is reported once
 	for _, a := range r.ours {
-		id, f := firstFault(l, a, r.adapters[0])
+		id, f := firstFault(l, a, adapterOf(l, a, r.adapters))
 		if f.Severity != "" && id == l.check.ID && !reported[f.Object] {
 			reported[f.Object] = true
 			l.findings = append(l.findings, f)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -38,29 +39,29 @@ func budgetForever(l *look) {
 		}
 	}
 	for _, b := range Budgets.in(l) {
-		why := never(l, b)
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if why == "" || err != nil {
+		if err != nil {
 			continue
 		}
-		var held []string
+		var pods []*corev1.Pod
+		var names []string
 		for _, p := range Pods.in(l) {
 			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(&p.Spec)) > 0 && selector.Matches(labels.Set(p.Labels)) {
-				held = append(held, p.Name)
+				pods, names = append(pods, p), append(names, p.Name)
 			}
 		}
-		if len(held) == 0 {
+		why := never(l, b, pods)
+		if len(pods) == 0 || why == "" {
 			continue
 		}
-		slices.Sort(held)
-		l.warn("PodDisruptionBudget "+b.Namespace+"/"+b.Name, why+", over "+several(held), "Allow one eviction at a time, unless this is intended.",
+		slices.Sort(names)
+		l.warn("PodDisruptionBudget "+b.Namespace+"/"+b.Name, why+", over "+several(names), "Allow one eviction at a time, unless this is intended.",
 			l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`))
 	}
 }
 
-// never returns why a disruption budget can never allow an eviction, or "" if it may. A budget whose pods an
-// HPA may scale up may allow one later, so it is not reported.
-func never(l *look, b *budget) string {
+// never returns why a disruption budget over these pods can never allow an eviction, or "" if it may.
+func never(l *look, b *budget, pods []*corev1.Pod) string {
 	if m := b.Spec.MaxUnavailable; m != nil {
 		if m.String() == "0" || m.String() == "0%" {
 			return "spec.maxUnavailable is " + m.String()
@@ -81,11 +82,23 @@ func never(l *look, b *budget) string {
 		return ""
 	}
 	for _, h := range HPAs.in(l) {
-		if h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal {
+		// With more replicas the budget may allow an eviction.
+		if h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal && slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return scales(h, p) }) {
 			return ""
 		}
 	}
 	return fmt.Sprintf("spec.minAvailable is %d, of %d pods", m.IntVal, b.Status.ExpectedPods)
+}
+
+// scales reports whether a pod of the HPA's namespace is a replica of the HPA's target. A ReplicaSet has the
+// name of its Deployment, a hyphen and a hash.
+func scales(h *hpa, p *corev1.Pod) bool {
+	of := metav1.GetControllerOfNoCopy(p)
+	if of == nil {
+		return false
+	}
+	hash, hashed := strings.CutPrefix(of.Name, h.Spec.ScaleTargetRef.Name+"-")
+	return of.Name == h.Spec.ScaleTargetRef.Name || of.Kind == "ReplicaSet" && hashed && !strings.Contains(hash, "-")
 }
 
 func twoAutoscalers(l *look) {
