@@ -24,7 +24,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/preview"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/internal/command"
-	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/promflags"
 	"github.com/gpuscale/gpuscale/internal/serve"
 )
 
@@ -96,22 +96,19 @@ func files() (map[string][]byte, error) {
 
 // over returns a command that evaluates boards against a Prometheus.
 func over(use, short, long string, run func(cmd *cobra.Command, src eval.Source, scrape time.Duration) error) *cobra.Command {
-	var url string
+	var flags promflags.Flags
 	var scrape time.Duration
 	c := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if url == "" {
-				return command.Usage(errors.New("--prometheus-url is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
-			}
-			client, err := prom.New(prom.Config{URL: url})
+			client, err := flags.Client(cmd.Context())
 			if err != nil {
-				return command.Usage(fmt.Errorf("--prometheus-url: %w", err))
+				return err
 			}
 			return run(cmd, client, scrape)
 		},
 	}
-	c.Flags().StringVar(&url, "prometheus-url", "", "URL of Prometheus, or of a server with its HTTP API")
+	flags.Add(c.Flags())
 	c.Flags().DurationVar(&scrape, "scrape-interval", 15*time.Second, "how often Prometheus scrapes")
 	return c
 }

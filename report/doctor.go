@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,8 +59,8 @@ func newDoctorCommand(out io.Writer) *cobra.Command {
 	fs := cmd.Flags()
 	o.source.add(fs)
 	timeout := fs.Lookup("timeout")
-	timeout.DefValue, timeout.Usage = lookTimeout.String(), "time-out of all checks together"
-	o.config.Timeout = lookTimeout
+	timeout.DefValue, timeout.Usage = lookTimeout.String(), "timeout of all checks together"
+	o.Timeout = lookTimeout
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; else $KUBECONFIG, the usual file, or the pod's own account")
 	fs.StringVar(&o.context, "context", "", "context of the kubeconfig")
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of gpuscale; detected if empty. All else is read of the whole cluster")
@@ -81,8 +80,8 @@ func (o doctorOptions) run(ctx context.Context) error {
 	if !slices.Contains(doctorForms, o.form) {
 		return command.Usage(fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(doctorForms, ", ")))
 	}
-	if o.config.Timeout <= 0 {
-		return command.Usage(fmt.Errorf("--timeout %s: want more than 0s", o.config.Timeout))
+	if o.Timeout <= 0 {
+		return command.Usage(fmt.Errorf("--timeout %s: want more than 0s", o.Timeout))
 	}
 	checks, err := doctor.Select(doctor.All(), o.only)
 	if err != nil {
@@ -95,7 +94,7 @@ func (o doctorOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	facts, err := doctor.Gather(ctx, g)
 	if err != nil {
@@ -117,7 +116,7 @@ func (o doctorOptions) gathering(ctx context.Context, checks []doctor.Check) (do
 	if o.context != "" {
 		g.Kubectl = append(g.Kubectl, "--context", o.context)
 	}
-	if cmp.Or(o.config.URL, o.file, os.Getenv("PROMETHEUS_URL")) == "" {
+	if !o.Given() {
 		g.NoPrometheus = "no --prometheus-url was given: for instance http://localhost:9090 behind kubectl -n monitoring port-forward svc/prometheus-operated 9090"
 		return g, nil
 	}
