@@ -54,21 +54,21 @@ var advices = []struct {
 }{
 	{is: query.ErrYoung, advice: "a shorter --since has shorter steps"},
 	{is: query.ErrNoData, advice: noSeries},
-	{says: []string{"HTTP 401", "HTTP 403"}, advice: "Prometheus refuses the credentials: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region"},
-	{says: []string{"x509: "}, advice: "its certificate is not trusted here: give --ca-file with the authority that signed it, or --server-name where it is for another name"},
-	{says: []string{"it is a web page"}, advice: "a web page answers there, not Prometheus: is it the address of Grafana, or of a login page?"},
-	{says: []string{"HTTP 404"}, advice: "there is no query API: is a path missing behind the address, such as /prometheus for Mimir?"},
+	{says: []string{"HTTP 401", "HTTP 403"}, advice: "Prometheus refuses the credentials: set --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region"},
+	{says: []string{"x509: "}, advice: "this machine does not trust the server's certificate: set --ca-file to the CA that signed it, or --server-name if the certificate is for another name"},
+	{says: []string{"it is a web page"}, advice: "the address answers with a web page: it is not Prometheus, but perhaps Grafana or a login page"},
+	{says: []string{"HTTP 404"}, advice: "the address has no query API: a path may be missing, such as /prometheus for Mimir"},
 	{is: prom.ErrPartial, advice: "series may be missing, so the result is not reliable: check which part of the storage does not answer, or select another with --match or --parameter"},
-	{says: []string{badMatch}, advice: "--match wants matchers, such as --match 'cluster=\"a\"'"},
-	{says: []string{"a redirect, which is not followed"}, advice: "a login page or a redirect is in front of it: give the address that answers directly, and credentials as flags"},
-	{says: []string{"HTTP 429"}, advice: "it limits queries: try later, and a report with a lower --concurrency or a shorter --since"},
-	{is: context.DeadlineExceeded, says: []string{"timed out", "timeout", "deadline exceeded"}, advice: "it takes too long to answer: give it a longer --timeout or --match for a part of it, and a report a shorter --since"},
+	{says: []string{badMatch}, advice: "--match takes matchers, such as --match 'cluster=\"a\"'"},
+	{says: []string{"a redirect, which is not followed"}, advice: "a login page or a proxy redirects the query: use the address that answers directly, with credentials as flags"},
+	{says: []string{"HTTP 429"}, advice: "the server limits queries: try again later, and a report with a lower --concurrency or a shorter --since"},
+	{is: context.DeadlineExceeded, says: []string{"timed out", "timeout", "deadline exceeded"}, advice: "the server takes too long to answer: set a longer --timeout, a --match that selects fewer series, or, for a report, a shorter --since"},
 	{says: []string{"unable to read"}}, // a credentials file; the error names it
-	{is: prom.ErrUnavailable, advice: "is the address right, and reachable from here? In a cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090"},
+	{is: prom.ErrUnavailable, advice: "check that the address is right and reachable from here; to reach a Prometheus in the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090"},
 }
 
 // noSeries says which scrape jobs to check if there are no series.
-var noSeries = fmt.Sprintf("there is no %s and no %s in the window: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400), and gpuscale-autoscaler? Look at up and at /targets of Prometheus",
+var noSeries = fmt.Sprintf("Prometheus has no %s and no %s in the window: check on its page /targets that it scrapes gpuscale-exporter (port 9400) and gpuscale-autoscaler",
 	metric.GPUInfo.Name, metric.AutoscalerGPUSeconds.Name)
 
 // badMatch appears only in errors about --match, since our own queries are valid.
@@ -80,7 +80,7 @@ func advise(err error) error {
 		return nil
 	}
 	if several, ok := errors.AsType[*query.ClustersError](err); ok {
-		return command.Usage(fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0]))
+		return command.Usage(fmt.Errorf("%w: select it with --match 'cluster=%q'", err, several.Names[0]))
 	}
 	for _, a := range advices {
 		says := func(s string) bool { return strings.Contains(err.Error(), s) }

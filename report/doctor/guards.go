@@ -17,15 +17,15 @@ import (
 // guardChecks look at other programs' objects that block the autoscaler's writes.
 var guardChecks = []Check{
 	{
-		ID: "budget-forever", Title: "Budgets allow evictions of pods with GPUs", Run: budgetForever,
-		Fault: "A PodDisruptionBudget over pods with GPUs, on nodes of a pool, can never allow an eviction: `maxUnavailable` is 0, or `minAvailable` is all of them.",
-		Means: "Their nodes are never drained, scaled down or repartitioned: budgets are always honoured.",
+		ID: "budget-forever", Title: "PodDisruptionBudgets allow evictions of GPU pods", Run: budgetForever,
+		Fault: "A PodDisruptionBudget of GPU pods on the nodes of a pool can never allow an eviction: `maxUnavailable` is 0, or `minAvailable` is the number of all its pods.",
+		Means: "The nodes of these pods are never drained, scaled down or repartitioned: the autoscaler always respects PodDisruptionBudgets.",
 		Looks: from(Budgets, Nodes, Pools, HPAs), Also: from(Pods),
 	},
 	{
-		ID: "two-autoscalers", Title: "One autoscaler a cluster", Run: twoAutoscalers,
-		Fault: "Two installations of the autoscaler manage the same pools, each with its own Lease.",
-		Means: "Each reverts the other, and nodes are added twice.",
+		ID: "two-autoscalers", Title: "Only one autoscaler runs", Run: twoAutoscalers,
+		Fault: "Two installations of gpuscale's autoscaler run in the cluster, each with its own Lease, and manage the same pools.",
+		Means: "Each undoes what the other does, and nodes are added twice.",
 		Looks: from(Deployments, DaemonSets), May: from(ConfigMaps),
 	},
 }
@@ -55,7 +55,7 @@ func budgetForever(l *look) {
 			continue
 		}
 		slices.Sort(names)
-		l.warn("PodDisruptionBudget "+b.Namespace+"/"+b.Name, why+", over "+several(names), "Allow one eviction at a time, unless this is intended.",
+		l.warn("PodDisruptionBudget "+b.Namespace+"/"+b.Name, why+"; GPU pods of this budget: "+several(names), "Set maxUnavailable to 1, unless these pods must never be evicted.",
 			l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`))
 	}
 }
@@ -87,7 +87,7 @@ func never(l *look, b *budget, pods []*corev1.Pod) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("spec.minAvailable is %d, of %d pods", m.IntVal, b.Status.ExpectedPods)
+	return fmt.Sprintf("spec.minAvailable is %d, and the budget is over %s", m.IntVal, count(int(b.Status.ExpectedPods), "pod"))
 }
 
 // scales reports whether a pod of the HPA's namespace is a replica of the HPA's target. A ReplicaSet has the
@@ -114,7 +114,7 @@ func twoAutoscalers(l *look) {
 		if of, known := leaseOf(l, p); known && of == first {
 			continue // same Lease: only one of them leads
 		}
-		l.fault(p.Object(), "it runs beside "+deciding[0].Object()+", which is older", "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
+		l.fault(p.Object(), "it runs in addition to the older "+deciding[0].Object(), "Keep one of them: uninstall the other, or set autoscaler.dryRun=true for it. The command stops the newer one.",
 			l.in(p.Namespace, "scale", p.Ref(), "--replicas=0"))
 	}
 }

@@ -260,7 +260,7 @@ func TestMany(t *testing.T) {
 	if strings.Contains(b.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[1;31mFAULT") {
 		t.Errorf("plain %q, coloured %q", b.String(), coloured.String())
 	}
-	if !strings.Contains(b.String(), "980 more are left out") {
+	if !strings.Contains(b.String(), "980 more findings are not shown") {
 		t.Error("it does not say how many are left out")
 	}
 }
