@@ -127,6 +127,7 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 		home, selector = e.ours[0].Namespace, e.ours[0].PodLabels[labelName]
 	}
 	show := l.in(home, "get", "pods", "-l", labelName+"="+selector, "--field-selector", "spec.nodeName="+n.Name, "-o", "wide")
+	log := exporterLog(l, n.Name)
 	label, off := labelDeployDCGM, n.Labels[labelDeployDCGM]
 	if dra := n.Labels[labelDeployDCGM+"-dra"]; off == "" && dra != "" { // the GPU Operator with DRA
 		label, off = label+"-dra", dra
@@ -134,7 +135,7 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 	alone := n.Labels[labelDeploy+"operands"] == "false"
 	switch age, old := e.stale[n.Name]; {
 	case old:
-		nodeLacks(l, n, fmt.Sprintf("the values of its GPUs are %s old (gpu_sample_age_seconds)", whole(age)), "Check whether nvidia-smi answers on the node, and read the log of the exporter's pod there.", show)
+		nodeLacks(l, n, fmt.Sprintf("the values of its GPUs are %s old (gpu_sample_age_seconds)", whole(age)), "Check whether nvidia-smi answers on the node, and read the log of the exporter's pod there.", show, log)
 	case has:
 	case off == "false" || off == "paused-for-mig-change":
 		nodeLacks(l, n, "label "+label+" is "+off+": it keeps gpuscale's exporter away too, and no repartition is in progress",
@@ -154,11 +155,20 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 			"The exporter runs on nodes with the label "+labelPresent+"=true (or NFD's pci-10de.present): label the node, or select it with the chart's exporter.affinity. If the label is there, add the node's taints to exporter.tolerations.",
 			present, l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}"))
 	case !isReady:
-		nodeLacks(l, n, "the exporter pod on the node is not ready"+notReady(l, "exporter", n.Name), "Read the pod's log.", show, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix"))
+		nodeLacks(l, n, "the exporter pod on the node is not ready"+notReady(l, "exporter", n.Name), "Read the pod's log.", show, log)
 	default:
 		nodeLacks(l, n, "the exporter pod is ready, but Prometheus has no gpu_info of this node",
 			"Prometheus scrapes other exporters. Check whether its page /targets lists this one, and whether a NetworkPolicy or a firewall blocks the scrape.", show)
 	}
+}
+
+// exporterLog writes the command that shows the log of the exporter's pod on a node, or "" if no pod is known.
+func exporterLog(l *look, node string) string {
+	p := the(Pods.in(l), func(p *corev1.Pod) bool { return p.Spec.NodeName == node && isProgram("exporter", p.Labels, p.Spec) })
+	if p == nil {
+		return ""
+	}
+	return l.in((*p).Namespace, "logs", (*p).Name, "--tail=50")
 }
 
 // notReady returns why a program's pods are not ready, on a node or (empty) on any node. A pod whose image

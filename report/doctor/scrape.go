@@ -32,13 +32,13 @@ var scrapeChecks = []Check{
 		ID: "prof-absent", Title: "GPUs have a busy ratio", Run: profAbsent,
 		Fault: "GPUs have no busy ratio, because the exporter cannot read the profiling counters.",
 		Means: "`gpu_busy` has no value: HPAs on this metric do not scale, and idle GPUs are not recognized.",
-		Looks: from(GPUNodes, BusyMissing), Also: from(Deployments, DaemonSets),
+		Looks: from(GPUNodes, BusyMissing), Also: from(Deployments, DaemonSets), May: from(Pods),
 	},
 	{
 		ID: "attribution-stale", Title: "Exporters know which pods have the GPUs", Run: attributionStale,
 		Fault: "An exporter has not read the kubelet's pod resources for five minutes, or does not read them at all.",
 		Means: "GPUs are shown with the pods of that time, or without pods.",
-		Looks: from(GPUNodes), Also: from(AttributionOld, AttributionFailed, AttributionNone, Deployments, DaemonSets),
+		Looks: from(GPUNodes), Also: from(AttributionOld, AttributionFailed, AttributionNone, Deployments, DaemonSets), May: from(Pods),
 	},
 	{
 		ID: "honor-labels", Title: "GPU series keep the pod's namespace and name", Run: honorLabels,
@@ -264,13 +264,13 @@ func behind(ahead time.Duration) string {
 }
 
 func profAbsent(l *look) {
-	var commands []string
+	install := ""
 	if exporters := l.programs("exporter"); len(exporters) > 0 {
-		commands = []string{l.install(exporters[0], "exporter.yaml", "exporter.profiling=true"), l.logs(exporters[0])}
+		install = l.install(exporters[0], "exporter.yaml", "exporter.profiling=true")
 	}
 	for _, s := range l.answers(BusyMissing) {
 		l.fault("Node "+s.Labels.Get("node"), fmt.Sprintf("%s of its GPUs or MIG instances have no gpu_busy_ratio or gpu_instance_busy_ratio", number(s.Value)),
-			"Set exporter.profiling: before Hopper the profiling counters require SYS_ADMIN. Check that no other program reads them (dcgm-exporter, Nsight): only one can.", commands...)
+			"Set exporter.profiling: before Hopper the profiling counters require SYS_ADMIN. Check that no other program reads them (dcgm-exporter, Nsight): only one can.", install, exporterLog(l, s.Labels.Get("node")))
 	}
 }
 
@@ -289,7 +289,7 @@ func attributionStale(l *look) {
 		logs, install = l.logs(exporters[0]), l.install(exporters[0], "exporter-node.yaml", "exporter.attribution=true")
 	}
 	for _, s := range l.answers(AttributionOld) {
-		l.fault("Node "+s.Labels.Get("node"), "its exporter last read the allocations "+whole(s.Value)+" ago (gpu_attribution_age_seconds)", "Read the exporter's log: it says why the kubelet's pod-resources socket does not answer.", logs).
+		l.fault("Node "+s.Labels.Get("node"), "its exporter last read the allocations "+whole(s.Value)+" ago (gpu_attribution_age_seconds)", "Read the exporter's log: it says why the kubelet's pod-resources socket does not answer.", exporterLog(l, s.Labels.Get("node"))).
 			Means = "GPUs are shown with the pods of that time; pods that started later have no GPU metrics."
 	}
 	for _, s := range l.answers(AttributionFailed) {
