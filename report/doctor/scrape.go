@@ -286,7 +286,7 @@ func namespaceLimits(l *look) {
 func attributionStale(l *look) {
 	logs, install := "", ""
 	if exporters := l.programs("exporter"); len(exporters) > 0 {
-		logs, install = l.logs(exporters[0]), l.install(exporters[0], "exporter-node.yaml", "exporter.attribution=true")
+		logs, install = l.logs(exporters[0]), l.install(exporters[0], "exporter.yaml", "exporter.attribution=true")
 	}
 	for _, s := range l.answers(AttributionOld) {
 		l.fault("Node "+s.Labels.Get("node"), "its exporter last read the allocations "+whole(s.Value)+" ago (gpu_attribution_age_seconds)", "Read the exporter's log: it says why the kubelet's pod-resources socket does not answer.", exporterLog(l, s.Labels.Get("node"))).
