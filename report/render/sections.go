@@ -78,9 +78,13 @@ func quality(q model.Quality) Table {
 
 func hours(r model.Report) Table {
 	h := r.Hours
-	t := Table{Name: "hours", Title: "GPU-hours by place", From: ofLedger, Columns: []string{"Place", "GPU-hours", "Share", "Money", "Meaning"}, Rows: rows(h.Places, func(p model.Place) []Cell {
-		return []Cell{word(p.Name), digits(p.Hours), number(p.Share, model.Tenths), money(p.Money), word(p.Meaning)}
-	})}
+	t := Table{Name: "hours", Title: "GPU-hours by place", From: ofLedger, Columns: []string{"Place", "GPU-hours", "Share", "Money", "Meaning"}}
+	pictures := waterfall(h.Places)
+	for i, p := range h.Places {
+		name := word(p.Name)
+		name.Picture = pictures[i]
+		t.Rows = append(t.Rows, []Cell{name, digits(p.Hours), number(p.Share, model.Tenths), money(p.Money), word(p.Meaning)})
+	}
 	t.Rows = append(t.Rows, []Cell{word("Sum"), digits(h.Sum), share(h.Sum.Over(h.Capacity)), money(h.Money), word("the capacity is " + model.Digits(h.Capacity))})
 	return t
 }
