@@ -108,11 +108,15 @@ func scrapeMissing(l *look) {
 		} else if l.has(TargetsDown) {
 			seen += " and no target of job gpuscale-" + name + " that is down: the target is missing, or its job has another name"
 		}
+		fix := "Set the chart's monitoring.scrape to annotations, if your Prometheus scrapes annotated pods; or add a scrape job for this program (docs/install.md)."
+		if includes(Monitoring.in(l), "servicemonitors") {
+			fix = "Create a monitor with the chart's monitoring.scrape. Your Prometheus must select the monitor's labels (monitoring.labels) and its namespace: compare what these commands print."
+		}
 		add := l.fault
 		if name != "exporter" { // HPAs and plans work without these series
 			add = l.warn
 		}
-		add(p.Object(), seen, "Create a monitor with the chart's monitoring.scrape. Your Prometheus must select the monitor's labels (monitoring.labels) and its namespace: compare what these commands print.",
+		add(p.Object(), seen, fix,
 			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
 			// Some installations select namespaces by label: OpenShift's monitoring of user workloads excludes the
 			// platform's namespaces.
