@@ -50,7 +50,7 @@ func overviewNow() []board.Panel {
 		stat(3, "Allocated and idle", "GPUs and MIG instances that are allocated to a pod and have been idle for ten minutes.", noExporter, "count("+idleThings()+") or 0 * count("+seenGPUs()+")",
 			board.Count, from(1, board.Warn)),
 		stat(3, "Broken", "GPUs that their exporter reports as broken.", noExporter, "sum(min by ("+join(device)+") ("+board.Of(metric.GPUHealthy)+") == bool 0)", board.Count, board.Rising(1, 1)),
-		stat(3, "Driver does not answer", "Exporters that run, but get no answer from the driver.", noExporter, "sum("+board.Of(metric.ExporterUp)+" == bool 0)", board.Count, board.Rising(1, 1)),
+		stat(3, "Drivers down", "Exporters that run, but get no answer from the driver.", noExporter, "sum("+board.Of(metric.ExporterUp)+" == bool 0)", board.Count, board.Rising(1, 1)),
 		stat(3, "Oldest value", "Age of the oldest current value of a GPU.", noExporter, "max("+board.Of(metric.GPUSampleAgeSeconds)+")", board.Seconds, board.Rising(60, 180)),
 		stat(3, "Power", "Power of all GPUs, without the rest of the servers.", noExporter, board.Sum(board.Most(board.Of(metric.GPUPowerWatts), metric.LabelGPUUUID)), board.Watts, board.Neutral()),
 	}

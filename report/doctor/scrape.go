@@ -108,7 +108,7 @@ func scrapeMissing(l *look) {
 		} else if l.has(TargetsDown) {
 			seen += " and no target of job gpuscale-" + name + " that is down: the target is missing, or its job has another name"
 		}
-		fix := "Set the chart's monitoring.scrape to annotations, if your Prometheus scrapes annotated pods; or add a scrape job for this program (docs/install.md)."
+		fix := "Set the chart's monitoring.scrape to annotations, if your Prometheus scrapes annotated pods; or add a scrape job for this program."
 		if includes(Monitoring.in(l), "servicemonitors") {
 			fix = "Create a monitor with the chart's monitoring.scrape. Your Prometheus must select the monitor's labels (monitoring.labels) and its namespace: compare what these commands print."
 		}
