@@ -110,7 +110,7 @@ func TestMissingIsNotOK(t *testing.T) {
 	for _, c := range All() {
 		f := empty()
 		for _, d := range Table {
-			f.Missing[d] = "you lack the right to read " + d.Name
+			f.Missing[d] = "you lack permission to read " + d.Name
 		}
 		r := Examine(f, []Check{c})
 		if got := r.Checks[0]; got.Outcome != Unknown || got.Why == "" {
