@@ -119,7 +119,7 @@ func adapter() []Alert {
 			Why:     "There are at least two replicas, so one of them runs during a rollout.",
 			Summary: "No replica of gpuscale-adapter answers Prometheus",
 			Description: "Prometheus scraped the adapter within the last day, and can scrape no replica now. HPAs get no GPU or queue metrics and keep their replicas. " +
-				"First check the adapter's pods; then run kubectl get apiservices: without the adapter the metrics APIs are not available.",
+				"First run kubectl -n gpuscale-system get pods -l app.kubernetes.io/name=gpuscale-adapter; then kubectl get apiservices: without the adapter the metrics APIs are not available.",
 			query: wasThere(up(metric.Adapter)) + " unless on (" + sources.On() + ") " + group(up(metric.Adapter)+" == 1"),
 		},
 		{
@@ -157,7 +157,7 @@ func autoscaler() []Alert {
 			Why:     "The autoscaler reconciles every second, or every 10 to 30 s when idle, and its deadlines are below a minute. Another replica takes over the Lease within a minute.",
 			Summary: "No replica of gpuscale-autoscaler completes a reconcile",
 			Description: "Prometheus scraped the autoscaler within the last day, and no replica has completed a reconcile for minutes: none runs, none leads, every reconcile fails, or one hangs. No node is added for pending pods, and nothing is repartitioned or reclaimed. " +
-				"First check the autoscaler's pods and log; then its Lease: kubectl -n gpuscale-system get lease.",
+				"First run kubectl -n gpuscale-system get pods -l app.kubernetes.io/name=gpuscale-autoscaler, and read the log; then check the Lease: kubectl -n gpuscale-system get lease.",
 			query: wasThere(of(metric.AutoscalerLeader)) + " unless on (" + sources.On() + ") " + group("time() - "+of(metric.AutoscalerReconcileAge)+" < "+anyThreshold),
 		},
 		{
