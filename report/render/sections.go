@@ -96,10 +96,9 @@ func demand(d model.Demand) []Table {
 	wait := func(x model.Wait) []Cell {
 		return []Cell{word(x.Of), digits(x.Count), seconds(x.P50), seconds(x.P95), seconds(x.P99)}
 	}
-	d.Decision.Of = "until the autoscaler acted for a pod"
 	return []Table{
-		{Name: "waits", Title: "Time from a pod's creation until it was bound", Empty: "No pod was bound in the window.", Columns: []string{"Tenant", "Pods", "Median", "95 %", "99 %"},
-			From: []query.ID{query.PodWait, query.Decisions}, Rows: append(rows(d.Waits, wait), wait(d.Decision))},
+		{Name: "waits", Title: "Time from a pod's creation until it was bound", Empty: "No pod was bound in the window.", Columns: []string{"Tenant", "Pods", "Median", "95 %", "99 %"}, From: []query.ID{query.PodWait}, Rows: rows(d.Waits, wait)},
+		{Name: "decision", Title: "Time until the autoscaler acted for a pending pod", Columns: []string{"Tenant", "Pods", "Median", "95 %", "99 %"}, From: []query.ID{query.Decisions}, Rows: [][]Cell{wait(d.Decision)}},
 		{Name: "unmet", Title: "Unserved demand", Empty: "All demand was served.", Columns: []string{"Shape", "Reason", "GPU-hours", "Peak GPUs"}, From: []query.ID{query.Waiting},
 			Rows: rows(d.Unmet, func(x model.Unmet) []Cell {
 				return []Cell{word(model.Shape(x.Shape)), word(x.Reason), digits(x.Hours), digits(x.Peak)}
