@@ -160,10 +160,12 @@ func (r *Rule) selected(p *point, selector k8slabels.Selector) bool {
 	return selector.Empty() || selector.Matches(seriesLabels{p.labels, r.Sources[p.source].Server})
 }
 
-// gateway reports whether a series is a gateway's.
+// gateway reports whether a series is a gateway's. The series of vLLM's router have no model (its
+// services/metrics_service); a server's may have a label of its name from its pod.
 func (r *Rule) gateway(p *point) bool {
 	s := &r.Sources[p.source]
-	return s.Gateway || s.GatewayLabel != "" && p.labels.Has(s.GatewayLabel) || s.Server != "" && p.labels.Has(metric.LabelWorkerAddr)
+	routed := s.GatewayLabel != "" && p.labels.Has(s.GatewayLabel) && !(s.Server == metric.ServerVLLM && p.labels.Has(metric.LabelModelName))
+	return s.Gateway || routed || s.Server != "" && p.labels.Has(metric.LabelWorkerAddr)
 }
 
 func (r *Rule) tier(p *point) int { return r.Sources[p.source].Tier }
