@@ -111,6 +111,19 @@ func TestEventLogSnapshots(t *testing.T) {
 	}
 }
 
+// After a new connection DCGM hands in all that it kept, more than the log remembers.
+func TestXIDFloodCountsOnce(t *testing.T) {
+	log := NewEventLog(time.Hour)
+	for range 2 {
+		for i := range maxXIDs + 3 {
+			log.AddXID(Event{now.Add(time.Duration(i) * time.Millisecond), 31, ""})
+		}
+	}
+	if got := log.Snapshot(now).XIDs[0].Total; got != maxXIDs+3 {
+		t.Errorf("%d XIDs counted, %d were there", got, maxXIDs+3)
+	}
+}
+
 func TestHealthReasons(t *testing.T) {
 	at := func(code float64, ago time.Duration) Value {
 		return Value{Field: fieldXID, Number: code, Time: now.Add(-ago)}
