@@ -157,7 +157,7 @@ func (n *nodeState) upcoming() bool { return n.virtual || n.tier == tierNode }
 // those of its pool's template: the device plugin and GFD add theirs only later.
 func (n *nodeState) place() place {
 	at := place{n.virtual, n.Node.Name, n.Labels, nil}
-	if !n.upcoming() {
+	if !n.upcoming() || n.pool == nil {
 		return at
 	}
 	at.groups = n.pool.Template.Groups
@@ -171,7 +171,7 @@ func (n *nodeState) place() place {
 
 // taintsWhenReady are the node's taints once it is ready: start-up taints are removed then.
 func (n *nodeState) taintsWhenReady() []Taint {
-	if n.upcoming() {
+	if n.upcoming() && n.pool != nil {
 		return n.pool.Template.Taints
 	}
 	return n.Taints

@@ -270,7 +270,7 @@ func (w *world) commitWait(p *pending, o option) {
 	w.assign(p.kind, o.node)
 	p.served = n.since != AllocationUnknown // otherwise it may turn out not to be free
 	p.reason, p.detail = n.promise(w.now)
-	if n.tier == tierNode && !n.virtual {
+	if n.tier == tierNode && !n.virtual && n.pool != nil { // one that another controller makes may have no object
 		p.upcoming = n.Node
 	}
 	if n.action >= 0 {

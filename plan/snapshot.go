@@ -199,6 +199,9 @@ type Node struct {
 	// LeavesAt is when the provider interrupts the node, as announced; zero for no
 	// announcement. Such a node is cordoned.
 	LeavesAt time.Time
+	// ReadyAt is when a node of no pool that another controller makes is expected to be ready; zero for any other node.
+	// It may have no object yet.
+	ReadyAt time.Time
 	// UID distinguishes the node from another of the same name when a plan is
 	// executed; empty for unknown. No decision depends on it.
 	UID string

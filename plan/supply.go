@@ -196,6 +196,8 @@ func (cond *conditions) judgeNode(n *nodeState) {
 	}
 	young := cond.young(n)
 	switch {
+	case !n.ReadyAt.IsZero() && n.pool == nil && !n.Cordoned:
+		n.tier, n.since, n.at = tierNode, NodeUpcoming, later(cond.now, n.ReadyAt)
 	case n.LeavesAt.After(cond.now) && n.Drain == nil: // its provider takes it
 		n.since = NodeInterrupted
 	case !n.LeavesAt.IsZero() && n.Drain != nil && (young || n.booting): // it is drained for that already

@@ -118,7 +118,7 @@ func New(o Options) *Loop {
 func (l *Loop) Run(ctx context.Context) error {
 	l.Lead(true)
 	defer l.Lead(false)
-	timer, ended, pause := time.NewTimer(0), time.Time{}, time.Duration(0)
+	timer, ended, isIdle := time.NewTimer(0), time.Time{}, false
 	defer timer.Stop()
 	for {
 		select {
@@ -127,7 +127,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-timer.C:
 			l.waves = 0
 		case <-l.o.Waker.changed: // ends the idle interval, not the interval
-			if pause > waiting*l.o.Interval {
+			if isIdle {
 				l.State.set(func(s *State) { s.pause = l.o.Interval })
 				timer.Reset(max(0, l.o.Interval-time.Since(ended)))
 			}
@@ -146,7 +146,8 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.o.Log.Error("reconcile failed", "err", err)
 		}
 		ended = time.Now()
-		pause = l.pause(err)
+		var pause time.Duration
+		pause, isIdle = l.pause(err)
 		l.State.set(func(s *State) { s.pause = pause })
 		timer.Reset(pause)
 	}

@@ -148,20 +148,20 @@ const unnoticed = 3
 // every second, as do all that come after a scale-up.
 const waiting = 5
 
-// pause is the time between the last reconcile, which returned err, and the next.
-func (l *Loop) pause(err error) time.Duration {
+// pause is the time between the last reconcile, which returned err, and the next. isIdle: a change ends it.
+func (l *Loop) pause(err error) (pause time.Duration, isIdle bool) {
 	last, ok := l.State.Last()
 	switch {
 	case l.o.IdleInterval <= l.o.Interval || err != nil || !ok:
-		return l.o.Interval
+		return l.o.Interval, false
 	case len(last.Plan.Actions) > 0 || len(last.Results) > 0 || !unhurried(&last):
-		return l.o.Interval
+		return l.o.Interval, false
 	case !idle(last):
-		return min(waiting*l.o.Interval, l.o.IdleInterval)
+		return min(waiting*l.o.Interval, l.o.IdleInterval), false
 	case last.Notices:
-		return l.o.IdleInterval
+		return l.o.IdleInterval, true
 	}
-	return unnoticed * l.o.IdleInterval
+	return unnoticed * l.o.IdleInterval, true
 }
 
 // Waker turns changes in the cluster into reconciles. Changes before the loop takes the

@@ -132,12 +132,12 @@ func pauses(s *State) bool {
 	return s.pause > s.interval
 }
 
-func pacing(t *testing.T, p *pacer, during func(*Loop, *Waker)) {
+func pacing(t *testing.T, p *pacer, during func(*Loop, *Waker), interval ...time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWaker()
 		l := New(Options{
-			Observer: p, Actor: p, Store: p, IdleInterval: 10 * time.Second, Waker: w, Settle: 200 * time.Millisecond,
+			Observer: p, Actor: p, Store: p, Interval: slices.Max(append(interval, time.Second)), IdleInterval: 10 * time.Second, Waker: w, Settle: 200 * time.Millisecond,
 			Plan: func(plan.Snapshot, plan.Policy) plan.Plan {
 				p.Lock()
 				defer p.Unlock()
@@ -205,6 +205,23 @@ func TestIdleInterval(t *testing.T) {
 			expect(12, false)
 		})
 	}
+}
+
+// TestChangeEndsIdleInterval: a change ends the idle interval also where that is shorter than five intervals.
+func TestChangeEndsIdleInterval(t *testing.T) {
+	p := &pacer{result: idleReconcile()}
+	p.result.Notices = true
+	pacing(t, p, func(_ *Loop, w *Waker) {
+		time.Sleep(time.Second)
+		w.Stir()
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		p.Lock()
+		defer p.Unlock()
+		if p.reconciles != 2 {
+			t.Errorf("%d reconciles within an interval of the change, want 2", p.reconciles)
+		}
+	}, 4*time.Second)
 }
 
 // TestFailuresAreNotIdle: a failed reconcile is repeated after the interval.

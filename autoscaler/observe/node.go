@@ -113,6 +113,7 @@ func (o *Observer) addNodes(c *cluster, out *Observation, readings *Readings, bo
 			rejected = append(rejected, fmt.Errorf("node %s: %w", n.Name, err))
 		}
 		node := o.node(in, report)
+		node.ReadyAt = c.upcoming[n.Name]
 		node.Labels = c.network.With(node.Labels, n)
 		node.NoScaleDown = node.NoScaleDown || kept[n.Name]
 		if by != "" && len(c.claims.classes) > 0 {

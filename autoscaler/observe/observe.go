@@ -267,6 +267,7 @@ type cluster struct {
 	data           datasets
 	claimable      map[string]*claimable // what DRA's drivers offer, by node
 	others         pools.Foreign
+	upcoming       map[string]time.Time       // the nodes that Karpenter makes, and when each is expected to be ready
 	consumers      map[string]map[string]bool // pods by the ProvisioningRequest that they use, "namespace/name"
 	members        map[string]map[string]bool // pods that exist by their Workload (Kueue), "namespace/name"
 
@@ -315,6 +316,7 @@ func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
 		return nil, fmt.Errorf("reading gangs and queues: %w", err)
 	}
 	c.network = c.foreign.Network()
+	c.addUpcoming()
 	for i := range c.nodes.Items {
 		c.byName[c.nodes.Items[i].Name] = &c.nodes.Items[i]
 	}

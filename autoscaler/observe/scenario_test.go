@@ -359,12 +359,12 @@ var apis = map[string]string{
 	"PodDisruptionBudget": "policy/v1", "HorizontalPodAutoscaler": "autoscaling/v2", "PriorityClass": "scheduling.k8s.io/v1",
 	"StorageClass": "storage.k8s.io/v1", "CSINode": "storage.k8s.io/v1", "DeviceClass": "resource.k8s.io/v1", "ResourceSlice": "resource.k8s.io/v1", "DeviceTaintRule": "resource.k8s.io/v1", "RuntimeClass": "node.k8s.io/v1",
 	"ResourceClaim": "resource.k8s.io/v1", "ResourceClaimTemplate": "resource.k8s.io/v1",
-	"JobSet": "jobset.x-k8s.io/v1alpha2", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1", "ProvisioningRequest": "autoscaling.x-k8s.io/v1",
+	"JobSet": "jobset.x-k8s.io/v1alpha2", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1", "NodeClaim": "karpenter.sh/v1", "ProvisioningRequest": "autoscaling.x-k8s.io/v1",
 }
 
 // clusterWide are kinds without a namespace.
 var clusterWide = []string{"Node", "Namespace", "GPUNodePool", "GPUQuota", "PersistentVolume", "StorageClass", "CSINode", "PriorityClass", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "RuntimeClass",
-	"ResourceFlavor", "AdmissionCheck", "ClusterQueue", "Cohort"}
+	"ResourceFlavor", "AdmissionCheck", "ClusterQueue", "Cohort", "NodeClaim"}
 
 // add reads an object, and adds what the API server and others would have by now.
 func (c *scene) add(t *testing.T, text string, typed map[string]client.Object) {

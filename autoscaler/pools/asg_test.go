@@ -307,18 +307,26 @@ func TestGroupWithdraws(t *testing.T) {
 
 // TestInstanceNeverJoins: an instance that has no node half an hour after it was first seen is terminated with its request,
 // whether the group's instances are protected or not; at the group's minimum AWS starts another. One that is younger
-// stays, and while it is unknown which instance a node is of, all do.
+// stays, and while it is unknown which instance a node is of, all do; the error names that node.
 func TestInstanceNeverJoins(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*asgWorld)
 		states string // the last two are of the one that never joins, and of the younger one
 		size   int
+		err    string
 	}{
-		"withdrawn":             {func(*asgWorld) {}, "InService InService InService Terminating InService", 4},
-		"at the minimum":        {func(w *asgWorld) { w.fake.min = 5 }, "InService InService InService Terminating InService", 5},
-		"slow pool":             {func(w *asgWorld) { w.pool.Spec.ReadyAfter = &metav1.Duration{Duration: time.Hour} }, "InService InService InService InService InService", 5},
-		"of another label":      {func(w *asgWorld) { w.join("i-0123456789abcdef3", nil) }, "InService InService InService InService InService", 5},
-		"node without identity": {func(w *asgWorld) { w.join("", nil) }, "InService InService InService InService InService", 5},
+		"withdrawn":             {func(*asgWorld) {}, "InService InService InService Terminating InService", 4, ""},
+		"at the minimum":        {func(w *asgWorld) { w.fake.min = 5 }, "InService InService InService Terminating InService", 5, ""},
+		"slow pool":             {func(w *asgWorld) { w.pool.Spec.ReadyAfter = &metav1.Duration{Duration: time.Hour} }, "InService InService InService InService InService", 5, ""},
+		"of another label":      {func(w *asgWorld) { w.join("i-0123456789abcdef3", nil) }, "InService InService InService InService InService", 5, ""},
+		"node without identity": {func(w *asgWorld) { w.join("", nil) }, "InService InService InService InService InService", 5, "node late has no providerID"},
+		"and a request": {func(w *asgWorld) {
+			for i := range w.fake.instances {
+				w.fake.instances[i].Protected = true
+			}
+			w.fake.desired = 7
+			w.join("", nil)
+		}, "InService InService InService InService InService", 5, "node late has no providerID"},
 	} {
 		w := newASGWorld(t)
 		require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 0, 5))
@@ -332,7 +340,9 @@ func TestInstanceNeverJoins(t *testing.T) {
 		w.now = w.now.Add(20 * time.Minute)
 		c.change(w)
 		for range 2 {
-			require.NoError(t, w.asg.Withdraw(t.Context(), w.pool, w.fake.desired))
+			if err := w.asg.Withdraw(t.Context(), w.pool, w.fake.desired); (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 		if got := w.states(); got != c.states || w.fake.desired != c.size {
 			t.Errorf("%s: instances %s, the group requests %d", name, got, w.fake.desired)

@@ -82,7 +82,13 @@ func ForeignOf(all []v1alpha1.GPUNodePool, nodes []corev1.Node) Foreign {
 
 // IsForeign reports whether Karpenter made a node with these labels for another NodePool than the pool's target.
 func IsForeign(pool *v1alpha1.GPUNodePool, node map[string]string) bool {
+	_, made := node[labelKarpenterFor]
+	return made && !IsTargetOf(pool, node)
+}
+
+// IsTargetOf reports whether Karpenter makes a node with these labels for the NodePool that is the pool's target.
+func IsTargetOf(pool *v1alpha1.GPUNodePool, node map[string]string) bool {
 	made, ok := node[labelKarpenterFor]
 	p := pool.Spec.Provider.Scale
-	return ok && (p == nil || p.Name != made || schema.FromAPIVersionAndKind(p.APIVersion, p.Kind).GroupKind() != schema.GroupKind{Group: karpenterGroup, Kind: "NodePool"})
+	return ok && p != nil && p.Name == made && schema.FromAPIVersionAndKind(p.APIVersion, p.Kind).GroupKind() == schema.GroupKind{Group: karpenterGroup, Kind: "NodePool"}
 }

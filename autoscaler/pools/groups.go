@@ -186,28 +186,27 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 }
 
 // Withdraw implements Provider. The size becomes the number of machines, without those that have had no node for too
-// long.
+// long. The error states why these are unknown.
 func (p *Groups) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool, from int) error {
 	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
 		if g.target != from {
 			return stale(g.target, from)
 		}
-		absent, err := p.absent(ctx, pool, g)
-		if err != nil {
-			return err
-		}
+		absent, unknown := p.absent(ctx, pool, g)
 		if !g.keeps {
 			absent = absent[:min(len(absent), max(g.target-g.least, 0))]
 		}
 		if size := max(g.made()-len(absent), g.least); g.target > size || len(absent) > 0 {
-			return g.cloud.withdraw(ctx, size, absent)
+			if err := g.cloud.withdraw(ctx, size, absent); err != nil {
+				return err
+			}
 		}
-		return nil
+		return unknown
 	})
 }
 
-// absent returns the machines that have not joined the cluster in time. It returns none while any node has no
-// providerID, or a node of the pool has one that no machine of the group has: that node may be of one of these
+// absent returns the machines that have not joined the cluster in time. It returns an error while any node has no
+// providerID, or a node of the pool has one that no machine of the group has: that node may be of any of these
 // machines.
 func (p *Groups) absent(ctx context.Context, pool *v1alpha1.GPUNodePool, g *group) (out []string, err error) {
 	within := max(joinsWithin, 3*ptr.Deref(pool.Spec.ReadyAfter, metav1.Duration{}).Duration)
@@ -225,13 +224,20 @@ func (p *Groups) absent(ctx context.Context, pool *v1alpha1.GPUNodePool, g *grou
 	if err := p.live.List(ctx, &nodes); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
+	var unknown []error
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		ours := slices.ContainsFunc(g.machines, func(m machine) bool { return m.id == n.Spec.ProviderID })
-		if n.Spec.ProviderID == "" || n.Labels[v1alpha1.NodePoolLabel] == pool.Name && !ours {
-			return nil, nil
-		}
 		out = slices.DeleteFunc(out, func(id string) bool { return id == n.Spec.ProviderID })
+		switch {
+		case n.Spec.ProviderID == "":
+			unknown = append(unknown, fmt.Errorf("node %s has no providerID", n.Name))
+		case n.Labels[v1alpha1.NodePoolLabel] == pool.Name && !ours:
+			unknown = append(unknown, fmt.Errorf("node %s has providerID %q, which no machine of %s has", n.Name, n.Spec.ProviderID, g.name))
+		}
+	}
+	if len(out) > 0 && len(unknown) > 0 {
+		return nil, fmt.Errorf("machine %s has no node, or is that of one of %d nodes: %w; correct the providerID, or delete the node", out[0], len(unknown), unknown[0])
 	}
 	return out, nil
 }

@@ -59,6 +59,7 @@ func nodeFields(x *fields, n *plan.Node) {
 	drainFields(x, n)
 	x.either("cordoned", "uncordoned", &n.Cordoned, n.CordonedBy != "" || n.Drain != nil)
 	x.time("leaves-in", &n.LeavesAt, in)
+	x.time("ready-in", &n.ReadyAt, in)
 	x.flag("no-scale-down", &n.NoScaleDown)
 	x.flag("holds-data", &n.HoldsData)
 	x.flag("soft-tainted", &n.SoftTainted)

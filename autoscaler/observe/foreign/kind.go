@@ -46,6 +46,7 @@ const (
 	DRASlice          Kind = "resourceslices.resource.k8s.io"
 	DRATaint          Kind = "devicetaintrules.resource.k8s.io"
 	RuntimeClass      Kind = "runtimeclasses.node.k8s.io"
+	NodeClaim         Kind = "nodeclaims.karpenter.sh"
 
 	ProvisioningRequest Kind = "provisioningrequests.autoscaling.x-k8s.io"
 	PodTemplate         Kind = "podtemplates"
@@ -149,12 +150,13 @@ var kinds = map[Kind]kind{
 	DRASlice:          {[]string{"v1", "v1beta2"}, parseDRASlice, ""},
 	DRATaint:          {[]string{"v1", "v1beta2"}, parseDRATaint, ""},
 	RuntimeClass:      {[]string{"v1"}, parseRuntimeClass, ""},
+	NodeClaim:         {[]string{"v1"}, parseNodeClaim, ""},
 
 	ProvisioningRequest: {[]string{"v1", "v1beta1"}, parseProvisioningRequest, "ProvisioningRequest"},
 	PodTemplate:         {[]string{"v1"}, parsePodTemplate, ""},
 }
 
-// Object is what is kept of one object. Of its metadata these are names, UID, age, labels and owners. Exactly one of
+// Object is what is kept of one object. Of its metadata these are names, UID, age, labels and owners. At most one of
 // the fields after Err is set, none of them with an Err; a Request has a Maker too.
 type Object struct {
 	metav1.ObjectMeta
@@ -174,6 +176,8 @@ type Object struct {
 	Taint *DeviceTaint
 	// Remote: Workloads with this AdmissionCheck run in another cluster.
 	Remote bool
+	// Upcoming is the node that Karpenter makes for a NodeClaim; nil once it is initialized, and where it will not come.
+	Upcoming *UpcomingNode
 	// Request of a ProvisioningRequest, Template of a PodTemplate.
 	Request  *Request
 	Template *corev1.PodTemplateSpec
