@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -67,6 +68,9 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	conf, err := live.Open(configFile, []func(*config.Config){overlay}, reg, log)
 	if err != nil {
 		return err
+	}
+	if base.RemoteKubeConfigFile == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+		return errors.New("no cluster is configured: give --kubeconfig (not running in a pod)")
 	}
 	cfg := conf.File.Config
 	tables := cache.New(conf.Setup(), reg, log)
