@@ -103,8 +103,18 @@ func scrapeMissing(l *look) {
 			continue
 		}
 		seen := fmt.Sprintf("gpuscale_%s_build_info has no series", name)
+		fix := "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by, in a namespace that it looks in."
+		commands := []string{
+			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
+			// Some installations select namespaces by label: OpenShift's monitoring of user workloads excludes the
+			// platform's namespaces.
+			l.where("servicemonitors,podmonitors", l.kubectl("get", "namespace", p.Namespace, "--show-labels")),
+			l.pickers(),
+			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor")),
+		}
 		if down := values(l.answers(TargetsDown), "instance", "gpuscale-"+name); len(down) > 0 {
 			seen += "; down: " + several(down)
+			fix, commands = unread(l, p, name)
 		} else if l.has(TargetsDown) {
 			seen += ", and no target of job gpuscale-" + name + " is down: Prometheus has no such target, or under another job"
 		}
@@ -112,13 +122,7 @@ func scrapeMissing(l *look) {
 		if name != "exporter" { // HPAs and plans work without these series
 			add = l.warn
 		}
-		add(p.Object(), seen, "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by, in a namespace that it looks in.",
-			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
-			// Some installations select namespaces by label: OpenShift's monitoring of user workloads excludes the
-			// platform's namespaces.
-			l.where("servicemonitors,podmonitors", l.kubectl("get", "namespace", p.Namespace, "--show-labels")),
-			l.pickers(),
-			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor"))).Means = unscraped[name]
+		add(p.Object(), seen, fix, commands...).Means = unscraped[name]
 	}
 	for _, s := range l.answers(WithoutNamespace) {
 		l.warn("scrape job "+s.Labels.Get("job"), "gpu_info has no label namespace", "Have the job set namespace and pod of its targets (relabel_configs from __meta_kubernetes_namespace and __meta_kubernetes_pod_name), as monitors do.").
@@ -129,6 +133,18 @@ func scrapeMissing(l *look) {
 			Means = "rates over five minutes have no value and the adapter's samples are too old: boards have holes, and HPAs on GPU signals do not scale"
 	}
 	orSkip(l, found, "no program of gpuscale to scrape was found")
+}
+
+// unread returns what to do about a program's targets that cannot be scraped.
+func unread(l *look, p Program, name string) (fix string, commands []string) {
+	fix = "Prometheus has the targets and cannot read them: /targets has the error. If it is a timeout or a refused connection, check the pods and the NetworkPolicies."
+	commands = []string{l.in(p.Namespace, "get", "pods,networkpolicies", "-o", "wide")}
+	if name == "adapter" { // it authenticates callers
+		fix += " If it is 401 or 403, your Prometheus' account lacks the right: monitoring.prometheusServiceAccount of the chart."
+		commands = append(commands, l.operator("", "prometheuses", "-A", "-o", "custom-columns=NAMESPACE:.metadata.namespace,ACCOUNT:.spec.serviceAccountName"),
+			l.install(p, "", "monitoring.prometheusServiceAccount.namespace=NAMESPACE", "monitoring.prometheusServiceAccount.name=ACCOUNT"))
+	}
+	return fix, commands
 }
 
 // pickers writes the command that shows which monitors each Prometheus selects, and in which namespaces. A
