@@ -141,8 +141,7 @@ func unread(l *look, p Program, name string) (fix string, commands []string) {
 	commands = []string{l.in(p.Namespace, "get", "pods,networkpolicies", "-o", "wide")}
 	if name == "adapter" { // it authenticates callers
 		fix += " If it is 401 or 403, your Prometheus' account lacks the right: monitoring.prometheusServiceAccount of the chart."
-		commands = append(commands, l.operator("", "prometheuses", "-A", "-o", "custom-columns=NAMESPACE:.metadata.namespace,ACCOUNT:.spec.serviceAccountName"),
-			l.install(p, "", "monitoring.prometheusServiceAccount.namespace=NAMESPACE", "monitoring.prometheusServiceAccount.name=ACCOUNT"))
+		commands = append(commands, l.operator("", "prometheuses", "-A", "-o", "custom-columns=NAMESPACE:.metadata.namespace,ACCOUNT:.spec.serviceAccountName"))
 	}
 	return fix, commands
 }
