@@ -72,7 +72,7 @@ func (s *source) add(fs *pflag.FlagSet) {
 
 // addTrusted adds the flag for the trusted namespaces.
 func (s *source) addTrusted(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&s.trusted, "exporter-namespaces", nil, "namespaces whose exporters and autoscaler are believed; all if empty. Any pod that Prometheus scrapes can expose series of GPUs and costs")
+	fs.StringSliceVar(&s.trusted, "exporter-namespaces", nil, "namespaces whose exporters and autoscaler are trusted; all if empty. Any pod that Prometheus scrapes can expose series of GPUs and costs")
 }
 
 // client makes a client from the file and the flags.

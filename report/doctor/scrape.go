@@ -126,7 +126,7 @@ func scrapeMissing(l *look) {
 	}
 	for _, s := range l.answers(WithoutNamespace) {
 		l.warn("scrape job "+s.Labels.Get("job"), "gpu_info has no label namespace", "Have the job set namespace and pod of its targets (relabel_configs from __meta_kubernetes_namespace and __meta_kubernetes_pod_name), as monitors do.").
-			Means = "rules, alerts, adapter and autoscaler believe targets by their namespace, so these GPUs count for none of them, unless exporterNamespaces is \"*\""
+			Means = "rules, alerts, adapter and autoscaler trust targets by their namespace, so these GPUs count for none of them, unless exporterNamespaces is \"*\""
 	}
 	for _, s := range l.answers(ScrapedRarely) {
 		l.warn("scrape job "+s.Labels.Get("job"), "it is scraped about every "+whole(s.Value), "Set the job's scrape interval to a minute or less (monitoring.interval of the chart).", l.operator("", "servicemonitors,podmonitors", "-A")).
