@@ -78,8 +78,8 @@ demo: prepare ## Run the whole loop on this machine; ARGS="--keep --trace FILE -
 	@$(BIN)/gpuscale-sandbox demo $(ARGS)
 
 # The recording in README.md: a run of the demo, of which svg-term draws a part (milliseconds).
-FROM ?= 20000
-TO   ?= 80000
+FROM ?= 45000
+TO   ?= 105000
 .PHONY: demo-recording
 demo-recording: prepare ## Record the demo for README.md (needs asciinema, node and npm); FROM and TO are milliseconds of the run.
 	@for t in asciinema npx; do command -v $$t >/dev/null 2>&1 || { echo "make demo-recording needs $$t; on Debian: apt-get install asciinema nodejs npm" >&2; exit 1; }; done

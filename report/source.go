@@ -175,7 +175,8 @@ var advices = []struct {
 	{says: []string{"x509: "}, advice: "its certificate is not trusted here: give --ca-file with the authority that signed it, or --server-name where it is for another name"},
 	{says: []string{"it is a web page"}, advice: "a web page answers there, not Prometheus: is it the address of Grafana, or of a login page?"},
 	{says: []string{"HTTP 405"}, advice: "it does not allow this method: try --method GET"},
-	{says: []string{"HTTP 404"}, advice: "there is no query API: is a path missing behind the address, such as /prometheus for Mimir?"},
+	// The texts are VictoriaMetrics' and vmauth's, with the status 400.
+	{says: []string{"HTTP 404", "unsupported path requested", "missing route for"}, advice: "there is no query API: is a path missing behind the address, such as /prometheus for Mimir or /select/0/prometheus for VictoriaMetrics?"},
 	{is: prom.ErrPartial, advice: "series may be missing, so the result is not reliable: check which part of the storage does not answer, or select another with --match or --parameter"},
 	{says: []string{badMatch}, advice: "--match wants matchers, such as --match 'cluster=\"a\"'"},
 	{says: []string{"a redirect, which is not followed"}, advice: "a login page or a redirect is in front of it: give the address that answers directly, and credentials as flags"},
