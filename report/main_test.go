@@ -64,7 +64,9 @@ func TestScripts(t *testing.T) {
 			_, _ = io.WriteString(w, "<!DOCTYPE html><title>Grafana</title>")
 		})),
 		"GETONLY": serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not so", http.StatusMethodNotAllowed) })),
-		"NOPATH":  serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `unsupported path requested: "/x"`, http.StatusBadRequest) })),
+		"NOPATH": serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `unsupported path requested: "/x"`, http.StatusBadRequest)
+		})),
 		"TLS":     secured(t),
 		"NOWHERE": "http://127.0.0.1:1",
 		"EARLY":   storyEnd.Add(-37 * time.Minute).Format(time.RFC3339), // three minutes after the first series
