@@ -58,6 +58,7 @@ tool-%: tools
 build: tools ## Build the programs into .cache/bin; ONLY="report adapter" builds these.
 	@mkdir -p $(BIN)
 	@for p in $(or $(ONLY),$(PROGRAMS) dashboards); do \
+	  case " $(PROGRAMS) dashboards " in *" $$p "*) ;; *) echo "ONLY: there is no program $$p; there are $(PROGRAMS) dashboards" >&2; exit 1;; esac; \
 	  echo "building gpuscale-$$p"; \
 	  go build -ldflags '$(LDFLAGS)' -o $(BIN)/gpuscale-$$p ./$$p; done
 	@ln -sf gpuscale-report $(BIN)/kubectl-gpuscale
@@ -77,8 +78,8 @@ demo: prepare ## Run the whole loop on this machine; ARGS="--keep --trace FILE -
 	@$(BIN)/gpuscale-sandbox demo $(ARGS)
 
 # The recording in README.md: a run of the demo, of which svg-term draws a part (milliseconds).
-FROM ?= 20000
-TO   ?= 80000
+FROM ?= 45000
+TO   ?= 105000
 .PHONY: demo-recording
 demo-recording: prepare ## Record the demo for README.md (needs asciinema, node and npm); FROM and TO are milliseconds of the run.
 	@for t in asciinema npx; do command -v $$t >/dev/null 2>&1 || { echo "make demo-recording needs $$t; on Debian: apt-get install asciinema nodejs npm" >&2; exit 1; }; done
@@ -307,6 +308,7 @@ snapshot: release-tools ## Everything of a release but images, from what is here
 .PHONY: image
 PROGRAM ?= adapter
 image: engine ## The image of PROGRAM (exporter, adapter, autoscaler, agent, report) for this machine, or PLATFORM=linux/amd64. Needs a Docker engine.
+	@case " $(PROGRAMS) " in *" $(or $(PROGRAM),none) "*) ;; *) echo "PROGRAM: set one of $(PROGRAMS), as in make image PROGRAM=exporter VERSION=devel" >&2; exit 1;; esac
 	docker buildx build -f deploy/images/Dockerfile --load $(if $(PLATFORM),--platform $(PLATFORM)) --target $(if $(filter exporter agent,$(PROGRAM)),glibc,static) \
 	  --build-arg PROGRAM=$(PROGRAM) --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) \
 	  --label org.opencontainers.image.version=$(VERSION) --label org.opencontainers.image.revision=$(COMMIT) \

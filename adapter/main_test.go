@@ -42,6 +42,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--no-such-flag"}, "", []string{"no-such-flag"}},
 		{[]string{"no-such-command"}, "", []string{"no-such-command"}},
 		{[]string{"--config", good, "--log-level", "loud"}, "", []string{"log-level"}},
+		{[]string{"--config", good}, "", []string{"no cluster is configured: give --kubeconfig (not running in a pod)"}},
 		{[]string{"--config", good, "--kubeconfig", dir + "/none"}, "", []string{dir + "/none"}},
 		{[]string{"rules", "--config", good}, "gpu_busy", nil},
 		{[]string{"rules", "--config", theirs, "--prometheus-url=http://x"}, "gpu_busy", nil},

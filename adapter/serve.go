@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -57,6 +59,20 @@ func newBase(stderr io.Writer) *adapterbase.AdapterBase {
 	}
 }
 
+// outsidePods lets --kubeconfig suffice where there is no pod's service account, for which the library has two
+// more flags.
+func outsidePods(base *adapterbase.AdapterBase) error {
+	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		return nil
+	}
+	if base.RemoteKubeConfigFile == "" {
+		return errors.New("no cluster is configured: give --kubeconfig (not running in a pod)")
+	}
+	base.Authentication.RemoteKubeConfigFile = cmp.Or(base.Authentication.RemoteKubeConfigFile, base.RemoteKubeConfigFile)
+	base.Authorization.RemoteKubeConfigFile = cmp.Or(base.Authorization.RemoteKubeConfigFile, base.RemoteKubeConfigFile)
+	return nil
+}
+
 // serve runs until ctx ends or the configuration has changed. After a change the program
 // ends, and kubelet starts it again.
 func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateFlags, configFile string, overlay func(*config.Config), log *slog.Logger) error {
@@ -66,6 +82,9 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	registerBuildInfo(reg)
 	conf, err := live.Open(configFile, []func(*config.Config){overlay}, reg, log)
 	if err != nil {
+		return err
+	}
+	if err := outsidePods(base); err != nil {
 		return err
 	}
 	cfg := conf.File.Config

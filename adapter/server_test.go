@@ -186,11 +186,8 @@ func kubeconfigOf(t testing.TB, url string) string {
 func listening(t testing.TB, clusterURL string) (base *adapterbase.AdapterBase, address string) {
 	t.Helper()
 	base = newBase(io.Discard)
-	args := []string{"--cert-dir=" + t.TempDir()}
-	for _, f := range []string{"lister", "authentication", "authorization"} {
-		args = append(args, "--"+f+"-kubeconfig="+kubeconfigOf(t, clusterURL))
-	}
-	require.NoError(t, base.Flags().Parse(args))
+	require.NoError(t, base.Flags().Parse([]string{"--cert-dir=" + t.TempDir(), "--lister-kubeconfig=" + kubeconfigOf(t, clusterURL)}))
+	require.NoError(t, outsidePods(base))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	base.SecureServing.Listener = listener

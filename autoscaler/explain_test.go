@@ -113,6 +113,11 @@ func TestExplainThroughTheAPIServer(t *testing.T) {
 		`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]}}`)
 	answer("/api/v1/namespaces/a/pods/gated",
 		`{"apiVersion":"v1","kind":"Pod","spec":{"schedulingGates":[{"name":"kueue.x-k8s.io/admission"}],"containers":[{"name":"c"}]}}`)
+	mux.HandleFunc("GET /apis/coordination.k8s.io/v1/namespaces/gpuscale-system/leases/expired", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Unauthorized","code":401,"message":"Unauthorized"}`))
+	})
 	shown := ""
 	mux.HandleFunc("GET /api/v1/namespaces/gpuscale-system/pods/gpuscale-autoscaler-7d4b9c-xyz:9402/proxy/debug/snapshot", func(w http.ResponseWriter, r *http.Request) {
 		shown = r.Header.Get(tokenHeader)
@@ -148,6 +153,7 @@ func TestExplainThroughTheAPIServer(t *testing.T) {
 		{[]string{"pod", "a/gated"}, exitNotFound, "kueue.x-k8s.io/admission"},
 		{[]string{"pod", "a/runs"}, exitNotFound, "bound to node n1"},
 		{[]string{"pod", "a/waits", "--lease", "unheld"}, exitFailed, "the autoscaler is not running"},
+		{[]string{"pod", "a/waits", "--lease", "expired"}, exitFailed, "whose credentials may have expired: Unauthorized"},
 		{[]string{"pod", "a/waits", "--lease", "none"}, exitFailed, "--lease"},
 		{[]string{"pod", "a/waits", "--port", "1"}, exitFailed, "port-forward pod/gpuscale-autoscaler-7d4b9c-xyz 1"},
 	} {

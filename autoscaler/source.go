@@ -119,7 +119,10 @@ func (s *snapshotSource) fromCluster(ctx context.Context, secret string) (string
 		return "", fmt.Errorf("making a client: %w", err)
 	}
 	lease, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.lease, metav1.GetOptions{})
-	if err != nil {
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return "", fmt.Errorf("the API server does not authenticate the caller, whose credentials may have expired: %w", err)
+	case err != nil:
 		return "", fmt.Errorf("finding the leader (lease %s/%s): %w; set --namespace and --lease, or --url", s.namespace, s.lease, err)
 	}
 	leader, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_") // POD_uuid

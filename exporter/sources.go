@@ -26,7 +26,7 @@ func openSource(c *config, log *slog.Logger) (source collect.Source, what string
 	}
 	if c.source == "nvml" {
 		source, err = nvml.New(nvml.Options{EventWindow: c.eventWindow(), Log: log})
-		return source, sourceNVML, err
+		return source, sourceNVML, explained(err)
 	}
 	if c.dcgmLog {
 		// The library reads its environment when it is loaded; "-" is standard output.
@@ -98,10 +98,18 @@ func withoutDCGM(c *config, missing error, log *slog.Logger) (collect.Source, er
 	}
 	source, err := nvml.New(nvml.Options{EventWindow: c.eventWindow(), Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("%w (on a machine without GPU there is --replay FILE)", errors.Join(missing, err))
+		return nil, explained(fmt.Errorf("%w; %w", missing, err))
 	}
 	log.Info("no libdcgm.so.4 here: reading the driver's NVML, which has no NvSwitches, CPUs and health watches, and profiling from Hopper on only", "dcgm", missing)
 	return source, nil
+}
+
+// explained adds where the driver's library comes from to the error that it is missing.
+func explained(err error) error {
+	if !errors.Is(err, nvml.ErrNoLibrary) {
+		return err
+	}
+	return fmt.Errorf("%w (in a pod it comes from the container toolkit: set exporter.runtimeClassName or exporter.driverLibraryDir of the chart; on a machine without GPU there is --replay FILE)", err)
 }
 
 // openProcesses opens the driver's values per process, for

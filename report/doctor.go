@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/command"
@@ -98,7 +99,10 @@ func (o doctorOptions) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	facts, err := doctor.Gather(ctx, g)
-	if err != nil {
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return err
+	case err != nil:
 		return fmt.Errorf("%w\ncheck that --kubeconfig and --context name the right cluster, and that it is reachable from here", err)
 	}
 	return o.write(doctor.Examine(facts, checks))

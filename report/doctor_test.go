@@ -24,7 +24,7 @@ import (
 
 // TestDoctorScripts plays the command line against fake API servers: $WELL has a healthy
 // installation, $FROZEN one with a frozen pool, $BROKEN one without its APIServices,
-// $BARE nothing, $DENIED may not be read. $ANSWERS is a fake Prometheus of a healthy
+// $BARE nothing, $DENIED may not be read, $EXPIRED knows no caller. $ANSWERS is a fake Prometheus of a healthy
 // installation.
 func TestDoctorScripts(t *testing.T) {
 	base := installed(t)
@@ -42,6 +42,13 @@ func TestDoctorScripts(t *testing.T) {
 		"DENIED": denied.URL,
 		"GONE":   "http://127.0.0.1:1",
 	}
+	expired := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Unauthorized","code":401,"message":"Unauthorized"}`))
+	}))
+	t.Cleanup(expired.Close)
+	clusters["EXPIRED"] = expired.URL
 	prometheus := httptest.NewServer(answering(t))
 	t.Cleanup(prometheus.Close)
 	testscript.Run(t, testscript.Params{

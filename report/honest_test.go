@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -453,5 +454,12 @@ func TestTokensOfOnePod(t *testing.T) {
 	serving := model.Make(model.Input{Answers: a}).Use.Serving
 	if len(serving) != 2 || math.Abs(serving[0].Tokens.Or(0)-360) > 1e-6 || math.Abs(serving[1].Tokens.Or(0)-120) > 1e-6 {
 		t.Errorf("%+v, want 360 tokens and 120", serving)
+	}
+}
+
+func TestAnExpiredCertificateIsNoUnknownAuthority(t *testing.T) {
+	err := advise(fmt.Errorf("%w: %w", prom.ErrUnavailable, x509.CertificateInvalidError{Reason: x509.Expired, Detail: "current time is after …"}))
+	if !strings.Contains(err.Error(), "renew its certificate") || strings.Contains(err.Error(), "--ca-file") {
+		t.Error(err)
 	}
 }

@@ -63,11 +63,17 @@ func TestScripts(t *testing.T) {
 		"PAGE": serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "<!DOCTYPE html><title>Grafana</title>")
 		})),
+		"GETONLY": serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not so", http.StatusMethodNotAllowed) })),
+		"NOPATH": serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `unsupported path requested: "/x"`, http.StatusBadRequest)
+		})),
 		"TLS":     secured(t),
 		"NOWHERE": "http://127.0.0.1:1",
 		"EARLY":   storyEnd.Add(-37 * time.Minute).Format(time.RFC3339), // three minutes after the first series
 		"UNTIL":   storyEnd.Format("2006-01-02T15:04:05Z07:00"),
 	}
+	urls["TLS_BY_HTTP"] = strings.Replace(urls["TLS"], "https:", "http:", 1)
+	urls["HTTP_BY_TLS"] = strings.Replace(urls["EMPTY"], "http:", "https:", 1)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {

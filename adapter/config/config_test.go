@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/prometheus/common/config"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/sigv4"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -22,17 +24,26 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestChartKnowsTheFields: the chart's schema has the fields of this configuration, so that Helm refuses others.
+// TestChartKnowsTheFields: the chart's schema has the fields of this configuration, and those of a server that all
+// programs query, so that Helm refuses others.
 func TestChartKnowsTheFields(t *testing.T) {
 	const file = "../../deploy/chart/gpuscale/values.schema.json"
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	made, err := chart.Configured(text, "adapterConfig", reflect.TypeFor[struct {
-		Config
-		Rules []Rule `json:"rules"`
-	}]())
-	require.NoError(t, err)
-	golden.Equal(t, file, made)
+	for name, of := range map[string]reflect.Type{
+		"adapterConfig": reflect.TypeFor[struct {
+			Config
+			Rules []Rule `json:"rules"`
+		}](),
+		"prometheusClient": reflect.TypeFor[prom.Config](),
+		"HTTPClientConfig": reflect.TypeFor[config.HTTPClientConfig](),
+		"SigV4Config":      reflect.TypeFor[sigv4.SigV4Config](),
+	} {
+		made, err := chart.Configured(text, name, of)
+		require.NoError(t, err)
+		text = []byte(made)
+	}
+	golden.Equal(t, file, string(text))
 }
 
 // TestFiles reads the files in testdata/files/*.txt as c.yaml, with the option url as the flags'

@@ -166,6 +166,12 @@ func TestExplainWhilePrometheusIsDown(t *testing.T) {
 	if m := r.Metrics[0]; m.Code != http.StatusServiceUnavailable || !strings.Contains(m.Error, "connection refused") || m.Value != nil {
 		t.Errorf("%d %s", m.Code, m.Error)
 	}
+	var shown strings.Builder
+	require.NoError(t, r.Text(&shown))
+	says := func(text string) bool { return strings.Contains(shown.String(), text) }
+	if says("no sample in the last") || says("none in this namespace") || !says("samples   unknown, since the query failed") {
+		t.Errorf("what is not known is shown as missing:\n%s", shown.String())
+	}
 	if r.Outcome.Desired != w.Replicas || !strings.Contains(strings.Join(r.Outcome.Steps, " "), "nothing changes") {
 		t.Errorf("%+v", r.Outcome)
 	}

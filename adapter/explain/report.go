@@ -65,7 +65,8 @@ type Metric struct {
 	Proposal string `json:"proposal,omitempty"`
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	asked asked
+	asked  asked
+	failed bool // the query failed
 }
 
 // Outcome is what the HPA will do at its next reconciliation.
@@ -180,7 +181,9 @@ func (x *Metric) explain(ctx context.Context, w World, m autoscaling.MetricSpec,
 	}
 	x.Samples, x.Dropped = r.rows(rule.Rule, a, counts), r.dropped
 	x.Hint = hint(rule.Rule, a, x.Samples)
-	x.missing(w, r, got.pods)
+	if x.failed = failure != nil; !x.failed { // else nothing is known of pods without a sample
+		x.missing(w, r, got.pods)
+	}
 	switch {
 	case got.Error != nil:
 		x.Error, x.Code = got.Error.Error(), provider.Code(got.Error)

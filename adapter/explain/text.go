@@ -76,7 +76,10 @@ func (p *printer) metric(m Metric, at time.Time) {
 	p.field("rule", m.Rule)
 	p.field("query", truncate(m.Query))
 	p.field("paste", m.Hint)
-	if m.Rule != "" {
+	switch {
+	case m.failed:
+		p.field("samples", "unknown, since the query failed")
+	case m.Rule != "":
 		p.samples(m.Samples)
 	}
 	p.field("dropped", dropped(m.Dropped))

@@ -51,7 +51,7 @@ func (e *NoAnswer) Error() string {
 		fmt.Fprintf(&b, "no sample of %s younger than %s for %s", metric, e.limit(), e.Subject)
 	}
 	if len(e.Rule.Exporters) > 0 && e.Rule.Subject == Exported && e.Stale == 0 {
-		fmt.Fprintf(&b, "; exporters in namespace %s are believed, others are not (exporterNamespaces)", strings.Join(e.Rule.Exporters, ", "))
+		fmt.Fprintf(&b, "; exporters in namespace %s are trusted, others are not (exporterNamespaces)", strings.Join(e.Rule.Exporters, ", "))
 	}
 	if e.Newest >= 0 {
 		fmt.Fprintf(&b, "; the newest is %s old", e.Newest.Round(time.Second))

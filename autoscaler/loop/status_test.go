@@ -95,6 +95,17 @@ func named(name string) *v1alpha1.GPUNodePool {
 	return &v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Generation: 3}}
 }
 
+// TestWithoutCRD: the error says what to install.
+func TestWithoutCRD(t *testing.T) {
+	none := kubefake.New(kinds).WithInterceptorFuncs(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return &meta.NoKindMatchError{GroupKind: v1alpha1.GroupVersion.WithKind("GPUNodePool").GroupKind(), SearchedVersions: []string{"v1alpha1"}}
+	}}).Build()
+	_, err := NewStatusStore(none, none, nil).Load(t.Context(), start)
+	if err == nil || !strings.Contains(err.Error(), "the CRD gpunodepools.gpuscale.io is not installed: set crds.install of the chart") {
+		t.Error(err)
+	}
+}
+
 // TestAllStateIsPersisted: only those fields of plan.State are lost in a restart that its
 // documentation names.
 func TestAllStateIsPersisted(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
@@ -71,7 +72,10 @@ var takeOverTries = wait.Backoff{Steps: 8}
 
 func (s *StatusStore) pools(ctx context.Context) ([]v1alpha1.GPUNodePool, error) {
 	var list v1alpha1.GPUNodePoolList
-	if err := s.live.List(ctx, &list); err != nil {
+	switch err := s.live.List(ctx, &list); {
+	case meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("listing GPUNodePools: %w: the CRD gpunodepools.gpuscale.io is not installed: set crds.install of the chart, or apply deploy/chart/gpuscale/files/crds", err)
+	case err != nil:
 		return nil, fmt.Errorf("listing GPUNodePools: %w", err)
 	}
 	return list.Items, nil

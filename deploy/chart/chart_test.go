@@ -168,7 +168,10 @@ func TestNotes(t *testing.T) {
 	}{
 		{``, parts{doctor + "http://localhost:9090\n", "registry: gpuscale-exporter. Set"}, parts{"Report", "apiservice"}},
 		{chart.Everything, parts{doctor, apis + " v1beta1.external", "create job"}, nil},
-		{`{adapter: {enabled: true, apis: {external: false}}}`, parts{doctor, apis + "\n"}, parts{"external.metrics"}},
+		{`{adapter: {enabled: true, apis: {external: false}}}`, parts{doctor, apis + "\n"}, parts{"external.metrics", "monitoring.prometheusServiceAccount"}},
+		{`{adapter: {enabled: true}, monitoring: {scrape: ServiceMonitor}}`, parts{"set monitoring.prometheusServiceAccount"}, nil},
+		{`{adapter: {enabled: true}, monitoring: {scrape: PodMonitor, prometheusServiceAccount: {namespace: m, name: p}}}`, nil, parts{"monitoring.prometheusServiceAccount"}},
+		{`{adapter: {enabled: true}, monitoring: {scrape: ServiceMonitor, endpoints: {adapter: {authorization: {credentials: {name: t, key: token}}}}}}`, parts{"set monitoring.prometheusServiceAccount"}, nil},
 		{`{prometheus: {url: "https://prom.obs.svc"}, image: {registry: r.example}}`, parts{"-n obs port-forward svc/prom 9090:443", doctor + "https://localhost:9090 --server-name prom.obs.svc"}, parts{"registry"}},
 		{`{exporter: {enabled: false}, report: {enabled: true}}`, parts{"create job first-report --from=cronjob/"}, parts{doctor, "Prometheus", "socket"}},
 		{`{exporter: {enabled: false}, agent: {enabled: true, image: {repository: r.example/agent}}}`, parts{"socket"}, parts{"registry"}},

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -12,7 +13,9 @@ import (
 // It lists the fields of a program's configuration type, so Helm rejects a mistyped field. The program itself
 // validates the values.
 func Configured(schema []byte, definition string, of reflect.Type) (string, error) {
-	raw, err := json.Marshal(fieldsOf(of))
+	fields := fieldsOf(of)
+	fields["type"] = []string{"object", "null"} // draft 7 ignores a type beside the reference
+	raw, err := json.Marshal(fields)
 	if err != nil {
 		return "", fmt.Errorf("describing %s: %w", of, err)
 	}
@@ -23,25 +26,34 @@ func Configured(schema []byte, definition string, of reflect.Type) (string, erro
 	return string(line.ReplaceAllLiteral(schema, fmt.Appendf(nil, "    %q: %s,", definition, raw))), nil
 }
 
-// fieldsOf describes the field names of a type as internal/strict reads it. A type with its own notation may
-// be anything.
+// fieldsOf describes the field names of a type as internal/strict reads it, or as YAML where it has no JSON names. A
+// struct without names has its own notation and may be anything. One that only embeds another, to read it strictly,
+// has the definition with the name of that one.
 func fieldsOf(t reflect.Type) map[string]any {
-	switch {
-	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
-	case t.Kind() == reflect.Pointer:
+	switch t.Kind() {
+	case reflect.Pointer:
 		return fieldsOf(t.Elem())
-	case t.Kind() == reflect.Slice:
+	case reflect.Slice:
 		return map[string]any{"items": fieldsOf(t.Elem())}
-	case t.Kind() == reflect.Map:
+	case reflect.Map:
+		if t.Elem().Kind() == reflect.String {
+			return map[string]any{"$ref": "#/definitions/strings"}
+		}
 		return map[string]any{"additionalProperties": fieldsOf(t.Elem())}
-	case t.Kind() == reflect.Struct:
+	case reflect.Struct:
+		if t.NumField() == 1 && t.Field(0).Anonymous && t.Field(0).Type.Kind() == reflect.Struct {
+			return map[string]any{"$ref": "#/definitions/" + t.Field(0).Type.Name()}
+		}
 		properties := map[string]any{}
 		for _, f := range reflect.VisibleFields(t) {
-			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			name, _, _ := strings.Cut(cmp.Or(f.Tag.Get("json"), f.Tag.Get("yaml")), ",")
+			if name != "" && name != "-" {
 				properties[name] = fieldsOf(f.Type)
 			}
 		}
-		return map[string]any{"properties": properties, "additionalProperties": false}
+		if len(properties) > 0 {
+			return map[string]any{"properties": properties, "additionalProperties": false}
+		}
 	}
 	return map[string]any{}
 }

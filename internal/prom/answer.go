@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	jsoniter "github.com/json-iterator/go"
 	"github.com/prometheus/prometheus/model/labels"
@@ -18,7 +20,8 @@ import (
 // answer is the API's envelope around a result. client_golang's own lacks isPartial
 // and decodes a result before its size is known. Extending it would not be shorter.
 type answer struct {
-	code                       int // HTTP status
+	code                       int    // HTTP status
+	text                       []byte // of an error, how its body begins
 	status, errorType, message string
 	warnings                   []string
 	partial                    bool // VictoriaMetrics' isPartial: some of the storage did not answer
@@ -66,19 +69,39 @@ func (a *answer) decode(body io.Reader, read reader) error {
 // maxReason bounds a server's error message in logs, in bytes.
 const maxReason = 1000
 
+// maxText is how much of an error without a message is read for its first line, in bytes.
+const maxText = 300
+
 func (a *answer) reason() string {
 	switch {
 	case a.message != "":
 	case a.code/100 == 3:
 		return "a redirect, which is not followed"
 	default:
-		return "no reason given"
+		return a.plain()
 	}
 	reason := strings.TrimSpace(a.errorType + " " + a.message)
 	if len(reason) > maxReason {
 		return strings.ToValidUTF8(reason[:maxReason], "") + "…"
 	}
 	return reason
+}
+
+// plain returns the first line of an error that is no answer of Prometheus' API: of a proxy, of Mimir ("no org
+// id"), of VictoriaMetrics about a path. A server may repeat the address, whose parameters may be secret.
+func (a *answer) plain() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(a.text)), "\n")
+	line, _, _ = strings.Cut(line, "?")
+	line = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, line))
+	if line == "" || strings.HasPrefix(line, "<") {
+		return "no reason given"
+	}
+	return line
 }
 
 // infoMark begins infos that Prometheus 2.48 to 2.53, and servers with its code of
@@ -95,11 +118,9 @@ func (a *answer) problem(err error) error {
 		serious = append(serious, "isPartial: some of the storage did not answer")
 	}
 	switch {
-	case a.code == http.StatusBadRequest && a.status == "": // VictoriaMetrics 1.150 about a path, in plain text
-		return fmt.Errorf("%w: %w: HTTP %d", ErrBadQuery, errNoEndpoint, a.code)
 	case a.code == http.StatusBadRequest, a.code == http.StatusUnprocessableEntity:
 		return fmt.Errorf("%w: HTTP %d: %s", ErrBadQuery, a.code, a.reason())
-	case a.code == http.StatusNotFound, a.code == http.StatusMethodNotAllowed:
+	case a.code == http.StatusNotFound:
 		return fmt.Errorf("%w: %w: HTTP %d: %s", ErrUnavailable, errNoEndpoint, a.code, a.reason())
 	case a.code != http.StatusOK:
 		return fmt.Errorf("%w: HTTP %d: %s", ErrUnavailable, a.code, a.reason())

@@ -1,6 +1,8 @@
 package prom
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -174,9 +176,14 @@ func (c *Client) get(ctx context.Context, path string, form url.Values, most int
 	}
 	defer func() { _ = resp.Body.Close() }()
 	a := answer{code: resp.StatusCode}
-	body := http.MaxBytesReader(nil, resp.Body, most)
+	bounded := http.MaxBytesReader(nil, resp.Body, most)
+	body := bufio.NewReader(bounded)
+	if a.code != http.StatusOK {
+		a.text, _ = body.Peek(maxText)
+		a.text = bytes.Clone(a.text)
+	}
 	err = a.decode(body, read)
-	_, beyond := body.Read(nil) // the body's last error again: decode's error may not wrap it
+	_, beyond := bounded.Read(nil) // the body's last error again: decode's error may not wrap it
 	switch {
 	case errors.As(beyond, new(*http.MaxBytesError)):
 		return fmt.Errorf("%w: body limit reached", ErrTooLarge)

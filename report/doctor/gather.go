@@ -79,7 +79,7 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 	}
 	switch page, err := r.get("/version", nil); {
 	case apierrors.IsUnauthorized(err):
-		return nil, fmt.Errorf("the API server does not authenticate the caller: %w", err)
+		return nil, fmt.Errorf("the API server does not authenticate the caller, whose credentials may have expired: %w", err)
 	case err != nil && !apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("asking the API server: %w", err)
 	case err == nil && !json.Valid(page):

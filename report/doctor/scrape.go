@@ -103,26 +103,29 @@ func scrapeMissing(l *look) {
 			continue
 		}
 		seen := fmt.Sprintf("Prometheus has no gpuscale_%s_build_info", name)
-		if down := values(l.answers(TargetsDown), "instance", "gpuscale-"+name); len(down) > 0 {
-			seen += "; these targets are down: " + several(down)
-		} else if l.has(TargetsDown) {
-			seen += " and no target of job gpuscale-" + name + " that is down: the target is missing, or its job has another name"
-		}
 		fix := "Set the chart's monitoring.scrape to annotations, if your Prometheus scrapes annotated pods; or add a scrape job for this program."
 		if includes(Monitoring.in(l), "servicemonitors") {
 			fix = "Create a monitor with the chart's monitoring.scrape. Your Prometheus must select the monitor's labels (monitoring.labels) and its namespace: compare what these commands print."
 		}
-		add := l.fault
-		if name != "exporter" { // HPAs and plans work without these series
-			add = l.warn
-		}
-		add(p.Object(), seen, fix,
+		commands := []string{
 			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
 			// Some installations select namespaces by label: OpenShift's monitoring of user workloads excludes the
 			// platform's namespaces.
 			l.where("servicemonitors,podmonitors", l.kubectl("get", "namespace", p.Namespace, "--show-labels")),
 			l.pickers(),
-			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor"))).Means = unscraped[name]
+			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor")),
+		}
+		if down := values(l.answers(TargetsDown), "instance", "gpuscale-"+name); len(down) > 0 {
+			seen += "; these targets are down: " + several(down)
+			fix, commands = unread(l, p, name)
+		} else if l.has(TargetsDown) {
+			seen += " and no target of job gpuscale-" + name + " that is down: the target is missing, or its job has another name"
+		}
+		add := l.fault
+		if name != "exporter" { // HPAs and plans work without these series
+			add = l.warn
+		}
+		add(p.Object(), seen, fix, commands...).Means = unscraped[name]
 	}
 	for _, s := range l.answers(WithoutNamespace) {
 		l.warn("scrape job "+s.Labels.Get("job"), "its gpu_info has no label namespace", "Add relabel_configs that set namespace and pod from __meta_kubernetes_namespace and __meta_kubernetes_pod_name, as monitors do.").
@@ -133,6 +136,17 @@ func scrapeMissing(l *look) {
 			Means = "Rates over five minutes have no value and samples are too old for the adapter: boards have gaps, and HPAs on GPU metrics do not scale."
 	}
 	orSkip(l, found, "no gpuscale program to scrape is installed")
+}
+
+// unread returns what to do about a program's targets that cannot be scraped.
+func unread(l *look, p Program, name string) (fix string, commands []string) {
+	fix = "Prometheus has the targets and cannot read them: /targets has the error. If it is a timeout or a refused connection, check the pods and the NetworkPolicies."
+	commands = []string{l.in(p.Namespace, "get", "pods,networkpolicies", "-o", "wide")}
+	if name == "adapter" { // it authenticates callers
+		fix += " If it is 401 or 403, your Prometheus' account lacks the right: monitoring.prometheusServiceAccount of the chart."
+		commands = append(commands, l.operator("", "prometheuses", "-A", "-o", "custom-columns=NAMESPACE:.metadata.namespace,ACCOUNT:.spec.serviceAccountName"))
+	}
+	return fix, commands
 }
 
 // pickers writes the command that shows which monitors each Prometheus selects, and in which namespaces. A

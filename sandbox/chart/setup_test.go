@@ -144,7 +144,7 @@ func (b *env) startAdapter(ctx context.Context) error {
 }
 
 func (b *env) startAdapterProcess(ctx context.Context) error {
-	return b.startProgram(ctx, adapterName, "--bind-address=127.0.0.1", "--kubeconfig=%s", "--authentication-kubeconfig=%s", "--authorization-kubeconfig=%s")
+	return b.startProgram(ctx, adapterName, "--bind-address=127.0.0.1", "--kubeconfig=%s")
 }
 
 func (b *env) startAutoscaler(ctx context.Context) error {

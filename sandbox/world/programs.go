@@ -125,11 +125,10 @@ func (p *Programs) startExporter(e machines.Exporter) (string, func(), error) {
 
 // startAdapter starts the adapter at the port that its APIServices already name.
 func (p *Programs) startAdapter(ctx context.Context, port int, cert, key string) error {
-	return p.startAs(ctx, adapterAccount, adapterConfig(p.cluster.PrometheusURL()), func(kubeconfig string) []string {
+	return p.startAs(ctx, adapterAccount, adapterConfig(p.cluster.PrometheusURL()), func(string) []string {
 		return []string{
 			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
 			"--tls-cert-file=" + cert, "--tls-private-key-file=" + key,
-			"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		}
 	})
 }
