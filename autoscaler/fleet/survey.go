@@ -152,7 +152,7 @@ func (v *survey) node(n *plan.Node) {
 
 // nodeUse is free for a node in service.
 func (v *survey) nodeUse(n *plan.Node) use {
-	young := false
+	young := !n.ReadyAt.IsZero()
 	if pool := v.pools[n.Pool]; pool != nil {
 		young = v.Now.Sub(n.Created) < max(plan.DefaultPolicy().NodeOverdue, 3*min(pool.ReadyAfter, 1000*time.Hour))
 	}
