@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -57,6 +59,30 @@ func TestWhoMayAsk(t *testing.T) {
 		if code != c.code {
 			t.Errorf("%s: HTTP %d, want %d: %s", c.what, code, c.code, body)
 		}
+	}
+}
+
+// The aggregator's CA is replaced while the adapter runs, without a restart: the new one is
+// believed, and the old one is not any more.
+func TestTheAggregatorsCARotates(t *testing.T) {
+	kube := newFakeKube(t)
+	server := startServer(t, kube, &answering{})
+	ask := func(ca *promtest.Authority) int {
+		code, _ := server.get(t, server.client(t, ca, "front-proxy-client"), queueDepth, http.Header{"X-Remote-User": {"hpa"}})
+		return code
+	}
+	if before, after := ask(kube.frontProxyCA), ask(kube.nextProxyCA); before != http.StatusOK || after != http.StatusUnauthorized {
+		t.Fatalf("before the rotation: HTTP %d for the old CA, %d for the new one", before, after)
+	}
+	close(kube.rotated)
+	await.For(t, time.Minute, "the new CA is believed", func() error {
+		if code := ask(kube.nextProxyCA); code != http.StatusOK {
+			return fmt.Errorf("HTTP %d", code)
+		}
+		return nil
+	})
+	if code := ask(kube.frontProxyCA); code != http.StatusUnauthorized {
+		t.Errorf("HTTP %d for the old CA", code)
 	}
 }
 

@@ -29,7 +29,7 @@ func explainKubeconfig(t *testing.T) string {
 	require.NoError(t, yaml.Unmarshal(raw, &answers))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		answer, ok := answers[r.URL.Path]
+		answer, ok := answers[strings.TrimSuffix(r.URL.Path+"?"+r.URL.Query().Get("fieldSelector"), "?")]
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
 			answer = []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"no such thing"}`)

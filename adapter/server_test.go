@@ -48,13 +48,18 @@ func TestMain(m *testing.M) {
 type fakeKube struct {
 	url                    string
 	frontProxyCA, clientCA *promtest.Authority
+	nextProxyCA            *promtest.Authority // in place of frontProxyCA once rotated is closed
+	rotated                chan struct{}
 	allowed                []string // users; none: all
 	reviews                atomic.Int32
 	ready                  atomic.Bool // before that, only administrators have rights
 }
 
 func newFakeKube(t testing.TB, allowed ...string) *fakeKube {
-	k := &fakeKube{frontProxyCA: promtest.NewAuthority(t, "front-proxy-ca"), clientCA: promtest.NewAuthority(t, "client-ca"), allowed: allowed}
+	k := &fakeKube{
+		frontProxyCA: promtest.NewAuthority(t, "front-proxy-ca"), clientCA: promtest.NewAuthority(t, "client-ca"),
+		nextProxyCA: promtest.NewAuthority(t, "next-front-proxy-ca"), rotated: make(chan struct{}), allowed: allowed,
+	}
 	server := httptest.NewServer(k)
 	t.Cleanup(server.Close)
 	k.url = server.URL
@@ -83,12 +88,20 @@ func (k *fakeKube) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		name, ok := strings.CutPrefix(review.Spec.Token, "token-of-")
 		review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok, User: authenticationv1.UserInfo{Username: name}}
 		reply(w, review)
+	case strings.HasSuffix(r.URL.Path, "/configmaps") && r.URL.Query().Get("watch") == "":
+		reply(w, map[string]any{"apiVersion": "v1", "kind": "ConfigMapList", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{k.configMap()}})
 	case strings.Contains(r.URL.Path, "configmaps") && r.URL.Query().Get("watch") == "":
-		k.configMap(w, strings.HasSuffix(r.URL.Path, "/configmaps"))
+		reply(w, k.configMap())
 	case strings.Contains(r.URL.Path, "configmaps") && r.URL.Query().Get("sendInitialEvents") == "":
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
-		<-r.Context().Done()
+		select {
+		case <-k.rotated:
+			reply(w, map[string]any{"type": "MODIFIED", "object": k.configMap()})
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		case <-r.Context().Done():
+		}
 	default: // watches that begin with a list are tried first: not here
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		reply(w, metav1.Status{
@@ -98,24 +111,25 @@ func (k *fakeKube) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (k *fakeKube) configMap(w http.ResponseWriter, list bool) {
-	cm := map[string]any{
+func (k *fakeKube) configMap() map[string]any {
+	version, frontProxyCA := "1", k.frontProxyCA
+	select {
+	case <-k.rotated:
+		version, frontProxyCA = "2", k.nextProxyCA
+	default:
+	}
+	return map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": "extension-apiserver-authentication", "namespace": "kube-system", "resourceVersion": "1"},
+		"metadata": map[string]any{"name": "extension-apiserver-authentication", "namespace": "kube-system", "resourceVersion": version},
 		"data": map[string]string{
 			"client-ca-file":                     string(k.clientCA.PEM),
-			"requestheader-client-ca-file":       string(k.frontProxyCA.PEM),
+			"requestheader-client-ca-file":       string(frontProxyCA.PEM),
 			"requestheader-allowed-names":        `["front-proxy-client"]`,
 			"requestheader-username-headers":     `["X-Remote-User"]`,
 			"requestheader-group-headers":        `["X-Remote-Group"]`,
 			"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
 		},
 	}
-	if list {
-		reply(w, map[string]any{"apiVersion": "v1", "kind": "ConfigMapList", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{cm}})
-		return
-	}
-	reply(w, cm)
 }
 
 func decode(w http.ResponseWriter, r *http.Request, into any) bool {

@@ -24,7 +24,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/preview"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/internal/command"
-	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/promflags"
 	"github.com/gpuscale/gpuscale/internal/serve"
 )
 
@@ -53,7 +53,7 @@ func generate() *cobra.Command {
 		Use: "generate", Short: "Write the boards, the recording rules and the alerts of a checkout", Args: command.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return write(root) },
 	}
-	c.Flags().StringVar(&root, "root", ".", "the checkout")
+	c.Flags().StringVar(&root, "root", ".", "folder of the checkout")
 	return c
 }
 
@@ -96,31 +96,28 @@ func files() (map[string][]byte, error) {
 
 // over returns a command that evaluates boards against a Prometheus.
 func over(use, short, long string, run func(cmd *cobra.Command, src eval.Source, scrape time.Duration) error) *cobra.Command {
-	var url string
+	var flags promflags.Flags
 	var scrape time.Duration
 	c := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if url == "" {
-				return command.Usage(errors.New("--prometheus-url is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
-			}
-			client, err := prom.New(prom.Config{URL: url})
+			client, err := flags.Client(cmd.Context())
 			if err != nil {
-				return command.Usage(fmt.Errorf("--prometheus-url: %w", err))
+				return err
 			}
 			return run(cmd, client, scrape)
 		},
 	}
-	c.Flags().StringVar(&url, "prometheus-url", "", "URL of Prometheus, or of a server with its HTTP API")
-	c.Flags().DurationVar(&scrape, "scrape-interval", 15*time.Second, "how often Prometheus scrapes")
+	flags.Add(c.Flags())
+	c.Flags().DurationVar(&scrape, "scrape-interval", 15*time.Second, "scrape interval of Prometheus")
 	return c
 }
 
 // show is the command that serves the boards.
 func show() *cobra.Command {
 	var listen string
-	c := over("preview", "Serve the boards over a Prometheus, without Grafana",
-		"Serve the boards over a Prometheus, drawn by gpuscale itself: a preview, not Grafana. Pages refresh every 15 seconds.",
+	c := over("preview", "Show the boards in a browser, without Grafana",
+		"Serve the boards of a Prometheus, drawn by gpuscale: a preview, not Grafana. Pages refresh every 15 seconds.",
 		func(cmd *cobra.Command, src eval.Source, scrape time.Duration) error {
 			server, err := serve.New(serve.Options{Address: listen, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 				Routes: func(mux *http.ServeMux) { preview.Routes(mux, src, boards.All(), scrape) }})
@@ -138,10 +135,10 @@ func show() *cobra.Command {
 func draw() *cobra.Command {
 	var out string
 	var since time.Duration
-	c := over("render", "Draw the boards over a Prometheus into files", "Draw the boards over a Prometheus as they look now, as SVG for browsers.",
+	c := over("render", "Draw the boards into SVG files", "Draw the boards of a Prometheus, as they look now, into SVG files for browsers.",
 		func(cmd *cobra.Command, src eval.Source, scrape time.Duration) error {
 			if since < time.Minute {
-				return command.Usage(fmt.Errorf("--since %s: want a minute at least", since))
+				return command.Usage(fmt.Errorf("--since %s: want at least 1m", since))
 			}
 			if _, err := src.Query(cmd.Context(), "vector(1)", time.Now()); err != nil {
 				return err // else each panel would be drawn with it
@@ -157,6 +154,6 @@ func draw() *cobra.Command {
 			return nil
 		})
 	c.Flags().StringVar(&out, "out", ".", "folder to write into")
-	c.Flags().DurationVar(&since, "since", preview.DefaultLength, "how long a time to show")
+	c.Flags().DurationVar(&since, "since", preview.DefaultLength, "length of the time to show")
 	return c
 }

@@ -18,10 +18,24 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
+// token is the bearer token that the fake of Prometheus requires; credentials are the flags for it.
+const token = "t0k3n"
+
+func credentials(t *testing.T) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte(token), 0o600))
+	return []string{"--prometheus-url", prometheus(t), "--bearer-token-file", file}
+}
+
 // prometheus is a fake without series.
 func prometheus(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
 		kind := "vector"
 		if strings.HasSuffix(r.URL.Path, "query_range") {
 			kind = "matrix"
@@ -71,7 +85,7 @@ func TestPreview(t *testing.T) {
 	reader, writer := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		done <- run(ctx, writer, "preview", "--prometheus-url", prometheus(t), "--listen", "127.0.0.1:0")
+		done <- run(ctx, writer, append([]string{"preview", "--listen", "127.0.0.1:0"}, credentials(t)...)...)
 		_ = writer.Close()
 	}()
 	line := make([]byte, 200)
@@ -95,7 +109,7 @@ func TestPreview(t *testing.T) {
 func TestRender(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), &out, "render", "--prometheus-url", prometheus(t), "--out", dir, "--since", "10m"))
+	require.NoError(t, run(t.Context(), &out, append([]string{"render", "--out", dir, "--since", "10m"}, credentials(t)...)...))
 	if n := strings.Count(out.String(), ".svg\n"); n != len(boards.All()) {
 		t.Errorf("%d pictures:\n%s", n, out.String())
 	}
@@ -111,6 +125,7 @@ func TestProblemsAreReported(t *testing.T) {
 		{[]string{"render", "--prometheus-url", "http://127.0.0.1:1", "--since", "1s"}, "--since"},
 		{[]string{"render", "--prometheus-url", "http://127.0.0.1:1", "--out", t.TempDir()}, "connection refused"},
 		{[]string{"draw"}, "unknown command"},
+		{[]string{"render", "--prometheus-url", prometheus(t)}, "401"},
 		{[]string{"render", "all"}, "neither a command nor an argument"},
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,37 +36,38 @@ const lookTimeout = time.Minute
 // doctorForms are the output formats.
 var doctorForms = []string{"text", "json"}
 
-const doctorHelp = `Check an installation of gpuscale and report problems: what was found, its
-effect, and a fix to paste. It only reads, with your own rights; what you may
-not read is unknown, never healthy. docs/doctor.md has all checks.
+const doctorHelp = `Check this installation of gpuscale. For each problem doctor prints what it
+saw, what that means, and commands that fix it. doctor only reads, with your
+own permissions. What you may not read is unknown, never ok. docs/doctor.md
+lists all checks.
 
   gpuscale-report doctor --prometheus-url http://localhost:9090
   gpuscale-report doctor --only apiservice-missing,leader -o json
 
 Exit codes:
-  0  no problem
-  1  it failed, or gpuscale is not installed
+  0  no problem was found
+  1  doctor failed, or gpuscale is not installed
   2  the command line is wrong
-  3  warnings or unknown checks, and no fault
-  4  faults
+  3  there are warnings or unknown checks, but no fault
+  4  there are faults
 `
 
 func newDoctorCommand(out io.Writer) *cobra.Command {
 	o := doctorOptions{stdout: out}
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Find problems of this installation, and fixes", Long: doctorHelp, Args: command.NoArgs,
+		Use: "doctor", Short: "Find what is wrong with this installation, and how to fix it", Long: doctorHelp, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	fs := cmd.Flags()
 	o.source.add(fs)
 	timeout := fs.Lookup("timeout")
-	timeout.DefValue, timeout.Usage = lookTimeout.String(), "time-out of all checks together"
-	o.config.Timeout = lookTimeout
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; else $KUBECONFIG, the usual file, or the pod's own account")
-	fs.StringVar(&o.context, "context", "", "context of the kubeconfig")
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of gpuscale; detected if empty. All else is read of the whole cluster")
-	fs.StringSliceVar(&o.only, "only", nil, "checks to run, by their ids, with commas")
-	fs.BoolVar(&o.list, "list", false, "list the checks and what each reads, without running them")
+	timeout.DefValue, timeout.Usage = lookTimeout.String(), "timeout of all checks together"
+	o.Timeout = lookTimeout
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; $KUBECONFIG, ~/.kube/config or the pod's ServiceAccount if empty")
+	fs.StringVar(&o.context, "context", "", "context in the kubeconfig; its current context if empty")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of gpuscale; found if empty. Other objects are read in all namespaces")
+	fs.StringSliceVar(&o.only, "only", nil, "run only the checks with these ids, separated by commas")
+	fs.BoolVar(&o.list, "list", false, "list the checks and what each reads; run none")
 	fs.StringVarP(&o.form, "output", "o", "text", "text or json")
 	complete(cmd, "output", doctorForms...)
 	var ids []string
@@ -82,8 +82,8 @@ func (o doctorOptions) run(ctx context.Context) error {
 	if !slices.Contains(doctorForms, o.form) {
 		return command.Usage(fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(doctorForms, ", ")))
 	}
-	if o.config.Timeout <= 0 {
-		return command.Usage(fmt.Errorf("--timeout %s: want more than 0s", o.config.Timeout))
+	if o.Timeout <= 0 {
+		return command.Usage(fmt.Errorf("--timeout %s: want more than 0s", o.Timeout))
 	}
 	checks, err := doctor.Select(doctor.All(), o.only)
 	if err != nil {
@@ -96,14 +96,14 @@ func (o doctorOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	facts, err := doctor.Gather(ctx, g)
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return err
 	case err != nil:
-		return fmt.Errorf("%w\nis the cluster right (--kubeconfig, --context), and reachable from here?", err)
+		return fmt.Errorf("%w\ncheck that --kubeconfig and --context name the right cluster, and that it is reachable from here", err)
 	}
 	return o.write(doctor.Examine(facts, checks))
 }
@@ -121,8 +121,8 @@ func (o doctorOptions) gathering(ctx context.Context, checks []doctor.Check) (do
 	if o.context != "" {
 		g.Kubectl = append(g.Kubectl, "--context", o.context)
 	}
-	if cmp.Or(o.config.URL, o.file, os.Getenv("PROMETHEUS_URL")) == "" {
-		g.NoPrometheus = "no --prometheus-url was given: for instance http://localhost:9090 behind kubectl -n monitoring port-forward svc/prometheus-operated 9090"
+	if !o.Given() {
+		g.NoPrometheus = "--prometheus-url is not set: for example http://localhost:9090 behind kubectl -n monitoring port-forward svc/prometheus-operated 9090"
 		return g, nil
 	}
 	g.Prometheus, err = o.client(ctx)
@@ -132,7 +132,7 @@ func (o doctorOptions) gathering(ctx context.Context, checks []doctor.Check) (do
 // catalogue lists checks.
 func (o doctorOptions) catalogue(checks []doctor.Check) error {
 	if o.form == "json" {
-		return command.Usage(errors.New("--list has no JSON form: leave out --output json"))
+		return command.Usage(errors.New("--list has no JSON form: omit --output json"))
 	}
 	w := tabwriter.NewWriter(o.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tEXPECTED\tREADS")

@@ -176,7 +176,7 @@ func TestBounds(t *testing.T) {
 	if n := len(s.Calls()); n != 400 {
 		t.Errorf("%d calls, want the bound 400", n)
 	}
-	if !strings.Contains(f.Missing[doctor.CRDs.Source], "bound") {
+	if !strings.Contains(f.Missing[doctor.CRDs.Source], "limit of 400") {
 		t.Errorf("%q, want that the bound is reached", f.Missing[doctor.CRDs.Source])
 	}
 }
@@ -198,7 +198,7 @@ func TestForbidden(t *testing.T) {
 		}
 		f, err := doctor.Gather(t.Context(), o)
 		require.NoError(t, err)
-		if want := "you lack the right to " + d.Right(); f.Missing[d] != want {
+		if want := "you lack permission to " + d.Right(); f.Missing[d] != want {
 			// What other facts name is not read where those cannot be read.
 			t.Errorf("%s: %q, want %q", d.Name, f.Missing[d], want)
 		}
@@ -213,7 +213,7 @@ func TestNoAPIServer(t *testing.T) {
 	}
 	s, o = fake(t, "")
 	s.names["/version"] = "<html>"
-	if _, err := doctor.Gather(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no JSON") {
+	if _, err := doctor.Gather(t.Context(), o); err == nil || !strings.Contains(err.Error(), "not JSON") {
 		t.Errorf("a web page: %v", err)
 	}
 	o.Kube = &rest.Config{Host: "http://127.0.0.1:1"}

@@ -48,10 +48,9 @@ func newCommand(name string, out, errs io.Writer) *cobra.Command {
 	return root
 }
 
-const longHelp = `Report what became of every GPU-hour, pending demand, and what to change.
-
-It reads the series of gpuscale-exporter and gpuscale-autoscaler from Prometheus
-(or Thanos, Mimir, VictoriaMetrics, Amazon's), and only writes the report:
+const longHelp = `Report where every GPU-hour went, which demand was not served, and what to
+change. It reads the series of gpuscale-exporter and gpuscale-autoscaler from
+Prometheus (or Thanos, Mimir, VictoriaMetrics, Amazon's service):
 
   gpuscale-report --prometheus-url http://localhost:9090 --since 30d > report.html
   gpuscale-report --prometheus-url URL --since 7d -o json
@@ -59,15 +58,15 @@ It reads the series of gpuscale-exporter and gpuscale-autoscaler from Prometheus
   gpuscale-report doctor --prometheus-url URL
 
 Without the autoscaler's series the report has no demand, quotas and pools, and
-fragmented and stranded GPUs count as free; it notes so.
+counts fragmented and stranded GPUs as free. The report says so.
 
 Exit codes:
-  0  done
-  1  it failed: Prometheus, a file, or there is no data
+  0  the report is written
+  1  it failed: a query, a file, or Prometheus has no series of a GPU
   2  the command line is wrong
-  3  done, but less than 95 % of the window has a record, the data's
-     quality is poor, or a query was not answered in full: do not draw
-     conclusions from it in a script
+  3  the report is written but incomplete: less than 95 % of the window has
+     a record, the data quality is poor, or a query was not answered in full.
+     A script should not rely on it
 `
 
 // Exit codes. They are in --help, and scripts rely on them.

@@ -263,7 +263,7 @@ func TestWatch(t *testing.T) {
 	if !strings.Contains(errs, "unavailable") {
 		t.Errorf("the outage of Prometheus is not reported: %q", errs)
 	}
-	if _, errs, err = watched(t, "table", &looks{Prometheus: newPrometheus(), end: 3}); err != nil || strings.Count(errs, "is gpuscale-exporter scraped") != 2 {
+	if _, errs, err = watched(t, "table", &looks{Prometheus: newPrometheus(), end: 3}); err != nil || strings.Count(errs, "that it scrapes gpuscale-exporter") != 2 {
 		t.Errorf("without an exporter: %v, %q", err, errs)
 	}
 	denied := errors.New("HTTP 401")

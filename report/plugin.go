@@ -51,9 +51,9 @@ var explainers = map[string]string{"pod": "gpuscale-autoscaler", "gang": "gpusca
 func newExplainCommand(out, errs io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use: "explain pod|gang|pool|hpa NAME", Short: "Explain why a pod is pending, or an HPA's replicas", DisableFlagParsing: true,
-		Long: `Explain a decision: gpuscale-autoscaler explains a pod, a gang or a pool, and
-gpuscale-adapter an HPA. The program must be beside this one or on the PATH; flags
-are its own: ` + asPlugin + ` explain pod --help.
+		Long: `Explain a decision. gpuscale-autoscaler explains a pod, a gang or a pool, and
+gpuscale-adapter an HPA: that program must be in the folder of this one or on the
+PATH. For its flags see ` + asPlugin + ` explain pod --help.
 `,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
@@ -96,7 +96,7 @@ func beside(program string) (string, error) {
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: a release has it in an archive of its own, and make build writes it to .cache/bin", program)
+		return "", fmt.Errorf("%s is neither in the folder of this program nor on the PATH: download its archive from the release, or run make build, which writes it to .cache/bin", program)
 	}
 	return path, nil
 }

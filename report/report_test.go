@@ -168,7 +168,7 @@ func TestHostileNames(t *testing.T) {
 	if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf) }); i >= 0 {
 		t.Errorf("HTML has an invisible character, which a terminal may obey: %q", out.String()[max(0, i-20):i+1])
 	}
-	if !strings.Contains(r.Answer.Text, "50.0 % were on broken GPUs or nodes") {
+	if !strings.Contains(r.Answer.Text, "50.0 % were lost to broken GPUs and nodes") {
 		t.Errorf("one of two GPUs is sick: %s", r.Answer.Text)
 	}
 	for _, a := range r.Actions {
@@ -239,10 +239,10 @@ func TestTwoModels(t *testing.T) {
 	h, _ := list.GPU("H100-80GB", false)
 	s, _ := list.GPU("A100-40GB", false)
 	want := map[string]float64{
-		"chat/notebook has whole GPUs of H100-80GB allocated without computing": h,
-		"chat/notebook has whole GPUs of A100-40GB allocated without computing": s,
-		"chat/embed fits a 1g.10gb slice in place of whole GPU of H100-80GB":    h,
-		"chat/embed fits a 1g.5gb slice in place of whole GPU of A100-40GB":     s,
+		"Release whole GPUs (H100-80GB) of chat/notebook, which does not compute": h,
+		"Release whole GPUs (A100-40GB) of chat/notebook, which does not compute": s,
+		"Give chat/embed a 1g.10gb slice in place of a whole GPU (H100-80GB)":     h,
+		"Give chat/embed a 1g.5gb slice in place of a whole GPU (A100-40GB)":      s,
 	}
 	if !maps.Equal(seen, want) {
 		t.Errorf("prices by action %v, want %v", seen, want)

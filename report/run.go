@@ -44,22 +44,22 @@ func newRunCommand(name string, out, errs io.Writer) *cobra.Command {
 	fs := cmd.Flags()
 	o.source.add(fs)
 	o.addTrusted(fs)
-	fs.StringVar(&o.since, "since", "30d", "length of the window: 30d, 2w, 12h, 10m")
-	fs.StringVar(&o.until, "until", "", "end of the window, RFC 3339; now if empty")
+	fs.StringVar(&o.since, "since", "30d", "length of the window, such as 30d, 2w, 12h or 10m")
+	fs.StringVar(&o.until, "until", "", "end of the window as RFC 3339, such as 2026-03-01T00:00:00Z; now if empty")
 	fs.StringVarP(&o.form, "output", "o", "html", "html or json")
-	fs.StringVar(&o.out, "out", "", "file to write; standard output if empty or -")
-	fs.StringVar(&o.prices, "prices", "", "YAML file with the price of a GPU by model: see docs/prices-example.yaml")
-	fs.StringVar(&o.currency, "currency", "", "currency of the GPUNodePools' prices, which do not state it")
-	fs.IntVar(&o.concurrency, "concurrency", 4, "queries under way at once")
-	fs.BoolVar(&o.accept, "accept-incomplete", false, "exit with 0 instead of 3, with the reason on standard error, also before the first step has ended: for a CronJob, whose Job would fail and be retried")
-	fs.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on the terminal")
+	fs.StringVar(&o.out, "out", "", "file to write the report to; standard output if empty or -")
+	fs.StringVar(&o.prices, "prices", "", "YAML file with the prices of GPU models: docs/prices-example.yaml is an example")
+	fs.StringVar(&o.currency, "currency", "", "currency of the prices in GPUNodePools, which have none")
+	fs.IntVar(&o.concurrency, "concurrency", 4, "number of queries to send at the same time")
+	fs.BoolVar(&o.accept, "accept-incomplete", false, "exit with 0 and write the reason to standard error, if the report is incomplete or there is not enough data yet. For a CronJob, whose Job would fail and run again")
+	fs.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress on the terminal")
 	complete(cmd, "output", "html\tone page, no network", "json\tfor programs, schema 1")
 	return cmd
 }
 
 func (o options) run(ctx context.Context) error {
 	if o.form == "html" && o.out == "" && terminal(o.stdout) {
-		return command.Usage(errors.New("the page would fill this terminal: write it to a file, > report.html or --out report.html (--out - writes it here)"))
+		return command.Usage(errors.New("the page would fill this terminal: write it to a file with --out report.html, or here with --out -"))
 	}
 	if o.out == "-" {
 		o.out = ""
@@ -107,11 +107,11 @@ func (o options) run(ctx context.Context) error {
 
 // shortcomings says why a script should not rely on the report; empty if it can.
 func shortcomings(q model.Quality) string {
-	text := fmt.Sprintf("the report is written, but %s of the window has a record and the data's quality is %s", model.Share(q.Coverage), q.Grade)
+	text := fmt.Sprintf("the report is written but incomplete: %s of the window has a record, and the data quality is %s", model.Share(q.Coverage), q.Grade)
 	if n := len(q.Unanswered); n > 0 {
-		text += fmt.Sprintf(", and %d of its queries were not answered in full (%s)", n, strings.Join(q.Unanswered, ", "))
+		text += fmt.Sprintf("; %d of its queries were not answered in full (%s)", n, strings.Join(q.Unanswered, ", "))
 	}
-	return text + ": see its section 0"
+	return text + "; section 0 has the details"
 }
 
 // check validates the flags that require no file.

@@ -30,33 +30,33 @@ type topOptions struct {
 	out, errs       io.Writer
 }
 
-const topHelp = `List the pods that each GPU and slice is allocated to now, busy or idle and for
-how long, by namespace.
+const topHelp = `List which pods each GPU and MIG slice is allocated to now, how busy it is, and
+how long it has been idle.
 
   gpuscale-report top --prometheus-url http://localhost:9090
   gpuscale-report top -n chat --watch
 
 Exit codes:
-  0  done
-  1  it failed: Prometheus, or no GPU has a series
+  0  the list is complete
+  1  it failed: a query, or Prometheus has no series of a GPU
   2  the command line is wrong
-  3  done, but the allocation or use of some GPUs is unknown
+  3  the allocation or use of some GPUs is unknown
 `
 
 func newTopCommand(out, errs io.Writer) *cobra.Command {
 	o := topOptions{out: out, errs: errs}
 	cmd := &cobra.Command{
-		Use: "top", Short: "List the pods of each GPU and slice now, and their use", Args: command.NoArgs,
+		Use: "top", Short: "List which pods have each GPU and slice now, and how busy it is", Args: command.NoArgs,
 		Long: topHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	fs := cmd.Flags()
 	o.source.add(fs)
 	o.addTrusted(fs)
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "only what is allocated to this namespace")
-	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and free GPUs (the default)")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "list only what is allocated to this namespace")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "list all namespaces, and free GPUs (the default)")
 	fs.StringVarP(&o.form, "output", "o", "table", "table, wide, json or yaml")
-	fs.BoolVarP(&o.watch, "watch", "w", false, "repeat every --every, until interrupted")
+	fs.BoolVarP(&o.watch, "watch", "w", false, "repeat at the interval --every, until interrupted")
 	fs.DurationVar(&o.every, "every", 5*time.Second, "interval of --watch")
 	complete(cmd, "output", top.Forms...)
 	return cmd

@@ -36,9 +36,9 @@ func without(a query.Answers, id query.ID, from, to time.Time) query.Answers {
 // zeros are the sentences for nothing, by the query that must have been answered for them.
 var zeros = map[query.ID]string{
 	query.Waiting: "All demand was served", query.HPAAtMax: "No HPA reached its maximum",
-	query.XIDs: "# XID errors\nCode|Count|GPUs|Nodes|Condemns the GPU|\nNone", query.SickNodes: "# Nodes with sick GPUs\nNode|GPU-hours|\nNone", query.PoolNodes: "No pool is known",
-	query.Instances: "no GPU was partitioned into MIG instances", query.AllocatedTo: "None, by the evidence required",
-	query.PoolPrice: "give --prices",
+	query.XIDs: "There were no XID errors", query.SickNodes: "No node had a sick GPU", query.PoolNodes: "No pool is known",
+	query.Instances: "no GPU was partitioned into MIG instances", query.AllocatedTo: "No workload fits a smaller slice",
+	query.PoolPrice: "set --prices",
 }
 
 // TestNoAnswerIsNoZero removes each answer in turn: the report and its exit code state
@@ -63,7 +63,7 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 				t.Errorf("%s was not answered, and the report has %q", id, zero)
 			}
 		}
-		if !strings.Contains(page, "Not answered in full|"+string(id)) {
+		if !strings.Contains(page, "Queries not answered in full|"+string(id)) {
 			t.Errorf("%s was not answered, and section 0 does not name it", id)
 		}
 		unknown := func(what string, n model.Number) {

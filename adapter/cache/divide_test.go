@@ -377,3 +377,29 @@ func TestTooMuchTogether(t *testing.T) {
 		}
 	})
 }
+
+// A cache that repeats every second answer is no fault of a namespace: one that was at fault is
+// asked about with the others again after the usual time.
+func TestARepeatedAnswerIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fleet{value: 7, faults: map[string]fault{"chat": {err: prom.ErrBadQuery}}}
+		c, _ := start(t, setup(b, only("queue_depth")))
+		read(t, c)
+		alone := func() bool { return c.Status()[0].Alone }
+		if !alone() {
+			t.Fatal("the namespace at fault is asked about with others")
+		}
+		b.set(func() { b.faults = nil })
+		for i := range 170 { // fourteen minutes
+			b.set(func() { b.cached = time.Time{} })
+			if i%2 == 0 {
+				b.set(func() { b.cached = time.Now() })
+			}
+			time.Sleep(options.Interval)
+			read(t, c)
+		}
+		if alone() {
+			t.Error("it is still asked about by itself")
+		}
+	})
+}

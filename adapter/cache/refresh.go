@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,8 +204,9 @@ func (c *Cache) send(ctx context.Context, t *topic, queries, namespaces []string
 	return all, nil
 }
 
-// errRepeated is the failure of an answer with the evaluation time of the last one: it is
-// the same answer, and its values are older than they seem.
+// errRepeated is reported for an answer with the evaluation time of the last one. It is that
+// answer again, and older than it seems, so it changes nothing: what is known ages, and nothing
+// has failed.
 var errRepeated = errors.New("a cache between the adapter and the server repeats an answer")
 
 // distribute gives each namespace its part of the answers. The last answer is about the
@@ -223,7 +225,7 @@ func (c *Cache) distribute(units []*unit, names []string, answers ...answer) {
 		}
 		switch {
 		case !u.evaluated.IsZero() && own[len(own)-1].Evaluated.Equal(u.evaluated):
-			c.failed(u, errRepeated, false)
+			c.locked(func() { u.ended(cmp.Or(u.Failure, errRepeated)) })
 		case most > c.opts.Budget.Series:
 			c.failed(u, fmt.Errorf("%w: namespace %s has %d of %d allowed", prom.ErrTooLarge, u.namespace, most, c.opts.Budget.Series), true)
 		default:
@@ -299,15 +301,13 @@ func (c *Cache) failed(u *unit, err error, guilty bool) {
 	c.logChange(u, before, err)
 }
 
-// logChange logs changes only. An unavailable Prometheus must not fill the log, and neither
-// must a cache that repeats every second answer.
+// logChange logs changes only: an unavailable Prometheus must not fill the log.
 func (c *Cache) logChange(u *unit, before, now error) {
 	about := []any{slog.String("rule", u.topic.Rule), slog.String("backend", u.topic.Backend), slog.String("namespace", u.namespace)}
 	switch {
-	case errors.Is(before, errRepeated), errors.Is(now, errRepeated):
 	case now != nil && (before == nil || before.Error() != now.Error()):
 		c.log.Warn("query failed", append(about, slog.Any("error", now))...)
-	case now == nil && before != nil:
+	case now == nil && before != nil && !errors.Is(before, errRepeated):
 		c.log.Info("query answered again", about...)
 	}
 }

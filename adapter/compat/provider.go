@@ -142,8 +142,8 @@ type view struct {
 	failure error
 }
 
-// ask answers from the query for all objects. If there is none, or Prometheus rejects it, ask
-// sends a query for this request only.
+// ask answers from the query for all objects. If there is none, or Prometheus rejects it and no
+// last answer is usable, ask sends a query for this request only.
 func (p *Provider) ask(ctx context.Context, t *target, selector k8slabels.Selector, namespace string, objects []string) (view, error) {
 	if t.unlabelled != nil {
 		return view{}, provider.Internal("%s: %v", t.rule.ID, t.unlabelled)
@@ -156,7 +156,11 @@ func (p *Provider) ask(ctx context.Context, t *target, selector k8slabels.Select
 		return view{}, err
 	}
 	v, err := p.watch(ctx, t, how, namespace)
-	if how.special == "" && len(objects) > 0 && (errors.Is(v.failure, prom.ErrBadQuery) || errors.Is(v.failure, prom.ErrTooLarge)) {
+	known := func(object string) bool {
+		_, err := v.table.answer(object, p.now(), p.opts.MaxAge)
+		return err == nil
+	}
+	if how.special == "" && len(objects) > 0 && !slices.ContainsFunc(objects, known) && (errors.Is(v.failure, prom.ErrBadQuery) || errors.Is(v.failure, prom.ErrTooLarge)) {
 		if how, err = t.specific(selector, namespace, objects, "Prometheus rejects the query about all objects"); err == nil {
 			return p.watch(ctx, t, how, namespace)
 		}

@@ -41,7 +41,7 @@ func TestWhatTheFileDoesNotDeclareIsTheOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scenario{t: t, data: load(t, world), questions: map[string]bool{}}
+	s := &scenario{t: t, data: load(t, world), questions: map[string]bool{}, answers: map[string]any{}}
 	p := New(Options{}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: objects(t), Mapper: kinds()}, slog.New(slog.DiscardHandler))
 	own := len(p.ListAllMetrics())
 	p.Other = other{}

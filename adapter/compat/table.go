@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
@@ -58,10 +57,8 @@ func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Readin
 			k := s.Labels.Get(label)
 			switch part := s.Labels.Get(signal.PartLabel); {
 			case part == "":
-			case part != "v": // a scrape time, in Unix seconds
-				if before, met := oldest[k]; !met || s.Value < before {
-					oldest[k] = s.Value
-				}
+			case part == "t": // in Unix seconds
+				oldest[k] = s.Value
 			case k != "" || label == "" || p.constant: // a constant default has no labels
 				t[k] = point{value: s.Value}
 				values++
@@ -102,16 +99,15 @@ func (t table) answer(object string, now time.Time, maxAge time.Duration) (point
 }
 
 // withAges returns a query for one value of e for each set of key labels, aggregated by an
-// operator, and for the oldest scrape times of its series. Part "v" is the value, "t0",
-// "t1", … are Unix times. aged is false if there may be a value without any of these times.
+// operator, and for the oldest scrape time of its series. Part "v" is the value, "t" is a Unix
+// time. aged is false if there may be a value without a time.
 func withAges(e parser.Expr, by parser.ItemType, keys []string) (whole parser.Expr, aged bool) {
 	whole = signal.Part("v", &parser.AggregateExpr{Op: by, Expr: e, Grouping: keys})
-	all, aged := leaves(e, keys)
-	for i, leaf := range all {
-		oldest := &parser.AggregateExpr{Op: parser.MIN, Expr: signal.Call("timestamp", leaf), Grouping: keys}
+	selectors, aged := leaves(e, keys)
+	if len(selectors) > 0 {
+		oldest := &parser.AggregateExpr{Op: parser.MIN, Expr: signal.ScrapeTimes(selectors), Grouping: keys}
 		whole = &parser.BinaryExpr{
-			Op: parser.LOR, LHS: whole, RHS: signal.Part("t"+strconv.Itoa(i), oldest),
-			VectorMatching: &parser.VectorMatching{Card: parser.CardManyToMany},
+			Op: parser.LOR, LHS: whole, RHS: signal.Part("t", oldest), VectorMatching: &parser.VectorMatching{Card: parser.CardManyToMany},
 		}
 	}
 	return whole, aged
@@ -120,7 +116,7 @@ func withAges(e parser.Expr, by parser.ItemType, keys []string) (whole parser.Ex
 // leaves returns the selectors of present samples that have the key labels. all is true if every
 // value has one of them. An offset, or a range longer than Prometheus' lookback, is the author's
 // explicit choice of how old a value may be: such a selector is not returned.
-func leaves(e parser.Expr, keys []string) (found []parser.Expr, all bool) {
+func leaves(e parser.Expr, keys []string) (found []*parser.VectorSelector, all bool) {
 	all = true
 	seen := map[string]bool{}
 	for s, path := range signal.Selectors(e) {

@@ -32,7 +32,7 @@ func cluster(t *testing.T, file string) Cluster {
 	require.NoError(t, yaml.Unmarshal(raw, &answers))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		answer, ok := answers[r.URL.Path]
+		answer, ok := answers[strings.TrimSuffix(r.URL.Path+"?"+r.URL.Query().Get("fieldSelector"), "?")]
 		switch {
 		case strings.Contains(r.URL.Path, "/namespaces/secret/"):
 			w.WriteHeader(http.StatusForbidden)
@@ -181,7 +181,7 @@ func TestExplainErrors(t *testing.T) {
 	for _, c := range []struct{ namespace, name, want string }{
 		{"chat", "vlm", "namespace chat has embed, vllm"},
 		{"empty", "x", "namespace empty has none"},
-		{"secret", "x", "needs get and list on horizontalpodautoscalers, pods, replicasets"},
+		{"secret", "x", "needs the role view in that namespace"},
 		{"chat", "embed", "reading the scale of Deployment chat/embed"},
 	} {
 		if _, err := readWorld(t, c.namespace, c.name); err == nil || !strings.Contains(err.Error(), c.want) {

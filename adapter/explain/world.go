@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -15,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
@@ -31,6 +30,7 @@ import (
 type Cluster struct {
 	Kube    kubernetes.Interface
 	dynamic dynamic.Interface
+	meta    metadata.Interface
 	kinds   meta.RESTMapper // asks for the cluster's kinds when it is first used
 }
 
@@ -38,10 +38,11 @@ type Cluster struct {
 func NewCluster(rc *rest.Config) (c Cluster, err error) {
 	typed, err1 := kubernetes.NewForConfig(rc)
 	untyped, err2 := dynamic.NewForConfig(rc)
-	if err := errors.Join(err1, err2); err != nil {
+	bare, err3 := metadata.NewForConfig(rc)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return c, fmt.Errorf("building the Kubernetes client: %w", err)
 	}
-	return Cluster{typed, untyped, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(typed.Discovery()))}, nil
+	return Cluster{typed, untyped, bare, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(typed.Discovery()))}, nil
 }
 
 // World is the state of the API server at one time.
@@ -74,27 +75,22 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 	if err := c.scale(ctx, &w); err != nil {
 		return w, err
 	}
-	listed, err := provider.NewListed()
-	if err != nil {
-		return w, err
-	}
-	w.adapter = provider.Answerer{Pods: listed, Scales: provider.NewScales(c.dynamic)}
-	pods, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	pods, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: w.Selector.String()})
 	if err != nil {
 		return w, allowed(fmt.Errorf("listing the pods of namespace %s: %w", namespace, err))
 	}
 	for _, p := range pods.Items {
-		if w.Selector.Matches(labels.Set(p.Labels)) {
-			w.Pods = append(w.Pods, hpa.Pod{Name: p.Name, Phase: p.Status.Phase, Ready: kube.PodReady(&p), Deleted: p.DeletionTimestamp != nil})
-		}
-		if kube.IsOver(&p) {
-			continue
-		}
-		if err := listed.Add(podKind, meta.AsPartialObjectMetadata(&p)); err != nil {
-			return w, err
-		}
+		w.Pods = append(w.Pods, hpa.Pod{Name: p.Name, Phase: p.Status.Phase, Ready: kube.PodReady(&p), Deleted: p.DeletionTimestamp != nil})
 	}
-	return w, c.above(ctx, w, listed)
+	informers, err := provider.NewInformers(c.meta, c.Kube)
+	if err != nil {
+		return w, err
+	}
+	w.adapter = provider.Answerer{Pods: informers, Scales: provider.NewScales(c.dynamic)}
+	if err := informers.List(ctx, namespace); err != nil {
+		return w, allowed(err)
+	}
+	return w, nil
 }
 
 // hpa reads the HPA. If it does not exist, the error names those that do.
@@ -145,53 +141,6 @@ func (c Cluster) scale(ctx context.Context, w *World) error {
 	return nil
 }
 
-var podKind, serviceKind = schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind: "Service"}
-
-// above reads the objects between pods and the objects that metrics name:
-// ReplicaSets and Services. It reads the other watched kinds only for an object
-// that may not own its pods directly.
-func (c Cluster) above(ctx context.Context, w World, into *provider.Informers) error {
-	h, kinds, all := w.HPA, provider.Watched(), false
-	for _, m := range h.Spec.Metrics {
-		if m.Type != autoscaling.ObjectMetricSourceType || m.Object == nil {
-			continue
-		}
-		o, _ := w.objectOf(m.Object.DescribedObject) // a kind that is not there is the metric's error
-		switch {
-		case o.Ref.Kind == "Pod", o.Ref.Kind == "Namespace", provider.OwnsDirectly(o.Kind):
-		case o.Kind == serviceKind:
-			s, err := c.Kube.CoreV1().Services(h.Namespace).Get(ctx, o.Ref.Name, metav1.GetOptions{})
-			switch {
-			case apierrors.IsNotFound(err): // reported as the adapter's answer
-				continue
-			case err != nil:
-				return allowed(fmt.Errorf("reading Service %s/%s: %w", h.Namespace, o.Ref.Name, err))
-			}
-			s.Namespace, s.Name = h.Namespace, o.Ref.Name
-			if err := into.Add(serviceKind, s); err != nil {
-				return err
-			}
-		default:
-			all = true
-		}
-	}
-	maps.DeleteFunc(kinds, func(kind schema.GroupKind, _ schema.GroupVersionResource) bool {
-		return kind == podKind || !all && kind.Kind != "ReplicaSet"
-	})
-	for kind, resource := range kinds {
-		list, err := c.dynamic.Resource(resource).Namespace(h.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return allowed(fmt.Errorf("listing the %s of namespace %s: %w", resource.Resource, h.Namespace, err))
-		}
-		for _, o := range list.Items {
-			if err := into.Add(kind, meta.AsPartialObjectMetadata(&o)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // allowed adds the required rights to an error of authorization. An error of authentication gets no
 // such hint: more rights do not help an unknown caller.
 func allowed(err error) error {
@@ -199,7 +148,7 @@ func allowed(err error) error {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server does not authenticate the caller, whose credentials may have expired: %w", err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w: explain needs get and list on horizontalpodautoscalers, pods, replicasets and the target's scale in that namespace, and on the services, deployments, statefulsets or jobs between a metric's object and its pods", err)
+		return fmt.Errorf("%w: explain needs the role view in that namespace, and get on the target's scale", err)
 	}
 	return err
 }

@@ -16,7 +16,7 @@ func TestAllowed(t *testing.T) {
 	hpa := schema.GroupResource{Group: "autoscaling", Resource: "horizontalpodautoscalers"}
 	for want, err := range map[string]error{
 		"does not authenticate the caller": apierrors.NewUnauthorized("the token has expired"),
-		"explain needs get and list":       apierrors.NewForbidden(hpa, "vllm", errors.New("no")),
+		"explain needs the role view":      apierrors.NewForbidden(hpa, "vllm", errors.New("no")),
 	} {
 		if got := allowed(err); !strings.Contains(got.Error(), want) || !errors.Is(got, err) {
 			t.Errorf("%v: want %q in it", got, want)
@@ -76,7 +76,7 @@ func TestPodsOfObjects(t *testing.T) {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
-	for pod, want := range map[string]bool{"a": true, "leaving": false, "ended": false, "unknown": false} {
+	for pod, want := range map[string]bool{"a": true, "leaving": false, "unknown": false} {
 		if _, lives := w.adapter.Pods.Lives("chat", pod); lives != want {
 			t.Errorf("pod %s lives: %t", pod, lives)
 		}

@@ -139,7 +139,7 @@ func (r Answerer) PodsOf(ctx context.Context, o Object) ([]string, error) {
 	switch {
 	case err != nil:
 		return nil, Unavailable("%v", err)
-	case len(pods) > 0, OwnsDirectly(o.Kind), r.Scales == nil:
+	case len(pods) > 0, ownsDirectly(o.Kind), r.Scales == nil:
 		return pods, nil
 	}
 	scale, err := r.Scales.Scale(ctx, o.Resource, o.Ref.Namespace, o.Ref.Name)

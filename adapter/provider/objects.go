@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -28,7 +29,7 @@ type Pods interface {
 	// Lives returns when a pod was created, and false if there is no such pod.
 	Lives(namespace, pod string) (since time.Time, ok bool)
 	Select(namespace string, selector labels.Selector) []string
-	// Owned returns the pods that an object controls. The kinds of [OwnsDirectly]
+	// Owned returns the pods that an object controls. The kinds of ownsDirectly
 	// control them directly, a Deployment through a ReplicaSet. Other kinds control
 	// them through any objects in between.
 	Owned(namespace string, owner schema.GroupKind, name string) ([]string, error)
@@ -43,10 +44,10 @@ var (
 	serviceKind    = schema.GroupKind{Kind: "Service"}
 )
 
-// Watched are pods and the kinds between them and the objects that HPAs name: a
+// watched are pods and the kinds between them and the objects that HPAs name: a
 // Deployment's ReplicaSets, a LeaderWorkerSet's StatefulSets, a JobSet's Jobs, an
 // InferenceService's Deployments. A kind that controls its pods itself need not be here.
-func Watched() map[schema.GroupKind]schema.GroupVersionResource {
+func watched() map[schema.GroupKind]schema.GroupVersionResource {
 	return map[schema.GroupKind]schema.GroupVersionResource{
 		podKind:                              {Version: "v1", Resource: "pods"},
 		replicaSetKind:                       {Group: "apps", Version: "v1", Resource: "replicasets"},
@@ -56,9 +57,9 @@ func Watched() map[schema.GroupKind]schema.GroupVersionResource {
 	}
 }
 
-// OwnsDirectly reports whether the pods of a kind always have it, or its
+// ownsDirectly reports whether the pods of a kind always have it, or its
 // ReplicaSet, as their controller.
-func OwnsDirectly(k schema.GroupKind) bool {
+func ownsDirectly(k schema.GroupKind) bool {
 	switch k.String() {
 	case "Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps", "Job.batch", "ReplicationController":
 		return true
@@ -74,55 +75,63 @@ var unfinished = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", "Failed"),
 ).String()
 
+// options are those of a list of a kind.
+func options(kind schema.GroupKind) *metav1.ListOptions {
+	if kind == podKind {
+		return &metav1.ListOptions{FieldSelector: unfinished}
+	}
+	return &metav1.ListOptions{}
+}
+
 // byOwner is the index from a controller to what it controls.
 const byOwner = "owner"
 
-// Informers implements Pods. It keeps the metadata of the kinds of Watched, and the
+// Informers implements Pods. It keeps the metadata of the kinds of watched, and the
 // selectors of Services.
 type Informers struct {
 	kinds    map[schema.GroupKind]cache.SharedIndexInformer
 	services cache.SharedIndexInformer
-	listed   bool // by Add
+	meta     metadata.Interface
+	client   kubernetes.Interface
+	listed   bool // by List
 }
 
 var _ Pods = (*Informers)(nil)
 
-// NewInformers prepares the informers; Start runs them.
+// NewInformers prepares the informers; Start or List fills them.
 func NewInformers(meta metadata.Interface, client kubernetes.Interface) (*Informers, error) {
-	i := &Informers{kinds: map[schema.GroupKind]cache.SharedIndexInformer{}}
+	i := &Informers{kinds: map[schema.GroupKind]cache.SharedIndexInformer{}, meta: meta, client: client}
 	i.services = informers.NewSharedInformerFactory(client, 0).Core().V1().Services().Informer()
 	errs := []error{i.services.SetTransform(selectorOnly)}
 	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, byOwner: ownerKeys}
-	for kind, resource := range Watched() {
-		narrow := func(o *metav1.ListOptions) {
-			if kind == podKind {
-				o.FieldSelector = unfinished
-			}
-		}
+	for kind, resource := range watched() {
+		narrow := func(o *metav1.ListOptions) { o.FieldSelector = options(kind).FieldSelector }
 		i.kinds[kind] = metadatainformer.NewFilteredMetadataInformer(meta, resource, metav1.NamespaceAll, 0, indexers, narrow).Informer()
 		errs = append(errs, i.kinds[kind].SetTransform(strip))
 	}
 	return i, errors.Join(errs...)
 }
 
-// NewListed returns informers that watch nothing. They know only what is added to
-// them.
-func NewListed() (*Informers, error) {
-	i, err := NewInformers(nil, nil)
+// List reads the objects of one namespace once, in place of Start.
+func (i *Informers) List(ctx context.Context, namespace string) error {
+	for kind, resource := range watched() {
+		list, err := i.meta.Resource(resource).Namespace(namespace).List(ctx, *options(kind))
+		if err != nil {
+			return fmt.Errorf("listing the %s of namespace %s: %w", resource.Resource, namespace, err)
+		}
+		for n := range list.Items {
+			_ = i.kinds[kind].GetIndexer().Add(&list.Items[n]) // fails for an object without a name only
+		}
+	}
+	list, err := i.client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing the services of namespace %s: %w", namespace, err)
+	}
+	for n := range list.Items {
+		_ = i.services.GetIndexer().Add(&list.Items[n])
+	}
 	i.listed = true
-	return i, err
-}
-
-// Add adds an object of a kind of Watched, or a Service.
-func (i *Informers) Add(kind schema.GroupKind, o metav1.Object) error {
-	if s, ok := o.(*corev1.Service); ok {
-		return i.services.GetIndexer().Add(s)
-	}
-	of, ok := o.(*metav1.PartialObjectMetadata)
-	if !ok || i.kinds[kind] == nil {
-		return fmt.Errorf("objects of kind %s are not watched", kind)
-	}
-	return i.kinds[kind].GetIndexer().Add(of)
+	return nil
 }
 
 // Start begins to list and watch, and returns at once.
@@ -141,7 +150,7 @@ func (i *Informers) Ready() error { return i.synced(podKind) }
 func (i *Informers) synced(kinds ...schema.GroupKind) error {
 	for _, kind := range kinds {
 		if informer := i.kinds[kind]; !i.listed && !informer.HasSynced() {
-			return fmt.Errorf("the list of %s is not complete yet: may we list and watch them?", Watched()[kind].Resource)
+			return fmt.Errorf("the list of %s is not complete yet: may we list and watch them?", watched()[kind].Resource)
 		}
 	}
 	return nil
@@ -187,7 +196,7 @@ const maxObjects = 100_000
 // LeaderWorkerSet's group controls its workers' StatefulSet.
 func (i *Informers) Owned(namespace string, owner schema.GroupKind, name string) (names []string, err error) {
 	kinds := []schema.GroupKind{podKind}
-	direct := OwnsDirectly(owner)
+	direct := ownsDirectly(owner)
 	switch {
 	case !direct:
 		kinds = slices.Collect(maps.Keys(i.kinds))

@@ -157,8 +157,15 @@ func (r query) idle() parser.Expr {
 // without that label.
 func (r query) parts(e parser.Expr) parser.Expr {
 	l := r.source.Lives
-	each := newest(e, append(r.owner(), l.From))
-	return or(Call("label_replace", each, text(l.Label), text("$1"), text(l.From), text("(.*)")), newest(e, r.owner()))
+	return or(l.named(newest(e, append(r.owner(), l.From))), newest(e, r.owner()))
+}
+
+// named gives the evidence its label.
+func (e Evidence) named(values parser.Expr) parser.Expr {
+	if e.Label == "" {
+		return values
+	}
+	return Call("label_replace", values, text(e.Label), text("$1"), text(e.From), text("(.*)"))
 }
 
 // among keeps the values of the parts that exist.
@@ -180,22 +187,18 @@ func (r query) page() parser.Expr {
 // scraped. It has one series for each label set that a request can distinguish,
 // however many series a page has.
 func (r query) absent() parser.Expr {
-	a := r.source.Absent
-	if a == nil {
+	if r.source.Absent == nil {
 		return nil
 	}
-	by := r.subject()
+	a, by := r.source.Absent.While, r.subject()
 	if a.Label != "" {
 		by = append(slices.DeleteFunc(by, func(l string) bool { return l == a.Label || l == a.From }), a.From)
 	}
-	e := newest(Call("timestamp", r.shown(a.While)), by)
+	e := newest(Call("timestamp", r.shown(a.Series)), by)
 	if a.Is != nil { // all of them
-		e = set(parser.LAND, e, is(newest(r.shown(a.While), by), *a.Is))
+		e = set(parser.LAND, e, is(newest(r.shown(a.Series), by), *a.Is))
 	}
-	if a.Label == "" {
-		return e
-	}
-	return Call("label_replace", e, text(a.Label), text("$1"), text(a.From), text("(.*)"))
+	return a.named(e)
 }
 
 // owner are the labels that name a series' pod.

@@ -85,7 +85,7 @@ func FuzzQuery(f *testing.F) {
 		r.Sources = []Source{
 			{
 				Metric: metric, Over: metric, Matchers: only, Identity: []string{label},
-				Idle: &Idle{While: []Series{same, same}}, Absent: &Absent{While: same, Is: new(float64), Label: label, From: label},
+				Idle: &Idle{While: []Series{same, same}}, Absent: &Absent{While: Evidence{Series: same, Is: new(float64), Label: label, From: label}},
 			},
 			{Metric: metric, Form: Rate, Over: metric, Matchers: only},
 			{Metric: metric, Form: Quantile, Quantile: .5, Matchers: only, Identity: []string{label}},

@@ -2,6 +2,7 @@ package signal
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -111,11 +112,12 @@ func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 	best := g.rule.tier(slices.MinFunc(fresh, func(a, b *point) int { return cmp.Compare(g.rule.tier(a), g.rule.tier(b)) }))
 	v = podValue{oldest: math.MaxInt64, gateway: true}
 	parts, present, cluster := map[string][]float64{}, map[string]bool{}, ""
+	added := g.rule.added(fresh, silent)
 	for _, p := range fresh {
 		if g.rule.tier(p) != best {
 			continue
 		}
-		id := g.rule.identity(p)
+		id := g.rule.identity(p, added)
 		if p.gone && present[id] {
 			continue
 		}
@@ -129,7 +131,7 @@ func (g *gathering) combine(fresh, silent []*point) (v podValue, whole bool) {
 		v.oldest, v.gateway, v.declared = min(v.oldest, p.at), v.gateway && g.rule.gateway(p), v.declared || p.declared
 	}
 	for _, p := range silent {
-		if g.rule.tier(p) == best && parts[g.rule.identity(p)] == nil {
+		if g.rule.tier(p) == best && parts[g.rule.identity(p, added)] == nil {
 			return v, false
 		}
 	}
@@ -158,39 +160,65 @@ func (r *Rule) selected(p *point, selector k8slabels.Selector) bool {
 	return selector.Empty() || selector.Matches(seriesLabels{p.labels, r.Sources[p.source].Server})
 }
 
-// gateway reports whether a series is a gateway's.
+// gateway reports whether a series is a gateway's. The series of vLLM's router have no model (its
+// services/metrics_service); a server's may have a label of its name from its pod.
 func (r *Rule) gateway(p *point) bool {
 	s := &r.Sources[p.source]
-	return s.Gateway || s.GatewayLabel != "" && p.labels.Has(s.GatewayLabel) || s.Server != "" && p.labels.Has(metric.LabelWorkerAddr)
+	routed := s.GatewayLabel != "" && p.labels.Has(s.GatewayLabel) && !(s.Server == metric.ServerVLLM && p.labels.Has(metric.LabelModelName))
+	return s.Gateway || routed || s.Server != "" && p.labels.Has(metric.LabelWorkerAddr)
 }
 
 func (r *Rule) tier(p *point) int { return r.Sources[p.source].Tier }
 
-// scraping are the labels that scraping and storing add to a series: two that
-// differ in nothing else are the same thing, seen twice.
-var scraping = []string{
-	namespaceLabel, podLabel, "container", "node", "service", "endpoint", "job", "instance",
-	"prometheus", "prometheus_replica", "replica", "__replica__", "receive", clusterLabel, "tenant_id",
-}
+// target are the labels that name a scrape's target, and those of the servers that stored it.
+// scraping are all labels that scraping and storing add to a series.
+var (
+	target = []string{
+		namespaceLabel, podLabel, "job", "instance", "prometheus", "prometheus_replica", "replica", "__replica__", "receive", clusterLabel, "tenant_id",
+	}
+	scraping = append(slices.Clip(target), "container", "node", "service", "endpoint")
+)
 
 // clusterLabel distinguishes the clusters in a Thanos or Mimir that has several.
 const clusterLabel = "cluster"
 
-// sameTarget reports whether two series have equal scraping labels.
-func sameTarget(a, b labels.Labels) bool {
-	return !slices.ContainsFunc(scraping, func(name string) bool { return a.Get(name) != b.Get(name) })
+func sameTarget(a, b labels.Labels) bool { return values(a, target) == values(b, target) }
+
+// added returns the labels that scraping has added to a pod's series. Two series of one target that
+// differ in nothing but the other labels of scraping are not duplicates: these labels are the page's
+// own.
+func (r *Rule) added(fresh, silent []*point) []string {
+	met := map[string]bool{}
+	for _, p := range slices.Concat(fresh, silent) {
+		if p.gone || r.Sources[p.source].Parts(r) != nil {
+			continue
+		}
+		id := fmt.Sprint(p.source, values(p.labels, target), r.identity(p, scraping))
+		if met[id] {
+			return target
+		}
+		met[id] = true
+	}
+	return scraping
 }
 
-func (r *Rule) identity(p *point) string {
+// identity returns the values that distinguish a part of a pod. added are the labels that scraping
+// has added. Where the target has a label of the same name, Prometheus has renamed the page's own.
+func (r *Rule) identity(p *point, added []string) string {
 	s := &r.Sources[p.source]
 	names := s.Parts(r)
 	if names == nil {
-		return p.labels.MatchLabels(false, scraping...).String()
+		return p.labels.MatchLabels(false, added...).String()
 	}
+	var b strings.Builder
 	if s.Apart {
-		return s.Metric + "\x00" + values(p.labels, names)
+		b.WriteString(s.Metric)
 	}
-	return values(p.labels, names)
+	for _, name := range names {
+		b.WriteByte(0)
+		b.WriteString(cmp.Or(p.labels.Get(metric.Exported+name), p.labels.Get(name)))
+	}
+	return b.String()
 }
 
 // values joins the values of the named labels.

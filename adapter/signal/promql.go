@@ -192,19 +192,23 @@ func (r query) promql() parser.Expr { return r.perSubject(aggregators[r.PerPod],
 
 // promqlTime is when the oldest sample behind a subject's result was scraped.
 func (r query) promqlTime() parser.Expr {
-	var all []parser.Expr
-	selectors := r.written().present
-	for i, selector := range selectors {
-		at := Call("timestamp", selector)
-		if len(selectors) > 1 { // without it, series with equal labels would be one
-			at = Part(strconv.Itoa(i), at)
-		}
-		all = append(all, at)
-	}
-	if all == nil {
+	present := r.written().present
+	if len(present) == 0 { // the rule has not been validated
 		return nil
 	}
-	return r.perSubject(parser.MIN, anyPart(all))
+	return r.perSubject(parser.MIN, ScrapeTimes(present))
+}
+
+// ScrapeTimes returns when each sample of some selectors was scraped, in Unix seconds.
+func ScrapeTimes(selectors []*parser.VectorSelector) parser.Expr {
+	all := make([]parser.Expr, len(selectors))
+	for i, selector := range selectors {
+		all[i] = Call("timestamp", selector)
+		if len(selectors) > 1 { // without it, series with equal labels would be one
+			all[i] = Part(strconv.Itoa(i), all[i])
+		}
+	}
+	return anyPart(all)
 }
 
 // perSubject aggregates for each subject. If the rule has Namespaces, it aggregates

@@ -107,7 +107,7 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 	// it may have vanished because the condition no longer holds.
 	for k, points := range t.pods {
 		for _, p := range points {
-			conditional := p.kind == 'a' && t.rule.Sources[p.source].Absent.Is != nil
+			conditional := p.kind == 'a' && t.rule.Sources[p.source].Absent.While.Is != nil
 			if older[p.stamp] != nil && !conditional && r.Now.Sub(time.UnixMilli(p.at)).Abs() <= Forget {
 				p.gone = true
 				next.add(k, p)

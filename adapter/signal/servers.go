@@ -164,6 +164,10 @@ func gauge(r metric.Read) Source {
 	// Models are loaded and unloaded, Ray's replicas move, and a picker forgets a flow
 	// that has been empty for a while (pkg/epp/metrics/metrics.go of llm-d-router 0.9).
 	s.Fleeting = r.Server == metric.ServerTriton || r.Server == metric.ServerRay || r.Server == metric.ServerEPP
+	if r.Server == metric.ServerNIM {
+		// Other programs have its names, too. NIM counts by model (its page on observability).
+		s.Matchers = Matchers{{Label: metric.LabelModelName, Op: "!="}}
+	}
 	if r.Server == metric.ServerEPP {
 		// Clients choose the flows, up to a thousand (pkg/epp/metrics/cardinality.go).
 		if slices.Contains(r.Labels, metric.LabelFairnessID) {
@@ -203,7 +207,7 @@ func underRay(s Source) Source {
 	if s.histogram() {
 		// Ray shows the counts of a worker that has ended for as long as the pod lives
 		// (python/ray/_private/telemetry/open_telemetry_metric_recorder.py at 01624ad).
-		s.Lives = &Lives{Series{Metric: metric.RayProcessing.Name}, metric.LabelReplicaID, metric.LabelReplica}
+		s.Lives = &Evidence{Series: Series{Metric: metric.RayProcessing.Name}, Label: metric.LabelReplicaID, From: metric.LabelReplica}
 	}
 	return parted(s, replica...)
 }
@@ -212,7 +216,7 @@ func underRay(s Source) Source {
 // requests. Ray exports a gauge for some seconds after it has been set, and an idle engine sets
 // none (src/ray/observability/open_telemetry_metric_recorder.cc at 03e4c76).
 func unserved(s Source) Source {
-	s.Absent = &Absent{While: Series{Metric: metric.RayProcessing.Name}, Is: new(float64)}
+	s.Absent = &Absent{While: Evidence{Series: Series{Metric: metric.RayProcessing.Name}, Is: new(float64)}}
 	return s
 }
 
@@ -228,7 +232,7 @@ func spelt(s Source, name func(string) string) Source {
 	}
 	if s.Absent != nil {
 		absent := *s.Absent
-		absent.While = of(absent.While)
+		absent.While.Series = of(absent.While.Series)
 		s.Absent = &absent
 	}
 	if s.Idle != nil {
@@ -294,7 +298,7 @@ func idleWhile(of metric.Read, work ...metric.Read) *Idle {
 // limit is set when the model is loaded, each other series with the first request
 // (backends/v3/src/{lib,queue,backend}.rs, v3.3.7).
 func unasked(s Source) Source {
-	s.Absent = &Absent{While: Series{Metric: metric.TGIBatchLimit.Name}}
+	s.Absent = &Absent{While: Evidence{Series: Series{Metric: metric.TGIBatchLimit.Name}}}
 	return s
 }
 
@@ -304,8 +308,6 @@ func unasked(s Source) Source {
 // a missing one must not become 0.
 func absentAs0(r, ready metric.Read) Source {
 	s := gauge(r)
-	s.Absent = &Absent{
-		While: Series{Metric: ready.Name}, Is: new(float64), Label: metric.LabelInferencePool, From: metric.LabelName,
-	}
+	s.Absent = &Absent{While: Evidence{Series{Metric: ready.Name}, new(float64), metric.LabelInferencePool, metric.LabelName}}
 	return s
 }

@@ -67,9 +67,10 @@ type Source struct {
 	// Page, if set, is a series that the same target always has. It proves a later
 	// scrape when no part is left.
 	Page *Series `json:"page,omitempty"`
-	// Lives, if set, shows which parts of a histogram still exist, and which of them are idle.
-	// It is for pages that keep the histograms of parts that have ended.
-	Lives *Lives `json:"-"`
+	// Lives, if set, is a series for each part of a histogram that exists, 0 while the part has
+	// nothing to do. It is for pages that keep the histograms of parts that have ended. A part
+	// without Label exists while the pod has any such series, and is idle while all of them are 0.
+	Lives *Evidence `json:"-"`
 
 	Idle   *Idle   `json:"idle,omitempty"`   // what NaN means
 	Absent *Absent `json:"absent,omitempty"` // what a missing series means
@@ -97,22 +98,19 @@ type Idle struct {
 // Absent declares what a missing series means while its target is scraped.
 type Absent struct {
 	Value float64 `json:"value"`
-	// While is a series that the same target always has. If Is is set, it must
-	// have that value ("up" and 1).
-	While Series   `json:"while"`
-	Is    *float64 `json:"is,omitempty"`
-	// Label, if set, is added to While's series with the value of their label
-	// From, so that a request's selector matches them.
-	Label string `json:"label,omitempty"`
-	From  string `json:"from,omitempty"`
+	// While is a series that the same target always has.
+	While Evidence `json:"while"`
 }
 
-// Lives is a series for each part of a pod that exists, 0 while the part has nothing to do. The
-// series' label From has the value of the part's label Label. A part without Label exists while
-// the pod has any such series, and is idle while all of them are 0.
-type Lives struct {
+// Evidence is a series that proves something about the source's.
+type Evidence struct {
 	Series
-	Label, From string
+	// Is, if set, is the value that it must have ("up" and 1).
+	Is *float64 `json:"is,omitempty"`
+	// Label, if set, is the label of the source's series that has the value of its label From. A
+	// request's selector matches the evidence by that label.
+	Label string `json:"label,omitempty"`
+	From  string `json:"from,omitempty"`
 }
 
 // Series selects series by name and labels.
@@ -195,10 +193,10 @@ func (s Source) validate(p *problems) {
 	}
 	if a := s.Absent; a != nil {
 		p.within("absent.value", a.Value)
-		p.series("absent.while", a.While)
-		p.when((a.Label == "") != (a.From == ""), "absent.label", "label and from go together")
-		for _, l := range []string{a.Label, a.From} {
-			p.when(slices.Contains([]string{labels.MetricName, PartLabel, namespaceLabel, podLabel}, l), "absent.label", "%q has a meaning of its own", l)
+		p.series("absent.while", a.While.Series)
+		p.when((a.While.Label == "") != (a.While.From == ""), "absent.while.label", "label and from go together")
+		for _, l := range []string{a.While.Label, a.While.From} {
+			p.when(slices.Contains([]string{labels.MetricName, PartLabel, namespaceLabel, podLabel}, l), "absent.while.label", "%q has a meaning of its own", l)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestEveryAlertIsComplete(t *testing.T) {
 			t.Errorf("%s: no name for an alert, or twice", a.Name)
 		}
 		seen[a.Name] = true
-		if !strings.HasSuffix(a.Why, ".") || !strings.HasSuffix(a.Description, ".") || !strings.Contains(a.Description, "Look first") {
+		if !strings.HasSuffix(a.Why, ".") || !strings.HasSuffix(a.Description, ".") || !strings.Contains(a.Description, ". First ") {
 			t.Errorf("%s: want why, what it means and what to look at first", a.Name)
 		}
 		if a.Summary == "" || strings.HasSuffix(a.Summary, ".") || len(a.Summary) > 200 {

@@ -20,29 +20,29 @@ func exporter() []Alert {
 	return []Alert{
 		{
 			Name: "GpuscaleExporterDown", Severity: Warning, Program: metric.Exporter, Threshold: staleSample, For: 10 * time.Minute,
-			Why:     "A node that boots or leaves, and a rollout of the DaemonSet, take minutes. Readings are seconds old: two minutes is many missed ones and less than Prometheus' lookback of five.",
-			Summary: "No current values of GPUs from {{ $labels.instance }}",
-			Description: "Prometheus does not reach this exporter, the driver does not answer it, or its values are old because a call for a GPU hangs. Nothing is known of the node's GPUs: HPAs over them do not scale and the autoscaler does not touch them. " +
-				"Look first at the exporter's pod on that node and its log; then whether nvidia-smi answers there.",
+			Why:     "A node that starts or leaves takes minutes, and so does a rollout of the DaemonSet. Values are normally seconds old; two minutes is less than Prometheus' lookback of five.",
+			Summary: "The exporter {{ $labels.instance }} has no current values of its GPUs",
+			Description: "Prometheus cannot scrape the exporter, the driver does not answer it, or its values are old because a call to a GPU hangs. HPAs on the GPUs of this node do not scale, and the autoscaler does not repartition or reclaim them. " +
+				"First read the log of the exporter's pod on the node; then run nvidia-smi there.",
 			query: least(up(metric.Exporter), labelInstance) + " == 0 or " + least(of(metric.ExporterUp), labelInstance) + " == 0 or " +
 				most(of(metric.GPUSampleAgeSeconds), labelInstance) + " > " + anyThreshold,
 		},
 		{
 			Name: "GpuscaleAttributionFailing", Severity: Warning, Program: metric.Exporter, Threshold: staleMap, For: 5 * time.Minute,
-			Why:     "The kubelet is read every few seconds; five minutes without an answer is not a restart of it.",
-			Summary: "Unknown which pods the GPUs are allocated to on {{ if $labels.node }}{{ $labels.node }}{{ else }}{{ $labels.instance }}{{ end }}",
-			Description: "The exporter has not read allocations from the kubelet. Use is then shown for no pod, and the autoscaler treats every GPU of the node as allocated. " +
-				"Look first at the exporter's log, and whether the kubelet's pod-resources socket is mounted.",
+			Why:     "The exporter reads the kubelet every few seconds, and a restart of the kubelet takes less than five minutes.",
+			Summary: "The exporter on {{ if $labels.node }}{{ $labels.node }}{{ else }}{{ $labels.instance }}{{ end }} does not know which pods have its GPUs",
+			Description: "The exporter has not read from the kubelet which pod each GPU is allocated to. The use of the GPUs is shown for no pod, and the autoscaler treats every GPU of the node as allocated. " +
+				"First read the exporter's log; then check that the kubelet's pod-resources socket is mounted into its pod.",
 			query: most(of(metric.GPUAttributionAgeSeconds), metric.LabelNode) + " > " + anyThreshold +
 				// An exporter that is gone together with its node has errors in the range for a while; they do not count.
 				" or " + errs + " and on (" + sources.On(labelInstance) + ") " + of(metric.ExporterUp) + " unless on (" + sources.On(labelInstance) + ") " + of(metric.GPUAttributionAgeSeconds),
 		},
 		{
 			Name: "GpuscaleConfigRejected", Severity: Warning, For: 5 * time.Minute,
-			Why:     "A file that is being written is read again within seconds.",
-			Summary: "{{ $labels.program }} on {{ $labels.instance }} does not use its configuration{{ if $labels.rule }}: rule {{ $labels.rule }}{{ end }}",
-			Description: "The current file has an error. The configuration before is still in force, but lost at a restart. " +
-				"Look first at the program's log: it names the field. gpuscale-adapter --check and gpuscale-exporter check report the same without a cluster.",
+			Why:     "A file that is half written is read again within seconds.",
+			Summary: "{{ $labels.program }} on {{ $labels.instance }} rejects its configuration{{ if $labels.rule }}: rule {{ $labels.rule }}{{ end }}",
+			Description: "The configuration file has an error. The program still uses the former configuration, and loses it when it restarts. " +
+				"First read the program's log: it names the field. gpuscale-adapter --check and gpuscale-exporter check report the same without a cluster.",
 			query: named(of(metric.ExporterReloadSuccessful)+" == 0", "program", "exporter") +
 				" or " + named(of(metric.AdapterReloadGood)+" == 0", "program", "adapter") +
 				" or " + named(of(metric.AdapterRuleState, `state="rejected"`)+" == 1", "program", "adapter"),
@@ -74,11 +74,11 @@ func gpus() []Alert {
 	return []Alert{
 		{
 			Name: "GPUUnhealthy", Severity: Warning, Program: metric.Exporter, For: 5 * time.Minute,
-			Why:     "A GPU that is reset is unhealthy for a minute, and one that is repartitioned is released for up to a minute.",
-			Summary: "GPU {{ $labels.gpu_uuid }} of {{ $labels.node }} is broken: {{ $labels.reason }}",
-			Description: "The exporter reports the GPU broken: lost by a GPU that fell off the bus, xid_N by that error, row_remap_failure by memory that cannot be repaired any more, recovery_X by what the driver asks for, health_X by a watch of DCGM. " +
-				"Or reason gone: the node had the GPU an hour ago, it has no series now, and no other has replaced it. What ran on it fails or hangs. The autoscaler counts it as no supply and replaces the node where its pool may. " +
-				"Look first at the reason in docs/exporter.md: reset the GPU, power-cycle the node, or return the GPU.",
+			Why:     "A reset makes a GPU unhealthy for a minute, and a repartition releases it for up to a minute.",
+			Summary: "GPU {{ $labels.gpu_uuid }} of node {{ $labels.node }} is broken: {{ $labels.reason }}",
+			Description: "The reason is lost (the GPU fell off the bus), xid_N (that XID error), row_remap_failure (memory that cannot be repaired any more), recovery_X (the driver requests that recovery), health_X (a health watch of DCGM), " +
+				"or gone (the node had the GPU an hour ago, it has no series now, and no other GPU replaced it). Programs on the GPU fail or hang. The autoscaler does not count the GPU as capacity, and replaces the node if its pool allows that. " +
+				"First look up the reason in docs/exporter.md: it says whether to reset the GPU, to power-cycle the node or to return the GPU.",
 			query: least(of(metric.GPUHealthy), append(device, metric.LabelReason)...) + " == 0" +
 				" or on (" + sources.On(device...) + ") " + named("(("+before+" unless "+now+")"+
 				// A replaced GPU is not a loss, nor is another machine with the same node name.
@@ -88,17 +88,17 @@ func gpus() []Alert {
 		{
 			Name: "GPUThrottled", Severity: Warning, Program: metric.Exporter, Threshold: throttledShare, For: 15 * time.Minute,
 			Why:     "A quarter of the time over a quarter of an hour is longer than the start of a job.",
-			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} is slowed down {{ $value | humanizePercentage }} of the time ({{ $labels.reason }})",
-			Description: "Heat or the power supply holds the GPU's clocks down. Every job with a part on this GPU is as slow as this GPU. Power caps do not count here. " +
-				"Look first at the temperatures of the node's other GPUs: all warm points to the data centre or the fans, one warm to the GPU.",
+			Summary: "GPU {{ $labels.gpu }} of node {{ $labels.node }} is slowed down {{ $value | humanizePercentage }} of the time ({{ $labels.reason }})",
+			Description: "Heat or the power supply lowers the GPU's clocks. Every job with a part on this GPU is as slow as this GPU. Power caps do not count. " +
+				"First compare the temperatures of the node's GPUs: if all are hot, check the fans and the data centre; if one is hot, check that GPU.",
 			query: most("rate("+of(metric.GPUThrottleSecondsTotal, throttled)+"[10m])", append(index, metric.LabelReason)...) + " > " + anyThreshold,
 		},
 		{
 			Name: "GPUHeldIdle", Severity: Info, Program: metric.Exporter, Threshold: idleLong, For: 10 * time.Minute,
-			Why:     "Two hours is longer than loading a data set or a break. Ten minutes more, since a restart of the exporter resets the idle time.",
-			Summary: "{{ $labels.namespace }}/{{ $labels.pod }} has a GPU of {{ $labels.node }} allocated and has not used it for {{ $value | humanizeDuration }}",
-			Description: "A pod has a GPU or a slice allocated that no other pod can use, and computes nothing. " +
-				"Look first who owns the pod. A quota with reclaimIdle reclaims such GPUs automatically.",
+			Why:     "Two hours is longer than loading a data set or a break. Ten minutes more, because a restart of the exporter resets the idle time.",
+			Summary: "Pod {{ $labels.namespace }}/{{ $labels.pod }} has a GPU of node {{ $labels.node }} allocated and has not used it for {{ $value | humanizeDuration }}",
+			Description: "The pod computes nothing, and no other pod can use its GPU or slice. " +
+				"First ask the owner of the pod. A GPUQuota with reclaimIdle reclaims such GPUs automatically.",
 			query: most(sources.Own(of(metric.GPUIdleSeconds), holder...), append(append(index, metric.LabelGPUInstanceID), holder...)...) + " > " + anyThreshold,
 		},
 	}
@@ -116,33 +116,34 @@ func adapter() []Alert {
 	return []Alert{
 		{
 			Name: "GpuscaleAdapterDown", Severity: Critical, Program: metric.Adapter, For: 5 * time.Minute,
-			Why:     "There are two replicas or more, so a rollout is never without one.",
-			Summary: "No replica of the adapter answers",
-			Description: "The adapter was scraped within the last day, and no replica answers now. No HPA gets GPU or queue metrics: all keep their replicas. " +
-				"Look first at the adapter's pods, then at kubectl get apiservice: the metrics APIs fail with it.",
+			Why:     "There are at least two replicas, so one of them runs during a rollout.",
+			Summary: "No replica of gpuscale-adapter answers Prometheus",
+			Description: "Prometheus scraped the adapter within the last day, and can scrape no replica now. HPAs get no GPU or queue metrics and keep their replicas. " +
+				"First run kubectl -n gpuscale-system get pods -l app.kubernetes.io/name=gpuscale-adapter; then kubectl get apiservices: without the adapter the metrics APIs are not available.",
 			query: wasThere(up(metric.Adapter)) + " unless on (" + sources.On() + ") " + group(up(metric.Adapter)+" == 1"),
 		},
 		{
 			Name: "GpuscaleAdapterRuleWithoutAnswer", Severity: Warning, Program: metric.Adapter, Threshold: oldAnswer, For: 5 * time.Minute,
 			Why:     "Rules are queried every few seconds, and an answer expires long before this.",
-			Summary: "Rule {{ $labels.rule }} has had no good answer for {{ $value | humanizeDuration }}",
-			Description: "HPAs that use the rule get an error, never an old number or a 0, and do not scale. The oldest answer of all replicas counts. " +
-				"Look first at the adapter's log for the rule, then run the rule's query in Prometheus: gpuscale-adapter rules prints it.",
+			Summary: "Rule {{ $labels.rule }} of the adapter has had no valid answer from Prometheus for {{ $value | humanizeDuration }}",
+			Description: "HPAs that use the rule get an error, never an old number or a 0, and do not scale. The replica with the oldest answer counts. " +
+				"First search the adapter's log for the rule; then run the rule's query in Prometheus: gpuscale-adapter rules prints it.",
 			query: most(of(metric.AdapterRuleAge), metric.LabelRule) + " > " + anyThreshold,
 		},
 		{
 			Name: "GpuscaleHPAWithoutMetric", Severity: Warning, Program: metric.Autoscaler, For: 15 * time.Minute,
-			Why:     "An HPA reports this of a new Deployment, too.",
-			Summary: "HPA {{ $labels.namespace }}/{{ $labels.hpa }} does not get its metric: {{ $labels.reason }}",
-			Description: "The HPA's own condition reports that it cannot read its metric, wherever between the exporter, Prometheus, the adapter and the API server it is lost. It does not scale. " +
-				"Look first at gpuscale-adapter explain hpa NAMESPACE/NAME: it shows where the chain ends.",
+			Why:     "The HPA of a new Deployment reports this for some minutes, too.",
+			Summary: "HPA {{ $labels.namespace }}/{{ $labels.hpa }} cannot read its metric: {{ $labels.reason }}",
+			Description: "The HPA reports this in its conditions, and does not scale. The value may be lost in the exporter, Prometheus, the adapter or the API server. " +
+				"First run gpuscale-adapter explain hpa {{ $labels.namespace }}/{{ $labels.hpa }}: it shows where the value is lost.",
 			query: most(sources.Own(of(metric.AutoscalerHPALimited, noMetric), metric.LabelNamespace),
 				metric.LabelNamespace, metric.LabelHPA, metric.LabelReason) + " == 1",
 		},
 	}
 }
 
-// A reconcile comes every second, or every ten when idle, on input that is seconds old.
+// A reconcile comes every second, on input that is seconds old. When idle it comes every ten seconds, or every
+// thirty where no provider gives notices of interruptions.
 const (
 	lateReconcile = 300
 	oldSnapshot   = 180
@@ -153,18 +154,18 @@ func autoscaler() []Alert {
 	return []Alert{
 		{
 			Name: "GpuscaleAutoscalerDown", Severity: Critical, Program: metric.Autoscaler, Threshold: lateReconcile, For: 5 * time.Minute,
-			Why:     "A reconcile comes every second, every ten when idle, and its deadlines are below a minute. A Lease changes its holder within a minute.",
-			Summary: "The autoscaler completes no reconcile",
-			Description: "The autoscaler was scraped within the last day, and no replica has completed a reconcile for minutes: none runs, none leads, every reconcile fails, or one hangs. Pods are pending and nothing is added, repartitioned or reclaimed. " +
-				"Look first at the autoscaler's pods and log, then at its Lease: kubectl -n gpuscale-system get lease.",
+			Why:     "The autoscaler reconciles every second, or every 10 to 30 s when idle, and its deadlines are below a minute. Another replica takes over the Lease within a minute.",
+			Summary: "No replica of gpuscale-autoscaler completes a reconcile",
+			Description: "Prometheus scraped the autoscaler within the last day, and no replica has completed a reconcile for minutes: none runs, none leads, every reconcile fails, or one hangs. No node is added for pending pods, and nothing is repartitioned or reclaimed. " +
+				"First run kubectl -n gpuscale-system get pods -l app.kubernetes.io/name=gpuscale-autoscaler, and read the log; then check the Lease: kubectl -n gpuscale-system get lease.",
 			query: wasThere(of(metric.AutoscalerLeader)) + " unless on (" + sources.On() + ") " + group("time() - "+of(metric.AutoscalerReconcileAge)+" < "+anyThreshold),
 		},
 		{
 			Name: "GpuscaleSnapshotStale", Severity: Warning, Program: metric.Autoscaler, Threshold: oldSnapshot, For: 5 * time.Minute,
-			Why:     "The cluster is read each reconcile, Prometheus several times within the validity of its answers.",
-			Summary: "The autoscaler plans on data of {{ $labels.kind }} that is {{ $value | humanizeDuration }} old",
-			Description: "kind cluster: the API server has not been read. kind prometheus: allocation and use are unknown, so nothing idle is reclaimed, repartitioned or scaled down. " +
-				"Look first whether Prometheus answers the autoscaler, and whether exporters answer Prometheus.",
+			Why:     "The cluster is read in each reconcile, and Prometheus several times before an answer expires.",
+			Summary: "The autoscaler plans with data of {{ $labels.kind }} that is {{ $value | humanizeDuration }} old",
+			Description: "kind cluster: it cannot read the API server. kind prometheus: it does not know the allocation and use of GPUs, so nothing idle is reclaimed, repartitioned or scaled down. " +
+				"First check whether Prometheus answers the autoscaler, and whether it scrapes the exporters.",
 			query: most(leads(of(metric.AutoscalerSnapshotAge)), metric.LabelKind) + " > " + anyThreshold,
 		},
 	}
@@ -182,44 +183,42 @@ func capacity() []Alert {
 	return []Alert{
 		{
 			Name: "GpuscalePoolBackingOff", Severity: Warning, Program: metric.Autoscaler, Threshold: backoffShare, For: 10 * time.Minute,
-			Why:     "Backoff comes and goes while a provider fails, so its share of an hour counts.",
+			Why:     "A pool enters and leaves backoff while its provider fails, so its share of an hour counts.",
 			Summary: "Pool {{ $labels.pool }} does not get the nodes it requests",
-			Description: "The pool's provider failed to deliver, and the pool was in backoff for {{ $value | humanizePercentage }} of the last hour. Other pools take over where they fit. " +
-				"Look first at kubectl describe gpunodepool {{ $labels.pool }}, then at the provider: quota, stock-outs, a broken image.",
-			// avg_over_time would divide by the time since the pool or the leader started.
+			Description: "The pool's provider failed to deliver nodes, and the pool was in backoff for {{ $value | humanizePercentage }} of the last hour. Pods that fit other pools get nodes there. " +
+				"First run kubectl describe gpunodepool {{ $labels.pool }}; then check the provider: quota, stock, image of the nodes.",
 			query: "sum_over_time(" + most(of(metric.AutoscalerPoolBackoff), metric.LabelPool) + "[1h:1m]) / 60 > " + anyThreshold,
 		},
 		{
 			Name: "GpuscalePoolAtMax", Severity: Warning, Program: metric.Autoscaler, For: 30 * time.Minute,
-			Why:     "Jobs end; what is pending for half an hour needs a decision.",
-			Summary: "{{ $value | humanize }} GPUs' worth of pods are pending (shape {{ $labels.shape }}): the pools that fit are at their maximum",
-			Description: "Pods are pending that a pool could serve above its maximum. " +
-				"Look first at gpuscale-autoscaler explain pod NAMESPACE/NAME for one of them; raise spec.max of the pool, or inform the pods' owners.",
+			Why:     "Jobs end by themselves; pods that are pending for half an hour need a decision.",
+			Summary: "Pods that request {{ $value | humanize }} GPUs (shape {{ $labels.shape }}) are pending: the pools that fit them are at their maximum",
+			Description: "A pool could serve these pods if its maximum were higher. " +
+				"First run gpuscale-autoscaler explain pod NAMESPACE/NAME for one of them. Then raise spec.max of the pool, or tell the owners of the pods.",
 			query: sum(of(metric.AutoscalerPendingGPUs, `reason="PoolAtMax"`), metric.LabelShape) + " > 0",
 		},
 		{
 			Name: "GpuscaleTenantStarved", Severity: Warning, Program: metric.Autoscaler, For: 30 * time.Minute,
-			Why:     "A node is ready within half an hour, and reclaiming ends long before.",
-			Summary: "Tenant {{ $labels.tenant }} has {{ $value | humanize }} GPUs pending and less than its guarantee",
-			Description: "A guarantee is not met: the tenant's pods are pending while it uses less than its guarantee, so neither scaling up nor, where policy.reclaimBorrowed is set, reclaiming has helped. " +
-				"Look first at gpuscale-autoscaler explain pod NAMESPACE/NAME for one of its pods: it gives the reason.",
+			Why:     "A node is ready within half an hour, and GPUs are reclaimed long before.",
+			Summary: "Tenant {{ $labels.tenant }} has {{ $value | humanize }} GPUs pending and uses less than its guarantee",
+			Description: "The tenant does not get its guarantee: its pods are pending, and neither new nodes nor, with policy.reclaimBorrowed, reclaimed GPUs have helped. " +
+				"First run gpuscale-autoscaler explain pod NAMESPACE/NAME for one of its pods: it gives the reason.",
 			query: tenant("pending") + " > 0 and on (" + sources.On(metric.LabelTenant) + ") (" + tenant("used") + " < " + tenant("guaranteed") + ")",
 		},
 		{
 			Name: "GpuscaleHolding", Severity: Critical, Program: metric.Autoscaler, For: 10 * time.Minute,
 			Why:     "Nodes of a rack that restarts return within ten minutes.",
-			Summary: "The autoscaler holds everything: too many nodes are unready",
-			Description: "More nodes are unready than the policy tolerates, so the observed state is not trusted and nothing is done, not even scaling up. " +
-				"Look first for a failed network or control plane; then bring the nodes back or delete them.",
+			Summary: "The autoscaler does nothing: too many nodes are unready",
+			Description: "More nodes are unready than policy.maxUnready allows. The autoscaler does not trust such a state, so it takes no action and adds no nodes either. " +
+				"First look for a failed network or control plane. Then bring the nodes back, or delete those that will not return.",
 			query: sum(of(metric.AutoscalerVerdicts, `kind="pool"`, `reason="TooManyUnready"`)) + " > 0",
 		},
 		{
 			Name: "GpuscaleRepartitionFailed", Severity: Warning, Program: metric.Autoscaler,
-			Why:     "A GPU that could not be repartitioned is retried after its cooldown, so one is enough to look.",
-			Summary: "A repartition in pool {{ $labels.pool }} was undone: {{ $labels.reason }}",
-			Description: "A GPU could not be repartitioned within the last hour. RepartitionOverdue: no answer before the deadline. RepartitionFailed: mig-manager or the agent reported a failure. " +
-				"Look first at the events of the node, then at the agent's or mig-manager's log there; often a process on the host still uses the GPU.",
-			// If Prometheus had no autoscaler series an hour ago, it is unknown which failures are new.
+			Why:     "A GPU that could not be repartitioned is retried after its cooldown, so one failure is enough to look.",
+			Summary: "A repartition in pool {{ $labels.pool }} failed and is rolled back: {{ $labels.reason }}",
+			Description: "A GPU could not be repartitioned within the last hour. RepartitionOverdue: there was no answer before the deadline. RepartitionFailed: mig-manager or the agent reported a failure. " +
+				"First read the events of the node; then the log of mig-manager or of the agent there. Often a process on the host still uses the GPU.",
 			query: happened(of(metric.AutoscalerActions, `reason=~"RepartitionOverdue|RepartitionFailed"`), "1h", metric.LabelPool, metric.LabelReason) +
 				" > 0 and on (" + sources.On() + ") " + group("last_over_time("+of(metric.AutoscalerLeader)+"[1d] offset 1h)"),
 		},

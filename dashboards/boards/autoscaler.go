@@ -8,11 +8,11 @@ import (
 // Autoscaler returns the board about use of GPUs, unserved demand, quotas, node pools, decisions, cost, and
 // the state of autoscaler and adapter.
 func Autoscaler() board.Board {
-	model := byLabel("model", "Model", "Products, by the autoscaler's names.", metric.AutoscalerGPUs, metric.LabelModel)
-	tenant := byLabel("tenant", "Tenant", "Tenants, by their quota's name; (none) is everything that no quota covers.", metric.AutoscalerGPUSeconds, metric.LabelTenant)
+	model := byLabel("model", "Model", "GPU models, as the autoscaler names them.", metric.AutoscalerGPUs, metric.LabelModel)
+	tenant := byLabel("tenant", "Tenant", "Tenants, by the name of their GPUQuota; (none) is everything without a quota.", metric.AutoscalerGPUSeconds, metric.LabelTenant)
 	return board.Board{
 		UID: AutoscalerUID, Title: "gpuscale / Autoscaler",
-		About: "What becomes of the GPUs, unserved demand, quotas, node pools, decisions and their reasons, cost, and whether autoscaler and adapter work. Reasons are those of docs/reasons.md.",
+		About: "Where GPU time goes, unserved demand, quotas, node pools, decisions with their reasons, cost, and whether the autoscaler and the adapter work. docs/reasons.md explains each reason.",
 		Vars:  append(where(), poolVar(metric.AutoscalerPoolSize), model, tenant, namespaceVar(metric.AutoscalerGPUSeconds)),
 		Marks: []board.Mark{scaling()},
 		Rows: []board.Row{
@@ -52,13 +52,13 @@ func fleetNow() []board.Panel {
 	allGPUs := board.Sum(gpus())
 	return []board.Panel{
 		stat(3, "GPUs", "All GPUs, in any state.", absent, allGPUs, board.Number, board.Neutral()),
-		stat(3, "Computing", "Share of all GPU time that was spent computing, over the last minutes.", absent, board.Share(spent(nil, "busy"), capacity()), board.Percent, board.Falling(0.2, 0.5)),
-		stat(3, "Allocated", "Share of the GPUs allocated to pods, in use or not.", absent, board.Share(board.Sum(gpus("allocated")), allGPUs), board.Percent, board.Neutral()),
-		stat(3, "Allocated and idle", "Share of all GPU time allocated to pods that hardly compute at all.", absent, board.Share(spent(nil, "idle"), capacity()), board.Percent, board.Rising(0.1, 0.25)),
-		stat(3, "Free", "GPUs, and parts of GPUs, free for the next pod.", absent, board.Sum(gpus("free")), board.Number, board.Neutral()),
-		stat(3, "Unusable", "Free GPUs, and parts of GPUs, that no pending pod can use: fragmented or stranded.", absent, board.Share(board.Sum(gpus("fragmented", "stranded")), allGPUs), board.Percent, board.Rising(0.05, 0.15)),
-		stat(3, "Sick or unready", "GPUs reported broken, or on nodes that are not ready and should be.", absent, board.Sum(gpus("sick", "unready")), board.Number, board.Rising(0.001, 1)),
-		stat(3, "Unserved", "GPUs that pending pods request without supply, present or upcoming.", absent, unserved(), board.Number, board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Watch}, {From: 8, Colour: board.Bad}}),
+		stat(3, "Computing", "Share of all GPU time in which GPUs computed, over the last five minutes.", absent, board.Share(spent(nil, "busy"), capacity()), board.Percent, board.Falling(0.2, 0.5)),
+		stat(3, "Allocated", "Share of the GPUs that are allocated to pods, in use or not.", absent, board.Share(board.Sum(gpus("allocated")), allGPUs), board.Percent, board.Neutral()),
+		stat(3, "Allocated and idle", "Share of all GPU time that is allocated to pods that hardly compute, over the last five minutes.", absent, board.Share(spent(nil, "idle"), capacity()), board.Percent, board.Rising(0.1, 0.25)),
+		stat(3, "Free", "GPUs, and parts of GPUs, that are free for the next pod.", absent, board.Sum(gpus("free")), board.Number, board.Neutral()),
+		stat(3, "Unusable", "Share of the GPUs that are free but that no pending pod can use: fragmented or stranded.", absent, board.Share(board.Sum(gpus("fragmented", "stranded")), allGPUs), board.Percent, board.Rising(0.05, 0.15)),
+		stat(3, "Sick or unready", "GPUs that are broken, or on nodes that should be ready and are not.", absent, board.Sum(gpus("sick", "unready")), board.Number, board.Rising(0.001, 1)),
+		stat(3, "Unserved", "GPUs that pending pods request and that neither present nor upcoming nodes have.", absent, unserved(), board.Number, board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Watch}, {From: 8, Colour: board.Bad}}),
 	}
 }
 
@@ -70,7 +70,7 @@ func unserved() string {
 
 func fleetStates() []board.Panel {
 	funnel := board.Panel{Kind: board.Bars, Title: "From capacity to work", W: 8,
-		About:  "What is left of the capacity at each step. The loss between two bars has its own colour in the panels beside.",
+		About:  "How much of the capacity is left at each step. The panels beside show what is lost between two steps.",
 		Absent: noAutoscaler + noRules, Unit: board.Number,
 		Queries: []board.Query{
 			{Expr: capacity(), Legend: "1 capacity"},
@@ -80,10 +80,10 @@ func fleetStates() []board.Panel {
 		}}
 	return []board.Panel{
 		funnel,
-		{Kind: board.Series, Title: "GPUs by state", About: "Every GPU, and every part of one, is in exactly one state. The height is the number of GPUs.",
+		{Kind: board.Series, Title: "GPUs by state", About: "Each GPU, or part of one, is in exactly one state. The height is the number of GPUs.",
 			Absent: noAutoscaler, Unit: board.Number, W: 8, Stack: true, Steps: true, Hues: board.States(),
 			Queries: []board.Query{{Expr: board.Sum(gpus(), metric.LabelState) + " > 0", Legend: "{{state}}"}}},
-		{Kind: board.Series, Title: "Where GPU time goes", About: "Parts of all GPU time. Slack is the time between kernels of something that computes; idle is allocated to something that hardly does.",
+		{Kind: board.Series, Title: "Where GPU time goes", About: "All GPU time, by place. slack: allocated to a pod that computes, while it waits for work. idle: allocated to a pod that hardly computes.",
 			Absent: noAutoscaler + noRules, Unit: board.Number, W: 8, Share: true, Hues: board.States(),
 			Queries: []board.Query{{Expr: spent([]string{metric.LabelPlace}) + " > 0", Legend: "{{place}}"}}},
 		byPool(),
@@ -96,7 +96,7 @@ func byPool() board.Panel {
 	of := func(states ...string) string { return board.Sum(gpus(states...), label) }
 	return board.Panel{
 		Kind: board.Table, Title: "By pool", H: 6, Unit: board.Number, Absent: noAutoscaler + noRules,
-		About: "GPUs now, and the share of their time that was spent computing over the last minutes.",
+		About: "GPUs now, and the share of their time in which they computed, over the last five minutes.",
 	}.With(board.Column{Label: label, Title: "Node pool", Width: 160}, board.Column{Expr: of(), Title: "GPUs", Sort: true},
 		board.Column{Expr: of("allocated"), Title: "Allocated"}, board.Column{Expr: of("free"), Title: "Free"},
 		board.Column{Expr: of("fragmented", "stranded"), Title: "Unusable", Scale: from(0.001, board.Warn)},

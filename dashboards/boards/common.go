@@ -24,15 +24,15 @@ func All() []board.Board {
 
 // Reasons for a missing value that many panels share.
 const (
-	noAutoscaler = "no autoscaler is scraped, or none of its replicas leads (see Overview)."
-	noExporter   = "no exporter with this is scraped (see Overview)."
-	noAdapter    = "no adapter is scraped (see Overview)."
-	noPrice      = "no price is stated for the pool."
-	notYet       = "it has not happened in this time, or the autoscaler is not scraped (see Overview)."
+	noAutoscaler = "Prometheus scrapes no autoscaler, or none of its replicas leads (see Overview)."
+	noExporter   = "Prometheus scrapes no exporter that has this value (see Overview)."
+	noAdapter    = "Prometheus scrapes no adapter (see Overview)."
+	noPrice      = "the pool has no price."
+	notYet       = "this did not happen in the selected time, or Prometheus does not scrape the autoscaler (see Overview)."
 )
 
 // noRules is one more reason for a missing value, for panels that read recording rules.
-const noRules = " Or the recording rules are not loaded (see Overview)."
+const noRules = " Or Prometheus has not loaded the recording rules (see Overview)."
 
 // recorded selects the series of a rule of dashboards/rules in the selected cluster. Scraped series always
 // have an instance label, on any target's page; recorded series have none, even after federation. So a page
@@ -53,7 +53,7 @@ func where() []board.Var {
 	programs := fmt.Sprintf("{__name__=~%q}", metric.ExporterBuildInfo.Name+"|"+metric.AdapterBuildInfo.Name+"|"+metric.AutoscalerBuildInfo.Name)
 	return []board.Var{
 		{Name: board.Datasource, Title: "Data source", About: "The Prometheus to query."},
-		{Name: "cluster", Title: "Cluster", About: "Value of the label cluster, where several clusters share a Prometheus.", Series: programs, Label: "cluster"},
+		{Name: "cluster", Title: "Cluster", About: "The label cluster, where several clusters share a Prometheus.", Series: programs, Label: "cluster"},
 	}
 }
 
@@ -63,7 +63,7 @@ func byLabel(name, title, about string, series metric.Desc, label string) board.
 }
 
 func poolVar(series metric.Desc) board.Var {
-	return byLabel("pool", "Node pool", "Node pools; (none) are nodes of no pool of ours.", series, metric.LabelPool)
+	return byLabel("pool", "Node pool", "GPUNodePools; (none) has the nodes without a pool.", series, metric.LabelPool)
 }
 
 func nodeVar(series metric.Desc) board.Var {
@@ -71,7 +71,7 @@ func nodeVar(series metric.Desc) board.Var {
 }
 
 func namespaceVar(series metric.Desc) board.Var {
-	return board.Var{Name: "namespace", Title: "Namespace", About: "Namespaces of pods with GPUs.", Series: board.Of(series), Label: metric.LabelNamespace, Moved: true}
+	return board.Var{Name: "namespace", Title: "Namespace", About: "Namespaces of pods that have GPUs.", Series: board.Of(series), Label: metric.LabelNamespace, Moved: true}
 }
 
 // scaling marks the autoscaler's actions on nodes and GPUs.

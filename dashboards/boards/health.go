@@ -12,10 +12,10 @@ import (
 func Health() board.Board {
 	// The variable is not called "model": on other boards "model" has the autoscaler's names. A link would carry a
 	// value to a board where it matches nothing.
-	product := byLabel("product", "Product", "Products, by the driver's names.", metric.GPUInfo, metric.LabelModel)
+	product := byLabel("product", "Product", "GPU models, as the driver names them.", metric.GPUInfo, metric.LabelModel)
 	return board.Board{
 		UID: HealthUID, Title: "gpuscale / Health",
-		About: "Which GPUs are broken and why, their XID and memory errors, how hot they are, what throttles their clocks, what they draw, and which are no longer reported.",
+		About: "Which GPUs are broken and why, XID and memory errors, temperatures, throttled clocks, power, and GPUs that are no longer reported.",
 		Vars:  append(where(), product, nodeVar(metric.GPUInfo)),
 		Marks: []board.Mark{xids()},
 		Rows: []board.Row{
@@ -57,17 +57,17 @@ func healthNow() []board.Panel {
 	seen := "group by (" + join(device) + ") (" + board.Of(metric.GPUInfo, inNode, inProduct) + ")"
 	errorsIn := board.Sum(chosenEver(board.Happened(board.Of(metric.GPUXIDErrorsTotal, inNode), "$__range")))
 	return []board.Panel{
-		stat(3, "GPUs", "GPUs reported by exporters.", noExporter, "count("+seen+")", board.Count, nil),
-		stat(3, "Healthy", "Share of the GPUs whose health is known that are healthy.", noExporter, "avg("+health()+")", board.Percent, board.Falling(0.95, 1)),
-		stat(3, "Broken", "GPUs that their exporter calls broken.", noExporter, "sum("+health()+" == bool 0)", board.Count, board.Rising(1, 1)),
-		stat(3, "Health unknown", "GPUs reported without their health.", noExporter,
+		stat(3, "GPUs", "GPUs that exporters report.", noExporter, "count("+seen+")", board.Count, nil),
+		stat(3, "Healthy", "Share of healthy GPUs among those whose health is known.", noExporter, "avg("+health()+")", board.Percent, board.Falling(0.95, 1)),
+		stat(3, "Broken", "GPUs that their exporter reports as broken.", noExporter, "sum("+health()+" == bool 0)", board.Count, board.Rising(1, 1)),
+		stat(3, "Health unknown", "GPUs whose health the exporter does not report.", noExporter,
 			"count("+seen+" unless on ("+join(device)+") "+board.Of(metric.GPUHealthy, inNode)+") or 0 * count("+seen+")", board.Count, from(1, board.Watch)),
-		stat(3, "XID errors", "XID errors in the selected time. The series begin with the first error, so 0 means: none, while exporters answer.",
+		stat(3, "XID errors", "XID errors in the selected time. The series start with the first error: 0 means that exporters answer and there was no error.",
 			"no exporter answers (see Overview)."+noRules, board.ZeroWhile(errorsIn, board.Of(metric.ExporterUp)+" == 1"), board.Count, someAreBad),
-		stat(3, "Gone", "GPUs reported at the beginning of the selected time and not now: removed nodes, GPUs that fell off the bus, exporters that stopped. The table below lists them.",
+		stat(3, "Gone", "GPUs that exporters reported at the beginning of the selected time and do not report now: the node was removed, the GPU fell off the bus, or the exporter stopped. The table below lists them.",
 			noExporter, "count("+gone()+") or 0 * count("+seen+")", board.Count, from(1, board.Watch)),
 		stat(3, "Oldest value", "Age of the oldest current value of a GPU.", noExporter, "max("+chosen(board.Of(metric.GPUSampleAgeSeconds, inNode))+")", board.Seconds, board.Rising(60, 180)),
-		stat(3, "Energy", "Energy of the GPUs in the selected time, without their servers.", noExporter+noRules,
+		stat(3, "Energy", "Energy that the GPUs used in the selected time, without the rest of the servers.", noExporter+noRules,
 			board.Sum(board.Integral(recorded("node:gpu_energy_joules:rate5m", inNode, inProduct)))+" / 3.6e6", board.KWh, nil),
 	}
 }
@@ -81,16 +81,16 @@ func gone() string {
 
 func broken() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Table, Title: "Broken GPUs", W: 12, Unit: board.Count, Absent: "no GPU is called broken, or " + noExporter,
-			About:   "GPUs that their exporter calls broken, and why: lost is gone from the bus, xid_N condemned by that error, row_remap_failure and health_… what the driver's own watches say. docs/exporter.md lists which need a reset and which a replacement.",
+		{Kind: board.Table, Title: "Broken GPUs", W: 12, Unit: board.Count, Absent: "no GPU is broken, or " + noExporter,
+			About:   "GPUs that their exporter reports as broken. lost: the GPU fell off the bus. xid_N: it had that XID error. row_remap_failure and health_…: the driver reports it. docs/exporter.md says for each reason whether to reset or to replace the GPU.",
 			Queries: []board.Query{{Expr: "group by (cluster,node,gpu,gpu_uuid,reason) (" + chosen(board.Of(metric.GPUHealthy, inNode)) + " == 0)"}},
 			Columns: gpuColumns(column(metric.LabelReason, "Reason"), column(metric.LabelGPUUUID, "UUID"), board.Column{Value: 1, Title: "State", Words: []board.Word{{Value: 1, Text: "broken", Colour: board.Bad}}})},
 		{Kind: board.Table, Title: "Gone GPUs", W: 12, Unit: board.Count, Absent: "no GPU is gone, or " + noExporter,
-			About:   "GPUs reported at the beginning of the selected time and not now.",
+			About:   "GPUs that exporters reported at the beginning of the selected time and do not report now.",
 			Queries: []board.Query{{Expr: gone()}},
 			Columns: gpuColumns(board.Column{Value: 1, Title: "State", Words: []board.Word{{Value: 1, Text: "gone", Colour: board.Watch}}})},
-		{Kind: board.Timeline, Title: "GPUs that were broken", Unit: board.Count, H: 6, Absent: "no GPU was called broken in this time, or " + noExporter + noRules,
-			About:   "GPUs that were called broken in the selected time, while they were. A gap: it was healthy then, or not reported.",
+		{Kind: board.Timeline, Title: "GPUs that were broken", Unit: board.Count, H: 6, Absent: "no GPU was broken in the selected time, or " + noExporter + noRules,
+			About:   "When GPUs were broken in the selected time. In a gap the GPU was healthy, or not reported.",
 			Words:   []board.Word{{Value: 1, Text: "broken", Colour: board.Bad}},
 			Queries: []board.Query{{Expr: board.Most(recorded("gpu:gpu_unhealthy:max", inNode, inProduct), append(device, metric.LabelReason)...), Legend: "{{node}} GPU {{gpu}}: {{reason}}"}}},
 	}
@@ -99,11 +99,11 @@ func broken() []board.Panel {
 func xidErrors() []board.Panel {
 	series := board.Of(metric.GPUXIDErrorsTotal, inNode)
 	return []board.Panel{
-		{Kind: board.Series, Title: "XID errors by code", W: 12, Unit: board.Count, Stack: true, Absent: "none of this code was counted in this time, or " + noExporter + noRules,
-			About:   "Errors in the time of one point. 13, 31, 43 and 45 are mostly the program's fault; 48, 63, 64, 74, 79, 94, 95, 119 and 140 are mostly the GPU's.",
+		{Kind: board.Series, Title: "XID errors by code", W: 12, Unit: board.Count, Stack: true, Absent: "there was no XID error in the selected time, or " + noExporter + noRules,
+			About:   "XID errors in the interval of each point. 13, 31, 43 and 45 are mostly faults of the program; 48, 63, 64, 74, 79, 94, 95, 119 and 140 are mostly faults of the GPU.",
 			Queries: []board.Query{{Expr: board.Sum(chosenEver(board.Happened(series, "$__rate_interval")), metric.LabelXID) + " > 0", Legend: "XID {{xid}}"}}},
-		{Kind: board.Table, Title: "XID errors by GPU", W: 12, Unit: board.Count, Absent: "none was counted in this time, or " + noExporter + noRules,
-			About:   "Errors in the selected time.",
+		{Kind: board.Table, Title: "XID errors by GPU", W: 12, Unit: board.Count, Absent: "there was no XID error in the selected time, or " + noExporter + noRules,
+			About:   "XID errors in the selected time.",
 			Queries: []board.Query{{Expr: board.Sum(chosenEver(board.Happened(series, "$__range")), append(device, metric.LabelXID)...) + " > 0"}},
 			Columns: gpuColumns(column(metric.LabelXID, "XID"), board.Column{Value: 1, Title: "Times", Sort: true, Scale: board.Scale{{Colour: board.Bad}}})},
 	}
@@ -126,17 +126,17 @@ func memoryErrors() []board.Panel {
 		return board.Column{Expr: board.Most(byUUID(strings.Join(series, " or ")), device...), Title: title, Scale: scale, Sort: title == "Double-bit"}
 	}
 	return []board.Panel{
-		board.Panel{Kind: board.Table, Title: "Memory errors by GPU", W: 12, Unit: board.Count, Absent: "none, or the exporter's counters file does not list the field (docs/report.md), or " + noExporter,
-			About: "GPUs whose memory had errors. Single-bit errors were corrected; a double-bit error ends what ran. Rows are replaced for good: a few are normal over a GPU's life. A row that could not be replaced means that the GPU must be replaced.",
+		board.Panel{Kind: board.Table, Title: "Memory errors by GPU", W: 12, Unit: board.Count, Absent: "there were no such errors, the exporter's counters file does not list the field (docs/report.md), or " + noExporter,
+			About: "GPUs that had memory errors. Single-bit errors were corrected; a double-bit error ends the program. A remapped row is replaced for good, and a few are normal over the life of a GPU. If a row could not be remapped, replace the GPU.",
 		}.With(gpuColumns(some("Single-bit", nil, metric.DCGMSingleBitErrors), some("Double-bit", someAreBad, metric.DCGMDoubleBitErrors),
 			some("Corr. rows", nil, metric.DCGMRowsCorrectable, metric.DCGMRowsCorrectableNew),
 			some("Uncorr. rows", board.Scale{{Colour: board.Watch}}, metric.DCGMRowsUncorrectable, metric.DCGMRowsUncorrectableNew),
 			some("Remap failed", someAreBad, metric.DCGMRowRemapFailure, metric.DCGMRowRemapFailureNew))...),
 		{Kind: board.Series, Title: "Hottest GPUs", W: 6, Unit: board.Celsius, Absent: "the exporter reports no temperatures, or " + noExporter + noRules,
-			About:   "The hottest GPU of a node. The eight nodes that are hottest now. Clocks go down near the product's own limit, often between 83 and 90 °C: see below.",
+			About:   "Temperature of the hottest GPU of a node, for the eight nodes that are hottest now. GPUs lower their clocks near a limit of their model, often between 83 and 90 °C: see Clocks throttled.",
 			Queries: []board.Query{{Expr: eightNodes(board.Most, "node:gpu_temperature_celsius:max"), Legend: "{{node}}"}}},
-		{Kind: board.Series, Title: "Hottest memory", W: 6, Unit: board.Celsius, Absent: "GPUs of this product do not measure it, or " + noExporter + noRules,
-			About:   "The hottest memory of a node. The eight nodes that are hottest now. Memory throttles near 95 to 105 °C.",
+		{Kind: board.Series, Title: "Hottest memory", W: 6, Unit: board.Celsius, Absent: "GPUs of this model do not measure it, or " + noExporter + noRules,
+			About:   "Temperature of the hottest GPU memory of a node, for the eight nodes that are hottest now. Memory throttles near 95 to 105 °C.",
 			Queries: []board.Query{{Expr: eightNodes(board.Most, "node:gpu_memory_temperature_celsius:max"), Legend: "{{node}}"}}},
 	}
 }
@@ -149,12 +149,12 @@ func eightNodes(merge func(string, ...string) string, record string) string {
 
 func clocks() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Series, Title: "Clocks throttled", W: 12, Unit: board.Percent, Absent: "no clock is throttled for this reason, or " + noExporter + noRules,
-			About: "Mean share of time in which the GPUs' clocks were lowered, by reason. Reasons overlap. Thermal ones want better cooling; power ones are often the limit that was set.",
+		{Kind: board.Series, Title: "Clocks throttled", W: 12, Unit: board.Percent, Absent: "no clocks were throttled, or " + noExporter + noRules,
+			About: "Mean share of time in which GPUs lowered their clocks, by reason. Reasons overlap. Thermal reasons: the cooling does not suffice. Power reasons: often the configured power limit.",
 			Queries: []board.Query{{Expr: "sum by (reason) (" + recorded("node:gpu_throttle_seconds:rate5m", inNode, inProduct) + ") / on () group_left () sum(" + recorded("node:gpu_info:count", inNode, inProduct) + ")",
 				Legend: "{{reason}}"}}},
 		{Kind: board.Series, Title: "Power by node", W: 12, Unit: board.Watts, Stack: true, Absent: noExporter + noRules,
-			About:   "Mean power of a node's GPUs over five minutes. The eight nodes that draw most now.",
+			About:   "Mean power of the GPUs of a node over five minutes, for the eight nodes with the most power now.",
 			Queries: []board.Query{{Expr: eightNodes(board.Sum, "node:gpu_energy_joules:rate5m"), Legend: "{{node}}"}}},
 	}
 }

@@ -14,7 +14,7 @@ import (
 func MIG() board.Board {
 	return board.Board{
 		UID: MIGUID, Title: "gpuscale / MIG map",
-		About: "The GPUs' MIG layouts, memory slice by memory slice: what is allocated and used, what it was before, and unusable free slices.",
+		About: "MIG layouts of the GPUs, by memory slice: which slices are allocated and used, now and before, and which free slices no pod can use.",
 		Vars:  append(where(), nodeVar(metric.GPUInstanceInfo), poolVar(metric.AutoscalerGPUs)),
 		Marks: []board.Mark{scaling()},
 		Rows: []board.Row{
@@ -27,13 +27,13 @@ func MIG() board.Board {
 
 const (
 	noInstance = "the GPU has no such slice, or " + noExporter + noRules
-	mapLegend  = "Blue is allocated, light blue free, orange allocated without computing for ten minutes, purple in no instance, grey unknown."
+	mapLegend  = "Blue: allocated. Light blue: free. Orange: allocated, and idle for ten minutes. Purple: in no instance. Grey: unknown."
 )
 
 func sliceMaps() []board.Panel {
 	one := func(title, about, ago string) board.Panel {
 		return board.Panel{Kind: board.Table, Title: title, H: 12, Unit: board.Count, Absent: noInstance, Words: sliceWords(),
-			About:  about + " A row is a GPU, a column a memory slice; the word is the profile of the instance that the slice belongs to. " + mapLegend,
+			About:  about + " Each row is a GPU and each column a memory slice; the text is the profile of the MIG instance that the slice belongs to. " + mapLegend,
 			Matrix: &board.Matrix{Row: rules.GPULabel, Column: rules.SliceLabel}, Columns: []board.Column{{Title: "GPU"}},
 			Queries: []board.Query{{Expr: sliceMap(ago)}}}
 	}
@@ -45,19 +45,19 @@ func sliceMaps() []board.Panel {
 
 func repartitioning() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Timeline, Title: "GPUs repartitioned", H: 12, Unit: board.Count, Absent: "no GPU was repartitioned in this time, or " + noExporter + noRules, Words: sliceWords(),
-			About:   "The memory slices, GPU and slice, of those GPUs whose layout at the end is not the one at the beginning. " + mapLegend,
+		{Kind: board.Timeline, Title: "GPUs repartitioned", H: 12, Unit: board.Count, Absent: "no GPU was repartitioned in the selected time, or " + noExporter + noRules, Words: sliceWords(),
+			About:   "Memory slices of the GPUs whose MIG layout changed between the beginning and the end of the selected time. " + mapLegend,
 			Queries: []board.Query{{Expr: recorded(rules.SliceStanding, inNode) + " and on (" + join(device) + ") " + repartitioned(), Legend: "{{" + rules.GPULabel + "}} · {{slice}}"}}},
 		{Kind: board.Series, Title: "Repartitions under way", W: 8, Unit: board.Count, Steps: true, Absent: noAutoscaler,
 			Hues:    []board.Hue{{Name: "pending", Colour: board.Plain}, {Name: "succeeded", Colour: board.Good}, {Name: "failed", Colour: board.Bad}},
-			About:   "Operations on nodes, by phase. One that stays pending is undone at its deadline.",
+			About:   "Repartitions of nodes, by phase. The autoscaler rolls back an operation that is still pending at its deadline.",
 			Queries: []board.Query{{Expr: board.Most(board.Of(metric.AutoscalerOperations), metric.LabelPhase), Legend: "{{phase}}"}}},
 		{Kind: board.Series, Title: "Unusable free slices", W: 8, Unit: board.Number, Stack: true, Steps: true, Absent: noAutoscaler,
-			About: "GPUs' worth of free slices, by cause. odd: no profile fits what is left; unpartitioned: no GPU instance covers it; shape: a layout without demand; scattered: of the right kind, in too many places.",
+			About: "Free slices that no pending pod can use, in GPUs, by cause. odd: no profile fits the slices that are left. unpartitioned: they are in no GPU instance. shape: pods request other profiles. scattered: they are on too many GPUs.",
 			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerStrandedGPUs, inPool, board.Is(metric.LabelCause, "odd", "unpartitioned", "shape", "scattered")), metric.LabelCause),
 				Legend: "{{cause}}"}}},
 		{Kind: board.Table, Title: "Repartitions", W: 8, Unit: board.Count, Absent: notYet,
-			About: "Changes of layouts in the selected time. rollback undoes a failed or overdue one.",
+			About: "Changes of MIG layouts in the selected time. rollback: a failed or overdue repartition was undone.",
 			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerActions, inPool, board.Is(metric.LabelVerb, "repartition", "rollback")), "$__range"),
 				metric.LabelVerb, metric.LabelReason, metric.LabelResult) + " > 0"}},
 			Columns: []board.Column{{Label: metric.LabelVerb, Title: "Action"}, {Label: metric.LabelReason, Title: "Reason"}, {Label: metric.LabelResult, Title: "Result"}, {Value: 1, Title: "Times", Sort: true}}},
@@ -71,14 +71,14 @@ func profiles() []board.Panel {
 	busy := board.Most(board.Of(metric.GPUInstanceBusyRatio, inNode), append(thing, metric.LabelProfile)...)
 	memory := board.Most(board.Of(metric.GPUMemoryUsedBytes, inNode, `profile!=""`), append(thing, metric.LabelProfile)...)
 	return []board.Panel{
-		board.Panel{Kind: board.Table, Title: "Instances by profile", Unit: board.Number, W: 12, Absent: "none of this profile, or " + noExporter,
-			About: "How many instances there are of each profile, how many are allocated, and how much of an instance is used.",
+		board.Panel{Kind: board.Table, Title: "Instances by profile", Unit: board.Number, W: 12, Absent: "no GPU has MIG instances, or " + noExporter,
+			About: "Instances of each profile, how many are allocated, and how much of them is used.",
 		}.With(column(metric.LabelProfile, "Profile"), board.Column{Expr: board.CountOf(instances, metric.LabelProfile), Title: "Instances", Sort: true},
 			board.Column{Title: "Allocated", Expr: board.CountOf(instances+" and on ("+join(thing)+") "+allocatedTo, metric.LabelProfile) + " or 0 * " + board.CountOf(instances+" and on (cluster,node) "+freshMap(), metric.LabelProfile)},
 			board.Column{Expr: "avg by (profile) (" + busy + ")", Title: "Mean busy", Unit: board.Percent, Scale: board.Falling(0.1, 0.4)},
 			board.Column{Expr: "quantile by (profile) (0.95, " + memory + ")", Title: "Memory used, p95", Unit: board.Bytes}),
 		{Kind: board.Series, Title: "Instances", W: 12, Unit: board.Count, Stack: true, Steps: true, Absent: noExporter + noRules,
-			About: "Instances by profile: what the GPUs have been partitioned into.", Queries: []board.Query{{Expr: board.Sum(recorded("node:gpu_instance_info:count", inNode), metric.LabelProfile), Legend: "{{profile}}"}}},
+			About: "MIG instances of the GPUs, by profile.", Queries: []board.Query{{Expr: board.Sum(recorded("node:gpu_instance_info:count", inNode), metric.LabelProfile), Legend: "{{profile}}"}}},
 	}
 }
 

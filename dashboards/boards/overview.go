@@ -14,14 +14,14 @@ import (
 func Overview() board.Board {
 	return board.Board{
 		UID: OverviewUID, Title: "gpuscale / Overview",
-		About: "GPUs, how many are allocated and compute, by node and namespace, and the missing source of an empty panel. The exporter alone is needed.",
+		About: "How many GPUs there are, how many are allocated and how busy they are, by node and namespace; and why a panel is empty. This board needs only the exporter.",
 		Vars:  append(where(), namespaceVar(metric.GPUHeld)),
 		Marks: []board.Mark{xids()},
 		Rows: []board.Row{
 			{Title: "Now", Panels: overviewNow()},
 			{Title: "Over time", Panels: overviewOverTime()},
 			{Title: "By node and namespace", Panels: overviewTables()},
-			{Title: "Why is a panel empty? Sources and their presence", Panels: sources()},
+			{Title: "Why is a panel empty?", Panels: sources()},
 		},
 	}
 }
@@ -47,19 +47,19 @@ func overviewNow() []board.Panel {
 		stat(3, "GPUs", "GPUs that exporters report.", noExporter, "count("+seenGPUs()+")", board.Count, board.Neutral()),
 		stat(3, "Allocated", "Share of the GPUs of which at least a part is allocated to a pod.", noExporter, "("+noneOf(allocatedGPUs())+") / count("+seenGPUs()+")", board.Percent, board.Neutral()),
 		stat(3, "Mean busy", "Mean share of time in which GPUs, or their MIG instances, computed.", noExporter, "avg("+busyThings()+")", board.Percent, board.Neutral()),
-		stat(3, "Allocated and idle", "GPUs and MIG instances allocated to pods that have not computed for ten minutes.", noExporter, "count("+idleThings()+") or 0 * count("+seenGPUs()+")",
+		stat(3, "Allocated and idle", "GPUs and MIG instances that are allocated to a pod and have been idle for ten minutes.", noExporter, "count("+idleThings()+") or 0 * count("+seenGPUs()+")",
 			board.Count, from(1, board.Warn)),
-		stat(3, "Broken", "GPUs that their exporter reports broken.", noExporter, "sum(min by ("+join(device)+") ("+board.Of(metric.GPUHealthy)+") == bool 0)", board.Count, board.Rising(1, 1)),
-		stat(3, "Driver not answering", "Exporters that run and whose driver does not answer.", noExporter, "sum("+board.Of(metric.ExporterUp)+" == bool 0)", board.Count, board.Rising(1, 1)),
+		stat(3, "Broken", "GPUs that their exporter reports as broken.", noExporter, "sum(min by ("+join(device)+") ("+board.Of(metric.GPUHealthy)+") == bool 0)", board.Count, board.Rising(1, 1)),
+		stat(3, "Drivers down", "Exporters that run, but get no answer from the driver.", noExporter, "sum("+board.Of(metric.ExporterUp)+" == bool 0)", board.Count, board.Rising(1, 1)),
 		stat(3, "Oldest value", "Age of the oldest current value of a GPU.", noExporter, "max("+board.Of(metric.GPUSampleAgeSeconds)+")", board.Seconds, board.Rising(60, 180)),
-		stat(3, "Power", "Power of all GPUs, without their servers.", noExporter, board.Sum(board.Most(board.Of(metric.GPUPowerWatts), metric.LabelGPUUUID)), board.Watts, board.Neutral()),
+		stat(3, "Power", "Power of all GPUs, without the rest of the servers.", noExporter, board.Sum(board.Most(board.Of(metric.GPUPowerWatts), metric.LabelGPUUUID)), board.Watts, board.Neutral()),
 	}
 }
 
 func overviewOverTime() []board.Panel {
 	return []board.Panel{
 		{Kind: board.Series, Title: "GPUs by product", W: 8, Unit: board.Count, Stack: true, Steps: true, Absent: noExporter,
-			About:   "GPUs that exporters report, by the driver's name of the product.",
+			About:   "GPUs that exporters report, by model as the driver names it.",
 			Queries: []board.Query{{Expr: board.CountOf(board.Most(board.Of(metric.GPUInfo), slices.Concat(device, []string{metric.LabelModel})...), metric.LabelModel), Legend: "{{model}}"}}},
 		{Kind: board.Series, Title: "Allocated GPUs", W: 8, Unit: board.Count, Steps: true, Absent: noExporter,
 			About: "GPUs of which at least a part is allocated to a pod, and all GPUs.", Hues: []board.Hue{{Name: "allocated", Colour: board.Plain}, {Name: "all", Colour: board.Muted}},
@@ -75,14 +75,14 @@ func overviewTables() []board.Panel {
 	by := []string{"cluster", metric.LabelNamespace}
 	return []board.Panel{
 		board.Panel{Kind: board.Table, Title: "By node", W: 12, H: 9, Unit: board.Count, Absent: noExporter,
-			About: "GPUs of each node, those of which a part is allocated, their mean use, and their power.",
+			About: "GPUs of each node, how many of them are at least partly allocated, their mean busy ratio, and their power.",
 		}.With(column("cluster", "Cluster"),
 			board.Column{Label: metric.LabelNode, Title: "Node", Link: &board.Link{Title: "Health of the node", UID: HealthUID, Set: map[string]string{"node": metric.LabelNode}}},
 			board.Column{Expr: board.CountOf(seenGPUs(), node...), Title: "GPUs", Sort: true}, board.Column{Expr: board.CountOf(allocatedGPUs(), node...) + " or 0 * " + freshMap(), Title: "Allocated"},
 			board.Column{Expr: "avg by (" + join(node) + ") (" + busyThings() + ")", Title: "Busy", Unit: board.Percent},
 			board.Column{Expr: board.Sum(board.Most(board.Of(metric.GPUPowerWatts), append(node, metric.LabelGPUUUID)...), node...), Title: "Power", Unit: board.Watts}),
-		board.Panel{Kind: board.Table, Title: "By namespace", W: 12, H: 9, Unit: board.Count, Absent: "nothing is allocated, or " + noExporter,
-			About: "GPUs and MIG instances allocated to the pods of each namespace, their mean use, and how many have not computed for ten minutes.",
+		board.Panel{Kind: board.Table, Title: "By namespace", W: 12, H: 9, Unit: board.Count, Absent: "no GPU is allocated, or " + noExporter,
+			About: "GPUs and MIG instances that are allocated to the pods of each namespace, their mean busy ratio, and how many have been idle for ten minutes.",
 		}.With(column("cluster", "Cluster"),
 			board.Column{Label: metric.LabelNamespace, Title: "Namespace", Link: &board.Link{Title: "Open the workloads", UID: WorkloadUID, Set: map[string]string{"namespace": metric.LabelNamespace}}},
 			board.Column{Expr: board.CountOf(podThings(), by...), Title: "Allocated", Sort: true}, board.Column{Expr: "avg by (" + join(by) + ") (" + busyOfAllocated() + ")", Title: "Busy", Unit: board.Percent},
@@ -95,7 +95,7 @@ type source struct{ name, selector string }
 
 // tiles shows which sources have series.
 func tiles(title, about string, missing board.Colour, list ...source) board.Panel {
-	p := board.Panel{Kind: board.Stat, Title: title, About: about, Unit: board.Count, W: 24, H: 4, Absent: "Prometheus itself does not answer.",
+	p := board.Panel{Kind: board.Stat, Title: title, About: about, Unit: board.Count, W: 24, H: 4, Absent: "Prometheus does not answer.",
 		Words: []board.Word{{Value: 1, Text: "present", Colour: board.Good}, {Value: 0, Text: "missing", Colour: missing}}}
 	for _, s := range list {
 		p.Queries = append(p.Queries, board.Query{Expr: board.Presence(s.selector), Legend: s.name})
@@ -104,24 +104,24 @@ func tiles(title, about string, missing board.Colour, list ...source) board.Pane
 }
 
 // aboutRules describes the tiles of recording rules.
-const aboutRules = "Whether Prometheus evaluates our rules, by group. Missing: load deploy/chart/gpuscale/files/recording.yaml (docs/report.md), or the group's sources are missing. Panels that read them are n/a then."
+const aboutRules = "Whether Prometheus has series of gpuscale's recording rules, by group. If a group is missing, panels that read it are n/a: load deploy/chart/gpuscale/files/recording.yaml (docs/report.md), or find the missing source of the group above."
 
 func sources() []board.Panel {
 	return []board.Panel{
-		tiles("Sources that every cluster has", "Missing: the exporter does not run, or is not scraped (ServiceMonitor, NetworkPolicy).", board.Bad,
+		tiles("Sources that every cluster has", "If a source is missing, the exporter does not run, or Prometheus does not scrape it: check the ServiceMonitor and NetworkPolicies.", board.Bad,
 			source{"exporter", board.Of(metric.ExporterUp)}, source{"gpus", board.Of(metric.GPUInfo)}, source{"health", board.Of(metric.GPUHealthy)},
 			source{"power", board.Of(metric.GPUPowerWatts)}, source{"attribution", board.Of(metric.GPUAttributionAgeSeconds)}),
-		tiles("Sources that depend on what runs", "Missing is normal where there is no such thing: no GPU is allocated, no GPU is in MIG mode, the adapter or the autoscaler is not installed.", board.Muted,
+		tiles("Sources that depend on what runs", "A source is missing where it does not exist: no GPU is allocated, no GPU is in MIG mode, or the adapter or the autoscaler is not installed.", board.Muted,
 			source{"allocations", board.Of(metric.GPUHeld)}, source{"busy, GPUs", board.Of(metric.GPUBusyRatio)}, source{"busy, slices", board.Of(metric.GPUInstanceBusyRatio)},
 			source{"MIG instances", board.Of(metric.GPUInstanceInfo)}, source{"adapter", board.Of(metric.AdapterBuildInfo)}, source{"autoscaler", board.Of(metric.AutoscalerLeader)},
 			source{"model servers", board.Named("", named(queued...))}),
 		tiles("Recording rules", aboutRules, board.Watch,
 			source{"gpus", recorded("node:gpu_info:count")}, source{"pods", recorded("pod:gpu_memory_used:ratio")}, source{"MIG", recorded(rules.SliceStanding)}),
 		{Kind: board.Stat, Title: "Labels of pods", W: 6, H: 5, Unit: board.Count, Absent: "no GPU is allocated to a pod, or " + noExporter,
-			About:   "Whether Prometheus keeps our namespace and pod, or moves them to exported_namespace and exported_pod. Boards and adapter work with both.",
+			About:   "Whether Prometheus keeps the labels namespace and pod of the exporter's series, or moves them to exported_namespace and exported_pod. Boards and adapter work with both.",
 			Words:   []board.Word{{Value: 1, Text: "moved to exported_", Colour: board.Plain}, {Value: 0, Text: "kept", Colour: board.Plain}},
 			Queries: []board.Query{{Expr: "group(" + board.Of(metric.GPUHeld, `exported_namespace!=""`) + ") or group(" + board.Of(metric.GPUHeld) + ") * 0"}}},
-		{Kind: board.Table, Title: "Versions", W: 18, H: 5, Unit: board.Count, Absent: "the program is not scraped.", About: "Processes by program and version. Two versions of one program mean that an upgrade is under way, or stuck.",
+		{Kind: board.Table, Title: "Versions", W: 18, H: 5, Unit: board.Count, Absent: "Prometheus scrapes no program of gpuscale.", About: "Processes by program and version. If a program has two versions, an upgrade is in progress or stuck.",
 			Queries: []board.Query{{Expr: versions()}},
 			Columns: []board.Column{{Label: "program", Title: "Program"}, {Label: metric.LabelVersion, Title: "Version"}, {Value: 1, Title: "Processes", Sort: true}}},
 	}

@@ -15,7 +15,7 @@ func Workload() board.Board {
 	hpa := byLabel("hpa", "HPA", "HPAs whose pods request GPUs.", metric.AutoscalerHPAReplicas, metric.LabelHPA)
 	return board.Board{
 		UID: WorkloadUID, Title: "gpuscale / Workload",
-		About: "What is allocated to the pods of a namespace, its use, queued requests, and the HPA's reaction.",
+		About: "GPUs of the pods of a namespace and how busy they are, queued requests, and how the HPA reacts.",
 		Vars:  append(where(), namespaceVar(metric.GPUHeld), hpa),
 		Marks: []board.Mark{scaling()},
 		Rows: []board.Row{
@@ -51,20 +51,20 @@ var longIdle = board.Scale{{Colour: board.Ink}, {From: 600, Colour: board.Watch}
 func workloadNow() []board.Panel {
 	const none = "no GPU is allocated to a pod, or " + noExporter
 	return []board.Panel{
-		stat(4, "Pods with GPUs", "Pods of the namespaces with a GPU or a slice.", none, "count("+board.CountOf(podThings(), metric.LabelNamespace, metric.LabelPod)+")", board.Count, nil),
-		stat(4, "GPUs and slices", "GPUs and MIG instances allocated to the pods, each counted once.", none, "count("+board.Most(podThings(), thing...)+")", board.Count, nil),
-		stat(4, "Mean busy", "Mean share of time in which what is allocated computed, a slice counting as much as a GPU. It has no threshold: what has no busy ratio is not in it.",
-			"nothing is allocated, or what is allocated has no busy ratio: "+noExporter, "avg("+busyOfAllocated()+")", board.Percent, nil),
-		stat(4, "Longest idle", "The longest time for which something has been allocated without computing.", "nothing is allocated, or "+noExporter, "max("+board.Own(metric.GPUIdleSeconds)+")", board.Seconds, longIdle),
-		stat(4, "Requests waiting now", "Requests in the queues of the model servers of the namespaces.", noServer, board.Sum(queues()),
+		stat(4, "Pods with GPUs", "Pods of the selected namespaces that have a GPU or a slice.", none, "count("+board.CountOf(podThings(), metric.LabelNamespace, metric.LabelPod)+")", board.Count, nil),
+		stat(4, "GPUs and slices", "GPUs and MIG instances that are allocated to these pods; each counts once.", none, "count("+board.Most(podThings(), thing...)+")", board.Count, nil),
+		stat(4, "Mean busy", "Mean share of time in which these GPUs and slices computed. A slice counts as much as a GPU; GPUs and slices without a busy ratio do not count.",
+			"no GPU is allocated, or it has no busy ratio: "+noExporter, "avg("+busyOfAllocated()+")", board.Percent, nil),
+		stat(4, "Longest idle", "The longest time for which an allocated GPU or slice has been idle.", "no GPU is allocated, or "+noExporter, "max("+board.Own(metric.GPUIdleSeconds)+")", board.Seconds, longIdle),
+		stat(4, "Requests waiting now", "Requests in the queues of the model servers in the selected namespaces.", noServer, board.Sum(queues()),
 			board.Number, board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}, {From: 100, Colour: board.Bad}}),
-		stat(4, "HPAs at their maximum", "HPAs at their maximum. Their demand beyond it is not known.", noHPA, "sum("+hpaKind("current")+" >= bool "+hpaKind("max")+")", board.Count, board.Rising(1, 3)),
+		stat(4, "HPAs at their maximum", "HPAs that have their maximum of replicas. How many more they need is not known.", noHPA, "sum("+hpaKind("current")+" >= bool "+hpaKind("max")+")", board.Count, board.Rising(1, 3)),
 	}
 }
 
 const (
-	noServer = "no model server of a kind that is read (docs/signals.md) is scraped in the namespaces."
-	noHPA    = "no HPA here has pods that request GPUs, or " + noAutoscaler
+	noServer = "Prometheus scrapes no supported model server (docs/signals.md) in the selected namespaces."
+	noHPA    = "no HPA in the selected namespaces has pods that request GPUs, or " + noAutoscaler
 )
 
 func hpaKind(kind string) string {
@@ -75,14 +75,14 @@ func replicas() []board.Panel {
 	by := []string{metric.LabelNamespace, metric.LabelHPA}
 	return []board.Panel{
 		{Kind: board.Series, Title: "HPA replicas", W: 12, Unit: board.Number, Steps: true, Absent: noHPA,
-			About: "desired is the HPA's decision after its own limits and windows, current is what exists.",
+			About: "desired: the decision of the HPA, after its limits and windows. current: the replicas that exist.",
 			Queries: []board.Query{
 				{Expr: hpaKind("desired"), Legend: "{{namespace}}/{{hpa}} desired"},
 				{Expr: hpaKind("current"), Legend: "{{namespace}}/{{hpa}} current"},
 				{Expr: hpaKind("max"), Legend: "{{namespace}}/{{hpa}} max"},
 			}},
-		{Kind: board.Timeline, Title: "HPA limits", W: 12, Unit: board.Count, Absent: "nothing limits it, or " + noHPA,
-			About: "Reasons of the HPA's conditions for which it could not scale, did not, or was limited. FailedGetExternalMetric and the like mean that it had no value.",
+		{Kind: board.Timeline, Title: "HPA limits", W: 12, Unit: board.Count, Absent: "nothing limits the HPA, or " + noHPA,
+			About: "Reasons in the HPA's conditions why it was limited, or did not scale. FailedGetExternalMetric, FailedGetPodsMetric and FailedGetObjectMetric: the HPA got no value for its metric.",
 			Words: []board.Word{{Value: 1, Text: "limited", Colour: board.Warn}},
 			Queries: []board.Query{{Expr: board.Most(board.Own(metric.AutoscalerHPALimited, board.In(metric.LabelHPA, "hpa")), append(by, metric.LabelReason)...),
 				Legend: "{{namespace}}/{{hpa}} {{reason}}"}}},
@@ -124,17 +124,17 @@ func serving() []board.Panel {
 	legend := "{{namespace}}/{{pod}}"
 	return []board.Panel{
 		{Kind: board.Series, Title: "Requests waiting", W: 6, Unit: board.Number, Stack: true, Absent: noServer,
-			About: "By pod. The signal queue_depth is computed from it.", Queries: []board.Query{{Expr: board.Sum(queues(), by...), Legend: legend}}},
+			About: "Requests in the queue of each pod. The adapter computes the metric queue_depth from this.", Queries: []board.Query{{Expr: board.Sum(queues(), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "Requests running", W: 6, Unit: board.Number, Stack: true, Absent: noServer,
-			About: "By pod. The signal requests_running is computed from it.",
+			About: "Requests that each pod processes. The adapter computes the metric requests_running from this.",
 			Queries: []board.Query{{Expr: board.Sum(anyOf(metric.LabelRequestType, "scheduled", metric.VLLMRunning, metric.SGLangRunning, metric.LMDeployRunning, metric.TRTLLMRunning,
 				metric.TritonLLMRequests, metric.NIMRunning, metric.TGIBatch, metric.LlamaProcessing), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "KV cache in use", W: 6, Unit: board.Percent, Max: 1, Absent: noServer,
-			About: "Share of the cache's blocks in use, by pod. At 100 % running requests are preempted and recomputed.",
+			About: "Share of the KV cache that is in use, by pod. At 100 % the server preempts running requests and computes them again.",
 			Queries: []board.Query{{Expr: board.Most(anyOf(metric.LabelBlockType, "fraction", metric.VLLMCacheUsage, metric.VLLMCacheUsageOld, metric.SGLangCacheUsage, metric.LMDeployCacheUsage,
 				metric.TRTLLMCacheUsage, metric.TritonLLMCache, metric.NIMCacheUsage, metric.DynamoCacheUsage, metric.DynamoCacheUsageOld), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "Time to first token, p95", W: 6, Unit: board.Seconds, Absent: "no request got its first token in five minutes, or " + noServer + noRules,
-			About:   "95th percentile over five minutes, by pod. The twenty slowest now.",
+			About:   "95th percentile over five minutes, for the twenty pods that are slowest now.",
 			Queries: []board.Query{{Expr: ofPods("topk", "pod:llm_first_token_seconds:p95_5m"), Legend: legend}}},
 	}
 }
@@ -142,18 +142,18 @@ func serving() []board.Panel {
 func holdings() []board.Panel {
 	return []board.Panel{
 		board.Panel{Kind: board.Table, Title: "Allocations", Unit: board.Number, Absent: "the exporter does not report it (see docs/exporter.md), or " + noExporter,
-			About: "A row for each GPU or slice allocated to a pod. Busy is of what is allocated, not of the whole GPU.", Queries: []board.Query{{Expr: podThings()}},
+			About: "One row for each GPU or slice that is allocated to a pod. Busy is the ratio of the slice, not of its GPU.", Queries: []board.Query{{Expr: podThings()}},
 		}.With(board.Column{Label: "cluster", Title: "Cluster", Width: 90}, board.Column{Label: metric.LabelNamespace, Title: "Namespace", Width: 130}, board.Column{Label: metric.LabelPod, Title: "Pod", Width: 240},
 			board.Column{Label: metric.LabelNode, Title: "Node", Width: 150, Link: &board.Link{Title: "Health of the node", UID: HealthUID, Set: map[string]string{"node": metric.LabelNode}}},
 			board.Column{Label: metric.LabelGPU, Title: "GPU", Width: 60}, board.Column{Label: metric.LabelProfile, Title: "Profile", Width: 110}, board.Column{Label: metric.LabelGPUInstanceID, Title: "Instance", Width: 80},
 			board.Column{Expr: busyOfAllocated(), Title: "Busy", Unit: board.Percent, Scale: board.Falling(0.05, 0.5)},
 			board.Column{Expr: board.Most(board.Own(metric.GPUIdleSeconds), holding...), Title: "Idle for", Unit: board.Seconds, Sort: true, Scale: longIdle},
 			board.Column{Expr: ofAllocated(metric.GPUMemoryUsedBytes), Title: "Memory used", Unit: board.Bytes}, board.Column{Expr: ofAllocated(metric.GPUMemoryTotalBytes), Title: "Memory", Unit: board.Bytes}),
-		{Kind: board.Series, Title: "Busy by pod", Unit: board.Percent, Max: 1, Absent: "nothing is allocated to the pod, or it has no busy ratio." + noRules,
-			About:   "Mean share of time in which what is allocated to the pod computed. The twenty that compute least now.",
+		{Kind: board.Series, Title: "Busy by pod", Unit: board.Percent, Max: 1, Absent: "no GPU is allocated to a pod, or it has no busy ratio." + noRules,
+			About:   "Mean share of time in which the pod's GPUs and slices computed, for the twenty pods that compute least now.",
 			Queries: []board.Query{{Expr: ofPods("bottomk", "pod:gpu_busy_ratio:avg"), Legend: "{{namespace}}/{{pod}}"}}},
-		{Kind: board.Series, Title: "Memory in use by pod", Unit: board.Percent, Max: 1, Absent: "nothing is allocated to the pod, or the exporter does not report its memory." + noRules,
-			About:   "Share in use of the memory allocated to the pod. A pod that stays far below may fit a smaller slice. The twenty that use least now.",
+		{Kind: board.Series, Title: "Memory in use by pod", Unit: board.Percent, Max: 1, Absent: "no GPU is allocated to a pod, or the exporter does not report its memory." + noRules,
+			About:   "Share of the pod's GPU memory that is in use, for the twenty pods that use least now. A pod that stays far below 100 % may fit a smaller slice.",
 			Queries: []board.Query{{Expr: ofPods("bottomk", "pod:gpu_memory_used:ratio"), Legend: "{{namespace}}/{{pod}}"}}},
 	}
 }

@@ -184,7 +184,7 @@ func TestRulesOfBoards(t *testing.T) {
 					tiled[group[name]] = true
 				} else if b.UID == boards.OverviewUID {
 					t.Errorf("%s/%s reads %s: where the exporter alone is installed there are no rules", b.UID, p.Title, name)
-				} else if !strings.Contains(p.Description(), "rules are not loaded") {
+				} else if !strings.Contains(p.Description(), "has not loaded the recording rules") {
 					t.Errorf("%s/%s does not state that the rules may be missing", b.UID, p.Title)
 				}
 			}

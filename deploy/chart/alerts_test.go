@@ -51,7 +51,7 @@ func TestAlerts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			matcher := sources.Match(append([]string{"gpus-of-ours"}, c.trusted...))
 			var file map[string]any
-			require.NoError(t, yaml.Unmarshal([]byte(strings.ReplaceAll(string(alerts.Render()), sources.Matcher, matcher)), &file))
+			require.NoError(t, yaml.Unmarshal([]byte(strings.NewReplacer(sources.Matcher, matcher, "-n gpuscale-system", "-n gpus-of-ours").Replace(string(alerts.Render()))), &file))
 			var groups []any
 			for _, g := range file["groups"].([]any) {
 				group, rules := g.(map[string]any), []any{}

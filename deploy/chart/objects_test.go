@@ -132,6 +132,18 @@ func TestHostNetworkRollsOut(t *testing.T) {
 	}
 }
 
+// TestHostNetwork: a pod on the node's network resolves the names of Services all the same.
+func TestHostNetwork(t *testing.T) {
+	for _, o := range render(t, helm(t), `{exporter: {hostNetwork: true}, adapter: {enabled: true, hostNetwork: true}}`) {
+		if kind := o.GetKind(); kind == "Deployment" || kind == "DaemonSet" {
+			spec := podSpec(t, o)
+			if spec["hostNetwork"] != true || spec["dnsPolicy"] != "ClusterFirstWithHostNet" {
+				t.Errorf("%s: hostNetwork %v, dnsPolicy %v", id(o), spec["hostNetwork"], spec["dnsPolicy"])
+			}
+		}
+	}
+}
+
 // TestEgressNamesPeers: no rule of a NetworkPolicy reaches everywhere, port 53 neither: it would carry
 // data out.
 func TestEgressNamesPeers(t *testing.T) {

@@ -74,7 +74,7 @@ type EventLog struct {
 
 const (
 	// maxXIDs bounds the XIDs kept of one GPU. A source that connects again hands them in again,
-	// however old they are.
+	// however old they are: what is older than all that are kept does not count.
 	maxXIDs = 1 << 13
 	// setBack is how much older than the last sample a new one must be to show that the clock
 	// was set back.
@@ -104,7 +104,8 @@ func (l *EventLog) AddXID(e Event) bool {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Code, b.Code))
 	})
 	repeats := func(k Event) bool { return k.Code == e.Code && k.Time.Sub(e.Time).Abs() < sameEvent }
-	if found || kernelLogged(e.Code) && slices.ContainsFunc(l.known, repeats) {
+	forgotten := at == 0 && len(l.known) == maxXIDs // it may have been counted
+	if found || forgotten || kernelLogged(e.Code) && slices.ContainsFunc(l.known, repeats) {
 		return false
 	}
 	if at < len(l.known) {

@@ -111,6 +111,19 @@ func TestEventLogSnapshots(t *testing.T) {
 	}
 }
 
+// After a new connection DCGM hands in all that it kept, more than the log remembers.
+func TestXIDFloodCountsOnce(t *testing.T) {
+	log := NewEventLog(time.Hour)
+	for range 2 {
+		for i := range maxXIDs + 3 {
+			log.AddXID(Event{now.Add(time.Duration(i) * time.Millisecond), 31, ""})
+		}
+	}
+	if got := log.Snapshot(now).XIDs[0].Total; got != maxXIDs+3 {
+		t.Errorf("%d XIDs counted, %d were there", got, maxXIDs+3)
+	}
+}
+
 func TestHealthReasons(t *testing.T) {
 	at := func(code float64, ago time.Duration) Value {
 		return Value{Field: fieldXID, Number: code, Time: now.Add(-ago)}
@@ -127,6 +140,14 @@ func TestHealthReasons(t *testing.T) {
 		return log.Snapshot(now)
 	}
 	remap := func(n float64) Value { return Value{Field: fieldRowRemapFailure, Number: n, Time: now} }
+	wantsNothing := Value{Field: fieldRecoveryAction, Time: now}
+	failed := func(watches ...string) *HealthReport {
+		report := &HealthReport{}
+		for _, watch := range watches {
+			report.Incidents = append(report.Incidents, Incident{watch, HealthFail, "x"})
+		}
+		return report
+	}
 	for name, test := range map[string]struct {
 		entity Entity
 		want   string
@@ -136,10 +157,18 @@ func TestHealthReasons(t *testing.T) {
 		"not listened to":          {Entity{Events: &Events{}}, ""},
 		"wants a reset":            {Entity{Values: []Value{{Field: fieldRecoveryAction, Number: 1, Time: now}}, Events: &Events{Listening: true}}, "recovery_reset"},
 		"wants a reboot":           {Entity{Values: []Value{{Field: fieldRecoveryAction, Number: 2, Time: now}}}, "recovery_reboot"},
+		"wants its bus reset":      {Entity{Values: []Value{{Field: fieldRecoveryAction, Number: 6, Time: now}}}, "recovery_bus_reset"},
+		"wants the system back up": {Entity{Values: []Value{{Field: fieldRecoveryAction, Number: 7, Time: now}}}, "recovery_system_reboot"},
+		"its peers want something": {Entity{Values: []Value{{Field: fieldRecoveryAction, Number: 3, Time: now}}, Events: &Events{Listening: true}}, "ok"},
 		"wants nothing":            {Entity{Values: []Value{{Field: fieldRecoveryAction, Time: now}}, Events: &Events{Listening: true}}, "ok"},
-		"all of it fails":          {Entity{Health: &HealthReport{Incidents: []Incident{{"ALL", HealthFail, "x"}}}}, "health_all"},
-		"all of it, and came back": {Entity{Health: &HealthReport{Incidents: []Incident{{"ALL", HealthFail, "x"}}}, Events: events(time.Second, Event{now.Add(-time.Minute), 79, ""})}, "ok"},
-		"a watch, and came back":   {Entity{Health: &HealthReport{Incidents: []Incident{{"ALL", HealthFail, "x"}, {"MEM", HealthFail, "x"}}}, Events: events(time.Second)}, "health_mem"},
+		"all of it fails":          {Entity{Health: failed("ALL")}, "health_all"},
+		"all of it, and came back": {Entity{Health: failed("ALL"), Events: events(time.Second, Event{now.Add(-time.Minute), 79, ""})}, "ok"},
+		"all, before we listened":  {Entity{Values: []Value{wantsNothing}, Health: failed("ALL"), Events: &Events{Listening: true}}, "ok"},
+		"all, and not listened to": {Entity{Values: []Value{wantsNothing}, Health: failed("ALL"), Events: &Events{}}, "health_all"},
+		"all, and no driver's say": {Entity{Health: failed("ALL"), Events: &Events{Listening: true}}, "health_all"},
+		"a watch, wants nothing":   {Entity{Values: []Value{wantsNothing}, Health: failed("ALL", "MEM"), Events: &Events{Listening: true}}, "health_mem"},
+		"an XID, wants nothing":    {Entity{Values: []Value{wantsNothing}, Health: failed("ALL"), Events: events(0, Event{now.Add(-time.Second), 48, ""})}, "xid_48"},
+		"a watch, and came back":   {Entity{Health: failed("ALL", "MEM"), Events: events(time.Second)}, "health_mem"},
 		"no XID":                   {Entity{Values: []Value{at(0, 0)}}, "ok"},
 		"an application's":         {Entity{Values: []Value{at(13, time.Minute)}}, "ok"},
 		"off the bus":              {Entity{Values: []Value{at(79, time.Minute)}}, "xid_79"},
@@ -151,7 +180,7 @@ func TestHealthReasons(t *testing.T) {
 		"lost and says why":        {Entity{Lost: true, Values: []Value{at(79, time.Second)}}, "xid_79"},
 		"rows not remapped":        {Entity{Values: []Value{at(0, 0), remap(1)}}, "row_remap_failure"},
 		"rows fine":                {Entity{Values: []Value{remap(0)}}, "ok"},
-		"a watch fails":            {Entity{Health: &HealthReport{Incidents: []Incident{{"NVLINK", HealthFail, "x"}}}}, "health_nvlink"},
+		"a watch fails":            {Entity{Health: failed("NVLINK")}, "health_nvlink"},
 		"a watch warns":            {Entity{Health: &HealthReport{Incidents: []Incident{{"NVLINK", HealthWarn, "x"}}}}, "ok"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,9 +20,9 @@ const (
 	reasonWatch    = "health_"
 )
 
-// recoveryActions are NVML's nvmlDeviceGpuRecoveryAction_t that concern this GPU. The others
-// are about its peers: 3 their traffic, 5 the IMEX domain.
-var recoveryActions = map[float64]string{1: "reset", 2: "reboot", 4: "drain_and_reset"}
+// recoveryActions are NVML's nvmlDeviceGpuRecoveryAction_t that concern this GPU; 6 and 7 came with
+// NVML 615. The others are about its peers: 3 their traffic, 5 the IMEX domain.
+var recoveryActions = map[float64]string{1: "reset", 2: "reboot", 4: "drain_and_reset", 6: "bus_reset", 7: "system_reboot"}
 
 // healthOf returns the gravest finding and its time. The time is zero if no value says
 // anything about the GPU's health: it is then unknown.
@@ -33,19 +33,20 @@ func healthOf(e *Entity, now time.Time) (reason string, taken time.Time) {
 	if e.Lost {
 		return reasonLost, now
 	}
-	if v, ok := e.number(fieldRecoveryAction); ok && recoveryActions[v.Number] != "" {
-		return reasonRecovery + recoveryActions[v.Number], v.Time
+	action, hasAction := e.number(fieldRecoveryAction)
+	if hasAction && recoveryActions[action.Number] != "" {
+		return reasonRecovery + recoveryActions[action.Number], action.Time
 	}
 	remap, _ := e.number(fieldRowRemapFailure)
 	if remap.Number != 0 {
 		return reasonRowRemap, remap.Time
 	}
 	if e.Health != nil {
-		// DCGM's watch ALL reports an XID until the host engine ends, even after the GPU has returned. XIDs since its
-		// return are judged above.
-		returned := e.Events != nil && !e.Events.Returned.IsZero()
+		// DCGM's watch ALL reports an XID until the host engine ends, even after a reset. XIDs since the GPU's return, or
+		// since the source was opened, are judged above; of those before it the driver's recovery action decides.
+		judged := e.Events != nil && (!e.Events.Returned.IsZero() || e.Events.Listening && hasAction && action.Number == 0)
 		for _, i := range e.Health.Incidents {
-			if i.Result == HealthFail && !(returned && i.Watch == "ALL") {
+			if i.Result == HealthFail && !(judged && i.Watch == "ALL") {
 				return reasonWatch + strings.ToLower(i.Watch), now
 			}
 		}

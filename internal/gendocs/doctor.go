@@ -14,11 +14,11 @@ var doctorIntroduction string
 func doctorPage(checks []doctor.Check) string {
 	var b strings.Builder
 	b.WriteString("# What is wrong here?\n\n" + generated + doctorIntroduction)
-	b.WriteString("\n## Checks\n\n| id | finds | which means |\n|---|---|---|\n")
+	b.WriteString("\n## Checks\n\n| id | what it finds | what that means |\n|---|---|---|\n")
 	for _, c := range checks {
 		row(&b, "`"+c.ID+"`", c.Fault, c.Means)
 	}
-	b.WriteString("\n## Rights\n\nA check whose source you may not read is unknown and names the right. `report/doctor/source.go` has the queries to Prometheus.\n\n| source | right |\n|---|---|\n")
+	b.WriteString("\n## Permissions\n\nIf you lack a permission, the checks that need it are unknown and name it. The queries to Prometheus are in `report/doctor/source.go`.\n\n| source | permission |\n|---|---|\n")
 	for _, d := range doctor.Table {
 		if d.Query == "" {
 			row(&b, d.Name, "`"+d.Right()+"`")

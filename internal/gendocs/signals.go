@@ -181,8 +181,8 @@ func notes(r signal.Rule, s signal.Source) string {
 	}
 	if a := s.Absent; a != nil {
 		is := "there"
-		if a.Is != nil {
-			is = fmt.Sprint(*a.Is)
+		if a.While.Is != nil {
+			is = fmt.Sprint(*a.While.Is)
 		}
 		all = append(all, fmt.Sprintf("absent: %g while `%s` of the same pod is %s", a.Value, a.While.Metric, is))
 	}

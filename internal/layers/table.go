@@ -22,7 +22,7 @@ var ground = []string{"gpu"}
 // middle is what the programs that decide or explain may use.
 var middle = []string{"gpu", "plan"}
 
-var plumbing = []string{"internal/kube", "internal/prom", "internal/serve", "internal/buildinfo", "internal/command", "internal/strict", "internal/text"}
+var plumbing = []string{"internal/kube", "internal/prom", "internal/promflags", "internal/serve", "internal/buildinfo", "internal/command", "internal/strict", "internal/text"}
 
 // Table lists the layers. The longest matching Path rules a package. A package
 // that no row matches fails the test: a new package needs a row.

@@ -87,7 +87,6 @@ func (c *Client) QueryWithin(ctx context.Context, promql string, at time.Time, m
 	for name, value := range most.Parameters {
 		form.Set(name, value)
 	}
-	form.Set(latencyOffset, "1ms")
 	if !at.IsZero() {
 		form.Set("time", unix(at))
 	}
@@ -98,10 +97,17 @@ func (c *Client) QueryWithin(ctx context.Context, promql string, at time.Time, m
 	return vector, nil
 }
 
-// latencyOffset is VictoriaMetrics' parameter for the least age of the samples it
-// returns. Its default, 30 s, would add to the age of every value. Other servers ignore
-// the parameter. A parameter of the configuration replaces it.
-const latencyOffset = "latency_offset"
+// always is sent with each request. A parameter of the configuration replaces it, and servers
+// that do not know a parameter ignore it.
+var always = map[string]string{
+	// VictoriaMetrics' least age of the samples it returns. Its default, 30 s, would add to the
+	// age of every value.
+	"latency_offset": "1ms",
+	// Thanos fails where a store is away. By default it warns, but its query frontend loses the
+	// warnings of an instant query that it shards (MergeResponse in
+	// pkg/queryfrontend/queryinstant_codec.go at e103a81).
+	"partial_response": "false",
+}
 
 // maxPoints is the maximum number of points per series, which is Prometheus' own.
 const maxPoints = 11_000
@@ -116,7 +122,7 @@ func (c *Client) Range(ctx context.Context, promql string, from, to time.Time, s
 	var lines []Line
 	err := c.get(ctx, "api/v1/query_range", url.Values{
 		"query": {promql}, "timeout": {seconds(c.cfg.Timeout)},
-		"start": {unix(from)}, "end": {unix(to)}, "step": {seconds(step)}, latencyOffset: {"1ms"},
+		"start": {unix(from)}, "end": {unix(to)}, "step": {seconds(step)},
 	}, c.cfg.MaxResponseBytes, readResult("matrix", c.cfg.MaxSeries, func(s *series) error {
 		lines = append(lines, Line{Labels: s.labels, Points: slices.Clone(s.values)})
 		return nil
@@ -194,6 +200,9 @@ func (c *Client) send(ctx context.Context, path string, form url.Values) (*http.
 	if err != nil {
 		return nil, fmt.Errorf("%w: url: %w", ErrUnavailable, err)
 	}
+	for name, value := range always {
+		form.Set(name, value)
+	}
 	for name, value := range c.cfg.Parameters {
 		if form.Set(name, value); value == "" {
 			form.Del(name)
@@ -218,6 +227,10 @@ func (c *Client) send(ctx context.Context, path string, form url.Values) (*http.
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	req.Header.Set("Accept", "application/json")
+	// A stored answer is older than it seems. Trickster stores those of instant queries (2.0,
+	// pkg/backends/prometheus/handler_query.go), the query frontends of Thanos, Cortex and Mimir
+	// only others; they read "no-store".
+	req.Header.Set("Cache-Control", "no-cache, no-store")
 	resp, err := client.Do(req)
 	// Errors of the request contain its URL and go into logs and answers; its
 	// parameters may be secret.

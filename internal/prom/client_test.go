@@ -69,8 +69,14 @@ func TestQueryReturnsTheVector(t *testing.T) {
 	if got := q.PostForm.Get("latency_offset"); got != "1ms" {
 		t.Errorf("VictoriaMetrics would answer with samples that are half a minute old: latency_offset %q", got)
 	}
+	if got := q.PostForm.Get("partial_response"); got != "false" {
+		t.Errorf("Thanos' query frontend would answer without the series of a store that is away: partial_response %q", got)
+	}
 	if got := q.Header.Get("X-Scope-OrgID"); got != "team" {
 		t.Errorf("header %q", got)
+	}
+	if got := q.Header.Get("Cache-Control"); got != "no-cache, no-store" {
+		t.Errorf("a cache in between would answer: Cache-Control %q", got)
 	}
 }
 

@@ -37,9 +37,9 @@ type Config struct {
 	// SigV4 has the fields of sigv4 in Prometheus' own configuration: it signs
 	// requests for Amazon Managed Service for Prometheus.
 	SigV4 *SigV4 `json:"sigv4,omitempty" yaml:"sigv4,omitempty"`
-	// Parameters are sent with the query, for example Thanos' partial_response=false or
-	// VictoriaMetrics' nocache=1. A parameter with an empty value is not sent; this also removes
-	// the client's own limit, timeout or latency_offset, since some servers refuse unknown
+	// Parameters are sent with the query, for example Thanos' dedup=true or VictoriaMetrics'
+	// nocache=1. A parameter with an empty value is not sent; this also removes the client's own
+	// limit, timeout, latency_offset or partial_response, since some servers refuse unknown
 	// parameters.
 	Parameters map[string]string `json:"parameters,omitempty" yaml:"parameters,omitempty"`
 	// Method is POST if empty, or GET for servers that allow nothing else.

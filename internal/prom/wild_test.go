@@ -79,7 +79,7 @@ func TestParametersAndMethod(t *testing.T) {
 		server := promtest.New(t)
 		c := client(t, prom.Config{
 			URL: server.URL, Method: method,
-			Parameters: map[string]string{"partial_response": "false", "dedup": "true", "nocache": "1"},
+			Parameters: map[string]string{"partial_response": "true", "dedup": "true", "nocache": "1"},
 		})
 		_, err := c.Query(t.Context(), `up{a="b&c=d"}`, time.Time{})
 		require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestParametersAndMethod(t *testing.T) {
 		if want == "" {
 			want = http.MethodPost
 		}
-		if q.Method != want || q.Form.Get("query") != `up{a="b&c=d"}` || q.Form.Get("partial_response") != "false" || q.Form.Get("nocache") != "1" {
+		if q.Method != want || q.Form.Get("query") != `up{a="b&c=d"}` || q.Form.Get("partial_response") != "true" || q.Form.Get("nocache") != "1" {
 			t.Errorf("%s %v", q.Method, q.Form)
 		}
 		if inURL := q.URL.RawQuery != ""; inURL != (want == http.MethodGet) {
@@ -101,7 +101,7 @@ func TestParametersAndMethod(t *testing.T) {
 // (GoogleCloudPlatform/prometheus-engine issue 509; Elastic's page on PromQL's limitations).
 func TestParametersAreLeftOut(t *testing.T) {
 	server := promtest.New(t)
-	c := client(t, prom.Config{URL: server.URL, Parameters: map[string]string{"limit": "", "timeout": "", "latency_offset": ""}})
+	c := client(t, prom.Config{URL: server.URL, Parameters: map[string]string{"limit": "", "timeout": "", "latency_offset": "", "partial_response": ""}})
 	_, err := c.Query(t.Context(), "up", time.Now())
 	require.NoError(t, err)
 	if form := server.Queries()[0].Form; len(form) != 2 || !form.Has("query") || !form.Has("time") {
@@ -152,7 +152,7 @@ func signature(t *testing.T, arrived *http.Request, body []byte, key, secret str
 	require.NoError(t, err)
 	again, err := http.NewRequestWithContext(t.Context(), arrived.Method, "http://"+arrived.Host+arrived.URL.String(), bytes.NewReader(body))
 	require.NoError(t, err)
-	for _, name := range []string{"Content-Type", "Accept"} {
+	for _, name := range []string{"Content-Type", "Accept", "Cache-Control"} {
 		again.Header.Set(name, arrived.Header.Get(name))
 	}
 	hash := sha256.Sum256(body)

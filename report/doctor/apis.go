@@ -17,44 +17,44 @@ import (
 var adapterChecks = []Check{
 	{
 		ID: "apiservice-missing", Title: "The metrics APIs are registered", Run: apiServiceMissing,
-		Fault: "The adapter is installed, and not registered at the API server.",
-		Means: "HPAs get no answer and do not scale.",
+		Fault: "The adapter is installed, but an APIService that it serves does not exist.",
+		Means: "HPAs get no metrics from the adapter and do not scale.",
 		Looks: from(Deployments, DaemonSets, APIServices), Also: from(HPAs),
 	},
 	{
 		ID: "apiservice-unavailable", Title: "The API server reaches the adapter", Run: registration,
-		Fault: "The registration exists and the API server gets no answer, for a reason that is neither Service nor certificate.",
-		Means: "HPAs get no answer and do not scale; namespaces may hang while they are deleted.",
+		Fault: "The API server gets no answer from the adapter, although the APIService's Service and certificate are correct.",
+		Means: "HPAs get no metrics from the adapter and do not scale; the deletion of a namespace may hang.",
 		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
 	},
 	{
-		ID: "apiservice-ca", Title: "Service, endpoints and CA of the registration are right", Run: registration,
-		Fault: "The Service, its port or its endpoints are missing, `caBundle` is not the CA of the adapter's certificate, or the certificate is for another name.",
-		Means: "HPAs get no answer and do not scale.",
+		ID: "apiservice-ca", Title: "APIServices have the adapter's Service and CA", Run: registration,
+		Fault: "The Service of an APIService, its port or its endpoints are missing, `caBundle` is not the CA of the adapter's certificate, or the certificate is for another name.",
+		Means: "HPAs get no metrics from the adapter and do not scale.",
 		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
 	},
 	{
-		ID: "apiservice-owner", Title: "The metrics APIs are our adapter's", Run: apiServiceOwner,
-		Fault: "Another server (prometheus-adapter, KEDA) has a group that our adapter is installed for.",
-		Means: "HPAs reach a server without our signals.",
+		ID: "apiservice-owner", Title: "The metrics APIs lead to gpuscale's adapter", Run: apiServiceOwner,
+		Fault: "Another server (prometheus-adapter, KEDA) serves an API group that gpuscale's adapter is installed for.",
+		Means: "HPAs reach a server that does not have gpuscale's metrics.",
 		Looks: from(Deployments, DaemonSets, APIServices, Services), Also: from(HPAs),
 	},
 	{
 		ID: "adapter-certificate", Title: "The adapter's CA is valid", Run: registration,
-		Fault: "The CA in `caBundle` has expired, expires within 30 days or is not yet valid, or the API server reports so of the adapter's certificate.",
-		Means: "From that day on HPAs get no answer.",
+		Fault: "The CA in `caBundle`, or the adapter's certificate, has expired or is not valid yet; or the CA expires within 30 days.",
+		Means: "While the certificate is not valid, HPAs get no metrics from the adapter and do not scale.",
 		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
 	},
 	{
 		ID: "adapter-rights", Title: "The adapter may authenticate callers", Run: adapterRights,
-		Fault: "The bindings to `system:auth-delegator` or `extension-apiserver-authentication-reader` are missing.",
-		Means: "The adapter refuses all callers, or does not start.",
+		Fault: "The adapter's ServiceAccount is not bound to the ClusterRole `system:auth-delegator`, or not to the Role `extension-apiserver-authentication-reader`.",
+		Means: "The adapter refuses all requests, or does not start.",
 		Looks: from(Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings, RoleBindings),
 	},
 	{
-		ID: "program-rights", Title: "Adapter and autoscaler have the permissions that they use", Run: programRights,
-		Fault: "No ClusterRole of a ServiceAccount grants a permission that its program uses in every cluster.",
-		Means: "Objects it may not read have no value or stop its plans; writes it lacks are refused.",
+		ID: "program-rights", Title: "The adapter and the autoscaler have the permissions that they need", Run: programRights,
+		Fault: "The adapter or the autoscaler lacks a permission that it needs in every cluster: no ClusterRole grants it.",
+		Means: "Metrics of objects that the adapter may not read have no value. The autoscaler does not plan without objects that it may not read, and its writes fail.",
 		Looks: from(Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings),
 	},
 }
@@ -85,6 +85,29 @@ func groupMeant(adapters []Program, group string) (yes, no bool) {
 // strangers are other servers of these groups, recognized by their Services' names.
 var strangers = []string{"keda", "prometheus-adapter", "datadog", "stackdriver", "kube-metrics-adapter"}
 
+// leadsTo reports whether an APIService's Service leads to an adapter.
+func leadsTo(l *look, a *apiService, p Program) bool {
+	ref := a.Spec.Service
+	if ref == nil || p.Namespace != ref.Namespace {
+		return false
+	}
+	service := find(Services.in(l), ref.Namespace, ref.Name)
+	return p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && selects(service, p)
+}
+
+// adapterOf returns the adapter that an APIService leads to, or is meant for.
+func adapterOf(l *look, a *apiService, adapters []Program) Program {
+	for _, fits := range []func(Program) bool{
+		func(p Program) bool { return leadsTo(l, a, p) },
+		func(p Program) bool { yes, _ := groupMeant([]Program{p}, a.Spec.Group); return yes },
+	} {
+		if p := the(adapters, fits); p != nil {
+			return *p
+		}
+	}
+	return adapters[0]
+}
+
 // owned reports whether an APIService is ours (is), or was ours (was): then its Service does not exist, and
 // nothing shows that it belongs to another server.
 func owned(l *look, a *apiService, adapters []Program) (is, was bool) {
@@ -92,11 +115,9 @@ func owned(l *look, a *apiService, adapters []Program) (is, was bool) {
 	if ref == nil {
 		return false, false
 	}
-	service := find(Services.in(l), ref.Namespace, ref.Name)
-	is = slices.ContainsFunc(adapters, func(p Program) bool {
-		return p.Namespace == ref.Namespace && (p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && selects(service, p))
-	})
-	return is, service == nil && isOurs(a.Labels) && !slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) })
+	is = slices.ContainsFunc(adapters, func(p Program) bool { return leadsTo(l, a, p) })
+	return is, find(Services.in(l), ref.Namespace, ref.Name) == nil && isOurs(a.Labels) &&
+		!slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) })
 }
 
 func selects(s *corev1.Service, p Program) bool {
@@ -105,7 +126,7 @@ func selects(s *corev1.Service, p Program) bool {
 
 // ourAdapters returns our adapters. Without any, the check is skipped.
 func ourAdapters(l *look) []Program {
-	return orSkip(l, l.programs("adapter"), "no adapter of gpuscale was found")
+	return orSkip(l, l.programs("adapter"), "no gpuscale adapter is installed")
 }
 
 // registry lists our adapters and the APIServices of the metrics APIs.
@@ -181,19 +202,23 @@ func apiServiceMissing(l *look) {
 		if there(name) || not {
 			continue
 		}
-		add, seen, fix := l.fault, "it does not exist, and "+adapters[0].Object()+" is", "Reinstall the adapter's registration."
+		p := adapters[0]
+		if meant := the(adapters, func(p Program) bool { yes, _ := groupMeant([]Program{p}, group); return yes }); meant != nil {
+			p = *meant
+		}
+		add, seen, fix := l.fault, "the APIService does not exist, although "+p.Object()+" is installed", "Install the adapter again: this creates the APIService."
 		users := asking(HPAs.in(l), group)
 		if len(users) > 0 {
-			seen += "; used by HPA " + several(users)
+			seen += "; HPAs that use it: " + several(users)
 		}
 		means := ""
 		switch {
 		case group == groupCustom && (there("v1beta1."+group) || there("v1beta2."+group)):
-			add, means = l.warn, "the other version of the group answers; only v1beta2 takes a metric's own selector"
+			add, means = l.warn, "HPAs use the other version of the group, which answers; only v1beta2 supports a selector of a metric."
 		case len(users) == 0 && !meant:
-			add, fix = l.warn, "If HPAs are to use this group, reinstall the adapter's registration."
+			add, fix = l.warn, "If HPAs should use this group, install the adapter again: this creates the APIService."
 		}
-		add("APIService "+name, seen, fix, l.install(adapters[0], "adapter.yaml"), l.kubectl("get", "apiservice", name)).Means = means
+		add("APIService "+name, seen, fix, l.install(p, "adapter.yaml"), l.kubectl("get", "apiservice", name)).Means = means
 	}
 }
 
@@ -206,7 +231,7 @@ func available(a *apiService) *apiregistrationv1.APIServiceCondition {
 func stated(a *apiService) string {
 	c := available(a)
 	if c == nil {
-		return "the API server has no condition Available for it yet"
+		return "the APIService has no condition Available yet"
 	}
 	return fmt.Sprintf("Available=%s, %s: %s", c.Status, c.Reason, c.Message)
 }
@@ -238,24 +263,23 @@ func apiServiceOwner(l *look) {
 		if not {
 			continue
 		}
-		who := "the API server itself"
+		add, seen := l.warn, "spec.service is empty: the API server itself serves the group"
 		if a.Spec.Service != nil {
-			who = "Service " + a.Spec.Service.Namespace + "/" + a.Spec.Service.Name
+			seen = "spec.service is " + a.Spec.Service.Namespace + "/" + a.Spec.Service.Name + ", not the Service of gpuscale's adapter"
 		}
-		add, seen := l.warn, "spec.service is "+who+", not our adapter's"
-		fix := "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter.md), or exclude it with adapter.apis."
+		fix := "An API group has one server. Either let the APIService lead to gpuscale's adapter, which can forward unknown metrics to the other server (docs/adapter.md); or keep the other server, and remove the group from the chart's adapter.apis."
 		users := asking(HPAs.in(l), a.Spec.Group, signals...)
 		if len(users) > 0 {
-			seen += "; our signals are used by HPA " + several(users)
+			seen += "; HPAs that use gpuscale's metrics: " + several(users)
 		}
 		// Another version of the group may be ours.
 		split := slices.ContainsFunc(r.ours, func(b *apiService) bool { return b.Spec.Group == a.Spec.Group })
 		if isOurs(a.Labels) || meant || split || len(users) > 0 {
 			add = l.fault
 		} else {
-			fix = "None if this is intended. " + fix
+			fix = "If this is intended, do nothing. " + fix
 		}
-		add("APIService "+a.Name, seen, fix, l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), takeover(l, a, r.adapters[0]))
+		add("APIService "+a.Name, seen, fix, l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), takeover(l, a, adapterOf(l, a, r.adapters)))
 	}
 }
 

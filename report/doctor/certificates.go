@@ -24,7 +24,7 @@ func registration(l *look) {
 	r := registered(l)
 	reported := map[string]bool{} // each Service is reported once
 	for _, a := range r.ours {
-		id, f := firstFault(l, a, r.adapters[0])
+		id, f := firstFault(l, a, adapterOf(l, a, r.adapters))
 		if f.Severity != "" && id == l.check.ID && !reported[f.Object] {
 			reported[f.Object] = true
 			l.findings = append(l.findings, f)
@@ -43,57 +43,57 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	service := find(Services.in(l), ref.Namespace, ref.Name)
 	bundle, unreadable := cert.ParseCertsPEM(a.Spec.CABundle)
 	how, commands := reissue(l, a, p)
-	early := "HPAs that use " + a.Spec.Group + " get no answer until the certificate is valid"
+	early := "HPAs that use " + a.Spec.Group + " get no metrics until the certificate is valid."
 	id, f = "apiservice-ca", Finding{Severity: Fault, Object: "APIService " + a.Name, Seen: stated(a)}
 	well := c.Status == apiregistrationv1.ConditionTrue
 	switch {
 	case service == nil, c.Reason == "ServiceNotFound":
-		f.Seen = "spec.service " + ref.Namespace + "/" + ref.Name + " is not there"
-		f.Fix = "Recreate the Service, or point the APIService at the adapter's."
+		f.Seen = "spec.service is " + ref.Namespace + "/" + ref.Name + ", and there is no such Service"
+		f.Fix = "Create the Service again, or let the APIService lead to the adapter's Service."
 		if f.Commands = []string{l.install(p, "adapter.yaml")}; find(Services.in(l), p.Namespace, p.Name) != nil {
 			f.Commands = []string{takeover(l, a, p)}
 		}
 	case !well && c.Reason == "ServicePortError":
-		f.Fix, f.Commands = "Name the port that the Service has.", []string{portOf(l.commands, a, service)}
+		f.Fix, f.Commands = "Set spec.service.port to a port of the Service.", []string{portOf(l.commands, a, service)}
 	case !well && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound" || !hasEndpoint(l, service)):
 		f = unreachable(l, service, p)
 	case len(a.Spec.CABundle) > 0 && unreadable != nil:
 		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", unreadable)
-		f.Fix, f.Commands = "Put the CA of the adapter's certificate there.", rebundle(l, a, p)
+		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", rebundle(l, a, p)
 	case refused(a, "certificate has expired or is not yet valid"): // Go reports both cases with this error
-		id, f.Fix, f.Commands = certificate, "Issue a new one. "+how, commands
+		id, f.Fix, f.Commands = certificate, "Issue a new certificate. "+how, commands
 		if refused(a, " is before ") {
 			f.Means = early
-			f.Fix = "The clock of the control plane, or of the certificate's issuer, is wrong: set both (NTP). Where the clocks are right, issue a new one. " + how
+			f.Fix = "Check the clocks of the control plane and of the certificate's issuer, and correct the wrong one (NTP). If both are right, issue a new certificate. " + how
 		}
 	case refused(a, "x509: certificate is valid for", "x509: certificate is not valid for any names", "legacy Common Name field"):
-		f.Fix, f.Commands = fmt.Sprintf("Make a certificate for %s.%s.svc. ", ref.Name, ref.Namespace)+how, commands
+		f.Fix, f.Commands = fmt.Sprintf("Issue a certificate for the name %s.%s.svc. ", ref.Name, ref.Namespace)+how, commands
 		if take := takeover(l, a, p); ref.Name != p.Name && take != "" {
-			f.Fix, f.Commands = "The adapter's certificate is for its own Service: name that one, "+p.Namespace+"/"+p.Name+".", []string{take}
+			f.Fix, f.Commands = "The adapter's certificate is for its own Service "+p.Namespace+"/"+p.Name+": set that Service in spec.service.", []string{take}
 		}
 	case refused(a, "x509:", "tls:"):
-		f.Fix, f.Commands = "spec.caBundle is not the CA of the adapter's certificate: put the CA there.", rebundle(l, a, p)
+		f.Fix, f.Commands = "spec.caBundle is not the CA of the adapter's certificate: replace it.", rebundle(l, a, p)
 		if p.Secret == "" {
-			f.Fix = "spec.caBundle is not the CA of the adapter's certificate. The adapter puts it there within a minute if it has the right to update this APIService, which an upgrade restores."
+			f.Fix = "spec.caBundle is not the CA of the adapter's certificate. The adapter writes it within a minute if it may update this APIService: the command restores that permission."
 		}
 	case !well:
 		id = "apiservice-unavailable"
-		f.Fix = "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork)."
+		f.Fix = "Read the adapter's log. If the adapter is healthy, the API server does not reach it: check NetworkPolicies and firewalls, or set adapter.hostNetwork."
 		f.Commands = []string{l.logs(p), l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version)}
 	case a.Spec.InsecureSkipTLSVerify:
 		f.Severity, f.Seen = Warning, "spec.insecureSkipTLSVerify is true"
-		f.Means = "any server at the Service's address can send HPAs any value"
+		f.Means = "The API server does not verify the adapter: any server at the Service's address can give HPAs any value."
 		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", rebundle(l, a, p)
 	case unreadable != nil: // there is no CA bundle
 		f.Severity = ""
 	default:
-		id, f.Fix, f.Commands = certificate, "Issue a new one. "+how, commands
+		id, f.Fix, f.Commands = certificate, "Issue a new certificate. "+how, commands
 		// A bundle is valid while one of its certificates is.
 		from := slices.MinFunc(bundle, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) }).NotBefore
 		until := slices.MaxFunc(bundle, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 		switch {
 		case from.After(l.Now.Add(skewed)):
-			f.Seen, f.Means = "the CA in spec.caBundle is not valid before "+from.UTC().Format(time.RFC3339), early
+			f.Seen, f.Means = "The CA in spec.caBundle is not valid before ."+from.UTC().Format(time.RFC3339), early
 		case !until.After(l.Now):
 			f.Seen = "the CA in spec.caBundle expired on " + until.UTC().Format(time.DateOnly)
 		case until.Before(l.Now.Add(soon)):
@@ -109,17 +109,17 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 func unreachable(l *look, service *corev1.Service, p Program) Finding {
 	f := Finding{
 		Severity: Fault, Object: "Service " + service.Namespace + "/" + service.Name,
-		Seen:     fmt.Sprintf("it has no ready endpoint; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, notReady(l, "adapter", "")),
+		Seen:     fmt.Sprintf("the Service has no ready endpoint; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, notReady(l, "adapter", "")),
 		Fix:      "Check why the adapter's pods are not ready.",
 		Commands: []string{l.in(p.Namespace, "describe", p.Ref()), l.logs(p)},
 	}
 	switch {
 	case !selects(service, p):
-		f.Seen += fmt.Sprintf("; spec.selector %s does not match the labels of its pods", labels.Set(service.Spec.Selector))
-		f.Fix = "Have the Service select the adapter's pods."
+		f.Seen += fmt.Sprintf("; spec.selector %s does not match the labels of the adapter's pods", labels.Set(service.Spec.Selector))
+		f.Fix = "Change spec.selector so that it matches the adapter's pods."
 		f.Commands = []string{reselect(l.commands, service, p)}
 	case p.Wanted == 0:
-		f.Fix = "The adapter is scaled to 0: scale it up."
+		f.Fix = "The adapter is scaled to 0 replicas: scale it up."
 		f.Commands = append([]string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=2")}, f.Commands...)
 	}
 	return f
@@ -150,14 +150,14 @@ func portOf(c commands, a *apiService, s *corev1.Service) string {
 func reissue(l *look, a *apiService, p Program) (how string, commands []string) {
 	switch {
 	case p.Secret == "":
-		return "The adapter issues its own when it starts, and needs the right to update this APIService, which an upgrade restores.",
+		return "The adapter issues its certificate when it starts, if it may update this APIService: the first command restores that permission, the second restarts the adapter.",
 			[]string{l.install(p, "adapter.yaml"), l.in(p.Namespace, "rollout", "restart", p.Ref())}
 	case a.Annotations[injectCA] != "":
-		return "cert-manager issues it again once its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
+		return "cert-manager issues it again after its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
 	case byServiceCA(l, p):
-		return "OpenShift's service CA issues it again once its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
+		return "OpenShift's service CA issues it again after its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
 	}
-	return "It is your own (Secret " + p.Secret + "): its issuer has to issue another.", []string{l.in(p.Namespace, "describe", "secret", p.Secret)}
+	return "The certificate in Secret " + p.Secret + " is your own: have its issuer issue another.", []string{l.in(p.Namespace, "describe", "secret", p.Secret)}
 }
 
 // rebundle writes the command that puts the CA into an APIService.

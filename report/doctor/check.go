@@ -154,7 +154,7 @@ func (f *Finding) finish(c *Check) {
 func Select(all []Check, ids []string) ([]Check, error) {
 	for _, id := range ids {
 		if !slices.ContainsFunc(all, func(c Check) bool { return c.ID == id }) {
-			return nil, fmt.Errorf("%q: there is no such check; --list has them", id)
+			return nil, fmt.Errorf("%q: there is no such check; --list prints all checks", id)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(c Check) bool { return len(ids) > 0 && !slices.Contains(ids, c.ID) }), nil

@@ -65,8 +65,11 @@ func (c commands) patch(namespace, resource, name, merge string) string {
 	return c.in(namespace, "patch", resource, name, "--type=merge", "-p", merge)
 }
 
-// logs writes the command that shows a program's log.
-func (c commands) logs(p Program) string { return c.in(p.Namespace, "logs", p.Ref(), "--tail=50") }
+// logs writes the command that shows the logs of all of a program's pods. With the program's name in place of a
+// selector, kubectl would show one pod, which may not be the leader.
+func (c commands) logs(p Program) string {
+	return c.in(p.Namespace, "logs", "-l", metav1.FormatLabelSelector(p.Selector), "--prefix", "--tail=50")
+}
 
 // where returns a command about kinds of the Prometheus Operator (separated by commas), or "" if the cluster
 // lacks one of the kinds. VictoriaMetrics' operator reads its monitors too, without Prometheus or

@@ -26,16 +26,16 @@ func orphanCordon(l *look) {
 		if why == "" {
 			continue
 		}
-		fix, uncordon := "Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.", l.kubectl("uncordon", n.Name)
+		fix, uncordon := "Check the node's GPUs (docs/mig.md if they were being repartitioned), then remove gpuscale's annotations and uncordon the node.", l.kubectl("uncordon", n.Name)
 		after := n.DeepCopy()
 		if contract.Uncordon(after); after.Spec.Unschedulable {
-			fix, uncordon = "Check its GPUs (docs/mig.md for a repartition), then remove the marks. Do not uncordon it: the operator that upgrades its driver, or NVSentinel, does that.", ""
+			fix, uncordon = "Check the node's GPUs (docs/mig.md if they were being repartitioned), then remove gpuscale's annotations. Do not uncordon the node: the operator that upgrades its driver, or NVSentinel, does that.", ""
 		}
 		notes := slices.Sorted(maps.Keys(n.Annotations)) // annotations that others made about our cordon
 		for _, m := range append(marks, slices.DeleteFunc(notes, func(m string) bool { _, stays := after.Annotations[m]; return stays })...) {
 			words = append(words, m+"-")
 		}
-		l.fault("Node "+n.Name, "it is cordoned by us ("+several(marks)+"), and "+why, fix, l.kubectl(words...), uncordon)
+		l.fault("Node "+n.Name, "gpuscale cordoned the node ("+several(marks)+"), and "+why, fix, l.kubectl(words...), uncordon)
 	}
 }
 
@@ -54,29 +54,29 @@ func orphan(l *look, n *corev1.Node, noAutoscaler bool) string {
 	if r, ours, err := contract.RecordOf(n); ours {
 		switch {
 		case err != nil:
-			return "its record is invalid: " + err.Error()
+			return "the record of its repartition is invalid: " + err.Error()
 		case r.Undo != nil && r.Undo.Attempts >= maxUndo:
-			return fmt.Sprintf("the rollback of its layout was given up after %d attempts", r.Undo.Attempts)
+			return fmt.Sprintf("the autoscaler gave up restoring its MIG layout after %d attempts", r.Undo.Attempts)
 		case r.Undo == nil && l.Now.After(r.Deadline.Add(late)):
-			return "its repartition was to end at " + r.Deadline.UTC().Format(time.RFC3339)
+			return "its repartition should have ended at " + r.Deadline.UTC().Format(time.RFC3339)
 		}
 	}
 	if drain, ours, err := v1alpha1.DrainOf(n); ours {
 		switch {
 		case err != nil:
-			return "its record of a drain is invalid"
+			return "the record of its drain is invalid"
 		case l.Now.After(drain.Deadline.Add(late)):
-			return "its drain was to end at " + drain.Deadline.UTC().Format(time.RFC3339)
+			return "its drain should have ended at " + drain.Deadline.UTC().Format(time.RFC3339)
 		}
 	}
 	pool := n.Labels[v1alpha1.NodePoolLabel]
 	switch {
 	case pool == "":
-		return "it is in no GPUNodePool, so that no autoscaler returns to it"
+		return "it is in no GPUNodePool, so no autoscaler uncordons it"
 	case find(Pools.in(l), "", pool) == nil:
-		return "its GPUNodePool " + pool + " does not exist, so that no autoscaler returns to it"
+		return "its GPUNodePool " + pool + " does not exist, so no autoscaler uncordons it"
 	case noAutoscaler:
-		return "there is no autoscaler of gpuscale"
+		return "no gpuscale autoscaler is installed to uncordon it"
 	}
 	return ""
 }
@@ -92,24 +92,24 @@ func cordonForgotten(l *look) {
 			continue
 		}
 		since, known := cordonedSince(n)
-		seen := "it has been cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by us"
+		seen := "the node has been cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by gpuscale"
 		label, state := contract.Upgrade(n)
 		quarantine, step := contract.Quarantine(n)
 		switch {
 		case state == contract.UpgradeFailed:
-			l.warn("Node "+n.Name, "label "+label+" is "+state+": the operator that upgrades the driver has cordoned it, and leaves it so",
-				"Look for the pods that have its GPUs: one without a controller, or with an emptyDir, is not evicted (upgradePolicy.podDeletion). The operator's log has the reason. Then have it try again.",
+			l.warn("Node "+n.Name, "label "+label+" is "+state+": the upgrade of the driver failed, and its operator leaves the node cordoned",
+				"Read the operator's log for the reason. Often a pod still has a GPU: the operator does not evict a pod without a controller, or with an emptyDir (upgradePolicy.podDeletion). End that pod; the second command then starts the upgrade again.",
 				podsOn(l.commands, n), l.kubectl("label", "node", n.Name, label+"=upgrade-required", "--overwrite"))
 		case !known || l.Now.Sub(since) < forgotten:
 		case state != "":
 			l.warn("Node "+n.Name, seen+"; label "+label+" is "+state,
-				"Do not uncordon it: the upgrade of its driver goes on. Look what it waits for, such as jobs (upgradePolicy.waitForCompletion).", podsOn(l.commands, n))
+				"Do not uncordon the node: the upgrade of its driver is in progress. Check what the upgrade waits for, such as jobs (upgradePolicy.waitForCompletion).", podsOn(l.commands, n))
 		case quarantine != "":
-			l.warn("Node "+n.Name, seen+"; NVSentinel has it in quarantine, label "+quarantine+" is "+step,
-				"Look at the fault and repair it: NVSentinel uncordons the node then. If you uncordon it, NVSentinel gives its repair up.",
+			l.warn("Node "+n.Name, seen+"; NVSentinel has quarantined it: label "+quarantine+" is "+step,
+				"Repair the fault that the annotation describes: NVSentinel then uncordons the node. If you uncordon it yourself, NVSentinel ends the repair.",
 				l.kubectl("get", "node", n.Name, "-o", "jsonpath={.metadata.annotations.quarantineHealthEvent}"))
 		default:
-			l.warn("Node "+n.Name, seen, "Uncordon or remove it, unless it is under maintenance.", l.kubectl("uncordon", n.Name))
+			l.warn("Node "+n.Name, seen, "Uncordon the node, or remove it from the cluster, unless it is under maintenance.", l.kubectl("uncordon", n.Name))
 		}
 	}
 }

@@ -33,12 +33,12 @@ func crdOld(l *look) {
 		file := fmt.Sprintf("%s/files/crds/%s_%s.yaml", chartPath, group, plural)
 		const fix = "Install the CRD of this version."
 		if c == nil && len(programs) > 0 { // without programs nothing is written
-			l.fault("CustomResourceDefinition "+k.crd, "it does not exist", fix, l.installFile(programs[0], file)).Means = "the autoscaler has no pools and no quotas, and does not start"
+			l.fault("CustomResourceDefinition "+k.crd, "the CRD does not exist", fix, l.installFile(programs[0], file)).Means = "The autoscaler cannot read pools and quotas, and does not start."
 		}
 		if missing := lacking(c, k.of); len(missing) > 0 {
 			// Not by Helm: another field manager owns the old schema, and Helm stops at the conflict.
-			l.fault("CustomResourceDefinition "+k.crd, "its schema has no "+several(missing), fix, l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)).
-				Means = "the API server drops these fields silently: yours, and the autoscaler's, which loses that state"
+			l.fault("CustomResourceDefinition "+k.crd, "the schema lacks "+several(missing), fix, l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)).
+				Means = "The API server silently drops these fields, from your objects and from the state that the autoscaler stores."
 		}
 	}
 }

@@ -112,7 +112,7 @@ const settle = 10 * time.Minute
 func nodeLacks(l *look, n *corev1.Node, seen, fix string, commands ...string) {
 	add := l.fault
 	if age := l.Now.Sub(n.CreationTimestamp.Time); age < settle {
-		add, seen = l.warn, seen+fmt.Sprintf(" (the node is %s old: it may be starting)", max(age, 0).Round(time.Second))
+		add, seen = l.warn, seen+fmt.Sprintf(" (the node is %s old and may still be starting)", max(age, 0).Round(time.Second))
 	}
 	add("Node "+n.Name, seen, fix, commands...)
 }
@@ -127,6 +127,7 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 		home, selector = e.ours[0].Namespace, e.ours[0].PodLabels[labelName]
 	}
 	show := l.in(home, "get", "pods", "-l", labelName+"="+selector, "--field-selector", "spec.nodeName="+n.Name, "-o", "wide")
+	log := exporterLog(l, n.Name)
 	label, off := labelDeployDCGM, n.Labels[labelDeployDCGM]
 	if dra := n.Labels[labelDeployDCGM+"-dra"]; off == "" && dra != "" { // the GPU Operator with DRA
 		label, off = label+"-dra", dra
@@ -134,31 +135,40 @@ func checkNode(l *look, n *corev1.Node, e exporting) {
 	alone := n.Labels[labelDeploy+"operands"] == "false"
 	switch age, old := e.stale[n.Name]; {
 	case old:
-		nodeLacks(l, n, fmt.Sprintf("its newest value is %s old (gpu_sample_age_seconds)", whole(age)), "Check whether the driver or DCGM answers there.", show)
+		nodeLacks(l, n, fmt.Sprintf("the values of its GPUs are %s old (gpu_sample_age_seconds)", whole(age)), "Check whether nvidia-smi answers on the node, and read the log of the exporter's pod there.", show, log)
 	case has:
 	case off == "false" || off == "paused-for-mig-change":
-		nodeLacks(l, n, "label "+label+" is "+off+", which keeps our exporter away too, and no repartition is in progress",
+		nodeLacks(l, n, "label "+label+" is "+off+": it keeps gpuscale's exporter away too, and no repartition is in progress",
 			"Remove the label, or set it to true.", l.kubectl("label", "node", n.Name, label+"-"))
 	case alone && !hasPod:
-		nodeLacks(l, n, "label "+labelDeploy+"operands is false, which keeps our exporter away too, and allocatable has GPUs",
-			"Remove the label, or set exporter.affinity of the chart, which takes the place of its own.", l.kubectl("label", "node", n.Name, labelDeploy+"operands-"))
+		nodeLacks(l, n, "label "+labelDeploy+"operands is false: it keeps gpuscale's exporter away too, although status.allocatable has GPUs",
+			"Remove the label, or select the node with the chart's exporter.affinity, which replaces the default.", l.kubectl("label", "node", n.Name, labelDeploy+"operands-"))
 	case !l.has(Pods) && !e.scraped, l.has(Pods) && isReady && !e.scraped: // no series of any node: scrape-missing reports it
 	case !l.has(Pods):
-		nodeLacks(l, n, "gpu_info has no series of this node", "Check whether an exporter runs there and is scraped.", show)
+		nodeLacks(l, n, "Prometheus has no gpu_info of this node", "Check whether an exporter runs on the node and whether Prometheus scrapes it.", show)
 	case !hasPod:
 		present := ""
 		if n.Labels[labelPresent] != "true" {
 			present = l.kubectl("label", "node", n.Name, labelPresent+"=true")
 		}
-		nodeLacks(l, n, "no exporter's pod is on it",
-			"The exporter runs on nodes with "+labelPresent+"=true, or NFD's pci-10de.present, or those in exporter.affinity: label the node, or, where new ones get no such label, select them there. Check which taint it does not tolerate (exporter.tolerations).",
+		nodeLacks(l, n, "no exporter pod runs on the node",
+			"The exporter runs on nodes with the label "+labelPresent+"=true (or NFD's pci-10de.present): label the node, or select it with the chart's exporter.affinity. If the label is there, add the node's taints to exporter.tolerations.",
 			present, l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}"))
 	case !isReady:
-		nodeLacks(l, n, "its exporter's pod is not ready"+notReady(l, "exporter", n.Name), "Check its log.", show, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix"))
+		nodeLacks(l, n, "the exporter pod on the node is not ready"+notReady(l, "exporter", n.Name), "Read the pod's log.", show, log)
 	default:
-		nodeLacks(l, n, "its exporter is ready, and gpu_info has no series of this node",
-			"Prometheus scrapes other exporters: check whether it has this node's target, and whether a NetworkPolicy or firewall is in between.", show)
+		nodeLacks(l, n, "the exporter pod is ready, but Prometheus has no gpu_info of this node",
+			"Prometheus scrapes other exporters. Check whether its page /targets lists this one, and whether a NetworkPolicy or a firewall blocks the scrape.", show)
 	}
+}
+
+// exporterLog writes the command that shows the log of the exporter's pod on a node, or "" if no pod is known.
+func exporterLog(l *look, node string) string {
+	p := the(Pods.in(l), func(p *corev1.Pod) bool { return p.Spec.NodeName == node && isProgram("exporter", p.Labels, p.Spec) })
+	if p == nil {
+		return ""
+	}
+	return l.in((*p).Namespace, "logs", (*p).Name, "--tail=50")
 }
 
 // notReady returns why a program's pods are not ready, on a node or (empty) on any node. A pod whose image
@@ -218,8 +228,8 @@ func twoExporters(l *look) {
 	}
 	for _, object := range slices.Sorted(maps.Keys(both)) {
 		slices.Sort(both[object])
-		l.warn(object, "dcgm-exporter runs beside ours on "+several(slices.Compact(both[object])),
-			"Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, in GKE's settings (DCGM metrics), in EKS's CloudWatch add-on (dcgmExporter.enabled), or its DaemonSet. Do not set the label "+labelDeployDCGM+"=false, which removes ours too.", remove[object])
+		l.warn(object, "dcgm-exporter and gpuscale's exporter both run on these nodes: "+several(slices.Compact(both[object])),
+			"Remove dcgm-exporter where it comes from: the GPU Operator's ClusterPolicy or GPUCluster, GKE's DCGM metrics, the CloudWatch add-on of EKS (dcgmExporter.enabled), or its own DaemonSet. Do not set the label "+labelDeployDCGM+"=false: it removes gpuscale's exporter too.", remove[object])
 	}
 }
 

@@ -53,7 +53,7 @@ const (
 )
 
 var (
-	errCalls   = fmt.Errorf("the bound of %d calls is reached", maxCalls)
+	errCalls   = fmt.Errorf("the limit of %d requests to the API server is reached", maxCalls)
 	errTooMany = fmt.Errorf("only the first %d were read", maxObjects)
 )
 
@@ -83,7 +83,7 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 	case err != nil && !apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("asking the API server: %w", err)
 	case err == nil && !json.Valid(page):
-		return nil, errors.New("asking the API server: its answer is no JSON, such as the page of a login")
+		return nil, errors.New("asking the API server: its answer is not JSON; it may be a login page")
 	}
 	var g errgroup.Group
 	g.SetLimit(1 + atOnce)
@@ -226,7 +226,7 @@ func (r *reading) missing(s *Source, err error) {
 	switch {
 	case err == nil:
 	case apierrors.IsForbidden(err):
-		r.unknown(s, "you lack the right to "+s.Right())
+		r.unknown(s, "you lack permission to "+s.Right())
 	default:
 		r.unknown(s, fmt.Sprintf("%s: %v", s.Name, err))
 	}

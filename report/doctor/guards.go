@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -16,15 +17,15 @@ import (
 // guardChecks look at other programs' objects that block the autoscaler's writes.
 var guardChecks = []Check{
 	{
-		ID: "budget-forever", Title: "Budgets allow evictions of pods with GPUs", Run: budgetForever,
-		Fault: "A PodDisruptionBudget over pods with GPUs, on nodes of a pool, can never allow an eviction: `maxUnavailable` is 0, or `minAvailable` is all of them.",
-		Means: "Their nodes are never drained, scaled down or repartitioned: budgets are always honoured.",
+		ID: "budget-forever", Title: "PodDisruptionBudgets allow evictions of GPU pods", Run: budgetForever,
+		Fault: "A PodDisruptionBudget of GPU pods on the nodes of a pool can never allow an eviction: `maxUnavailable` is 0, or `minAvailable` is the number of all its pods.",
+		Means: "The nodes of these pods are never drained, scaled down or repartitioned: the autoscaler always respects PodDisruptionBudgets.",
 		Looks: from(Budgets, Nodes, Pools, HPAs), Also: from(Pods),
 	},
 	{
-		ID: "two-autoscalers", Title: "One autoscaler a cluster", Run: twoAutoscalers,
-		Fault: "Two installations of the autoscaler manage the same pools, each with its own Lease.",
-		Means: "Each reverts the other, and nodes are added twice.",
+		ID: "two-autoscalers", Title: "Only one autoscaler runs", Run: twoAutoscalers,
+		Fault: "Two installations of gpuscale's autoscaler run in the cluster, each with its own Lease, and manage the same pools.",
+		Means: "Each undoes what the other does, and nodes are added twice.",
 		Looks: from(Deployments, DaemonSets), May: from(ConfigMaps),
 	},
 }
@@ -38,29 +39,29 @@ func budgetForever(l *look) {
 		}
 	}
 	for _, b := range Budgets.in(l) {
-		why := never(l, b)
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if why == "" || err != nil {
+		if err != nil {
 			continue
 		}
-		var held []string
+		var pods []*corev1.Pod
+		var names []string
 		for _, p := range Pods.in(l) {
 			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(&p.Spec)) > 0 && selector.Matches(labels.Set(p.Labels)) {
-				held = append(held, p.Name)
+				pods, names = append(pods, p), append(names, p.Name)
 			}
 		}
-		if len(held) == 0 {
+		why := never(l, b, pods)
+		if len(pods) == 0 || why == "" {
 			continue
 		}
-		slices.Sort(held)
-		l.warn("PodDisruptionBudget "+b.Namespace+"/"+b.Name, why+", over "+several(held), "Allow one eviction at a time, unless this is intended.",
+		slices.Sort(names)
+		l.warn("PodDisruptionBudget "+b.Namespace+"/"+b.Name, why+"; GPU pods of this budget: "+several(names), "Set maxUnavailable to 1, unless these pods must never be evicted.",
 			l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`))
 	}
 }
 
-// never returns why a disruption budget can never allow an eviction, or "" if it may. A budget whose pods an
-// HPA may scale up may allow one later, so it is not reported.
-func never(l *look, b *budget) string {
+// never returns why a disruption budget over these pods can never allow an eviction, or "" if it may.
+func never(l *look, b *budget, pods []*corev1.Pod) string {
 	if m := b.Spec.MaxUnavailable; m != nil {
 		if m.String() == "0" || m.String() == "0%" {
 			return "spec.maxUnavailable is " + m.String()
@@ -81,11 +82,23 @@ func never(l *look, b *budget) string {
 		return ""
 	}
 	for _, h := range HPAs.in(l) {
-		if h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal {
+		// With more replicas the budget may allow an eviction.
+		if h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal && slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return scales(h, p) }) {
 			return ""
 		}
 	}
-	return fmt.Sprintf("spec.minAvailable is %d, of %d pods", m.IntVal, b.Status.ExpectedPods)
+	return fmt.Sprintf("spec.minAvailable is %d, and the budget is over %s", m.IntVal, count(int(b.Status.ExpectedPods), "pod"))
+}
+
+// scales reports whether a pod of the HPA's namespace is a replica of the HPA's target. A ReplicaSet has the
+// name of its Deployment, a hyphen and a hash.
+func scales(h *hpa, p *corev1.Pod) bool {
+	of := metav1.GetControllerOfNoCopy(p)
+	if of == nil {
+		return false
+	}
+	hash, hashed := strings.CutPrefix(of.Name, h.Spec.ScaleTargetRef.Name+"-")
+	return of.Name == h.Spec.ScaleTargetRef.Name || of.Kind == "ReplicaSet" && hashed && !strings.Contains(hash, "-")
 }
 
 func twoAutoscalers(l *look) {
@@ -101,7 +114,7 @@ func twoAutoscalers(l *look) {
 		if of, known := leaseOf(l, p); known && of == first {
 			continue // same Lease: only one of them leads
 		}
-		l.fault(p.Object(), "it runs beside "+deciding[0].Object()+", which is older", "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
+		l.fault(p.Object(), "it runs in addition to the older "+deciding[0].Object(), "Keep one of them: uninstall the other, or set autoscaler.dryRun=true for it. The command stops the newer one.",
 			l.in(p.Namespace, "scale", p.Ref(), "--replicas=0"))
 	}
 }

@@ -16,26 +16,26 @@ import (
 
 var hpaChecks = []Check{
 	{
-		ID: "hpa-metric-unknown", Title: "HPAs use metrics that are served", Run: hpaMetricUnknown,
-		Fault: "An HPA names a metric that the adapter does not have.",
-		Means: "It does not scale on it, and with several metrics never scales down.",
+		ID: "hpa-metric-unknown", Title: "The adapter serves the metrics that HPAs use", Run: hpaMetricUnknown,
+		Fault: "An HPA uses a metric that the adapter does not have.",
+		Means: "The HPA does not scale by this metric. If it has several metrics, it never scales down.",
 		Looks: from(Deployments, DaemonSets, HPAs, APIServices, Services), May: from(CustomMetrics, ExternalMetrics),
 	},
 	{
-		ID: "hpa-inactive", Title: "HPAs on GPU signals are active", Run: hpaInactive,
-		Fault: "`ScalingActive` or `AbleToScale` is False, and not for a metric or an API that other checks report.",
-		Means: "It keeps its replicas, whatever is pending.",
+		ID: "hpa-inactive", Title: "HPAs on GPU metrics are active", Run: hpaInactive,
+		Fault: "The condition `ScalingActive` or `AbleToScale` of an HPA is False, for a reason that no other check reports.",
+		Means: "The HPA keeps its number of replicas, whatever the load is.",
 		Looks: from(Deployments, DaemonSets, HPAs, APIServices), May: from(ScaledObjects, Services, CustomMetrics, ExternalMetrics),
 	},
 	{
-		ID: "hpa-two-scalers", Title: "One scaler a workload", Run: hpaTwoScalers,
-		Fault: "Two HPAs, or an HPA and a ScaledObject of KEDA's, have the same target.",
-		Means: "They overrule each other, and the replicas oscillate.",
+		ID: "hpa-two-scalers", Title: "Each workload has one scaler", Run: hpaTwoScalers,
+		Fault: "Two HPAs, or an HPA and a ScaledObject of KEDA, scale the same workload.",
+		Means: "Each overrides the other, and the number of replicas oscillates.",
 		Looks: from(HPAs), Also: from(ScaledObjects),
 	},
 	{
-		ID: "hpa-at-max", Title: "HPAs on GPU signals are below their maximum", Run: hpaAtMax,
-		Fault: "An HPA requests more than `maxReplicas`.",
+		ID: "hpa-at-max", Title: "HPAs on GPU metrics are below their maximum", Run: hpaAtMax,
+		Fault: "An HPA needs more replicas than its `maxReplicas`.",
 		Means: "Requests queue, and no node is added for replicas above the maximum.",
 		Looks: from(Deployments, DaemonSets, HPAs, APIServices), May: from(Services),
 	},
@@ -54,7 +54,7 @@ func hpas(l *look) (out []*hpa, r registry) {
 			out = append(out, h)
 		}
 	}
-	return orSkip(l, out, "no HPA uses a metrics API of our adapter"), r
+	return orSkip(l, out, "no HPA uses a metrics API that gpuscale's adapter serves"), r
 }
 
 func condition(h *hpa, kind autoscalingv2.HorizontalPodAutoscalerConditionType) *autoscalingv2.HorizontalPodAutoscalerCondition {
@@ -80,7 +80,7 @@ func hpaInactive(l *look) {
 					continue
 				}
 			}
-			add(hpaName(h), fmt.Sprintf("%s=False, %s: %s", kind, c.Reason, c.Message), remedy(c.Reason), l.in(h.Namespace, "describe", "hpa", h.Name))
+			add(hpaName(h), fmt.Sprintf("%s=False, %s: %s", kind, c.Reason, c.Message), remedy(h, c.Reason), l.in(h.Namespace, "describe", "hpa", h.Name))
 		}
 	}
 }
@@ -93,19 +93,19 @@ func ofKEDA(h *hpa) bool {
 
 // remedies says what to do, by the reason of an HPA's condition.
 var remedies = map[string]string{
-	"FailedGetScale":          "Its target does not exist, or has no scale: correct spec.scaleTargetRef.",
-	"AmbiguousSelector":       "Two HPAs select the same pods: remove one.",
-	"InvalidSelector":         "Correct what the message names.",
-	"InvalidMetricSourceType": "Correct what the message names.",
-	"ScalingDisabled":         "The target was scaled to 0, which switches the HPA off: scale it to 1 to switch it on again, unless this is intended.",
-	"FailedUpdateScale":       "The HPA controller may not write the target's scale, or something refuses it: see the message.",
+	"FailedGetScale":          "The target does not exist, or has no scale subresource: correct spec.scaleTargetRef.",
+	"AmbiguousSelector":       "Two HPAs select the same pods: delete one of them.",
+	"InvalidSelector":         "Correct the HPA as the message says.",
+	"InvalidMetricSourceType": "Correct the HPA as the message says.",
+	"ScalingDisabled":         "The target has 0 replicas, which switches the HPA off. Scale it to 1 to switch the HPA on again, unless this is intended.",
+	"FailedUpdateScale":       "The HPA controller could not change the target's replicas: remove the cause that the message names.",
 }
 
-func remedy(reason string) string {
+func remedy(h *hpa, reason string) string {
 	if remedies[reason] == "" && strings.HasPrefix(reason, "FailedGet") {
-		return "The metric is known and has no value for these pods: gpuscale-adapter explain hpa (docs/explain.md) gives the reason; check that their exporter or server is scraped."
+		return "The adapter has the metric, but no value for these pods. Run gpuscale-adapter explain hpa " + h.Namespace + "/" + h.Name + ": it shows where the value is lost (docs/explain.md)."
 	}
-	return cmp.Or(remedies[reason], "See the message.")
+	return cmp.Or(remedies[reason], "Correct the HPA as the message says.")
 }
 
 func hpaAtMax(l *look) {
@@ -115,7 +115,7 @@ func hpaAtMax(l *look) {
 		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != "TooManyReplicas" || h.Status.CurrentReplicas < h.Spec.MaxReplicas {
 			continue
 		}
-		l.warn(hpaName(h), fmt.Sprintf("ScalingLimited=True, %s, at maxReplicas %d: %s", c.Reason, h.Spec.MaxReplicas, c.Message), "Raise maxReplicas, if more are acceptable.",
+		l.warn(hpaName(h), fmt.Sprintf("ScalingLimited=True, %s, at maxReplicas %d: %s", c.Reason, h.Spec.MaxReplicas, c.Message), "Raise maxReplicas, if the workload may have more replicas.",
 			l.patch(h.Namespace, "hpa", h.Name, fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, h.Spec.MaxReplicas+max(1, h.Spec.MaxReplicas/2))))
 	}
 }
@@ -153,7 +153,7 @@ func hpaTwoScalers(l *look) {
 			kind, name, _ := strings.Cut(w, " ")
 			commands = append(commands, l.in(namespace, "delete", strings.ToLower(kind), name))
 		}
-		l.fault(t, "scaled by "+several(who), "Keep one: delete the other, or move its metrics into the first.", commands...)
+		l.fault(t, "several objects scale it: "+several(who), "Keep one of them, and move the metrics of the others into it. The command deletes the others.", commands...)
 	}
 }
 
@@ -199,7 +199,7 @@ func hpaMetricUnknown(l *look) {
 		}
 		group, name, field := metricOf(h.Spec.Metrics[places[0]])
 		of, names := metricsOf(l, group)
-		seen, perhaps, patch := "the adapter has no metric "+several(bad), "", ""
+		seen, perhaps, patch := "the adapter does not have the metric "+several(bad), "", ""
 		if c := condition(h, autoscalingv2.ScalingActive); c != nil && c.Status == corev1.ConditionFalse {
 			seen += fmt.Sprintf("; ScalingActive=False, %s: %s", c.Reason, c.Message)
 		}
@@ -207,7 +207,7 @@ func hpaMetricUnknown(l *look) {
 			perhaps, patch = ", perhaps "+near, l.in(h.Namespace, "patch", "hpa", h.Name, "--type=json", "-p",
 				fmt.Sprintf(`[{"op":"replace","path":"/spec/metrics/%d/%s/metric/name","value":%q}]`, places[0], field, near))
 		}
-		l.fault(hpaName(h), seen, "Name one that is served"+perhaps+" (docs/signals.md), or give the adapter a rule for it.", l.kubectl("get", "--raw", of.Paths[0]), patch)
+		l.fault(hpaName(h), seen, "Use a metric that the adapter has"+perhaps+" (docs/signals.md; the first command lists all), or add a rule for this one to the adapter's configuration.", l.kubectl("get", "--raw", of.Paths[0]), patch)
 	}
 }
 

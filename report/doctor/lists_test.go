@@ -110,7 +110,7 @@ func TestMissingIsNotOK(t *testing.T) {
 	for _, c := range All() {
 		f := empty()
 		for _, d := range Table {
-			f.Missing[d] = "you lack the right to read " + d.Name
+			f.Missing[d] = "you lack permission to read " + d.Name
 		}
 		r := Examine(f, []Check{c})
 		if got := r.Checks[0]; got.Outcome != Unknown || got.Why == "" {
@@ -260,7 +260,7 @@ func TestMany(t *testing.T) {
 	if strings.Contains(b.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[1;31mFAULT") {
 		t.Errorf("plain %q, coloured %q", b.String(), coloured.String())
 	}
-	if !strings.Contains(b.String(), "980 more are left out") {
+	if !strings.Contains(b.String(), "980 more findings are not shown") {
 		t.Error("it does not say how many are left out")
 	}
 }

@@ -24,17 +24,17 @@ func migFailed(l *look) {
 	for _, n := range Nodes.in(l) {
 		r, ours, _ := contract.RecordOf(n)
 		if n.Labels[contract.StateLabel] == "failed" {
-			add, seen := l.fault, fmt.Sprintf("label %s is failed, %s is %s", contract.StateLabel, contract.ConfigLabel, n.Labels[contract.ConfigLabel])
+			add, seen := l.fault, fmt.Sprintf("label %s is failed, and %s is %s", contract.StateLabel, contract.ConfigLabel, n.Labels[contract.ConfigLabel])
 			if ours && (r.Undo == nil || r.Undo.Attempts < maxUndo) {
-				add, seen = l.warn, seen+"; the autoscaler is rolling its layout back"
+				add, seen = l.warn, seen+"; the autoscaler is restoring the former MIG layout"
 			}
-			add("Node "+n.Name, seen, "Check mig-manager's log: a process that uses a GPU, a profile that the GPU lacks, a GPU that requires a reset. It retries when the label changes.",
+			add("Node "+n.Name, seen, "Read mig-manager's log. Usual causes: a process uses a GPU, the GPU does not have a profile, or the GPU needs a reset. mig-manager retries when the label "+contract.ConfigLabel+" changes.",
 				migLogs(l, n.Name)...)
 			continue
 		}
 		if answer, err := contract.ParseAnswer(n.Annotations[contract.AgentAnnotation]); err == nil && answer.State == contract.AgentFailed {
-			l.fault("Node "+n.Name, fmt.Sprintf("annotation %s says failed: %s", contract.AgentAnnotation, answer.Message),
-				"docs/mig.md, \"What can go wrong\", has what to do for each message.", l.kubectl("describe", "node", n.Name))
+			l.fault("Node "+n.Name, fmt.Sprintf("the agent reports a failure in annotation %s: %s", contract.AgentAnnotation, answer.Message),
+				"See docs/mig.md, \"What can go wrong\", for this message.", l.kubectl("describe", "node", n.Name))
 		}
 	}
 }
@@ -53,7 +53,7 @@ func migWedged(l *look) {
 		state := n.Labels[contract.StateLabel]
 		since, known := pendingSince(n)
 		if !known {
-			l.cannot("the time since when %s is %s on node %s is not recorded", contract.StateLabel, state, n.Name)
+			l.cannot("since when label %s has been %s on node %s is not recorded", contract.StateLabel, state, n.Name)
 			continue
 		}
 		took := l.Now.Sub(since)
@@ -65,7 +65,7 @@ func migWedged(l *look) {
 			commands = append(commands, l.in(p.Namespace, "delete", "pod", p.Name))
 		}
 		l.fault("Node "+n.Name, fmt.Sprintf("label %s has been %s for at least %s", contract.StateLabel, state, took.Round(time.Minute)),
-			"Check what it waits for (usually a client that does not stop), then delete its pod: it reads the label when it starts.", commands...)
+			"Read mig-manager's log: usually it waits for a process that uses a GPU and does not stop. End that process, then delete mig-manager's pod: it reads the label again when it starts.", commands...)
 	}
 }
 
@@ -108,7 +108,7 @@ func migStrategy(l *look) {
 		if !pools[pool] || strategy != "single" && strategy != "none" {
 			continue
 		}
-		l.fault("Node "+n.Name, fmt.Sprintf("label %s is %s, and spec.mig of its GPUNodePool %s is given", labelStrategy, strategy, pool),
+		l.fault("Node "+n.Name, fmt.Sprintf("label %s is %s, but its GPUNodePool %s has spec.mig, which needs mixed", labelStrategy, strategy, pool),
 			"Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.", mixed(l, n))
 	}
 }

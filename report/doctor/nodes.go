@@ -14,51 +14,51 @@ import (
 
 var nodeChecks = []Check{
 	{
-		ID: "device-plugin-missing", Title: "Nodes with GPUs offer them", Run: devicePluginMissing,
-		Fault: "A node is labelled as one with GPUs and has none allocatable.",
-		Means: "No pod gets its GPUs; they cost the same.",
+		ID: "device-plugin-missing", Title: "GPU nodes offer their GPUs to pods", Run: devicePluginMissing,
+		Fault: "A node is labelled as a GPU node, but its `status.allocatable` has no GPUs.",
+		Means: "No pod can get the node's GPUs, which cost the same.",
 		Looks: from(Nodes, ResourceSlices), Also: from(Pods),
 	},
 	{
-		ID: "gfd-labels-missing", Title: "Nodes have a product label", Run: productMissing,
-		Fault: "The autoscaler is installed, and a node offers `nvidia.com/*` without the label `nvidia.com/gpu.product`.",
-		Means: "The model of its GPUs is unknown: pods that request one are not scheduled there, no layout is planned, quotas by model do not count it.",
+		ID: "gfd-labels-missing", Title: "GPU nodes have a product label", Run: productMissing,
+		Fault: "The autoscaler is installed, and a node offers `nvidia.com/*` resources but does not have the label `nvidia.com/gpu.product`.",
+		Means: "The model of the node's GPUs is unknown: pods that request a model are not scheduled there, no MIG layout is planned, and quotas by model do not count the GPUs.",
 		Looks: from(Nodes, Deployments, DaemonSets),
 	},
 	{
-		ID: "mig-config-failed", Title: "Layouts were applied", Run: migFailed,
-		Fault: "mig-manager, or our agent, reports that repartitioning a node's GPUs failed.",
-		Means: "The node offers another layout than planned, or none.",
+		ID: "mig-config-failed", Title: "MIG layouts were applied", Run: migFailed,
+		Fault: "mig-manager or gpuscale's agent reports that it could not repartition a node's GPUs.",
+		Means: "The node offers another MIG layout than planned, or no GPUs.",
 		Looks: from(Nodes), Also: from(Pods),
 	},
 	{
-		ID: "mig-manager-wedged", Title: "mig-manager completes", Run: migWedged,
+		ID: "mig-manager-wedged", Title: "mig-manager finishes", Run: migWedged,
 		Fault: "`nvidia.com/mig.config.state` has been `pending` or `rebooting` for more than ten minutes.",
-		Means: "The node offers no GPU, and mig-manager does not retry by itself.",
+		Means: "The node offers no GPUs, and mig-manager does not retry by itself.",
 		Looks: from(Nodes), Also: from(Pods),
 	},
 	{
-		ID: "mig-strategy", Title: "GPUs to be repartitioned are offered by profile names", Run: migStrategy,
-		Fault: "A node of a pool with `spec.mig` has `nvidia.com/mig.strategy` `single` or `none`.",
-		Means: "Its GPUs are not repartitioned, and pods that request `nvidia.com/mig-*` get none there.",
+		ID: "mig-strategy", Title: "Nodes offer MIG devices by profile", Run: migStrategy,
+		Fault: "The label `nvidia.com/mig.strategy` is `single` or `none` on a node of a GPUNodePool with `spec.mig`.",
+		Means: "The node's GPUs are not repartitioned, and pods that request `nvidia.com/mig-*` are not scheduled there.",
 		Looks: from(Nodes, Pools), Also: from(DaemonSets),
 	},
 	{
-		ID: "orphan-cordon", Title: "Cordons of ours have an operation", Run: orphanCordon,
-		Fault: "A node is cordoned by us, and the operation is over, given up or unknown.",
-		Means: "No pod is scheduled there until it is uncordoned.",
+		ID: "orphan-cordon", Title: "Nodes that gpuscale cordoned have an operation", Run: orphanCordon,
+		Fault: "gpuscale cordoned a node for an operation that is over, was given up or is unknown.",
+		Means: "No pod is scheduled on the node until you uncordon it.",
 		Looks: from(Nodes, Pools, Deployments, DaemonSets),
 	},
 	{
-		ID: "cordon-forgotten", Title: "No node with GPUs was cordoned and forgotten", Run: cordonForgotten,
-		Fault: "A node with GPUs has been cordoned for more than a day, and not by us, or since an upgrade of its driver failed.",
-		Means: "Its GPUs get no pods, and they cost the same.",
+		ID: "cordon-forgotten", Title: "No GPU node was cordoned and forgotten", Run: cordonForgotten,
+		Fault: "A GPU node has been cordoned for more than a day, and not by gpuscale; or it is cordoned because the upgrade of its driver failed.",
+		Means: "The node's GPUs get no new pods, and cost the same.",
 		Looks: from(Nodes),
 	},
 	{
-		ID: "dra-and-device-plugin", Title: "GPUs are offered in one way", Run: twoWays,
-		Fault: "A node's GPUs are in ResourceSlices of `gpu.nvidia.com` and in its allocatable.",
-		Means: "Two pods can be given the same GPU.",
+		ID: "dra-and-device-plugin", Title: "Each node offers its GPUs in one way", Run: twoWays,
+		Fault: "A node offers its GPUs twice: in ResourceSlices of `gpu.nvidia.com` (DRA) and in `status.allocatable` (device plugin).",
+		Means: "Two pods can get the same GPU.",
 		Looks: from(Nodes, ResourceSlices),
 	},
 }
@@ -119,45 +119,45 @@ func devicePluginMissing(l *look) {
 		if !isGPU(n) || !kube.NodeReady(n) || offers(n) || gpus(n) > 0 || changing(n) && !late || partitioned || claimed[n.Name] > 0 {
 			continue
 		}
-		fix, command := "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.", ""
+		fix, command := "Check whether the device plugin runs on the node and finds the driver. A taint, or the label nvidia.com/gpu.deploy.device-plugin, can keep it away.", ""
 		switch p := podOn(l, n.Name, "k8s-device-plugin"); {
 		case off == "false":
 			why, fix = "; label "+labelDeployPlugin+" is false", "Remove that label: it keeps the device plugin off the node."
 			command = l.kubectl("label", "node", n.Name, labelDeployPlugin+"-")
 		case off == "paused-for-mig-change":
-			why, fix = "; label "+labelDeployPlugin+" is paused-for-mig-change, and mig-manager is at no change", "Set that label to true: mig-manager does not do so after a failed change."
+			why, fix = "; label "+labelDeployPlugin+" is paused-for-mig-change, but mig-manager is changing nothing", "Set that label to true: mig-manager does not reset it after a failed change."
 			command = l.kubectl("label", "node", n.Name, labelDeployPlugin+"=true", "--overwrite")
 		case late:
-			why, fix = fmt.Sprintf("; label %s is %s since %s", upgrade, n.Labels[upgrade], since.UTC().Format(time.RFC3339)), "Check why the GPU Operator does not replace the driver: the log of the driver's pod there; usually a process still uses a GPU."
+			why, fix = fmt.Sprintf("; label %s has been %s since %s", upgrade, n.Labels[upgrade], since.UTC().Format(time.RFC3339)), "The upgrade of the driver does not finish: read the log of the driver's pod on the node. Usually a process still uses a GPU."
 			command = podsOn(l.commands, n)
 		case p != nil:
 			why, command = fmt.Sprintf("; the device plugin's pod is %s/%s", p.Namespace, p.Name), l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=50")
 		default:
 			command = podsOn(l.commands, n)
 		}
-		nodeLacks(l, n, fmt.Sprintf("label %s is true, and allocatable has no nvidia.com/gpu and no nvidia.com/mig-*", labelPresent)+why, fix, command)
+		nodeLacks(l, n, fmt.Sprintf("label %s is true, but status.allocatable has no nvidia.com/gpu and no nvidia.com/mig-*", labelPresent)+why, fix, command)
 	}
 }
 
 // productMissing concerns only the autoscaler: the other programs do not read the label.
 func productMissing(l *look) {
-	planned := len(orSkip(l, l.programs("autoscaler"), "there is no autoscaler of gpuscale, which plans by it")) > 0
+	planned := len(orSkip(l, l.programs("autoscaler"), "no gpuscale autoscaler is installed, and only it reads this label")) > 0
 	for _, n := range Nodes.in(l) {
 		if !planned || gpus(n) == 0 || n.Labels[labelProduct] != "" {
 			continue
 		}
-		nodeLacks(l, n, fmt.Sprintf("allocatable has %d of nvidia.com/*, and there is no label %s", gpus(n), labelProduct),
-			"Run GPU feature discovery there (the GPU Operator, or the device plugin's chart with gfd.enabled), or label the node by hand.", podsOn(l.commands, n))
+		nodeLacks(l, n, fmt.Sprintf("status.allocatable has %d nvidia.com/* devices, but the node has no label %s", gpus(n), labelProduct),
+			"Run GPU feature discovery on the node (it is part of the GPU Operator, and of the device plugin's chart with gfd.enabled), or set the label by hand.", podsOn(l.commands, n))
 	}
 }
 
 func twoWays(l *look) {
-	orSkip(l, ResourceSlices.in(l), "no GPUs are offered by DRA")
+	orSkip(l, ResourceSlices.in(l), "no ResourceSlice offers a GPU")
 	claimed := claimed(l)
 	for _, n := range Nodes.in(l) {
 		if devices := claimed[n.Name]; devices > 0 && gpus(n) > 0 {
-			l.fault("Node "+n.Name, fmt.Sprintf("ResourceSlices of %s have %d devices of it, and allocatable has %d of nvidia.com/*", driverGPU, devices, gpus(n)),
-				"Choose one for this node: keep the device plugin away (label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator), or the DRA driver's kubelet plugin (its node selector).",
+			l.fault("Node "+n.Name, fmt.Sprintf("ResourceSlices of %s have %d devices of the node, and status.allocatable has %d nvidia.com/* devices", driverGPU, devices, gpus(n)),
+				"Keep one of the two off this node: the device plugin (with the GPU Operator by the label nvidia.com/gpu.deploy.device-plugin=false), or the DRA driver's kubelet plugin (by its node selector).",
 				l.kubectl("get", "resourceslices", "--field-selector", "spec.nodeName="+n.Name))
 		}
 	}

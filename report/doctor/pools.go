@@ -16,45 +16,45 @@ import (
 
 var poolChecks = []Check{
 	{
-		ID: "pool-problem", Title: "Pools can be managed", Run: poolProblem,
-		Fault: "A GPUNodePool's condition says that its target is not there, is shared or is not a target, that it only grows, that it has been below its minimum for half an hour, or of a fixed pool, that it has no node, or one that has not been ready for as long.",
-		Means: "It is not managed: nothing is scaled or repartitioned in it.",
+		ID: "pool-problem", Title: "The autoscaler can manage its pools", Run: poolProblem,
+		Fault: "A condition of a GPUNodePool reports a problem: the target does not exist, belongs to another pool too or cannot be scaled; the autoscaler can only add nodes; the pool has been below its minimum for half an hour; or it is a fixed pool without nodes, or with a node that has not been ready for half an hour.",
+		Means: "The autoscaler does not manage the pool: it scales and repartitions nothing in it.",
 		Looks: from(Pools),
 	},
 	{
-		ID: "foreign-autoscaler", Title: "One autoscaler a pool", Run: foreignAutoscaler,
-		Fault: "The autoscaler reports that cluster-autoscaler or Karpenter manages the nodes of one of our pools, or cluster-autoscaler names a pool's target in its arguments.",
-		Means: "Each reverts the other, under running pods.",
+		ID: "foreign-autoscaler", Title: "Each pool has one autoscaler", Run: foreignAutoscaler,
+		Fault: "cluster-autoscaler or Karpenter manages the nodes of a GPUNodePool too: gpuscale's autoscaler reports it, or an argument of cluster-autoscaler names the pool's target.",
+		Means: "Each undoes what the other does, and running pods are evicted.",
 		Looks: from(Pools, Deployments),
 	},
 	{
 		ID: "pool-frozen", Title: "Nothing is frozen", Run: poolFrozen,
-		Fault: "`spec.freeze` of a pool, `policy.freeze` or `--dry-run` is on.",
-		Means: "Nothing new is done; decisions are still explained. It may be intended.",
+		Fault: "`spec.freeze` of a GPUNodePool, `policy.freeze` or `--dry-run` is set.",
+		Means: "The autoscaler starts nothing new, but still explains its decisions. This may be intended.",
 		Looks: from(Pools, Deployments, DaemonSets), Also: from(ConfigMaps),
 	},
 	{
-		ID: "pool-backoff", Title: "Providers deliver", Run: poolBackoff,
-		Fault: "A pool is in backoff after its provider failed to deliver.",
-		Means: "Pods are pending for nodes that are not requested until then.",
+		ID: "pool-backoff", Title: "Providers deliver nodes", Run: poolBackoff,
+		Fault: "A GPUNodePool is in backoff, because its provider failed to deliver nodes.",
+		Means: "Until the backoff ends, the autoscaler requests no nodes for this pool, and pods that need them stay pending.",
 		Looks: from(Pools),
 	},
 	{
 		ID: "leader", Title: "The autoscaler reconciles", Run: leader,
-		Fault: "No replica leads, the Lease has expired, or the last reconcile is long ago.",
-		Means: "Nothing is scaled, repartitioned or explained.",
+		Fault: "No replica of the autoscaler leads, its Lease has expired, or its last successful reconcile was more than five minutes ago.",
+		Means: "No node is added or removed, no GPU is repartitioned, and no decision is explained.",
 		Looks: from(Deployments, DaemonSets), Also: from(ConfigMaps, Leases, LastReconcile, Leaders),
 	},
 	{
-		ID: "namespace-limits", Title: "No namespace exceeds what is read of it", Run: namespaceLimits,
-		Fault: "A namespace has more pending pods, topology rules, pods to come or PodDisruptionBudgets than the autoscaler reads.",
-		Means: "Its pods beyond the limit are not planned for, or none of its pods is evicted. Other namespaces are not affected.",
+		ID: "namespace-limits", Title: "No namespace exceeds the autoscaler's limits", Run: namespaceLimits,
+		Fault: "A namespace has more than the autoscaler reads: pending pods, topology rules, expected pods of gangs and HPAs, or PodDisruptionBudgets.",
+		Means: "The autoscaler adds no nodes for the pods beyond the limit, or evicts no pod of the namespace. Other namespaces are not affected.",
 		Looks: from(GPUNodes, LimitsExceeded),
 	},
 	{
-		ID: "crd-old", Title: "CRDs have the fields that programs write", Run: crdOld,
-		Fault: "A CRD of ours does not exist, or lacks fields.",
-		Means: "The API server drops these fields silently.",
+		ID: "crd-old", Title: "CRDs have the fields that gpuscale writes", Run: crdOld,
+		Fault: "A CRD of gpuscale does not exist, or lacks fields.",
+		Means: "The API server silently drops the fields that the CRD lacks.",
 		Looks: from(Deployments, DaemonSets, CRDs),
 	},
 }
@@ -77,22 +77,22 @@ func poolProblem(l *look) {
 		unready := ready != nil && ready.Status == metav1.ConditionFalse
 		switch {
 		case valid != nil && valid.Status == metav1.ConditionFalse && valid.Reason != reasonForeign:
-			l.fault(object, conditionText(valid), "Correct what the message names; the pool resumes in the next reconcile.", show)
+			l.fault(object, conditionText(valid), "Correct the pool as the message says. The autoscaler manages it again from the next reconcile.", show)
 		case unready && ready.Reason == "NoNodes": // for a fixed pool
-			l.warn(object, conditionText(ready), "Add the label "+v1alpha1.NodePoolLabel+"="+p.Name+" on its nodes.",
-				l.kubectl("get", "nodes", "-L", v1alpha1.NodePoolLabel+","+labelProduct)).Means = "no provider makes its nodes, and no node has its label: it does nothing"
+			l.warn(object, conditionText(ready), "Set the label "+v1alpha1.NodePoolLabel+"="+p.Name+" on the pool's nodes.",
+				l.kubectl("get", "nodes", "-L", v1alpha1.NodePoolLabel+","+labelProduct)).Means = "A fixed pool contains the nodes with its label, and there is none: the pool does nothing."
 		case unready && l.Now.Sub(ready.LastTransitionTime.Time) > belowFor:
 			seen := fmt.Sprintf("Ready=False for %s, %s: %s", l.Now.Sub(ready.LastTransitionTime.Time).Round(time.Minute), ready.Reason, ready.Message)
 			if p.Spec.Provider.Fixed == nil {
-				l.warn(object, seen, "Check status.reason and lastDecisions of the pool, and its provider.", show).Means = "its minimum of nodes does not exist"
+				l.warn(object, seen, "Read status.reason and status.lastDecisions of the pool, and check its provider.", show).Means = "The pool has fewer ready nodes than its minimum."
 				break
 			}
-			l.warn(object, seen, "Check those that are not ready; remove the label from one that will not return.", l.kubectl("get", "nodes", "-l", v1alpha1.NodePoolLabel+"="+p.Name)).
-				Means = "its machines are unusable, and no provider makes others"
+			l.warn(object, seen, "Check the nodes that are not ready. Remove the label from a node that will not return.", l.kubectl("get", "nodes", "-l", v1alpha1.NodePoolLabel+"="+p.Name)).
+				Means = "These machines are unusable, and no provider replaces them."
 		}
 		if grows != nil && grows.Status == metav1.ConditionTrue {
-			l.warn(object, conditionText(grows), "Name a target of Cluster API or Karpenter, or declare it intended.", l.patch("", "gpunodepool", p.Name, `{"spec":{"scaleDown":{"disabled":true}}}`)).
-				Means = "nodes are added and none is removed"
+			l.warn(object, conditionText(grows), "Use a target of Cluster API or Karpenter, whose nodes can be removed; or, if this is intended, disable scaling down.", l.patch("", "gpunodepool", p.Name, `{"spec":{"scaleDown":{"disabled":true}}}`)).
+				Means = "The autoscaler adds nodes to the pool and removes none."
 		}
 	}
 }
@@ -102,11 +102,11 @@ func foreignAutoscaler(l *look) {
 		if c := the(p.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == reasonForeign && c.Status == metav1.ConditionTrue || c.Type == "Valid" && c.Status == metav1.ConditionFalse && c.Reason == reasonForeign
 		}); c != nil {
-			l.fault("GPUNodePool "+p.Name, fmt.Sprintf("%s: %s", c.Reason, c.Message), "Exclude these nodes from one of them: the message names the change.", l.kubectl("get", "gpunodepool", p.Name, "-o", "yaml"))
+			l.fault("GPUNodePool "+p.Name, fmt.Sprintf("%s: %s", c.Reason, c.Message), "Exclude these nodes from one of the two autoscalers: the message names the change.", l.kubectl("get", "gpunodepool", p.Name, "-o", "yaml"))
 			continue
 		}
 		if d, argument := clusterAutoscaler(l, p); d != nil {
-			l.fault("GPUNodePool "+p.Name, fmt.Sprintf("Deployment %s/%s of cluster-autoscaler has %s", d.Namespace, d.Name, argument),
+			l.fault("GPUNodePool "+p.Name, fmt.Sprintf("cluster-autoscaler (Deployment %s/%s) manages its nodes too, by the argument %s", d.Namespace, d.Name, argument),
 				"Remove that node group from cluster-autoscaler's arguments, or delete the pool.",
 				l.in(d.Namespace, "get", "deployment", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].command} {.spec.template.spec.containers[*].args}"))
 		}
@@ -143,16 +143,16 @@ func clusterAutoscaler(l *look, p *pool) (*deployment, string) {
 func poolFrozen(l *look) {
 	for _, p := range Pools.in(l) {
 		if p.Spec.Freeze {
-			l.warn("GPUNodePool "+p.Name, "spec.freeze is true", "Unset it, unless this is intended.", l.patch("", "gpunodepool", p.Name, `{"spec":{"freeze":false}}`))
+			l.warn("GPUNodePool "+p.Name, "spec.freeze is true", "Set spec.freeze to false, unless the freeze is intended.", l.patch("", "gpunodepool", p.Name, `{"spec":{"freeze":false}}`))
 		}
 	}
 	for _, p := range l.programs("autoscaler") {
 		if at := slices.IndexFunc(p.Args, isDryRun); at >= 0 {
-			l.warn(p.Object(), p.Args[at]+" is among its arguments", "Remove the flag, unless this is intended.",
+			l.warn(p.Object(), "it runs with the argument "+p.Args[at], "Remove the argument, unless the dry run is intended.",
 				cmp.Or(l.install(p, "autoscaler.yaml", "autoscaler.dryRun=false"), l.in(p.Namespace, "edit", p.Ref())))
 		}
 		if c, known := configOf(l, p); known && c.Policy.Freeze {
-			l.warn("ConfigMap "+p.Namespace+"/"+p.ConfigMap, "policy.freeze is true", "Remove it from the configuration, unless this is intended; the autoscaler reads it at its start.",
+			l.warn("ConfigMap "+p.Namespace+"/"+p.ConfigMap, "policy.freeze is true", "Remove policy.freeze, unless the freeze is intended. The autoscaler reads its configuration when it starts.",
 				l.install(p, "autoscaler.yaml", "autoscaler.config.policy.freeze=false"))
 		}
 	}
@@ -170,7 +170,7 @@ func poolBackoff(l *look) {
 		if d := the(p.Status.LastDecisions, func(d v1alpha1.Decision) bool { return d.Failed }); d != nil {
 			seen += "; " + d.Action + ": " + d.Message
 		}
-		l.warn("GPUNodePool "+p.Name, seen, "Check the provider; requests resume by themselves.", l.kubectl("describe", "gpunodepool", p.Name))
+		l.warn("GPUNodePool "+p.Name, seen, "Check the provider: quota, stock, image of the nodes. The autoscaler retries when the backoff ends.", l.kubectl("describe", "gpunodepool", p.Name))
 	}
 }
 
@@ -203,12 +203,12 @@ func configOf(l *look, p Program) (c config, known bool) {
 }
 
 func leader(l *look) {
-	for _, p := range orSkip(l, l.programs("autoscaler"), "no autoscaler of gpuscale was found") {
+	for _, p := range orSkip(l, l.programs("autoscaler"), "no gpuscale autoscaler is installed") {
 		if slices.ContainsFunc(p.Args, isDryRun) {
 			continue // it has no Lease; pool-frozen reports that
 		}
 		if p.Wanted == 0 {
-			l.warn(p.Object(), "spec.replicas is 0", "Scale it up, unless this is intended.", l.in(p.Namespace, "scale", p.Ref(), "--replicas=2"))
+			l.warn(p.Object(), "spec.replicas is 0", "Scale it up, unless it was stopped on purpose.", l.in(p.Namespace, "scale", p.Ref(), "--replicas=2"))
 			continue
 		}
 		if !checkLease(l, p) {
@@ -239,39 +239,39 @@ func checkLease(l *look, p Program) bool {
 	}
 	seen := ""
 	if found := find(Leases.in(l), of.namespace, of.name); found == nil {
-		seen = "it does not exist, and " + p.Object() + " is"
+		seen = "the Lease does not exist, although " + p.Object() + " is installed"
 	} else {
 		spec := found.Spec
 		lasts := time.Duration(cmp.Or(max(0, *cmp.Or(spec.LeaseDurationSeconds, new(int32))), 15)) * time.Second
 		age := l.Now.Add(l.Took).Sub(cmp.Or(spec.RenewTime, &metav1.MicroTime{}).Time)
 		switch {
 		case spec.HolderIdentity == nil || *spec.HolderIdentity == "":
-			seen = "holderIdentity is empty"
+			seen = "spec.holderIdentity is empty"
 		case spec.RenewTime == nil:
-			seen = "renewTime is empty"
+			seen = "spec.renewTime is empty"
 		case age > 2*lasts:
-			seen = fmt.Sprintf("%s renewed it %s ago, and it lasts %s", *spec.HolderIdentity, age.Round(time.Second), lasts)
+			seen = fmt.Sprintf("%s renewed the Lease %s ago, and it is valid for %s", *spec.HolderIdentity, age.Round(time.Second), lasts)
 		default:
 			return false
 		}
 	}
-	l.fault("Lease "+of.namespace+"/"+of.name, seen, "Check why no replica acquires it.",
+	l.fault("Lease "+of.namespace+"/"+of.name, seen, "Check why no replica of the autoscaler acquires the Lease: the pods' state and log say so.",
 		l.in(p.Namespace, "get", "pods", "-l", metav1.FormatLabelSelector(p.Selector)), l.in(p.Namespace, "describe", p.Ref()), l.logs(p))
 	return true
 }
 
-// reconcileLate is the maximum age of the last reconcile, the same as in the alert. The autoscaler pauses ten
+// reconcileLate is the maximum age of the last reconcile, the same as in the alert. The autoscaler pauses 30
 // seconds at most, and a scrape may come only every two minutes.
 const reconcileLate = 5 * time.Minute
 
 // checkReconcile checks the age of the last reconcile with the autoscaler's own series.
 func checkReconcile(l *look, p Program) {
 	if v := l.answers(Leaders); len(v) > 0 && v[0].Value > 1 {
-		l.warn(p.Object(), fmt.Sprintf("gpuscale_autoscaler_leader adds up to %s", number(v[0].Value)),
-			"If it lasts, check whether two releases share one Prometheus (--match), or leader election is off.", l.logs(p)).Means = "two replicas act as leader; one loses the Lease"
+		l.warn(p.Object(), fmt.Sprintf("the sum of gpuscale_autoscaler_leader is %s", number(v[0].Value)),
+			"If this lasts, check whether two clusters or releases share this Prometheus (--match selects one), and whether leader election is on.", l.logs(p)).Means = "Two replicas act as leader at the same time."
 	}
 	at, known := l.moment(LastReconcile) // without series, scrape-missing reports it
 	if age := l.Now.Sub(at); known && age > reconcileLate {
-		l.fault(p.Object(), fmt.Sprintf("gpuscale_autoscaler_last_reconcile_timestamp_seconds is %s ago", age.Round(time.Second)), "Check why its reconciles fail.", l.logs(p))
+		l.fault(p.Object(), fmt.Sprintf("the last successful reconcile was %s ago (gpuscale_autoscaler_last_reconcile_timestamp_seconds)", age.Round(time.Second)), "Read the log of the autoscaler: it says why reconciles fail.", l.logs(p))
 	}
 }

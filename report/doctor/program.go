@@ -119,7 +119,7 @@ func (f *Facts) nothing() string {
 		if f.Namespace == "" || f.anyProgram() {
 			return ""
 		}
-		return "No program of gpuscale is in " + where + ", but gpuscale is elsewhere in this cluster: omit -n to detect its namespace."
+		return "No gpuscale program is in " + where + ", but gpuscale is installed elsewhere in this cluster: omit -n to find its namespace."
 	}
 	series := ""
 	if _, answered := f.Answers[Builds]; answered {
@@ -127,5 +127,5 @@ func (f *Facts) nothing() string {
 	}
 	return "gpuscale is not installed here: no Deployment or DaemonSet of its programs in " + where +
 		" (by label " + labelName + " or image name), no APIService of its adapter, no GPUNodePool and no GPUQuota" + series +
-		". To install it: an image and helm install, as docs/quick-start.md has them."
+		". docs/quick-start.md shows how to install it."
 }

@@ -17,15 +17,15 @@ import (
 
 var quotaChecks = []Check{
 	{
-		ID: "quota-unsatisfiable", Title: "Every quota can be met", Run: quotaUnsatisfiable,
-		Fault: "A GPUQuota is for a model that no pool and no node has, contradicts another quota, or names a parent that does not exist or closes a circle.",
-		Means: "Its guarantee cannot be met, or the effective limit differs from the written one.",
+		ID: "quota-unsatisfiable", Title: "Every GPUQuota can be met", Run: quotaUnsatisfiable,
+		Fault: "A GPUQuota is for a model that no pool and no node has, contradicts another quota, names a parent that does not exist, or is its own ancestor.",
+		Means: "The guarantee cannot be met, or the quota that applies is not the one that you wrote.",
 		Looks: from(GPUQuotas, Pools, Nodes),
 	},
 	{
-		ID: "resourcequota-names", Title: "ResourceQuotas count what pods request", Run: resourceQuotaNames,
+		ID: "resourcequota-names", Title: "ResourceQuotas count the GPU resources that pods request", Run: resourceQuotaNames,
 		Fault: "A ResourceQuota counts some GPU resources (`nvidia.com/gpu`), and pods of its namespace request others (`nvidia.com/mig-*`).",
-		Means: "It does not limit those.",
+		Means: "The ResourceQuota does not limit those other resources.",
 		Looks: from(ResourceQuotas), Also: from(Pods),
 	},
 }
@@ -35,13 +35,13 @@ func quotaUnsatisfiable(l *look) {
 	for _, q := range orSkip(l, GPUQuotas.in(l), "there is no GPUQuota") {
 		show := l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")
 		if c := meta.FindStatusCondition(q.Status.Conditions, "Valid"); c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == q.Generation {
-			l.fault("GPUQuota "+q.Name, conditionText(c), "Correct what the message names.", show).Means = "it applies only in part (docs/quotas.md)"
+			l.fault("GPUQuota "+q.Name, conditionText(c), "Correct the quota as the message says.", show).Means = "The quota applies only in part (docs/quotas.md)."
 			continue
 		}
 		for at, a := range q.Spec.Amounts {
 			if a.Model != v1alpha1.AnyModel && complete && !slices.Contains(models, gpu.ProductName(a.Model)) {
-				l.warn("GPUQuota "+q.Name, fmt.Sprintf("spec.amounts[%d].model is %s, and no pool and no node has such a GPU; there are %s", at, a.Model, several(models)),
-					"Name a model that a pool has, or make a pool of it.", show).Means = "its guarantee cannot be met, and pods that request that model are pending"
+				l.warn("GPUQuota "+q.Name, fmt.Sprintf("spec.amounts[%d].model is %s, but no pool and no node has this model; they have %s", at, a.Model, several(models)),
+					"Use a model that a pool has, or create a pool with this model.", show).Means = "The guarantee cannot be met, and pods that request this model stay pending."
 			}
 		}
 	}
@@ -101,21 +101,21 @@ func resourceQuotaNames(l *look) {
 		for _, p := range Pods.in(l) {
 			for r, n := range gpuResources(&p.Spec) {
 				if p.Namespace == q.Namespace && !slices.Contains(counts, r) {
-					asked["requests."+r] += n
+					asked[r] += n
 				}
 			}
 		}
 		hard := map[string]string{}
 		for name, n := range asked {
-			hard[name] = fmt.Sprint(n)
+			hard["requests."+name] = fmt.Sprint(n)
 		}
 		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"hard": hard}})
 		if len(hard) == 0 || err != nil {
 			continue
 		}
 		slices.Sort(counts)
-		l.warn("ResourceQuota "+q.Namespace+"/"+q.Name, fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", several(slices.Compact(counts)), several(slices.Sorted(maps.Keys(hard)))),
-			"Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
+		l.warn("ResourceQuota "+q.Namespace+"/"+q.Name, fmt.Sprintf("spec.hard limits %s, but pods of the namespace request %s, which it does not limit", several(slices.Compact(counts)), several(slices.Sorted(maps.Keys(asked)))),
+			"Add those resources to the ResourceQuota (the command sets each limit to the present use); or use a GPUQuota, which counts GPUs and slices under any resource name.",
 			l.patch(q.Namespace, "resourcequota", q.Name, string(patch)))
 	}
 }

@@ -22,9 +22,9 @@ func adapterRights(l *look) {
 		account, flag := "ServiceAccount "+p.Namespace+"/"+p.ServiceAccount, "--serviceaccount="+p.Namespace+":"+p.ServiceAccount
 		rules, _ := granted(l, p)
 		if covered, _ := validation.Covers(rules, delegation); !covered {
-			l.fault(account, "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator", "Bind the role.",
+			l.fault(account, "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator", "Bind that ClusterRole.",
 				l.kubectl("create", "clusterrolebinding", p.Name+"-auth-delegator", "--clusterrole=system:auth-delegator", flag)).
-				Means = "the adapter cannot authenticate callers at the API server, and refuses all of them"
+				Means = "The adapter cannot ask the API server who sends a request, and refuses all requests."
 		}
 		unread := ""
 		for _, b := range RoleBindings.in(l) {
@@ -39,11 +39,11 @@ func adapterRights(l *look) {
 		switch covered, _ := validation.Covers(rules, authentication); {
 		case covered:
 		case unread != "":
-			l.cannot("RoleBindings in kube-system give %s the Role %s, which is not read, and not %s", account, unread, authenticationReader)
+			l.cannot("RoleBindings in kube-system give %s the Role %s, which doctor does not read, and not %s", account, unread, authenticationReader)
 		default:
-			l.fault(account, "no RoleBinding in kube-system gives it the Role "+authenticationReader, "Bind the role.",
+			l.fault(account, "no RoleBinding in kube-system gives it the Role "+authenticationReader, "Bind that Role.",
 				l.in("kube-system", "create", "rolebinding", p.Name+"-authentication-reader", "--role="+authenticationReader, flag)).
-				Means = "the adapter has no CA of the API server's front proxy: it does not start, or treats requests as anonymous"
+				Means = "The adapter cannot read the CA for requests from the API server: it does not start, or treats all requests as anonymous."
 		}
 	}
 }
@@ -85,16 +85,16 @@ var (
 
 func programRights(l *look) {
 	adapters, autoscalers := l.programs("adapter"), l.programs("autoscaler")
-	orSkip(l, slices.Concat(adapters, autoscalers), "no adapter and no autoscaler of gpuscale was found")
+	orSkip(l, slices.Concat(adapters, autoscalers), "no gpuscale adapter and no gpuscale autoscaler is installed")
 	for _, p := range adapters {
-		lacksRights(l, p, "adapter.yaml", adapterUses, "it cannot read these objects: metrics of their pods have no value, and HPAs on them do not scale")
+		lacksRights(l, p, "adapter.yaml", adapterUses, "The adapter cannot read these objects: metrics of their pods have no value, and HPAs on these metrics do not scale.")
 	}
 	for _, p := range autoscalers {
 		wanted := autoscalerReads
 		if !slices.ContainsFunc(p.Args, isDryRun) {
 			wanted = slices.Concat(autoscalerReads, autoscalerWrites)
 		}
-		lacksRights(l, p, "autoscaler.yaml", wanted, "it does not plan without what it cannot read, and its writes are refused in each reconcile")
+		lacksRights(l, p, "autoscaler.yaml", wanted, "The autoscaler does not plan without the objects that it may not read, and writes that it may not do fail in each reconcile.")
 	}
 }
 
@@ -120,9 +120,9 @@ func lacksRights(l *look, p Program, manifest string, wanted []rbacv1.PolicyRule
 	for _, r := range lacking { // each has one verb and one resource
 		missing = append(missing, strings.TrimSuffix(r.Verbs[0]+" "+r.Resources[0]+"."+r.APIGroups[0], "."))
 	}
-	object, seen := "ServiceAccount "+p.Namespace+"/"+p.ServiceAccount, p.Object()+" runs as it, and no ClusterRole gives it: "
+	object, seen := "ServiceAccount "+p.Namespace+"/"+p.ServiceAccount, p.Object()+" runs as this ServiceAccount, and no ClusterRole grants it: "
 	if own {
-		object, seen = "ClusterRole "+p.Name, "neither it nor another role gives "+p.Object()+": "
+		object, seen = "ClusterRole "+p.Name, "neither this ClusterRole nor another grants "+p.Object()+": "
 	}
-	l.fault(object, seen+several(missing), "Reinstall its rights.", l.install(p, manifest)).Means = means
+	l.fault(object, seen+several(missing), "Install the program again: this restores its permissions.", l.install(p, manifest)).Means = means
 }

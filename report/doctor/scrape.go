@@ -17,62 +17,62 @@ import (
 
 var scrapeChecks = []Check{
 	{
-		ID: "scrape-missing", Title: "Prometheus scrapes our programs", Run: scrapeMissing,
-		Fault: "A program is installed, and Prometheus has no healthy target of it, scrapes it less than every two and a half minutes, or gives its series no label `namespace`.",
-		Means: "Its metrics are lost: boards and reports are empty, HPAs and the autoscaler have no GPU metrics.",
+		ID: "scrape-missing", Title: "Prometheus scrapes gpuscale's programs", Run: scrapeMissing,
+		Fault: "A program is installed, but Prometheus has no healthy target of it, scrapes it less often than every two and a half minutes, or gives its series no label `namespace`.",
+		Means: "Boards and reports are empty, and HPAs and the autoscaler get no GPU metrics.",
 		Looks: from(Deployments, DaemonSets, Builds), Also: from(TargetsDown, WithoutNamespace, ScrapedRarely), May: from(Monitoring, MonitoringAlpha),
 	},
 	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
-		Fault: "A node with GPUs has no ready exporter, none that Prometheus scrapes, or one with stale values.",
-		Means: "The allocation of its GPUs is unknown: it is not scaled down, repartitioned or reclaimed, and its pods have no GPU signals.",
+		Fault: "The exporter of a GPU node does not run, is not ready, is not scraped, or has stale values.",
+		Means: "The allocation of the node's GPUs is unknown: the node is not scaled down, its GPUs are not repartitioned or reclaimed, and its pods have no GPU metrics.",
 		Looks: from(Nodes), Also: from(Deployments, DaemonSets, Pods, GPUNodes, SamplesOld),
 	},
 	{
 		ID: "prof-absent", Title: "GPUs have a busy ratio", Run: profAbsent,
-		Fault: "GPUs have no busy ratio: the profiling counters cannot be read.",
-		Means: "`gpu_busy` has no value, HPAs on it do not scale, and idle GPUs are not recognized.",
-		Looks: from(GPUNodes, BusyMissing), Also: from(Deployments, DaemonSets),
+		Fault: "GPUs have no busy ratio, because the exporter cannot read the profiling counters.",
+		Means: "`gpu_busy` has no value: HPAs on this metric do not scale, and idle GPUs are not recognized.",
+		Looks: from(GPUNodes, BusyMissing), Also: from(Deployments, DaemonSets), May: from(Pods),
 	},
 	{
-		ID: "attribution-stale", Title: "Exporters know allocations", Run: attributionStale,
-		Fault: "The kubelet's pod resources have not been read for five minutes, or are not read at all.",
-		Means: "GPUs are shown with their allocation at that time, or without any.",
-		Looks: from(GPUNodes), Also: from(AttributionOld, AttributionFailed, AttributionNone, Deployments, DaemonSets),
+		ID: "attribution-stale", Title: "Exporters know which pods have the GPUs", Run: attributionStale,
+		Fault: "An exporter has not read the kubelet's pod resources for five minutes, or does not read them at all.",
+		Means: "GPUs are shown with the pods of that time, or without pods.",
+		Looks: from(GPUNodes), Also: from(AttributionOld, AttributionFailed, AttributionNone, Deployments, DaemonSets), May: from(Pods),
 	},
 	{
 		ID: "honor-labels", Title: "GPU series keep the pod's namespace and name", Run: honorLabels,
-		Fault: "Two scrape configurations disagree about `honor_labels`, or `exported_*` labels are dropped, so that GPUs seem allocated to the exporter itself.",
-		Means: "GPUs are counted towards the exporter's namespace, or twice under two names.",
+		Fault: "Scrape jobs differ in `honor_labels`; or a job drops the labels `exported_*`, so that GPUs seem allocated to the exporter itself.",
+		Means: "GPUs count for the namespace of the exporter, or twice under two names.",
 		Looks: from(LabelsMoved, LabelsPlain, LabelsSelf), May: from(Monitoring),
 	},
 	{
 		ID: "scraped-twice", Title: "Each GPU is exported once", Run: scrapedTwice,
-		Fault: "The same GPU comes from two targets.",
-		Means: "Sums of users' own queries count GPUs twice. The adapter takes the larger of two; boards and reports merge by GPU.",
+		Fault: "Prometheus has the series of a GPU from two targets.",
+		Means: "Sums in your own queries count the GPU twice. The adapter takes the larger value; boards and reports count the GPU once.",
 		Looks: from(GPUNodes, GPUsTwice), May: from(Monitoring),
 	},
 	{
-		ID: "two-exporters", Title: "One exporter per node", Run: twoExporters,
-		Fault: "NVIDIA's dcgm-exporter and ours run on one node.",
-		Means: "On many GPUs only one of them can read profiling counters; repartitions wait until both release the GPU.",
+		ID: "two-exporters", Title: "Each GPU node has one exporter", Run: twoExporters,
+		Fault: "NVIDIA's dcgm-exporter and gpuscale's exporter run on the same node.",
+		Means: "On many GPU models only one of them can read the profiling counters, and a GPU is repartitioned only after both have released it.",
 		Looks: from(DaemonSets, Pods),
 	},
 	{
 		ID: "clock-skew", Title: "Clocks agree", Run: clockSkew,
 		Fault: "The clocks of the API server, of Prometheus, or of a GPU node differ by more than 5 s.",
-		Means: "Samples look older than they are: signals go missing, Leases are lost, ages in reports are wrong.",
+		Means: "Samples look older or newer than they are: metrics go missing, Leases are lost, and ages in reports are wrong.",
 		Also:  from(Clock, Nodes, NodeLeases),
 	},
 	{
 		ID: "recording-rules-missing", Title: "Prometheus has the recording rules", Run: rulesMissing,
-		Fault: "GPUs are scraped, and the recording rules have no series.",
-		Means: "Boards are empty where they read rules.",
+		Fault: "Prometheus has series of GPUs, but none of the recording rules.",
+		Means: "Panels that read recording rules are empty.",
 		Looks: from(GPUNodes, Builds, Recorded), May: from(Deployments, DaemonSets, Monitoring),
 	},
 	{
-		ID: "versions-differ", Title: "Programs are of one release", Run: versionsDiffer,
-		Fault: "Exporter, adapter, autoscaler or agent are of different releases. Builds of a checkout are not compared.",
+		ID: "versions-differ", Title: "All programs are of one release", Run: versionsDiffer,
+		Fault: "Exporter, adapter, autoscaler and agent are not all of one release. Development builds are not compared.",
 		Means: "Only programs of one release are tested together.",
 		Looks: from(Builds),
 	},
@@ -86,9 +86,9 @@ func (f *Facts) scraped(program string) bool {
 
 // unscraped says what missing series of a program mean.
 var unscraped = map[string]string{
-	"exporter":   "no GPU is known: boards are empty, GPU signals are missing, no GPU is repartitioned and no node scaled down",
-	"adapter":    "the values that HPAs get are not recorded, and its alerts cannot fire",
-	"autoscaler": "the report has no demand and no pools, and alerts about the autoscaler cannot fire",
+	"exporter":   "No GPU is known: boards are empty, HPAs get no GPU metrics, no GPU is repartitioned and no node is scaled down.",
+	"adapter":    "The values that HPAs get are not recorded, and alerts about the adapter cannot fire.",
+	"autoscaler": "The report has no demand and no pools, and alerts about the autoscaler cannot fire.",
 }
 
 func scrapeMissing(l *look) {
@@ -102,8 +102,11 @@ func scrapeMissing(l *look) {
 		if l.scraped(name) || p.Wanted == 0 { // for example a DaemonSet without GPU nodes
 			continue
 		}
-		seen := fmt.Sprintf("gpuscale_%s_build_info has no series", name)
-		fix := "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by, in a namespace that it looks in."
+		seen := fmt.Sprintf("Prometheus has no gpuscale_%s_build_info", name)
+		fix := "Set the chart's monitoring.scrape to annotations, if your Prometheus scrapes annotated pods; or add a scrape job for this program."
+		if includes(Monitoring.in(l), "servicemonitors") {
+			fix = "Create a monitor with the chart's monitoring.scrape. Your Prometheus must select the monitor's labels (monitoring.labels) and its namespace: compare what these commands print."
+		}
 		commands := []string{
 			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
 			// Some installations select namespaces by label: OpenShift's monitoring of user workloads excludes the
@@ -113,10 +116,10 @@ func scrapeMissing(l *look) {
 			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor")),
 		}
 		if down := values(l.answers(TargetsDown), "instance", "gpuscale-"+name); len(down) > 0 {
-			seen += "; down: " + several(down)
+			seen += "; these targets are down: " + several(down)
 			fix, commands = unread(l, p, name)
 		} else if l.has(TargetsDown) {
-			seen += ", and no target of job gpuscale-" + name + " is down: Prometheus has no such target, or under another job"
+			seen += " and no target of job gpuscale-" + name + " that is down: the target is missing, or its job has another name"
 		}
 		add := l.fault
 		if name != "exporter" { // HPAs and plans work without these series
@@ -125,14 +128,14 @@ func scrapeMissing(l *look) {
 		add(p.Object(), seen, fix, commands...).Means = unscraped[name]
 	}
 	for _, s := range l.answers(WithoutNamespace) {
-		l.warn("scrape job "+s.Labels.Get("job"), "gpu_info has no label namespace", "Have the job set namespace and pod of its targets (relabel_configs from __meta_kubernetes_namespace and __meta_kubernetes_pod_name), as monitors do.").
-			Means = "rules, alerts, adapter and autoscaler trust targets by their namespace, so these GPUs count for none of them, unless exporterNamespaces is \"*\""
+		l.warn("scrape job "+s.Labels.Get("job"), "its gpu_info has no label namespace", "Add relabel_configs that set namespace and pod from __meta_kubernetes_namespace and __meta_kubernetes_pod_name, as monitors do.").
+			Means = "Recording rules, alerts, adapter and autoscaler trust targets by their namespace, so they ignore these GPUs, unless exporterNamespaces is \"*\"."
 	}
 	for _, s := range l.answers(ScrapedRarely) {
-		l.warn("scrape job "+s.Labels.Get("job"), "it is scraped about every "+whole(s.Value), "Set the job's scrape interval to a minute or less (monitoring.interval of the chart).", l.operator("", "servicemonitors,podmonitors", "-A")).
-			Means = "rates over five minutes have no value and the adapter's samples are too old: boards have holes, and HPAs on GPU signals do not scale"
+		l.warn("scrape job "+s.Labels.Get("job"), "it scrapes its targets about every "+whole(s.Value), "Set the job's scrape interval to a minute or less (monitoring.interval of the chart).", l.operator("", "servicemonitors,podmonitors", "-A")).
+			Means = "Rates over five minutes have no value and samples are too old for the adapter: boards have gaps, and HPAs on GPU metrics do not scale."
 	}
-	orSkip(l, found, "no program of gpuscale to scrape was found")
+	orSkip(l, found, "no gpuscale program to scrape is installed")
 }
 
 // unread returns what to do about a program's targets that cannot be scraped.
@@ -196,8 +199,8 @@ func rulesMissing(l *look) {
 			break
 		}
 	}
-	l.warn("Prometheus", "no series of "+several(missing),
-		"Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give "+file+" to it, or to its ruler (Thanos, Mimir, Amazon's service; an agent evaluates none).", commands...)
+	l.warn("Prometheus", "it has no series of the recording rules "+several(missing),
+		"Install the PrometheusRule with labels that your Prometheus selects (monitoring.labels); or load "+file+" into Prometheus, or into the ruler of Thanos, Mimir or Amazon's service. Prometheus in agent mode evaluates no rules.", commands...)
 }
 
 func versionsDiffer(l *look) {
@@ -213,7 +216,7 @@ func versionsDiffer(l *look) {
 		seen = append(seen, release+" of "+strings.Join(programs[release], ", "))
 	}
 	if len(seen) > 1 {
-		l.warn("Programs", "releases "+strings.Join(seen, "; "), "Upgrade all of them to one release (docs/operations.md). While an upgrade replaces the exporters, a tenth of the nodes at a time, this is normal.",
+		l.warn("Programs", "their releases differ: "+strings.Join(seen, "; "), "Upgrade all programs to one release (docs/operations.md). During an upgrade this is normal: exporters are replaced on a tenth of the nodes at a time.",
 			l.kubectl("get", "daemonsets,deployments", "-A", "-l", labelPartOf+"="+partOf, "-o", "wide"))
 	}
 }
@@ -231,11 +234,11 @@ func clockSkew(l *look) {
 	}
 	local := l.Now.Sub(l.Local)
 	if local.Abs() > skewed {
-		l.warn("This machine", fmt.Sprintf("its clock is %s the API server's", behind(-local)), "Set the clock of this machine (NTP).").
-			Means = "ages in this report are wrong; the cluster is not affected"
+		l.warn("This machine", fmt.Sprintf("its clock is %s the API server's", behind(-local)), "Correct the clock of this machine (NTP).").
+			Means = "Ages in this report are wrong; the cluster is not affected."
 	}
 	if at, known := l.moment(Clock); known {
-		skew(l, "Prometheus", at.Sub(l.Asked)-local, "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
+		skew(l, "Prometheus", at.Sub(l.Asked)-local, "Samples look older or newer than they are: the adapter drops those that seem older than maxAge, and HPAs do not scale.")
 	}
 	// Kubelets renew their Leases every ten seconds by their own clocks. A Lease from the future proves a wrong clock.
 	// An old Lease may just be renewed late, so it is not reported.
@@ -245,7 +248,7 @@ func clockSkew(l *look) {
 			continue
 		}
 		if ahead := lease.Spec.RenewTime.Sub(l.Now.Add(l.Took)); ahead > 0 {
-			skew(l, "Node "+n.Name, ahead, "its exporter's times are in the future, and Leases held by its pods last longer than others assume")
+			skew(l, "Node "+n.Name, ahead, "Times that its exporter reports are in the future, and Leases that its pods hold last longer than others assume.")
 		}
 	}
 }
@@ -268,7 +271,7 @@ func skew(l *look, object string, ahead time.Duration, means string) {
 	if ahead.Abs() > broken {
 		add = l.fault
 	}
-	add(object, fmt.Sprintf("its clock is %s the API server's", behind(ahead)), "Set the clock there (NTP, chrony).").Means = means
+	add(object, fmt.Sprintf("its clock is %s the API server's", behind(ahead)), "Correct that clock (NTP, chrony).").Means = means
 }
 
 func behind(ahead time.Duration) string {
@@ -279,21 +282,21 @@ func behind(ahead time.Duration) string {
 }
 
 func profAbsent(l *look) {
-	var commands []string
+	install := ""
 	if exporters := l.programs("exporter"); len(exporters) > 0 {
-		commands = []string{l.install(exporters[0], "exporter.yaml", "exporter.profiling=true"), l.logs(exporters[0])}
+		install = l.install(exporters[0], "exporter.yaml", "exporter.profiling=true")
 	}
 	for _, s := range l.answers(BusyMissing) {
-		l.fault("Node "+s.Labels.Get("node"), fmt.Sprintf("gpu_info or gpu_instance_info has %s GPUs or instances without a busy ratio", number(s.Value)),
-			"Profiling counters need SYS_ADMIN before Hopper, and one reader only: set exporter.profiling, and check that no other monitor (dcgm-exporter, Nsight) uses them.", commands...)
+		l.fault("Node "+s.Labels.Get("node"), fmt.Sprintf("%s of its GPUs or MIG instances have no gpu_busy_ratio or gpu_instance_busy_ratio", number(s.Value)),
+			"Set exporter.profiling: before Hopper the profiling counters require SYS_ADMIN. Check that no other program reads them (dcgm-exporter, Nsight): only one can.", install, exporterLog(l, s.Labels.Get("node")))
 	}
 }
 
 func namespaceLimits(l *look) {
 	for _, s := range l.answers(LimitsExceeded) {
 		namespace := cmp.Or(s.Labels.Get("exported_namespace"), s.Labels.Get("namespace"))
-		l.warn("Namespace "+namespace, fmt.Sprintf("it exceeds the limit %s: %s pods", s.Labels.Get("reason"), number(s.Value)),
-			"Find what creates them; a ResourceQuota bounds it (docs/security.md has the limits).",
+		l.warn("Namespace "+namespace, fmt.Sprintf("it exceeds the limit %s, which affects %s of its pods", s.Labels.Get("reason"), number(s.Value)),
+			"Find what creates so many objects, and bound it with a ResourceQuota (docs/security.md lists the limits).",
 			l.in(namespace, "get", "pods", "--field-selector=status.phase=Pending"), l.in(namespace, "get", "poddisruptionbudgets"))
 	}
 }
@@ -301,21 +304,21 @@ func namespaceLimits(l *look) {
 func attributionStale(l *look) {
 	logs, install := "", ""
 	if exporters := l.programs("exporter"); len(exporters) > 0 {
-		logs, install = l.logs(exporters[0]), l.install(exporters[0], "exporter-node.yaml", "exporter.attribution=true")
+		logs, install = l.logs(exporters[0]), l.install(exporters[0], "exporter.yaml", "exporter.attribution=true")
 	}
 	for _, s := range l.answers(AttributionOld) {
-		l.fault("Node "+s.Labels.Get("node"), "gpu_attribution_age_seconds is "+whole(s.Value), "Check why the kubelet's pod-resources socket does not answer the exporter there.", logs).
-			Means = "GPUs are shown with their allocation at that time; later pods have no GPU signals"
+		l.fault("Node "+s.Labels.Get("node"), "its exporter last read the allocations "+whole(s.Value)+" ago (gpu_attribution_age_seconds)", "Read the exporter's log: it says why the kubelet's pod-resources socket does not answer.", exporterLog(l, s.Labels.Get("node"))).
+			Means = "GPUs are shown with the pods of that time; pods that started later have no GPU metrics."
 	}
 	for _, s := range l.answers(AttributionFailed) {
 		l.warn("Target "+s.Labels.Get("instance"),
-			fmt.Sprintf("allocations have not been read from the kubelet: about %s failures in 15 minutes (gpuscale_exporter_attribution_errors_total), and no gpu_attribution_age_seconds", number(s.Value)),
-			"Check the exporter's log about the kubelet's pod-resources socket.", logs).Means = "meanwhile the allocation of the node's GPUs is unknown"
+			fmt.Sprintf("the exporter has not read the allocations from the kubelet: about %s failures in 15 minutes (gpuscale_exporter_attribution_errors_total)", number(s.Value)),
+			"Read the exporter's log: it says why the kubelet's pod-resources socket does not answer.", logs).Means = "The allocation of the node's GPUs is unknown."
 	}
 	for _, s := range l.answers(AttributionNone) {
-		l.warn("Node "+s.Labels.Get("node"), "gpu_info has series of this node, and gpu_attribution_age_seconds has none: its exporter does not read the kubelet",
-			"Run the exporter with --kubernetes, which exporter.attribution of the chart does.", install).
-			Means = "the allocation of its GPUs is unknown: no GPU signals for pods, nothing is repartitioned, reclaimed or scaled down"
+		l.warn("Node "+s.Labels.Get("node"), "its exporter does not read the kubelet: Prometheus has gpu_info of this node, but no gpu_attribution_age_seconds",
+			"Set exporter.attribution of the chart, which runs the exporter with --kubernetes.", install).
+			Means = "The allocation of the node's GPUs is unknown: pods have no GPU metrics, and nothing is repartitioned, reclaimed or scaled down."
 	}
 }
 
@@ -330,17 +333,17 @@ func honorLabels(l *look) {
 	}
 	show := l.operator("", "servicemonitors,podmonitors", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.endpoints} {.spec.podMetricsEndpoints}{"\n"}{end}`)
 	for _, s := range self {
-		l.fault("scrape job "+s.Labels.Get("job"), fmt.Sprintf("gpu_held allocates to %s/%s %s GPUs: that is the exporter itself, and exported_namespace and exported_pod are gone",
-			s.Labels.Get("namespace"), s.Labels.Get("pod"), number(s.Value)),
-			"Remove the relabelling that drops exported_* labels from this job (metricRelabelings with labeldrop), or set honorLabels: true for it.", show).
-			Means = "every GPU seems allocated to the exporter: pods have no GPU signals, teams no hours, quotas no use"
+		l.fault("scrape job "+s.Labels.Get("job"), fmt.Sprintf("in gpu_held %s GPUs are allocated to %s/%s, which is the exporter itself: the labels exported_namespace and exported_pod are missing",
+			number(s.Value), s.Labels.Get("namespace"), s.Labels.Get("pod")),
+			"Remove the relabelling of this job that drops exported_* labels (metricRelabelings with labeldrop), or set honorLabels: true for the job.", show).
+			Means = "Every GPU seems allocated to the exporter: pods have no GPU metrics, and the use of teams and quotas is lost."
 	}
 	if len(moved) > 0 && len(plain) > 0 {
 		movedBy, plainBy := values(moved, "job", ""), values(plain, "job", "")
 		l.fault("scrape jobs "+several(slices.Concat(movedBy, plainBy)),
-			fmt.Sprintf("the pod's namespace is exported_namespace in %s and namespace in %s (gpu_held)", several(movedBy), several(plainBy)),
-			"Give all jobs that scrape exporters the same honor_labels: true in each, or in none.", show).
-			Means = "a query of these series finds the pods of one half only, and the exporter in the other"
+			fmt.Sprintf("in gpu_held the pod's namespace is the label exported_namespace in job %s, and namespace in job %s", several(movedBy), several(plainBy)),
+			"Set honor_labels to the same value in all jobs that scrape exporters.", show).
+			Means = "A query by namespace finds the pods of one job, and the exporter itself for the other."
 	}
 }
 
@@ -352,8 +355,8 @@ func scrapedTwice(l *look) {
 	all, monitors := values(v, "job", ""), l.operator("", "servicemonitors,podmonitors", "-A")
 	if len(all) < 2 { // no job at all if the series were pushed without one
 		job := strings.Join(all, "")
-		l.warn("scrape job "+cmp.Or(job, "without a name"), "has the same gpu_uuid from several targets: "+several(values(v, "instance", job)),
-			"Two replicas of Prometheus behind one address (query Thanos with --parameter dedup=true; Mimir and Amazon's service drop one of two that have the external labels cluster and __replica__), or two exporters on one node.", monitors)
+		l.warn("scrape job "+cmp.Or(job, "without a name"), "several of its targets have the same GPU (gpu_uuid): "+several(values(v, "instance", job)),
+			"If two exporters run on one node, remove one. If two replicas of Prometheus are behind one address, remove the duplicates: query Thanos with --parameter dedup=true; give the replicas the external labels cluster and __replica__ for Mimir and Amazon's service.", monitors)
 		return
 	}
 	// Keep the job that the alerts name.
@@ -363,8 +366,8 @@ func scrapedTwice(l *look) {
 	}
 	for _, job := range all {
 		if job != keep {
-			l.warn("scrape job "+job, fmt.Sprintf("has the same gpu_uuid as job %s: from %s", keep, several(values(v, "instance", job))),
-				"Have each exporter scraped by one job: remove this one, or its target; the prometheus.io/scrape annotation beside a monitor is a usual reason.", monitors)
+			l.warn("scrape job "+job, fmt.Sprintf("it has the same GPUs (gpu_uuid) as job %s, from %s", keep, several(values(v, "instance", job))),
+				"Scrape each exporter by one job only: remove this job, or the target from it. A usual cause is the annotation prometheus.io/scrape in addition to a monitor.", monitors)
 		}
 	}
 }

@@ -18,21 +18,21 @@ import (
 // tenantChecks look at how a namespace's guardrails affect its pods with GPUs.
 var tenantChecks = []Check{
 	{
-		ID: "pods-refused", Title: "Pods with GPUs are admitted", Run: podsRefused,
-		Fault: "The API server refuses the pods of a workload that requests GPUs, or of gpuscale's DaemonSets: a LimitRange, a ResourceQuota, Pod Security or a webhook.",
+		ID: "pods-refused", Title: "GPU pods are admitted", Run: podsRefused,
+		Fault: "The API server refuses the pods of a GPU workload, or of a DaemonSet of gpuscale, because of a LimitRange, a ResourceQuota, Pod Security or a webhook.",
 		Means: "These pods do not exist, so none is pending, and no node is added for them.",
 		Looks: from(Refusals), Also: from(ReplicaSets, StatefulSets, Jobs, DaemonSets),
 	},
 	{
-		ID: "limitrange-gpus", Title: "LimitRanges give no GPU by default", Run: limitRangeGPUs,
-		Fault: "A LimitRange gives a GPU to every container that states none: by its default, or by its `max`, which is the default where none is written.",
-		Means: "Sidecars and init containers occupy GPUs, and pods that need none are pending for them.",
+		ID: "limitrange-gpus", Title: "LimitRanges give containers no GPU by default", Run: limitRangeGPUs,
+		Fault: "A LimitRange gives a GPU to every container that requests none, by its `default`, or by its `max`, which is the default where none is set.",
+		Means: "Sidecars and init containers occupy GPUs, and pods that need no GPU stay pending for one.",
 		Looks: from(LimitRanges),
 	},
 	{
 		ID: "networkpolicy-scrape", Title: "NetworkPolicies admit Prometheus", Run: networkPolicyScrape,
-		Fault: "An HPA has no value, and the NetworkPolicies over its pods admit no other namespace.",
-		Means: "A Prometheus of another namespace cannot scrape them.",
+		Fault: "An HPA gets no value for its metric, and the NetworkPolicies of its pods admit no traffic from other namespaces.",
+		Means: "A Prometheus in another namespace cannot scrape these pods.",
 		Looks: from(NetworkPolicies, HPAs, Deployments, DaemonSets, APIServices), Also: from(Pods), May: from(Services),
 	},
 }
@@ -97,9 +97,9 @@ func podsRefused(l *look) {
 				continue
 			}
 		}
-		add, fix := l.fault, "Change the pod or the rule that the message names."
+		add, fix := l.fault, "Change the pod template, or the rule that the message names."
 		if strings.Contains(e.Message, "exceeded quota:") { // this is the purpose of a quota
-			add, fix = l.warn, "Raise the ResourceQuota that the message names, unless this is intended."
+			add, fix = l.warn, "Raise the ResourceQuota that the message names, unless the limit is intended."
 		}
 		add(fmt.Sprintf("%s %s/%s", of.Kind, of.Namespace, of.Name), e.Message, fix,
 			l.in(of.Namespace, "describe", strings.ToLower(of.Kind), of.Name), l.in(of.Namespace, "get", "resourcequotas,limitranges"))
@@ -116,11 +116,11 @@ func limitRangeGPUs(l *look) {
 				}
 				seen := fmt.Sprintf("spec.limits[%d].default has %s: %s", at, name, amount.String())
 				if most, there := item.Max[name]; there && most.Cmp(amount) == 0 {
-					seen += "; a default that is not written is the max"
+					seen += "; Kubernetes takes max as the default where none is set"
 				}
 				field := strings.ReplaceAll(string(name), "/", "~1")
 				// The list is patched by position, since a merge patch would replace the whole list.
-				l.warn("LimitRange "+r.Namespace+"/"+r.Name, seen, "Set its default to 0, and let pods state what they need.", l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p",
+				l.warn("LimitRange "+r.Namespace+"/"+r.Name, seen, "Set the default to 0, and let pods request the GPUs that they need.", l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p",
 					fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, field)))
 			}
 		}
@@ -147,8 +147,8 @@ func networkPolicyScrape(l *look) {
 				continue
 			}
 			if closed := closed(l, p); len(closed) > 0 {
-				l.warn(hpaName(h), fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, several(closed), p.Name),
-					"Admit the namespace of Prometheus (deploy/tenant/tenant.yaml has such a policy), unless it runs in this one.", l.in(h.Namespace, "describe", "networkpolicies"))
+				l.warn(hpaName(h), fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no traffic from other namespaces", c.Type, c.Reason, several(closed), p.Name),
+					"Admit the namespace of Prometheus with a NetworkPolicy (deploy/tenant/tenant.yaml has one), unless Prometheus runs in this namespace.", l.in(h.Namespace, "describe", "networkpolicies"))
 				break
 			}
 		}

@@ -36,9 +36,9 @@ func Write(w io.Writer, r Report, inColour bool) error {
 		}
 		b.WriteString(Summary(r) + "\n")
 		is := func(o Outcome) func(Result) bool { return func(c Result) bool { return c.Outcome == o } }
-		because(&b, "partly known", r.Checks, func(c Result) bool { return len(c.Findings) > 0 && c.Why != "" }, in)
+		because(&b, "checked in part", r.Checks, func(c Result) bool { return len(c.Findings) > 0 && c.Why != "" }, in)
 		because(&b, "ok", r.Checks, is(OK), in)
-		because(&b, "not known", r.Checks, is(Unknown), in)
+		because(&b, "unknown", r.Checks, is(Unknown), in)
 		because(&b, "skipped", r.Checks, is(Skipped), in)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
@@ -60,7 +60,7 @@ func findings(b *strings.Builder, c Result, severity Outcome, in func(colour, te
 		}
 		b.WriteByte('\n')
 		if c.More > 0 && i == len(c.Findings)-1 {
-			fmt.Fprintf(b, "        %s: %d more are left out\n\n", c.ID, c.More)
+			fmt.Fprintf(b, "        %s: %d more findings are not shown\n\n", c.ID, c.More)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func Summary(r Report) string {
 	if r.Faults+r.Warnings+r.Unknown == 0 {
 		return "No problem was found."
 	}
-	return fmt.Sprintf("%s, %s, %s not known.", count(r.Faults, "fault"), count(r.Warnings, "warning"), count(r.Unknown, "check"))
+	return fmt.Sprintf("%s, %s, %s unknown.", count(r.Faults, "fault"), count(r.Warnings, "warning"), count(r.Unknown, "check"))
 }
 
 func count(n int, what string) string {

@@ -47,7 +47,7 @@ func actions(r *Report, a answers, c pricing, work map[workKey]*work) []Action {
 	shrink(&out, a, c, r.Pools)
 	scattered(&out, a, c, r.Pools)
 	replace(&out, a, c, r.Reliability.Nodes)
-	grow(&out, a, r.Demand.Unmet, r.Pools)
+	grow(&out, a, c, r.Demand.Unmet, r.Pools)
 	raiseHPAs(&out, a, r.Demand.HPAs)
 	slices.SortStableFunc(out.all, func(a, b Action) int {
 		return cmp.Or(strings.Compare(a.Effect, b.Effect), cmp.Compare(b.Money.Or(-1), a.Money.Or(-1)), cmp.Compare(b.Hours.Or(-1), a.Hours.Or(-1)), strings.Compare(a.ID, b.ID))
@@ -73,7 +73,7 @@ func (out *proposals) propose(a Action, subject ...string) {
 	a.ID = fmt.Sprintf("%s-%08x", a.Kind, h.Sum32())
 	a.Confidence, a.Because = cmp.Or(a.Confidence, out.confidence), lacks(out.because, a.Because)
 	if a.Effect == serves {
-		a.Money = Unknown("it serves demand, it saves nothing")
+		a.Money = Unknown("it serves demand and saves nothing")
 	}
 	out.all = append(out.all, a)
 }
@@ -92,7 +92,7 @@ func sampled(w query.Window, expression string, factor float64) string {
 // share of it that has a record.
 func confidence(w Window, coverage Number) (word, because string) {
 	days, seen := w.Hours/24, coverage.Or(0)
-	because = fmt.Sprintf("window of %.3g days, %s of it with a record", days, percent(seen))
+	because = fmt.Sprintf("the window has %.3g days, and %s of it has a record", days, percent(seen))
 	switch {
 	case days >= 7 && seen >= 0.95:
 		return "high", because
@@ -130,20 +130,21 @@ func reclaim(out *proposals, a answers, c pricing, work map[workKey]*work) map[w
 		if w.profile != "" {
 			things = w.profile + " slices"
 		}
-		verb, patch, word, because := "has", w.stop(), "", ""
+		title, patch, word, because := "Release %s of %s/%s, which does not compute", w.stop(), "", ""
 		switch {
 		case atEnd(w.idle):
 		case atEnd(w.allocated):
-			patch = fmt.Sprintf("kubectl -n %s get pods -o wide | grep %s   # nothing to stop now, it computes: ask its owner why it did not", text.Quote(w.namespace), text.Quote(w.name))
+			title = "Find out why %s of %s/%s did not compute"
+			patch = fmt.Sprintf("kubectl -n %s get pods -o wide | grep %s   # it computes now: ask its owner why it did not", text.Quote(w.namespace), text.Quote(w.name))
 		default:
-			verb, word, because = "had", "low", "nothing was allocated to it at the end"
-			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing to stop now: see what may start it again", text.Quote(w.namespace), text.Quote(w.name))
+			title, word, because = "Find out why %s of %s/%s did not compute", "low", "nothing was allocated to it at the end of the window"
+			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing runs now: see what may start it again", text.Quote(w.namespace), text.Quote(w.name))
 		}
 		out.propose(Action{
 			Kind: "reclaim", Effect: frees,
-			Title: fmt.Sprintf("%s/%s %s %s allocated without computing", w.namespace, w.name, verb, w.things(things)),
+			Title: fmt.Sprintf(title, w.things(things), w.namespace, w.name),
 			Hours: Known(idle * w.part()), Money: c.money("", w.model, idle*w.part()), Patch: patch,
-			Risk:       "The next request is delayed by a start. Ask the owner first.",
+			Risk:       "The next request waits until the pod has started. Ask the owner first.",
 			Confidence: word, Because: because, Query: w.proof(a, a.Dialect.IdleAllocations, w.part()),
 		}, w.subject(w.profile)...)
 	}
@@ -172,36 +173,36 @@ func smaller(out *proposals, a answers, c pricing, work map[workKey]*work, recla
 			continue
 		}
 		allocated, _, _ := a.markedHours(w.allocated)
-		word, risk := "medium", "A peak outside the window may not fit; throughput falls where compute is the bottleneck."
+		word, risk := "medium", "A larger peak than in this window may not fit. Throughput falls if compute is the bottleneck."
 		if s.Evidence.Or(0) < 72 {
 			word = "low"
 		}
 		if w.mixed {
-			risk += " Its pods have GPUs of other models, too, which may offer no such slice."
+			risk += " Its pods also have GPUs of other models, which may not offer this slice."
 		}
 		out.propose(Action{
 			Kind: "right-size", Effect: frees,
-			Title: fmt.Sprintf("%s/%s fits a %s slice in place of %s", s.Namespace, s.Workload, s.To, w.things(s.From)),
+			Title: fmt.Sprintf("Give %s/%s a %s slice in place of a %s", s.Namespace, s.Workload, s.To, w.things(s.From)),
 			Hours: s.Hours, Money: c.money("", w.model, s.Hours.Or(0)),
 			Patch:      fmt.Sprintf("resources:            # of the container, in the pods of %s/%s\n  limits:\n    nvidia.com/mig-%s: 1", s.Namespace, s.Workload, strings.ReplaceAll(s.To, "+", ".")),
 			Risk:       risk,
-			Confidence: word, Because: fmt.Sprintf("%.3g hours of one pod", s.Evidence.Or(0)),
+			Confidence: word, Because: fmt.Sprintf("one pod was observed for %.3g hours", s.Evidence.Or(0)),
 			Query: w.proof(a, a.Dialect.Allocations, s.Hours.Or(0)/allocated),
 		}, w.subject(s.From)...)
 	}
 }
 
 // grow proposes to raise limits for demand that was unserved because a pool or a quota was at its limit.
-func grow(out *proposals, a answers, unmet []Unmet, pools []Pool) {
+func grow(out *proposals, a answers, c pricing, unmet []Unmet, pools []Pool) {
 	for _, u := range unmet {
 		act := Action{Effect: serves, Hours: u.Hours}
 		switch u.Reason {
 		case "PoolAtMax":
-			act.Kind, act.Title = "grow-pool", fmt.Sprintf("Pods requesting %s were pending for a pool at its maximum", u.Shape)
-			act.Patch, act.Risk = raisePools(pools), "It costs what the nodes cost, for as long as the demand lasts."
+			act.Kind, act.Title = "grow-pool", fmt.Sprintf("Raise the maximum of a pool: pods that request %s were pending", Shape(u.Shape))
+			act.Patch, act.Risk = raisePools(pools, c, u.Shape), "The added nodes cost money for as long as the demand lasts."
 		case "QuotaExceeded", "BorrowedWaits":
-			act.Kind, act.Title = "raise-quota", fmt.Sprintf("Pods requesting %s were pending for their quota (%s)", u.Shape, u.Reason)
-			act.Patch, act.Risk = "kubectl get gpuquotas   # raise spec.amounts[].guaranteed or limit of the pending tenant; section 3 has use by tenant", "What one tenant is guaranteed cannot be borrowed by others while it uses it."
+			act.Kind, act.Title = "raise-quota", fmt.Sprintf("Raise a quota: pods that request %s were pending (%s)", Shape(u.Shape), u.Reason)
+			act.Patch, act.Risk = "kubectl get gpuquotas   # raise spec.amounts[].guaranteed or limit of the tenant; section 3 has the use of each tenant", "While the tenant uses its guarantee, others cannot borrow those GPUs."
 		default:
 			continue
 		}
@@ -211,13 +212,15 @@ func grow(out *proposals, a answers, unmet []Unmet, pools []Pool) {
 	}
 }
 
-// raisePools returns the commands that raise the maximum of pools that have reached it.
-func raisePools(pools []Pool) string {
+// raisePools returns the commands that raise the maximum of pools that have reached it, if their nodes have
+// enough GPUs for a pod of the shape.
+func raisePools(pools []Pool, c pricing, shape string) string {
 	var lines []string
+	gpus, _ := strconv.ParseFloat(shape, 64) // 0 for slices
 	for _, p := range pools {
 		high, ok := p.Max.Get()
 		now, also := p.Now.Get()
-		if ok && also && now >= high {
+		if ok && also && now >= high && c.size[p.Pool].Or(gpus) >= gpus {
 			lines = append(lines, fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"max":%.0f}}'`, text.Quote(p.Pool), high+1))
 		}
 	}
@@ -244,9 +247,9 @@ func raiseHPAs(out *proposals, a answers, all []HPA) {
 			return "max by (" + d.AutoscalerNamespace() + ", " + metric.LabelHPA + ") (" + d.Select(metric.AutoscalerHPAReplicas.Name, query.Equal(d.AutoscalerNamespace(), h.Namespace), query.Equal(metric.LabelHPA, h.Name), query.Equal(metric.LabelKind, k)) + ")"
 		}
 		out.propose(Action{
-			Kind: "raise-hpa", Effect: serves, Title: fmt.Sprintf("HPA %s/%s ran at its maximum", h.Namespace, h.Name), Hours: h.AtMax,
+			Kind: "raise-hpa", Effect: serves, Title: fmt.Sprintf("Raise the maximum of HPA %s/%s, which was reached", h.Namespace, h.Name), Hours: h.AtMax,
 			Patch: fmt.Sprintf(`kubectl -n %s patch hpa %s --type merge -p '{"spec":{"maxReplicas":%.0f}}'`, text.Quote(h.Namespace), text.Quote(h.Name), math.Ceil(high*1.5)),
-			Risk:  "More replicas need more GPUs: look at the quota and the pool first.",
+			Risk:  "More replicas need more GPUs: check the quota and the pool first.",
 			Query: sampled(a.Window, "("+kind("current")+") >= bool ("+kind("max")+")", 1),
 		}, h.Namespace, h.Name)
 	}
@@ -285,10 +288,10 @@ func shrink(out *proposals, a answers, c pricing, pools []Pool) {
 		w := a.Window
 		out.propose(Action{
 			Kind: "shrink-pool", Effect: frees,
-			Title: fmt.Sprintf("Pool %s keeps %.0f %s that no pod needed 95 %% of the time", p.Pool, nodes, plural(nodes, "node", "nodes")),
+			Title: fmt.Sprintf("Lower the minimum of pool %s: %.0f %s unused 95 %% of the time", p.Pool, nodes, plural(nodes, "node was", "nodes were")),
 			Hours: Known(hours), Money: c.money(p.Pool, p.Model, hours),
 			Patch: fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"min":%.0f}}'`, text.Quote(p.Pool), low-nodes),
-			Risk:  fmt.Sprintf("The next demand is pending until a node is ready (median: %s).", Seconds(p.ReadyP50)),
+			Risk:  fmt.Sprintf("The next pods are pending until a node is ready (median: %s).", Seconds(p.ReadyP50)),
 			Query: fmt.Sprintf("clamp_max(floor(quantile_over_time(%g, %s) / %g), %g) * %g", q, query.Over(expression, w.Length(), w.Coarse), size, low, size*w.Length().Hours()),
 		}, p.Pool)
 	}
@@ -298,10 +301,10 @@ func shrink(out *proposals, a answers, c pricing, pools []Pool) {
 func scattered(out *proposals, a answers, c pricing, pools []Pool) {
 	for _, p := range pools {
 		for _, kind := range []struct{ state, kind, patch, risk string }{
-			{"fragmented", "repartition", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # names what blocks a repartition, such as spec.mig.idleAfter or spec.mig.allowedProfiles", text.Quote(p.Pool)),
-				"A GPU being repartitioned serves no pod for a minute or so."},
+			{"fragmented", "repartition", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # shows what blocks a repartition, such as spec.mig.idleAfter or spec.mig.allowedProfiles", text.Quote(p.Pool)),
+				"A GPU serves no pod while it is repartitioned, for about a minute."},
 			{"stranded", "strand", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # then lower the CPU and memory that GPU pods request, or use nodes with more", text.Quote(p.Pool)),
-				"Pods with less CPU may start slower."},
+				"Pods with less CPU may start more slowly."},
 		} {
 			values, expression := a.gauge(p.Pool, kind.state)
 			hours := a.total(values)
@@ -313,7 +316,7 @@ func scattered(out *proposals, a answers, c pricing, pools []Pool) {
 				because = "causes: " + because
 			}
 			out.propose(Action{
-				Kind: kind.kind, Effect: frees, Title: fmt.Sprintf("Pool %s has GPUs that are %s", p.Pool, kind.state),
+				Kind: kind.kind, Effect: frees, Title: fmt.Sprintf("Make the %s GPUs of pool %s usable", kind.state, p.Pool),
 				Hours: Known(hours), Money: c.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk, Because: because,
 				Query: sampled(a.Window, expression, 1),
 			}, p.Pool)
@@ -355,16 +358,16 @@ func replace(out *proposals, a answers, c pricing, nodes []SickNode) {
 	for _, n := range nodes {
 		expression := "count (max by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUInfo.Name, query.Equal(metric.LabelNode, n.Node)) + ") and on (" + metric.LabelGPUUUID +
 			") (min by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUHealthy.Name) + ") == 0))"
-		verb, word, because := "has", "", ""
-		patch := fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then return it to its owner", text.Quote(n.Node))
+		title, risk, word, because := "Replace node %s: it has sick GPUs", "Pods on the node's other GPUs are evicted.", "", ""
+		patch := fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then replace or repair the node", text.Quote(n.Node))
 		if !sick[n.Node] {
-			verb, word, because = "had", "low", "no GPU of it was sick at the end"
-			patch = fmt.Sprintf("kubectl describe node %s   # nothing to replace now: see whether it happens again", text.Quote(n.Node))
+			title, risk, word, because = "Watch node %s: it had sick GPUs", "None: the command only reads.", "low", "its GPUs were healthy at the end of the window"
+			patch = fmt.Sprintf("kubectl describe node %s   # healthy now: see whether it happens again", text.Quote(n.Node))
 		}
 		out.propose(Action{
-			Kind: "replace", Effect: frees, Title: fmt.Sprintf("Node %s %s sick GPUs", n.Node, verb),
+			Kind: "replace", Effect: frees, Title: fmt.Sprintf(title, n.Node),
 			Hours: n.Hours, Money: nodeMoney(a, c, n.Node, n.Hours.Or(0)), Patch: patch,
-			Risk: "Pods on the node's other GPUs are evicted.", Confidence: word, Because: because, Query: sampled(a.Window, expression, 1),
+			Risk: risk, Confidence: word, Because: because, Query: sampled(a.Window, expression, 1),
 		}, n.Node)
 	}
 }
@@ -375,5 +378,5 @@ func nodeMoney(a answers, c pricing, node string, hours float64) Number {
 			return c.money("", s.Labels.Get(metric.LabelModel), hours)
 		}
 	}
-	return Unknown("the node's model is not known")
+	return Unknown("the model of the node's GPUs is unknown")
 }

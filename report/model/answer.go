@@ -83,10 +83,10 @@ func figures(h Hours, d Demand, a answers) []Figure {
 	unusedShare, unusedMoney := h.unused()
 	switch {
 	case h.place("unknown").Share.Or(0) > mostDark:
-		why := Unknown("the allocation of more than half of all hours is unknown")
+		why := Unknown("the allocation of more than half of the GPU-hours is unknown")
 		busy.Share, idle.Share, unusedShare = why, why, why
 	case h.dark() > mostDark:
-		why := Unknown("the use of more than half of all hours, or of those allocated, is unknown")
+		why := Unknown("the use of more than half of the GPU-hours, or of the allocated ones, is unknown")
 		busy.Share, idle.Share = why, why
 	}
 	waited := Unknown(noAutoscaler)
@@ -98,11 +98,11 @@ func figures(h Hours, d Demand, a answers) []Figure {
 		waited = a.unless(sum, query.Waiting)
 	}
 	return []Figure{
-		{"Capacity", h.Capacity, "hours", "GPU-hours in total", h.Money},
-		{"Computing", busy.Share, "share", "of them a pod computed", busy.Money},
-		{"Allocated, idle", idle.Share, "share", "of them were allocated and hardly used", idle.Money},
-		{"Not allocated", unusedShare, "share", "of them were free, fragmented or stranded", unusedMoney},
-		{"Unserved", waited, "hours", "GPU-hours of unserved demand", Unknown("demand has no price")},
+		{"Capacity", h.Capacity, "hours", "GPU-hours of all GPUs", h.Money},
+		{"Computing", busy.Share, "share", "of the GPU-hours: pods computed", busy.Money},
+		{"Allocated, idle", idle.Share, "share", "of the GPU-hours: allocated to pods that hardly computed", idle.Money},
+		{"Not allocated", unusedShare, "share", "of the GPU-hours: free, fragmented or stranded", unusedMoney},
+		{"Unserved", waited, "hours", "GPU-hours that pending pods requested and did not get", Unknown("demand has no price")},
 	}
 }
 
@@ -111,38 +111,37 @@ func paragraph(r *Report, blank float64) string {
 	h := r.Hours
 	capacity, ok := h.Capacity.Get()
 	if !ok {
-		return "There is no record of any GPU in this window."
+		return "Prometheus has no record of a GPU in this window."
 	}
 	var b strings.Builder
 	gpus := h.GPUs.Or(0)
-	span := strings.TrimPrefix(Duration(r.Window.Hours), "1 ") // so that it reads "the last hour"
-	fmt.Fprintf(&b, "The last %s had %s %s on average", span, digits(gpus), plural(gpus, "GPU", "GPUs"))
+	fmt.Fprintf(&b, "Over %s the cluster had %s %s on average", Duration(r.Window.Hours), digits(gpus), plural(gpus, "GPU", "GPUs"))
 	if blank > 0.01*r.Window.Hours*hour {
-		fmt.Fprintf(&b, " in the %s with a record", Duration(r.Window.Hours-blank/hour))
+		fmt.Fprintf(&b, " (in the %s with a record)", Duration(r.Window.Hours-blank/hour))
 	}
-	fmt.Fprintf(&b, ", %s GPU-hours", digits(capacity))
+	fmt.Fprintf(&b, ": %s GPU-hours", digits(capacity))
 	if v, ok := h.Money.Get(); ok {
-		fmt.Fprintf(&b, " worth %s %s", digits(v), r.Currency)
+		fmt.Fprintf(&b, ", which cost %s %s", digits(v), r.Currency)
 	}
 	b.WriteString(". ")
 	share := func(word string) string { return Tenths(h.place(word).Share) }
 	if _, ok := h.place("busy").Share.Get(); ok && h.dark() <= mostDark {
-		fmt.Fprintf(&b, "Pods computed in %s of them and were between work in %s; %s were allocated to pods that hardly computed", share("busy"), share("slack"), share("idle"))
+		fmt.Fprintf(&b, "Of these, pods computed in %s; %s were allocated to such pods while they waited for work; %s were allocated to pods that hardly computed", share("busy"), share("slack"), share("idle"))
 	} else {
-		b.WriteString("The use of what was allocated is not known")
+		b.WriteString("How much pods computed on the GPUs is not known")
 	}
 	if v, _ := h.unused(); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
-		fmt.Fprintf(&b, ", %s were not allocated", Tenths(v))
+		fmt.Fprintf(&b, "; %s were not allocated", Tenths(v))
 	}
 	if v, _ := h.sum("sick", "unready"); v.Or(0) >= mostBroken {
-		fmt.Fprintf(&b, ", %s were on broken GPUs or nodes", Tenths(v))
+		fmt.Fprintf(&b, "; %s were lost to broken GPUs and nodes", Tenths(v))
 	}
 	b.WriteString(". ")
 	if waited, ok := r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
-		fmt.Fprintf(&b, "Demand for %s GPU-hours was unserved. ", digits(waited))
+		fmt.Fprintf(&b, "Pending pods requested another %s GPU-hours and did not get them. ", digits(waited))
 	}
 	if q := r.Answer.Quality; q.Grade != "good" {
-		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and the use of %s GPU-hours is unknown.", q.Grade, percent(q.Coverage.Or(0)), digits(q.Unattributed.Or(0)))
+		fmt.Fprintf(&b, "The data quality is %s: %s of the window has a record, and the use of %s GPU-hours is unknown.", q.Grade, percent(q.Coverage.Or(0)), digits(q.Unattributed.Or(0)))
 	}
 	return strings.TrimSpace(b.String())
 }
@@ -151,15 +150,15 @@ func paragraph(r *Report, blank float64) string {
 func methods(a query.Answers) Methods {
 	w := a.Window
 	o := Methods{
-		Steps: fmt.Sprintf("%s for few series, %s for the autoscaler's counters, %s for series per pod; scrape interval %s", w.Step, w.Ledger, w.Coarse, w.Scrape),
+		Steps: fmt.Sprintf("%s for queries with few series, %s for the autoscaler's counters, %s for series of each pod; scrape interval %s", w.Step, w.Ledger, w.Coarse, w.Scrape),
 		Text: []string{
-			"A GPU-hour is a whole GPU for an hour. A MIG instance is its part of the GPU's compute slices; a GPU that several containers share belongs to each of them in equal parts.",
-			"The ledger reads the autoscaler's counters replica by replica: a value below the one before is a counter reset, and all of it counts; over a gap in the record a counter that continues is spread evenly. Time with a record neither of a counter nor of the exporter, with GPUs before and after, is unknown.",
-			fmt.Sprintf("From the exporter alone, a moment stands for the step before it. A node without samples that returns was present; one that does not return is unknown for an hour and then removed. A pod is idle under 1 %% use, and its GPUs are proposed for reclaiming after %.3g idle minutes.", float64(query.IdleAfter)/60),
-			"Computing is time in which kernels ran, not how well they ran: a GPU at 100 % may still use little of its arithmetic.",
-			"Quantiles of waits come from histogram buckets and are as exact as those are wide.",
-			"Money is hours times the price of a GPU; where its pool is not known, the mean of the pools with such GPUs. Prices are those of one day: see the data-quality badge. Savings of different actions overlap and are not to be added up.",
-			"Workloads are guessed from the names of pods, since Prometheus does not know owners.",
+			"A GPU-hour is one whole GPU for one hour. A MIG instance counts as its part of the GPU's compute slices. A GPU that several containers share counts in equal parts for each of them.",
+			"GPU-hours come from the autoscaler's counters, replica by replica. A value below the one before is a counter reset, and all of it counts. If a counter continues after a gap in the record, its growth is spread evenly over the gap. Time without a record of the autoscaler and of the exporter, between times with GPUs, is unknown.",
+			fmt.Sprintf("Where only the exporter has a record, each value stands for the step before it. A node whose samples stop and return was present meanwhile; a node whose samples do not return is unknown for an hour and then counts as removed. A pod is idle while it uses less than 1 %% of its GPU; reclaiming its GPUs is proposed after %.3g idle minutes.", float64(query.IdleAfter)/60),
+			"Computing is the time in which kernels ran, not how well they ran: a GPU that computes 100 % of the time may use little of its arithmetic.",
+			"Quantiles of waiting times are interpolated within histogram buckets.",
+			"Money is GPU-hours times the price of a GPU; where the pool is not known, the mean price of the pools with such GPUs. All hours have the prices of one day, which section 0 names. Savings of different actions overlap: do not add them up.",
+			"Workloads are derived from the names of pods, because Prometheus does not have their owners.",
 		},
 	}
 	for _, q := range a.Asked {

@@ -130,7 +130,7 @@ func (a answers) wait(of string, h histogram, lost string) Wait {
 	case !a.Autoscaler:
 		why = noAutoscaler
 	case count < 0.5:
-		why = cmp.Or(lost, "no wait was recorded in the window")
+		why = cmp.Or(lost, "no pod was bound in the window")
 	default:
 		return Wait{of, Known(math.Round(count)), h.quantile(0.5), h.quantile(0.95), h.quantile(0.99)}
 	}

@@ -92,7 +92,7 @@ const (
 
 // forecastOf makes section 6; limits is the maximum number of GPUs by pool or model.
 func forecastOf(a answers, led ledger.Ledger, limits map[string]Number) Forecast {
-	f := Forecast{Note: "GPUs allocated, not GPUs requested: unserved demand is in section 2. The limit is the GPUs of a pool at its maximum, else those at the end. The bands are meant to contain 80 % and 95 % of outcomes; what each contained in the past is printed beside it. GPUs run out between when the upper and when the lower end of the 80 % band reaches the limit."}
+	f := Forecast{Note: "The forecast is of allocated GPUs; unserved demand is in section 2. The limit is the number of GPUs of a pool at its maximum, or without a maximum at the end of the window. The bands should contain 80 % and 95 % of outcomes; the table has what they contained in the past. GPUs run out between the times at which the upper and the lower end of the 80 % band reach the limit."}
 	whole := series{name: "all GPUs", limit: Known(0)}
 	by := map[string]*series{}
 	for _, s := range led.Series {
@@ -120,7 +120,7 @@ func forecastOf(a answers, led ledger.Ledger, limits map[string]Number) Forecast
 	}
 	f.Workloads = expected(a)
 	if why := a.open(query.Forecasts); why != "" {
-		f.Note += " The autoscaler's forecasts of workloads are not known: " + why + "."
+		f.Note += " The autoscaler's forecasts of workloads are unknown: " + why + "."
 	}
 	return f
 }
@@ -245,7 +245,7 @@ func (o *Outlook) band(all, wide []forecast.Forecast) {
 			if x, ok := v.Get(); ok {
 				return Known(x)
 			}
-			return Unknown("tried too few times to say")
+			return Unknown("too few tests")
 		}
 		b := Band{At: f.At.UTC(), Low: number(f.Low), Expected: number(f.Expected), High: number(f.High), Low95: number(wide[i].Low), High95: number(wide[i].High)}
 		if b.Low95.Or(0) > b.Low.Or(0) {
@@ -268,7 +268,7 @@ func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 	}
 	last := o.Ahead[len(o.Ahead)-1].At.Sub(now)
 	days := func(d time.Duration) float64 { return d.Hours() / 24 }
-	never := Unknown(fmt.Sprintf("not within the %s looked ahead", Duration(last.Hours())))
+	never := Unknown(fmt.Sprintf("not within the next %s", Duration(last.Hours())))
 	when := func(of func(Band) Number) Number {
 		for _, b := range o.Ahead {
 			// Slightly below the limit counts too: a band never exceeds the values that it was computed from.
@@ -285,16 +285,16 @@ func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 	lastDay, sure := e.Latest.Get()
 	switch {
 	case !soon:
-		e.Text = fmt.Sprintf("Not within the %s looked ahead.", Duration(last.Hours()))
+		e.Text = fmt.Sprintf("The limit is not reached within the next %s.", Duration(last.Hours()))
 	case sure && lastDay == first:
-		e.Text = fmt.Sprintf("Within %s.", Duration(24*first))
+		e.Text = fmt.Sprintf("The limit is reached within %s.", Duration(24*first))
 	case sure:
-		e.Text = fmt.Sprintf("In %s to %s.", Duration(24*first), Duration(24*lastDay))
+		e.Text = fmt.Sprintf("The limit is reached in %s to %s.", Duration(24*first), Duration(24*lastDay))
 	default:
-		e.Text = fmt.Sprintf("In %s at the earliest; it may not happen within the %s looked ahead.", Duration(24*first), Duration(last.Hours()))
+		e.Text = fmt.Sprintf("The limit is reached in %s at the earliest, perhaps not within the next %s.", Duration(24*first), Duration(last.Hours()))
 	}
 	if last < reach {
-		e.Text += " Beyond that there is not enough data."
+		e.Text += " There is not enough data to look further ahead."
 	}
 	o.Exhausts = e
 }

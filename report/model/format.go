@@ -19,6 +19,14 @@ func written(n Number, write func(float64) string) string {
 	return write(v)
 }
 
+// Shape writes what a pod requests: a number is one of GPUs, all else is the name of a slice.
+func Shape(shape string) string {
+	if n, err := strconv.ParseFloat(shape, 64); err == nil {
+		return shape + " " + plural(n, "GPU", "GPUs")
+	}
+	return shape
+}
+
 // Digits writes three significant digits, and whole numbers from 100 on.
 func Digits(n Number) string { return written(n, digits) }
 

@@ -51,17 +51,17 @@ type placeText struct {
 var waterfall = []placeText{
 	{ledger.Sick, "broken", "Sick", "the GPU is broken", false},
 	{ledger.Unready, "broken", "Node not ready", "the node should be ready and is not", true},
-	{ledger.Booting, "coming", "Booting", "the node is coming up", true},
+	{ledger.Booting, "coming", "Booting", "the node is starting", true},
 	{ledger.Cordoned, "coming", "Cordoned", "free, on a node that takes no new pods", true},
 	{ledger.Repartitioning, "coming", "Repartitioning", "the GPU is being repartitioned", true},
-	{ledger.Unknown, "unknown", "Unknown", "no record, or its allocation is unknown", false},
-	{ledger.Free, "unused", "Free", "in service, and not allocated", false},
-	{ledger.Fragmented, "unused", "Fragmented", "free, but in a MIG layout or scattered so that it fits no pod", true},
+	{ledger.Unknown, "unknown", "Unknown", "there is no record, or the allocation is unknown", false},
+	{ledger.Free, "unused", "Free", "in service and not allocated", false},
+	{ledger.Fragmented, "unused", "Fragmented", "free, but its MIG layout, or where it is, fits no pod", true},
 	{ledger.Stranded, "unused", "Stranded", "free, but its node has no CPU or memory left, or repels pods", true},
-	{ledger.Idle, "allocated", "Allocated, idle", "allocated to something that hardly computes at all", false},
-	{ledger.Slack, "allocated", "Allocated, between work", "allocated to something that computes, the rest of its time", false},
-	{ledger.Unmeasured, "allocated", "Allocated, use unknown", "allocated, and its use was not measured", false},
-	{ledger.Busy, "productive", "Computing", "allocated, and computing", false},
+	{ledger.Idle, "allocated", "Allocated, idle", "allocated to a pod that hardly computes", false},
+	{ledger.Slack, "allocated", "Allocated, between work", "allocated to a pod that computes, while it waits for work", false},
+	{ledger.Unmeasured, "allocated", "Allocated, use unknown", "allocated, but its use was not measured", false},
+	{ledger.Busy, "productive", "Computing", "allocated to a pod, and computing", false},
 }
 
 // hoursOf makes section 1.
@@ -89,10 +89,10 @@ func hoursOf(w query.Window, led ledger.Ledger, c pricing) Hours {
 		h.Notes = append(h.Notes, "The ledger does not add up: "+err.Error()+".")
 	}
 	if led.FromExporter > 0 {
-		h.Notes = append(h.Notes, fmt.Sprintf("%s of the window are from the exporter alone: there, fragmented and stranded GPUs count as free, and so do those of cordoned and booting nodes.", percent(led.FromExporter/w.Length().Hours()/hour)))
+		h.Notes = append(h.Notes, fmt.Sprintf("For %s of the window only the exporter has a record. There, fragmented and stranded GPUs count as free, and so do GPUs of cordoned and booting nodes.", percent(led.FromExporter/w.Length().Hours()/hour)))
 	}
 	if led.Lost > 0 {
-		h.Notes = append(h.Notes, fmt.Sprintf("%.4g GPU-hours were not counted, because the autoscaler was not running or was restarted; they are unknown.", led.Lost/hour))
+		h.Notes = append(h.Notes, fmt.Sprintf("%s GPU-hours are unknown, because the autoscaler did not run or was restarted.", digits(led.Lost/hour)))
 	}
 	return h
 }

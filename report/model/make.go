@@ -68,8 +68,8 @@ const hour = 3600.0
 
 // noExporter and noAutoscaler are reasons why a figure is unknown.
 const (
-	noExporter   = "no gpu_info series: the exporter is not scraped"
-	noAutoscaler = "no series of gpuscale-autoscaler"
+	noExporter   = "Prometheus has no gpu_info, so no exporter is scraped"
+	noAutoscaler = "Prometheus has no series of gpuscale-autoscaler"
 )
 
 // known returns the known values of a line. Each value stands for the step before it, so the first is left

@@ -257,13 +257,13 @@ func rightSize(a answers, work map[workKey]*work) ([]RightSize, string) {
 		all = append(all, *w.fits)
 	}
 	most(all, func(r RightSize) Number { return r.Hours }, func(r RightSize) string { return r.Namespace + "/" + r.Workload + r.From + r.Model })
-	note := fmt.Sprintf("Evidence required: %d hours of one pod, memory with a margin of %.0f %% on the 99th percentile, use with %.0f %% on the 95th. "+
-		"The percentiles are the largest of the window's days.", evidenceHours, 100*(memoryMargin-1), 100*(useMargin-1))
+	note := fmt.Sprintf("A smaller slice is proposed after %d hours of one pod, if it has %.0f %% more memory than the 99th percentile in use, and %.0f %% more compute than the 95th. "+
+		"The percentiles are those of the day with the largest.", evidenceHours, 100*(memoryMargin-1), 100*(useMargin-1))
 	if young > 0 {
-		note += fmt.Sprintf(" Not enough data of %d workloads.", young)
+		note += fmt.Sprintf(" There is not enough data for %d workloads.", young)
 	}
 	if blind > 0 {
-		note += fmt.Sprintf(" Memory or use of %d workloads is not measured.", blind)
+		note += fmt.Sprintf(" The memory or the use of %d workloads was not measured.", blind)
 	}
 	return all, note
 }

@@ -24,7 +24,7 @@ type pricing struct {
 	mean     map[string]float64 // price per GPU by model
 }
 
-const noPrices = "no prices: give --prices, or state pricePerHour in the GPUNodePools"
+const noPrices = "no prices: set --prices, or spec.pricePerHour of the GPUNodePools"
 
 // newPricing uses the price list if there is one, else the pools' prices.
 func newPricing(a answers, in Input, led ledger.Ledger) pricing {
@@ -43,7 +43,7 @@ func newPricing(a answers, in Input, led ledger.Ledger) pricing {
 		c.source = fmt.Sprintf("%s, of %s", in.Prices.Source, in.Prices.Date)
 	case len(c.node) > 0:
 		c.currency = cmp.Or(in.Currency, "cost units")
-		c.source = "pricePerHour of the GPUNodePools, as they were at the end of the window"
+		c.source = "pricePerHour of the GPUNodePools at the end of the window"
 	default:
 		c.source = cmp.Or(a.open(query.PoolPrice), noPrices)
 	}
@@ -89,7 +89,7 @@ func (c pricing) price(pool, model string) Number {
 	case pool == "":
 		return Unknown("no pool with a price has such GPUs")
 	case !stated:
-		return Unknown("pool " + pool + " states no price")
+		return Unknown("pool " + pool + " has no price")
 	}
 	return Known(price).Over(c.size[pool])
 }

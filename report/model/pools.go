@@ -70,7 +70,7 @@ func poolsOf(a answers, led ledger.Ledger, c pricing) []Pool {
 			Interrupted:  a.unless(Known(math.Round(interrupted[pool])), query.Interrupted), BackedOff: a.unless(Known(away[pool]), query.Backoff),
 		}
 		poolHours(&p, led, c)
-		none := a.unless(Unknown("no node's way to ready was recorded in the window"), query.NodeReady)
+		none := a.unless(Unknown("no node became ready in the window"), query.NodeReady)
 		p.ReadyP50, p.ReadyP95 = none, none
 		if wait, ok := ready[pool]; ok && wait.Count.Or(0) > 0 {
 			p.ReadyP50, p.ReadyP95 = wait.P50, wait.P95

@@ -45,12 +45,12 @@ func qualityOf(a answers, led ledger.Ledger, priced string) Quality {
 	case led.FromAutoscaler > 0:
 		q.Source = "the autoscaler's counters"
 	case led.FromExporter > 0:
-		q.Source = "the exporter's series alone: " + noAutoscaler
+		q.Source = "only the exporter's series: " + noAutoscaler
 	default:
 		q.Source = "nothing"
 	}
 	if n := len(a.Targets); n > 1 && len(a.Dialect.Trusted) == 0 {
-		q.Source += fmt.Sprintf("; they come from scrape targets in %d namespaces (%s), and any scraped pod can expose such series: --exporter-namespaces names those to believe",
+		q.Source += fmt.Sprintf("; these come from scrape targets in %d namespaces (%s). Any pod that Prometheus scrapes can expose such series: --exporter-namespaces names the namespaces to trust",
 			n, strings.Join(a.Targets[:min(5, n)], ", "))
 	}
 	for _, id := range a.Unanswered() {
@@ -60,14 +60,14 @@ func qualityOf(a answers, led ledger.Ledger, priced string) Quality {
 		q.Problems = append(q.Problems, fmt.Sprintf("%s from %s to %s: %s", p.ID, p.From.UTC().Format(time.RFC3339), p.To.UTC().Format(time.RFC3339), p.Err))
 	}
 	if !a.Exporter {
-		q.Problems = append(q.Problems, noExporter+"; allocations, MIG, right-sizing and XID errors are missing")
+		q.Problems = append(q.Problems, noExporter+": allocations, MIG, right-sizing and XID errors are missing")
 	}
 	if !a.Autoscaler {
-		q.Problems = append(q.Problems, noAutoscaler+"; demand, quotas, pools and why free GPUs serve no pod are missing")
+		q.Problems = append(q.Problems, noAutoscaler+": demand, quotas, pools, and why free GPUs serve no pod, are missing")
 	}
 	over, unknown := Known(led.Over/hour).Over(Known(led.Capacity/hour)).Or(0), q.Unattributed.Over(Known(led.Capacity/hour)).Or(0)
 	if over > ledger.Tolerance {
-		q.Problems = append(q.Problems, fmt.Sprintf("the places exceed the capacity by %s: the excess is counted as capacity, so neither can be relied on", percent(led.Over/(led.Capacity-led.Over))))
+		q.Problems = append(q.Problems, fmt.Sprintf("the places add up to %s more than the capacity: the excess is counted as capacity, so neither number is reliable", percent(led.Over/(led.Capacity-led.Over))))
 	}
 	twice := twins(a)
 	if twice != "" {
@@ -99,7 +99,7 @@ func twins(a answers) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d %s exported by two nodes, or as two models, such as %s: the GPU counts for each, and its allocation once",
+	return fmt.Sprintf("%d %s exported by two nodes, or as two models, such as %s: the GPU counts twice, and its allocation once",
 		len(names), plural(float64(len(names)), "UUID is", "UUIDs are"), names[0])
 }
 

@@ -112,7 +112,7 @@ func tenants(a answers) []Tenant {
 	for _, name := range keys(values) {
 		v := values[name]
 		all = append(all, Tenant{
-			Tenant: name, Guaranteed: of(v["guaranteed"], "no guarantee stated"), Limit: of(v["limit"], "no limit"), Used: of(v["used"], "not reported"),
+			Tenant: name, Guaranteed: of(v["guaranteed"], "no guarantee"), Limit: of(v["limit"], "no limit"), Used: of(v["used"], "not reported"),
 			Borrowed: of(v["borrowed"], "not reported"), Lent: of(v["lent"], "not reported"), Pending: of(v["pending"], "not reported"),
 		})
 	}
@@ -156,9 +156,9 @@ func serving(a answers, led ledger.Ledger, c pricing) []Serving {
 		slices.Sort(names[ns])
 		s := Serving{Namespace: ns, Models: strings.Join(slices.Compact(names[ns]), ", "), Tokens: a.unless(Known(tokens[ns]), query.TokensBeyond)}
 		if beyond[ns] {
-			s.Tokens = Unknown(fmt.Sprintf("its servers expose more than %d series of tokens", query.MostServing))
+			s.Tokens = Unknown(fmt.Sprintf("its servers have more than %d series of tokens", query.MostServing))
 		}
-		none := Unknown("no GPU was seen allocated to the namespace")
+		none := Unknown("no GPU was allocated to the namespace")
 		of := entry(by, ns, Serving{Allocated: none, Cost: none})
 		s.Allocated, s.Cost = of.Allocated, a.unless(of.Cost.Over(s.Tokens.Times(1e-6)), query.Tokens)
 		all = append(all, s)

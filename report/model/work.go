@@ -156,7 +156,7 @@ func (w *work) part() float64 { return ledger.Part(w.model, w.profile) }
 // things names what is allocated to the workload's pods.
 func (w *work) things(one string) string {
 	if w.mixed {
-		return one + " of " + w.model
+		return one + " (" + w.model + ")"
 	}
 	return one
 }

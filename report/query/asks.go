@@ -134,18 +134,18 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 		{Sick, Fine, FromExporter, "count " + by(metric.LabelModel) + " (" + device + " and on (" + metric.LabelGPUUUID + ") " + sick + ")", "sick GPUs by model"},
 		{Dark, Fine, FromExporter, "count " + by(metric.LabelModel) + " ((" + gpus + " unless on (" + metric.LabelNode + ") " + known + ") unless on (" + metric.LabelGPUUUID + ") " + sick + ")",
 			"GPUs whose allocation has been unknown for five minutes"},
-		{Allocated, Fine, FromExporter, sum + " (" + part + ")", "GPUs and instances allocated; one that n containers share counts 1/n for each"},
-		{Measured, Fine, FromExporter, sum + " (" + part + " and " + on + " " + rate("") + ")", "those of them whose use is known"},
-		{IdleAllocated, Fine, FromExporter, sum + " (" + part + " and " + on + " " + idle + ")", "those of them that hardly compute: less than 1 % of a GPU, 0.14 % for an instance"},
-		{Busy, Fine, FromExporter, sum + " (" + part + " * " + on + " group_left () " + busy + ")", "GPUs computing, of what is allocated and not idle"},
+		{Allocated, Fine, FromExporter, sum + " (" + part + ")", "GPUs and MIG instances that are allocated; one that n containers share counts 1/n for each"},
+		{Measured, Fine, FromExporter, sum + " (" + part + " and " + on + " " + rate("") + ")", "allocated GPUs and MIG instances whose use is known"},
+		{IdleAllocated, Fine, FromExporter, sum + " (" + part + " and " + on + " " + idle + ")", "allocated GPUs and MIG instances that hardly compute: less than 1 % of a GPU, 0.14 % of an instance"},
+		{Busy, Fine, FromExporter, sum + " (" + part + " * " + on + " group_left () " + busy + ")", "busy ratios of allocated GPUs and MIG instances that are not idle, summed"},
 
-		{AllocatedTo, Coarse, FromExporter, d.Allocations(), "the pods that each GPU and instance is allocated to; one that n containers share counts 1/n for each"},
-		{IdleFor, Coarse, FromExporter, d.IdleAllocations(), "those that have not computed for 15 minutes or more"},
+		{AllocatedTo, Coarse, FromExporter, d.Allocations(), "pods that each GPU and MIG instance is allocated to; one that n containers share counts 1/n for each"},
+		{IdleFor, Coarse, FromExporter, d.IdleAllocations(), "allocated GPUs and MIG instances that have been idle for 15 minutes or more"},
 		{SickNodes, Coarse, FromExporter, "count " + by(metric.LabelNode) + " (" + gpus + " and on (" + metric.LabelGPUUUID + ") " + sick + ")", "sick GPUs by node"},
 		{XIDs, Coarse, FromExporter, d.counted(w, metric.GPUXIDErrorsTotal.Name, metric.LabelNode, metric.LabelGPUUUID, metric.LabelXID) + " or " + unmarred, "XID errors, and without xid the GPUs that had some within a day"},
-		{MemoryP99, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.99", metric.GPUMemoryUsedBytes.Name) + ")", "99th percentile of memory in use; of several pieces of the window the largest"},
-		{UseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUBusyRatio.Name) + ")", "95th percentile of a GPU's use"},
-		{InstUseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUInstanceBusyRatio.Name) + ")", "95th percentile of an instance's use"},
+		{MemoryP99, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.99", metric.GPUMemoryUsedBytes.Name) + ")", "99th percentile of memory in use, the largest of all pieces of the window"},
+		{UseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUBusyRatio.Name) + ")", "95th percentile of the busy ratio of a GPU"},
+		{InstUseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUInstanceBusyRatio.Name) + ")", "95th percentile of the busy ratio of a MIG instance"},
 
 		{Devices, Now, FromExporter, gpus, "GPUs at the end"},
 		{Instances, Now, FromExporter, "max " + by(metric.LabelNode, metric.LabelGPU, metric.LabelGPUUUID, metric.LabelGPUInstanceID, metric.LabelProfile, metric.LabelStart, metric.LabelSize) +
@@ -195,26 +195,26 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 		return max([]string{d.AutoscalerNamespace(), metric.LabelHPA}, metric.AutoscalerHPAReplicas, Equal(metric.LabelKind, kind))
 	}
 	return []Ask{
-		{Capacity, Ledger, FromAutoscaler, of(metric.AutoscalerCapacityGPUSeconds, metric.LabelPool, metric.LabelModel), "GPU time of the capacity"},
-		{Places, Ledger, FromAutoscaler, of(metric.AutoscalerGPUSeconds, metric.LabelPool, metric.LabelModel, metric.LabelTenant, d.AutoscalerNamespace(), metric.LabelPlace), "the same by place"},
+		{Capacity, Ledger, FromAutoscaler, of(metric.AutoscalerCapacityGPUSeconds, metric.LabelPool, metric.LabelModel), "GPU time of all GPUs"},
+		{Places, Ledger, FromAutoscaler, of(metric.AutoscalerGPUSeconds, metric.LabelPool, metric.LabelModel, metric.LabelTenant, d.AutoscalerNamespace(), metric.LabelPlace), "GPU time by place"},
 		{GPUs, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelModel, metric.LabelState}, metric.AutoscalerGPUs), "GPUs by state"},
-		{Stranded, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelCause}, metric.AutoscalerStrandedGPUs), "why free GPUs serve no pod"},
+		{Stranded, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelCause}, metric.AutoscalerStrandedGPUs), "free GPUs that serve no pod, by cause"},
 		{Tenants, Coarse, FromAutoscaler, max([]string{metric.LabelTenant, metric.LabelKind}, metric.AutoscalerTenantGPUs), "quotas and their use"},
 		{PoolNodes, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelKind}, metric.AutoscalerPoolSize), "nodes by pool"},
 		{PoolPrice, Now, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelSpot}, metric.AutoscalerPoolPrice), "price of a node"},
 		{Waiting, Coarse, FromAutoscaler, max([]string{metric.LabelShape, metric.LabelReason}, metric.AutoscalerPendingGPUs), "GPUs that unserved pending pods request"},
 		{HPAAtMax, Coarse, FromAutoscaler, hpa("current") + " >= " + hpa("max"), "HPAs at their maximum"},
-		{HPAMax, Now, FromAutoscaler, hpa("max"), "maxima of HPAs at the end"},
+		{HPAMax, Now, FromAutoscaler, hpa("max"), "maximum of each HPA at the end"},
 		{HPALimited, Coarse, FromAutoscaler, max([]string{d.AutoscalerNamespace(), metric.LabelHPA, metric.LabelReason}, metric.AutoscalerHPALimited), "HPAs that are limited, by reason"},
 		{PodWait, Coarse, FromAutoscaler, counter(metric.AutoscalerPodPendingSeconds, "_bucket", metric.LabelTenant, "le"), "time from a pod's creation until it was bound"},
 		{NodeReady, Coarse, FromAutoscaler, counter(metric.AutoscalerNodeReady, "_bucket", metric.LabelPool, "le"), "time until a node was ready"},
-		{Decisions, Coarse, FromAutoscaler, counter(metric.AutoscalerDecisionSeconds, "_bucket", "le"), "time until an action"},
-		{Actions, Coarse, FromAutoscaler, counter(metric.AutoscalerActions, "", metric.LabelVerb, metric.LabelPool, metric.LabelReason, metric.LabelResult), "actions taken"},
-		{Failures, Coarse, FromAutoscaler, counter(metric.AutoscalerPoolFailures, "", metric.LabelPool, metric.LabelReason), "failures of pools"},
+		{Decisions, Coarse, FromAutoscaler, counter(metric.AutoscalerDecisionSeconds, "_bucket", "le"), "time until the autoscaler acted for a pod"},
+		{Actions, Coarse, FromAutoscaler, counter(metric.AutoscalerActions, "", metric.LabelVerb, metric.LabelPool, metric.LabelReason, metric.LabelResult), "actions of the autoscaler"},
+		{Failures, Coarse, FromAutoscaler, counter(metric.AutoscalerPoolFailures, "", metric.LabelPool, metric.LabelReason), "failed actions on pools"},
 		{Interrupted, Coarse, FromAutoscaler, counter(metric.AutoscalerInterruptions, "", metric.LabelPool), "spot interruptions"},
-		{Backoff, Coarse, FromAutoscaler, max([]string{metric.LabelPool}, metric.AutoscalerPoolBackoff) + " > 0", "pools backed off from after failures"},
-		{Forecasts, Now, FromAutoscaler, max([]string{metric.LabelWorkload, metric.LabelKind}, metric.AutoscalerForecastGPUs), "expected demand of workloads"},
-		{ForecastErr, Now, FromAutoscaler, max([]string{metric.LabelWorkload}, metric.AutoscalerForecastError), "past error of that forecast"},
+		{Backoff, Coarse, FromAutoscaler, max([]string{metric.LabelPool}, metric.AutoscalerPoolBackoff) + " > 0", "pools in backoff after failures"},
+		{Forecasts, Now, FromAutoscaler, max([]string{metric.LabelWorkload, metric.LabelKind}, metric.AutoscalerForecastGPUs), "forecast demand of workloads"},
+		{ForecastErr, Now, FromAutoscaler, max([]string{metric.LabelWorkload}, metric.AutoscalerForecastError), "past errors of these forecasts"},
 	}
 }
 
@@ -236,7 +236,7 @@ func (d Dialect) serverAsks(w Window) []Ask {
 	series := "count " + by(metric.LabelNamespace) + " (" + all + ")"
 	return []Ask{
 		{Tokens, Coarse, FromServers, fmt.Sprintf("(%s) and on (%s) (%s <= %d)", all, metric.LabelNamespace, series, MostServing), "tokens written by inference servers"},
-		{TokensBeyond, Coarse, FromServers, fmt.Sprintf("%s > %d", series, MostServing), "namespaces with so many series of tokens that they are not read"},
+		{TokensBeyond, Coarse, FromServers, fmt.Sprintf("%s > %d", series, MostServing), "namespaces whose series of tokens are too many to be read"},
 	}
 }
 

@@ -107,7 +107,7 @@ func (j *job) run(ctx context.Context, p *patient, from, to time.Time) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case j.lost >= mostOfOne:
-		j.problem(Problem{From: from, To: to, Err: "not sent, since other pieces of the query had no answer"})
+		j.problem(Problem{From: from, To: to, Err: "not sent, because other pieces of the query had no answer"})
 		return nil
 	case j.Kind == Now:
 		j.vector, err = p.Query(ctx, j.PromQL, to)

@@ -51,7 +51,7 @@ func (e *ClustersError) Error() string {
 	if len(e.Names) > most {
 		names += ", …"
 	}
-	return fmt.Sprintf("these are series of %d clusters (%s), and only one can be looked at", len(e.Names), names)
+	return fmt.Sprintf("Prometheus has series of %d clusters (%s), and only one can be read", len(e.Names), names)
 }
 
 // OneCluster returns a ClustersError if an answer has more than one cluster.
@@ -151,7 +151,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		if rest := w.until.Sub(w.Until).Truncate(time.Second); rest > 0 {
 			v, err := p.Query(ctx, fmt.Sprintf("count(present_over_time(%s[%ds]))", d.Select(metric.GPUInfo.Name), int(rest.Seconds())), w.until)
 			if err == nil && len(v) > 0 {
-				return Answers{}, fmt.Errorf("%w: the first began after %s, and a report has whole steps of %s: try after %s",
+				return Answers{}, fmt.Errorf("%w: the first series began after %s, and a report has whole steps of %s: try again after %s",
 					ErrYoung, w.Until.Format(time.RFC3339), w.Coarse, w.Until.Add(2*w.Coarse).Format(time.RFC3339))
 			}
 		}

@@ -51,6 +51,7 @@ var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
 	"why":   model.Number.Why,
 	"inc":   func(i int) int { return i + 1 }, "device": device, "outlook": outlook, "figure": figure,
 	"mark": func(i int) string { return marks[i] },
+	"some": func(n model.Number) bool { return n.Or(0) > 0 },
 }).Parse(page))
 
 // view is the data of the page's template.
@@ -61,7 +62,6 @@ type view struct {
 	Style                 template.CSS
 	First                 []model.Action
 	Sections              []Section
-	Bars                  []bar
 	Stack                 template.HTML
 	GPUs                  []model.MIGGPU
 	MoreGPUs, MoreActions int
@@ -85,7 +85,7 @@ func newView(r model.Report) view {
 	v := view{
 		R: r, Title: fmt.Sprintf("GPU capacity report, %s to %s UTC", Time(r.Window.From), Time(r.Window.Until)), Length: model.Duration(r.Window.Hours), Style: template.CSS(css),
 		Hash:  "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
-		First: r.Actions[:min(len(r.Actions), 3)], Sections: Sections(r), Bars: waterfall(r), Stack: stack(r),
+		First: r.Actions[:min(len(r.Actions), 3)], Sections: Sections(r), Stack: stack(r),
 	}
 	v.GPUs, v.Actions = r.MIG.GPUs[:min(len(r.MIG.GPUs), mostGPUs)], r.Actions[:min(len(r.Actions), mostActions)]
 	v.MoreGPUs, v.MoreActions = r.MIG.GPUsTotal-len(v.GPUs), len(r.Actions)-len(v.Actions)

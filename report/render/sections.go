@@ -15,18 +15,18 @@ import (
 func Sections(r model.Report) []Section {
 	all := []Section{
 		{"0", "answer", "The answer", nil, []Table{quality(r.Answer.Quality)}},
-		{"1", "hours", "What became of every GPU-hour", r.Hours.Notes, []Table{hours(r)}},
+		{"1", "hours", "Where every GPU-hour went", r.Hours.Notes, []Table{hours(r)}},
 		{"2", "demand", "Pending demand", lead(r.Demand.Missing), demand(r.Demand)},
 		{"3", "use", "By team, namespace and model", lead(r.Use.Missing), use(r.Use)},
 		{"4", "pools", "Node pools", nil, pools(r.Pools)},
 		{"5", "mig", "MIG and right-sizing", append(lead(r.MIG.Missing), lead(r.MIG.RightSizeNote)...), layouts(r.MIG)},
 		{"6", "forecast", "Forecast", lead(r.Forecast.Note), forecasts(r.Forecast)},
-		{"7", "actions", "Actions", []string{"Each action names the hours of this window it concerns, and the query that gives them. Savings overlap; do not add them up."}, nil},
+		{"7", "actions", "Actions", []string{"Each action has the GPU-hours of this window that it concerns, and the query for that number. Savings of different actions overlap: do not add them up."}, nil},
 		{"8", "reliability", "Reliability", lead(r.Reliability.Missing), reliability(r)},
 		methods(r),
 	}
 	if len(r.Answer.Quality.Unanswered) > 0 {
-		all[7].Lead = append(all[7].Lead, "Not all queries were answered (section 0): hours may be too few, and actions may be missing.")
+		all[7].Lead = append(all[7].Lead, "Some queries were not answered in full (section 0): hours may be too low, and actions may be missing.")
 	}
 	for i := range all {
 		// An empty table without a text for that case is left out.
@@ -62,15 +62,15 @@ func quality(q model.Quality) Table {
 		t.Rows = append(t.Rows, rows(values, func(v string) []Cell { return []Cell{word(name), word(v)} })...)
 	}
 	add("Grade", q.Grade)
-	add("Record of the window", model.Share(q.Coverage))
-	add("GPU-hours not attributed", model.Digits(q.Unattributed))
+	add("Share of the window with a record", model.Share(q.Coverage))
+	add("GPU-hours of unknown use or allocation", model.Digits(q.Unattributed))
 	add("Source", q.Source)
 	add("Prices", q.Prices)
 	for _, g := range q.Gaps {
 		add("No record", Time(g.From)+" to "+Time(g.Until))
 	}
 	if len(q.Unanswered) > 0 {
-		add("Not answered in full", strings.Join(q.Unanswered, ", "))
+		add("Queries not answered in full", strings.Join(q.Unanswered, ", "))
 	}
 	add("Problem", q.Problems...)
 	return t
@@ -78,9 +78,13 @@ func quality(q model.Quality) Table {
 
 func hours(r model.Report) Table {
 	h := r.Hours
-	t := Table{Name: "hours", Title: "GPU-hours by place", From: ofLedger, Columns: []string{"Place", "GPU-hours", "Share", "Money", "Meaning"}, Rows: rows(h.Places, func(p model.Place) []Cell {
-		return []Cell{word(p.Name), digits(p.Hours), number(p.Share, model.Tenths), money(p.Money), word(p.Meaning)}
-	})}
+	t := Table{Name: "hours", Title: "GPU-hours by place", From: ofLedger, Columns: []string{"Place", "GPU-hours", "Share", "Money", "Meaning"}}
+	pictures := waterfall(h.Places)
+	for i, p := range h.Places {
+		name := word(p.Name)
+		name.Picture = pictures[i]
+		t.Rows = append(t.Rows, []Cell{name, digits(p.Hours), number(p.Share, model.Tenths), money(p.Money), word(p.Meaning)})
+	}
 	t.Rows = append(t.Rows, []Cell{word("Sum"), digits(h.Sum), share(h.Sum.Over(h.Capacity)), money(h.Money), word("the capacity is " + model.Digits(h.Capacity))})
 	return t
 }
@@ -92,13 +96,12 @@ func demand(d model.Demand) []Table {
 	wait := func(x model.Wait) []Cell {
 		return []Cell{word(x.Of), digits(x.Count), seconds(x.P50), seconds(x.P95), seconds(x.P99)}
 	}
-	d.Decision.Of = "until an action for a pod"
 	return []Table{
-		{Name: "waits", Title: "Time from a pod's creation until it was bound", Empty: "No pod was bound in the window.", Columns: []string{"Tenant", "Pods", "Median", "95 %", "99 %"},
-			From: []query.ID{query.PodWait, query.Decisions}, Rows: append(rows(d.Waits, wait), wait(d.Decision))},
+		{Name: "waits", Title: "Time from a pod's creation until it was bound", Empty: "No pod was bound in the window.", Columns: []string{"Tenant", "Pods", "Median", "95 %", "99 %"}, From: []query.ID{query.PodWait}, Rows: rows(d.Waits, wait)},
+		{Name: "decision", Title: "Time until the autoscaler acted for a pending pod", Columns: []string{"Tenant", "Pods", "Median", "95 %", "99 %"}, From: []query.ID{query.Decisions}, Rows: [][]Cell{wait(d.Decision)}},
 		{Name: "unmet", Title: "Unserved demand", Empty: "All demand was served.", Columns: []string{"Shape", "Reason", "GPU-hours", "Peak GPUs"}, From: []query.ID{query.Waiting},
 			Rows: rows(d.Unmet, func(x model.Unmet) []Cell {
-				return []Cell{word(x.Shape), word(x.Reason), digits(x.Hours), digits(x.Peak)}
+				return []Cell{word(model.Shape(x.Shape)), word(x.Reason), digits(x.Hours), digits(x.Peak)}
 			})},
 		{Name: "hpas", Title: "HPAs at their maximum", Empty: "No HPA reached its maximum.", Columns: []string{"HPA", "Hours", "Replicas", "Limited by"}, From: []query.ID{query.HPAAtMax, query.HPALimited},
 			Rows: rows(d.HPAs, func(x model.HPA) []Cell {
@@ -145,7 +148,7 @@ func pools(all []model.Pool) []Table {
 
 func layouts(m model.MIG) []Table {
 	all := []Table{
-		{Name: "fragmentation", Title: "Fragmentation at the end", Columns: []string{"Model", "MIG GPUs", "Slices free", "Index"}, From: []query.ID{query.Devices, query.Instances, query.AllocatedTo},
+		{Name: "fragmentation", Title: "Fragmentation at the end of the window", Columns: []string{"Model", "MIG GPUs", "Slices free", "Index"}, From: []query.ID{query.Devices, query.Instances, query.AllocatedTo},
 			Rows: rows(m.Fragmentation, func(x model.Fragmentation) []Cell {
 				return []Cell{word(x.Model), whole(x.GPUs), whole(x.Free), digits(x.Index)}
 			})},
@@ -157,7 +160,7 @@ func layouts(m model.MIG) []Table {
 	if m.RightSizeNote == "" {
 		return all
 	}
-	return append(all, Table{Name: "rightsize", Title: "Workloads that fit a smaller slice", Empty: "None, by the evidence required.",
+	return append(all, Table{Name: "rightsize", Title: "Workloads that fit a smaller slice", Empty: "No workload fits a smaller slice.",
 		From:    []query.ID{query.Devices, query.AllocatedTo, query.MemoryP99, query.UseP95, query.InstUseP95},
 		Columns: []string{"Workload", "Model", "Allocated", "Fits", "Memory, 99 %", "Use, 95 %", "Evidence, hours", "GPU-hours saved"},
 		Rows: rows(m.RightSize, func(x model.RightSize) []Cell {
@@ -167,7 +170,7 @@ func layouts(m model.MIG) []Table {
 
 func forecasts(f model.Forecast) []Table {
 	return []Table{
-		{Name: "forecast", Title: "GPUs allocated, at the end of the forecast", Empty: "There is no data to make a forecast from.", From: ofLedger,
+		{Name: "forecast", Title: "GPUs allocated, at the end of the forecast", Empty: "There is no data for a forecast.", From: ofLedger,
 			Columns: []string{"Of", "Limit", "Until", "Expected", "80 %, low", "80 %, high", "95 %, low", "95 %, high", "Error, MAPE", "Against no change, MASE", "In 80 % band", "In 95 % band", "Runs out"},
 			Rows: rows(f.Outlooks, func(o model.Outlook) []Cell {
 				none := model.Unknown(o.Why)
@@ -196,19 +199,19 @@ func hoursOf(a model.Action) string {
 
 func reliability(r model.Report) []Table {
 	x := r.Reliability
-	lost := Table{Name: "lost", Title: "Lost", Columns: []string{"", "GPU-hours", "Money"}, From: ofLedger, Rows: [][]Cell{
+	lost := Table{Name: "lost", Title: "GPU-hours lost", Columns: []string{"", "GPU-hours", "Money"}, From: ofLedger, Rows: [][]Cell{
 		{word("On sick GPUs and nodes that were not ready"), digits(x.Lost), money(x.Money)},
-		{word("Between errors that condemn a GPU"), digits(x.MTBF), {Text: "–", Right: true, Money: true}},
+		{word("Mean between errors that condemn a GPU"), digits(x.MTBF), {Text: "–", Right: true, Money: true}},
 	}}
-	xids := Table{Name: "xids", Title: "XID errors", Columns: []string{"Code", "Count", "GPUs", "Nodes", "Condemns the GPU"}, Empty: "None.", From: []query.ID{query.XIDs},
+	xids := Table{Name: "xids", Title: "XID errors", Columns: []string{"Code", "Count", "GPUs", "Nodes", "GPU needs a reset or replacement"}, Empty: "There were no XID errors.", From: []query.ID{query.XIDs},
 		Rows: rows(x.XIDs, func(e model.XID) []Cell {
-			condemned := "no: usually caused by the application"
+			condemned := "no: usually the application's fault"
 			if e.Condemned {
 				condemned = "yes"
 			}
 			return []Cell{word(e.Code), digits(e.Count), whole(e.GPUs), word(text.Several(e.Nodes, 6)), word(condemned)}
 		})}
-	nodes := Table{Name: "sick", Title: "Nodes with sick GPUs", Columns: []string{"Node", "GPU-hours"}, Empty: "None.", From: []query.ID{query.SickNodes},
+	nodes := Table{Name: "sick", Title: "Nodes with sick GPUs", Columns: []string{"Node", "GPU-hours"}, Empty: "No node had a sick GPU.", From: []query.ID{query.SickNodes},
 		Rows: rows(x.Nodes, func(n model.SickNode) []Cell { return []Cell{word(n.Node), digits(n.Hours)} })}
 	if x.Missing != "" && xids.lacking(r) == "" && nodes.lacking(r) == "" {
 		return []Table{lost}

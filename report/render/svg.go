@@ -54,31 +54,22 @@ func f(v float64) string {
 
 func escaped(s string) string { return template.HTMLEscapeString(text.Line(s)) }
 
-// bar is one place in the waterfall picture.
-type bar struct {
-	model.Place
-	Shown   string // share as text
-	Picture template.HTML
-}
-
-// waterfall draws each place with hours from the end of the previous one. The last bar ends at the capacity.
-func waterfall(r model.Report) []bar {
-	var bars []bar
-	at := 0.0
-	for _, p := range r.Hours.Places {
+// waterfall draws the share of each place, from the end of the one before. The last one ends at the capacity.
+func waterfall(places []model.Place) []template.HTML {
+	pictures, at := make([]template.HTML, len(places)), 0.0
+	for i, p := range places {
 		share := p.Share.Or(0)
 		if share <= 0 {
-			continue // shown in the table only
+			continue
 		}
-		shown := model.Tenths(p.Share)
-		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, shown), 1000, 10, true)
+		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, model.Tenths(p.Share)), 1000, 10, true)
 		s.rect("track", 0, 0, 1000, 10, "")
 		width := math.Max(1000*share, 1.5)
 		s.rect("g-"+p.Group+" p-"+p.Place, math.Min(1000*at, 1000-width), 0, width, 10, "")
 		at += share
-		bars = append(bars, bar{p, shown, s.html()})
+		pictures[i] = s.html()
 	}
-	return bars
+	return pictures
 }
 
 // stack draws the places over time, with computing at the bottom.

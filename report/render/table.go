@@ -95,9 +95,9 @@ func (t Table) finish(r model.Report) Table {
 	switch names := t.lacking(r); {
 	case names == "":
 	case len(t.Rows) == 0:
-		t.Empty = "Not known: not answered in full: " + names + ". See section 0."
+		t.Empty = "Unknown: these queries were not answered in full: " + names + ". Section 0 has the reason."
 	default:
-		t.Note = "Partly known: not answered in full: " + names + ". See section 0."
+		t.Note = "Incomplete: these queries were not answered in full: " + names + ". Section 0 has the reason."
 	}
 	return t
 }
