@@ -113,7 +113,7 @@ func TestOneInvalidObject(t *testing.T) {
 			if !slices.Equal(did, test.actions) {
 				t.Errorf("actions %q, want %q\n%s", did, test.actions, scenario.Print(last.Snapshot))
 			}
-			if !strings.Contains(log.String(), test.log) || strings.Contains(log.String(), "set apart") != (test.log != "") {
+			if !strings.Contains(log.String(), test.log) || strings.Contains(log.String(), "left out") != (test.log != "") {
 				t.Errorf("log %s, want %q", &log, test.log)
 			}
 			for _, v := range last.Plan.Verdicts {
