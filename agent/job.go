@@ -66,7 +66,7 @@ func (a *Agent) serve(ctx context.Context, node *corev1.Node, r contract.Record)
 			return true, errors.Join(err, ctx.Err())
 		}
 		if err != nil {
-			state, j.answer.Message = contract.AgentFailed, strings.TrimPrefix(j.answer.Message+"; going back: "+err.Error(), "; ")
+			state, j.answer.Message = contract.AgentFailed, strings.TrimPrefix(j.answer.Message+"; rolling back: "+err.Error(), "; ")
 		}
 	}
 	j.answer.State = state

@@ -95,7 +95,7 @@ func explained(ctx context.Context, out io.Writer, from snapshotSource, in io.Re
 	where := cmp.Or(from.file, "the autoscaler's snapshot")
 	script, plays := scenario.Script(text)
 	if plays {
-		return command.Usage(fmt.Errorf("%s has plans of its own: explain takes a snapshot; \"gpuscale-autoscaler plan -f\" plays it", named(where)))
+		return command.Usage(fmt.Errorf("%s has plan or settle lines: explain takes a snapshot; \"gpuscale-autoscaler plan -f\" plays it", named(where)))
 	}
 	snapshot, policy, err := readSnapshot(where, script)
 	if err != nil {

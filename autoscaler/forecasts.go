@@ -153,7 +153,7 @@ func newOutlooks(c Config, log *slog.Logger) (*observe.Outlooks, error) {
 		return nil, err
 	}
 	if holidays != nil && !holidays.Ahead(time.Now().In(zone)) {
-		log.Warn("no holiday of the calendar lies ahead: forecasts follow none", "file", c.Holidays.File)
+		log.Warn("the calendar has no holiday in the future: forecasts consider none", "file", c.Holidays.File)
 	}
 	if len(series) == 0 {
 		return observe.NewOutlooks(nil, nil, forecastEvery, log), nil

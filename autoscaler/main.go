@@ -74,7 +74,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means the pod's service account or the user's own")
 	fs.StringVar(&f.listen, "listen", ":9402", "address of /metrics, /livez, /readyz, /debug/plan and /debug/snapshot")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	fs.BoolVar(&f.check, "check", false, "check the configuration and end")
+	fs.BoolVar(&f.check, "check", false, "check the configuration and exit")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "decide and log the actions, but write nothing to the cluster")
 	cmd.AddCommand(newPlanCommand(out))
 	cmd.AddCommand(newExplainCommand(out))
@@ -91,7 +91,7 @@ The leading replica observes the cluster, plans, persists its state and acts, in
 each reconcile.
 
 Exit codes:
-  0  success, or ended by a signal
+  0  success, or stopped by a signal
   1  failure: the configuration, the cluster or the lease
   2  the command line is wrong
 `

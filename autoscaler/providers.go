@@ -22,7 +22,7 @@ func newReader(config Config, log *slog.Logger) (*observe.Prometheus, error) {
 	c := config.Prometheus
 	var querier observe.Querier
 	if c.URL == "" {
-		log.Warn("prometheus.url is not set: only allocations of whole GPUs are known, by the pods on the nodes")
+		log.Warn("prometheus.url is not set: only allocations of whole GPUs are known, from the pods on the nodes")
 	} else if p, err := prom.New(c.Config); err != nil {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	} else {

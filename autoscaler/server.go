@@ -60,7 +60,7 @@ func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy, g guard) 
 			_, _ = fmt.Fprint(w, shown)
 		}))
 	}
-	const early = "no reconcile has ended on this replica: it does not lead, or leads since a moment ago"
+	const early = "no reconcile has ended on this replica: it does not lead, or has only just begun to lead"
 	show("/debug/plan", early, func() (string, bool) {
 		last, ok := state.Last()
 		return text.Lines(planText(last)), ok

@@ -30,8 +30,8 @@ const checkHelp = `Try the configuration, the GPUs and the kubelet once, and rep
 served, what is missing and why. Nothing is served. Takes the exporter's flags
 and environment.
 
-Exit status: 0 everything is there; 1 a part failed or the flags are wrong;
-2 the exporter would run, and something that was asked for is missing.`
+Exit status: 0 nothing is missing; 1 a part failed or the flags are wrong;
+2 the exporter would run, and something that was requested is missing.`
 
 // newCheck returns the command that tries every part once and serves nothing.
 func newCheck(env func(string) (string, bool)) *cobra.Command {
@@ -195,7 +195,7 @@ func listening(r *collect.Reading) bool {
 // series counts what a scrape would get now.
 func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 	if absent := k.config.selected.devices.Missing(r); len(absent) > 0 {
-		k.missing("devices", "of -d these are absent; they are shown when they appear", absent...)
+		k.missing("devices", "these devices of -d are absent; they are shown when they appear", absent...)
 	}
 	page := collect.NewCompiler(collect.Options{
 		Node: k.config.node, Interval: k.config.interval(), Compat: k.config.compatOptions(fields), MaxSeries: k.config.maxSeries,
@@ -206,7 +206,7 @@ func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 	}
 	found := fmt.Sprintf("%d series of GPUs, %d bytes", count.Series, len(text))
 	if len(page.LeftOut) > 0 {
-		k.missing("series", found+fmt.Sprintf(", which is as many as --max-series allows; %d families are left out", len(page.LeftOut)))
+		k.missing("series", found+fmt.Sprintf(", which is the limit of --max-series; %d families are left out", len(page.LeftOut)))
 		return
 	}
 	k.add("series", found, nil)
@@ -239,7 +239,7 @@ func (k *checker) firstReading(ctx context.Context, source collect.Source, field
 				return r, nil
 			}
 		case <-ctx.Done():
-			return nil, fmt.Errorf("no values within %s: %w", checkTimeout, cmp.Or(n.Ready(), errors.New("one reading has some")))
+			return nil, fmt.Errorf("no values within %s: %w", checkTimeout, cmp.Or(n.Ready(), errors.New("one reading has values")))
 		case <-time.After(100 * time.Millisecond):
 			if err := n.Ready(); errors.Is(err, dcgm.ErrNoDriver) || errors.Is(err, nvml.ErrNoDriver) {
 				return nil, err // no retry helps
@@ -282,7 +282,7 @@ func (k *checker) kubelet(ctx context.Context, r *collect.Reading) (api error) {
 	}
 	if err == nil && r != nil {
 		if _, unresolved := watcher.Attribute(r, now); len(unresolved) > 0 {
-			err = fmt.Errorf("allocated devices are not in the reading: %q", unresolved)
+			err = fmt.Errorf("devices that are allocated to pods are not in the reading: %q", unresolved)
 		}
 	}
 	k.add("kubelet", found, err)
@@ -344,7 +344,7 @@ func (k *checker) print(w io.Writer, format string) error {
 // Verdicts.
 var (
 	errCheckFailed = errors.New("check failed")
-	errIncomplete  = errors.New("something that was asked for is missing")
+	errIncomplete  = errors.New("something that was requested is missing")
 )
 
 // exitStatus is the program's exit status for an error.

@@ -109,7 +109,7 @@ func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) erro
 	if c.node == "" {
 		var err error
 		if c.node, err = os.Hostname(); err != nil {
-			found.add("--node", "not given, and the host has no name: %w", err)
+			found.add("--node", "not given, and the host name cannot be read: %w", err)
 		}
 	}
 	c.validate(&found)
@@ -131,7 +131,7 @@ func (c *config) validate(found *problems) {
 	oneOf("--dcgm-log-level", c.dcgmLogLevel, "NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB")
 	atLeast := func(flag string, n, least int, unit string) {
 		if n < least {
-			found.add(flag, "%d%s, at least %d", n, unit, least)
+			found.add(flag, "%d%s is too small, want at least %d", n, unit, least)
 		}
 	}
 	atLeast("--collect-interval", c.intervalMS, int(node.MinInterval.Milliseconds()), " ms")
@@ -193,7 +193,7 @@ func (c *config) timeout(flag, text string) time.Duration {
 	if err == nil && d >= 0 {
 		return d
 	}
-	c.warnings = append(c.warnings, fmt.Sprintf("--%s: %q is no duration such as 10s; it is %s", flag, text, defaultTimeout))
+	c.warnings = append(c.warnings, fmt.Sprintf("--%s: %q is not a duration such as 10s; %s is used", flag, text, defaultTimeout))
 	return defaultTimeout
 }
 

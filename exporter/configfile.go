@@ -76,9 +76,9 @@ func (c *config) take(f *configFile, given func(flag string) bool) (found proble
 	case f.Version != 1 && f.Version != 2:
 		found.add("version", "%d, want 1 or 2", f.Version)
 	case f.Version == 1 && f.Collections != nil:
-		found.add("collections", "are of version 2; version 1 has a collection")
+		found.add("collections", "belong to version 2; version 1 has a collection")
 	case f.Version == 2 && f.Collection != nil:
-		found.add("collection", "is of version 1; version 2 has collections")
+		found.add("collection", "belongs to version 1; version 2 has collections")
 	}
 	c.takeIntervals(f, given, &found)
 	if on := f.Metrics.EnableExporterMetrics; on != nil && !given("enable-exporter-metrics") {
@@ -90,7 +90,7 @@ func (c *config) take(f *configFile, given func(flag string) bool) (found proble
 		}
 	}
 	if f.Metrics.File != "" && len(f.Metrics.Fields) > 0 {
-		found.add("metrics", "file and fields exclude each other")
+		found.add("metrics", "file and fields exclude each other; remove one of them")
 	}
 	if given("collectors") || given("configmap-data") {
 		return found
@@ -103,7 +103,7 @@ func (c *config) take(f *configFile, given func(flag string) bool) (found proble
 		case err != nil:
 			found.add(at, "%w", err)
 		case slices.ContainsFunc(c.fields, func(o counters.Field) bool { return o.Name == field.Name }):
-			found.add(at, "%s is there already", field.Name)
+			found.add(at, "%s is used already", field.Name)
 		default:
 			c.fields = append(c.fields, field)
 		}
@@ -128,7 +128,7 @@ func (c *config) takeIntervals(f *configFile, given func(flag string) bool, foun
 	names := map[string]bool{"": true}
 	group := func(at, name string, every time.Duration, patternsAt string, patterns []string) {
 		if names[name] {
-			found.add(at+".name", "%q, want a name of its own", name)
+			found.add(at+".name", "%q, want a unique name", name)
 		}
 		names[name] = true
 		for _, p := range patterns {

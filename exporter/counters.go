@@ -159,7 +159,7 @@ func (r *reloader) run(ctx context.Context, hangup <-chan os.Signal) {
 		case <-ctx.Done():
 			return
 		case <-hangup:
-			r.log.Info("hangup: reading the counters again")
+			r.log.Info("SIGHUP: reading the counters again")
 			asked = true
 		case <-time.After(pause):
 		}

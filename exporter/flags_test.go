@@ -104,7 +104,7 @@ func TestWhatFlagsMean(t *testing.T) {
 		"--web-read-timeout=3s":    func(c *config, _ collect.CompatOptions) bool { return c.timeouts.read == 3*time.Second },
 		"--dump-compression=false": func(c *config, _ collect.CompatOptions) bool { return !c.dump.compress },
 		"--web-write-timeout=soon": func(c *config, _ collect.CompatOptions) bool {
-			return c.timeouts.write == 10*time.Second && strings.Contains(c.warnings[0], `"soon" is no duration`)
+			return c.timeouts.write == 10*time.Second && strings.Contains(c.warnings[0], `"soon" is not a duration`)
 		},
 		"--clock-events-count-window-size=0x3e8": func(_ *config, o collect.CompatOptions) bool { return o.ClockEventsWindow == time.Second },
 	} {

@@ -134,7 +134,7 @@ func readJobFile(root *os.Root, name string) ([]string, error) {
 			continue
 		}
 		if len(jobs) == maxJobs {
-			return jobs, fmt.Errorf("more than %d jobs; the rest is left out", maxJobs)
+			return jobs, fmt.Errorf("more than %d jobs; the others are left out", maxJobs)
 		}
 		jobs = append(jobs, job)
 	}

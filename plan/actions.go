@@ -45,7 +45,7 @@ func (as *actions) evictionBound(n int) string {
 	policy := &as.conditions.policy
 	switch {
 	case as.evicted+n > policy.MaxEvictionsPerReconcile:
-		return count(policy.MaxEvictionsPerReconcile, "eviction") + " a reconcile"
+		return "at most " + count(policy.MaxEvictionsPerReconcile, "eviction") + " a reconcile"
 	case as.begun()+n > policy.MaxActionsPerReconcile:
 		return policy.actionBound()
 	}

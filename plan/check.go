@@ -69,7 +69,7 @@ func (p Policy) Check() error {
 			if field != "expendablePodsPriorityCutoff" {
 				c.notNegative(field, int64(x))
 			} else if x < math.MinInt32 || x > math.MaxInt32 {
-				c.add(field, "is no priority, of 32 bits: %d", x)
+				c.add(field, "is not a 32-bit number: %d", x)
 			}
 		case time.Duration:
 			if x < 0 {
@@ -119,7 +119,7 @@ func (c *checker) name(field, name string, seen map[string]bool) {
 	case name == "" || strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/"):
 		c.add(field, "has no name")
 	case seen[name]:
-		c.add(field, "is there twice")
+		c.add(field, "occurs twice")
 	}
 	seen[name] = true
 }
@@ -158,7 +158,7 @@ func (c *checker) pool(p *Pool, seen map[string]bool) {
 		c.add(".min", "%d is more than max %d", p.Min, p.Max)
 	}
 	if p.PricePerHour < 0 || p.PricePerHour != p.PricePerHour {
-		c.add(".pricePerHour", "is no price: %v", p.PricePerHour)
+		c.add(".pricePerHour", "is not a price: %v", p.PricePerHour)
 	}
 	c.amount(".interruptionsPerHour", p.InterruptionsPerHour)
 	c.part = ".template"
@@ -196,15 +196,15 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 		switch o.Phase {
 		case PhasePending, PhaseSucceeded, PhaseFailed:
 		default:
-			c.add(".operation.phase", "is none of pending, succeeded, failed: %q", o.Phase)
+			c.add(".operation.phase", "want pending, succeeded or failed: %q", o.Phase)
 		}
 	}
 	if d := n.Drain; d != nil {
 		if d.Reason != NodeUnderused && d.Reason != NodeSick && d.Reason != NodeInterrupted && d.Reason != NodeEmpty {
-			c.add(".drain.reason", "is none of %s, %s, %s, %s: %q", NodeUnderused, NodeSick, NodeInterrupted, NodeEmpty, d.Reason)
+			c.add(".drain.reason", "want %s, %s, %s or %s: %q", NodeUnderused, NodeSick, NodeInterrupted, NodeEmpty, d.Reason)
 		}
 		if d.Deadline.Before(d.Started) {
-			c.add(".drain.deadline", "is before it started")
+			c.add(".drain.deadline", "is before the drain started")
 		}
 	}
 }
@@ -219,7 +219,7 @@ func (c *checker) gpus(gpus []GPU) {
 		device := &gpus[i]
 		if !ascending {
 			if seen[device.Index] {
-				c.add(gpuPath(device), "is there twice")
+				c.add(gpuPath(device), "occurs twice")
 			}
 			seen[device.Index] = true
 		}
@@ -231,7 +231,7 @@ func gpuPath(device *GPU) string { return fmt.Sprintf(".gpus[%d]", device.Index)
 
 func (c *checker) instances(device *GPU) {
 	if !device.MIG && len(device.Instances) > 0 {
-		c.add(gpuPath(device), "has instances without MIG")
+		c.add(gpuPath(device), "has GPU instances and is not in MIG mode")
 	}
 	if device.MIG && len(device.AllocatedTo) > 0 {
 		c.add(gpuPath(device), "is allocated as a whole GPU while in MIG mode")
@@ -282,13 +282,13 @@ func (c *checker) demand(d *demand.Demand) {
 	c.notNegative(".demand.gpus", int64(d.GPUs))
 	for _, i := range d.MIG {
 		if i.Count <= 0 {
-			c.add(".demand.mig["+i.Name+"]", "count is %d", i.Count)
+			c.add(".demand.mig["+i.Name+"]", "want a count of 1 or more: %d", i.Count)
 		}
 		n, err := mig.ParseName(i.Name)
 		if err != nil {
 			c.add(".demand.mig", "%v", err)
 		} else if n.Compute != i.Profile.Compute || n.Attrs != i.Profile.Attrs || i.Profile.Memory != 0 || n.GB != i.MemoryGB {
-			c.add(".demand.mig["+i.Name+"]", "is not what its name says: %s, %d GB", i.Profile, i.MemoryGB)
+			c.add(".demand.mig["+i.Name+"]", "does not match its name: %s, %d GB", i.Profile, i.MemoryGB)
 		}
 	}
 	if f := d.Fraction; f != nil {
@@ -302,9 +302,9 @@ func (c *checker) demand(d *demand.Demand) {
 func (c *checker) gang(p *Pod) {
 	switch {
 	case p.Gang == "" && p.GangMin != 0:
-		c.add(".gangMin", "is %d, of no gang", p.GangMin)
+		c.add(".gangMin", "is %d, and the pod is in no gang", p.GangMin)
 	case p.Gang != "" && p.GangMin < 1:
-		c.add(".gangMin", "want 1 or more of gang %s: %d", p.Gang, p.GangMin)
+		c.add(".gangMin", "want 1 or more members of gang %s: %d", p.Gang, p.GangMin)
 	case p.Gang != "" && !isKey(p.Gang):
 		c.add(".gang", "want namespace/name: %q", p.Gang)
 	}
@@ -314,11 +314,11 @@ func (c *checker) gang(p *Pod) {
 func (c *checker) leaving(p *Pod) {
 	switch {
 	case p.Unmade && p.Node != "":
-		c.add(".unmade", "is not made yet, and runs on %s", p.Node)
+		c.add(".unmade", "the pod does not exist yet, and runs on %s", p.Node)
 	case p.Leaving && p.Node == "":
-		c.add(".leaving", "is leaving, and runs nowhere")
+		c.add(".leaving", "the pod is leaving, and runs on no node")
 	case !p.Leaving && !p.LeavesAt.IsZero():
-		c.add(".leavesAt", "is set, and it is not leaving")
+		c.add(".leavesAt", "is set, and the pod is not leaving")
 	}
 }
 
@@ -348,7 +348,7 @@ func (c *checker) tenants(tenants []Tenant) {
 func (c *checker) forecast(f *Forecast, seen map[string]bool) {
 	c.name("", f.Name, seen)
 	if f.Like.Key() != f.Name {
-		c.add(".like", "is called %s", f.Like.Key())
+		c.add(".like", "want the forecast's workload, not %s", f.Like.Key())
 	}
 	if f.Like.Node != "" || f.Like.Leaving {
 		c.add(".like", "runs or is leaving; want a replica that does not exist yet")

@@ -30,10 +30,10 @@ func TestCheckNamesEveryField(t *testing.T) {
 	p.HeadroomWeight, p.DisruptionCost, p.Headroom = nan, nan, "some"
 	text := s.Check().Error() + p.Check().Error()
 	for _, want := range []string{
-		"pools[p]: is there twice", "pools[p].pricePerHour: is no price: NaN", "pools[p].interruptionsPerHour: want a number from 0: NaN",
-		"nodes[n]: is there twice", "nodes[n].gpus[0]: is there twice", "nodes[m].gpus[1]: is there twice", "pods[a/p]: is there twice",
-		"pods[a/leaves].leavesAt: is set", "pods[a/mig].demand.mig[3g.40gb]: is not what its name says", "forecasts[a/f]: is there twice",
-		"forecasts[a/f].low: want a number", "forecasts[a/g].like: is called a/other", "forecasts[a/g].like: runs or is leaving",
+		"pools[p]: occurs twice", "pools[p].pricePerHour: is not a price: NaN", "pools[p].interruptionsPerHour: want a number from 0: NaN",
+		"nodes[n]: occurs twice", "nodes[n].gpus[0]: occurs twice", "nodes[m].gpus[1]: occurs twice", "pods[a/p]: occurs twice",
+		"pods[a/leaves].leavesAt: is set", "pods[a/mig].demand.mig[3g.40gb]: does not match its name", "forecasts[a/f]: occurs twice",
+		"forecasts[a/f].low: want a number", "forecasts[a/g].like: want the forecast's workload, not a/other", "forecasts[a/g].like: runs or is leaving",
 		"headroomWeight: want a share", "disruptionCost: want a number", `headroom: want none, low, expected or high: "some"`,
 	} {
 		if !strings.Contains(text, want) {

@@ -80,13 +80,13 @@ func (w *world) continueDrains() {
 func (w *world) continueDrain(node int) {
 	n := &w.nodes[node]
 	stay := n.staying()
-	toGo := short(n.Drain.Deadline.Sub(w.now)) + " to go"
+	toGo := "deadline in " + short(n.Drain.Deadline.Sub(w.now))
 	if late := w.now.Sub(n.Drain.Deadline); late > 0 {
-		toGo = short(late) + " overdue"
+		toGo = "deadline passed " + short(late) + " ago"
 	}
-	n.decided = verdict{NodeDraining, count(len(stay), "pod") + " left, " + toGo}
+	n.decided = verdict{NodeDraining, count(len(stay), "pod") + " remaining, " + toGo}
 	if frozen := w.hold == Frozen || w.hold == "" && n.pool.Freeze; frozen && !w.actions.full() { // which prevents new drains only
-		w.giveUp(n, Frozen, count(len(stay), "pod")+" left; frozen pools are not drained")
+		w.giveUp(n, Frozen, count(len(stay), "pod")+" remaining; frozen pools are not drained")
 		return
 	}
 	if !w.may(n.pool) {
@@ -97,13 +97,13 @@ func (w *world) continueDrain(node int) {
 		return
 	}
 	if n.Drain.Reason == NodeEmpty && len(stay) > 0 {
-		w.giveUp(n, NodeBusy, stay[0].Key()+" was bound to it during its cordon")
+		w.giveUp(n, NodeBusy, stay[0].Key()+" was bound to the node while it was cordoned")
 		return
 	}
 	why := w.drainFails(node, stay)
 	switch {
 	case why.reason == "" && n.Operation == nil && n.drained() && w.now.Sub(n.Drain.Started) < RemoveDelay:
-		n.decided.detail = "empty, and cordoned for less than " + short(RemoveDelay)
+		n.decided.detail = "empty; removed once it has been cordoned for " + short(RemoveDelay)
 	case why.reason == "" && n.Operation == nil && n.drained():
 		w.endDrain(n)
 	case why.reason == "" && w.now.After(n.Drain.Deadline) && len(stay) == 0 && n.leaving > 0: // their grace periods are longer
@@ -232,14 +232,14 @@ func (w *world) endDrain(n *nodeState) {
 			w.replace(n, NodeDrained, took)
 		}
 	case w.keepsOne(p) == AtMin:
-		w.giveUp(n, AtMin, fmt.Sprintf("the pool has %d of at least %d nodes", min(p.Target, p.Size)-p.shrunk, p.Min))
+		w.giveUp(n, AtMin, fmt.Sprintf("the pool has %d nodes, and its minimum is %d", min(p.Target, p.Size)-p.shrunk, p.Min))
 	case w.keepsOne(p) == CoolingDown:
 		n.decided = verdict{CoolingDown, "empty, and its pool grows in this reconcile"}
 	case n.Drain.Reason == NodeEmpty: // counted when its removal was decided
 		p.draining--
 		w.takeAway(n, NodeEmpty, took)
 	case w.keepsOne(p) != "":
-		n.decided = verdict{BoundReached, "empty, and the bound on removals is reached"}
+		n.decided = verdict{BoundReached, "empty, and the limit on removals is reached"}
 	default:
 		p.draining--
 		w.remove(n, NodeDrained, took)
@@ -327,7 +327,7 @@ func (w *world) evacuate() {
 
 func (cond *conditions) interruptionText(n *nodeState) string {
 	if late := cond.now.Sub(n.LeavesAt); late > 0 {
-		return "its provider was to interrupt it " + short(late) + " ago"
+		return "its announced interruption is " + short(late) + " overdue"
 	}
 	return "its provider interrupts it in " + short(n.LeavesAt.Sub(cond.now))
 }

@@ -211,11 +211,11 @@ func (w *world) optionReclaim(p *pending) Option {
 	case w.policy.MaxEvictionsPerReconcile <= 0:
 		o.Detail = "reclaiming is off (policy.maxEvictionsPerReconcile is 0)"
 	case w.policy.MaxEvictionsPerReconcile <= w.actions.evicted:
-		o.Reason, o.Detail = BoundReached, count(w.policy.MaxEvictionsPerReconcile, "eviction")+" a reconcile"
+		o.Reason, o.Detail = BoundReached, "at most "+count(w.policy.MaxEvictionsPerReconcile, "eviction")+" a reconcile"
 	case !p.charged || p.borrowed:
 		o.Detail = "it requests more than " + p.pod.Tenant + " is guaranteed"
 	case !w.policy.ReclaimBorrowed:
-		o.Detail = "what is borrowed is not reclaimed (policy.reclaimBorrowed is not set)"
+		o.Detail = "policy.reclaimBorrowed is not set, so borrowed capacity is not reclaimed"
 	case !w.evictions.reclaimable():
 		o.Detail = "no pod that may be evicted has borrowed anything"
 	default:
@@ -241,7 +241,7 @@ func (w *world) optionNodes(p *pending) []Option {
 		case reason != "" && priced.node < 0:
 			o.Reason, o.Detail = reason, cmp.Or(why, "nothing is done for now")
 		case !w.policy.mayScaleUp(p):
-			o.Reason, o.Detail = BorrowedWaits, "no node is added for what is borrowed"
+			o.Reason, o.Detail = BorrowedWaits, "no node is added for borrowed demand"
 		default:
 			o.Possible, o.Cost, o.At, o.Reason = true, priced.cost, priced.at, NoFreeSlice
 			o.Detail = w.pricedText(priced)
@@ -312,11 +312,11 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 		if n.unmeasured(k.pod) {
 			return "with GPUs whose memory is not known"
 		}
-		return "with too little free of a GPU"
+		return "without a large enough free part of a GPU"
 	default:
 		if strings.HasPrefix(lack, hostPort) {
 			return "where " + lackText(lack)
 		}
-		return "with too few free " + lack
+		return "without enough free " + lack
 	}
 }

@@ -62,7 +62,7 @@ func (w *world) prepareFor(f *Forecast) verdict {
 	if f.At.Before(w.now) {
 		when = short(w.now.Sub(f.At)) + " ago"
 	}
-	text := fmt.Sprintf("%s … %s … %s replicas %s, error %.0f %%, has %d", number(f.Low), number(f.Expected), number(f.High), when, 100*f.Error, f.Have)
+	text := fmt.Sprintf("%s (%s … %s) replicas %s, error %.0f %%, %d exist", number(f.Expected), number(f.Low), number(f.High), when, 100*f.Error, f.Have)
 	switch {
 	case f.At.Before(w.now):
 		return verdict{ForecastUnsure, text + "; its time is past"}
@@ -116,7 +116,7 @@ func (w *world) whyUnmet(p *pending) string {
 	}
 	reason, detail := w.whyNoScaleUp(p)
 	if reason == "" {
-		return "it is too early, or would cost more than being late"
+		return "it is too early to add more, or that costs more than pods that wait"
 	}
 	return fmt.Sprintf("%s: %s", reason, detail)
 }

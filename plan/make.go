@@ -94,14 +94,14 @@ func (w *world) finishOperations() {
 			a.Detail = n.CordonedBy + " cordoned the node and is no longer under way"
 		case o.Phase == PhaseSucceeded:
 			a.Verb, a.Operation, a.Reason = Uncordon, o.ID, RepartitionDone
-			a.Detail = "after " + short(w.now.Sub(o.Started))
+			a.Detail = "took " + short(w.now.Sub(o.Started))
 			w.state.Failures = kept(w.state.Failures, func(name string, _ Failure) bool { return name != gpuName(n.name, o.GPU) })
 		case o.Phase == PhaseFailed:
 			a.Verb, a.Operation, a.Reason, a.Detail = Rollback, o.ID, RepartitionFailed, o.Message
 			w.failOperation(n, o)
 		case w.failed(o):
 			a.Verb, a.Operation, a.Reason = Rollback, o.ID, RepartitionOverdue
-			a.Detail = "no answer after " + short(w.now.Sub(o.Started))
+			a.Detail = "no result after " + short(w.now.Sub(o.Started))
 			w.failOperation(n, o)
 		default:
 			continue

@@ -34,7 +34,7 @@ func (w *world) admitUnit(u *unit) {
 	case !ok && f.reason == "": // it would borrow
 		return
 	case !ok:
-		w.leavePending(g, core, f.reason, fmt.Sprintf("would be %d of %d; %s", f.done+g.running, g.min, f.detail))
+		w.leavePending(g, core, f.reason, fmt.Sprintf("would have %d of %d members; %s", f.done+g.running, g.min, f.detail))
 		for _, i := range core {
 			w.pending[i].refused = true
 		}

@@ -62,7 +62,7 @@ type Action struct {
 	Operation string
 	Deadline  time.Time
 	Reason    Reason
-	Detail    string   // for users: "chat/vllm-5 requests 3g; 0.02 against 1.34 for a node"
+	Detail    string   // for users: "chat/vllm-5 requests 3g; the repartition costs 0.02, a node costs 1.34"
 	For       []string // the pods it is done for
 	Cost      float64  // expected, in the policy's currency
 }

@@ -42,12 +42,12 @@ func (r *capacity) releasePorts(p *Pod) {
 	}
 }
 
-// lackText is what a node lacks: "too few cpu", "host port TCP/8080 is taken".
+// lackText is what a node lacks: "not enough cpu", "host port TCP/8080 is taken".
 func lackText(lack string) string {
 	if strings.HasPrefix(lack, hostPort) {
 		return lack + " is taken"
 	}
-	return "too few " + lack
+	return "not enough " + lack
 }
 
 // ConflictsOnHost reports whether two pods take the same host port.

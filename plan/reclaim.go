@@ -117,7 +117,7 @@ func (w *world) commitReclaim(p *pending, o option, alternative string) {
 	o.cost += more
 	w.serving.spent += more
 	for _, v := range o.victims {
-		w.evict(o.node, v, ReclaimBorrowed, fmt.Sprintf("%s of %s is guaranteed what %s has borrowed; %.2f%s",
+		w.evict(o.node, v, ReclaimBorrowed, fmt.Sprintf("%s of %s is guaranteed what %s has borrowed; the eviction costs %.2f%s",
 			p.pod.Key(), p.pod.Tenant, v.Tenant, o.cost, alternative), p.pod.Key())
 	}
 	w.reindex(o.node)

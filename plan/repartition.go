@@ -295,7 +295,7 @@ func question(pool int, model string, keep, spare mig.Layout, must, further []mi
 // promise when later. Of several GPUs, the others follow the first.
 func (w *world) commitRepartition(p *pending, o option, alternative string) {
 	n := w.touch(o.node)
-	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), p.kind.text, o.cost, alternative)
+	detail := fmt.Sprintf("%s requests %s; the repartition costs %.2f%s", p.pod.Key(), p.kind.text, o.cost, alternative)
 	w.changeLayout(n, o, detail)
 	if n.action >= 0 && n.tier != tierNode && len(o.then) > 0 {
 		w.actions.doneFor(n.action, p)
@@ -311,7 +311,7 @@ func (w *world) commitRepartition(p *pending, o option, alternative string) {
 	case AllocationUnknown:
 		p.detail = device + " can be repartitioned once it is known to be free"
 	case CoolingDown:
-		p.detail = fmt.Sprintf("%s can be repartitioned in %s; %.2f%s", device, short(o.at.Sub(w.now)), o.cost, alternative)
+		p.detail = fmt.Sprintf("%s can be repartitioned in %s; this costs %.2f%s", device, short(o.at.Sub(w.now)), o.cost, alternative)
 	}
 }
 

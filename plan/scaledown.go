@@ -120,7 +120,7 @@ func one(is bool) int64 {
 
 func (cond *conditions) emptyText(p *poolState, idle time.Duration) string {
 	_, after := cond.idleAfter(p)
-	return fmt.Sprintf("for %s of %s", short(idle), after)
+	return fmt.Sprintf("empty for %s, idleAfter is %s", short(idle), after)
 }
 
 // freeDrains is how many more nodes may be drained now.

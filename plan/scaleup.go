@@ -143,7 +143,7 @@ func (w *world) cannotScaleUp(of *pending, p *poolState) (Reason, string) {
 	case w.models.unobservedFor(k, p):
 		return AllocationUnknown, p.Name + ": a new node would have to be repartitioned, and the allocation of its GPUs is unknown"
 	case p.Fixed:
-		return PoolFixed, p.Name + ": fixed pool, no machines to add"
+		return PoolFixed, p.Name + ": the pool is fixed, so no node is added"
 	case p.base+p.grown+p.later >= p.Max:
 		return PoolAtMax, p.atMaxText()
 	case p.keptFor != "" && of.pod.Priority < p.kept:
@@ -159,7 +159,7 @@ func (w *world) cannotScaleUp(of *pending, p *poolState) (Reason, string) {
 func (p *poolState) atMaxText() string {
 	text := fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base, p.Max)
 	if p.base < p.Max {
-		text += ", and pods before it need the rest"
+		text += ", and pods ahead of it take the rest"
 	}
 	return text
 }
@@ -211,15 +211,15 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 	case p.empty.whole > 0 && !sameVendor(pod.Demand.Vendor, p.empty.vendor):
 		return fmt.Sprintf("its GPUs are of %s, not of %s", p.empty.vendor, pod.Demand.Vendor)
 	case lack == wholeGPUs && gpus[0].Shared:
-		return "its GPUs are given in parts only"
+		return "its GPUs are offered in parts only"
 	case lack == wholeGPUs:
-		return "too few GPUs"
+		return "its nodes have too few GPUs"
 	case p.empty.undivided:
 		return "its GPUs are MIG instances, which are not shared"
 	case p.empty.whole > 0 && p.empty.unmeasured(pod):
-		return "how much memory its GPUs have is not known"
+		return "the memory of its GPUs is not known"
 	}
-	return "too little of a GPU, or too few GPUs"
+	return "its GPUs are too small for the part that is requested, or too few"
 }
 
 // shareOf divides a new node's price. It tries the pod and those after it in the queue on the
@@ -305,16 +305,16 @@ func (w *world) newNode(p *pending, o option, all []option) int {
 
 // whyScaleUp is the reason and the detail of a pool's scale up; p is the first pod that it is done for.
 func (w *world) whyScaleUp(p *pending, o option, all []option) (Reason, string) {
-	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), p.kind.text, o.cost)
+	detail := fmt.Sprintf("%s requests %s; a node costs %.2f", p.pod.Key(), p.kind.text, o.cost)
 	if priority := o.pool.Priority; priority != 0 {
-		detail += fmt.Sprintf(" of priority %d", priority)
+		detail += fmt.Sprintf(", its priority is %d", priority)
 	}
 	if o.balances != "" {
 		detail += ", balanced with " + o.balances
 	}
 	if r, ok := optionOf(all, OptionRepartition); ok {
 		n := &w.nodes[r.node]
-		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", r.cost, gpuName(n.name, n.gpus()[r.repartition.device].Index))
+		return RepartitionExhausted, detail + fmt.Sprintf(", repartitioning %s costs %.2f", gpuName(n.name, n.gpus()[r.repartition.device].Index), r.cost)
 	}
 	if blocked := w.blockersOf(p); len(blocked) > 0 {
 		return RepartitionExhausted, detail + ", no GPU can be repartitioned: " + blocked.String()
@@ -344,7 +344,7 @@ func (w *world) raiseToMin() {
 		if n <= 0 || p.Fixed || p.stop != "" || w.actions.full() {
 			continue
 		}
-		w.scaleUp(p, n, BelowMin, fmt.Sprintf("%d of at least %d nodes", p.base, p.Min))
+		w.scaleUp(p, n, BelowMin, fmt.Sprintf("the pool has %d nodes, and its minimum is %d", p.base, p.Min))
 		for range n {
 			w.addSpare(p, w.now.Add(p.ReadyAfter), p.action)
 		}

@@ -172,15 +172,15 @@ func (w *world) delays(o option) string {
 func (cond *conditions) nodeBound(p *poolState) string {
 	switch {
 	case p.grown >= cond.policy.MaxNodesPerScaleUp:
-		return fmt.Sprintf("%s grows by %d a reconcile", p.Name, p.grown)
+		return fmt.Sprintf("%s grows by %d nodes in this reconcile already", p.Name, p.grown)
 	case cond.state.GrownLately(p.Name, cond.now) >= cond.policy.MaxNodesPerHour:
-		return fmt.Sprintf("%s grew by %d within the hour", p.Name, cond.state.GrownLately(p.Name, cond.now))
+		return fmt.Sprintf("%s grew by %d nodes within the hour", p.Name, cond.state.GrownLately(p.Name, cond.now))
 	}
 	return ""
 }
 
 func (policy *Policy) actionBound() string {
-	return count(policy.MaxActionsPerReconcile, "action") + " a reconcile"
+	return "at most " + count(policy.MaxActionsPerReconcile, "action") + " a reconcile"
 }
 
 // mayScaleUp reports whether nodes are added for the pod. A pod for which none is added may not
@@ -287,11 +287,11 @@ func (n *nodeState) promise(now time.Time) (Reason, string) {
 	case n.since == NodeUpcoming:
 		return WaitUpcomingNode, fmt.Sprintf("%s, in %s", n.name, in)
 	case n.since == CoolingDown:
-		return CoolingDown, fmt.Sprintf("a GPU of %s can be repartitioned soon, in %s", n.name, in)
+		return CoolingDown, fmt.Sprintf("a GPU of %s can be repartitioned in %s", n.name, in)
 	case n.since == AllocationUnknown:
 		return AllocationUnknown, fmt.Sprintf("a GPU of %s can be repartitioned once it is known to be free", n.name)
 	case n.since == RepartitionDone:
-		return WaitRepartition, n.name + " is being released"
+		return WaitRepartition, n.name + " is being uncordoned"
 	case n.since == PodLeaving:
 		return WaitReclaim, fmt.Sprintf("on %s when pods have left, in about %s", n.name, in)
 	}

@@ -73,18 +73,18 @@ func (w *world) keepsSick(n *nodeState) string {
 	case p.Fixed:
 		return "the pool is fixed: no other node replaces it"
 	case p.stop != "":
-		return "the pool cannot add another: " + string(p.stop)
+		return "the pool cannot add a node in its place: " + string(p.stop)
 	case w.within(w.state.LastScaleDown, p.Name, w.policy.RemovalInterval):
 		return "the pool removed a node a moment ago"
 	case w.policy.tooManySick(p):
 		return w.policy.manySickText(p)
 	case p.replacing > 0:
-		return "another of the pool is being replaced"
+		return "another node of the pool is being replaced"
 	case w.within(w.state.LastReplace, p.Name, w.policy.ReplaceInterval):
 		at := w.state.LastReplace[p.Name]
-		return fmt.Sprintf("another of the pool was replaced %s ago, %s have to lie between", short(w.now.Sub(at)), short(w.policy.ReplaceInterval))
+		return fmt.Sprintf("another node of the pool was replaced %s ago, and %s must lie between replacements", short(w.now.Sub(at)), short(w.policy.ReplaceInterval))
 	case n.action >= 0 || n.Operation != nil || n.CordonedBy != "" || n.promised > 0:
-		return "another action is under way there"
+		return "another action is under way on it"
 	case n.since == NodeCordoned:
 		return "it is cordoned"
 	case n.NoScaleDown:
@@ -113,7 +113,7 @@ func (w *world) keepsFromDrain(n *nodeState) string {
 		return why
 	}
 	if h := n.unknownPod(); h != "" {
-		return h + " has a GPU of the node allocated, and is not one of its pods"
+		return h + " is allocated a GPU of the node and does not run on it"
 	}
 	return ""
 }
@@ -139,7 +139,7 @@ func (w *world) soundWork(n *nodeState) string {
 	if lost <= idle {
 		return ""
 	}
-	return fmt.Sprintf("nothing uses it, and moving %s would cost %.2f, against %.2f for the GPU", count(len(n.staying()), "pod"), lost, idle)
+	return fmt.Sprintf("no pod uses the sick GPUs, and moving %s would cost %.2f, more than the GPUs (%.2f)", count(len(n.staying()), "pod"), lost, idle)
 }
 
 // tooManySick reports a pool with so many sick nodes that a common cause is

@@ -43,11 +43,11 @@ func (ms *models) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []m
 	return slices.DeleteFunc(slices.Clone(free), func(p mig.Placement) bool { return !slices.Contains(allowed, p.Profile) })
 }
 
-// strandedText is "2 compute and 4 memory slices are in no instance".
+// strandedText is "2 compute and 4 memory slices are in no GPU instance".
 func (ms *models) strandedText(c *GPU) string {
 	t, _ := ms.table(c.Model.Name) // there is one, as something could be added
 	compute, memory := t.FreeSlices(layoutOf(c))
-	return fmt.Sprintf("%d compute and %d memory slices are in no instance", compute, memory)
+	return fmt.Sprintf("%d compute and %d memory slices are in no GPU instance", compute, memory)
 }
 
 // tidy repartitions one GPU with stranded slices: its instances stay, and the
@@ -98,7 +98,7 @@ func (w *world) tidyGPU(node, device int) (option, string) {
 	layout := layoutOf(c)
 	a := w.models.target(n.pool, c.Model.Name, layout, nil, []mig.Count{must}, w.requestedOf(c.Model.Name))
 	if !a.ok {
-		return option{}, "no layout adds it"
+		return option{}, "no layout adds what pods request"
 	}
 	o := option{node: node, at: w.now, cost: w.policy.DisruptionCost}
 	o.repartition = repartition{device: device, before: layout, keep: layout, answer: a.Answer}

@@ -231,7 +231,7 @@ func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 			return "its GPUs are in MIG mode"
 		}
 		if slices.ContainsFunc(n.pods, func(p *Pod) bool { return !p.Demand.Zero() }) { // and no other pods run there
-			return "pods of DaemonSets have GPUs of it"
+			return "pods of DaemonSets have GPUs of the node"
 		}
 		return ""
 	default:

@@ -121,20 +121,20 @@ func (t *Tenant) verdict(tree quota.Tree) Verdict {
 
 func (w *world) poolVerdict(p *poolState) Verdict {
 	v := Verdict{Kind: KindPool, Subject: p.Name, Reason: Steady}
-	size := fmt.Sprintf("%d of %d … %d nodes", p.Size, p.Min, p.Max)
+	size := fmt.Sprintf("%s (min %d, max %d)", count(p.Size, "node"), p.Min, p.Max)
 	if p.Fixed {
 		size = count(p.Size, "node") + ", fixed"
 	}
 	switch {
 	case w.hold == TooManyUnready:
-		v.Reason, v.Detail = w.hold, fmt.Sprintf("more than %.0f %% of nodes, and more than %d", 100*w.policy.MaxUnready, w.policy.OKUnready)
+		v.Reason, v.Detail = w.hold, fmt.Sprintf("more than %.0f %% of the nodes, and more than %d, are unready", 100*w.policy.MaxUnready, w.policy.OKUnready)
 	case w.hold != "" || p.Freeze:
 		v.Reason, v.Detail = Frozen, size
 	case p.action >= 0:
 		a := w.actions.list[p.action]
 		v.Reason, v.Detail = a.Reason, fmt.Sprintf("grows from %d to %d", a.From, a.To)
 	case p.shrunk > 0:
-		v.Reason, v.Detail = NodeEmpty, fmt.Sprintf("removes %d, %s", p.shrunk, size)
+		v.Reason, v.Detail = NodeEmpty, fmt.Sprintf("removes %d of %s", p.shrunk, size)
 	case p.does.reason != "":
 		v.Reason, v.Detail = p.does.reason, p.does.detail+", "+size
 	case w.policy.SickAfter > 0 && w.policy.tooManySick(p):

@@ -45,7 +45,7 @@ func (w *world) whyNoScaleUp(p *pending) (Reason, string) {
 // those of other pods.
 const excludedByRules = "pod affinity or topology spread excludes it"
 
-const cannotReclaim = "reclaiming what is borrowed would not free enough for it, or is not allowed"
+const cannotReclaim = "reclaiming borrowed capacity would not free enough for it, or is not allowed"
 
 // unserved is the reason of a pod that nothing serves.
 func (w *world) unserved(p *pending) (Reason, string) {
@@ -54,7 +54,7 @@ func (w *world) unserved(p *pending) (Reason, string) {
 	case !w.policy.mayScaleUp(p) && reason != NoPoolFits: // what no pool has gives its quota back
 		t := &w.quotas.tenants[w.quotas.tenantIndex(p.pod)]
 		reason = BorrowedWaits
-		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for what would be borrowed", t.Name, amountText(t.Guarantee))
+		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for borrowed demand", t.Name, amountText(t.Guarantee))
 	case bound != "" && p.charged && !p.borrowed && w.evictions.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
 		reason, detail = BoundReached, bound+"; "+detail
 	case p.charged && !p.borrowed && w.evictions.reclaimable():
@@ -101,7 +101,7 @@ func (w *world) ruledOut(k *kind) string {
 // alternativeText names the node that an action was weighed against.
 func (w *world) alternativeText(p *pending, all []option) string {
 	if node, ok := optionOf(all, OptionNode); ok {
-		return fmt.Sprintf(" against %.2f for a node", node.cost)
+		return fmt.Sprintf(", a node costs %.2f", node.cost)
 	}
 	reason, _ := w.whyNoScaleUp(p)
 	if !w.policy.mayScaleUp(p) {

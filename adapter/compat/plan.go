@@ -91,7 +91,7 @@ func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*pl
 func (t *target) specific(selector k8slabels.Selector, namespace string, objects []string, why string) (*plan, error) {
 	for _, name := range append([]string{namespace}, objects...) {
 		if name != "" && !plainName.MatchString(name) {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is no name of a namespace or object", name))
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is not a name of a namespace or object", name))
 		}
 	}
 	e, err := t.expression(selector, namespace, objects...)

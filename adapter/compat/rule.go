@@ -116,7 +116,7 @@ func (r *Rule) expression(series string, all []condition, groupBy ...string) (pa
 	e, err := signal.Parser.ParseExpr(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("renders to %q, which is no PromQL: %w", text, err)
+		return nil, fmt.Errorf("renders to %q, which is not PromQL: %w", text, err)
 	case e.Type() == parser.ValueTypeScalar && r.External:
 		e = signal.Call("vector", e)
 	case e.Type() != parser.ValueTypeVector:

@@ -96,8 +96,8 @@ func (r Rule) Validate() error {
 	p := &problems{rule: r}
 	p.when(!ruleName.MatchString(r.Name), "name", "%q does not match %s", r.Name, ruleName)
 	oneOf(p, "subject", r.Subject, Exported, Target, Namespace)
-	p.when(!ownLabel(r.pod()), "labels.pod", "%q is no label of a series", r.pod())
-	p.when(!ownLabel(r.namespace()), "labels.namespace", "%q is no label of a series", r.namespace())
+	p.when(!ownLabel(r.pod()), "labels.pod", "%q is not a label name", r.pod())
+	p.when(!ownLabel(r.namespace()), "labels.namespace", "%q is not a label name", r.namespace())
 	p.when(len(r.Namespaces) > 0 && (len(r.Sources) != 1 || r.Sources[0].Form != PromQL), "namespaces", "are for a query")
 	for i, n := range r.Namespaces {
 		wrong := validation.IsDNS1123Label(n)
@@ -107,7 +107,7 @@ func (r Rule) Validate() error {
 	oneOf(p, "duplicates", r.Duplicates, Sum, Average, Max, Min)
 	oneOf(p, "perPod", r.PerPod, Sum, Average, Max, Min)
 	oneOf(p, "perWorkload", r.PerWorkload, Sum, Average, Max, Min)
-	p.when(!(r.Minimum < r.Maximum) || r.Maximum > MaxValue || r.Minimum < -MaxValue, "maximum", "[%g, %g] is no range within ±%g", r.Minimum, r.Maximum, float64(MaxValue))
+	p.when(!(r.Minimum < r.Maximum) || r.Maximum > MaxValue || r.Minimum < -MaxValue, "maximum", "[%g, %g] is not a range within ±%g", r.Minimum, r.Maximum, float64(MaxValue))
 	p.when(r.MaxAge <= 0, "maxAge", "must be positive")
 	p.when(r.Window < 0 || r.Window > 0 && r.Window < time.Second, "window", "must be zero or at least a second")
 	p.when(r.Wide < 0, "wide", "must not be negative")
@@ -156,7 +156,7 @@ func (p *problems) within(field string, v float64) {
 }
 
 func (p *problems) metric(field, name string) {
-	p.when(!model.UTF8Validation.IsValidMetricName(name), field, "%q is no metric name", name)
+	p.when(!model.UTF8Validation.IsValidMetricName(name), field, "%q is not a metric name", name)
 }
 
 // parts checks labels that distinguish the parts of a pod.

@@ -164,7 +164,7 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 	case pool != nil && pool.Spec.Freeze && !undoes(action.Verb):
 		return refuse("pool %s is frozen", pool.Name)
 	case (action.Verb == plan.ScaleUp || action.Verb == plan.Withdraw) && (pool == nil || pool.Spec.Provider.Fixed != nil):
-		return refuse("the action has no pool that a provider sizes")
+		return refuse("no provider sets the size of the action's pool")
 	}
 	switch action.Verb {
 	case plan.ScaleUp:

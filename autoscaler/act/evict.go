@@ -46,7 +46,7 @@ func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsCo
 func (r *reconcile) mayMove(pod *corev1.Pod, end time.Time) error {
 	name := pod.Namespace + "/" + pod.Name
 	if kube.IsDaemon(pod) {
-		return refuse("pod %s belongs to a DaemonSet or its node", name)
+		return refuse("pod %s belongs to a DaemonSet or is a static pod", name)
 	}
 	if !v1alpha1.SafeToEvict(pod) {
 		return refuse("pod %s is annotated as not safe to evict", name)

@@ -76,16 +76,16 @@ func (r *reconcile) admit(action plan.Action) error {
 	}
 	r.actions++
 	if r.actions > r.policy.MaxActionsPerReconcile {
-		return refuse("more than %d actions in a reconcile", r.policy.MaxActionsPerReconcile)
+		return refuse("the plan has more than %d actions (policy.maxActionsPerReconcile)", r.policy.MaxActionsPerReconcile)
 	}
 	switch action.Verb {
 	case plan.ScaleUp:
 		n := action.To - action.From
 		if n > r.policy.MaxNodesPerScaleUp {
-			return refuse("%d nodes at once, at most %d", n, r.policy.MaxNodesPerScaleUp)
+			return refuse("%d nodes would be added at once, at most %d are allowed (policy.maxNodesPerScaleUp)", n, r.policy.MaxNodesPerScaleUp)
 		}
 		if sum := r.state.GrownLately(action.Pool, r.now) + n; sum > r.policy.MaxNodesPerHour {
-			return refuse("pool %s: %d nodes within an hour, at most %d", action.Pool, sum, r.policy.MaxNodesPerHour)
+			return refuse("pool %s: %d nodes would be added within an hour, at most %d are allowed (policy.maxNodesPerHour)", action.Pool, sum, r.policy.MaxNodesPerHour)
 		}
 	case plan.RemoveNode:
 		if n := r.nodes[action.Node]; n != nil && n.Drain != nil && n.Drain.Reason == plan.NodeEmpty {
@@ -98,13 +98,13 @@ func (r *reconcile) admit(action plan.Action) error {
 		}
 		r.evictions++
 		if r.evictions > r.policy.MaxEvictionsPerReconcile {
-			return refuse("more than %d pods evicted in a reconcile", r.policy.MaxEvictionsPerReconcile)
+			return refuse("the plan evicts more than %d pods (policy.maxEvictionsPerReconcile)", r.policy.MaxEvictionsPerReconcile)
 		}
 	case plan.Drain:
 		return r.admitDrain(action)
 	case plan.Replace:
 		if r.policy.SickAfter <= 0 {
-			return refuse("replacing nodes is turned off")
+			return refuse("policy.sickAfter is 0, so no node is replaced")
 		}
 	}
 	return nil
@@ -114,13 +114,13 @@ func (r *reconcile) admitRemoval(pool string) error {
 	r.removals++
 	r.removing[pool]++
 	if r.removals > r.policy.MaxRemovalsPerReconcile {
-		return refuse("more than %d nodes removed in a reconcile", r.policy.MaxRemovalsPerReconcile)
+		return refuse("the plan removes more than %d nodes (policy.maxRemovalsPerReconcile)", r.policy.MaxRemovalsPerReconcile)
 	}
 	if sum := r.state.RemovedLately(r.now) + r.removals; sum > r.policy.MaxRemovalsPerTenMinutes {
-		return refuse("%d nodes removed within ten minutes, at most %d", sum, r.policy.MaxRemovalsPerTenMinutes)
+		return refuse("%d nodes would be removed within ten minutes, at most %d are allowed (policy.maxRemovalsPerTenMinutes)", sum, r.policy.MaxRemovalsPerTenMinutes)
 	}
 	if most := max(1, int(r.policy.MaxRemovalShare*float64(r.pools[pool].Size))); r.removing[pool] > most {
-		return refuse("more than %d nodes of pool %s removed in a reconcile", most, pool)
+		return refuse("the plan removes more than %d nodes of pool %s (policy.maxRemovalShare)", most, pool)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (r *reconcile) admitDrain(action plan.Action) error {
 		return nil
 	}
 	if !r.draining[action.Node] && len(r.draining) >= r.policy.MaxDrains {
-		return refuse("%d nodes would be draining, at most %d", len(r.draining)+1, r.policy.MaxDrains)
+		return refuse("%d nodes would be draining, at most %d are allowed (policy.maxDrains)", len(r.draining)+1, r.policy.MaxDrains)
 	}
 	r.draining[action.Node] = true
 	return nil

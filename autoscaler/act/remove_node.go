@@ -41,7 +41,7 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 				return err
 			}
 		} else if seen, ok := r.pools[pool.Name]; ok && seen.Target <= int(pool.Spec.Min) { // the provider looks again
-			return refuse("the size of pool %s is %d, min is %d", pool.Name, seen.Target, pool.Spec.Min)
+			return refuse("the size of pool %s is %d, and its minimum is %d", pool.Name, seen.Target, pool.Spec.Min)
 		}
 		if err := a.empty(ctx, r, node.Name); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (a *Actor) settle(ctx context.Context, r *reconcile, node *corev1.Node, rea
 		return err
 	}
 	if since := r.now.Sub(record.Started); since < plan.RemoveDelay {
-		return fmt.Errorf("%w: node %s is cordoned since %s, and removed after %s", errWaiting, node.Name, since, plan.RemoveDelay)
+		return fmt.Errorf("%w: node %s has been cordoned for %s, and is removed after %s", errWaiting, node.Name, since, plan.RemoveDelay)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (a *Actor) settle(ctx context.Context, r *reconcile, node *corev1.Node, rea
 // ofPool refuses a node that is not of the pool.
 func ofPool(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	if pool == nil || node.Labels[v1alpha1.NodePoolLabel] != pool.Name || pools.IsForeign(pool, node.Labels) {
-		return refuse("node %s is not of the action's pool", node.Name)
+		return refuse("node %s does not belong to the action's pool", node.Name)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func removable(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 		return refuse("pool %s does not scale down", pool.Name)
 	}
 	if v1alpha1.ScaleDownDisabled(node) {
-		return refuse("node %s is annotated to be kept", node.Name)
+		return refuse("an annotation of node %s disables its scale-down", node.Name)
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func removable(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 // be under maintenance.
 func notCordonedByOthers(node *corev1.Node) error {
 	if node.Spec.Unschedulable && node.Annotations[v1alpha1.CordonAnnotation] == "" {
-		return refuse("node %s is cordoned by others", node.Name)
+		return refuse("node %s is cordoned by a user or another controller", node.Name)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (r *reconcile) mayReplace(node *corev1.Node, pool string) error {
 	began := drain.Deadline.Add(-r.policy.DrainTimeout - time.Second) // the status has microseconds
 	own := underWay && drain.Reason == string(plan.NodeSick) && !last.Before(began)
 	if since := r.now.Sub(last); known && !own && since < r.policy.ReplaceInterval {
-		return refuse("a node of pool %s was replaced %s ago, at most one in %s is", pool, since, r.policy.ReplaceInterval)
+		return refuse("a node of pool %s was replaced %s ago, and %s must lie between replacements", pool, since, r.policy.ReplaceInterval)
 	}
 	all, ill := 0, 0
 	for _, n := range r.nodes {

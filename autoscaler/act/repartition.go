@@ -151,7 +151,7 @@ func layouts(tables mig.Tables, names partition.Names, seen *plan.Node, action p
 	for _, inst := range device.Instances {
 		stays := keepsBusy && inst.Placed && slices.Contains(action.Target, inst.Placement)
 		if inst.AllocatedTo != "" && !stays {
-			return nil, nil, refuse("GPU %d of %s is allocated to %s: mig-manager repartitions free GPUs only, an agent free instances only", device.Index, seen.Name, inst.AllocatedTo)
+			return nil, nil, refuse("GPU %d of %s is allocated to %s: mig-manager repartitions only free GPUs, an agent only free MIG instances", device.Index, seen.Name, inst.AllocatedTo)
 		}
 	}
 	if !device.AllocationKnown || len(device.AllocatedTo) > 0 {

@@ -239,13 +239,13 @@ func (q *search) misfits(pool *plan.Pool) {
 		q.addForPods("request no host port that DaemonSets take on nodes of pool "+pool.Name, func(p *plan.Pod) { p.HostPorts = nil })
 	}
 	if pod.CPUMilli > t.CPUMilli && t.CPUMilli > 0 {
-		q.addForPods(fmt.Sprintf("request at most %d CPU, as nodes of pool %s have", t.CPUMilli/1000, pool.Name), func(p *plan.Pod) { p.CPUMilli = min(p.CPUMilli, t.CPUMilli) })
+		q.addForPods(fmt.Sprintf("request at most %d CPU: a node of pool %s has no more", t.CPUMilli/1000, pool.Name), func(p *plan.Pod) { p.CPUMilli = min(p.CPUMilli, t.CPUMilli) })
 	}
 	if pod.MemoryMi > t.MemoryMi && t.MemoryMi > 0 {
-		q.addForPods(fmt.Sprintf("request at most %d Gi of memory, as nodes of pool %s have", t.MemoryMi/1024, pool.Name), func(p *plan.Pod) { p.MemoryMi = min(p.MemoryMi, t.MemoryMi) })
+		q.addForPods(fmt.Sprintf("request at most %d Gi of memory: a node of pool %s has no more", t.MemoryMi/1024, pool.Name), func(p *plan.Pod) { p.MemoryMi = min(p.MemoryMi, t.MemoryMi) })
 	}
 	if n := len(t.GPUs); pod.Demand.GPUs > n && n > 0 {
-		q.addForPods(fmt.Sprintf("request at most %d GPUs in one pod, as nodes of pool %s have", n, pool.Name), func(p *plan.Pod) { p.Demand.GPUs = min(p.Demand.GPUs, n) })
+		q.addForPods(fmt.Sprintf("request at most %d GPUs in one pod: a node of pool %s has no more", n, pool.Name), func(p *plan.Pod) { p.Demand.GPUs = min(p.Demand.GPUs, n) })
 	}
 }
 
@@ -284,7 +284,7 @@ func (q *search) quotas() {
 	if name, resource, ok := strings.Cut(strings.TrimPrefix(of(line[0]), "resourcequota/"), "/no-more/"); ok {
 		remedy = fmt.Sprintf("raise %s of ResourceQuota %s", resource, name)
 	} else if queue, reason, ok := strings.Cut(strings.TrimPrefix(of(line[0]), "kai/"), "/"); ok && strings.HasPrefix(of(line[0]), "kai/") {
-		remedy = fmt.Sprintf("remove what KAI holds it for in Queue %s: %s", queue, reason)
+		remedy = fmt.Sprintf("remove the reason why KAI does not start it in Queue %s: %s", queue, reason)
 	}
 	if remedy != "" {
 		q.add(remedy, func(w *world) { w.Tenants[line[0]].Guarantee, w.Tenants[line[0]].Limit = quota.All(), quota.All() })

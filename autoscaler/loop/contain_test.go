@@ -54,7 +54,7 @@ func TestOneInvalidObject(t *testing.T) {
 		},
 		"of two pools of one name the first counts": {
 			spoil: func(s *plan.Snapshot) { s.Pools = append(s.Pools, plan.Pool{Name: "q", Max: 9}) }, kind: plan.KindPool,
-			actions: []string{"scale-up p", "remove-node q q-1"}, log: "pools[q]: is there twice",
+			actions: []string{"scale-up p", "remove-node q q-1"}, log: "pools[q]: occurs twice",
 		},
 		"an empty node is not removed, and is not free": {
 			more: pendingInQ, spoil: func(s *plan.Snapshot) { s.Nodes[0].CPUMilli = -1 }, kind: plan.KindNode,
@@ -113,7 +113,7 @@ func TestOneInvalidObject(t *testing.T) {
 			if !slices.Equal(did, test.actions) {
 				t.Errorf("actions %q, want %q\n%s", did, test.actions, scenario.Print(last.Snapshot))
 			}
-			if !strings.Contains(log.String(), test.log) || strings.Contains(log.String(), "set apart") != (test.log != "") {
+			if !strings.Contains(log.String(), test.log) || strings.Contains(log.String(), "left out") != (test.log != "") {
 				t.Errorf("log %s, want %q", &log, test.log)
 			}
 			for _, v := range last.Plan.Verdicts {

@@ -223,7 +223,7 @@ func (l *Loop) contain(seen *observe.Observation) error {
 	for _, p := range seen.Contained {
 		logged[p.Err.Error()] = true
 		if !l.contained[p.Err.Error()] && len(logged) <= maxContained {
-			l.o.Log.Warn("invalid object is set apart", "kind", p.Kind, "name", p.Name, "err", p.Err)
+			l.o.Log.Warn("invalid object left out", "kind", p.Kind, "name", p.Name, "err", p.Err)
 		}
 		if p.Kind == plan.KindPool {
 			if seen.Invalid == nil {

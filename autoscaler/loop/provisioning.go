@@ -203,7 +203,7 @@ func conditionsOf(o *foreign.Object, c capacity, now time.Time) []metav1.Conditi
 	case c.state == capacityNotFound && o.Request.NoRetry:
 		set(foreign.RequestFailed, metav1.ConditionTrue, "CapacityIsNotFound", "Capacity is not found: "+c.why)
 	case c.state == capacityNotFound:
-		set(foreign.RequestProvisioned, metav1.ConditionFalse, "CapacityIsNotFound", "Capacity is not found, it is tried again: "+c.why)
+		set(foreign.RequestProvisioned, metav1.ConditionFalse, "CapacityIsNotFound", "Capacity is not found, gpuscale tries again: "+c.why)
 	}
 	return out
 }

@@ -139,7 +139,7 @@ func (f *finding) write(pool *v1alpha1.GPUNodePool) {
 	case f.pool.Fixed:
 		reason = "AllReady"
 	case s.Ready < int32(f.pool.Min):
-		status, reason, message = metav1.ConditionFalse, "BelowMinimum", fmt.Sprintf("%d nodes are ready, min is %d", s.Ready, f.pool.Min)
+		status, reason, message = metav1.ConditionFalse, "BelowMinimum", fmt.Sprintf("%d nodes are ready, and the minimum is %d", s.Ready, f.pool.Min)
 	}
 	setCondition(pool, conditionReady, status, reason, message)
 }

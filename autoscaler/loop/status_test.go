@@ -254,12 +254,12 @@ func TestLongActionsHaveTwoEvents(t *testing.T) {
 			Verb: plan.Rollback, Node: "n1", Reason: plan.RepartitionOverdue, Detail: detail,
 		}}}})
 	}
-	undo(act.Waiting, false, "no answer after 60s")
-	undo(act.Waiting, true, "no answer after 61s")
-	undo(act.Done, false, "no answer after 62s")
+	undo(act.Waiting, false, "no result after 60s")
+	undo(act.Waiting, true, "no result after 61s")
+	undo(act.Done, false, "no result after 62s")
 	c.recorded(
-		"Warning RollingBack RepartitionOverdue: no answer after 60s",
-		"Warning RolledBack RepartitionOverdue: no answer after 62s",
+		"Warning RollingBack RepartitionOverdue: no result after 60s",
+		"Warning RolledBack RepartitionOverdue: no result after 62s",
 	)
 }
 
@@ -293,7 +293,7 @@ pod a/x requests=7g.80gb
 		a.Publish(t.Context(), r)
 		require.NoError(t, m.publish(r, s.Now))
 	}
-	const event = "Warning RolledBackFailed RepartitionOverdue: no answer after 6m: the node stays cordoned until it is uncordoned by hand"
+	const event = "Warning RolledBackFailed RepartitionOverdue: no result after 6m: the node stays cordoned until it is uncordoned by hand"
 	c.recorded(event, event)
 	if n := testutil.ToFloat64(m.actions.WithLabelValues("rollback", "p", "RepartitionOverdue", "error")); n != 2 {
 		t.Errorf("counted %v times", n)

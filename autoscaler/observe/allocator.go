@@ -76,7 +76,7 @@ func (c *Claims) required(p *corev1.Pod) (out [][]plan.NodeTerm, err error) {
 	key := allocates + hex.EncodeToString(sum[:10]) // 80 bits: another tenant cannot make claims with the same key
 	by := c.asking[p.Namespace]
 	if !by[key] && len(by) >= mostAsked {
-		return nil, fmt.Errorf("pods of namespace %s have more than %d different claims that require more of devices than their number", p.Namespace, mostAsked)
+		return nil, fmt.Errorf("pods of namespace %s have more than %d different claims with requirements on devices beyond their number", p.Namespace, mostAsked)
 	}
 	if by == nil {
 		by = map[string]bool{}

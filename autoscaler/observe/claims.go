@@ -189,7 +189,7 @@ func (c *Claims) claimOf(p *corev1.Pod, rc *corev1.PodResourceClaim) (*resourcev
 	case c.ofGroup(p, rc) && p.Name == "":
 		return nil, nil // it counts for a pod of the group that exists
 	case c.ofGroup(p, rc):
-		return nil, fmt.Errorf("it is not made yet for PodGroup %s, whose pods share it", *p.Spec.SchedulingGroup.PodGroupName)
+		return nil, fmt.Errorf("it does not exist yet for PodGroup %s, whose pods share it", *p.Spec.SchedulingGroup.PodGroupName)
 	}
 	template := c.templates[client.ObjectKey{Namespace: p.Namespace, Name: *rc.ResourceClaimTemplateName}]
 	if template == nil {

@@ -145,15 +145,15 @@ func (o Outlook) replicas(f *plan.Forecast, now time.Time) (unsure string) {
 	case !o.Enough:
 		return o.Why
 	case !(o.PerReplica > 0) || math.IsInf(o.PerReplica, 0):
-		return fmt.Sprintf("a replica that carries %g is no measure", o.PerReplica)
+		return fmt.Sprintf("perReplica must be a number above 0: %g", o.PerReplica)
 	case !o.At.After(now):
-		return "the last one is overdue: Prometheus has not answered since"
+		return "the next forecast is overdue: Prometheus has not answered since the last one"
 	}
 	var all [4]float64
 	for i, v := range []sample.Value{o.Low, o.Expected, o.High, o.Error.MAPE} {
 		n, known := v.Get()
 		if !known || n < 0 {
-			return "the forecast does not say how far it can be relied on"
+			return "the forecast has no range or error, so it cannot be relied on"
 		}
 		all[i] = n
 	}
@@ -174,7 +174,7 @@ func (c *cluster) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast, 
 			wrong = append(wrong, fmt.Sprintf("there is no %s %s", o.Kind, o.key()))
 			continue
 		case seen[o.key()]:
-			wrong = append(wrong, fmt.Sprintf("two forecasts are for %s", o.key()))
+			wrong = append(wrong, fmt.Sprintf("%s has two forecasts", o.key()))
 			continue
 		}
 		seen[o.key()] = true

@@ -97,7 +97,7 @@ func (c *cluster) constrain(p *plan.Pod) {
 		n += 1 + len(r.Values)
 	}
 	if n > maxConstraints {
-		leaveOut(p, "the pod has %d constraints on nodes (selectors and their values, tolerations, resources, host ports), more than %d", n, maxConstraints)
+		leaveOut(p, "the pod has %d constraints on nodes (selectors and their values, tolerations, resources, host ports), at most %d are supported", n, maxConstraints)
 		c.over.add(p.Namespace, LimitConstraints, 1)
 		return
 	}
@@ -131,7 +131,7 @@ func (c *cluster) limit(pods []plan.Pod, objects []*corev1.Pod) {
 			continue
 		}
 		if n := rulesOf(&p.Spec); n > maxRules {
-			leaveOut(out, "the pod has %d topology rules (spread constraints, terms of affinity to pods), more than %d", n, maxRules)
+			leaveOut(out, "the pod has %d topology rules (spread constraints, terms of affinity to pods), at most %d are supported", n, maxRules)
 			c.over.add(out.Namespace, LimitRules, 1)
 		} else if n > 0 && c.rules.over(out.Namespace) {
 			c.overGroups(out)
@@ -147,7 +147,7 @@ func (c *cluster) limit(pods []plan.Pod, objects []*corev1.Pod) {
 			return cmp.Or(pods[a].Created.Compare(pods[b].Created), strings.Compare(pods[a].Name, pods[b].Name))
 		})
 		for _, i := range all[maxPending:] {
-			leaveOut(&pods[i], "namespace %s has %d pending pods that request GPUs: the oldest %d are planned for", namespace, len(all), maxPending)
+			leaveOut(&pods[i], "namespace %s has %d pending pods that request GPUs, and only the oldest %d are planned for", namespace, len(all), maxPending)
 		}
 		c.over.add(namespace, LimitPending, len(all)-maxPending)
 	}

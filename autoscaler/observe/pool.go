@@ -92,7 +92,7 @@ func poolMIG(spec *v1alpha1.MIG, template plan.Template, tables mig.Tables) (pla
 	for i, name := range spec.AllowedProfiles {
 		profile, ok := table.Exact(name)
 		if !ok {
-			return plan.PoolMIG{}, fmt.Errorf("spec.mig.allowedProfiles[%d]: %q is no profile of %s", i, name, model)
+			return plan.PoolMIG{}, fmt.Errorf("spec.mig.allowedProfiles[%d]: %q is not a profile of %s", i, name, model)
 		}
 		out.Allowed = append(out.Allowed, profile)
 	}

@@ -264,13 +264,13 @@ func TestLimitsOfANamespace(t *testing.T) {
 		says string
 	}{
 		"pending pods": {pods: pendingIn("tenant", maxPending+3, nil),
-			want: Exceeded{"tenant", LimitPending, 3}, says: "namespace tenant has 10003 pending pods that request GPUs: the oldest 10000 are planned for"},
+			want: Exceeded{"tenant", LimitPending, 3}, says: "namespace tenant has 10003 pending pods that request GPUs, and only the oldest 10000 are planned for"},
 		"rules of a pod": {pods: pendingIn("tenant", 1, func(_ int, p *corev1.Pod) { apart(p, "a", maxRules+1) }),
 			want: Exceeded{"tenant", LimitRules, 1}, says: "the pod has 65 topology rules"},
 		"groups": {pods: pendingIn("tenant", maxGroups+1, func(i int, p *corev1.Pod) { apart(p, fmt.Sprint(i), 1) }),
 			want: Exceeded{"tenant", LimitRules, maxGroups + 1}, says: "name more than 500 different groups of pods"},
 		"constraints of a pod": {pods: pendingIn("tenant", 1, func(_ int, p *corev1.Pod) { p.Spec.Tolerations = make([]corev1.Toleration, maxConstraints+1) }),
-			want: Exceeded{"tenant", LimitConstraints, 1}, says: "constraints on nodes (selectors and their values, tolerations, resources, host ports), more than 1000"},
+			want: Exceeded{"tenant", LimitConstraints, 1}, says: "constraints on nodes (selectors and their values, tolerations, resources, host ports), at most 1000 are supported"},
 		"labels": {pods: pendingIn("tenant", maxLabels+2, func(i int, p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{fmt.Sprint("l", i): "x"} }),
 			want: Exceeded{"tenant", LimitConstraints, 2}, says: "name more than 500 different labels of nodes"},
 		"budgets": {pods: pendingIn("tenant", 2, owned), pdbs: pdbs, want: Exceeded{"tenant", LimitBudgets, 2}},

@@ -70,7 +70,7 @@ func (d *Devices) UnmarshalJSON(b []byte) error {
 	}
 	for _, i := range d.Indices {
 		if i < 0 {
-			return fmt.Errorf("devices: GPU index %d", i)
+			return fmt.Errorf("devices: GPU index %d is negative", i)
 		}
 	}
 	return nil
@@ -153,7 +153,7 @@ func (m *Manager) Publish(ctx context.Context, now time.Time, layouts ...NodeLay
 		for _, l := range layouts {
 			name := l.Name()
 			if have, ok := c.MIGConfigs[name]; ok && !reflect.DeepEqual(have, l.Entries()) {
-				return fmt.Errorf("config %s is there with other contents", name)
+				return fmt.Errorf("config %s exists with other contents", name)
 			}
 			c.MIGConfigs[name] = l.Entries()
 		}

@@ -129,7 +129,7 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 	if r.Undo == nil && selected == r.Previous {
 		// Another client has selected it already. It would react to a further change of the label.
 		r.Undo = &contract.Undo{Since: now, Attempts: 1}
-		return false, m.patch(ctx, node, "going back on", func(n *corev1.Node) { setRecord(n, r.String()) })
+		return false, m.patch(ctx, node, "rolling back", func(n *corev1.Node) { setRecord(n, r.String()) })
 	}
 	to := r.Previous
 	if selected == to {
@@ -139,7 +139,7 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 		}
 	}
 	r.Undo = &contract.Undo{Since: now, Attempts: r.Attempt() + 1}
-	return false, m.patch(ctx, node, "going back to "+to+" on", func(n *corev1.Node) {
+	return false, m.patch(ctx, node, "rolling back to "+to+" on", func(n *corev1.Node) {
 		setRecord(n, r.String())
 		selectConfig(n, to)
 	})
@@ -207,7 +207,7 @@ func (m *Manager) Again(ctx context.Context, now time.Time, name string) (other 
 	added, err := m.edit(ctx, now, func(c *Config) error {
 		entries, ok := c.MIGConfigs[name]
 		if !ok {
-			return fmt.Errorf("config %s is not there", name)
+			return fmt.Errorf("config %s does not exist", name)
 		}
 		c.MIGConfigs[other] = entries
 		return nil
@@ -266,7 +266,7 @@ func OperationOf(node *corev1.Node) *plan.Operation {
 
 func phase(node *corev1.Node, r contract.Record) (plan.Phase, string) {
 	if r.Undo != nil {
-		return plan.PhaseFailed, fmt.Sprintf("going back to %s, attempt %d, mig-manager state %q", r.Previous, r.Undo.Attempts, node.Labels[contract.StateLabel])
+		return plan.PhaseFailed, fmt.Sprintf("rolling back to %s, attempt %d, mig-manager state %q", r.Previous, r.Undo.Attempts, node.Labels[contract.StateLabel])
 	}
 	switch selected := node.Labels[contract.ConfigLabel]; {
 	case selected == r.Config:
@@ -306,9 +306,9 @@ func agentPhase(node *corev1.Node, r contract.Record) (plan.Phase, string) {
 	a, ok := contract.AnswerTo(node, r)
 	switch {
 	case r.Undo != nil && ok:
-		return plan.PhaseFailed, fmt.Sprintf("going back, attempt %d, agent state %s: %s", r.Undo.Attempts, a.State, cmp.Or(a.Message, a.Step))
+		return plan.PhaseFailed, fmt.Sprintf("rolling back, attempt %d, agent state %s: %s", r.Undo.Attempts, a.State, cmp.Or(a.Message, a.Step))
 	case r.Undo != nil:
-		return plan.PhaseFailed, fmt.Sprintf("going back, attempt %d, the agent has not answered", r.Undo.Attempts)
+		return plan.PhaseFailed, fmt.Sprintf("rolling back, attempt %d, the agent has not answered", r.Undo.Attempts)
 	case !r.Selected:
 		return plan.PhasePending, "the agent has not been signalled to begin"
 	case !ok:
@@ -316,7 +316,7 @@ func agentPhase(node *corev1.Node, r contract.Record) (plan.Phase, string) {
 	case a.State == contract.AgentFailed || a.State == contract.AgentRestored || a.Back:
 		return plan.PhaseFailed, "the agent could not repartition the GPU: " + a.Message
 	case a.State == contract.AgentWorking:
-		return plan.PhasePending, "the agent is at: " + a.Step
+		return plan.PhasePending, "step of the agent: " + a.Step
 	case !SameOffer(Advertised(node), r.Expect):
 		return plan.PhasePending, "the device plugin has not advertised the new layout yet"
 	}
@@ -346,7 +346,7 @@ func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r contract
 			r.GPU, r.Before, r.Attempt(), a.State, a.Message))
 	}
 	r.Undo = &contract.Undo{Since: now, Attempts: r.Attempt() + 1}
-	return false, m.patch(ctx, node, "having the agent go back on", func(n *corev1.Node) {
+	return false, m.patch(ctx, node, "requesting a rollback from the agent of", func(n *corev1.Node) {
 		setRecord(n, r.String())
 	})
 }

@@ -204,7 +204,7 @@ func (g *asgGroup) withdraw(ctx context.Context, size int, absent []string) erro
 	}
 	if exposed > 0 {
 		return &Problem{ReasonTarget, fieldASG + ".name",
-			fmt.Sprintf("%d instances of Auto Scaling group %s are not protected from scale-in: a smaller size could terminate one that works", exposed, aws.ToString(g.group.AutoScalingGroupName)),
+			fmt.Sprintf("%d instances of Auto Scaling group %s are not protected from scale-in: a smaller size could terminate one that is in use", exposed, aws.ToString(g.group.AutoScalingGroupName)),
 			"protect the group's instances, also new ones; gpuscale still removes nodes by their IDs"}
 	}
 	return g.resize(ctx, size)
@@ -385,7 +385,7 @@ func highest(history []ec2types.SpotPrice, zones []string) (*float64, error) {
 		zone := aws.ToString(item.AvailabilityZone)
 		p, err := strconv.ParseFloat(aws.ToString(item.SpotPrice), 64)
 		if err != nil || !(p >= 0 && p < 1e6) {
-			return nil, fmt.Errorf("reading spot prices: %q in %s is no price", aws.ToString(item.SpotPrice), zone)
+			return nil, fmt.Errorf("reading spot prices: %q in %s is not a price", aws.ToString(item.SpotPrice), zone)
 		}
 		if slices.Contains(zones, zone) && (out == nil || p > *out) {
 			out = &p

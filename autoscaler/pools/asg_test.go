@@ -76,7 +76,7 @@ func TestInstanceMustMatchTheNode(t *testing.T) {
 		"other cloud":  {func(w *asgWorld, n *corev1.Node) { w.identify(n, "gce://p/eu-west-1a/i-0123456789abcdef1") }, unnamed},
 		"not in group": {func(w *asgWorld, _ *corev1.Node) { w.fake.instances[1].ID = "i-00000000" }, unnamed},
 		"other pool": {func(_ *asgWorld, n *corev1.Node) { n.Labels = nil }, func(err error) bool {
-			return err != nil && strings.Contains(err.Error(), "not of pool p")
+			return err != nil && strings.Contains(err.Error(), "does not belong to pool p")
 		}},
 	} {
 		w := newASGWorld(t)

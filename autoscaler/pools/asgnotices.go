@@ -110,7 +110,7 @@ func (a *asg) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 				continue
 			}
 			if err != nil {
-				a.o.Log.Warn("deleting a message of the interruption queue that is no EC2 notice", "queue", ref.InterruptionQueue, "err", err)
+				a.o.Log.Warn("deleting a message of the interruption queue that is not an EC2 notice", "queue", ref.InterruptionQueue, "err", err)
 			}
 			if _, err := c.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &ref.InterruptionQueue, ReceiptHandle: m.ReceiptHandle}); err != nil {
 				return fmt.Errorf("deleting a message of the interruption queue: %w", err)
@@ -173,7 +173,7 @@ func parseNotices(body []byte) ([]Notice, error) {
 	}
 	out = slices.DeleteFunc(out, func(l Notice) bool { return !instanceID.MatchString(l.Instance) || l.At.IsZero() })
 	if len(out) == 0 {
-		return nil, fmt.Errorf("an event %.100q from %.100q about instance %.100q at %s is no notice", e.Type, e.Source, d.Instance, e.Time)
+		return nil, fmt.Errorf("an event %.100q from %.100q about instance %.100q at %s is not an interruption notice", e.Type, e.Source, d.Instance, e.Time)
 	}
 	return out, nil
 }

@@ -47,12 +47,12 @@ func readTag(n *corev1.Node, kind, name, value string) error {
 		case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: name, Value: v, Effect: effect})
 		default:
-			return fmt.Errorf("%q is no value:effect such as dedicated:NoSchedule", value)
+			return fmt.Errorf("%q: want value:effect, such as dedicated:NoSchedule", value)
 		}
 	case "resources":
 		q, err := amount.Parse(value)
 		if err != nil || q.Sign() < 0 || q.AsApproximateFloat64() >= math.MaxInt64 { // larger amounts overflow
-			return fmt.Errorf("%q is no amount", value)
+			return fmt.Errorf("%q is not an amount", value)
 		}
 		n.Status.Allocatable[corev1.ResourceName(name)] = q
 	}

@@ -208,7 +208,7 @@ func (c clusterAPI) mayShrink(ctx context.Context, t target, all []unstructured.
 		}
 	}
 	if going != "" && stay < replicas {
-		return fmt.Errorf("%w: Machine %s is being deleted, and %s has yet to replace it", ErrBusy, going, t.name())
+		return fmt.Errorf("%w: Machine %s is being deleted, and %s has not replaced it yet", ErrBusy, going, t.name())
 	}
 	sets := setsOf(all)
 	if len(sets) < 2 {

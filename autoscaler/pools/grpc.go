@@ -105,7 +105,7 @@ func (g *grpcGroup) complete(ctx context.Context, l *Listing, _ int) error {
 	l.described = &corev1.Node{}
 	if err := l.described.Unmarshal(text); err != nil {
 		return &Problem{ReasonTarget, fieldGRPC + ".nodeGroup",
-			fmt.Sprintf("the provider's template of node group %q is no Node: %v", g.id, err), "update the provider"}
+			fmt.Sprintf("the provider's template of node group %q is not a Node: %v", g.id, err), "update the provider"}
 	}
 	return nil
 }

@@ -226,7 +226,7 @@ func shrinks(size, least int) error {
 	if size > least {
 		return nil
 	}
-	return fmt.Errorf("%w: it is %d, and %d nodes are to stay", ErrStale, size, least)
+	return fmt.Errorf("%w: it is %d, and %d nodes have to stay", ErrStale, size, least)
 }
 
 // ErrUnnamed means that the provider cannot remove a particular node. Lowering its size instead
@@ -237,7 +237,7 @@ var ErrUnnamed = errors.New("the provider cannot remove a node by name")
 // decision was made on another state.
 func sameNode(ctx context.Context, live client.Reader, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
-		return fmt.Errorf("it is not of pool %s", pool.Name)
+		return fmt.Errorf("it does not belong to pool %s", pool.Name)
 	}
 	var now corev1.Node
 	if err := live.Get(ctx, client.ObjectKey{Name: node.Name}, &now); err != nil {

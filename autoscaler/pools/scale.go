@@ -54,7 +54,7 @@ func (s *Scale) open(ctx context.Context, pool *v1alpha1.GPUNodePool) (t target,
 	}
 	if who := kind.foreign(t); who != "" {
 		return t, nil, &Problem{ReasonForeign, fieldScale + ".name",
-			fmt.Sprintf("%s is sized by another: %s", t.name(), who), "two autoscalers on one pool undo each other's work: remove one of them from it"}
+			fmt.Sprintf("another autoscaler sizes %s: %s", t.name(), who), "two autoscalers on one pool undo each other's work: remove one of them from it"}
 	}
 	if t.paused() { // its size would change, and nothing else
 		return t, nil, &Problem{ReasonTarget, fieldScale + ".name", t.name() + " is paused, or its Cluster", "unpause it; until then other pools serve the pods"}
@@ -159,7 +159,7 @@ func (s *Scale) scaleOf(ctx context.Context, t target) (scale *unstructured.Unst
 		return nil, 0, &Problem{ReasonTarget, fieldScale + ".kind", t.name() + " has no scale subresource", "name a resource that has one"}
 	case apierrors.IsForbidden(err):
 		return nil, 0, &Problem{ReasonTarget, fieldScale + ".kind",
-			fmt.Sprintf("the scale of %s may not be read: %v", t.name(), err), "allow gpuscale get and update on it"}
+			fmt.Sprintf("gpuscale is not allowed to read the scale of %s: %v", t.name(), err), "allow gpuscale get and update on it"}
 	case err != nil:
 		return nil, 0, fmt.Errorf("reading the scale of %s: %w", t.name(), err)
 	}

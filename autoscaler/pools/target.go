@@ -65,7 +65,7 @@ func (s *Scale) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (target, e
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
 		return target{}, &Problem{ReasonTarget, fieldScale + ".apiVersion",
-			fmt.Sprintf("%q is no API version", ref.APIVersion), "want group/version, such as cluster.x-k8s.io/v1beta2"}
+			fmt.Sprintf("%q is not an API version", ref.APIVersion), "want group/version, such as cluster.x-k8s.io/v1beta2"}
 	}
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(gv.WithKind(ref.Kind))

@@ -163,7 +163,7 @@ func othersOf(list corev1.ResourceList) ([]plan.Resource, error) {
 		d, err := demand.FromResources(map[string]int64{string(name): 1})
 		switch {
 		case divided || err != nil || !d.Zero() || name == corev1.ResourceCPU || name == corev1.ResourceMemory:
-			return nil, fmt.Errorf("spec.template.resources: %s is stated by the template's other fields", name)
+			return nil, fmt.Errorf("spec.template.resources: %s is given by the template's other fields; remove it", name)
 		case ofNoNode(q):
 			return nil, fmt.Errorf("spec.template.resources: no node has %s of %s", q.String(), name)
 		}
@@ -256,7 +256,7 @@ func arrange(table *mig.Table, counts map[string]int32) (mig.Layout, error) {
 	for name, n := range counts {
 		p, ok := table.Exact(name)
 		if !ok {
-			return nil, fmt.Errorf("%q is no profile of %s", name, table.Model())
+			return nil, fmt.Errorf("%q is not a profile of %s", name, table.Model())
 		}
 		if n < 0 {
 			return nil, fmt.Errorf("%s: %d instances", name, n)

@@ -107,7 +107,7 @@ func (f *Follower) Run(ctx context.Context) {
 	for pause := retries; ctx.Err() == nil; {
 		err := f.follow(ctx, func() {
 			if failed {
-				f.log.Info("agent: watching the node again")
+				f.log.Info("agent: node watched again")
 			}
 			pause, failed = retries, false
 		})

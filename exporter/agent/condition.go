@@ -101,9 +101,9 @@ func judge(gpus []collect.GPUHealth, why error) corev1.NodeCondition {
 	case len(bad) > 0:
 		return is(corev1.ConditionFalse, "GPUsUnhealthy", strings.Join(bad, ", "))
 	case healthy == 0:
-		return is(corev1.ConditionUnknown, "HealthUnknown", "the health of no GPU is known")
+		return is(corev1.ConditionUnknown, "HealthUnknown", "the health of all GPUs is unknown")
 	}
-	return is(corev1.ConditionTrue, "AllGPUsHealthy", fmt.Sprintf("%d of %d GPUs are healthy, none is known to be unhealthy", healthy, len(gpus)))
+	return is(corev1.ConditionTrue, "AllGPUsHealthy", fmt.Sprintf("%d of %d GPUs are healthy, the health of the others is unknown", healthy, len(gpus)))
 }
 
 // alike reports whether two conditions are the same for an Event: for an

@@ -138,11 +138,11 @@ func parseRequest(text []byte) (request, error) {
 	case r.Op != verbQuiesce && r.Op != verbResume && r.Op != verbStatus:
 		return request{}, fmt.Errorf("op %q: want quiesce, resume or status", r.Op)
 	case r.Op != verbQuiesce && r.Seconds != 0:
-		return request{}, fmt.Errorf("seconds: %s takes none", r.Op)
+		return request{}, fmt.Errorf("seconds: remove it: %s has no time", r.Op)
 	case r.Op != verbStatus:
 		return r, r.check()
 	case len(r.GPUs) > 0:
-		return request{}, errors.New("gpus: status is of all GPUs")
+		return request{}, errors.New("gpus: remove it: status is about all GPUs")
 	}
 	return r, nil
 }
@@ -150,7 +150,7 @@ func parseRequest(text []byte) (request, error) {
 func (s selection) check() error {
 	switch most := int(node.MaxQuiesce.Seconds()); {
 	case len(s.GPUs) == 0:
-		return errors.New("gpus: none is named")
+		return errors.New("gpus: want at least one")
 	case len(s.GPUs) > maxGPUs:
 		return fmt.Errorf("gpus: %d, want at most %d", len(s.GPUs), maxGPUs)
 	case s.Seconds < 0 || s.Seconds > most:

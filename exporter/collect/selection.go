@@ -38,9 +38,9 @@ func ParseSelection(text string) (Selection, error) {
 		case "i":
 			ids = &s.minor
 		case "f":
-			return Selection{}, fmt.Errorf("%q: f stands alone, without ids and without g or i", text)
+			return Selection{}, fmt.Errorf("%q: f takes no ids, and cannot be combined with g or i", text)
 		default:
-			return Selection{}, fmt.Errorf("%q: %q is not one of f, g and i", text, letter)
+			return Selection{}, fmt.Errorf("%q: %q is not f, g or i", text, letter)
 		}
 		if *ids != nil {
 			return Selection{}, fmt.Errorf("%q: %s is given twice", text, letter)

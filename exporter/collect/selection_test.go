@@ -39,11 +39,11 @@ func TestParseSelection(t *testing.T) {
 
 func TestSelectionMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                `"" is not one of f, g and i`,
-		"x":               `"x" is not one of f, g and i`,
-		"f:0":             "f stands alone",
-		"f+g":             "f stands alone",
-		"g+f":             "f stands alone",
+		"":                `"" is not f, g or i`,
+		"x":               `"x" is not f, g or i`,
+		"f:0":             "f takes no ids",
+		"f+g":             "f takes no ids",
+		"g+f":             "f takes no ids",
 		"g+g:0":           "g is given twice",
 		"g:":              `"" is neither an id nor a range`,
 		"g:0,":            `"" is neither`,
@@ -54,7 +54,7 @@ func TestSelectionMistakes(t *testing.T) {
 		"g:1-2-3":         `"1-2-3" is neither`,
 		"g:0-99999999":    "more than 1024 ids",
 		"i:0-1000,0-1000": "more than 1024 ids",
-		"g,1":             `"g,1" is not one of`,
+		"g,1":             `"g,1" is not f, g or i`,
 	} {
 		if _, err := ParseSelection(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

@@ -37,7 +37,7 @@ var (
 	// ErrNoLibrary: libdcgm.so.4 does not exist or cannot be loaded.
 	ErrNoLibrary = errors.New("libdcgm.so.4 cannot be loaded")
 	// ErrLibraryTooOld: the library lacks functions that are needed.
-	ErrLibraryTooOld = errors.New("libdcgm.so.4 lacks functions that are needed")
+	ErrLibraryTooOld = errors.New("libdcgm.so.4 lacks functions that the exporter requires")
 	// ErrNoDriver: the host engine has found no driver, so it has no GPUs and
 	// refuses watches.
 	ErrNoDriver = errors.New("the DCGM host engine runs without NVIDIA's driver library (NVML): " +

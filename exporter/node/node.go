@@ -117,7 +117,7 @@ func (n *Node) Run(ctx context.Context) {
 	select {
 	case <-stopped:
 	case <-time.After(closeTimeout):
-		n.log.Warn("the source does not close; leaving it", "after", closeTimeout)
+		n.log.Warn("the source does not close; exiting without it", "after", closeTimeout)
 	}
 }
 
@@ -176,7 +176,7 @@ func (n *Node) compile(now time.Time) {
 		allocations.Jobs = n.opts.Jobs()
 	}
 	if newlyMissing(&n.unresolved, unresolved) {
-		n.log.Warn("allocated devices are not in the reading", "ids", unresolved)
+		n.log.Warn("devices that are allocated to pods are not in the reading", "ids", unresolved)
 	}
 	page := n.compiler.Compile(reading, allocations)
 	count(n.metrics.leftOut, page.LeftOut)
@@ -208,7 +208,7 @@ func (n *Node) Ready() error {
 	}
 	page := n.page.Load()
 	if page == nil {
-		return errors.New("no page of the reading yet")
+		return errors.New("no page has been made of the reading yet")
 	}
 	if age := time.Since(page.Taken); age > collect.StaleAfter(n.opts.Interval) {
 		return fmt.Errorf("the newest page is %s old", age.Round(100*time.Millisecond))

@@ -103,7 +103,7 @@ func (s *sampler) quiesced() map[string]time.Time { return *s.released.Load() }
 // the GPUs are unknown, and any UUID is accepted: no handle of it is open.
 func (s *sampler) uuids(names []string) (out []string, err error) {
 	if len(names) == 0 {
-		return nil, errors.New("no GPU is named")
+		return nil, errors.New("no GPU is given")
 	}
 	for _, name := range names {
 		uuid, known := s.gpus[name]

@@ -73,7 +73,7 @@ func TestPlay(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                    "recording: it has no GPU",
+		"":                                    "recording: want at least one GPU",
 		"GPU 0":                               "recording: error unmarshaling JSON",
 		"- gpu: 0":                            `unknown field "gpu"`,
 		"- gpus: [{gpu: x}]":                  "cannot unmarshal string",

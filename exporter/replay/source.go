@@ -80,7 +80,7 @@ func NewSource(frames []Frame, now func() time.Time) (*Source, error) {
 		s.frames, s.ends = append(s.frames, &collect.Reading{Entities: entities}), append(s.ends, end)
 	}
 	if !any {
-		return nil, errors.New("recording: it has no GPU")
+		return nil, errors.New("recording: want at least one GPU")
 	}
 	return s, nil
 }
@@ -126,7 +126,7 @@ func values(named map[string]any) ([]collect.Value, error) {
 		case string:
 			v.Text, v.IsText = value, true
 		default:
-			return nil, fmt.Errorf("%s: %v is neither a number nor a text", name, value)
+			return nil, fmt.Errorf("%s: %v is neither a number nor text", name, value)
 		}
 		out = append(out, v)
 	}

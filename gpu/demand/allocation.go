@@ -122,7 +122,7 @@ func (p *annotated) gpushare() error {
 		return nil
 	}
 	if !isIndex(text) {
-		return fmt.Errorf("annotation %s: %q is no GPU index", gpushareIndex, text)
+		return fmt.Errorf("annotation %s: %q is not a GPU index", gpushareIndex, text)
 	}
 	for i, c := range p.containers {
 		if slices.Contains(c.Resources, gpushareMemory) {
@@ -139,12 +139,12 @@ func (p *annotated) gpushareMany(text string) error {
 	}
 	for _, container := range slices.Sorted(maps.Keys(allocation)) {
 		if !isIndex(container) {
-			return fmt.Errorf("annotation %s: %q is no container index", gpushareAllocation, container)
+			return fmt.Errorf("annotation %s: %q is not a container index", gpushareAllocation, container)
 		}
 		i, _ := strconv.Atoi(container)
 		for _, device := range slices.Sorted(maps.Keys(allocation[container])) {
 			if !isIndex(device) {
-				return fmt.Errorf("annotation %s: %q is no GPU index", gpushareAllocation, device)
+				return fmt.Errorf("annotation %s: %q is not a GPU index", gpushareAllocation, device)
 			}
 			if err := p.add(i, gpushareAllocation, device); err != nil {
 				return err
@@ -168,7 +168,7 @@ func (p *annotated) containerKeyed(dialect containerKey) error {
 		for _, index := range strings.Split(text, ",") {
 			index = strings.TrimSpace(index)
 			if !isIndex(index) {
-				return fmt.Errorf("annotation %s: %q is no GPU index", key, index)
+				return fmt.Errorf("annotation %s: %q is not a GPU index", key, index)
 			}
 			if err := p.add(i, key, dialect.before+index); err != nil {
 				return err

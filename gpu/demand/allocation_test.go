@@ -19,7 +19,7 @@ func TestFromAnnotations(t *testing.T) {
 		"none":                      {map[string]string{"a": "b"}, nil, ""},
 		"gpushare":                  {map[string]string{gpushareIndex: "1", gpushareAssigned: "true"}, []string{"main 1"}, ""},
 		"gpushare not assigned yet": {map[string]string{gpushareIndex: "1", gpushareAssigned: "false"}, nil, ""},
-		"gpushare without a GPU":    {map[string]string{gpushareIndex: "-1", gpushareAssigned: "true"}, nil, `ALIYUN_COM_GPU_MEM_IDX: "-1" is no GPU index`},
+		"gpushare without a GPU":    {map[string]string{gpushareIndex: "-1", gpushareAssigned: "true"}, nil, `ALIYUN_COM_GPU_MEM_IDX: "-1" is not a GPU index`},
 		"gpushare, several GPUs":    {map[string]string{gpushareAllocation: `{"0":{"0":3,"2":1},"1":{"1":1}}`}, []string{"main 0", "main 2", "side 1"}, ""},
 		"gpushare, broken":          {map[string]string{gpushareAllocation: `{"0":3}`}, nil, gpushareAllocation},
 		"gpushare, container 9":     {map[string]string{gpushareAllocation: `{"9":{"0":3}}`}, nil, "container 9, the pod has 2"},
@@ -33,7 +33,7 @@ func TestFromAnnotations(t *testing.T) {
 		"nano-gpu":                      {map[string]string{"nano-gpu/container-main": "1", "nano-gpu/assume": "true"}, []string{"main 1"}, ""},
 		"vCUDA":                         {map[string]string{vcudaIndex + "0": "1", vcudaIndex + "1": "0,2", vcudaAssigned: "true"}, []string{"main nvidia1", "side nvidia0", "side nvidia2"}, ""},
 		"vCUDA, not assigned":           {map[string]string{vcudaIndex + "0": "1"}, nil, ""},
-		"vCUDA, broken":                 {map[string]string{vcudaIndex + "0": "one", vcudaAssigned: "true"}, nil, `"one" is no GPU index`},
+		"vCUDA, broken":                 {map[string]string{vcudaIndex + "0": "one", vcudaAssigned: "true"}, nil, `"one" is not a GPU index`},
 	} {
 		all, err := FromAnnotations(c.annotations, mainAndSide)
 		var got []string

@@ -217,7 +217,7 @@ const placesOfGPU = 10
 func Divide(dialect string, gpus, memoryMiB int) (Divided, error) {
 	i := slices.IndexFunc(sharers, func(s sharer) bool { return s.name == dialect })
 	if i < 0 {
-		return Divided{}, fmt.Errorf("%q is no dialect: want one of %s", dialect, strings.Join(Dialects(), ", "))
+		return Divided{}, fmt.Errorf("%q is not a dialect: want one of %s", dialect, strings.Join(Dialects(), ", "))
 	}
 	s := &sharers[i]
 	d := Divided{Dialect: s.name, GPUs: gpus, MemoryMiB: memoryMiB, Whole: s.whole(), Offers: s.offers(gpus, memoryMiB)}

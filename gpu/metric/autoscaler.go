@@ -22,7 +22,7 @@ var (
 		`Pods of a namespace that the last reconcile left out, since the namespace exceeds a limit of what is read: "pending_pods", "topology_rules", "node_constraints", "pods_to_come", "daemonsets"; with "disruption_budgets" they are not evicted. Absent where no limit is exceeded; at most 100 series.`,
 		LabelNamespace, LabelReason)
 	AutoscalerInvalidObjects = emit(Autoscaler, Gauge, None, "gpuscale_autoscaler_invalid_objects",
-		`Objects that the last reconcile set apart, since they do not pass the planner's check, by kind: "pool", "node", "pod", "tenant" (a quota), "forecast". The log names each and its field.`,
+		`Objects that the last reconcile left out, since they do not pass the planner's check, by kind: "pool", "node", "pod", "tenant" (a quota), "forecast". The log names each and its field.`,
 		LabelKind)
 	AutoscalerUnsavedPools = emit(Autoscaler, Gauge, None, "gpuscale_autoscaler_unsaved_pools",
 		"Pools whose state the API server does not store, so that the last reconcile took no action on them. The log names each and the error.")

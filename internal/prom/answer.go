@@ -212,7 +212,7 @@ func readPoint(it *jsoniter.Iterator) (p Point) {
 	case !two:
 		it.Error = errors.New("a value is not [seconds, \"number\"]")
 	case err != nil:
-		it.Error = fmt.Errorf("the value %.40q is no number", text)
+		it.Error = fmt.Errorf("the value %.40q is not a number", text)
 	}
 	return p
 }
@@ -253,7 +253,7 @@ func readResult(kind string, most int, take func(*series) error) reader {
 // too many is never in memory.
 func readList(it *jsoniter.Iterator, most int, take func()) {
 	if next := it.WhatIsNext(); next != jsoniter.ArrayValue && it.Error == nil {
-		it.Error = errors.New("the result is no list")
+		it.Error = errors.New("the result is not a list")
 		return
 	}
 	n := 0

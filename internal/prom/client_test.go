@@ -105,7 +105,7 @@ func TestFailuresHaveAKind(t *testing.T) {
 		{"no data", promtest.Response{Body: `{"status":"success"}`}, prom.ErrBadQuery, "not a vector"},
 		{"scalar", promtest.Response{Body: `{"status":"success","data":{"resultType":"scalar","result":[1,"0"]}}`}, prom.ErrBadQuery, "scalar"},
 		{"histogram", promtest.Response{Body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`}, prom.ErrBadQuery, "histogram"},
-		{"value is no number", promtest.Response{Body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"x"]}]}}`}, prom.ErrUnavailable, "value"},
+		{"value is not a number", promtest.Response{Body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"x"]}]}}`}, prom.ErrUnavailable, "value"},
 		{"warnings", promtest.Response{Vector: one, Warnings: []string{"store down"}}, prom.ErrPartial, "store down"},
 		{"too many series", promtest.Response{Vector: many}, prom.ErrTooLarge, "3 series"},
 		{"too many bytes", promtest.Response{Body: `{"status":"success","x":"` + strings.Repeat("x", 5000) + `"}`}, prom.ErrTooLarge, "body"},

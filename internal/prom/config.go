@@ -91,7 +91,7 @@ func (h *HTTP) Authorize(value string) error {
 	if strings.EqualFold(kind, "Basic") {
 		user, password, ok := (&http.Request{Header: http.Header{"Authorization": {value}}}).BasicAuth()
 		if !ok {
-			return errors.New("what follows Basic is no name and password in base64")
+			return errors.New("what follows Basic is not a name and password in base64")
 		}
 		given = config.HTTPClientConfig{BasicAuth: &config.BasicAuth{Username: user, Password: config.Secret(password)}}
 	}

@@ -55,7 +55,7 @@ func Parse(name string, raw []byte) (*Document, error) {
 	switch {
 	case Null(root):
 	case root.Kind != yaml.MappingNode:
-		return nil, Problem{File: name, Line: root.Line, Err: errors.New("parsing configuration: the file is no mapping of fields to values")}
+		return nil, Problem{File: name, Line: root.Line, Err: errors.New("parsing configuration: the file is not a mapping of fields to values")}
 	default:
 		d.Root = root
 	}
@@ -111,7 +111,7 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) (
 		problems = append(problems, Problem{File: d.Name, Line: at.Line, Path: path, Err: err})
 	}
 	if n.Kind != yaml.MappingNode {
-		bad(n, path, errors.New("is no mapping of fields to values"))
+		bad(n, path, errors.New("is not a mapping of fields to values"))
 		return problems
 	}
 	fields := named(into)
@@ -224,7 +224,7 @@ func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (probl
 	case err == nil:
 		return nil
 	case errors.As(err, new(*json.UnsupportedValueError)):
-		err = errors.New("is no finite number")
+		err = errors.New("is not a finite number")
 	case errors.As(err, &mistyped):
 		err = fmt.Errorf("is %s, not %s", cmp.Or(found[mistyped.Value], mistyped.Value), cmp.Or(wanted[mistyped.Type.Kind()], "a whole number"))
 	}
@@ -308,7 +308,7 @@ func (d *Document) List(field string) ([]*yaml.Node, []Problem) {
 	case Null(n):
 		return nil, nil
 	case n.Kind != yaml.SequenceNode:
-		return nil, []Problem{{File: d.Name, Line: n.Line, Path: field, Err: errors.New("is no list")}}
+		return nil, []Problem{{File: d.Name, Line: n.Line, Path: field, Err: errors.New("is not a list")}}
 	}
 	return n.Content, nil
 }

@@ -133,7 +133,7 @@ func MakeEach(points []sample.Point, query Query, levels ...float64) [][]Forecas
 			_, holiday := query.Holidays.on(onClock(f.At))
 			switch {
 			case !(f.Level > 0 && f.Level < 1):
-				f.Reason, f.Why = BadQuestion, "the level of the interval must lie between 0 and 1"
+				f.Reason, f.Why = BadQuestion, "the level of the interval must be between 0 and 1"
 			case reason != Enough:
 			case holiday && h > 0:
 				cal.answer(&f, onClock(f.At))
@@ -151,7 +151,7 @@ func MakeEach(points []sample.Point, query Query, levels ...float64) [][]Forecas
 // answer fills in the result of the tests for one horizon.
 func answer(f *Forecast, g *grid, t trial) {
 	if f.Horizon <= 0 {
-		f.Reason, f.Why = BadQuestion, "the horizon must lie ahead"
+		f.Reason, f.Why = BadQuestion, "the horizon must be above 0"
 		return
 	}
 	if f.Reason, f.Why = t.verdict(f.Horizon); f.Reason != Enough {
@@ -159,7 +159,7 @@ func answer(f *Forecast, g *grid, t trial) {
 	}
 	usual := t.choose(g, true)
 	if usual == nil {
-		f.Reason, f.Why = Unforeseeable, "no method has an answer here: too much of the past is unknown"
+		f.Reason, f.Why = Unforeseeable, "no method can forecast this series: too much of its past is unknown"
 		return
 	}
 	best := usual

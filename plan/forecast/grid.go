@@ -36,7 +36,7 @@ type grid struct {
 func newGrid(points []sample.Point, query Query) (*grid, Reason, string) {
 	points = trusted(points, query.Now)
 	if len(points) == 0 {
-		return nil, NoData, "no known value"
+		return nil, NoData, "none of the values is known"
 	}
 	step := query.Step
 	if step < 0 || step > Week {
@@ -46,7 +46,7 @@ func newGrid(points []sample.Point, query Query) (*grid, Reason, string) {
 		step = medianGap(points)
 	}
 	if step == 0 || step > Week {
-		return nil, TooFewPoints, "the values lie at one instant, or more than a week apart"
+		return nil, TooFewPoints, "the values are all of one instant, or more than a week apart"
 	}
 	age := query.Now.Sub(points[len(points)-1].At)
 	if age/step >= staleSteps {
@@ -56,7 +56,7 @@ func newGrid(points []sample.Point, query Query) (*grid, Reason, string) {
 	points = recent(points, now, step)
 	steps := toSteps(points, now, step)
 	if len(steps) < minPoints {
-		return nil, TooFewPoints, fmt.Sprintf("%d steps of %v are known, %d are wanted", len(steps), step, minPoints)
+		return nil, TooFewPoints, fmt.Sprintf("%d steps of %v are known, at least %d are required", len(steps), step, minPoints)
 	}
 	g := &grid{age: age}
 	g.fill(steps, step)

@@ -114,7 +114,7 @@ func (c *ical) component(property, name string) error {
 	n := len(c.open)
 	switch {
 	case property == "END" && (n == 0 || c.open[n-1] != name):
-		return fmt.Errorf("END: %.40q: not what began last", name)
+		return fmt.Errorf("END: %.40q: does not end what began last", name)
 	case property == "END":
 		if c.open = c.open[:n-1]; name == "VEVENT" && n == 2 {
 			return c.event()

@@ -51,7 +51,7 @@ func TestReadICalErrors(t *testing.T) {
 		vcal("DTSTART;TZID=Europe/Berlin:20261225"):                                        `f:4: DTSTART: "TZID=Europe/Berlin": want no parameter`,
 		vcal("DTSTART:20261225", "DTSTART:20261226"):                                       "f:5: DTSTART: twice",
 		vcal("SUMMARY:none"):                                                               "f:5: DTSTART: missing",
-		vcal("DTSTART:20261225", "END:VCALENDAR"):                                          `f:5: END: "VCALENDAR": not what began last`,
+		vcal("DTSTART:20261225", "END:VCALENDAR"):                                          `f:5: END: "VCALENDAR": does not end what began last`,
 		vcal("DTSTART"): `f:4: "DTSTART": want NAME:VALUE`,
 		"BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART:20261225\n": "f:3: no END:VEVENT",
 		"BEGIN:VCALENDAR\nEND:VCALENDAR\n":                  "f: no VEVENT",

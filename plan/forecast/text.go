@@ -18,7 +18,7 @@ func way(m Method, season time.Duration) string {
 func because(best, usual *attempt, e Error) string {
 	why := fmt.Sprintf("%s erred least in %d tests", way(best.method, best.season), e.Tests)
 	if ratio, ok := e.MASE.Get(); best.method == Last {
-		why = fmt.Sprintf("no method was surely better than the last value in %d tests", e.Tests)
+		why = fmt.Sprintf("no method was reliably better than the last value in %d tests", e.Tests)
 	} else if ok {
 		why = fmt.Sprintf("%s erred %.2g times as much as the last value in %d tests", way(best.method, best.season), ratio, e.Tests)
 	}

@@ -162,7 +162,7 @@ func sane(x float64) float64 {
 // verdict returns whether the trial allows a forecast, and why not.
 func (t *trial) verdict(h time.Duration) (Reason, string) {
 	if n := len(t.tests); n < minTests {
-		return TooShort, fmt.Sprintf("what came %v later is known from only %d places in the past, %d are wanted", h, n, minTests)
+		return TooShort, fmt.Sprintf("what came %v later is known from only %d times in the past, at least %d are required", h, n, minTests)
 	}
 	return Enough, ""
 }

@@ -124,7 +124,7 @@ func (t *trace) play(p policy) (Run, error) {
 		}
 		x.step(x.nextTime())
 		if err := x.reconcile(); err != nil {
-			return x.run, fmt.Errorf("%s, %s after the start: %w", p.name, x.now(), err)
+			return x.run, fmt.Errorf("policy %s, %s after the start: %w", p.name, x.now(), err)
 		}
 		if d := int(x.now().Hours() / 24); d > day && o.Progress != nil {
 			day = d

@@ -96,9 +96,9 @@ func (r Result) String() string {
 		}
 	}
 	fmt.Fprintf(&b, "%10.0f %103s  hindsight: no policy that serves all pods pays less\n", r.Bound, "")
-	fmt.Fprintf(&b, "%10.0f %103s  hindsight, whole nodes: none pays less under which no pod waits\n", r.BoundAtOnce, "")
+	fmt.Fprintf(&b, "%10.0f %103s  hindsight, whole nodes: no policy that keeps no pod pending pays less\n", r.BoundAtOnce, "")
 	if r.sizes > 1 {
-		b.WriteString("\nstatic requests one size in a scan, of those that waste the same the first of --gpus, and every node takes --boot: its small nodes come first or last by that order\n")
+		b.WriteString("\nstatic adds nodes of one size in each scan: the size that wastes least, of equal ones the first of --gpus. So the order of --gpus decides whether it adds small or large nodes first.\n")
 	}
 	return b.String()
 }

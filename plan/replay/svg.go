@@ -78,7 +78,7 @@ func (r Result) WriteSVG(w io.Writer, title string) error {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#222">`+"\n",
 		pictureWidth, height, pictureWidth, height)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#fff"/>`+"\n"+`<text x="%d" y="22" font-size="16">%s</text>`+"\n", plotLeft, html.EscapeString(title))
-	fmt.Fprintf(&b, `<rect x="%d" y="34" width="14" height="10" fill="#c9d7e8"/><text x="%d" y="44">requested if no pod waits</text>`, plotLeft, plotLeft+20)
+	fmt.Fprintf(&b, `<rect x="%d" y="34" width="14" height="10" fill="#c9d7e8"/><text x="%d" y="44">requested if no pod is pending</text>`, plotLeft, plotLeft+20)
 	fmt.Fprintf(&b, `<line x1="%d" x2="%d" y1="39" y2="39" stroke="#b3261e" stroke-width="2"/><text x="%d" y="44">paid for</text>`+"\n", plotLeft+200, plotLeft+214, plotLeft+220)
 	for i := range r.Runs {
 		run := &r.Runs[i]

@@ -90,7 +90,7 @@ func newTrace(pods []Pod, o Options) (*trace, error) {
 		}
 	}
 	if len(t.jobs) == 0 {
-		return nil, fmt.Errorf("no pod with GPUs is left to play; left out: %s", leftText(t.left))
+		return nil, fmt.Errorf("the trace has no pod with GPUs to play; left out: %s", leftText(t.left))
 	}
 	for i := range t.jobs {
 		t.jobs[i].members = members[t.jobs[i].Gang]

@@ -183,7 +183,7 @@ func (l *placements) entry(x *fields, p *mig.Placement) {
 			l.profile = s[:i]
 		}
 		if p.Start, err = strconv.Atoi(s[i+1:]); err != nil {
-			return fmt.Errorf("%q: the start is no number", s)
+			return fmt.Errorf("%q: the start is not a number", s)
 		}
 		p.Profile, err = parseProfile(l.model, l.profile)
 		return err

@@ -25,7 +25,7 @@ func Parse(text string) (resource.Quantity, error) {
 
 func bounded(text string) error {
 	if endless.MatchString(text) {
-		return fmt.Errorf("%.50q exceeds every possible amount, or is below it", text)
+		return fmt.Errorf("%.50q is out of range", text)
 	}
 	return nil
 }

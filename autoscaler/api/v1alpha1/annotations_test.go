@@ -26,8 +26,8 @@ func TestDrainReadsBack(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                                   "unexpected end",
-		"{}":                                 "no start",
-		`{"started":"2026-11-21T09:00:00Z"}`: "no deadline",
+		"{}":                                 "the start is missing",
+		`{"started":"2026-11-21T09:00:00Z"}`: "the deadline is missing",
 		`{"started":"2026-11-21T09:00:00Z","deadline":"2026-11-21T08:00:00Z"}`: "before the start",
 		`{"started":9}`: "Time.UnmarshalJSON",
 	} {

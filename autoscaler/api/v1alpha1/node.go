@@ -63,9 +63,9 @@ func parseDrain(text string) (Drain, error) {
 	}
 	switch {
 	case d.Started.IsZero():
-		return Drain{}, fmt.Errorf("annotation %s: no start", DrainAnnotation)
+		return Drain{}, fmt.Errorf("annotation %s: the start is missing", DrainAnnotation)
 	case d.Deadline.IsZero():
-		return Drain{}, fmt.Errorf("annotation %s: no deadline", DrainAnnotation)
+		return Drain{}, fmt.Errorf("annotation %s: the deadline is missing", DrainAnnotation)
 	case d.Deadline.Before(d.Started):
 		return Drain{}, fmt.Errorf("annotation %s: the deadline is before the start", DrainAnnotation)
 	}

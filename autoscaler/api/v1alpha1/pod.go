@@ -82,7 +82,7 @@ func EvictFrom(pod *corev1.Pod, now time.Time) (time.Time, error) {
 	case pod.Spec.NodeName == "":
 		return at, nil
 	case pod.Status.StartTime == nil:
-		return time.Time{}, fmt.Errorf("annotation %s: %s from its start, and it has not started", CheckpointEveryAnnotation, every)
+		return time.Time{}, fmt.Errorf("annotation %s: %s from the pod's start, and the pod has not started", CheckpointEveryAnnotation, every)
 	}
 	first := pod.Status.StartTime.Add(every)
 	if now.Before(at) {
@@ -115,7 +115,7 @@ func evictFrom(pod *corev1.Pod) (time.Time, error) {
 	case err != nil || whole <= 0 || pod.Spec.NodeName == "":
 		return at, nil
 	case pod.Status.StartTime == nil:
-		return time.Time{}, fmt.Errorf("annotation %s: %s from its start, and it has not started", DoNotDisruptAnnotation, whole)
+		return time.Time{}, fmt.Errorf("annotation %s: %s from the pod's start, and the pod has not started", DoNotDisruptAnnotation, whole)
 	}
 	if until := pod.Status.StartTime.Add(whole); until.After(at) {
 		at = until

@@ -36,7 +36,7 @@ func (f fields) value(path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		m, ok := v.(map[string]any)
 		if !ok {
-			f.fail(path, fmt.Errorf("%s is no part of %.50v", name, v))
+			f.fail(path, fmt.Errorf("field %s cannot be read in %.50v", name, v))
 			return nil
 		}
 		if v = m[name]; v == nil {
@@ -77,7 +77,7 @@ func (f fields) number(path string) *float64 {
 	case float64:
 		n = v
 	default:
-		f.fail(path, fmt.Errorf("%.50v is no number", v))
+		f.fail(path, fmt.Errorf("%.50v is not a number", v))
 		return nil
 	}
 	return &n
@@ -93,7 +93,7 @@ func (f fields) count(path string, otherwise int) int {
 	case n == nil:
 		return otherwise
 	case *n != math.Trunc(*n):
-		f.fail(path, fmt.Errorf("%v is no number of pods", *n))
+		f.fail(path, fmt.Errorf("%v is not a number of pods", *n))
 	}
 	return int(min(max(*n, 0), maxCount))
 }
@@ -167,7 +167,7 @@ func (f fields) entries(path string) map[string]fields {
 func (f fields) part(path string, v any) fields {
 	of, ok := v.(map[string]any)
 	if !ok && v != nil {
-		f.fail(path, fmt.Errorf("%.50v is no object", v))
+		f.fail(path, fmt.Errorf("%.50v is not an object", v))
 	}
 	return fields{of, f.at + path + ".", f.err}
 }

@@ -285,7 +285,7 @@ func parseProvisioningRequest(f fields, o *Object) {
 	if text := f.text("spec.parameters.ValidUntilSeconds"); text != "" {
 		seconds, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
-			f.fail("spec.parameters.ValidUntilSeconds", fmt.Errorf("%q is no number of seconds", text))
+			f.fail("spec.parameters.ValidUntilSeconds", fmt.Errorf("%q is not a number of seconds", text))
 		}
 		r.ValidFor = time.Duration(seconds) * time.Second
 	}

@@ -105,7 +105,7 @@ func TestAbsurdAmounts(t *testing.T) {
 		KueueWorkload:   `{podSets: [{name: a, template: ` + pod + `}]}`,
 		Deployment:      `{template: {spec: {containers: [{name: c, resources: {requests: {rdma/hca: "-1"}}}]}}}`,
 	} {
-		if o := Parse(k, object(t, "metadata: {name: x}\nspec: "+spec)); o.Err == nil || !strings.Contains(o.Err.Error(), "exceeds every possible amount") && !strings.Contains(o.Err.Error(), "rdma/hca is negative") || o.Maker != nil || o.Group != nil {
+		if o := Parse(k, object(t, "metadata: {name: x}\nspec: "+spec)); o.Err == nil || !strings.Contains(o.Err.Error(), "is out of range") && !strings.Contains(o.Err.Error(), "rdma/hca is negative") || o.Maker != nil || o.Group != nil {
 			t.Errorf("%s: %v", k, o.Err)
 		}
 	}

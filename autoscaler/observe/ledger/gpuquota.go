@@ -40,7 +40,7 @@ func (l *Ledger) addQuotas(quotas []v1alpha1.GPUQuota, namespaces []corev1.Names
 		if q.DeletionTimestamp != nil {
 			continue
 		}
-		if until := "until then its amounts hold"; q.Undecodable != "" {
+		if until := "until then its amounts stay in force"; q.Undecodable != "" {
 			if len(q.Spec.Amounts) == 0 {
 				until = "until then nothing more is added for its pods"
 			}
@@ -70,11 +70,11 @@ func (l *Ledger) addAmounts(q *v1alpha1.GPUQuota) map[string]bool {
 		if a.Model != v1alpha1.AnyModel && a.Model != "" {
 			model, ok := gpu.ParseProduct(a.Model)
 			if !ok {
-				l.problem(own.of, "spec.amounts[%d].model: %q is no product we know, so nothing counts towards it; want a product such as H100-80GB, or any", i, a.Model)
+				l.problem(own.of, "spec.amounts[%d].model: %q is not a known product, so nothing counts towards it; want a product such as H100-80GB, or any", i, a.Model)
 				continue
 			}
 			if models[model.Name] {
-				l.problem(own.of, "spec.amounts[%d].model: %q occurs twice under different names, and the first holds; remove one of them", i, a.Model)
+				l.problem(own.of, "spec.amounts[%d].model: %q occurs twice under different names, and the first one applies; remove one of them", i, a.Model)
 				continue
 			}
 			models[model.Name] = true
@@ -127,7 +127,7 @@ func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool, namespa
 	slices.Sort(over)
 	for _, name := range slices.Compact(over) {
 		if i := slices.IndexFunc(l.covers[name], func(had cover) bool { return had.pods.String() == c.pods.String() }); i >= 0 {
-			l.problem(of, "spec.tenants: namespace %s counts towards GPUQuota %s already, which is older and holds; remove it from one of them", name, l.covers[name][i].quota)
+			l.problem(of, "spec.tenants: namespace %s counts towards GPUQuota %s already, which is older, so that one applies; remove it from one of them", name, l.covers[name][i].quota)
 		} else {
 			l.covers[name] = append(l.covers[name], c)
 		}

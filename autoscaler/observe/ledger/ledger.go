@@ -146,10 +146,10 @@ func (l *Ledger) build() {
 	for i := range l.entries {
 		e := &l.entries[i]
 		if _, ok := parents[e.Parent]; !ok && e.Parent != "" {
-			l.problem(e.of, "spec.parent: there is no %q: the quota has no parent, and neither lends nor borrows; create it or correct the name", e.Parent)
+			l.problem(e.of, "spec.parent: there is no quota %q: this one has no parent, and neither lends nor borrows; create it or correct the name", e.Parent)
 			e.Parent = ""
 		} else if path := circle(e.Name, parents); path != nil {
-			l.problem(e.of, "spec.parent: a circle, %s: none of these has a parent; remove the parent of one of them", strings.Join(path, " → "))
+			l.problem(e.of, "spec.parent: a cycle, %s: these quotas count as without a parent; remove the parent of one of them", strings.Join(path, " → "))
 			e.Parent = ""
 		}
 	}
@@ -172,7 +172,7 @@ func (l *Ledger) build() {
 	for _, e := range l.entries {
 		if guaranteed := tree.Guaranteed(e.Name); !guaranteed.Fits(e.Limit) {
 			if !e.whole {
-				l.problem(e.of, "limit: %s is below what is guaranteed to it and under it, %s, which holds; raise the limit or lower a guarantee",
+				l.problem(e.of, "limit: %s is below the guarantees of the quota and its children, %s, which applies as the limit; raise the limit or lower a guarantee",
 					text(equivalents(e.Limit)), text(equivalents(guaranteed)))
 			}
 			e.Limit = e.Limit.Max(guaranteed)

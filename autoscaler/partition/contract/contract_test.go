@@ -85,7 +85,7 @@ func TestGPUReportLayout(t *testing.T) {
 		"two at one place":         {repartition("3g@0:4", "1g@0:1"), "", false, "overlap another instance"},
 		"two in one word":          {repartition("3g@0:4 1g@4:1"), "", false, "1 instances at 2 places"},
 		"by the driver":            {repartition("3g.40gb@0"), "", false, "in slices"},
-		"instances without a mode": {impossible, "", false, "without MIG"},
+		"instances without a mode": {impossible, "", false, "not in MIG mode"},
 	} {
 		l, known, err := test.device.Layout(nil)
 		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
@@ -107,7 +107,7 @@ func TestRecordBounds(t *testing.T) {
 	far.Deadline = r.Started.Add(48 * time.Hour)
 	below.GPU = -1
 	long.Target = strings.Repeat("x", 1<<20)
-	for want, bad := range map[string]Record{"want at most 1440 minutes": far, "GPU -1": below, "bytes, at most": long} {
+	for want, bad := range map[string]Record{"want at most 1440 minutes": far, "GPU index -1": below, "bytes, at most": long} {
 		if _, err := ParseRecord(bad.String()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

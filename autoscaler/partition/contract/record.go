@@ -87,15 +87,15 @@ func ParseRecord(text string) (Record, error) {
 	}
 	switch {
 	case r.ID == "":
-		return Record{}, fmt.Errorf("annotation %s: no id", RecordAnnotation)
+		return Record{}, fmt.Errorf("annotation %s: the id is missing", RecordAnnotation)
 	case r.Actuator != "" && r.Actuator != ActuatorAgent:
 		return Record{}, fmt.Errorf("annotation %s: actuator %q: want %s or none", RecordAnnotation, r.Actuator, ActuatorAgent)
 	case r.Actuator == "" && (r.Config == "" || r.Previous == ""):
-		return Record{}, fmt.Errorf("annotation %s: no config or no previous config", RecordAnnotation)
+		return Record{}, fmt.Errorf("annotation %s: the config or the previous config is missing", RecordAnnotation)
 	case r.GPU < 0:
-		return Record{}, fmt.Errorf("annotation %s: GPU %d", RecordAnnotation, r.GPU)
+		return Record{}, fmt.Errorf("annotation %s: invalid GPU index %d", RecordAnnotation, r.GPU)
 	case r.Deadline.IsZero():
-		return Record{}, fmt.Errorf("annotation %s: no deadline", RecordAnnotation)
+		return Record{}, fmt.Errorf("annotation %s: the deadline is missing", RecordAnnotation)
 	case !r.Started.IsZero() && r.Deadline.Sub(r.Started) > maxRecordMinutes*time.Minute:
 		return Record{}, fmt.Errorf("annotation %s: deadline %s, %s after the start: want at most %d minutes",
 			RecordAnnotation, r.Deadline.UTC().Format(time.RFC3339), r.Deadline.Sub(r.Started), maxRecordMinutes)
@@ -205,7 +205,7 @@ func ParseAnswer(text string) (Answer, error) {
 		return Answer{}, fmt.Errorf("annotation %s: state %q: want working, done, restored or failed", AgentAnnotation, a.State)
 	}
 	if a.ID == "" {
-		return Answer{}, fmt.Errorf("annotation %s: no id", AgentAnnotation)
+		return Answer{}, fmt.Errorf("annotation %s: the id is missing", AgentAnnotation)
 	}
 	return a, nil
 }

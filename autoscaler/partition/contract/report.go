@@ -102,7 +102,7 @@ func (c GPUReport) Layout(tables mig.Tables) (l mig.Layout, known bool, err erro
 	}
 	if !c.MIG {
 		if len(c.Instances) > 0 {
-			return nil, false, errors.New("instances without MIG")
+			return nil, false, errors.New("instances on a GPU that is not in MIG mode")
 		}
 		return nil, true, nil
 	}

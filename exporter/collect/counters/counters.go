@@ -104,7 +104,7 @@ func Parse(name string, r io.Reader) (file File, err error) {
 		return File{}, fmt.Errorf("reading %s: %w", name, err)
 	}
 	if len(text) > maxText {
-		return File{}, &Error{File: name, Line: 1, Reason: fmt.Sprintf("longer than %d bytes: this is no counters file", maxText)}
+		return File{}, &Error{File: name, Line: 1, Reason: fmt.Sprintf("longer than %d bytes: this is not a counters file", maxText)}
 	}
 	reader := csv.NewReader(bytes.NewReader(indented.ReplaceAll(bytes.TrimPrefix(text, []byte("\uFEFF")), []byte("#"))))
 	reader.Comment = '#'
@@ -199,7 +199,7 @@ func parseRecord(record []string) (f Field, problem *Error, served bool) {
 	case f.Kind == "histogram" || f.Kind == "summary":
 		kind := f.Kind
 		f.Kind = Untyped
-		return f, &Error{Column: "type", Reason: fmt.Sprintf("%s is one number and no %s; it is served untyped", f.Name, kind)}, true
+		return f, &Error{Column: "type", Reason: fmt.Sprintf("%s is a single number and cannot be a %s; it is served untyped", f.Name, kind)}, true
 	case !slices.Contains([]Kind{Gauge, Counter, Untyped, Label}, f.Kind):
 		return f, &Error{Column: "type", Reason: fmt.Sprintf("%q is not a type, want gauge, counter, untyped or label", record[1])}, false
 	}
