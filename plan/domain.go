@@ -91,6 +91,9 @@ func (w *world) inOneDomain(g *gang, members []int, do func(i int) bool) (failed
 	}
 	if best < 0 {
 		best = furthest
+		for _, i := range members { // the texts of the trials were about other places
+			w.pending[i].kind.explained = false
+		}
 	}
 	g.domains = append(g.domains, domains[best].text())
 	return w.allOrNoneIn(domains[best], members, do)

@@ -171,7 +171,11 @@ func (w *world) serveGang(u *unit) {
 	if len(p.Near) > 0 {
 		near = " in one " + p.Near[0].Key
 	}
-	w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d members%s; %s: %s: %s", first.done+g.running, g.min, near, p.Key(), first.reason, first.detail))
+	text := fmt.Sprintf("has capacity for %d of %d members%s; %s: %s", first.done+g.running, g.min, near, p.Key(), first.reason)
+	if first.detail != "" {
+		text += ": " + first.detail
+	}
+	w.leavePending(g, core, reason, text)
 }
 
 // prefer orders the members of a gang that has more of them than it lacks. First come those that a free or an upcoming

@@ -35,6 +35,7 @@ func TestNominations(t *testing.T) {
 		"both wait":             {func(*plan.Snapshot, *plan.Policy) {}, all},
 		"one has no node yet":   {func(s *plan.Snapshot, _ *plan.Policy) { s.Nodes, s.Pools[1].Size = s.Nodes[:1], 0 }, all[:1]},
 		"the large one alone":   {func(s *plan.Snapshot, _ *plan.Policy) { s.Pods = s.Pods[1:] }, nil},
+		"alike":                 {func(s *plan.Snapshot, _ *plan.Policy) { s.Pods[0].Demand.GPUs = 8 }, nil},
 		"one has not been seen": {func(s *plan.Snapshot, _ *plan.Policy) { s.Pods[0].Unschedulable = false }, nil},
 		"frozen":                {func(_ *plan.Snapshot, p *plan.Policy) { p.Freeze = true }, nil},
 	} {

@@ -187,6 +187,9 @@ func doesMore(s plan.Snapshot, p plan.Policy, made, again plan.Plan) (bool, erro
 	if len(again.Actions) == 1 && again.Actions[0].Verb == plan.ScaleUp && (takesSooner(made, again) || bindsElsewhere(made, again)) {
 		return false, nil
 	}
+	if len(again.Actions) == 1 && again.Actions[0].Verb == plan.Repartition && bindsElsewhere(made, again) { // it has to end, too
+		return true, nil
+	}
 	bounded := len(made.Actions) >= p.MaxActionsPerReconcile || strings.Contains(made.String(), string(plan.BoundReached)) ||
 		slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.ScaleUp && a.To-a.From >= p.MaxNodesPerScaleUp })
 	if len(again.Actions) == 0 || bounded {
@@ -259,7 +262,9 @@ func takesSooner(made, again plan.Plan) bool {
 
 // bindsElsewhere reports a pod that was to run on one node and now on another, of which the plan repartitions one:
 // the cordon of a node comes before the pod that fits there, and of pods that wait for layouts, two with the same host
-// port say, each may get another's. Then what a third pod was to use is gone, and that needs one more.
+// port say, each may get another's. Then what a third pod was to use is gone, and that needs one more: a node, or the
+// repartition of another GPU, where a more urgent gang takes the repartition that has begun, and would have waited
+// longer for its own.
 func bindsElsewhere(made, again plan.Plan) bool {
 	then := map[string]plan.Verdict{}
 	for _, v := range made.Verdicts {

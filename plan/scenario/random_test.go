@@ -153,8 +153,8 @@ func (d *dice) pool(i int) {
 		layout = " shared places=3"
 	}
 	d.pools, d.models = append(d.pools, name), append(d.models, model)
-	d.do("pool %s min=%d max=%d price=%d gpus=%d model=%s%s repartition=%s mig-idle-after=%ds mig-duration=%ds ready-after=%ds idle-after=%dm cpu=%s labels=(zone=%s kind=%s) others=(rdma/hca=%d)",
-		name, d.n(2), 1+d.n(5), d.n(5), 1+d.n(3), model, layout, d.of("idle", "keep-busy", "no"), d.n(3)*20, (5+d.n(6))*(1+9*d.n(2)), d.n(120), 1+d.n(4), d.of("16", "32", "0"), d.of("a", "b"), d.of("x", "y"), d.n(3))
+	d.do("pool %s min=%d max=%d price=%d gpus=%d model=%s%s repartition=%s mig-idle-after=%ds mig-duration=%ds ready-after=%ds idle-after=%dm %s cpu=%s labels=(zone=%s kind=%s) others=(rdma/hca=%d)",
+		name, d.n(2), 1+d.n(5), d.n(5), 1+d.n(3), model, layout, d.of("idle", "keep-busy", "no"), d.n(3)*20, (5+d.n(6))*(1+9*d.n(2)), d.n(120), 1+d.n(4), d.of("", "idle-adapts"), d.of("16", "32", "0"), d.of("a", "b"), d.of("x", "y"), d.n(3))
 	if d.n(3) == 0 {
 		d.do("pool %s priority=%d ready-after=1m", name, d.n(2))
 	}

@@ -63,7 +63,7 @@ func (w *World) apply(a plan.Action) error {
 	case plan.SoftTaint, plan.RemoveSoftTaint:
 		n.SoftTainted = a.Verb == plan.SoftTaint
 	case plan.Uncordon, plan.Rollback:
-		return uncordon(a, n)
+		return w.uncordon(a, n)
 	default:
 		return errors.New("the world does not know this verb")
 	}
@@ -169,10 +169,10 @@ func (w *World) removeNode(a plan.Action, n *plan.Node, p *plan.Pool) error {
 	return nil
 }
 
-// dropNode deletes a node of a pool, with its DaemonSet pods and its stuck pods.
+// dropNode deletes a node of a pool, with its DaemonSet pods and those that were leaving it.
 func (w *World) dropNode(n *plan.Node, p *plan.Pool) {
 	name := n.Name
-	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && (pod.DaemonSet || pod.Stuck(w.State.Now)) })
+	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && (pod.DaemonSet || pod.Leaving) })
 	w.State.Nodes = slices.DeleteFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == name })
 	p.Size--
 }

@@ -78,3 +78,17 @@ func TestInterruptedNode(t *testing.T) {
 		t.Errorf("%+v, %v: want no node, and the pod pending", p, w.where())
 	}
 }
+
+// A pod that is leaving an interrupted node ends with it: it has a successor already, or needs none.
+func TestInterruptedNodeWithLeavingPod(t *testing.T) {
+	w := one()
+	w.Interrupted = func() time.Duration { return time.Hour }
+	w.Evicted = func(p *plan.Pod) { t.Errorf("%s is evicted", p.Key()) }
+	w.scaleTo(t, plan.ScaleUp, 1)
+	w.Advance(3*time.Minute + time.Hour)
+	w.State.Pods[0].Leaving, w.State.Pods[0].LeavesAt = true, w.State.Now.Add(time.Hour)
+	w.Advance(2 * time.Minute)
+	if len(w.State.Nodes) > 0 || len(w.State.Pods) > 0 {
+		t.Errorf("nodes %+v, pods %+v: want none", w.State.Nodes, w.State.Pods)
+	}
+}

@@ -168,17 +168,18 @@ func (w *World) podsOn(node string) []*plan.Pod {
 }
 
 // uncordon ends the operation that the action names. Where it names none, the node's
-// drain is given up.
-func uncordon(a plan.Action, n *plan.Node) error {
+// drain is given up. An interrupted node stays cordoned.
+func (w *World) uncordon(a plan.Action, n *plan.Node) error {
+	leaves := n.LeavesAt.After(w.State.Now)
 	switch {
 	case a.Operation != "":
 		n.CordonedBy, n.Operation = "", nil
-		n.Cordoned = n.Drain != nil
+		n.Cordoned = n.Drain != nil || leaves
 	case n.Drain == nil:
 		return errors.New("it is not being drained, and no operation is named")
 	default:
 		n.Drain = nil
-		n.Cordoned = n.CordonedBy != ""
+		n.Cordoned = n.CordonedBy != "" || leaves
 	}
 	return nil
 }

@@ -90,6 +90,22 @@ func TestUncordonEndsOperation(t *testing.T) {
 	}
 }
 
+// TestUncordonOfInterruptedNode: a node that its provider takes stays cordoned, whether an operation or a drain ends.
+func TestUncordonOfInterruptedNode(t *testing.T) {
+	for _, operation := range []string{"o", ""} {
+		w := busy()
+		n := &w.State.Nodes[0]
+		n.Cordoned, n.CordonedBy, n.LeavesAt = true, operation, w.State.Now.Add(time.Minute)
+		if operation == "" {
+			n.Drain = &plan.Draining{}
+		}
+		act(t, w, plan.Action{Verb: plan.Uncordon, Pool: "p", Node: "n", Operation: operation})
+		if !n.Cordoned || n.CordonedBy != "" || n.Drain != nil {
+			t.Errorf("operation %q: got %+v", operation, n)
+		}
+	}
+}
+
 // TestStateIsShown: a fingerprint shows a drain and who leaves, and a snapshot does not
 // change with the world.
 func TestStateIsShown(t *testing.T) {

@@ -161,20 +161,20 @@ func (s *scheduler) together(pods []*plan.Pod, need int) {
 	s.events = s.events[:events]
 }
 
-// place binds a pod to a node that fits: without Score to the first one, with Score to its
-// nominated node, else to the one of the highest score. It returns a function that undoes
-// that, nil where no node fits.
+// place binds a pod to its nominated node if it fits there, as kube-scheduler does (1.37, pkg/scheduler/schedule_one.go:
+// evaluateNominatedNode), else to the fitting node of the highest score, or without Score to the first one. It returns
+// a function that undoes that, nil where no node fits.
 func (s *scheduler) place(p *plan.Pod) (undo func()) {
 	var best *Host
 	var got []grant
-	most := int64(0)
+	most, nominated := int64(0), s.w.nominated[p.Key()]
 	for i := range s.hosts {
 		h := &s.hosts[i]
 		here, ok := s.fits(p, h)
 		if !ok || !s.leavesNominated(p, h) {
 			continue
 		}
-		if s.w.nominated[p.Key()] == h.Name {
+		if nominated == h.Name {
 			best, got = h, here
 			break
 		}
@@ -185,7 +185,7 @@ func (s *scheduler) place(p *plan.Pod) (undo func()) {
 		if best == nil || score > most {
 			best, got, most = h, here, score
 		}
-		if s.w.Score == nil {
+		if s.w.Score == nil && nominated == "" {
 			break
 		}
 	}

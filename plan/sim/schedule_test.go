@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -69,6 +70,19 @@ func TestNominated(t *testing.T) {
 	w.State.Nodes[0].Ready = true
 	if w.Schedule(); w.where()["large"] != "n0" || w.where()["small"] != "" || len(w.nominated) > 0 {
 		t.Errorf("bound to %v, still nominated: %v", w.where(), w.nominated)
+	}
+}
+
+// A pod goes to its nominated node, though another one that fits comes first, and elsewhere if it does not fit there.
+func TestNominatedFirst(t *testing.T) {
+	for gpus, want := range map[int]string{2: "n1", 1: "n0"} {
+		w := empty(2)
+		w.State.Nodes[1].GPUs = w.State.Nodes[1].GPUs[:gpus]
+		w.request("p", demand.Demand{GPUs: 2}, func(*plan.Pod) {})
+		require.NoError(t, w.Apply(plan.Plan{Nominations: []plan.Nomination{{Pod: "a/p", Node: "n1"}}}))
+		if w.Schedule(); w.where()["p"] != want {
+			t.Errorf("n1 has %d GPUs: bound to %q, want %s", gpus, w.where()["p"], want)
+		}
 	}
 }
 

@@ -187,14 +187,14 @@ func (w *World) interrupt(name string) string {
 }
 
 // take ends an interrupted node. Its pods are pending again, whether or not they
-// may be evicted, and its pool's size and target are smaller by one.
+// may be evicted, except those that were leaving. Its pool's size and target are smaller by one.
 func (w *World) take(name string) string {
 	n := w.node(name)
 	if n == nil {
 		return ""
 	}
 	for _, pod := range w.podsOn(name) {
-		if !pod.DaemonSet {
+		if !pod.DaemonSet && !pod.Leaving {
 			w.evict(pod)
 		}
 	}
