@@ -459,7 +459,7 @@ func TestTokensOfOnePod(t *testing.T) {
 
 func TestAnExpiredCertificateIsNoUnknownAuthority(t *testing.T) {
 	err := advise(fmt.Errorf("%w: %w", prom.ErrUnavailable, x509.CertificateInvalidError{Reason: x509.Expired, Detail: "current time is after …"}))
-	if !strings.Contains(err.Error(), "renew its certificate") || strings.Contains(err.Error(), "--ca-file") {
+	if !strings.Contains(err.Error(), "renew the server's certificate") || strings.Contains(err.Error(), "--ca-file") {
 		t.Error(err)
 	}
 }

@@ -89,7 +89,7 @@ func (t Trace) request(row []string, first *time.Time) (Request, error) {
 	}
 	for i, to := range []*int{&req.Context, &req.Generated} {
 		if *to, err = strconv.Atoi(row[i+1]); err != nil || *to < 1 || *to > MaxTokens {
-			return Request{}, fmt.Errorf("%s: %.60q is no number of tokens from 1 to %d", strings.Split(header, ",")[i+1], row[i+1], MaxTokens)
+			return Request{}, fmt.Errorf("%s: %.60q is not a number of tokens from 1 to %d", strings.Split(header, ",")[i+1], row[i+1], MaxTokens)
 		}
 	}
 	return req, nil
