@@ -89,6 +89,8 @@ func (w *world) finishOperations() {
 		switch o := n.Operation; {
 		case o == nil && n.CordonedBy == "", n.Drain != nil:
 			continue
+		case n.LeavesAt.After(w.now) && (o == nil || o.Phase == PhaseSucceeded): // pods would be bound to it again
+			continue
 		case o == nil:
 			a.Verb, a.Operation, a.Reason = Uncordon, n.CordonedBy, RepartitionDone
 			a.Detail = n.CordonedBy + " cordoned the node and is no longer under way"
