@@ -127,5 +127,5 @@ func (f *Facts) nothing() string {
 	}
 	return "gpuscale is not installed here: no Deployment or DaemonSet of its programs in " + where +
 		" (by label " + labelName + " or image name), no APIService of its adapter, no GPUNodePool and no GPUQuota" + series +
-		". docs/quick-start.md shows how to install it."
+		". docs/quick-start.md shows how to install it with an image and helm install."
 }
