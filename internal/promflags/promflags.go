@@ -119,7 +119,7 @@ func addressed(text string) error {
 	return nil
 }
 
-// over applies the flags over the file's fieldf.
+// over applies the flags over the file's fields.
 func (f *Flags) over(c *prom.Config) {
 	put := func(to *string, flag string) { *to = cmp.Or(flag, *to) }
 	put(&c.URL, f.config.URL)
