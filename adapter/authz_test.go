@@ -27,9 +27,8 @@ func TestFlagsOverruleOurCacheTimes(t *testing.T) {
 
 const queueDepth = "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/queue_depth"
 
-// TestWhoMayAsk runs the API server with TLS against a fake of Kubernetes'
-// own: the aggregator's certificate is believed about users, and nothing else
-// is.
+// TestWhoMayAsk runs the API server with TLS against a fake of Kubernetes' own: X-Remote-User counts only with the
+// aggregator's certificate.
 func TestWhoMayAsk(t *testing.T) {
 	kube := newFakeKube(t, "hpa")
 	server := startServer(t, kube, &answering{})
@@ -62,8 +61,8 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-// The aggregator's CA is replaced while the adapter runs, without a restart: the new one is
-// believed, and the old one is not any more.
+// The aggregator's CA is replaced while the adapter runs, without a restart: certificates of the new one are accepted,
+// those of the old one no longer.
 func TestTheAggregatorsCARotates(t *testing.T) {
 	kube := newFakeKube(t)
 	server := startServer(t, kube, &answering{})
@@ -86,8 +85,8 @@ func TestTheAggregatorsCARotates(t *testing.T) {
 	}
 }
 
-// TestOneReviewForManyRequests: the cache is in the server's way, not only there. Custom
-// metrics have the same value in v1beta1 and v1beta2, with its time and window.
+// TestOneReviewForManyRequests: the server caches access reviews. Custom metrics have the same value, time and window
+// in v1beta1 and v1beta2.
 func TestOneReviewForManyRequests(t *testing.T) {
 	kube := newFakeKube(t)
 	server := startServer(t, kube, &answering{})
@@ -118,7 +117,7 @@ func TestOneReviewForManyRequests(t *testing.T) {
 	}
 }
 
-// TestOpenAPI: the document of version 2 is empty and valid, that of version 3 has the APIs.
+// TestOpenAPI: the document of version 2 is empty and valid; that of version 3 has the APIs.
 func TestOpenAPI(t *testing.T) {
 	kube := newFakeKube(t)
 	server := startServer(t, kube, &answering{})

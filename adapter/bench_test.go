@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// BenchmarkRequest is what one request of an HPA costs the API server as main builds it,
-// TLS, authentication and authorization included, over HTTP/2 as from the aggregator:
-// go test -bench Request -cpuprofile.
+// BenchmarkRequest measures one request of an HPA to the API server as main builds it, with TLS, authentication and
+// authorization, over HTTP/2 as from the aggregator: go test -bench Request -cpuprofile.
 func BenchmarkRequest(b *testing.B) {
 	kube := newFakeKube(b)
 	server := startServer(b, kube, &answering{})

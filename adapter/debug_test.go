@@ -67,8 +67,8 @@ func TestTheRulesPageSaysWhatThereIs(t *testing.T) {
 	}
 }
 
-// The whole program, as far as it goes without a cluster: the page is for
-// those who may see it and keeps secrets, and a changed file ends the program.
+// The whole program, as far as it goes without a cluster: the page needs authorization and shows no secrets, and a
+// changed file ends the program.
 func TestTheRulesPageIsGuardedAndTheProgramFollowsTheFile(t *testing.T) {
 	cluster := newFakeKube(t, "operator")
 	prometheus := promtest.New(t)
@@ -126,7 +126,7 @@ func TestTheRulesPageIsGuardedAndTheProgramFollowsTheFile(t *testing.T) {
 	for ready := http.StatusOK; ready == http.StatusOK; {
 		ready, _, _ = s.fetch(t.Context(), operator, "/readyz", nil)
 	}
-	for range 20 { // the aggregator sends requests here until it hears of it
+	for range 20 { // until the aggregator notices, it sends requests here
 		operator = s.client(t, cluster.clientCA, "operator")
 		page()
 	}

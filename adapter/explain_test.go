@@ -19,8 +19,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// kubeconfig of an API server that says what the explain package's tests are
-// told.
+// explainKubeconfig names an API server with the answers of the explain package's tests.
 func explainKubeconfig(t *testing.T) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("explain", "testdata", "cluster.yaml"))
@@ -98,8 +97,7 @@ func TestExplainCommand(t *testing.T) {
 	}
 }
 
-// A metric that another server may answer is no error, and what is not
-// computed is not 0.
+// A metric that another server may answer is no error, and one that is not computed is not 0.
 func TestWhatOthersServeIsNotJudged(t *testing.T) {
 	server, kubeconfig := runningRequests(t, 50), explainKubeconfig(t)
 	file := writeFile(t, "c.yaml", []byte("prometheus: {url: '"+server.URL+"'}\nforward: {external: {service: keda.keda}}\nprometheusAdapter: {configFile: pa.yaml}\n"))

@@ -25,8 +25,9 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// fakeKEDA answers as KEDA's metrics API server does, to those it knows. A metric that no scaler has is a plain error
-// there, which the API machinery makes a 500: checked against KEDA 2.21.0 (pkg/provider, pkg/scaling, pkg/metricsservice) on 2026-11-28.
+// fakeKEDA answers as KEDA's metrics API server does, to callers that it authorizes. A metric without a scaler is a
+// plain error there, which the API machinery makes a 500: checked against KEDA 2.21.0 (pkg/provider, pkg/scaling,
+// pkg/metricsservice) on 2026-11-28.
 type fakeKEDA struct {
 	ca       *promtest.Authority
 	server   *httptest.Server
@@ -103,9 +104,8 @@ func forwarder(t *testing.T, target forward.Target) (*forward.Forwarder, *promet
 
 const externalChat = "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/"
 
-// TestUnknownMetricsGoToKEDA, through the API server as main builds it:
-// answers and refusals come back as they are, ours are our own, and noCaller
-// gets there whom we would not let in.
+// TestUnknownMetricsGoToKEDA, through the API server as main builds it: answers and refusals of KEDA are returned
+// unchanged, our metrics are answered by us, and no unauthorized caller's request is forwarded.
 func TestUnknownMetricsGoToKEDA(t *testing.T) {
 	kube, keda := newFakeKube(t, "hpa"), newFakeKEDA(t)
 	f, reg := forwarder(t, keda.target(t, "our-token"))
@@ -125,7 +125,7 @@ func TestUnknownMetricsGoToKEDA(t *testing.T) {
 		{hpa, externalChat + "moved", 503, "unexpected HTTP 302"},
 		{hpa, externalChat + "endless", 503, "longer than"},
 		{noCaller, externalChat + "s0-prometheus", 403, `"hpa"`},
-		{hpa, "/apis/external.metrics.k8s.io/v1beta1", 200, `"name":"externalmetrics"`}, // as KEDA says for all of its own
+		{hpa, "/apis/external.metrics.k8s.io/v1beta1", 200, `"name":"externalmetrics"`}, // KEDA's placeholder for all of its metrics
 	} {
 		code, body := server.get(t, c.client, c.path, nil)
 		if code != c.code || c.code != 403 && !strings.Contains(body, c.says) {
@@ -146,7 +146,7 @@ func TestUnknownMetricsGoToKEDA(t *testing.T) {
 		t.Errorf("%d requests reached KEDA that were none of its business", n-before)
 	}
 
-	// It sees our token and the selector, and nothing of what the caller sent beside.
+	// KEDA sees the adapter's token and the selector, and nothing else that the caller sent.
 	hostile := http.Header{
 		"Authorization": {"Bearer token-of-hpa"}, "X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"},
 		"Cookie": {"c"}, "X-Forwarded-For": {"1.2.3.4"},
@@ -167,8 +167,7 @@ func TestUnknownMetricsGoToKEDA(t *testing.T) {
 	}
 }
 
-// TestInTheCallersName: with a client certificate of the other server's
-// request-header CA.
+// TestInTheCallersName forwards with a client certificate of the other server's request-header CA.
 func TestInTheCallersName(t *testing.T) {
 	kube, keda := newFakeKube(t), newFakeKEDA(t)
 	cert, key := keda.ca.Issue(t, "front-proxy-client")
@@ -185,14 +184,14 @@ func TestInTheCallersName(t *testing.T) {
 	if r.Header.Get("X-Remote-User") != "hpa" || r.Header.Get("Authorization") != "" {
 		t.Errorf("%v", r.Header)
 	}
-	// The code is the caller's to see: it is the caller who may not.
+	// The code is returned to the caller, since it is the caller that has no right.
 	if code, _ := server.get(t, server.client(t, kube.clientCA, "hpa"), externalChat+"forbidden", nil); code != 403 {
 		t.Errorf("HTTP %d", code)
 	}
 }
 
-// TestWithoutKEDA: its metrics are an error that names it, ours are served;
-// and a loop of two adapters ends at the second.
+// TestWithoutKEDA: without KEDA its metrics are an error that names it, ours are served, and a loop of two adapters
+// ends at the second.
 func TestWithoutKEDA(t *testing.T) {
 	kube, keda := newFakeKube(t), newFakeKEDA(t)
 	wrongToken, _ := forwarder(t, keda.target(t, "another-token"))

@@ -49,7 +49,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"rules", "--config", bad}, "", []string{"bad.yaml:1"}},
 		{[]string{"rules", "--config", rules}, "", []string{"rules.yaml:3", "rules.yaml:4"}},
 
-		// What prometheus-adapter's Deployments say.
+		// The arguments of prometheus-adapter's Deployments.
 		{[]string{"--check", "--config", theirs}, "", []string{"prometheus.url: is required"}},
 		{[]string{
 			"/adapter", "--check", "--config=" + theirs, "--prometheus-url=https://prometheus:9090/", "--metrics-relist-interval=1m", "--metrics-max-age=2m",
@@ -76,8 +76,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// A header may be given twice, and with Authorization, or in the URL, a password, for which
-// prometheus-adapter has no flag (its issue 572). It goes before the token, as there.
+// A header may be given twice. With Authorization, or in the URL, it has a password, for which prometheus-adapter has
+// no flag (its issue 572). It precedes the token, as there.
 func TestHeadersOfPrometheusAdapter(t *testing.T) {
 	server := promtest.New(t)
 	for i, c := range []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// A kind that is installed while the program runs can be asked for.
+// A kind that is installed while the program runs is found.
 func TestAKindInstalledLaterIsFound(t *testing.T) {
 	var installed atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -36,21 +36,19 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestMain silences the API server library's log. Its logger is one for the
-// whole process, so no test may set it while another runs.
+// TestMain silences the API server library's log. The process has one logger, so no test may set it while another runs.
 func TestMain(m *testing.M) {
 	kube.UseLogger(slog.New(slog.DiscardHandler))
 	os.Exit(m.Run())
 }
 
-// fakeKube is as much of the Kubernetes API server as delegated
-// authentication and authorisation ask for.
+// fakeKube is the part of the Kubernetes API server that delegated authentication and authorization need.
 type fakeKube struct {
 	url                    string
 	frontProxyCA, clientCA *promtest.Authority
 	nextProxyCA            *promtest.Authority // in place of frontProxyCA once rotated is closed
 	rotated                chan struct{}
-	allowed                []string // users; none: all
+	allowed                []string // users with rights; nil: all
 	reviews                atomic.Int32
 	ready                  atomic.Bool // before that, only administrators have rights
 }
@@ -145,7 +143,7 @@ func reply(w http.ResponseWriter, what any) {
 	_ = json.NewEncoder(w).Encode(what)
 }
 
-// answering knows queue_depth, and that of everything is 7.
+// answering has queue_depth, which is 7 for every object.
 type answering struct{}
 
 var theTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -181,8 +179,7 @@ func kubeconfigOf(t testing.TB, url string) string {
 	return writeFile(t, "kubeconfig", fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", url))
 }
 
-// listening is what main starts from, with flags for a cluster and a port of
-// its own.
+// listening is main's server, with flags for a cluster and a port of its own.
 func listening(t testing.TB, clusterURL string) (base *adapterbase.AdapterBase, address string) {
 	t.Helper()
 	base = newBase(io.Discard)
@@ -197,7 +194,7 @@ func listening(t testing.TB, clusterURL string) (base *adapterbase.AdapterBase, 
 // testServer is the API server as main builds it, around another provider.
 type testServer struct {
 	address string
-	ended   <-chan struct{} // when it has; nil for one that ends with the test only
+	ended   <-chan struct{} // when it has; nil where it ends with the test only
 }
 
 func startServer(t testing.TB, cluster *fakeKube, p cma.MetricsProvider) *testServer {
@@ -222,14 +219,14 @@ func startServer(t testing.TB, cluster *fakeKube, p cma.MetricsProvider) *testSe
 	return s
 }
 
-// waitReady waits until the server believes both authorities: it has their
-// certificates from the API server a moment after it begins to listen.
+// waitReady waits until the server accepts certificates of both authorities: it reads them from the API server a moment
+// after it begins to listen.
 func (s *testServer) waitReady(t testing.TB, cluster *fakeKube) {
 	t.Helper()
 	await.For(t, time.Minute, "the server gets ready", func() error {
 		direct := s.client(t, cluster.clientCA, "admin", "system:masters")
 		proxied := s.client(t, cluster.frontProxyCA, "front-proxy-client")
-		// What is not there only an administrator may know.
+		// Only an administrator may learn which paths do not exist.
 		code, _, err := s.fetch(t.Context(), direct, "/nothing", nil)
 		if code == http.StatusNotFound {
 			code, _, err = s.fetch(t.Context(), proxied, "/nothing", http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}})
@@ -241,14 +238,14 @@ func (s *testServer) waitReady(t testing.TB, cluster *fakeKube) {
 	})
 }
 
-// client shows a certificate of the CA with that name, or none. The server's
-// own certificate is made up by the library and not what is tested.
+// client shows a certificate of the named CA, or none. It does not verify the server's own certificate, which the
+// library makes up.
 func (s *testServer) client(t testing.TB, ca *promtest.Authority, name string, groups ...string) *http.Client {
 	t.Helper()
 	c := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above
 	if ca != nil {
 		pair := ca.Pair(t, name, groups...)
-		// Also to a server that does not ask for this CA, as an attacker would.
+		// The certificate is shown also to a server that does not request this CA, as by an attacker.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: c}

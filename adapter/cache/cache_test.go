@@ -61,8 +61,8 @@ func only(name string) signal.Rule {
 	panic("no built-in rule " + name)
 }
 
-// Ages are computed by the server's clock, which may be behind, even where the first of
-// several queries is answered by nothing.
+// Ages are computed by the server's clock, which may be behind, even if the first of several queries has an empty
+// answer.
 func TestTheServersClockCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := start(t, setup(&fleet{behind: time.Hour}))
@@ -85,9 +85,8 @@ func TestTheServersClockCounts(t *testing.T) {
 	})
 }
 
-// Nothing is asked before a request. Those who come first cause one query of
-// the past and one of the present, and wait for it; those who come later cause
-// none. Without requests, the cache asks nothing.
+// Without requests the cache sends no query. The first requests cause one query of the past and one of the present, and
+// wait for them; later ones cause none.
 func TestWithoutRequestsNothingIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fleet{value: 7, base: 100 * time.Millisecond}
@@ -184,7 +183,7 @@ func TestASlowFirstAnswerIsNotWaitedForLongerThanAllowed(t *testing.T) {
 	})
 }
 
-// What is at fault is settled by one query about no namespace.
+// One query about no namespace shows that the server is at fault, not a namespace.
 func TestADownPrometheusIsNotAskedMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fleet{down: prom.ErrUnavailable}
@@ -235,8 +234,8 @@ func (q querier) QueryWithin(ctx context.Context, promql string, _ time.Time, mo
 	return q(ctx, promql, most)
 }
 
-// A namespace begins with its past, and the present follows. While the past cannot
-// be had and the present can, it is tried once more.
+// A namespace begins with a query of its past, and one of the present follows. If the first fails and the second does
+// not, the past is queried once more.
 func TestANamespaceBeginsWithItsPast(t *testing.T) {
 	cases := map[string]struct {
 		fails func(n int, past bool) error // by attempt, from 0
@@ -289,8 +288,8 @@ func TestANamespaceBeginsWithItsPast(t *testing.T) {
 	}
 }
 
-// Each query says which one namespace it is about, that of the control and of the recent past
-// too: prom-label-proxy refuses any other.
+// Each query has the parameter with its one namespace, also the control and the query of the recent past:
+// prom-label-proxy refuses any other query.
 func TestANamespaceParameter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

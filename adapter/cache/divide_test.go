@@ -23,8 +23,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// fleet is a Prometheus with one server in each namespace, whose clock is the test's. What is
-// wrong in a namespace happens to each query that reaches it.
+// fleet is a Prometheus with one server in each namespace, whose clock is the test's. A namespace's fault happens in
+// each query that reaches that namespace.
 type fleet struct {
 	mu      sync.Mutex
 	queries int
@@ -33,21 +33,21 @@ type fleet struct {
 	widest  int
 	faults  map[string]fault
 	down    error
-	cached  time.Time // when the answers were made, if that is past
-	spared  int       // down leaves every query of so many out
-	// base is how long each query takes, and each how long a namespace in it does.
+	cached  time.Time // when the answers were made, if a cache repeats them
+	spared  int       // while down, each query whose number it divides is answered; 0: none
+	// base is how long each query takes, and each how much longer for each namespace in it.
 	base, each time.Duration
 }
 
 type fault struct {
 	err    error
 	delay  time.Duration
-	series int    // that many in place of one
-	metric string // only where this is queried; "" for any
+	series int    // so many series in place of one
+	metric string // only in queries of this metric; "" for all
 }
 
-// pass lets d go by, or fails as a server that does not answer when ctx ends. Two goroutines of a synctest bubble that receive
-// from timers that are due crash Go's race detector (seen with Go 1.26.8), so no time starts no timer.
+// pass lets d go by, or fails when ctx ends, as a server that does not answer. Go's race detector crashes when two
+// goroutines of a synctest bubble receive from timers that are due (seen with Go 1.26.8), so a d of 0 starts no timer.
 func pass(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -150,8 +150,8 @@ func names(n int) (all []string) {
 	return all
 }
 
-// asking asks in every namespace, and returns those that have an answer no older
-// than allowed, and the failures of the others.
+// asking queries every namespace. It returns the namespaces that have an answer no older than allowed, and the failures
+// of the others.
 func asking(t *testing.T, c *Cache, namespaces []string, allowed time.Duration) (good []string, failures map[string]error) {
 	t.Helper()
 	failures = map[string]error{}
@@ -180,7 +180,7 @@ func asking(t *testing.T, c *Cache, namespaces []string, allowed time.Duration) 
 	return good, failures
 }
 
-// answered is a client's error of an HTTP status.
+// answered is the client's error for an HTTP status.
 func answered(t *testing.T, status int) error {
 	t.Helper()
 	server := promtest.New(t)
@@ -191,7 +191,7 @@ func answered(t *testing.T, status int) error {
 	return err
 }
 
-// noneAlone wants no namespace to be asked about by itself.
+// noneAlone fails if a namespace is queried by itself.
 func noneAlone(t *testing.T, c *Cache) {
 	t.Helper()
 	if i := slices.IndexFunc(c.Status(), func(s Status) bool { return s.Alone }); i >= 0 {
@@ -199,7 +199,7 @@ func noneAlone(t *testing.T, c *Cache) {
 	}
 }
 
-// fleetSetup has a rule of few series: the queries for 50 namespaces with all of them are long.
+// fleetSetup has a rule with few series: the queries about 50 namespaces with all rules are long.
 func fleetSetup(f *fleet) Setup {
 	s := setup(f, only("queue_depth"))
 	s.Rules[0].Sources = slices.DeleteFunc(s.Rules[0].Sources, func(s signal.Source) bool { return s.Server != metric.ServerVLLM })
@@ -209,9 +209,8 @@ func fleetSetup(f *fleet) Setup {
 	return s
 }
 
-// Whatever goes wrong in two namespaces, before the first request or later, the 118
-// others go on, their answers no older than without it. The two are asked about by
-// themselves, and together with the others again after ten good minutes.
+// Whatever fails in two namespaces, before the first request or later, the 118 others keep their answers, no older than
+// without the fault. The two are queried by themselves, and with the others again after ten good minutes.
 func TestAFaultConcernsItsNamespace(t *testing.T) {
 	const apart = "vllm:num_requests_waiting"
 	cases := map[string]struct {
@@ -232,7 +231,7 @@ func TestAFaultConcernsItsNamespace(t *testing.T) {
 	for name, bad := range cases {
 		for _, early := range []bool{true, false} {
 			if early && name != "an error" && !testall.Enabled() {
-				continue // from the first query on, the others are make test-all's
+				continue // make test-all runs the others with a fault from the first query on
 			}
 			t.Run(fmt.Sprint(name, "/early=", early), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -291,8 +290,8 @@ func TestAFaultConcernsItsNamespace(t *testing.T) {
 	}
 }
 
-// What fails about no namespace, or without being asked, is no namespace's fault: nothing
-// is divided, and no namespace is asked about by itself.
+// A failure that a query about no namespace has too, or that precedes the query, is no namespace's fault: nothing is
+// divided, and no namespace is queried by itself.
 func TestABackendsFaultDividesNothing(t *testing.T) {
 	for name, err := range map[string]error{
 		"down": prom.ErrUnavailable, "down behind a proxy": answered(t, http.StatusBadGateway), "partial": &prom.PartialError{Warnings: []string{"a store is away"}}, "a query it does not understand": prom.ErrBadQuery,
@@ -306,7 +305,7 @@ func TestABackendsFaultDividesNothing(t *testing.T) {
 				asking(t, c, all, time.Hour)
 				time.Sleep(20 * time.Second)
 				most := 10 * 3 * 3
-				if strings.Contains(name, "every other") { // controls of queries that interleave may all be spared; to divide each time takes 9,000
+				if strings.Contains(name, "every other") { // the controls of queries that overlap may all be spared; 9,000 is when each query is divided
 					f.set(func() { f.spared = 2 })
 					most *= 10
 				}
@@ -327,13 +326,13 @@ func TestABackendsFaultDividesNothing(t *testing.T) {
 	}
 }
 
-// A server without a free processor is slow about everything: it is asked about fewer
-// namespaces at once, not more often, and none of them is at fault.
+// A server without a free processor is slow about everything: it gets fewer namespaces in a query, not more queries,
+// and no namespace is at fault.
 func TestASlowServerIsNotAskedMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{}
 		s := fleetSetup(f)
-		s.Rules[0].Sources = only("queue_depth").Sources // a query for 50 namespaces is in two pieces
+		s.Rules[0].Sources = only("queue_depth").Sources // so that a query about 50 namespaces is in two pieces
 		c, _ := start(t, s)
 		all := names(120)
 		asking(t, c, all, time.Hour)
@@ -344,7 +343,7 @@ func TestASlowServerIsNotAskedMore(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			asking(t, c, all, time.Hour)
 		}
-		// Which query ends first is chance: about 90 of them. Of each namespace alone there would be 480.
+		// The order in which queries end is random: about 90 queries. Each namespace by itself would take 480.
 		if n := f.count() - before; n > 150 {
 			t.Errorf("%d queries in the first minute", n)
 		}
@@ -356,7 +355,7 @@ func TestASlowServerIsNotAskedMore(t *testing.T) {
 	})
 }
 
-// An answer that is too much, although no namespace is, is asked for in parts.
+// An answer that is too large for one query, with no namespace at fault, is queried in parts.
 func TestTooMuchTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{faults: map[string]fault{}}
@@ -378,8 +377,8 @@ func TestTooMuchTogether(t *testing.T) {
 	})
 }
 
-// A cache that repeats every second answer is no fault of a namespace: one that was at fault is
-// asked about with the others again after the usual time.
+// A cache that repeats every second answer is no fault of a namespace: a namespace that was at fault is queried with
+// the others again after the usual time.
 func TestARepeatedAnswerIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fleet{value: 7, faults: map[string]fault{"chat": {err: prom.ErrBadQuery}}}

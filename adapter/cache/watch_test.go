@@ -18,7 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// counting is a question whose state is how many answers it has had.
+// counting is a question whose state is the number of its answers.
 func counting(query string) Question {
 	return Question{
 		Rule: "counting", Version: query,
@@ -108,8 +108,8 @@ func TestQuestionsAreDistinct(t *testing.T) {
 	})
 }
 
-// Each namespace has its share of the questions. Where all are taken, a namespace
-// that has few gets one of the namespace that has most.
+// Each namespace has a share of the questions. When all are taken, a namespace with few questions replaces one of the
+// namespace with the most.
 func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(&fleet{})
@@ -151,8 +151,7 @@ func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 	})
 }
 
-// An answer that a rule's own code cannot stand costs that rule, not the
-// process.
+// An answer at which a rule's own code panics costs that rule, not the process.
 func TestAQuestionThatPanicsStandsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := start(t, setup(&fleet{}))

@@ -28,8 +28,8 @@ import (
 
 const host = "gpuscale-adapter.gpus.svc"
 
-// cluster has an APIService and a ConfigMap, in client-go's own fake (v0.37.1): unlike an
-// API server it compares no resourceVersion. The real one is asked in sandbox/chart.
+// cluster has an APIService and a ConfigMap, in client-go's own fake (v0.37.1), which compares no resourceVersion.
+// sandbox/chart tests with a real API server.
 func cluster() *fake.FakeDynamicClient {
 	object := func(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{}
@@ -62,7 +62,7 @@ func issuer(t *testing.T, c *fake.FakeDynamicClient, owner string) *Issuer {
 	return i
 }
 
-// look is one of Run's looks.
+// look is one check by Run.
 func look(t *testing.T, i *Issuer) {
 	t.Helper()
 	err := i.look(t.Context(), time.Now())
@@ -122,8 +122,8 @@ func TestReplicasAreTrustedTogether(t *testing.T) {
 	}
 }
 
-// TestAnotherIsServed: a certificate is replaced in the first half of its life, not together with
-// the replicas', and what is served is trusted all the time.
+// TestAnotherIsServed: a replica replaces its certificate before half of its validity is over, not at the same time as
+// the other replicas. The served one is trusted all the time.
 func TestAnotherIsServed(t *testing.T) {
 	c := cluster()
 	one, two := issuer(t, c, "one"), issuer(t, c, "two")
@@ -140,7 +140,7 @@ func TestAnotherIsServed(t *testing.T) {
 	two.pairs[0].due = first.due.Add(time.Hour)
 	for _, at := range []struct {
 		after          time.Duration
-		served, trusts int // which of one's pairs, and the CAs of both
+		served, trusts int // which of the replica's pairs is served, and how many CAs are trusted
 		refused        bool
 	}{
 		{-time.Second, 0, 2, false}, {0, 0, 2, true}, {1, 0, 3, false}, {settle, 0, 3, false}, {settle + 1, 1, 3, false},
@@ -190,7 +190,7 @@ func TestWhatIsOverwrittenComesBack(t *testing.T) {
 		}
 		want := 1
 		if strings.Contains(name, "replica") {
-			want = 2 // the replica's CA, not the earlier one of this pod
+			want = 2 // the replica's CA, not that of an earlier process of this pod
 		}
 		if n := len(trusted(t, c)); n != want {
 			t.Errorf("%s: %d CAs are trusted, want %d", name, n, want)
@@ -198,8 +198,8 @@ func TestWhatIsOverwrittenComesBack(t *testing.T) {
 	}
 }
 
-// TestBundleIsBounded: pods that come and go leave no more than a bundle's worth, and
-// never push out the one that looks, nor forty of them an older replica.
+// TestBundleIsBounded: pods that come and go leave at most one bundle of CAs. They never remove the CA of the pod that
+// checks, nor do forty of them remove that of an older replica.
 func TestBundleIsBounded(t *testing.T) {
 	c := cluster()
 	i := issuer(t, c, "one")
@@ -274,8 +274,8 @@ func TestRefusedAndConflicting(t *testing.T) {
 	}
 }
 
-// TestAnothersAPIService: KEDA's CA is not overwritten where KEDA has the APIService, nor
-// a bundle added where nothing is verified.
+// TestAnothersAPIService: KEDA's CA is not overwritten in an APIService that names KEDA, and no bundle is added to one
+// without verification.
 func TestAnothersAPIService(t *testing.T) {
 	for name, spec := range map[string]map[string]any{
 		"KEDA's":                {"caBundle": "S0VEQQ==", "service": map[string]any{"name": "keda-operator-metrics-apiserver", "namespace": "gpus"}},

@@ -22,7 +22,7 @@ type memory struct{ *memstore.Server }
 // load reads series in promtool's notation, one a line, a value each scrape.
 func load(t testing.TB, text string) memory {
 	t.Helper()
-	for _, word := range []string{"NaN", "Inf"} { // which the notation has no "x40" for
+	for _, word := range []string{"NaN", "Inf"} { // the notation has no "x40" for these
 		text = strings.ReplaceAll(text, word+"x40", strings.Repeat(word+" ", 41))
 	}
 	return memory{promtest.Load(t, text, memstore.From(epoch, scrape), signal.Parser)}
@@ -34,7 +34,7 @@ func (m memory) query(t testing.TB, text string, after time.Duration) (prom.Vect
 	return m.Query(t.Context(), text, epoch.Add(after))
 }
 
-// ask evaluates a plan and reads what it says of a namespace, on a clock an hour ahead of Prometheus's.
+// ask evaluates a plan and reads a namespace's part of the answer, on a clock an hour ahead of Prometheus'.
 func (m memory) ask(t testing.TB, p *plan, after time.Duration, namespace string) view {
 	t.Helper()
 	v, err := m.query(t, p.query, after)

@@ -9,8 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// forced checks that a query has the one selector it should have, with the
-// matchers it must not lose.
+// forced checks that a query has exactly one selector, with the given matchers.
 func forced(t *testing.T, query string, matchers ...string) {
 	t.Helper()
 	e, err := signal.Parser.ParseExpr(query)

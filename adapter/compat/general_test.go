@@ -36,8 +36,7 @@ func selectorOf(t testing.TB, text string) k8slabels.Selector {
 	return s
 }
 
-// queryCase is a query, a series for it, and what keeps it from being asked for
-// everything at once.
+// queryCase is a query, a series for it, and why it is not sent about all objects at once.
 type queryCase struct{ query, series, special string }
 
 // queriesOf reads "series: query  => special" of each line.
@@ -56,8 +55,8 @@ func queriesOf(t *testing.T, file string) (all []queryCase) {
 	return all
 }
 
-// generals evaluates the query about everything for each template and selector,
-// unless the template keeps it from being used, which special says.
+// generals evaluates the query about all objects for each template and selector, unless special gives a reason against
+// it.
 func generals(t *testing.T, m memory, queries []queryCase, object string, selectors []string, with func(q string, tg *target, s k8slabels.Selector, ns string, all view)) {
 	t.Helper()
 	for _, q := range queries {
@@ -85,7 +84,7 @@ func generals(t *testing.T, m memory, queries []queryCase, object string, select
 
 const at10m = 10 * time.Minute
 
-// special asks about some objects of one namespace alone.
+// special queries some objects of one namespace.
 func special(t *testing.T, m memory, tg *target, s k8slabels.Selector, ns string, pods []string) view {
 	t.Helper()
 	p, err := tg.specific(s, ns, pods, "asked")
@@ -93,9 +92,8 @@ func special(t *testing.T, m memory, tg *target, s k8slabels.Selector, ns string
 	return m.ask(t, p, at10m, ns)
 }
 
-// TestOneQueryForAllAnswersAsOneForEach is the ground that the sharing stands
-// on: for each template the query about everything gives each object the value
-// of the query about it alone, or it is not used.
+// TestOneQueryForAllAnswersAsOneForEach justifies the sharing of queries: for each template the query about all objects
+// gives each object the value of the query about that object alone, or is not used.
 func TestOneQueryForAllAnswersAsOneForEach(t *testing.T) {
 	m := load(t, world)
 	selectors := []string{"", "topic=a", "version in (1.2,2)", "topic!=a", "!node", "method"}
@@ -128,7 +126,7 @@ func TestExternalSumsAreThoseOfEachNamespace(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %s: all at once %s, alone %s\n%s\n%s", q, ns, got, want, all.plan.value, one.plan.value)
 		}
-		// v0.12.0 sends the special query, and the HPA sums its series.
+		// v0.12.0 sends the special query, and the HPA adds up its series.
 		if v, err := m.query(t, one.plan.value, at10m); err != nil || summed(v) != want && want != "none" {
 			t.Errorf("%s: %v is not the sum %s", one.plan.value, v, want)
 		}

@@ -39,7 +39,7 @@ func family(name string, labels ...string) prom.Family {
 	return prom.Family{Name: name, Labels: labels}
 }
 
-// found is what a Prometheus has for the selectors of testdata/default.yaml.
+// found is what a Prometheus lists for the selectors of testdata/default.yaml.
 func found(f *File) map[string]*listing {
 	return map[string]*listing{
 		f.Rules[0].SeriesQuery: {families: []prom.Family{
@@ -94,7 +94,7 @@ func TestQueriesAreThoseOfV0120(t *testing.T) {
 	ingresses := schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}
 	for _, tc := range []struct {
 		resource          schema.GroupResource
-		metric, sel, want string // want without a namespace is of what lies in none
+		metric, sel, want string // want without a namespace is about an object in no namespace
 		names             string
 	}{
 		{core("pods"), "some_usage", "", `sum(container_some_usage{namespace="somens",pod=~"a|b",container!="POD"}) by (pod)`, "a b"},
@@ -174,8 +174,7 @@ func TestTemplateArguments(t *testing.T) {
 		{`<<.LabelMatchers>>`, "", "foo!=bar,qux notin (bar,baz),here,!there", nil, `foo!="bar",here!="",qux!~"bar|baz",there=""`},
 		{`<<.LabelValuesByName>>`, "", "foo=bar", nil, `map[foo:bar]`},
 		{`<<.LabelValuesByName>>`, "", "foo in (bar,baz)", nil, `map[foo:bar|baz]`},
-		// Where v0.12.0 writes a regular expression that means something else,
-		// or no PromQL at all.
+		// Where v0.12.0 writes a regular expression with another meaning, or no PromQL at all.
 		{`<<.LabelMatchers>>`, "", "version in (1.2,2.0)", nil, `version=~"1\\.2|2\\.0"`},
 		{`<<.LabelMatchers>>`, "", "app.kubernetes.io/name=web", nil, `"app.kubernetes.io/name"="web"`},
 	} {
@@ -203,9 +202,8 @@ func TestTemplateArguments(t *testing.T) {
 	}
 }
 
-// FuzzSelector: no selector, however written, changes what a query selects but
-// by narrowing it: every selector of the series keeps the forced matchers, and
-// the query keeps its form.
+// FuzzSelector: a selector can only narrow what a query selects: every selector of the series keeps the forced
+// matchers, and the query keeps its form.
 func FuzzSelector(f *testing.F) {
 	for _, s := range []string{"a=b", "a in (b,c.d)", "a/b.c!=d", "!a", "namespace=other", "namespace notin (shop)", `a in (")`, "gpuscale_part=v"} {
 		f.Add(s, "shop", "web-1")

@@ -47,8 +47,8 @@ func TestDocumentedConfigurationsLoadUnchanged(t *testing.T) {
 	}
 }
 
-// The published sample has double quotes within double quotes. v0.12.0 does
-// not load it either; we say where (the library counts from 0) and what to do.
+// The published sample has double quotes within double quotes. v0.12.0 does not load it either; the error names the
+// place (the library counts from 0) and the remedy.
 func TestPublishedSampleIsNoYAML(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "sample-as-published.yaml"))
 	require.NoError(t, err)
@@ -64,8 +64,7 @@ const goodRule = `
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
 `
 
-// Each broken rule is reported with its line and field, and the good one
-// beside it stays.
+// Each invalid rule is reported with its line and field, and the valid one beside it is served.
 func TestABrokenRuleStandsAlone(t *testing.T) {
 	for broken, want := range map[string]string{
 		"- {}": "rules[1].seriesQuery: is required",
@@ -144,8 +143,8 @@ func TestAFileOfAnotherKind(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the file, reading it ends without panic, every rule is
-// either usable or has a problem, and a usable one renders PromQL.
+// FuzzParse: for any file, parsing ends without a panic, every rule is usable or has a problem, and a usable rule
+// renders PromQL.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"sample.yaml", "default.yaml", "external.yaml", "resource.yaml", "sample-as-published.yaml"} {
 		raw, err := os.ReadFile(filepath.Join("testdata", name))

@@ -85,7 +85,7 @@ func TestScenarios(t *testing.T) {
 
 // scenario is what the provider reads from.
 type scenario struct {
-	provider.Pods // but those of Ready and Select
+	provider.Pods // all methods but Ready and Select
 	t             *testing.T
 	data          memory
 	pods          map[string][]string
@@ -95,17 +95,17 @@ type scenario struct {
 	listed        time.Time
 	failure       error
 	questions     map[string]bool
-	answers       map[string]any // the last good one to each question
+	answers       map[string]any // the last good answer to each question
 
 	mu    sync.Mutex // guards what follows: listings are parallel
 	lists int
 	now   time.Time
 }
 
-// asked is when Prometheus answers; the provider's clock is an hour ahead.
+// asked is the time of Prometheus' answers; the provider's clock is an hour ahead.
 const asked = 10 * time.Minute
 
-// Watch evaluates at once what the cache would keep answered.
+// Watch evaluates at once what the cache would keep up to date.
 func (s *scenario) Watch(_ context.Context, q cache.Question, namespace string) (cache.State, error) {
 	about := q.Version
 	if q.Namespace == nil { // then each namespace has its own query
@@ -125,7 +125,7 @@ func (s *scenario) Watch(_ context.Context, q cache.Question, namespace string) 
 	return cache.State{Value: s.answers[about], At: answered}, nil
 }
 
-// Series implements Lister over what is loaded.
+// Series implements Lister over the loaded series.
 func (s *scenario) Series(_ context.Context, selector string, _ time.Time) ([]prom.Family, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

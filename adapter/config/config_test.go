@@ -25,7 +25,7 @@ import (
 )
 
 // TestChartKnowsTheFields: the chart's schema has the fields of this configuration, and those of a server that all
-// programs query, so that Helm refuses others.
+// programs query, so that Helm refuses any other field.
 func TestChartKnowsTheFields(t *testing.T) {
 	const file = "../../deploy/chart/gpuscale/values.schema.json"
 	text, err := os.ReadFile(file)
@@ -46,8 +46,8 @@ func TestChartKnowsTheFields(t *testing.T) {
 	golden.Equal(t, file, string(text))
 }
 
-// TestFiles reads the files in testdata/files/*.txt as c.yaml, with the option url as the flags'
-// --prometheus-url: what is wrong with one, or what it says. -rewrite writes the outputs again.
+// TestFiles reads the files in testdata/files/*.txt as c.yaml, with the option url as the flags' --prometheus-url, and
+// prints their problems or their contents. -rewrite writes the outputs again.
 func TestFiles(t *testing.T) {
 	datadriven.Walk(t, "testdata/files", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -65,7 +65,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// described are the backends, the file's own rules and what is wrong with the others.
+// described prints the backends, the file's own rules, and the problems of the rejected rules.
 func described(f *File) string {
 	var out strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
@@ -121,8 +121,7 @@ func described(f *File) string {
 	return out.String()
 }
 
-// FuzzParse: a file is either refused with a reason, or gives rules whose
-// queries Prometheus can parse.
+// FuzzParse: a file is refused with a reason, or gives rules whose queries Prometheus can parse.
 func FuzzParse(f *testing.F) {
 	paths, err := filepath.Glob("testdata/files/*.txt")
 	if err != nil || len(paths) == 0 {

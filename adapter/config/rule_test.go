@@ -35,8 +35,9 @@ func ruleOf(t testing.TB, text string) (signal.Rule, error) {
 func TestARuleCanSayEverything(t *testing.T) {
 	r, err := ruleOf(t, everything(t))
 	require.NoError(t, err)
-	// Query and Namespaces are those of testdata/files, Apart, Unless and Lives are the built-in rules'. A field that is left at its zero value has not come through.
-	r.Follow = 1 // the file's, where the rule has no maxAge
+	// Query and Namespaces are those of testdata/files; Apart, Unless and Lives those of the built-in rules. A field
+	// with its zero value was not read.
+	r.Follow = 1 // the file's, since the rule has no maxAge
 	for _, v := range []reflect.Value{reflect.ValueOf(r), reflect.ValueOf(r.Sources[0]), reflect.ValueOf(*r.Sources[0].Absent), reflect.ValueOf(*r.Sources[0].Idle)} {
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
@@ -77,7 +78,7 @@ func TestLikeABuiltinRule(t *testing.T) {
 	}
 }
 
-// The example on the page loads as it stands there.
+// The example of the page loads unchanged.
 func TestDocumentedRules(t *testing.T) {
 	page, err := os.ReadFile("../../docs/signals.md")
 	require.NoError(t, err)

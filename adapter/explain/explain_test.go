@@ -94,7 +94,7 @@ func TestExplain(t *testing.T) {
 	require.NoError(t, err)
 	r := explained(t, w, load(t, series, nil))
 	for i := range r.Metrics {
-		r.Metrics[i].Query = "" // adapter/signal's matter
+		r.Metrics[i].Query = "" // tested in adapter/signal
 	}
 	var text strings.Builder
 	require.NoError(t, r.Text(&text))
@@ -109,7 +109,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Two HPAs over the same pods: the controller computes neither.
+// Two HPAs have the same pods: the controller computes neither.
 func TestExplainAmbiguous(t *testing.T) {
 	w, err := readWorld(t, "chat", "vllm")
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestExplainAmbiguous(t *testing.T) {
 	}
 }
 
-// A series that the metric's selector leaves out is none behind the answer.
+// A series that the metric's selector leaves out is no part of the answer.
 func TestExplainASelector(t *testing.T) {
 	w, err := readWorld(t, "chat", "vllm")
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestExplainASelector(t *testing.T) {
 	}
 }
 
-// What the HPA controller cannot ask has no value, and keeps the HPA from scaling down.
+// A metric that the HPA controller cannot request has no value, and keeps the HPA from scaling down.
 func TestExplainWhatTheControllerCannotAsk(t *testing.T) {
 	w, err := readWorld(t, "chat", "vllm")
 	require.NoError(t, err)
@@ -209,8 +209,7 @@ func TestRequestsAreTheControllers(t *testing.T) {
 	}
 }
 
-// The page's half about HPAs shows what the program prints: each line of its examples
-// stands in a golden file.
+// The part of the page about HPAs shows what the program prints: each line of its examples is in a golden file.
 func TestDocumentation(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "explain.md"))
 	require.NoError(t, err)
@@ -240,7 +239,7 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// TestTextIsHarmless: a pod chooses its labels, and a user the names in an HPA; a terminal interprets none of them.
+// TestTextIsHarmless: labels that a pod chooses, and names that a user chooses in an HPA, cannot control a terminal.
 func TestTextIsHarmless(t *testing.T) {
 	var b strings.Builder
 	r := Report{

@@ -51,8 +51,7 @@ func TestSetRefuses(t *testing.T) {
 	}
 }
 
-// FuzzSet: a change is refused with a reason or gives a spec that the
-// arithmetic can bear.
+// FuzzSet: a change is refused with a reason, or gives a spec that the arithmetic computes without a panic.
 func FuzzSet(f *testing.F) {
 	for _, seed := range []string{
 		"minReplicas=2", "metrics[0].target.averageValue=12", "metrics[0][1]=x", "behavior=null", "metrics=[]", "metrics[0]=null",

@@ -44,8 +44,8 @@ behavior:
   scaleDown: {stabilizationWindowSeconds: 120}
 `
 
-// past is half an hour of one pod whose queue grows and empties, and of another
-// that comes when it is at its highest and goes before it ends.
+// past is half an hour: one pod's queue grows and empties, and another pod comes at the highest queue and goes before
+// the end.
 const past = `
 vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} 4x20 4+4x10 44x20 44-4x10 4x57
 vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-bbbbb",model_name="m",engine="0"} _x40 8x20 _x60
@@ -80,8 +80,7 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// An outage holds the replicas: they are neither those of a queue of 0 nor
-// known.
+// An outage keeps the replicas as they are: they are unknown, and not those of an empty queue.
 func TestSimulateThroughAnOutage(t *testing.T) {
 	const gap = `vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} 4x40 20x10 _x12 20x56`
 	timeline := simulated30m(t, worldOf(t, onQueue), load(t, gap, nil), nil)
@@ -107,7 +106,7 @@ func TestSimulateSlowScrapes(t *testing.T) {
 	}
 }
 
-// Twice the target asks for half the replicas at most.
+// Twice the target proposes at most half the replicas.
 func TestSimulateAChange(t *testing.T) {
 	w := worldOf(t, onQueue)
 	as := simulated30m(t, w, load(t, past, nil), nil).Summary
@@ -130,8 +129,8 @@ metrics:
     target: {type: AverageValue, averageValue: 600m}
 `
 
-// An average stays where it is however many replicas there are, unless the load
-// is taken for the workload's: then it goes down as they go up.
+// An average does not depend on the number of replicas, unless the load counts as the workload's: then it falls as
+// replicas increase.
 func TestSimulateSharesTheTotal(t *testing.T) {
 	w := worldOf(t, onCache)
 	const full = `vllm:kv_cache_usage_perc{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} 0.9x120`
@@ -142,7 +141,7 @@ func TestSimulateSharesTheTotal(t *testing.T) {
 	}
 }
 
-// The percentiles' queries are longer than VictoriaMetrics takes, and go in pieces.
+// The percentiles' queries are longer than VictoriaMetrics takes, so they are sent in pieces.
 func TestLongQueriesGoInPieces(t *testing.T) {
 	w := worldOf(t, strings.ReplaceAll(onCache, "kv_cache_usage", "ttft_p95"))
 	q := load(t, `

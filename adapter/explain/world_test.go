@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestAllowed: what is missing is named as what it is.
+// TestAllowed: an error distinguishes a caller that is not authenticated from one that lacks a right.
 func TestAllowed(t *testing.T) {
 	hpa := schema.GroupResource{Group: "autoscaling", Resource: "horizontalpodautoscalers"}
 	for want, err := range map[string]error{
@@ -24,8 +24,8 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// TestPodsOfObjects: what is read of the cluster gives the pods of each object that a
-// metric may be about, as the adapter's informers do, which are of the same type.
+// TestPodsOfObjects: the objects that are read from the cluster give the pods of each object that a metric may be
+// about, as the adapter's informers of the same type do.
 func TestPodsOfObjects(t *testing.T) {
 	want := map[string]string{
 		"apps/v1 Deployment vllm":                           "[a b]",
@@ -38,7 +38,7 @@ func TestPodsOfObjects(t *testing.T) {
 		"example.io/v1 Model m":                             "[a b orphan]",
 		"example.io/v1 Model loose":                         "[]",
 		"example.io/v1 Model none":                          "Model chat/none owns no pods and its selector is unknown",
-		"example.io/v1alpha1 Gateway g":                     "[a b orphan]", // of a version that is served no more
+		"example.io/v1alpha1 Gateway g":                     "[a b orphan]", // of a version that is no longer served
 		"example.io/v1 Service web":                         "Service chat/web owns no pods and its selector is unknown",
 		"v1 Service web":                                    "[a b orphan]",
 		"v1 Service bare":                                   "Service chat/bare has no selector",

@@ -9,7 +9,7 @@ import (
 func TestConfigIsJudgedWithFieldPaths(t *testing.T) {
 	for _, c := range []struct {
 		target Target
-		says   string // "" if it is fine
+		says   string // of the error; "" for none
 	}{
 		{Target{Service: "keda-operator-metrics-apiserver.keda:443", CAFile: "ca.crt"}, ""},
 		{Target{URL: "https://keda.example:6443"}, ""},

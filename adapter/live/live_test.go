@@ -65,8 +65,8 @@ gpuscale_adapter_config_reload_good 1
 	}
 }
 
-// Files that are others and good in every rule are for the next start; others change
-// nothing, and are in the metrics until they are good again.
+// Changed files that are good in every rule end the program; changed files that are not change nothing, and the metrics
+// report them until they are good again.
 func TestChanged(t *testing.T) {
 	theirs := write(t, filepath.Join(t.TempDir(), "pa.yaml"), "rules: []\n")
 	first := "prometheusAdapter: {configFile: " + theirs + "}\n" + head + rule("a", "a1")
@@ -108,8 +108,7 @@ func TestChanged(t *testing.T) {
 	})
 }
 
-// Files are read every two seconds, and parsed only when they are others: contents are the
-// hash that reading them gives.
+// Files are read every two seconds, and parsed only when the hash of their contents has changed.
 func TestContentsAreNotParsed(t *testing.T) {
 	second := write(t, filepath.Join(t.TempDir(), "pa.yaml"), "rules: []\n")
 	c, _ := open(t, "prometheusAdapter: {configFile: "+second+"}\n"+head+rule("a", "a1"))

@@ -138,7 +138,7 @@ func TestAServiceIsItsPods(t *testing.T) {
 	}
 }
 
-// counting is a scale that says how often it was read.
+// counting is a scale that counts its reads.
 type counting struct {
 	fixedScale
 	n int
@@ -149,9 +149,8 @@ func (c *counting) Scale(ctx context.Context, r schema.GroupVersionResource, nam
 	return c.fixedScale.Scale(ctx, r, namespace, name)
 }
 
-// TestScaledToZeroIsNotLost: the value declared for no pods is given to a
-// workload that is meant to have none, and not to one whose pods are gone; and
-// only by rules that declare one.
+// TestScaledToZeroIsNotLost: the value declared for no pods is given only by rules that declare one, and only to a
+// workload whose scale is zero, not to one whose pods are gone.
 func TestScaledToZeroIsNotLost(t *testing.T) {
 	p := tenants(t)
 	p.Pods = allPods{}
@@ -191,8 +190,8 @@ func TestScaledToZeroIsNotLost(t *testing.T) {
 	}
 }
 
-// A scale is kept for half a minute. What says nothing about the object is not: the end of a
-// request, or an API server that was busy.
+// A scale is cached for half a minute. Failures that are not about the object, such as the end of a request or a busy
+// API server, are not cached.
 func TestScalesAreKept(t *testing.T) {
 	of := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	busy, gone := apierrors.NewTooManyRequests("busy", 1), apierrors.NewNotFound(of.GroupResource(), "x")

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// story is what Prometheus says in the course of time.
+// story is what Prometheus answers over time.
 type story []chapter
 
 type chapter struct {
@@ -33,14 +33,14 @@ const minute = time.Minute
 // both returns an answer in which each of the two pods has a value.
 func both(a, b float64) map[string]series { return map[string]series{"a": {value: a}, "b": {value: b}} }
 
-// fault is a way in which data goes bad. Both pods truly have one value all the
-// time; a, b and whole say what may still be answered at the end.
+// fault is a way in which data becomes bad. Both pods have one true value all the time; a, b and whole are the answers
+// that are allowed at the end.
 type fault struct {
 	name  string
 	then  story
 	now   time.Duration
 	a, b  bool // the pod's value is known
-	whole bool // that of both together is
+	whole bool // the value of both together is known
 }
 
 func faults(v float64) []fault {
@@ -82,7 +82,7 @@ func faults(v float64) []fault {
 	}
 }
 
-// reported plays a story to a rule and returns a provider that knows the result.
+// reported applies a story to a rule and returns a provider with the result.
 func reported(t *testing.T, r signal.Rule, s story, since time.Duration) *Provider {
 	t.Helper()
 	table := signal.NewTable(r)
@@ -108,8 +108,8 @@ func reported(t *testing.T, r signal.Rule, s story, since time.Duration) *Provid
 	return p
 }
 
-// TestFaults tells every rule every fault and asks every API: what is known is
-// said exactly, and of what is not there is no number at all.
+// TestFaults has every rule see every fault and queries every API: a known value is answered exactly, and an unknown
+// one is never a number.
 func TestFaults(t *testing.T) {
 	for _, r := range signal.Builtin(maxAge) {
 		v := 40.0
@@ -191,8 +191,7 @@ func sameAs(t *testing.T, p *Provider, metric string, pods map[string]bool, each
 	number("External", got, err, known, whole)
 }
 
-// TestTimesAreTheSamples: an answer bears the time of its oldest sample and
-// the rule's window, in every API.
+// TestTimesAreTheSamples: an answer has the time of its oldest sample and the rule's window, in every API.
 func TestTimesAreTheSamples(t *testing.T) {
 	r := signal.Builtin(minute)[0]
 	r.Sources, r.Window = r.Sources[:1], 30*time.Second

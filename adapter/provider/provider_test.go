@@ -107,11 +107,10 @@ func mapper() apimeta.RESTMapper {
 	return m
 }
 
-// now is where the clock of a knowing provider stands.
+// now is the present time of a provider from knowing.
 var now = time.Unix(1_700_000_000, 0)
 
-// sample is a value and the time it was scraped at, as a rule's query returns
-// them.
+// sample is a value and its scrape time, as a rule's query returns them.
 func sample(value float64, scraped time.Time, pairs ...string) []signal.Sample {
 	ls := promlabels.FromStrings(pairs...)
 	return []signal.Sample{
@@ -123,7 +122,7 @@ func queue(namespace, pod string, value float64, extra ...string) []signal.Sampl
 	return sample(value, now.Add(-2*time.Second), append([]string{"namespace", namespace, "pod", pod}, extra...)...)
 }
 
-// tableOf is what a rule makes of an answer.
+// tableOf is a rule's table after an answer.
 func tableOf(r signal.Rule, at time.Time, samples ...[]signal.Sample) *signal.Table {
 	table, _ := signal.NewTable(r).Read(slices.Concat(samples...), signal.Reading{Evaluated: at, Now: at})
 	return table
@@ -134,8 +133,7 @@ func queueDepth() signal.Rule {
 	return all[slices.IndexFunc(all, func(r signal.Rule) bool { return r.Name == "queue_depth" })]
 }
 
-// knowing returns a provider of cluster's pods that knows one answer to
-// queue_depth.
+// knowing returns a provider of cluster's pods with one answer to queue_depth.
 func knowing(t *testing.T, samples ...[]signal.Sample) *Provider {
 	t.Helper()
 	p := New(fixedTables{"queue_depth": {Table: tableOf(queueDepth(), now, samples...)}}, cluster(t), nil, mapper(), prometheus.NewRegistry())
@@ -174,7 +172,7 @@ func TestGoodValues(t *testing.T) {
 	if err != nil || s.Value.Value() != 100 {
 		t.Errorf("StatefulSet: %v, %v", s, err)
 	}
-	// A kind that owns no pods has those of its scale's selector.
+	// A kind that owns no pods has the pods of its scale's selector.
 	p.Scales = fixedScale{Selector: labels.SelectorFromSet(labels.Set{"app": "db"})}
 	m, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: "m"}, of("example.io", "models"), all)
 	if err != nil || m.Value.Value() != 100 {
@@ -238,7 +236,8 @@ func (s fixedScale) Scale(context.Context, schema.GroupVersionResource, string, 
 	return Scale(s), nil
 }
 
-// The rights in prometheus-adapter's own manifests (v0.12.0) suffice for pods. What needs more says so.
+// The rights in prometheus-adapter's own manifests (v0.12.0) suffice for pods. A metric that needs more rights is an
+// error that names them.
 func TestPodsNeedNoOtherRights(t *testing.T) {
 	client := metadataClient(t, meta("v1", "Pod", "chat", "db-0", controller("apps/v1", "StatefulSet", "db")))
 	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {

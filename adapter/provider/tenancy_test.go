@@ -19,7 +19,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// fixedTables are tables nobody refreshes.
+// fixedTables are tables that are never refreshed.
 type fixedTables map[string]cache.View
 
 func (f fixedTables) Has(rule string) bool { return f[rule].Table != nil }
@@ -49,13 +49,12 @@ func (e allPods) Service(string, string) (labels.Selector, bool, error) {
 	return labels.Everything(), true, nil
 }
 
-// Values are reported apart by their size: what is chat's is below one, what is
-// another's is a thousand or more, so that no sum or average of chat's own can
-// be taken for one with another's in it.
+// Values differ by their size: chat's are below one, those of other namespaces a thousand or more. So no sum or average
+// of chat's own values can look like one that includes another's.
 const foreign = 1000
 
-// tenants holds every builtin rule with series of chat and of four others,
-// among them namespaces whose names begin, end or match like chat's.
+// tenants has series of chat and of four other namespaces for every built-in rule. Names of some of them begin, end or
+// match like chat's.
 func tenants(t testing.TB) *Provider {
 	t.Helper()
 	tables := fixedTables{}
@@ -77,7 +76,7 @@ func tenants(t testing.TB) *Provider {
 				device := fmt.Sprint("GPU-", i, n)
 				add(value, "namespace", namespace, "pod", pod, "model_name", "m", "gpu_uuid", device, "engine", "0")
 				add(value, "namespace", "gpu-operator", "pod", "dcgm", "exported_namespace", namespace, "exported_pod", pod, "gpu_uuid", device)
-				// A tenant of that namespace speaks about chat's pods.
+				// A tenant of that namespace reports on chat's pods.
 				if i > 0 {
 					add(value, "namespace", namespace, "pod", pod, "exported_namespace", "chat", "exported_pod", pod, "gpu_uuid", device)
 				}
@@ -90,8 +89,8 @@ func tenants(t testing.TB) *Provider {
 	return p
 }
 
-// readAs asks every API for chat's, with these words, and returns each number
-// that comes back.
+// readAs queries every API for chat's values with this metric, name and selector, and returns each number that comes
+// back.
 func readAs(ctx context.Context, p *Provider, metric, name string, pods, series labels.Selector) (values []float64) {
 	custom := func(resource schema.GroupResource, namespaced bool, n types.NamespacedName) {
 		info := cma.CustomMetricInfo{GroupResource: resource, Namespaced: namespaced, Metric: metric}
@@ -103,7 +102,7 @@ func readAs(ctx context.Context, p *Provider, metric, name string, pods, series 
 	for _, resource := range []schema.GroupResource{{Resource: "pods"}, {Group: "apps", Resource: "deployments"}, {Group: "example.io", Resource: "models"}, {Resource: "services"}} {
 		custom(resource, true, named)
 	}
-	// A namespace is asked for in itself: its name is where the caller may read.
+	// The request is in the namespace that it is about: the caller may read there.
 	custom(schema.GroupResource{Resource: "namespaces"}, false, types.NamespacedName{Name: "chat"})
 	info := cma.CustomMetricInfo{GroupResource: schema.GroupResource{Resource: "pods"}, Namespaced: true, Metric: metric}
 	if list, err := p.GetMetricBySelector(ctx, "chat", pods, info, series); err == nil {
@@ -122,7 +121,7 @@ func readAs(ctx context.Context, p *Provider, metric, name string, pods, series 
 	return values
 }
 
-// TestHonestQuestionsAreAnswered, or FuzzTenancy would not see a leak.
+// TestHonestQuestionsAreAnswered: without answers FuzzTenancy would not find a leak.
 func TestHonestQuestionsAreAnswered(t *testing.T) {
 	p, honest := tenants(t), 0
 	for _, r := range p.tables.Rules() {
@@ -141,8 +140,8 @@ var hostileSelectors = []string{
 	"model_name=", "model_name in ()", "x>1", "namespace=" + strings.Repeat("v", 63),
 }
 
-// FuzzTenancy: whatever metric, object name and selectors a caller writes, no
-// API lets anything of another namespace into a number for chat.
+// FuzzTenancy: for any metric, object name and selectors of a caller, no API includes another namespace's value in a
+// number for chat.
 func FuzzTenancy(f *testing.F) {
 	p := tenants(f)
 	for _, r := range p.tables.Rules() {

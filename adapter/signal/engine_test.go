@@ -34,9 +34,8 @@ func sampled(vector prom.Vector) (samples []Sample) {
 	return samples
 }
 
-// ask evaluates a rule's own query at a time after the epoch and reads it into
-// the table after previous. The reader's clock is an hour ahead of
-// Prometheus's, which must not matter.
+// ask evaluates a rule's own query at a time after the epoch and reads it into the table after previous. The reader's
+// clock is an hour ahead of Prometheus', which must not matter.
 func ask(t testing.TB, m *memstore.Server, previous *Table, after time.Duration) (*Table, map[Reason]int, time.Time) {
 	t.Helper()
 	rule := previous.Rule()
@@ -55,7 +54,7 @@ func askFor(t testing.TB, m *memstore.Server, previous *Table, promql string, af
 	return next, dropped, now
 }
 
-// of narrows a rule to some servers' sources: a test of these costs a tenth.
+// of keeps some servers' sources of a rule: a test of these takes a tenth of the time.
 func of(r Rule, servers ...string) Rule {
 	r.Sources = slices.DeleteFunc(slices.Clone(r.Sources), func(s Source) bool { return !slices.Contains(servers, s.Server) })
 	return r
@@ -63,10 +62,10 @@ func of(r Rule, servers ...string) Rule {
 
 var anything = k8slabels.Everything()
 
-// none is that there must be no answer.
+// none stands for no answer.
 const none = -1
 
-// wants holds an answer against a value, or against there being none.
+// wants compares an answer with a value, or with none.
 func wants(t testing.TB, what string, want float64, a Answer, err error) {
 	t.Helper()
 	var no *NoAnswer

@@ -39,8 +39,8 @@ func has(s *parser.VectorSelector, op labels.MatchType, name, value string) bool
 	return false
 }
 
-// FuzzHint: whatever the namespace and the selector, the PromQL parses, reads
-// one metric, and each of its selectors is restricted to that namespace.
+// FuzzHint: for any namespace and selector, the PromQL parses, reads one metric, and restricts each of its selectors to
+// that namespace.
 func FuzzHint(f *testing.F) {
 	f.Add("chat", "model_name=llama")
 	f.Add(`a"} or {x="`, "k in (a,b)")
@@ -109,8 +109,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// FuzzRead: whatever an answer holds, what a table says is a believable number
-// of a pod's own, as fresh as the rule asks, or it says nothing.
+// FuzzRead: for any answer, a table has a valid number of the pod's own series, as fresh as the rule requires, or none.
 func FuzzRead(f *testing.F) {
 	f.Add("v0", "t0", "chat", "a", 3.0, 1_700_000_000.0)
 	f.Add("v0", "n0", "chat", "a", math.NaN(), 1_700_000_000.0)

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// scrapedEvery writes values as a server that is scraped at an interval has them, with
-// one scrape missed: not made, or failed, which Prometheus records as the series' end.
+// scrapedEvery writes the values of a server that is scraped at an interval, with one scrape missed: it was not made,
+// or it failed, which Prometheus records as the series' end.
 func scrapedEvery(interval time.Duration, scrapes int, missed string, value func(i int) float64) string {
 	var b strings.Builder
 	for i := range scrapes {
@@ -25,8 +25,8 @@ func scrapedEvery(interval time.Duration, scrapes int, missed string, value func
 	return b.String()
 }
 
-// A scrape of up to two minutes that is missed once refuses no signal, those of a
-// window and those that are declared included.
+// With scrape intervals of up to two minutes, one missed scrape makes no signal missing, those over a window and those
+// with declared defaults included.
 func TestOneScrapeMissedRefusesNothing(t *testing.T) {
 	const pod, idle, tgi = `{namespace="chat",pod="a",model_name="m",engine="0"`, `{namespace="idle",pod="a",model_name="m",engine="0"`, `{namespace="tgi",pod="a"`
 	intervals, refresh := []time.Duration{60 * time.Second, 120 * time.Second}, 30*time.Second
@@ -73,8 +73,7 @@ func TestOneScrapeMissedRefusesNothing(t *testing.T) {
 	}
 }
 
-// Clients choose a picker's flows. However many there are, they are one sum, and two
-// replicas of Prometheus do not double it.
+// Clients choose a picker's flows. Any number of flows is one sum, and two replicas of Prometheus do not double it.
 func TestManyFlowsAreOneSum(t *testing.T) {
 	var text strings.Builder
 	for n := range 600 {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// Pages that a tenant may write, of the pod that OWNER names, at which a query for others as well
-// would fail: it leaves them out. Whatever else a page has is divided off by the cache; that no page
-// changes another namespace's answers is TestNoPageChangesAnAnswer of sandbox/hostile.
+// Pages of a tenant's pod, which OWNER names, at which a query about others would fail too: the query leaves them out.
+// The cache divides off pages with other faults; TestNoPageChangesAnAnswer of sandbox/hostile shows that no page
+// changes another namespace's answers.
 func TestPagesThatAQueryLeavesOut(t *testing.T) {
 	honest := firstTokenLoad("3x47", "1x47", "0+10x47")
 	want := map[string]float64{"queue_depth": 3, "requests_running": 1, "ttft_p95": .195}
@@ -30,8 +30,8 @@ func TestPagesThatAQueryLeavesOut(t *testing.T) {
 	}
 }
 
-// firstTokenLoad is a pod with a histogram of 10 first tokens a scrape, up to
-// a scrape, all between 0.1 and 0.2 seconds, beside its gauges.
+// firstTokenLoad is a pod with a histogram of 10 first tokens in each scrape, up to one scrape, all between 0.1 and 0.2
+// seconds, beside its gauges.
 func firstTokenLoad(waiting, running, buckets string) string {
 	const pod = `{namespace="chat",pod="a",model_name="m"`
 	return `vllm:num_requests_waiting` + pod + `} ` + waiting + `

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Where the age limit follows scrapes, one that is missed is no fault, and two are.
+// Where the age limit follows the scrape interval, one missed scrape makes no value missing, and two do.
 func TestTheAgeLimitFollowsScrapes(t *testing.T) {
 	for _, every := range []time.Duration{15 * time.Second, 30 * time.Second, 60 * time.Second, 120 * time.Second} {
 		rule := builtin(t, "queue_depth")
@@ -28,7 +28,7 @@ func TestTheAgeLimitFollowsScrapes(t *testing.T) {
 				t.Errorf("scraped each %s, %s after the last: %+v, %v", every, after-last, a, err)
 			}
 		}
-		if every > time.Minute { // beyond Prometheus' lookback
+		if every > time.Minute { // longer than Prometheus' lookback
 			continue
 		}
 		later := now.Add(every + 46*time.Second)
@@ -38,8 +38,8 @@ func TestTheAgeLimitFollowsScrapes(t *testing.T) {
 	}
 }
 
-// Two replicas of Prometheus that answer in turn scrape at different times, and a busy one
-// evaluates some queries late. That is no shorter interval.
+// Two replicas of Prometheus that answer in turn scrape at different times, and a busy one evaluates some queries late.
+// Neither shortens the scrape interval.
 func TestTheAgeLimitFollowsScrapesOnly(t *testing.T) {
 	for every, odd := range map[time.Duration]struct{ earlier, late time.Duration }{time.Minute: {earlier: 20 * time.Second}, 2 * time.Minute: {late: 1500 * time.Millisecond}} {
 		rule := builtin(t, "queue_depth")
@@ -57,9 +57,9 @@ func TestTheAgeLimitFollowsScrapesOnly(t *testing.T) {
 	}
 }
 
-// A pod's series are bounded, those that ended a moment ago included: a page whose
-// labels change with each scrape has no value, and costs the others nothing, nor does one of
-// long labels. A picker's of a thousand models, under its two names, are not too many.
+// A pod's series are bounded, those that have just ended included. A page whose labels change with each scrape, or with
+// long labels, has no value and costs other pods nothing. A picker's page with a thousand models, under its two names,
+// is within the bound.
 func TestAPodWithTooManySeries(t *testing.T) {
 	table := NewTable(builtin(t, "queue_depth"))
 	now := time.Unix(1_700_000_000, 0)
@@ -102,8 +102,7 @@ func TestAPodWithTooManySeries(t *testing.T) {
 	}
 }
 
-// The built-in rules are valid, and their queries for some namespaces are short enough for
-// every server.
+// The built-in rules are valid, and their queries about some namespaces are short enough for every server.
 func TestBuiltinRulesAreValidAndShort(t *testing.T) {
 	var many []string
 	for n := range 50 {

@@ -26,12 +26,12 @@ jobs_done_total{namespace="bank",pod="a",queue="x"} 0+100x60
 workers{namespace="shop",pod="a"} 3x60
 `
 
-// A query is asked about the namespaces that its variable stands for, and gives one number
-// for each pod that it groups by, or for each namespace.
+// A query is sent about the namespaces that its variable stands for. It gives one number for each pod that it groups
+// by, or for each namespace.
 func TestAQueryInPromQL(t *testing.T) {
 	m := load(t, jobs)
 	for text, want := range map[string]struct {
-		pod, external float64 // negative: none
+		pod, external float64 // negative: no answer
 	}{
 		`sum by (namespace, pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                            {3, 5},
 		`sum by (namespace) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                                 {-1, 5},
@@ -39,13 +39,13 @@ func TestAQueryInPromQL(t *testing.T) {
 		`sum by (namespace, pod) (rate(jobs_done_total{namespace="$namespaces"}[1m])) / on (namespace, pod) group_left () workers`: {1, 1},
 		`sum(rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                                                 {-1, -1}, // of no namespace
 		`sum by (pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                                       {-1, -1},
-		// What is computed of numbers for each pod is one for each pod.
+		// What is computed from numbers for each pod is a number for each pod.
 		`ceil(sum by (namespace, pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m])) / 2)`:                                                                           {2, 3},
 		`sum by (namespace, pod) (2 * rate(jobs_done_total{namespace=~"$namespaces"}[1m])) / sum by (namespace, pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`: {2, 4},
 		`max_over_time(sum without (queue) (sum by (namespace, pod, queue) (rate(jobs_done_total{namespace=~"$namespaces"}[1m])))[30s:5s])`:                                 {3, 5},
 		`sum by (namespace, pod) (workers{namespace=~"$namespaces"}) / on (namespace) sum by (namespace) (workers{namespace=~"$namespaces"})`:                               {-1, 1},
 		`sum by (namespace) (workers{namespace=~"$namespaces"}) / scalar(sum by (pod) (workers{namespace="shop"}))`:                                                         {-1, 1},
-		// The past that is meant makes nothing old; a number without any sample is none.
+		// Selectors of the past (offset, @) do not make a number old; a number without any sample is no answer.
 		`sum by (namespace, pod) (jobs_done_total{namespace=~"$namespaces"} - jobs_done_total{namespace=~"$namespaces"} offset 2m)`: {360, 600},
 		`sum by (namespace) (none{namespace=~"$namespaces"}) or label_replace(vector(0), "namespace", "shop", "", "")`:              {-1, -1},
 		`sum by (namespace) ({__name__=~"jobs_.*",namespace=~"$namespaces"} * 0 + 7)`:                                               {-1, 21},
@@ -65,8 +65,8 @@ func TestAQueryInPromQL(t *testing.T) {
 	}
 }
 
-// A query without the variable gives its number to the namespaces that the rule names, however
-// many ask at once, and to no other.
+// A query without the variable gives its number to the namespaces that the rule names, however many ask at once, and to
+// no other.
 func TestNumberOfAnotherNamespace(t *testing.T) {
 	m := load(t, `
 rabbitmq_queue_messages_ready{namespace="rabbitmq",pod="mq-0",queue="orders"} 30x20
@@ -77,7 +77,7 @@ workers{namespace="shop"} 7 7 _x18
 	for _, c := range []struct {
 		query      string
 		asked      []string
-		shop, bank float64 // negative: none
+		shop, bank float64 // negative: no answer
 	}{
 		{`rabbitmq_queue_messages_ready{namespace="rabbitmq",queue="orders"}`, []string{"shop", "void"}, 42, -1},
 		{`sum(rabbitmq_queue_messages_ready{namespace="rabbitmq",queue="orders"})`, []string{"shop", "bank"}, 42, 42},
@@ -134,7 +134,7 @@ func TestMistakesInAQuery(t *testing.T) {
 	}
 }
 
-// No namespace can leave its place in a query.
+// A namespace's name cannot leave its place in a query.
 func TestANamespaceIsNoPromQL(t *testing.T) {
 	r := queryRule(`sum by (namespace) (x{namespace=~"$namespaces"})`)
 	const hostile = `a"} or y{namespace="b`

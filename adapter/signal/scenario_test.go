@@ -145,7 +145,7 @@ func (a *asker) read(promql string, scrape int) {
 	a.table, a.dropped = a.table.Read(samples, signal.Reading{Evaluated: evaluated, Now: a.now})
 }
 
-// answers answers each line of the input, and says what was dropped.
+// answers answers each line of the input, and prints what was dropped.
 func (a *asker) answers() string {
 	table, now := a.table, a.now.Add(a.later)
 	if a.live != nil {

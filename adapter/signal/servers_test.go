@@ -87,21 +87,22 @@ func scrape(t testing.TB, file, pod string) *memstore.Server {
 }
 
 var (
-	// Two engines: queues add up, caches average, of the two latencies (0.375 and 0.235) the worse counts.
+	// Two engines: queues add up, caches average, and of the two latencies (0.375 and 0.235) the larger counts.
 	vllm = map[string]float64{"queue_depth": 7, "requests_running": 14, "kv_cache_usage": .6, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2}
-	// Tensor-parallel ranks repeat what their data-parallel one says. 8 wait to be scheduled, and 1 for KV cache.
+	// Tensor-parallel ranks repeat the values of their data-parallel one. 8 requests wait to be scheduled, and 1 for KV
+	// cache.
 	sglang = map[string]float64{"queue_depth": 9, "requests_running": 12, "kv_cache_usage": .3, "ttft_p95": .3, "queue_time_p95": .8, "queue_time_mean": .2}
 	picker = map[string]float64{"queue_depth": 6, "requests_running": 30, "kv_cache_usage": .65, "queue_time_p95": .75, "queue_time_mean": .15}
-	// 2 wait in the engine, 5 before it.
+	// 2 requests wait in the engine, 5 before it.
 	lmdeploy = map[string]float64{"queue_depth": 7, "requests_running": 12, "kv_cache_usage": .45, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2}
 )
 
-// What each server's page comes to, worked out by hand from the page. Signals
-// that are not named have no answer.
+// The expected signals of each server's page, computed by hand from the page. Signals that are not named have no
+// answer.
 var pages = map[string]map[string]float64{
 	"vllm-0.8":  {"queue_depth": 3, "requests_running": 8, "kv_cache_usage": .42, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
 	"vllm-0.11": vllm, "vllm-rust": vllm, "vllm-escaped": vllm, "vllm-kserve": vllm,
-	// Two replicas of Ray add up as engines do, and what waits for one of them is not in their queues.
+	// Two replicas of Ray add up as engines do, and requests that wait for a replica are not in the replicas' queues.
 	"vllm-ray-2.50": {"queue_depth": 43, "requests_running": 9, "kv_cache_usage": .4, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
 	"vllm-ray-2.40": {"queue_depth": 22, "requests_running": 9, "kv_cache_usage": .4},
 	"sglang-0.5":    sglang,
@@ -110,7 +111,7 @@ var pages = map[string]map[string]float64{
 	"sglang-ray":     sglang,
 	// Microseconds and milliseconds come out as seconds; a mean is no p95.
 	"triton-25.06": {"queue_depth": 13, "ttft_p95": 1.25, "queue_time_mean": .02},
-	// 4 wait in the backend, and 1 and 2 for a backend.
+	// 4 requests wait in the backend, and 1 and 2 for a backend.
 	"triton-trtllm-25.06": {"queue_depth": 7, "requests_running": 11, "kv_cache_usage": .55},
 	"trtllm-serve-1.1":    {"queue_depth": 6, "requests_running": 12, "kv_cache_usage": .35, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
 	"trtllm-dynamo-0.7":   {"ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
@@ -122,14 +123,14 @@ var pages = map[string]map[string]float64{
 	"llama-server-b10621": {"queue_depth": 4, "requests_running": 2},
 	"ray-serve-2.50":      {"queue_depth": 7, "requests_running": 3},
 	"dynamo-frontend-1.0": {"queue_depth": 13, "requests_running": 21, "ttft_p95": .375},
-	// What is to be left of it.
+	// Without the names that Dynamo is to remove.
 	"dynamo-frontend-next": {"queue_depth": 13, "requests_running": 21, "ttft_p95": .375},
 	"dynamo-worker-0.7":    {"kv_cache_usage": .45},
 	"dynamo-worker-1.0":    {"kv_cache_usage": .45},
-	// No queue and a pool that is not empty: nothing is known of a queue.
+	// No queue and a pool that is not empty: the queue is unknown.
 	"gaie-epp-0.3": {"requests_running": 30, "kv_cache_usage": .65},
 	"gaie-epp-1.5": picker,
-	// Each value is there under its old name as well, and counts once.
+	// Each value is also there under its old name, and counts once.
 	"llm-d-epp-0.9": picker, "llm-d-epp-kserve": picker,
 	"gpuscale-exporter":  {"gpu_busy": .6, "gpu_share": 1, "gpu_memory_used_ratio": .5},
 	"dcgm-exporter-4.4":  {"gpu_busy": .7, "gpu_tensor_active": .2, "gpu_dram_active": .5},

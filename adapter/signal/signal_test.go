@@ -44,7 +44,7 @@ func TestValidateSaysEverything(t *testing.T) {
 	}
 }
 
-// A sum is 0 for a workload scaled to zero; an average is none.
+// Of a workload scaled to zero a sum is 0; an average has no answer.
 func TestAWorkloadScaledToZero(t *testing.T) {
 	for _, rule := range Builtin(maxAge) {
 		amount := slices.Contains([]string{"queue_depth", "requests_running"}, rule.Name)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The arithmetic is compared with the controller's in sandbox/hpacalc, which
-// needs the control plane. Here are the cases that a reader should know.
+// sandbox/hpacalc compares the arithmetic with the controller's, and needs the control plane. Here are the cases that a
+// reader should know.
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -69,7 +69,7 @@ func TestOneMetric(t *testing.T) {
 			Now: start, Spec: specOf(c.kind, c.average), Replicas: 2, StatusReplicas: 2, Pods: running("a", "b"),
 			Answers: func() []Answer { return []Answer{c.answer} },
 		})
-		if c.want == 1 { // the initial recommendation holds it
+		if c.want == 1 { // the initial recommendation keeps it
 			d.Desired = max(d.Proposed, 1)
 		}
 		if d.Desired != c.want || ctl.Active != c.active {
@@ -78,7 +78,7 @@ func TestOneMetric(t *testing.T) {
 	}
 }
 
-// The HPA reconciles a target at zero only if it scaled it to zero itself.
+// The HPA reconciles a target at zero only if the HPA itself scaled it to zero.
 func TestZero(t *testing.T) {
 	spec := specOf(autoscaling.ExternalMetricSourceType, true)
 	zero := int32(0)
