@@ -172,8 +172,9 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestNotCounted: of two Node objects the provider does not count one, since its machine terminates or another made it.
-// The scale-up is from its size, not from theirs; another size since is no failure.
+// TestNotCounted: the provider does not count one of two Node objects, since its machine terminates or is not the
+// pool's. A scale-up starts from the provider's size, not from the number of Nodes; a size that has changed since is no
+// failure.
 func TestNotCounted(t *testing.T) {
 	w := newWorld(t, nil)
 	var asked []int

@@ -86,8 +86,7 @@ func overdue(by time.Duration) *corev1.Pod {
 	return p
 }
 
-// TestCordonLeftBehind: after a crash between cordon and deletion the planner has the
-// node uncordoned.
+// TestCordonLeftBehind: after a crash between cordon and deletion the planner uncordons the node.
 func TestCordonLeftBehind(t *testing.T) {
 	w := newWorld(t, nil)
 	edit(w, testNode(), func(n *corev1.Node) { setCordon(n, "replace") })
@@ -256,8 +255,8 @@ func TestReclaimBound(t *testing.T) {
 }
 
 // TestPromise: reclaimed capacity is reserved for the pod it is reclaimed for. A nomination that the scheduler has
-// cleared is written again each reconcile, until the pod is bound or deleted, or the promise has expired; a promise
-// whose eviction is refused is none. sandbox/guardrails tests it with kube-scheduler.
+// cleared is written again each reconcile, until the pod is bound or deleted, or the promise has expired. A refused
+// eviction makes no promise. sandbox/guardrails tests it with kube-scheduler.
 func TestPromise(t *testing.T) {
 	waits := replica("b", "")
 	for name, c := range map[string]struct {
@@ -266,7 +265,7 @@ func TestPromise(t *testing.T) {
 		want   string       // the nomination
 		then   func(*world) // after the nomination has been cleared
 		kept   string       // the nomination in later reconciles
-		open   bool         // the promise is kept without one
+		open   bool         // the promise is kept without a nomination
 	}{
 		"it is pending":           {waits: waits, want: "p-1", kept: "p-1"},
 		"it is bound by now":      {waits: replica("b", "p-2"), open: true},
@@ -311,7 +310,7 @@ func TestPromise(t *testing.T) {
 	}
 }
 
-// TestExpected: a pod is nominated for a node that is coming up, once for some seconds.
+// TestExpected: a pod is nominated once, for some seconds, for a node that is coming up.
 func TestExpected(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*Options)
@@ -345,8 +344,8 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// TestNominationTakenBack: kube-scheduler leaves the nomination of a pod that never preempts, so it is taken back once it
-// is of no use. Another pod's may be the scheduler's own.
+// TestNominationTakenBack: kube-scheduler does not clear the nomination of a pod that never preempts, so it is removed
+// once it is of no use. The nomination of another pod may be the scheduler's own, and stays.
 func TestNominationTakenBack(t *testing.T) {
 	reclaim := plan.Action{Verb: plan.Reclaim, Pool: "p", Node: "p-1", Pod: "ns/a", Reason: plan.ReclaimBorrowed, For: []string{"ns/b"}}
 	expects := func(node string) plan.Plan {
@@ -402,7 +401,8 @@ func TestNominationTakenBack(t *testing.T) {
 	}
 }
 
-// TestNominationsLast: nominations for nodes that are coming up come after the actions, and ask the API server nothing.
+// TestNominationsLast: nominations for nodes that are coming up follow the actions and read nothing from the API
+// server.
 func TestNominationsLast(t *testing.T) {
 	var writes []string
 	waits := replica("b", "")
@@ -524,8 +524,8 @@ func (h *hanging) SetSize(ctx context.Context, _ *v1alpha1.GPUNodePool, _, _ int
 	return fmt.Errorf("calling AWS: %w", ctx.Err())
 }
 
-// TestActingIsBounded: providers that hang delay the next reconcile for a bounded time, and what was
-// not tried is refused, not failed.
+// TestActingIsBounded: providers that hang delay the next reconcile for a bounded time. Actions that were not tried are
+// refused, not failed.
 func TestActingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		provider := &hanging{short: short{target: 1}}
@@ -568,7 +568,7 @@ func TestVacantSickNodeSettles(t *testing.T) {
 	if !draining || err != nil || drain.Reason != string(plan.NodeSick) || !w.node().Spec.Unschedulable || w.node().UID != before {
 		t.Fatalf("drain %+v, %v, %v; cordoned %v", drain, draining, err, w.node().Spec.Unschedulable)
 	}
-	// The planner has counted it when it decided.
+	// The planner counted the replacement when it decided it.
 	w.snap.State.LastReplace = plan.Times{"p": w.snap.Now}
 	w.must(w.client.Create(t.Context(), replica("late", "p-1")))
 	w.snap.Now = w.snap.Now.Add(plan.RemoveDelay)
@@ -592,7 +592,7 @@ func newVacant(t *testing.T, more ...client.Object) *world {
 	return w
 }
 
-// TestReplace: the provider replaces the node whatever the snapshot's size is, and is not asked for a size.
+// TestReplace: the provider replaces the node, whatever the snapshot's size, and its size is not set.
 func TestReplace(t *testing.T) {
 	w := newSick(t, daemon("agent", "p-1"))
 	w.snap.Pools[0].Size, w.snap.Pools[0].Target = 3, 4 // the pool has shrunk
@@ -671,8 +671,8 @@ func (p provider) SetSize(_ context.Context, _ *v1alpha1.GPUNodePool, from, to i
 	return p.setSize(from, to)
 }
 
-// TestPodBetweenLookAndDelete: a pod bound between check and deletion keeps the node. The planner
-// continues its drain.
+// TestPodBetweenLookAndDelete: a pod that is bound between check and deletion keeps the node, whose drain the planner
+// continues.
 func TestPodBetweenLookAndDelete(t *testing.T) {
 	w := newSick(t)
 	w.actor.o.Live = &late{Reader: w.client, come: func() {

@@ -118,7 +118,8 @@ func TestForeignCordonStays(t *testing.T) {
 	if !w.node().Spec.Unschedulable {
 		t.Error("a cordon that is not ours was lifted")
 	}
-	// Ours is left to the GPU Operator while it upgrades the driver. It would not take back one that was there before.
+	// The GPU Operator, which is upgrading the driver, takes over our cordon. With this annotation it would not
+	// uncordon the node at the end, so the annotation is removed.
 	const before = "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable"
 	for state, left := range map[string]bool{"upgrade-required": false, "pod-deletion-required": true, "upgrade-failed": true, "upgrade-done": false} {
 		w := newWorld(t, nil)
@@ -137,7 +138,8 @@ func TestForeignCordonStays(t *testing.T) {
 			t.Errorf("%s: %s, %v", state, r.Outcome, r.Err)
 		}
 	}
-	// It is left to NVSentinel too: an uncordon by others ends its quarantine, and it lifts a cordon only if it has not found one.
+	// Our cordon is left to NVSentinel too: an uncordon by another client ends its quarantine, and it uncordons a node
+	// only if that was not cordoned before.
 	const found = "quarantineHealthEventCordonPreExisting"
 	w = newWorld(t, nil)
 	w.want(Done, w.repartition())
@@ -176,8 +178,8 @@ func TestPodOfTheSameNameCameMeanwhile(t *testing.T) {
 	}
 }
 
-// TestResume: the label of a new config is set after ConfigDelay, by the replica that
-// leads then; also where the record is not written, the process ends, and the config is there at the second.
+// TestResume: the label of a new config is set after ConfigDelay, by the replica that leads then. This holds even if
+// the record was not written, the process ended, and the second attempt finds the config.
 func TestResume(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.ConfigDelay = time.Minute })
 	w.conflicts = retry.DefaultRetry.Steps
@@ -192,7 +194,7 @@ func TestResume(t *testing.T) {
 		}
 	}
 	resume(59*time.Second, false)
-	resume(6*time.Minute, false) // overdue: the planner undoes it
+	resume(6*time.Minute, false) // overdue: the planner rolls it back
 	resume(time.Minute, true)
 	writes := w.writes
 	resume(2*time.Minute, true)
@@ -201,8 +203,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestEndsBeforeTheLabel: an operation whose config was never selected ends without mig-manager, undone or since its node
-// is uncordoned by hand, and in use again.
+// TestEndsBeforeTheLabel: an operation whose config was never selected ends without mig-manager: by a rollback, or
+// because its node was uncordoned by hand and is in use again.
 func TestEndsBeforeTheLabel(t *testing.T) {
 	for name, end := range map[string]func(w *world){
 		"undone": func(w *world) {
@@ -350,7 +352,7 @@ func TestRefusedRepartitions(t *testing.T) {
 			w.snap.Pools[0].MIG.KeepsBusy = false
 			return w, action
 		},
-		// Its mode is for the user to change: that resets all GPUs of the node.
+		// Only the user may change the MIG mode: that resets all GPUs of the node.
 		"a GPU without MIG": func() (*world, plan.Action) {
 			w := newWorld(t, nil)
 			w.answer(contract.StateSuccess, map[string]string{"nvidia.com/gpu": "1"})
@@ -369,7 +371,7 @@ func TestRefusedRepartitions(t *testing.T) {
 		}
 		w.inService()
 	}
-	// Cluster API would write a label of the Machine back in each reconcile.
+	// Cluster API would restore the label of a Machine in each reconcile.
 	w := newWorld(t, nil)
 	edit(w, testNode(), func(n *corev1.Node) {
 		n.Annotations = map[string]string{"cluster.x-k8s.io/labels-from-machine": "a,nvidia.com/mig.config"}
@@ -475,8 +477,8 @@ func TestGoesBackToWhatItWas(t *testing.T) {
 	}
 }
 
-// TestSelectsWhatTheLabelSaysAlready: after a reset a node may have the label of its
-// target layout already. mig-manager acts on a change of the label only.
+// TestSelectsWhatTheLabelSaysAlready: after a reset a node may already have the label of its target layout. mig-manager
+// acts only on a change of the label.
 func TestSelectsWhatTheLabelSaysAlready(t *testing.T) {
 	w := newWorld(t, nil)
 	w.want(Done, w.repartition())

@@ -50,12 +50,12 @@ type world struct {
 	// graces are the same pods' names, with the grace period in seconds where it is not
 	// the pod's own.
 	graces []string
-	// contended are pods whose PodDisruptionBudget others keep changing: kube-apiserver 1.37 gives up
-	// after ten seconds with their conflict. A nil map has none.
+	// contended are pods whose PodDisruptionBudget other clients keep changing: kube-apiserver 1.37 gives up after ten
+	// seconds with the conflict. A nil map has none.
 	contended map[string]bool
 	// full are pods whose PodDisruptionBudget allows no disruption.
 	full map[string]bool
-	// conflicts are the patches that another client's write comes before.
+	// conflicts is how many patches fail because another client wrote first.
 	conflicts int
 	actor     *Actor
 	snap      plan.Snapshot
@@ -463,8 +463,8 @@ func TestEveryWriteChecksLeadership(t *testing.T) {
 	}
 }
 
-// TestRefusedEvictionReturnsAtOnce: an eviction that is answered with a time to wait, as for a budget that its controller has not
-// seen yet, keeps no other from being tried.
+// TestRefusedEvictionReturnsAtOnce: an eviction whose refusal has a time to wait, as for a budget that its controller
+// has not seen yet, delays no other eviction.
 func TestRefusedEvictionReturnsAtOnce(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Retry-After", "10")
@@ -481,8 +481,8 @@ func TestRefusedEvictionReturnsAtOnce(t *testing.T) {
 	}
 }
 
-// TestAnEpochDoesNotComeBack: a deposed replica stays deposed although the lease has its
-// name again: its snapshot is from before.
+// TestAnEpochDoesNotComeBack: a deposed replica stays deposed although the lease has its name again, since its snapshot
+// is older.
 func TestAnEpochDoesNotComeBack(t *testing.T) {
 	l := newLeased(t, "us")
 	e := l.epoch(func() time.Time { return start })

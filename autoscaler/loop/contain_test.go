@@ -18,7 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// twoPools: pod chat/a needs a node of p, whatever is wrong in q, whose node q-1 has been empty for long.
+// twoPools: pod chat/a needs a node of p, whatever is wrong in q, whose node q-1 has long been empty.
 const twoPools = `
 tick at=2026-11-21T09:00:00Z
 policy scale-down-cooldown=0s
@@ -33,8 +33,8 @@ pod chat/b requests=gpu node=q-2
 // pendingInQ are pods that fit the nodes of q.
 const pendingInQ = "pod chat/c requests=gpu pending=10s selector=(of=q)\n"
 
-// TestOneInvalidObject: an object that does not pass the planner's check keeps no other from being planned for,
-// is named with its field in the log and counted, and is not taken for free, unneeded or unlimited.
+// TestOneInvalidObject: an object that does not pass the planner's check keeps no other from being planned for. The log
+// names it with its field, a metric counts it, and it does not count as free, unneeded or unlimited.
 func TestOneInvalidObject(t *testing.T) {
 	tenant := func(name, parent string) plan.Tenant {
 		return plan.Tenant{Tenant: quota.Tenant{Name: name, Parent: parent, Limit: quota.All(), Borrow: quota.All(), Lend: quota.All()}}

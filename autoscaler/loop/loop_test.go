@@ -134,8 +134,8 @@ gpuscale_autoscaler_reconciles_total{result="ok"} 2
 	}
 }
 
-// TestStateOfAClockAhead: what a leader recorded whose clock was five hours ahead counts for as long as what
-// is recorded now, not until its clock's time.
+// TestStateOfAClockAhead: times recorded by a leader whose clock was five hours ahead count as if they were recorded
+// now, not until its clock's time.
 func TestStateOfAClockAhead(t *testing.T) {
 	r := newRig(t, onePending, nil)
 	ahead := r.world.State.Now.Add(5 * time.Hour)
@@ -176,7 +176,7 @@ func TestSkippedSteps(t *testing.T) {
 	r.want(lost, "load")
 }
 
-// TestUnsavedPool: nothing is done to a pool whose state is not saved, and all else to others.
+// TestUnsavedPool: no action is taken on a pool whose state is not saved; all others are.
 func TestUnsavedPool(t *testing.T) {
 	r := newRig(t, onePending+"pool q max=4 price=2 gpus=1 model=L40S no-mig labels=(of=q)\npod chat/b requests=gpu pending=10s selector=(of=q)\n", nil)
 	r.unsaved = map[string]error{"p": errors.New("spec.min: above max")}
@@ -222,8 +222,8 @@ type publishFunc func()
 
 func (p publishFunc) Publish(context.Context, Reconcile) { p() }
 
-// TestPlannerPanicFailsOneReconcile: a panic of the planner is an error of its reconcile,
-// which writes and does nothing; the next one plans again.
+// TestPlannerPanicFailsOneReconcile: a panic of the planner is an error of its reconcile, which writes nothing and
+// takes no action; the next one plans again.
 func TestPlannerPanicFailsOneReconcile(t *testing.T) {
 	var log bytes.Buffer
 	panics := true
@@ -272,8 +272,8 @@ gpuscale_autoscaler_planner_panics_total 1
 	}
 }
 
-// TestLeftOutIsCounted: the gauges have what the last reconcile left out, ignored reports also where there are
-// none, a namespace while it exceeds a limit.
+// TestLeftOutIsCounted: the gauges have what the last reconcile left out: ignored reports even where there are none, a
+// namespace while it exceeds a limit.
 func TestLeftOutIsCounted(t *testing.T) {
 	r := newRig(t, onePending, nil)
 	for i, ignored := range []observe.Ignored{{Nodes: 1, GPUs: 2, Disputed: 3}, {GPUs: 2}} {
@@ -343,8 +343,7 @@ func TestOnlyTheLeaderExportsTheFleet(t *testing.T) {
 	}
 }
 
-// TestNodesOfAPool: upcoming nodes are counted apart from unready ones, and a fixed pool
-// has no min and max.
+// TestNodesOfAPool: upcoming nodes are counted separately from unready ones, and a fixed pool has no min and max.
 func TestNodesOfAPool(t *testing.T) {
 	r := newRig(t, `
 tick at=2026-11-21T09:00:00Z
@@ -484,7 +483,7 @@ func TestAtomicRequest(t *testing.T) {
 	w.want(time.Second, accepted+"Provisioned=False CapacityIsNotFound")
 	w.failed = false
 	w.want(time.Second, accepted+"Provisioned=True CapacityIsProvisioned")
-	w.reason = plan.PoolAtMax // what it was given is not taken back
+	w.reason = plan.PoolAtMax // what the request was given is kept
 	w.want(bookingLasts, accepted+"Provisioned=True CapacityIsProvisioned")
 	w.want(time.Second, accepted+"Provisioned=True CapacityIsProvisioned, BookingExpired=True CapacityReservationTimeExpired")
 
@@ -504,7 +503,7 @@ func TestAtomicRequest(t *testing.T) {
 	w.want(0, accepted+"Provisioned=False FailedToCreatePods")
 
 	w = newRequested(t, foreign.AtomicScaleUp)
-	w.reason = "" // none of its pods requests a GPU
+	w.reason = "" // none of the request's pods requests a GPU
 	w.want(0, "Failed=True CapacityIsNotFound")
 
 	w = newRequested(t, foreign.AtomicScaleUp)
@@ -536,14 +535,14 @@ func TestRefusedRequests(t *testing.T) {
 		require.NoError(t, w.c.Get(t.Context(), client.ObjectKey{Namespace: "ml", Name: "train"}, u))
 		w.request.ResourceVersion = u.GetResourceVersion()
 		r.Requests, r.Now = append(r.Requests[:maxRequests:maxRequests], w.request), r.Now.Add(time.Second)
-		_ = w.p.provisioning(t.Context(), r) // the others are refused still
+		_ = w.p.provisioning(t.Context(), r) // the others' writes are still refused
 	}
 	if conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions"); len(conditions) == 0 {
 		t.Error("the last request has no conditions")
 	}
 }
 
-// TestCheckedTogether: what one check has found, another one in the same reconcile does not.
+// TestCheckedTogether: capacity that one check has found is not found by another in the same reconcile.
 func TestCheckedTogether(t *testing.T) {
 	w := newRequested(t, foreign.CheckCapacity)
 	r := Reconcile{Observation: observe.Observation{Snapshot: plan.Snapshot{Now: w.now}}}
@@ -575,7 +574,7 @@ func TestCheckedTogether(t *testing.T) {
 	}
 }
 
-// TestCheckedRequest: a check finds what is free, adds nothing, and is repeated every ten seconds, or once.
+// TestCheckedRequest: a check finds free capacity, adds nothing, and is repeated every ten seconds, or not at all.
 func TestCheckedRequest(t *testing.T) {
 	const accepted = "Accepted=True Accepted, "
 	w := newRequested(t, foreign.CheckCapacity)

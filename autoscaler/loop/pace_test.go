@@ -39,9 +39,8 @@ func idleReconcile() Reconcile {
 	}
 }
 
-// TestPace: whatever changes by itself or soon keeps the interval short. Prometheus is
-// queried often only while a decision depends on the exporters' readings; decisions about
-// whole GPUs do not.
+// TestPace: any change that comes by itself or soon keeps the interval short. Prometheus is queried often only while a
+// decision depends on the exporters' readings; decisions about whole GPUs do not.
 func TestPace(t *testing.T) {
 	const neither, isIdle, isUnhurried = 0, 1, 2 // an idle reconcile is unhurried as well
 	verdict := func(kind plan.Kind, reason plan.Reason) func(*Reconcile) {

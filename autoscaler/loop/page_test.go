@@ -22,8 +22,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// TestPage: the Events that docs/explain.md shows are those of the snapshots in testdata/events.txt, under way
-// or done.
+// TestPage: the Events that docs/explain.md shows are those of the snapshots in testdata/events.txt, for operations
+// under way or done.
 func TestPage(t *testing.T) {
 	var written []string
 	datadriven.RunTest(t, "testdata/events.txt", func(t *testing.T, d *datadriven.TestData) string {

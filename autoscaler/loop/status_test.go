@@ -47,8 +47,8 @@ type api struct {
 	client.Client
 	t      *testing.T
 	writes int
-	// refuses is a pool whose status is refused, with refusal, nil for what the API server answers where the CRD's rules do
-	// not admit the stored object any more.
+	// refuses is a pool whose status the API server refuses with refusal. nil stands for the error about a stored
+	// object that the CRD's rules no longer admit.
 	refuses string
 	refusal error
 	events  *record.FakeRecorder
@@ -384,7 +384,7 @@ func TestLastDecisions(t *testing.T) {
 	}
 }
 
-// lagging is a cache that has not seen the writes since.
+// lagging is a cache that has not seen the latest writes.
 type lagging struct {
 	client.Client
 	pools v1alpha1.GPUNodePoolList
@@ -395,8 +395,8 @@ func (l *lagging) List(_ context.Context, o client.ObjectList, _ ...client.ListO
 	return nil
 }
 
-// TestDecisionsBeforeTheCacheSeesThem: a decision stays in a pool's status if the cache does not have it at the next write, or
-// its own write failed.
+// TestDecisionsBeforeTheCacheSeesThem: a decision stays in a pool's status even if the cache does not have it at the
+// next write, or its own write failed.
 func TestDecisionsBeforeTheCacheSeesThem(t *testing.T) {
 	c := cluster(t, named("p"))
 	cache := &lagging{Client: c}
@@ -447,7 +447,8 @@ func TestOneEventPerPod(t *testing.T) {
 	c.recorded(refused, "Normal WaitUpcomingNode a new node of p, in 5m", invalid)
 }
 
-// TestEventsOfManyPods: the pods of one namespace leave those of another their Events, and have theirs later.
+// TestEventsOfManyPods: the Events of one namespace's many pods do not displace those of another namespace, and are
+// written later.
 func TestEventsOfManyPods(t *testing.T) {
 	var objects []client.Object
 	var verdicts []plan.Verdict
@@ -609,9 +610,9 @@ func TestOnlyTheLatestSaves(t *testing.T) {
 	}
 }
 
-// TestRefusedState: a pool whose status the API server refuses keeps neither the leader from leading nor the
-// state of others from being saved. A webhook's denial without a code, such as Kyverno's, is a 400 without a reason
-// (k8s.io/apiserver v0.37.1, pkg/admission/plugin/webhook/errors).
+// TestRefusedState: a pool whose status the API server refuses prevents neither a leader nor the saving of other pools'
+// state. A webhook's denial without a code, such as Kyverno's, is a 400 without a reason (k8s.io/apiserver v0.37.1,
+// pkg/admission/plugin/webhook/errors).
 func TestRefusedState(t *testing.T) {
 	webhook := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Message: "admission webhook denied the request"}}
 	for _, refusal := range []error{nil, apierrors.NewForbidden(schema.GroupResource{}, "q", nil), webhook} {
@@ -705,8 +706,8 @@ func TestStateOfTheLastLeader(t *testing.T) {
 	}
 }
 
-// TestPlannerStateIsBounded: of the state of more nodes than a status can have, the latest is kept,
-// and what is read back is what was written.
+// TestPlannerStateIsBounded: if there is state of more nodes than a status can have, the newest is kept, and reading
+// returns what was written.
 func TestPlannerStateIsBounded(t *testing.T) {
 	m := plan.State{LastRepartition: plan.Times{}, SickSince: plan.Times{}, Grown: map[string][]plan.Growth{}, Removed: map[string][]plan.Growth{}, Failures: map[string]plan.Failure{}}
 	poolOf := map[string]string{}

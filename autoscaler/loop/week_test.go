@@ -38,12 +38,11 @@ const (
 	patience = 3 * time.Hour
 )
 
-// tick is the time between reconciles, length how much of the week is played: make test-all plays all of it.
+// tick is the time between reconciles, length the simulated part of the week: make test-all simulates all of it.
 var tick, length = 30 * time.Minute, 3 * 24 * time.Hour
 
-// week is a cluster with one pool, whose provider has weeks of a cloud: it is out of stock for hours,
-// refuses requests or accepts them and delivers nothing, and the autoscaler is killed in between. A pod
-// takes a node.
+// week is a cluster with one pool, whose provider behaves as a cloud does in bad weeks: it is out of stock for hours,
+// refuses requests, or accepts them and delivers nothing. The autoscaler is killed in between. A pod takes a node.
 type week struct {
 	t      *testing.T
 	c      client.Client
@@ -52,7 +51,7 @@ type week struct {
 	loop   *loop.Loop
 	cloud  cloud
 	made   int
-	// idle and pending are since when a node has no pod, and a pod no node.
+	// idle and pending are the times since which a node has no pod, and a pod no node.
 	idle, pending map[string]time.Time
 }
 
@@ -86,7 +85,7 @@ func newWeek(t *testing.T) *week {
 	return w
 }
 
-// restart is a new process: what it knows is in the API server.
+// restart starts a new process, whose only state is in the API server.
 func (w *week) restart() {
 	now := func() time.Time { return w.now }
 	providers := pools.Providers{GRPC: &w.cloud, History: pools.NewHistory(now)}
@@ -220,7 +219,7 @@ func (w *week) schedule() {
 	}
 }
 
-// step is one tick: the cloud, the scheduler, the autoscaler, and what must hold at any time.
+// step is one tick of the cloud, the scheduler and the autoscaler, and checks what must hold at any time.
 func (w *week) step() {
 	w.now = w.now.Add(tick)
 	w.cloud.deliver()
@@ -258,7 +257,7 @@ func (w *week) step() {
 	}
 }
 
-// chance is once in about d.
+// chance is true once in about d.
 func (w *week) chance(d time.Duration) bool { return w.random.Int64N(int64(d/tick)) == 0 }
 
 // TestWeekOfStockOuts: through a week in which the cloud is out of stock for hours again and again and the

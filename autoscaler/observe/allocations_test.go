@@ -31,15 +31,15 @@ func poolOf(product string, n int32) *v1alpha1.GPUNodePool {
 	return p
 }
 
-// makers are products, and the resource by which their device plugins give them.
+// makers maps products to the resource that their device plugins offer.
 var makers = map[string]string{
 	"AMD-Instinct-MI300X": "amd.com/gpu", "NVIDIA-L40S": "nvidia.com/gpu", "Intel-Data-Center-GPU-Max-1100": "gpu.intel.com/i915",
 	"Intel-Data-Center-GPU-Flex-170": "gpu.intel.com/xe", "Ascend910B3": "huawei.com/Ascend910", "Ascend310P3": "huawei.com/Ascend310P",
 	"tpu-v6e-slice": "google.com/tpu", "GRID-T4-8Q": "nvidia.com/gpu",
 }
 
-// TestMakers: whole devices of any maker get nodes of a pool of that maker, from zero and beside full ones, and none
-// of another's. An empty node goes after the pool's idleAfter.
+// TestMakers: pods that request whole devices of a maker get nodes of a pool of that maker, from zero and beside full
+// nodes, and never of another maker's. An empty node is removed after the pool's idleAfter.
 func TestMakers(t *testing.T) {
 	for product, name := range makers {
 		other := poolOf("AMD-Instinct-MI210", 2)
@@ -97,8 +97,8 @@ func (w *world) verdictOn(name string, at time.Duration, scaledUp int) plan.Reas
 	return ""
 }
 
-// removals reconciles every 15 seconds and returns the nodes that are removed, in order: one that stays is
-// removed again each time.
+// removals reconciles every 15 seconds and returns the removed nodes in order; a node that does not go appears once for
+// each reconcile.
 func (w *world) removals(reconciles int) (removed []string) {
 	w.t.Helper()
 	var state plan.State

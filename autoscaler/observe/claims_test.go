@@ -36,8 +36,8 @@ func nvidiaClasses() []resourcev1.DeviceClass {
 	}
 }
 
-// TestOptionalKinds: a cluster whose API has no resource claims has none, which is not asked in every reconcile; one
-// that does not list them is not observed. A claim that is not there makes a pod unreadable.
+// TestOptionalKinds: a cluster whose API has no resource claims has none, and is not asked for them in every reconcile.
+// A cluster that cannot list them is not observed. A claim that does not exist makes its pod unreadable.
 func TestOptionalKinds(t *testing.T) {
 	w, away := newWorld(t), errors.New("away")
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestOptionalKinds(t *testing.T) {
 	}
 }
 
-// without is a cluster that does not list device classes, and counts how often it is asked.
+// without is a cluster that does not list device classes, and counts the requests for them.
 type without struct {
 	client.Reader
 	err   error
@@ -147,15 +147,14 @@ func TestUnsupportedSelectors(t *testing.T) {
 	if s := readSelectors([]resourcev1.DeviceSelector{{}}); s.unread == nil {
 		t.Error("a selector in another language was read")
 	}
-	// The supported terms beside it are read all the same.
+	// The supported terms beside an unsupported one are read.
 	s := readSelectors(cel("device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'", "device.attributes['gpu.nvidia.com'].index == 0"))
 	if s.unread == nil || s.driver != "gpu.nvidia.com" || s.attributes["gpu.nvidia.com"]["type"] != "gpu" {
 		t.Errorf("got %+v", s)
 	}
 }
 
-// TestAlternativesAreUncertain: a driver that is only one of two alternatives must not hide an
-// accelerator.
+// TestAlternativesAreUncertain: a driver in only one of two alternatives must not hide an accelerator.
 func TestAlternativesAreUncertain(t *testing.T) {
 	const gpu, nic, rdma = "device.driver == 'gpu.nvidia.com'", "device.driver == 'dra.net'", "device.attributes['dra.net'].rdma == 'yes'"
 	for _, expression := range []string{

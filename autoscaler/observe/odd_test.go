@@ -70,8 +70,8 @@ var oddWorld string
 // control are the first lines of oddWorld, which stay as they are.
 const control = 3
 
-// endless is a quantity that apimachinery 0.37 does not end comparing. The API server does not store it in its own
-// kinds; TestAbsurdAmounts has it for those of others.
+// endless is a quantity on whose comparison apimachinery 0.37 does not return. The API server does not store it in our
+// kinds; TestAbsurdAmounts tests it in those of others.
 const endless = "1e999999999"
 
 // oddValues are what a field is replaced with.
@@ -117,8 +117,8 @@ func spoil(r *rand.Rand, v any, odd []any) (any, string) {
 	return value, fmt.Sprintf(" = %.40v", value)
 }
 
-// FuzzOneOddObject: whatever is in a few objects, the cluster is observed, and what does not pass the planner's
-// check can be set apart. A pod that has nothing to do with them gets its node.
+// FuzzOneOddObject: with any contents of a few objects the cluster is observed, and objects that do not pass the
+// planner's check can be set apart. A pod that has nothing to do with them gets its node.
 func FuzzOneOddObject(f *testing.F) {
 	for seed := range uint64(60) {
 		f.Add(seed)

@@ -77,8 +77,8 @@ func TestListing(t *testing.T) {
 	if got := seen.Pools[0]; got.PricePerHour != 24.5 || got.ReadyAfter != 7*time.Minute || !got.BackoffUntil.Equal(until) {
 		t.Errorf("price %g, ready after %s, backoff until %s", got.PricePerHour, got.ReadyAfter, got.BackoffUntil)
 	}
-	// An interruption has a time; a recommendation has none and cordons
-	// the node all the same; a notice without an instance matches no node.
+	// An interruption has a time; a recommendation has none, but cordons the node; a notice without an instance matches
+	// no node.
 	leaves := map[string]time.Time{"p-1": until}
 	for _, got := range seen.Nodes {
 		if cordoned := got.Name == "p-1" || got.Name == "p-2"; got.Cordoned != cordoned || got.CordonedBy != "" || !got.NoScaleDown || !got.LeavesAt.Equal(leaves[got.Name]) {
@@ -100,9 +100,9 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// TestNodeOfNoCountedMachine: a node whose instance is in its group's warm pool has joined and is stopped. The size that is
-// requested of the group does not count it, so neither does the pool; else a scale-up would request as many nodes more.
-// An instance that was started after the listing is in none yet.
+// TestNodeOfNoCountedMachine: a node whose instance is in its group's warm pool has joined and is stopped. The group's
+// size does not count it, so the pool does not either; otherwise a scale-up would request as many nodes more. A node
+// whose instance was started after the listing counts.
 func TestNodeOfNoCountedMachine(t *testing.T) {
 	p := pool("p")
 	p.Spec.MIG, p.Spec.Min = nil, 0
@@ -127,8 +127,9 @@ func TestNodeOfNoCountedMachine(t *testing.T) {
 	}
 }
 
-// TestKarpenterTerminates: Karpenter replaces a node that expires, is interrupted, or whose NodeClaim is deleted, as soon as
-// it terminates, which takes as long as its pods do. The replicas do not count it, so its pods wait for the replacement.
+// TestKarpenterTerminates: Karpenter replaces a node that expires, is interrupted, or whose NodeClaim is deleted, as
+// soon as it terminates, which takes as long as its pods do. Karpenter's replicas do not count it, so its pods wait for
+// the replacement.
 func TestKarpenterTerminates(t *testing.T) {
 	p := pool("p")
 	p.Spec.MIG, p.Spec.Min = nil, 0
@@ -144,7 +145,8 @@ func TestKarpenterTerminates(t *testing.T) {
 	}
 }
 
-// TestStartupTaintsOfTheProvider: a node with one is upcoming, and no further one is added for its pods.
+// TestStartupTaintsOfTheProvider: a node with one of these taints is upcoming, and no further node is added for its
+// pods.
 func TestStartupTaintsOfTheProvider(t *testing.T) {
 	p, n := pool("p"), node("p-1", corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")})
 	p.Spec.MIG, p.Spec.Min = nil, 0
@@ -232,8 +234,8 @@ func (w *world) neighbour(k foreign.Kind, text string) {
 	w.o.o.Foreign = func() (foreign.Objects, error) { return had, nil }
 }
 
-// TestNoObservationBeforeForeignObjects: until other APIs are listed nothing is decided, since members of a
-// gang would look like single pods.
+// TestNoObservationBeforeForeignObjects: nothing is decided until other APIs are listed, since members of a gang would
+// look like single pods.
 func TestNoObservationBeforeForeignObjects(t *testing.T) {
 	w := newWorld(t, pool("p"))
 	w.o.o.Foreign = func() (foreign.Objects, error) { return nil, foreign.ErrNotYet }
@@ -300,7 +302,7 @@ spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/
 
 func lasting(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
-// A forecast for a holiday follows the weekend before, and the log says so once.
+// TestForecastOfAHoliday: a forecast for a holiday follows the weekend before, and the log has that once.
 func TestForecastOfAHoliday(t *testing.T) {
 	now := time.Date(2026, 12, 25, 6, 0, 0, 0, time.UTC)
 	week := past(func(string) ([]prom.Line, error) {
@@ -344,8 +346,8 @@ func (a listed) Learn(*v1alpha1.GPUNodePool, int, []*corev1.Node) pools.Learned 
 	return pools.Learned{}
 }
 
-// TestProviderDoesNotAnswer: for a while its pool stays as it was, so that no further node of another pool is requested
-// for pods that wait for its nodes; nothing else is requested of it.
+// TestProviderDoesNotAnswer: for a while the pool stays as it was, so that no other pool is scaled up for pods that
+// wait for its nodes. Nothing more is requested of it.
 func TestProviderDoesNotAnswer(t *testing.T) {
 	a, b := pool("a"), pool("b")
 	a.Spec.MIG, b.Spec.MIG, a.Spec.Min, b.Spec.Min = nil, nil, 0, 0

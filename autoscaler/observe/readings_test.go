@@ -49,7 +49,7 @@ func NewReadings(taken time.Time, a Answers) *Readings {
 	return in
 }
 
-// target is a scrape target: what Prometheus knows of it, and its page.
+// target is a scrape target: its labels in Prometheus, and its page.
 type target struct {
 	labels map[string]string
 	honor  bool // honor_labels
@@ -214,7 +214,7 @@ func TestTenantsPagesHaveNoEffect(t *testing.T) {
 	}
 }
 
-// TestTenantsAlone: without an exporter nothing is known, whatever tenants report.
+// TestTenantsAlone: without an exporter nothing is known, whatever tenants' pages contain.
 func TestTenantsAlone(t *testing.T) {
 	for _, page := range append(slices.Collect(maps.Values(forgeries)), honest) {
 		got := observed(t, trust.From([]string{exporterSpace}), targetIn("tenant", "t", "pods", "10.0.0.7:80", page))
@@ -291,8 +291,7 @@ func TestTwoJobsReportOneDevice(t *testing.T) {
 	}
 }
 
-// TestTwoIdleTimes: of two idle times of one pod the shorter holds; with those of two pods it is
-// unknown whose time it is.
+// TestTwoIdleTimes: of two idle times of one pod the shorter counts; those of two pods make the idle time unknown.
 func TestTwoIdleTimes(t *testing.T) {
 	for _, c := range []struct {
 		idle []string // POD SECONDS
@@ -347,8 +346,8 @@ func TestGPUBound(t *testing.T) {
 	}
 }
 
-// TestNoTrustedExporter: that Prometheus has no series of a trusted exporter is logged once, with the
-// namespaces, and its end as well.
+// TestNoTrustedExporter: the log has once that Prometheus has no series of a trusted exporter, with the namespaces, and
+// once that this has ended.
 func TestNoTrustedExporter(t *testing.T) {
 	var log bytes.Buffer
 	p := NewPrometheus(&answering{vectors: make([]prom.Vector, 10), fails: -1}, trust.From([]string{"gpus"}), time.Second, slog.New(slog.NewTextHandler(&log, nil)))
@@ -385,7 +384,7 @@ func inOrder(a Answers) []prom.Vector {
 	return []prom.Vector{a.Age, a.Info, a.InstanceInfo, a.Allocated, a.Busy, a.InstanceBusy, a.SampleAge, a.Healthy, a.Idle}
 }
 
-// TestReadIsNewReadings: what is asked for one after the other gives the same as all at once.
+// TestReadIsNewReadings: queries one after another give the same readings as all at once.
 func TestReadIsNewReadings(t *testing.T) {
 	for name, a := range map[string]Answers{"gpus": answersOf(fullCluster(3)), "instances": twoHalves(1, "a", "b")} {
 		a.Healthy = append(a.Healthy, series(0, "exported_node", "n", "node", "scraped", "gpu", "0"))
@@ -450,13 +449,13 @@ func (a *aging) Query(_ context.Context, query string, _ time.Time) (prom.Vector
 	return prom.Vector{{Labels: prom.FromMap(map[string]string{"node": "n"}), Value: a.age, Time: start}}, a.err
 }
 
-// TestIdlePolling: while idle, Prometheus is queried before its answers become too old, but as often
-// as ever when it does not answer.
+// TestIdlePolling: while idle, Prometheus is queried before its answers become too old. While it does not answer it is
+// queried as often as otherwise.
 func TestIdlePolling(t *testing.T) {
 	for name, each := range map[string]struct {
 		prometheus aging
 		idle       bool
-		asked      int // within 61 s
+		asked      int // queries within 61 s
 	}{
 		"as ever":            {aging{age: 5}, false, 31},
 		"idle":               {aging{age: 5}, true, 3},

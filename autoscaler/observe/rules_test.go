@@ -31,7 +31,7 @@ import (
 // hostileSpace is before "chat" in every order.
 const hostileSpace = "a-tenant"
 
-// wishes are annotations and labels of pods that change what is done for a pod, or about one.
+// wishes are annotations and labels of pods that change what the autoscaler does for them, or about them.
 var wishes = []string{
 	"gpuscale.io/safe-to-evict", "gpuscale.io/evict-from", "gpuscale.io/gang", "gpuscale.io/pool", "gpuscale.io/drain", "gpuscale.io/repartition",
 	"cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt", "scheduling.k8s.io/group-name", "scheduling.x-k8s.io/pod-group",
@@ -39,14 +39,14 @@ var wishes = []string{
 	"jobset.sigs.k8s.io/jobset-name", "leaderworkerset.sigs.k8s.io/name", "pod-template-hash", "app",
 }
 
-// hostile has what a tenant without quota left may create in its namespace: every kind that the
-// Observer reads, with these words in every place.
+// hostile has what a tenant without quota left may create in its namespace: every kind that the Observer reads, with
+// wishes in every place.
 type hostile struct {
 	name, key, value, amount string
 	count                    uint8
 }
 
-// quantity is a quantity, as the API server accepts it.
+// quantity is a quantity that the API server accepts.
 func (h hostile) quantity() resource.Quantity {
 	q, err := resource.ParseQuantity(h.amount)
 	if err != nil || q.Sign() < 0 || len(h.amount) > 30 {
@@ -101,7 +101,7 @@ func (h hostile) objects() (all []client.Object) {
 	)
 }
 
-// made are the tenant's objects of other projects.
+// made are the tenant's objects of other projects' kinds.
 func (h hostile) made() foreign.Objects {
 	template := map[string]any{"metadata": map[string]any{"labels": map[string]any{h.key: h.value}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "c",
 		"resources": map[string]any{"requests": map[string]any{"nvidia.com/gpu": "1"}, "limits": map[string]any{"nvidia.com/gpu": "1"}}}}}}
@@ -121,7 +121,7 @@ func (h hostile) made() foreign.Objects {
 	return out
 }
 
-// page is what the tenant's pod shows about others.
+// page is the metrics page of the tenant's pod, with series about others.
 func (h hostile) page() string {
 	quoted := fmt.Sprintf("%q", strings.ToValidUTF8(h.value, ""))
 	return fmt.Sprintf(`gpu_healthy{node="n",gpu="0",gpu_uuid=%s} 0
@@ -129,8 +129,8 @@ gpu_held{node="n",gpu="%d",gpu_uuid="GPU-1",namespace="chat",pod=%s} 1
 gpu_attribution_age_seconds{node="n",job="gpuscale-exporter",instance="10.0.0.1:9400"} 1000000`, quoted, h.count, quoted)
 }
 
-// decided is what is observed and decided for the honest tenant, which has a running pod on node n, a
-// pending one that takes a node more, and a set of two pods; the other tenant's quota is 0.
+// decided is what is observed and decided for the honest tenant. It has a running pod on node n, a pending pod that
+// takes a node more, and a set of two pods. The other tenant's quota is 0.
 func decided(t *testing.T, h *hostile) (chat []plan.Pod, nodes []plan.Node, verdicts []plan.Verdict, actions []plan.Action) {
 	t.Helper()
 	one := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
@@ -180,8 +180,8 @@ func decided(t *testing.T, h *hostile) (chat []plan.Pod, nodes []plan.Node, verd
 	return chat, seen.Nodes, verdicts, made1.Actions
 }
 
-// FuzzTenancy: whatever a tenant without quota left creates in its namespace and shows on its pages,
-// another tenant's pods are observed as without it, and the decisions are the same.
+// FuzzTenancy: whatever a tenant without quota left creates in its namespace and serves on its pages, another tenant's
+// pods and the decisions about them are as without it.
 func FuzzTenancy(f *testing.F) {
 	f.Add("vllm", "app", "a", "1", uint8(0))
 	f.Add("a", "nvidia.com/gpu", "true", "1e18", uint8(7))
@@ -246,8 +246,8 @@ func limited(t *testing.T, pdbs []policyv1.PodDisruptionBudget, pods ...[]*corev
 	return w.at(0)
 }
 
-// TestLimitsOfANamespace: a namespace beyond a limit loses its own pods, with a reason and counted; a
-// namespace that is not has all of them.
+// TestLimitsOfANamespace: a namespace beyond a limit loses its own pods, with a reason, and they are counted. A
+// namespace within the limits keeps all of its pods.
 func TestLimitsOfANamespace(t *testing.T) {
 	owned := func(i int, p *corev1.Pod) {
 		apart(p, "a", 1)
@@ -299,8 +299,8 @@ func TestLimitsOfANamespace(t *testing.T) {
 	}
 }
 
-// TestExclusiveSets: of sets of which each has a place of its own, a pod is in its set's group and in the one of all
-// sets. A namespace may have one set less than groups.
+// TestExclusiveSets: if each of several sets has a place of its own, a pod is in the group of its set and in the group
+// of all sets. A namespace may have one set less than groups.
 func TestExclusiveSets(t *testing.T) {
 	for _, sets := range []int{maxGroups - 1, maxGroups} {
 		w := newWorld(t, pool("p"))
@@ -320,7 +320,7 @@ func TestExclusiveSets(t *testing.T) {
 	}
 }
 
-// TestLimitsOfBoundPods: what runs is never left out, whatever its rules are: its GPU is in use.
+// TestLimitsOfBoundPods: running pods are never left out, whatever their rules: their GPUs are in use.
 func TestLimitsOfBoundPods(t *testing.T) {
 	got := limited(t, nil, pendingIn("tenant", 1, func(_ int, p *corev1.Pod) {
 		apart(p, "a", maxRules+1)
@@ -331,8 +331,8 @@ func TestLimitsOfBoundPods(t *testing.T) {
 	}
 }
 
-// TestWorkIsLinear: the comparisons of labels with selectors grow as what one namespace sends, not as
-// its square, in its own namespace and in those that its rules name.
+// TestWorkIsLinear: comparisons of labels with selectors grow linearly with what one namespace sends, in that namespace
+// and in those that its rules name.
 func TestWorkIsLinear(t *testing.T) {
 	work := func(pods int, across bool) int {
 		r := newRules(namespacesNamed(50))

@@ -415,7 +415,7 @@ func (c *scene) add(t *testing.T, text string, typed map[string]client.Object) {
 	typed[kind+" "+object.GetNamespace()+"/"+object.GetName()] = object
 }
 
-// defaults are what TestScenarios says of objects.
+// defaults applies to objects what TestScenarios states about them.
 func defaults(o client.Object) {
 	unstated := func(list *corev1.ResourceList, amounts corev1.ResourceList) {
 		for name, q := range amounts {

@@ -28,8 +28,8 @@ func listOf(text string) corev1.ResourceList {
 const hamiRegister = `[{"id":"GPU-a","count":10,"devmem":15360,"devcore":100,"type":"NVIDIA-Tesla T4","mode":"hami-core","health":true},` +
 	`{"id":"GPU-b","index":1,"count":10,"devmem":15360,"devcore":100,"type":"NVIDIA-Tesla T4","mode":"hami-core","health":true}]`
 
-// dividing is how two T4 of a node look in a dialect, as its own documents and sources show them, without
-// a label of NVIDIA's. A pod requests 40 % of a GPU, or all of one; placed is how its scheduler records GPU i.
+// dividing has for each dialect how two T4 of a node look, after the dialect's own documents and sources and without a
+// label of NVIDIA's. A pod requests 40 % of a GPU, or a whole one; placed is how its scheduler records GPU i.
 var dividing = map[string]struct {
 	node, annotations string // of the node: its allocatable, and annotation=value
 	part, whole       string
@@ -174,7 +174,7 @@ func TestRecordedPlacement(t *testing.T) {
 	}
 }
 
-// TestUnhealthyGPU: HAMi gives no pod a GPU that its node's list does not call healthy, so that it is not free.
+// TestUnhealthyGPU: HAMi allocates no GPU that its node's list does not call healthy, so such a GPU is not free.
 func TestUnhealthyGPU(t *testing.T) {
 	n := dividedNodeOf("n", "hami")
 	n.Annotations["hami.io/node-nvidia-register"] = strings.Replace(hamiRegister, `,"health":true}]`, "}]", 1)
@@ -184,8 +184,8 @@ func TestUnhealthyGPU(t *testing.T) {
 	}
 }
 
-// TestOneDialectIsNotAnother: nodes of one dialect are no supply for pods of another, nor, where whole
-// GPUs are not given under NVIDIA's name, for pods that request those.
+// TestOneDialectIsNotAnother: nodes of one dialect are no supply for pods of another. Nor are they for pods that
+// request whole GPUs by NVIDIA's name, where the dialect offers none under it.
 func TestOneDialectIsNotAnother(t *testing.T) {
 	for dialect := range dividing {
 		for other := range dividing {
@@ -204,7 +204,8 @@ func TestOneDialectIsNotAnother(t *testing.T) {
 	}
 }
 
-// TestEmptyDividedNodesGo: the pods of a node are its allocations, in every dialect and without an exporter.
+// TestEmptyDividedNodesGo: an empty node of a dialect is removed without an exporter, since the pods of a node are its
+// allocations.
 func TestEmptyDividedNodesGo(t *testing.T) {
 	for dialect := range dividing {
 		used := dividedPods(dialect, 1, 0, "")
@@ -216,7 +217,8 @@ func TestEmptyDividedNodesGo(t *testing.T) {
 	}
 }
 
-// TestDividedNodesOfNoPool: they are supply like any other node, and change nothing for others.
+// TestDividedNodesOfNoPool: nodes of a dialect that are in no pool are supply like any other node, and change nothing
+// for others.
 func TestDividedNodesOfNoPool(t *testing.T) {
 	for dialect, d := range dividing {
 		foreign := dividedNodeOf("n", dialect)

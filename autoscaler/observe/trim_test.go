@@ -141,8 +141,8 @@ func TestTrimmedNode(t *testing.T) {
 	}
 }
 
-// TestTrimKeepsGpuscaleAnnotations: gpuscale's annotations of nodes are kept at any length, of pods the first bytes, and
-// others only if short.
+// TestTrimKeepsGpuscaleAnnotations: gpuscale's annotations of nodes are kept at any length, of pods the first bytes;
+// other annotations are kept only if they are short.
 func TestTrimKeepsGpuscaleAnnotations(t *testing.T) {
 	long := strings.Repeat("x", 2*maxKeptAnnotation)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.TableAnnotation: long, "other.io/notes": long, "other.io/short": "y"}}}
@@ -161,8 +161,8 @@ func TestTrimKeepsGpuscaleAnnotations(t *testing.T) {
 	}
 }
 
-// TestDeviceClassChangesInvalidateCaches: the meaning of an extended resource may change without any change
-// of a pod or node.
+// TestDeviceClassChangesInvalidateCaches: the meaning of an extended resource can change although no pod or node
+// changes.
 func TestDeviceClassChangesInvalidateCaches(t *testing.T) {
 	var pods perVersion[plan.Pod]
 	var nodes perVersion[nodeFacts]
@@ -251,8 +251,8 @@ func TestInternedSpecsAreBounded(t *testing.T) {
 	}
 }
 
-// TestTrimmingIsRaceFree: a cached pod is read while others of its template are trimmed, or
-// it is trimmed again itself. It is for the race detector.
+// TestTrimmingIsRaceFree is for the race detector: a cached pod is read while others of its template, or the pod
+// itself, are trimmed.
 func TestTrimmingIsRaceFree(t *testing.T) {
 	trim := TrimPods()
 	o, err := trim(benchPod("p", "n", 2))

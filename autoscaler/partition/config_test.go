@@ -84,7 +84,7 @@ func TestOthersEntriesSurvive(t *testing.T) {
 	if l := c.Layout("all-1g.10gb", 6); len(l) != 6 || !l[5].MIG || l[5].Counts["1g.10gb"] != 7 {
 		t.Errorf("all-1g.10gb: %v", l)
 	}
-	// A filtered entry says nothing certain about a GPU.
+	// A filtered entry does not show a GPU's layout for certain.
 	for name, want := range map[string]bool{"all-balanced": false, "all-disabled": true} {
 		if l := c.Layout(name, 1); (l != nil) != want || want && l[0].MIG {
 			t.Errorf("%s: %v", name, l)
@@ -292,8 +292,8 @@ func TestUndoByAgentEnds(t *testing.T) {
 	}
 }
 
-// TestClockAhead: the leader that began to go back had a clock hours ahead. The next one
-// does not wait until that hour before it tries again.
+// TestClockAhead: a leader whose clock was hours ahead began the rollback. The next leader does not wait for that hour
+// before it tries again.
 func TestClockAhead(t *testing.T) {
 	for _, actuator := range []string{contract.ActuatorAgent, ""} {
 		n, r := agentNode()
@@ -314,8 +314,8 @@ func TestClockAhead(t *testing.T) {
 	}
 }
 
-// TestCollectKeepsFormerConfigs: a node with a config selected by its other name goes back to
-// it by the first.
+// TestCollectKeepsFormerConfigs: a config stays if a node has selected it under its other name: a rollback selects it
+// by the first.
 func TestCollectKeepsFormerConfigs(t *testing.T) {
 	_, m := newManager()
 	const first, last = "gpuscale-fffffffff0", "gpuscale-fffffffff1"

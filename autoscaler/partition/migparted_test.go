@@ -152,13 +152,13 @@ func apply(t *testing.T, manager config.Manager, index int, want types.MigConfig
 	}
 }
 
-// TestMigPartedLeavesTheOtherGPUs: where the driver calls a profile otherwise than the product's
-// table, mig-parted finds our configuration of the GPUs that are not repartitioned applied, and
-// does not touch their instances. With the table's names it would replace them.
+// TestMigPartedLeavesTheOtherGPUs: the driver may give a profile another name than the product's table. mig-parted then
+// finds our configuration applied on the GPUs that are not repartitioned, and does not touch their instances. With the
+// table's names it would replace them.
 func TestMigPartedLeavesTheOtherGPUs(t *testing.T) { onFakeDriver(t, aliased, leavesOthers) }
 
-// aliased is a product that drivers report with either of two amounts of memory; aliasedMiB is
-// the one that gives the names that are not the table's.
+// aliased is a product that drivers report with either of two amounts of memory. aliasedMiB is the amount whose profile
+// names are not the table's.
 const (
 	aliased    = "GB200-186GB"
 	aliasedMiB = 193536

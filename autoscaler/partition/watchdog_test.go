@@ -24,7 +24,7 @@ import (
 
 var began = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// timeout of an operation, and the patience with undoing it.
+// timeout of an operation, and the longest time that its rollback may take.
 const timeout = 2 * time.Minute
 
 // env is a node with the sandbox's mig-manager on it, and the autoscaler's reconciles, with a
@@ -113,8 +113,8 @@ func (b *env) step() {
 	b.reconcile()
 }
 
-// reconcile does what the planner requests of the actuator: end an operation that has succeeded,
-// undo one that has failed or is past its deadline.
+// reconcile does what the planner requests of the actuator: it ends an operation that has succeeded, and rolls back one
+// that has failed or is past its deadline.
 func (b *env) reconcile() {
 	b.t.Helper()
 	n := b.node()
@@ -151,8 +151,8 @@ func (b *env) ended() (after time.Duration, ok bool) {
 	return 0, false
 }
 
-// TestWatchdog: whatever mig-manager does, the GPUs are advertised again and the node is
-// schedulable within a minute of the operation's deadline.
+// TestWatchdog: whatever mig-manager does, the GPUs are offered again and the node is schedulable within a minute of
+// the operation's deadline.
 func TestWatchdog(t *testing.T) {
 	for name, test := range map[string]struct {
 		story     func(*env)
@@ -168,20 +168,20 @@ func TestWatchdog(t *testing.T) {
 		"it hangs in the change and on the way back": {func(b *env) {
 			b.machine.Wedge(true)
 			b.begin()
-			b.wait(timeout + 10*time.Second) // the first attempt to go back hangs too
+			b.wait(timeout + 10*time.Second) // the first rollback hangs too
 			b.machine.Wedge(false)
 		}, false},
 		"the ConfigMap is late": {func(b *env) {
 			b.late = true
 			b.begin()
-			b.wait(40 * time.Second) // failed, and so is the first attempt to go back
+			b.wait(40 * time.Second) // failed, and so is the first rollback
 			b.late = false
 		}, false},
 		"a process holds the GPU": {func(b *env) {
 			b.hold()
 			b.begin()
 		}, false},
-		// mig-manager v0.13.0 to v0.15.0 leaves its clients paused then.
+		// mig-manager v0.13.0 to v0.15.0 then leaves its clients paused.
 		"a process holds the GPU, after a success": {func(b *env) {
 			b.begin()
 			if _, ok := b.ended(); !ok {
@@ -258,8 +258,8 @@ func (b *env) reboot(d time.Duration) {
 	b.down = false
 }
 
-// TestSecondWriter: another client that writes the label takes part in no fight for it. While
-// mig-manager works, and until the node offers what it did before, it stays cordoned.
+// TestSecondWriter: the autoscaler does not fight with another client that writes the label. While mig-manager works,
+// and until the node offers what it did before, the node stays cordoned.
 func TestSecondWriter(t *testing.T) {
 	relabel := func(b *env, to string) {
 		n := b.node()
@@ -300,7 +300,7 @@ func TestSecondWriter(t *testing.T) {
 			if b.node().Labels[contract.ConfigLabel] != "theirs" {
 				moves++
 			}
-			relabel(b, "theirs") // a config that there is not
+			relabel(b, "theirs") // a config that does not exist
 			b.step()
 			if !b.node().Spec.Unschedulable {
 				t.Fatalf("uncordoned with state %q and %v", b.node().Labels[contract.StateLabel], partition.Advertised(b.node()))
@@ -322,8 +322,8 @@ func TestSecondWriter(t *testing.T) {
 	})
 }
 
-// TestMovedAtTheDeadline: a label that another client has moved while mig-manager works does not look
-// as if the operation had never begun.
+// TestMovedAtTheDeadline: an operation whose label another client changes while mig-manager works does not look like
+// one that never began.
 func TestMovedAtTheDeadline(t *testing.T) {
 	b := newEnv(t)
 	b.machine.Wedge(true)
@@ -337,8 +337,8 @@ func TestMovedAtTheDeadline(t *testing.T) {
 	}
 }
 
-// TestNotOfferedIsNotUncordoned: a success of mig-manager after which the device plugin offers less
-// than before is tried again, and after the last attempt the node stays out of supply.
+// TestNotOfferedIsNotUncordoned: if mig-manager succeeds and the device plugin then offers less than before, it is
+// tried again. After the last attempt the node stays cordoned.
 func TestNotOfferedIsNotUncordoned(t *testing.T) {
 	b := newEnv(t)
 	b.begin()

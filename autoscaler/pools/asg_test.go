@@ -91,8 +91,8 @@ func TestInstanceMustMatchTheNode(t *testing.T) {
 	}
 }
 
-// TestStandbyIsNotCounted: the size that is requested of a group does not count instances in Standby. Terminating
-// one with a smaller size would have AWS terminate another as well.
+// TestStandbyIsNotCounted: a group's size does not count instances in Standby. Terminating one with a smaller size
+// would make AWS terminate another one as well.
 func TestStandbyIsNotCounted(t *testing.T) {
 	w := newASGWorld(t)
 	w.fake.instances[1].State, w.fake.desired = "Standby", 2
@@ -252,7 +252,7 @@ func TestNotices(t *testing.T) {
 		"k": health("EC2", "accountNotification", "open", testNow.Add(time.Hour)),
 		"g": strings.Replace(event(reservation, "i-0123456789abcdef0", testNow), "terminate", `terminate","instance-termination-time":"`+testNow.Add(40*time.Minute).Format(time.RFC3339), 1),
 	}
-	for i := range 80 { // all are read at once
+	for i := range 80 { // all are read in one reconcile
 		w.fake.messages[fmt.Sprint(i)] = event(spot, fmt.Sprintf("i-%08d", i), testNow)
 	}
 	l, err := w.list()
@@ -270,7 +270,8 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestSoonerNoticeStays: of two notices about an instance the one with the sooner end counts, in whatever order they are read.
+// TestSoonerNoticeStays: of two notices about an instance the one with the earlier end counts, in whatever order they
+// are read.
 func TestSoonerNoticeStays(t *testing.T) {
 	might, sooner, later := Notice{"i", testNow, time.Time{}}, Notice{"i", testNow, testNow.Add(time.Minute)}, Notice{"i", testNow, testNow.Add(time.Hour)}
 	for _, order := range [][]Notice{{might, later, sooner}, {sooner, later, might}, {later, sooner, might}, {sooner, might, later}} {
@@ -284,9 +285,8 @@ func TestSoonerNoticeStays(t *testing.T) {
 	}
 }
 
-// TestGroupWithdraws: the group's size becomes the number of its instances, none of which goes.
-// AWS chooses an instance when another starts between the reading and the write, so that each must
-// be protected from it.
+// TestGroupWithdraws: the group's size becomes the number of its instances, and none of them goes. If another starts
+// between the reading and the write, AWS chooses an instance to terminate, so each must be protected from that.
 func TestGroupWithdraws(t *testing.T) {
 	w := newASGWorld(t)
 	require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 0, 5))
@@ -305,9 +305,9 @@ func TestGroupWithdraws(t *testing.T) {
 	}
 }
 
-// TestInstanceNeverJoins: an instance that has no node half an hour after it was first seen is terminated with its request,
-// whether the group's instances are protected or not; at the group's minimum AWS starts another. One that is younger
-// stays, and while it is unknown which instance a node is of, all do; the error names that node.
+// TestInstanceNeverJoins: an instance without a node half an hour after it was first seen is terminated with its
+// request, whether the group's instances are protected or not; at the group's minimum AWS starts another one. A younger
+// instance stays. While the instance of a node is unknown, all stay, and the error names that node.
 func TestInstanceNeverJoins(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*asgWorld)
@@ -359,7 +359,7 @@ func (w *asgWorld) join(id string, labels map[string]string) {
 	require.NoError(w.t, w.client.Create(w.t.Context(), n))
 }
 
-// TestGroupIsBusy: that another change of the group is under way is no failure of its pool.
+// TestGroupIsBusy: another change of the group that is under way is no failure of its pool.
 func TestGroupIsBusy(t *testing.T) {
 	for _, code := range []string{"ScalingActivityInProgress", "ResourceContention"} {
 		w := newASGWorld(t)
@@ -372,8 +372,8 @@ func TestGroupIsBusy(t *testing.T) {
 	}
 }
 
-// TestGroupFails: the instances that AWS could not start at its latest attempt since the request have failed; while
-// it tries again they have not. A group that may start none is asked for none, also in place of another.
+// TestGroupFails: instances that AWS could not start at its latest attempt since the request have failed; while it
+// tries again they have not. A group that may start none gets no request, not even for a replacement.
 func TestGroupFails(t *testing.T) {
 	w := newASGWorld(t)
 	w.fake.activities = []activity{{"Failed", testNow.Add(-time.Minute)}}
@@ -429,7 +429,7 @@ type fakeAWS struct {
 	hidden            map[string]bool // messages that were received
 }
 
-// terminating before an activity's status makes it one that ends an instance.
+// terminating is a prefix of an activity's status that makes it one that ends an instance.
 const terminating = "terminating "
 
 type activity struct {
@@ -660,7 +660,7 @@ func namedPool(name string, age time.Duration, p v1alpha1.Provider) v1alpha1.GPU
 
 func TestOlderPoolKeepsItsTarget(t *testing.T) {
 	beta := deploymentRef
-	beta.APIVersion = capiGroup + "/v1beta1" // the same object
+	beta.APIVersion = capiGroup + "/v1beta1" // the same object under another version
 	group := v1alpha1.Provider{ASG: &v1alpha1.ASGProvider{Name: "g", Region: "eu-west-1"}}
 	elsewhere := v1alpha1.Provider{ASG: &v1alpha1.ASGProvider{Name: "g", Region: "eu-west-2"}}
 	all := []v1alpha1.GPUNodePool{
@@ -681,8 +681,8 @@ func TestOlderPoolKeepsItsTarget(t *testing.T) {
 	}
 }
 
-// TestNodesOfKarpenter: a pool whose nodes Karpenter made for another NodePool is stopped, and one that has others
-// beside them goes on without them.
+// TestNodesOfKarpenter: a pool all of whose nodes Karpenter made for another NodePool gets no action. If it has other
+// nodes too, it continues with these.
 func TestNodesOfKarpenter(t *testing.T) {
 	node := func(name, pool, nodePool string) (n corev1.Node) {
 		n.Name, n.Labels = name, map[string]string{v1alpha1.NodePoolLabel: pool, labelKarpenterFor: nodePool}
@@ -748,7 +748,8 @@ func TestTemplateErrorsNameTheField(t *testing.T) {
 	}
 }
 
-// TestFixed: no call changes a fixed pool or counts as a failure. The values in its status are from a former provider.
+// TestFixed: no call changes a fixed pool or counts as a failure. The values in its status are those of a former
+// provider.
 func TestFixed(t *testing.T) {
 	pool := testPool()
 	pool.Status.Backoff = &v1alpha1.Backoff{Failures: 3, UntilTime: metav1.NewTime(time.Now().Add(time.Hour))}

@@ -31,10 +31,10 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// fakeGRPC is a provider of one node group, written after the protocol's description in
-// cluster-autoscaler (cloudprovider/externalgrpc, November 2026): differences of sizes, deletion of
-// named nodes that lowers the size, no deletion by lowering the target, minimum and maximum held. An
-// instance without a machine has no ID, and is deleted by its annotation alone (OCI's oci_node_pool.go, 55c37cd).
+// fakeGRPC is a provider of one node group, written after the protocol's description in cluster-autoscaler
+// (cloudprovider/externalgrpc, November 2026): sizes change by differences, deleting named nodes lowers the size,
+// lowering the target deletes none, and the size stays between minimum and maximum. An instance without a machine has
+// no ID, and is deleted by its annotation alone (OCI's oci_node_pool.go, 55c37cd).
 type fakeGRPC struct {
 	mu        sync.Mutex
 	min, max  int
@@ -42,7 +42,7 @@ type fakeGRPC struct {
 	instances []*externalgrpc.Instance
 	template  *corev1.Node // nil: not implemented
 	asField1  bool         // the template is in the older field
-	restarted bool         // it knows no group before it has read its cloud
+	restarted bool         // the provider has no groups before it has read its cloud
 	calls     map[string]int
 	failing   map[string]error
 	patience  map[string]time.Duration // that calls have
@@ -213,8 +213,9 @@ func TestNodeGroupScales(t *testing.T) {
 	}
 }
 
-// TestProviderRestarts: one that has not read its cloud since it started has no node groups, as cluster-autoscaler's
-// providers before their first Refresh. It is asked to read it; the pool would have a problem until the next time.
+// TestProviderRestarts: like cluster-autoscaler's providers before their first Refresh, a provider that has not read
+// its cloud since it started has no node groups. It is asked to read its cloud first; otherwise the pool would have a
+// problem until the next time.
 func TestProviderRestarts(t *testing.T) {
 	w := newGRPCWorld(t)
 	for range 2 {
@@ -238,8 +239,8 @@ func TestNodeGroupIsGivenTime(t *testing.T) {
 	}
 }
 
-// TestNodeGroupReplaces: the protocol's deletion lowers the size, which is then raised to what it was. A provider that
-// has no other node is a failure.
+// TestNodeGroupReplaces: the protocol's deletion lowers the size, which is then restored. A provider that has no other
+// node is a failure.
 func TestNodeGroupReplaces(t *testing.T) {
 	w := newGRPCWorld(t)
 	w.fake.target = 5 // two are upcoming
@@ -247,7 +248,7 @@ func TestNodeGroupReplaces(t *testing.T) {
 	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Target != 5 || !slices.Equal(l.Going, []string{"w-1"}) {
 		t.Errorf("%+v, %v", l, err)
 	}
-	w.fake.min, w.fake.target = 2, 2 // another has lowered it
+	w.fake.min, w.fake.target = 2, 2 // another client has lowered it
 	if p := (*Problem)(nil); !errors.As(w.grpc.Delete(t.Context(), w.pool, w.node("w-2"), true), &p) || p.Field != "spec.min" {
 		t.Errorf("at the group's minimum, below which the deletion would go: %v", p)
 	}
@@ -277,8 +278,8 @@ func TestNodeGroupDeletesOnlyItsNodes(t *testing.T) {
 	}
 }
 
-// TestNodeGroupWithdraws: what was not made is taken back, and instances that failed are deleted by
-// their IDs. Those that run stay, with or without a node.
+// TestNodeGroupWithdraws: requested nodes that were not made are withdrawn, and failed instances are deleted by their
+// IDs. Running ones stay, with or without a node.
 func TestNodeGroupWithdraws(t *testing.T) {
 	w := newGRPCWorld(t)
 	w.fake.target = 6
@@ -330,9 +331,9 @@ func TestNodeNeverJoins(t *testing.T) {
 	}
 }
 
-// TestNodeGroupTemplate: labels, taints and other resources of the provider's template complete the
-// pool's own, but not its hostname (AWS', Azure's and GCE's templates have one, 55c37cd), and not the state of the node that it
-// was made of; a provider has none if it says so, and one that fails is a failure.
+// TestNodeGroupTemplate: labels, taints and other resources of the provider's template complete the pool's own. Its
+// hostname (AWS', Azure's and GCE's templates have one, 55c37cd) and the state of the node that it was made from are
+// left out. A provider may state that it has no template; one that fails is a failure.
 func TestNodeGroupTemplate(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		w := newGRPCWorld(t)
@@ -365,7 +366,8 @@ func TestNodeGroupTemplate(t *testing.T) {
 	}
 }
 
-// TestNodeGroupProblems: what is in the way has a reason and a field; what is wrong with a connection is said before it is used.
+// TestNodeGroupProblems: each problem has a reason and a field; problems of a connection are reported before it is
+// used.
 func TestNodeGroupProblems(t *testing.T) {
 	for field, change := range map[string]func(*v1alpha1.ExternalGRPCProvider){
 		"spec.provider.externalGRPC.name":      func(p *v1alpha1.ExternalGRPCProvider) { p.Name = "another" },
@@ -384,7 +386,7 @@ func TestNodeGroupProblems(t *testing.T) {
 	if err := w.grpc.SetSize(t.Context(), w.pool, 0, 5); err == nil || !strings.Contains(err.Error(), "stockout") {
 		t.Errorf("%v", err)
 	}
-	// A negative size is none to add nodes to.
+	// Nodes cannot be added to a negative size.
 	w.fake.target = -1
 	_, listed := w.grpc.List(t.Context(), w.pool)
 	for what, err := range map[string]error{"List": listed, "SetSize": w.grpc.SetSize(t.Context(), w.pool, 0, 5)} {
@@ -571,7 +573,7 @@ func TestFailuresAreRetriedLessOften(t *testing.T) {
 	if asked == before {
 		t.Error("an answer of the future is believed")
 	}
-	// A call that is cancelled by this process says nothing about the provider.
+	// A call that this process cancels shows nothing about the provider.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	pool.Name = "other"

@@ -47,7 +47,7 @@ func (w *world) ended(claims ...string) {
 	}
 }
 
-// requested are the replicas and the limit of the NodePool, and the size that they are for us.
+// requested checks the replicas and the limit of the NodePool, and the size that the provider derives from them.
 func (w *world) requested(replicas int, limit string, size int) {
 	w.t.Helper()
 	got, _, _ := unstructured.NestedString(w.target().Object, "spec", "limits", "nodes")
@@ -56,8 +56,9 @@ func (w *world) requested(replicas int, limit string, size int) {
 	}
 }
 
-// TestKilledBeforeTheClaimGoes: a removal down to the pool's min that ended between the lower limit and the NodeClaim's
-// deletion leaves a node, which is counted: else it would be one of min+1 for ever. A removal of another takes only that.
+// TestKilledBeforeTheClaimGoes: a removal down to the pool's min may end between the lower limit and the NodeClaim's
+// deletion. The node that it leaves is counted: otherwise min+1 nodes would stay for ever. The removal of another node
+// takes only that node.
 func TestKilledBeforeTheClaimGoes(t *testing.T) {
 	w := interrupted(t, "NodeClaim", false, 1)
 	w.requested(3, "2", 3)
@@ -87,7 +88,7 @@ func TestLimitBesideTermination(t *testing.T) {
 	w.requested(4, "7", 4)
 }
 
-// TestReplicasBesideUnnoticedEnds: Karpenter may not have noticed two removals.
+// TestReplicasBesideUnnoticedEnds: Karpenter may not have seen two removals yet.
 func TestReplicasBesideUnnoticedEnds(t *testing.T) {
 	w := newKarpenterWorld(t, nil)
 	for _, node := range []string{"w-0", "w-1"} {
@@ -97,8 +98,8 @@ func TestReplicasBesideUnnoticedEnds(t *testing.T) {
 	w.requested(3, "2", 2)
 }
 
-// TestReplicasBesideUnlaunchedClaims: a NodeClaim that was withdrawn before it was launched is a replica for Karpenter until it
-// is gone. With fewer replicas Karpenter would remove a node, with pods.
+// TestReplicasBesideUnlaunchedClaims: a NodeClaim that was withdrawn before its launch is a replica for Karpenter until
+// it is gone. With fewer replicas Karpenter would remove a node with pods.
 func TestReplicasBesideUnlaunchedClaims(t *testing.T) {
 	w := newKarpenterWorld(t, func(u *unstructured.Unstructured) {
 		require.NoError(t, (target{object: u}).set(int64(5), "spec", "replicas"))
@@ -112,7 +113,7 @@ func TestReplicasBesideUnlaunchedClaims(t *testing.T) {
 	w.requested(5, "6", 5)
 }
 
-// TestRaisedLimitIsNoticed: Karpenter reads another limit within half a minute, other replicas at once.
+// TestRaisedLimitIsNoticed: Karpenter reads a changed limit within half a minute, changed replicas at once.
 func TestRaisedLimitIsNoticed(t *testing.T) {
 	w := newKarpenterWorld(t, nil)
 	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
@@ -128,8 +129,8 @@ func TestRaisedLimitIsNoticed(t *testing.T) {
 	w.requested(3, "4", 3)
 }
 
-// TestWithdrawBesideAReplacement: Karpenter makes the NodeClaim that replaces a drifted node beyond the size, and it may have no
-// node either.
+// TestWithdrawBesideAReplacement: Karpenter makes the NodeClaim that replaces a drifted node in addition to the size.
+// That NodeClaim may have no node yet either.
 func TestWithdrawBesideAReplacement(t *testing.T) {
 	w := newKarpenterWorld(t, func(u *unstructured.Unstructured) {
 		require.NoError(t, (target{object: u}).set(int64(4), "spec", "replicas"))
@@ -141,7 +142,8 @@ func TestWithdrawBesideAReplacement(t *testing.T) {
 	}
 }
 
-// TestNodePoolIsNotReady: Karpenter makes no node of it. The request is refused, which lets other pools serve the pods.
+// TestNodePoolIsNotReady: Karpenter makes no node of a NodePool that is not Ready. The request is refused, so that
+// other pools serve the pods.
 func TestNodePoolIsNotReady(t *testing.T) {
 	w := newKarpenterWorld(t, func(u *unstructured.Unstructured) {
 		u.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "False"}}}
@@ -157,7 +159,7 @@ func TestNodePoolIsNotReady(t *testing.T) {
 	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
 }
 
-// TestNodePoolDescribesItsNodes: what a NodePool states for all of its nodes holds for the first, too.
+// TestNodePoolDescribesItsNodes: what a NodePool states for all of its nodes is expected of the first one, too.
 func TestNodePoolDescribesItsNodes(t *testing.T) {
 	w := newKarpenterWorld(t, func(u *unstructured.Unstructured) {
 		require.NoError(t, (target{object: u}).set(map[string]any{

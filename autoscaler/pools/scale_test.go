@@ -35,8 +35,8 @@ func replicasOf(t *testing.T, u *unstructured.Unstructured) int {
 	return n
 }
 
-// byName are the targets that identify their nodes: by the machine of node w-1. left are the
-// replicas after its removal, out of three: Karpenter's stay, since it would choose a node by them.
+// byName are the targets that identify their nodes: by the machine of node w-1. left are the replicas, out of three,
+// after its removal: Karpenter's stay, since with fewer it would choose a node itself.
 var byName = map[string]struct {
 	ref      v1alpha1.ScaleProvider
 	objects  func() []client.Object
@@ -47,8 +47,8 @@ var byName = map[string]struct {
 	"NodeClaim": {nodePoolRef, karpenterObjects, object(kinds[4], "", "c-1", nil, nil), 3},
 }
 
-// interrupted is a world in which the removal of w-1, or its replacement, ended after some write; 0 is after the last.
-// The pool's min is its size without w-1.
+// interrupted is a world in which the removal of w-1, or its replacement, ended after the write dieAt; 0 is after the
+// last one. The pool's min is its size without w-1.
 func interrupted(t *testing.T, kind string, replace bool, dieAt int) *world {
 	t.Helper()
 	w := newScaleWorld(t, byName[kind].ref, byName[kind].objects()...)
@@ -62,8 +62,8 @@ func interrupted(t *testing.T, kind string, replace bool, dieAt int) *world {
 	return w
 }
 
-// TestNodeIsRemovedByName kills the program after each write of a removal and restarts it: in the end
-// exactly this node's machine is removed, and the size is one less; of a replacement, as it was.
+// TestNodeIsRemovedByName kills the program after each write of a removal and restarts it. In the end exactly this
+// node's machine is removed. The size is one less, or unchanged after a replacement.
 func TestNodeIsRemovedByName(t *testing.T) {
 	for kind, c := range byName {
 		for _, want := range []struct {
@@ -96,8 +96,8 @@ func TestNodeIsRemovedByName(t *testing.T) {
 	}
 }
 
-// TestSizeChangedMeanwhile: a size that is lowered by hand after it was listed is raised by no more than was decided, and no
-// node is removed below the pool's min; a request that is not the one that was not met is not withdrawn.
+// TestSizeChangedMeanwhile: a size that is lowered by hand after it was listed is raised by no more than was decided,
+// and no node is removed below the pool's min. Only the request that was not met is withdrawn.
 func TestSizeChangedMeanwhile(t *testing.T) {
 	type lowered struct {
 		world    *world
@@ -136,8 +136,8 @@ func TestSizeChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestAbandonedRemoval: a removal, or a replacement, is interrupted after its first write, and pods come. Later ones take their
-// own machines alone, each is counted once, and the node that stayed is not counted as going.
+// TestAbandonedRemoval: a removal or a replacement is interrupted after its first write, and pods come. Later ones take
+// their own machines alone, each is counted once, and the node that stayed does not count as leaving.
 func TestAbandonedRemoval(t *testing.T) {
 	for kind, c := range byName {
 		for _, replace := range []bool{false, true} {
@@ -180,8 +180,8 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 	}
 }
 
-// TestMachinePassedOver: the controller removed another Machine, which it may not; the marked one
-// is requested again rather than awaited forever.
+// TestMachinePassedOver: the controller removed another Machine, as it may not; the marked one is requested again
+// instead of waited for.
 func TestMachinePassedOver(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
@@ -217,7 +217,7 @@ func TestReplicasFollowTheLimit(t *testing.T) {
 	}
 }
 
-// TestRefusedRemovals: what was decided on is another node by now, or which Machine would go is open.
+// TestRefusedRemovals: the chosen node is another one by now, or it is uncertain which Machine would go.
 func TestRefusedRemovals(t *testing.T) {
 	machine := func(name string, change func(u *unstructured.Unstructured)) func(*world, *corev1.Node) {
 		return func(w *world, _ *corev1.Node) { w.update(w.object(kinds[2], "fleet", name), change) }
@@ -257,8 +257,9 @@ func TestRefusedRemovals(t *testing.T) {
 	}
 }
 
-// TestRemovalBesideADeletedMachine: Cluster API takes a Machine that is being deleted, by a MachineHealthCheck say, in place
-// of a marked one. While it drains neither goes, and the pool could not grow. One that is no replica any more takes no place.
+// TestRemovalBesideADeletedMachine: Cluster API counts a Machine that another client deletes, such as a
+// MachineHealthCheck, in place of a marked one. While it drains neither goes, and the pool could not grow. A Machine
+// that is no replica any more is not counted.
 func TestRemovalBesideADeletedMachine(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-2"), false))
@@ -271,8 +272,8 @@ func TestRemovalBesideADeletedMachine(t *testing.T) {
 }
 
 // TestOnDeleteShrinksTheOutdatedSet: a MachineDeployment with the strategy OnDelete has Machines of several MachineSets
-// until users delete them. Of fewer replicas, one goes from the set of another revision, which is the younger one after
-// a change was taken back. Which of two such sets shrinks depends on Cluster API's version.
+// until users delete them. With fewer replicas, a Machine of an outdated set goes. If a change was taken back, that is
+// the younger set. Which of two outdated sets shrinks depends on Cluster API's version.
 func TestOnDeleteShrinksTheOutdatedSet(t *testing.T) {
 	beta1, beta2 := []string{"spec", "strategy", "type"}, []string{"spec", "rollout", "strategy", "type"}
 	for name, c := range map[string]struct {
@@ -398,8 +399,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestMemoAfterWrites: a successful write is known without a call; after a failed one the target
-// is read again.
+// TestMemoAfterWrites: the result of a successful write is known without a call; after a failed one the target is read
+// again.
 func TestMemoAfterWrites(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	if w.listed() != 3 {
@@ -449,9 +450,9 @@ func TestOverflowingLimitIsNoLimit(t *testing.T) {
 	}
 }
 
-// TestMachinePoolsOnlyScaleUp: the infrastructure of a MachinePool lowers a group of the cloud, which
-// chooses the instance that goes, Machines or not. Listing reports that, so that no node is cordoned
-// and drained for a removal that takes another.
+// TestMachinePoolsOnlyScaleUp: the infrastructure of a MachinePool lowers the size of a group of the cloud, which
+// chooses the instance that goes, with or without Machines. Listing reports that, so that no node is cordoned and
+// drained while another one would go.
 func TestMachinePoolsOnlyScaleUp(t *testing.T) {
 	ref := v1alpha1.ScaleProvider{APIVersion: capiGroup + "/v1beta2", Kind: kindMachinePool, Namespace: "fleet", Name: "mp"}
 	objects := append(members(), object(kinds[5], "fleet", "mp", nil, map[string]any{"spec": map[string]any{"replicas": int64(3)}}))
@@ -477,12 +478,12 @@ func TestMachinePoolsOnlyScaleUp(t *testing.T) {
 	}
 }
 
-// TestWithdraw: the size is lowered by the machines that have no node, by name. No node goes.
+// TestWithdraw: the size is lowered by the named machines that have no node. No node goes.
 func TestWithdraw(t *testing.T) {
 	for kind, c := range byName {
 		for name, test := range map[string]struct {
 			without, unmade int  // machines without a node, and replicas that have no machine
-			going           bool // those are being deleted already
+			going           bool // those are already being deleted
 			unnoticed       bool // the node of the third has joined, and its machine does not name it yet
 		}{
 			"no stock": {without: 2}, "no machine is made": {unmade: 2}, "all is met": {}, "one has joined": {without: 2, unnoticed: true},
@@ -530,8 +531,8 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestWithdrawBesideARemoval: of replicas that no Machine is made for, a Machine marked for removal is none that stays:
-// at the size without it, Cluster API removes it.
+// TestWithdrawBesideARemoval: where some replicas have no Machine yet, a Machine that is marked for removal does not
+// stay: at the size without it, Cluster API removes it.
 func TestWithdrawBesideARemoval(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	w.update(w.target(), func(u *unstructured.Unstructured) {
@@ -544,8 +545,8 @@ func TestWithdrawBesideARemoval(t *testing.T) {
 	}
 }
 
-// TestWithdrawBesideAnOutdatedSet: while replicas of the current MachineSet have no Machine, fewer of them would take
-// Machines of the outdated one, which have nodes.
+// TestWithdrawBesideAnOutdatedSet: while replicas of the current MachineSet have no Machine, fewer replicas would
+// remove Machines of the outdated one, which have nodes.
 func TestWithdrawBesideAnOutdatedSet(t *testing.T) {
 	for _, newer := range []string{"h100-abc", "h100-new"} { // m-2's
 		set := object(kinds[1], "fleet", "h100-new", nil, map[string]any{})
@@ -577,14 +578,14 @@ func TestTopologyOwnsReplicas(t *testing.T) {
 	} {
 		u := capiObjects()[3].(*unstructured.Unstructured)
 		u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: topologyManager, FieldsV1: metav1.NewFieldsV1(fields)}, {Manager: topologyManager}})
-		// Replicas that are taken out of a topology are 1.
+		// Without replicas in its topology a MachineDeployment is set to 1.
 		if who := (clusterAPI{}).foreign(target{object: u}); strings.Contains(who, "set it to 1") != want {
 			t.Errorf("%s: %q", fields, who)
 		}
 	}
 }
 
-// TestInstanceIsReplaced: the group keeps its size, so it starts another one.
+// TestInstanceIsReplaced: the group keeps its size, so it starts another instance.
 func TestInstanceIsReplaced(t *testing.T) {
 	w := newASGWorld(t)
 	w.fake.min, w.fake.desired = 2, 2 // another has lowered it
@@ -760,7 +761,7 @@ func (w *world) listing() Listing {
 	return l
 }
 
-// made has the target's controller see as many machines as it has requested.
+// made has the target's controller report as many machines as it has requested.
 func (w *world) made(n int64) {
 	w.update(w.target(), func(u *unstructured.Unstructured) {
 		u.Object["status"] = map[string]any{"replicas": n, "observedGeneration": u.GetGeneration()}

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestAmountsEnd: parsing one that is refused here takes apimachinery hours.
+// TestAmountsEnd: apimachinery takes hours to parse an amount that is refused here.
 func TestAmountsEnd(t *testing.T) {
 	for _, text := range []string{"1e111111191999", "-3.5E-0111111191", "1e+123456789"} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), "is out of range") {

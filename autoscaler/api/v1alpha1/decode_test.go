@@ -85,8 +85,8 @@ func TestBadObjectOverHTTP(t *testing.T) {
 	}
 }
 
-// TestBadQuotaKeepsItsLimits: a field that cannot be decoded takes no other with it: neither a duration a
-// quota's limits, nor an amount the pods that it is for.
+// TestBadQuotaKeepsItsLimits: a field that cannot be decoded loses no other field: not a quota's limits because of a
+// duration, and not the pods that a quota is for because of an amount.
 func TestBadQuotaKeepsItsLimits(t *testing.T) {
 	q := decoded(t, `{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUQuota","metadata":{"name":"q"},
 		"spec":{"tenants":{"namespaces":["a"]},"amounts":[{"model":"any","limit":"4"}],"reclaimIdle":"1 hour"}}`).(*v1alpha1.GPUQuota)

@@ -362,7 +362,7 @@ spec: {replicas: 1, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {cont
 	}
 }
 
-// TestHostileSets: sets without a pod that requests a GPU are bounded like pods, by namespace.
+// TestHostileSets: sets whose pods request no GPU are bounded by namespace, as pods are.
 func TestHostileSets(t *testing.T) {
 	var docs []string
 	for n := range 30 {

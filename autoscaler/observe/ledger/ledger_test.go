@@ -65,7 +65,8 @@ func limitsOf(p *corev1.Pod) corev1.ResourceList {
 	return p.Spec.Containers[0].Resources.Limits
 }
 
-// refused says of each pod for which resource it is not created. A tenant that is added for it has no capacity.
+// refused prints for each pod the resource for which it is refused. A tenant that is added for a refusal has no
+// capacity.
 func refused(t *testing.T, l *Ledger, pods []corev1.Pod) string {
 	t.Helper()
 	tenants, names := len(l.Tenants), []string(nil)
@@ -203,8 +204,8 @@ spec: {parent: org, tenants: {namespaces: [b]}, amounts: [{model: any, guarantee
 	}
 }
 
-// TestTreeIsAlwaysValid: quotas that contradict one another in any way still give a tree, and the
-// same one in any order.
+// TestTreeIsAlwaysValid: quotas that contradict one another in any way still form a valid tree, and the same one in any
+// order.
 func TestTreeIsAlwaysValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})

@@ -16,8 +16,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// TestStale: a report counts while it is about this Node, boot and driver, and not old by either
-// clock.
+// TestStale: a report counts while it is about this Node, boot and driver, and is not too old by either clock.
 func TestStale(t *testing.T) {
 	node := func(change ...func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: types.UID("u"), Labels: map[string]string{}}}
@@ -38,7 +37,7 @@ func TestStale(t *testing.T) {
 	for name, test := range map[string]struct {
 		node *corev1.Node
 		now  time.Time
-		want string // "" is believed
+		want string // "" is trusted
 	}{
 		"fresh":               {node(), noon, ""},
 		"one report late":     {node(), noon.Add(2 * ReportEvery), ""},
@@ -159,7 +158,7 @@ func TestAgentReady(t *testing.T) {
 		"ready": {fresh.String(), "GPU-a", "", "", ""}, "stale": {"", "GPU-a", "", "", "does gpuscale-agent run there?"}, "garbled": {garbled, "GPU-a", "", "", "annotation"},
 		"may not": {frozen.String(), "GPU-a", "", "", "switched off"}, "a sick GPU": {fresh.String(), "GPU-b", "", "", "fallen off"},
 		"no such GPU": {fresh.String(), "GPU-c", "", "", "no GPU"}, "no UUID": {fresh.String(), "", "", "", "no GPU"},
-		// mig-manager applies its label's config whenever it starts, over what the agent has made.
+		// mig-manager applies its label's config whenever it starts, over the agent's layout.
 		"mig-manager": {fresh.String(), "GPU-a", "true", "all-1g.10gb", managerLabel}, "to start": {fresh.String(), "GPU-a", "paused-for-driver-upgrade", "all-1g.10gb", managerLabel},
 		"no mig-manager": {fresh.String(), "GPU-a", "false", "all-1g.10gb", ""}, "unlabelled": {fresh.String(), "GPU-a", "", "all-1g.10gb", ""}, "no config": {fresh.String(), "GPU-a", "true", "", ""},
 	} {
