@@ -138,8 +138,8 @@ func TestForeignCordonStays(t *testing.T) {
 			t.Errorf("%s: %s, %v", state, r.Outcome, r.Err)
 		}
 	}
-	// Our cordon is left to NVSentinel too: an uncordon by another client ends its quarantine, and it uncordons a node
-	// only if that was not cordoned before.
+	// NVSentinel takes over our cordon too: an uncordon by another client ends its quarantine. With this annotation it
+	// would not uncordon the node.
 	const found = "quarantineHealthEventCordonPreExisting"
 	w = newWorld(t, nil)
 	w.want(Done, w.repartition())

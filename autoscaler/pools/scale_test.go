@@ -578,7 +578,7 @@ func TestTopologyOwnsReplicas(t *testing.T) {
 	} {
 		u := capiObjects()[3].(*unstructured.Unstructured)
 		u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: topologyManager, FieldsV1: metav1.NewFieldsV1(fields)}, {Manager: topologyManager}})
-		// Without replicas in its topology a MachineDeployment is set to 1.
+		// Cluster API sets a MachineDeployment to 1 when its replicas are removed from the topology.
 		if who := (clusterAPI{}).foreign(target{object: u}); strings.Contains(who, "set it to 1") != want {
 			t.Errorf("%s: %q", fields, who)
 		}
