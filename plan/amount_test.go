@@ -10,9 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestScaleCountsGPUsAlike: in every layout of every product the instances
-// count at most the GPU, the largest one counts all of it, and none counts
-// nothing.
+// TestScaleCountsGPUsAlike: in every layout of every product the instances together count at most one GPU. The largest
+// instance counts a whole GPU, and none counts nothing.
 func TestScaleCountsGPUsAlike(t *testing.T) {
 	device := quota.Amount{Compute: 7, Memory: 8}
 	for _, name := range mig.Models() {

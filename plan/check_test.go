@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestCheckNamesEveryField has what the language of scenarios cannot say; the rest is in
+// TestCheckNamesEveryField has what the language of scenarios cannot express; the rest is in
 // scenario/testdata/check_fields.txt.
 func TestCheckNamesEveryField(t *testing.T) {
 	nan, now := math.NaN(), time.Unix(1000, 0)
@@ -45,8 +45,8 @@ func TestCheckNamesEveryField(t *testing.T) {
 	}
 }
 
-// TestCheckOfManyPods: a snapshot is checked before each plan, and nearly all of it is in order. So no path
-// is written before there is a problem with it, and no layout is checked for each GPU that has it.
+// TestCheckOfManyPods: a snapshot is checked before each plan, and nearly all of it is valid. So a path is written only
+// for a problem, and a layout is not checked again for each GPU that has it.
 func TestCheckOfManyPods(t *testing.T) {
 	s := largeWorld(t, 50, 0)
 	allocs := testing.AllocsPerRun(3, func() { require.NoError(t, s.Check()) })

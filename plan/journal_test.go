@@ -79,8 +79,8 @@ func remainsOf(w *world) remains {
 	return m
 }
 
-// RevertTrial serves some pending pods of a world and evicts some running ones in a trial,
-// reverts it, and returns what is not as before: in the state, and in the plans made from both.
+// RevertTrial serves some pending pods of a world and evicts some running ones in a trial, and reverts it. It returns
+// the differences to before, in the state and in the plans made from both.
 func RevertTrial(s Snapshot, policy Policy, r *rand.Rand) error {
 	begun := func() *world {
 		w := newWorld(s, policy)
@@ -126,8 +126,7 @@ func RevertTrial(s Snapshot, policy Policy, r *rand.Rand) error {
 	return nil
 }
 
-// underivable returns a kind for which an index has another node than the one
-// that is found when the index is filled again, empty for none.
+// underivable returns a kind for which an index has another node than after the index is filled again, empty for none.
 func underivable(w *world) string {
 	for _, k := range w.kinds {
 		usable, upcoming := w.tightest(k), w.soonest(k)

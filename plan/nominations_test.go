@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// TestNominations: pods are nominated for the registered nodes that they wait for, the largest first, while pods that
-// request something else wait too.
+// TestNominations: pods are nominated for the registered nodes that they wait for, the largest pods first, although
+// pods with other requests wait too.
 func TestNominations(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	pool := func(name string, gpus int) plan.Pool {

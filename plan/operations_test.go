@@ -47,7 +47,7 @@ func TestEachRollbackHasItsTurn(t *testing.T) {
 	}
 }
 
-// TestFailuresOfWhatIsNotDone: where the actions on a node are dropped, its failures of this plan are too.
+// TestFailuresOfWhatIsNotDone: if the actions on a node are dropped, its failures in this plan are dropped too.
 func TestFailuresOfWhatIsNotDone(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	one, two := plan.Failure{Count: 1, At: at}, plan.Failure{Count: 2, At: at.Add(time.Minute)}

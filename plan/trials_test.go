@@ -42,8 +42,8 @@ func TestRevertedTrialChangesNothing(t *testing.T) {
 	}
 }
 
-// TestTidyKeepsEveryInstance adds an instance to every layout of a product that lacks one, and
-// removes none. The first is allocated; elsewhere pods run on each of the model's profiles.
+// TestTidyKeepsEveryInstance adds an instance to every layout of a product that lacks one, and none is removed. The
+// first one is allocated; elsewhere pods run on each of the model's profiles.
 func TestTidyKeepsEveryInstance(t *testing.T) {
 	for _, model := range []string{"A30-24GB", "H100-80GB"} {
 		table, _ := mig.ForModel(model)

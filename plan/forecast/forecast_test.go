@@ -48,9 +48,8 @@ func follow(s shape, ahead []int, seeds uint64) []tally {
 	return all
 }
 
-// TestIntervalsHoldTheirShare: the 80 % interval contains about 80 % of the outcomes, of series
-// of every kind, and is about as narrow as the noise allows; and the coverage
-// that forecasts state is right.
+// TestIntervalsHoldTheirShare: the 80 % interval contains about 80 % of the outcomes of series of every kind, and is
+// about as narrow as the noise allows. The coverage that forecasts report is right.
 func TestIntervalsHoldTheirShare(t *testing.T) {
 	const seeds = 60
 	all := tally{}
@@ -58,8 +57,8 @@ func TestIntervalsHoldTheirShare(t *testing.T) {
 		name  string
 		shape shape
 		ahead []int
-		width float64 // of the ideal interval; zero where it changes with the load
-		gain  float64 // bound of the error, as a share of the last value's
+		width float64 // of the ideal interval; zero where that changes with the load
+		gain  float64 // largest error allowed, as a share of the error of repeating the last value
 	}{
 		{"noise", shape{level: 100, noise: 5, step: 10 * time.Minute, length: 3 * Day}, []int{1, 12}, 12.8, 0.85},
 		{"day", shape{level: 100, daily: 50, noise: 5, step: 20 * time.Minute, length: 7 * Day}, []int{3, 12, 48}, 12.8, 0.8},

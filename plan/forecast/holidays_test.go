@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// office is a service that is used on working days: 10 by day, 2 by night, on weekends
-// 2, on holidays as the test says. Its noise is a twentieth.
+// office is a service that is used on working days: 10 by day, 2 at night and on weekends, and the given value on
+// holidays. Its noise is a twentieth.
 func office(from, to time.Time, holidays map[string]float64) []sample.Point {
 	r := rand.New(rand.NewPCG(1, 1))
 	var points []sample.Point
@@ -44,8 +44,8 @@ func instant(text string) time.Time {
 	return at
 }
 
-// Friday 2026-12-25 is a holiday. Without a calendar the forecast expects a working day,
-// before it and hours into it; with one it follows earlier holidays, or the weekend.
+// Friday 2026-12-25 is a holiday. Without a calendar the forecast expects a working day, before the holiday and hours
+// into it; with one it follows earlier holidays, or the weekend.
 func TestHolidays(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -83,8 +83,7 @@ func TestHolidays(t *testing.T) {
 	}
 }
 
-// What the planner was reported with: four hours into a holiday the forecast expected a
-// working day's load. Without the calendar it does still.
+// Without the calendar, four hours into a holiday, the forecast still expects a working day's load.
 func TestHolidayWithoutCalendar(t *testing.T) {
 	now := instant("2026-12-25 06:30")
 	points := office(now.AddDate(0, 0, -14), now, map[string]float64{"2026-12-25": 2})
@@ -99,7 +98,7 @@ func TestHolidayWithoutCalendar(t *testing.T) {
 	}
 }
 
-// A history of working days tells nothing of a holiday.
+// A history of working days has no information about a holiday.
 func TestHolidayUnknown(t *testing.T) {
 	now := instant("2026-12-24 12:00")
 	points := office(now.AddDate(0, 0, -3), now, nil)

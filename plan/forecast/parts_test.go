@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// TestQuantiles: the interval leaves out as many errors at each end as its
-// level says, and is wider where few of them are independent.
+// TestQuantiles: the interval leaves out as many errors at each end as its level requires, and is wider where few of
+// them are independent.
 func TestQuantiles(t *testing.T) {
 	var errs []float64
 	for i := -100; i <= 100; i++ {
@@ -59,8 +59,7 @@ func TestDampedTrend(t *testing.T) {
 	}
 }
 
-// TestBetter: a less simple method must be better with certainty and
-// noticeably.
+// TestBetter: a less simple method must be better with certainty and by a noticeable amount.
 func TestBetter(t *testing.T) {
 	var ones, little, more, alternating []float64
 	for i := range 100 {
@@ -149,8 +148,7 @@ func same(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return x == y || x != x && y != y })
 }
 
-// TestGrid: cells have the means of their steps, the newest last; unknown is
-// NaN.
+// TestGrid: cells have the means of their steps, the newest last; an unknown cell is NaN.
 func TestGrid(t *testing.T) {
 	at := func(steps float64, x float64) sample.Point {
 		return sample.Point{At: now.Add(time.Duration(-steps * float64(time.Minute))), Number: x}

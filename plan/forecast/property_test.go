@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { testall.Main(m) }
 
-// drawn is a series of any of the shapes, with gaps, or nothing but a spike, and several values
-// of now; and a query.
+// drawn returns a query and a series of any of the shapes, with gaps, or with only a spike, and with several values of
+// the present time.
 func drawn(r *rapid.T) ([]sample.Point, Query) {
 	s := shape{
 		level:   rapid.Float64Range(0, 100).Draw(r, "level"),
@@ -109,7 +109,7 @@ func TestShiftAndOrder(t *testing.T) {
 	})
 }
 
-// sound returns what is wrong with a forecast, empty for nothing.
+// sound returns the error in a forecast, empty for none.
 func sound(f Forecast) string {
 	low, x, high := get(f.Low), get(f.Expected), get(f.High)
 	switch {
@@ -125,8 +125,7 @@ func sound(f Forecast) string {
 	return ""
 }
 
-// FuzzForecast makes a series and a query of any bytes: nothing panics or
-// hangs, and every forecast is sound.
+// FuzzForecast makes a series and a query from any bytes: nothing panics or hangs, and every forecast is sound.
 func FuzzForecast(f *testing.F) {
 	points, _ := shape{level: 100, daily: 50, noise: 5, step: time.Hour, length: 4 * Day}.draw(1, 0)
 	var seed []byte

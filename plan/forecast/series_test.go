@@ -10,7 +10,7 @@ import (
 
 var now = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
-// shape is a series of known truth, so that its future can be drawn too.
+// shape is a series with a known truth, from which its future is drawn too.
 type shape struct {
 	level, daily, weekly, trend float64 // amplitudes; trend is per day
 	noise                       float64 // standard deviation of the noise

@@ -11,9 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// The people of a zone begin at eight by their clock, also on the days after it was set
-// back (in Berlin on 2026-10-25) or forward (2027-03-28): a forecast for twenty past,
-// made at ten past eight or ten to eight.
+// Users in a zone begin at eight by their clock, also on the days after it was set back (in Berlin on 2026-10-25) or
+// forward (2027-03-28). The forecasts for twenty past are made at ten past eight and ten to eight.
 func TestClockOfTheZone(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
@@ -43,8 +42,7 @@ func TestClockOfTheZone(t *testing.T) {
 	}
 }
 
-// Of the hour that the clock shows twice, the values of its second time count; none of a
-// later time is one of the past.
+// Of the hour that the clock shows twice, the values of the second one count. No value of a later time counts as past.
 func TestHourThatIsShownTwice(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)

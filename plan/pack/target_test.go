@@ -76,9 +76,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestTargetAgainstBruteForce compares with every subset of every maximal
-// layout: none serves more, and none that serves as much keeps more. Some requests
-// are of instances with media engines or graphics, of which a GPU has few.
+// TestTargetAgainstBruteForce compares with every subset of every maximal layout: none serves more, and none that
+// serves as much keeps more. Some requests are for instances with media engines or graphics, of which a GPU has few.
 func TestTargetAgainstBruteForce(t *testing.T) {
 	r := rand.New(rand.NewSource(testall.Seed(t, 7)))
 	for _, model := range []string{"H100-80GB", "A30-24GB", "RTX-PRO-6000-Blackwell-96GB"} {
@@ -172,7 +171,7 @@ func value(q Question, added mig.Layout) (served, kept int, ok bool) {
 	return served, kept, true
 }
 
-// without takes keep out of l; false when it is not all there.
+// without removes keep from l; false if l does not contain all of it.
 func without(l, keep mig.Layout) (mig.Layout, bool) {
 	for _, p := range keep {
 		if !slices.Contains(l, p) {

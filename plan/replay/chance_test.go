@@ -14,8 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// Chance is drawn from the seed, all pods are served all the same, and what is lost is
-// counted.
+// Random choices follow from the seed, all pods are served nevertheless, and what is lost is counted.
 func TestChance(t *testing.T) {
 	text, err := os.ReadFile("testdata/pods.csv")
 	require.NoError(t, err)
@@ -53,7 +52,7 @@ func TestInterruption(t *testing.T) {
 	}
 }
 
-// A gang's pods run all at once: where the second comes ten minutes later, both wait.
+// A gang's pods run all at once: if the second arrives ten minutes later, both wait.
 func TestGangWaits(t *testing.T) {
 	list := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,gang\na,1,1,1,1000,0,3600,g\nb,1,1,1,1000,600,4200,g\n"
 	if n := play(t, list, options()).Runs[0]; n.Served != 2 || n.P99 < 600 {
@@ -61,7 +60,7 @@ func TestGangWaits(t *testing.T) {
 	}
 }
 
-// A replica leaves at its time, bound or not, and what waits is counted.
+// A replica leaves at its time, bound or not, and its pending time is counted.
 func TestReplicasLeave(t *testing.T) {
 	r := playPods(t, options(), Pod{Name: "short", GPUs: 1, Milli: 1000, Replica: true, Run: time.Minute}, Pod{Name: "long", GPUs: 1, Milli: 1000, Replica: true, Run: time.Hour})
 	n := r.Runs[0]
@@ -73,7 +72,7 @@ func TestReplicasLeave(t *testing.T) {
 	}
 }
 
-// Nodes of several sizes: the bound is a multiple of what divides them all.
+// Nodes of several sizes: the bound is a multiple of their greatest common divisor.
 func TestSizes(t *testing.T) {
 	o := options()
 	o.GPUs = []int{2, 4}
@@ -97,9 +96,8 @@ func TestReplicas(t *testing.T) {
 	s := Serving{Days: 1, Scale: 10, Night: 1, Prefill: 100, Decode: 10, PerReplica: 2, Milli: 1000}
 	pods, err := Replicas(requests, s)
 	require.NoError(t, err)
-	// Each hour has 30 s with one request in flight, ten times as many, two a replica:
-	// five from the first period on, limited to four more than there are, and for five
-	// minutes after the last.
+	// Each hour has 30 s with one request in flight, ten times as many, and two for a replica. So there are five
+	// replicas from the first period on, limited to four more than exist, and for five minutes after the last one.
 	if len(pods) != 1+4*24 {
 		t.Errorf("%d replicas in a day, want one all day and four an hour", len(pods))
 	}

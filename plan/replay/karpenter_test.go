@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
-// reported is a plan in words.
+// reported prints a plan in words.
 func reported(p plan.Plan) string {
 	var all []string
 	for _, a := range p.Actions {
@@ -26,7 +26,7 @@ func reported(p plan.Plan) string {
 	return strings.Join(all, ", ")
 }
 
-// moment is what a policy does at a time, in words, after something has changed.
+// moment is a time with a change, and what a policy then does, in words.
 type moment struct {
 	at     time.Duration
 	want   string
@@ -62,8 +62,8 @@ func leave(names ...string) func(*sim.World) {
 	}
 }
 
-// karpenter waits for a second without new pods, makes the cheapest node that fits the
-// batch, most CPU first, and removes what is empty 15 s after it has seen it.
+// karpenter waits for a second without new pods, makes the cheapest node that fits the batch, in which pods with most
+// CPU are first, and removes a node 15 s after it has seen it empty.
 func TestKarpenter(t *testing.T) {
 	o := options()
 	o.GPUs = []int{1, 2, 4}
@@ -79,8 +79,8 @@ func TestKarpenter(t *testing.T) {
 	})
 }
 
-// cluster-autoscaler waits for the oldest pending pod, counts what is on its way,
-// and removes a node after ten empty minutes, ten minutes after the last scale up.
+// cluster-autoscaler waits for the oldest pending pod and counts upcoming nodes. It removes a node after ten empty
+// minutes, and at the earliest ten minutes after the last scale-up.
 func TestClusterAutoscaler(t *testing.T) {
 	x := traced(t, header+"a,1000,1000,1,1000,0,9,\nb,1000,1000,2,1000,0,9,\n", options())
 	w := x.world(x.pools("whole", nil))
@@ -89,7 +89,7 @@ func TestClusterAutoscaler(t *testing.T) {
 		{30 * time.Second, "whole to 2", nil}, {40 * time.Second, "", nil}, {210 * time.Second, "", nil},
 		{220 * time.Second, "soft-taint whole-2", leave("b")}, {800 * time.Second, "", nil}, {820 * time.Second, "remove-node whole-2", nil}, {900 * time.Second, "", nil},
 	})
-	// Instances are no nvidia.com/gpu: their pods wait for 2 s.
+	// Pods that request only instances, and no nvidia.com/gpu, wait for 2 s.
 	x.jobs[0].profile = x.smallest(1, 1, x.table.Profiles())
 	w = x.world(x.pools("mig", x.filled(nil, x.jobs[0].profile)))
 	lives(t, w, &clusterAutoscaler{}, []moment{{0, "", adds(x.pod(x.jobs[0], w.State.Now))}, {2 * time.Second, "mig to 1", nil}})
@@ -104,8 +104,8 @@ func TestClusterAutoscaler(t *testing.T) {
 	lives(t, w, &clusterAutoscaler{}, []moment{{30 * time.Second, "whole to 3", nil}})
 }
 
-// cluster-autoscaler sees no nvidia.com/gpu on a node in MIG mode, so that it is unneeded
-// however full it is, where its pods may be evicted and fit elsewhere.
+// cluster-autoscaler sees no nvidia.com/gpu on a node in MIG mode. So the node is unneeded, however full it is, if its
+// pods may be evicted and fit elsewhere.
 func TestUnneeded(t *testing.T) {
 	s, _, err := scenario.Parse(`
 pool mig max=9 gpus=1 model=A100-80GB cpu=9 memory=9Gi

@@ -49,7 +49,8 @@ func playPods(t *testing.T, o Options, pods ...Pod) Result {
 // One pod on one node: every figure can be counted by hand.
 func TestOnePod(t *testing.T) {
 	r := play(t, header+"a,1000,1000,1,1000,60,3660,60\n", options())
-	// The bound counts whole GPUs, and of compute and memory the scarcer: 4g.40gb and 1g.20gb have 5 of 7 and 6 of 8 slices.
+	// The bound counts whole GPUs, and the scarcer of compute and memory: 4g.40gb and 1g.20gb have 5 of 7 and 6 of 8
+	// slices.
 	x := traced(t, header+"a,1,1,2,1000,0,3600,\nb,1,1,1,480,0,3600,\nc,1,1,1,130,0,3600,\n", options())
 	if want := 2 + (4.+2)/8; math.Abs(x.bound()-want) > 1e-9 {
 		t.Errorf("%v, want %v", x.bound(), want)
@@ -73,9 +74,9 @@ func TestOnePod(t *testing.T) {
 	}
 }
 
-// Times count from the first pod, whatever the clock. A pod that requests an instance by
-// name gets it in the layout of such instances. A gang with a pod that no node holds is
-// left out. What is never served has been pending all the time.
+// Times count from the first pod, whatever the clock. A pod that requests an instance by name gets it in a layout with
+// such instances. A gang with a pod that fits no node is left out. A pod that is never served counts as pending all the
+// time.
 func TestTraces(t *testing.T) {
 	o := options()
 	now := play(t, header+"a,1000,1000,1,1000,1700000060,1700003660,\n", o)

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// FuzzScenario parses any text: it must not panic, what was read must print and
-// parse back equal, and Make must plan it, whatever the order.
+// FuzzScenario parses any text without a panic. A parsed text prints and parses back to the same, and Make plans it,
+// whatever the order.
 func FuzzScenario(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

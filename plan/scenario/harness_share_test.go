@@ -77,8 +77,8 @@ func withinLimits(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// atLeast is the least that a pod counts towards a quota: the memory slices of
-// an instance differ between products and are left out, and so is rounding.
+// atLeast is the least that a pod counts towards a quota. It leaves out the memory slices of an instance, which differ
+// between products, and rounding.
 func atLeast(p plan.Pod) quota.Amount {
 	a := quota.Amount{Compute: 7 * int64(p.Demand.GPUs), Memory: 8 * int64(p.Demand.GPUs)}
 	for _, i := range p.Demand.MIG {
@@ -90,7 +90,7 @@ func atLeast(p plan.Pod) quota.Amount {
 	return a
 }
 
-// noHalfGang: no member of a gang is served, or at least as many as it lacks.
+// noHalfGang: of a gang no member is served, or at least as many as it lacks.
 func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	type gang struct{ min, running, served, left int }
 	gangs := map[string]*gang{}

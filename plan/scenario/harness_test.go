@@ -13,8 +13,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
-// harness is what must hold of every plan. What an actuator refuses, such as the removal of
-// a node on which pods run, is left to the simulator: nothingLeft applies the plan.
+// harness checks what must be true of every plan. Actions that an actuator refuses, such as the removal of a node on
+// which pods run, are left to the simulator: nothingLeft applies the plan.
 func harness(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	for _, check := range []func(plan.Snapshot, plan.Policy, plan.Plan) error{
 		sameShuffled, withinBounds, withinRates, evictsWithCare, drainsWithCare, withinLimits, nothingForRefused,
@@ -27,7 +27,7 @@ func harness(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// sameShuffled: an equal snapshot in another order gives an equal plan.
+// sameShuffled: the same snapshot in another order gives the same plan.
 func sameShuffled(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	r := rand.New(rand.NewSource(1))
 	t := (&sim.World{State: s}).Snapshot()
@@ -64,7 +64,7 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 			gone[a.Pool]++
 		}
 		if a.Verb != plan.Rollback && a.Verb != plan.Withdraw && a.Reason != plan.RepartitionDone {
-			begun++ // what ends or takes back what is under way has its own bound
+			begun++ // actions that end or withdraw operations have a bound of their own
 		}
 		switch {
 		case a.Node != "" && twice && (a.Verb != plan.Reclaim || before != plan.Reclaim): // several pods of a node may be evicted
@@ -146,9 +146,9 @@ func sharers(s plan.Snapshot) []string {
 	return all
 }
 
-// nothingLeft applies the plan and plans again before any time has passed: the
-// second plan must not act on the same facts again. It may where it serves a more urgent
-// pod instead of others, from what the first has begun for others, and so on until nothing is left.
+// nothingLeft applies the plan and plans again before any time has passed: the second plan must not act on the same
+// facts again. It may act to serve a more urgent pod in place of others, with what the first plan has begun for those,
+// and so on until nothing is left.
 func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	w := &sim.World{State: s}
 	w.State = w.Snapshot()
@@ -166,8 +166,7 @@ func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	return fmt.Errorf("applied and planned again at the same instant, it does not end:\n%s", made)
 }
 
-// doesMore reports whether a plan at the same instant as the one before rightly acts, an error
-// where it wrongly does.
+// doesMore reports whether a second plan at the same instant acts with reason. It returns an error if it acts without.
 func doesMore(s plan.Snapshot, p plan.Policy, made, again plan.Plan) (bool, error) {
 	if newFacts(s, made) {
 		if a, again := repeats(made, again); again {
@@ -175,8 +174,8 @@ func doesMore(s plan.Snapshot, p plan.Policy, made, again plan.Plan) (bool, erro
 		}
 		return false, nil
 	}
-	// A pool that removes an empty node its pods cannot use may add one that they
-	// can, and a gang that becomes complete is served.
+	// A pool that removes an empty node which its pods cannot use may add one that they can use, and a gang that
+	// becomes complete is served.
 	if slices.ContainsFunc(again.Actions, func(a plan.Action) bool {
 		return a.Verb == plan.ScaleUp && slices.ContainsFunc(made.Actions, func(b plan.Action) bool {
 			return b.Verb == plan.RemoveNode && b.Pool == a.Pool
@@ -187,7 +186,7 @@ func doesMore(s plan.Snapshot, p plan.Policy, made, again plan.Plan) (bool, erro
 	if len(again.Actions) == 1 && again.Actions[0].Verb == plan.ScaleUp && (takesSooner(made, again) || bindsElsewhere(made, again)) {
 		return false, nil
 	}
-	if len(again.Actions) == 1 && again.Actions[0].Verb == plan.Repartition && bindsElsewhere(made, again) { // it has to end, too
+	if len(again.Actions) == 1 && again.Actions[0].Verb == plan.Repartition && bindsElsewhere(made, again) { // that operation has to end, too
 		return true, nil
 	}
 	bounded := len(made.Actions) >= p.MaxActionsPerReconcile || strings.Contains(made.String(), string(plan.BoundReached)) ||
@@ -201,9 +200,10 @@ func doesMore(s plan.Snapshot, p plan.Policy, made, again plan.Plan) (bool, erro
 	return true, nil
 }
 
-// servesMore reports a plan that serves a pod more than the one before, or a more urgent one instead of others: a gang
-// that waits for a GPU of unknown allocation gets a node once another pod's repartition has begun on the GPU that its
-// other member would use, since no repartition of the unknown one is enough then; a less urgent pod loses its place.
+// servesMore reports a plan that serves one pod more than the plan before, or a more urgent pod in place of others. An
+// example is a gang that waits for a GPU of unknown allocation. Another pod's repartition begins on the GPU that the
+// gang's other member would use. Then no repartition of the unknown GPU is enough, the gang gets a node, and a less
+// urgent pod loses its place.
 func servesMore(s plan.Snapshot, made, again plan.Plan) bool {
 	before, now := podReasons(made), podReasons(again)
 	for _, p := range mostUrgentFirst(s.Pods) {
@@ -239,9 +239,8 @@ func willRun(r plan.Reason) bool {
 	return slices.Contains([]plan.Reason{plan.Running, plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim, plan.CoolingDown}, r)
 }
 
-// takesSooner reports a pod that waited for a node of one pool, and once it is requested
-// waits for one of another, which is ready sooner and was for another pod: the scheduler
-// would bind it there, and the other pod needs one more.
+// takesSooner reports a pod that waited for a node of one pool and now waits for a requested one of another pool, which
+// is ready sooner and was for another pod. The scheduler would bind it there, so the other pod needs one more node.
 func takesSooner(made, again plan.Plan) bool {
 	waits := func(p plan.Plan, pod string) (pool string, in time.Duration) {
 		for _, v := range p.Verdicts {
@@ -260,11 +259,11 @@ func takesSooner(made, again plan.Plan) bool {
 	})
 }
 
-// bindsElsewhere reports a pod that was to run on one node and now on another, of which the plan repartitions one:
-// the cordon of a node comes before the pod that fits there, and of pods that wait for layouts, two with the same host
-// port say, each may get another's. Then what a third pod was to use is gone, and that needs one more: a node, or the
-// repartition of another GPU, where a more urgent gang takes the repartition that has begun, and would have waited
-// longer for its own.
+// bindsElsewhere reports a pod that was to run on one node and now on another one, where the plan repartitions one of
+// the two. The cordon of a node precedes the pod that fits there. Of pods that wait for layouts, two with the same host
+// port for example, each may get the other's. Then a third pod loses its place and needs one more: a node, or the
+// repartition of another GPU if a more urgent gang takes the repartition that has begun, since its own would take
+// longer.
 func bindsElsewhere(made, again plan.Plan) bool {
 	then := map[string]plan.Verdict{}
 	for _, v := range made.Verdicts {
@@ -283,10 +282,9 @@ func on(node string, v plan.Verdict) bool {
 	return slices.Contains(strings.FieldsFunc(v.Detail, func(r rune) bool { return r == ' ' || r == ',' }), node)
 }
 
-// newFacts reports a plan that creates facts to plan with: a node is released
-// or has a successor, pods have ended, stranded slices of a GPU are usable, a
-// zone of a topology rule of a pod or a forecast is gone. Actions that follow from those may come at
-// once, but none of the plan's again.
+// newFacts reports a plan that creates new facts: a node is released or has a successor, pods have ended, stranded
+// slices of a GPU are usable, or a zone of a topology rule of a pod or a forecast is gone. Actions that follow from
+// these may come at once, but none of the plan's actions again.
 func newFacts(s plan.Snapshot, made plan.Plan) bool {
 	spread := slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return len(p.Spread) > 0 }) ||
 		slices.ContainsFunc(s.Forecasts, func(f plan.Forecast) bool { return len(f.Like.Spread) > 0 })
@@ -391,8 +389,8 @@ func canBecomeEmpty(s plan.Snapshot, policy plan.Policy, n plan.Node) error {
 	return nil
 }
 
-// repeats reports an action of again that made has already. What follows from a
-// plan's actions may be done at once, but not the same again.
+// repeats reports an action of again that made has already. Actions that follow from a plan's actions may come at once,
+// but not the same action again.
 func repeats(made, again plan.Plan) (plan.Action, bool) {
 	for _, a := range again.Actions {
 		for _, b := range made.Actions {

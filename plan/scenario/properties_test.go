@@ -19,10 +19,9 @@ import (
 var refusals = []plan.Reason{plan.NoPoolFits, plan.PoolAtMax, plan.PoolFixed, plan.RepartitionExhausted, plan.BackingOff, plan.BoundReached,
 	plan.BorrowedWaits, plan.CapacityKept}
 
-// promisesHold: each pod that the plan leaves to the scheduler for a node fits there, beside
-// the others, and no pod is refused while a node in service admits it beside them. Left out
-// are nodes whose allocation is not known, and pods that must be near or spread over
-// others: a less urgent pod, placed after them, can make a place for them, which the next
+// promisesHold: each pod that the plan leaves to the scheduler for a node fits there beside the others. No pod is
+// refused while a node in service admits it beside them. Left out are nodes of unknown allocation, and pods that must
+// be near or spread over others: a less urgent pod, placed after them, can make a place for them, which the next
 // reconcile sees.
 func promisesHold(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	verdicts := map[string]plan.Verdict{}
@@ -55,8 +54,8 @@ func promisesHold(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		case q.Node == "" && !fits:
 			continue
 		case q.Node == "":
-			// The simulator has parts of its own where a scheduler has recorded others, and the planner
-			// ignores that pods which leave keep others apart from their zone.
+			// The simulator allocates other parts where a scheduler has recorded some. The planner ignores the topology
+			// rules of pods that leave.
 			if !slices.ContainsFunc(base.Pods, func(o plan.Pod) bool { return ruled(o) || len(o.PartsOn) > 1 || len(o.Apart) > 0 }) {
 				promised[q.Key()] = on
 			}
@@ -92,8 +91,8 @@ func promisesHold(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// TestGangsOfOneDomain: a gang that could be served in one zone if there were
-// nothing else is served, wherever the other zones would lead its first members.
+// TestGangsOfOneDomain: a gang that could be served in one zone of an otherwise empty cluster is served, whichever
+// zones the first members would go to.
 func TestGangsOfOneDomain(t *testing.T) {
 	eachWorld(t, 150, func(t *testing.T, r *rand.Rand) {
 		var b strings.Builder
@@ -131,9 +130,9 @@ func TestGangsOfOneDomain(t *testing.T) {
 	})
 }
 
-// TestGangAmongManyDomains: racks that seem to hold the gang, as they have as many free GPUs, do
-// not hide the one that does: elsewhere no two of them are on one host, or its members
-// exclude each other from the only host.
+// TestGangAmongManyDomains: racks with as many free GPUs as the gang requests, but not in the right places, do not hide
+// the rack that can serve it. In the others no two GPUs are on one host, or the gang's members exclude each other from
+// the only host.
 func TestGangAmongManyDomains(t *testing.T) {
 	for rules, hosts := range map[string]int{"": 4, "apart=(kubernetes.io/hostname:group=g)": 1} {
 		var b strings.Builder
@@ -156,8 +155,8 @@ func TestGangAmongManyDomains(t *testing.T) {
 	}
 }
 
-// TestGangAmongManyRepartitions: the same where each member needs a GPU of its own to be repartitioned: the
-// other racks have as many slices as the gang requests, but a GPU less.
+// TestGangAmongManyRepartitions: the same if each member needs the repartition of a GPU of its own. The other racks
+// have as many slices as the gang requests, but one GPU less.
 func TestGangAmongManyRepartitions(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("pool p max=0 gpus=1 model=H100-80GB layout=(7g.80gb@0) repartition=idle mig-duration=30s idle-after=1h\n")
@@ -179,8 +178,8 @@ func served(s plan.Snapshot, p plan.Policy) bool {
 	})
 }
 
-// TestBoundedAnswersEnd: what the bounds of one reconcile delay is done within as
-// many reconciles as the bounds make of it.
+// TestBoundedAnswersEnd: actions that the bounds of one reconcile delay are done within as many reconciles as the
+// bounds require.
 func TestBoundedAnswersEnd(t *testing.T) {
 	eachWorld(t, 30, func(t *testing.T, r *rand.Rand) {
 		w, do := newWorld(t, harness)
@@ -208,9 +207,8 @@ func TestBoundedAnswersEnd(t *testing.T) {
 	})
 }
 
-// TestCostOfSmallWorlds compares the price of the nodes that are added for a few
-// pods with the least that any nodes cost on which they fit. Pods are served one
-// by one, so a single world can be dearer; the mean is bounded.
+// TestCostOfSmallWorlds compares the price of the nodes that are added for a few pods with the least price of any nodes
+// on which they fit. Pods are served one by one, so a single world can cost more; the mean is bounded.
 func TestCostOfSmallWorlds(t *testing.T) {
 	paid, least, worlds := 0.0, 0.0, 0
 	eachWorld(t, 200, func(t *testing.T, r *rand.Rand) {
@@ -246,8 +244,7 @@ func TestCostOfSmallWorlds(t *testing.T) {
 	}
 }
 
-// cheapest is the least price of nodes on which pods fit, largest first, beside
-// what is free on the nodes there are.
+// cheapest is the least price of nodes on which pods fit, largest first, beside the free capacity of existing nodes.
 func cheapest(sizes []int, prices []float64, wants, free []int, cost float64) float64 {
 	if len(wants) == 0 {
 		return cost
@@ -269,9 +266,9 @@ func cheapest(sizes []int, prices []float64, wants, free []int, cost float64) fl
 }
 
 // TestReclaimOfSmallWorlds compares what is lost with the pods that are evicted for others, alone or of a gang, with
-// the least that is lost with any of the sets of pods without which they fit. A gang is served where that is possible, if
-// at most eight pods may be evicted, of which the planner tries each set. Of more it tries the sets of the eight with which
-// least is lost: in one world of some thousands none of these leaves others the guarantee, as a larger pod elsewhere would.
+// the least loss of any set of pods without which they fit. If at most eight pods may be evicted, the planner tries
+// each set, and serves a gang where that is possible. Of more pods it tries the sets of the eight whose loss is least.
+// In one world of some thousands none of these sets leaves others the guarantee, although a larger pod elsewhere would.
 func TestReclaimOfSmallWorlds(t *testing.T) {
 	rules := []string{"", "gang=a/g", "gang=a/g groups=(g) near=(kubernetes.io/hostname:group=g)"}
 	paid, least, served, worlds, missed := map[string]float64{}, map[string]float64{}, map[string]int{}, 0, 0
@@ -355,7 +352,7 @@ func TestReclaimOfSmallWorlds(t *testing.T) {
 	}
 }
 
-// lostWith is what is lost with the pods that are gone, infinite where these have more GPUs than are borrowed.
+// lostWith is the loss with the pods that are gone, infinite if these have more GPUs than are borrowed.
 func lostWith(running []victim, mins map[string]int, borrowed int, gone func(i int) bool) float64 {
 	sum, evicted, ran, left := 0.0, 0, map[string]int{}, map[string]int{}
 	for i, v := range running {
@@ -410,9 +407,9 @@ func TestWavesBound(t *testing.T) {
 	}
 }
 
-// TestWaves: the same while no pod is bound, as where nodes take minutes to boot. At most one
-// hundredth more nodes are added than the pods' GPUs need: each reconcile packs all of them
-// again on the upcoming nodes, however far these have come.
+// TestWaves: the same while no pod is bound, as where nodes take minutes to boot. At most one hundredth more nodes are
+// added than the pods' GPUs need, since each reconcile packs all pods again on the upcoming nodes, whenever these were
+// requested.
 func TestWaves(t *testing.T) {
 	const least = 113
 	for _, waves := range []int{1, 4, 8, 16} {
@@ -457,9 +454,8 @@ func podsOfWave(do func(string, ...any), wave, waves int, sizes, names []int) {
 	}
 }
 
-// TestTrialsAreBounded: failed trials of a reconcile are bounded, and the nodes that save
-// the most are tried first. Of the two pods of a dear node one fits elsewhere and the other
-// nowhere; the cheap node could be drained.
+// TestTrialsAreBounded: failed trials of a reconcile are bounded, and the nodes that save the most are tried first. One
+// of the two pods of an expensive node fits elsewhere, the other nowhere; the cheap node could be drained.
 func TestTrialsAreBounded(t *testing.T) {
 	for hopeless, want := range map[int]bool{31: true, 32: false} {
 		text := "pool dear max=99 price=90 gpus=4 model=L40S idle-after=1h\npool cheap max=99 price=10 gpus=2 model=L40S idle-after=1h\n" +
@@ -480,10 +476,10 @@ func TestTrialsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRulesAreTheSchedulers: a pod with topology rules is left to the scheduler for a node
-// exactly where the simulated scheduler, which counts again for each node, binds it there.
-// Each has its own reading of what kube-scheduler's PodTopologySpread and InterPodAffinity
-// filters document. The API server refuses two spread constraints with one topologyKey.
+// TestRulesAreTheSchedulers: a pod with topology rules is left to the scheduler for a node exactly where the simulated
+// scheduler, which counts again for each node, binds it. Planner and simulator implement the documentation of
+// kube-scheduler's filters PodTopologySpread and InterPodAffinity independently. The API server refuses two spread
+// constraints with one topologyKey.
 func TestRulesAreTheSchedulers(t *testing.T) {
 	eachWorld(t, 150, func(t *testing.T, r *rand.Rand) {
 		pick := func(words ...string) string { return words[r.Intn(len(words))] }

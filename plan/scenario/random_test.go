@@ -14,8 +14,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// FuzzMake builds a small world from bytes and runs it: pods come and go, plans
-// are made and applied, operations fail, and the harness checks every plan.
+// FuzzMake builds a small world from bytes and runs it: pods come and go, plans are made and applied, operations fail,
+// and the harness checks every plan.
 func FuzzMake(f *testing.F) {
 	for seed := range 8 {
 		b := make([]byte, 200)
@@ -86,8 +86,7 @@ func live(t *testing.T, b []byte) {
 	}
 }
 
-// dice reads choices from bytes and makes a world of them; when they are used up, every
-// choice is 0.
+// dice makes a world from choices that it reads from bytes; after the last byte every choice is 0.
 type dice struct {
 	b []byte
 	*scenario.World
@@ -242,8 +241,8 @@ func (d *dice) event(step int) {
 	}
 }
 
-// unsettle stops an exporter or a device plugin, or starts it again, drains a node, breaks
-// a GPU, has pods leave theirs unused, or a provider take the node.
+// unsettle stops or starts an exporter or a device plugin, drains a node, breaks a GPU, lets pods leave theirs unused,
+// or has a provider interrupt the node.
 func (d *dice) unsettle(n plan.Node) {
 	each := func(words string) {
 		for _, c := range n.GPUs {

@@ -25,8 +25,8 @@ func (w *World) scaleTo(t *testing.T, verb plan.Verb, to int) {
 	require.NoError(t, w.Apply(plan.Plan{Actions: []plan.Action{{Verb: verb, Pool: "a", From: w.State.Pools[0].Target, To: to}}}))
 }
 
-// A node that never registers counts until it is given up 15 minutes after the request,
-// or withdrawn, and not twice.
+// A node that never registers counts until it is given up 15 minutes after the request, or until it is withdrawn. A
+// withdrawn one is not given up again.
 func TestLostNode(t *testing.T) {
 	for _, withdraw := range []bool{false, true} {
 		w := one()
@@ -51,7 +51,7 @@ func TestLostNode(t *testing.T) {
 	}
 }
 
-// What is withdrawn does not come, even where it would have.
+// A withdrawn node does not come, even if it would have come.
 func TestWithdrawnNode(t *testing.T) {
 	w := one()
 	w.scaleTo(t, plan.ScaleUp, 1)
@@ -62,8 +62,7 @@ func TestWithdrawnNode(t *testing.T) {
 	}
 }
 
-// An interrupted node is cordoned for its notice, then gone with what runs there, whether
-// or not that may be evicted.
+// An interrupted node is cordoned until the end of its notice. Then it is gone with its pods, evictable or not.
 func TestInterruptedNode(t *testing.T) {
 	w := one()
 	w.Interrupted = func() time.Duration { return time.Hour }
@@ -79,7 +78,7 @@ func TestInterruptedNode(t *testing.T) {
 	}
 }
 
-// A pod that is leaving an interrupted node ends with it: it has a successor already, or needs none.
+// A pod that is leaving an interrupted node ends with it: it already has a successor, or needs none.
 func TestInterruptedNodeWithLeavingPod(t *testing.T) {
 	w := one()
 	w.Interrupted = func() time.Duration { return time.Hour }

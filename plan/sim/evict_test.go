@@ -78,8 +78,7 @@ func TestEvictionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestUncordonEndsOperation: a node that is drained stays so when an operation
-// ends.
+// TestUncordonEndsOperation: a drained node stays cordoned when an operation ends.
 func TestUncordonEndsOperation(t *testing.T) {
 	w := busy()
 	n := &w.State.Nodes[0]
@@ -90,7 +89,7 @@ func TestUncordonEndsOperation(t *testing.T) {
 	}
 }
 
-// TestUncordonOfInterruptedNode: a node that its provider takes stays cordoned, whether an operation or a drain ends.
+// TestUncordonOfInterruptedNode: an interrupted node stays cordoned when an operation or a drain ends.
 func TestUncordonOfInterruptedNode(t *testing.T) {
 	for _, operation := range []string{"o", ""} {
 		w := busy()
@@ -106,8 +105,7 @@ func TestUncordonOfInterruptedNode(t *testing.T) {
 	}
 }
 
-// TestStateIsShown: a fingerprint shows a drain and who leaves, and a snapshot does not
-// change with the world.
+// TestStateIsShown: a fingerprint shows a drain and the leaving pods, and a snapshot does not change with the world.
 func TestStateIsShown(t *testing.T) {
 	w := busy()
 	fresh, before := w.Fingerprint(), w.Snapshot()

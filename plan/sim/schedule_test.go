@@ -40,8 +40,7 @@ func (w *World) where() map[string]string {
 
 var whole = demand.Demand{GPUs: 1}
 
-// With a Score a pod goes to the highest that fits, and to the first by name of
-// equals.
+// With a Score a pod goes to the node with the highest one that fits, and of equals to the first by name.
 func TestScore(t *testing.T) {
 	for _, c := range []struct {
 		sign int64
@@ -57,7 +56,8 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// A pod that comes after a larger one's nomination leaves that pod its node; the nomination ends once it was tried.
+// A pod that comes after the nomination of a larger one leaves that pod its node. The nomination ends once it was
+// tried.
 func TestNominated(t *testing.T) {
 	w := empty(1)
 	w.State.Nodes[0].Ready = false
@@ -73,7 +73,8 @@ func TestNominated(t *testing.T) {
 	}
 }
 
-// A pod goes to its nominated node, though another one that fits comes first, and elsewhere if it does not fit there.
+// A pod goes to its nominated node, although another node that fits comes first. It goes elsewhere if it does not fit
+// there.
 func TestNominatedFirst(t *testing.T) {
 	for gpus, want := range map[int]string{2: "n1", 1: "n0"} {
 		w := empty(2)
