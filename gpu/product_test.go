@@ -113,7 +113,7 @@ func TestParseProductMemory(t *testing.T) {
 	}
 }
 
-// TestVGPUMemory: the profile of a vGPU states its memory; it is no GPU that has the product's.
+// TestVGPUMemory: the profile of a vGPU states its memory, whatever the memory of the GPU.
 func TestVGPUMemory(t *testing.T) {
 	if m, ok := ParseProductMemory("GRID-A100-40C", 81920); !ok || m != (Model{Name: "A100-40C", Vendor: "nvidia", MemoryMiB: 40960}) {
 		t.Errorf("%+v", m)

@@ -49,8 +49,8 @@ func TestFromAnnotations(t *testing.T) {
 	}
 }
 
-// Of a pod with an init container HAMi from 2.9 on has that first, and older ones have it not
-// (pkg/device/devices.go, Resourcereqs).
+// HAMi 2.9 and newer list a pod's init container first; older versions do not list it (pkg/device/devices.go,
+// Resourcereqs).
 func TestHAMiInitContainers(t *testing.T) {
 	containers := append(slices.Clone(mainAndSide), Container{Name: "init", Init: true})
 	for text, want := range map[string]string{

@@ -95,7 +95,7 @@ func FuzzFromDevices(f *testing.F) {
 		if err != nil && !got.Zero() {
 			t.Fatalf("%+v: %v and %v", d, got, err)
 		}
-		// A known accelerator is never an empty demand.
+		// The demand for a known accelerator is never empty.
 		if err == nil && got.Zero() && !admin && IsAccelerator(driver) {
 			t.Fatalf("%+v is taken for nothing", d)
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// TestDialects has each dialect's documented examples, and others. Containers of a pod, between
-// which "+" stands, run side by side.
+// TestDialects has each dialect's documented examples, and others. "+" separates the containers of a pod that run side
+// by side.
 func TestDialects(t *testing.T) {
 	for _, c := range []struct{ name, pod, vendor, want string }{
 		// NVIDIA.

@@ -75,8 +75,8 @@ func TestFromNode(t *testing.T) {
 	}
 }
 
-// TestDivideOffersWhatANodeDoes: a pool's template offers what its nodes will, in all dialects, so that
-// every resource that a pod may request is among both.
+// TestDivideOffersWhatANodeDoes: in all dialects a pool's template offers what its nodes will offer, and that includes
+// every resource that a pod may request.
 func TestDivideOffersWhatANodeDoes(t *testing.T) {
 	for _, dialect := range Dialects() {
 		made, err := Divide(dialect, 2, 15360)

@@ -93,7 +93,7 @@ func TestArrange(t *testing.T) {
 	for _, c := range []struct{ keep, want, got string }{
 		{"", "3g×2", "3g.40gb@0 3g.40gb@4"},
 		{"", "1g×1", "1g.10gb@6"},                // leaves 4g and 2g placeable
-		{"", "3g×1 1g×3", "1g@0 1g@1 1g@2 3g@4"}, // strands none, unlike 3g@0 1g@4 …,
+		{"", "3g×1 1g×3", "1g@0 1g@1 1g@2 3g@4"}, // strands no slice, unlike 3g@0 1g@4 …
 		{"1g@5", "3g×1", "3g.40gb@0 1g.10gb@5"},
 		{"1g@1", "3g×1", "1g.10gb@1 3g.40gb@4"},
 		{"1g@1 1g@5", "3g×1", "no"},
@@ -138,8 +138,8 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// TestArrangeFindsWhatThereIs: any part of a legal layout can be kept while the
-// rest is placed again; the result is legal, has both, and Diff leads to it.
+// TestArrangeFindsWhatThereIs: any part of a legal layout can be kept while the rest is placed again. The result is
+// legal and contains both, and Diff leads to it.
 func TestArrangeFindsWhatThereIs(t *testing.T) {
 	for _, model := range []string{"H100-80GB", "A30-24GB", "RTX-PRO-6000-Blackwell-96GB"} {
 		tab, _ := ForModel(model)

@@ -68,7 +68,7 @@ func multisets(layouts []Layout) int {
 	return len(seen)
 }
 
-// A layout in slices is read without a table.
+// A layout in slices can be parsed without a table.
 func TestEveryMaximalLayoutIsLegalAndFull(t *testing.T) {
 	for _, model := range Models() {
 		tab, _ := ForModel(model)
@@ -104,7 +104,7 @@ func TestEveryTableKnowsItsMemory(t *testing.T) {
 		for _, p := range tab.Profiles() {
 			n, err := ParseName(tab.Name(p))
 			require.NoError(t, err)
-			// What the name states in GB is the instance's share, give or take rounding.
+			// The GB in a name are the instance's share, within rounding.
 			if got := float64(tab.MemoryMiB(p)) / 1024; got < 0.85*float64(n.GB)-1 || got > 1.1*float64(n.GB)+1 {
 				t.Errorf("%s %s: %.1f GiB", model, tab.Name(p), got)
 			}

@@ -30,7 +30,7 @@ func published(t testing.TB, lines ...string) Tables {
 }
 
 func TestPublishedTableComesFirst(t *testing.T) {
-	// A GPU that, unlike ours, can be partitioned into halves only.
+	// A GPU that, unlike those of the tables, can be partitioned into halves only.
 	halves := published(t, "H100-80GB 7 8 81559 0 3g.40gb:0,4:4:2 7g.80gb:0:8:1", z900)
 	for _, name := range []string{"H100-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb"} {
 		tab, ok := halves.ForModel(name)
@@ -109,8 +109,8 @@ func TestNewTablesLeavesOutWhatIsWrong(t *testing.T) {
 	}
 }
 
-// seenOn is what NVML reports on a GPU with the table's profiles: its notation,
-// placements in any order, and unreliable instance counts.
+// seenOn is NVML's report on a GPU with the table's profiles: its notation, placements in any order, and unreliable
+// instance counts.
 func seenOn(tab *Table, plainCount int) []Seen {
 	var out []Seen
 	for _, p := range tab.Profiles() {
@@ -127,8 +127,8 @@ func seenOn(tab *Table, plainCount int) []Seen {
 	return out
 }
 
-// TestSpecFromNVML: NVML's report on a GPU of a product gives the product's own
-// table, whatever its counts.
+// TestSpecFromNVML: NVML's report on a GPU of a product gives the product's own table, whatever the counts in the
+// report.
 func TestSpecFromNVML(t *testing.T) {
 	for _, model := range Models() {
 		ours, _ := ForModel(model)
@@ -145,8 +145,8 @@ func TestSpecFromNVML(t *testing.T) {
 	}
 }
 
-// TestSpecFromNVMLOfOneDecoder: of B200 NVIDIA's MIG user guide (v580) states one decoder in each profile, and one in that of
-// the whole GPU.
+// TestSpecFromNVMLOfOneDecoder: NVIDIA's MIG user guide (v580) lists one decoder in each profile of B200, and one in
+// that of the whole GPU.
 func TestSpecFromNVMLOfOneDecoder(t *testing.T) {
 	ours, _ := ForModel("B200-180GB")
 	seen := seenOn(ours, 7)

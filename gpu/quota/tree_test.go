@@ -73,7 +73,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestFull: the first tenant on the way to the root is named whose limit is exceeded.
+// TestFull: the error names the first tenant on the way to the root whose limit is exceeded.
 func TestFull(t *testing.T) {
 	root, a := team("root", "", 0), team("a", "root", 7)
 	root.Limit, a.Limit = slices7(20), slices7(9)
@@ -244,8 +244,8 @@ func TestConservation(t *testing.T) {
 	})
 }
 
-// TestWhatIsLentCanBeReclaimed: whatever is lent or used beyond a quota, once
-// every other tenant is back at its guarantee, each tenant can use its own.
+// TestWhatIsLentCanBeReclaimed: whatever is lent or used beyond a quota, each tenant can use its guarantee once every
+// other tenant is back at its own.
 func TestWhatIsLentCanBeReclaimed(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		tr := walk(r, trees(r), func(Tree) {})
@@ -298,7 +298,7 @@ func TestTreesShareNothingThatChanges(t *testing.T) {
 	}
 }
 
-// TestCovered: what the parent is guaranteed itself its children share; what they use beyond that is lent by another.
+// TestCovered: children share their parent's own guarantee; what they use beyond it is lent by another tenant.
 func TestCovered(t *testing.T) {
 	tr := tree(t, team("all", "", 1), team("root", "all", 3), team("a", "root", 2), team("b", "root", 0), team("c", "all", 4))
 	for _, c := range []struct {

@@ -39,8 +39,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// page is what Prometheus has of an honest exporter in "gpus" without honor_labels (a) and one with
-// it (b), and of targets that are not an exporter's. by names the origin.
+// page has an honest exporter's series in "gpus" as Prometheus stores them, without honor_labels (a) and with it (b),
+// and series of targets that are not an exporter's. by names the origin.
 const page = `
 age{by="a",node="a",namespace="gpus",job="e",instance="1"} 1
 held{by="a",node="a",namespace="gpus",exported_namespace="chat",job="e",instance="1"} 1
@@ -61,8 +61,7 @@ age{by="no target",node="a",namespace="gpus"} 1
 held{by="no target",node="a",namespace="tenant"} 1
 `
 
-// TestSelectors: Prometheus' own engine selects the exporters' series, whichever way honor_labels is
-// set for them.
+// TestSelectors: Prometheus' own engine selects the exporters' series, with and without honor_labels.
 func TestSelectors(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	store := promtest.Load(t, page, memstore.Until(now, time.Minute), nil)
@@ -96,7 +95,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// TestQueryOfTimestamps: timestamp reads the sample's own time only of a plain selector.
+// TestQueryOfTimestamps: timestamp returns the sample's own time only for a plain selector.
 func TestQueryOfTimestamps(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	store := promtest.Load(t, page, memstore.Until(now, time.Minute), nil)
