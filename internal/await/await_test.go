@@ -13,7 +13,7 @@ import (
 
 var errNotYet = errors.New("no node came")
 
-// What comes is seen within a look, however long it took, and looking stops.
+// A condition that comes true is seen within one check, however long it took, and the checks stop.
 func TestUntil(t *testing.T) {
 	for _, comes := range []time.Duration{0, 3 * time.Millisecond, 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// What ends the waiting stands in the error, and what was seen last.
+// The error has the reason for the end, and what was seen last.
 func TestUntilEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		died := errors.New("etcd was killed")

@@ -17,7 +17,7 @@ func program(code string) Target {
 	return Target{Output: "answer", Sources: []fs.FS{fstest.MapFS{"a.c": {Data: []byte(code)}}, fstest.MapFS{"b.c": {Data: []byte("int b(void) { return ANSWER; }")}}}, Flags: []string{"-DANSWER=7"}}
 }
 
-// A program is compiled once for each source, and what does not compile says why.
+// A program is compiled once for each source, and an error has the compiler's output.
 func TestBuild(t *testing.T) {
 	dir := t.TempDir()
 	good := program("int b(void); int main(void) { return b(); }")

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestSetup: help is at most 80 columns wide, and mistakes in the line are marked as such.
+// TestSetup: help is at most 80 columns wide, and mistakes in the command line are marked as such.
 func TestSetup(t *testing.T) {
 	run := func(args ...string) (string, error) {
 		root := &cobra.Command{Use: "gpuscale-x", Short: "Do it", Args: NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// called are the functions that programs call on a GPU of a data center, by the program; those of
-// NVIDIA are of their sources.
+// called are the functions that each program calls on a GPU of a data center. Those of NVIDIA's programs are from their
+// sources.
 var called = map[string]string{
 	"go-nvml v0.13.3-1, for all": `Init_v2 Shutdown ErrorString SystemGetDriverVersion SystemGetNVMLVersion SystemGetCudaDriverVersion
 		DeviceGetCount_v2 DeviceGetHandleByIndex_v2 DeviceGetHandleByUUID DeviceGetHandleByPciBusId_v2`,
@@ -31,7 +31,7 @@ var called = map[string]string{
 		GpmQueryDeviceSupport GpmSampleAlloc GpmSampleFree GpmSampleGet`,
 }
 
-// TestFunctions: the library has each function; calling one that it lacks ends the program.
+// TestFunctions: the library has each function; a call of a missing one would end the program.
 func TestFunctions(t *testing.T) {
 	driver, _ := loaded(t, State{Driver: "580.159.03"})
 	for program, names := range called {

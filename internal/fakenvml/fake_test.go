@@ -78,8 +78,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestComputeInstances: compute instances share the slices of their GPU instance, are MIG devices with
-// UUIDs of their own, and keep the GPU instance from being destroyed.
+// TestComputeInstances: compute instances share the slices of their GPU instance, are MIG devices with UUIDs of their
+// own, and prevent the GPU instance from being destroyed.
 func TestComputeInstances(t *testing.T) {
 	s := State{GPUs: []GPU{{UUID: GPUUUID(0), Name: "NVIDIA H100", MemoryMiB: 81559, Spec: h100(), MIG: true}}}
 	driver, path := loaded(t, s)
@@ -140,8 +140,8 @@ func TestComputeInstances(t *testing.T) {
 	}
 }
 
-// TestEvents: an XID says which GPU instance and compute instance it is of, or neither, and a change
-// of the MIG mode or of instances is an event.
+// TestEvents: an XID names its GPU instance and compute instance, or neither. A change of the MIG mode or of instances
+// is an event.
 func TestEvents(t *testing.T) {
 	s := State{GPUs: []GPU{{UUID: GPUUUID(0), Spec: h100(), XIDs: XIDs(13)}}}
 	driver, path := loaded(t, s)
@@ -172,9 +172,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestDriversNumbers: profiles have the driver's numbers, not NVML's indexes, and instances that are made
-// without a placement are where the driver makes them, under its ids; as nvidia-smi mig -lgip, -cgi and -lgi
-// print them in NVIDIA's MIG user guide and in transcripts of A30, A100, H100 and RTX PRO 6000.
+// TestDriversNumbers: profiles have the driver's numbers, not NVML's indexes. Instances that are made without a
+// placement are where the driver makes them, under its ids, as nvidia-smi mig -lgip, -cgi and -lgi print them in
+// NVIDIA's MIG user guide and in transcripts of A30, A100, H100 and RTX PRO 6000.
 func TestDriversNumbers(t *testing.T) {
 	for _, c := range []struct {
 		product  string

@@ -114,8 +114,8 @@ func (n *nvidia) configured(layouts ...string) (file string, want partition.Node
 	return file, want
 }
 
-// TestMigParted: nvidia-mig-parted takes each configuration of the autoscaler, finds that it is not
-// applied, applies it, finds that it is, and exports the same counts.
+// TestMigParted: nvidia-mig-parted takes each configuration of the autoscaler, reports that it is not applied, applies
+// it, reports that it is, and exports the same counts.
 func TestMigParted(t *testing.T) {
 	n := newNVIDIA(t, "-", "7g.80gb@0")
 	for _, layouts := range [][]string{

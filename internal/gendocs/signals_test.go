@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// Each built-in rule is described, and each of its series stands on the page.
+// Each built-in rule is described, and each of its series is on the page.
 func TestSignalsPageIsComplete(t *testing.T) {
 	rules := signal.Builtin(docAge)
 	abouts, err := abouts()

@@ -48,7 +48,7 @@ func TestConfigSaysWhichFile(t *testing.T) {
 	}
 }
 
-// TestNoCluster: without a configured cluster the error says what to do.
+// TestNoCluster: without a configured cluster the error names the remedy.
 func TestNoCluster(t *testing.T) {
 	for name, value := range map[string]string{"KUBERNETES_SERVICE_HOST": "", "KUBECONFIG": filepath.Join(t.TempDir(), "none"), "HOME": t.TempDir()} {
 		t.Setenv(name, value)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A port of this machine is waited for, as long as it is refused and at most three seconds.
+// A local port is waited for while it refuses connections, for at most three seconds.
 func TestAwaitForward(t *testing.T) {
 	for address, c := range map[string]struct {
 		refused int

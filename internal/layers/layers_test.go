@@ -43,7 +43,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestLayersCanFail shows that the rule sees what it is there to see.
+// TestLayersCanFail shows that the rule finds violations.
 func TestLayersCanFail(t *testing.T) {
 	standard := map[string]bool{"time": true}
 	cases := map[string]listed{
@@ -63,7 +63,7 @@ func TestLayersCanFail(t *testing.T) {
 	}
 }
 
-// check returns what is wrong with one package of gpuscale.
+// check returns the violations of one package of gpuscale.
 func check(rel string, p listed, standard map[string]bool) []string {
 	layer, ok := layerOf(rel)
 	if !ok {
@@ -123,7 +123,7 @@ func allowed(rel string, folders []string) bool {
 
 func owned(rel string, owners []string) bool {
 	for _, o := range owners {
-		// "exporter" owns the program at its root and exporter/dcgm only.
+		// "exporter" owns only the program at its root, and exporter/dcgm.
 		if rel == o || (o != "exporter" && within(rel, o)) {
 			return true
 		}

@@ -8,7 +8,7 @@ import (
 
 func TestOwnProcess(t *testing.T) {
 	pid := os.Getpid()
-	for CPU(pid) < 20*time.Millisecond { // it uses some
+	for CPU(pid) < 20*time.Millisecond { // this loop uses processor time
 	}
 	if m := Memory(pid); m.Now < 1<<20 || m.Peak < m.Now/2 || m.File <= 0 {
 		t.Errorf("%+v", m)

@@ -10,9 +10,8 @@ import (
 	"github.com/prometheus/common/config"
 )
 
-// An error names what was asked of the server, without the parameters and
-// headers: they may be secret, and errors reach logs and the answers of the
-// metrics API.
+// An error names the endpoint without parameters and headers: they may be secret, and errors reach logs and the answers
+// of the metrics API.
 func TestErrorsNameTheEndpoint(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()

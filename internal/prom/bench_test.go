@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// BenchmarkQuery reads the series of 8,000 GPUs. Goal: 2 ms of processor for each
-// thousand, so that the autoscaler's nine queries cost it a hundredth of a core.
+// BenchmarkQuery reads the series of 8,000 GPUs. Goal: 2 ms of processor time for each thousand, so that the
+// autoscaler's nine queries take a hundredth of a core.
 func BenchmarkQuery(b *testing.B) {
 	var body strings.Builder
 	body.WriteString(`{"status":"success","data":{"resultType":"vector","result":[`)

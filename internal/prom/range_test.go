@@ -12,8 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// answering returns a client of a server that gives one answer to everything,
-// and the last request.
+// answering returns a client of a server with one answer to every request, and the last request.
 func answering(t *testing.T, status int, text string) (*Client, *http.Request) {
 	t.Helper()
 	asked := &http.Request{}

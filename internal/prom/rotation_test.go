@@ -25,7 +25,7 @@ func write(t *testing.T, file, text string) string {
 
 const empty = `{"status":"success","data":{"resultType":"vector","result":[]}}`
 
-// secure is a server with the certificate of the moment.
+// secure is a server whose certificate can be exchanged.
 func secure(t *testing.T) (url string, shown *atomic.Pointer[tls.Certificate]) {
 	t.Helper()
 	shown = &atomic.Pointer[tls.Certificate]{}

@@ -30,9 +30,9 @@ func TestSeriesAreFamilies(t *testing.T) {
 	}
 }
 
-// TestAListOfSeriesMayBeLong: prometheus-adapter's own rules list every series with a namespace,
-// which prometheus-adapter bounds by nothing. Here the list is begun, a query fails for its time,
-// and then the list is completed, longer than any other answer may be.
+// TestAListOfSeriesMayBeLong: prometheus-adapter's own rules list every series with a namespace, without a bound. Here
+// a query fails in the time that the list may take, and the list is completed although it is longer than any other
+// answer may be.
 func TestAListOfSeriesMayBeLong(t *testing.T) {
 	const most = 4096
 	slow := make(chan struct{})

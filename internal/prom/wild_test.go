@@ -22,9 +22,9 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// A server that goes on and on takes no more memory than allowed.
+// An endless answer takes no more memory than allowed.
 func TestABombIsNotRead(t *testing.T) {
-	block := bytes.Repeat([]byte(" "), 1<<20) // which JSON allows before its first bracket
+	block := bytes.Repeat([]byte(" "), 1<<20) // JSON allows spaces before its first bracket
 	sent := make(chan int, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := 0
@@ -55,13 +55,13 @@ func TestPartialAndInformedAnswers(t *testing.T) {
 		`{"status":"success","isPartial":false,` + rest:                         0,
 		`{"status":"success","infos":["metric might not be a counter"],` + rest: 0,
 		`{"status":"success","warnings":["store s2 is down"],` + rest:           1,
-		// What Prometheus 2.48 to 2.53 says of rate(nv_inference_queue_duration_us[2m]), each time.
+		// The info of Prometheus 2.48 to 2.53 about each rate(nv_inference_queue_duration_us[2m]).
 		`{"status":"success","warnings":["` + info + `"],` + rest:                                     0,
 		`{"status":"success","warnings":["` + info + `","store s2 is down"],` + rest:                  1,
 		`{"status":"success","warnings":["a","b","7 more annotations omitted"],` + rest:               3,
 		`{"status":"success",` + strings.TrimSuffix(rest, "}") + `,"warnings":["listed at the end"]}`: 1,
 	}
-	// Fields in the order of their names, as after a proxy that reads and writes JSON.
+	// Fields in alphabetical order, as after a proxy that parses and writes JSON.
 	cases[`{"data":{"result":[{"metric":{},"value":[1,"2"]}],"resultType":"vector"},"status":"success"}`] = 0
 	for body, warnings := range cases {
 		server := promtest.New(t)

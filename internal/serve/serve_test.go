@@ -173,7 +173,7 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// Clients that send or read without end keep neither connections nor pages: any pod may be one.
+// Clients that send or read without end, which any pod may be, occupy neither connections nor pages for long.
 func TestSlowClients(t *testing.T) {
 	s, err := New(Options{Address: "127.0.0.1:0"})
 	require.NoError(t, err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A shell returns what was quoted, whatever it is.
+// A shell parses a quoted text back to the same text.
 func TestQuote(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {

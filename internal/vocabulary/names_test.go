@@ -13,8 +13,8 @@ import (
 
 var (
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
-	// testName is a test in a sentence; a star stands for the rest of a name. One "of
-	// commit" no longer exists.
+	// testName matches the name of a test in a sentence; a star stands for the rest of a name. A test that
+	// no longer exists is named with "of commit".
 	testName   = regexp.MustCompile("\\b((?:Test|Fuzz|Benchmark)[A-Z]\\w*)(\\*?)(` of commit)?")
 	pathName   = regexp.MustCompile("`(?:\\./)?((?:adapter|autoscaler|dashboards|deploy|docs|exporter|gpu|internal|plan|report|sandbox)/[\\w./*{},-]+)`| \\./([a-z][\\w./-]*)")
 	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]*):(?:[^=]|$)`)

@@ -12,7 +12,7 @@ import (
 // one word; tables, blocks and headings are not read.
 const longest = 40
 
-// long are sentences that may be longer, by how they begin, with the reason.
+// long are sentences that may be longer, by their beginning, with the reason.
 var long = map[string]string{
 	"**A compromised node** can attribute": "a list of what such a node can do",
 }
@@ -87,7 +87,7 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// TestPagesHaveShortSentences: a sentence that needs a second reading is two.
+// TestPagesHaveShortSentences: a longer sentence should be two.
 func TestPagesHaveShortSentences(t *testing.T) {
 	for _, path := range files(t, ".md") {
 		rel, _ := filepath.Rel(root(t), path)

@@ -33,8 +33,8 @@ var private = map[string]string{
 	"house": "package", "room": "free capacity",
 }
 
-// inTexts are the private words that string literals of programs and docs must
-// not have. The others have uses there that are everybody's ("told apart").
+// inTexts are the private words that string literals of programs and docs must not have. The others have ordinary uses
+// there ("told apart").
 var inTexts = []string{"card", "cards", "anew", "bed", "beds", "shelf", "nobody", "somebody", "whoever", "in vain", "told", "said", "heard", "bought"}
 
 // allowed are names that are not ours, by the reason.
@@ -130,7 +130,7 @@ func declared(f *ast.File, found func(*ast.Ident)) {
 	})
 }
 
-// TestIdentifiers: nothing is named by a private word.
+// TestIdentifiers: no identifier has a private word.
 func TestIdentifiers(t *testing.T) {
 	for _, path := range files(t, ".go") {
 		set := token.NewFileSet()

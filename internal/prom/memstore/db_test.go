@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// The labels of a target and of what it exposes meet as in Prometheus.
+// Labels of a target and of its page that have one name are resolved as in Prometheus.
 func TestLabelsThatClash(t *testing.T) {
 	target := labels.FromStrings("job", "j", "namespace", "system", "pod", "exporter")
 	for _, c := range []struct{ exposed, honoured, renamed labels.Labels }{
@@ -38,8 +38,8 @@ func TestLabelsThatClash(t *testing.T) {
 	}
 }
 
-// A series that is no longer exposed ends at the scrape that misses it; one that returns
-// continues; what a removed target had ends altogether.
+// A series that is no longer exposed ends at the first scrape without it; one that returns continues. All series of a
+// removed target end.
 func TestStaleness(t *testing.T) {
 	var d memstore.DB
 	for i, page := range []string{"a 1 b 1", "a 2", "a 3 b 3", "", ""} {

@@ -19,7 +19,7 @@ const step = 15 * time.Second
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// Lines of any length end together by the clock that says so.
+// Series of any length end at the same time by the given clock.
 func TestUntil(t *testing.T) {
 	series, err := memstore.Read("a 1 2 3\nb 4", memstore.Until(noon, step))
 	require.NoError(t, err)
@@ -35,8 +35,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// A Querier answers what Prometheus's storage does: sorted when asked, within the
-// hints' times.
+// A Querier answers as Prometheus' storage does: sorted on request, within the hints' times.
 func TestQuerier(t *testing.T) {
 	var asked []int64
 	all := []storage.Series{
