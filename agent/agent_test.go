@@ -37,9 +37,8 @@ func TestChartKnowsTheFields(t *testing.T) {
 	golden.Equal(t, file, made)
 }
 
-// TestPodStartsWhileTheExporterReleases: a pod that was bound before the cordon may be given an instance
-// while the exporter releases the GPU. The kubelet is asked again right before the instance is
-// destroyed.
+// TestPodStartsWhileTheExporterReleases: a pod that was bound before the cordon may be allocated an instance while the
+// exporter releases the GPU. So the kubelet is asked again right before an instance is destroyed.
 func TestPodStartsWhileTheExporterReleases(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@0 1g.10gb@1"))
 	before := b.layout()
@@ -94,8 +93,8 @@ func TestRepartitionAroundBusyInstance(t *testing.T) {
 	}
 }
 
-// TestUnknownProduct: a product that no built-in table has is repartitioned by the driver's own, which is
-// published, around what is busy.
+// TestUnknownProduct: a product in no built-in table is repartitioned by the driver's own table, which is published,
+// around busy instances.
 func TestUnknownProduct(t *testing.T) {
 	spec, err := mig.ParseSpec("X900 4 8 131072 0 1g.32gb:0,2,4,6:2:4 2g.64gb:0,4:4:2 4g.128gb:0:8:1")
 	require.NoError(t, err)
@@ -114,8 +113,8 @@ func TestUnknownProduct(t *testing.T) {
 	}
 }
 
-// TestRefuses: an operation that must not start leaves the GPU unchanged, with the reason; so does
-// any uncertainty about the right GPU or its use.
+// TestRefuses: an operation that must not start leaves the GPU unchanged, with the reason. So does uncertainty about
+// which GPU is meant or how it is used.
 func TestRefuses(t *testing.T) {
 	type record = contract.Record
 	const before = "1g.10gb@0 1g.10gb@1"
@@ -149,7 +148,7 @@ func TestRefuses(t *testing.T) {
 		"a process that is in no instance": {func(b *bench, _ *record) { b.state.GPUs[0].Values = fakenvml.Busy(77) }, "1g@1:1 is busy"},
 		"a kubelet that was just started":  {func(b *bench, _ *record) { b.self = "gpuscale-system/agent-x" }, "its list is not complete yet"},
 		"a selector of half the node":      {func(b *bench, _ *record) { b.api.plugins = make([]string, maxPlugins+1) }, "is devicePlugin right?"},
-		// It must fit into the annotation, which otherwise counts as lost.
+		// The answer must fit into the annotation, or it counts as lost.
 		"a long story": {func(b *bench, _ *record) { b.exporter.refuse = strings.Repeat("no ", 10000) }, "no no"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -298,8 +297,7 @@ func TestIgnoredOperations(t *testing.T) {
 	}
 }
 
-// TestOperationIsRevoked: an operation that is undone or removed while the agent works on it goes no step
-// further.
+// TestOperationIsRevoked: the agent ends an operation at the next step once its record is undone or removed.
 func TestOperationIsRevoked(t *testing.T) {
 	const before = "1g.10gb@4 1g.10gb@5"
 	for name, undone := range map[string]bool{"undone": true, "taken away": false} {
@@ -331,7 +329,7 @@ func TestOperationIsRevoked(t *testing.T) {
 	}
 }
 
-// TestDeadlineExceeded: an operation past its deadline goes back.
+// TestDeadlineExceeded: an operation past its deadline is undone.
 func TestDeadlineExceeded(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
 	b.order("1g.10gb@4", "2g.20gb@4")
@@ -370,9 +368,8 @@ func TestSeveralComputeInstances(t *testing.T) {
 	}
 }
 
-// TestLostAnnotation: during an operation or its undo, the agent's annotation is missing or
-// unreadable. The GPU's state decides what is to be undone: a half repartitioned GPU does not count
-// as untouched.
+// TestLostAnnotation: the agent's annotation is missing or unreadable during an operation or its undo. The GPU's state
+// then decides what must be undone: a partly repartitioned GPU does not count as unchanged.
 func TestLostAnnotation(t *testing.T) {
 	const before = "1g.10gb@4 1g.10gb@5"
 	for name, test := range map[string]struct {
@@ -409,8 +406,8 @@ func TestLostAnnotation(t *testing.T) {
 	}
 }
 
-// TestExporterIsQuiescedAgain: during a long operation the exporter does not reacquire the GPU; after
-// a killed one it does so early.
+// TestExporterIsQuiescedAgain: during a long operation the exporter does not reacquire the GPU. The agent after
+// a killed one has it reacquire the GPU early.
 func TestExporterIsQuiescedAgain(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
 	j := &job{a: b.agent(), record: contract.Record{ID: "op-1", UUID: fakenvml.GPUUUID(0)}}

@@ -30,8 +30,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// api is an API server with one node and the device plugin's pods on it, in a process that outlives
-// killed agents. A deleted plugin pod is replaced, as by a DaemonSet.
+// api is an API server with one node and the device plugin's pods on it, in a process that continues when an agent is
+// killed. A deleted plugin pod is replaced, as by a DaemonSet.
 type api struct {
 	*httptest.Server
 
@@ -44,7 +44,7 @@ type api struct {
 	// before and after are called around the n-th write; before returns whether the write is lost.
 	before func(n int) bool
 	after  func(n int)
-	broken bool // the device plugin does not come back
+	broken bool // the device plugin does not return
 }
 
 func newAPI(t testing.TB) *api {
@@ -304,8 +304,7 @@ func (b *bench) tick() {
 	}
 }
 
-// answersAgain ends a hang of the driver, and waits for the hanging call, which is still in the
-// driver.
+// answersAgain ends a hang of the driver, and waits for the call that is still in the driver.
 func (b *bench) answersAgain() {
 	b.t.Helper()
 	b.state.Lines = nil

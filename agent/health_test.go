@@ -48,7 +48,7 @@ func TestHealth(t *testing.T) {
 	says(h.Ready(), "")
 	h.published(errors.New("the driver does not answer"))
 	says(h.Ready(), "the driver does not answer")
-	says(h.Live(), "") // starting it again would not help
+	says(h.Live(), "") // a restart would not help
 	h.published(nil)
 	now = now.Add(h.late + time.Second)
 	says(h.Live(), "the loop has not run")
@@ -112,7 +112,7 @@ func TestMetrics(t *testing.T) {
 		"gpuscale_agent_step_duration_seconds verb=destroy":                3,
 		"gpuscale_agent_step_duration_seconds verb=plugin":                 2,
 		"gpuscale_agent_step_duration_seconds verb=exporter":               2,
-		"gpuscale_agent_step_duration_seconds verb=create":                 3, // that which failed, and that which put it back
+		"gpuscale_agent_step_duration_seconds verb=create":                 3, // of the failed operation, and of its undo
 	} {
 		if have, ok := got[series]; !ok || have != want {
 			t.Errorf("%s: %v (there: %v), want %v", series, have, ok, want)

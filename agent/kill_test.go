@@ -73,7 +73,7 @@ func (b *bench) run(started func(*os.Process)) (killed bool) {
 		started(cmd.Process)
 	}
 	err = cmd.Wait()
-	b.api.CloseClientConnections() // what it had sent is answered or lost, and does nothing later
+	b.api.CloseClientConnections() // requests that it had sent are answered or lost, and have no later effect
 	if err != nil && cmd.ProcessState.ExitCode() >= 0 {
 		b.t.Fatalf("the agent failed: %v\n%s", err, output.String())
 	}
@@ -137,8 +137,8 @@ func (b *bench) attempt() int {
 	return r.Undo.Attempts
 }
 
-// killed plays each story with an agent that dies at its n-th act, before or after it, for n = 1,
-// 2, … until none dies any more: at least so many times.
+// killed plays each story with an agent that dies at its n-th act, before or after it, for n = 1, 2, … until no agent
+// dies any more: for at least that many n.
 func killed(t *testing.T, least int, play func(b *bench, n int, after bool) (died bool)) {
 	for name, begin := range stories(t) {
 		t.Run(name, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestReal reads the GPUs of this machine, wherever a driver is installed, and changes nothing.
-// The driver has the profiles of a GPU without MIG mode too: they must be those of our table.
+// TestReal reads the GPUs of this machine, if a driver is installed, and changes nothing. The driver reports the
+// profiles of a GPU without MIG mode too, and they must be those of our table.
 func TestReal(t *testing.T) {
 	const itself = "GPUSCALE_REAL_DRIVER"
 	if os.Getenv(itself) == "" { // a process in which the fake was loaded finds that under the driver's name
