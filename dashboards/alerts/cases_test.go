@@ -17,7 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
-// check is one check of a case: what fires at a time over these series.
+// check is one check of a case: the alerts that fire at a time over these series.
 type check struct {
 	series string
 	at     time.Duration
@@ -26,8 +26,8 @@ type check struct {
 
 const quiet = "quiet\n"
 
-// answer is what fires of a rule at a check's time: the label sets that each evaluation of the
-// rule's For has given. TestPromtool has Prometheus judge the same cases.
+// answer is what a rule fires at a check's time: the label sets that each evaluation during the rule's For has given.
+// TestPromtool checks the same cases with Prometheus.
 func (c check) answer(ctx context.Context, r rule) (string, error) {
 	src, err := parse(c.series)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c check) answer(ctx context.Context, r rule) (string, error) {
 	return strings.Join(lines, ""), nil
 }
 
-// unnamed trusts targets without a namespace, too: those of the cases that name none.
+// unnamed trusts targets without a namespace, too: those of the cases that state none.
 func unnamed(query string) string {
 	return strings.ReplaceAll(query, sources.Matcher, sources.Match([]string{sources.Namespaces, ""}))
 }
@@ -89,7 +89,7 @@ func walk(t *testing.T, alert string, visit func(d *datadriven.TestData, c check
 func checksOf(t *testing.T, alert string) []check {
 	t.Helper()
 	var all []check
-	t.Run("reading "+alert, func(t *testing.T) { // what is read would be logged where a test fails
+	t.Run("reading "+alert, func(t *testing.T) { // else a test that fails would log the reading of the cases
 		walk(t, alert, func(d *datadriven.TestData, c check) string {
 			all = append(all, c)
 			return d.Expected
@@ -98,8 +98,8 @@ func checksOf(t *testing.T, alert string) []check {
 	return all
 }
 
-// Each alert fires as its cases state, and not before. It has cases in which it fires and in which it
-// does not, and each file belongs to an alert.
+// Each alert fires as its cases state, and not before. It has cases in which it fires and cases in which it does not.
+// Each file belongs to an alert.
 func TestCases(t *testing.T) {
 	for _, a := range alerts.All() {
 		t.Run(a.Name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func parse(lines string) (memstore.Series, error) {
 	return memstore.Read(lines, memstore.From(time.UnixMilli(0), step))
 }
 
-// rule is what is evaluated: an alert, or a mutant of one.
+// rule is an alert that is evaluated, or a mutant of one.
 type rule struct {
 	query string
 	hold  time.Duration

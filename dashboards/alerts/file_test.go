@@ -73,7 +73,7 @@ func TestEveryAlertIsComplete(t *testing.T) {
 	}
 }
 
-// promtool is what make prepare built, or none.
+// promtool is the path of the program that make prepare built, or empty.
 func promtool(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join("..", "..", ".cache", "sandbox", "prometheus-*", "promtool"))
@@ -83,8 +83,7 @@ func promtool(t *testing.T) string {
 	return found[0]
 }
 
-// Prometheus' own unit tests of rules agree with the cases: the engine of the other
-// tests is a fake of it.
+// Prometheus' own unit tests of rules agree with the cases. The engine of the other tests is a fake of Prometheus.
 func TestPromtool(t *testing.T) {
 	tool := promtool(t)
 	rules, tests := filepath.Join(t.TempDir(), "rules.yaml"), filepath.Join(t.TempDir(), "tests.yaml")

@@ -83,7 +83,7 @@ func TestBoardsAreWithinTheSchema(t *testing.T) {
 	}
 }
 
-// drawn is a panel as Grafana reads it, as far as what it draws depends on it.
+// drawn has the fields of a panel that decide what Grafana draws.
 type drawn struct {
 	Type, Title string
 	GridPos     struct{ W int }
@@ -113,10 +113,10 @@ type drawn struct {
 	}
 }
 
-// TestWhatGrafanaDraws has what Grafana's own components (@grafana/ui 13.2.3) drew badly by default:
-// columns are 150 pixels wide at least, and those that do not fit are out of sight; a bar begins at the
-// least of the values; a name and its value are at the two ends of a wide figure, beside its neighbours';
-// rows of a table are in the order of Prometheus, which has none.
+// TestWhatGrafanaDraws checks what Grafana's own components (@grafana/ui 13.2.3) draw badly by default. Columns are at
+// least 150 pixels wide, and those that do not fit are out of sight. A bar begins at the smallest value. The name and
+// the value of a wide figure are at its two ends, beside those of its neighbours. Rows of a table are in the order of
+// Prometheus, which has none.
 func TestWhatGrafanaDraws(t *testing.T) {
 	const window, gap = 1280, 8
 	for _, b := range boards.All() {
@@ -141,7 +141,7 @@ func TestWhatGrafanaDraws(t *testing.T) {
 			if needed, pixels := widthOf(p, d), (window-4*gap)*d.GridPos.W/24-3*gap; needed > pixels {
 				t.Errorf("%s, %s: columns need %d pixels of %d", b.UID, p.Title, needed, pixels)
 			}
-			const title, wide = 7, 1600 // pixels of a letter, and a window in which no title is cut off
+			const title, wide = 7, 1600 // pixels of a letter, and of a window in which no title is truncated
 			own := ownWidths(d)
 			pixels, auto := (wide-4*gap)*d.GridPos.W/24-3*gap, 0
 			for _, c := range p.Columns {
@@ -173,7 +173,7 @@ func TestWhatGrafanaDraws(t *testing.T) {
 	}
 }
 
-// widthOf is how much its columns need at least.
+// widthOf is the least width of a table's columns.
 func widthOf(p board.Panel, d drawn) (pixels int) {
 	least, own := cmp.Or(d.FieldConfig.Defaults.Custom.MinWidth, 150), ownWidths(d)
 	for _, c := range p.Columns {

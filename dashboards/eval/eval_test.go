@@ -30,7 +30,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestFormat has what Grafana 13.2.3 writes (@grafana/data, getDisplayProcessor).
+// TestFormat has the texts of Grafana 13.2.3 (@grafana/data, getDisplayProcessor).
 func TestFormat(t *testing.T) {
 	for _, c := range []struct {
 		v    float64
@@ -92,9 +92,8 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// TestHappened: events are counted in the time in which they happened, whatever its
-// beginning shows. Values are of every five minutes, the last ones of the twenty that
-// are counted.
+// TestHappened: events are counted in the time in which they happened, whatever the counter's value at its beginning.
+// There is a value every five minutes; those of the last twenty minutes count.
 func TestHappened(t *testing.T) {
 	end := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -122,7 +121,7 @@ func TestHappened(t *testing.T) {
 	}
 }
 
-// TestRows: rows are in the order of their columns, numbers as numbers, and what a row lacks is n/a.
+// TestRows: rows are sorted by their columns, numbers as numbers, and a missing value is n/a.
 func TestRows(t *testing.T) {
 	series, err := memstore.Read("x{gpu=\"10\",node=\"a\"} 1\nx{gpu=\"9\",node=\"a\"} 1\nx{gpu=\"1\",node=\"b\"} 1\nx{node=\"b\"} 2", memstore.From(time.Unix(0, 0), time.Minute))
 	require.NoError(t, err)

@@ -23,8 +23,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What recording rules and alerts read is in the catalogue, with the labels that it has, and as its
-// type requires; neither reads what a rule records.
+// The series that recording rules and alerts read are in the catalogue, with their labels, and are used as their type
+// requires. No rule or alert reads a recorded series.
 func TestRulesAndAlerts(t *testing.T) {
 	c := &checker{}
 	read := func(name, expr string) {
@@ -80,7 +80,7 @@ func link(change func(*board.Link)) func(*board.Board) {
 	}
 }
 
-// Each rule finds its mistake in a board of ours, and no other rule does.
+// Each rule, and no other rule, finds its mistake in a board of ours.
 func TestEachRuleFindsItsMistake(t *testing.T) {
 	in := `{cluster=~"$cluster"}`
 	cases := []struct {

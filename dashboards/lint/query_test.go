@@ -17,8 +17,8 @@ import (
 // anyWindow stands for a board's time while its queries are read.
 var anyWindow = eval.Window{To: time.Unix(3600, 0), From: time.Unix(0, 0), Step: time.Minute, Scrape: 15 * time.Second}
 
-// expressions calls f with the syntax of each query of a panel, by its place, and of the
-// annotations, once variables are filled in. What is no PromQL is of the rule "query".
+// expressions calls f with the syntax of each query of a panel, by its place, and of the annotations, once variables
+// are filled in. Invalid PromQL is a problem of the rule "query".
 func (c *checker) expressions(f func(p *board.Panel, i int, expr parser.Expr)) {
 	read := func(p *board.Panel, i int, text string) {
 		filled, err := eval.Fill(text, c.board, anyWindow)
@@ -43,7 +43,7 @@ func (c *checker) expressions(f func(p *board.Panel, i int, expr parser.Expr)) {
 	}
 }
 
-// selectors calls f with each selector in them, and what is around it.
+// selectors calls f with each selector in them, and with the nodes around it.
 func (c *checker) selectors(f func(p *board.Panel, v *parser.VectorSelector, path []parser.Node)) {
 	c.expressions(func(p *board.Panel, _ int, expr parser.Expr) {
 		parser.Inspect(expr, func(n parser.Node, path []parser.Node) error {
@@ -134,7 +134,7 @@ var (
 	ofGauges   = []string{"delta", "idelta", "deriv", "predict_linear"}
 )
 
-// ofLife are counters of a GPU's lifetime, whose value matters more than their rate.
+// ofLife are counters over a GPU's lifetime, whose value matters more than their rate.
 var ofLife = []string{metric.DCGMSingleBitErrors.Name, metric.DCGMDoubleBitErrors.Name, metric.DCGMRowsCorrectable.Name, metric.DCGMRowsUncorrectable.Name, metric.DCGMRowsCorrectableNew.Name, metric.DCGMRowsUncorrectableNew.Name}
 
 // counters checks each use of a series by the function around it.
@@ -157,7 +157,7 @@ func counters(c *checker) {
 	})
 }
 
-// around is the function whose range a selector is in.
+// around is the function that has a selector's range as its argument.
 func around(path []parser.Node) string {
 	for i := len(path) - 1; i >= 0; i-- {
 		switch n := path[i].(type) {
@@ -171,7 +171,7 @@ func around(path []parser.Node) string {
 	return ""
 }
 
-// presence is being counted, or tested for existence: the value is not shown.
+// presence reports that series are counted, or tested for existence: their value is not shown.
 func presence(path []parser.Node) bool {
 	for _, n := range path {
 		switch n := n.(type) {
@@ -188,8 +188,7 @@ func presence(path []parser.Node) bool {
 	return false
 }
 
-// subtracted is "last_over_time(x[…]) - last_over_time(x[…] offset …)", of which the growth is
-// left.
+// subtracted is "last_over_time(x[…]) - last_over_time(x[…] offset …)", whose value is the growth.
 func subtracted(function string, path []parser.Node) bool {
 	return function == "last_over_time" && slices.ContainsFunc(path, func(n parser.Node) bool {
 		b, ok := n.(*parser.BinaryExpr)

@@ -22,12 +22,12 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Where + ": " + p.What + " (" + p.Rule + ")" }
 
-// checks are what authors of boards get wrong, by name. What all boards have alike (data
-// source, text of missing values, places of panels) is set once, in package board.
+// checks are mistakes of authors of boards, by name. What all boards have in common (data source, text of missing
+// values, places of panels) is set once, in package board.
 var checks = map[string]func(*checker){
 	"identity":  identity,  // links of users hold only as long as uids and ids do
 	"words":     words,     // a panel without a description is not used
-	"variables": variables, // a variable without effect, or a missing one, misleads
+	"variables": variables, // a variable without effect, or a missing one, is misleading
 	"links":     links,     // a link must lead somewhere, and set what is there
 	"legend":    legends,   // a series without a name of its own is ambiguous
 	"query":     queries,   // a query must be PromQL over series of the catalogue, and their labels
@@ -71,7 +71,7 @@ func (c *checker) panels(f func(p *board.Panel)) {
 	}
 }
 
-// identity reads ids where Grafana does: they are made of titles, and may collide.
+// identity reads ids as Grafana does: they are made of titles, and may collide.
 func identity(c *checker) {
 	var written struct{ Panels []struct{ ID uint32 } }
 	text, err := board.JSON(c.board)
@@ -171,7 +171,7 @@ func has(b board.Board, name string) bool {
 	return slices.ContainsFunc(b.Vars, func(v board.Var) bool { return v.Name == name })
 }
 
-// links of values: their targets, and the variables they set. Others are carried along.
+// links checks the links of values: their targets, and the variables they set. Other variables are passed on unchanged.
 func links(c *checker) {
 	c.panels(func(p *board.Panel) {
 		for _, column := range p.Columns {
@@ -195,7 +195,7 @@ func links(c *checker) {
 	})
 }
 
-// fixedWindow is a range or offset written by hand, rateOver what a rate is over.
+// fixedWindow is a range or offset written by hand, rateOver the ranges of rates.
 var (
 	fixedWindow = regexp.MustCompile(`\[\d|offset \d`)
 	rateOver    = regexp.MustCompile(`rate\([^\[\]]*\[([^\]]*)\]`)

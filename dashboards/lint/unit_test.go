@@ -10,8 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// kind of a number: what it measures, as far as the expression shows. It is a unit of the
-// catalogue, or one of these.
+// kind is what a number measures, as far as the expression shows it: a unit of the catalogue, or one of these.
 type kind string
 
 const (
@@ -50,7 +49,7 @@ func units(c *checker) {
 	})
 }
 
-// shownIn is the unit of a query's values: of a table its column's.
+// shownIn is the unit in which a query's values are shown; in a table, its column's.
 func shownIn(p board.Panel, i int) (board.Unit, bool) {
 	if p.Kind != board.Table || p.Matrix != nil {
 		return p.Unit, true
@@ -127,7 +126,7 @@ func kindOfCall(c *parser.Call) kind {
 				return seconds // buckets, for a quantile
 			}
 		}
-		// A second in a second is a share of time, or a GPU.
+		// A second in each second is a share of time, or a GPU.
 		if growth, ok := map[kind]kind{seconds: unclear, joules: watts, plain: rates}[inner]; ok {
 			return growth
 		}

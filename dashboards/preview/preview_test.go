@@ -27,7 +27,7 @@ func nothing() eval.Source { return memstore.Over(storage.QueryableFunc(empty)) 
 
 func empty(_, _ int64) (storage.Querier, error) { return storage.NoopQuerier(), nil }
 
-// evil is a label's value: whatever is in labels is text.
+// evil is the value of a label, which must be shown as text.
 const evil = `</text><script>alert(1)</script>"'&`
 
 var errRefused = errors.New("connection refused")

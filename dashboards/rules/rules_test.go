@@ -25,8 +25,8 @@ import (
 
 var recorded = regexp.MustCompile(`^(cluster|pool|node|gpu|slice|namespace|pod):[a-z][a-z0-9_]*:(sum|count|max|avg|ratio|standing|rate5m|p95_(5m|30m))$`)
 
-// Prometheus accepts the file. A rule's name has its level, and the labels of it. What it reads is
-// package lint's.
+// Prometheus accepts the file. A rule's name has its level, and the rule has that level's labels. Package lint checks
+// what the rules read.
 func TestRules(t *testing.T) {
 	groups, errs := rulefmt.Parse(rules.YAML(), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
 	if len(errs) > 0 || len(groups.Groups) != len(rules.Groups()) {
@@ -79,7 +79,7 @@ func TestTemperatures(t *testing.T) {
 	}
 }
 
-// TestAMissedScrape: rates outlive a scrape of the autoscaler that failed, which ends its series.
+// TestAMissedScrape: rates continue over a failed scrape of the autoscaler, which ends its series.
 func TestAMissedScrape(t *testing.T) {
 	const target = `job="a",instance="i",namespace="gpuscale-system"`
 	src, err := memstore.Read("gpuscale_autoscaler_leader{"+target+"} 1x9 stale\n"+
@@ -96,8 +96,8 @@ func TestAMissedScrape(t *testing.T) {
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// big is 1,250 nodes of eight GPUs as their exporters and the autoscaler show them:
-// ten minutes of what the rules read, in 100 namespaces and 20 pools.
+// big is 1,250 nodes of eight GPUs, as their exporters and the autoscaler report them: ten minutes of what the rules
+// read, in 100 namespaces and 20 pools.
 func big(b *testing.B) *memstore.DB {
 	var page []memstore.Exposed
 	var growth []float64 // of each series, each 15 s

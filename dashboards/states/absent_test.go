@@ -16,8 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// Without a family of series no query that reads it shows a value as good, by a
-// threshold or a word.
+// Without a family of series, no query that reads it shows a value as good, by a threshold or a word.
 func TestNothingIsWellWithoutItsSeries(t *testing.T) {
 	judged, dropped, all := 0, 0, readersOf(t)
 	for _, s := range withRules() {
@@ -49,11 +48,11 @@ func TestNothingIsWellWithoutItsSeries(t *testing.T) {
 	}
 }
 
-// serving are the queues of the model servers: either of them shows that one runs.
+// serving are the queues of the model servers: each of them shows that a server runs.
 var serving = []string{metric.VLLMWaiting.Name, metric.Escape(metric.SGLangQueued.Name)}
 
-// witnesses are the queries that may show good without one of the series they read, if
-// they show the same with it: another series proves it.
+// witnesses are the queries that may show good without one of the series that they read, if they show the same with it:
+// another series proves that it is good.
 var witnesses = map[string]string{
 	"gpuscale-overview/Recording rules #3": "the group is evaluated; without this its slices are unknown",
 	"gpuscale-workload/Allocations #2":     "a row of a GPU needs none of the slices' series, and the reverse",
@@ -94,8 +93,8 @@ func reads(t *testing.T, b board.Board, q board.Query) []string {
 	return namesIn(text)
 }
 
-// familiesOf are the families that a query reads: what each name would be a part of, as a
-// histogram is, and of a rule's name what the rule reads.
+// familiesOf are the families that a query reads: for each name the family that it would be a part of, such as a
+// histogram, and for a rule's name the families that the rule reads.
 func familiesOf(t *testing.T, b board.Board, q board.Query) []string {
 	t.Helper()
 	var all []string
@@ -157,9 +156,8 @@ func readsOf(t *testing.T, b board.Board, p board.Panel) (names []string) {
 	return names
 }
 
-// Every rule is read by a board, and by panels that state it. Every group that is read has a tile,
-// which shows where it is not loaded, and Overview, which is for the exporter alone, reads none in
-// other panels.
+// Every rule is read by a board, and by panels that state it. Every group that a board reads has a tile, which shows
+// whether it is loaded. Overview, which is for the exporter alone, reads no group in other panels.
 func TestRulesOfBoards(t *testing.T) {
 	group := map[string]string{}
 	for _, g := range rules.Groups() {

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
-// fired are the alerts that fire at any time of a state, with their label sets: those whose
-// query has a value at each minute of the alert's For.
+// fired are the alerts that fire at any time of a state, with their label sets: those whose query has a value at each
+// minute of the alert's For.
 func fired(t *testing.T, s State, honor bool) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -37,8 +37,7 @@ func fired(t *testing.T, s State, honor bool) map[string][]string {
 	return out
 }
 
-// In a healthy state nothing fires, in a faulty one only the alerts about its faults;
-// Prometheus may scrape either way.
+// In a healthy state no alert fires, in a faulty one only the alerts about its faults, with and without honor_labels.
 func TestWhatFiresInEachState(t *testing.T) {
 	want := map[string][]string{
 		Healthy: nil,

@@ -32,9 +32,8 @@ func withRules() []State {
 	return all
 }
 
-// Every query of every panel, variable and annotation is answered in every state and
-// both ways: without an error, without NaN, without two series of one name, and empty
-// exactly where testdata/empty.txt has it.
+// Every query of every panel, variable and annotation is answered in every state, with and without honor_labels:
+// without an error, NaN or two series of one name, and empty exactly where testdata/empty.txt has it.
 func TestEveryPanelInEveryState(t *testing.T) {
 	mayBeEmpty, seen := emptyIn(t), map[string]bool{}
 	for _, s := range withRules() {
@@ -125,7 +124,7 @@ func checkAnswer(t *testing.T, name string, a eval.Answer) {
 	}
 }
 
-// No two rows of a table have the same labels: they would have been one.
+// checkRows: no two rows of a table have the same labels, since they should be one row.
 func checkRows(t *testing.T, name string, g eval.Grid) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -206,9 +205,9 @@ func cells(a eval.Answer) []eval.Cell {
 	return all
 }
 
-// TestRequestsWaiting: each server that docs/signals.md has is on the panels. Requests that a gateway
-// repeats of its servers count once, and in a namespace whose servers are not scraped they are
-// read of it. The names are those of the adapter's TestServers and scenarios.
+// TestRequestsWaiting: each server of docs/signals.md is on the panels. Requests that a gateway repeats of its servers
+// count once. In a namespace whose servers are not scraped, the gateway's series are read. The names are those of the
+// adapter's TestServers and scenarios.
 func TestRequestsWaiting(t *testing.T) {
 	to := time.Unix(1_800_000_000, 0)
 	series, err := memstore.Read(`

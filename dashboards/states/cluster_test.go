@@ -42,8 +42,8 @@ type cluster struct {
 	err        error // of the simulated world, or a warning of the loop
 }
 
-// ecc is what a GPU counts of errors in its memory. A row is replaced for each
-// uncorrected one, and for some of the corrected ones.
+// ecc counts a GPU's errors in its memory. A row is replaced for each uncorrected error, and for some of the corrected
+// ones.
 type ecc struct{ corrected, uncorrected int }
 
 func newCluster() *cluster {

@@ -18,8 +18,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// machine is a node's exporter: its compiler over its replay source. The GPUs are
-// a fake, written as a recording, and so is the kubelet's answer.
+// machine is a node's exporter: its compiler over its replay source. The GPUs are a fake, written as a recording, and
+// the kubelet's answer is a fake too.
 type machine struct {
 	compiler *collect.Compiler
 	gpus     map[string]*gpuState // by name, "n1/0"
@@ -101,7 +101,7 @@ func (m *machine) events(c *cluster, name string, now time.Time) *collect.Events
 // product is the driver's name of a model.
 var product = map[string]string{"H100-80GB": "NVIDIA H100 80GB HBM3", "L40S": "NVIDIA L40S", "A30-24GB": "NVIDIA A30"}
 
-// record is a GPU with its instances, by how busy it is.
+// record is a GPU with its instances and their busy ratio.
 func (m *machine) record(c *cluster, n *plan.Node, dev *plan.GPU, now time.Time) replay.Entity {
 	name := fmt.Sprintf("%s/%d", n.Name, dev.Index)
 	memory := cmp.Or(dev.Model.MemoryMiB, 81559)

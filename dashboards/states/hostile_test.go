@@ -31,8 +31,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/hostile"
 )
 
-// server answers as *prom.Client does over a Prometheus: an answer with a warning is partial, hence an
-// error. It notes the queries.
+// server answers as *prom.Client does over a Prometheus: an answer with a warning is partial, and so an error. It
+// records the queries.
 type server struct {
 	storage.Queryable
 	now     time.Time
@@ -54,8 +54,8 @@ func (s *server) Range(ctx context.Context, text string, from, to time.Time, ste
 	return memstore.Range(ctx, engine, s, text, from, to, step)
 }
 
-// resultOf is the result of a rule as text, without what it says about the tenant itself. As in
-// Prometheus a warning is no failure of a rule.
+// resultOf is the result of a rule as text, without the series of the tenant itself. As in Prometheus a warning is no
+// failure of a rule.
 func resultOf(t *testing.T, src storage.Queryable, expr string, at time.Time) string {
 	t.Helper()
 	v, _, err := memstore.Instant(t.Context(), engine, src, expr, at)
@@ -70,8 +70,8 @@ func resultOf(t *testing.T, src storage.Queryable, expr string, at time.Time) st
 // trusted is the namespace of our programs.
 const trusted = sources.Namespaces
 
-// views are what an operator or a program sees of a Prometheus, as text by name. Of boards they
-// are the panels that read recording rules alone.
+// views are what an operator or a program reads from a Prometheus, as text by name. For boards they are the panels that
+// read only recording rules.
 var views = map[string]func(t *testing.T, src storage.Queryable, s State) map[string]string{
 	"boards": func(t *testing.T, src storage.Queryable, s State) map[string]string {
 		out := map[string]string{}
@@ -121,7 +121,7 @@ var views = map[string]func(t *testing.T, src storage.Queryable, s State) map[st
 	},
 }
 
-// readings are what the autoscaler takes from a Prometheus.
+// readings are what the autoscaler reads from a Prometheus.
 func readings(t *testing.T, src storage.Queryable, s State, from ...string) *observe.Readings {
 	t.Helper()
 	r, err := observe.Read(t.Context(), &server{Queryable: src, now: s.End()}, trust.From(from), s.End())
@@ -129,8 +129,8 @@ func readings(t *testing.T, src storage.Queryable, s State, from ...string) *obs
 	return r
 }
 
-// TestNoPageChangesWhatOthersSee: whatever series a tenant's pages show, alerts, recorded series, the
-// report and the autoscaler's readings of GPUs are those without it.
+// TestNoPageChangesWhatOthersSee: whatever series a tenant's pages contain, alerts, recorded series, the report and the
+// autoscaler's readings of GPUs are the same as without them.
 func TestNoPageChangesWhatOthersSee(t *testing.T) {
 	names, honors, many := []string{XID}, []bool{true}, 4
 	if testall.Enabled() {
@@ -185,7 +185,7 @@ func TestTrustIsWhatProtects(t *testing.T) {
 	want := everywhere(src)
 	for _, a := range attacks(4) {
 		if strings.HasPrefix(a.Name, "native") || strings.HasSuffix(a.Name, "finite") {
-			continue // they only make evaluations fail
+			continue // such attacks only make evaluations fail
 		}
 		if everywhere(w.Attacked(a)) == want {
 			t.Errorf("%s: no alert changes", a.Name)

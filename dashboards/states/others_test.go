@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// software is what a model server's series are called.
+// software has the names of a model server's series.
 type software struct {
 	name, labels           string
 	running, waiting       metric.Read
@@ -86,7 +86,7 @@ func (s *modelServer) page() string {
 	add := func(name, more string, value float64) { fmt.Fprintf(&b, "%s{%s%s} %g\n", name, s.labels, more, value) }
 	add(s.running.Name, "", math.Round(30*s.busy))
 	add(s.waiting.Name, "", math.Max(0, math.Round(40*(s.busy-0.6))))
-	if s.name == "sglang" { // with --enable-priority-scheduling: each priority's number beside the whole
+	if s.name == "sglang" { // with --enable-priority-scheduling: the number of each priority beside the total
 		add(s.running.Name, `,priority="0"`, math.Round(30*s.busy))
 	}
 	add(s.cache.Name, "", 0.9*s.busy)

@@ -20,8 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/top"
 )
 
-// reported are the states that the report is made of: in make test a cluster with each kind
-// of work and one without any.
+// reported are the states whose report is tested: in make test a cluster with each kind of work, and one without work.
 func reported() []State {
 	all := All()
 	if testall.Enabled() {
@@ -80,7 +79,7 @@ func report(t *testing.T, s State, honor bool) (r model.Report, ok bool) {
 		t.Error("there is an autoscaler, and no pool")
 	}
 	require.NoError(t, ledger.Make(a).Check())
-	if s.Name != Down { // there the exporter has a record of half of it
+	if s.Name != Down { // in that state the exporter has a record of half of the time
 		alike(t, a)
 	}
 	return r, true

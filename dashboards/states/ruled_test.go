@@ -45,12 +45,12 @@ func (r *ruled) of(record string, over view) []*memstore.Recorded {
 	return made.(func() []*memstore.Recorded)()
 }
 
-// evaluated is what a rule records. A series that is missing at the next evaluation gets
-// a staleness marker, as in Prometheus.
+// evaluated is what a rule records. A series that is missing at the next evaluation gets a staleness marker, as in
+// Prometheus.
 func evaluated(r rules.Rule, over view) (all []*memstore.Recorded) {
 	lines, err := memstore.Range(context.Background(), engine, over, r.Expr, begin, begin.Add(Length), ruleEvery)
 	if err != nil {
-		panic(fmt.Sprintf("a rule of ours: %s: %v", r.Record, err)) // caught by its own tests first
+		panic(fmt.Sprintf("a rule of ours: %s: %v", r.Record, err)) // the rules' own tests find this first
 	}
 	for _, l := range lines {
 		one := &memstore.Recorded{Labels: labels.NewBuilder(l.Labels).Set(labels.MetricName, r.Record).Labels()}
@@ -71,8 +71,8 @@ func evaluated(r rules.Rule, over view) (all []*memstore.Recorded) {
 	return all
 }
 
-// namesIn are the names of the series that PromQL reads, those of patterns included, each once;
-// none of what is no PromQL, which its own tests find.
+// namesIn are the names of the series that PromQL reads, those that patterns match included, each once. Invalid PromQL,
+// which its own tests find, has none.
 func namesIn(expr string) []string {
 	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {

@@ -59,9 +59,9 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// either are the rules for which one of their families is enough: GPUs or slices, one
-// kind of server or another, a GPU that has lost its name, a name of dcgm-exporter before
-// and from 4.9.0 on. Without all of them they have no series.
+// either are the rules for which one of several families is enough: GPUs or slices, one kind of server or another, a
+// GPU that has lost its name, or a name of dcgm-exporter before or from 4.9.0 on. Without all of them they have no
+// series.
 var either = map[string][]string{
 	"gpu:gpu_unhealthy:max":                   {metric.GPUInfo.Name, metric.GPUHealthy.Name},
 	"node:gpu_temperature_celsius:max":        {metric.DCGMTemperature.Name, metric.DCGMTemperatureNew.Name},
@@ -71,8 +71,8 @@ var either = map[string][]string{
 	rules.SliceStanding:                       {metric.GPUInfo.Name, metric.GPUInstanceInfo.Name},
 }
 
-// Without a family its rules have no series: nothing becomes 0. A slice of unknown
-// allocation is still shown, as unknown, which TestSlicesWithoutAttribution covers.
+// Without a family the rules that read it have no series: no value becomes 0. A slice of unknown allocation is still
+// shown, as unknown, which TestSlicesWithoutAttribution covers.
 func TestNothingIsMadeOfNothing(t *testing.T) {
 	for _, s := range All() {
 		for _, r := range rules.All() {
@@ -95,7 +95,7 @@ func TestNothingIsMadeOfNothing(t *testing.T) {
 	}
 }
 
-// Without attribution no slice is free: those without a pod are unknown.
+// Without attribution no slice is free: slices without a pod are unknown.
 func TestSlicesWithoutAttribution(t *testing.T) {
 	standing, ok := rules.Find(rules.SliceStanding)
 	if !ok {

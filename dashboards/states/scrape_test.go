@@ -16,8 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
-// recording is what two Prometheuses hold of the same targets: one scrapes with
-// honor_labels, the other without.
+// recording is what two Prometheus servers store of the same targets: one scrapes with honor_labels, the other without.
 type recording struct {
 	honored, plain memstore.DB
 	ruled          ruled
@@ -35,7 +34,7 @@ func (r *recording) scrape(at time.Time, target labels.Labels, page []memstore.E
 	r.record(at, target, append(page, own("up", up), own("scrape_samples_scraped", float64(len(page)))))
 }
 
-// gone is for a target that service discovery no longer lists.
+// gone ends the series of a target that service discovery no longer lists.
 func (r *recording) gone(at time.Time, target labels.Labels) { r.record(at, target, nil) }
 
 func (r *recording) record(at time.Time, target labels.Labels, exposed []memstore.Exposed) {
@@ -43,7 +42,7 @@ func (r *recording) record(at time.Time, target labels.Labels, exposed []memstor
 	r.plain.Scrape(at, target, false, exposed)
 }
 
-// known are the labels of series that were parsed before, by their text.
+// known are the labels of series that were parsed before, by the series' text.
 var known sync.Map
 
 // parse reads an exposition without timestamps. Only its values change from scrape to scrape,

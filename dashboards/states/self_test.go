@@ -31,9 +31,9 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
-// selves are the pages of an exporter and of an adapter about themselves: of ones that ran for
-// a moment in real time. Names, types and labels are the programs'; how often and how long they
-// read is a fake's, since the recordings run in simulated time.
+// selves are the pages of an exporter and of an adapter about themselves, which ran for a moment in real time. Names,
+// types and labels are the programs' own. How often and how long they read is invented, since the recordings run in
+// simulated time.
 type selves struct{ exporter, adapter []memstore.Exposed }
 
 func newSelves() (selves, error) {
@@ -47,7 +47,7 @@ func newSelves() (selves, error) {
 	return selves{exporter, adapter}, err
 }
 
-// during runs what run does while f does its part.
+// during runs run until f has ended.
 func during(ctx context.Context, run func(context.Context), f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -59,7 +59,7 @@ func during(ctx context.Context, run func(context.Context), f func(context.Conte
 	return f(ctx)
 }
 
-// exporterItself is of an exporter over a recording of one GPU, without that GPU.
+// exporterItself is an exporter's page about itself, over a recording of one GPU, without the series of that GPU.
 func exporterItself(ctx context.Context) (page []memstore.Exposed, err error) {
 	source, err := replay.NewSource([]replay.Frame{{GPUs: []replay.Entity{{
 		Entity: collect.Entity{UUID: "GPU-self", Model: "NVIDIA L40S", DriverVersion: "580.65.06"},
@@ -85,7 +85,7 @@ func exporterItself(ctx context.Context) (page []memstore.Exposed, err error) {
 	})
 }
 
-// adapterItself is of the adapter below its API server (configuration, cache and provider), over
+// adapterItself is the page about itself of an adapter without its API server (configuration, cache and provider), over
 // a Prometheus that answers all of its rules.
 func adapterItself(ctx context.Context) ([]memstore.Exposed, error) {
 	dir, err := os.MkdirTemp("", "gpuscale-states-")
@@ -112,7 +112,7 @@ func adapterItself(ctx context.Context) ([]memstore.Exposed, error) {
 	build.WithLabelValues("devel", "go").Set(1)
 	registry.MustRegister(build)
 	err = during(ctx, c.Run, func(ctx context.Context) error {
-		for _, r := range c.Rules() { // as an HPA asks; a missing answer is counted, too
+		for _, r := range c.Rules() { // as an HPA requests them; a missing answer is counted, too
 			_, _ = p.GetExternalMetric(ctx, "chat", labels.Everything(), cma.ExternalMetricInfo{Metric: r.Name})
 		}
 		return ctx.Err()
@@ -123,7 +123,7 @@ func adapterItself(ctx context.Context) ([]memstore.Exposed, error) {
 	return gather(registry)
 }
 
-// answering is a Prometheus with a value of one pod for every query.
+// answering is a Prometheus that answers every query with a value of one pod.
 type answering struct{}
 
 // QueryWithin implements cache.Querier.
@@ -137,14 +137,14 @@ type everyPod struct{ provider.Pods }
 func (everyPod) Ready() error                                    { return nil }
 func (everyPod) Lives(string, string) (since time.Time, ok bool) { return time.Time{}, true }
 
-// running is how long every program had run when a recording begins, and took the seconds that
-// everything it measures takes.
+// running is how long every program had run when a recording begins; took is the duration in seconds of everything that
+// it measures.
 const (
 	running = 10 * time.Minute
 	took    = 0.01
 )
 
-// fixed are gauges of this machine's clock.
+// fixed are gauges that depend on this machine's clock.
 var fixed = map[string]float64{
 	metric.AdapterRuleAge.Name:            2,
 	metric.AdapterReloadTime.Name:         float64(begin.Add(-time.Hour).Unix()),
@@ -153,8 +153,8 @@ var fixed = map[string]float64{
 
 func nameOf(e memstore.Exposed) string { return e.Labels.Get(promlabels.MetricName) }
 
-// aged is a page about itself of a program that serves so many series: it has read once for each
-// scrape, and nothing was left out.
+// aged is the page about itself of a program that serves so many series. It has read once for each scrape, and left out
+// nothing.
 func aged(page []memstore.Exposed, at time.Time, series int) []memstore.Exposed {
 	passes := float64(at.Sub(begin.Add(-running)) / Every)
 	page = slices.Clone(page)
@@ -162,7 +162,7 @@ func aged(page []memstore.Exposed, at time.Time, series int) []memstore.Exposed 
 		e := &page[i]
 		name := nameOf(*e)
 		value, is := fixed[name]
-		bound, _ := strconv.ParseFloat(e.Labels.Get(promlabels.BucketLabel), 64) // the program's own
+		bound, _ := strconv.ParseFloat(e.Labels.Get(promlabels.BucketLabel), 64) // a bucket of the program's own
 		switch {
 		case is:
 			e.Value = value
@@ -181,5 +181,5 @@ func aged(page []memstore.Exposed, at time.Time, series int) []memstore.Exposed 
 	return page
 }
 
-// growing are the counters of what succeeds.
+// growing are the counters of successes.
 var growing = []string{metric.ExporterReads.Name, metric.AdapterQueries.Name, metric.AdapterAnswers.Name}

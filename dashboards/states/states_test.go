@@ -40,7 +40,7 @@ func TestEverySeriesOfTheCatalogue(t *testing.T) {
 	}
 	for _, d := range metric.All() {
 		if !slices.Contains([]metric.Owner{metric.Exporter, metric.Adapter, metric.Autoscaler}, d.Owner) {
-			continue // the MIG agent is in no state: it needs a GPU to repartition
+			continue // no state has the MIG agent: it needs a GPU to repartition
 		}
 		why, excused := absent[d.Name]
 		switch {

@@ -23,7 +23,7 @@ func (v view) hidden(name string) bool {
 	return slices.Contains(v.without, name) || slices.Contains(v.without, familyOf(v.DB, name))
 }
 
-// familyOf is the family of a series' name: that of a histogram has a bucket.
+// familyOf is the family of a series' name: that of a histogram's bucket, sum or count is the histogram.
 func familyOf(d *memstore.DB, name string) string {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if family, ok := strings.CutSuffix(name, suffix); ok && d.Named(family+"_bucket") != nil {
@@ -61,7 +61,7 @@ func (v view) selected(from, to int64, matchers []*labels.Matcher) []storage.Ser
 	return out
 }
 
-// names that may match, sorted: one, where the matchers say which.
+// names that may match, sorted: a single one if the matchers name it.
 func (v view) names(matchers []*labels.Matcher) []string {
 	for _, m := range matchers {
 		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {

@@ -26,7 +26,7 @@ type story struct{ chapters []chapter }
 type chapter struct {
 	at    time.Duration
 	world string   // for scenario.World
-	ours  []string // other lines
+	ours  []string // lines of ourVerbs
 }
 
 // ourVerbs are not the scenario language's.
@@ -53,7 +53,7 @@ func parseStory(text string) (story, error) {
 	return s, nil
 }
 
-// happen changes the cluster as a chapter says.
+// happen applies a chapter's changes to the cluster.
 func (c *cluster) happen(ch chapter) error {
 	if _, err := c.world.Exec(ch.world); err != nil {
 		return fmt.Errorf("at %s: %w", ch.at, err)
@@ -96,7 +96,7 @@ func (c *cluster) ours(line string) error {
 	return nil
 }
 
-// notice is the provider's, two minutes before it interrupts a node.
+// notice applies the provider's notice, two minutes before it interrupts a node.
 func (c *cluster) notice(node string) error {
 	nodes := c.world.Sim.State.Nodes
 	i := slices.IndexFunc(nodes, func(n plan.Node) bool { return n.Name == node })
