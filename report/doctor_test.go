@@ -22,10 +22,9 @@ import (
 	"github.com/gpuscale/gpuscale/report/doctor"
 )
 
-// TestDoctorScripts plays the command line against fake API servers: $WELL has a healthy
-// installation, $FROZEN one with a frozen pool, $BROKEN one without its APIServices,
-// $BARE nothing, $DENIED may not be read, $EXPIRED knows no caller. $ANSWERS is a fake Prometheus of a healthy
-// installation.
+// TestDoctorScripts runs the command line against fake API servers: $WELL has a healthy installation, $FROZEN one with
+// a frozen pool, $BROKEN one without its APIServices, $BARE nothing, $DENIED refuses every read, $EXPIRED accepts no
+// caller's credentials. $ANSWERS is a fake Prometheus of a healthy installation.
 func TestDoctorScripts(t *testing.T) {
 	base := installed(t)
 	for _, crd := range []string{"gpunodepools", "gpuquotas"} {
@@ -79,10 +78,9 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: there, context: 
 `, url)
 }
 
-// answering is a fake Prometheus that answers doctor's queries, and no others, from
-// doctor/testdata/base.answers. Times are those of the request, and of half a minute
-// before it where VictoriaMetrics (1.146) would answer as of then: it looks as far back
-// as its -search.latencyOffset unless latency_offset says otherwise.
+// answering is a fake Prometheus that answers doctor's queries, and no others, from doctor/testdata/base.answers. Times
+// are those of the request, or half a minute earlier where VictoriaMetrics (1.146) would answer so: it looks back as
+// far as its -search.latencyOffset unless latency_offset sets another time.
 func answering(t *testing.T) http.Handler {
 	answers := map[string]promql.Vector{}
 	for line := range strings.Lines(string(mustRead(t, "doctor/testdata/base.answers"))) {
@@ -133,7 +131,7 @@ func fake(t *testing.T, text string) (*fakeAPI, doctor.Options) {
 	return s, doctor.Options{Kube: &rest.Config{Host: s.URL}, NoPrometheus: "none was given", Advise: advise, Sources: doctor.Sources(doctor.All())}
 }
 
-// All sources of a small cluster: few calls, all of them reads, and all facts of checks.
+// All sources of a small cluster take few calls, all of them reads, and give all facts of checks.
 func TestGather(t *testing.T) {
 	s, o := fake(t, installed(t))
 	f, err := doctor.Gather(t.Context(), o)
@@ -159,7 +157,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// Lists are read page by page. An endless list ends at the bound, and is reported as partial; so does a cluster of
+// Lists are read page by page. An endless list ends at the bound, and is reported as partial; so is a cluster of
 // endless lists.
 func TestBounds(t *testing.T) {
 	s, o := fake(t, "kind: Node")
@@ -181,10 +179,10 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Missing rights are named, one by one, and nothing else is lost.
+// Each missing right is named, and no other fact is lost.
 func TestForbidden(t *testing.T) {
 	objects := installed(t)
-	for _, kind := range []string{"ReplicaSet", "StatefulSet", "Job"} { // which are read where an Event names them
+	for _, kind := range []string{"ReplicaSet", "StatefulSet", "Job"} { // these are read if an Event names them
 		objects += fmt.Sprintf("\n---\n{kind: Event, metadata: {name: %[1]s, namespace: gs}, type: Warning, reason: FailedCreate, involvedObject: {kind: %[1]s, namespace: gs, name: a}}", kind)
 	}
 	for _, d := range doctor.Table {
@@ -199,7 +197,7 @@ func TestForbidden(t *testing.T) {
 		f, err := doctor.Gather(t.Context(), o)
 		require.NoError(t, err)
 		if want := "you lack permission to " + d.Right(); f.Missing[d] != want {
-			// What other facts name is not read where those cannot be read.
+			// Objects that other facts name are not read if those facts cannot be read.
 			t.Errorf("%s: %q, want %q", d.Name, f.Missing[d], want)
 		}
 	}
@@ -220,7 +218,7 @@ func TestNoAPIServer(t *testing.T) {
 	if _, err := doctor.Gather(t.Context(), o); err == nil {
 		t.Error("connection refused")
 	}
-	// A server that stops in the middle: the rest is reported as missing.
+	// A server that stops halfway: the remaining facts are reported as missing.
 	s, o = fake(t, installed(t))
 	s.Broken = []string{"/api/v1/nodes"}
 	f, err := doctor.Gather(t.Context(), o)
@@ -235,7 +233,7 @@ func TestNoAPIServer(t *testing.T) {
 	}
 }
 
-// An unreachable Prometheus is queried once, and so is one with series of several clusters.
+// A Prometheus that is unreachable, or has series of several clusters, is queried once.
 func TestPrometheusAway(t *testing.T) {
 	for status, c := range map[int]struct{ body, says string }{
 		http.StatusServiceUnavailable: {"starting up", "HTTP 503"},

@@ -23,8 +23,8 @@ import (
 // fakeAPI is a fake API server: read-only, with pages, single objects and refusals.
 type fakeAPI struct {
 	URL string
-	// Denied and Broken are beginnings of paths that the caller may not read, and that end in
-	// an error. Endless are paths of lists that always have another page.
+	// Denied are prefixes of paths that the caller may not read, Broken of paths that end in an error. Endless are
+	// paths of lists that always have another page.
 	Denied, Broken, Endless []string
 
 	lists map[string][]json.RawMessage // by path
@@ -76,7 +76,7 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.calls = append(s.calls, r.Method+" "+r.URL.Path)
 	s.mu.Unlock()
 	begins := func(p string) bool { return strings.HasPrefix(r.URL.Path, p) }
-	// Of an optional API there are the objects given, or none; of the others lists, which may be empty.
+	// Of an optional API the given objects exist, or none; other APIs have lists, which may be empty.
 	absent := slices.ContainsFunc(doctor.Table, func(d *doctor.Source) bool { return d.Optional && slices.ContainsFunc(d.Paths, begins) })
 	code, answer := http.StatusOK, s.names[r.URL.Path]
 	switch parts := strings.Split(strings.Replace(r.URL.Path, "/api/", "/apis/core/", 1), "/"); {
@@ -102,7 +102,7 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // bound of objects before that of calls.
 const endlessPage = 80
 
-// page is one page of a list. The token is where the next one begins.
+// page is one page of a list. The token is the beginning of the next one.
 func (s *fakeAPI) page(r *http.Request) string {
 	items, next := s.lists[r.URL.Path], ""
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))

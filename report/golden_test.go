@@ -50,7 +50,7 @@ func golden(a query.Answers) model.Input {
 	return model.Input{Answers: a, Currency: "USD", Version: "v0.0.0-golden", Generated: generated}
 }
 
-// goldenReport is the story's, which tests do not change.
+// goldenReport is the story's report, which tests do not change.
 func goldenReport(t *testing.T) model.Report {
 	t.Helper()
 	r, err := plain()
@@ -68,8 +68,8 @@ func balanced(r model.Report) error {
 	return nil
 }
 
-// TestGolden writes the story's report: as the page that users see, and as JSON, whose
-// figures have six digits. In the JSON, what the page draws and its queries are left out.
+// TestGolden writes the story's report as the page that users see, and as JSON with six digits in its figures. The JSON
+// leaves out what the page draws, and its queries.
 func TestGolden(t *testing.T) {
 	r := goldenReport(t)
 	require.NoError(t, balanced(r))
@@ -88,7 +88,7 @@ func TestGolden(t *testing.T) {
 	goldenfile.Equal(t, filepath.Join("testdata", "golden", "report.json"), out.String())
 }
 
-// text is the words of a report's page: sections, and tables with a row a line.
+// text is the words of a report's page: sections, and tables with one row in a line.
 func text(r model.Report) string {
 	var b strings.Builder
 	b.WriteString(r.Answer.Text + "\nData quality: " + r.Answer.Quality.Grade + "\n")
@@ -112,7 +112,8 @@ func text(r model.Report) string {
 	return b.String()
 }
 
-// TestMoneyWithoutThePool: while the autoscaler is away and before it has started again, GPUs have the mean price of the pools with such GPUs.
+// TestMoneyWithoutThePool: while the autoscaler is away, and until it is back, GPUs have the mean price of the pools
+// with such GPUs.
 func TestMoneyWithoutThePool(t *testing.T) {
 	c := newCluster(storyEnd.Add(-6*time.Hour-20*time.Minute), time.Minute)
 	c.Nodes = []*Node{whole("a", "reserved", modelH, 8), whole("b", "spot", modelH, 8)}
@@ -143,8 +144,8 @@ func TestMoneyWithoutThePool(t *testing.T) {
 	}
 }
 
-// TestPriceList: a price list overrides the pools' prices, in its own currency. Hours
-// with a price have a cost; a sum with a part without a price is unknown, and orders by hours.
+// TestPriceList: a price list overrides the pools' prices, in its own currency. Hours with a price have a cost. A sum
+// with a part without a price is unknown, and such rows are sorted by hours.
 func TestPriceList(t *testing.T) {
 	list, err := prices.Load("../docs/prices-example.yaml")
 	require.NoError(t, err)
@@ -175,8 +176,7 @@ func TestPriceList(t *testing.T) {
 	}
 }
 
-// TestBrowser checks the pages in Chromium with axe-core: `make report-browser`, which has
-// what it needs.
+// TestBrowser checks the pages in Chromium with axe-core. It runs in make report-browser, which provides both.
 func TestBrowser(t *testing.T) {
 	chromium := cmp.Or(os.Getenv("CHROMIUM"), "/usr/bin/chromium")
 	node, err := exec.LookPath("node")

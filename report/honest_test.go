@@ -46,8 +46,8 @@ func since(t *testing.T, length time.Duration) query.Window {
 	return w
 }
 
-// TestSeveralClusters: with two clusters in one Prometheus the error names the flag to
-// choose one; then only that one is counted.
+// TestSeveralClusters: with two clusters in one Prometheus the error names the flag that selects one; then only that
+// cluster is counted.
 func TestSeveralClusters(t *testing.T) {
 	p := two("west", two("east", nil).Prometheus).Prometheus
 	_, err := query.Run(t.Context(), p, since(t, time.Hour), query.Options{})
@@ -72,7 +72,7 @@ func TestSeveralClusters(t *testing.T) {
 	}
 }
 
-// TestQuality: what is wrong with the data is named in section 0 and, where figures cannot be relied on, in the exit code.
+// TestQuality: section 0 names what is wrong with the data. The exit code shows it where figures are unreliable.
 func TestQuality(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -107,9 +107,9 @@ func TestQuality(t *testing.T) {
 	}
 }
 
-// TestShortLives: in a window with long steps, what servers count that live for 40 minutes, and exporters whose nodes are
-// replaced ten minutes after an XID, is counted whole, and an XID again after each reboot. What was counted before the
-// first scrape is not the window's.
+// TestShortLives: with long steps, counters of servers that live for 40 minutes are counted whole. So are those of
+// exporters whose nodes are replaced ten minutes after an XID, and an XID counts again after each reboot. Counts from
+// before the first scrape are not in the window.
 func TestShortLives(t *testing.T) {
 	const length, every = 8 * 24 * time.Hour, 2 * time.Minute
 	c := newCluster(storyEnd.Add(-length), every)
@@ -155,8 +155,8 @@ func TestShortLives(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredUse: where no allocated GPU, or only a few of them, have a measured use, that is said, and no
-// place of use is 0: as where profiling counters cannot be read.
+// TestUnmeasuredUse: if no allocated GPU, or only a few of them, have a measured use, as where profiling counters
+// cannot be read, the report states so, and no place of use is 0.
 func TestUnmeasuredUse(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -220,8 +220,8 @@ func answersOver(t *testing.T, series memstore.Series, w query.Window, source qu
 	return a
 }
 
-// TestLoadsByTheClock: in a long window, too, what computes in the first ten minutes of each hour computes in a sixth of
-// its time, and what is there for the first half of each hour is there for half of it.
+// TestLoadsByTheClock: in a long window, too, a pod that computes in the first ten minutes of each hour computes in a
+// sixth of its time, and one that exists for the first half of each hour exists for half of the time.
 func TestLoadsByTheClock(t *testing.T) {
 	w := since(t, 40*24*time.Hour)
 	var all memstore.Series
@@ -264,8 +264,8 @@ func TestLoadsByTheClock(t *testing.T) {
 	}
 }
 
-// TestGonePods: what is no longer allocated is reported in the past tense, and nothing is stopped that is
-// gone or computes again. Two pods that shared a GPU had half of it each.
+// TestGonePods: what is no longer allocated is reported in the past tense, and no action stops a workload that is gone
+// or computes again. Two pods that shared a GPU had half of it each.
 func TestGonePods(t *testing.T) {
 	for _, now := range []string{"gone", "computes"} {
 		c := newCluster(storyEnd.Add(-3*time.Hour), time.Minute)
@@ -299,8 +299,8 @@ func TestGonePods(t *testing.T) {
 	}
 }
 
-// TestMaximaOfThePast: a maximum of an HPA that was raised since, that limited nothing, or whose HPA is gone is
-// not to be raised.
+// TestMaximaOfThePast: no action raises the maximum of an HPA that was raised since, that limited nothing, or that is
+// gone.
 func TestMaximaOfThePast(t *testing.T) {
 	for name, change := range map[string]func(*query.Answers){
 		"raised": func(a *query.Answers) {
@@ -309,7 +309,7 @@ func TestMaximaOfThePast(t *testing.T) {
 		"gone": func(a *query.Answers) { delete(a.Vectors, query.HPAMax) },
 		"free": func(a *query.Answers) { delete(a.Lines, query.HPALimited) },
 	} {
-		a, _ := answers() // TestGolden has the error
+		a, _ := answers() // TestGolden reports the error
 		a.Vectors, a.Lines = maps.Clone(a.Vectors), maps.Clone(a.Lines)
 		change(&a)
 		for _, action := range model.Make(golden(a)).Actions {
@@ -339,7 +339,7 @@ func TestBands(t *testing.T) {
 	}
 }
 
-// nan answers every instant query of a piece with NaN, but for the last piece but one.
+// nan answers every instant query of a piece with NaN, except for the last piece but one.
 type nan struct{ *Prometheus }
 
 func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
@@ -353,7 +353,7 @@ func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vecto
 	return v, nil
 }
 
-// TestAPieceWithoutANumber does not hide the others.
+// TestAPieceWithoutANumber: a piece without a number does not hide the others.
 func TestAPieceWithoutANumber(t *testing.T) {
 	a := answered(t, nan{two("", nil).Prometheus}, 60*time.Hour)
 	if l := a.Lines[query.MemoryP99]; len(l) != 1 || l[0].Points[0].Value != 7 {
@@ -361,7 +361,7 @@ func TestAPieceWithoutANumber(t *testing.T) {
 	}
 }
 
-// TestNothingAtAll: a window without a GPU has no figure, and no division by it.
+// TestNothingAtAll: a window without a GPU has no figures, and nothing is divided by zero.
 func TestNothingAtAll(t *testing.T) {
 	r := model.Make(model.Input{Answers: query.Answers{Window: since(t, time.Hour), Autoscaler: true, Exporter: true}})
 	if _, known := r.Hours.GPUs.Get(); known || r.Answer.Text == "" || len(r.Actions) > 0 {
@@ -369,14 +369,14 @@ func TestNothingAtAll(t *testing.T) {
 	}
 }
 
-// TestStyles: each class that the style names is on a page.
+// TestStyles: each class of the style sheet is used on a page.
 func TestStyles(t *testing.T) {
 	var pages bytes.Buffer
 	for _, r := range []model.Report{goldenReport(t), alone(t), hostile(t), model.Make(model.Input{Answers: query.Answers{Window: since(t, time.Hour)}})} {
 		require.NoError(t, render.HTML(&pages, r))
 	}
 	style, page, _ := strings.Cut(pages.String(), "</style>")
-	used := map[string]bool{"fair": true, "p-unmeasured": true, "g-coming": true} // of no report here
+	used := map[string]bool{"fair": true, "p-unmeasured": true, "g-coming": true} // used by no report here
 	for _, m := range regexp.MustCompile(`class="([^"]*)"`).FindAllStringSubmatch(page, -1) {
 		for _, c := range strings.Fields(m[1]) {
 			used[c] = true
@@ -424,9 +424,9 @@ func TestManySeriesOfOneNamespace(t *testing.T) {
 	}
 }
 
-// TestTokensOfOnePod: what a server counts apart, by priority, by whether a request streams (SGLang's
-// tokenizer_manager.py of 2026) or by replica under Ray, adds up; two servers that scrape it do not,
-// nor does what SGLang's gateway repeats of it, except where the servers are not scraped.
+// TestTokensOfOnePod: counts that a server separates, by priority, by whether a request streams (SGLang's
+// tokenizer_manager.py of 2026) or by replica under Ray, add up. Two Prometheus servers that scrape it do not. What
+// SGLang's gateway repeats of it counts only where the servers are not scraped.
 func TestTokensOfOnePod(t *testing.T) {
 	w := since(t, time.Hour)
 	var series memstore.Series

@@ -54,8 +54,8 @@ func near(t *testing.T, what string, got, want, by float64) {
 	}
 }
 
-// TestHoles: two hours without a component, between two idle ones. Time without a count
-// is unknown, not free, and nothing is counted twice.
+// TestHoles: two hours without a component, between two idle ones. Time without a count is unknown, not free, and is
+// not counted twice.
 func TestHoles(t *testing.T) {
 	const hour = 3600.0
 	autoscalerDown := func(c *Cluster) { c.Replica = 0; hours(c, 2); c.Replica = 1 }
@@ -64,7 +64,7 @@ func TestHoles(t *testing.T) {
 		exporter    bool
 		happen      func(c *Cluster)
 		unknown, by float64 // seconds
-		busy        float64 // share of what there was; 0 is not judged
+		busy        float64 // share of the known time; 0 is not checked
 		exporters   float64 // seconds
 		gaps        int
 	}{
@@ -101,8 +101,8 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// TestAChangedLabelIsNoTime: the target's instance label changes, and all counters
-// appear again with a week in them.
+// TestAChangedLabelIsNoTime: the target's instance label changes, and all counters appear again with the growth of a
+// week.
 func TestAChangedLabelIsNoTime(t *testing.T) {
 	c := small()
 	c.NoExporter = true
@@ -114,8 +114,8 @@ func TestAChangedLabelIsNoTime(t *testing.T) {
 	near(t, "capacity", l.Capacity, 3*4*3600, 400)
 }
 
-// TestPlacesWithoutTheirCapacity: a page with places and no capacity, of whatever is scraped, or
-// of a replica whose capacity was not answered, counts for nothing.
+// TestPlacesWithoutTheirCapacity: places without a capacity, on any scraped page or of a replica whose capacity was not
+// answered, are not counted.
 func TestPlacesWithoutTheirCapacity(t *testing.T) {
 	c := small()
 	c.NoExporter = true
@@ -132,7 +132,7 @@ func TestPlacesWithoutTheirCapacity(t *testing.T) {
 	near(t, "sick", l.Total()[ledger.Sick], 0, 0)
 }
 
-// TestARemovedNodeIsNoHole: it is unknown for an hour, then gone.
+// TestARemovedNodeIsNoHole: a removed node is unknown for an hour, then gone.
 func TestARemovedNodeIsNoHole(t *testing.T) {
 	c := small()
 	c.NoAutoscaler = true
@@ -145,8 +145,8 @@ func TestARemovedNodeIsNoHole(t *testing.T) {
 	near(t, "capacity", l.Capacity, 6*3600+2*2*3600+2*3600, 700)
 }
 
-// TestLongSteps: hours of pods that last as long as a long window's steps are those of short steps. Use is
-// measured while the pod is there, not over the step before.
+// TestLongSteps: the hours of pods that live as long as a step of a long window are those of short steps. Use is
+// measured while the pod exists, not over the step before.
 func TestLongSteps(t *testing.T) {
 	c := small()
 	c.NoAutoscaler = true
@@ -205,7 +205,7 @@ func small() *Cluster {
 	return c
 }
 
-// begin lets the time before the window pass.
+// begin advances the cluster to the beginning of the window.
 func begin(c *Cluster) {
 	for c.Now.Before(start) {
 		c.Tick()
@@ -213,7 +213,7 @@ func begin(c *Cluster) {
 	clear(c.Counted)
 }
 
-// read asks the queries of the ledger, and no others, over the hours played.
+// read sends the queries of the ledger, and no others, over the simulated hours.
 func read(t require.T, c *Cluster, step time.Duration) ledger.Ledger {
 	w, err := query.NewWindow(c.Now, c.Now.Sub(start))
 	require.NoError(t, err)
@@ -239,18 +239,17 @@ func read(t require.T, c *Cluster, step time.Duration) ledger.Ledger {
 	return ledger.Make(a)
 }
 
-// TestNothingIsLostOrInvented plays restarts of the autoscaler, changes of its leader,
-// outages of Prometheus, the autoscaler and an exporter, sick GPUs, repartitions, pods
-// that come and go. The places always add up to the capacity, the capacity is correct,
-// and time without a sample is unknown: no other place gets more than it had. The same
-// holds of the exporter without an autoscaler.
+// TestNothingIsLostOrInvented simulates restarts of the autoscaler, changes of its leader, outages of Prometheus, the
+// autoscaler and an exporter, sick GPUs, repartitions, and pods that come and go. The places always add up to the
+// capacity, the capacity is correct, and time without a sample is unknown: no other place gets more than it had. The
+// same is true of the exporter without an autoscaler.
 func TestNothingIsLostOrInvented(t *testing.T) {
 	for _, c := range []struct {
 		exporter    bool
 		over, slack float64 // scrapes that may be too much, where the ledger's check fails; ratio
 	}{
 		{false, 3, 0.01},           // a replica's start is known to within one scrape, of three GPUs
-		{true, math.Inf(-1), 0.05}, // a rate looks back over some scrapes: what begins or ends is in the wrong place for as long
+		{true, math.Inf(-1), 0.05}, // a rate looks back over some scrapes: for that long, a change is in the wrong place
 	} {
 		rapid.Check(t, func(t *rapid.T) {
 			cluster := small()
@@ -266,14 +265,13 @@ func TestNothingIsLostOrInvented(t *testing.T) {
 	}
 }
 
-// play draws what happens in each quarter of an hour.
+// play makes random changes in each quarter of an hour.
 func play(t *rapid.T, c *Cluster, length time.Duration) {
 	begin(c)
 	n1, n2 := c.Nodes[0], c.Nodes[1]
 	whole := n2.GPUs[0].Instances
 	for c.Now.Before(start.Add(length)) {
-		// The first and the last quarter are idle: nothing is known of the time before
-		// and after.
+		// The first and the last quarter are idle: the time before and after is unknown.
 		idle := c.Now.Equal(start) || !c.Now.Before(start.Add(length-15*time.Minute))
 		event := 0
 		if !idle {
@@ -320,7 +318,7 @@ func play(t *rapid.T, c *Cluster, length time.Duration) {
 	}
 }
 
-// compare checks the ledger against what the cluster itself has counted.
+// compare checks the ledger against the cluster's own counts.
 func compare(t *rapid.T, c *Cluster, l ledger.Ledger, slack float64) {
 	sum := 0.0
 	for _, v := range c.Counted {

@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 // minutes is a recording of twenty minutes.
 var minutes = sync.OnceValue(storyMinutes)
 
-// TestScripts plays the command line against servers that answer with Prometheus' own
-// engine: $PROM has twenty minutes of a cluster, $EMPTY nothing, $DENIED requires a
-// credential, $ALONE has no autoscaler, $PAGE is a web page, and $NOWHERE refuses connections.
+// TestScripts runs the command line against servers that answer with Prometheus' own engine: $PROM has twenty minutes
+// of a cluster, $EMPTY nothing, $DENIED requires a credential, $ALONE has no autoscaler, $PAGE is a web page, and
+// $NOWHERE refuses connections.
 func TestScripts(t *testing.T) {
 	serve := func(h http.Handler) string {
 		s := httptest.NewServer(h)
@@ -86,7 +86,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// secured is a server whose certificate nothing here trusts.
+// secured is a server whose certificate no client here trusts.
 func secured(t *testing.T) string {
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshakes that fail
@@ -95,7 +95,7 @@ func secured(t *testing.T) string {
 	return s.URL
 }
 
-// except answers queries of a series with an error, so many times, or always if negative.
+// except answers queries of a series with an error, for that number of times, or always if negative.
 func except(h http.Handler, series string, status int, why string, times int64) http.Handler {
 	var met atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,7 +123,7 @@ func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// TestTerminal: a page is not written to a terminal unless that is asked for, and a dumb one gets no escape sequences.
+// TestTerminal: a page is written to a terminal only on request, and a dumb terminal gets no escape sequences.
 func TestTerminal(t *testing.T) {
 	out, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -145,8 +145,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestReplace: a file is replaced atomically; a link is kept and leads to the new page;
-// a pipe or device is written into and kept.
+// TestReplace: a file is replaced atomically. A link stays and leads to the new page. A pipe or device is written into.
 func TestReplace(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string { return filepath.Join(folder, name) }

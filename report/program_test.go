@@ -21,9 +21,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// BenchmarkProgram: CPU and memory of the program for a report of 30 days, decoding
-// included. The chart's resources follow it. The fake Prometheus answers at once, so
-// seconds are CPU time.
+// BenchmarkProgram measures CPU and memory of the program for a report of 30 days, decoding included. The chart's
+// resources follow from it. The fake Prometheus answers at once, so seconds are CPU time.
 func BenchmarkProgram(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "gpuscale-report")
 	if out, err := exec.Command("go", "build", "-trimpath", "-o", program, ".").CombinedOutput(); err != nil {
@@ -52,7 +51,7 @@ func BenchmarkProgram(b *testing.B) {
 	}
 }
 
-// row is a series of a large cluster: its value at a time.
+// row is a series of a large cluster, and its value at a time.
 type row struct {
 	labels labels.Labels
 	value  func(at time.Time) float64
@@ -110,8 +109,8 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 	return server.URL
 }
 
-// large are the answers of a Prometheus about so many GPUs: eight a node, half of them
-// with two MIG instances, allocated in turn to 40 namespaces, with an autoscaler.
+// large are the answers of a Prometheus about a number of GPUs: eight on a node, half of them with two MIG instances,
+// allocated in turn to 40 namespaces, with an autoscaler.
 func large(gpus int) map[query.ID][]row {
 	all := map[query.ID][]row{}
 	constant := func(id query.ID, v float64, pairs ...string) {

@@ -45,7 +45,7 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The validator sees what is wrong.
+	// The validator finds errors.
 	var broken map[string]any
 	require.NoError(t, json.Unmarshal([]byte(`{"schema": 1, "surprise": true}`), &broken))
 	if compiled.Validate(broken) == nil {
@@ -249,7 +249,7 @@ func TestTwoModels(t *testing.T) {
 	}
 }
 
-// TestThePageIsAlone: the page loads nothing, runs nothing, and describes each picture.
+// TestThePageIsAlone: the page loads no resource, runs no script, and describes each picture.
 func TestThePageIsAlone(t *testing.T) {
 	for name, r := range map[string]model.Report{"story": goldenReport(t), "alone": alone(t)} {
 		var a, b bytes.Buffer
@@ -272,7 +272,7 @@ func TestThePageIsAlone(t *testing.T) {
 	}
 }
 
-// TestWithoutTheAutoscaler: what only it records is unknown with a reason, never 0.
+// TestWithoutTheAutoscaler: figures that only the autoscaler records are unknown with a reason, never 0.
 func TestWithoutTheAutoscaler(t *testing.T) {
 	r := alone(t)
 	for _, p := range r.Hours.Places {

@@ -17,7 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// without is the answers without those of one query about a time.
+// without is the answers without those of one query about a range of time.
 func without(a query.Answers, id query.ID, from, to time.Time) query.Answers {
 	a.Lines, a.Vectors = maps.Clone(a.Lines), maps.Clone(a.Vectors)
 	var lines []prom.Line
@@ -33,7 +33,7 @@ func without(a query.Answers, id query.ID, from, to time.Time) query.Answers {
 	return a
 }
 
-// zeros are the sentences for nothing, by the query that must have been answered for them.
+// zeros are the sentences that state zero, by the query that must have been answered for them.
 var zeros = map[query.ID]string{
 	query.Waiting: "All demand was served", query.HPAAtMax: "No HPA reached its maximum",
 	query.XIDs: "There were no XID errors", query.SickNodes: "No node had a sick GPU", query.PoolNodes: "No pool is known",
@@ -41,8 +41,7 @@ var zeros = map[query.ID]string{
 	query.PoolPrice: "set --prices",
 }
 
-// TestNoAnswerIsNoZero removes each answer in turn: the report and its exit code state
-// it, and nothing is called zero.
+// TestNoAnswerIsNoZero removes each answer in turn: the report and its exit code state it, and no figure of it is zero.
 func TestNoAnswerIsNoZero(t *testing.T) {
 	a := answered(t, minutes().Prometheus, 15*time.Minute)
 	w := a.Window
@@ -76,7 +75,7 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 		case query.Waiting:
 			unknown("what waited", r.Answer.Figures[4].Value)
 		case query.Nodes, query.Allocated:
-			// The autoscaler's counters have it too; without them it is unknown.
+			// These are in the autoscaler's counters too; without both they are unknown.
 			b := without(without(without(a, id, w.From, w.Until), query.Places, w.From, w.Until), query.Capacity, w.From, w.Until)
 			dark := model.Make(model.Input{Answers: b})
 			for _, f := range dark.Answer.Figures[1:4] {
@@ -103,7 +102,7 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 			unknown("spot notices", r.Pools[0].Interrupted)
 		case query.XIDs:
 			unknown("the time between XIDs", r.Reliability.MTBF)
-		case query.GPUs: // how many GPUs a node has is not known, so neither is what one costs
+		case query.GPUs: // the number of a node's GPUs is unknown, and so is the price of one
 			unknown("money", r.Hours.Money)
 		}
 	}
@@ -112,9 +111,8 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 	}
 }
 
-// TestNothingIsFreeForWantOfAnAnswer: a query of the exporter without an answer makes
-// nothing free, idle or healthy, neither at the beginning nor in the middle nor
-// throughout.
+// TestNothingIsFreeForWantOfAnAnswer: where a query of the exporter has no answer, at the beginning, in the middle or
+// throughout, no GPU becomes free, idle or healthy.
 func TestNothingIsFreeForWantOfAnAnswer(t *testing.T) {
 	a := answered(t, minutes().Prometheus.Without("gpuscale_autoscaler_"), 15*time.Minute)
 	whole := ledger.Make(a).Total()
@@ -141,8 +139,8 @@ func TestNothingIsFreeForWantOfAnAnswer(t *testing.T) {
 	}
 }
 
-// TestCountersContinueOverAGap: a day of the autoscaler's counters without an answer is
-// interpolated from the values before and after it.
+// TestCountersContinueOverAGap: a day of the autoscaler's counters without an answer is interpolated from the values
+// before and after it.
 func TestCountersContinueOverAGap(t *testing.T) {
 	a, err := answers()
 	require.NoError(t, err)
@@ -160,14 +158,14 @@ func TestCountersContinueOverAGap(t *testing.T) {
 			}
 		}
 	}
-	// The first day is lost, not all that was counted before it.
+	// The growth of the first day is lost, not all growth before it.
 	l := ledger.Make(without(a, query.Places, a.Window.From, a.Window.From.Add(24*time.Hour)))
 	if l.Check() != nil || l.Capacity > whole.Capacity*1.02 { // the exporter has a record of that day
 		t.Errorf("%.0f h, with the answer %.0f h: %v", l.Capacity/3600, whole.Capacity/3600, l.Check())
 	}
 }
 
-// TestNoMoneyWithoutPrices: it is unknown, not zero.
+// TestNoMoneyWithoutPrices: without prices money is unknown, not zero.
 func TestNoMoneyWithoutPrices(t *testing.T) {
 	raw, err := json.Marshal(alone(t))
 	require.NoError(t, err)

@@ -22,7 +22,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// untrusted is what others write into a cluster: text of any kind, and files, records and the like.
+// untrusted is what others write into a cluster: text of any kind, and fields with a format of their own.
 type untrusted struct{ text, record, fields, file, share, crd, bundle string }
 
 // facts of a healthy installation, with untrusted text wherever checks read some.
@@ -83,11 +83,11 @@ func (u untrusted) facts(t *testing.T) *Facts {
 	return f
 }
 
-// hostile text: escapes, another direction, lines, quotes, a shell's words, length.
+// hostile text: escapes, another writing direction, lines, quotes, a shell's words, length.
 const hostile = "a\x1b[2J\x1b]0;x\a\u202e'; rm -rf / #\n$(reboot)`id`\x00\u009b\xff"
 
-// FuzzExamine: whatever others write, every check ends, and what it prints is safe for a terminal: in text
-// and in JSON each line is printable and of bounded length.
+// FuzzExamine: whatever others write, every check ends, and its output is safe for a terminal. In text and in JSON each
+// line is printable and of bounded length.
 func FuzzExamine(f *testing.F) {
 	add := func(u untrusted) { f.Add(u.text, u.record, u.fields, u.file, u.share, u.crd, u.bundle) }
 	add(untrusted{strings.Repeat(hostile, 200), hostile, hostile, hostile, hostile, hostile, hostile})

@@ -83,7 +83,7 @@ func TestAll(t *testing.T) {
 		t.Errorf("%s are read after the Leases, which would seem older than they are", last.Name)
 	}
 	ids := map[string]bool{}
-	used := map[*Source]bool{Clusters: true} // it decides about the answers of the others
+	used := map[*Source]bool{Clusters: true} // it decides about the answers of all others
 	for _, c := range All() {
 		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks)+len(c.Also) == 0 ||
 			strings.ContainsAny(c.ID, " _") || c.ID != strings.ToLower(c.ID) {
@@ -104,8 +104,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// Nothing is ok that was not read: with a source missing, every check of it without a
-// finding is unknown or skipped.
+// A check is not ok if it could not read a source: without a finding it is unknown or skipped.
 func TestMissingIsNotOK(t *testing.T) {
 	for _, c := range All() {
 		f := empty()
@@ -192,7 +191,7 @@ func TestMeanings(t *testing.T) {
 	})
 }
 
-// given is what the queries that read series give, a line for each sample.
+// given is what the queries return that read series, a line for each sample.
 func given(t *testing.T, series, match string) (lines []string) {
 	t.Helper()
 	recorded, err := memstore.Read(series, memstore.From(now, time.Minute))
@@ -241,7 +240,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestMany: faults of a thousand nodes are counted, and twenty are listed; in colour where it is asked for.
+// TestMany: faults of a thousand nodes are counted, and twenty are listed; in colour on request.
 func TestMany(t *testing.T) {
 	f := empty()
 	GPUQuotas.add(f, gpuQuota{})
@@ -265,7 +264,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// FuzzClean: what is printed is one line of bounded length, and what must not be pasted is in no command.
+// FuzzClean: a printed text is one line of bounded length, and no command contains what must not be pasted.
 func FuzzClean(f *testing.F) {
 	for _, text := range []string{hostile, "a\nb", "\x1b[2J", "a\u202eb", "\xff", strings.Repeat("x", maxCommand+1)} {
 		f.Add(text, 10)

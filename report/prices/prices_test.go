@@ -19,8 +19,8 @@ prices:
 - {model: H100-80GB, perHour: 1, spot: true}
 `
 
-// TestGPU finds a price by any spelling of the model, spot apart; also in a file of an editor that puts a mark
-// before it.
+// TestGPU finds a price by any spelling of the model, spot prices separately, and also in a file with a byte order
+// mark.
 func TestGPU(t *testing.T) {
 	for _, text := range []string{good, "\ufeff" + strings.ReplaceAll(good, "\n", "\r\n")} {
 		l, err := prices.Parse("p.yaml", []byte(text))
@@ -37,7 +37,7 @@ func TestGPU(t *testing.T) {
 	}
 }
 
-// TestProblems: each with file, line and field, all at once.
+// TestProblems: all problems are reported at once, each with file, line and field.
 func TestProblems(t *testing.T) {
 	datadriven.RunTest(t, "testdata/lists.txt", func(_ *testing.T, d *datadriven.TestData) string {
 		l, err := prices.Parse("p.yaml", []byte(d.Input))

@@ -20,7 +20,7 @@ import (
 
 var until = time.Date(2026, 3, 10, 11, 22, 33, 0, time.UTC)
 
-// TestWindow: steps grow with the window, and it begins and ends on them.
+// TestWindow: steps grow with the window, whose bounds are multiples of the coarse step.
 func TestWindow(t *testing.T) {
 	for since, want := range map[time.Duration]string{
 		10 * time.Minute: "15s 15s", 24 * time.Hour: "15s 5m0s", 7 * 24 * time.Hour: "5m0s 25m0s", 30 * 24 * time.Hour: "5m0s 1h5m0s", 400 * 24 * time.Hour: "2h5m0s 14h35m0s",
@@ -40,8 +40,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestNoStepFollowsTheClock: steps longer than the five minutes of a rate meet each five minutes of an hour as often as
-// each other, in any window and with any number of nodes: loads begin by the clock.
+// TestNoStepFollowsTheClock: loads begin by the clock. So steps longer than the five minutes of a rate fall into each
+// five minutes of an hour equally often, in any window and with any number of nodes.
 func TestNoStepFollowsTheClock(t *testing.T) {
 	var windows []query.Window
 	for days := time.Duration(1); days <= 400; days++ {
@@ -81,7 +81,7 @@ func windowOf(t *testing.T, since time.Duration) query.Window {
 	return w
 }
 
-// TestEveryQueryParses, in each dialect, whatever is matched.
+// TestEveryQueryParses in each dialect, with any matcher.
 func TestEveryQueryParses(t *testing.T) {
 	w := windowOf(t, 30*24*time.Hour)
 	p := parser.NewParser(parser.Options{})
@@ -103,14 +103,14 @@ func TestEveryQueryParses(t *testing.T) {
 	}
 }
 
-// server is a fake that counts, and refuses ranges of more than its limit.
+// server is a fake that counts requests, and refuses ranges of more than its limit.
 type server struct {
 	limit time.Duration
 	fail  error
 	gone  bool // after the failure
 	// instant answers some instant queries in place of the server; may be nil.
 	instant func(promql string) (answer prom.Vector, is bool, err error)
-	about   string // what fails; gpu_xid for none
+	about   string // the failing query; gpu_xid for none
 	times   int    // how often it fails; 0 for always
 	mu      sync.Mutex
 	failed  int
@@ -169,12 +169,10 @@ func (s *server) Range(_ context.Context, promql string, from, to time.Time, ste
 	return lines, nil
 }
 
-// sides are the lines of each of the server's answers, the same for all questions, as
-// those of allocation are.
+// sides are the lines of each of the server's answers, the same for all queries, as those of allocation are.
 var sides = []string{"left", "right"}
 
-// TestPieces: a long window is asked for in pieces, what is too much in halves, and
-// each moment once.
+// TestPieces: a long window is queried in pieces, a piece that is too large in halves, and each moment once.
 func TestPieces(t *testing.T) {
 	w := windowOf(t, 3*24*time.Hour)
 	s := &server{limit: 7 * time.Hour}
@@ -213,8 +211,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestFailures: a refused question is a problem of its own, and so is one that takes too
-// long; a half answer is no answer; an unreachable Prometheus ends the run.
+// TestFailures: a query that is refused or takes too long is a problem by itself; a partial answer is no answer; an
+// unreachable Prometheus ends the run.
 func TestFailures(t *testing.T) {
 	w := windowOf(t, 2*time.Hour)
 	late := fmt.Errorf("%w: %w", prom.ErrUnavailable, context.DeadlineExceeded)
@@ -240,8 +238,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestPatience: what may be answered a moment later is asked again, what took all its
-// time is not, and a query that is lost twice is dropped.
+// TestPatience: a query that may succeed a moment later is repeated, one that took all its time is not, and one that is
+// lost twice is dropped.
 func TestPatience(t *testing.T) {
 	w := windowOf(t, 10*24*time.Hour)
 	busy := fmt.Errorf("%w: HTTP 503: no reason given", prom.ErrUnavailable)
@@ -261,7 +259,7 @@ func TestPatience(t *testing.T) {
 	if s.failed != 2 {
 		t.Errorf("of ten pieces %d were tried, want 2", s.failed)
 	}
-	// The two that were tried are one problem, and those that were not another.
+	// The two queries that were tried are one problem, and the others that were not tried another.
 	if len(a.Problems) != 2 || a.Problems[0].ID != query.XIDs || !a.Problems[0].From.Equal(a.Window.From) || !a.Problems[1].To.Equal(a.Window.Until) {
 		t.Errorf("%+v", a.Problems)
 	}
@@ -272,15 +270,15 @@ func TestPatience(t *testing.T) {
 	if missing := a.Missing(g, query.XIDs); slices.Contains(missing, false) || slices.Contains(a.Missing(g, query.Nodes), true) {
 		t.Error("what is missing is not what was not answered")
 	}
-	// Nothing is answered in time: it ends, and not after each of some hundred questions.
+	// No query is answered in time: the run ends, and not only after each of some hundred queries.
 	s = &server{fail: late, about: " ", limit: 24 * time.Hour}
 	if _, err := query.Run(t.Context(), s, w, query.Options{Pause: time.Nanosecond}); !errors.Is(err, prom.ErrUnavailable) || s.failed > 40 {
 		t.Errorf("after %d questions without an answer: %v", s.failed, err)
 	}
 }
 
-// TestManyGPUs: steps and requests follow the number of GPUs and the scrape interval, so that no
-// request reads more than some seconds of a Prometheus' work.
+// TestManyGPUs: steps and requests follow the number of GPUs and the scrape interval, so that no request takes more
+// than some seconds of Prometheus' time.
 func TestManyGPUs(t *testing.T) {
 	for _, c := range []struct {
 		gpus, scrapes int // in ten minutes
@@ -313,8 +311,8 @@ func TestManyGPUs(t *testing.T) {
 	}
 }
 
-// TestLargeWindow: what is too much to be asked about the whole window at once, to find
-// out who is there, is asked about its last day.
+// TestLargeWindow: the list of GPUs and pods that is too large for a query about the whole window is queried for its
+// last day.
 func TestLargeWindow(t *testing.T) {
 	w := windowOf(t, 90*24*time.Hour)
 	for _, refusal := range []error{

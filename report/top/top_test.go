@@ -104,7 +104,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestStale: with stale or missing attribution nothing is called free.
+// TestStale: with stale or missing attribution no GPU is shown as free.
 func TestStale(t *testing.T) {
 	for name, ages := range map[string]prom.Vector{"old": {sample(301, "node=n1")}, "missing": nil, "of another node": {sample(1, "node=n2")}} {
 		a := newNode()
@@ -121,7 +121,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestTable: names are whole, and text of others has no terminal codes.
+// TestTable: names are whole, and texts of users have no terminal codes.
 func TestTable(t *testing.T) {
 	idle := 3 * 3600.0
 	rows := []top.Row{
