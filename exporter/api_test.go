@@ -17,8 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// recorder is an API server that notes what it is asked for, and has one empty
-// object of everything.
+// recorder is an API server that records the requests, and has one empty object of each kind.
 type recorder struct {
 	mu    sync.Mutex
 	calls map[string]bool
@@ -47,9 +46,8 @@ func (k *recorder) seen(call string) bool {
 	return k.calls[call]
 }
 
-// ownOnly are all requests that the exporter may make, with every option on, and the right that each needs.
-// Lists are of the own node's objects and the watch is of one object: 5,000
-// exporters do not hurt the API server.
+// ownOnly are all requests that the exporter may make, with every option on, and the right that each needs. Lists are
+// of its own node's objects and the watch is of one object, so that 5,000 exporters do not overload the API server.
 var ownOnly = map[string]string{
 	"GET /api/v1/namespaces/gpu/configmaps/counters":                        "", // the user who gives -m gives the right
 	"GET /api/v1/pods spec.nodeName=node-1":                                 "list pods",
@@ -62,8 +60,8 @@ var ownOnly = map[string]string{
 	"POST /api/v1/namespaces/default/events":                                "create events",
 }
 
-// The chart gives the exporter the rights of all of its requests: one for /nodes/node-1/status is another than
-// one for /nodes/node-1.
+// The chart gives the exporter the rights of all of its requests. The right to /nodes/node-1/status differs from that
+// to /nodes/node-1.
 func TestChartGivesTheRights(t *testing.T) {
 	text, err := os.ReadFile("../deploy/chart/testdata/rights.txt")
 	require.NoError(t, err)
@@ -106,8 +104,8 @@ func TestOnlyOwnObjectsAreAskedFor(t *testing.T) {
 	t.Cleanup(running.Wait) // the context ends before the cleanup
 	for call := range ownOnly {
 		if strings.Contains(call, "v1beta") || strings.HasSuffix(call, "/status") || strings.HasSuffix(call, "/events") {
-			// Only where the newer version is not served, and only after a state of
-			// health has lasted: exporter/agent's tests wait for that on their own clock.
+			// This happens only if the newer version is not served, and only after a state of health has lasted:
+			// exporter/agent's tests wait for that on their own clock.
 			continue
 		}
 		until(t, call, func() (bool, string) { return kube.seen(call), "" })

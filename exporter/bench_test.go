@@ -17,8 +17,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// benchMachine has H100s with values in the fields of dcgm-exporter's default counters and of
-// our own series, divided into seven instances each where they are partitioned.
+// benchMachine has H100s with values in the fields of dcgm-exporter's default counters and of our own series.
+// Partitioned ones have seven instances each.
 func benchMachine(gpus int, partitioned bool) fakenvml.State {
 	values := func(fields ...uint16) fakenvml.Lines {
 		out := map[uint16]float64{}
@@ -55,10 +55,9 @@ func benchMachine(gpus int, partitioned bool) fakenvml.State {
 	return s
 }
 
-// BenchmarkScrape measures the exporter as a process, scraped over one connection: on the fake
-// of DCGM, and on NVIDIA's own where that is installed, with the dcgm-exporter that is named
-// beside it. The fake costs nothing inside, so its memory and idle figures are too good: it
-// compares two versions of the exporter.
+// BenchmarkScrape measures the exporter as a process, scraped over one connection: on the fake of DCGM, and on NVIDIA's
+// own where that is installed, beside the dcgm-exporter that is named. The fake takes no time, so its memory and idle
+// figures are too low: it compares two versions of the exporter.
 func BenchmarkScrape(b *testing.B) {
 	for _, partitioned := range []bool{false, true} {
 		name := map[bool]string{false: "8 GPUs", true: "8 x 7 MIG"}[partitioned]
@@ -98,7 +97,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// idle is for how long the idle exporter is watched.
+// idle is how long the idle exporter is measured.
 const idle = 10 * time.Second
 
 func scrape(b *testing.B, args ...string) {
@@ -119,7 +118,7 @@ func measure(b *testing.B, base string, pid int) {
 		_, err = io.Copy(&body, response.Body)
 		require.NoError(b, err)
 	}
-	for range 20 { // buffers and caches as they are in the long run
+	for range 20 { // until buffers and caches are as in the long run
 		once()
 	}
 	var took []time.Duration

@@ -11,8 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// NVIDIA's GPU Operator runs whatever image it is given with
-// DCGM_EXPORTER_COLLECTORS=/etc/dcgm-exporter/dcp-metrics-included.csv.
+// NVIDIA's GPU Operator runs any image with DCGM_EXPORTER_COLLECTORS=/etc/dcgm-exporter/dcp-metrics-included.csv.
 func TestFilesOfTheOtherImageAreBuiltIn(t *testing.T) {
 	for path, want := range map[string]int{"": 26, defaultCountersFile: 26, operatorCountersFile: 28} {
 		if _, err := os.Stat(path); err == nil {
@@ -40,8 +39,8 @@ func TestFilesOfTheOtherImageAreBuiltIn(t *testing.T) {
 	}
 }
 
-// A file that was read and is removed is a mistake, and its content stays: to
-// serve the built-in ones would take its series away.
+// The removal of a file that was read is a mistake, and its content stays in use: with the built-in counters its series
+// would end.
 func TestAFileThatGoesIsNotReplaced(t *testing.T) {
 	f := &countersSource{config: &config{countersFile: operatorCountersFile}, found: true}
 	if _, err := os.Stat(operatorCountersFile); err == nil {

@@ -20,14 +20,14 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// refusing is a source that gives an error only.
+// refusing is a source with an error only.
 type refusing struct{ err error }
 
 func (*refusing) Watch([]uint16, time.Duration, map[uint16]time.Duration) {}
 func (*refusing) Close() error                                            { return nil }
 func (r *refusing) Read() (*collect.Reading, error)                       { return nil, r.err }
 
-// A driver that is not there is reported at once: no retry helps.
+// A missing driver is reported at once: retries do not help.
 func TestCheckOfAnAbsentDriver(t *testing.T) {
 	for _, absent := range []error{dcgm.ErrNoDriver, nvml.ErrNoDriver} {
 		k, began := checker{config: &config{intervalMS: 100}}, time.Now()
@@ -37,7 +37,7 @@ func TestCheckOfAnAbsentDriver(t *testing.T) {
 	}
 }
 
-// TestPage: docs/exporter.md shows what check prints of eight GPUs with seven instances each, whose host engine may
+// TestPage: docs/exporter.md shows the output of check for eight GPUs with seven instances each, whose host engine may
 // not profile, on a node whose kubelet does not answer. A recording stands for the host engine.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/exporter.md")
@@ -74,7 +74,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// Without DCGM other reasons than DCGM's keep a GPU from being profiled.
+// Without DCGM a GPU is not profiled for other reasons than with it.
 func TestCheckOfProfiling(t *testing.T) {
 	r := &collect.Reading{Entities: []collect.Entity{{Kind: collect.GPU}}}
 	for source, want := range map[string]string{sourceNVML: "needs DCGM, or a GPU from Hopper on", "DCGM, embedded": "SYS_ADMIN"} {
@@ -86,8 +86,8 @@ func TestCheckOfProfiling(t *testing.T) {
 	}
 }
 
-// Beside HAMi the kubelet's ids are tokens, and the pods' annotations name the GPUs, as when the
-// exporter runs. An API server that refuses is reported.
+// Beside HAMi the kubelet's ids are tokens, and the pods' annotations name the GPUs, as when the exporter runs. An API
+// server that refuses is reported.
 func TestCheckAsksTheAPIServer(t *testing.T) {
 	r := &collect.Reading{Entities: []collect.Entity{
 		{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.Instance, InstanceUUID: "MIG-11111111-0000-0000-0000-000000000000"},

@@ -39,8 +39,8 @@ func rows(t *testing.T, heading string) [][]string {
 	return out[1:] // the first is the table's head
 }
 
-// The page's flags are those of the program, each with its short form and
-// variable, and it says "no effect" of the same as the program.
+// The page has the program's flags, each with its short form and variable, and "no effect" for the same flags as the
+// program.
 func TestPageHasEveryFlag(t *testing.T) {
 	page := map[string][]string{}
 	for _, row := range rows(t, "Flags and environment") {
@@ -100,7 +100,7 @@ func TestPageHasEveryLabel(t *testing.T) {
 	}
 }
 
-// The page lists the golden expositions there are.
+// The page lists the existing golden expositions.
 func TestPageHasEveryMode(t *testing.T) {
 	there := goldens(t)
 	for _, row := range rows(t, "Golden expositions") {

@@ -60,7 +60,7 @@ func TestConfigFile(t *testing.T) {
 	}
 }
 
-// What a flag can say too; a flag goes before it. How long DCGM keeps samples has no effect.
+// A flag overrides the same setting of the file. How long DCGM keeps samples has no effect.
 func TestConfigFileBesideFlags(t *testing.T) {
 	for _, text := range []string{
 		"version: 1\ncollection: {retention: {maxAge: 10m, maxSamples: 0}, watchGroups: [{name: a, interval: 5s, fields: [DCGM_*], retention: {maxAge: 0s}}]}\n",

@@ -21,7 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// taker records the counters it has to serve.
+// taker records the counters that it is to serve.
 type taker struct {
 	fields []counters.Field
 	good   int
@@ -31,7 +31,7 @@ type taker struct {
 func (t *taker) Reload(f []counters.Field) { t.fields, t.good = f, t.good+1 }
 func (t *taker) ReloadFailed()             { t.bad++ }
 
-// What a change of the file does, one after the other.
+// The effects of a series of changes of the file.
 func TestReloader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.csv")
 	const one, two = "DCGM_FI_DEV_GPU_UTIL, gauge, u\n", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"
@@ -88,7 +88,7 @@ func TestReloader(t *testing.T) {
 	}
 }
 
-// -m asks for one object, under the account's token, and says what is wrong.
+// -m reads one object with the account's token, and reports what is wrong.
 func TestCountersFromConfigMap(t *testing.T) {
 	var asked atomic.Pointer[string]
 	data := map[string]string{"metrics": "DCGM_FI_DEV_GPU_UTIL, gauge, u\n"}
@@ -132,8 +132,8 @@ func TestCountersFromConfigMap(t *testing.T) {
 	}
 }
 
-// A ConfigMap as the kubelet mounts it: the file is a link through ..data, and
-// an update moves ..data. Every scrape meanwhile has one of the two pages, whole.
+// A ConfigMap as the kubelet mounts it: the file is a link through ..data, and an update moves ..data. During an update
+// every scrape has one of the two pages, complete.
 func TestReloadWithoutGap(t *testing.T) {
 	t.Parallel()
 	mount := t.TempDir()
@@ -146,8 +146,8 @@ func TestReloadWithoutGap(t *testing.T) {
 	version("..v1", "DCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DEV_GPU_UTIL, gauge, u\n")
 	path := filepath.Join(mount, "counters.csv")
 	require.NoError(t, os.Symlink("..data/counters.csv", path))
-	// Values go stale 2.5 intervals later. A page without any is none of the two, so the
-	// interval is one that a busy machine keeps.
+	// Values become stale 2.5 intervals later, and a page without values is neither of the two. So the interval is one
+	// that a busy machine keeps.
 	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "1000", "-f", path)
 	e.has(t, "DCGM_FI_DEV_POWER_USAGE{", "DCGM_FI_DEV_GPU_UTIL{", "gpuscale_exporter_reload_successful 1")
 
@@ -164,7 +164,7 @@ func TestReloadWithoutGap(t *testing.T) {
 	version("..v3", "DCGM_FI_DEV_POWER_USAGE, gage, p\n")
 	e.has(t, `gpuscale_exporter_reload_total{result="error"} 1`, "gpuscale_exporter_reload_successful 0", "DCGM_FI_DEV_FB_USED{")
 
-	// A hangup reads at once, whatever the file system reported.
+	// A hangup reads the file at once, whatever the file system has reported.
 	version("..v4", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
 	require.NoError(t, e.Signal(syscall.SIGHUP))
 	e.has(t, "DCGM_FI_DEV_GPU_TEMP{", "gpuscale_exporter_reload_successful 1")

@@ -31,7 +31,7 @@ func dumperIn(t *testing.T, compress bool, hours int) *dumper {
 	return &dumper{dumpOptions: o, log: slog.New(slog.DiscardHandler)}
 }
 
-// A dump holds the whole reading, so that it can be looked at again.
+// A dump has the whole reading, so that it can be inspected later.
 func TestDumpIsTheReading(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		d := dumperIn(t, compress, 24)
@@ -58,7 +58,7 @@ func TestDumpIsTheReading(t *testing.T) {
 	}
 }
 
-// The retention removes only our old files.
+// The retention removes only old files of the exporter.
 func TestDumpRetention(t *testing.T) {
 	d := dumperIn(t, true, 2)
 	old, err := d.save(reading())
@@ -84,7 +84,7 @@ func TestDumpRetention(t *testing.T) {
 			t.Errorf("%d hours: %v; 0 means for ever", hours, err)
 		}
 	}
-	d.directory = foreign // which is no folder: it costs a line in the log
+	d.directory = foreign // this is no folder, and causes a line in the log
 	if _, err := d.save(reading()); err == nil || !strings.Contains(err.Error(), "dump directory") {
 		t.Errorf("err = %v", err)
 	}

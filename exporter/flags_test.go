@@ -27,8 +27,8 @@ func parse(t *testing.T, args []string, env map[string]string) (*config, error) 
 	return &c, complete(f, func(name string) (string, bool) { v, ok := env[name]; return v, ok }, &c)
 }
 
-// Every flag of dcgm-exporter is one here, by each of its names and by its environment variable,
-// and sets what it is for or says why it does not. Which there are is on the page: TestPageHasEveryFlag.
+// Every flag of dcgm-exporter is one here, by each of its names and by its environment variable. It sets what it is
+// for, or reports why it does not. TestPageHasEveryFlag compares the list of flags.
 func TestDCGMFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write(t, file, "version: 1\n")
@@ -77,7 +77,7 @@ func TestDCGMFlags(t *testing.T) {
 	}
 }
 
-// What is made of a flag's text.
+// The meaning of a flag's text.
 func TestWhatFlagsMean(t *testing.T) {
 	for args, read := range map[string]func(c *config, o collect.CompatOptions) bool{
 		`--kubernetes-pod-label-allowlist-regex=^app$, "q"`: func(c *config, _ collect.CompatOptions) bool {
@@ -114,7 +114,7 @@ func TestWhatFlagsMean(t *testing.T) {
 	}
 }
 
-// The defaults that dcgm-exporter's chart and operator spell out pass in silence.
+// Defaults that dcgm-exporter's chart and operator pass explicitly cause no warning.
 func TestDefaultsSpelledOut(t *testing.T) {
 	c, err := parse(t, []string{
 		"-f", "/etc/dcgm-exporter/default-counters.csv", "-a", ":9400", "-c", "30000", "-d", "f", "-s", "f", "-p", "f", "-m", "none",
@@ -146,9 +146,9 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// The hostname label is the remote host's, as in dcgm-exporter from 4.8.3 on; not where that is
-// this machine, where ours is asked for, where the address has no host, or with -k: that of the
-// GPU Operator's host engine is "nvidia-dcgm:5555" on every node.
+// The hostname label is the remote host's, as in dcgm-exporter from 4.8.3 on. It is our own if the remote host is this
+// machine, if our name is requested, if the address has no host, and with -k: the GPU Operator's host engine is
+// "nvidia-dcgm:5555" on every node.
 func TestHostname(t *testing.T) {
 	if got := (&config{remote: "nvidia-dcgm:5555", compat: "true", kubernetes: true, node: "node-1"}).hostname(); got != "node-1" {
 		t.Errorf("-k: %q", got)

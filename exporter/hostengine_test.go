@@ -41,8 +41,8 @@ func machine() fakenvml.State {
 	}}
 }
 
-// onMachine runs an exporter that finds fake libraries, which read their state, the
-// machine, from a file. set changes the machine.
+// onMachine runs an exporter with fake libraries, which read their state, the machine, from a file. set changes the
+// machine.
 func onMachine(t *testing.T, lib string, state fakenvml.State, args ...string) (e *exporter, set func(fakenvml.State)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state")
@@ -56,7 +56,7 @@ func onMachine(t *testing.T, lib string, state fakenvml.State, args ...string) (
 	return start(t, append(args, "-c", "100")...), set
 }
 
-// engineAddress is where the machine's remote host engine is.
+// engineAddress is the address of the machine's remote host engine.
 const engineAddress = "127.0.0.1:5555"
 
 // startRemote is onMachine beside a remote host engine.
@@ -65,8 +65,8 @@ func startRemote(t *testing.T, state fakenvml.State, args ...string) (e *exporte
 	return onMachine(t, fakeDCGM(t), state, append(args, "-r", engineAddress)...)
 }
 
-// oncePerGPU waits for a page with a series of each of the two GPUs. More is never
-// right; fewer is right for a moment, where a busy machine let the values go stale.
+// oncePerGPU waits for a page with a series of each of the two GPUs. More series are always wrong. Fewer are right for
+// a moment, if the values became stale on a busy machine.
 func oncePerGPU(t *testing.T, base, series string) {
 	t.Helper()
 	until(t, series+" of each GPU", func() (bool, string) {
@@ -110,7 +110,7 @@ func TestHostEngineHangs(t *testing.T) {
 		set(state)
 	}
 	r.has(t, "gpu_busy_ratio{")
-	hang(time.Hour) // what waits for it hangs the test
+	hang(time.Hour) // a call that waits for it hangs the test
 	r.notReady(t, "")
 	if code, body := get(t, r.base+"/metrics"); code != http.StatusOK || strings.Contains(body, "gpu_busy_ratio{") {
 		t.Errorf("/metrics = %d while the host engine hangs:\n%s", code, body)
@@ -125,7 +125,7 @@ func TestHostEngineHangs(t *testing.T) {
 	r.terminate(t)
 }
 
-// What dcgm-exporter computes, and what is beside the GPUs.
+// Series that dcgm-exporter computes, and series of devices beside the GPUs.
 func TestComputedSeries(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "counters.csv")
 	write(t, file, `DCGM_EXP_XID_ERRORS_COUNT, gauge, x
@@ -158,8 +158,8 @@ DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x
 	)
 }
 
-// A machine with the driver's library and without DCGM's: a repartition GPU and a whole one,
-// which mixedPods hold.
+// A machine with the driver's library and without DCGM's: a partitioned GPU and a whole one, which are allocated to
+// mixedPods.
 func TestWithoutDCGM(t *testing.T) {
 	if installed("libdcgm.so.4") {
 		t.Skip("this machine has a libdcgm.so.4 of its own")

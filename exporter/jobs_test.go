@@ -32,7 +32,7 @@ func TestJobFiles(t *testing.T) {
 	write(t, filepath.Join(dir, "3/0"), "in a folder")
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "4"), 0o600))
 	require.NoError(t, os.Symlink("1.11", filepath.Join(dir, "5")))
-	// Users' jobs may write to the folder: a page has no line of the exporter's other files.
+	// Users' jobs may write to the folder, so a page must have no line of the exporter's other files.
 	secret := filepath.Join(t.TempDir(), "token")
 	write(t, secret, "secret")
 	require.NoError(t, os.Symlink(secret, filepath.Join(dir, "6")))
@@ -63,8 +63,8 @@ func TestJobFilesAreBounded(t *testing.T) {
 	}
 }
 
-// A scheduler's prologue writes a file and its epilogue removes it; a folder
-// that does not exist yet is logged once and looked for again.
+// A scheduler's prologue writes a file and its epilogue removes it. A folder that does not exist yet is logged once and
+// tried again.
 func TestJobsComeAndGo(t *testing.T) {
 	var log bytes.Buffer
 	dir := filepath.Join(t.TempDir(), "jobs")

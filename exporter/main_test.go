@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"gpuscale-exporter": main, "gpuscale-real-table": realTableMain})
 }
 
-// built is a compiled fake's folder; a machine without a compiler skips the test.
+// built returns a compiled fake's folder; it skips the test on a machine without a compiler.
 func built(t testing.TB, lib string, err error) string {
 	t.Helper()
 	if errors.Is(err, fakenvml.ErrNoCompiler) {
@@ -53,7 +53,7 @@ func TestCommandLine(t *testing.T) {
 	}})
 }
 
-// mixedPods hold the instance and the GPU of testdata/mixed.yaml.
+// mixedPods have the instance and the GPU of testdata/mixed.yaml.
 type mixedPods struct {
 	podresources.UnimplementedPodResourcesListerServer
 }
@@ -88,7 +88,7 @@ type exporter struct {
 	base  string
 	ended <-chan struct{} // closed when it has ended, with err
 	err   error
-	log   *bytes.Buffer // up to when it served
+	log   *bytes.Buffer // until it served
 }
 
 // start runs the exporter until it serves. Its environment is the test's.
@@ -121,7 +121,7 @@ func start(t testing.TB, args ...string) *exporter {
 	return e
 }
 
-// terminate wants it to end well on SIGTERM.
+// terminate sends SIGTERM and checks that the exporter ends without an error.
 func (e *exporter) terminate(t *testing.T) {
 	t.Helper()
 	require.NoError(t, e.Signal(syscall.SIGTERM))

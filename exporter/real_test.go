@@ -35,8 +35,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// The tests below run against NVIDIA's own software wherever it is installed, and say why not
-// elsewhere. They need neither the source nor Go: "go test -c" gives a program to carry.
+// The tests below run against NVIDIA's own software where it is installed, and report why they do not elsewhere. They
+// need neither the source nor Go: "go test -c" makes a program that can be copied.
 const (
 	// envRealLibraries is a list of folders with libdcgm.so.4 and, for injection, NVIDIA's
 	// libnvml_injection.so.1; the loader's own path is searched too. DCGM takes
@@ -48,7 +48,7 @@ const (
 	envRealExporter = "GPUSCALE_REAL_DCGM_EXPORTER"
 )
 
-// realLibrary looks for a library as a process with the folders on its path finds it.
+// realLibrary finds a library as a process with the folders on its path does.
 func realLibrary(t testing.TB, name string) {
 	t.Helper()
 	folders := filepath.SplitList(os.Getenv(envRealLibraries))
@@ -107,7 +107,7 @@ func unusedAddress(t testing.TB) string {
 
 func (e *realEngine) address() string { return "127.0.0.1:" + e.port }
 
-// start runs it until it listens.
+// start runs the engine until it listens.
 func (e *realEngine) start() {
 	e.t.Helper()
 	var output bytes.Buffer
@@ -137,8 +137,8 @@ func (e *realEngine) start() {
 	}
 }
 
-// end stops it: by SIGTERM it releases the GPUs' profiling hardware itself. What has not ended
-// after half a minute is killed.
+// end stops the engine. By SIGTERM it releases the GPUs' profiling hardware itself. A process that has not ended after
+// half a minute is killed.
 func (e *realEngine) end(by syscall.Signal) {
 	_ = e.process.Process.Signal(by)
 	select {
@@ -149,7 +149,7 @@ func (e *realEngine) end(by syscall.Signal) {
 	}
 }
 
-// realPage is a page's series by name and labels, without those that differ on purpose.
+// realPage is a page's series by name and labels, without those that differ intentionally.
 type realPage map[string]float64
 
 func pageAt(t testing.TB, url string) realPage {
@@ -176,7 +176,7 @@ func pageAt(t testing.TB, url string) realPage {
 	return page
 }
 
-// of are the series whose name begins so.
+// of are the series whose names have the prefix.
 func (p realPage) of(prefix string) realPage {
 	out := maps.Clone(p)
 	maps.DeleteFunc(out, func(series string, _ float64) bool { return !strings.HasPrefix(series, prefix) })
@@ -216,8 +216,7 @@ func realReady(t testing.TB, e *exporter) realPage {
 	return nil
 }
 
-// checkPage holds what is true of every machine against the page, which has a minute to get
-// there: some values come with a later sample.
+// checkPage checks what is true of every machine. It retries for a minute, since some values come with a later sample.
 func checkPage(t *testing.T, e *exporter) {
 	t.Helper()
 	fields, err := counters.Default()
@@ -238,7 +237,7 @@ func checkPage(t *testing.T, e *exporter) {
 	}
 }
 
-// wrongOf is all that no healthy machine's page has.
+// wrongOf returns all that is wrong with the page for a healthy machine.
 func wrongOf(page realPage, fields []counters.Field) error {
 	var wrong []error
 	gpus := page.of("gpu_info{")
@@ -272,9 +271,8 @@ func wrongOf(page realPage, fields []counters.Field) error {
 	return errors.Join(wrong...)
 }
 
-// sameAs compares our values with another program's, series by series. Both sample at their
-// own times, so ours may be anything between its answer before and its answer after, and each
-// series has a minute.
+// sameAs compares our values with another program's, series by series. Both sample at their own times, so ours may be
+// anything between its answer before and its answer after. Each series has a minute for that.
 func sameAs(t *testing.T, ours, theirs func() realPage) {
 	t.Helper()
 	open, extra, equal, first := realPage{}, realPage{}, 0, true
@@ -350,7 +348,7 @@ func TestRealHostEngine(t *testing.T) {
 			}
 		}
 		for what, n := range refused {
-			if n > 3 { // of ten
+			if n > 3 { // of ten tries
 				t.Errorf("read %d times: %s", n, what)
 			}
 		}
@@ -414,8 +412,8 @@ func TestRealNVML(t *testing.T) {
 	e.terminate(t)
 }
 
-// checkRelease wants no device file of a GPU to be open while all GPUs are released, and the
-// page back afterwards.
+// checkRelease checks that no device file of a GPU is open while all GPUs are released, and that the page is complete
+// afterwards.
 func checkRelease(t *testing.T, e *exporter, socket string, page realPage) {
 	t.Helper()
 	deviceFiles := func() (open []string) {
@@ -428,7 +426,7 @@ func checkRelease(t *testing.T, e *exporter, socket string, page realPage) {
 		}
 		return open
 	}
-	if len(deviceFiles()) == 0 && os.Getenv("NVML_INJECTION_MODE") == "" { // which opens none
+	if len(deviceFiles()) == 0 && os.Getenv("NVML_INJECTION_MODE") == "" { // injection opens none
 		t.Error("no device file of a GPU is open before the release: nothing is compared")
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -546,11 +544,11 @@ func realTableMain() {
 			table[id] = meta
 		}
 	}
-	_ = json.NewEncoder(os.Stdout).Encode(table) // what is missing is seen by the reader
+	_ = json.NewEncoder(os.Stdout).Encode(table) // the reader reports what is missing
 }
 
-// compareTable holds the fake's field table against the library's. Versions differ; what the
-// default counters read must not.
+// compareTable compares the fake's field table with the library's. Versions may differ, except for what the default
+// counters read.
 func compareTable(t *testing.T, engine string) {
 	t.Helper()
 	table := func(engine string) (fields map[uint16]godcgm.FieldMeta) {

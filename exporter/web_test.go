@@ -20,11 +20,11 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// The whole program over HTTP. One dash before a long flag is how many dcgm-exporter manifests have
-// it; flags that have no effect are accepted.
+// The whole program over HTTP. Many manifests for dcgm-exporter have one dash before a long flag; flags that have no
+// effect are accepted.
 func TestWeb(t *testing.T) {
 	t.Parallel()
-	// With this interval the first reading stays fresh for as long as the test looks at it.
+	// With this interval the first reading stays fresh during the test.
 	e := start(t, "--replay", "testdata/mixed.yaml", "-collect-interval", "60000", "--enable-exporter-metrics", "-k", "--kubernetes-enable-pod-labels",
 		"--pod-resources-kubelet-socket", serveKubelet(t), "--enable-gpu-bind-unbind-watch", "--fake-gpus")
 	e.has(t, "go_goroutines ", "process_resident_memory_bytes ", "gpuscale_exporter_source_up 1",
@@ -59,11 +59,10 @@ func TestWeb(t *testing.T) {
 	e.terminate(t)
 }
 
-// Without a reading /health is 200 all the same, as dcgm-exporter has it,
-// unless GPUs are required; its headers show the state.
+// Without a reading /health is 200, as in dcgm-exporter, unless GPUs are required. Its headers show the state.
 func TestHealthWithoutGPU(t *testing.T) {
 	t.Parallel()
-	// A recording whose GPU goes at once and never comes back within the test.
+	// A recording whose GPU goes at once and does not return during the test.
 	path := filepath.Join(t.TempDir(), "empty.yaml")
 	write(t, path, "- {seconds: 0.001, gpus: [{gpu: 0, uuid: GPU-a}]}\n- seconds: 3600\n")
 	e := start(t, "--replay", path, "-c", "100", "--health-require-gpus")
@@ -77,7 +76,7 @@ func TestHealthWithoutGPU(t *testing.T) {
 	}
 }
 
-// Profiles are served on request and behind the password only.
+// Profiles are served on request, and only with the password.
 func TestPprof(t *testing.T) {
 	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("test"), bcrypt.MinCost)
@@ -96,7 +95,7 @@ func TestPprof(t *testing.T) {
 	}
 }
 
-// systemd binds the socket and hands it over as descriptor 3.
+// systemd binds the socket and passes it on as descriptor 3.
 func TestSystemdSocket(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -104,7 +103,7 @@ func TestSystemdSocket(t *testing.T) {
 	file, err := l.(*net.TCPListener).File()
 	require.NoError(t, err)
 	defer file.Close()
-	// LISTEN_PID is the process' own, which a shell knows before it becomes it.
+	// LISTEN_PID must be the process' own, which a shell knows before exec.
 	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec gpuscale-exporter --web-systemd-socket --replay testdata/mixed.yaml -c 100 -a 192.0.2.1:1`)
 	cmd.Env = append(os.Environ(), "NODE_NAME=node-1")
 	cmd.ExtraFiles = []*os.File{file}
@@ -125,7 +124,7 @@ func TestSystemdSocket(t *testing.T) {
 	}
 }
 
-// More scrapes at once than allowed are turned away, and the next is served.
+// More concurrent scrapes than allowed are refused, and the next one is served.
 func TestScrapesAreLimited(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	handler := limited(&config{maxScrapes: 1}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -189,8 +188,8 @@ func TestPodText(t *testing.T) {
 	}
 }
 
-// A short soak: readings and scrapes by the dozen leave nothing behind. The long
-// one is make bench-exporter ARGS="-soak 60s".
+// A short soak: dozens of readings and scrapes leave nothing behind. The long one is make bench-exporter ARGS="-soak
+// 60s".
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "100", "-k", "--pod-resources-kubelet-socket", serveKubelet(t), "--enable-exporter-metrics")
@@ -207,8 +206,7 @@ func TestSoak(t *testing.T) {
 		get(t, e.base+"/metrics")
 	}
 	scrapesUntil(before[reads] + 20)
-	// What was left behind stays; garbage that is not collected yet, and connections that
-	// are not closed yet, do not.
+	// Leaks stay; garbage that is not collected yet, and connections that are not closed yet, do not.
 	until(t, "nothing left behind", func() (bool, string) {
 		after := pageAt(t, e.base+"/metrics")
 		for series, most := range map[string]float64{"go_goroutines{}": 4, "process_open_fds{}": 4, "go_memstats_heap_inuse_bytes{}": 8 << 20} {

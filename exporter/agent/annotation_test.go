@@ -52,7 +52,7 @@ func (h *fakeGPUs) Resume(_ context.Context, gpus []string) error {
 	return nil
 }
 
-// Quiesced reacquires those whose time is over, as a node does with its next reading.
+// Quiesced reacquires GPUs whose time is over, as a node does with its next reading.
 func (h *fakeGPUs) Quiesced() (out []node.Release) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,7 +104,7 @@ func TestAnnotation(t *testing.T) {
 		if got := state(t, k); got.ID != "op-1" || got.State != stateReleased || len(got.Released) != 1 || got.Released[0].GPU != "GPU-a" || !h.until("GPU-a").Equal(asked.Add(2*time.Minute)) {
 			t.Fatalf("within 5 s: %+v, until %s", got, h.until("GPU-a"))
 		}
-		// Another request takes the first GPU back.
+		// Another request reacquires the first GPU.
 		k.annotate(AnnotationRequest, `{"id":"op-2","gpus":["GPU-b"],"seconds":60}`)
 		pass(time.Second)
 		if got := state(t, k); got.ID != "op-2" || got.State != stateReleased || !h.until("GPU-a").IsZero() || h.until("GPU-b").IsZero() {
@@ -133,7 +133,8 @@ func TestAnnotation(t *testing.T) {
 	})
 }
 
-// The answer names what is released, also after another request has reacquired a GPU or released it for longer.
+// The answer names the GPUs that are released, also after another request has reacquired a GPU or released it for
+// longer.
 func TestAnnotationBesideTheSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, h := newKube(t), newFakeGPUs()
@@ -187,7 +188,7 @@ func TestAnnotationRefused(t *testing.T) {
 		if refused("after a restart"); len(restarted.away) > 0 {
 			t.Errorf("a request that has failed is carried out: %v", restarted.away)
 		}
-		// The answer is owed while the API server takes none.
+		// The answer is still written once the API server accepts writes again.
 		h.refuse, k.refuse = nil, http.StatusServiceUnavailable
 		k.annotate(AnnotationRequest, `{"id":"op-3","gpus":["GPU-a"]}`)
 		pass(10 * time.Second)
@@ -201,7 +202,7 @@ func TestAnnotationRefused(t *testing.T) {
 	})
 }
 
-// A restart in the middle keeps the time that was given.
+// A restart during a release keeps its end.
 func TestAnnotationAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, first, second := newKube(t), newFakeGPUs(), newFakeGPUs()
@@ -242,8 +243,7 @@ func FuzzParseOrder(f *testing.F) {
 	})
 }
 
-// A watch that ends at once does not make the API server's work the exporter's
-// loop.
+// A watch that ends at once does not make the exporter send requests in a loop.
 func TestWatchThatEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, h := newKube(t), newFakeGPUs()

@@ -21,7 +21,7 @@ func reading(xids ...int) *collect.Reading {
 	return r
 }
 
-// teller runs a reporter by hand: every second for a while.
+// teller calls a reporter every second for a while.
 type teller struct {
 	*Reporter
 	kube  *kube
@@ -62,7 +62,7 @@ func TestCondition(t *testing.T) {
 	if got := x.condition(); !strings.HasPrefix(got, "True AllGPUsHealthy 2 of 2") || len(k.events) != 0 {
 		t.Errorf("healthy: %s, events %v", got, k.events)
 	}
-	// A GPU that is unwell for a moment is no news.
+	// A GPU that is unhealthy for a moment changes nothing.
 	x.Observe(reading(0, 79))
 	x.run(t, badAfter/2)
 	x.Observe(reading(0, 0))
@@ -100,7 +100,7 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// A restart finds what stands on the node and says nothing new.
+// A restart finds the condition on the node and writes nothing new.
 func TestConditionAfterRestart(t *testing.T) {
 	k := newKube(t)
 	first := newTeller(t, k)

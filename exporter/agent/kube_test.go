@@ -17,9 +17,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// kube is a fake of the API server as far as the agent reaches it: one Node,
-// its status, a watch, and Events. It answers inside the process, so that a
-// test can have a clock of its own.
+// kube is a fake of the parts of the API server that the agent uses: one Node, its status, a watch, and Events. It
+// answers inside the process, so that a test can have a clock of its own.
 type kube struct {
 	t testing.TB
 
@@ -139,7 +138,7 @@ func (k *kube) stream(r *http.Request) io.ReadCloser {
 	return reader
 }
 
-// annotate sets an annotation as a person or a controller does; "" removes it.
+// annotate sets an annotation as a user or a controller does; "" removes it.
 func (k *kube) annotate(name, value string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

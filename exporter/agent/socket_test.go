@@ -69,7 +69,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// A socket file that a dead exporter left is no obstacle, one that answers is.
+// A socket file that a dead exporter left is replaced; one that answers is an error.
 func TestSocketIsTaken(t *testing.T) {
 	path := listen(t, newFakeGPUs())
 	if _, err := Listen(path, newFakeGPUs(), discard()); err == nil {
@@ -97,7 +97,7 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// TestPage: the requests that docs/exporter.md shows are taken, and its answers are written so.
+// TestPage: the requests of docs/exporter.md are accepted, and its answers are as written.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/exporter.md")
 	require.NoError(t, err)

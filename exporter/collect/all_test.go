@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// What the catalogue says the exporter emits about GPUs is what it emits.
+// The exporter emits the series about GPUs that the catalogue lists.
 func TestEverySeriesOfTheCatalogueHasAFamily(t *testing.T) {
 	var names, promised []string
 	for _, d := range served {
@@ -26,8 +26,8 @@ func TestEverySeriesOfTheCatalogueHasAFamily(t *testing.T) {
 	}
 }
 
-// Below zero is impossible for what is counted or measured, and means something in a mask and in a
-// state. A ratio that is above one by rounding is one; whatever is further off is none.
+// Counts and measurements below zero are impossible; masks and states may be negative. A ratio that is above one by
+// rounding is one; a larger one is impossible.
 func TestPlausible(t *testing.T) {
 	none := math.NaN()
 	for field, numbers := range map[uint16]map[float64]float64{

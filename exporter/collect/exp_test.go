@@ -12,7 +12,7 @@ import (
 
 var now = time.Unix(1_800_000_000, 0)
 
-// lines compiles a reading, of which a pod has the second GPU, with a counters file and gives the DCGM series.
+// lines compiles a reading with a counters file and returns the DCGM series. A pod has the second GPU.
 func lines(t *testing.T, r *Reading, csv string, change func(*CompatOptions)) []string {
 	t.Helper()
 	parsed, err := counters.Parse("test.csv", strings.NewReader(csv))
@@ -69,7 +69,7 @@ func TestDeviceSeries(t *testing.T) {
 	}
 }
 
-// What a snapshot shows stays as it is.
+// A snapshot does not change.
 func TestEventLogSnapshots(t *testing.T) {
 	log := NewEventLog(5 * time.Minute)
 	add := func(at time.Duration) {
@@ -97,12 +97,12 @@ func TestEventLogSnapshots(t *testing.T) {
 	if len(late.RecentXIDs) != 0 || len(late.ClockSamples) != 1 || late.XIDs[0].Total != 4 {
 		t.Errorf("after the window: %+v", late)
 	}
-	// A clock set back by a day: older samples are news.
+	// After the clock was set back by a day, older samples are new.
 	log.addClocks(Event{now.Add(-24 * time.Hour), 8, ""})
 	if back := log.Snapshot(now.Add(-24 * time.Hour)); len(back.ClockSamples) != 1 || back.ClockSamples[0].Code != 8 || len(late.ClockSamples) != 1 {
 		t.Errorf("after the clock was set back: %+v", back)
 	}
-	// One that is handed in again is known, however long ago it was.
+	// A known XID is not counted again, however old it is.
 	if log.AddXID(Event{now.Add(2 * time.Second), 31, ""}) {
 		t.Error("an XID is counted again after the window")
 	}
@@ -111,7 +111,7 @@ func TestEventLogSnapshots(t *testing.T) {
 	}
 }
 
-// After a new connection DCGM hands in all that it kept, more than the log remembers.
+// After a new connection DCGM returns all XIDs that it keeps, more than the log remembers.
 func TestXIDFloodCountsOnce(t *testing.T) {
 	log := NewEventLog(time.Hour)
 	for range 2 {
@@ -195,8 +195,8 @@ func TestHealthReasons(t *testing.T) {
 	}
 }
 
-// DCGM has XIDs 79, 119 and 120 from NVML and from the kernel log, and from the latter again
-// after each restart: each time with another time.
+// DCGM reads XIDs 79, 119 and 120 from NVML and from the kernel log, and from the latter again after each restart, each
+// time with another time.
 func TestXIDsOfTheKernelLogCountOnce(t *testing.T) {
 	log := NewEventLog(time.Hour)
 	add := func(code int64, at time.Duration, new bool) {
@@ -234,7 +234,7 @@ func TestReturns(t *testing.T) {
 	}
 	observe(energy(10, 0), true, 0, false)
 	observe(energy(11, 1), true, 1, false)
-	observe(energy(5, 2), true, 2, true) // the driver began again
+	observe(energy(5, 2), true, 2, true) // the driver was loaded again
 	observe(energy(6, 3), true, 3, false)
 	log.Away(time.Time{})
 	observe(&Entity{}, false, 4, false)
@@ -242,7 +242,7 @@ func TestReturns(t *testing.T) {
 	if got := log.Snapshot(now).Returned; !got.Equal(now.Add(5)) {
 		t.Errorf("returned at %s", got)
 	}
-	log.Away(now.Add(6)) // what reads it began again then
+	log.Away(now.Add(6)) // then the source was restarted
 	observe(energy(8, 9), true, 9, true)
 	if got := log.Snapshot(now).Returned; !got.Equal(now.Add(6)) {
 		t.Errorf("returned at %s", got)
@@ -251,7 +251,7 @@ func TestReturns(t *testing.T) {
 	observe(energy(1, 1-time.Hour), true, 1-time.Hour, true)
 }
 
-// A counter with an interval of its own goes stale by that one, be it the user's or DCGM's.
+// A counter with an interval of its own becomes stale by that interval, set by the user or by DCGM.
 func TestStaleByItsOwnInterval(t *testing.T) {
 	gpu := plainGPU(0)
 	gpu.Values = []Value{{Field: 84, Number: 1, Time: now.Add(15 * time.Second)}, {Field: 150, Number: 40, Time: now.Add(-time.Minute)}, {Field: 155, Number: 300, Time: now.Add(-time.Minute)}}
@@ -271,7 +271,7 @@ func TestStaleByItsOwnInterval(t *testing.T) {
 	}
 }
 
-// Names of health errors are DCGM's by number, to the last; one that is newer has its number.
+// Names of health errors are DCGM's, by number. An error newer than DCGM's last one has its number.
 func TestHealthErrors(t *testing.T) {
 	for code, want := range map[int]string{0: "DCGM_FR_OK", 89: "DCGM_FR_EUD_BINARY_PERMISSIONS", 132: "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", 133: "DCGM_FR_UNKNOWN(133)"} {
 		if got := HealthError(code); got != want {

@@ -26,8 +26,8 @@ var update = flag.Bool("update", false, "rewrite the want sections of testdata/*
 
 var epoch = time.Unix(1_800_000_000, 0)
 
-// A case is a txtar of a recording, perhaps counters and what else is given, and the exposition
-// half a second after the reading.
+// A case is a txtar with a recording, counters and other input where there are any, and the exposition half a second
+// after the reading.
 func TestExpositions(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -60,12 +60,12 @@ func section(archive *txtar.Archive, name string) string {
 	return ""
 }
 
-// given is what a case has beside its recording, in YAML.
+// given is the input of a case beside its recording, in YAML.
 type given struct {
 	Compat  collect.CompatOptions
 	Devices string // of Compat, as of -d
 	Claims  []pods.Claim
-	// Uses are a pod's busy ratio and bytes: what the driver says of its processes.
+	// Uses are a pod's busy ratio and bytes: the driver's figures of its processes.
 	Uses map[string][2]float64
 	Jobs []struct {
 		collect.JobPlace
@@ -76,7 +76,7 @@ type given struct {
 		UID    string
 		Labels map[string]string
 	}
-	// Only is the beginning of the names of the series that are wanted.
+	// Only is the prefix of the expected series' names.
 	Only string
 }
 
@@ -138,8 +138,8 @@ func read(t testing.TB, text string) *collect.Reading {
 	return reading
 }
 
-// lint holds an exposition against Prometheus' own parser: each series once. The rules of
-// names are the catalogue's test's.
+// lint parses an exposition with Prometheus' own parser: each series is there once. The catalogue's test has the rules
+// of names.
 func lint(t *testing.T, text []byte) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)

@@ -33,8 +33,8 @@ func labelOf(m *dto.Metric, name string) string {
 	return ""
 }
 
-// world is a machine of two GPUs that misbehaves at random: layouts change,
-// GPUs vanish, values go missing, counters begin again, passes are skipped.
+// world is a machine of two GPUs with random faults: layouts change, GPUs vanish, values are missing, counters begin
+// again, passes are skipped.
 type world struct {
 	*rand.Rand
 	now         time.Time
@@ -76,7 +76,7 @@ func (w *world) step() *Reading {
 		if !w.partitioned[i] {
 			continue
 		}
-		for j, slices := range []int{3, 2, 1, 1, 0} { // of the last the slices are not known
+		for j, slices := range []int{3, 2, 1, 1, 0} { // the slices of the last one are unknown
 			instance := Entity{Kind: Instance, GPU: i, UUID: device.UUID, InstanceID: j, Profile: fmt.Sprint(slices, "g"),
 				ComputeSlices: slices, GPUMaxCompute: 7}
 			if w.IntN(10) > 0 {
@@ -88,9 +88,8 @@ func (w *world) step() *Reading {
 	return r
 }
 
-// Whatever happens: a counter never falls, the shares of a GPU sum to at most
-// 1, its busy seconds grow no faster than time, and what is the GPU's stands on
-// the GPU alone.
+// In any case a counter never falls, the shares of a GPU sum to at most 1, its busy seconds grow no faster than time,
+// and the GPU's own quantities are on the GPU alone.
 func TestLedgerProperties(t *testing.T) {
 	for seed := range uint64(8) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 4)), now: start}
@@ -129,7 +128,7 @@ func TestLedgerProperties(t *testing.T) {
 				if share[gpu] > 1+1e-9 {
 					t.Fatalf("seed %d step %d: the shares of GPU %s sum to %g", seed, step, gpu, share[gpu])
 				}
-				// A value missing for two readings is bridged by the third.
+				// A value that is missing for two readings is interpolated at the third.
 				if most := max(w.now.Sub(lastAt).Seconds(), 0) + 2.5; busy[gpu] > most {
 					t.Fatalf("seed %d step %d: GPU %s computed %g s in %g s", seed, step, gpu, busy[gpu], most)
 				}
@@ -146,7 +145,7 @@ func TestLedgerProperties(t *testing.T) {
 	}
 }
 
-// ledger feeds one GPU's values and returns what the tally has.
+// tallied feeds one GPU's values and returns its tally.
 func tallied(values ...[]Value) *tally {
 	l := newLedger(time.Second)
 	for _, v := range values {
@@ -218,7 +217,7 @@ func TestBusyAndThrottleSeconds(t *testing.T) {
 	}
 }
 
-// What a GPU did while it was not there is not counted, however short that was.
+// What a GPU did while it was absent is not counted, however short that was.
 func TestAbsenceIsNotBridged(t *testing.T) {
 	l := newLedger(time.Second)
 	step := func(second float64, there bool) {

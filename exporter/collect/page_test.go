@@ -15,7 +15,7 @@ import (
 
 var start = time.Unix(1_800_000_000, 0)
 
-// GPU is a GPU that computes at the given ratio, taken at a time.
+// device is a GPU that computes at the given ratio, taken at a time.
 func device(busy float64, taken time.Time) Entity {
 	return Entity{Kind: GPU, UUID: "GPU-a", Model: "L40S", Values: []Value{
 		{Field: fieldPowerWatts, Number: 100, Time: taken},
@@ -53,7 +53,7 @@ func TestOldValuesVanish(t *testing.T) {
 		got := text(page, start.Add(c.after))
 		for name, want := range map[string]bool{
 			"gpu_power_watts": c.power, "DCGM_FI_DEV_POWER_USAGE": c.power, "gpu_busy_ratio": c.ratio,
-			"gpu_sample_age_seconds{": true, "gpu_attribution_age_seconds{": true, // which say that the others are gone
+			"gpu_sample_age_seconds{": true, "gpu_attribution_age_seconds{": true, // these show that the others are gone
 		} {
 			if has := strings.Contains(got, name); has != want {
 				t.Errorf("after %s: %s there: %v", c.after, name, has)
@@ -116,7 +116,7 @@ func TestIdle(t *testing.T) {
 	}{
 		{0, 0, true, 0},
 		{time.Second, 0.005, true, time.Second},
-		{2 * time.Second, 0, false, 0}, // unknown: says nothing, ends nothing
+		{2 * time.Second, 0, false, 0}, // unknown: changes nothing
 		{3 * time.Second, 0, true, 3 * time.Second},
 		{4 * time.Second, 0.5, true, 0},
 		{5 * time.Second, 0, true, 0},
@@ -177,7 +177,7 @@ func TestPodLabels(t *testing.T) {
 		{"", map[string]string{"a.b": "1", "a-b": "2", "a_b": "3"}, `a_b="2",a_b_conflict1="1",a_b_conflict2="3"`},
 		{"", map[string]string{"a-b": "1", "a.b": "2", "a_b_conflict1": "3"}, `a_b="1",a_b_conflict1="2",a_b_conflict1_conflict1="3"`},
 		{"", map[string]string{"gpu": "1", "pod_label_gpu": "2"}, `pod_label_gpu="1",pod_label_gpu_conflict1="2"`},
-		{"", map[string]string{"1a": "x", "__name__": "y", "DCGM_FI_DEV_SERIAL": "z", "dcgm_gpu_temp": "50"}, // of which a counters file may make labels
+		{"", map[string]string{"1a": "x", "__name__": "y", "DCGM_FI_DEV_SERIAL": "z", "dcgm_gpu_temp": "50"}, // a counters file may make labels of these
 			`_1a="x",pod_label_DCGM_FI_DEV_SERIAL="z",pod_label___name__="y",pod_label_dcgm_gpu_temp="50"`},
 		{"", map[string]string{"q": `a"b\c`}, `q="a\"b\\c"`},
 	} {
@@ -187,7 +187,7 @@ func TestPodLabels(t *testing.T) {
 	}
 }
 
-// A pod with labels by the thousand, of names that become equal, does not fill the page of its node.
+// A pod with thousands of labels, whose names become equal, does not fill the page of its node.
 func TestManyPodLabels(t *testing.T) {
 	labels := map[string]string{}
 	for i := range 2000 {
@@ -198,7 +198,7 @@ func TestManyPodLabels(t *testing.T) {
 	}
 }
 
-// Whatever labels a pod has, the scrape is one, and each label stands once.
+// With any labels of a pod the exposition is valid, and each label is there once.
 func FuzzPodLabels(f *testing.F) {
 	f.Add("gpu", "1", "g.pu", "2")
 	f.Add("a-b", "\"", "a.b", "\n")
@@ -224,7 +224,7 @@ func FuzzPodLabels(f *testing.F) {
 	})
 }
 
-// A change of the allocation shows, one of a pod's labels on the DCGM series and not on ours.
+// A change of the allocation shows; a change of a pod's labels shows on the DCGM series and not on ours.
 func TestPodLabelsChange(t *testing.T) {
 	c := compiler()
 	r := &Reading{Taken: start, Entities: []Entity{device(0.5, start)}}
@@ -239,7 +239,7 @@ func TestPodLabelsChange(t *testing.T) {
 	}
 }
 
-// pair is two GPUs with moving values; of the first one the power is old.
+// pair is two GPUs with changing values; the power of the first one is old.
 func pair(busy0, busy1 float64, taken time.Time) *Reading {
 	a, b := device(busy0, taken), device(busy1, taken)
 	b.GPU, b.UUID = 1, "GPU-b"
@@ -247,7 +247,7 @@ func pair(busy0, busy1 float64, taken time.Time) *Reading {
 	return &Reading{Taken: taken, Entities: []Entity{a, b}}
 }
 
-// One old series goes alone: its family's others stay, whole.
+// An old series is removed alone: the others of its family stay.
 func TestOldSeriesGoesAlone(t *testing.T) {
 	page := compiler().Compile(pair(0.25, 0.5, start), Attribution{})
 	got := text(page, start.Add(time.Second))

@@ -62,7 +62,7 @@ func TestSelectionMistakes(t *testing.T) {
 	}
 }
 
-// What is asked for by number and is not there is named, once it is there it is not.
+// A device that is requested by number is reported while it is absent, and not once it is there.
 func TestMissingDevices(t *testing.T) {
 	s, err := ParseSelection("g:0,7+i:3,4")
 	if err != nil {

@@ -42,8 +42,8 @@ func sums(f *dto.MetricFamily) (all, ofPods float64) {
 	return all, ofPods
 }
 
-// Whatever the driver says of processes: the sum over pods never exceeds the
-// GPU, and the sum over all series is the GPU.
+// Whatever the driver reports of processes, the sum over pods never exceeds the GPU, and the sum over all series is the
+// GPU.
 func TestPartsNeverExceedTheGPU(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	measured := func(scale float64) Measured {
@@ -78,7 +78,7 @@ func TestPartsNeverExceedTheGPU(t *testing.T) {
 
 func pod(name string, u Usage) Allocated { return Allocated{Allocation{"ns", name, "c"}, u} }
 
-// The containers of one pod are idle together where the driver does not measure them apart.
+// The containers of one pod are idle together where the driver does not measure them separately.
 func TestIdleOfAPodsContainers(t *testing.T) {
 	const pods = `gpu_idle_seconds{node="n",gpu="0",gpu_uuid="GPU-a",namespace="ns",pod="p"`
 	for _, apart := range []bool{false, true} {

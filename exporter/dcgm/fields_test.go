@@ -13,8 +13,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// TestFieldsOfDCGM: each field of DCGM's own table has its name in the counters' table, and is read
-// from the entities that DCGM has it of.
+// TestFieldsOfDCGM: each field of DCGM's own table has its name in the counters' table, and is read from the entities
+// for which DCGM has it.
 func TestFieldsOfDCGM(t *testing.T) {
 	fields := fieldTable(t)
 	if len(fields) != 633 {
@@ -30,7 +30,7 @@ func TestFieldsOfDCGM(t *testing.T) {
 			godcgm.FE_NONE: {kindGPU}, godcgm.FE_GPU: {kindGPU}, godcgm.FE_VGPU: {kindGPU},
 			godcgm.FE_GPU_I: {kindGPU, kindInstance}, godcgm.FE_GPU_CI: {kindGPU, kindInstance},
 			godcgm.FE_SWITCH: {kindSwitch}, godcgm.FE_LINK: {kindLink}, godcgm.FE_CPU: {kindCPU}, godcgm.FE_CPU_CORE: {kindCPU, kindCore},
-		}[f.EntityLevel] // none of network adapters, which the exporter has not
+		}[f.EntityLevel] // not of network adapters, which the exporter does not read
 		if id == fieldXID {
 			from = append(from, kindCompute)
 		}
@@ -56,8 +56,8 @@ func fieldTable(t *testing.T) map[uint16]godcgm.FieldMeta {
 	return table
 }
 
-// TestFieldsOfNVML: what is read from NVML in DCGM's place is a number in DCGM too, and DCGM has it
-// of GPUs or instances.
+// TestFieldsOfNVML: a field that is read from NVML in DCGM's place is a number in DCGM too, and DCGM has it for GPUs or
+// instances.
 func TestFieldsOfNVML(t *testing.T) {
 	fields := fieldTable(t)
 	for _, id := range nvml.Fields() {

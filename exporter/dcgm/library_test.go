@@ -16,8 +16,7 @@ import (
 
 const envChild = "GPUSCALE_TEST_DCGM_CHILD"
 
-// TestLibraryChild runs in a process of its own, started by the tests below: a
-// library that was loaded once stays.
+// TestLibraryChild runs in a process of its own, started by the tests below, since a loaded library stays.
 func TestLibraryChild(t *testing.T) {
 	path, ok := os.LookupEnv(envChild)
 	if !ok {
@@ -84,7 +83,7 @@ func TestLibraryByPathWithoutDriver(t *testing.T) {
 	}
 }
 
-// A library without a function must not end the process at its first call.
+// A missing function of a library must not end the process at its first call.
 func TestOldLibrary(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "old.c")
@@ -101,7 +100,7 @@ func TestOldLibrary(t *testing.T) {
 	}
 }
 
-// The shim's shapes are those of NVIDIA's headers.
+// The shim's types have the layout of NVIDIA's headers.
 func TestShim(t *testing.T) {
 	headers, err := cbuild.Headers(t.Context(), fakedcgm.Headers)
 	require.NoError(t, err)

@@ -100,7 +100,7 @@ func (m *machine) partition(dev int, layout string) {
 
 const onTCP = "127.0.0.1:5555"
 
-// engine runs a host engine on the machine, which knows the XIDs of the kernel log, and gives its address.
+// engine runs a host engine on the machine, which has the XIDs of the kernel log, and returns its address.
 func (m *machine) engine(address string) string {
 	m.t.Helper()
 	m.runs++
@@ -112,7 +112,7 @@ func (m *machine) engine(address string) string {
 	return address
 }
 
-// clock is a test's time: the wall's, and what was added to it.
+// clock is a test's time: the wall clock's, plus an offset.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -121,8 +121,8 @@ func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 // defaults are fields of dcgm-exporter's default counters.
 var defaults = []uint16{100, 101, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 449, 1001, 1004, 1005, 1009, 1010}
 
-// open gives a source of these fields that has closed the library when the next test begins. It looks
-// for what there is with each reading, unless the options say otherwise.
+// open returns a source of these fields, which closes the library before the next test. It looks for devices with each
+// reading, unless the options have another interval.
 func open(t testing.TB, o Options, fields ...uint16) *reader {
 	t.Helper()
 	o.learnEvery = cmp.Or(o.learnEvery, 1)
@@ -135,7 +135,7 @@ func open(t testing.TB, o Options, fields ...uint16) *reader {
 	return s.(*reader)
 }
 
-// open and read find the machine as it is now.
+// open and read use the machine as it is now.
 func (m *machine) open(o Options, fields ...uint16) *reader {
 	m.t.Helper()
 	m.write()
@@ -160,7 +160,7 @@ func read(t testing.TB, s collect.Source) *collect.Reading {
 	return r
 }
 
-// number gives a value of an entity, or fails.
+// number returns a value of an entity, or fails.
 func number(t testing.TB, e collect.Entity, field uint16) float64 {
 	t.Helper()
 	if v, known := e.Value(field); known {

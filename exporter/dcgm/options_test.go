@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What users give to -r: Google's manifests for GKE name the node's address
-// without a port, and leave the port to DCGM.
+// Addresses that users give to -r: Google's manifests for GKE name the node's address without a port, and leave the
+// port to DCGM.
 func TestEndpoint(t *testing.T) {
 	for given, want := range map[string]string{
 		"10.128.0.7": "10.128.0.7:5555", "localhost": "localhost:5555", "nvidia-dcgm.gpu-operator.svc": "nvidia-dcgm.gpu-operator.svc:5555",

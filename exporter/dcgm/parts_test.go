@@ -47,7 +47,7 @@ const smalls = "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 1g.10gb@4 1g.10gb@5 1g.1
 
 var deviceFields = []uint16{203, 585, 780, 858, 1110, 1120}
 
-// Whatever part of DCGM fails, the GPUs' values stay.
+// When any part of DCGM fails, the GPUs' values stay.
 func TestAPartFails(t *testing.T) {
 	all := append(slices.Clone(deviceFields), 230, 112, 1001, collect.AskHealth, collect.AskPeers)
 	for call, check := range map[string]func(*collect.Reading) bool{
@@ -81,7 +81,7 @@ func TestAPartFails(t *testing.T) {
 	}
 }
 
-// GPUs that cannot be identified are asked for with each reading, and logged once.
+// GPUs that cannot be identified are read again with each reading, and logged once.
 func TestValuesThatFail(t *testing.T) {
 	m := newMachine(t, 2)
 	fails := fakenvml.Lines{"fail.dcgmEntitiesGetLatestValues": "-3"}
@@ -100,7 +100,7 @@ func TestValuesThatFail(t *testing.T) {
 	if r := m.read(s); len(r.Entities) != 2 {
 		t.Errorf("not back: %+v", r)
 	}
-	for _, m.Lines = range []fakenvml.Lines{fails, nil, fails, nil} { // logged each time that they begin to
+	for _, m.Lines = range []fakenvml.Lines{fails, nil, fails, nil} { // logged each time that they begin to fail
 		m.read(s)
 	}
 	if n := strings.Count(log.String(), `part not available" part=values`); n != 3 {
@@ -108,7 +108,7 @@ func TestValuesThatFail(t *testing.T) {
 	}
 }
 
-// The links between GPUs are asked for every ten seconds, and a failure stands until they answer.
+// The links between GPUs are read every ten seconds, and a failure stays until they answer.
 func TestPeersThatFail(t *testing.T) {
 	m := newMachine(t, 2)
 	m.Lines = fakenvml.Lines{"fail.dcgmGetNvLinkP2PStatus": "-8"}
@@ -190,7 +190,7 @@ func TestManyFields(t *testing.T) {
 	}
 }
 
-// A host engine without NVML is explained, and is found when it has one.
+// A host engine without NVML is explained, and noticed once it has NVML.
 func TestWithoutDriver(t *testing.T) {
 	m := newMachine(t, 2)
 	gpus, refusal := m.GPUs, fmt.Sprint(godcgm.DCGM_ST_NVML_NOT_LOADED)
@@ -212,8 +212,8 @@ func TestWithoutDriver(t *testing.T) {
 	}
 }
 
-// Where the host engine has no NVML and lists GPUs all the same, its refusal of
-// a watch is the explanation: it is not halved down to single fields.
+// A host engine that has no NVML, but lists GPUs, refuses a watch. That refusal is the explanation: the watch is not
+// halved down to single fields.
 func TestWatchRefusedForLackOfDriver(t *testing.T) {
 	m := newMachine(t, 2)
 	m.Lines = fakenvml.Lines{"fail.dcgmWatchFields": fmt.Sprint(godcgm.DCGM_ST_NVML_NOT_LOADED)}
@@ -230,9 +230,8 @@ func TestWatchRefusedForLackOfDriver(t *testing.T) {
 	}
 }
 
-// A GPU that is asked for before anything was read is not touched by the first
-// reading either: an exporter that restarts while a GPU is repartitioned must
-// not take hold of it.
+// A GPU whose release is requested before the first reading is not opened by that reading: an exporter that restarts
+// while a GPU is repartitioned must not open it.
 func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 	m := newMachine(t, 2)
 	m.partition(0, "3g.40gb@0 3g.40gb@4")
@@ -248,8 +247,8 @@ func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 	}
 }
 
-// A host engine that has given up a GPU keeps returning its last values: they
-// say nothing of how the GPU is now.
+// A host engine that has released a GPU keeps returning its last values, which show nothing about the GPU's present
+// state.
 func TestOldValuesAreNoSignOfLife(t *testing.T) {
 	m := newMachine(t, 1)
 	s := open(t, Options{}, 155)
@@ -269,8 +268,8 @@ func TestOldValuesAreNoSignOfLife(t *testing.T) {
 	}
 }
 
-// A host engine in this process has NVML's handles of every GPU: it ends before a release is
-// reported, and begins again when nothing is released.
+// An embedded host engine has NVML's handles of every GPU. It ends before a release is reported, and starts again when
+// no GPU is released.
 func TestQuiesceEmbedded(t *testing.T) {
 	m := newMachine(t, 2)
 	s := open(t, Options{}, 155)
@@ -290,10 +289,10 @@ func TestQuiesceEmbedded(t *testing.T) {
 	}
 }
 
-// hostEngineRuns asks the library.
+// hostEngineRuns queries the library.
 func hostEngineRuns() bool { _, err := list(kindGPU); return err == nil }
 
-// DCGM logs each value that is read and not watched: nothing is.
+// DCGM logs each read of a value that is not watched, so only watched values are read.
 func TestOnlyWatchedIsRead(t *testing.T) {
 	log := logging(t)
 	m := newMachine(t, 3)
@@ -310,7 +309,7 @@ func TestOnlyWatchedIsRead(t *testing.T) {
 	}
 }
 
-// A host engine logs what its health watches find with each answer, and finds an XID until it ends.
+// A host engine logs the findings of its health watches with each answer, and reports an XID until it ends.
 func TestHealthThatFailsIsAskedForRarely(t *testing.T) {
 	log := logging(t)
 	m := newMachine(t, 2)
@@ -329,7 +328,7 @@ func TestHealthThatFailsIsAskedForRarely(t *testing.T) {
 	}
 }
 
-// logging has the library and host engines write a log, and reads it.
+// logging makes the library and host engines write a log, and returns its text.
 func logging(t *testing.T) (log func() string) {
 	file := filepath.Join(t.TempDir(), "log")
 	t.Setenv(fakedcgm.EnvLog, file)
@@ -341,8 +340,8 @@ func logging(t *testing.T) (log func() string) {
 	}
 }
 
-// A host engine logs each value that is read and not supported: what it supports of no GPU is
-// not read every time, is counted all the same, and is served once it is supported.
+// A host engine logs each read of a value that is not supported. A field that no GPU supports is read rarely, but is
+// counted each time, and is served once it is supported.
 func TestAbsentFieldsAreReadRarely(t *testing.T) {
 	log := logging(t)
 	m := newMachine(t, 2)
@@ -367,7 +366,7 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 	if c.advance(absentEvery); len(read(t, s).Entities) != 2 || logged() != before+1 {
 		t.Errorf("%d lines after a minute, want one more than %d", logged(), before)
 	}
-	// One GPU has it, as after the fabric manager's start.
+	// One GPU supports the field, as after the fabric manager's start.
 	s.options.absentEvery = time.Millisecond
 	watchFields(t, s, 155, 449)
 	read(t, s)
@@ -379,7 +378,7 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 	}
 }
 
-// The MIG hierarchy is read when the instances change and not with each reading.
+// The MIG hierarchy is read when the instances change, not with each reading.
 func TestHierarchyIsReadOnChange(t *testing.T) {
 	log := logging(t)
 	m := newMachine(t, 2)
@@ -405,9 +404,9 @@ func TestHierarchyIsReadOnChange(t *testing.T) {
 	asked("after a while", 4)
 }
 
-// What is asked of a host engine in a minute of readings: the values and the last XIDs with each, what
-// there is every five seconds, and the XIDs of each entity when one is new. Each request of values costs a
-// millisecond, in which the library clears four megabytes.
+// The requests to a host engine in a minute of readings: the values and the last XIDs with each reading, the devices
+// every five seconds, and the XIDs of each entity when there is a new one. Each request for values takes a millisecond,
+// in which the library clears four megabytes.
 func TestRequests(t *testing.T) {
 	log := logging(t)
 	m := newMachine(t, 2)
@@ -436,7 +435,7 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%v, want %v", quiet, want)
 	}
 	m.partition(0, "3g.40gb@0 3g.40gb@4")
-	c.advance(learnEvery)                             // it is seen with the next reading
+	c.advance(learnEvery)                             // the next reading sees it
 	want["dcgmEntitiesGetLatestValues"] = 60*3 + 12*2 // of GPUs, of instances, and XIDs of compute instances; identities of GPUs and instances
 	if quiet := minute(); !maps.Equal(quiet, want) {
 		t.Errorf("%v, want %v", quiet, want)
@@ -450,7 +449,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// Instances that are made and removed are seen within five seconds.
+// Instances that are added and removed are seen within five seconds.
 func TestInstancesAreFollowed(t *testing.T) {
 	m := newMachine(t, 1)
 	m.partition(0, "3g.40gb@0 3g.40gb@4")
@@ -495,8 +494,8 @@ func TestStuckEmbeddedHostEngine(t *testing.T) {
 	}
 }
 
-// A field with an interval of its own is sampled at that, and keeps its value meanwhile, with DCGM's time however often
-// it is read.
+// A field with an interval of its own is sampled at that interval. It keeps its value meanwhile, with DCGM's time,
+// however often it is read.
 func TestPacedFields(t *testing.T) {
 	newMachine(t, 1)
 	s := open(t, Options{})

@@ -18,7 +18,7 @@ func until(t testing.TB, attempt func() error) {
 	await.For(t, time.Minute, "a reading", attempt)
 }
 
-// However the host engine is reached, the reading is the same.
+// The reading does not depend on how the host engine is reached.
 func TestGPUs(t *testing.T) {
 	want := ""
 	for i := range 8 {
@@ -58,7 +58,7 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-// An instance made again under its old numbers is recognised by its UUID.
+// An instance that was created again under its old numbers is recognised by its UUID.
 func TestRemadeInstance(t *testing.T) {
 	m := newMachine(t, 1)
 	m.partition(0, "1g.10gb@0")
@@ -142,8 +142,7 @@ func TestWatchAgain(t *testing.T) {
 	}
 }
 
-// Samples of the throttle reasons come one by one, and a reason that sets in is
-// counted once.
+// Samples of the throttle reasons come one by one, and a reason that begins is counted once.
 func TestClockEvents(t *testing.T) {
 	m := newMachine(t, 1)
 	m.set(0, 112, 0x1)

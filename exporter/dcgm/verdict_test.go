@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// answer is a dcgmFieldValue_v2 that was taken now: the value is an int64, a float64 or a text.
+// answer is a dcgmFieldValue_v2 that was taken now. Its value is an int64, a float64 or a text.
 func answer(field uint16, status int32, value any) *[4128]byte {
 	var raw [4128]byte
 	binary.NativeEndian.PutUint16(raw[12:], field)
@@ -33,12 +33,12 @@ func answer(field uint16, status int32, value any) *[4128]byte {
 	return &raw
 }
 
-// verdict is judge's, whose type of the answer is C's and has no name here.
+// verdict calls judge, whose argument has a type of C without a name here.
 func verdict[T any](judge func(*T) (collect.Value, string), raw *[4128]byte) (collect.Value, string) {
 	return judge((*T)(unsafe.Pointer(raw)))
 }
 
-// Each way in which DCGM says that there is no value, and each value that is none, has its reason.
+// Each way in which DCGM reports no value, and each invalid value, has its reason.
 func TestVerdicts(t *testing.T) {
 	int32Blank, int64Blank, blank := godcgm.DCGM_FT_INT32_BLANK, godcgm.DCGM_FT_INT64_BLANK, godcgm.DCGM_FT_FP64_BLANK
 	never := answer(203, 0, int64(37))
@@ -70,7 +70,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A value that is none vanishes and is counted under its reason, and takes nothing with it.
+// An invalid value is left out and counted under its reason, and no other value is.
 func TestNoValues(t *testing.T) {
 	for reason, none := range map[string]any{
 		collect.DropBlank: "!status:-14", collect.DropNotSupported: "!unsupported", collect.DropImpossible: 808334905, collect.DropError: "!status:-18",
@@ -92,7 +92,7 @@ func TestNoValues(t *testing.T) {
 	}
 }
 
-// A GPU's own name, which older versions give an instance too, is no profile.
+// The GPU's own name, which older versions give an instance too, is no profile.
 func TestProfileNames(t *testing.T) {
 	for name, want := range map[string]bool{
 		"3g.40gb": true, "1g.10gb+me": true, "1g.24gb+gfx": true, "1g.24gb+me.all": true, "1g.24gb-me": true, "1g.24gb+me,gfx-me": true,
@@ -104,7 +104,7 @@ func TestProfileNames(t *testing.T) {
 	}
 }
 
-// A time far in the future would never grow old.
+// A value with a time far in the future would never become stale.
 func TestFutureIsImpossible(t *testing.T) {
 	newMachine(t, 1)
 	var c clock

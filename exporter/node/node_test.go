@@ -54,8 +54,8 @@ func (s *script) Read() (*collect.Reading, error) {
 	}}}, nil
 }
 
-// begin runs a node until the test ends. Without an interval there is one reading, at
-// once, and it does not go stale.
+// begin runs a node until the test ends. Without an interval there is one reading, at once, which does not become
+// stale.
 func begin(t *testing.T, o Options) *Node {
 	t.Helper()
 	o.Name = "node-1"
@@ -95,7 +95,7 @@ func TestHangingSourceBlocksNoScrape(t *testing.T) {
 		release := make(chan struct{})
 		s.hang.Store(&release)
 		pass(4 * time.Second)
-		got := body(t, n) // it would never come back if it waited for the source
+		got := body(t, n) // it would hang if it waited for the source
 		if strings.Contains(got, "gpu_busy_ratio{") {
 			t.Error("an old value is served as if it were one")
 		}
@@ -142,7 +142,7 @@ func TestHangIsLogged(t *testing.T) {
 	})
 }
 
-// engine gives values that are taken on another clock, as a host engine does.
+// engine returns values that are taken on another clock, as a host engine does.
 type engine struct {
 	script
 	phase time.Duration
@@ -154,7 +154,7 @@ func (s *engine) Read() (*collect.Reading, error) {
 	return r, err
 }
 
-// Passes come soon after the samples of a source that takes them by itself, and are no more for it.
+// Passes follow the samples of a source that samples by itself, and are not more frequent because of that.
 func TestPassesFollowSamples(t *testing.T) {
 	for _, phase := range []time.Duration{0, 100 * time.Millisecond, 400 * time.Millisecond, 700 * time.Millisecond, 999 * time.Millisecond} {
 		s := &engine{phase: phase}
@@ -168,7 +168,7 @@ func TestPassesFollowSamples(t *testing.T) {
 	}
 }
 
-// A source that fails is tried again soon, and ever more rarely, whatever the interval.
+// A failing source is tried again soon, and then ever more rarely, whatever the interval.
 func TestSourceThatComesLater(t *testing.T) {
 	for _, interval := range []time.Duration{time.Second, 30 * time.Second} {
 		refused, lost := errors.New("connection refused"), errors.New("GPU is lost")
@@ -266,7 +266,7 @@ func TestAllocations(t *testing.T) {
 	await.True(t, time.Minute, "the pod stays", has(`gpu_held{node="node-1",gpu="0",gpu_uuid="GPU-a",namespace="ns",pod="second"`))
 }
 
-// What the catalogue says the exporter emits about itself is what it emits.
+// The exporter emits the series about itself that the catalogue lists.
 func TestSelfMetricsAreTheCatalogues(t *testing.T) {
 	m := newMetrics(func() float64 { return 0 }, func() float64 { return 0 })
 	count(m.drops, map[string]int{"blank": 1})
@@ -312,7 +312,7 @@ func TestCompression(t *testing.T) {
 			require.NoError(t, err)
 			body = z
 		}
-		// A second scrape through the same handler uses the first one's buffers again.
+		// A second scrape through the same handler reuses the first one's buffers.
 		again := httptest.NewRecorder()
 		handler.ServeHTTP(again, req)
 		if again.Body.Len() != size {
@@ -324,7 +324,7 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// New counters go on with the totals of those before.
+// New counters continue the totals of the previous ones.
 func TestReloadKeepsTotals(t *testing.T) {
 	inBubble(t, &script{}, time.Second, func(t *testing.T, n *Node) {
 		seconds := func() float64 {
@@ -345,8 +345,8 @@ func TestReloadKeepsTotals(t *testing.T) {
 	})
 }
 
-// A source that answers without a value, or with old ones, serves nothing: the node is not
-// ready and the source not up.
+// A source that answers without a value, or with old ones, serves nothing: the node is not ready and the source is not
+// up.
 func TestReadyNeedsAValue(t *testing.T) {
 	for name, test := range map[string]struct {
 		values []collect.Value

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// handles is a source that counts the GPUs it holds.
+// handles is a source that counts the GPUs that it has open.
 type handles struct {
 	mu      sync.Mutex
 	open    map[string]bool
@@ -61,8 +61,7 @@ func (h *handles) holds(uuid string) bool {
 	return h.open[uuid]
 }
 
-// inBubble runs a test of a node on a clock of its own, on which nothing takes
-// time but waiting.
+// inBubble runs a test of a node on a clock of its own, on which only waiting takes time.
 func inBubble(t *testing.T, source collect.Source, interval time.Duration, test func(t *testing.T, n *Node)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := begin(t, Options{Source: source, Interval: interval})
@@ -143,7 +142,7 @@ func TestQuiesceTooLate(t *testing.T) {
 	h := newHandles()
 	inBubble(t, h, time.Second, func(t *testing.T, n *Node) {
 		_, _ = n.Quiesce(t.Context(), []string{"GPU-b"}, time.Hour)
-		h.hang = make(chan struct{}) // in the bubble, or it would stop its clock
+		h.hang = make(chan struct{}) // made in the bubble, or it would stop the bubble's clock
 		began := time.Now()
 		_, err := n.Quiesce(t.Context(), []string{"GPU-a"}, time.Hour)
 		if took := time.Since(began); err == nil || took != releaseWithin {
@@ -160,7 +159,7 @@ func TestQuiesceTooLate(t *testing.T) {
 	})
 }
 
-// The time of a release has a monotonic reading, so that a clock that is set neither ends it early nor late.
+// The time of a release has a monotonic reading, so that setting the clock ends it neither early nor late.
 func TestQuiesceWhateverTheClock(t *testing.T) {
 	n := begin(t, Options{Source: newHandles(), Interval: time.Second})
 	if _, err := n.Quiesce(t.Context(), []string{"GPU-b"}, 0); err != nil {
@@ -171,7 +170,7 @@ func TestQuiesceWhateverTheClock(t *testing.T) {
 	}
 }
 
-// Before the first reading a requester may be faster than the source.
+// Before the first reading a request may come before the source is ready.
 func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 	s := &script{}
 	failure := errors.New("no host engine")

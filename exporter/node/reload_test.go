@@ -16,7 +16,7 @@ var (
 	clock = counters.Field{ID: 100, Name: "DCGM_FI_DEV_SM_CLOCK", Kind: counters.Gauge, Help: "c"}
 )
 
-// byHand is a node whose readings and clock the test hands in.
+// byHand is a node whose readings and clock come from the test.
 type byHand struct {
 	*Node
 	t   *testing.T
@@ -29,8 +29,7 @@ func handled(t *testing.T, fields ...counters.Field) *byHand {
 	return &byHand{Node: n, t: t, now: time.Unix(1_800_000_000, 0)}
 }
 
-// pass is the source's next reading, of these fields of one GPU, taken under
-// what was asked for.
+// pass is the source's next reading, of these fields of one GPU, for the given request.
 func (h *byHand) pass(asked *watch, fields ...uint16) {
 	h.now = h.now.Add(time.Second)
 	e := collect.Entity{Kind: collect.GPU, UUID: "GPU-a"}
@@ -42,7 +41,7 @@ func (h *byHand) pass(asked *watch, fields ...uint16) {
 	h.compile(h.now)
 }
 
-// shows holds the page against the DCGM names it must have, and no others.
+// shows checks that the page has these DCGM names, and no others.
 func (h *byHand) shows(when string, want ...string) {
 	h.t.Helper()
 	text, _ := h.page.Load().Append(nil, h.now, false)
@@ -57,7 +56,7 @@ func (h *byHand) shows(when string, want ...string) {
 	}
 }
 
-// Of the fields asked for again some come an interval later; the old page stays until then.
+// Some of the requested fields come an interval later; the old page stays until then.
 func TestReloadKeepsThePage(t *testing.T) {
 	h := handled(t, util, temp)
 	old := h.wants.Load()
@@ -83,7 +82,7 @@ func TestReloadKeepsThePage(t *testing.T) {
 	}
 }
 
-// A value that never comes back is not waited for until the page is stale.
+// A value that never returns is not waited for until the page is stale.
 func TestReloadDoesNotWaitForEver(t *testing.T) {
 	h := handled(t, temp)
 	h.pass(h.wants.Load(), 150)
@@ -95,7 +94,7 @@ func TestReloadDoesNotWaitForEver(t *testing.T) {
 	h.shows("two intervals later", "SM_CLOCK")
 }
 
-// The last of several changes wins, and one before it never shows.
+// The last of several changes is used, and no earlier one is ever served.
 func TestReloadTwice(t *testing.T) {
 	h := handled(t, util)
 	h.pass(h.wants.Load(), 203)
@@ -108,7 +107,7 @@ func TestReloadTwice(t *testing.T) {
 	h.shows("the last", "SM_CLOCK")
 }
 
-// Before there is a page, nothing is waited for.
+// Before there is a page, a reload waits for nothing.
 func TestReloadBeforeTheFirstReading(t *testing.T) {
 	h := handled(t, util)
 	h.Reload([]counters.Field{temp})

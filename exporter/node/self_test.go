@@ -55,7 +55,7 @@ func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
 	})
 }
 
-// What cannot be gathered takes nothing else with it.
+// A metric that cannot be gathered loses no other metric.
 func TestSelfMetricsThatCannotBeGathered(t *testing.T) {
 	n := New(Options{Name: "n", Source: &script{}, Interval: time.Second, RuntimeMetrics: true})
 	broken := prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "b", nil, nil), errors.New("it broke"))
@@ -71,9 +71,9 @@ type always struct{ prometheus.Metric }
 func (a always) Describe(chan<- *prometheus.Desc)    {}
 func (a always) Collect(ch chan<- prometheus.Metric) { ch <- a.Metric }
 
-// An exposition is one: each family once, its samples in one piece under its own
-// header, and an end where the format has one. A scraper that prefers protobuf, as Prometheus does
-// for native histograms, gets text.
+// An exposition is valid: each family is there once, its samples follow each other under its own header, and it ends
+// where the format requires an end. A scraper that prefers protobuf, as Prometheus does for native histograms, gets
+// text.
 func TestExpositionIsWhole(t *testing.T) {
 	const acceptProtobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6," + acceptText + ";q=0.4"
 	for accept, kind := range map[string]string{acceptText: "text/plain", acceptOpenMetrics: "application/openmetrics-text", acceptProtobuf: "text/plain"} {

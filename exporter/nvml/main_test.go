@@ -16,7 +16,7 @@ var fake string
 
 func TestMain(m *testing.M) { fakenvml.Main(m, &fake) }
 
-// machine starts the fake as a machine; the function changes it.
+// machine writes the fake's state; the function changes it.
 func machine(t *testing.T, s fakenvml.State) (options Options, set func(fakenvml.State)) {
 	t.Helper()
 	if fake == "" {
@@ -60,7 +60,7 @@ func read(t *testing.T, s *Source) *collect.Reading {
 	return r
 }
 
-// h100 is a GPU as the driver of one answers.
+// h100 is a GPU with the answers of an H100's driver.
 func h100(i int) fakenvml.GPU {
 	table, _ := mig.ForModel("H100-80GB")
 	return fakenvml.GPU{
@@ -75,7 +75,7 @@ func h100(i int) fakenvml.GPU {
 	}
 }
 
-// repartitionGPU has a 3g and a 1g on it.
+// repartitionGPU has a 3g and a 1g instance.
 func repartitionGPU(i int) fakenvml.GPU {
 	c := h100(i)
 	c.MIG = true
@@ -87,7 +87,7 @@ func repartitionGPU(i int) fakenvml.GPU {
 	return c
 }
 
-// at is where an instance of so many compute and memory slices begins.
+// at is the placement of an instance of so many compute and memory slices.
 func at(start, compute, memory int) mig.Placement {
 	return mig.Placement{Profile: mig.Profile{Compute: compute, Memory: memory}, Start: start}
 }

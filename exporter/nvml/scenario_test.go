@@ -150,7 +150,7 @@ func (s *scene) write() {
 	s.set(now)
 }
 
-// openFiles names the GPUs' device files that this process has open, those of handles apart.
+// openFiles names the GPUs' device files that this process has open, those of open handles separately.
 func openFiles(t *testing.T) string {
 	t.Helper()
 	links, err := filepath.Glob("/proc/self/fd/*")

@@ -29,9 +29,8 @@ func TestSamplesOfGoneInstancesAreFreed(t *testing.T) {
 	}
 }
 
-// An older library lacks functions; calling one would end the process. What a
-// process has loaded once answers for every test after it, so this library gets
-// a process of its own.
+// An older library lacks functions; calling one would end the process. A process keeps the library that it loaded
+// first, so this library gets a process of its own.
 func TestMissingSymbols(t *testing.T) {
 	if os.Getenv(envAlone) == "" {
 		alone := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMissingSymbols$", "-test.v")

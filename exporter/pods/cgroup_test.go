@@ -48,7 +48,7 @@ func FuzzCgroup(f *testing.F) {
 	})
 }
 
-// fakeProc lays out a /proc of a node with processes in cgroups.
+// fakeProc writes a /proc of a node with processes in cgroups.
 func fakeProc(t *testing.T, hostPID bool, cgroups map[int]string) string {
 	t.Helper()
 	proc := t.TempDir()

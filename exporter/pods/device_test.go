@@ -93,8 +93,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// A MIG device is any compute instance of its GPU instance, and an index is the driver's, whatever
-// number the source gives the GPU.
+// A MIG device is any compute instance of its GPU instance, and an index is the driver's, whatever the source's number
+// of the GPU.
 func TestDevicesAsTheDriverHasThem(t *testing.T) {
 	entities := []collect.Entity{
 		{Kind: collect.GPU, GPU: 0, Index: 1, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, Index: 0, UUID: "GPU-b"},

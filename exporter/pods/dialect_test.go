@@ -19,7 +19,7 @@ func TestAnnotated(t *testing.T) {
 		"volcano.sh/vgpu-ids-new": "GPU-a,NVIDIA,4000,30:;GPU-b,NVIDIA,1,1:x,y,z:", "hami.io/vgpu-devices-allocated": "GPU-c,NVIDIA,1,1:;;;",
 	}}
 	claims, err := annotated(p)
-	// A pod without a device says that it has a GPU, which is another's.
+	// A pod without a device claims another pod's GPU in its annotation.
 	forged, _ := annotated(&Pod{Namespace: "evil", Name: "p", Containers: []demand.Container{{Name: "main", Resources: []string{"cpu"}}}, Annotations: map[string]string{"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,4000,30:;"}})
 	claims = append(claims, forged...)
 	var got []string
@@ -32,7 +32,7 @@ func TestAnnotated(t *testing.T) {
 	}
 }
 
-// The GPUs that KAI's own pods hold are those of the pods that use them in parts.
+// The GPUs that are allocated to KAI's own pods belong to the pods that use them in parts.
 func TestKAI(t *testing.T) {
 	pod := func(namespace, name string, labels, annotations map[string]string) Pod {
 		return Pod{Namespace: namespace, Name: name, Labels: labels, Annotations: annotations, Containers: []demand.Container{{Name: "main"}, {Name: "side"}}}

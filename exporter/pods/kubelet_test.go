@@ -72,7 +72,7 @@ func claims(name, device string) *podresources.PodResources {
 	}}}
 }
 
-// asking returns a Watcher that asks on demand, its clock and the kubelet.
+// asking returns a Watcher that reads on demand, its clock and the kubelet.
 func asking(t *testing.T, o Options) (w *Watcher, k *scripted, clock *time.Time, restart func()) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
@@ -94,7 +94,7 @@ func named(pod string) collect.PodName { return collect.PodName{Namespace: "ns",
 
 var twoGPUs = &collect.Reading{Entities: []collect.Entity{{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, Index: 1, UUID: "GPU-b"}}}
 
-// who names the pods that GPU i is allocated to.
+// who returns the names of the pods that GPU i is allocated to.
 func who(w *Watcher, now time.Time, i int) string {
 	a, _ := w.Attribute(twoGPUs, now)
 	var names []string
@@ -120,7 +120,7 @@ func TestSlowKubelet(t *testing.T) {
 	k.mu.Unlock()
 	*clock = clock.Add(10 * time.Second)
 	w.opts.limit = time.Second
-	w.ask(t.Context()) // comes back by its own limit
+	w.ask(t.Context()) // returns by its own limit
 	if status.Code(errors.Unwrap(w.Err())) != codes.DeadlineExceeded {
 		t.Errorf("err = %v", w.Err())
 	}
@@ -136,8 +136,7 @@ func TestSlowKubelet(t *testing.T) {
 	}
 }
 
-// A kubelet that has just started lists no pods, then some, then all. No pod's
-// name may leave its series for that.
+// A kubelet that has just started lists no pods, then some, then all. Meanwhile no series loses its pod.
 func TestKubeletRestarts(t *testing.T) {
 	w, k, clock, restart := asking(t, Options{})
 	step := func(after time.Duration, want string, pods ...*podresources.PodResources) {
@@ -153,7 +152,7 @@ func TestKubeletRestarts(t *testing.T) {
 		}
 	}
 	step(0, "p/q", holds("p", "GPU-a"), holds("q", "GPU-b"))
-	step(time.Second, "p/", holds("p", "GPU-a")) // nothing to doubt: q has ended
+	step(time.Second, "p/", holds("p", "GPU-a")) // q has ended, for certain
 	step(time.Second, "p/q", holds("p", "GPU-a"), holds("q", "GPU-b"))
 
 	restart()
@@ -167,18 +166,18 @@ func TestKubeletRestarts(t *testing.T) {
 	if !asked().Equal(*clock) {
 		t.Error("a whole answer is not believed")
 	}
-	step(time.Second, "p/q,r", holds("p", "GPU-a"), holds("q", "GPU-b"), holds("r", "GPU-b")) // more is believed at once
-	step(time.Second, "p/q,r", holds("p", "GPU-a"), holds("r", "GPU-b"))                      // q could yet come
-	step(settle, "p/r", holds("p", "GPU-a"), holds("r", "GPU-b"))                             // it has had its time
+	step(time.Second, "p/q,r", holds("p", "GPU-a"), holds("q", "GPU-b"), holds("r", "GPU-b")) // more pods are accepted at once
+	step(time.Second, "p/q,r", holds("p", "GPU-a"), holds("r", "GPU-b"))                      // q may still come
+	step(settle, "p/r", holds("p", "GPU-a"), holds("r", "GPU-b"))                             // q did not come in time
 	step(time.Second, "/r", holds("r", "GPU-b"))
 
-	// Our own pod is on the node: no pod at all is no answer, for a while.
+	// Our own pod is on the node, so an answer without any pod is not used for a while.
 	step(time.Second, "/r")
 	step(19*time.Second, "/r")
 	step(2*time.Second, "/")
 }
 
-// Devices that do not exist, and one device in two hands.
+// Devices that do not exist, and one device that is allocated twice.
 func TestLyingKubelet(t *testing.T) {
 	w, k, clock, _ := asking(t, Options{})
 	k.say(holds("p", "GPU-a"), holds("q", "GPU-a"), holds("r", "GPU-gone", "not a device"))
@@ -189,7 +188,7 @@ func TestLyingKubelet(t *testing.T) {
 	if _, unresolved := w.Attribute(twoGPUs, *clock); !slices.Equal(unresolved, []string{"GPU-gone", "not a device"}) {
 		t.Errorf("unresolved %q", unresolved)
 	}
-	// The API server says that q has ended.
+	// The API server reports that q has ended.
 	w.cluster.now.Store(&world{pods: map[collect.PodName]*Pod{named("q"): {Over: true}, named("p"): {}}})
 	if got := who(w, *clock, 0); got != "p" {
 		t.Errorf("with a pod that is over: %s", got)
@@ -207,7 +206,7 @@ func TestAnswerTooLarge(t *testing.T) {
 	}
 }
 
-// apiServer answers what a node agent may ask, and nothing else.
+// apiServer answers the requests that a node agent may send, and no others.
 type apiServer struct {
 	mu      sync.Mutex
 	pods    string
@@ -245,7 +244,7 @@ func serveAPI(t *testing.T, s *apiServer) *API {
 	return api
 }
 
-// From the kubelet's claims over the node's slices to the instance.
+// An instance is attributed by the kubelet's claims and the node's slices.
 func TestDRA(t *testing.T) {
 	s := &apiServer{slices: map[string]string{"v1beta2": resourceSlices}}
 	var log bytes.Buffer
@@ -299,7 +298,7 @@ func TestDRAIsOptIn(t *testing.T) {
 	}
 }
 
-// HAMi's ids say nothing of the GPU: the flag that attributes its pods is named, once.
+// HAMi's ids do not identify the GPU. The log names the flag that attributes its pods, once.
 func TestHAMiIsOptIn(t *testing.T) {
 	const gpu = "GPU-5a1f2b3c-0000-4000-8000-000000000001"
 	for ids, want := range map[string]int{gpu + "-3": 1, gpu + "::3": 0, gpu: 0} {
@@ -314,7 +313,7 @@ func TestHAMiIsOptIn(t *testing.T) {
 	}
 }
 
-// A fractional dialect: the kubelet's ids are tokens, the annotation counts.
+// In a fractional dialect the kubelet's ids are tokens, and the annotation counts.
 func TestAnnotations(t *testing.T) {
 	s := &apiServer{pods: `{"items":[{"metadata":{"name":"p","namespace":"ns","uid":"u","annotations":{"hami.io/vgpu-devices-allocated":"GPU-b,NVIDIA,4000,30:;"}},
 		"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}}]}`}
@@ -330,8 +329,8 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// The node's pods, and no others, are asked for, and their texts are made of each answer; while
-// the API server fails the last answer stays.
+// Only the node's pods are listed, and their texts are made from each answer. While the API server fails the last
+// answer stays.
 func TestPodTexts(t *testing.T) {
 	s := &apiServer{pods: `{"items":[{"metadata":{"name":"p","namespace":"ns","uid":"u1","labels":{"app":"x"}}}]}`}
 	w, k, clock, _ := asking(t, Options{API: serveAPI(t, s), Node: "node-1", PodText: func(p *Pod) string { return p.UID + " " + p.Labels["app"] }})

@@ -43,7 +43,7 @@ func TestResourceSlices(t *testing.T) {
 	}
 }
 
-// A claim of a MIG device is the instance's, never its GPU's.
+// A claim of a MIG device is attributed to the instance, never to its GPU.
 func TestClaimsOfInstances(t *testing.T) {
 	entities := []collect.Entity{
 		{Kind: collect.GPU, GPU: 0, Index: 0, UUID: "GPU-a"},
@@ -74,8 +74,7 @@ func TestClaimsOfInstances(t *testing.T) {
 	if _, unresolved := Resolve(entities, []Claim{claim("gpu-7")}, devices); len(unresolved) != 1 || unresolved[0] != "gpu.nvidia.com/node-1/gpu-7" {
 		t.Errorf("unresolved %q", unresolved)
 	}
-	// Where the driver does not report placements, two that could be meant are
-	// not guessed between.
+	// Where the driver does not report placements, and two instances fit, neither is chosen.
 	for i := range entities {
 		entities[i].Start, entities[i].Size = -1, 0
 	}

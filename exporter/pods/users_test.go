@@ -78,7 +78,7 @@ func TestUseOfEachContainer(t *testing.T) {
 	check("b", usages[1], at(0.125), at(10))
 	check("an unknown pod", usages[2], collect.Measured{}, collect.Measured{})
 
-	// A sole allocation has the GPU's own values, not the sum of its processes.
+	// A GPU with a single allocation has its own values, not the sum of its processes.
 	check("alone", attributed(t, u, a)[0], collect.Measured{}, collect.Measured{})
 
 	// One process of unknown memory makes all memory unknown.
@@ -86,12 +86,12 @@ func TestUseOfEachContainer(t *testing.T) {
 	u.pass()
 	check("memory unknown", attributed(t, u, a, b)[1], at(0.125), collect.Measured{})
 
-	// The driver measures nothing; an empty list is a zero, no list is not.
+	// The driver measures nothing: an empty list is a zero, a missing list is not.
 	list.gpus = []GPU{{UUID: "GPU-a", Instance: -1, MemoryKnown: true, Taken: noon}}
 	u.pass()
 	check("no utilization", attributed(t, u, a, b)[0], collect.Measured{}, at(0))
 
-	// Old, gone, or refused: nothing is known.
+	// Old, missing, or refused: the use is unknown.
 	list.gpus[0].Taken = noon.Add(-2 * time.Second)
 	u.pass()
 	check("old", attributed(t, u, a, b)[0], collect.Measured{}, collect.Measured{})
@@ -107,8 +107,8 @@ func TestUseOfEachContainer(t *testing.T) {
 	}
 }
 
-// A pod that was made again under its name is known by its old UID until the API server is asked
-// again. That it has no process is not known then, while one of a pod that is not known is there.
+// A pod that was created again under its name is known by its old UID until the API server is read again. Until then
+// its use is unknown, not zero, while there is a process of an unknown pod.
 func TestPodMadeAgain(t *testing.T) {
 	list := &procList{gpus: []GPU{{UUID: "GPU-a", Instance: -1, BusyKnown: true, MemoryKnown: true, Taken: noon, Processes: []Process{
 		{PID: 10, Busy: 0.5, Memory: 5}, {PID: 20, Busy: 0.25, Memory: 3},
@@ -122,8 +122,7 @@ func TestPodMadeAgain(t *testing.T) {
 	}
 }
 
-// A process in a container that is not known by id goes to the pod's only
-// container, and to none where it has several.
+// A process in a container with an unknown id is attributed to the pod's only container, and to none if it has several.
 func TestContainerNotKnown(t *testing.T) {
 	proc := fakeProc(t, true, map[int]string{10: cgroupOf(uidB, strings.Repeat("d", 64)), 20: cgroupOf(uidA, idA)})
 	u := &users{proc: proc, world: twoPods, log: slog.New(slog.DiscardHandler), source: &procList{gpus: []GPU{{

@@ -21,7 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// several is a pod with devices of all kinds, of which GPUs are taken.
+// several is a pod with devices of all kinds, of which GPUs count.
 func several(name string) *podresources.PodResources {
 	devices := func(resource string, ids ...string) *podresources.ContainerDevices {
 		return &podresources.ContainerDevices{ResourceName: resource, DeviceIds: ids}
@@ -92,7 +92,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// No kubelet, or one that refuses, is no answer: an empty one would free every GPU.
+// Without a kubelet, or if it refuses, there is no answer: an empty one would make every GPU free.
 func TestWatcherWithoutAnswer(t *testing.T) {
 	refusing := filepath.Join(t.TempDir(), "kubelet.sock")
 	serveKubelet(t, refusing, &scripted{err: errors.New("rate limited")})
@@ -105,7 +105,7 @@ func TestWatcherWithoutAnswer(t *testing.T) {
 	}
 }
 
-// asked is an API server that notes when it was asked.
+// asked is an API server that records the times of requests.
 type asked struct{ at []time.Duration }
 
 func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -116,8 +116,8 @@ func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
 // bubble is when a synctest begins.
 var bubble = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// However often the kubelet's answers change, two requests are apart, and what
-// is written down after a change is asked for ten seconds after it.
+// However often the kubelet's answers change, two requests have a minimum distance. Ten seconds after a change the API
+// server is read again for what was written since.
 func TestClusterIsAskedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asked{}

@@ -26,7 +26,7 @@ const small = `
   - {gpu: 0, mig: true, instances: [{instanceID: 2, profile: 1g.10gb}]}
 `
 
-// playing returns a source and its clock's hands.
+// playing returns a source, and its clock to set.
 func playing(t *testing.T, text string) (*Source, *time.Time) {
 	t.Helper()
 	now := time.Unix(1_800_000_000, 0)

@@ -30,7 +30,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Each bad file says in its first line what the error must contain.
+// Each bad file has in its first line what the error must contain.
 func TestFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.csv")
 	if err != nil || len(files) == 0 {
@@ -61,7 +61,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// checkWarnings holds warnings against a file's "# warn: " lines, all of them.
+// checkWarnings compares all warnings with a file's "# warn: " lines.
 func checkWarnings(t *testing.T, text string, warnings []*Error) {
 	t.Helper()
 	var got, want []string
@@ -78,7 +78,7 @@ func checkWarnings(t *testing.T, text string, warnings []*Error) {
 	}
 }
 
-// What editors and Windows do to a file changes nothing in it.
+// Marks and line endings of editors and Windows change nothing in a file.
 func TestMarksAndLineEndings(t *testing.T) {
 	plain, err := Parse("f", strings.NewReader(defaultText))
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestComputed(t *testing.T) {
 			t.Errorf("%s = %+v", name, f)
 		}
 	}
-	// Their numbers are ours, not DCGM's.
+	// The numbers of our own counters are not DCGM's.
 	if _, err := Parse("f", strings.NewReader("9001, gauge, x")); err == nil {
 		t.Error("9001 was taken for a DCGM field")
 	}
@@ -123,8 +123,8 @@ func TestComputed(t *testing.T) {
 func TestFieldNamesAndNumbers(t *testing.T) {
 	for name, want := range map[string]uint16{
 		"DCGM_FI_DEV_GPU_UTIL": 203, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1001, "dcgm_gpu_utilization": 203, "1098": 1098,
-		// What DCGM 4.6 calls again or has again, and what it calls deprecated: counters
-		// files of dcgm-exporter from 4.8.4 on, and of before 3.3.
+		// Names that DCGM 4.6 changed, restored, or calls deprecated: of counters files of dcgm-exporter from 4.8.4 on,
+		// and of before 3.3.
 		"DCGM_FI_DEV_XID_ERROR": 230, "DCGM_FI_PROF_TENSOR_UTIL_RATIO": 1004,
 		"DCGM_FI_DEV_GPU_BRAND": 51, "DCGM_FI_SYSTEM_DRIVER_VERSION": 1, "DCGM_FI_DEV_ROW_REMAP_FAILED": 395,
 		"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_L12_TOTAL": 406, "DCGM_FI_PROF_NVJPG_UTIL_7_RATIO": 1032,
@@ -188,7 +188,7 @@ func TestNamesOfDCGM47(t *testing.T) {
 			t.Errorf("%s: %+v, %v; %v is served as %v", name, f, err, want.from, f.Value(want.from))
 		}
 	}
-	// A number is the field of that number.
+	// A number stands for the field of that number.
 	if f, err := NewField("1613", "gauge", "x"); err != nil || f.Name != "DCGM_FI_DEV_GPU_UTIL_RATIO" || f.Value(40) != .4 {
 		t.Errorf("1613: %+v, %v", f, err)
 	}
@@ -196,8 +196,8 @@ func TestNamesOfDCGM47(t *testing.T) {
 
 var lane = regexp.MustCompile(`_L(?:ANE)?(\d+)(?:_|$)`)
 
-// DCGM's numbers of the lanes have no order, so an error in the table would go
-// unseen: all names of one number are of the same lane.
+// DCGM's numbers of the lanes have no order, so a mistake in the table would not be noticed: all names of one number
+// are of the same lane.
 func TestNamesOfANumberAgreeOnTheLane(t *testing.T) {
 	first := map[uint16]string{}
 	for name, id := range table().ids {
