@@ -126,7 +126,7 @@ func TestWhatOthersServeIsNotJudged(t *testing.T) {
 	if err := simulate(alone, "keda_s0"); err == nil || !strings.Contains(err.Error(), "no rule of the adapter is called keda_s0") {
 		t.Error(err)
 	}
-	// KEDA's own metrics server answers these, whatever the adapter's file says.
+	// KEDA's own metrics server answers these, whatever is in the adapter's file.
 	if err := simulate(alone, "s0-prometheus, selector: {matchLabels: {scaledobject.keda.sh/name: vllm}}"); err != nil || !strings.Contains(out.String(), "left out: s0-prometheus is KEDA's, of the ScaledObject vllm") {
 		t.Errorf("%v\n%s", err, out.String())
 	}

@@ -41,7 +41,7 @@ import (
 //	                begin so, and takes=D is how long that takes
 //	ask             answers each line: RESOURCE NS NAME METRIC [SELECTOR], with NAME * for all, and
 //	                external NS METRIC [SELECTOR]. fails=unavailable or fails=bad is what Prometheus
-//	                says meanwhile, later=D how long after its last answer is asked
+//	                answers meanwhile, later=D how long after its last answer the request comes
 //
 // -rewrite writes the outputs again.
 func TestScenarios(t *testing.T) {

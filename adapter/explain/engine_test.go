@@ -14,8 +14,8 @@ import (
 // begins.
 var end = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// load reads series in promtool's notation, one a line, a value each 15 s, the
-// last one at end. Prometheus is down when down says so.
+// load reads series in promtool's notation, one in a line, with a value each 15 s and the last one at end. Prometheus
+// is down when down returns true.
 func load(t testing.TB, text string, down func(at time.Time) bool) *memstore.Server {
 	t.Helper()
 	m := promtest.Load(t, text, memstore.Until(end, 15*time.Second), nil)

@@ -24,9 +24,8 @@ import (
 // scrapes of a page: more than the longest built-in window.
 const scrapes = 30
 
-// scrape is a server's page as Prometheus has it after many scrapes without
-// honor_labels: gauges have been constant, counters and histograms have grown
-// evenly from nothing to what the page says.
+// scrape is a server's page as Prometheus has it after many scrapes without honor_labels: gauges have been constant,
+// and counters and histograms have grown evenly from zero to the page's values.
 func scrape(t testing.TB, file, pod string) *memstore.Server {
 	t.Helper()
 	raw, err := os.ReadFile(file)

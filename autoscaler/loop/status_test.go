@@ -95,7 +95,7 @@ func named(name string) *v1alpha1.GPUNodePool {
 	return &v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Generation: 3}}
 }
 
-// TestWithoutCRD: the error says what to install.
+// TestWithoutCRD: the error names what to install.
 func TestWithoutCRD(t *testing.T) {
 	none := kubefake.New(kinds).WithInterceptorFuncs(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return &meta.NoKindMatchError{GroupKind: v1alpha1.GroupVersion.WithKind("GPUNodePool").GroupKind(), SearchedVersions: []string{"v1alpha1"}}

@@ -173,8 +173,8 @@ var forgeries = map[string]string{
 		gpu_held{exported_node="n",gpu="0",exported_namespace="gpuscale-system",exported_pod="exporter-x"} 1`,
 }
 
-// TestTenantsPagesHaveNoEffect: whatever a page of another namespace says, the observation is that of
-// the exporter alone.
+// TestTenantsPagesHaveNoEffect: whatever a page of another namespace contains, the observation is that of the exporter
+// alone.
 func TestTenantsPagesHaveNoEffect(t *testing.T) {
 	trusted := trust.From([]string{exporterSpace})
 	for _, honor := range []bool{false, true} {

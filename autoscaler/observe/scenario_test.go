@@ -46,10 +46,10 @@ import (
 //	                          (containers), requests of a claim of its own (claim), labels, annotations, scheduler;
 //	                          beside objects in braces
 //
-// Their input is objects as a user writes them, one in braces on a line, or several lines between "---", and series
-// in Prometheus' notation, all of which replace objects of the base by name; a name like p-{0..7} stands for eight. It is 9:00; at=DURATION is later. The
-// word again goes on in the cluster of the case above, with these objects too. A case may say another verb about
-// the same cluster by "again" without input.
+// Their input is objects as a user writes them, one in braces on a line, or several lines between "---", and series in
+// Prometheus' notation. They replace objects of the base by name; a name like p-{0..7} stands for eight. It is 9:00;
+// at=DURATION is later. The word again continues in the cluster of the case above, with these objects too. Without
+// input it runs another verb on the same cluster.
 //
 // What is not stated is as in a cluster without surprises: objects are in namespace chat; a node is an hour old,
 // ready, with 32 cores and 256Gi; a pod is a minute old, requests its limits, and without a node and status the

@@ -14,9 +14,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// TestScenarios runs testdata/*.txt: each file is one world, each block some
-// statements and their output. Every plan on the way goes through the harness.
-// Each block of a file check_*.txt is a world by itself, of which Check says what is wrong.
+// TestScenarios runs testdata/*.txt: each file is one world, each block some statements and their output. The harness checks every
+// plan. Each block of a file check_*.txt is a world by itself, and its output the problems that Check finds.
 // -rewrite writes the outputs again.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
