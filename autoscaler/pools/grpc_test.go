@@ -32,7 +32,7 @@ import (
 )
 
 // fakeGRPC is a provider of one node group, written after the protocol's description in
-// cluster-autoscaler (cloudprovider/externalgrpc, November 2026): differences of sizes, deletion of
+// cluster-autoscaler (cloudprovider/externalgrpc/protos at 1dbeacf, 2026-11-29): differences of sizes, deletion of
 // named nodes that lowers the size, no deletion by lowering the target, minimum and maximum held. An
 // instance without a machine has no ID, and is deleted by its annotation alone (OCI's oci_node_pool.go, 55c37cd).
 type fakeGRPC struct {
