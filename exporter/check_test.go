@@ -30,9 +30,9 @@ func (r *refusing) Read() (*collect.Reading, error)                       { retu
 // A missing driver is reported at once: retries do not help.
 func TestCheckOfAnAbsentDriver(t *testing.T) {
 	for _, absent := range []error{dcgm.ErrNoDriver, nvml.ErrNoDriver} {
-		k, began := checker{config: &config{intervalMS: 100}}, time.Now()
-		if _, err := k.firstReading(t.Context(), &refusing{fmt.Errorf("reading: %w", absent)}, nil); !errors.Is(err, absent) || time.Since(began) > checkTimeout {
-			t.Errorf("%v after %s", err, time.Since(began))
+		k := checker{config: &config{intervalMS: 100}}
+		if _, err := k.firstReading(t.Context(), &refusing{fmt.Errorf("reading: %w", absent)}, nil); !errors.Is(err, absent) || strings.Contains(err.Error(), "no values within") {
+			t.Errorf("want %v at once, got %v", absent, err)
 		}
 	}
 }

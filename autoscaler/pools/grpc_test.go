@@ -32,7 +32,7 @@ import (
 )
 
 // fakeGRPC is a provider of one node group, written after the protocol's description in cluster-autoscaler
-// (cloudprovider/externalgrpc, November 2026): sizes change by differences, deleting named nodes lowers the size,
+// (cloudprovider/externalgrpc/protos at 1dbeacf, 2026-11-29): sizes change by differences, deleting named nodes lowers the size,
 // lowering the target deletes none, and the size stays between minimum and maximum. An instance without a machine has
 // no ID, and is deleted by its annotation alone (OCI's oci_node_pool.go, 55c37cd).
 type fakeGRPC struct {

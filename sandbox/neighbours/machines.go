@@ -28,8 +28,9 @@ var capi = schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta2"}
 // Machines fakes Cluster API's controllers of MachineDeployment, MachineSet and Machine: it keeps as many
 // Machines as the MachineDeployment has replicas, each with a KWOK node. A Machine that is being deleted
 // counts until it is gone. If there are too many, it removes first those that are already being deleted, then
-// those with the delete-machine annotation, then the oldest. Compared with the source of Cluster API 1.14.2,
-// 2026-11.
+// those with the delete-machine annotation, then those without a node, then by name. That is the default
+// order, Random, of core/reconcilers/machineset/machineset_deletion_order.go of Cluster API 1.14.2, compared on
+// 2026-11-29. Conditions do not count: nodes here are healthy, and no update is in place.
 type Machines struct {
 	Client client.Client
 	Nodes  Nodes
@@ -76,17 +77,19 @@ func (m *Machines) turn(ctx context.Context, d *unstructured.Unstructured) error
 func surplus(all []unstructured.Unstructured, want int) int {
 	turn := func(u unstructured.Unstructured) int {
 		_, marked := u.GetAnnotations()[deleteMachine]
+		node, _, _ := unstructured.NestedString(u.Object, "status", "nodeRef", "name")
 		switch {
 		case u.GetDeletionTimestamp() != nil:
 			return 0
 		case marked:
 			return 1
+		case node == "":
+			return 2
 		}
-		return 2
+		return 3
 	}
-	slices.SortStableFunc(all, func(a, b unstructured.Unstructured) int {
-		made, than := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-		return cmp.Or(cmp.Compare(turn(a), turn(b)), made.Compare(than.Time), cmp.Compare(a.GetName(), b.GetName()))
+	slices.SortFunc(all, func(a, b unstructured.Unstructured) int {
+		return cmp.Or(cmp.Compare(turn(a), turn(b)), cmp.Compare(a.GetName(), b.GetName()))
 	})
 	return max(0, len(all)-want)
 }

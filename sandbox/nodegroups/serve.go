@@ -25,8 +25,8 @@ import (
 const mostNodes = 100_000
 
 // Serve offers a node group for each pool of the provider Name, by cluster-autoscaler's external gRPC
-// protocol (cloudprovider/externalgrpc, November 2026). It returns the server's address, and stop, which ends
-// the server.
+// protocol (cloudprovider/externalgrpc/protos of kubernetes/autoscaler at 1dbeacf, 2026-11-29). It returns the
+// server's address, and stop, which ends the server.
 func (m *Maker) Serve() (address string, stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

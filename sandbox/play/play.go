@@ -158,6 +158,6 @@ func header(o Options, traffic string, speed float64) string {
 	if s.Traffic != nil {
 		plays = fmt.Sprintf("trace %s ×%g (req/s and latencies in the trace's time)", traffic, speed)
 	}
-	fleet := fmt.Sprintf("%d GPU nodes with %d GPUs in %d pools", len(s.Nodes), gpus, len(s.Pools))
+	fleet := fmt.Sprintf("%d simulated GPU nodes with %d GPUs in %d pools", len(s.Nodes), gpus, len(s.Pools))
 	return fmt.Sprintf("gpuscale · %s · %s · %s · Ctrl-C leaves nothing behind", s.Title, fleet, plays)
 }

@@ -49,7 +49,7 @@ func TestTrafficIsTheStorysUnlessAFileIsGiven(t *testing.T) {
 
 func TestHeaderNamesTheStory(t *testing.T) {
 	got := header(Options{Story: withTraffic()}, "azure", 20)
-	if !strings.Contains(got, "2 GPU nodes with 4 GPUs in 1 pools") || !strings.Contains(got, "trace azure ×20") {
+	if !strings.Contains(got, "2 simulated GPU nodes with 4 GPUs in 1 pools") || !strings.Contains(got, "trace azure ×20") {
 		t.Error(got)
 	}
 	if got := header(Options{}, "", 1); !strings.Contains(got, "no traffic") {

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// DCGM field ids for which the sandbox has values, in DCGM's units.
+// DCGM field ids for which the sandbox has values, in DCGM's units (dcgm_fields.h of go-dcgm v1.4601.1, 2026-11-29).
 const (
 	FieldSMClock     = 100  // MHz
 	FieldMemClock    = 101  // MHz

@@ -94,12 +94,13 @@ func PodsOf(all []*corev1.Pod) (pods []Pod) {
 	return pods
 }
 
-// refuse rejects a pod whose devices do not exist, as a kubelet does.
+// refuse rejects a pod whose devices do not exist, as a kubelet does whose plugin has none of them (cm/devicemanager,
+// cm/admission and rejectPod of Kubernetes 1.37.1, 2026-11-29). If it has some, only the message differs.
 func (a *Agent) refuse(ctx context.Context, p Pod) error {
 	a.log.Info("pod refused: its devices are not there", "pod", p.Namespace+"/"+p.Name)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"uid": %q}, "status": {"phase": %q, "reason": "UnexpectedAdmissionError",
-		"message": "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices"}}`, p.UID, corev1.PodFailed))
+		"message": "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices, which is unexpected"}}`, p.UID, corev1.PodFailed))
 	if err := a.client.Status().Patch(ctx, pod, patch); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("refusing pod %s/%s: %w", p.Namespace, p.Name, err)
 	}

@@ -42,12 +42,11 @@ func Listen(socket string, m *Machine, lock sync.Locker) (*Kubelet, error) {
 func (k *Kubelet) Stop() { k.server.Stop() }
 
 // List implements the call of the PodResources API that our programs use: it returns all pods with a device.
-// The real kubelet also lists pods without devices (pkg/kubelet/apis/podresources of Kubernetes 1.37.1,
-// 2026-11-28). If the answer has no pod at all, the exporter assumes that the kubelet has just started. So
-// here a node keeps its last pods 20 seconds too long, and a story must last longer than the minute in which
-// rules are evaluated.
+// The real kubelet lists all active pods (pkg/kubelet/apis/podresources of Kubernetes 1.37.1, 2026-11-28), so
+// its answer is empty only until it knows its pods. Here one pod without a device stands for the others.
 func (k *Kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
-	return &podresources.ListPodResourcesResponse{PodResources: k.pods()}, nil
+	other := &podresources.PodResources{Namespace: "kube-system", Name: "kube-proxy-" + k.machine.Name(), Containers: []*podresources.ContainerResources{{Name: "kube-proxy"}}}
+	return &podresources.ListPodResourcesResponse{PodResources: append(k.pods(), other)}, nil
 }
 
 // pods groups the holdings, which are sorted by pod and container.
