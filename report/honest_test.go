@@ -426,13 +426,14 @@ func TestManySeriesOfOneNamespace(t *testing.T) {
 
 // TestTokensOfOnePod: counts that a server separates, by priority, by whether a request streams (SGLang's
 // tokenizer_manager.py of 2026) or by replica under Ray, add up. Two Prometheus servers that scrape it do not. What
-// SGLang's gateway repeats of it counts only where the servers are not scraped.
+// SGLang's gateway repeats of it counts only where the servers are not scraped. A label that the
+// scrape has renamed is the server's. Series with NIM's name and without a model are another program's.
 func TestTokensOfOnePod(t *testing.T) {
 	w := since(t, time.Hour)
 	var series memstore.Series
-	namespace := "chat"
+	namespace, modelName := "chat", "m"
 	serve := func(name string, more ...string) {
-		one := promql.Series{Metric: labels.FromStrings(append([]string{labels.MetricName, name, metric.LabelNamespace, namespace, metric.LabelPod, "p", metric.LabelModelName, "m"}, more...)...)}
+		one := promql.Series{Metric: labels.FromStrings(append([]string{labels.MetricName, name, metric.LabelNamespace, namespace, metric.LabelPod, "p", metric.LabelModelName, modelName}, more...)...).WithoutEmpty()}
 		for at := w.From.Add(-time.Minute); !at.After(w.Until); at = at.Add(time.Minute) {
 			one.Floats = append(one.Floats, memstore.At(at, at.Sub(w.From.Add(-time.Minute)).Minutes()))
 		}
@@ -450,10 +451,19 @@ func TestTokensOfOnePod(t *testing.T) {
 	namespace = "gateway"
 	serve("sglang_generation_tokens_total", "worker_addr", "http://10.0.0.1:30000")
 	serve("sglang_generation_tokens_total", "worker_addr", "http://10.0.0.2:30000")
+	namespace, modelName = "renamed", "of-the-pod"
+	serve("vllm:generation_tokens_total", "exported_model_name", "m", "engine", "v", "exported_engine", "0")
+	serve("vllm:generation_tokens_total", "exported_model_name", "m", "engine", "v", "exported_engine", "1")
+	serve("vllm:generation_tokens_total", "exported_model_name", "m", "engine", "v", "exported_engine", "2")
+	modelName = ""
+	serve("generation_tokens_total")
 	a := answersOver(t, series, w, query.FromServers)
-	serving := model.Make(model.Input{Answers: a}).Use.Serving
-	if len(serving) != 2 || math.Abs(serving[0].Tokens.Or(0)-360) > 1e-6 || math.Abs(serving[1].Tokens.Or(0)-120) > 1e-6 {
-		t.Errorf("%+v, want 360 tokens and 120", serving)
+	var got []string
+	for _, s := range model.Make(model.Input{Answers: a}).Use.Serving {
+		got = append(got, fmt.Sprintf("%s %s %.0f", s.Namespace, s.Models, s.Tokens.Or(0)))
+	}
+	if want := []string{"chat m 360", "gateway m 120", "renamed m 180"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

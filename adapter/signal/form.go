@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // query is a source of a rule, over the namespaces that its matchers reach.
@@ -127,7 +129,7 @@ func (r query) idle() parser.Expr {
 	if idle == nil || len(idle.While) == 0 {
 		return nil
 	}
-	by := append(r.owner(), idle.By...)
+	by := append(r.owner(), metric.WithExported(idle.By...)...)
 	var e parser.Expr
 	for _, w := range idle.While {
 		if e == nil {
@@ -157,7 +159,7 @@ func (r query) idle() parser.Expr {
 // without that label.
 func (r query) parts(e parser.Expr) parser.Expr {
 	l := r.source.Lives
-	return or(l.named(newest(e, append(r.owner(), l.From))), newest(e, r.owner()))
+	return or(l.named(newest(e, append(r.owner(), metric.WithExported(l.From)...))), newest(e, r.owner()))
 }
 
 // named gives the evidence its label.
@@ -165,7 +167,10 @@ func (e Evidence) named(values parser.Expr) parser.Expr {
 	if e.Label == "" {
 		return values
 	}
-	return Call("label_replace", values, text(e.Label), text("$1"), text(e.From), text("(.*)"))
+	for _, from := range metric.WithExported(e.From) {
+		values = Call("label_replace", values, text(e.Label), text("$1"), text(from), text("(.+)"))
+	}
+	return values
 }
 
 // among keeps the values of the parts that exist.
@@ -192,7 +197,7 @@ func (r query) absent() parser.Expr {
 	}
 	a, by := r.source.Absent.While, r.subject()
 	if a.Label != "" {
-		by = append(slices.DeleteFunc(by, func(l string) bool { return l == a.Label || l == a.From }), a.From)
+		by = append(slices.DeleteFunc(by, func(l string) bool { return l == a.Label || l == a.From }), metric.WithExported(a.From)...)
 	}
 	e := newest(Call("timestamp", r.shown(a.Series)), by)
 	if a.Is != nil { // all of them
@@ -214,7 +219,7 @@ func (r Rule) owner() []string {
 
 // subject are the labels that distinguish the source's subjects, and pods of several clusters.
 func (r query) subject() []string {
-	by := append(append(r.owner(), r.source.Parts(&r.Rule)...), clusterLabel)
+	by := append(append(r.owner(), metric.WithExported(r.source.Parts(&r.Rule)...)...), clusterLabel)
 	slices.Sort(by)
 	return slices.Compact(by)
 }

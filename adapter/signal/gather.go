@@ -203,7 +203,7 @@ func (r *Rule) added(fresh, silent []*point) []string {
 }
 
 // identity returns the values that distinguish a part of a pod. added are the labels that scraping
-// has added. Where the target has a label of the same name, Prometheus has renamed the page's own.
+// has added.
 func (r *Rule) identity(p *point, added []string) string {
 	s := &r.Sources[p.source]
 	names := s.Parts(r)
@@ -214,9 +214,17 @@ func (r *Rule) identity(p *point, added []string) string {
 	if s.Apart {
 		b.WriteString(s.Metric)
 	}
+	b.WriteString(own(p.labels, names))
+	return b.String()
+}
+
+// own joins the values of a page's own labels. Where the target has a label of the same name, Prometheus
+// has renamed the page's.
+func own(ls labels.Labels, names []string) string {
+	var b strings.Builder
 	for _, name := range names {
 		b.WriteByte(0)
-		b.WriteString(cmp.Or(p.labels.Get(metric.Exported+name), p.labels.Get(name)))
+		b.WriteString(cmp.Or(ls.Get(metric.Exported+name), ls.Get(name)))
 	}
 	return b.String()
 }

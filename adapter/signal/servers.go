@@ -164,9 +164,8 @@ func gauge(r metric.Read) Source {
 	// Models are loaded and unloaded, Ray's replicas move, and a picker forgets a flow
 	// that has been empty for a while (pkg/epp/metrics/metrics.go of llm-d-router 0.9).
 	s.Fleeting = r.Server == metric.ServerTriton || r.Server == metric.ServerRay || r.Server == metric.ServerEPP
-	if r.Server == metric.ServerNIM {
-		// Other programs have its names, too. NIM counts by model (its page on observability).
-		s.Matchers = Matchers{{Label: metric.LabelModelName, Op: "!="}}
+	if mark := r.Mark(); mark != "" {
+		s.Matchers = Matchers{{Label: mark, Op: "!="}}
 	}
 	if r.Server == metric.ServerEPP {
 		// Clients choose the flows, up to a thousand (pkg/epp/metrics/cardinality.go).

@@ -209,7 +209,7 @@ func (s *Source) idleBy(ls labels.Labels) string {
 	if s.Idle == nil {
 		return ""
 	}
-	return values(ls, s.Idle.By)
+	return own(ls, s.Idle.By)
 }
 
 // Parts are the labels that distinguish this source's parts of a pod; nil

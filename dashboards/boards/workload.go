@@ -90,16 +90,19 @@ func replicas() []board.Panel {
 }
 
 // anyOf selects several series under all their names. It reads the servers' own series, and those that
-// gateways repeat only in namespaces without own series. Triton has one series name for several numbers: a
-// label value selects the right one. SGLang with --enable-priority-scheduling also exposes a number per
-// priority; only the total, without a priority, is read.
+// gateways repeat only in namespaces without own series. The router of vLLM's production stack repeats vLLM's
+// without a model. Triton has one series name for several numbers: a label value selects the right one. SGLang
+// with --enable-priority-scheduling also exposes a number per priority; only the total, without a priority, is read.
 func anyOf(label, value string, of ...metric.Read) string {
-	all := []string{named(of...), `namespace=~"$namespace"`, `priority=""`, label + `=~"|` + value + `"`}
-	own := slices.Clone(all)
-	for _, label := range metric.GatewayLabels() {
-		own = append(own, label+`=""`)
+	selected := func(keep func(metric.Read) bool, matchers ...string) string {
+		reads := slices.DeleteFunc(slices.Clone(of), func(r metric.Read) bool { return !keep(r) })
+		return board.Named("", append(matchers, named(reads...), `namespace=~"$namespace"`, `priority=""`, label+`=~"|`+value+`"`)...)
 	}
-	return fmt.Sprintf("%[1]s or %[2]s unless on (cluster,%[3]s) %[1]s", board.Named("", own...), board.Named("", all...), metric.LabelNamespace)
+	modelled := func(r metric.Read) bool { return r.Mark() != "" || r.Server == metric.ServerVLLM }
+	const notRepeated = metric.LabelWorkerAddr + `=""`
+	own := selected(modelled, metric.LabelModelName+`!=""`, notRepeated) + " or " +
+		selected(func(r metric.Read) bool { return !modelled(r) }, notRepeated)
+	return fmt.Sprintf("%[1]s or %[2]s unless on (cluster,%[3]s) (%[1]s)", own, selected(func(r metric.Read) bool { return r.Mark() == "" }), metric.LabelNamespace)
 }
 
 func named(of ...metric.Read) string {

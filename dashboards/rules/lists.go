@@ -134,8 +134,14 @@ var FirstTokens = []metric.Read{metric.VLLMFirstToken, metric.SGLangFirstToken, 
 
 func firstToken(of ...metric.Read) string {
 	var all []string
-	for _, name := range metric.Names(of...) {
-		all = append(all, "histogram_quantile(0.95, "+sum("rate("+name+"_bucket["+window+"])", metric.LabelNamespace, metric.LabelPod, "le")+") >= 0")
+	for _, r := range of {
+		matcher := ""
+		if mark := r.Mark(); mark != "" {
+			matcher = "{" + mark + `!=""}`
+		}
+		for _, name := range metric.Names(r) {
+			all = append(all, "histogram_quantile(0.95, "+sum("rate("+name+"_bucket"+matcher+"["+window+"])", metric.LabelNamespace, metric.LabelPod, "le")+") >= 0")
+		}
 	}
 	return strings.Join(all, " or ")
 }

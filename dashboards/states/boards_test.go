@@ -12,6 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
@@ -206,8 +207,9 @@ func cells(a eval.Answer) []eval.Cell {
 }
 
 // TestRequestsWaiting: each server of docs/signals.md is on the panels. Requests that a gateway repeats of its servers
-// count once. In a namespace whose servers are not scraped, the gateway's series are read. The names are those of the
-// adapter's TestServers and scenarios.
+// count once. In a namespace whose servers are not scraped, the gateway's series are read. A server whose pod has a
+// label of gateways' series is no gateway. Series with NIM's names and without a model are another program's. The names
+// are those of the adapter's TestServers and scenarios.
 func TestRequestsWaiting(t *testing.T) {
 	to := time.Unix(1_800_000_000, 0)
 	series, err := memstore.Read(`
@@ -224,7 +226,10 @@ lmdeploy:num_requests_waiting{namespace="others",pod="lmdeploy",model_name="m",e
 lmdeploy:num_api_requests_waiting{namespace="others",pod="lmdeploy",model_name="m",engine="0"} 5x20
 num_requests_waiting{namespace="others",pod="nim",model_name="m"} 3x20
 te_queue_size{namespace="others",pod="tei"} 6x20
+num_requests_waiting{namespace="others",pod="rag"} 50x20
 llamacpp:requests_deferred{namespace="others",pod="llama"} 1x20
+vllm:num_requests_waiting{namespace="labelled",pod="a",server="of-the-pod",model_name="m",engine="0"} 8x20
+tgi_queue_size{namespace="labelled",pod="b"} 1x20
 `, memstore.Until(to, Every))
 	require.NoError(t, err)
 	w := eval.Window{From: to.Add(-5 * time.Minute), To: to, Step: 30 * time.Second, Scrape: Every}
@@ -240,11 +245,29 @@ llamacpp:requests_deferred{namespace="others",pod="llama"} 1x20
 		for _, one := range a.Series {
 			total += one.Last()
 		}
-		if total != 53 {
-			t.Errorf("%s: %v requests, want 5 and 2 of chat, 25 that the gateway reports of alone, and 21 of others: %+v", p.Title, total, a.Series)
+		if total != 62 {
+			t.Errorf("%s: %v requests, want 5 and 2 of chat, 25 that the gateway reports of alone, 21 of others, and 8 and 1 of labelled: %+v", p.Title, total, a.Series)
 		}
 	}
 	if asked != 2 {
 		t.Errorf("%d panels, want two", asked)
+	}
+}
+
+// TestFirstTokensOfNIM: a histogram with NIM's name counts if it has a model. Other programs have that name, too.
+func TestFirstTokensOfNIM(t *testing.T) {
+	to := time.Unix(1_800_000_000, 0)
+	series, err := memstore.Read(`
+time_to_first_token_seconds_bucket{namespace="chat",pod="nim",model_name="m",le="1"} 0+9x20
+time_to_first_token_seconds_bucket{namespace="chat",pod="nim",model_name="m",le="+Inf"} 0+9x20
+time_to_first_token_seconds_bucket{namespace="chat",pod="rag",le="1"} 0+9x20
+time_to_first_token_seconds_bucket{namespace="chat",pod="rag",le="+Inf"} 0+9x20
+`, memstore.Until(to, Every))
+	require.NoError(t, err)
+	r, _ := rules.Find("pod:llm_first_token_seconds:p95_5m")
+	v, _, err := memstore.Instant(t.Context(), engine, series, r.Expr, to)
+	require.NoError(t, err)
+	if len(v) != 1 || v[0].Metric.Get(metric.LabelPod) != "nim" {
+		t.Errorf("%v, want one of the pod nim", v)
 	}
 }

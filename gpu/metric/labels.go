@@ -1,5 +1,7 @@
 package metric
 
+import "strings"
+
 // Label names. Node is the Kubernetes node, GPU the driver's index of a GPU.
 // Namespace, Pod and Container name the container to which the GPU is allocated
 // and are absent where there is none.
@@ -47,3 +49,14 @@ const (
 // Exported is the prefix that Prometheus gives a label of the page when it scrapes without
 // honor_labels and the target has a label of the same name: "exported_pod".
 const Exported = "exported_"
+
+// WithExported returns the labels, each with its name where Prometheus has renamed it.
+func WithExported(labels ...string) (all []string) {
+	for _, l := range labels {
+		all = append(all, l)
+		if !strings.HasPrefix(l, Exported) {
+			all = append(all, Exported+l)
+		}
+	}
+	return all
+}

@@ -12,6 +12,15 @@ type Read struct {
 	Labels []string // that distinguish series of one pod, without the scrape's own
 }
 
+// Mark is the label without which a series of this name is another program's; "" if no other program has the
+// name. The names of NIM have no prefix, and it counts by model (its page on observability).
+func (r Read) Mark() string {
+	if r.Server == ServerNIM {
+		return LabelModelName
+	}
+	return ""
+}
+
 // Escape returns the name with underscores for colons. prometheus_client serves it to
 // Prometheus 2, and to 3 with metric_name_validation_scheme legacy, since it counts colons as
 // UTF-8 (choose_encoder of client_python 0.25, its issue 1177). SGLang's page has such names, and

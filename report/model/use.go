@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -136,7 +137,7 @@ func serving(a answers, led ledger.Ledger, c pricing) []Serving {
 			continue
 		}
 		tokens[ns] += ledger.Grown(a.values(l), known)
-		names[ns] = append(names[ns], l.Labels.Get(metric.LabelModelName))
+		names[ns] = append(names[ns], cmp.Or(l.Labels.Get(metric.Exported+metric.LabelModelName), l.Labels.Get(metric.LabelModelName)))
 	}
 	by := map[string]*Serving{} // with hours and their cost
 	for _, r := range led.Rows {

@@ -142,7 +142,7 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 		{AllocatedTo, Coarse, FromExporter, d.Allocations(), "pods that each GPU and MIG instance is allocated to; one that n containers share counts 1/n for each"},
 		{IdleFor, Coarse, FromExporter, d.IdleAllocations(), "allocated GPUs and MIG instances that have been idle for 15 minutes or more"},
 		{SickNodes, Coarse, FromExporter, "count " + by(metric.LabelNode) + " (" + gpus + " and on (" + metric.LabelGPUUUID + ") " + sick + ")", "sick GPUs by node"},
-		{XIDs, Coarse, FromExporter, d.counted(w, metric.GPUXIDErrorsTotal.Name, metric.LabelNode, metric.LabelGPUUUID, metric.LabelXID) + " or " + unmarred, "XID errors, and without xid the GPUs that had some within a day"},
+		{XIDs, Coarse, FromExporter, d.counted(w, metric.GPUXIDErrorsTotal.Name, []string{metric.LabelNode, metric.LabelGPUUUID, metric.LabelXID}) + " or " + unmarred, "XID errors, and without xid the GPUs that had some within a day"},
 		{MemoryP99, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.99", metric.GPUMemoryUsedBytes.Name) + ")", "99th percentile of memory in use, the largest of all pieces of the window"},
 		{UseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUBusyRatio.Name) + ")", "95th percentile of the busy ratio of a GPU"},
 		{InstUseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUInstanceBusyRatio.Name) + ")", "95th percentile of the busy ratio of a MIG instance"},
@@ -155,8 +155,8 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 
 // counted returns a counter, by labels, at the end of each Coarse step. It is the largest value within the
 // step: a pod or node and its series may disappear before the step ends.
-func (d Dialect) counted(w Window, name string, labels ...string) string {
-	return "max " + by(labels...) + " (" + d.Ranged("max_over_time(%s)", w.span(), name) + ")"
+func (d Dialect) counted(w Window, name string, labels []string, matchers ...string) string {
+	return "max " + by(labels...) + " (" + d.Ranged("max_over_time(%s)", w.span(), name, matchers...) + ")"
 }
 
 // span is the range of a Coarse step. It is never shorter than Prometheus' lookback, since scrapes may be
@@ -189,7 +189,7 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 	}
 	of := func(desc metric.Desc, labels ...string) string { return max(append(replica, labels...), desc) }
 	counter := func(desc metric.Desc, suffix string, labels ...string) string {
-		return d.counted(w, desc.Name+suffix, append(replica, labels...)...)
+		return d.counted(w, desc.Name+suffix, append(replica, labels...))
 	}
 	hpa := func(kind string) string {
 		return max([]string{d.AutoscalerNamespace(), metric.LabelHPA}, metric.AutoscalerHPAReplicas, Equal(metric.LabelKind, kind))
@@ -224,13 +224,18 @@ var tokens = []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationT
 func (d Dialect) serverAsks(w Window) []Ask {
 	// Everything by which a server counts separately, including under Ray, in SGLang, and for the servers of a
 	// gateway. The Prometheus replica is not among it.
-	labels := []string{
-		metric.LabelNamespace, metric.LabelPod, "instance", metric.LabelModelName, metric.LabelEngine, metric.LabelDPRank,
-		metric.LabelReplicaID, metric.LabelWorkerID, metric.LabelPriority, metric.LabelStreaming, metric.LabelWorkerAddr,
-	}
+	labels := append([]string{
+		metric.LabelNamespace, metric.LabelPod, "instance", metric.LabelReplicaID, metric.LabelWorkerID, metric.LabelStreaming, metric.LabelWorkerAddr,
+	}, metric.WithExported(metric.LabelModelName, metric.LabelEngine, metric.LabelDPRank, metric.LabelPriority)...) // pods may have labels of these names
 	var each []string
-	for _, name := range metric.Names(tokens...) {
-		each = append(each, d.counted(w, name, labels...))
+	for _, r := range tokens {
+		var marked []string
+		if mark := r.Mark(); mark != "" {
+			marked = []string{mark + `!=""`}
+		}
+		for _, name := range metric.Names(r) {
+			each = append(each, d.counted(w, name, labels, marked...))
+		}
 	}
 	all := strings.Join(each, " or ")
 	series := "count " + by(metric.LabelNamespace) + " (" + all + ")"
