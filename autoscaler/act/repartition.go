@@ -72,7 +72,7 @@ func (a *repartitions) begin(ctx context.Context, r *reconcile, node *corev1.Nod
 		return contract.Record{}, err
 	}
 	if offered, want := partition.Advertised(node), before.Resources(); !partition.SameOffer(offered, want) {
-		return contract.Record{}, refuse("node %s advertises %v, not %v as in the snapshot", node.Name, offered, want)
+		return contract.Record{}, refuse("node %s advertises %s, not %s as in the snapshot", node.Name, partition.OfferText(offered), partition.OfferText(want))
 	}
 	record := contract.Record{
 		ID: action.Operation, GPU: action.GPU, Model: action.Model,

@@ -88,6 +88,8 @@ type Loop struct {
 	state  plan.State
 	loaded bool
 	waves  int // reconciles in a row that pods woke, each less than Interval after the one before
+	failures int    // reconciles in a row that failed
+	failed   string // the last one's error
 	// contained are the problems of the last snapshot's objects.
 	contained map[string]bool
 	metrics   *metrics
@@ -113,8 +115,8 @@ func New(o Options) *Loop {
 	return &Loop{o: o, State: &State{interval: o.Interval, now: o.Now}, metrics: newMetrics(o.Registry, o.Now)}
 }
 
-// Run reconciles until ctx ends and returns nil. A failed reconcile is logged, counted
-// and followed by the next one.
+// Run reconciles until ctx ends and returns nil. A failed reconcile is counted and followed by the next one. It is
+// logged unless the one before failed for the same reason.
 func (l *Loop) Run(ctx context.Context) error {
 	l.Lead(true)
 	defer l.Lead(false)
@@ -142,14 +144,27 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.waves++
 		}
 		err := l.Once(ctx)
-		if err != nil && ctx.Err() == nil {
-			l.o.Log.Error("reconcile failed", "err", err)
-		}
+		l.report(ctx, err)
 		ended = time.Now()
 		var pause time.Duration
 		pause, isIdle = l.pause(err)
 		l.State.set(func(s *State) { s.pause = pause })
 		timer.Reset(pause)
+	}
+}
+
+// report logs the result of a reconcile if it differs from the last one's.
+func (l *Loop) report(ctx context.Context, err error) {
+	switch {
+	case err != nil:
+		l.failures++
+		if err.Error() != l.failed && ctx.Err() == nil {
+			l.o.Log.Error("reconcile failed", "err", err)
+		}
+		l.failed = err.Error()
+	case l.failures > 0:
+		l.o.Log.Info("reconcile succeeded again", "failures", l.failures)
+		l.failures, l.failed = 0, ""
 	}
 }
 

@@ -148,11 +148,17 @@ const unnoticed = 3
 // every second, as do all that come after a scale-up.
 const waiting = 5
 
+// maxRetry bounds the time between failed reconciles, which doubles with each. Their cause may last, such as an API
+// server that is down or a CRD that is missing.
+const maxRetry = 10 * time.Second
+
 // pause is the time between the last reconcile, which returned err, and the next. isIdle: a change ends it.
 func (l *Loop) pause(err error) (pause time.Duration, isIdle bool) {
 	last, ok := l.State.Last()
 	switch {
-	case l.o.IdleInterval <= l.o.Interval || err != nil || !ok:
+	case err != nil:
+		return max(l.o.Interval, min(l.o.Interval<<min(l.failures-1, 4), maxRetry)), false
+	case l.o.IdleInterval <= l.o.Interval || !ok:
 		return l.o.Interval, false
 	case len(last.Plan.Actions) > 0 || len(last.Results) > 0 || !unhurried(&last):
 		return l.o.Interval, false

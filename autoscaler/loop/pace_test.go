@@ -1,9 +1,12 @@
 package loop
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -223,23 +226,41 @@ func TestChangeEndsIdleInterval(t *testing.T) {
 	}, 4*time.Second)
 }
 
-// TestFailuresAreNotIdle: a failed reconcile is repeated after the interval.
-func TestFailuresAreNotIdle(t *testing.T) {
+// TestFailuresBackOff: failed reconciles become rarer, an unschedulable pod ends the wait, and the same error is logged
+// once.
+func TestFailuresBackOff(t *testing.T) {
 	p := &pacer{result: idleReconcile()}
+	var log bytes.Buffer
 	pacing(t, p, func(l *Loop, w *Waker) {
+		l.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		var at []time.Duration
+		began := time.Now()
+		fail := func(err error) {
+			p.Lock()
+			defer p.Unlock()
+			p.err = err
+			p.each = func(now time.Time) { at = append(at, now.Sub(began).Round(time.Second)) }
+		}
 		time.Sleep(500 * time.Millisecond)
-		p.Lock()
-		p.err = errors.New("no")
-		p.Unlock()
+		fail(errors.New("no"))
 		w.Stir()
-		time.Sleep(5 * time.Second)
+		time.Sleep(40 * time.Second)
+		w.Wake()
+		time.Sleep(500 * time.Millisecond)
+		fail(nil)
+		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		p.Lock()
-		defer p.Unlock()
-		if p.reconciles != 1+5 || pauses(l.State) {
-			t.Errorf("%d reconciles, idle %v", p.reconciles, pauses(l.State))
+		want := []time.Duration{1, 2, 4, 8, 16, 26, 36, 41, 51}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		if !slices.Equal(at, want) {
+			t.Errorf("reconciles after %v, want %v", at, want)
 		}
 	})
+	if failed, again := strings.Count(log.String(), "reconcile failed"), strings.Count(log.String(), "reconcile succeeded again"); failed != 1 || again != 1 {
+		t.Errorf("%d failures and %d recoveries are logged, want 1 and 1:\n%s", failed, again, &log)
+	}
 }
 
 // TestSettle: a reconcile waits while more unschedulable pods come, at most three times

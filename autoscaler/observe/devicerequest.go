@@ -44,6 +44,9 @@ func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.Allo
 	}
 	for i, a := range all {
 		d, readErr := c.exactly(r.Name, a, allocation)
+		if d.All {
+			d = c.everyGPU(d)
+		}
 		if i == 0 {
 			first, err = d, readErr
 		}
@@ -55,22 +58,46 @@ func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.Allo
 }
 
 // offered reports whether a new node of a pool could have what a request selects.
-func (c *Claims) offered(d demand.Device) bool {
+func (c *Claims) offered(d demand.Device) bool { return len(c.offering(d)) > 0 }
+
+// offering returns the pools whose new nodes could have what a request selects.
+func (c *Claims) offering(d demand.Device) (out []*plan.Pool) {
 	want, err := demand.FromDevices([]demand.Device{d})
-	return err == nil && slices.ContainsFunc(c.pools, func(p plan.Pool) bool {
+	for i := range c.pools {
+		p := &c.pools[i]
 		gpus, product := p.Template.GPUs, d.Attributes["productName"]
-		if len(gpus) < max(want.GPUs, 1) || product != "" && gpu.ProductName(product) != gpus[0].Model.Name {
-			return false
+		if err != nil || len(gpus) < max(want.GPUs, 1) || product != "" && gpu.ProductName(product) != gpus[0].Model.Name {
+			continue
 		}
 		table, _ := c.tables.ForModel(gpus[0].Model.Name)
-		return (want.Vendor == "" || want.Vendor == gpus[0].Model.Vendor) && !slices.ContainsFunc(want.MIG, func(in demand.Instances) bool {
+		if (want.Vendor == "" || want.Vendor == gpus[0].Model.Vendor) && !slices.ContainsFunc(want.MIG, func(in demand.Instances) bool {
 			if table == nil {
 				return true
 			}
 			profile, ok := table.Exact(in.Name)
 			return !ok || !p.MIG.Repartition && !slices.ContainsFunc(gpus[0].Instances, func(i plan.Instance) bool { return i.Profile == profile })
-		})
-	})
+		}) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// everyGPU returns a request for all GPUs of a node with their number in the smallest pool that could serve it. A node
+// with more GPUs may serve it too: the scheduler's allocator decides whether all of them are free (requiresMore). It
+// stays as it is where the number is unknown: without such a pool, and for parts of GPUs.
+func (c *Claims) everyGPU(d demand.Device) demand.Device {
+	one := d
+	one.All, one.Count = false, 1
+	if want, err := demand.FromDevices([]demand.Device{one}); err != nil || want.GPUs == 0 {
+		return d
+	}
+	for _, p := range c.offering(one) {
+		if n := len(p.Template.GPUs); d.All || n < d.Count {
+			d.All, d.Count = false, n
+		}
+	}
+	return d
 }
 
 // exactly reads an alternative of a request.

@@ -106,7 +106,7 @@ func (o *Observer) addNodes(c *cluster, out *Observation, readings *Readings, bo
 		}
 		in := nodeInput{
 			node: n, facts: facts, config: c.config, products: &o.products, reading: readings.node(n.Name, c.now, o.o.MaxAge), maxAge: o.o.MaxAge,
-			bound: bound[n.Name], watching: c.watching, now: c.now, pool: o.poolOf(c, n), ignored: &out.Ignored,
+			bound: bound[n.Name], watching: c.watching, now: c.now, pool: o.poolOf(n), ignored: &out.Ignored,
 		}
 		report, err := reported(in)
 		if err != nil {

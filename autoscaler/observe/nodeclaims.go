@@ -2,6 +2,7 @@ package observe
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
 // launchWithin and registerWithin are how long after its creation Karpenter deletes a NodeClaim that has no machine, or
@@ -18,49 +20,66 @@ const launchWithin, registerWithin = 5 * time.Minute, 15 * time.Minute
 
 // addUpcoming adds the GPU nodes that Karpenter makes for NodePools of its own. Pods wait for them; without them, a pool
 // would add a second node for a pod for which Karpenter makes one. A node that has registered counts so until its device
-// plugin offers the GPUs. The target of a pool counts the NodeClaims of its NodePool.
-func (c *cluster) addUpcoming() {
+// plugin or DRA driver offers the GPUs. The target of a valid pool counts the NodeClaims of its NodePool.
+func (o *Observer) addUpcoming(c *cluster) {
 	c.upcoming = map[string]time.Time{}
-	for _, o := range c.foreign.Sorted(foreign.NodeClaim) {
+	for _, claim := range c.foreign.Sorted(foreign.NodeClaim) {
+		up := claim.Upcoming
+		if up == nil {
+			continue
+		}
 		within := launchWithin
-		if o.Upcoming != nil && o.Upcoming.Launched {
+		if up.Launched {
 			within = registerWithin
 		}
-		if o.Upcoming == nil || !offersDevices(&o.Upcoming.Node) || c.now.Sub(o.CreationTimestamp.Time) >= within || c.ofPool(o.Labels) {
+		byClaim := leastOf(up)
+		if byClaim == nil && !offersDevices(&up.Node) || c.now.Sub(claim.CreationTimestamp.Time) >= within || o.ofPool(claim.Labels) {
 			continue
 		}
 		n := corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp, Labels: o.Upcoming.Labels},
-			Spec:       corev1.NodeSpec{Taints: o.Upcoming.Spec.Taints},
-			Status:     corev1.NodeStatus{Allocatable: o.Upcoming.Status.Allocatable},
+			ObjectMeta: metav1.ObjectMeta{Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion, CreationTimestamp: claim.CreationTimestamp, Labels: up.Labels},
+			Spec:       corev1.NodeSpec{Taints: up.Spec.Taints},
+			Status:     corev1.NodeStatus{Allocatable: up.Status.Allocatable},
 		}
-		at := len(c.nodes.Items)
-		for i := range c.nodes.Items {
-			if have := &c.nodes.Items[i]; have.Name == o.Name || have.Spec.ProviderID != "" && have.Spec.ProviderID == o.Upcoming.Spec.ProviderID {
-				at = i
-				break
-			}
-		}
-		if at == len(c.nodes.Items) {
+		at := slices.IndexFunc(c.nodes.Items, func(have corev1.Node) bool {
+			return have.Name == claim.Name || have.Spec.ProviderID != "" && have.Spec.ProviderID == up.Spec.ProviderID
+		})
+		if at < 0 {
 			c.nodes.Items = append(c.nodes.Items, n)
 		} else {
 			have := &c.nodes.Items[at]
-			if offersDevices(have) {
+			if offersDevices(have) || c.claimable[have.Name] != nil {
 				continue
 			}
 			n.Name, n.ResourceVersion, n.Spec.Unschedulable = have.Name, n.ResourceVersion+"/"+have.ResourceVersion, have.Spec.Unschedulable
-			n.Labels = maps.Clone(o.Upcoming.Labels)
+			n.Labels = maps.Clone(up.Labels)
 			maps.Copy(n.Labels, have.Labels)
 			c.nodes.Items[at] = n
 		}
-		c.upcoming[n.Name] = o.CreationTimestamp.Add(defaultReadyAfter)
+		if byClaim != nil {
+			c.claimable[n.Name] = byClaim
+		}
+		c.upcoming[n.Name] = claim.CreationTimestamp.Add(defaultReadyAfter)
 	}
 }
 
-// ofPool reports whether Karpenter makes a node with these labels for a pool's target.
-func (c *cluster) ofPool(labels map[string]string) bool {
-	for i := range c.pools.Items {
-		if pools.IsTargetOf(&c.pools.Items[i], labels) {
+// leastOf returns the least that an upcoming node offers by claims alone, nil for nothing: one GPU.
+func leastOf(up *foreign.UpcomingNode) *claimable {
+	if offersDevices(&up.Node) {
+		return nil
+	}
+	for _, driver := range up.Drivers {
+		if one := demand.OneOf(driver); !one.Zero() {
+			return &claimable{Demand: one}
+		}
+	}
+	return nil
+}
+
+// ofPool reports whether Karpenter makes a node with these labels for the target of a valid pool.
+func (o *Observer) ofPool(labels map[string]string) bool {
+	for _, m := range o.managed {
+		if m.err == nil && pools.IsTargetOf(m.GPUNodePool, labels) {
 			return true
 		}
 	}

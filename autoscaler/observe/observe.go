@@ -155,6 +155,10 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	c.claims.tables, c.claims.pools, c.claims.objects = out.Tables, out.Pools, c.foreign
 	devices, tainted := o.sliced(c.foreign.Sorted(foreign.DRASlice)), taintsOfRules(c.foreign.Sorted(foreign.DRATaint))
 	c.claimable = offeredByClaim(devices, tainted, c.claims.devicesInUse())
+	o.addUpcoming(c)
+	for i := range c.nodes.Items {
+		c.byName[c.nodes.Items[i].Name] = &c.nodes.Items[i]
+	}
 	c.facts = o.factsOf(c)
 	c.data = datasetsOf(c.facts, c.pools.Items)
 	c.shares = c.mostShares()
@@ -266,7 +270,6 @@ type cluster struct {
 	shares         int                   // the most shares of one GPU, over nodes and pools that give GPUs in shares only
 	data           datasets
 	claimable      map[string]*claimable // what DRA's drivers offer, by node
-	others         pools.Foreign
 	upcoming       map[string]time.Time       // the nodes that Karpenter makes, and when each is expected to be ready
 	consumers      map[string]map[string]bool // pods by the ProvisioningRequest that they use, "namespace/name"
 	members        map[string]map[string]bool // pods that exist by their Workload (Kueue), "namespace/name"
@@ -316,10 +319,6 @@ func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
 		return nil, fmt.Errorf("reading gangs and queues: %w", err)
 	}
 	c.network = c.foreign.Network()
-	c.addUpcoming()
-	for i := range c.nodes.Items {
-		c.byName[c.nodes.Items[i].Name] = &c.nodes.Items[i]
-	}
 	var cm corev1.ConfigMap
 	err = o.o.Cluster.Get(ctx, o.o.ConfigMap, &cm)
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"bytes"
 	"log/slog"
 	"strconv"
@@ -40,10 +41,17 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w.client = kubefake.New(kinds).WithObjects(objects...).Build()
 	w.o = New(Options{
 		Cluster: w.client, Readings: func() *Readings { return w.readings },
-		Pools:     pools.Providers{GRPC: nodegroups.New(w.client, w.client)},
+		Pools:     pools.Providers{GRPC: nodegroups.New(w.client, w.client), Scale: empty{}},
 		ConfigMap: partition.DefaultConfigMap,
 	})
 	return w
+}
+
+// empty is a provider whose pools have size 0.
+type empty struct{ pools.Provider }
+
+func (empty) List(context.Context, *v1alpha1.GPUNodePool) (pools.Listing, error) {
+	return pools.Listing{}, nil
 }
 
 // at observes at a time after start, and checks that the result passes the planner's check.

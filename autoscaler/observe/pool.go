@@ -162,20 +162,20 @@ func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool, now tim
 // addPools adds the pools to an Observation, those that are invalid with their reasons.
 func (o *Observer) addPools(ctx context.Context, c *cluster, out *Observation) {
 	o.managed = o.list(ctx, c.pools.Items, c.now)
-	c.others = pools.ForeignOf(c.pools.Items, c.nodes.Items)
-	out.Foreign = c.others.Beside
+	others := pools.ForeignOf(c.pools.Items, c.nodes.Items)
+	out.Foreign = others.Beside
 	conflicts := pools.Conflicts(c.pools.Items)
 	labelled := grouped(c.nodes.Items, func(n *corev1.Node) string { return n.Labels[v1alpha1.NodePoolLabel] })
 	for i := range c.pools.Items {
 		m := o.managed[c.pools.Items[i].Name]
 		pool, err := m.pool(out.Tables)
-		if m.err = cmp.Or(conflicts[m.Name], c.others.Stopped[m.Name], err); m.err != nil {
+		if m.err = cmp.Or(conflicts[m.Name], others.Stopped[m.Name], err); m.err != nil {
 			out.Invalid[m.Name] = m.err
 			continue
 		}
 		asg := m.Spec.Provider.ASG
 		out.Notices = out.Notices || asg != nil && asg.InterruptionQueue != ""
-		l := o.o.Pools.Learn(m.GPUNodePool, pool.Target, slices.DeleteFunc(labelled[m.Name], func(n *corev1.Node) bool { return o.poolOf(c, n) == nil }))
+		l := o.o.Pools.Learn(m.GPUNodePool, pool.Target, slices.DeleteFunc(labelled[m.Name], func(n *corev1.Node) bool { return o.poolOf(n) == nil }))
 		if l.ReadyAfter > 0 {
 			pool.ReadyAfter = l.ReadyAfter
 		}
@@ -190,8 +190,8 @@ func (o *Observer) addPools(ctx context.Context, c *cluster, out *Observation) {
 }
 
 // poolOf returns the valid pool that a node is of, nil for none.
-func (o *Observer) poolOf(c *cluster, n *corev1.Node) *managed {
-	if m := o.managed[n.Labels[v1alpha1.NodePoolLabel]]; m != nil && m.err == nil && !c.others.Nodes[n.Name] && !o.going(n) {
+func (o *Observer) poolOf(n *corev1.Node) *managed {
+	if m := o.managed[n.Labels[v1alpha1.NodePoolLabel]]; m != nil && m.err == nil && !pools.IsForeign(m.GPUNodePool, n.Labels) && !o.going(n) {
 		return m
 	}
 	return nil

@@ -74,7 +74,7 @@ func reported(in nodeInput) (map[int]reportedGPU, error) {
 	case !in.facts.devices:
 		return nil, nil // the device plugin has not registered yet
 	}
-	return nil, contradicts("the layout gives %v, the device plugin offers %v", offer, have)
+	return nil, contradicts("the layout gives %s, the device plugin offers %s", partition.OfferText(offer), partition.OfferText(have))
 }
 
 // reportedInstances returns the instances of a GPU at their reported placements.

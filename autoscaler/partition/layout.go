@@ -182,6 +182,15 @@ func SameOffer(a, b map[string]int64) bool {
 	return total == 0
 }
 
+// OfferText is an offer as displayed, in the order of the resources' names.
+func OfferText(devices map[string]int64) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(devices)) {
+		out = append(out, fmt.Sprintf("%d %s", devices[name], name))
+	}
+	return cmp.Or(strings.Join(out, ", "), "no MIG devices")
+}
+
 // sumOf sums the devices with this name or another spelling of it.
 func sumOf(devices map[string]int64, name string) int64 {
 	profile, isMIG := mig.ProfileOfResource(name)

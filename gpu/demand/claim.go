@@ -43,6 +43,14 @@ var drivers = map[string]driver{
 // IsAccelerator reports whether a DRA driver's devices are accelerators.
 func IsAccelerator(name string) bool { return drivers[name].vendor != "" }
 
+// OneOf is one whole GPU of a DRA driver, zero for a driver without accelerators.
+func OneOf(name string) Demand {
+	if !IsAccelerator(name) {
+		return Demand{}
+	}
+	return Demand{Vendor: drivers[name].vendor, GPUs: 1}
+}
+
 // FromDevices reads the requests of one claim. Devices of drivers that have no
 // accelerators are skipped. The error names the request and the part whose size
 // is unknown; an unknown size is never zero.

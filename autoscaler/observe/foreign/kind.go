@@ -176,7 +176,8 @@ type Object struct {
 	Taint *DeviceTaint
 	// Remote: Workloads with this AdmissionCheck run in another cluster.
 	Remote bool
-	// Upcoming is the node that Karpenter makes for a NodeClaim; nil once it is initialized, and where it will not come.
+	// Upcoming is the node that Karpenter makes for a NodeClaim; nil once it is initialized, where it will not come, and
+	// where it has no devices.
 	Upcoming *UpcomingNode
 	// Request of a ProvisioningRequest, Template of a PodTemplate.
 	Request  *Request

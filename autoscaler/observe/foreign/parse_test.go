@@ -291,15 +291,18 @@ func TestDiscovery(t *testing.T) {
 }
 
 // TestChangesAreReported: a change of an object is reported at once, once; a status that is not
-// read is not, nor is a Deployment.
+// read is not, nor is a Deployment, nor a NodeClaim until it has devices.
 func TestChangesAreReported(t *testing.T) {
 	jobSets := schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
 	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{jobSets: "JobSetList", deployments: "DeploymentList"})
+	claims := schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodeclaims"}
+	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{jobSets: "JobSetList", deployments: "DeploymentList", claims: "NodeClaimList"})
 	apis := &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{}}
 	apis.Resources = []*metav1.APIResourceList{
 		{GroupVersion: "jobset.x-k8s.io/v1alpha2", APIResources: []metav1.APIResource{{Name: "jobsets"}}},
 		{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{{Name: "deployments"}}},
+		{GroupVersion: "karpenter.sh/v1", APIResources: []metav1.APIResource{{Name: "nodeclaims"}}},
 	}
 	reported := make(chan struct{}, 100)
 	w := NewWatcher(WatcherOptions{Client: objects, Discovery: apis, Changed: func() { reported <- struct{}{} }})
@@ -337,6 +340,13 @@ func TestChangesAreReported(t *testing.T) {
 	_, err = objects.Resource(deployments).Namespace("ml").Create(ctx, d, metav1.CreateOptions{})
 	require.NoError(t, err)
 	wait("a Deployment", func() bool { return known(Deployment) != nil })
+	claim := "apiVersion: karpenter.sh/v1\nkind: NodeClaim\nmetadata: {name: cpu}\nspec: {resources: {requests: {cpu: '4'%s}}}"
+	_, err = objects.Resource(claims).Create(ctx, object(t, fmt.Sprintf(claim, "")), metav1.CreateOptions{})
+	require.NoError(t, err)
+	wait("a NodeClaim without devices", func() bool { return known(NodeClaim) != nil })
 	require.NoError(t, objects.Resource(jobSets).Namespace("ml").Delete(ctx, "train", metav1.DeleteOptions{}))
 	wait("an object that is gone", func() bool { return len(reported) == 3 })
+	_, err = objects.Resource(claims).Update(ctx, object(t, fmt.Sprintf(claim, ", nvidia.com/gpu: '1'")), metav1.UpdateOptions{})
+	require.NoError(t, err)
+	wait("a NodeClaim with a GPU", func() bool { return len(reported) == 4 })
 }

@@ -186,13 +186,13 @@ func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionReso
 	}
 	if !notWatched[k] {
 		changed := func(any) { w.o.Changed() }
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		if _, err := informer.AddEventHandler(cache.FilteringResourceEventHandler{FilterFunc: matters, Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(before, now any) {
 				if !alike(before, now) {
 					changed(now)
 				}
 			},
-		}); err != nil {
+		}}); err != nil {
 			return nil, err
 		}
 	}
@@ -206,6 +206,13 @@ func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionReso
 // notWatched kinds trigger no reconcile: the demand of a Deployment is its HPA's, and clusters have
 // many of them.
 var notWatched = map[Kind]bool{Deployment: true, StatefulSet: true}
+
+// matters reports whether an object can change a decision. Karpenter makes a NodeClaim for each node, also for those
+// without GPUs.
+func matters(item any) bool {
+	o, ok := item.(*Object)
+	return !ok || o.Kind != NodeClaim || o.Upcoming != nil || o.Err != nil
+}
 
 // alike reports whether two versions of an object are equal in all fields that are read.
 func alike(before, now any) bool {
