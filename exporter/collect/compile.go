@@ -33,7 +33,7 @@ type Compiler struct {
 
 // NewCompiler returns a Compiler that has no totals yet.
 func NewCompiler(o Options) *Compiler {
-	return &Compiler{opts: o, maxAge: StaleAfter(o.Interval), node: newLabelSet(o.Node, nil, Allocation{}), ledger: newLedger(o.Interval)}
+	return &Compiler{opts: o, maxAge: StaleAfter(o.Interval), node: &labelSet{node: o.Node}, ledger: newLedger(o.Interval)}
 }
 
 // Reload sets the options of the DCGM series of the next pages. Totals
@@ -80,7 +80,7 @@ func (c *Compiler) subject(e, device *Entity, split bool, a Attribution, i int) 
 	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU}
 	own := joinLabels(c.opts.Compat.labels(e), c.opts.Compat.extra(e, device))
 	labels := func(h Allocated, job string) *labelSet {
-		l := newLabelSet(c.opts.Node, e, h.Allocation)
+		l := &labelSet{node: c.opts.Node, entity: e, allocation: h.Allocation}
 		if c.opts.Compat.Mode != CompatOff {
 			l.held = c.opts.Compat.held(h, job, a.Pods[PodName{h.Namespace, h.Pod}])
 			l.compat = joinLabels(own, l.held)

@@ -1,7 +1,6 @@
 package collect
 
 import (
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -11,44 +10,65 @@ import (
 
 // labelSet has the labels of an entity under an allocation, and renders them: `a="1",b="2"`.
 type labelSet struct {
+	node       string
+	entity     *Entity // nil: the node
 	allocation Allocation
-	values     map[string]string // by name, of the catalogue's labels that apply
-	compat     string            // label text of the DCGM series; it ends with held
-	held       string            // the part of compat about the allocation
+	compat     string // label text of the DCGM series; it ends with held
+	held       string // the part of compat about the allocation
 }
 
-// newLabelSet returns a set without the text of DCGM series. A nil entity means
-// the node.
-func newLabelSet(node string, e *Entity, h Allocation) *labelSet {
-	l := &labelSet{allocation: h, values: map[string]string{metric.LabelNode: node}}
+// value returns the value of a label of the catalogue, "" if it does not apply.
+func (l *labelSet) value(name string) string {
+	if name == metric.LabelNode {
+		return l.node
+	}
+	e := l.entity
 	if e == nil {
-		return l
+		return ""
 	}
-	maps.Copy(l.values, map[string]string{
-		metric.LabelGPU: strconv.Itoa(e.GPU), metric.LabelGPUUUID: e.UUID, metric.LabelModel: e.Model, metric.LabelPCIBusID: e.PCIBusID,
-		metric.LabelMIG: strconv.FormatBool(e.MIG), metric.LabelDriverVersion: e.DriverVersion,
-		metric.LabelNamespace: h.Namespace, metric.LabelPod: h.Pod, metric.LabelContainer: h.Container,
-	})
-	if e.Kind != Instance {
-		return l
+	switch name {
+	case metric.LabelGPU:
+		return strconv.Itoa(e.GPU)
+	case metric.LabelGPUUUID:
+		return e.UUID
+	case metric.LabelModel:
+		return e.Model
+	case metric.LabelPCIBusID:
+		return e.PCIBusID
+	case metric.LabelMIG:
+		return strconv.FormatBool(e.MIG)
+	case metric.LabelDriverVersion:
+		return e.DriverVersion
+	case metric.LabelNamespace:
+		return l.allocation.Namespace
+	case metric.LabelPod:
+		return l.allocation.Pod
+	case metric.LabelContainer:
+		return l.allocation.Container
 	}
-	maps.Copy(l.values, map[string]string{
-		metric.LabelGPUInstanceID: strconv.Itoa(e.InstanceID), metric.LabelProfile: e.Profile, metric.LabelInstanceUUID: e.InstanceUUID,
-	})
-	if e.Start >= 0 {
-		l.values[metric.LabelStart] = strconv.Itoa(e.Start)
+	switch {
+	case e.Kind != Instance:
+	case name == metric.LabelGPUInstanceID:
+		return strconv.Itoa(e.InstanceID)
+	case name == metric.LabelProfile:
+		return e.Profile
+	case name == metric.LabelInstanceUUID:
+		return e.InstanceUUID
+	case name == metric.LabelStart && e.Start >= 0:
+		return strconv.Itoa(e.Start)
+	case name == metric.LabelSize && e.Size > 0:
+		return strconv.Itoa(e.Size)
 	}
-	if e.Size > 0 {
-		l.values[metric.LabelSize] = strconv.Itoa(e.Size)
-	}
-	return l
+	return ""
 }
 
 // text returns d's labels. A label without a value is left out: absent, never empty.
 func (l *labelSet) text(d *metric.Desc) string {
 	b := make([]byte, 0, 256)
-	for _, name := range d.AllLabels() {
-		b = appendLabel(b, name, l.values[name])
+	for _, names := range [][]string{d.Labels, d.Optional} {
+		for _, name := range names {
+			b = appendLabel(b, name, l.value(name))
+		}
 	}
 	return string(b)
 }

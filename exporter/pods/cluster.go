@@ -122,7 +122,7 @@ func (c *cluster) refresh(ctx context.Context) {
 	c.now.Store(&next)
 	switch {
 	case next.failed != nil && before == nil:
-		c.opts.Log.Warn("the API server does not answer about this node; its last answer is kept", "error", next.failed)
+		c.opts.Log.Warn("the API server does not answer about this node", "error", next.failed, "keeps_last_answer", next.pods != nil || next.devices != nil)
 	case next.failed == nil && before != nil:
 		c.opts.Log.Info("the API server answers about this node again")
 	}

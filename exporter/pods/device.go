@@ -9,9 +9,10 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Device is what an id names. One of UUID, InstanceUUID, Minor ≥ 0 and Index ≥ 0
+// Device is what an id names. One of All, UUID, InstanceUUID, Minor ≥ 0 and Index ≥ 0
 // identifies it.
 type Device struct {
+	All          bool   // all GPUs of the machine
 	UUID         string // of the GPU, "GPU-…"
 	InstanceUUID string // "MIG-…", as drivers from R470 on name instances
 	Minor        int    // N of nvidiaN; -1 where the id has none
@@ -26,7 +27,7 @@ type Device struct {
 	Start, Size int // memory slices
 }
 
-var deviceID = regexp.MustCompile(`^(?:(GPU-[^/:]+)|(MIG-[^/:]+)|MIG-(GPU-[^/:]+)/(\d+)/(\d+)|nvidia(\d+)(?:/gi(\d+))?|(\d+))(?:::(.+)|/vgpu(\d+))?$`)
+var deviceID = regexp.MustCompile(`^(?:(GPU-[^/:]+)|(MIG-[^/:]+)|MIG-(GPU-[^/:]+)/(\d+)/(\d+)|nvidia(\d+)(?:/gi(\d+))?|(\d+)|all)(?:::(.+)|/vgpu(\d+))?$`)
 
 // parseDevice understands the ids that NVIDIA's and GKE's device plugins hand
 // out, and plain numbers:
@@ -37,6 +38,7 @@ var deviceID = regexp.MustCompile(`^(?:(GPU-[^/:]+)|(MIG-[^/:]+)|MIG-(GPU-[^/:]+
 //	nvidia<N>                 a GPU by minor number
 //	nvidia<N>/gi<M>           an instance (GKE)
 //	<N>                       a GPU by index
+//	all                       all GPUs (NVIDIA's on WSL, from 0.20 on: internal/rm/nvml_devices.go)
 //
 // each also with "::<n>" (time slicing, MPS) or "/vgpu<K>" (GKE) behind it. It is false for others.
 func parseDevice(id string) (Device, bool) {
@@ -44,7 +46,7 @@ func parseDevice(id string) (Device, bool) {
 	if m == nil || strings.HasPrefix(m[2], "MIG-GPU-") {
 		return Device{}, false
 	}
-	d := Device{UUID: m[1] + m[3], InstanceUUID: m[2], Replica: m[9] + m[10], Start: -1}
+	d := Device{All: strings.HasPrefix(id, "all"), UUID: m[1] + m[3], InstanceUUID: m[2], Replica: m[9] + m[10], Start: -1}
 	var compute, share int // what is measured is the GPU instance
 	for into, text := range map[*int]string{&d.Instance: m[4] + m[7], &d.Minor: m[6], &d.Index: m[8], &compute: m[5], &share: m[10]} {
 		*into = -1
@@ -90,6 +92,8 @@ func (d Device) names(e *collect.Entity) bool {
 		return false
 	}
 	switch {
+	case d.All:
+		return true
 	case d.UUID != "":
 		return e.UUID == d.UUID
 	case d.Minor >= 0:

@@ -32,7 +32,7 @@ func TestParseDevice(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"", "GPU-", "GPU-a::", "MIG-", "MIG-GPU-a", "MIG-GPU-a/1", "MIG-GPU-/1/0", "MIG-GPU-a/x/0", "nvidia", "nvidiactl",
-		"nvidia-1", "nvidia0/5", "nvidia0/gi", "nvidia0/gi5/vgpu", "nvidia99999999", "-1", "0:1", "+0", "gpu0", "GPU-a/1"} {
+		"nvidia-1", "nvidia0/5", "nvidia0/gi", "nvidia0/gi5/vgpu", "nvidia99999999", "-1", "0:1", "+0", "gpu0", "GPU-a/1", "allgpu", "all/1"} {
 		if got, known := parseDevice(id); known {
 			t.Errorf("ParseDevice(%q) = %+v", id, got)
 		}
@@ -40,7 +40,7 @@ func TestParseDevice(t *testing.T) {
 }
 
 func FuzzDeviceID(f *testing.F) {
-	for _, id := range []string{"GPU-a::3", "MIG-GPU-a/1/0", "nvidia0/gi1/vgpu2", "MIG-a", "7", "7::1"} {
+	for _, id := range []string{"GPU-a::3", "MIG-GPU-a/1/0", "nvidia0/gi1/vgpu2", "MIG-a", "7", "7::1", "all"} {
 		f.Add(id)
 	}
 	entities := []collect.Entity{
@@ -53,7 +53,7 @@ func FuzzDeviceID(f *testing.F) {
 			return
 		}
 		ways := 0
-		for _, set := range []bool{d.UUID != "", d.InstanceUUID != "", d.Minor >= 0, d.Index >= 0} {
+		for _, set := range []bool{d.All, d.UUID != "", d.InstanceUUID != "", d.Minor >= 0, d.Index >= 0} {
 			if set {
 				ways++
 			}
@@ -100,9 +100,12 @@ func TestDevicesAsTheDriverHasThem(t *testing.T) {
 		{Kind: collect.GPU, GPU: 0, Index: 1, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, Index: 0, UUID: "GPU-b"},
 		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 3, InstanceUUID: "MIG-1", MIGDevices: []string{"MIG-1", "MIG-2"}},
 	}
-	for id, want := range map[string]int{"0": 1, "1": 0, "MIG-1": 2, "MIG-2": 2, "MIG-3": -1} {
+	for id, want := range map[string]int{"0": 1, "1": 0, "MIG-1": 2, "MIG-2": 2, "MIG-3": -1, "all": -1} {
 		if d, known := parseDevice(id); !known || d.find(entities) != want {
 			t.Errorf("%s is entity %d, want %d", id, d.find(entities), want)
 		}
+	}
+	if d, known := parseDevice("all::1"); !known || d.Replica != "1" || d.find(entities[1:]) != 0 {
+		t.Errorf("all is %+v, entity %d; want the only GPU", d, d.find(entities[1:]))
 	}
 }

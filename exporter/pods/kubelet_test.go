@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -192,6 +193,27 @@ func TestLyingKubelet(t *testing.T) {
 	w.cluster.now.Store(&world{pods: map[collect.PodName]*Pod{named("q"): {Over: true}, named("p"): {}}})
 	if got := who(w, *clock, 0); got != "p" {
 		t.Errorf("with a pod that is over: %s", got)
+	}
+}
+
+// A failure is logged with whether there is an earlier answer to keep.
+func TestFailureSaysWhatIsKept(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		var log bytes.Buffer
+		s := &apiServer{pods: `{"items":[]}`}
+		w, k, _, _ := asking(t, Options{API: serveAPI(t, s), PodText: func(*Pod) string { return "" }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		ask := func() {
+			w.ask(t.Context())
+			w.cluster.refresh(t.Context())
+		}
+		if before {
+			ask()
+		}
+		k.err, s.failing = errors.New("rate limited"), true
+		ask()
+		if n := strings.Count(log.String(), fmt.Sprintf("keeps_last_answer=%v", before)); n != 2 {
+			t.Errorf("answers before the failure: %v; logged %d times, want 2: %s", before, n, log.String())
+		}
 	}
 }
 

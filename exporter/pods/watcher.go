@@ -160,7 +160,7 @@ func (w *Watcher) ask(ctx context.Context) {
 		w.errors.Add(1)
 		w.failed.Store(&err)
 		if before == nil {
-			w.opts.Log.Warn("the kubelet does not answer; its last answer is kept", "error", err, "keep", keep)
+			w.opts.Log.Warn("the kubelet does not answer", "error", err, "keeps_last_answer", w.last.Load() != nil)
 		}
 		return
 	}
