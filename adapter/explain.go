@@ -67,8 +67,8 @@ func explainCommand() *cobra.Command {
 	var viaAPI bool
 	cmd := &cobra.Command{
 		Use:   "explain hpa NAMESPACE/NAME",
-		Short: "Show what an HPA asks, the samples behind, and the replicas",
-		Long:  "Show what an HPA asks, the adapter's answers and their samples, and the replicas\nthat follow.\n" + reachHelp,
+		Short: "Show what an HPA requests, the samples used, and the replicas",
+		Long:  "Show what an HPA requests, the adapter's answers and their samples, and the replicas\nthat follow.\n" + reachHelp,
 		Args:  hpaArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.output != "text" && f.output != "json" {

@@ -74,13 +74,13 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 		Short: "Serve metrics from Prometheus to the HorizontalPodAutoscaler",
 		Long: `Serve metrics from Prometheus to the HorizontalPodAutoscaler.
 
-What it serves and whom it asks stands in one file:
+One file configures it:
   gpuscale-adapter --config FILE           serve
-  gpuscale-adapter --check --config FILE   say what is wrong with the file
+  gpuscale-adapter --check --config FILE   print what is wrong with the file
 Its own flags are --config, --check, --kubeconfig, --log-level, --version,
 --certificate-for and --ca-bundles.
---prometheus-* and --metrics-* are prometheus-adapter's, put over the file; the
-others are those of every Kubernetes API server.
+--prometheus-* and --metrics-* are prometheus-adapter's and override the file;
+the others are those of every Kubernetes API server.
 
 Exit codes:
   0  success, or ended by a signal
@@ -95,7 +95,7 @@ Exit codes:
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.version {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "gpuscale-adapter", buildinfo.Version())
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "gpuscale-adapter version", buildinfo.Version())
 				return err
 			}
 			overlay, err := f.theirs.overlay()

@@ -31,7 +31,7 @@ func TestCommandLine(t *testing.T) {
 		out  string
 		errs []string
 	}{
-		{[]string{"--version"}, "gpuscale-adapter ", nil},
+		{[]string{"--version"}, "gpuscale-adapter version ", nil},
 		{[]string{"--help"}, "Serve metrics from Prometheus", nil},
 		{[]string{"--check", "--config", good}, good + " is valid\n", nil},
 		{[]string{"--check", "--config", bad}, "", []string{"bad.yaml:1: prometheus.url: is required", "bad.yaml:2: interval: must be positive"}},

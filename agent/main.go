@@ -65,7 +65,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 		Use:     program,
 		Short:   "Experimental: repartition this node's MIG GPUs as the autoscaler decides",
 		Version: buildinfo.Version(),
-		Args:    cobra.NoArgs,
+		Args:    command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(f.config)
 			if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
+	"github.com/gpuscale/gpuscale/internal/command"
 )
 
 // checkTimeout is how long a source may take to give its first values.
@@ -41,7 +42,7 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 		Use:   "check",
 		Short: "Try configuration, GPUs and kubelet once, and report the result",
 		Long:  checkHelp,
-		Args:  cobra.NoArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return fmt.Errorf("--output: %q is not one of text, json", output)

@@ -32,7 +32,7 @@ const defaultMaxSeries = 50_000
 func (c *config) options() []option {
 	return []option{
 		// What is read.
-		{&c.configFile, "config-file", "", "DCGM_EXPORTER_CONFIG_FILE", "", "dcgm-exporter's YAML configuration: counters, and intervals by group; flags and variables go before it"},
+		{&c.configFile, "config-file", "", "DCGM_EXPORTER_CONFIG_FILE", "", "dcgm-exporter's YAML configuration: counters, and intervals by group; flags and variables override it"},
 		{&c.countersFile, "collectors", "f", "DCGM_EXPORTER_COLLECTORS", "", "counters file (default: " + defaultCountersFile + " where it exists, else built in)"},
 		{&c.configMap, "configmap-data", "m", "DCGM_EXPORTER_CONFIGMAP_DATA", "none", "ConfigMap with the counters instead of a file, NAMESPACE:NAME, under the key metrics"},
 		{&c.intervalMS, "collect-interval", "c", "DCGM_EXPORTER_INTERVAL", 1000, "milliseconds between samples, at least 100"},

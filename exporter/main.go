@@ -43,7 +43,7 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 		Use:     "gpuscale-exporter",
 		Short:   "Serve the GPUs of this node to Prometheus",
 		Long:    longHelp,
-		Args:    cobra.NoArgs,
+		Args:    command.NoArgs,
 		Version: buildinfo.Version(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := complete(cmd.Flags(), env, &c); err != nil {

@@ -64,7 +64,12 @@ func newDemoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Play a story and draw what happens",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("speed") && !(f.speed > 0 && f.speed <= 1000) {
+				return fmt.Errorf("--speed %g: want more than 0 and at most 1000; without it the story's own speed applies", f.speed)
+			}
+			return demo(cmd.Context(), f)
+		},
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.trace, "trace", "", "request trace in the Azure LLM inference CSV format (default: the story's synthetic one)")
@@ -97,9 +102,6 @@ func demo(ctx context.Context, f flags) error {
 	s, err := readStory(f.story)
 	if err != nil {
 		return err
-	}
-	if f.speed < 0 || f.speed > 1000 {
-		return fmt.Errorf("--speed %g: want 0 to 1000", f.speed)
 	}
 	if f.trace != "" { // before compiling, which takes minutes
 		if _, err := trace.Load(f.trace); err != nil {

@@ -2,9 +2,12 @@ package kube
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -45,14 +48,39 @@ func load(o Options) (*rest.Config, error) {
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
+	for _, file := range rules.GetLoadingPrecedence() {
+		if err := check(file); err != nil && (o.Kubeconfig != "" || !errors.Is(err, fs.ErrNotExist)) {
+			return nil, fmt.Errorf("reading kubeconfig %s: %w", file, err)
+		}
+	}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
 	switch {
 	case err == nil:
 		return cfg, nil
+	case o.Kubeconfig != "" && clientcmd.IsEmptyConfig(err): // client-go's message names a variable that is not read here
+		return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, errNotKubeconfig)
 	case o.Kubeconfig != "":
 		return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
-	case clientcmd.IsEmptyConfig(err): // client-go's message names a variable that is not read here
-		return nil, errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG to an existing file (not running in a pod)")
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG to a kubeconfig that names a cluster (not running in a pod)")
 	}
 	return nil, fmt.Errorf("finding a cluster (no --kubeconfig, not in a pod): %w", err)
+}
+
+var errNotKubeconfig = errors.New("it names no cluster; `kubectl config view --raw --flatten` prints a kubeconfig")
+
+// check reports a file that cannot be read or decoded. Of client-go's errors of decoding it keeps the line
+// and the field; the rest quotes Go types.
+func check(file string) error {
+	_, err := clientcmd.LoadFromFile(file)
+	if _, is := errors.AsType[*fs.PathError](err); is || err == nil {
+		return err
+	}
+	what := "it is no YAML object of kind Config"
+	if field, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		what = fmt.Sprintf("%s cannot be a %s", field.Field, field.Value)
+	} else if strings.HasPrefix(err.Error(), "yaml: ") {
+		what = err.Error()
+	}
+	return fmt.Errorf("%s; `kubectl config view --raw --flatten` prints a kubeconfig", what)
 }

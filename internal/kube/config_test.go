@@ -48,6 +48,31 @@ func TestConfigSaysWhichFile(t *testing.T) {
 	}
 }
 
+// TestNotAKubeconfig: a file that is no kubeconfig is named, with what is wrong and what to type, and
+// without client-go's Go types. It makes no difference whether --kubeconfig or KUBECONFIG names it.
+func TestNotAKubeconfig(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for content, want := range map[string]string{
+		"":                            "it names no cluster",
+		"hello: world":                "it names no cluster",
+		"just text":                   "it is no YAML object of kind Config",
+		"kind: Pod\napiVersion: v1\n": "it is no YAML object of kind Config",
+		"a: [b\n":                     "yaml: line 1: did not find expected ',' or ']'",
+		"apiVersion: v1\nkind: Config\nclusters: none\n": "clusters cannot be a string",
+	} {
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		want = "reading kubeconfig " + file + ": " + want + "; `kubectl config view --raw --flatten` prints a kubeconfig"
+		if _, err := Config(Options{Kubeconfig: file}); err == nil || err.Error() != want {
+			t.Errorf("%q: got  %v\nwant %s", content, err, want)
+		}
+		t.Setenv("KUBECONFIG", file)
+		if _, err := Config(Options{}); err == nil || err.Error() != want && !strings.HasPrefix(err.Error(), "no cluster is configured: give --kubeconfig") {
+			t.Errorf("%q in KUBECONFIG: got %v", content, err)
+		}
+	}
+}
+
 // TestNoCluster: without a configured cluster the error names the remedy.
 func TestNoCluster(t *testing.T) {
 	for name, value := range map[string]string{"KUBERNETES_SERVICE_HOST": "", "KUBECONFIG": filepath.Join(t.TempDir(), "none"), "HOME": t.TempDir()} {
