@@ -1,6 +1,7 @@
 package alerts_test
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -73,14 +74,18 @@ func TestEveryAlertIsComplete(t *testing.T) {
 	}
 }
 
-// promtool is the path of the program that make prepare built, or empty.
+// promtool is the program that make prepare builds, where sandbox/build puts it. In make test it must be there.
 func promtool(t *testing.T) string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join("..", "..", ".cache", "sandbox", "prometheus-*", "promtool"))
-	if err != nil || len(found) == 0 {
+	tool := filepath.Join(cmp.Or(os.Getenv("GPUSCALE_CACHE"), filepath.Join("..", "..", ".cache")), "sandbox", "prometheus", "promtool")
+	_, err := os.Stat(tool)
+	switch {
+	case err != nil && os.Getenv("GPUSCALE_PREPARED") == "1":
+		t.Fatal(err)
+	case err != nil:
 		t.Skip("promtool is not there: make prepare builds it")
 	}
-	return found[0]
+	return tool
 }
 
 // Prometheus' own unit tests of rules agree with the cases. The engine of the other tests is a fake of Prometheus.
