@@ -51,7 +51,8 @@ type Count struct{ Series, Stale int }
 // OpenMetrics' without its "# EOF". Values older than 2.5 intervals are left
 // out, and a family without samples with them.
 func (p *Page) Append(b []byte, now time.Time, openMetrics bool) ([]byte, Count) {
-	at, count := now.UnixNano(), Count{}
+	// Not now's own wall clock, which may have been set since: a driver's last values would stay fresh while it hangs.
+	at, count := p.Taken.Add(now.Sub(p.Taken)).UnixNano(), Count{}
 	for i := range p.families {
 		f := &p.families[i]
 		before, start, oldest := count.Series, len(b), at-int64(max(p.maxAge, f.maxAge))

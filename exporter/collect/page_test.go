@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -63,6 +64,24 @@ func TestOldValuesVanish(t *testing.T) {
 	_, count := page.Append(nil, start.Add(time.Hour), false)
 	if count.Stale == 0 || count.Series != 2 {
 		t.Errorf("count = %+v, want two ages and the rest stale", count)
+	}
+}
+
+// The clock is set back or forward after the reading: the age of its values is the time that has passed.
+func TestClockSetAfterTheReading(t *testing.T) {
+	taken := time.Now()
+	page := compiler().Compile(&Reading{Taken: taken, Entities: []Entity{device(0.5, taken.Round(0))}}, Attribution{}) // a value has no monotonic time
+	for _, step := range []int64{-3600, 0, 3600} {
+		for after, fresh := range map[time.Duration]bool{time.Second: true, time.Minute: false} {
+			now := taken.Add(after)
+			*(*uint64)(unsafe.Pointer(&now)) += uint64(step << 30) // of a Time with a monotonic clock reading, the seconds of its wall clock
+			if got := now.Round(0).Sub(taken.Round(0)); got != after+time.Duration(step)*time.Second || now.Sub(taken) != after {
+				t.Fatalf("the clock is %s later, want %s and %d s", got, after, step)
+			}
+			if text := text(page, now); strings.Contains(text, "gpu_busy_ratio{") != fresh || !strings.Contains(text, fmt.Sprintf("gpu_sample_age_seconds{node=\"n\",gpu=\"0\",gpu_uuid=\"GPU-a\"} %g\n", after.Seconds())) {
+				t.Errorf("%s after the reading, the clock set by %d s: fresh values want %v:\n%s", after, step, fresh, text)
+			}
+		}
 	}
 }
 

@@ -278,7 +278,7 @@ func annotated(p *Pod) ([]Claim, error) {
 		if slices.Contains(p.ended, of.Name) || !slices.ContainsFunc(of.Resources, func(name string) bool { return strings.Contains(name, "/") }) {
 			continue
 		}
-		claims = append(claims, Claim{DeviceID: a.ID, Allocation: collect.Allocation{
+		claims = append(claims, Claim{DeviceID: cmp.Or(a.MIGDevice, a.ID), Allocation: collect.Allocation{
 			Namespace: p.Namespace, Pod: p.Name, Container: of.Name,
 		}})
 	}

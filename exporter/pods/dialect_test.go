@@ -16,7 +16,8 @@ import (
 func TestAnnotated(t *testing.T) {
 	request := []string{"cpu", "nvidia.com/gpu"}
 	p := &Pod{Namespace: "ns", Name: "p", Containers: []demand.Container{{Name: "main", Resources: request}, {Name: "side", Resources: request}, {Name: "init", Init: true, Resources: request}}, ended: []string{"init"}, Annotations: map[string]string{
-		"volcano.sh/vgpu-ids-new": "GPU-a,NVIDIA,4000,30:;GPU-b,NVIDIA,1,1:x,y,z:", "hami.io/vgpu-devices-allocated": "GPU-c,NVIDIA,1,1:;;;",
+		"volcano.sh/vgpu-ids-new": "GPU-a,NVIDIA,4000,30:;GPU-b,NVIDIA,1,1:x,y,z:", "hami.io/vgpu-devices-allocated": "GPU-c,NVIDIA,1,1:;;GPU-d,NVIDIA,1,1:;", // of init, main and side
+		"hami.io/vgpu-mig-allocations": `[{"containerIndex":2,"deviceIndex":0,"migUUID":"MIG-d"}]`,
 	}}
 	claims, err := annotated(p)
 	// A pod without a device claims another pod's GPU in its annotation.
@@ -26,7 +27,7 @@ func TestAnnotated(t *testing.T) {
 	for _, c := range claims {
 		got = append(got, strings.Join([]string{c.Allocation.Namespace, c.Allocation.Pod, c.Allocation.Container, c.DeviceID}, " "))
 	}
-	want := []string{"ns p main GPU-a", "ns p side GPU-b"}
+	want := []string{"ns p side MIG-d", "ns p main GPU-a", "ns p side GPU-b"}
 	if !slices.Equal(got, want) || err == nil {
 		t.Errorf("%q, %v; want %q and an error", got, err, want)
 	}

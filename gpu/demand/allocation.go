@@ -29,6 +29,15 @@ const (
 // ";", each with "UUID,type,memory,cores:" for every GPU.
 var uuidLists = []string{"hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new", "4pd.io/vgpu-ids-new"}
 
+// hamiMIG is HAMi's annotation of a pod on MIG instances, from 2.10 on: a list of instances, each with the place of
+// its GPU in the list of UUIDs. An instance has a UUID once it is made (pkg/device/nvidia/mig_allocations.go).
+const hamiMIG = "hami.io/vgpu-mig-allocations"
+
+type hamiInstance struct {
+	ContainerIndex, DeviceIndex int
+	MIGUUID                     string
+}
+
 // containerKey is a dialect's annotation of a container. Its key is prefix and the container's
 // name, or with byIndex prefix and the container's index. Its value has the numbers of GPUs; the
 // id of a GPU is before and its number. It counts only if the pod's annotation assumed is "true".
@@ -58,6 +67,8 @@ type Allocated struct {
 	Container int // index
 	// ID of the GPU: its UUID, its index, or "nvidia" and its minor number.
 	ID string
+	// MIGDevice is the UUID of the MIG device on it; empty for a part of the GPU itself.
+	MIGDevice string
 }
 
 // FromAnnotations returns the GPUs that a pod's annotations state. The error names the
@@ -82,7 +93,7 @@ func (p *annotated) add(container int, key, id string) error {
 	if container < 0 || container >= len(p.containers) {
 		return fmt.Errorf("annotation %s: container %d, the pod has %d", key, container, len(p.containers))
 	}
-	p.all = append(p.all, Allocated{container, id})
+	p.all = append(p.all, Allocated{Container: container, ID: id})
 	return nil
 }
 
@@ -90,13 +101,20 @@ func (p *annotated) add(container int, key, id string) error {
 // init containers first. Earlier lists and Volcano's have none for init containers.
 func (p *annotated) uuidList() error {
 	first := slices.IndexFunc(p.containers, func(c Container) bool { return c.Init })
+	var instances []hamiInstance
+	if text := p.annotations[hamiMIG]; text != "" {
+		if err := json.Unmarshal([]byte(text), &instances); err != nil {
+			return fmt.Errorf("annotation %s: %w", hamiMIG, err)
+		}
+	}
 	for _, key := range uuidLists {
 		entries := strings.Split(strings.TrimSuffix(p.annotations[key], ";"), ";")
-		for i, container := range entries {
+		for entry, container := range entries {
+			i := entry
 			if first >= 0 && len(entries) == len(p.containers) {
 				i = (i + first) % len(p.containers)
 			}
-			for _, device := range strings.Split(container, ":") {
+			for k, device := range strings.Split(container, ":") {
 				if device == "" {
 					continue
 				}
@@ -106,6 +124,11 @@ func (p *annotated) uuidList() error {
 				}
 				if err := p.add(i, key, uuid); err != nil {
 					return err
+				}
+				for _, m := range instances {
+					if m.ContainerIndex == entry && m.DeviceIndex == k {
+						p.all[len(p.all)-1].MIGDevice = m.MIGUUID
+					}
 				}
 			}
 		}
@@ -126,7 +149,7 @@ func (p *annotated) gpushare() error {
 	}
 	for i, c := range p.containers {
 		if slices.Contains(c.Resources, gpushareMemory) {
-			p.all = append(p.all, Allocated{i, text})
+			p.all = append(p.all, Allocated{Container: i, ID: text})
 		}
 	}
 	return nil

@@ -54,13 +54,32 @@ func TestFromAnnotations(t *testing.T) {
 func TestHAMiInitContainers(t *testing.T) {
 	containers := append(slices.Clone(mainAndSide), Container{Name: "init", Init: true})
 	for text, want := range map[string]string{
-		";GPU-a,NVIDIA,1,1:;;":                  "[{0 GPU-a}]",
-		"GPU-b,NVIDIA,1,1:;;GPU-a,NVIDIA,1,1:;": "[{2 GPU-b} {1 GPU-a}]",
-		"GPU-a,NVIDIA,1,1:;;":                   "[{0 GPU-a}]",
+		";GPU-a,NVIDIA,1,1:;;":                  "[{0 GPU-a }]",
+		"GPU-b,NVIDIA,1,1:;;GPU-a,NVIDIA,1,1:;": "[{2 GPU-b } {1 GPU-a }]",
+		"GPU-a,NVIDIA,1,1:;;":                   "[{0 GPU-a }]",
 	} {
 		if got, err := FromAnnotations(map[string]string{uuidLists[0]: text}, containers); fmt.Sprint(got) != want || err != nil {
 			t.Errorf("%s: %v, %v, want %s", text, got, err, want)
 		}
+	}
+}
+
+// A pod on MIG instances, as HAMi 2.10 annotates it: before its last instance is made, and with an init container.
+func TestHAMiMIG(t *testing.T) {
+	containers := append(slices.Clone(mainAndSide), Container{Name: "init", Init: true})
+	annotations := map[string]string{
+		uuidLists[0]: "GPU-a,NVIDIA,5120,0:;GPU-a,NVIDIA,5120,0:GPU-b,NVIDIA,10240,0:;GPU-b,NVIDIA,5120,0:;",
+		hamiMIG: `[{"containerIndex":0,"deviceIndex":0,"gpuUUID":"GPU-a","profile":"1g.5gb","placement":{"start":6,"size":1},"migUUID":"MIG-1","gpuInstanceID":13,"computeInstanceID":0},
+			{"containerIndex":1,"deviceIndex":1,"gpuUUID":"GPU-b","profile":"2g.10gb","placement":{"start":0,"size":2},"migUUID":"MIG-2","gpuInstanceID":3,"computeInstanceID":0},
+			{"containerIndex":2,"deviceIndex":0,"gpuUUID":"GPU-b","profile":"1g.5gb","placement":{"start":2,"size":1}}]`,
+	}
+	got, err := FromAnnotations(annotations, containers)
+	if want := "[{2 GPU-a MIG-1} {0 GPU-a } {0 GPU-b MIG-2} {1 GPU-b }]"; fmt.Sprint(got) != want || err != nil {
+		t.Errorf("%v, %v, want %s", got, err, want)
+	}
+	annotations[hamiMIG] = "[{]"
+	if _, err := FromAnnotations(annotations, containers); err == nil || !strings.Contains(err.Error(), hamiMIG) {
+		t.Errorf("a list that cannot be read: %v", err)
 	}
 }
 
@@ -70,7 +89,7 @@ func FuzzFromAnnotations(f *testing.F) {
 	f.Fuzz(func(t *testing.T, index, allocation, uuids, list string) {
 		for _, annotations := range []map[string]string{
 			{gpushareIndex: index, gpushareAssigned: "true"}, {gpushareAllocation: allocation},
-			{"hami.io/vgpu-devices-allocated": uuids}, {vcudaIndex + "1": list, vcudaAssigned: "true"},
+			{"hami.io/vgpu-devices-allocated": uuids, hamiMIG: allocation}, {vcudaIndex + "1": list, vcudaAssigned: "true"},
 		} {
 			all, err := FromAnnotations(annotations, mainAndSide)
 			for _, a := range all {

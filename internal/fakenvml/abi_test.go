@@ -22,6 +22,7 @@ var called = map[string]string{
 	"nvidia-container-toolkit v1.19.1": `DeviceGetIndex`,
 	"mig-parted v0.13.1": `ComputeInstanceDestroy DeviceCreateGpuInstance DeviceCreateGpuInstanceWithPlacement DeviceGetGpuInstances DeviceSetMigMode
 		GpuInstanceCreateComputeInstance GpuInstanceDestroy GpuInstanceGetComputeInstances`,
+	"NVIDIA's DRA driver at 2240711":            `DeviceGetVirtualizationMode`,
 	"DCGM v4.5.2, without which it has no GPUs": `ComputeInstanceGetInfo InitWithFlags`,
 	"gpuscale": `DeviceGetClockInfo DeviceGetComputeRunningProcesses_v3 DeviceGetCurrentClocksThrottleReasons DeviceGetDecoderUtilization
 		DeviceGetEncoderUtilization DeviceGetEnforcedPowerLimit DeviceGetFieldValues DeviceGetGpuInstancePossiblePlacements_v2
