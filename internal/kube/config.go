@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -55,4 +56,12 @@ func load(o Options) (*rest.Config, error) {
 		return nil, errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG to an existing file (not running in a pod)")
 	}
 	return nil, fmt.Errorf("finding a cluster (no --kubeconfig, not in a pod): %w", err)
+}
+
+// Advised says what is wrong if the API server does not authenticate the caller. Other errors stay as they are.
+func Advised(err error) error {
+	if apierrors.IsUnauthorized(err) {
+		return fmt.Errorf("the API server does not authenticate the caller, whose credentials may have expired: %w", err)
+	}
+	return err
 }
