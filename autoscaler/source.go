@@ -121,7 +121,7 @@ func (s *snapshotSource) fromCluster(ctx context.Context, secret string) (string
 	lease, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.lease, metav1.GetOptions{})
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return "", fmt.Errorf("the API server does not authenticate the caller, whose credentials may have expired: %w", err)
+		return "", kube.Advised(err)
 	case err != nil:
 		return "", fmt.Errorf("finding the leader (lease %s/%s): %w; set --namespace and --lease, or --url", s.namespace, s.lease, err)
 	}

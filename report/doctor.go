@@ -111,10 +111,12 @@ func (o doctorOptions) run(ctx context.Context) error {
 // gathering returns the options for gathering facts, from the flags.
 func (o doctorOptions) gathering(ctx context.Context, checks []doctor.Check) (doctor.Options, error) {
 	g := doctor.Options{Match: o.match, Namespace: o.namespace, Sources: doctor.Sources(checks), Advise: advise}
+	o.Timeout /= 4 // of one request, so that a server without an answer leaves time for the others
 	var err error
 	if g.Kube, err = kube.Config(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, UserAgent: "gpuscale-report-doctor/" + buildinfo.Version()}); err != nil {
 		return g, err
 	}
+	g.Timeout = o.Timeout
 	if o.kubeconfig != "" {
 		g.Kubectl = append(g.Kubectl, "--kubeconfig", o.kubeconfig)
 	}

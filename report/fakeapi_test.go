@@ -24,8 +24,10 @@ import (
 type fakeAPI struct {
 	URL string
 	// Denied are prefixes of paths that the caller may not read, Broken of paths that end in an error. Endless are
-	// paths of lists that always have another page.
-	Denied, Broken, Endless []string
+	// paths of lists that always have another page. Silent are prefixes of paths without an answer until silent is
+	// closed.
+	Denied, Broken, Endless, Silent []string
+	silent                          chan struct{}
 
 	lists map[string][]json.RawMessage // by path
 	names map[string]string            // single objects, and discovery pages, by path
@@ -76,6 +78,9 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.calls = append(s.calls, r.Method+" "+r.URL.Path)
 	s.mu.Unlock()
 	begins := func(p string) bool { return strings.HasPrefix(r.URL.Path, p) }
+	if slices.ContainsFunc(s.Silent, begins) {
+		<-s.silent
+	}
 	// Of an optional API the given objects exist, or none; other APIs have lists, which may be empty.
 	absent := slices.ContainsFunc(doctor.Table, func(d *doctor.Source) bool { return d.Optional && slices.ContainsFunc(d.Paths, begins) })
 	code, answer := http.StatusOK, s.names[r.URL.Path]
@@ -98,9 +103,8 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, strings.ReplaceAll(answer, "2026-03-02T08:59:58.000000Z", time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
 }
 
-// endlessPage is the most objects in a page of an endless list: as few as reach the caller's
-// bound of objects before that of calls.
-const endlessPage = 80
+// endlessPage is the number of objects in a page of an endless list.
+const endlessPage = 500
 
 // page is one page of a list. The token is the beginning of the next one.
 func (s *fakeAPI) page(r *http.Request) string {

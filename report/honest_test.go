@@ -107,6 +107,57 @@ func TestQuality(t *testing.T) {
 	}
 }
 
+// TestScaledToZero: an autoscaler without GPUs has a record, also where it is restarted meanwhile: that there are none,
+// and which demand is unserved.
+func TestScaledToZero(t *testing.T) {
+	for _, gpus := range []float64{0, 2} { // until half of the hour is over
+		c := newCluster(storyEnd.Add(-70*time.Minute), time.Minute)
+		c.NoExporter = true
+		if gpus > 0 {
+			c.Nodes = []*Node{whole("n1", "p", modelH, 2)}
+		}
+		c.Extra = func() ([]Exposed, map[string][]Exposed) {
+			return []Exposed{exposed(metric.AutoscalerLeader.Name, 1), exposed(metric.AutoscalerPendingGPUs.Name, 4, metric.LabelShape, "4", metric.LabelReason, "PoolAtMax")}, nil
+		}
+		until(c, func() {
+			switch left := storyEnd.Sub(c.Now); left {
+			case 30 * time.Minute:
+				c.Nodes = nil
+			case 20 * time.Minute:
+				c.RestartAutoscaler()
+			}
+		})
+		r := made(t, c.Prometheus, time.Hour)
+		near(t, "percent of the hour with a record", 100*r.Answer.Quality.Coverage.Or(0), 100, 9) // of twelve steps the one with the restart
+		near(t, "GPU-hours", r.Hours.Capacity.Or(0), gpus/2, 0.1)
+		near(t, "unknown GPU-hours", r.Hours.Places[5].Hours.Or(0), 0, 0.1)
+		near(t, "GPU-hours pending", r.Demand.Unmet[0].Hours.Or(0), 4, 0.1)
+		if !strings.Contains(r.Answer.Text, "Pending pods requested 4 GPU-hours and did not get them.") {
+			t.Errorf("the answer does not say what is pending: %s", r.Answer.Text)
+		}
+	}
+}
+
+// TestSavingsAreOfTheRecord: what nodes at a pool's minimum cost is not known of the time without a record.
+func TestSavingsAreOfTheRecord(t *testing.T) {
+	c := newCluster(storyEnd.Add(-time.Hour), time.Minute)
+	c.Nodes = []*Node{whole("n1", "p", modelH, 2)}
+	c.Extra = func() (own []Exposed, _ map[string][]Exposed) {
+		for _, kind := range []string{"size", "min", "max"} {
+			own = append(own, exposed(metric.AutoscalerPoolSize.Name, 1, metric.LabelPool, "p", metric.LabelKind, kind))
+		}
+		return append(own, exposed(metric.AutoscalerGPUs.Name, 2, metric.LabelPool, "p", metric.LabelModel, "H100-80GB", metric.LabelState, "free")), nil
+	}
+	r := made(t, until(c).Prometheus, 10*time.Hour)
+	if len(r.Actions) != 1 || r.Actions[0].Kind != "shrink-pool" {
+		t.Fatalf("%+v, want the pool's minimum to be lowered", r.Actions)
+	}
+	near(t, "GPU-hours saved", r.Actions[0].Hours.Or(0), 2, 0.1)
+	v, err := c.Prometheus.Query(t.Context(), r.Actions[0].Query, r.Window.Until)
+	require.NoError(t, err)
+	near(t, "GPU-hours by the query", v[0].Value, r.Actions[0].Hours.Or(0), 1e-6)
+}
+
 // TestShortLives: with long steps, counters of servers that live for 40 minutes are counted whole. So are those of
 // exporters whose nodes are replaced ten minutes after an XID, and an XID counts again after each reboot. Counts from
 // before the first scrape are not in the window.
@@ -296,6 +347,23 @@ func TestGonePods(t *testing.T) {
 			}
 		}
 		near(t, "idle hours of the notebooks", hours, 1, 0.2)
+	}
+}
+
+// TestGoneNodes: of a node with a sick GPU that was removed since there is nothing to do, and its GPUs are not healthy.
+func TestGoneNodes(t *testing.T) {
+	c := newCluster(storyEnd.Add(-time.Hour), time.Minute)
+	c.NoAutoscaler = true
+	sick := whole("sick", "p", modelH, 1)
+	sick.GPUs[0].Sick = true
+	c.Nodes = []*Node{whole("n1", "p", modelH, 2), sick}
+	r := made(t, until(c, func() {
+		if storyEnd.Sub(c.Now) == 30*time.Minute {
+			c.Nodes = c.Nodes[:1]
+		}
+	}).Prometheus, time.Hour)
+	if len(r.Reliability.Nodes) != 1 || len(r.Actions) > 0 {
+		t.Errorf("%+v, actions %+v, want the node and no action", r.Reliability.Nodes, r.Actions)
 	}
 }
 

@@ -292,8 +292,8 @@ func TestNumbers(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{model.Digits(model.Known(0)), "0"}, {model.Digits(model.Known(1234567.8)), "1,234,568"}, {model.Digits(model.Known(12.34)), "12.3"}, {model.Digits(model.Unknown("why")), "n/a"},
 		{model.Share(model.Known(0.00001)), "< 0.1 %"}, {model.Share(model.Known(0.0523)), "5.2 %"}, {model.Share(model.Known(1)), "100 %"},
-		{model.Share(model.Known(0.9949)), "99 %"}, {model.Share(model.Known(0.996)), "99.6 %"}, {model.Share(model.Known(0.99999)), "99.9 %"}, {model.Share(model.Known(1 - 1e-12)), "100 %"}, {model.Share(model.Known(1.05)), "105 %"},
-		{model.Tenths(model.Known(2. / 3)), "66.6 %"}, {model.Tenths(model.Known(0.3)), "30.0 %"}, {model.Tenths(model.Known(0.99999)), "99.9 %"}, {model.Tenths(model.Known(0.0009)), "< 0.1 %"}, {model.Tenths(model.Known(1 - 1e-12)), "100 %"},
+		{model.Share(model.Known(0.9949)), "99.4 %"}, {model.Share(model.Known(0.99999)), "99.9 %"}, {model.Share(model.Known(1 - 1e-12)), "100 %"}, {model.Share(model.Known(1.05)), "105.0 %"},
+		{model.Share(model.Known(2. / 3)), "66.6 %"}, {model.Share(model.Known(0.3)), "30.0 %"}, {model.Share(model.Known(0.99999)), "99.9 %"}, {model.Share(model.Known(0.0009)), "< 0.1 %"}, {model.Share(model.Known(1 - 1e-12)), "100 %"},
 		{model.Duration(1), "1 hour"}, {model.Duration(0.5), "30 minutes"}, {model.Duration(30 * 24), "30 days"},
 		{model.Money(model.Known(999.999)), "1000.00"}, {model.Seconds(model.Known(61)), "61 s"}, {model.Seconds(model.Known(600)), "10 min"}, {model.Tokens(model.Known(2.5e9)), "2.50 G"},
 		{model.Bytes(model.Known(3 << 30)), "3 GiB"},

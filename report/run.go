@@ -76,6 +76,18 @@ func (o options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if o.until == "" { // by the server's clock, since this machine's may be wrong
+		v, err := client.Query(ctx, "vector(time())", time.Time{})
+		if err != nil {
+			return advise(fmt.Errorf("asking Prometheus: %w", err))
+		}
+		if len(v) == 1 {
+			o.until = time.UnixMilli(int64(1000 * v[0].Value)).UTC().Format(time.RFC3339)
+			if w, err = o.check(); err != nil {
+				return err
+			}
+		}
+	}
 	bar := newProgress(o.stderr, o.quiet)
 	in.Answers, err = query.Run(ctx, client, w, query.Options{Match: o.match, Trusted: o.trusted, Concurrency: o.concurrency, Progress: bar.show})
 	bar.end()

@@ -109,7 +109,7 @@ func (o topOptions) again(ctx context.Context, client query.Prometheus, tick <-c
 
 // once queries and writes the table one time.
 func (o topOptions) once(ctx context.Context, client query.Prometheus, again bool) error {
-	now := time.Now()
+	var now time.Time // the server's: this machine's clock may be wrong
 	d := query.Dialect{Match: o.match, Trusted: o.trusted}
 	moved, err := client.Query(ctx, "count("+d.Select(metric.GPUHeld.Name, metric.Exported+metric.LabelNamespace+`!=""`)+")", now)
 	if err != nil {
@@ -133,9 +133,9 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 	case o.form == "yaml":
 		b.WriteString("---\n") // each table is a YAML document
 	case painted(o.out):
-		b.WriteString("\x1b[H\x1b[2J" + now.Format(time.DateTime) + "\n")
+		b.WriteString("\x1b[H\x1b[2J" + time.Now().Format(time.DateTime) + "\n")
 	default:
-		b.WriteString(now.Format(time.RFC3339) + "\n")
+		b.WriteString(time.Now().Format(time.RFC3339) + "\n")
 	}
 	if err := top.Write(&b, rows, o.namespace, o.form); err != nil {
 		return err

@@ -144,13 +144,10 @@ func (c Cluster) scale(ctx context.Context, w *World) error {
 // allowed adds the required rights to an error of authorization. An error of authentication gets no
 // such hint: more rights do not help an unknown caller.
 func allowed(err error) error {
-	switch {
-	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("the API server does not authenticate the caller, whose credentials may have expired: %w", err)
-	case apierrors.IsForbidden(err):
+	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w: explain needs the role view in that namespace, and get on the target's scale", err)
 	}
-	return err
+	return kube.Advised(err)
 }
 
 // reports returns the message of the HPA's condition that has a reason; "" if none

@@ -26,10 +26,10 @@ type Step struct {
 // Scale maps values to colours. The first step has no lower end.
 type Scale []Step
 
-// OrNeutral is the scale, or Neutral for none.
+// OrNeutral is the scale. For none it is one without a colour for good or bad.
 func (s Scale) OrNeutral() Scale {
 	if len(s) == 0 {
-		return Neutral()
+		return Scale{{Colour: Plain}}
 	}
 	return s
 }
@@ -45,9 +45,6 @@ func (s Scale) At(v float64) Colour {
 	}
 	return colour
 }
-
-// Neutral has no colour for good or bad.
-func Neutral() Scale { return Scale{{Colour: Plain}} }
 
 // Rising is good below watch, and bad from bad on.
 func Rising(watch, bad float64) Scale {

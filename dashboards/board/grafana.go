@@ -203,15 +203,9 @@ func lines(p Panel) object {
 	if p.Steps {
 		o["lineInterpolation"] = "stepAfter"
 	}
-	mode := "none"
-	switch {
-	case p.Share:
-		mode = "percent"
-	case p.Stack:
-		mode = "normal"
-	}
-	o["stacking"] = object{"mode": mode, "group": "A"}
-	if p.Share || p.Stack {
+	o["stacking"] = object{"mode": "none", "group": "A"}
+	if p.Stack {
+		o["stacking"] = object{"mode": "normal", "group": "A"}
 		o["fillOpacity"], o["lineWidth"] = 65, 0
 	}
 	return o

@@ -73,12 +73,11 @@ type Panel struct {
 	Queries []Query
 	W, H    int // of a grid 24 wide; 0: the kind's own
 
-	Scale   Scale   // thresholds; Neutral when empty
+	Scale   Scale   // thresholds; neither good nor bad when empty
 	Words   []Word  // values shown as words
 	Hues    []Hue   // of series, by name
 	Bands   []Band  // pairs of series with the area between them filled
 	Stack   bool    // series on top of one another
-	Share   bool    // stacked, as parts of 100 %
 	Steps   bool    // values hold until the next one
 	Max     float64 // of the axis; 0: open
 	Columns []Column

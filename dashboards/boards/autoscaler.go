@@ -51,11 +51,11 @@ func fleetNow() []board.Panel {
 	const absent = noAutoscaler + noRules
 	allGPUs := board.Sum(gpus())
 	return []board.Panel{
-		stat(3, "GPUs", "All GPUs, in any state.", absent, allGPUs, board.Number, board.Neutral()),
+		stat(3, "GPUs", "All GPUs, in any state.", absent, allGPUs, board.Number, nil),
 		stat(3, "Computing", "Share of all GPU time in which GPUs computed, over the last five minutes.", absent, board.Share(spent(nil, "busy"), capacity()), board.Percent, board.Falling(0.2, 0.5)),
-		stat(3, "Allocated", "Share of the GPUs that are allocated to pods, in use or not.", absent, board.Share(board.Sum(gpus("allocated")), allGPUs), board.Percent, board.Neutral()),
+		stat(3, "Allocated", "Share of the GPUs that are allocated to pods, in use or not.", absent, board.Share(board.Sum(gpus("allocated")), allGPUs), board.Percent, nil),
 		stat(3, "Allocated and idle", "Share of all GPU time that is allocated to pods that hardly compute, over the last five minutes.", absent, board.Share(spent(nil, "idle"), capacity()), board.Percent, board.Rising(0.1, 0.25)),
-		stat(3, "Free", "GPUs, and parts of GPUs, that are free for the next pod.", absent, board.Sum(gpus("free")), board.Number, board.Neutral()),
+		stat(3, "Free", "GPUs, and parts of GPUs, that are free for the next pod.", absent, board.Sum(gpus("free")), board.Number, nil),
 		stat(3, "Unusable", "Share of the GPUs that are free but that no pending pod can use: fragmented or stranded.", absent, board.Share(board.Sum(gpus("fragmented", "stranded")), allGPUs), board.Percent, board.Rising(0.05, 0.15)),
 		stat(3, "Sick or unready", "GPUs that are broken, or on nodes that should be ready and are not.", absent, board.Sum(gpus("sick", "unready")), board.Number, board.Rising(0.001, 1)),
 		stat(3, "Unserved", "GPUs that pending pods request and that neither present nor upcoming nodes have.", absent, unserved(), board.Number, board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Watch}, {From: 8, Colour: board.Bad}}),
@@ -84,8 +84,8 @@ func fleetStates() []board.Panel {
 			Absent: noAutoscaler, Unit: board.Number, W: 8, Stack: true, Steps: true, Hues: board.States(),
 			Queries: []board.Query{{Expr: board.Sum(gpus(), metric.LabelState) + " > 0", Legend: "{{state}}"}}},
 		{Kind: board.Series, Title: "Where GPU time goes", About: "All GPU time, by place. slack: allocated to a pod that computes, while it waits for work. idle: allocated to a pod that hardly computes.",
-			Absent: noAutoscaler + noRules, Unit: board.Number, W: 8, Share: true, Hues: board.States(),
-			Queries: []board.Query{{Expr: spent([]string{metric.LabelPlace}) + " > 0", Legend: "{{place}}"}}},
+			Absent: noAutoscaler + noRules, Unit: board.Percent, W: 8, Max: 1, Stack: true, Hues: board.States(),
+			Queries: []board.Query{{Expr: spent([]string{metric.LabelPlace}) + " / on () group_left () " + capacity() + " > 0", Legend: "{{place}}"}}},
 		byPool(),
 	}
 }

@@ -44,15 +44,15 @@ func idleThings() string { return board.Most(board.Of(metric.GPUIdleSeconds), th
 func overviewNow() []board.Panel {
 	noneOf := func(expr string) string { return "count(" + expr + ") or 0 * count(" + seenGPUs() + ")" }
 	return []board.Panel{
-		stat(3, "GPUs", "GPUs that exporters report.", noExporter, "count("+seenGPUs()+")", board.Count, board.Neutral()),
-		stat(3, "Allocated", "Share of the GPUs of which at least a part is allocated to a pod.", noExporter, "("+noneOf(allocatedGPUs())+") / count("+seenGPUs()+")", board.Percent, board.Neutral()),
-		stat(3, "Mean busy", "Mean share of time in which GPUs, or their MIG instances, computed.", noExporter, "avg("+busyThings()+")", board.Percent, board.Neutral()),
+		stat(3, "GPUs", "GPUs that exporters report.", noExporter, "count("+seenGPUs()+")", board.Count, nil),
+		stat(3, "Allocated", "Share of the GPUs of which at least a part is allocated to a pod.", noExporter, "("+noneOf(allocatedGPUs())+") / count("+seenGPUs()+")", board.Percent, nil),
+		stat(3, "Mean busy", "Mean share of time in which GPUs, or their MIG instances, computed.", noExporter, "avg("+busyThings()+")", board.Percent, nil),
 		stat(3, "Allocated and idle", "GPUs and MIG instances that are allocated to a pod and have been idle for ten minutes.", noExporter, "count("+idleThings()+") or 0 * count("+seenGPUs()+")",
 			board.Count, from(1, board.Warn)),
 		stat(3, "Broken", "GPUs that their exporter reports as broken.", noExporter, "sum(min by ("+join(device)+") ("+board.Of(metric.GPUHealthy)+") == bool 0)", board.Count, board.Rising(1, 1)),
 		stat(3, "Drivers down", "Exporters that run, but get no answer from the driver.", noExporter, "sum("+board.Of(metric.ExporterUp)+" == bool 0)", board.Count, board.Rising(1, 1)),
 		stat(3, "Oldest value", "Age of the oldest current value of a GPU.", noExporter, "max("+board.Of(metric.GPUSampleAgeSeconds)+")", board.Seconds, board.Rising(60, 180)),
-		stat(3, "Power", "Power of all GPUs, without the rest of the servers.", noExporter, board.Sum(board.Most(board.Of(metric.GPUPowerWatts), metric.LabelGPUUUID)), board.Watts, board.Neutral()),
+		stat(3, "Power", "Power of all GPUs, without the rest of the servers.", noExporter, board.Sum(board.Most(board.Of(metric.GPUPowerWatts), metric.LabelGPUUUID)), board.Watts, nil),
 	}
 }
 

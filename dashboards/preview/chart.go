@@ -28,8 +28,6 @@ type axis struct{ bottom, top float64 }
 
 func (x axis) share(v float64) float64 { return (v - x.bottom) / (x.top - x.bottom) }
 
-func stacked(p board.Panel) bool { return p.Stack || p.Share }
-
 // draw draws lines or stacked areas, and their legend.
 func (p *panel) draw(a eval.Answer, events []eval.Event, w eval.Window) {
 	if len(a.Series) == 0 {
@@ -52,24 +50,20 @@ func (p *panel) draw(a eval.Answer, events []eval.Event, w eval.Window) {
 
 func layers(a eval.Answer, w eval.Window) []layer {
 	n := int(w.To.Sub(w.From)/w.Step) + 1
-	base, total, all := make([]float64, n), make([]float64, n), make([]layer, len(a.Series))
+	base, all := make([]float64, n), make([]layer, len(a.Series))
 	for k, s := range a.Series {
 		all[k] = layer{make([]float64, n), slices.Repeat([]float64{math.NaN()}, n)}
 		for _, p := range s.Points {
 			if i := int(p.Time.Sub(w.From).Round(w.Step) / w.Step); i >= 0 && i < n {
 				all[k].upper[i] = p.Value
-				total[i] += p.Value
 			}
 		}
 	}
-	if !stacked(a.Panel) {
+	if !a.Panel.Stack {
 		return all
 	}
 	for _, l := range all {
 		for i, v := range l.upper {
-			if a.Panel.Share && total[i] > 0 {
-				v /= total[i]
-			}
 			l.lower[i], l.upper[i] = base[i], base[i]+v
 			if !math.IsNaN(v) {
 				base[i] += v
@@ -81,7 +75,7 @@ func layers(a eval.Answer, w eval.Window) []layer {
 
 // scale chooses the range of values: from 0, or lower, to a round number.
 func (p *panel) scale(all []layer) (x axis) {
-	most, unit := 0.0, p.Panel.Unit
+	most := 0.0
 	for _, l := range all {
 		for _, v := range l.upper {
 			if !math.IsNaN(v) {
@@ -92,16 +86,13 @@ func (p *panel) scale(all []layer) (x axis) {
 	if p.Panel.Max > 0 {
 		most = p.Panel.Max
 	}
-	if p.Panel.Share {
-		most, unit = 1, board.Percent
-	}
 	if most <= x.bottom {
 		most = x.bottom + 1
 	}
 	step := roundUp((most - x.bottom) / 4)
 	x.top, x.bottom = math.Ceil(most/step-1e-9)*step, math.Floor(x.bottom/step)*step
 	for v := x.bottom; v <= x.top+step/2; v += step {
-		p.Ticks = append(p.Ticks, item{Cell: eval.Cell{Text: eval.Tick(v, unit)}, Part: percent(x.share(v))})
+		p.Ticks = append(p.Ticks, item{Cell: eval.Cell{Text: eval.Tick(v, p.Panel.Unit)}, Part: percent(x.share(v))})
 	}
 	return x
 }
@@ -119,7 +110,7 @@ func roundUp(v float64) float64 {
 
 // line draws one series, with its gaps.
 func (p *panel) line(l layer, x axis, name string, hues map[string]board.Colour) {
-	drawn := line{Area: stacked(*p.Panel), Width: 1.6, Colour: hues[name]}
+	drawn := line{Area: p.Panel.Stack, Width: 1.6, Colour: hues[name]}
 	if slices.ContainsFunc(p.Panel.Bands, func(b board.Band) bool { return name == b.Low || name == b.High }) {
 		drawn.Width = 0.8
 	}

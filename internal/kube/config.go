@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -83,4 +84,12 @@ func check(file string) error {
 		what = err.Error()
 	}
 	return fmt.Errorf("%s; `kubectl config view --raw --flatten` prints a kubeconfig", what)
+}
+
+// Advised says what is wrong if the API server does not authenticate the caller. Other errors stay as they are.
+func Advised(err error) error {
+	if apierrors.IsUnauthorized(err) {
+		return fmt.Errorf("the API server does not authenticate the caller, whose credentials may have expired: %w", err)
+	}
+	return err
 }

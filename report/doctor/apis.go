@@ -82,9 +82,6 @@ func groupMeant(adapters []Program, group string) (yes, no bool) {
 	return yes, no && !yes
 }
 
-// strangers are other servers of these groups, recognized by their Services' names.
-var strangers = []string{"keda", "prometheus-adapter", "datadog", "stackdriver", "kube-metrics-adapter"}
-
 // leadsTo reports whether an APIService's Service leads to an adapter.
 func leadsTo(l *look, a *apiService, p Program) bool {
 	ref := a.Spec.Service
@@ -108,16 +105,14 @@ func adapterOf(l *look, a *apiService, adapters []Program) Program {
 	return adapters[0]
 }
 
-// owned reports whether an APIService is ours (is), or was ours (was): then its Service does not exist, and
-// nothing shows that it belongs to another server.
+// owned reports whether an APIService is ours (is), or was ours (was): then its Service does not exist.
 func owned(l *look, a *apiService, adapters []Program) (is, was bool) {
 	ref := a.Spec.Service
 	if ref == nil {
 		return false, false
 	}
 	is = slices.ContainsFunc(adapters, func(p Program) bool { return leadsTo(l, a, p) })
-	return is, find(Services.in(l), ref.Namespace, ref.Name) == nil && isOurs(a.Labels) &&
-		!slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) })
+	return is, find(Services.in(l), ref.Namespace, ref.Name) == nil && isOurs(a.Labels)
 }
 
 func selects(s *corev1.Service, p Program) bool {

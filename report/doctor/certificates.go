@@ -43,7 +43,6 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	service := find(Services.in(l), ref.Namespace, ref.Name)
 	bundle, unreadable := cert.ParseCertsPEM(a.Spec.CABundle)
 	how, commands := reissue(l, a, p)
-	early := "HPAs that use " + a.Spec.Group + " get no metrics until the certificate is valid."
 	id, f = "apiservice-ca", Finding{Severity: Fault, Object: "APIService " + a.Name, Seen: stated(a)}
 	well := c.Status == apiregistrationv1.ConditionTrue
 	switch {
@@ -63,7 +62,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	case refused(a, "certificate has expired or is not yet valid"): // Go reports both cases with this error
 		id, f.Fix, f.Commands = certificate, "Issue a new certificate. "+how, commands
 		if refused(a, " is before ") {
-			f.Means = early
+			f.Means = "HPAs that use " + a.Spec.Group + " get no metrics until the certificate is valid."
 			f.Fix = "Check the clocks of the control plane and of the certificate's issuer, and correct the wrong one (NTP). If both are right, issue a new certificate. " + how
 		}
 	case refused(a, "x509: certificate is valid for", "x509: certificate is not valid for any names", "legacy Common Name field"):
@@ -87,20 +86,12 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	case unreadable != nil: // there is no CA bundle
 		f.Severity = ""
 	default:
-		id, f.Fix, f.Commands = certificate, "Issue a new certificate. "+how, commands
-		// A bundle is valid while one of its certificates is.
-		from := slices.MinFunc(bundle, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) }).NotBefore
+		// The API server reports a CA that is not valid now. A bundle is valid while one of its certificates is.
 		until := slices.MaxFunc(bundle, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
-		switch {
-		case from.After(l.Now.Add(skewed)):
-			f.Seen, f.Means = "The CA in spec.caBundle is not valid before ."+from.UTC().Format(time.RFC3339), early
-		case !until.After(l.Now):
-			f.Seen = "the CA in spec.caBundle expired on " + until.UTC().Format(time.DateOnly)
-		case until.Before(l.Now.Add(soon)):
+		if f.Severity = ""; until.Before(l.Now.Add(soon)) {
 			f.Severity, f.Seen = Warning, "the CA in spec.caBundle expires on "+until.UTC().Format(time.DateOnly)
-		default:
-			f.Severity = ""
 		}
+		id, f.Fix, f.Commands = certificate, "Issue a new certificate. "+how, commands
 	}
 	return id, f
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/report/query"
 )
@@ -27,6 +27,8 @@ import (
 // Options of Gather.
 type Options struct {
 	Kube *rest.Config
+	// Timeout of one request to the API server; zero for none.
+	Timeout time.Duration
 	// Prometheus is nil if there is none; NoPrometheus says why.
 	Prometheus   *prom.Client
 	NoPrometheus string
@@ -46,16 +48,12 @@ type Options struct {
 const (
 	atOnce     = 4 // lists at the same time
 	pageSize   = 500
-	maxObjects = 20_000 // of one kind
-	maxNamed   = 50     // objects of one kind that are read one by one
-	maxCalls   = 400
+	maxObjects = 20_000    // of one kind
+	maxNamed   = 50        // objects of one kind that are read one by one
 	maxBytes   = 128 << 20 // of one page
 )
 
-var (
-	errCalls   = fmt.Errorf("the limit of %d requests to the API server is reached", maxCalls)
-	errTooMany = fmt.Errorf("only the first %d were read", maxObjects)
-)
+var errTooMany = fmt.Errorf("only the first %d were read", maxObjects)
 
 // reading is one run of Gather.
 type reading struct {
@@ -63,7 +61,6 @@ type reading struct {
 	ctx   context.Context
 	kube  *rest.RESTClient
 	facts *Facts
-	calls atomic.Int32
 	clock sync.Once
 	mu    sync.Mutex // guards the maps of facts
 }
@@ -79,7 +76,7 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 	}
 	switch page, err := r.get("/version", nil); {
 	case apierrors.IsUnauthorized(err):
-		return nil, fmt.Errorf("the API server does not authenticate the caller, whose credentials may have expired: %w", err)
+		return nil, kube.Advised(err)
 	case err != nil && !apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("asking the API server: %w", err)
 	case err == nil && !json.Valid(page):
@@ -107,23 +104,20 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 func (r *reading) connect() error {
 	cfg := rest.CopyConfig(r.Kube)
 	cfg.WarningHandler = rest.NoWarnings{}
-	cfg.QPS, cfg.NegotiatedSerializer = -1, scheme.Codecs.WithoutConversion() // maxCalls bounds the calls
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{r, next} })
+	cfg.QPS, cfg.NegotiatedSerializer = -1, scheme.Codecs.WithoutConversion() // the bounds of objects bound the calls
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{r, next} })
 	var err error
 	r.kube, err = rest.UnversionedRESTClientFor(cfg)
 	return err
 }
 
-// counted counts calls, bounds the size of answers, and reads the API server's clock from the first answer.
-type counted struct {
+// bounded bounds the size of answers, and reads the API server's clock from the first answer.
+type bounded struct {
 	*reading
 	next http.RoundTripper
 }
 
-func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
-	if c.calls.Add(1) > maxCalls {
-		return nil, errCalls
-	}
+func (c bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	asked := time.Now()
 	resp, err := c.next.RoundTrip(req)
 	if err != nil {
@@ -140,7 +134,7 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (r *reading) get(path string, values url.Values) ([]byte, error) {
-	req := r.kube.Get().AbsPath(path).SetHeader("Accept", "application/json").MaxRetries(0)
+	req := r.kube.Get().AbsPath(path).SetHeader("Accept", "application/json").MaxRetries(0).Timeout(r.Timeout)
 	for name := range values {
 		if v := values.Get(name); v != "" {
 			req.Param(name, v)

@@ -93,12 +93,10 @@ func ofKEDA(h *hpa) bool {
 
 // remedies says what to do, by the reason of an HPA's condition.
 var remedies = map[string]string{
-	"FailedGetScale":          "The target does not exist, or has no scale subresource: correct spec.scaleTargetRef.",
-	"AmbiguousSelector":       "Two HPAs select the same pods: delete one of them.",
-	"InvalidSelector":         "Correct the HPA as the message says.",
-	"InvalidMetricSourceType": "Correct the HPA as the message says.",
-	"ScalingDisabled":         "The target has 0 replicas, which switches the HPA off. Scale it to 1 to switch the HPA on again, unless this is intended.",
-	"FailedUpdateScale":       "The HPA controller could not change the target's replicas: remove the cause that the message names.",
+	"FailedGetScale":    "The target does not exist, or has no scale subresource: correct spec.scaleTargetRef.",
+	"AmbiguousSelector": "Two HPAs select the same pods: delete one of them.",
+	"ScalingDisabled":   "The target has 0 replicas, which switches the HPA off. Scale it to 1 to switch the HPA on again, unless this is intended.",
+	"FailedUpdateScale": "The HPA controller could not change the target's replicas: remove the cause that the message names.",
 }
 
 func remedy(h *hpa, reason string) string {

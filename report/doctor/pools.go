@@ -247,8 +247,6 @@ func checkLease(l *look, p Program) bool {
 		switch {
 		case spec.HolderIdentity == nil || *spec.HolderIdentity == "":
 			seen = "spec.holderIdentity is empty"
-		case spec.RenewTime == nil:
-			seen = "spec.renewTime is empty"
 		case age > 2*lasts:
 			seen = fmt.Sprintf("%s renewed the Lease %s ago, and it is valid for %s", *spec.HolderIdentity, age.Round(time.Second), lasts)
 		default:

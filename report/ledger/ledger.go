@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -95,24 +94,6 @@ func (l Ledger) Total() Time {
 		t.Add(r.Time)
 	}
 	return t
-}
-
-// Check reports whether the places add up to the capacity.
-func (l Ledger) Check() error {
-	for _, r := range l.Rows {
-		for p, v := range r.Time {
-			if v < 0 || math.IsNaN(v) {
-				return fmt.Errorf("%s of %+v is not a duration: %g", Place(p), r.Key, v)
-			}
-		}
-	}
-	if l.Over > Tolerance*l.Capacity {
-		return fmt.Errorf("the places exceed the capacity of %.0f GPU-seconds by %.0f", l.Capacity, l.Over)
-	}
-	if sum := l.Total().Sum(); math.Abs(sum-l.Capacity) > Tolerance*l.Capacity {
-		return fmt.Errorf("the places add up to %.0f GPU-seconds, the capacity is %.0f", sum, l.Capacity)
-	}
-	return nil
 }
 
 // book is a ledger under construction.

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -30,12 +29,7 @@ const (
 )
 
 // String returns the value of the label "place".
-func (p Place) String() string {
-	if p < 0 || p >= NumPlaces {
-		return fmt.Sprintf("Place(%d)", int(p))
-	}
-	return metric.PlaceWords()[p]
-}
+func (p Place) String() string { return metric.PlaceWords()[p] }
 
 // Allocated reports whether the place is allocated to a pod.
 func (p Place) Allocated() bool { return p <= Unmeasured }

@@ -18,7 +18,7 @@ import (
 type Action struct {
 	ID         string `json:"id" doc:"Equal for the same action in another report."`
 	Kind       string `json:"kind" doc:"\"reclaim\", \"right-size\", \"shrink-pool\", \"repartition\", \"strand\", \"replace\", \"grow-pool\", \"raise-quota\" or \"raise-hpa\"."`
-	Effect     string `json:"effect" doc:"\"frees\" GPU-hours, or \"serves\" pending demand."`
+	Effect     string `json:"effect" doc:"\"frees\" GPU-hours; \"lost\": the hours are over, and nothing frees them now; or \"serves\" pending demand."`
 	Title      string `json:"title"`
 	Hours      Number `json:"hours" doc:"GPU-hours of the window it concerns; of raise-hpa hours of the clock."`
 	Money      Number `json:"money" doc:"What those cost."`
@@ -32,6 +32,7 @@ type Action struct {
 // Effects of an action.
 const (
 	frees  = "frees"
+	lost   = "lost"
 	serves = "serves"
 )
 
@@ -130,18 +131,18 @@ func reclaim(out *proposals, a answers, c pricing, work map[workKey]*work) map[w
 		if w.profile != "" {
 			things = w.profile + " slices"
 		}
-		title, patch, word, because := "Release %s of %s/%s, which does not compute", w.stop(), "", ""
+		effect, title, patch, word, because := frees, "Release %s of %s/%s, which does not compute", w.stop(), "", ""
 		switch {
 		case atEnd(w.idle):
 		case atEnd(w.allocated):
-			title = "Find out why %s of %s/%s did not compute"
+			effect, title = lost, "Find out why %s of %s/%s did not compute"
 			patch = fmt.Sprintf("kubectl -n %s get pods -o wide | grep %s   # it computes now: ask its owner why it did not", text.Quote(w.namespace), text.Quote(w.name))
 		default:
-			title, word, because = "Find out why %s of %s/%s did not compute", "low", "nothing was allocated to it at the end of the window"
+			effect, title, word, because = lost, "Find out why %s of %s/%s did not compute", "low", "nothing was allocated to it at the end of the window"
 			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing runs now: see what may start it again", text.Quote(w.namespace), text.Quote(w.name))
 		}
 		out.propose(Action{
-			Kind: "reclaim", Effect: frees,
+			Kind: "reclaim", Effect: effect,
 			Title: fmt.Sprintf(title, w.things(things), w.namespace, w.name),
 			Hours: Known(idle * w.part()), Money: c.money("", w.model, idle*w.part()), Patch: patch,
 			Risk:       "The next request waits until the pod has started. Ask the owner first.",
@@ -284,15 +285,15 @@ func shrink(out *proposals, a answers, c pricing, pools []Pool) {
 		if nodes < 1 {
 			continue
 		}
-		hours := nodes * size * a.Window.Length().Hours()
-		w := a.Window
+		w, step := a.Window, a.coarse.Step.Hours()
+		hours, record := nodes*size*step*float64(len(known(values))), query.Over(expression, w.Length(), w.Coarse)
 		out.propose(Action{
 			Kind: "shrink-pool", Effect: frees,
 			Title: fmt.Sprintf("Lower the minimum of pool %s: %.0f %s unused 95 %% of the time", p.Pool, nodes, plural(nodes, "node was", "nodes were")),
 			Hours: Known(hours), Money: c.money(p.Pool, p.Model, hours),
 			Patch: fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"min":%.0f}}'`, text.Quote(p.Pool), low-nodes),
 			Risk:  fmt.Sprintf("The next pods are pending until a node is ready (median: %s).", Seconds(p.ReadyP50)),
-			Query: fmt.Sprintf("clamp_max(floor(quantile_over_time(%g, %s) / %g), %g) * %g", q, query.Over(expression, w.Length(), w.Coarse), size, low, size*w.Length().Hours()),
+			Query: fmt.Sprintf("clamp_max(floor(quantile_over_time(%g, %s) / %g), %g) * %g * count_over_time(%s)", q, record, size, low, size*step, record),
 		}, p.Pool)
 	}
 }
@@ -348,35 +349,35 @@ func causes(a answers, pool, state string) string {
 	return strings.Join(words, ", ")
 }
 
-// replace proposes to replace nodes with sick GPUs. A node whose GPUs are healthy again is not drained.
+// replace proposes to replace nodes with sick GPUs. A node whose GPUs are healthy again is not drained, and of a node
+// that has no GPU at the end of the window there is nothing to do.
 func replace(out *proposals, a answers, c pricing, nodes []SickNode) {
 	d := a.Dialect
 	sick := map[string]bool{} // sick at the end of the window
 	for _, l := range a.Lines[query.SickNodes] {
 		_, sick[l.Labels.Get(metric.LabelNode)] = a.last(a.values(l)).Get()
 	}
+	models := map[string]string{} // at the end of the window, by node
+	for _, s := range a.Vectors[query.Devices] {
+		models[s.Labels.Get(metric.LabelNode)] = s.Labels.Get(metric.LabelModel)
+	}
 	for _, n := range nodes {
+		model, there := models[n.Node]
+		if !there {
+			continue
+		}
 		expression := "count (max by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUInfo.Name, query.Equal(metric.LabelNode, n.Node)) + ") and on (" + metric.LabelGPUUUID +
 			") (min by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUHealthy.Name) + ") == 0))"
-		title, risk, word, because := "Replace node %s: it has sick GPUs", "Pods on the node's other GPUs are evicted.", "", ""
+		effect, title, risk, word, because := frees, "Replace node %s: it has sick GPUs", "Pods on the node's other GPUs are evicted.", "", ""
 		patch := fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then replace or repair the node", text.Quote(n.Node))
 		if !sick[n.Node] {
-			title, risk, word, because = "Watch node %s: it had sick GPUs", "None: the command only reads.", "low", "its GPUs were healthy at the end of the window"
+			effect, title, risk, word, because = lost, "Watch node %s: it had sick GPUs", "None: the command only reads.", "low", "its GPUs were healthy at the end of the window"
 			patch = fmt.Sprintf("kubectl describe node %s   # healthy now: see whether it happens again", text.Quote(n.Node))
 		}
 		out.propose(Action{
-			Kind: "replace", Effect: frees, Title: fmt.Sprintf(title, n.Node),
-			Hours: n.Hours, Money: nodeMoney(a, c, n.Node, n.Hours.Or(0)), Patch: patch,
+			Kind: "replace", Effect: effect, Title: fmt.Sprintf(title, n.Node),
+			Hours: n.Hours, Money: c.money("", model, n.Hours.Or(0)), Patch: patch,
 			Risk: risk, Confidence: word, Because: because, Query: sampled(a.Window, expression, 1),
 		}, n.Node)
 	}
-}
-
-func nodeMoney(a answers, c pricing, node string, hours float64) Number {
-	for _, s := range a.Vectors[query.Devices] {
-		if s.Labels.Get(metric.LabelNode) == node {
-			return c.money("", s.Labels.Get(metric.LabelModel), hours)
-		}
-	}
-	return Unknown("the model of the node's GPUs is unknown")
 }

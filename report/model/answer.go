@@ -108,10 +108,13 @@ func figures(h Hours, d Demand, a answers) []Figure {
 
 // paragraph is the answer in words. blank is the number of seconds without a record.
 func paragraph(r *Report, blank float64) string {
-	h := r.Hours
+	h, pending := r.Hours, ""
+	if waited, ok := r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
+		pending = fmt.Sprintf("Pending pods requested %s GPU-hours and did not get them. ", digits(waited))
+	}
 	capacity, ok := h.Capacity.Get()
 	if !ok {
-		return "Prometheus has no record of a GPU in this window."
+		return strings.TrimSpace("Prometheus has no record of a GPU in this window. " + pending)
 	}
 	var b strings.Builder
 	gpus := h.GPUs.Or(0)
@@ -124,22 +127,19 @@ func paragraph(r *Report, blank float64) string {
 		fmt.Fprintf(&b, ", which cost %s %s", digits(v), r.Currency)
 	}
 	b.WriteString(". ")
-	share := func(word string) string { return Tenths(h.place(word).Share) }
+	share := func(word string) string { return Share(h.place(word).Share) }
 	if _, ok := h.place("busy").Share.Get(); ok && h.dark() <= mostDark {
 		fmt.Fprintf(&b, "Of these, pods computed in %s; %s were allocated to such pods while they waited for work; %s were allocated to pods that hardly computed", share("busy"), share("slack"), share("idle"))
 	} else {
 		b.WriteString("How much pods computed on the GPUs is not known")
 	}
 	if v, _ := h.unused(); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
-		fmt.Fprintf(&b, "; %s were not allocated", Tenths(v))
+		fmt.Fprintf(&b, "; %s were not allocated", Share(v))
 	}
 	if v, _ := h.sum("sick", "unready"); v.Or(0) >= mostBroken {
-		fmt.Fprintf(&b, "; %s were lost to broken GPUs and nodes", Tenths(v))
+		fmt.Fprintf(&b, "; %s were lost to broken GPUs and nodes", Share(v))
 	}
-	b.WriteString(". ")
-	if waited, ok := r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
-		fmt.Fprintf(&b, "Pending pods requested another %s GPU-hours and did not get them. ", digits(waited))
-	}
+	b.WriteString(". " + pending)
 	if q := r.Answer.Quality; q.Grade != "good" {
 		fmt.Fprintf(&b, "The data quality is %s: %s of the window has a record, and the use of %s GPU-hours is unknown.", q.Grade, percent(q.Coverage.Or(0)), digits(q.Unattributed.Or(0)))
 	}

@@ -67,40 +67,20 @@ func Money(n Number) string {
 	})
 }
 
-// Share writes a share as percent.
+// Share writes a share in tenths of a percent, rounded down, so shares of one whole never add up to more than 100 %.
 func Share(n Number) string { return written(n, percent) }
 
-// percent never rounds a share below the whole up to 100 %: other shares could be shown beside it.
 func percent(v float64) string {
-	p := 100 * v
+	const exact = 1e-7 // tolerance for rounding errors
 	switch {
-	case math.Abs(p) < 1e-6:
+	case v < exact:
 		return "0 %"
-	case math.Abs(p) < 0.1:
+	case v < 0.001-exact:
 		return "< 0.1 %"
-	case v >= 0.995 && v < 1-1e-8:
-		return strconv.FormatFloat(math.Floor(10*p)/10, 'f', 1, 64) + " %"
-	case math.Abs(p) < 9.95:
-		return strconv.FormatFloat(p, 'f', 1, 64) + " %"
+	case math.Abs(v-1) < exact:
+		return "100 %"
 	}
-	return strconv.FormatFloat(p, 'f', 0, 64) + " %"
-}
-
-// Tenths writes a share in tenths of a percent, rounded down, so shares of one whole never add up to more
-// than 100 %.
-func Tenths(n Number) string {
-	return written(n, func(v float64) string {
-		const exact = 1e-7 // tolerance for rounding errors
-		switch {
-		case v < exact:
-			return "0 %"
-		case v < 0.001-exact:
-			return "< 0.1 %"
-		case v > 1-exact:
-			return "100 %"
-		}
-		return fmt.Sprintf("%.1f %%", math.Floor(1000*(v+exact))/10)
-	})
+	return fmt.Sprintf("%.1f %%", math.Floor(1000*(v+exact))/10)
 }
 
 // Seconds writes a time in a suitable unit.

@@ -85,9 +85,6 @@ func hoursOf(w query.Window, led ledger.Ledger, c pricing) Hours {
 		h.Places = append(h.Places, place)
 	}
 	h.Over = buckets(led)
-	if err := led.Check(); err != nil {
-		h.Notes = append(h.Notes, "The ledger does not add up: "+err.Error()+".")
-	}
 	if led.FromExporter > 0 {
 		h.Notes = append(h.Notes, fmt.Sprintf("For %s of the window only the exporter has a record. There, fragmented and stranded GPUs count as free, and so do GPUs of cordoned and booting nodes.", percent(led.FromExporter/w.Length().Hours()/hour)))
 	}

@@ -195,7 +195,8 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 		return max([]string{d.AutoscalerNamespace(), metric.LabelHPA}, metric.AutoscalerHPAReplicas, Equal(metric.LabelKind, kind))
 	}
 	return []Ask{
-		{Capacity, Ledger, FromAutoscaler, of(metric.AutoscalerCapacityGPUSeconds, metric.LabelPool, metric.LabelModel), "GPU time of all GPUs"},
+		{Capacity, Ledger, FromAutoscaler, of(metric.AutoscalerCapacityGPUSeconds, metric.LabelPool, metric.LabelModel) + " or 0 * (" + of(metric.AutoscalerLeader) + " == 1)",
+			"GPU time of all GPUs; without pool and model 0 while a replica leads, with or without GPUs"},
 		{Places, Ledger, FromAutoscaler, of(metric.AutoscalerGPUSeconds, metric.LabelPool, metric.LabelModel, metric.LabelTenant, d.AutoscalerNamespace(), metric.LabelPlace), "GPU time by place"},
 		{GPUs, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelModel, metric.LabelState}, metric.AutoscalerGPUs), "GPUs by state"},
 		{Stranded, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelCause}, metric.AutoscalerStrandedGPUs), "free GPUs that serve no pod, by cause"},

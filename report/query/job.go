@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (a *Answers) ask(ctx context.Context, p *patient, o Options) error {
 		jobs, all = append(jobs, j), all+len(j.pieces)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(o.Concurrency)
+	g.SetLimit(cmp.Or(o.Concurrency, 4))
 	var mu sync.Mutex
 	done := 0
 	for _, j := range jobs {

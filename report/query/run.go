@@ -86,9 +86,6 @@ func Run(ctx context.Context, asked Prometheus, w Window, o Options) (Answers, e
 	if err != nil {
 		return Answers{}, err
 	}
-	if o.Concurrency <= 0 {
-		o.Concurrency = 4
-	}
 	if err := a.ask(ctx, p, o); err != nil {
 		return Answers{}, err
 	}
@@ -124,7 +121,8 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	gpus := count("count(" + present(metric.GPUInfo.Name) + ")")
 	a.Exporter = gpus > 0
 	rows := count("count(" + present(metric.AutoscalerGPUSeconds.Name) + ")")
-	a.Autoscaler = rows > 0
+	leads := count("count(" + a.Dialect.Ranged("max_over_time(%s)", "PIECE", metric.AutoscalerLeader.Name) + " == 1)")
+	a.Autoscaler = rows+leads > 0 // one that leads has a record of a cluster without GPUs
 	a.Servers = slices.ContainsFunc(metric.Names(tokens...), there)
 	moved := metric.Exported + metric.LabelNamespace + `!=""`
 	a.Dialect.ExporterMoved = count("count("+present(metric.GPUHeld.Name, moved)+")") > 0

@@ -74,7 +74,7 @@ var marks = []string{"all", "busy", "idle", "free", "wait"}
 // figure writes one of the five numbers; shares are written as in section 1.
 func figure(f model.Figure) string {
 	if f.Unit == "share" {
-		return model.Tenths(f.Value)
+		return model.Share(f.Value)
 	}
 	return model.Digits(f.Value)
 }

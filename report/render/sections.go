@@ -83,7 +83,7 @@ func hours(r model.Report) Table {
 	for i, p := range h.Places {
 		name := word(p.Name)
 		name.Picture = pictures[i]
-		t.Rows = append(t.Rows, []Cell{name, digits(p.Hours), number(p.Share, model.Tenths), money(p.Money), word(p.Meaning)})
+		t.Rows = append(t.Rows, []Cell{name, digits(p.Hours), share(p.Share), money(p.Money), word(p.Meaning)})
 	}
 	t.Rows = append(t.Rows, []Cell{word("Sum"), digits(h.Sum), share(h.Sum.Over(h.Capacity)), money(h.Money), word("the capacity is " + model.Digits(h.Capacity))})
 	return t
@@ -171,7 +171,7 @@ func layouts(m model.MIG) []Table {
 func forecasts(f model.Forecast) []Table {
 	return []Table{
 		{Name: "forecast", Title: "GPUs allocated, at the end of the forecast", Empty: "There is no data for a forecast.", From: ofLedger,
-			Columns: []string{"Of", "Limit", "Until", "Expected", "80 %, low", "80 %, high", "95 %, low", "95 %, high", "Error, MAPE", "Against no change, MASE", "In 80 % band", "In 95 % band", "Runs out"},
+			Columns: []string{"Of", "Limit", "Until", "Expected", "80 %, low", "80 %, high", "95 %, low", "95 %, high", "Error, MAPE", "Against no change, MASE", "In 80 % band", "In 95 % band"},
 			Rows: rows(f.Outlooks, func(o model.Outlook) []Cell {
 				none := model.Unknown(o.Why)
 				until, last := Cell{Text: model.None, Why: o.Why}, model.Band{Low: none, Expected: none, High: none, Low95: none, High95: none}
@@ -180,7 +180,7 @@ func forecasts(f model.Forecast) []Table {
 					until = word(Time(last.At))
 				}
 				return []Cell{word(o.Of), digits(o.Limit), until, digits(last.Expected), digits(last.Low), digits(last.High), digits(last.Low95), digits(last.High95),
-					share(o.Error.MAPE), digits(o.Error.MASE), share(o.Error.Coverage), share(o.Error.Wide), word(o.Exhausts.Text)}
+					share(o.Error.MAPE), digits(o.Error.MASE), share(o.Error.Coverage), share(o.Error.Wide)}
 			})},
 		{Name: "workloads", Title: "Forecasts of the autoscaler", Columns: []string{"Workload", "Low", "Expected", "High", "Past error"}, From: []query.ID{query.Forecasts, query.ForecastErr},
 			Rows: rows(f.Workloads, func(x model.Workload) []Cell {

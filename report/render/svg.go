@@ -62,7 +62,7 @@ func waterfall(places []model.Place) []template.HTML {
 		if share <= 0 {
 			continue
 		}
-		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, model.Tenths(p.Share)), 1000, 10, true)
+		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, model.Share(p.Share)), 1000, 10, true)
 		s.rect("track", 0, 0, 1000, 10, "")
 		width := math.Max(1000*share, 1.5)
 		s.rect("g-"+p.Group+" p-"+p.Place, math.Min(1000*at, 1000-width), 0, width, 10, "")
