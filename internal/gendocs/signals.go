@@ -60,7 +60,7 @@ func signalsPage(rules []signal.Rule, abouts []about) string {
 		row(&b, "["+a.Signal+"](#"+a.Signal+")", a.Unit, a.Meaning, string(rules[i].PerPod), string(rules[i].PerWorkload), zero)
 	}
 	for i, a := range abouts {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n**Use.** %s\n", a.Signal, a.Meaning, a.Use)
+		fmt.Fprintf(&b, "\n## %s\n\n%s **Use.** %s\n", a.Signal, a.Meaning, a.Use)
 		list(&b, "Targets", len(a.Targets), func(n int) string { return a.Targets[n].Value + ": " + a.Targets[n].From + "." })
 		list(&b, "Limits", len(a.Limits), func(n int) string { return a.Limits[n] })
 		b.WriteString("\n| server | read as | distinguished by | notes |\n|---|---|---|---|\n")
@@ -98,7 +98,10 @@ func seriesOf(rules []signal.Rule) []string {
 }
 
 func list(b *strings.Builder, title string, length int, item func(int) string) {
-	if length == 0 {
+	if length == 1 {
+		fmt.Fprintf(b, "\n**%s.** %s\n", title, item(0))
+	}
+	if length <= 1 {
 		return
 	}
 	fmt.Fprintf(b, "\n**%s.**\n\n", title)
@@ -120,16 +123,18 @@ type sourcesRow struct {
 // spelling in its notes; the introduction says how the others differ.
 func rows(r signal.Rule) (all []sourcesRow) {
 	for _, s := range r.Sources {
-		of := spelled(s)
-		about := aboutSource{cmp.Or(s.Server, "gpuscale"), strings.Join(of.Parts(&r), " "), notes(r, of)}
-		i := slices.IndexFunc(all, func(row sourcesRow) bool { return row.aboutSource == about })
-		if i < 0 {
-			all = append(all, sourcesRow{aboutSource: about, read: []string{readAs(r, s)}})
+		first := cells(r, spelled(s))
+		if i := slices.IndexFunc(all, func(row sourcesRow) bool { return row.aboutSource == first }); i >= 0 {
+			all[i].read = append(all[i].read, named(s))
 			continue
 		}
-		all[i].read = append(all[i].read, named(s))
+		all = append(all, sourcesRow{aboutSource: cells(r, s), read: []string{readAs(r, s)}})
 	}
 	return all
+}
+
+func cells(r signal.Rule, s signal.Source) aboutSource {
+	return aboutSource{cmp.Or(s.Server, "gpuscale"), strings.Join(s.Parts(&r), " "), notes(r, s)}
 }
 
 // spelling undoes what the monitors of OpenShift AI, Ray, and a Prometheus 2 do to names.
@@ -145,7 +150,7 @@ func spelling(name string) string {
 
 // spelled returns the source of the first spelling.
 func spelled(s signal.Source) signal.Source {
-	ray, under := strings.HasPrefix(s.Metric, "ray_"), strings.Contains(s.Metric, ":")
+	ray := strings.HasPrefix(s.Metric, "ray_") && s.Server != "ray-serve"
 	s.Unless = spelling(s.Unless)
 	if s.Idle != nil {
 		idle := *s.Idle
@@ -168,7 +173,7 @@ func spelled(s signal.Source) signal.Source {
 	if ray && s.Absent == nil {
 		s.Fleeting, s.Lives = false, nil
 	}
-	if spelling(s.Metric) != s.Metric && !under {
+	if ray || spelling(s.Metric) != s.Metric {
 		s.Identity = slices.DeleteFunc(slices.Clone(s.Identity), func(label string) bool {
 			return slices.Contains([]string{"ReplicaId", "WorkerId", "worker_addr"}, label)
 		})
