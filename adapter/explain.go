@@ -53,7 +53,7 @@ func (f *lookFlags) add(flags *pflag.FlagSet, outputs string) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means the pod's service account in a pod, else $KUBECONFIG, then ~/.kube/config")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig file")
 	f.server.addServer(flags)
-	flags.Lookup("prometheus-url").Usage = "query this Prometheus for every rule, in place of the configuration's"
+	flags.Lookup("prometheus-url").Usage = "query this Prometheus for every rule, in place of the configuration's; without --config, $PROMETHEUS_URL if empty"
 	flags.StringVar(&f.hpaFile, "hpa", "", "YAML file of an HPA to use in place of the cluster's")
 	flags.StringArrayVar(&f.sets, "set", nil, "try a change, such as minReplicas=2 or metrics[0].target.averageValue=12 (repeatable)")
 	flags.Float64Var(&f.tolerance, "tolerance", hpa.DefaultTolerance, "the controller manager's --horizontal-pod-autoscaler-tolerance")
@@ -118,6 +118,9 @@ func (f *lookFlags) look(ctx context.Context, name string) (w explain.World, o e
 	if f.tolerance < 0 || f.window < 0 || f.timeout <= 0 {
 		return w, o, nil, command.Usage(errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive"))
 	}
+	if f.config == "" { // as in gpuscale-report
+		f.server.url = cmp.Or(f.server.url, os.Getenv("PROMETHEUS_URL"))
+	}
 	kube.AwaitForward(ctx, f.server.url)
 	namespace, name, _ := strings.Cut(name, "/")
 	o = explain.Options{Tolerance: f.tolerance, Window: f.window}
@@ -169,7 +172,7 @@ func (f *lookFlags) file() (*config.File, error) {
 	}
 	switch {
 	case f.config == "" && f.server.url == "":
-		return nil, command.Usage(errors.New("--config or --prometheus-url is required: no Prometheus is known"))
+		return nil, command.Usage(errors.New("--prometheus-url is required, such as http://localhost:9090 behind kubectl port-forward, or --config with the adapter's configuration file"))
 	case f.config == "":
 		return config.Read("built in", nil, override)
 	}

@@ -65,6 +65,7 @@ func runningRequests(t *testing.T, requests float64) *promtest.Server {
 
 func TestExplainCommand(t *testing.T) {
 	server, kubeconfig := runningRequests(t, 50), explainKubeconfig(t)
+	t.Setenv("PROMETHEUS_URL", server.URL)
 	base := []string{"hpa", "chat/vllm", "--kubeconfig", kubeconfig, "--prometheus-url", server.URL}
 	tenancy := writeFile(t, "c.yaml", []byte("prometheus: {url: '"+server.URL+"', namespaceParameter: tenant}"))
 	both := writeFile(t, "both.yaml", []byte("prometheus: {url: '"+server.URL+"'}\nprometheusAdapter: {configFile: pa.yaml}"))
@@ -73,6 +74,7 @@ func TestExplainCommand(t *testing.T) {
 		want []string
 	}{
 		"text":                              {append([]string{"explain"}, base...), []string{"answer    50, ", "proposes 9", "built in", "no older than 45s or two and a half scrape intervals and 16.5s, at most 5m0s, values", "the HPA will set 8 replicas"}},
+		"address from the environment":      {append([]string{"explain"}, base[:4]...), []string{"answer    50, "}},
 		"json":                              {append([]string{"explain", "-o", "json"}, base...), []string{`"version": "gpuscale.explain/v1"`, `"value": 50,`}},
 		"set":                               {append([]string{"explain", "--set", "metrics[1].target.averageValue=100"}, base...), []string{"target of 100"}},
 		"tenancy":                           {append([]string{"explain", "--config", tenancy}, base[:4]...), []string{"answer    50, "}},
@@ -133,19 +135,20 @@ func TestWhatOthersServeIsNotJudged(t *testing.T) {
 }
 
 func TestExplainCommandRefuses(t *testing.T) {
+	t.Setenv("PROMETHEUS_URL", "")
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(silent.Close)
 	for want, args := range map[string][]string{
-		"hpa NAMESPACE/NAME":                       {"explain", "hpa", "vllm"},
-		"prometheus.url: scheme":                   {"explain", "hpa", "chat/vllm", "--prometheus-url", "localhost:9090"},
-		"must not be negative":                     {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--tolerance=-1"},
-		"--config or --prometheus-url is required": {"explain", "hpa", "chat/vllm"},
-		"HorizontalPodAutoscaler chat/vllm: Get":   {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--timeout=1s", "--kubeconfig", kubeconfigOf(t, silent.URL)},
-		"neither text nor json":                    {"explain", "hpa", "chat/vllm", "-o", "yaml"},
-		"none of text, json, csv":                  {"simulate", "hpa", "chat/vllm", "-o", "yaml"},
-		"neither recorded nor total":               {"simulate", "hpa", "chat/vllm", "--load", "all"},
-		"which is not later":                       {"simulate", "hpa", "chat/vllm", "--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z"},
-		`for "--to" flag`:                          {"simulate", "hpa", "chat/vllm", "--to", "yesterday"},
+		"hpa NAMESPACE/NAME":                     {"explain", "hpa", "vllm"},
+		"prometheus.url: scheme":                 {"explain", "hpa", "chat/vllm", "--prometheus-url", "localhost:9090"},
+		"must not be negative":                   {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--tolerance=-1"},
+		"--prometheus-url is required":           {"explain", "hpa", "chat/vllm"},
+		"HorizontalPodAutoscaler chat/vllm: Get": {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--timeout=1s", "--kubeconfig", kubeconfigOf(t, silent.URL)},
+		"neither text nor json":                  {"explain", "hpa", "chat/vllm", "-o", "yaml"},
+		"none of text, json, csv":                {"simulate", "hpa", "chat/vllm", "-o", "yaml"},
+		"neither recorded nor total":             {"simulate", "hpa", "chat/vllm", "--load", "all"},
+		"which is not later":                     {"simulate", "hpa", "chat/vllm", "--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z"},
+		`for "--to" flag`:                        {"simulate", "hpa", "chat/vllm", "--to", "yesterday"},
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, &out, &out); err == nil || !strings.Contains(err.Error(), want) {

@@ -166,6 +166,19 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// TestPrometheusIsNotReached: however long the error is, what to do follows it whole, after a semicolon.
+func TestPrometheusIsNotReached(t *testing.T) {
+	_, o := fake(t, installed(t))
+	client, err := prom.New(prom.Config{URL: "http://127.0.0.1:1/" + strings.Repeat("a", 400)})
+	require.NoError(t, err)
+	o.Prometheus = client
+	f, err := doctor.Gather(t.Context(), o)
+	require.NoError(t, err)
+	if why := f.Missing[doctor.GPUNodes]; !strings.Contains(why, "; check that the address is right") || !strings.HasSuffix(why, "svc/prometheus-operated 9090") {
+		t.Error(why)
+	}
+}
+
 // Lists are read page by page. An endless list ends at the bound, and is reported as partial.
 func TestBounds(t *testing.T) {
 	s, o := fake(t, "kind: Node")

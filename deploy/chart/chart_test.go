@@ -173,7 +173,8 @@ func TestNotes(t *testing.T) {
 		{`{adapter: {enabled: true}, monitoring: {scrape: PodMonitor, prometheusServiceAccount: {namespace: m, name: p}}}`, nil, parts{"monitoring.prometheusServiceAccount"}},
 		{`{adapter: {enabled: true}, monitoring: {scrape: ServiceMonitor, endpoints: {adapter: {authorization: {credentials: {name: t, key: token}}}}}}`, parts{"set monitoring.prometheusServiceAccount"}, nil},
 		{`{prometheus: {url: "https://prom.obs.svc"}, image: {registry: r.example}}`, parts{"-n obs port-forward svc/prom 9090:443", doctor + "https://localhost:9090 --server-name prom.obs.svc"}, parts{"registry"}},
-		{`{exporter: {enabled: false}, report: {enabled: true}}`, parts{"create job first-report --from=cronjob/"}, parts{doctor, "Prometheus", "socket"}},
+		{`{exporter: {enabled: false}, report: {enabled: true}}`, parts{"create job first-report --from=cronjob/"}, parts{"No program", doctor, "Prometheus", "socket"}},
+		{`{exporter: {enabled: false}}`, parts{"No program is installed", "adapter.enabled"}, parts{doctor, "registry"}},
 		{`{exporter: {enabled: false}, agent: {enabled: true, image: {repository: r.example/agent}}}`, parts{"socket"}, parts{"registry"}},
 	} {
 		t.Run(c.values, func(t *testing.T) {

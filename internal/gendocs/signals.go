@@ -60,18 +60,12 @@ func signalsPage(rules []signal.Rule, abouts []about) string {
 		row(&b, "["+a.Signal+"](#"+a.Signal+")", a.Unit, a.Meaning, string(rules[i].PerPod), string(rules[i].PerWorkload), zero)
 	}
 	for i, a := range abouts {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n**Use.** %s\n", a.Signal, a.Meaning, a.Use)
+		fmt.Fprintf(&b, "\n## %s\n\n%s **Use.** %s\n", a.Signal, a.Meaning, a.Use)
 		list(&b, "Targets", len(a.Targets), func(n int) string { return a.Targets[n].Value + ": " + a.Targets[n].From + "." })
 		list(&b, "Limits", len(a.Limits), func(n int) string { return a.Limits[n] })
 		b.WriteString("\n| server | read as | distinguished by | notes |\n|---|---|---|---|\n")
-		sources := rules[i].Sources
-		for from, to := 0, 0; from < len(sources); from = to {
-			var read []string
-			first := cells(rules[i], sources[from])
-			for to = from; to < len(sources) && cells(rules[i], sources[to]) == first; to++ {
-				read = append(read, readAs(rules[i], sources[to]))
-			}
-			row(&b, first.server, strings.Join(read, ", "), first.identity, first.notes)
+		for _, r := range rows(rules[i]) {
+			row(&b, r.server, strings.Join(r.read, ", "), r.identity, r.notes)
 		}
 	}
 	b.WriteString(ownRules + gpuUtil)
@@ -104,7 +98,10 @@ func seriesOf(rules []signal.Rule) []string {
 }
 
 func list(b *strings.Builder, title string, length int, item func(int) string) {
-	if length == 0 {
+	if length == 1 {
+		fmt.Fprintf(b, "\n**%s.** %s\n", title, item(0))
+	}
+	if length <= 1 {
 		return
 	}
 	fmt.Fprintf(b, "\n**%s.**\n\n", title)
@@ -117,16 +114,76 @@ func list(b *strings.Builder, title string, length int, item func(int) string) {
 // text share a row.
 type aboutSource struct{ server, identity, notes string }
 
+type sourcesRow struct {
+	aboutSource
+	read []string
+}
+
+// rows returns the sources of a rule. Spellings of one series share a row, which names the first
+// spelling in its notes; the introduction says how the others differ.
+func rows(r signal.Rule) (all []sourcesRow) {
+	for _, s := range r.Sources {
+		first := cells(r, spelled(s))
+		if i := slices.IndexFunc(all, func(row sourcesRow) bool { return row.aboutSource == first }); i >= 0 {
+			all[i].read = append(all[i].read, named(s))
+			continue
+		}
+		all = append(all, sourcesRow{aboutSource: cells(r, s), read: []string{readAs(r, s)}})
+	}
+	return all
+}
+
 func cells(r signal.Rule, s signal.Source) aboutSource {
 	return aboutSource{cmp.Or(s.Server, "gpuscale"), strings.Join(s.Parts(&r), " "), notes(r, s)}
 }
 
+// spelling undoes what the monitors of OpenShift AI, Ray, and a Prometheus 2 do to names.
+func spelling(name string) string {
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "kserve_"), "ray_")
+	for _, server := range []string{"vllm", "sglang", "lmdeploy"} {
+		if rest, is := strings.CutPrefix(name, server+"_"); is {
+			return server + ":" + rest
+		}
+	}
+	return name
+}
+
+// spelled returns the source of the first spelling.
+func spelled(s signal.Source) signal.Source {
+	ray := strings.HasPrefix(s.Metric, "ray_") && s.Server != "ray-serve"
+	s.Unless = spelling(s.Unless)
+	if s.Idle != nil {
+		idle := *s.Idle
+		idle.While = slices.Clone(idle.While)
+		for i := range idle.While {
+			idle.While[i].Metric = spelling(idle.While[i].Metric)
+		}
+		if idle.Progress != nil {
+			progress := *idle.Progress
+			progress.Metric = spelling(progress.Metric)
+			idle.Progress = &progress
+		}
+		s.Idle = &idle
+	}
+	if s.Absent != nil && !ray {
+		absent := *s.Absent
+		absent.While.Metric = spelling(absent.While.Metric)
+		s.Absent = &absent
+	}
+	if ray && s.Absent == nil {
+		s.Fleeting, s.Lives = false, nil
+	}
+	if ray || spelling(s.Metric) != s.Metric {
+		s.Identity = slices.DeleteFunc(slices.Clone(s.Identity), func(label string) bool {
+			return slices.Contains([]string{"ReplicaId", "WorkerId", "worker_addr"}, label)
+		})
+	}
+	return s
+}
+
 // readAs describes the query in a few words.
 func readAs(r signal.Rule, s signal.Source) string {
-	name := "`" + s.Metric + narrowing(s.Matchers) + "`"
-	if s.Over != "" {
-		name += " / `" + s.Over + "`"
-	}
+	name := named(s)
 	switch s.Form {
 	case signal.Quantile:
 		name = fmt.Sprintf("p%g of %s over %s", s.Quantile*100, name, short(r.Window))
@@ -137,6 +194,14 @@ func readAs(r signal.Rule, s signal.Source) string {
 	}
 	if s.Scale != 0 {
 		name += fmt.Sprintf(" × %g", s.Scale)
+	}
+	return name
+}
+
+func named(s signal.Source) string {
+	name := "`" + s.Metric + narrowing(s.Matchers) + "`"
+	if s.Over != "" {
+		name += " / `" + s.Over + "`"
 	}
 	return name
 }

@@ -229,7 +229,7 @@ func (r *reading) missing(s *Source, err error) {
 func (r *reading) unknown(s *Source, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.facts.Missing[s] = clean(why, maxText/2)
+	r.facts.Missing[s] = clean(why, maxText)
 }
 
 // ask sends all queries to Prometheus, one after the other. It stops at the first failure to reach the
@@ -260,7 +260,14 @@ func (r *reading) ask() {
 	}
 }
 
-func (r *reading) advised(err error) string { return fmt.Sprintf("Prometheus: %v", r.Advise(err)) }
+// advised is an error of Prometheus, cut so that the whole advice is kept.
+func (r *reading) advised(err error) string {
+	why := r.Advise(err).Error()
+	if i := strings.LastIndexByte(why, '\n'); i >= 0 {
+		why = clean(why[:i], maxText/2) + "; " + why[i+1:]
+	}
+	return "Prometheus: " + why
+}
 
 func (r *reading) question(s *Source) error {
 	asked := time.Now()
