@@ -21,14 +21,14 @@ import (
 
 // Config is the program's configuration file. Durations are written "30s".
 type Config struct {
-	// Interval between reconciles.
+	// Interval between reconciles, at most 1m.
 	Interval time.Duration `json:"interval"`
 	// IdleInterval between reconciles while no pod is pending, no operation is under way
 	// and no node leaves; a change ends it. Where no provider gives notices of interruptions it
 	// is three times as long. Prometheus is queried less often then, too. While pods are pending
 	// and nothing is under way, the interval is five times Interval, at most IdleInterval. Only a
 	// pod that becomes unschedulable, or a changed spec, ends that early. A value not above
-	// Interval turns all three off.
+	// Interval turns all three off. At most 1m.
 	IdleInterval time.Duration `json:"idleInterval"`
 	// Settle is how long a reconcile waits after a pod became unschedulable, since
 	// others often follow: up to three times that while more come, and up to 1.8s while
@@ -127,6 +127,10 @@ func parse(file string, text []byte) (Config, error) {
 	return c, err
 }
 
+// maxInterval bounds interval and idleInterval. The alerts GpuscaleAutoscalerDown and GpuscaleSnapshotStale take longer
+// pauses between reconciles for a failure: an idle autoscaler pauses for three times idleInterval.
+const maxInterval = time.Minute
+
 // Validate returns all problems, each with its field's path.
 func (c Config) Validate() error {
 	var p problems
@@ -137,8 +141,12 @@ func (c Config) Validate() error {
 	p.positive("prometheus.timeout", c.Prometheus.Timeout)
 	p.positive("prometheus.maxAge", c.Prometheus.MaxAge)
 	p = append(p, trust.Validate("exporterNamespaces", c.ExporterNamespaces)...)
-	p.positive("interval", c.Interval)
-	p.notNegative("idleInterval", c.IdleInterval)
+	if c.Interval <= 0 || c.Interval > maxInterval {
+		p.add("interval", "%s: want above 0s, at most %s", c.Interval, maxInterval)
+	}
+	if c.IdleInterval < 0 || c.IdleInterval > maxInterval {
+		p.add("idleInterval", "%s: want 0s to %s", c.IdleInterval, maxInterval)
+	}
 	if c.Settle < 0 || c.Settle > time.Second {
 		p.add("settle", "%s: want 0s to 1s", c.Settle)
 	}
