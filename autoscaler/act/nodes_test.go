@@ -112,9 +112,16 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
+// TestUnknownVerbFails: and it goes on failing, which is reported once.
 func TestUnknownVerbFails(t *testing.T) {
 	w := newWorld(t, nil)
-	w.want(Failed, plan.Action{Verb: "explode", Pool: "p"})
+	explode := plan.Action{Verb: "explode", Pool: "p"}
+	if got := w.do(explode); got.Outcome != Failed || got.Continued {
+		t.Errorf("the first time: %+v", got)
+	}
+	if got := w.do(explode); got.Outcome != Failed || !got.Continued {
+		t.Errorf("the second time: %+v", got)
+	}
 }
 
 func daemon(name, node string) *corev1.Pod {

@@ -84,10 +84,10 @@ type Reconcile struct {
 
 // Loop runs reconciles, one at a time.
 type Loop struct {
-	o      Options
-	state  plan.State
-	loaded bool
-	waves  int // reconciles in a row that pods woke, each less than Interval after the one before
+	o        Options
+	state    plan.State
+	loaded   bool
+	waves    int    // reconciles in a row that pods woke, each less than Interval after the one before
 	failures int    // reconciles in a row that failed
 	failed   string // the last one's error
 	// contained are the problems of the last snapshot's objects.
@@ -301,15 +301,15 @@ func (l *Loop) leaveUnsaved(reconcile *Reconcile) {
 	reconcile.Plan.State = reconcile.Plan.State.Without(reconcile.State, func(pool string) bool { return unsaved[pool] != nil }, func(node string) bool { return nodes[node] })
 }
 
-// log logs a result. An action that takes several reconciles is logged at its
+// log logs a result. An action that takes several reconciles, or goes on failing, is logged at its
 // beginning and its end; its continuation, and refused actions, are logged at debug level.
 func (l *Loop) log(r act.Result) {
 	level := slog.LevelInfo
 	switch {
-	case r.Outcome == act.Failed:
-		level = slog.LevelError
 	case r.Outcome == act.Refused || r.Continued:
 		level = slog.LevelDebug
+	case r.Outcome == act.Failed:
+		level = slog.LevelError
 	}
 	attrs := []any{"verb", r.Action.Verb, "outcome", r.Outcome, "reason", r.Action.Reason, "detail", r.Action.Detail,
 		"pool", r.Action.Pool, "node", r.Action.Node, "for", len(r.Action.For)}
