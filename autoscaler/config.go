@@ -153,7 +153,6 @@ func (c Config) Validate() error {
 	c.Election.validate(&p)
 	p.given("migManager.namespace", c.MIGManager.Namespace)
 	p.given("migManager.configMap", c.MIGManager.ConfigMap)
-	p.notNegative("migManager.configDelay", c.MIGManager.ConfigDelay)
 	for _, name := range slices.Sorted(maps.Keys(c.ExternalGRPC)) {
 		p.under("externalGRPC."+name, c.ExternalGRPC[name].Validate())
 	}
@@ -174,9 +173,8 @@ func (c Config) Validate() error {
 	}
 	validateForecasts(c.Forecasts, c.Prometheus.URL, &p)
 	c.Holidays.read(&p)
-	if c.MIGManager.ConfigDelay >= c.Policy.RepartitionTimeout {
-		p.add("migManager.configDelay", "%s: must be shorter than policy.repartitionTimeout, %s",
-			c.MIGManager.ConfigDelay, c.Policy.RepartitionTimeout)
+	if d := c.MIGManager.ConfigDelay; d < 0 || d >= c.Policy.RepartitionTimeout {
+		p.add("migManager.configDelay", "%s: must be 0s or more, and shorter than policy.repartitionTimeout, %s", d, c.Policy.RepartitionTimeout)
 	}
 	return errors.Join(p...)
 }
@@ -213,11 +211,5 @@ func (p *problems) given(field, value string) {
 func (p *problems) positive(field string, d time.Duration) {
 	if d <= 0 {
 		p.add(field, "%s: must be above 0s", d)
-	}
-}
-
-func (p *problems) notNegative(field string, d time.Duration) {
-	if d < 0 {
-		p.add(field, "%s: must not be below 0s", d)
 	}
 }

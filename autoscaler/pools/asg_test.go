@@ -699,11 +699,11 @@ func TestNodesOfKarpenter(t *testing.T) {
 	}
 	nodes := []corev1.Node{node("a", "static", "h100"), node("b", "static", "another"), node("c", "other", "h100"), node("d", "beside", "h100"), own, node("e", "none", "h100"), {}}
 	for range 2 {
-		got := ForeignOf(all, nodes)
-		if len(got.Stopped) != 1 || len(got.Beside) != 2 {
-			t.Errorf("%+v", got)
+		stopped, beside := Foreign(all, nodes)
+		if len(stopped) != 1 || len(beside) != 2 {
+			t.Errorf("stopped %v, beside %v", stopped, beside)
 		}
-		for pool, err := range map[string]error{"other": got.Stopped["other"], "static": got.Beside["static"], "beside": got.Beside["beside"]} {
+		for pool, err := range map[string]error{"other": stopped["other"], "static": beside["static"], "beside": beside["beside"]} {
 			if ReasonOf(err) != ReasonForeign || !strings.Contains(err.Error(), "has the pool's label and was made by Karpenter's NodePool") {
 				t.Errorf("%s: %v", pool, err)
 			}
