@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -53,7 +54,7 @@ type Actor struct {
 func New(o Options) *Actor {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	c := liveCluster{&o}
-	return &Actor{liveCluster: c, repartitions: repartitions{liveCluster: c}, promises: promises{c, map[string]promise{}}, withdrawn: map[string]time.Time{}}
+	return &Actor{liveCluster: c, repartitions: repartitions{liveCluster: c}, promises: promises{c, map[string]promise{}, map[metav1.StatusReason]bool{}}, withdrawn: map[string]time.Time{}}
 }
 
 // Outcome of an action, one of the constants below.
