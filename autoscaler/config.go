@@ -213,3 +213,9 @@ func (p *problems) positive(field string, d time.Duration) {
 		p.add(field, "%s: must be above 0s", d)
 	}
 }
+
+func (p *problems) notNegative(field string, d time.Duration) {
+	if d < 0 {
+		p.add(field, "%s: must not be below 0s", d)
+	}
+}
