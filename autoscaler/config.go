@@ -21,14 +21,14 @@ import (
 
 // Config is the program's configuration file. Durations are written "30s".
 type Config struct {
-	// Interval between reconciles.
+	// Interval between reconciles, at most 1m.
 	Interval time.Duration `json:"interval"`
 	// IdleInterval between reconciles while no pod is pending, no operation is under way
 	// and no node leaves; a change ends it. Where no provider gives notices of interruptions it
 	// is three times as long. Prometheus is queried less often then, too. While pods are pending
 	// and nothing is under way, the interval is five times Interval, at most IdleInterval. Only a
 	// pod that becomes unschedulable, or a changed spec, ends that early. A value not above
-	// Interval turns all three off.
+	// Interval turns all three off. At most 1m.
 	IdleInterval time.Duration `json:"idleInterval"`
 	// Settle is how long a reconcile waits after a pod became unschedulable, since
 	// others often follow: up to three times that while more come, and up to 1.8s while
@@ -127,6 +127,10 @@ func parse(file string, text []byte) (Config, error) {
 	return c, err
 }
 
+// maxInterval bounds interval and idleInterval. The alerts GpuscaleAutoscalerDown and GpuscaleSnapshotStale take longer
+// pauses between reconciles for a failure: an idle autoscaler pauses for three times idleInterval.
+const maxInterval = time.Minute
+
 // Validate returns all problems, each with its field's path.
 func (c Config) Validate() error {
 	var p problems
@@ -137,15 +141,18 @@ func (c Config) Validate() error {
 	p.positive("prometheus.timeout", c.Prometheus.Timeout)
 	p.positive("prometheus.maxAge", c.Prometheus.MaxAge)
 	p = append(p, trust.Validate("exporterNamespaces", c.ExporterNamespaces)...)
-	p.positive("interval", c.Interval)
-	p.notNegative("idleInterval", c.IdleInterval)
+	if c.Interval <= 0 || c.Interval > maxInterval {
+		p.add("interval", "%s: want above 0s, at most %s", c.Interval, maxInterval)
+	}
+	if c.IdleInterval < 0 || c.IdleInterval > maxInterval {
+		p.add("idleInterval", "%s: want 0s to %s", c.IdleInterval, maxInterval)
+	}
 	if c.Settle < 0 || c.Settle > time.Second {
 		p.add("settle", "%s: want 0s to 1s", c.Settle)
 	}
 	c.Election.validate(&p)
 	p.given("migManager.namespace", c.MIGManager.Namespace)
 	p.given("migManager.configMap", c.MIGManager.ConfigMap)
-	p.notNegative("migManager.configDelay", c.MIGManager.ConfigDelay)
 	for _, name := range slices.Sorted(maps.Keys(c.ExternalGRPC)) {
 		p.under("externalGRPC."+name, c.ExternalGRPC[name].Validate())
 	}
@@ -166,9 +173,8 @@ func (c Config) Validate() error {
 	}
 	validateForecasts(c.Forecasts, c.Prometheus.URL, &p)
 	c.Holidays.read(&p)
-	if c.MIGManager.ConfigDelay >= c.Policy.RepartitionTimeout {
-		p.add("migManager.configDelay", "%s: must be shorter than policy.repartitionTimeout, %s",
-			c.MIGManager.ConfigDelay, c.Policy.RepartitionTimeout)
+	if d := c.MIGManager.ConfigDelay; d < 0 || d >= c.Policy.RepartitionTimeout {
+		p.add("migManager.configDelay", "%s: must be 0s or more, and shorter than policy.repartitionTimeout, %s", d, c.Policy.RepartitionTimeout)
 	}
 	return errors.Join(p...)
 }

@@ -200,7 +200,7 @@ func (cond *conditions) stays(pods []*Pod, deadline time.Time) string {
 	for _, p := range pods {
 		switch {
 		case !p.Evictable:
-			return p.Key() + " may not be moved"
+			return strings.TrimSuffix(p.Key()+" may not be moved: "+p.Pinned, ": ")
 		case cond.policy.keepsStorage(p):
 			return p.Key() + " has local storage, and policy.skipNodesWithLocalStorage is set"
 		case p.comesBack():

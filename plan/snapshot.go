@@ -316,9 +316,9 @@ type Pod struct {
 	// Unmade pods do not exist yet: their owner creates them once they fit. They
 	// are demand like any other.
 	Unmade bool
-	// Evictable is false for a pod that must not be moved (safe-to-evict=false, no
-	// controller).
+	// Evictable is false for a pod that must not be moved. Pinned is the reason, for users; empty if it is not known.
 	Evictable bool
+	Pinned    string
 	// LocalStorage is true for a pod with a volume whose content is lost with the
 	// pod or its node: an emptyDir on disk, or a hostPath.
 	LocalStorage bool

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -46,14 +47,14 @@ type Actor struct {
 	repartitions repartitions
 	promises     promises
 	withdrawn    map[string]time.Time // by pool, the last attempt
-	waiting      map[string]bool      // the actions that waited in the last reconcile
+	unended      map[string]bool      // the actions that waited, or failed, in the last reconcile
 }
 
 // New returns an Actor.
 func New(o Options) *Actor {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	c := liveCluster{&o}
-	return &Actor{liveCluster: c, repartitions: repartitions{liveCluster: c}, promises: promises{c, map[string]promise{}}, withdrawn: map[string]time.Time{}}
+	return &Actor{liveCluster: c, repartitions: repartitions{liveCluster: c}, promises: promises{c, map[string]promise{}, map[metav1.StatusReason]bool{}}, withdrawn: map[string]time.Time{}}
 }
 
 // Outcome of an action, one of the constants below.
@@ -73,7 +74,7 @@ type Result struct {
 	Action  plan.Action
 	Outcome Outcome
 	Err     error // the cause, for Waiting, Refused and Failed
-	// Continued is set for an action that waits, and waited in the reconcile before.
+	// Continued is set for an action that waits or fails, as it did in the reconcile before.
 	Continued bool
 }
 
@@ -103,8 +104,8 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 			a.o.Log.Error("resuming operations failed", "err", err)
 		}
 	}
-	waited := a.waiting
-	a.waiting = map[string]bool{}
+	before := a.unended
+	a.unended = map[string]bool{}
 	if len(p.Actions) == 0 && len(p.Nominations) == 0 && len(a.promises.byPod) == 0 {
 		return nil // most reconciles: s need not be indexed
 	}
@@ -116,10 +117,10 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 	for _, action := range p.Actions {
 		err := a.apply(ctx, r, action)
 		result := Result{Action: action, Outcome: outcome(err, a.o.DryRun), Err: err}
-		if result.Outcome == Waiting {
-			// Without the detail, which has changing durations.
-			key := fmt.Sprintf("%s %s/%s %s: %s", action.Verb, action.Pool, action.Node, action.Pod, action.Reason)
-			a.waiting[key], result.Continued = true, waited[key]
+		if result.Outcome == Waiting || result.Outcome == Failed {
+			// Without the detail and the error, which have changing durations.
+			key := fmt.Sprintf("%s %s %s/%s %s: %s", result.Outcome, action.Verb, action.Pool, action.Node, action.Pod, action.Reason)
+			a.unended[key], result.Continued = true, before[key]
 		}
 		results = append(results, result)
 	}

@@ -48,11 +48,8 @@ func (r *reconcile) mayMove(pod *corev1.Pod, end time.Time) error {
 	if kube.IsDaemon(pod) {
 		return refuse("pod %s belongs to a DaemonSet or is a static pod", name)
 	}
-	if !v1alpha1.SafeToEvict(pod) {
-		return refuse("pod %s is annotated as not safe to evict", name)
-	}
-	if !v1alpha1.MayBeLost(pod) {
-		return refuse("pod %s has no controller that would recreate it", name)
+	if why := v1alpha1.Pinned(pod); why != "" {
+		return refuse("pod %s may not be moved: %s", name, why)
 	}
 	if r.policy.SkipNodesWithLocalStorage && end.IsZero() && v1alpha1.HasLocalStorage(pod) {
 		return refuse("pod %s has local storage, and policy.skipNodesWithLocalStorage is set", name)

@@ -1,16 +1,20 @@
 package act
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -111,9 +115,16 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
+// TestUnknownVerbFails: and it goes on failing, which is reported once.
 func TestUnknownVerbFails(t *testing.T) {
 	w := newWorld(t, nil)
-	w.want(Failed, plan.Action{Verb: "explode", Pool: "p"})
+	explode := plan.Action{Verb: "explode", Pool: "p"}
+	if got := w.do(explode); got.Outcome != Failed || got.Continued {
+		t.Errorf("the first time: %+v", got)
+	}
+	if got := w.do(explode); got.Outcome != Failed || !got.Continued {
+		t.Errorf("the second time: %+v", got)
+	}
 }
 
 func daemon(name, node string) *corev1.Pod {
@@ -438,6 +449,32 @@ func TestNominationsLast(t *testing.T) {
 	}
 	if want := []string{"p-1", "b/status"}; !slices.Equal(writes, want) {
 		t.Errorf("written: %v, want %v", writes, want)
+	}
+}
+
+// TestNominationsForbidden: a policy that refuses them is logged once, not for each pod and each time.
+func TestNominationsForbidden(t *testing.T) {
+	var log bytes.Buffer
+	a, b := replica("a", ""), replica("b", "")
+	w := newWorld(t, func(o *Options) {
+		o.Nominate, o.Log = true, slog.New(slog.NewTextHandler(&log, nil))
+		o.Client = interceptor.NewClient(o.Client.(client.WithWatch), interceptor.Funcs{
+			SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+				return apierrors.NewForbidden(corev1.Resource("pods"), o.GetName(), errors.New("denied the request"))
+			},
+		})
+	}, a, b)
+	p := plan.Plan{}
+	for _, pod := range []*corev1.Pod{a, b} {
+		w.snap.Pods = append(w.snap.Pods, plan.Pod{Namespace: "ns", Name: pod.Name, UID: string(pod.UID), Created: start})
+		p.Nominations = append(p.Nominations, plan.Nomination{Pod: "ns/" + pod.Name, Node: "p-1"})
+	}
+	for range 2 {
+		w.actor.Apply(t.Context(), w.snap, p)
+		w.snap.Now = w.snap.Now.Add(expectAgain)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, &log)
 	}
 }
 

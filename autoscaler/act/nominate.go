@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,7 +40,8 @@ type promise struct {
 // persisted: a new leader starts without any.
 type promises struct {
 	liveCluster
-	byPod map[string]promise
+	byPod  map[string]promise
+	failed map[metav1.StatusReason]bool // why nominations have failed since the last one that was written
 }
 
 // give nominates pods for the node on which capacity is about to be freed for them.
@@ -121,10 +124,14 @@ func (a promises) write(ctx context.Context, from client.Reader, key, node strin
 	if err == nil && pod.Spec.NodeName == "" && may(pod) {
 		base := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		pod.Status.NominatedNodeName = node
-		err = a.o.Client.Status().Patch(ctx, pod, base)
+		if err = a.o.Client.Status().Patch(ctx, pod, base); err == nil {
+			clear(a.failed)
+		}
 	}
-	if err != nil && !isGone(err) && ctx.Err() == nil {
-		a.o.Log.Warn("nominating pod failed", "pod", key, "node", node, "err", err)
+	// There may be a hundred pods, each few seconds, while a policy of the cluster forbids it.
+	if why := apierrors.ReasonForError(err); err != nil && !isGone(err) && ctx.Err() == nil && !a.failed[why] {
+		a.failed[why] = true
+		a.o.Log.Warn("nominating pods failed", "pod", key, "node", node, "err", err)
 	}
 }
 

@@ -84,14 +84,15 @@ type Reconcile struct {
 
 // Loop runs reconciles, one at a time.
 type Loop struct {
-	o      Options
-	state  plan.State
-	loaded bool
-	waves  int // reconciles in a row that pods woke, each less than Interval after the one before
+	o        Options
+	state    plan.State
+	loaded   bool
+	waves    int    // reconciles in a row that pods woke, each less than Interval after the one before
 	failures int    // reconciles in a row that failed
 	failed   string // the last one's error
-	// contained are the problems of the last snapshot's objects.
+	// contained are the problems of the last snapshot's objects, unsaved why the state of pools was not saved.
 	contained map[string]bool
+	unsaved   map[string]string
 	metrics   *metrics
 	State     *State
 }
@@ -283,13 +284,16 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 // leaveUnsaved removes the actions on pools with unsaved state from a plan and from the plan's state: an action that is
 // not taken uses up no limit and begins no cooldown.
 func (l *Loop) leaveUnsaved(reconcile *Reconcile) {
-	unsaved := reconcile.Unsaved
+	unsaved, logged := reconcile.Unsaved, map[string]string{}
 	l.metrics.unsaved.Set(float64(len(unsaved)))
+	for _, pool := range slices.Sorted(maps.Keys(unsaved)) {
+		if logged[pool] = unsaved[pool].Error(); logged[pool] != l.unsaved[pool] {
+			l.o.Log.Error("the state of a pool is not saved; no action is taken on it", "pool", pool, "err", unsaved[pool])
+		}
+	}
+	l.unsaved = logged
 	if len(unsaved) == 0 {
 		return
-	}
-	for _, pool := range slices.Sorted(maps.Keys(unsaved)) {
-		l.o.Log.Error("the state of a pool is not saved; no action is taken on it", "pool", pool, "err", unsaved[pool])
 	}
 	nodes := map[string]bool{}
 	for i := range reconcile.Nodes {
@@ -301,15 +305,15 @@ func (l *Loop) leaveUnsaved(reconcile *Reconcile) {
 	reconcile.Plan.State = reconcile.Plan.State.Without(reconcile.State, func(pool string) bool { return unsaved[pool] != nil }, func(node string) bool { return nodes[node] })
 }
 
-// log logs a result. An action that takes several reconciles is logged at its
+// log logs a result. An action that takes several reconciles, or goes on failing, is logged at its
 // beginning and its end; its continuation, and refused actions, are logged at debug level.
 func (l *Loop) log(r act.Result) {
 	level := slog.LevelInfo
 	switch {
-	case r.Outcome == act.Failed:
-		level = slog.LevelError
 	case r.Outcome == act.Refused || r.Continued:
 		level = slog.LevelDebug
+	case r.Outcome == act.Failed:
+		level = slog.LevelError
 	}
 	attrs := []any{"verb", r.Action.Verb, "outcome", r.Outcome, "reason", r.Action.Reason, "detail", r.Action.Detail,
 		"pool", r.Action.Pool, "node", r.Action.Node, "for", len(r.Action.For)}

@@ -176,9 +176,11 @@ func TestSkippedSteps(t *testing.T) {
 	r.want(lost, "load")
 }
 
-// TestUnsavedPool: no action is taken on a pool whose state is not saved; all others are.
+// TestUnsavedPool: nothing is done to a pool whose state is not saved, and all else to others. It is logged once.
 func TestUnsavedPool(t *testing.T) {
-	r := newRig(t, onePending+"pool q max=4 price=2 gpus=1 model=L40S no-mig labels=(of=q)\npod chat/b requests=gpu pending=10s selector=(of=q)\n", nil)
+	var log bytes.Buffer
+	r := newRig(t, onePending+"pool q max=4 price=2 gpus=1 model=L40S no-mig labels=(of=q)\npod chat/b requests=gpu pending=10s selector=(of=q)\n",
+		func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	r.unsaved = map[string]error{"p": errors.New("spec.min: above max")}
 	r.want(nil, "load", "observe", "save scale-up", "act scale-up")
 	last, _ := r.loop.State.Last()
@@ -190,6 +192,10 @@ func TestUnsavedPool(t *testing.T) {
 	}
 	if len(last.Contained) != 0 || last.Unsaved["p"] == nil || testutil.ToFloat64(r.loop.metrics.unsaved) != 1 {
 		t.Errorf("contained %v, unsaved %v, counted %v: the pool is valid", last.Contained, last.Unsaved, testutil.ToFloat64(r.loop.metrics.unsaved))
+	}
+	require.NoError(t, r.loop.Once(t.Context()))
+	if n := strings.Count(log.String(), "the state of a pool is not saved"); n != 1 {
+		t.Errorf("logged %d times", n)
 	}
 }
 

@@ -66,7 +66,7 @@ func (p *ClusterPublisher) Publish(ctx context.Context, r Reconcile) {
 		answers = servedPods(r.Plan.Verdicts)
 	}
 	for _, result := range r.Results {
-		if result.Outcome == act.Done || result.Outcome == act.Failed || result.Outcome == act.Waiting && !result.Continued {
+		if result.Outcome == act.Done || !result.Continued && (result.Outcome == act.Failed || result.Outcome == act.Waiting) {
 			p.actionEvents(ctx, result, answers, covered)
 		}
 	}

@@ -244,7 +244,7 @@ func TestStatusAndEvents(t *testing.T) {
 	}
 }
 
-// TestLongActionsHaveTwoEvents: a rollback that waits for mig-manager has an Event at its
+// TestLongActionsHaveTwoEvents: a rollback that waits for mig-manager, or goes on failing, has an Event at its
 // beginning and its end, however often its detail changes.
 func TestLongActionsHaveTwoEvents(t *testing.T) {
 	c := cluster(t)
@@ -256,6 +256,7 @@ func TestLongActionsHaveTwoEvents(t *testing.T) {
 	}
 	undo(act.Waiting, false, "no result after 60s")
 	undo(act.Waiting, true, "no result after 61s")
+	undo(act.Failed, true, "no result after 61s")
 	undo(act.Done, false, "no result after 62s")
 	c.recorded(
 		"Warning RollingBack RepartitionOverdue: no result after 60s",

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,13 +29,18 @@ func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisrupt
 		var err error
 		out.EvictFrom, err = v1alpha1.EvictFrom(p, now)
 		if len(budgets[p.Namespace]) > maxBudgets {
-			out.Evictable = false
+			out.Evictable, out.Pinned = false, fmt.Sprintf("its namespace has more than %d PodDisruptionBudgets", maxBudgets)
 			over.add(p.Namespace, LimitBudgets, 1)
 			continue
 		}
 		out.Budgets = budgets.of(p)
-		// The eviction API refuses a pod that two budgets protect.
-		out.Evictable = out.Evictable && err == nil && len(out.Budgets) < 2
+		switch {
+		case !out.Evictable:
+		case err != nil:
+			out.Evictable, out.Pinned = false, err.Error()
+		case len(out.Budgets) > 1:
+			out.Evictable, out.Pinned = false, fmt.Sprintf("the eviction API refuses it, since %d PodDisruptionBudgets protect it", len(out.Budgets))
+		}
 	}
 }
 

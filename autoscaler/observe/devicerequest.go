@@ -50,15 +50,12 @@ func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.Allo
 		if i == 0 {
 			first, err = d, readErr
 		}
-		if allocated(allocation, a.name) > 0 || allocation == nil && readErr == nil && c.offered(d) {
+		if allocated(allocation, a.name) > 0 || allocation == nil && readErr == nil && len(c.offering(d)) > 0 {
 			return d, readErr
 		}
 	}
 	return first, err
 }
-
-// offered reports whether a new node of a pool could have what a request selects.
-func (c *Claims) offered(d demand.Device) bool { return len(c.offering(d)) > 0 }
 
 // offering returns the pools whose new nodes could have what a request selects.
 func (c *Claims) offering(d demand.Device) (out []*plan.Pool) {

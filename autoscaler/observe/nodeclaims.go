@@ -32,8 +32,13 @@ func (o *Observer) addUpcoming(c *cluster) {
 		if up.Launched {
 			within = registerWithin
 		}
-		byClaim := leastOf(up)
-		if byClaim == nil && !offersDevices(&up.Node) || c.now.Sub(claim.CreationTimestamp.Time) >= within || o.ofPool(claim.Labels) {
+		byClaim := leastOf(up.Drivers)
+		if offersDevices(&up.Node) {
+			byClaim = nil
+		} else if byClaim == nil {
+			continue
+		}
+		if c.now.Sub(claim.CreationTimestamp.Time) >= within || o.ofPool(claim.Labels) {
 			continue
 		}
 		n := corev1.Node{
@@ -63,12 +68,9 @@ func (o *Observer) addUpcoming(c *cluster) {
 	}
 }
 
-// leastOf returns the least that an upcoming node offers by claims alone, nil for nothing: one GPU.
-func leastOf(up *foreign.UpcomingNode) *claimable {
-	if offersDevices(&up.Node) {
-		return nil
-	}
-	for _, driver := range up.Drivers {
+// leastOf returns the least that an upcoming node offers by claims of these drivers: one GPU; nil for no GPU.
+func leastOf(drivers []string) *claimable {
+	for _, driver := range drivers {
 		if one := demand.OneOf(driver); !one.Zero() {
 			return &claimable{Demand: one}
 		}

@@ -269,7 +269,7 @@ type cluster struct {
 	facts          map[string]*nodeFacts // of the nodes that belong to a pool or have GPUs
 	shares         int                   // the most shares of one GPU, over nodes and pools that give GPUs in shares only
 	data           datasets
-	claimable      map[string]*claimable // what DRA's drivers offer, by node
+	claimable      map[string]*claimable      // what DRA's drivers offer, by node
 	upcoming       map[string]time.Time       // the nodes that Karpenter makes, and when each is expected to be ready
 	consumers      map[string]map[string]bool // pods by the ProvisioningRequest that they use, "namespace/name"
 	members        map[string]map[string]bool // pods that exist by their Workload (Kueue), "namespace/name"

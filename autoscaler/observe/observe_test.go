@@ -1,8 +1,8 @@
 package observe
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"log/slog"
 	"strconv"
 	"strings"

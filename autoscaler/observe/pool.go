@@ -162,14 +162,14 @@ func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool, now tim
 // addPools adds the pools to an Observation, those that are invalid with their reasons.
 func (o *Observer) addPools(ctx context.Context, c *cluster, out *Observation) {
 	o.managed = o.list(ctx, c.pools.Items, c.now)
-	others := pools.ForeignOf(c.pools.Items, c.nodes.Items)
-	out.Foreign = others.Beside
+	stopped, beside := pools.Foreign(c.pools.Items, c.nodes.Items)
+	out.Foreign = beside
 	conflicts := pools.Conflicts(c.pools.Items)
 	labelled := grouped(c.nodes.Items, func(n *corev1.Node) string { return n.Labels[v1alpha1.NodePoolLabel] })
 	for i := range c.pools.Items {
 		m := o.managed[c.pools.Items[i].Name]
 		pool, err := m.pool(out.Tables)
-		if m.err = cmp.Or(conflicts[m.Name], others.Stopped[m.Name], err); m.err != nil {
+		if m.err = cmp.Or(conflicts[m.Name], stopped[m.Name], err); m.err != nil {
 			out.Invalid[m.Name] = m.err
 			continue
 		}

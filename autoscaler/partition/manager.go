@@ -122,8 +122,8 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 		case at && state == contract.StateSuccess && !waited, !again:
 			return false, nil
 		case r.Undo.Attempts >= MaxUndoAttempts:
-			return m.giveUp(ctx, node, r, fmt.Errorf("%s could not be restored in %d attempts, mig-manager state %q, label %s=%q, the node offers %v, not %v",
-				r.Previous, r.Undo.Attempts, state, contract.ConfigLabel, selected, Advertised(node), r.Was))
+			return m.giveUp(ctx, node, r, fmt.Errorf("%s could not be restored in %d attempts, mig-manager state %q, label %s=%q, the node offers %s, not %s",
+				r.Previous, r.Undo.Attempts, state, contract.ConfigLabel, selected, OfferText(Advertised(node)), OfferText(r.Was)))
 		}
 	}
 	if r.Undo == nil && selected == r.Previous {

@@ -276,6 +276,9 @@ func (a *asg) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autosc
 		return nil, nil, &Problem{ReasonNoTarget, fieldASG + ".name",
 			fmt.Sprintf("Auto Scaling group %s: %s", ref.Name, *group.Status), "delete the pool too, or name another"}
 	}
+	if group.DesiredCapacity == nil { // it is not 0: a write would shrink the group
+		return nil, nil, fmt.Errorf("describing Auto Scaling group %s in %s: the answer has no size", ref.Name, ref.Region)
+	}
 	if err := inNodes(group); err != nil {
 		return nil, nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -167,6 +166,10 @@ func TestGroupProblems(t *testing.T) {
 	w.fake.unit, w.fake.weight = "units", "1"
 	if _, err := w.list(); err != nil {
 		t.Errorf("a size in nodes, stated explicitly: %v", err)
+	}
+	w.fake.min, w.fake.desired = 0, -1
+	if err := w.asg.SetSize(t.Context(), w.pool, 0, 1); err == nil || w.fake.desired != -1 {
+		t.Errorf("an answer without a size is taken for 0: %v", err)
 	}
 	w.fake.fail = "Throttling"
 	if _, err := w.list(); err == nil || !strings.Contains(err.Error(), "h100") {
@@ -546,7 +549,7 @@ func (d *fakeAWS) refuse(rw http.ResponseWriter, code, message string) {
 
 var groupAnswer = template.Must(template.New("group").Parse(`<DescribeAutoScalingGroupsResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/"><DescribeAutoScalingGroupsResult><AutoScalingGroups>{{with .}}<member>
 <AutoScalingGroupName>h100</AutoScalingGroupName><AutoScalingGroupARN>arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:12345678:autoScalingGroupName/h100</AutoScalingGroupARN>
-<MinSize>{{.Min}}</MinSize><MaxSize>{{.Max}}</MaxSize><DesiredCapacity>{{.Desired}}</DesiredCapacity><DefaultCooldown>300</DefaultCooldown>
+<MinSize>{{.Min}}</MinSize><MaxSize>{{.Max}}</MaxSize>{{if ge .Desired 0}}<DesiredCapacity>{{.Desired}}</DesiredCapacity>{{end}}<DefaultCooldown>300</DefaultCooldown>
 <AvailabilityZones><member>eu-west-1a</member><member>eu-west-1b</member></AvailabilityZones><HealthCheckType>EC2</HealthCheckType><HealthCheckGracePeriod>0</HealthCheckGracePeriod>
 <Instances>{{range .Instances}}<member><InstanceId>{{.ID}}</InstanceId><InstanceType>p5.48xlarge</InstanceType><AvailabilityZone>eu-west-1a</AvailabilityZone><LifecycleState>{{.State}}</LifecycleState><HealthStatus>Healthy</HealthStatus>{{with $.Weight}}<WeightedCapacity>{{.}}</WeightedCapacity>{{end}}<ProtectedFromScaleIn>{{.Protected}}</ProtectedFromScaleIn></member>{{end}}</Instances>
 <CreatedTime>2026-11-01T09:00:00.000Z</CreatedTime>{{with .Status}}<Status>{{.}}</Status>{{end}}{{with .Suspended}}<SuspendedProcesses><member><ProcessName>{{.}}</ProcessName><SuspensionReason>User suspended at 2026-11-21T08:00:00Z</SuspensionReason></member></SuspendedProcesses>{{end}}{{with .Unit}}<DesiredCapacityType>{{.}}</DesiredCapacityType>{{end}}
@@ -696,11 +699,11 @@ func TestNodesOfKarpenter(t *testing.T) {
 	}
 	nodes := []corev1.Node{node("a", "static", "h100"), node("b", "static", "another"), node("c", "other", "h100"), node("d", "beside", "h100"), own, node("e", "none", "h100"), {}}
 	for range 2 {
-		got := ForeignOf(all, nodes)
-		if !maps.Equal(got.Nodes, map[string]bool{"b": true, "c": true, "d": true}) || len(got.Stopped) != 1 || len(got.Beside) != 2 {
-			t.Errorf("%+v", got)
+		stopped, beside := Foreign(all, nodes)
+		if len(stopped) != 1 || len(beside) != 2 {
+			t.Errorf("stopped %v, beside %v", stopped, beside)
 		}
-		for pool, err := range map[string]error{"other": got.Stopped["other"], "static": got.Beside["static"], "beside": got.Beside["beside"]} {
+		for pool, err := range map[string]error{"other": stopped["other"], "static": beside["static"], "beside": beside["beside"]} {
 			if ReasonOf(err) != ReasonForeign || !strings.Contains(err.Error(), "has the pool's label and was made by Karpenter's NodePool") {
 				t.Errorf("%s: %v", pool, err)
 			}

@@ -43,38 +43,33 @@ func targetKey(pool *v1alpha1.GPUNodePool) (key, field string) {
 	return "", ""
 }
 
-// Foreign are the pools with foreign nodes: nodes with the pool's label that Karpenter made for another NodePool than
-// the pool's own target. Karpenter would consolidate them away, so they are no nodes of the pool.
-type Foreign struct {
-	// Stopped are the pools that have foreign nodes only. No action is taken on them: their label is in the template of
-	// Karpenter's NodePool, so both would add nodes for the same pods. Beside are those that have nodes of their own
-	// too. The errors are of type *Problem.
-	Stopped, Beside map[string]error
-}
-
-// ForeignOf finds the pools with foreign nodes.
-func ForeignOf(all []v1alpha1.GPUNodePool, nodes []corev1.Node) Foreign {
+// Foreign finds the pools with foreign nodes: nodes with the pool's label that Karpenter made for another NodePool than
+// the pool's own target. Karpenter would consolidate them away, so they are no nodes of the pool. Stopped are the pools
+// that have foreign nodes only. No action is taken on them: their label is in the template of Karpenter's NodePool, so
+// both would add nodes for the same pods. Beside are those that have nodes of their own too. The errors are of type
+// *Problem.
+func Foreign(all []v1alpha1.GPUNodePool, nodes []corev1.Node) (stopped, beside map[string]error) {
 	byName := make(map[string]*v1alpha1.GPUNodePool, len(all))
 	for i := range all {
 		byName[all[i].Name] = &all[i]
 	}
-	out := Foreign{Stopped: map[string]error{}, Beside: map[string]error{}}
+	stopped, beside = map[string]error{}, map[string]error{}
 	for i := range nodes {
 		pool := byName[nodes[i].Labels[v1alpha1.NodePoolLabel]]
 		if pool == nil || !IsForeign(pool, nodes[i].Labels) {
 			continue
 		}
-		out.Stopped[pool.Name] = cmp.Or[error](out.Stopped[pool.Name], &Problem{ReasonForeign, "spec.provider",
+		stopped[pool.Name] = cmp.Or[error](stopped[pool.Name], &Problem{ReasonForeign, "spec.provider",
 			fmt.Sprintf("node %s has the pool's label and was made by Karpenter's NodePool %s", nodes[i].Name, nodes[i].Labels[labelKarpenterFor]),
 			"remove the label " + v1alpha1.NodePoolLabel + " from that NodePool's template, or name the NodePool as the pool's target"})
 	}
 	for i := range nodes {
-		if name := nodes[i].Labels[v1alpha1.NodePoolLabel]; out.Stopped[name] != nil && !IsForeign(byName[name], nodes[i].Labels) {
-			out.Beside[name] = out.Stopped[name]
-			delete(out.Stopped, name)
+		if name := nodes[i].Labels[v1alpha1.NodePoolLabel]; stopped[name] != nil && !IsForeign(byName[name], nodes[i].Labels) {
+			beside[name] = stopped[name]
+			delete(stopped, name)
 		}
 	}
-	return out
+	return stopped, beside
 }
 
 // IsForeign reports whether Karpenter made a node with these labels for another NodePool than the pool's target.

@@ -74,6 +74,7 @@ func podFields(x *fields, p *plan.Pod) {
 	}
 	shapeFields(x, p)
 	x.flag("evictable", &p.Evictable)
+	x.string("pinned", &p.Pinned)
 	x.flag("local-storage", &p.LocalStorage)
 	x.time("evict-from", &p.EvictFrom, in)
 	list(x, "budgets", &p.Budgets, func(x *fields, b *plan.Budget) {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 123, time.UTC)
@@ -102,11 +103,20 @@ func TestCheckpointEvery(t *testing.T) {
 	}
 }
 
-func TestSafeToEvict(t *testing.T) {
+// TestPinned: the reason names the annotation, or the missing controller.
+func TestPinned(t *testing.T) {
+	const bare = "no controller would create it again"
 	for _, key := range []string{SafeToEvictAnnotation, OtherSafeToEvictAnnotation} {
-		if SafeToEvict(annotated(key, "false")) || SafeToEvict(annotated(key, "on-completion")) || !SafeToEvict(annotated(key, "true")) || !SafeToEvict(annotated("x", "false")) {
-			t.Errorf("%s is not believed", key)
+		for value, want := range map[string]string{"false": "annotation " + key + " is false", "on-completion": "annotation " + key + " is on-completion", "true": "", "x": bare} {
+			if got := Pinned(annotated(key, value)); got != want {
+				t.Errorf("%s=%s: %q, want %q", key, value, got, want)
+			}
 		}
+	}
+	p := annotated("x", "false")
+	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
+	if got := Pinned(p); got != "" {
+		t.Errorf("a pod with a controller: %q", got)
 	}
 }
 
@@ -121,10 +131,11 @@ func TestDoNotDisrupt(t *testing.T) {
 		"1h": {true, start.Add(time.Hour)},
 	} {
 		p := annotated(DoNotDisruptAnnotation, value)
+		p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
 		p.Spec.NodeName, p.Status.StartTime = "n", &metav1.Time{Time: start}
 		from, err := EvictFrom(p, start)
-		if err != nil || !from.Equal(want.from) || SafeToEvict(p) != want.safe {
-			t.Errorf("%q: safe %v, from %s, %v; want %+v", value, SafeToEvict(p), from, err, want)
+		if err != nil || !from.Equal(want.from) || (Pinned(p) == "") != want.safe {
+			t.Errorf("%q: pinned %q, from %s, %v; want %+v", value, Pinned(p), from, err, want)
 		}
 		if got := ScaleDownDisabled(p); got != (value == "true") {
 			t.Errorf("a node with %q: disabled %v", value, got)

@@ -26,20 +26,22 @@ const (
 	OtherSafeToEvictAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 )
 
-// SafeToEvict reports whether no annotation forbids the eviction of a pod.
-func SafeToEvict(pod metav1.Object) bool {
+// Pinned returns why a pod must not be evicted, empty if it may be: an annotation forbids it, or no controller creates
+// the pod again and no annotation says that none has to.
+func Pinned(pod metav1.Object) string {
 	a := pod.GetAnnotations()
 	for _, key := range []string{SafeToEvictAnnotation, OtherSafeToEvictAnnotation} {
 		if a[key] == "false" || a[key] == "on-completion" {
-			return false
+			return fmt.Sprintf("annotation %s is %s", key, a[key])
 		}
 	}
-	return a[DoNotDisruptAnnotation] != "true"
-}
-
-// MayBeLost reports whether a controller creates the pod again after an eviction, or an annotation says that none has to.
-func MayBeLost(pod metav1.Object) bool {
-	return metav1.GetControllerOfNoCopy(pod) != nil || saysSafe(pod)
+	switch {
+	case a[DoNotDisruptAnnotation] == "true":
+		return "annotation " + DoNotDisruptAnnotation + " is true"
+	case metav1.GetControllerOfNoCopy(pod) == nil && !saysSafe(pod):
+		return "no controller would create it again"
+	}
+	return ""
 }
 
 func saysSafe(pod metav1.Object) bool {
