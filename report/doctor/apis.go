@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,15 +95,13 @@ func leadsTo(l *look, a *apiService, p Program) bool {
 
 // adapterOf returns the adapter that an APIService leads to, or is meant for.
 func adapterOf(l *look, a *apiService, adapters []Program) Program {
-	for _, fits := range []func(Program) bool{
-		func(p Program) bool { return leadsTo(l, a, p) },
-		func(p Program) bool { yes, _ := groupMeant([]Program{p}, a.Spec.Group); return yes },
-	} {
-		if p := the(adapters, fits); p != nil {
-			return *p
-		}
-	}
-	return adapters[0]
+	leads := the(adapters, func(p Program) bool { return leadsTo(l, a, p) })
+	return *cmp.Or(leads, meantFor(adapters, a.Spec.Group))
+}
+
+// meantFor returns the adapter that is meant to serve the group, or the first one.
+func meantFor(adapters []Program, group string) *Program {
+	return cmp.Or(the(adapters, func(p Program) bool { yes, _ := groupMeant([]Program{p}, group); return yes }), &adapters[0])
 }
 
 // owned reports whether an APIService is ours (is), or was ours (was): then its Service does not exist.
@@ -197,10 +196,7 @@ func apiServiceMissing(l *look) {
 		if there(name) || not {
 			continue
 		}
-		p := adapters[0]
-		if meant := the(adapters, func(p Program) bool { yes, _ := groupMeant([]Program{p}, group); return yes }); meant != nil {
-			p = *meant
-		}
+		p := *meantFor(adapters, group)
 		add, seen, fix := l.fault, "the APIService does not exist, although "+p.Object()+" is installed", "Install the adapter again: this creates the APIService."
 		users := asking(HPAs.in(l), group)
 		if len(users) > 0 {

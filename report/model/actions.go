@@ -72,7 +72,7 @@ func (out *proposals) propose(a Action, subject ...string) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(strings.Join(subject, "\xff"))) // never fails
 	a.ID = fmt.Sprintf("%s-%08x", a.Kind, h.Sum32())
-	a.Confidence, a.Because = cmp.Or(a.Confidence, out.confidence), lacks(out.because, a.Because)
+	a.Confidence, a.Because = cmp.Or(a.Confidence, out.confidence), strings.TrimSuffix(out.because+"; "+a.Because, "; ")
 	if a.Effect == serves {
 		a.Money = Unknown("it serves demand and saves nothing")
 	}

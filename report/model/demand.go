@@ -17,7 +17,7 @@ type Demand struct {
 	Decision Wait    `json:"decision" doc:"Time until the autoscaler acted for a pending pod."`
 	Unmet    []Unmet `json:"unmet" doc:"Unserved demand by shape and reason, the most hours first."`
 	HPAs     []HPA   `json:"hpas" doc:"HPAs at their maximum, the longest first."`
-	Missing  string  `json:"missing" doc:"What the section lacks, if anything; without the autoscaler all of it."`
+	Missing  string  `json:"missing" doc:"Why the section is empty without the autoscaler."`
 }
 
 // Wait is a distribution of waiting times in seconds.
@@ -68,7 +68,6 @@ func demandOf(a answers) Demand {
 	}
 	most(d.Unmet, func(u Unmet) Number { return u.Hours }, func(u Unmet) string { return u.Shape + u.Reason })
 	d.HPAs = hpasAtMax(a)
-	d.Missing = lacks(a.open(query.PodWait), a.open(query.Decisions), a.open(query.Waiting), a.open(query.HPAAtMax), a.open(query.HPALimited))
 	return d
 }
 

@@ -83,7 +83,7 @@ type Workload struct {
 // Bounds of section 6. A forecast reaches at most half as far as its data, and at most a month.
 const (
 	mostOutlooks = 6
-	mostBands    = 47 // steps ahead; a prime number, since a step that divides a day could always miss the day's peak
+	mostBands    = 48 // steps ahead
 	farthest     = 30 * 24 * time.Hour
 	mostPast     = 240 // points of the past
 	bandLevel    = 0.8
@@ -205,15 +205,27 @@ func outlook(s series, w query.Window, g query.Grid) Outlook {
 		o.Why = "not enough data: fewer than two values are known"
 		return o
 	}
-	reach := min(points[len(points)-1].At.Sub(points[0].At)/2, farthest).Truncate(time.Second)
+	reach := min(points[len(points)-1].At.Sub(points[0].At)/2, farthest)
 	ask := forecast.Query{Now: w.Until}
-	for i := range time.Duration(mostBands) {
-		ask.Horizons = append(ask.Horizons, reach*(i+1)/mostBands)
+	for h, step := time.Duration(0), ahead(reach); h+step <= reach; {
+		h += step
+		ask.Horizons = append(ask.Horizons, h)
 	}
 	made := forecast.MakeEach(points, ask, bandLevel, wideLevel)
 	o.band(made[0], made[1])
 	o.exhaust(w.Until, reach)
 	return o
+}
+
+// ahead is the step between forecast values. It is never a whole day, which would always miss the day's peak.
+func ahead(reach time.Duration) time.Duration {
+	for _, step := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 5 * time.Hour, 8 * time.Hour, 11 * time.Hour} {
+		if reach/step <= mostBands {
+			return step
+		}
+	}
+	return 15 * time.Hour
 }
 
 // manyPoints is the number of values that a forecast is computed from: one month of hourly values.
@@ -235,7 +247,7 @@ func (o *Outlook) band(all, wide []forecast.Forecast) {
 			}
 			return Unknown("too few tests")
 		}
-		b := Band{At: f.At.UTC().Truncate(time.Second), Low: number(f.Low), Expected: number(f.Expected), High: number(f.High), Low95: number(wide[i].Low), High95: number(wide[i].High)}
+		b := Band{At: f.At.UTC(), Low: number(f.Low), Expected: number(f.Expected), High: number(f.High), Low95: number(wide[i].Low), High95: number(wide[i].High)}
 		if b.Low95.Or(0) > b.Low.Or(0) {
 			b.Low95 = b.Low
 		}

@@ -134,8 +134,3 @@ func most[T any](all []T, figure func(T) Number, name func(T) string) {
 		return cmp.Or(cmp.Compare(figure(b).Or(-1), figure(a).Or(-1)), strings.Compare(name(a), name(b)))
 	})
 }
-
-// lacks joins the reasons why a section is incomplete.
-func lacks(reasons ...string) string {
-	return strings.Join(slices.DeleteFunc(reasons, func(s string) bool { return s == "" }), "; ")
-}

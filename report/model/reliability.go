@@ -19,7 +19,7 @@ type Reliability struct {
 	Money   Number     `json:"money" doc:"What they cost."`
 	Nodes   []SickNode `json:"nodes" doc:"Nodes with sick GPUs, the longest first."`
 	MTBF    Number     `json:"mtbf" doc:"GPU-hours per XID that condemns a GPU."`
-	Missing string     `json:"missing" doc:"What the section lacks, if anything."`
+	Missing string     `json:"missing" doc:"What the section lacks without the exporter."`
 }
 
 // XID is one error code and how often it occurred.
@@ -102,7 +102,6 @@ func reliabilityOf(a answers, led ledger.Ledger, c pricing) Reliability {
 		r.MTBF = Known(led.Capacity / hour / condemned)
 	}
 	r.MTBF = a.unless(r.MTBF, query.XIDs)
-	r.Missing = lacks(a.open(query.XIDs), a.open(query.SickNodes))
 	for _, l := range a.Lines[query.SickNodes] {
 		if hours := a.total(a.values(l)); hours > 0 {
 			r.Nodes = append(r.Nodes, SickNode{Node: l.Labels.Get(metric.LabelNode), Hours: Known(hours)})

@@ -16,7 +16,7 @@ type Use struct {
 	Tenants []Tenant  `json:"tenants" doc:"Quotas, means over the window in GPUs."`
 	Rows    []UseRow  `json:"rows" doc:"By tenant, namespace and model, the most expensive first, or the largest where any has no price."`
 	Serving []Serving `json:"serving" doc:"Namespaces whose servers count tokens."`
-	Missing string    `json:"missing" doc:"What the section lacks, if anything."`
+	Missing string    `json:"missing" doc:"What the section lacks without the autoscaler."`
 }
 
 // Tenant is a quota and its use. The figures are means over the window in GPUs.
@@ -97,7 +97,6 @@ func useOf(a answers, led ledger.Ledger, c pricing) Use {
 	if !a.Autoscaler {
 		u.Missing = noAutoscaler + ": no tenants, quotas, borrowed or lent GPUs"
 	}
-	u.Missing = lacks(u.Missing, a.open(query.Tenants), a.open(query.Tokens, query.TokensBeyond))
 	return u
 }
 

@@ -213,7 +213,7 @@ func reliability(r model.Report) []Table {
 		})}
 	nodes := Table{Name: "sick", Title: "Nodes with sick GPUs", Columns: []string{"Node", "GPU-hours"}, Empty: "No node had a sick GPU.", From: []query.ID{query.SickNodes},
 		Rows: rows(x.Nodes, func(n model.SickNode) []Cell { return []Cell{word(n.Node), digits(n.Hours)} })}
-	if x.Missing != "" && xids.lacking(r) == "" && nodes.lacking(r) == "" {
+	if x.Missing != "" {
 		return []Table{lost}
 	}
 	return []Table{lost, xids, nodes}
