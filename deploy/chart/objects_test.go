@@ -168,15 +168,24 @@ func TestEgressNamesPeers(t *testing.T) {
 	}
 }
 
-// TestResourcesAreMeasured: what a program asks for stands below the figure that it
-// was set by.
+// TestResourcesAreMeasured: each program's resources have the figures that they were set by, and these are in
+// the table of docs/operations.md too.
 func TestResourcesAreMeasured(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("gpuscale", "values.yaml"))
 	require.NoError(t, err)
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	require.NoError(t, err)
+	_, sizing, _ := strings.Cut(string(page), "\n## Sizing\n")
+	figure := regexp.MustCompile(`[0-9.]+ (?:MiB|MB|GiB|of a core|ms|s of)`)
 	all := regexp.MustCompile(`(?m)((?:^  #.*\n)*)^  resources:$`).FindAllStringSubmatch(string(text), -1)
 	for _, m := range all {
 		if !strings.Contains(m[1], "  # -- Measured") {
 			t.Errorf("resources without a figure, below %q", m[1])
+		}
+		for _, f := range figure.FindAllString(m[1], -1) {
+			if !strings.Contains(sizing, strings.TrimSuffix(f, " of")) {
+				t.Errorf("docs/operations.md does not have %s of %q", f, m[1])
+			}
 		}
 	}
 	if len(all) != 5 {
