@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -67,6 +68,25 @@ func TestBasesAreNamedByDigest(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		if (err == nil) != (c.says == "") || !strings.Contains(string(out), c.says) {
 			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
+// TestActionsAreNamedByDigest: a tag of an action may be other code tomorrow. setup-go reads go.mod's "go 1.26.0" as
+// exactly that Go (v7.0.0, src/installer.ts), so no workflow may have it read go.mod.
+func TestActionsAreNamedByDigest(t *testing.T) {
+	files, err := filepath.Glob("../../.github/workflows/*.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there is no workflow: %v", err)
+	}
+	pinned := regexp.MustCompile(`uses: [a-z/-]+@[0-9a-f]{40} # v[0-9.]+$`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.Contains(line, "uses:") && !pinned.MatchString(line) || strings.Contains(line, "go-version-file") {
+				t.Errorf("%s:%d: %s", file, i+1, line)
+			}
 		}
 	}
 }

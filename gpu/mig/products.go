@@ -120,6 +120,9 @@ var twelve = []shape{
 
 // products are all GPUs whose placements are known. B300 and GB300 have the
 // seven-slice geometry by inference: NVIDIA has published their names only.
+// RTX PRO 4500 and 5000 are left to the tables that nodes publish: the MIG user
+// guide (v610) has their profiles without placements, and those of RTX PRO 5000
+// differ from the guide of v590 (2g.48gb was 4g.48gb).
 var products = []product{
 	{models: []string{"A30-24GB"}, geometry: four, names: plain(6, 12, 24)},
 	{models: []string{"A100-40GB", "A800-40GB"}, geometry: seven, names: sevenNames(5, 10, 20, 40)},
