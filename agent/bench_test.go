@@ -364,7 +364,8 @@ func gpuOf(t testing.TB, i int, product, layout string) fakenvml.GPU {
 	return c
 }
 
-// fakeKubelet is a PodResources socket.
+// fakeKubelet is a PodResources socket. It lists only pods with devices; the real kubelet lists all active pods
+// (pkg/kubelet/apis/podresources of Kubernetes 1.37.1, 2026-11-28).
 type fakeKubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
 	mu        sync.Mutex

@@ -117,7 +117,8 @@ func (d dice) byClaim(c *testCase) {
 		if n == "" && d.chance(15) {
 			d.share(c)
 		}
-		if d.chance(15) && len(p.Spec.ResourceClaims) > 0 && name == gpus && !c.Dynamic { // see doc.go
+		byName := claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != ""
+		if d.chance(15) && len(p.Spec.ResourceClaims) > 0 && name == gpus && !byName && !c.Dynamic { // see doc.go
 			watch := claimOf(p, "watch")
 			watch.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "watch", Exactly: &resourcev1.ExactDeviceRequest{
 				DeviceClassName: byDRA, AllocationMode: resourcev1.DeviceAllocationModeAll, AdminAccess: ptr.To(true),
