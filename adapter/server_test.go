@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeKube is as much of the Kubernetes API server as delegated
-// authentication and authorisation ask for. The ConfigMap has the keys that
+// fakeKube is the part of the Kubernetes API server that delegated authentication and authorization need.
+// The ConfigMap has the keys that
 // kube-apiserver 1.37.1 writes (clusterauthenticationtrust, 2026-11-29), except
 // requestheader-uid-headers. sandbox/chart and sandbox/e2e test with the real one.
 type fakeKube struct {

@@ -176,7 +176,7 @@ func TestSkippedSteps(t *testing.T) {
 	r.want(lost, "load")
 }
 
-// TestUnsavedPool: nothing is done to a pool whose state is not saved, and all else to others. It is logged once.
+// TestUnsavedPool: no action is taken on a pool whose state is not saved; all others are. It is logged once.
 func TestUnsavedPool(t *testing.T) {
 	var log bytes.Buffer
 	r := newRig(t, onePending+"pool q max=4 price=2 gpus=1 model=L40S no-mig labels=(of=q)\npod chat/b requests=gpu pending=10s selector=(of=q)\n",

@@ -264,7 +264,6 @@ type cluster struct {
 	volumes   *volumes
 	rules     *rules
 	network   *foreign.Network
-	others    pools.Foreign
 	upcoming  map[string]time.Time  // the nodes that Karpenter makes, and when each is expected to be ready
 	claimable map[string]*claimable // what DRA's drivers offer, by node
 	facts     map[string]*nodeFacts // of the nodes that belong to a pool or have GPUs
