@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +36,7 @@ type Claims struct {
 }
 
 // NewClaims builds Claims from objects, which are not written to. A claim that several pods share
-// counts for one of them: the first it is reserved for, else the oldest.
+// counts for one of them: one it is reserved for, else one that is bound, else the oldest.
 func NewClaims(
 	claims []resourcev1.ResourceClaim, templates []resourcev1.ResourceClaimTemplate, classes []resourcev1.DeviceClass, pods []*corev1.Pod,
 ) *Claims {
@@ -82,40 +83,20 @@ func (c *Claims) share(pods []*corev1.Pod) {
 			c.kai[p.Spec.NodeName+"/"+group] = true
 		}
 		for i := range p.Spec.ResourceClaims {
-			name, _ := claimName(p, &p.Spec.ResourceClaims[i])
-			if key := (client.ObjectKey{Namespace: p.Namespace, Name: name}); c.claims[key] != nil && !kube.IsOver(p) {
+			name, _, _ := resourceclaim.Name(p, &p.Spec.ResourceClaims[i]) // none while the claim is not made
+			if key := (client.ObjectKey{Namespace: p.Namespace, Name: ptr.Deref(name, "")}); c.claims[key] != nil && !kube.IsOver(p) {
 				users[key] = append(users[key], p)
 			}
 		}
 	}
 	for key, of := range users {
 		slices.SortFunc(of, func(a, b *corev1.Pod) int {
-			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+			bound := cmp.Compare(one(b.Spec.NodeName != ""), one(a.Spec.NodeName != ""))
+			return cmp.Or(bound, a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 		})
-		reserved := slices.IndexFunc(of, func(p *corev1.Pod) bool {
-			return slices.ContainsFunc(c.claims[key].Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool {
-				return r.Resource == "pods" && r.Name == p.Name
-			})
-		})
+		reserved := slices.IndexFunc(of, func(p *corev1.Pod) bool { return resourceclaim.IsReservedForPod(p, c.claims[key], false) })
 		c.counted[key] = of[max(reserved, 0)].Name
 	}
-}
-
-// claimName returns the claim's name, empty if the claim has still to be created from its template.
-// needed is false where the pod needs no claim.
-func claimName(p *corev1.Pod, rc *corev1.PodResourceClaim) (name string, needed bool) {
-	if rc.ResourceClaimName != nil {
-		return *rc.ResourceClaimName, true
-	}
-	for _, s := range p.Status.ResourceClaimStatuses {
-		if s.Name == rc.Name {
-			if s.ResourceClaimName == nil {
-				return "", false
-			}
-			return *s.ResourceClaimName, true
-		}
-	}
-	return "", true
 }
 
 // ofPod returns the demand of a pod's claims, and the NVML names of the products that they require. Constraints across
@@ -175,15 +156,15 @@ func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (devices []
 // needs none. For a pod still to be created it is nil too where its PodGroup shares the claim, which counts for a pod
 // that exists.
 func (c *Claims) claimOf(p *corev1.Pod, rc *corev1.PodResourceClaim) (*resourcev1.ResourceClaim, error) {
-	switch name, needed := claimName(p, rc); {
-	case !needed:
-		return nil, nil
-	case name != "":
-		claim := c.claims[client.ObjectKey{Namespace: p.Namespace, Name: name}]
+	switch name, _, err := resourceclaim.Name(p, rc); {
+	case name != nil:
+		claim := c.claims[client.ObjectKey{Namespace: p.Namespace, Name: *name}]
 		if claim == nil {
-			return nil, fmt.Errorf("there is no ResourceClaim %s", name)
+			return nil, fmt.Errorf("there is no ResourceClaim %s", *name)
 		}
 		return claim, nil
+	case err == nil:
+		return nil, nil
 	case rc.ResourceClaimTemplateName == nil:
 		return nil, fmt.Errorf("it names neither a claim nor a template")
 	case c.ofGroup(p, rc) && p.Name == "":
@@ -210,7 +191,8 @@ func (c *Claims) ofGroup(p *corev1.Pod, rc *corev1.PodResourceClaim) bool {
 }
 
 // devicesInUse returns the devices that are allocated to claims, except for admin access, each with the pods that its
-// claim is reserved for, "namespace/pod". A claim that is reserved for none stands for itself.
+// claim is reserved for, "namespace/pod". Of a PodGroup that is the pod that the claim counts for. A claim that is
+// reserved for none stands for itself.
 func (c *Claims) devicesInUse() map[foreign.DeviceName][]string {
 	out := map[foreign.DeviceName][]string{}
 	for key, claim := range c.claims {
@@ -219,7 +201,11 @@ func (c *Claims) devicesInUse() map[foreign.DeviceName][]string {
 		}
 		var pods []string
 		for _, r := range claim.Status.ReservedFor {
-			pods = append(pods, key.Namespace+"/"+r.Name)
+			name := r.Name
+			if r.Resource != "pods" {
+				name = cmp.Or(c.counted[key], name)
+			}
+			pods = append(pods, key.Namespace+"/"+name)
 		}
 		if pods == nil {
 			pods = []string{key.String()}

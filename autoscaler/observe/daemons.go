@@ -42,27 +42,21 @@ func (c *cluster) daemons() (out []plan.Pod) {
 	return out
 }
 
-// daemon identifies the pods of one DaemonSet by their owner. A static pod that several nodes have is identified by its
-// name without the node's name.
-type daemon struct{ namespace, name string }
-
-func daemonOf(p *plan.Pod) daemon {
+// daemonOf identifies the pods of one DaemonSet, by their owner. A static pod that several nodes have is identified by
+// its name without the node's name.
+func daemonOf(p *plan.Pod) string {
 	if ofDaemonSet(p) {
-		return daemon{p.Namespace, p.Owner}
+		return p.Namespace + "/" + p.Owner
 	}
-	return daemon{p.Namespace, strings.TrimSuffix(p.Name, "-"+p.Node)}
+	return p.Namespace + "/" + strings.TrimSuffix(p.Name, "-"+p.Node)
 }
 
 func ofDaemonSet(p *plan.Pod) bool { return strings.HasPrefix(p.Owner, "DaemonSet/") }
 
-func (d daemon) compare(o daemon) int {
-	return cmp.Or(strings.Compare(d.namespace, o.namespace), strings.Compare(d.name, o.name))
-}
-
 // daemonsOn returns the pods of DaemonSets and the static pods that a node has, and those that it will have. It leaves
 // out a pod that does not fit beside the others.
-func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*plan.Pod {
-	out := make(map[daemon]*plan.Pod, len(daemons))
+func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[string]*plan.Pod {
+	out := make(map[string]*plan.Pod, len(daemons))
 	cpu, memory := cmp.Or(n.CPUMilli, math.MaxInt64), cmp.Or(n.MemoryMi, math.MaxInt64) // unstated
 	add := func(p *plan.Pod) {
 		out[daemonOf(p)] = p
@@ -86,9 +80,9 @@ func daemonsOn(n *plan.Node, has []*plan.Pod, daemons []plan.Pod) map[daemon]*pl
 // onNewNode returns the pods of DaemonSets and the static pods that a new node has: those on more than half of the
 // ready nodes. Without ready nodes these are the pods that the last ready nodes had, except those of DaemonSets that no
 // longer exist, and those that the template admits.
-func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[daemon]*plan.Pod {
+func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all []plan.Pod) map[string]*plan.Pod {
 	if len(l.nodes) == 0 {
-		exist, has := map[daemon]*plan.Pod{}, []*plan.Pod(nil)
+		exist, has := map[string]*plan.Pod{}, []*plan.Pod(nil)
 		for i := range all {
 			exist[daemonOf(&all[i])] = &all[i]
 		}
@@ -103,23 +97,23 @@ func (l *learner) onNewNode(t *plan.Template, bound map[string][]*plan.Pod, all 
 		}
 		return daemonsOn(&plan.Node{CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, GPUs: t.GPUs, Others: t.Others, Labels: t.Labels, Taints: t.Taints}, has, all)
 	}
-	on, out := map[daemon]int{}, map[daemon]*plan.Pod{}
+	on, out := map[string]int{}, map[string]*plan.Pod{}
 	for _, n := range l.nodes {
 		for key, p := range daemonsOn(n, bound[n.Name], all) {
 			on[key]++
 			out[key] = p
 		}
 	}
-	maps.DeleteFunc(out, func(key daemon, _ *plan.Pod) bool { return 2*on[key] <= len(l.nodes) })
+	maps.DeleteFunc(out, func(key string, _ *plan.Pod) bool { return 2*on[key] <= len(l.nodes) })
 	l.had = l.had[:0]
-	for _, key := range slices.SortedFunc(maps.Keys(out), daemon.compare) {
+	for _, key := range slices.Sorted(maps.Keys(out)) {
 		l.had = append(l.had, *out[key])
 	}
 	return out
 }
 
 // take subtracts from a template what pods of DaemonSets and static pods use of a new node.
-func take(t *plan.Template, daemons map[daemon]*plan.Pod, tables mig.Tables) {
+func take(t *plan.Template, daemons map[string]*plan.Pod, tables mig.Tables) {
 	off := func(stated *int64, has int64) {
 		if *stated > 0 { // 0 is unstated
 			*stated = max(1, *stated-has)
@@ -130,12 +124,12 @@ func take(t *plan.Template, daemons map[daemon]*plan.Pod, tables mig.Tables) {
 	for i := range t.GPUs {
 		t.GPUs[i].Instances = slices.Clone(t.GPUs[i].Instances)
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(daemons), daemon.compare) {
+	for _, key := range slices.Sorted(maps.Keys(daemons)) {
 		p := daemons[key]
 		off(&t.CPUMilli, p.CPUMilli)
 		off(&t.MemoryMi, p.MemoryMi)
 		t.HostPorts, t.Groups = append(t.HostPorts, p.HostPorts...), append(t.Groups, p.Groups...)
-		allocateNew(t.GPUs, key.namespace+"/"+key.name, &p.Demand, tables)
+		allocateNew(t.GPUs, key, &p.Demand, tables)
 		for _, r := range append(slices.Clip(p.Others), plan.Resource{Name: string(corev1.ResourcePods), Amount: 1}) {
 			if at := slices.IndexFunc(t.Others, func(of plan.Resource) bool { return of.Name == r.Name }); at >= 0 {
 				t.Others[at].Amount = max(0, t.Others[at].Amount-r.Amount)

@@ -238,65 +238,70 @@ func few(errs []error) error {
 // cluster is the API server's state as cached, and what a reconcile derives from it. It converts pods and pod templates
 // to the planner's pods.
 type cluster struct {
+	now time.Time
+
+	// As listed, and the NodeClaims' nodes.
 	nodes          corev1.NodeList
 	pods           []*corev1.Pod
 	pools          v1alpha1.GPUNodePoolList
 	pdbs           policyv1.PodDisruptionBudgetList
 	namespaces     corev1.NamespaceList
-	ranges         corev1.LimitRangeList
 	resourceQuotas corev1.ResourceQuotaList
 	classes        schedulingv1.PriorityClassList
 	hpas           autoscalingv2.HorizontalPodAutoscalerList
-	volumeClaims   corev1.PersistentVolumeClaimList
-	persistent     corev1.PersistentVolumeList
-	storage        storagev1.StorageClassList
-	drivers        storagev1.CSINodeList
 	quotas         v1alpha1.GPUQuotaList
-	resourceClaims resourcev1.ResourceClaimList
-	templates      resourcev1.ResourceClaimTemplateList
-	devices        resourcev1.DeviceClassList
 	foreign        foreign.Objects
-	network        *foreign.Network
-	ledger         *ledger.Ledger
-	claims         *Claims
-	volumes        *volumes
 	config         partition.Config
-	byName         map[string]*corev1.Node
-	facts          map[string]*nodeFacts // of the nodes that belong to a pool or have GPUs
-	shares         int                   // the most shares of one GPU, over nodes and pools that give GPUs in shares only
-	data           datasets
-	claimable      map[string]*claimable // what DRA's drivers offer, by node
-	others         pools.Foreign
-	upcoming       map[string]time.Time       // the nodes that Karpenter makes, and when each is expected to be ready
-	consumers      map[string]map[string]bool // pods by the ProvisioningRequest that they use, "namespace/name"
-	members        map[string]map[string]bool // pods that exist by their Workload (Kueue), "namespace/name"
 
-	now    time.Time
-	kept   *perVersion[plan.Pod]
-	rules  *rules
-	limits map[string][]corev1.LimitRange // by namespace
-	// objects are the pods of podsOf's result that exist. The result begins with them, in this order.
-	objects   []*corev1.Pod
+	// Derived before pods are converted.
+	byName    map[string]*corev1.Node
+	limits    map[string][]corev1.LimitRange // by namespace
+	claims    *Claims
+	volumes   *volumes
+	rules     *rules
+	network   *foreign.Network
+	others    pools.Foreign
+	upcoming  map[string]time.Time  // the nodes that Karpenter makes, and when each is expected to be ready
+	claimable map[string]*claimable // what DRA's drivers offer, by node
+	facts     map[string]*nodeFacts // of the nodes that belong to a pool or have GPUs
+	data      datasets
+	shares    int // the most shares of one GPU, over nodes and pools that give GPUs in shares only
+	ledger    *ledger.Ledger
+	kept      *perVersion[plan.Pod]
+
+	// Found while pods are converted.
+	objects   []*corev1.Pod // those of podsOf's result that exist: the result begins with them, in this order
 	over      exceeded
 	labels    map[string]map[string]bool   // node labels that selectors of pods name, by namespace
 	apart     map[*corev1.Pod][]plan.Apart // rules of pods outside
 	tolerated *bool                        // whether pods get tolerations for extended resources; nil before it is known
-	// watching are the pods, "namespace/name", that have admin access to GPUs and none of their own.
-	watching map[string]bool
+	watching  map[string]bool              // pods, "namespace/name", that have admin access to GPUs and none of their own
+	consumers map[string]map[string]bool   // pods by the ProvisioningRequest that they use, "namespace/name"
+	members   map[string]map[string]bool   // pods that exist by their Workload (Kueue), "namespace/name"
 }
 
 func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
 	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, labels: map[string]map[string]bool{}, watching: map[string]bool{}, byName: map[string]*corev1.Node{}, members: map[string]map[string]bool{}}
+	var (
+		ranges         corev1.LimitRangeList
+		volumeClaims   corev1.PersistentVolumeClaimList
+		persistent     corev1.PersistentVolumeList
+		storage        storagev1.StorageClassList
+		drivers        storagev1.CSINodeList
+		resourceClaims resourcev1.ResourceClaimList
+		templates      resourcev1.ResourceClaimTemplateList
+		devices        resourcev1.DeviceClassList
+	)
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList
 		maybe bool // the API may lack the kind; then there are no objects
 	}{
 		{"nodes", &c.nodes, false}, {"GPUNodePools", &c.pools, false}, {"PodDisruptionBudgets", &c.pdbs, false}, {"namespaces", &c.namespaces, false},
-		{"LimitRanges", &c.ranges, false}, {"ResourceQuotas", &c.resourceQuotas, false}, {"PriorityClasses", &c.classes, false},
-		{"HorizontalPodAutoscalers", &c.hpas, false}, {"PersistentVolumeClaims", &c.volumeClaims, false}, {"PersistentVolumes", &c.persistent, false},
-		{"StorageClasses", &c.storage, false}, {"CSINodes", &c.drivers, false}, {"GPUQuotas", &c.quotas, true}, {"ResourceClaims", &c.resourceClaims, true},
-		{"ResourceClaimTemplates", &c.templates, true}, {"DeviceClasses", &c.devices, true},
+		{"LimitRanges", &ranges, false}, {"ResourceQuotas", &c.resourceQuotas, false}, {"PriorityClasses", &c.classes, false},
+		{"HorizontalPodAutoscalers", &c.hpas, false}, {"PersistentVolumeClaims", &volumeClaims, false}, {"PersistentVolumes", &persistent, false},
+		{"StorageClasses", &storage, false}, {"CSINodes", &drivers, false}, {"GPUQuotas", &c.quotas, true}, {"ResourceClaims", &resourceClaims, true},
+		{"ResourceClaimTemplates", &templates, true}, {"DeviceClasses", &devices, true},
 	} {
 		if now.Sub(o.absent[of.what]) < absentFor {
 			continue
@@ -327,12 +332,12 @@ func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
 	}
 	c.config, err = partition.ParseConfig(cm.Data[partition.ConfigKey])
 	o.warn("mig-manager's config", err) // layouts that only it defines are unknown
-	c.claims = NewClaims(c.resourceClaims.Items, c.templates.Items, c.devices.Items, c.pods)
+	c.claims = NewClaims(resourceClaims.Items, templates.Items, devices.Items, c.pods)
 	c.rules = newRules(c.namespaces.Items)
-	for _, r := range c.ranges.Items {
+	for _, r := range ranges.Items {
 		c.limits[r.Namespace] = append(c.limits[r.Namespace], r)
 	}
-	c.volumes = newVolumes(c.volumeClaims.Items, c.persistent.Items, c.storage.Items, c.drivers.Items, c.pods)
+	c.volumes = newVolumes(volumeClaims.Items, persistent.Items, storage.Items, drivers.Items, c.pods)
 	return c, nil
 }
 

@@ -23,10 +23,10 @@ import (
 // ConvertPod returns the planner's view of a pod. Demand that no dialect can read is zero, and
 // Unreadable has the reason. Evictable does not consider budgets.
 func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
-	// As the scheduler counts: init containers, sidecars, overhead, pod-level resources, and the
-	// larger value during an in-place resize.
+	// As the scheduler counts: init containers, sidecars, overhead, pod-level resources, the larger value during an
+	// in-place resize, and the node's own resources that claims take.
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{
-		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true, UseDRANodeAllocatableResourceClaimStatus: true,
 	})
 	out := plan.Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
@@ -247,8 +247,8 @@ func (c *Claims) ofContainer(container *corev1.Container) (demand.Demand, error)
 // withDefaults returns the spec of a pod as the API server would create it in a namespace with
 // these LimitRanges, as far as requests and limits go. It serves pods that exist only as a
 // template; existing pods have passed admission. The order is the API server's: missing requests
-// are the limits, then come the LimitRanges' defaults for containers, then pod-level requests. The
-// given spec is not written to; of several LimitRanges the first by name wins.
+// are the limits, then come the LimitRanges' defaults for containers, then pod-level requests (1.37,
+// PodLevelResourcesFixDefaulting). The given spec is not written to; of several LimitRanges the first by name wins.
 func withDefaults(spec *corev1.PodSpec, ranges []corev1.LimitRange) corev1.PodSpec {
 	p := corev1.Pod{Spec: *spec.DeepCopy()}
 	ranges = slices.Clone(ranges)

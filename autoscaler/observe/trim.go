@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -100,7 +101,7 @@ func TrimVolume(o any) (any, error) {
 	switch v := o.(type) {
 	case *corev1.PersistentVolume:
 		trimMeta(&v.ObjectMeta, 0)
-		v.Annotations = onlyClass(v.Annotations)
+		v.Annotations = ofVolumes(v.Annotations)
 		csi := v.Spec.CSI
 		v.Spec.PersistentVolumeSource, v.Status.Message = corev1.PersistentVolumeSource{}, ""
 		if csi != nil {
@@ -108,18 +109,21 @@ func TrimVolume(o any) (any, error) {
 		}
 	case *corev1.PersistentVolumeClaim:
 		trimMeta(&v.ObjectMeta, 0)
-		v.Annotations = onlyClass(v.Annotations)
+		v.Annotations = ofVolumes(v.Annotations)
 		v.Labels, v.Status = nil, corev1.PersistentVolumeClaimStatus{Phase: same(v.Status.Phase)}
 	}
 	return o, nil
 }
 
-// onlyClass keeps the annotation that older objects have for their class.
-func onlyClass(annotations map[string]string) map[string]string {
-	if class, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
-		return map[string]string{corev1.BetaStorageClassAnnotation: class}
+// ofVolumes keeps the annotations that older objects have for their class, and claims for their node.
+func ofVolumes(annotations map[string]string) map[string]string {
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return key != corev1.BetaStorageClassAnnotation && key != volume.AnnSelectedNode
+	})
+	if len(annotations) == 0 {
+		return nil
 	}
-	return nil
+	return annotations
 }
 
 // trimMeta removes what no decision depends on. Of gpuscale's own annotations it keeps the first own bytes, of others

@@ -181,6 +181,9 @@ const noProvisioner = "kubernetes.io/no-provisioner"
 
 // provisioned is reach for a claim whose volume is chosen or provisioned once its pod has a node.
 func (v *volumes) provisioned(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) ([][]plan.NodeTerm, string) {
+	if node := claim.Annotations[volume.AnnSelectedNode]; node != "" { // the scheduler tries no other until provisioning has failed
+		return [][]plan.NodeTerm{requiring("metadata.name", corev1.NodeSelectorOpIn, node)}, ""
+	}
 	var terms []plan.NodeTerm
 	for _, pv := range v.free[class.Name] {
 		if !suits(claim, pv) {
@@ -241,11 +244,15 @@ func volumeTerms(pv *corev1.PersistentVolume) [][]plan.NodeTerm {
 // sameAs maps a label to another one with the same value. A CSI driver sets its label on a node once it runs there, so
 // the template of a new node has only Kubernetes' own label.
 var sameAs = map[string]string{
-	"topology.ebs.csi.aws.com/zone":     corev1.LabelTopologyZone,
-	"topology.gke.io/zone":              corev1.LabelTopologyZone,
-	"topology.disk.csi.azure.com/zone":  corev1.LabelTopologyZone,
-	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
-	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+	"topology.ebs.csi.aws.com/zone":                 corev1.LabelTopologyZone,
+	"topology.gke.io/zone":                          corev1.LabelTopologyZone,
+	"topology.disk.csi.azure.com/zone":              corev1.LabelTopologyZone,
+	"topology.diskplugin.csi.alibabacloud.com/zone": corev1.LabelTopologyZone,
+	"topology.cinder.csi.openstack.org/zone":        corev1.LabelTopologyZone,
+	"topology.csi.vmware.com/k8s-zone":              corev1.LabelTopologyZone,
+	"topology.csi.vmware.com/k8s-region":            corev1.LabelTopologyRegion,
+	corev1.LabelFailureDomainBetaZone:               corev1.LabelTopologyZone,
+	corev1.LabelFailureDomainBetaRegion:             corev1.LabelTopologyRegion,
 }
 
 // withZones adds to each term with a driver's label the same term with Kubernetes' own label.
