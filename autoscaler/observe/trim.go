@@ -120,6 +120,9 @@ func ofVolumes(annotations map[string]string) map[string]string {
 	maps.DeleteFunc(annotations, func(key, _ string) bool {
 		return key != corev1.BetaStorageClassAnnotation && key != volume.AnnSelectedNode
 	})
+	if len(annotations) == 0 {
+		return nil
+	}
 	return annotations
 }
 
