@@ -37,13 +37,15 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 		MemoryMi:     (bounded(*requests.Memory()).Value() + 1<<20 - 1) >> 20,
 		NodeSelector: p.Spec.NodeSelector,
 		Affinity:     affinity(p),
-		Pinned:       v1alpha1.Pinned(p),
 		LocalStorage: v1alpha1.HasLocalStorage(p),
 		DaemonSet:    kube.IsDaemon(p),
 		Others:       c.others(requests),
 		HostPorts:    hostPorts(&p.Spec),
 	}
-	out.Evictable = out.Pinned == "" && !out.DaemonSet
+	if !out.DaemonSet {
+		out.Pinned = v1alpha1.Pinned(p)
+		out.Evictable = out.Pinned == ""
+	}
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
 	}
