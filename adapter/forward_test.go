@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -97,7 +98,13 @@ func (k *fakeKEDA) target(t *testing.T, token string) forward.Target {
 func forwarder(t *testing.T, target forward.Target) (*forward.Forwarder, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	f, err := forward.New(target, &answering{}, func(name string) bool { return name == "queue_depth" }, reg, slog.New(slog.DiscardHandler))
+	known := func(name string) (bool, error) {
+		if name == "late" {
+			return false, errors.New("its series have not been listed yet")
+		}
+		return name == "queue_depth", nil
+	}
+	f, err := forward.New(target, &answering{}, known, reg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	return f, reg
 }
@@ -199,6 +206,9 @@ func TestWithoutKEDA(t *testing.T) {
 	client := server.client(t, kube.clientCA, "hpa")
 	if code, body := server.get(t, client, externalChat+"s0-prometheus", nil); code != 503 || !strings.Contains(body, "rejects the adapter's credentials") {
 		t.Errorf("a wrong token: HTTP %d: %s", code, body)
+	}
+	if code, body := server.get(t, client, externalChat+"late", nil); code != 503 || !strings.Contains(body, "late may be the adapter's own: its series have not been listed yet") {
+		t.Errorf("a metric that may be the adapter's: HTTP %d: %s", code, body)
 	}
 	keda.server.Close()
 	host := keda.server.Listener.Addr().(*net.TCPAddr).String()

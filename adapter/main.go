@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/config"
@@ -38,9 +39,10 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	root := serveCommand(stderr)
+	root, sections := serveCommand(stderr)
 	root.AddCommand(rulesCommand(), explainCommand(), simulateCommand())
 	command.Setup(root, "gpuscale-adapter")
+	inSections(root, sections)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -57,18 +59,29 @@ type serveFlags struct {
 	version  bool
 }
 
-// serveCommand is the program without a subcommand.
-func serveCommand(stderr io.Writer) *cobra.Command {
+// inSections lets the help of the root command print its flags in sections, the program's own first.
+func inSections(root *cobra.Command, sections cliflag.NamedFlagSets) {
+	var flags strings.Builder
+	cliflag.PrintSections(&flags, sections, 80)
+	const all = "Flags:\n{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}"
+	own := strings.TrimSpace(flags.String())
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), all, "{{if .HasParent}}"+all+"{{else}}"+own+"{{end}}", 1))
+}
+
+// serveCommand is the program without a subcommand, and its flags by origin.
+func serveCommand(stderr io.Writer) (*cobra.Command, cliflag.NamedFlagSets) {
 	base := newBase(stderr)
 	var f serveFlags
-	flags := base.Flags()
+	var sections cliflag.NamedFlagSets
+	flags := sections.FlagSet("own")
 	flags.StringVar(&f.config, "config", "", "YAML configuration file (required)")
 	flags.BoolVar(&f.check, "check", false, "check the configuration file and exit")
 	flags.BoolVar(&f.version, "version", false, "print the version and exit")
 	flags.StringVar(&base.RemoteKubeConfigFile, "kubeconfig", "", "kubeconfig file; empty means the pod's service account")
 	flags.TextVar(&f.logLevel, "log-level", &f.logLevel, "debug, info, warn or error")
-	f.theirs.add(flags)
 	f.own.add(flags)
+	f.theirs.add(sections.FlagSet("prometheus-adapter"))
+	sections.FlagSet("Kubernetes API server").AddFlagSet(base.Flags())
 	cmd := &cobra.Command{
 		Use:   "gpuscale-adapter",
 		Short: "Serve metrics from Prometheus to the HorizontalPodAutoscaler",
@@ -77,10 +90,7 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 One file configures it:
   gpuscale-adapter --config FILE           serve
   gpuscale-adapter --check --config FILE   print what is wrong with the file
-Its own flags are --config, --check, --kubeconfig, --log-level, --version,
---certificate-for and --ca-bundles.
---prometheus-* and --metrics-* are prometheus-adapter's and override the file;
-the others are those of every Kubernetes API server.
+prometheus-adapter's flags override the file.
 
 Exit codes:
   0  success, or ended by a signal
@@ -118,7 +128,9 @@ Exit codes:
 		},
 	}
 	cmd.Flags().AddFlagSet(flags)
-	return cmd
+	cmd.Flags().AddFlagSet(base.Flags()) // before prometheus-adapter's, which have some of their names and no effect
+	cmd.Flags().AddFlagSet(sections.FlagSet("prometheus-adapter"))
+	return cmd, sections
 }
 
 // rulesCommand prints the queries without sending them.

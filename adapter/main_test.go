@@ -17,6 +17,25 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
+// The help prints the program's own flags first, and those of every API server last. A subcommand has its own.
+func TestHelpIsInSections(t *testing.T) {
+	for _, c := range []struct{ args, has []string }{
+		{[]string{"--help"}, []string{"\nUsage:", "\nAvailable Commands:", "\nOwn flags:", "--config string", "\nPrometheus-adapter flags:", "--prometheus-url string", "\nKubernetes API server flags:", "--secure-port int"}},
+		{[]string{"rules", "--help"}, []string{"\nFlags:\n", "--config string", "--prometheus-url string"}},
+	} {
+		var out bytes.Buffer
+		require.NoError(t, run(t.Context(), c.args, &out, &out))
+		at := -1
+		for _, want := range c.has {
+			next := strings.Index(out.String(), want)
+			if next <= at {
+				t.Fatalf("%v: %q is not there, or not after what comes before it:\n%s", c.args, want, out.String())
+			}
+			at = next
+		}
+	}
+}
+
 func TestCommandLine(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string { return writeFile(t, name, []byte(text)) }

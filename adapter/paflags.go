@@ -60,11 +60,9 @@ func (p *paFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&p.maxAge, "metrics-max-age", 0, "as prometheusAdapter.seriesAge")
 	flags.BoolVar(&p.disableHTTP2, "disable-http2", false, "as --disable-http2-serving")
 	for _, f := range ignored {
-		if flags.Lookup(f.name) == nil {
-			flags.StringP(f.name, f.short, f.value, "prometheus-adapter's; no effect, see --log-level")
-			flags.Lookup(f.name).NoOptDefVal = "true"
-			flags.Lookup(f.name).Hidden = true
-		}
+		flags.StringP(f.name, f.short, f.value, "prometheus-adapter's; no effect, see --log-level")
+		flags.Lookup(f.name).NoOptDefVal = "true"
+		flags.Lookup(f.name).Hidden = true
 	}
 }
 

@@ -176,7 +176,13 @@ func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cac
 		served = file
 	}
 	if t := conf.File.Config.Forward.External; t != nil {
-		others, err := forward.New(*t, served, func(metric string) bool { return tables.Has(metric) || file.Has(metric) }, reg, log)
+		known := func(metric string) (bool, error) {
+			if tables.Has(metric) {
+				return true, nil
+			}
+			return file.Has(metric)
+		}
+		others, err := forward.New(*t, served, known, reg, log)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -102,8 +102,8 @@ type Question struct {
 	declared bool // by a rule of the Setup: not counted among those of Watch
 }
 
-// Everywhere stands for every namespace that a query is about.
-const Everywhere = "*"
+// Everywhere stands for every namespace that a query is about. No label has this value: it is not UTF-8.
+const Everywhere = "\xff"
 
 // key identifies a question.
 type key struct{ rule, backend, version string }

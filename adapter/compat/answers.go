@@ -22,7 +22,7 @@ import (
 func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector k8slabels.Selector) (*custom_metrics.MetricValue, error) {
 	t := p.lookup(info)
 	if t == nil {
-		other, err := p.elsewhere(info.Metric)
+		other, err := p.elsewhere(info.Metric, info.GroupResource)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, selector k8slabels.Selector, info cma.CustomMetricInfo, metricSelector k8slabels.Selector) (*custom_metrics.MetricValueList, error) {
 	t := p.lookup(info)
 	if t == nil {
-		other, err := p.elsewhere(info.Metric)
+		other, err := p.elsewhere(info.Metric, info.GroupResource)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector k8slabels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
 	t := p.registry.Load().external[info.Metric]
 	if t == nil {
-		other, err := p.elsewhere(info.Metric)
+		other, err := p.elsewhere(info.Metric, schema.GroupResource{})
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
@@ -102,20 +103,35 @@ func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 
 // elsewhere returns the other provider for a metric of its own. While some of the file's series
 // have never been listed, any other name may be one of the file's: the error is then "not yet",
-// not "not found".
-func (p *Provider) elsewhere(metric string) (cma.MetricsProvider, error) {
+// not "not found". of is the kind of a custom metric's objects.
+func (p *Provider) elsewhere(metric string, of schema.GroupResource) (cma.MetricsProvider, error) {
 	if p.Other != nil && slices.Contains(p.Other.ListAllExternalMetrics(), cma.ExternalMetricInfo{Metric: metric}) {
 		return p.Other, nil
 	}
 	if pending := p.registry.Load().pending; pending != nil {
 		return nil, provider.Unavailable("%s: %v", metric, pending)
 	}
-	return nil, provider.NotFound("no rule of %s serves %s for this kind of object", p.opts.ConfigFile, metric)
+	var served []string
+	for _, info := range p.ListAllMetrics() {
+		if info.GroupResource == of {
+			served = append(served, info.Metric)
+		}
+	}
+	if of.Empty() {
+		for _, info := range p.ListAllExternalMetrics() {
+			served = append(served, info.Metric)
+		}
+	}
+	return nil, provider.NotFound("no rule of %s serves %s for this kind of object; %s", p.opts.ConfigFile, metric, provider.Nearest(metric, served))
 }
 
-// Has reports whether an external metric is one of the file's.
-func (p *Provider) Has(metric string) bool {
-	return p != nil && p.registry.Load().external[metric] != nil
+// Has reports whether an external metric is one of the file's. The error says why it may become one.
+func (p *Provider) Has(metric string) (bool, error) {
+	if p == nil {
+		return false, nil
+	}
+	r := p.registry.Load()
+	return r.external[metric] != nil, r.pending
 }
 
 // Rules returns the state of each rule, broken ones included.

@@ -51,6 +51,9 @@ func TestWhatTheFileDoesNotDeclareIsTheOthers(t *testing.T) {
 		}
 		return "file"
 	}
+	if _, unsure := p.Has("backlog"); unsure == nil {
+		t.Error("before the first listing the file's metrics are known")
+	}
 	if got := asked("gpu_busy") + " " + asked("queue"); got != "other file" || own != 0 {
 		t.Errorf("before the first listing: %s, %d metrics", got, own)
 	}
@@ -58,7 +61,11 @@ func TestWhatTheFileDoesNotDeclareIsTheOthers(t *testing.T) {
 	if got := asked("gpu_busy") + " " + asked("queue") + " " + asked("nonsense"); got != "other file file" {
 		t.Errorf("%s", got)
 	}
-	if n := len(p.ListAllExternalMetrics()); n != 2 || !p.Has("backlog") || p.Has("queue") {
+	has := func(metric string) bool {
+		is, unsure := p.Has(metric)
+		return is && unsure == nil
+	}
+	if n := len(p.ListAllExternalMetrics()); n != 2 || !has("backlog") || has("queue") {
 		t.Errorf("%d external metrics", n)
 	}
 	all := p.ListAllMetrics()

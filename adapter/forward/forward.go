@@ -46,7 +46,7 @@ const (
 // know. Its methods are safe for concurrent use.
 type Forwarder struct {
 	cma.MetricsProvider
-	known    func(metric string) bool
+	known    func(metric string) (bool, error)
 	server   string
 	caller   bool
 	timeout  time.Duration
@@ -57,9 +57,9 @@ type Forwarder struct {
 	down     atomic.Bool // the last request failed
 }
 
-// New returns a forwarder for names that own does not have; known reports those that it has.
-// The target must be valid.
-func New(t Target, own cma.MetricsProvider, known func(metric string) bool, reg prometheus.Registerer, log *slog.Logger) (*Forwarder, error) {
+// New returns a forwarder for names that own does not have; known reports those that it has, and
+// returns why it cannot say so yet. The target must be valid.
+func New(t Target, own cma.MetricsProvider, known func(metric string) (bool, error), reg prometheus.Registerer, log *slog.Logger) (*Forwarder, error) {
 	server, err := t.base()
 	if err != nil {
 		return nil, err
@@ -135,10 +135,14 @@ func Mark(next http.Handler) http.Handler {
 // GetExternalMetric answers with the provider's own value, or with the other server's
 // answer, its refusals included.
 func (f *Forwarder) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
-	if f.known(info.Metric) {
+	known, unsure := f.known(info.Metric)
+	if known {
 		return f.MetricsProvider.GetExternalMetric(ctx, namespace, selector, info)
 	}
 	list, err := f.forward(ctx, namespace, selector, info.Metric)
+	if err != nil && unsure != nil {
+		err = provider.Unavailable("%s may be the adapter's own: %v; %s: %v", info.Metric, unsure, f.server, err)
+	}
 	f.answered.WithLabelValues(strconv.Itoa(provider.Code(err))).Inc()
 	return list, err
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +27,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // Tables is the part of *cache.Cache the provider needs.
@@ -59,7 +62,7 @@ func New(tables Tables, pods Pods, scales Scales, mapper apimeta.RESTMapper, reg
 func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector labels.Selector) (_ *custom_metrics.MetricValue, err error) {
 	defer func() { p.answered(info.Metric, err) }()
 	if !p.tables.Has(info.Metric) {
-		return nil, unknown(info.Metric)
+		return nil, p.unknown(info.Metric)
 	}
 	o, err := p.object(name, info)
 	if err != nil {
@@ -240,14 +243,39 @@ func (p *Provider) view(ctx context.Context, rule, namespace string) (cache.View
 	view, err := p.tables.View(ctx, rule, namespace)
 	switch {
 	case errors.Is(err, cache.ErrUnknownRule):
-		return view, unknown(rule)
+		return view, p.unknown(rule)
 	case err != nil:
 		return view, apierrors.NewTimeoutError(fmt.Sprintf("waiting for the first value of %s: %v", rule, err), 1)
 	}
 	return view, nil
 }
 
-func unknown(rule string) error { return NotFound("no signal is called %s", rule) }
+func (p *Provider) unknown(rule string) error {
+	var names []string
+	for _, r := range p.tables.Rules() {
+		names = append(names, r.Name)
+	}
+	return NotFound("no signal is called %s; %s", rule, Nearest(rule, names))
+}
+
+const (
+	// maxNames and maxName bound the names of an error, and the letters of a requested one that are compared.
+	maxNames, maxName = 12, 128
+)
+
+// Nearest names what there is, the most similar names first, since a request has another one.
+func Nearest(requested string, names []string) string {
+	if len(names) == 0 {
+		return "the adapter serves none"
+	}
+	requested = text.Short(requested, maxName)
+	away := map[string]int{}
+	for _, name := range names {
+		away[name] = text.Distance(requested, name)
+	}
+	names = slices.SortedFunc(maps.Keys(away), func(a, b string) int { return cmp.Or(cmp.Compare(away[a], away[b]), cmp.Compare(a, b)) })
+	return "the adapter serves " + text.Several(names, maxNames)
+}
 
 // missing returns the API's error for a missing value, with PromQL that shows the series.
 func missing(view cache.View, namespace string, selector labels.Selector, why error) error {

@@ -194,9 +194,9 @@ func TestErrorsAreSentences(t *testing.T) {
 		info cma.CustomMetricInfo
 		says string
 	}{
-		{"vllm", deployment, "no sample of queue_depth (vllm:num_requests_waiting or any of 27 other series) younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
+		{"vllm", deployment, "no sample of queue_depth (vllm:num_requests_waiting or any of 28 other series) younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
 		{"empty", deployment, "Deployment chat/empty has no pods"},
-		{"vllm", unknown, "no signal is called nope"},
+		{"vllm", unknown, "no signal is called nope; the adapter serves queue_depth"},
 		{"m", of("example.io", "models"), "Model chat/m has no pods"},
 		{"m", of("example.io", "unheard"), "no resource is called unheard.example.io"},
 	}
@@ -217,6 +217,17 @@ func TestErrorsAreSentences(t *testing.T) {
 	p.tables.(fixedTables)["queue_depth"] = down
 	if _, err := p.GetMetricByName(t.Context(), vllm, deployment, all); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "HTTP 503") {
 		t.Errorf("Prometheus is down: %v", err)
+	}
+}
+
+// The most similar name comes first.
+func TestNearest(t *testing.T) {
+	names := []string{"gpu_busy", "queue_depth", "requests_running"}
+	if got, want := Nearest("queue_dept", names), "the adapter serves queue_depth, gpu_busy, requests_running"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := Nearest("x", nil); got != "the adapter serves none" {
+		t.Error(got)
 	}
 }
 

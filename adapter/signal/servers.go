@@ -14,7 +14,7 @@ func queues() []Source {
 	vllm, sglang, prealloc := routed(metric.VLLMWaiting), gauge(metric.SGLangQueued), apart(gauge(metric.SGLangPrealloc))
 	return tiers(
 		spellings(vllm), spellings(sglang, prealloc),
-		[][]Source{{unserved(underRay(vllm)), unserved(underRay(sglang)), underRay(prealloc), apart(gauge(metric.RayQueued))}},
+		[][]Source{{unserved(underRay(vllm)), unserved(underRay(sglang)), underRay(prealloc), gauge(metric.RayQueued), gauge(metric.RayQueuedNew)}},
 		variants(gauge(metric.LMDeployWaiting), apart(gauge(metric.LMDeployUnrouted))),
 		variants(gauge(metric.TRTLLMWaiting)),
 		variants(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
@@ -33,7 +33,7 @@ func running() []Source {
 		variants(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "scheduled")),
 		variants(gauge(metric.NIMRunning)),
 		variants(unasked(gauge(metric.TGIBatch))), variants(gauge(metric.LlamaProcessing)),
-		variants(gauge(metric.RayProcessing)),
+		variants(gauge(metric.RayProcessing), gauge(metric.RayProcessingNew)),
 		variants(gateway(metric.DynamoActive)), variants(gateway(metric.DynamoInflight)),
 		variants(gateway(metric.EPPRunning)), variants(gateway(metric.EPPRunningOld)), variants(gateway(metric.EPPRunningOldest)),
 	)

@@ -61,12 +61,17 @@ var (
 )
 
 // Series of Ray Serve about its deployments, whatever runs in them. Its
-// documentation omits the prefix "ray_", which every scrape has.
+// documentation omits the prefix "ray_", which every scrape has. Since 2026 each has a new name beside the old one,
+// which Ray 3 is to remove (java/serve/src/main/java/io/ray/serve/metrics/RayServeMetrics.java; ray#61090).
 var (
 	RayQueued = read(ServerRay, Gauge, None, "ray_serve_deployment_queued_queries",
 		"Requests that wait for a replica, as counted by the caller.", LabelDeployment, LabelApplication, LabelHandle, LabelActorID)
+	RayQueuedNew = read(ServerRay, Gauge, None, "ray_serve_router_num_queued_requests",
+		"The new name of ray_serve_deployment_queued_queries.", LabelDeployment, LabelApplication, LabelHandle, LabelActorID)
 	RayProcessing = read(ServerRay, Gauge, None, "ray_serve_replica_processing_queries",
 		"Requests a replica is working on.", LabelDeployment, LabelApplication, LabelReplica)
+	RayProcessingNew = read(ServerRay, Gauge, None, "ray_serve_replica_num_ongoing_requests",
+		"The new name of ray_serve_replica_processing_queries.", LabelDeployment, LabelApplication, LabelReplica)
 )
 
 // Series of Dynamo's frontend about the requests it has forwarded, and of its
