@@ -284,8 +284,7 @@ func on(node string, v plan.Verdict) bool {
 }
 
 // newFacts reports a plan that creates facts to plan with: a node is released
-// or has a successor, pods have ended, stranded slices of a GPU are usable, a
-// zone of a topology rule of a pod or a forecast is gone. Actions that follow from those may come at
+// or has a successor, pods have ended, a zone of a topology rule of a pod or a forecast is gone. Actions that follow from those may come at
 // once, but none of the plan's again.
 func newFacts(s plan.Snapshot, made plan.Plan) bool {
 	spread := slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return len(p.Spread) > 0 }) ||
@@ -297,7 +296,7 @@ func newFacts(s plan.Snapshot, made plan.Plan) bool {
 		case plan.RemoveNode:
 			return spread
 		}
-		return a.Verb == plan.Repartition && a.Reason == plan.GPUStranded
+		return false
 	})
 }
 
