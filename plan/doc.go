@@ -16,10 +16,10 @@
 //     for evictions
 //   - several pods, all or none: gang.go, domain.go and together.go, as trials of journal.go
 //   - forecasts: headroom.go
-//   - scale down: scaledown.go, drain.go, consolidate.go, sick.go, idle.go, tidy.go
+//   - scale down: scaledown.go, drain.go, consolidate.go, sick.go, idle.go
 //
 // Whether a pod fits a node is in fit.go (selectors, taints), topology.go and spread.go
 // (rules), capacity.go, models.go, gpuparts.go and ports.go (resources); index.go finds
-// the node. verdict.go, whynot.go and explain.go make the texts.
+// the node. verdict.go, stranded.go, whynot.go and explain.go make the texts.
 // docs/internals/003-planner.md has the reasons.
 package plan

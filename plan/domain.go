@@ -195,21 +195,13 @@ func (w *world) domainsOf(members []int) []*domain {
 		second, y := rank(b)
 		return cmp.Or(cmp.Compare(first, second), cmp.Compare(x, y), slices.Compare(a.values, b.values))
 	}
-	// For equal members without instances, where nothing can be reclaimed, these sums are exact: a place without enough
-	// cannot hold the members. One such place is tried all the same, for the text of the verdict.
-	exact := alike && len(k.pod.Demand.MIG) == 0 && !w.evictions.reclaimable()
-	var out, short []*domain
+	var out []*domain
 	for _, d := range all { // sorted below
-		switch {
-		case float64(d.most) < need:
-		case !exact || d.free > need-rounding:
+		if float64(d.most) >= need {
 			out = append(out, d)
-		case short == nil || compare(d, short[0]) < 0:
-			short = []*domain{d}
 		}
 	}
 	slices.SortFunc(out, compare)
-	out = append(out, short...)
 	return out[:min(len(out), maxDomains)]
 }
 

@@ -317,9 +317,7 @@ func (w *world) evacuate() {
 		stay := n.staying()
 		w.reserveElsewhere(i, stay)
 		n = &w.nodes[i] // the slice may have grown
-		// A later promise on another GPU may have reset nodeState.action.
-		acts := slices.ContainsFunc(w.actions.list, func(a Action) bool { return a.Node == n.name })
-		if n.Drain == nil && n.Operation == nil && !acts && w.may(n.pool) {
+		if n.Drain == nil && n.Operation == nil && n.action < 0 && w.may(n.pool) {
 			w.drain(n, n.LeavesAt, NodeInterrupted, w.interruptionText(n)+", "+count(len(stay), "pod")+" to move")
 		}
 	}

@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -243,16 +242,13 @@ func (cond *conditions) mayStage(gang string, members int) bool {
 func (w *world) serveCore(u *unit, core []int) (f failed, ok bool) {
 	w.serving.committing, w.serving.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
 	defer func() { w.serving.committing, w.serving.staging, w.serving.rest = false, false, nil }()
-	w.reclaimTogether(core, func() float64 {
+	w.reclaimTogether(core, func() bool {
 		f, ok = w.inDomains(u.gang, core, func(i int) bool {
 			w.discountUnserved(i)
 			w.serving.rest = w.demandOf(core[slices.Index(core, i)+1:])
 			return w.serve(i, true)
 		})
-		if !ok {
-			return math.Inf(1)
-		}
-		return 0
+		return ok
 	})
 	return f, ok
 }

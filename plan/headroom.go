@@ -196,7 +196,7 @@ func (w *world) worthwhile(f *Forecast, p *pending, o option) bool {
 	life := w.policy.NodeLife
 	if o.kind == OptionFree {
 		n := &w.nodes[o.node]
-		if n.tier != tierNow || n.pool == nil || n.bound+n.promised > 0 || w.keepsEmpty(n.pool) {
+		if n.pool == nil || n.bound+n.promised > 0 || w.keepsEmpty(n.pool) {
 			return true
 		}
 		o = w.priced(p, n.pool, -1)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"container/heap"
 	"math"
 	"slices"
 	"strings"
@@ -14,13 +15,12 @@ import (
 type index struct {
 	built bool
 	epoch int // of the kind's rules about hosts when it was built
-	heaps []heap
+	heaps []sorted
 }
 
-// heap is a heap of nodes: the soonest first, then the one with the most datasets,
-// then the one with the least free capacity, then the first by name. container/heap would
-// allocate for each entry that is added or removed.
-type heap []entry
+// sorted is a heap of nodes: the soonest first, then the one with the most datasets,
+// then the one with the least free capacity, then the first by name.
+type sorted []entry
 
 // entry is a node and its value when it was added.
 type entry struct {
@@ -49,23 +49,21 @@ func (s *index) push(on int, e entry) {
 	s.heaps[on].push(e)
 }
 
-func (s *heap) push(e entry) {
+func (s *sorted) push(e entry) {
 	*s = append(*s, e)
-	h := *s
-	i := len(h) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !h[i].before(h[up]) {
-			return
-		}
-		h[i], h[up] = h[up], h[i]
-		i = up
-	}
+	heap.Fix(s, len(*s)-1)
 }
+
+// Len, Less and Swap are heap.Interface's. Push and Pop would allocate for each entry, and are not used.
+func (s *sorted) Len() int           { return len(*s) }
+func (s *sorted) Less(i, j int) bool { return (*s)[i].before((*s)[j]) }
+func (s *sorted) Swap(i, j int)      { (*s)[i], (*s)[j] = (*s)[j], (*s)[i] }
+func (s *sorted) Push(any)           {}
+func (s *sorted) Pop() any           { return nil }
 
 // best returns the best node of the heaps that are open, -1 for none. value
 // returns a node's entry now, false for a node that cannot serve.
-func (s *index) best(open func(heap int) bool, value func(node int) (entry, bool)) int {
+func (s *index) best(open func(on int) bool, value func(node int) (entry, bool)) int {
 	var first entry
 	found := false
 	for i := range s.heaps {
@@ -82,7 +80,7 @@ func (s *index) best(open func(heap int) bool, value func(node int) (entry, bool
 	return first.node
 }
 
-func (s *heap) first(value func(node int) (entry, bool)) (entry, bool) {
+func (s *sorted) first(value func(node int) (entry, bool)) (entry, bool) {
 	for len(*s) > 0 {
 		h := *s
 		now, ok := value(h[0].node)
@@ -96,27 +94,9 @@ func (s *heap) first(value func(node int) (entry, bool)) (entry, bool) {
 			h[0] = h[last]
 			*s = h[:last]
 		}
-		s.down()
+		heap.Fix(s, 0)
 	}
 	return entry{}, false
-}
-
-// down moves the first entry to its place in the heap.
-func (s *heap) down() {
-	h, i := *s, 0
-	for {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
-			if h[child].before(h[least]) {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		h[i], h[least] = h[least], h[i]
-		i = least
-	}
 }
 
 // grouping assigns each node a heap, for the kinds whose rules mention the same labels, the
@@ -204,12 +184,12 @@ func (t *topology) keysOf(k *kind) []string {
 }
 
 // open reports whether the kind's rules let it onto the nodes of a heap.
-func (t *topology) open(k *kind) func(heap int) bool {
+func (t *topology) open(k *kind) func(on int) bool {
 	s := t.groupingOf(k)
 	if len(s.keys) == 0 {
 		return func(int) bool { return true }
 	}
-	return func(heap int) bool { return t.allows(k, &s.places[heap], false) }
+	return func(on int) bool { return t.allows(k, &s.places[on], false) }
 }
 
 // value is a node's entry for a kind; false where the node cannot serve it. With upcoming the
@@ -227,21 +207,8 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 	if !is || !n.admits(k) || w.models.lacks(k, &n.capacity) != "" {
 		return entry{}, false
 	}
-	return entry{at, w.models.rank(k, n), node}, w.topology.hostAllows(k, n)
+	return entry{at, n.rank(k), node}, w.topology.hostAllows(k, n)
 }
-
-// spare is a node's free capacity for ordering: its slices, weighed by the free
-// share of its CPU.
-func (n *nodeState) spare() int {
-	slices := n.freeSlices()
-	if n.CPUMilli <= 0 || n.cpu >= n.CPUMilli {
-		return slices * cpuSteps
-	}
-	return slices * int(max(n.cpu, 0)*cpuSteps/n.CPUMilli)
-}
-
-// cpuSteps is the resolution of the free share of CPU.
-const cpuSteps = 1000
 
 // fill adds every node that can serve to the index.
 func (w *world) fill(k *kind, s *index, value func(node int) (entry, bool)) {

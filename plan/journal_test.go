@@ -23,7 +23,6 @@ type remains struct {
 	budgets     map[string]int
 	evictedPods []string
 	unserved    []int
-	bounded     []bool
 	used        map[string][2]quota.Amount
 	topology    map[string]int
 }
@@ -54,7 +53,7 @@ func remainsOf(w *world) remains {
 	}
 	slices.Sort(m.evictedPods)
 	for _, k := range w.kinds {
-		m.unserved, m.bounded = append(m.unserved, k.unserved), append(m.bounded, k.bounded)
+		m.unserved = append(m.unserved, k.unserved)
 	}
 	for _, t := range w.quotas.tenants {
 		m.used[t.Name] = [2]quota.Amount{w.quotas.tree.Used(t.Name), w.quotas.tree.Total(t.Name)}

@@ -162,17 +162,8 @@ func (w *world) reconsiderRepartitions(node int) {
 // action is taken for them, so they must not use what an action provides for marked pods.
 func (w *world) placeRest(marked bool) {
 	w.findBorrowers()
-	for u := 0; u < len(w.units); u++ {
-		var alone []int
-		if marked {
-			alone = w.reclaiming(u)
-		}
-		if len(alone) > 1 {
-			w.reclaimTogether(alone, func() float64 { return w.serveAlone(alone) })
-			u += len(alone) - 1
-		} else {
-			w.serveUnit(&w.units[u], marked)
-		}
+	for u := range w.units {
+		w.serveUnit(&w.units[u], marked)
 	}
 	if marked {
 		w.serveFollowers()
@@ -188,39 +179,6 @@ func (w *world) serveFollowers() {
 		}
 	}
 }
-
-// reclaiming are the pods of the units from index from on, up to maxStops, as long as each is a pod without a gang
-// for which borrowed capacity can be reclaimed.
-func (w *world) reclaiming(from int) (alone []int) {
-	for u := from; u < len(w.units) && len(alone) < maxStops && w.units[u].gang == nil && w.hold == ""; u++ {
-		i := w.units[u].members[0]
-		p := &w.pending[i]
-		if !p.undecided() || !p.pod.Unschedulable {
-			break
-		}
-		if _, can := w.reclaimOption(p); !can {
-			break
-		}
-		alone = append(alone, i)
-	}
-	return alone
-}
-
-// serveAlone serves pods one by one, and returns the cost of those that are not served. A pod that is not served
-// costs more than all later ones together.
-func (w *world) serveAlone(pods []int) (unserved float64) {
-	for _, i := range pods {
-		w.discountUnserved(i)
-		unserved *= 2
-		if !w.serve(i, false) {
-			unserved += unservedCost
-		}
-	}
-	return unserved
-}
-
-// unservedCost is more than the loss of evictions for any pod.
-const unservedCost = 1e6
 
 func (w *world) serveUnit(u *unit, marked bool) {
 	core, rest := u.core()

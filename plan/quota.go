@@ -143,7 +143,12 @@ func (w *world) readmit() {
 		_, rest := w.units[u].core()
 		for _, i := range rest {
 			p := &w.pending[i]
-			if !p.refused || p.reason != QuotaExceeded || w.gangUnserved(&w.units[u]) {
+			if !p.refused || p.reason != QuotaExceeded {
+				continue
+			}
+			if w.gangUnserved(&w.units[u]) { // perhaps for another reason by now
+				g := w.units[u].gang
+				p.reason, p.detail = g.reason, g.name+" "+g.detail
 				continue
 			}
 			if w.chargeAgain([]int{i}, false) && p.pod.Unschedulable { // the others come last

@@ -179,7 +179,7 @@ var reasons = []ReasonDoc{
 		"Look at the GPU's XID errors; report the node to its provider. Where many are sick at once, check what they share: driver, image, exporter."},
 	{GPUUnused, "gpu", "The GPU, or a MIG device of it, is allocated to a pod that has not used it for an hour or more. The detail names the pod.",
 		"Ask the pod's owner, or set reclaimIdle in the tenant's GPUQuota."},
-	{GPUStranded, "gpu", "Slices of the GPU are in no GPU instance, although one could be added. The GPU is repartitioned when that disturbs no pod and serves a request; the detail says what prevents it now.", ""},
+	{GPUStranded, "gpu", "Slices of the GPU are in no GPU instance, although one could be added. The GPU is repartitioned once a pending pod or a forecast needs that.", ""},
 	{GPUFree, "gpu", "The GPU is allocated to no pod.", ""},
 	{GPUAllocated, "gpu", "The GPU, or a MIG device of it, is allocated to a pod.", ""},
 	{GPUSick, "gpu", "The node reports the GPU as broken. It does not count as supply, and is not changed.",

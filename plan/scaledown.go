@@ -9,14 +9,12 @@ import (
 
 // scaleDown runs after all pending pods have been considered: it continues drains,
 // removes empty nodes, replaces sick ones, reclaims idle GPUs, drains underused
-// nodes, repartitions GPUs with stranded slices, and soft taints the nodes that stay
-// empty.
+// nodes, and soft taints the nodes that stay empty.
 func (w *world) scaleDown() {
 	w.continueDrains()
 	w.removeEmpty()
 	w.reclaimIdle()
 	w.consolidate()
-	w.tidy()
 	w.softTaints()
 }
 

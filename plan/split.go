@@ -131,19 +131,16 @@ func lacking(requested, free, removed []mig.Count) ([]mig.Count, bool) {
 // repartitions reports whether this plan repartitions a GPU.
 func (n *nodeState) repartitions(device int) bool { return slices.Contains(n.repartition, device) }
 
-// splits are the splits of a node's GPUs, the soonest first. Where busy instances can stay, a GPU
-// has two, the one without patience first, see splitGPU.
+// splits are the patient splits of a node's GPUs, the soonest first.
 func (cond *conditions) splits(n *nodeState) []*split {
 	var all []*split
-	for _, patient := range []bool{false, true} {
-		for c := range n.gpus() {
-			device := &n.gpus()[c]
-			if !device.MIG || device.ByClaim || device.Model.Name != n.model || !patient && (n.tier == tierNode || !n.pool.MIG.KeepsBusy) {
-				continue
-			}
-			if s := cond.splitGPU(n, c, patient); s.why == "" {
-				all = append(all, s)
-			}
+	for c := range n.gpus() {
+		device := &n.gpus()[c]
+		if !device.MIG || device.ByClaim || device.Model.Name != n.model {
+			continue
+		}
+		if s := cond.splitGPU(n, c, true); s.why == "" {
+			all = append(all, s)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *split) int { return a.at.Compare(b.at) })

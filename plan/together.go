@@ -13,22 +13,23 @@ const maxTogether = 2048
 // maxStops bounds the pods whose subsets reclaimTogether tries.
 const maxStops = 8
 
-// reclaimTogether finds the cheapest evictions for several pods together: a gang's members, all or none, or some pods
-// alone. First each evicts what is cheapest for itself. Together that may cost too much, or one may take what another
-// cannot do without. So where two or more pods are evicted, or the gang is not served, it tries each set of up to
-// maxStops evictable pods: the pods are served as if those of the set stopped anyway. The cheapest result is kept.
-// Where no more than maxStops pods are evictable at all, only those of the set may be evicted.
-//
-// serve returns the cost of what it did not serve, infinite for a gang.
-func (w *world) reclaimTogether(core []int, serve func() (unserved float64)) {
+// reclaimTogether finds the cheapest evictions for a gang's members together. First each evicts what is cheapest for
+// itself. Together that may cost too much, or one may take what another cannot do without. So where two or more pods are
+// evicted, or the gang is not served, it tries each set of up to maxStops evictable pods: the members are served as if
+// those of the set stopped anyway. The cheapest result is kept. Where no more than maxStops pods are evictable at all,
+// only those of the set may be evicted.
+func (w *world) reclaimTogether(core []int, serve func() bool) {
 	if !w.evictions.reclaimable() || !slices.ContainsFunc(core, func(i int) bool { return w.pending[i].charged && !w.pending[i].borrowed }) {
 		serve()
 		return
 	}
-	evicted, before, least := len(w.evictions.pods), w.serving.spent, 0.0
+	evicted, before, least := len(w.evictions.pods), w.serving.spent, math.Inf(1)
 	if w.try(func() bool {
-		least = serve() + w.serving.spent - before
-		return len(w.evictions.pods) < evicted+2 && least < math.Inf(1)
+		if !serve() {
+			return false
+		}
+		least = w.serving.spent - before
+		return len(w.evictions.pods) < evicted+2
 	}) {
 		return
 	}
@@ -46,8 +47,8 @@ func (w *world) reclaimTogether(core []int, serve func() (unserved float64)) {
 			break
 		}
 		w.try(func() bool {
-			if cost := serve() + w.serving.spent - before; cost < least-rounding {
-				least, best = cost, w.serving.stopping
+			if serve() && w.serving.spent-before < least-rounding {
+				least, best = w.serving.spent-before, w.serving.stopping
 			}
 			return false
 		})

@@ -1,15 +1,11 @@
 package plan_test
 
 import (
-	"fmt"
 	"math/rand"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
@@ -39,37 +35,6 @@ func TestRevertedTrialChangesNothing(t *testing.T) {
 		}
 		script, _ := scenario.Script(string(text))
 		_, _ = w.Exec(script) // some files have statements that fail
-	}
-}
-
-// TestTidyKeepsEveryInstance adds an instance to every layout of a product that lacks one, and none is removed. The
-// first one is allocated; elsewhere pods run on each of the model's profiles.
-func TestTidyKeepsEveryInstance(t *testing.T) {
-	for _, model := range []string{"A30-24GB", "H100-80GB"} {
-		table, _ := mig.ForModel(model)
-		elsewhere := ""
-		for i, p := range table.Profiles() {
-			elsewhere += fmt.Sprintf("pod b/p%d requests=%s node=elsewhere\n", i, table.Name(p))
-		}
-		for _, whole := range table.Maximal() {
-			for i := range whole {
-				part := slices.Delete(slices.Clone(whole), i, i+1)
-				layout := strings.Replace(table.Format(part)+" ", " ", ":allocated-to=a/p ", 1)
-				if len(part) == 0 {
-					layout = ""
-				}
-				s, p, err := scenario.Parse(fmt.Sprintf("pool p min=1 max=1 size=1 repartition=keep-busy\nnode n pool=p\ngpu n/0 model=%s mig layout=(%s) gpu-idle=1h\n%s", model, layout, elsewhere))
-				require.NoError(t, err)
-				made := plan.Make(s, p)
-				if len(made.Actions) != 1 || made.Actions[0].Reason != plan.GPUStranded {
-					t.Fatalf("%s %s: want one action\n%s", model, layout, made)
-				}
-				to := made.Actions[0].Target
-				if len(table.Free(to)) > 0 || table.Legal(to) != nil || slices.ContainsFunc(part, func(q mig.Placement) bool { return !slices.Contains(to, q) }) {
-					t.Fatalf("%s %s: %s", model, layout, made.Actions[0])
-				}
-			}
-		}
 	}
 }
 

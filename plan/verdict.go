@@ -226,7 +226,6 @@ func (w *world) decideGPU(v *Verdict, node, device int) {
 	case n.hasUnused && w.idlers(c) != "":
 		v.Reason, v.Detail = GPUUnused, w.idlers(c)
 	case len(w.models.stranded(n, c)) > 0:
-		_, why := w.tidyGPU(node, device)
-		v.Reason, v.Detail = GPUStranded, w.models.strandedText(c)+": "+cmp.Or(why, "a later reconcile repartitions it")
+		v.Reason, v.Detail = GPUStranded, w.models.strandedText(c)
 	}
 }

@@ -282,9 +282,9 @@ func on(node string, v plan.Verdict) bool {
 	return slices.Contains(strings.FieldsFunc(v.Detail, func(r rune) bool { return r == ' ' || r == ',' }), node)
 }
 
-// newFacts reports a plan that creates new facts: a node is released or has a successor, pods have ended, stranded
-// slices of a GPU are usable, or a zone of a topology rule of a pod or a forecast is gone. Actions that follow from
-// these may come at once, but none of the plan's actions again.
+// newFacts reports a plan that creates new facts: a node is released or has a successor, pods have ended, or a zone of a
+// topology rule of a pod or a forecast is gone. Actions that follow from these may come at once, but none of the plan's
+// actions again.
 func newFacts(s plan.Snapshot, made plan.Plan) bool {
 	spread := slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return len(p.Spread) > 0 }) ||
 		slices.ContainsFunc(s.Forecasts, func(f plan.Forecast) bool { return len(f.Like.Spread) > 0 })
@@ -295,7 +295,7 @@ func newFacts(s plan.Snapshot, made plan.Plan) bool {
 		case plan.RemoveNode:
 			return spread
 		}
-		return a.Verb == plan.Repartition && a.Reason == plan.GPUStranded
+		return false
 	})
 }
 
