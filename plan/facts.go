@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
@@ -181,11 +182,28 @@ func (n *nodeState) discountAllocated() {
 	}
 }
 
+// limitSick limits the free capacity of a node with a sick GPU to what the scheduler counts: what
+// the device plugin offers, with or without the sick GPU, minus the requests of all its pods, those
+// on the sick GPU included.
+func (ms *models) limitSick(n *nodeState) {
+	if !n.sick || n.Allocatable == nil || n.booting || n.operating() {
+		return
+	}
+	left := capacity{vendor: n.vendor, model: n.model, whole: clampCount(n.Allocatable.GPUs), free: ms.instances(nil, n.model, n.Allocatable.MIG, 1)}
+	for _, p := range n.pods {
+		ms.takeRunning(&Pod{Demand: demand.Demand{GPUs: p.Demand.GPUs, Vendor: p.Demand.Vendor, MIG: p.Demand.MIG}}, &left)
+	}
+	n.whole = min(n.whole, left.whole)
+	for i := range n.free {
+		n.free[i].N = min(n.free[i].N, mig.CountOf(left.free, n.free[i].Profile))
+	}
+}
+
 // limitToOffer limits a node's free capacity to its allocatable resources less
 // the requests of its bound pods. That needs neither attribution nor layouts.
 func (ms *models) limitToOffer(n *nodeState, single bool) {
 	offer := n.Allocatable
-	if offer == nil || n.operating() {
+	if offer == nil || n.sick || n.operating() {
 		return // while a GPU is repartitioned the device plugin offers nothing
 	}
 	n.whole = min(n.whole, clampCount(offer.GPUs))
@@ -196,15 +214,8 @@ func (ms *models) limitToOffer(n *nodeState, single bool) {
 	if model == "" && len(n.GPUs) > 0 {
 		model = n.GPUs[0].Model.Name
 	}
-	_, ok := ms.table(model)
-	switch offered := ms.instances(nil, model, offer.MIG, 1); {
-	case !ok:
-	case n.sick:
-		for i := range n.free {
-			n.free[i].N = min(n.free[i].N, mig.CountOf(offered, n.free[i].Profile))
-		}
-	default:
-		n.model, n.free = model, offered
+	if _, ok := ms.table(model); ok {
+		n.model, n.free = model, ms.instances(nil, model, offer.MIG, 1)
 	}
 }
 

@@ -80,6 +80,7 @@ type derived struct {
 	judged     bool        // candidates and blocked are known
 	candidates []candidate // the GPUs that could be repartitioned
 	blocked    causes      // what prevents it for the others
+	estimates  []estimate  // by number of the request
 }
 
 type poolState struct {

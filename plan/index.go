@@ -207,7 +207,7 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 	if !is || !n.admits(k) || w.models.lacks(k, &n.capacity) != "" {
 		return entry{}, false
 	}
-	return entry{at, n.rank(k), node}, w.topology.hostAllows(k, n)
+	return entry{at, w.models.rank(k, n), node}, w.topology.hostAllows(k, n)
 }
 
 // fill adds every node that can serve to the index.

@@ -3,7 +3,7 @@ package plan
 import "slices"
 
 // journal reverts trials: it has one entry for every write to the world since
-// the trial began. What is derived from the world (indices, splits)
+// the trial began. What is derived from the world (indices, splits, estimates)
 // is not in it: it is derived again.
 type journal struct {
 	undo    []func()
@@ -70,6 +70,9 @@ func (w *world) touch(node int) *nodeState {
 			w.nodes[node] = before
 			w.journal.touched = append(w.journal.touched, node)
 		})
+	}
+	if n.derived != nil {
+		n.derived.estimates = nil
 	}
 	return n
 }

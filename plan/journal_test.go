@@ -23,6 +23,7 @@ type remains struct {
 	budgets     map[string]int
 	evictedPods []string
 	unserved    []int
+	bounded     []bool
 	used        map[string][2]quota.Amount
 	topology    map[string]int
 }
@@ -53,7 +54,7 @@ func remainsOf(w *world) remains {
 	}
 	slices.Sort(m.evictedPods)
 	for _, k := range w.kinds {
-		m.unserved = append(m.unserved, k.unserved)
+		m.unserved, m.bounded = append(m.unserved, k.unserved), append(m.bounded, k.bounded)
 	}
 	for _, t := range w.quotas.tenants {
 		m.used[t.Name] = [2]quota.Amount{w.quotas.tree.Used(t.Name), w.quotas.tree.Total(t.Name)}

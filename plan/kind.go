@@ -43,6 +43,9 @@ type kind struct {
 	// failedTrial is the number of the trial in which nothing could be reclaimed
 	// for it, see reclaimOption.
 	failedTrial int
+	// bounded is set when a GPU could be repartitioned but MaxActionsPerReconcile
+	// is reached.
+	bounded bool
 }
 
 type verdictOnce uint8 // 0 for not known yet
@@ -57,6 +60,7 @@ const (
 type profileRequest struct {
 	model  string
 	ok     bool
+	id     int // the same for equal counts on the same model
 	counts []mig.Count
 }
 
@@ -201,8 +205,13 @@ func orderPending(pods []*Pod) {
 	}
 }
 
-// dataFirst is the weight in rank of a dataset that the node has: more than any node's free capacity.
-const dataFirst = 1 << 40
+// Weights of rank, each more than any node's free capacity: of a dataset that the node has,
+// and of a free instance that the kind requests. A node with few such instances is used
+// first, so that nodes with many keep them for pods that request several.
+const (
+	dataFirst    = 1 << 40
+	anotherAlike = 1 << 24
+)
 
 // cached returns those of the kind's datasets that a node with these labels has.
 func (k *kind) cached(labels map[string]string) []string {
@@ -216,9 +225,14 @@ func (k *kind) cached(labels map[string]string) []string {
 }
 
 // rank orders the nodes that can serve a kind equally soon: those with more of its
-// datasets first, then those with the least free capacity.
-func (n *nodeState) rank(k *kind) int {
+// datasets first, then those with the fewest free instances of its profiles, then those
+// with the least free capacity.
+func (ms *models) rank(k *kind, n *nodeState) int {
 	rank := n.freeSlices()
+	requested, _ := ms.requestOf(k, n.capacity.model)
+	for _, c := range requested {
+		rank += anotherAlike * mig.CountOf(n.capacity.free, c.Profile)
+	}
 	if len(k.pod.Data) > 0 {
 		rank -= dataFirst * len(k.cached(n.place().labels))
 	}
@@ -245,12 +259,17 @@ type answer struct {
 // requestOf translates the kind's MIG demand into a model's profiles; false
 // where the model has no such profile.
 func (ms *models) requestOf(k *kind, model string) ([]mig.Count, bool) {
+	r := ms.request(k, model)
+	return r.counts, r.ok
+}
+
+func (ms *models) request(k *kind, model string) profileRequest {
 	if len(k.pod.Demand.MIG) == 0 {
-		return nil, true
+		return profileRequest{ok: true}
 	}
 	for i := range k.requests {
 		if k.requests[i].model == model {
-			return k.requests[i].counts, k.requests[i].ok
+			return k.requests[i]
 		}
 	}
 	n := profileRequest{model: model, ok: true}
@@ -259,8 +278,13 @@ func (ms *models) requestOf(k *kind, model string) ([]mig.Count, bool) {
 		n.ok = n.ok && ok
 		n.counts = added(n.counts, p, clampCount(i.Count))
 	}
+	key, known := question(0, model, nil, nil, n.counts, nil), false
+	if n.id, known = ms.requestIDs[key]; !known { // pods of many kinds share them
+		n.id = len(ms.requestIDs)
+		ms.requestIDs[key] = n.id
+	}
 	k.requests = append(k.requests, n)
-	return n.counts, n.ok
+	return n
 }
 
 // table is the tables' ForModel, computed once for each model.

@@ -62,8 +62,8 @@ func (q *queue) touchPending(i int) *pending { return edit(q.journal, &q.pending
 // touchKind returns a kind whose counts are written to.
 func (q *queue) touchKind(k *kind) *kind {
 	if q.journal.current != 0 {
-		unserved := k.unserved
-		q.journal.record(func() { k.unserved = unserved })
+		unserved, bounded := k.unserved, k.bounded
+		q.journal.record(func() { k.unserved, k.bounded = unserved, bounded })
 	}
 	return k
 }

@@ -43,7 +43,7 @@ func (w *world) findBorrowers() {
 		first, lost := w.next(victims, nil)
 		l := borrowers{i, first.pod, lost, n.capacity.clone()}
 		for _, v := range victims {
-			w.models.putBack(n.located(v.pod), &l.capacity)
+			w.models.putBack(w.models.located(n, v.pod), &l.capacity)
 		}
 		w.evictions.borrowers = append(w.evictions.borrowers, l)
 	}
@@ -77,7 +77,7 @@ func (w *world) reclaimOption(p *pending) (option, bool) {
 		victims := w.choose(w.victims(i), func(v *Pod) bool { return v.Tenant != p.pod.Tenant }, func(gone []placedPod) bool {
 			r := n.capacity.clone()
 			for _, v := range gone {
-				w.models.putBack(n.located(v.pod), &r)
+				w.models.putBack(w.models.located(n, v.pod), &r)
 			}
 			return w.models.lacks(p.kind, &r) == ""
 		})

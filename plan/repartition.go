@@ -39,7 +39,10 @@ func (w *world) repartitionOption(p *pending) (option, bool) {
 		best = o
 		return entry{o.ready.UnixNano(), gpuSlices*(len(o.then)+int(one(w.nodes[node].sick))) - o.repartition.answer.Kept, node}, true
 	}
-	n := w.find(k, &k.repartitions, value)
+	if s := &k.repartitions; !s.built || s.epoch != w.topology.epoch(k) {
+		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })
+	}
+	n := k.repartitions.best(w.topology.open(k), value)
 	if n < 0 {
 		return option{}, false
 	}
@@ -47,6 +50,32 @@ func (w *world) repartitionOption(p *pending) (option, bool) {
 		return w.repartitionOn(p, n)
 	}
 	return best, true
+}
+
+// estimate is a node's entry for a request, as computed for the first kind with that request. It
+// can be stale: the pod that takes the GPU evaluates it again.
+type estimate struct {
+	known, ok bool
+	worth     entry
+}
+
+// estimated is value's result, computed once for all kinds with the same
+// request on the node.
+func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool)) (entry, bool) {
+	n := &w.nodes[node]
+	if _, ok := w.mayRepartition(k, n); !ok || w.nodeBlocks(k, n) != "" || len(w.repartitionable(n)) == 0 {
+		return entry{}, false
+	}
+	id := w.models.request(k, n.model).id
+	d := n.derive()
+	for len(d.estimates) <= id {
+		d.estimates = append(d.estimates, estimate{})
+	}
+	if !d.estimates[id].known {
+		worth, ok := value(node)
+		d.estimates[id] = estimate{true, ok, worth}
+	}
+	return d.estimates[id].worth, d.estimates[id].ok
 }
 
 // repartitionOn finds the best GPU of one node, or several of its GPUs where they serve the pod

@@ -57,6 +57,9 @@ func (w *world) serve(i int, inGang bool) bool {
 		return w.withoutAction(p, wait, canWait)
 	case w.reopenFor(p):
 		return true
+	case p.kind.bounded && !canWait && !w.serving.committing:
+		p.reason, p.detail = BoundReached, w.policy.actionBound()
+		return false
 	}
 	all := w.options(p)
 	if canWait {
@@ -124,6 +127,7 @@ func optionOf(all []option, kind OptionKind) (option, bool) {
 // over several reconciles.
 func (w *world) commit(p *pending, o option, all []option) bool {
 	if o.later = w.delays(o); o.later != "" && (!w.serving.committing || w.policy.MaxActionsPerReconcile <= 0) {
+		p.kind.bounded = p.kind.bounded || o.kind == OptionRepartition
 		p.reason, p.detail = BoundReached, w.policy.actionBound()
 		return false
 	}

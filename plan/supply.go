@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
 // judgeNodes computes from when on each node is supply, and sets hold.
@@ -67,7 +69,7 @@ func (w *world) bindRunning() (ganged []*Pod) {
 		default:
 			n.bound++
 		}
-		w.models.takeRunning(n.located(p), &n.capacity)
+		w.models.takeRunning(w.models.located(n, p), &n.capacity)
 		if p.Unreadable != "" && n.unknown { // it may have any device
 			n.whole, n.parts, n.free, n.divided = 0, nil, nil, nil
 		}
@@ -75,6 +77,7 @@ func (w *world) bindRunning() (ganged []*Pod) {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		n.discountAllocated()
+		w.models.limitSick(n)
 		if n.notFree == NodeBusy && (n.bound == 0 || len(n.stuck) > 0) && !n.inUse() {
 			if n.notFree = ""; n.unknown {
 				n.notFree = AllocationUnknown
@@ -82,7 +85,7 @@ func (w *world) bindRunning() (ganged []*Pod) {
 		}
 	}
 	for _, r := range leaving {
-		w.models.putBack(w.nodes[r.node].located(r.pod), &w.nodes[r.node].capacity)
+		w.models.putBack(w.models.located(&w.nodes[r.node], r.pod), &w.nodes[r.node].capacity)
 	}
 	return ganged
 }
@@ -100,7 +103,7 @@ func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 			if keptApart(k.pod, p) || keptApart(p, k.pod) {
 				return false
 			}
-			w.models.takeRunning(n.located(p), &left)
+			w.models.takeRunning(w.models.located(n, p), &left)
 		}
 	}
 	return w.models.lacks(k, &left) == "" && !slices.ContainsFunc(left.parts, func(s part) bool { return min(s.core, s.memory, s.places) < 0 })
@@ -126,27 +129,61 @@ func (w *world) supplyGPU(n *nodeState, c *GPU, single bool) {
 	}
 }
 
-// located is a running pod as it counts on its node. PartsOn are the GPUs of its parts: as its scheduler has recorded
-// them, or else as the allocations show them. Parts of sick GPUs are no capacity.
-func (n *nodeState) located(p *Pod) *Pod {
-	if p.Demand.Fraction == nil || p.Demand.GPUs > 0 || p.PartsOn != nil && !n.sick {
+// located is a running pod as it counts on its node. Its demand is without what it has of sick GPUs, since those are no
+// capacity. PartsOn are the GPUs of its parts: as its scheduler has recorded them, or else as the allocations show
+// them.
+func (ms *models) located(n *nodeState, p *Pod) *Pod {
+	parts := p.Demand.Fraction != nil && p.Demand.GPUs == 0
+	if !n.sick && (!parts || p.PartsOn != nil) {
 		return p
 	}
-	q, key, known := *p, p.Key(), false
-	q.PartsOn = nil
+	q, key := *p, p.Key()
+	for c := range n.GPUs {
+		if parts && p.PartsOn == nil && slices.Contains(n.GPUs[c].AllocatedTo, key) {
+			q.PartsOn = append(q.PartsOn, n.GPUs[c].Index)
+		}
+	}
+	q.Demand.MIG = slices.Clone(p.Demand.MIG)
 	for c := range n.GPUs {
 		device := &n.GPUs[c]
-		if p.PartsOn != nil && !slices.Contains(p.PartsOn, device.Index) || p.PartsOn == nil && !slices.Contains(device.AllocatedTo, key) {
-			continue
+		switch {
+		case device.Health != gpu.Sick:
+		case slices.Contains(q.PartsOn, device.Index):
+			q.Demand.Fraction, q.PartsOn = partsElsewhere(q.Demand.Fraction, q.PartsOn, device.Index)
+		case q.Demand.GPUs > 0 && slices.Contains(device.AllocatedTo, key):
+			q.Demand.GPUs--
+		default:
+			for i := range device.Instances {
+				if in := &device.Instances[i]; in.AllocatedTo == key {
+					ms.release(q.Demand.MIG, device.Model.Name, in.Profile)
+				}
+			}
 		}
-		if known = true; device.Health != gpu.Sick {
-			q.PartsOn = append(q.PartsOn, device.Index)
-		}
-	}
-	if known && q.PartsOn == nil {
-		q.Demand.Fraction = nil
 	}
 	return &q
+}
+
+// partsElsewhere is a fraction, and the indexes of the GPUs that it is on, without the part on the GPU of one index;
+// nil where that part is the only one.
+func partsElsewhere(f *demand.Fraction, on []int, index int) (*demand.Fraction, []int) {
+	n := max(f.GPUs, 1)
+	of := max(len(on), n)
+	if of == 1 {
+		return nil, nil
+	}
+	each := func(all int) int { return (all*n + of - 1) / of } // as partsOn
+	return &demand.Fraction{CoreMilli: each(f.CoreMilli), MemoryMiB: each(f.MemoryMiB), MemoryMilli: each(f.MemoryMilli), GPUs: of - 1},
+		slices.DeleteFunc(slices.Clone(on), func(i int) bool { return i == index })
+}
+
+// release removes one instance of a profile from a request on a model.
+func (ms *models) release(request []demand.Instances, model string, p mig.Profile) {
+	for i := range request {
+		if named, ok := ms.profile(model, request[i].Name); ok && named == p && request[i].Count > 0 {
+			request[i].Count--
+			return
+		}
+	}
 }
 
 func (n *nodeState) operating() bool { return n.Operation != nil }

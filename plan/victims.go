@@ -170,7 +170,7 @@ func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 		w.evictions.later[v] = forPod // spend's journal entry reverts this too
 	}
 	w.quotas.tree = w.quotas.without([]placedPod{{node, v}})
-	w.models.putBack(n.located(v), &n.capacity)
+	w.models.putBack(w.models.located(n, v), &n.capacity)
 	w.topology.place(v, node, -1)
 	n.leaving++
 	n.at = later(n.at, w.now.Add(gracePeriod))

@@ -43,7 +43,7 @@ func newWorld(s Snapshot, p Policy) *world {
 	at, all, undo := &conditions{now: s.Now, policy: p, state: s.State}, &fleet{}, &journal{}
 	places := &topology{fleet: all, journal: undo, rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}, groupings: map[string]*grouping{}}
 	w := &world{conditions: at, fleet: all, journal: undo, topology: places,
-		models: models{tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{},
+		models: models{tables: s.Tables, tableOf: map[string]*mig.Table{}, requestIDs: map[string]int{}, answers: map[string]answer{},
 			additions: map[string][]mig.Placement{}},
 		queue:     &queue{journal: undo, topology: places, kindAt: map[string]*kind{}},
 		evictions: evictions{conditions: at, fleet: all, journal: undo, pods: map[*Pod]bool{}, later: map[*Pod]string{}, budgets: map[string]int{}},

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
@@ -78,13 +77,10 @@ func promisesHold(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		w := &sim.World{State: base}
 		w.State = w.Snapshot()
 		q.Priority = -1 << 30
-		// The planner refuses MiB of GPUs whose memory is unknown; the simulator knows it. And it counts what pods have of
-		// a sick GPU as if they had it of a healthy one.
-		for i := range w.State.Nodes {
+		for i := range w.State.Nodes { // the planner refuses MiB of GPUs whose memory is unknown; the simulator knows it
 			n := &w.State.Nodes[i]
 			unmeasured := slices.ContainsFunc(n.GPUs, func(c plan.GPU) bool { return c.Model.MemoryMiB <= 0 })
-			sick := slices.ContainsFunc(n.GPUs, func(c plan.GPU) bool { return c.Health == gpu.Sick })
-			n.Ready = n.Ready && !sick && !(unmeasured && q.Demand.Fraction != nil && q.Demand.Fraction.MemoryMiB > 0)
+			n.Ready = n.Ready && !(unmeasured && q.Demand.Fraction != nil && q.Demand.Fraction.MemoryMiB > 0)
 		}
 		w.State.Pods = append(w.State.Pods, q)
 		w.Schedule()
