@@ -188,8 +188,8 @@ func (d *dice) odd(i int) {
 		d.do("node odd%d pool=%s gpus=0 age=%ds allocatable=()", i, pool, age)
 	case 2:
 		d.do("node odd%d pool=%s gpus=0 age=%ds\nnode odd%d gpus=%d model=A30-24GB layout=%s", i, pool, age, i, 1+d.n(2), d.layout("A30-24GB"))
-	case 3:
-		d.do("node odd%d pool=%s age=%ds\ngpu odd%d/0 model=H100-80GB layout=%s allocation-unknown", i, pool, age, i, strings.ReplaceAll(d.layout("H100-80GB"), " ", ":unplaced "))
+	case 3: // none of the pool's GPUs: these may be shared, and then have no MIG devices
+		d.do("node odd%d pool=%s gpus=0 age=%ds\nnode odd%d gpus=1 model=H100-80GB layout=%s\ngpu odd%d/0 allocation-unknown", i, pool, age, i, strings.ReplaceAll(d.layout("H100-80GB"), " ", ":unplaced "), i)
 	case 4:
 		d.do("pool odd%d max=%d model=Mystery gpus=%d layout=(c3m4a0@0) repartition=idle price=0.01 mig-duration=5s\nnode mystery%d pool=odd%d age=%ds", i, d.n(3), d.n(3), i, i, age)
 	case 5:
