@@ -100,7 +100,7 @@ func xidErrors() []board.Panel {
 	series := board.Of(metric.GPUXIDErrorsTotal, inNode)
 	return []board.Panel{
 		{Kind: board.Series, Title: "XID errors by code", W: 12, Unit: board.Count, Stack: true, Absent: "there was no XID error in the selected time, or " + noExporter + noRules,
-			About:   "XID errors in the interval of each point. 13, 31, 43 and 45 are mostly faults of the program; 48, 63, 64, 74, 79, 94, 95, 119 and 140 are mostly faults of the GPU.",
+			About:   "XID errors in the interval of each point. 13, 31, 43 and 45 are mostly faults of the program. docs/exporter.md lists those after which a GPU counts as broken.",
 			Queries: []board.Query{{Expr: board.Sum(chosenEver(board.Happened(series, "$__rate_interval")), metric.LabelXID) + " > 0", Legend: "XID {{xid}}"}}},
 		{Kind: board.Table, Title: "XID errors by GPU", W: 12, Unit: board.Count, Absent: "there was no XID error in the selected time, or " + noExporter + noRules,
 			About:   "XID errors in the selected time.",
