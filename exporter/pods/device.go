@@ -62,17 +62,15 @@ func parseDevice(id string) (Device, bool) {
 	return d, true
 }
 
-// find returns the index of the entity that d names, -1 where there is none.
-func (d Device) find(entities []collect.Entity) int {
-	found := -1
+// find returns the index of the entity that d names, or those of all GPUs.
+func (d Device) find(entities []collect.Entity) (found []int) {
 	for i := range entities {
-		if !d.names(&entities[i]) {
-			continue
+		if d.names(&entities[i]) {
+			found = append(found, i)
 		}
-		if found >= 0 {
-			return -1 // ambiguous: not attributed
-		}
-		found = i
+	}
+	if len(found) > 1 && !d.All {
+		return nil // ambiguous: not attributed
 	}
 	return found
 }

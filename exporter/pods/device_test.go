@@ -2,6 +2,7 @@ package pods
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -61,8 +62,10 @@ func FuzzDeviceID(f *testing.F) {
 		if ways != 1 || d.Minor < -1 || d.Instance < -1 || d.InstanceUUID != "" && d.Instance >= 0 {
 			t.Fatalf("%q: %+v", id, d)
 		}
-		if i := d.find(entities); i >= 0 && (d.Instance >= 0 || d.InstanceUUID != "") != (entities[i].Kind == collect.Instance) {
-			t.Fatalf("%q names %+v", id, entities[i])
+		for _, i := range d.find(entities) {
+			if (d.Instance >= 0 || d.InstanceUUID != "") != (entities[i].Kind == collect.Instance) {
+				t.Fatalf("%q names %+v", id, entities[i])
+			}
 		}
 	})
 }
@@ -100,12 +103,9 @@ func TestDevicesAsTheDriverHasThem(t *testing.T) {
 		{Kind: collect.GPU, GPU: 0, Index: 1, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, Index: 0, UUID: "GPU-b"},
 		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 3, InstanceUUID: "MIG-1", MIGDevices: []string{"MIG-1", "MIG-2"}},
 	}
-	for id, want := range map[string]int{"0": 1, "1": 0, "MIG-1": 2, "MIG-2": 2, "MIG-3": -1, "all": -1} {
-		if d, known := parseDevice(id); !known || d.find(entities) != want {
-			t.Errorf("%s is entity %d, want %d", id, d.find(entities), want)
+	for id, want := range map[string][]int{"0": {1}, "1": {0}, "MIG-1": {2}, "MIG-2": {2}, "MIG-3": nil, "all": {0, 1}, "all::1": {0, 1}} {
+		if d, known := parseDevice(id); !known || !slices.Equal(d.find(entities), want) {
+			t.Errorf("%s is entities %d, want %d", id, d.find(entities), want)
 		}
-	}
-	if d, known := parseDevice("all::1"); !known || d.Replica != "1" || d.find(entities[1:]) != 0 {
-		t.Errorf("all is %+v, entity %d; want the only GPU", d, d.find(entities[1:]))
 	}
 }

@@ -24,7 +24,7 @@ func (c Claim) name() string {
 	return fmt.Sprintf("%s/%s/%s", c.DRA.Driver, c.DRA.Pool, c.DRA.Device)
 }
 
-// Resolve finds the entity of each claim; devices are what the node's DRA drivers offer. The result
+// Resolve finds the entities of each claim; devices are what the node's DRA drivers offer. The result
 // is parallel to entities, each list sorted and without duplicates (a container with two replicas
 // of a GPU has one allocation with two shares). unresolved are the devices that are not in the
 // reading: their ids are of an unknown dialect, or the instance was made since.
@@ -34,20 +34,21 @@ func Resolve(entities []collect.Entity, claims []Claim, devices map[draName]Devi
 	claims = slices.SortedStableFunc(slices.Values(claims), func(a, b Claim) int { return compareAllocations(a.Allocation, b.Allocation) })
 	for _, claim := range claims {
 		d, known := device(claim, devices)
-		i := -1
+		var found []int
 		if known {
-			i = d.find(entities)
+			found = d.find(entities)
 		}
-		if i < 0 {
+		if len(found) == 0 {
 			unresolved = append(unresolved, claim.name())
-			continue
 		}
-		list := a.Allocations[i]
-		if n := len(list); n == 0 || list[n-1].Allocation != claim.Allocation {
-			list = append(list, collect.Allocated{Allocation: claim.Allocation})
+		for _, i := range found {
+			list := a.Allocations[i]
+			if n := len(list); n == 0 || list[n-1].Allocation != claim.Allocation {
+				list = append(list, collect.Allocated{Allocation: claim.Allocation})
+			}
+			take(&list[len(list)-1].Usage, claim, d, &entities[i])
+			a.Allocations[i] = list
 		}
-		take(&list[len(list)-1].Usage, claim, d, &entities[i])
-		a.Allocations[i] = list
 	}
 	return a, unresolved
 }
