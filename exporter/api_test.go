@@ -52,7 +52,6 @@ var ownOnly = map[string]string{
 	"GET /api/v1/namespaces/gpu/configmaps/counters":                        "", // the user who gives -m gives the right
 	"GET /api/v1/pods spec.nodeName=node-1":                                 "list pods",
 	"GET /apis/resource.k8s.io/v1/resourceslices spec.nodeName=node-1":      "list resourceslices.resource.k8s.io",
-	"GET /apis/resource.k8s.io/v1beta2/resourceslices spec.nodeName=node-1": "list resourceslices.resource.k8s.io",
 	"GET /apis/resource.k8s.io/v1beta1/resourceslices spec.nodeName=node-1": "list resourceslices.resource.k8s.io",
 	"GET /api/v1/nodes/node-1":                                              "get nodes",
 	"GET /api/v1/nodes metadata.name=node-1 watch":                          "watch nodes",

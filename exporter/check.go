@@ -122,13 +122,12 @@ func (k *checker) ownNode(ctx context.Context) error {
 func (k *checker) wantsAPI() bool {
 	c := k.config
 	return c.configMap != "" || c.quiesceAnnotation || c.nodeCondition ||
-		c.kubernetes && (c.podLabels || c.podUID || c.virtualGPUs || c.enableDRA || c.fractionalGPUs)
+		c.kubernetes && (c.podLabels || c.podUID || c.series.VirtualGPUs || c.enableDRA || c.fractionalGPUs)
 }
 
 // profiling reports which GPUs and instances have busy values as means over the
 // interval, not as short samples.
 func (k *checker) profiling(r *collect.Reading, source string) {
-	const engineActive = 1001
 	with, all := 0, 0
 	for i := range r.Entities {
 		e := &r.Entities[i]
@@ -136,7 +135,7 @@ func (k *checker) profiling(r *collect.Reading, source string) {
 			continue // its instances have values
 		}
 		all++
-		if _, ok := e.Value(engineActive); ok {
+		if _, ok := e.Value(collect.FieldEngineActive); ok {
 			with++
 		}
 	}
@@ -162,7 +161,7 @@ func (k *checker) fields(r *collect.Reading, fields []counters.Field, page strin
 	var without []string
 	for i := range fields {
 		f := &fields[i]
-		if !f.Computed() && f.Kind != counters.Label && !strings.Contains(page, "\n"+f.Name+"{") && !(f.ID == lastXID && listening(r)) {
+		if !f.Computed() && f.Kind != counters.Label && !strings.Contains(page, "\n"+f.Name+"{") && !(f.ID == collect.FieldXID && listening(r)) {
 			without = append(without, f.Name)
 		}
 	}
@@ -184,8 +183,6 @@ func (k *checker) fields(r *collect.Reading, fields []counters.Field, page strin
 	k.missing("fields", why, without...)
 }
 
-const lastXID = 230
-
 // listening reports whether XIDs are received of every GPU.
 func listening(r *collect.Reading) bool {
 	return !slices.ContainsFunc(r.Entities, func(e collect.Entity) bool {
@@ -195,7 +192,7 @@ func listening(r *collect.Reading) bool {
 
 // series counts what a scrape would get now.
 func (k *checker) series(r *collect.Reading, fields []counters.Field) {
-	if absent := k.config.selected.devices.Missing(r); len(absent) > 0 {
+	if absent := k.config.series.Devices.Missing(r); len(absent) > 0 {
 		k.missing("devices", "these devices of -d are absent; they are shown when they appear", absent...)
 	}
 	page := collect.NewCompiler(collect.Options{
@@ -216,35 +213,28 @@ func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 // firstReading runs the source, at most every second, until it has given values twice: the first pass
 // over a driver often comes before its first sample, and profiling takes an interval longer.
 func (k *checker) firstReading(ctx context.Context, source collect.Source, fields []counters.Field) (*collect.Reading, error) {
-	readings := make(chan *collect.Reading, 1)
 	n := node.New(node.Options{
-		Source: source, Interval: min(k.config.interval(), time.Second), Compat: k.config.compatOptions(fields), Log: slog.New(slog.DiscardHandler),
-		Observe: func(r *collect.Reading) {
-			select {
-			case readings <- r:
-			default:
-			}
-		},
+		Options: collect.Options{Interval: min(k.config.interval(), time.Second), Compat: k.config.compatOptions(fields)},
+		Source:  source, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	ended := make(chan struct{})
 	go func() { defer close(ended); n.Run(ctx) }()
 	defer func() { cancel(); <-ended }() // the source is closed, or given up
-	for good := 0; ; {
-		select {
-		case r := <-readings:
-			if values(r) > 0 {
-				good++
-			}
-			if good > 1 {
+	for first := (*collect.Reading)(nil); ; {
+		if r := n.Reading(); r != nil && values(r) > 0 {
+			if first = cmp.Or(first, r); r != first {
 				return r, nil
 			}
+		}
+		err := n.Ready()
+		if errors.Is(err, dcgm.ErrNoDriver) || errors.Is(err, nvml.ErrNoDriver) {
+			return nil, err // no retry helps
+		}
+		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("no values within %s: %w", checkTimeout, cmp.Or(n.Ready(), errors.New("one reading has values")))
+			return nil, fmt.Errorf("no values within %s: %w", checkTimeout, cmp.Or(err, errors.New("one reading has values")))
 		case <-time.After(100 * time.Millisecond):
-			if err := n.Ready(); errors.Is(err, dcgm.ErrNoDriver) || errors.Is(err, nvml.ErrNoDriver) {
-				return nil, err // no retry helps
-			}
 		}
 	}
 }

@@ -36,15 +36,12 @@ type config struct {
 	podLabels      bool
 	podUID         bool
 	allowlist      list
-	virtualGPUs    bool
 	enableDRA      bool
 	fractionalGPUs bool
 	jobsDir        string
 
 	devices, switches, cpus string
 	noHostname              bool
-	oldNamespace            bool
-	dashedModel             bool
 	xidWindowMS             int
 	clockWindowMS           int
 
@@ -73,7 +70,7 @@ type config struct {
 
 	// The texts above, parsed.
 	allowed  []*regexp.Regexp
-	selected struct{ devices, switches, cpus collect.Selection }
+	series   collect.CompatOptions // without the counters and the host name
 	timeouts struct{ read, write time.Duration }
 	fields   []counters.Field // of the configuration file; nil: of countersFile
 	groups   []watchGroup
@@ -137,6 +134,8 @@ func (c *config) validate(found *problems) {
 	atLeast("--collect-interval", c.intervalMS, int(node.MinInterval.Milliseconds()), " ms")
 	atLeast("--xid-count-window-size", c.xidWindowMS, 1, " ms")
 	atLeast("--clock-events-count-window-size", c.clockWindowMS, 1, " ms")
+	c.series.XIDWindow = time.Duration(c.xidWindowMS) * time.Millisecond
+	c.series.ClockEventsWindow = time.Duration(c.clockWindowMS) * time.Millisecond
 	atLeast("--max-concurrent-scrapes", c.maxScrapes, 0, "")
 	atLeast("--max-series", c.maxSeries, 0, "")
 	atLeast("--dump-retention", c.dump.retentionHours, 0, " hours")
@@ -162,9 +161,9 @@ func (c *config) validate(found *problems) {
 		}
 		return s
 	}
-	c.selected.devices = selection("--devices", c.devices)
-	c.selected.switches = selection("--switch-devices", c.switches)
-	c.selected.cpus = selection("--cpu-devices", c.cpus)
+	c.series.Devices = selection("--devices", c.devices)
+	c.series.Switches = selection("--switch-devices", c.switches)
+	c.series.CPUs = selection("--cpu-devices", c.cpus)
 	c.timeouts.read = c.timeout("web-read-timeout", c.readTimeout)
 	c.timeouts.write = c.timeout("web-write-timeout", c.writeTimeout)
 	c.allowed = nil
@@ -201,13 +200,9 @@ func (c *config) timeout(flag, text string) time.Duration {
 const defaultTimeout = 10 * time.Second
 
 func (c *config) compatOptions(fields []counters.Field) collect.CompatOptions {
-	return collect.CompatOptions{
-		Mode: collect.Compat(c.compat), Counters: fields, Hostname: c.hostname(),
-		OldNamespace: c.oldNamespace, DashedModel: c.dashedModel, VirtualGPUs: c.virtualGPUs,
-		Devices: c.selected.devices, Switches: c.selected.switches, CPUs: c.selected.cpus,
-		XIDWindow:         time.Duration(c.xidWindowMS) * time.Millisecond,
-		ClockEventsWindow: time.Duration(c.clockWindowMS) * time.Millisecond,
-	}
+	o := c.series
+	o.Mode, o.Counters, o.Hostname = collect.Compat(c.compat), fields, c.hostname()
+	return o
 }
 
 // hostname is the value of the DCGM series' hostname label. As in dcgm-exporter it is the host
@@ -230,5 +225,5 @@ func (c *config) hostname() string {
 
 // eventWindow is how long a source keeps single events for the windowed counts.
 func (c *config) eventWindow() time.Duration {
-	return time.Duration(max(c.xidWindowMS, c.clockWindowMS)) * time.Millisecond
+	return max(c.series.XIDWindow, c.series.ClockEventsWindow)
 }

@@ -25,8 +25,8 @@ const (
 	configMapEvery = 5 * time.Minute
 	// configMapKey is where dcgm-exporter looks.
 	configMapKey = "metrics"
-	// operatorCountersFile is in dcgm-exporter's image too, and what NVIDIA's GPU
-	// Operator and many manifests name.
+	// operatorCountersFile is in dcgm-exporter's image too, with the same counters (up to 4.8.2), and what
+	// NVIDIA's GPU Operator and many manifests name.
 	operatorCountersFile = "/etc/dcgm-exporter/dcp-metrics-included.csv"
 )
 
@@ -81,13 +81,11 @@ func (s *countersSource) readFile() (counters.File, error) {
 	file, err := readCountersFile(path)
 	missing := errors.Is(err, fs.ErrNotExist)
 	s.found = s.found || !missing
-	builtIn := map[string]func() ([]counters.Field, error){
-		defaultCountersFile: counters.Default, operatorCountersFile: counters.Operator,
-	}[path]
-	if !missing || s.found || builtIn == nil {
+	builtIn := path == defaultCountersFile || path == operatorCountersFile
+	if !missing || s.found || !builtIn {
 		return file, err
 	}
-	file.Fields, err = builtIn()
+	file.Fields, err = counters.Default()
 	if s.config.countersFile != "" { // named by the user, who may have meant another one
 		file.Warnings = []*counters.Error{{File: path, Line: 1, Reason: "there is no such file; the built-in copy of dcgm-exporter's image is served"}}
 	}
@@ -137,7 +135,6 @@ type reloader struct {
 	remote  bool   // a ConfigMap: it is never half written, and its API server may be away
 	current string // what was served last, or the mistake logged since
 	seen    string // what was read last
-	failed  bool   // current is a mistake
 }
 
 // inText returns the text that is compared: of the counters, or of their
@@ -168,20 +165,17 @@ func (r *reloader) run(ctx context.Context, hangup <-chan os.Signal) {
 }
 
 // reload reads the counters once. Changed counters are served after they have been read twice,
-// since most editors write in two or three steps. A ConfigMap's counters are served at once, and so
-// are those that a hangup asks for.
+// since most editors write in two or three steps. A ConfigMap's counters are served at once. A hangup
+// serves what is read again, or logs the mistake again.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	file, err := r.load(ctx)
 	before := r.seen
 	r.seen = inText(file, err)
-	settled := asked || r.remote && err == nil || r.seen == before
-	if asked && r.failed { // log the same mistake again, or serve again the counters from before it
-		r.current = ""
-	}
-	if ctx.Err() != nil || !settled || r.seen == r.current {
+	settled := (r.remote && err == nil || r.seen == before) && r.seen != r.current
+	if ctx.Err() != nil || !settled && !asked {
 		return
 	}
-	r.current, r.failed = r.seen, err != nil
+	r.current = r.seen
 	if err != nil {
 		r.node.ReloadFailed()
 		r.log.Error("new counters are invalid; the previous ones stay", "error", err)

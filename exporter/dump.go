@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -35,15 +34,15 @@ type dumpOptions struct {
 // its own goroutine, so a full disk blocks nothing.
 type dumper struct {
 	dumpOptions
-	log    *slog.Logger
-	latest atomic.Pointer[collect.Reading]
+	log     *slog.Logger
+	reading func() *collect.Reading // the newest; nil before the first
 }
 
 // run writes the latest reading every half minute, until ctx ends.
 func (d *dumper) run(ctx context.Context) {
 	var last time.Time
 	wait.UntilWithContext(ctx, func(context.Context) {
-		r, now := d.latest.Load(), time.Now()
+		r, now := d.reading(), time.Now()
 		if r == nil || now.Sub(last) < dumpEvery {
 			return
 		}

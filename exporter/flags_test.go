@@ -121,7 +121,7 @@ func TestDefaultsSpelledOut(t *testing.T) {
 		"-x", "300000", "--fake-gpus=false", "--gpu-bind-unbind-poll-interval", "1s", "--dcgm-log-level", "NONE",
 		"--watch-max-keep-age=10m0s", "--watch-max-keep-samples=0", "--dump-retention", "24", "--config-file=", "--container-runtime-socket=",
 	}, nil)
-	if err != nil || len(c.warnings) > 0 || c.configMap != "" || !c.selected.devices.Flexible() {
+	if err != nil || len(c.warnings) > 0 || c.configMap != "" || !c.series.Devices.Flexible() {
 		t.Errorf("%v, warnings %q, %+v", err, c.warnings, c)
 	}
 }
@@ -138,7 +138,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%q is not true: %v", word, err)
 		}
 	}
-	if c, err := parse(t, []string{"--rbmn=false"}, map[string]string{"DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME": "true"}); err != nil || c.dashedModel {
+	if c, err := parse(t, []string{"--rbmn=false"}, map[string]string{"DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME": "true"}); err != nil || c.series.DashedModel {
 		t.Errorf("an alias does not win over the environment: %v", err)
 	}
 	if _, err := parse(t, nil, map[string]string{"DCGM_EXPORTER_KUBERNETES": "yes"}); err == nil || !strings.Contains(err.Error(), `DCGM_EXPORTER_KUBERNETES="yes"`) {

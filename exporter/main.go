@@ -120,8 +120,8 @@ func assemble(c *config, source collect.Source, fields []counters.Field, connect
 	n *node.Node, jobs []func(context.Context), err error,
 ) {
 	o := node.Options{
-		Name: c.node, Source: source, Interval: c.interval(), Compat: c.compatOptions(fields),
-		RuntimeMetrics: c.exporterMetrics, MaxSeries: c.maxSeries, Compress: c.gzip, Log: log,
+		Options: collect.Options{Node: c.node, Interval: c.interval(), Compat: c.compatOptions(fields), MaxSeries: c.maxSeries},
+		Source:  source, RuntimeMetrics: c.exporterMetrics, Compress: c.gzip, Log: log,
 	}
 	processes := openProcesses(c, log)
 	if processes != nil {
@@ -134,25 +134,17 @@ func assemble(c *config, source collect.Source, fields []counters.Field, connect
 		batch := newJobMap(c.jobsDir, log)
 		o.Jobs, jobs = batch.jobs, append(jobs, batch.run)
 	}
-	var observers []func(*collect.Reading)
-	if c.dump.enabled {
-		d := &dumper{dumpOptions: c.dump, log: log}
-		observers, jobs = append(observers, d.latest.Store), append(jobs, d.run)
-	}
-	o.Observe = func(r *collect.Reading) {
-		for _, observe := range observers {
-			observe(r)
-		}
-	}
 	n = node.New(o)
+	if c.dump.enabled {
+		jobs = append(jobs, (&dumper{dumpOptions: c.dump, log: log, reading: n.Reading}).run)
+	}
 	if c.quiesceAnnotation || c.nodeCondition {
 		api, err := connect()
 		if err != nil {
 			return nil, nil, fmt.Errorf("--node-condition and --quiesce-annotation: %w", err)
 		}
 		if c.nodeCondition {
-			r := agent.NewReporter(api, c.node, n.Ready, n.CountNodeWrite, log)
-			observers, jobs = append(observers, r.Observe), append(jobs, r.Run)
+			jobs = append(jobs, agent.NewReporter(api, c.node, n.Reading, n.Ready, n.CountNodeWrite, log).Run)
 		}
 		if c.quiesceAnnotation {
 			jobs = append(jobs, agent.NewFollower(api, c.node, n, n.CountNodeWrite, log).Run)

@@ -115,7 +115,7 @@ func explained(err error) error {
 // openProcesses opens the driver's values per process, for
 // --kubernetes-virtual-gpus; nil without that flag or without a driver.
 func openProcesses(c *config, log *slog.Logger) *nvml.Processes {
-	if !c.kubernetes || !c.virtualGPUs {
+	if !c.kubernetes || !c.series.VirtualGPUs {
 		return nil
 	}
 	processes, err := nvml.NewProcesses(nvml.Options{Log: log})

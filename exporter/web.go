@@ -17,7 +17,7 @@ import (
 // runServer serves until ctx ends, on the address or on systemd's socket.
 func runServer(ctx context.Context, c *config, n *node.Node, log *slog.Logger) error {
 	server, err := serve.New(serve.Options{
-		Address: c.address, Systemd: c.systemdSocket, Metrics: limited(c, n.Handler()), Ready: n.Ready, Live: n.Live,
+		Address: c.address, Systemd: c.systemdSocket, Metrics: limited(c, n.Handler()), Ready: n.Ready,
 		WebConfigFile: c.webConfigFile, Log: log, Routes: routes(c, n),
 	})
 	if err != nil {
@@ -92,18 +92,18 @@ func routes(c *config, n *node.Node) func(*http.ServeMux) {
 // headers about its state. /readyz reports whether there is data.
 func health(c *config, n *node.Node) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		served, gpus := n.GPUs()
+		reading := n.Reading()
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("X-Registry-Available", fmt.Sprint(served))
-		if !served || n.Reloading() {
+		w.Header().Set("X-Registry-Available", fmt.Sprint(reading != nil))
+		if reading == nil || n.Reloading() {
 			w.Header().Set("X-Reload-In-Progress", "true")
 		}
 		switch {
-		case c.requireGPUs && gpus == 0:
+		case c.requireGPUs && (reading == nil || reading.GPUs() == 0):
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = io.WriteString(w, "no GPU is seen")
-		case !served:
+		case reading == nil:
 			_, _ = io.WriteString(w, "OK - reload in progress")
 		default:
 			_, _ = io.WriteString(w, "OK")

@@ -68,7 +68,7 @@ func exporterItself(ctx context.Context) (page []memstore.Exposed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n := node.New(node.Options{Name: "self", Source: source, Interval: node.MinInterval})
+	n := node.New(node.Options{Options: collect.Options{Node: "self", Interval: node.MinInterval}, Source: source})
 	return page, during(ctx, n.Run, func(ctx context.Context) error {
 		return await.Until(ctx, func(context.Context) error { // its page about itself is made once a second
 			w := httptest.NewRecorder()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,11 +43,10 @@ var settles = map[corev1.ConditionStatus]time.Duration{
 // Reporter reports the node's health to Kubernetes: the condition GPUHealthy
 // and an Event when it changes.
 type Reporter struct {
-	node  *ownNode
-	ready func() error
-	log   *slog.Logger
-
-	latest atomic.Pointer[[]collect.GPUHealth]
+	node    *ownNode
+	reading func() *collect.Reading
+	ready   func() error
+	log     *slog.Logger
 
 	// Of Run only:
 	judged   corev1.NodeCondition // newest
@@ -60,16 +58,8 @@ type Reporter struct {
 
 // NewReporter reports on the named node. ready returns why there is no fresh
 // reading, nil where there is one; count is called for each write to the API.
-func NewReporter(api *pods.API, name string, ready func() error, count func(kind string, err error), log *slog.Logger) *Reporter {
-	r := &Reporter{node: &ownNode{api, name, count}, ready: ready, log: log}
-	r.latest.Store(new([]collect.GPUHealth))
-	return r
-}
-
-// Observe takes a reading. It does not block.
-func (r *Reporter) Observe(reading *collect.Reading) {
-	gpus := collect.Health(reading)
-	r.latest.Store(&gpus)
+func NewReporter(api *pods.API, name string, reading func() *collect.Reading, ready func() error, count func(kind string, err error), log *slog.Logger) *Reporter {
+	return &Reporter{node: &ownNode{api, name, count}, reading: reading, ready: ready, log: log}
 }
 
 // Run reports until ctx ends.
@@ -114,7 +104,11 @@ func alike(a, b corev1.NodeCondition) bool {
 
 // step writes what is due: a new condition, its Event, or a sign of life.
 func (r *Reporter) step(ctx context.Context, now time.Time) {
-	next := judge(*r.latest.Load(), r.ready())
+	var gpus []collect.GPUHealth
+	if reading := r.reading(); reading != nil {
+		gpus = collect.Health(reading)
+	}
+	next := judge(gpus, r.ready())
 	if !alike(next, r.judged) {
 		r.since = now
 	}

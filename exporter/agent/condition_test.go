@@ -26,12 +26,13 @@ type teller struct {
 	*Reporter
 	kube  *kube
 	now   time.Time
+	read  *collect.Reading
 	ready error
 }
 
 func newTeller(t *testing.T, k *kube) *teller {
 	x := &teller{kube: k, now: start}
-	x.Reporter = NewReporter(k.api(), "node-1", func() error { return x.ready }, func(string, error) {}, discard())
+	x.Reporter = NewReporter(k.api(), "node-1", func() *collect.Reading { return x.read }, func() error { return x.ready }, func(string, error) {}, discard())
 	return x
 }
 
@@ -53,7 +54,7 @@ func (x *teller) condition() string {
 func TestCondition(t *testing.T) {
 	k := newKube(t)
 	x := newTeller(t, k)
-	x.Observe(reading(0, 0))
+	x.read = reading(0, 0)
 	x.run(t, goodAfter)
 	if got := x.condition(); got != "" {
 		t.Errorf("before it has lasted: %s", got)
@@ -63,14 +64,14 @@ func TestCondition(t *testing.T) {
 		t.Errorf("healthy: %s, events %v", got, k.events)
 	}
 	// A GPU that is unhealthy for a moment changes nothing.
-	x.Observe(reading(0, 79))
+	x.read = reading(0, 79)
 	x.run(t, badAfter/2)
-	x.Observe(reading(0, 0))
+	x.read = reading(0, 0)
 	x.run(t, time.Minute)
 	if got := x.condition(); !strings.HasPrefix(got, "True") || k.patches != 1 {
 		t.Errorf("after a moment: %s in %d patches", got, k.patches)
 	}
-	x.Observe(reading(0, 79))
+	x.read = reading(0, 79)
 	x.run(t, badAfter+2*time.Second)
 	if got := x.condition(); got != "False GPUsUnhealthy GPU 1 (GPU-b): xid_79" || len(k.events) != 1 || k.events[0]["type"] != "Warning" || k.events[0]["message"] != "GPU 1 (GPU-b): xid_79" {
 		t.Errorf("unhealthy: %s, events %v", got, k.events)
@@ -81,7 +82,7 @@ func TestCondition(t *testing.T) {
 	if len(k.events) != 1 || k.patches != 4 || last["lastTransitionTime"] != transition || last["lastHeartbeatTime"] == transition {
 		t.Errorf("two heartbeats later: %d patches, %d events, %v", k.patches, len(k.events), last)
 	}
-	x.Observe(reading(0, 0))
+	x.read = reading(0, 0)
 	x.run(t, goodAfter+2*time.Second)
 	if got := x.condition(); !strings.HasPrefix(got, "True") || len(k.events) != 2 || k.events[1]["type"] != "Normal" {
 		t.Errorf("well again: %s, events %v", got, k.events)
@@ -104,12 +105,12 @@ func TestCondition(t *testing.T) {
 func TestConditionAfterRestart(t *testing.T) {
 	k := newKube(t)
 	first := newTeller(t, k)
-	first.Observe(reading(79))
+	first.read = reading(79)
 	first.run(t, time.Minute)
 	transition := k.conditions[0]["lastTransitionTime"]
 	second := newTeller(t, k)
 	second.now = start.Add(time.Hour)
-	second.Observe(reading(79))
+	second.read = reading(79)
 	second.run(t, time.Minute)
 	if last := k.conditions[len(k.conditions)-1]; len(k.events) != 1 || last["lastTransitionTime"] != transition || k.patches < 2 {
 		t.Errorf("%d events, %d patches, %v; the transition was at %v", len(k.events), k.patches, last, transition)
@@ -120,7 +121,7 @@ func TestConditionWhileTheAPIServerIsAway(t *testing.T) {
 	k := newKube(t)
 	k.refuse = http.StatusServiceUnavailable
 	x := newTeller(t, k)
-	x.Observe(reading(79))
+	x.read = reading(79)
 	x.run(t, 10*time.Minute)
 	tries := 0
 	for _, call := range k.calls {

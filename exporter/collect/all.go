@@ -35,7 +35,7 @@ func (m *Moment) families() []pageFamily {
 	for i := range m.subjects {
 		m.addEntity(&m.subjects[i], add)
 	}
-	add(&metric.GPUAttributionAgeSeconds, m.node.text(&metric.GPUAttributionAgeSeconds), 0, m.attribution) // none before the kubelet has answered
+	add(&metric.GPUAttributionAgeSeconds, labelText(metric.LabelNode, m.node), 0, m.attribution) // none before the kubelet has answered
 	return out
 }
 
@@ -66,7 +66,7 @@ func (m *Moment) addEntity(s *subject, add adder) {
 			divided(&metric.GPUShareRatio, s.busy.times(weight), func(u *Usage) Measured { return u.Busy.times(weight) })
 			of(s, &metric.GPUBusySecondsTotal, s.tally.busy, s.busy.Time) // the integral of the share
 		}
-		divided(&metric.GPUMemoryUsedBytes, s.measured(fieldFBUsed).times(mebibyte), func(u *Usage) Measured { return u.Memory })
+		divided(&metric.GPUMemoryUsedBytes, s.entity.measured(fieldFBUsed).times(mebibyte), func(u *Usage) Measured { return u.Memory })
 		total := s.memoryTotal()
 		of(s, &metric.GPUMemoryTotalBytes, total.Number, total.Time)
 	}
@@ -83,8 +83,8 @@ func (m *Moment) addEntity(s *subject, add adder) {
 // repeat their values for one.
 func (m *Moment) addGPU(s *subject, add adder) {
 	one := func(d *metric.Desc, v Measured) { add(d, s.labels.text(d), v.Number, v.Time) }
-	one(&metric.GPUPowerWatts, s.measured(fieldPowerWatts))
-	one(&metric.GPUEnergyJoulesTotal, Measured{s.tally.joules, s.measured(fieldEnergyMilli).Time})
+	one(&metric.GPUPowerWatts, s.entity.measured(fieldPowerWatts))
+	one(&metric.GPUEnergyJoulesTotal, Measured{s.tally.joules, s.entity.measured(fieldEnergyMilli).Time})
 	if v, ok := s.entity.number(fieldClockEvents); ok { // at 0 too, or the first throttling would show no increase
 		for i, reason := range clockReasons[1:] { // without gpu_idle, which is no throttling
 			add(&metric.GPUThrottleSecondsTotal, s.labels.with(&metric.GPUThrottleSecondsTotal, metric.LabelReason, reason), s.tally.throttled[i+1], v.Time)
@@ -116,22 +116,19 @@ func (m *Moment) gpus(yield func(*subject) bool) {
 
 const mebibyte = 1 << 20
 
-// measured returns a field's number. A negative one is unknown: none of our quantities can be
-// negative.
-func (s *subject) measured(field uint16) Measured {
-	if v, ok := s.entity.number(field); ok && v.Number >= 0 {
-		return Measured{v.Number, v.Time}
-	}
-	return Measured{}
+// measured returns a field's number; unknown where it has none.
+func (e *Entity) measured(field uint16) Measured {
+	v, _ := e.number(field)
+	return Measured{v.Number, v.Time}
 }
 
 // memoryTotal is FB_TOTAL in bytes, or the sum of its parts where all of them are known.
 func (s *subject) memoryTotal() (sum Measured) {
-	if _, ok := s.entity.number(fieldFBTotal); ok {
-		return s.measured(fieldFBTotal).times(mebibyte)
+	if total := s.entity.measured(fieldFBTotal); total.Known() {
+		return total.times(mebibyte)
 	}
 	for _, field := range []uint16{fieldFBFree, fieldFBUsed, fieldFBReserved} {
-		v := s.measured(field)
+		v := s.entity.measured(field)
 		if !v.Known() {
 			return Measured{}
 		}

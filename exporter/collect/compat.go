@@ -83,14 +83,14 @@ func perInstance(field uint16) bool {
 	switch {
 	case field == 50 || field == 54 || field == 68, field >= 90 && field <= 93: // names, BAR1
 		return true
-	case field == fieldXID:
+	case field == FieldXID:
 		return true
 	case field >= fieldFBTotal && field <= 254: // frame buffer
 		return true
 	case field >= 203 && field <= 207: // utilization: the driver has none under MIG
 		return true
 	}
-	return field > 1000 && field < 1100 // profiling
+	return Profiled(field)
 }
 
 // compatValue is the value that a DCGM series of the subject shows.
@@ -142,7 +142,7 @@ func (c *CompatOptions) addField(m *Moment, field uint16, page *pageFamily) {
 			continue
 		}
 		for _, l := range c.holders(s) {
-			if field == fieldXID {
+			if field == FieldXID {
 				page.add(l.xid(int(v.Number)), v.Number, m.taken)
 			} else {
 				page.add(l.compat, v.Number, v.Time)
@@ -167,14 +167,17 @@ func (c *CompatOptions) holders(s *subject) []*labelSet {
 
 // labels renders what identifies the entity in the DCGM series, in dcgm-exporter's order.
 func (c *CompatOptions) labels(e *Entity) string {
-	uuid, index, instance := "UUID", strconv.Itoa(e.GPU), ""
+	uuid, index, instance, model := "UUID", strconv.Itoa(e.GPU), "", e.Model
 	if c.OldNamespace {
 		uuid = "uuid"
+	}
+	if c.DashedModel {
+		model = strings.Join(strings.Fields(model), "-")
 	}
 	if e.Kind == Instance {
 		instance = strconv.Itoa(e.InstanceID)
 	}
-	return labelText("gpu", index, uuid, e.UUID, "pci_bus_id", e.PCIBusID, "device", "nvidia"+index, "modelName", c.model(e.Model),
+	return labelText("gpu", index, uuid, e.UUID, "pci_bus_id", e.PCIBusID, "device", "nvidia"+index, "modelName", model,
 		"GPU_I_PROFILE", e.Profile, "GPU_I_ID", instance, "hostname", c.Hostname)
 }
 
@@ -226,12 +229,4 @@ func (c *CompatOptions) labelCounters(value func(field uint16) (Value, bool), dr
 		}
 	}
 	return string(b)
-}
-
-// model is the product name as the modelName label has it.
-func (c *CompatOptions) model(name string) string {
-	if c.DashedModel {
-		return strings.Join(strings.Fields(name), "-")
-	}
-	return name
 }

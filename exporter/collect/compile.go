@@ -26,14 +26,12 @@ type Options struct {
 // goroutine; the Pages are for any number.
 type Compiler struct {
 	opts   Options
-	maxAge time.Duration
-	node   *labelSet
 	ledger *ledger
 }
 
 // NewCompiler returns a Compiler that has no totals yet.
 func NewCompiler(o Options) *Compiler {
-	return &Compiler{opts: o, maxAge: StaleAfter(o.Interval), node: &labelSet{node: o.Node}, ledger: newLedger(o.Interval)}
+	return &Compiler{opts: o, ledger: newLedger(o.Interval)}
 }
 
 // Reload sets the options of the DCGM series of the next pages. Totals
@@ -43,15 +41,17 @@ func (c *Compiler) Reload(o CompatOptions) { c.opts.Compat = o }
 // Compile joins a reading with its allocations. a.Allocations is parallel to
 // r.Entities, whose order is a Reading's: each GPU before its instances.
 func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
-	m := &Moment{taken: r.Taken, attribution: a.Taken, node: c.node}
+	m := &Moment{taken: r.Taken, attribution: a.Taken, node: c.opts.Node}
 	m.subjects = c.subjects(r, a)
 	m.devices = c.devices(r, m)
 	c.ledger.observe(m)
-	page := &Page{maxAge: c.maxAge, Taken: r.Taken, GPUs: r.GPUs(), LeftOut: map[string]int{}, families: m.families()}
+	page := &Page{maxAge: StaleAfter(c.opts.Interval), Taken: r.Taken, LeftOut: map[string]int{}, families: m.families()}
 	if c.opts.Compat.Mode != CompatOff {
 		page.families = append(page.families, c.opts.Compat.families(m)...)
 	}
-	page.bound(c.opts.MaxSeries, maxPageBytes)
+	if c.opts.MaxSeries > 0 {
+		page.bound(c.opts.MaxSeries)
+	}
 	return page
 }
 

@@ -22,10 +22,10 @@ var computed = map[uint16]struct {
 	from uint16
 	add  func(c *CompatOptions, m *Moment, page *pageFamily)
 }{
-	counters.XIDErrorsCount: {fieldXID, func(c *CompatOptions, m *Moment, page *pageFamily) {
+	counters.XIDErrorsCount: {FieldXID, func(c *CompatOptions, m *Moment, page *pageFamily) {
 		c.addCounts(m, page, "xid", c.XIDWindow, (*Events).recentXIDs)
 	}},
-	counters.XIDErrorsTotal: {fieldXID, func(c *CompatOptions, m *Moment, page *pageFamily) {
+	counters.XIDErrorsTotal: {FieldXID, func(c *CompatOptions, m *Moment, page *pageFamily) {
 		c.addCounts(m, page, "xid", forever, func(e *Events, of string, _ time.Time) map[int64]int { return e.totals(of) })
 	}},
 	counters.ClockEventsCount: {fieldClockEvents, func(c *CompatOptions, m *Moment, page *pageFamily) {

@@ -123,14 +123,14 @@ func (l *EventLog) AddXID(e Event) bool {
 // AmendXID puts the last XID among a GPU's values, where the source's own value is older or
 // absent: a GPU that falls off the bus reads blank before its XID 79 can be read.
 func (l *EventLog) AmendXID(values []Value) []Value {
-	at, found := slices.BinarySearchFunc(values, fieldXID, func(v Value, f int) int { return int(v.Field) - f })
+	at, found := slices.BinarySearchFunc(values, FieldXID, func(v Value, f int) int { return int(v.Field) - f })
 	if l.last.Code == 0 || found && values[at].Number != 0 && !l.last.Time.After(values[at].Time) {
 		return values
 	}
 	if !found {
 		values = slices.Insert(values, at, Value{})
 	}
-	values[at] = Value{Field: fieldXID, Number: float64(l.last.Code), Time: l.last.Time}
+	values[at] = Value{Field: FieldXID, Number: float64(l.last.Code), Time: l.last.Time}
 	return values
 }
 

@@ -126,7 +126,7 @@ func TestXIDFloodCountsOnce(t *testing.T) {
 
 func TestHealthReasons(t *testing.T) {
 	at := func(code float64, ago time.Duration) Value {
-		return Value{Field: fieldXID, Number: code, Time: now.Add(-ago)}
+		return Value{Field: FieldXID, Number: code, Time: now.Add(-ago)}
 	}
 	events := func(returned time.Duration, xids ...Event) *Events {
 		log := NewEventLog(time.Hour)

@@ -13,13 +13,13 @@ const (
 	fieldPowerWatts      = 155
 	fieldEnergyMilli     = 156 // mJ
 	fieldGPUUtil         = 203 // percent; blank in MIG mode
-	fieldXID             = 230 // the last one; none before the first
+	FieldXID             = 230 // the last one; none before the first
 	fieldFBTotal         = 250 // MiB
 	fieldFBFree          = 251
 	fieldFBUsed          = 252
 	fieldFBReserved      = 253
 	fieldRowRemapFailure = 395 // 1 when remapping failed
-	fieldEngineActive    = 1001
+	FieldEngineActive    = 1001
 	fieldRecoveryAction  = 1523 // what the driver requests for the GPU; 0 for nothing
 )
 
@@ -27,8 +27,8 @@ const (
 // is asked to watch these and the counters file's.
 func Fields() []uint16 {
 	return []uint16{
-		fieldClockEvents, fieldPowerWatts, fieldEnergyMilli, fieldGPUUtil, fieldXID, fieldFBTotal, fieldFBFree,
-		fieldFBUsed, fieldFBReserved, fieldRowRemapFailure, fieldEngineActive,
+		fieldClockEvents, fieldPowerWatts, fieldEnergyMilli, fieldGPUUtil, FieldXID, fieldFBTotal, fieldFBFree,
+		fieldFBUsed, fieldFBReserved, fieldRowRemapFailure, FieldEngineActive,
 		fieldRecoveryAction,
 	}
 }
@@ -126,6 +126,9 @@ func leastEvery(field uint16) time.Duration {
 	}
 	return 0
 }
+
+// Profiled reports whether a field is a profiling field.
+func Profiled(field uint16) bool { return field > 1000 && field < 1100 }
 
 // isRatio covers the profiling fields that are shares of time; the others of
 // that range are bytes per second.

@@ -52,7 +52,7 @@ func healthOf(e *Entity, now time.Time) (reason string, taken time.Time) {
 		}
 		return reasonOK, now
 	}
-	if _, hasXID := e.number(fieldXID); hasXID || e.Events != nil && e.Events.Listening {
+	if _, hasXID := e.number(FieldXID); hasXID || e.Events != nil && e.Events.Listening {
 		return reasonOK, now
 	}
 	return reasonOK, remap.Time
@@ -75,7 +75,7 @@ func condemnedBy(e *Entity) (int, bool) {
 			note(x.Code, x.Last)
 		}
 	}
-	if v, ok := e.number(fieldXID); ok {
+	if v, ok := e.number(FieldXID); ok {
 		note(int64(v.Number), v.Time)
 	}
 	return int(newest.Code), newest.Code != 0 && (returned.IsZero() || newest.Time.After(returned))

@@ -11,7 +11,7 @@ import (
 // labelSet has the labels of an entity under an allocation, and renders them: `a="1",b="2"`.
 type labelSet struct {
 	node       string
-	entity     *Entity // nil: the node
+	entity     *Entity
 	allocation Allocation
 	compat     string // label text of the DCGM series; it ends with held
 	held       string // the part of compat about the allocation
@@ -19,14 +19,10 @@ type labelSet struct {
 
 // value returns the value of a label of the catalogue, "" if it does not apply.
 func (l *labelSet) value(name string) string {
-	if name == metric.LabelNode {
-		return l.node
-	}
 	e := l.entity
-	if e == nil {
-		return ""
-	}
 	switch name {
+	case metric.LabelNode:
+		return l.node
 	case metric.LabelGPU:
 		return strconv.Itoa(e.GPU)
 	case metric.LabelGPUUUID:
@@ -136,5 +132,5 @@ type Moment struct {
 	attribution time.Time // zero where unknown
 	subjects    []subject
 	devices     []deviceSeries
-	node        *labelSet // of series about the node itself
+	node        string
 }

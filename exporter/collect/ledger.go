@@ -1,22 +1,10 @@
 package collect
 
-import (
-	"cmp"
-	"maps"
-	"math"
-	"slices"
-	"time"
-)
+import "time"
 
-const (
-	// maxTallies bounds the tallies kept of entities that are gone. A GPU that
-	// comes back continues its count. The oldest tallies, of layouts long past,
-	// are dropped.
-	maxTallies = 1024
-	// maxGPUWatts is more than any GPU draws. A counter of energy that grows
-	// faster has been replaced or misread.
-	maxGPUWatts = 20_000
-)
+// maxGPUWatts is more than any GPU draws. A counter of energy that grows
+// faster has been replaced or misread.
+const maxGPUWatts = 20_000
 
 // ledger is what adds up over Readings: seconds of computing and of throttling, energy, and since
 // when allocations are idle.
@@ -32,9 +20,9 @@ func newLedger(interval time.Duration) *ledger {
 	return &ledger{maxGap: StaleAfter(interval), tallies: map[tallyKey]*tally{}}
 }
 
-// tallyKey identifies the series of a tally. An instance that is recreated
-// under its old number and profile continues the count, since its series
-// continues. The number is part of it because some GPUs have no UUID.
+// tallyKey identifies the series of a tally. A GPU that comes back continues its
+// count, and so does an instance that is recreated under its old number and profile,
+// since its series continues. The number is part of it because some GPUs have no UUID.
 type tallyKey struct {
 	kind          EntityKind
 	gpu, instance int
@@ -84,7 +72,6 @@ func (l *ledger) observe(m *Moment) {
 		s.tally.addEnergy(s)
 		s.tally.addIdle(s, l.maxGap)
 	}
-	l.forget()
 }
 
 // of returns the entity's tally. Where the entity was missing in the reading
@@ -100,21 +87,6 @@ func (l *ledger) of(e *Entity) *tally {
 	}
 	t.reading = l.readings
 	return t
-}
-
-// forget drops the tallies unseen for longest beyond the limit.
-func (l *ledger) forget() {
-	if len(l.tallies) <= 2*maxTallies {
-		return
-	}
-	keys := slices.SortedFunc(maps.Keys(l.tallies), func(a, b tallyKey) int {
-		return cmp.Compare(l.tallies[b].reading, l.tallies[a].reading)
-	})
-	for _, key := range keys[maxTallies:] {
-		if l.tallies[key].reading < l.readings {
-			delete(l.tallies, key)
-		}
-	}
 }
 
 // sinceLast moves at to taken and returns the seconds between them: 0 for the
@@ -144,7 +116,7 @@ func (t *tally) addBusy(s *subject, maxGap time.Duration) {
 // loaded. Ours never falls. It starts at the driver's value.
 func (t *tally) addEnergy(s *subject) {
 	v, ok := s.entity.number(fieldEnergyMilli)
-	if !ok || s.entity.Kind != GPU || !isNews(v.Time, t.energyAt) || v.Number < 0 || math.IsInf(v.Number, 0) {
+	if !ok || s.entity.Kind != GPU || !isNews(v.Time, t.energyAt) {
 		return
 	}
 	raw := v.Number / 1000

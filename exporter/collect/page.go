@@ -12,8 +12,6 @@ import (
 type Page struct {
 	// Taken is the Reading's time.
 	Taken time.Time
-	// GPUs is how many GPUs the Reading has.
-	GPUs int
 	// LeftOut counts the series over the budget, by family.
 	LeftOut  map[string]int
 	families []pageFamily
@@ -79,30 +77,16 @@ func (p *Page) Append(b []byte, now time.Time, openMetrics bool) ([]byte, Count)
 	return b, count
 }
 
-// maxPageBytes bounds the text of a Page, whatever its labels hold: a scraper
-// takes that much, and it is fifty times what a full node needs.
-const maxPageBytes = 32 << 20
-
-// sampleBytes is what a sample takes beside its name and labels, at most.
-const sampleBytes = 32
-
-// bound limits a page to a number of series (0: any) and to maxPageBytes. Our
-// own families come first on a page, so that they are left out last.
-func (p *Page) bound(maxSeries, maxBytes int) {
-	series, size := 0, 0
+// bound limits a page to a number of series. Our own families come first on a page, so
+// that they are left out last.
+func (p *Page) bound(maxSeries int) {
 	for i := range p.families {
 		f := &p.families[i]
-		size += 2 * (len(f.name) + len(f.help) + sampleBytes)
-		for j := range f.samples {
-			more := size + len(f.name) + len(f.samples[j].labels) + sampleBytes
-			if more > maxBytes || maxSeries > 0 && series == maxSeries {
-				p.LeftOut[f.name] = len(f.samples) - j
-				f.samples = f.samples[:j]
-				break
-			}
-			size = more
-			series++
+		if out := len(f.samples) - maxSeries; out > 0 {
+			p.LeftOut[f.name] = out
+			f.samples = f.samples[:maxSeries]
 		}
+		maxSeries -= len(f.samples)
 	}
 }
 

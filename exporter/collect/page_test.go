@@ -20,7 +20,7 @@ var start = time.Unix(1_800_000_000, 0)
 func device(busy float64, taken time.Time) Entity {
 	return Entity{Kind: GPU, UUID: "GPU-a", Model: "L40S", Values: []Value{
 		{Field: fieldPowerWatts, Number: 100, Time: taken},
-		{Field: fieldEngineActive, Number: busy, Time: taken},
+		{Field: FieldEngineActive, Number: busy, Time: taken},
 	}}
 }
 

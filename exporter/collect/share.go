@@ -1,29 +1,16 @@
 package collect
 
-// overshoot is how far above 1 a ratio may be and still be a rounding of 1.
-const overshoot = 0.01
-
 // busyOf measures how busy an entity is. GR_ENGINE_ACTIVE is a mean over the
 // interval and the same quantity on GPUs and instances; GPU_UTIL, the driver's
 // short-window percentage, stands in on GPUs without profiling. On instances
 // GPU_UTIL would be the GPU's.
 func busyOf(e *Entity) Measured {
-	if v, ok := e.Value(fieldEngineActive); ok {
-		return toRatio(v, 1)
+	busy := e.measured(FieldEngineActive)
+	if !busy.Known() && e.Kind == GPU {
+		busy = e.measured(fieldGPUUtil)
+		busy.Number /= 100
 	}
-	if v, ok := e.Value(fieldGPUUtil); ok && e.Kind == GPU {
-		return toRatio(v, 100)
-	}
-	return Measured{}
-}
-
-// toRatio divides by whole; a number outside 0 … whole is invalid.
-func toRatio(v Value, whole float64) Measured {
-	r := v.Number / whole
-	if v.IsText || !(r >= 0 && r <= 1+overshoot) {
-		return Measured{}
-	}
-	return Measured{Number: min(r, 1), Time: v.Time}
+	return busy
 }
 
 // weight is the part of the GPU's compute that the entity is, 0 … 1; false
@@ -98,7 +85,7 @@ func (s *subject) addDivided(total Measured, of func(*Usage) Measured, add func(
 // containers, and the rest without a container. It reports whether it did.
 // dcgm-exporter serves the whole GPU beside the parts, so a sum counts it twice.
 func (c *CompatOptions) addShares(s *subject, field uint16, v Value, page *pageFamily) bool {
-	if !c.VirtualGPUs || v.IsText {
+	if !c.VirtualGPUs {
 		return false
 	}
 	add := func(s *subject, part Measured) { page.add(s.labels.compat, part.Number, part.Time) }

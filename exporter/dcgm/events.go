@@ -60,7 +60,7 @@ func (e *events) watch(to *session, l layout, s *sampling) (err error) {
 	all := slices.Concat(gpus, l.keys(kindInstance), l.keys(kindCompute))
 	for _, keys := range [][]entityKey{all, gpus} { // only GPUs, if instances are refused
 		if err == nil && len(e.xids) == 0 {
-			e.xids, err = to.watch(rectangle{keys, []uint16{fieldXID}}, s.every, xidKeep)
+			e.xids, err = to.watch(rectangle{keys, []uint16{collect.FieldXID}}, s.every, xidKeep)
 		}
 	}
 	return err

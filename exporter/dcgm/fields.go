@@ -18,9 +18,6 @@ const (
 	fieldPCIBusID = 57
 	fieldMIGMode  = 67
 	fieldMIGMax   = 69 // compute slices of the whole GPU
-	fieldXID      = 230
-	firstProfiled = 1001
-	lastProfiled  = 1099
 )
 
 // fieldSet holds the requested fields.
@@ -62,7 +59,7 @@ func newFieldSet(fields []uint16) fieldSet {
 		for _, kind := range readOf[meta.EntityLevel] {
 			set.of[kind] = append(set.of[kind], f)
 		}
-		if f == fieldXID {
+		if f == collect.FieldXID {
 			set.of[kindCompute] = []uint16{f} // where DCGM records it in MIG mode
 		}
 	}
@@ -71,6 +68,4 @@ func newFieldSet(fields []uint16) fieldSet {
 
 func (s fieldSet) asks(what uint16) bool { return slices.Contains(s.asked, what) }
 
-func (s fieldSet) wantsXIDs() bool { return slices.Contains(s.of[kindGPU], fieldXID) }
-
-func isProfiled(field uint16) bool { return field >= firstProfiled && field <= lastProfiled }
+func (s fieldSet) wantsXIDs() bool { return slices.Contains(s.of[kindGPU], collect.FieldXID) }

@@ -8,6 +8,7 @@ import (
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 
+	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -31,7 +32,7 @@ func TestFieldsOfDCGM(t *testing.T) {
 			godcgm.FE_GPU_I: {kindGPU, kindInstance}, godcgm.FE_GPU_CI: {kindGPU, kindInstance},
 			godcgm.FE_SWITCH: {kindSwitch}, godcgm.FE_LINK: {kindLink}, godcgm.FE_CPU: {kindCPU}, godcgm.FE_CPU_CORE: {kindCPU, kindCore},
 		}[f.EntityLevel] // not of network adapters, which the exporter does not read
-		if id == fieldXID {
+		if id == collect.FieldXID {
 			from = append(from, kindCompute)
 		}
 		there := slices.Equal(slices.Sorted(maps.Keys(set.of)), from) && (from == nil) == (len(set.unknown) == 1)

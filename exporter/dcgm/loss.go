@@ -37,7 +37,7 @@ func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) (the
 
 // answers reports whether a GPU has a value that was taken lately.
 func (s *sampling) answers(dev *collect.Entity, now time.Time) bool {
-	return slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID && s.isFresh(v, now) })
+	return slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != collect.FieldXID && s.isFresh(v, now) })
 }
 
 // stuckAfter is how long an embedded host engine may go without a value of any

@@ -23,13 +23,11 @@ type reader struct {
 
 	session *session // nil: not connected
 	fresh   bool     // the watches fit fields and layout
-	reached bool     // this session has given a reading
 
-	layout    layout
-	hierarchy hierarchy
-	known     identities
-	places    map[string][]collect.Entity // what the driver's library knows of instances, by the GPU's UUID
-	learned   time.Time                   // layout and identities; zero: to be read
+	layout  layout
+	known   identities
+	places  map[string][]collect.Entity // what the driver's library knows of instances, by the GPU's UUID
+	learned time.Time                   // layout and identities; zero: to be read
 
 	events   events
 	slow     slow
@@ -68,7 +66,7 @@ func (r *reader) hangUp() error {
 	if r.session == nil {
 		return nil
 	}
-	r.session, r.reached, r.hierarchy = nil, false, hierarchy{}
+	r.session = nil
 	r.events.lostAt = r.options.now()
 	if err := godcgm.Shutdown(); err != nil {
 		return fmt.Errorf("closing the DCGM host engine: %w", err)
@@ -98,20 +96,10 @@ func (r *reader) Read() (*collect.Reading, error) {
 	if err == nil {
 		reading, err = r.sample()
 	}
-	if err == nil {
-		if !r.reached {
-			r.options.Log.Info("dcgm: host engine connected", "gpus", len(r.layout.keys(kindGPU)), "instances", len(r.layout.keys(kindInstance)))
-		}
-		r.reached = true
-		return reading, nil
+	if err != nil {
+		return nil, errors.Join(err, r.hangUp())
 	}
-	if r.reached {
-		r.options.Log.Warn("dcgm: host engine lost", "error", err)
-	}
-	if r.session != nil {
-		err = errors.Join(err, r.hangUp())
-	}
-	return nil, err
+	return reading, nil
 }
 
 // refresh connects where that is needed and fits the watches to what is there.
@@ -148,7 +136,6 @@ func (r *reader) recheck() (bool, error) {
 			return false, err
 		}
 		if remade, err := r.learnInstances(); remade || err != nil {
-			r.hierarchy.read = time.Time{}
 			return false, err
 		}
 		if r.session.isBack() {
@@ -156,9 +143,8 @@ func (r *reader) recheck() (bool, error) {
 		}
 	}
 	if len(r.absent) > 0 && r.options.due(r.looked, r.options.absentEvery) {
-		absent, err := r.lookForAbsent(r.layout, r.buffer, r.options.now())
-		gone := func(field uint16) bool { return !slices.Contains(absent, field) }
-		return !slices.ContainsFunc(r.absent, gone), err
+		absent, err := r.lookForAbsent()
+		return slices.Equal(absent, r.absent), err
 	}
 	return true, nil
 }
@@ -211,7 +197,7 @@ func (r *reader) adopt(found layout) error {
 	if err := r.watchAll(); err != nil {
 		return err
 	}
-	absent, err := r.lookForAbsent(r.layout, r.buffer, r.options.now())
+	absent, err := r.lookForAbsent()
 	if err == nil && !slices.Equal(absent, r.absent) {
 		r.absent = absent
 		r.options.Log.Debug("dcgm: fields that are not supported are sampled more rarely", "fields", absent, "every", r.options.absentEvery.String())
@@ -221,8 +207,6 @@ func (r *reader) adopt(found layout) error {
 		return err
 	}
 	r.fresh = true
-	if r.reached {
-		r.options.Log.Info("dcgm: layout read", "gpus", len(r.layout.keys(kindGPU)), "instances", len(r.layout.keys(kindInstance)))
-	}
+	r.options.Log.Info("dcgm: layout read", "gpus", len(r.layout.keys(kindGPU)), "instances", len(r.layout.keys(kindInstance)))
 	return nil
 }

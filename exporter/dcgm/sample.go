@@ -4,7 +4,9 @@ package dcgm
 import "C"
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -24,9 +26,6 @@ func (r *reader) sample() (*collect.Reading, error) {
 	}
 	if err != nil {
 		return nil, err
-	}
-	if r.missing > 0 {
-		out.Dropped[collect.DropNotSupported] += r.missing
 	}
 	there := false // whether the GPU of the following instances is there
 	for _, e := range r.layout {
@@ -51,7 +50,7 @@ func (r *reader) sample() (*collect.Reading, error) {
 		case kindCompute: // of which only the XIDs are read
 		default:
 			if len(of) > 0 {
-				out.Devices = append(out.Devices, collect.Device{Kind: e.device(), ID: e.number, Parent: int(e.parent.id), Values: of})
+				out.Devices = append(out.Devices, collect.Device{Kind: deviceKinds[[2]uint32{e.kind, e.parent.kind}], ID: e.number, Parent: int(e.parent.id), Values: of})
 			}
 		}
 	}
@@ -76,15 +75,15 @@ func (r *reader) describe(id uint32, gpu *collect.Entity, now time.Time) (there 
 	return there
 }
 
-// values returns the values of each entity in the order of the fields: the watched samples, or with
-// the flag SHIM_LIVE the driver's values. An entity that fails is counted as one error.
+// values returns the values of each entity, sorted by field: the watched samples, or with the flag
+// SHIM_LIVE the driver's values. An entity that fails is counted as one error.
 func (r *reader) values(part string, what []rectangle, flags C.uint, dropped map[string]int) (map[entityKey][]collect.Value, error) {
 	out := make(map[entityKey][]collect.Value, len(r.layout))
 	now, refused := r.options.now(), error(nil)
 	for _, w := range what {
 		err := r.buffer.latest(w, flags, func(entity int, raw *C.shim_value) {
 			key := w.entities[entity]
-			if raw.field == fieldXID {
+			if raw.field == collect.FieldXID {
 				r.events.newest = append(r.events.newest, int64(raw.ts))
 			}
 			v, reason := judge(raw)
@@ -110,6 +109,9 @@ func (r *reader) values(part string, what []rectangle, flags C.uint, dropped map
 			return nil, err
 		}
 	}
+	for _, values := range out {
+		slices.SortFunc(values, func(a, b collect.Value) int { return cmp.Compare(a.Field, b.Field) })
+	}
 	r.complaints.note(part, refused)
 	return out, nil
 }
@@ -119,7 +121,7 @@ func (r *reader) values(part string, what []rectangle, flags C.uint, dropped map
 // blank.
 func counts(kind uint32, field uint16, reason string) bool {
 	if kind == kindGPU || kind == kindInstance {
-		return field != fieldXID || reason != collect.DropBlank
+		return field != collect.FieldXID || reason != collect.DropBlank
 	}
 	return reason == collect.DropImpossible || reason == collect.DropError
 }

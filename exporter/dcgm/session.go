@@ -4,6 +4,7 @@ package dcgm
 import "C"
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,8 +26,6 @@ var hostHandle uintptr
 // session is one connection to a host engine with what was set up over it. Its
 // methods are for one goroutine.
 type session struct {
-	prefix  string // of the names of our groups
-	made    int
 	groups  []godcgm.GroupHandle
 	watches []watch
 	refused error       // why the last refused watch was not made
@@ -65,19 +64,17 @@ func connect(o Options) (*session, error) {
 	if hostHandle == 0 {
 		return nil, errors.Join(errors.New("connecting to the DCGM host engine: go-dcgm has no handle"), godcgm.Shutdown())
 	}
-	return &session{prefix: fmt.Sprintf("gpuscale-%d-%d", os.Getpid(), time.Now().UnixNano()), log: o.Log}, nil
+	return &session{log: o.Log}, nil
 }
 
-func (s *session) name() string {
-	s.made++
-	return fmt.Sprintf("%s-%d", s.prefix, s.made)
-}
+// groupName is a name that no other group has.
+func groupName() string { return fmt.Sprintf("gpuscale-%d-%s", os.Getpid(), rand.Text()) }
 
 // group makes a group of entities and returns those that it contains. A refused entity is
 // logged and left out. If it has been removed since the list was read, the next Read
 // finds that. If it is of a lost GPU, isBack finds the GPU's return.
 func (s *session) group(entities []entityKey) (godcgm.GroupHandle, []entityKey, error) {
-	group, err := godcgm.CreateGroup(s.name())
+	group, err := godcgm.CreateGroup(groupName())
 	if err != nil {
 		return group, nil, refusal("making a group of entities", err)
 	}
@@ -127,7 +124,7 @@ func (s *session) watch(what rectangle, every, keep time.Duration) ([]watch, err
 // watchFields watches a list of fields. DCGM refuses a list as a whole, so a
 // refused list is halved until the refused field is alone.
 func (s *session) watchFields(group godcgm.GroupHandle, what rectangle, every, keep time.Duration) error {
-	handle, err := godcgm.FieldGroupCreate(s.name(), shorts(what.fields))
+	handle, err := godcgm.FieldGroupCreate(groupName(), shorts(what.fields))
 	if err = refusal("making a group of fields", err); err == nil {
 		err = callError("watching fields", C.shim_watch(C.uintptr_t(hostHandle), C.uintptr_t(group.GetHandle()),
 			C.uintptr_t(handle.GetHandle()), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))

@@ -27,11 +27,9 @@ type sampling struct {
 	every  time.Duration
 	slower map[uint16]time.Duration // fields with an interval of their own
 
-	watched map[entityKey][]uint16
-	absent  []uint16    // fields that DCGM supports on no entity
-	looked  time.Time   // when absent was determined
-	reads   []rectangle // what is watched, without absent
-	missing int         // requested values of GPUs and instances that are not read
+	absent []uint16    // fields that DCGM supports on no entity
+	looked time.Time   // when absent was determined
+	reads  []rectangle // what is watched, without absent: DCGM logs an error for each value that it has not
 }
 
 // watchAll replaces all watches: the host engine samples the fields of each entity, profiling fields
@@ -39,17 +37,24 @@ type sampling struct {
 // field does not affect the others, unless the host engine refuses everything.
 func (r *reader) watchAll() error {
 	r.session.unwatch()
+	r.reads = nil
 	for every, fields := range r.plan(r.layout, r.options.absentEvery) {
 		for _, part := range r.layout.rectangles(fields) {
-			if _, err := r.session.watch(part, every, max(3*every, leastKeep)); err != nil {
+			watches, err := r.session.watch(part, every, max(3*every, leastKeep))
+			if err != nil {
 				return err
+			}
+			for _, w := range watches {
+				w.fields = slices.DeleteFunc(slices.Clone(w.fields), func(f uint16) bool { return slices.Contains(r.absent, f) })
+				if len(w.fields) > 0 {
+					r.reads = append(r.reads, w.rectangle)
+				}
 			}
 		}
 	}
 	if len(r.session.watches) == 0 && r.session.refused != nil {
 		return r.session.refused
 	}
-	r.planReads(r.layout, r.session)
 	if err := r.watchHealth(); err != nil {
 		return err
 	}
@@ -64,14 +69,14 @@ func (r *reader) watchAll() error {
 // fields.
 func (s *sampling) plan(l layout, absentEvery time.Duration) map[time.Duration]map[entityKey][]uint16 {
 	plan, profiled := map[time.Duration]map[entityKey][]uint16{}, map[entityKey][]uint16{}
-	if slices.ContainsFunc(s.fields.of[kindGPU], isProfiled) {
+	if slices.ContainsFunc(s.fields.of[kindGPU], collect.Profiled) {
 		for _, gpu := range l.keys(kindGPU) {
 			profiled[gpu] = profiledFields(gpu.id)
 		}
 	}
 	for _, e := range l {
 		for _, f := range s.fields.of[e.kind] {
-			if isProfiled(f) && !slices.Contains(profiled[e.root()], f) {
+			if collect.Profiled(f) && !slices.Contains(profiled[e.root()], f) {
 				continue
 			}
 			every := max(s.every, s.slower[f])
@@ -98,41 +103,13 @@ func profiledFields(gpu uint32) (fields []uint16) {
 	return fields
 }
 
-// planReads sets which watched fields each reading reads. It leaves out unwatched and unsupported
-// fields, since DCGM logs an error for each such value. missing counts the fields left out of GPUs and
-// instances, except of those that DCGM does not watch at all.
-func (s *sampling) planReads(l layout, on *session) {
-	s.watched = map[entityKey][]uint16{}
-	for _, w := range on.watches {
-		for _, e := range w.entities {
-			s.watched[e] = append(s.watched[e], w.fields...)
-		}
-	}
-	read := map[entityKey][]uint16{}
-	s.missing = 0
-	for _, e := range l {
-		if slices.Contains(on.left, e.entityKey) {
-			continue
-		}
-		key, wanted := e.entityKey, len(s.fields.of[e.kind])
-		read[key] = slices.DeleteFunc(slices.Clone(s.watched[key]), func(f uint16) bool { return slices.Contains(s.absent, f) })
-		switch e.kind {
-		case kindGPU:
-			s.missing += len(s.fields.unknown) + wanted - len(read[key])
-		case kindInstance:
-			s.missing += wanted - len(read[key])
-		}
-	}
-	s.reads = l.rectangles(read)
-}
-
 // lookForAbsent reads what is watched and returns the fields that DCGM supports on no entity. Fields
 // of our own families are never among them.
-func (s *sampling) lookForAbsent(l layout, b *buffer, now time.Time) (absent []uint16, err error) {
-	s.looked = now
+func (r *reader) lookForAbsent() (absent []uint16, err error) {
+	r.looked = r.options.now()
 	supported := map[uint16]bool{}
-	for _, part := range l.rectangles(s.watched) {
-		err := b.latest(part, 0, func(_ int, v *C.shim_value) {
+	for _, part := range r.session.watches {
+		err := r.buffer.latest(part.rectangle, 0, func(_ int, v *C.shim_value) {
 			field := uint16(v.field)
 			supported[field] = supported[field] || int(v.status) != godcgm.DCGM_ST_NOT_SUPPORTED
 		}, func(int, error) {

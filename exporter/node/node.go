@@ -19,29 +19,21 @@ import (
 // and 10 Hz already slows the workload.
 const MinInterval = 100 * time.Millisecond
 
-// Options of a Node. Name, Source and Interval are required.
+// Options of a Node. Node, Source and Interval are required.
 type Options struct {
-	// Name is the Kubernetes node: the node label.
-	Name string
+	// Interval is at least MinInterval. Reload changes the counters of Compat.
+	collect.Options
 	// Source is read from one goroutine and closed when Run ends.
 	Source collect.Source
 	// Beside has handles of the GPUs in addition to the source; nil for nothing.
 	Beside collect.Quiescer
-	// Interval between readings, at least MinInterval.
-	Interval time.Duration
 	// Pods attributes GPUs to pods; nil leaves every series without a pod.
 	Pods *pods.Watcher
-	// Compat shapes the DCGM_* series. Reload changes its counters.
-	Compat collect.CompatOptions
 	// Jobs gives the batch jobs on the GPUs. It is called for each page and must not block.
 	// nil gives none.
 	Jobs func() map[collect.JobPlace][]string
-	// Observe receives each reading once and must not block. nil for none.
-	Observe func(*collect.Reading)
 	// RuntimeMetrics serves the Go runtime's and the process' own metrics too.
 	RuntimeMetrics bool
-	// MaxSeries is how many GPU series are served at most; 0 is any number.
-	MaxSeries int
 	// Compress serves gzip to scrapers that take it.
 	Compress bool
 	Log      *slog.Logger
@@ -55,7 +47,6 @@ type Node struct {
 	serving atomic.Pointer[watch] // whose counters the page has
 	page    atomic.Pointer[collect.Page]
 	self    atomic.Pointer[selfPage]
-	beat    atomic.Int64 // when the compile loop last ran, Unix nanoseconds
 
 	// Of the compile loop only:
 	compiler   *collect.Compiler
@@ -78,11 +69,10 @@ func New(o Options) *Node {
 	if o.RuntimeMetrics {
 		n.metrics.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
-	n.compiler = collect.NewCompiler(collect.Options{Node: o.Name, Interval: o.Interval, Compat: o.Compat, MaxSeries: o.MaxSeries})
+	n.compiler = collect.NewCompiler(o.Options)
 	first := newWatch(o.Compat, o.Interval)
 	n.wants.Store(first)
 	n.serving.Store(first)
-	n.beat.Store(time.Now().UnixNano())
 	n.describe()
 	return n
 }
@@ -122,7 +112,6 @@ func (n *Node) Run(ctx context.Context) {
 }
 
 // compileLoop makes a page of each reading and of each change of allocations.
-// It waits for nothing else, so /livez watches it.
 func (n *Node) compileLoop(ctx context.Context) {
 	tick := time.NewTicker(selfInterval)
 	defer tick.Stop()
@@ -131,7 +120,6 @@ func (n *Node) compileLoop(ctx context.Context) {
 		answered, changed = n.opts.Pods.Answered(), n.opts.Pods.Changed()
 	}
 	for {
-		n.beat.Store(time.Now().UnixNano())
 		select {
 		case <-ctx.Done():
 			return
@@ -160,9 +148,6 @@ func (n *Node) compile(now time.Time) {
 	reading := latest.reading
 	if reading != n.shown {
 		n.shown = reading
-		if n.opts.Observe != nil {
-			n.opts.Observe(reading)
-		}
 		if newlyMissing(&n.absent, n.opts.Compat.Devices.Missing(reading)) {
 			n.log.Warn("devices of -d are absent; they are shown when they appear", "devices", n.absent)
 		}
@@ -191,15 +176,6 @@ func newlyMissing(last *[]string, missing []string) bool {
 	return is
 }
 
-// GPUs reports whether there is a page, and how many GPUs are on it.
-func (n *Node) GPUs() (served bool, gpus int) {
-	page := n.page.Load()
-	if page == nil {
-		return false, 0
-	}
-	return true, page.GPUs
-}
-
 // Ready is nil while there is a page and its reading has fresh values, else the
 // reason.
 func (n *Node) Ready() error {
@@ -214,14 +190,4 @@ func (n *Node) Ready() error {
 		return fmt.Errorf("the newest page is %s old", age.Round(100*time.Millisecond))
 	}
 	return nil
-}
-
-// Live is nil while the compile loop runs. A hanging source is no reason: a
-// restart would only lose the state.
-func (n *Node) Live() error {
-	late := time.Since(time.Unix(0, n.beat.Load()))
-	if late <= 3*max(n.opts.Interval, selfInterval) {
-		return nil
-	}
-	return fmt.Errorf("the compile loop last ran %s ago", late.Round(time.Second))
 }

@@ -54,11 +54,14 @@ func (s *script) Read() (*collect.Reading, error) {
 	}}}, nil
 }
 
+// every are the options of a node that is read at an interval.
+func every(interval time.Duration) collect.Options { return collect.Options{Interval: interval} }
+
 // begin runs a node until the test ends. Without an interval there is one reading, at once, which does not become
 // stale.
 func begin(t *testing.T, o Options) *Node {
 	t.Helper()
-	o.Name = "node-1"
+	o.Node = "node-1"
 	if o.Interval == 0 {
 		o.Interval = 10 * time.Minute
 	}
@@ -109,9 +112,6 @@ func TestHangingSourceBlocksNoScrape(t *testing.T) {
 		if err := n.Ready(); err == nil || !strings.Contains(err.Error(), "the source has not answered since") {
 			t.Errorf("ready: %v", err)
 		}
-		if err := n.Live(); err != nil {
-			t.Errorf("a hanging driver must not restart the exporter: %v", err)
-		}
 		s.hang.Store(nil)
 		close(release)
 		synctest.Wait()
@@ -128,7 +128,7 @@ func TestHangIsLogged(t *testing.T) {
 		require.NoError(t, err)
 		s, release := &script{}, make(chan struct{})
 		s.hang.Store(&release)
-		begin(t, Options{Source: s, Interval: time.Second, Log: slog.New(slog.NewTextHandler(log, nil))})
+		begin(t, Options{Options: every(time.Second), Source: s, Log: slog.New(slog.NewTextHandler(log, nil))})
 		synctest.Wait()
 		for _, want := range []int{0, 1, 1} {
 			text, _ := os.ReadFile(log.Name())
@@ -256,7 +256,7 @@ func kubelet(t *testing.T, pod string) (w *pods.Watcher, k *oneGPU, stop func())
 // While the kubelet is away its last answer is used.
 func TestAllocations(t *testing.T) {
 	watcher, k, stop := kubelet(t, "first")
-	n := begin(t, Options{Source: &script{}, Pods: watcher, Interval: time.Second})
+	n := begin(t, Options{Options: every(time.Second), Source: &script{}, Pods: watcher})
 	has := func(what string) func() bool { return func() bool { return strings.Contains(body(t, n), what) } }
 	await.True(t, time.Minute, "the pod", has(`model="L40S",namespace="ns",pod="first",container="main"} 0.25`))
 	k.say("second")
@@ -298,7 +298,7 @@ func TestCompression(t *testing.T) {
 		{false, "gzip", ""}, {true, "", ""}, {true, "gzip", "gzip"}, {true, "br, gzip;q=0.5", "gzip"}, {true, "gzip;q=0", ""},
 		{true, "zstd, gzip", "gzip"}, {true, "*;q=1, gzip;q=0.0", ""}, {true, "deflate", ""},
 	} {
-		n := New(Options{Name: "n", Source: &script{}, Interval: time.Second, Compress: c.on})
+		n := New(Options{Options: every(time.Second), Source: &script{}, Compress: c.on})
 		rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		req.Header.Set("Accept-Encoding", c.accept)
 		handler := n.Handler()
@@ -358,7 +358,7 @@ func TestReadyNeedsAValue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := begin(t, Options{Source: constant{collect.Entity{Kind: collect.GPU, UUID: "GPU-a", Values: test.values}}})
-			await.True(t, time.Minute, "a page", func() bool { served, _ := n.GPUs(); return served })
+			await.True(t, time.Minute, "a page", func() bool { return n.page.Load() != nil })
 			err, up := n.Ready(), n.sourceUp()
 			if test.want == "" && (err != nil || up != 1) {
 				t.Errorf("ready: %v, up %v", err, up)

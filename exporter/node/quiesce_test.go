@@ -64,7 +64,7 @@ func (h *handles) holds(uuid string) bool {
 // inBubble runs a test of a node on a clock of its own, on which only waiting takes time.
 func inBubble(t *testing.T, source collect.Source, interval time.Duration, test func(t *testing.T, n *Node)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := begin(t, Options{Source: source, Interval: interval})
+		n := begin(t, Options{Options: every(interval), Source: source})
 		synctest.Wait()
 		test(t, n)
 	})
@@ -161,7 +161,7 @@ func TestQuiesceTooLate(t *testing.T) {
 
 // The time of a release has a monotonic reading, so that setting the clock ends it neither early nor late.
 func TestQuiesceWhateverTheClock(t *testing.T) {
-	n := begin(t, Options{Source: newHandles(), Interval: time.Second})
+	n := begin(t, Options{Options: every(time.Second), Source: newHandles()})
 	if _, err := n.Quiesce(t.Context(), []string{"GPU-b"}, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type byHand struct {
 
 func handled(t *testing.T, fields ...counters.Field) *byHand {
 	t.Helper()
-	n := New(Options{Name: "n", Source: &script{}, Interval: time.Second, Compat: collect.CompatOptions{Counters: fields}})
+	n := New(Options{Options: collect.Options{Interval: time.Second, Compat: collect.CompatOptions{Counters: fields}}, Source: &script{}})
 	return &byHand{Node: n, t: t, now: time.Unix(1_800_000_000, 0)}
 }
 

@@ -115,6 +115,14 @@ func (s *sampler) take(r *collect.Reading, w *watch) {
 	s.latest.Store(&sampled{reading: r, watch: w, first: before == nil || before.watch != w})
 }
 
+// Reading is the newest reading; nil before the first.
+func (s *sampler) Reading() *collect.Reading {
+	if latest := s.latest.Load(); latest != nil {
+		return latest.reading
+	}
+	return nil
+}
+
 // failure is why the last pass failed, nil where it did not.
 func (s *sampler) failure() error {
 	if err := s.failed.Load(); err != nil {

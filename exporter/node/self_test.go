@@ -26,7 +26,7 @@ const (
 func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}
-		n := begin(t, Options{Source: s, Interval: 30 * time.Second})
+		n := begin(t, Options{Options: every(30 * time.Second), Source: s})
 		var gathered atomic.Int64
 		n.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gathered_total"},
 			func() float64 { return float64(gathered.Add(1)) }))
@@ -57,7 +57,7 @@ func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
 
 // A metric that cannot be gathered loses no other metric.
 func TestSelfMetricsThatCannotBeGathered(t *testing.T) {
-	n := New(Options{Name: "n", Source: &script{}, Interval: time.Second, RuntimeMetrics: true})
+	n := New(Options{Options: every(time.Second), Source: &script{}, RuntimeMetrics: true})
 	broken := prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "b", nil, nil), errors.New("it broke"))
 	n.metrics.registry.MustRegister(always{broken})
 	n.describe()

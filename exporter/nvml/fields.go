@@ -6,14 +6,8 @@ import (
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-)
 
-// DCGM fields with a meaning of their own here.
-const (
-	fieldDriverVersion = 1
-	fieldXID           = 230
-	firstProfiled      = 1001
-	lastProfiled       = 1099
+	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
 const mebibyte = 1 << 20
@@ -144,7 +138,7 @@ func numbered(field uint16, id uint32, divisor float64) call {
 // Fields returns the DCGM fields that a Source can give, sorted; which of them
 // a GPU has is known when it is read.
 func Fields() []uint16 {
-	fields := []uint16{fieldDriverVersion, fieldXID}
+	fields := []uint16{1, collect.FieldXID} // 1 is the driver's version
 	for _, c := range calls {
 		fields = append(fields, c.fields...)
 	}

@@ -19,32 +19,18 @@ var gpmMetrics = []struct {
 // gpm measures profiling metrics between two samples of each entity: a mean
 // over the interval between two Reads.
 type gpm struct {
-	lib       *library
-	usable    bool
-	supported map[string]bool // by GPU UUID
-	before    map[place]nvml.GpmSample
-}
-
-func newGPM(lib *library) *gpm {
-	usable := lib.has("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMigSampleGet", "nvmlGpmMetricsGet")
-	return &gpm{lib: lib, usable: usable, supported: map[string]bool{}, before: map[place]nvml.GpmSample{}}
+	lib    *library
+	usable bool // the library has GPM
+	before map[place]nvml.GpmSample
 }
 
 // has reports whether a GPU can be measured.
-func (g *gpm) has(uuid string, dev nvml.Device) bool {
+func (g *gpm) has(dev nvml.Device) bool {
 	if !g.usable {
 		return false
 	}
-	supported, known := g.supported[uuid]
-	if !known {
-		answer, ret := dev.GpmQueryDeviceSupport()
-		if ret != nvml.SUCCESS {
-			return false // for now
-		}
-		supported = answer.IsSupportedDevice != 0
-		g.supported[uuid] = supported
-	}
-	return supported
+	answer, ret := dev.GpmQueryDeviceSupport()
+	return ret == nvml.SUCCESS && answer.IsSupportedDevice != 0
 }
 
 // read samples an entity and gives the wanted metrics since the sample before:

@@ -42,14 +42,13 @@ func probe(path string) error {
 // library is NVML initialised. It is for one goroutine.
 type library struct {
 	nvml.Interface
-	log    *slog.Logger
-	places map[string]nvml.GpuInstancePlacement // by the UUID of the first MIG device
+	log *slog.Logger
 }
 
 // open initialises NVML. The driver's own message names a missing driver or a
 // version mismatch.
 func open(path string, log *slog.Logger) (*library, error) {
-	l := &library{Interface: nvml.New(nvml.WithLibraryPath(path)), log: log, places: map[string]nvml.GpuInstancePlacement{}}
+	l := &library{Interface: nvml.New(nvml.WithLibraryPath(path)), log: log}
 	if ret := l.Init(); ret != nvml.SUCCESS {
 		var err error = ret
 		switch ret {
@@ -164,14 +163,8 @@ const maxEvents = 256
 // events receives XIDs through NVML's event set.
 type events struct {
 	lib        *library
-	usable     bool            // the library has event sets
 	set        nvml.EventSet   // nil: none
 	registered map[string]bool // by GPU UUID: whether its events are subscribed to
-}
-
-func newEvents(lib *library) *events {
-	usable := lib.has("nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetWait_v2", "nvmlDeviceRegisterEvents")
-	return &events{lib: lib, usable: usable, registered: map[string]bool{}}
 }
 
 func (e *events) close() {
@@ -185,7 +178,7 @@ func (e *events) close() {
 // subscribe registers a GPU once and reports whether its XIDs are received. What is refused is
 // asked again: a GPU that is being reset refuses too.
 func (e *events) subscribe(uuid string, dev nvml.Device) bool {
-	if e.set == nil && e.usable {
+	if e.set == nil && e.lib.has("nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetWait_v2", "nvmlDeviceRegisterEvents") {
 		if set, ret := e.lib.EventSetCreate(); ret == nvml.SUCCESS {
 			e.set = set
 		}

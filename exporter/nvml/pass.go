@@ -120,7 +120,7 @@ func (p *pass) values(d nvml.Device, at place, dev nvml.Device) []collect.Value 
 			}
 		}
 	}
-	if p.wantsProfiling() && p.gpm.has(at.uuid, dev) {
+	if p.wantsProfiling() && p.gpm.has(dev) {
 		p.seen[at] = true
 		p.gpm.read(at, dev, p.wants, add)
 	}
@@ -129,12 +129,12 @@ func (p *pass) values(d nvml.Device, at place, dev nvml.Device) []collect.Value 
 }
 
 func (p *pass) wantsProfiling() bool {
-	return slices.ContainsFunc(p.wanted, func(f uint16) bool { return f >= firstProfiled && f <= lastProfiled })
+	return slices.ContainsFunc(p.wanted, collect.Profiled)
 }
 
 // xid adds a GPU's last XID; as in DCGM there is none before the first.
 func (p *pass) xid(log *collect.EventLog, listening bool, values []collect.Value) []collect.Value {
-	if !p.wants(fieldXID) {
+	if !p.wants(collect.FieldXID) {
 		return values
 	}
 	out := log.AmendXID(values)
@@ -149,6 +149,6 @@ func observe(log *collect.EventLog, dev *collect.Entity, now time.Time) {
 	if dev.Lost {
 		log.Away(time.Time{})
 	}
-	answers := slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID })
+	answers := slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != collect.FieldXID })
 	log.Observe(dev, answers, now)
 }

@@ -97,7 +97,8 @@ func (r *Source) connect() error {
 	if err != nil {
 		return err
 	}
-	r.lib, r.gpm, r.events = lib, newGPM(lib), newEvents(lib)
+	gpmFound := lib.has("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMigSampleGet", "nvmlGpmMetricsGet")
+	r.lib, r.gpm, r.events = lib, &gpm{lib, gpmFound, map[place]nvml.GpmSample{}}, &events{lib: lib, registered: map[string]bool{}}
 	r.owners, r.driver = map[nvml.Device]string{}, ""
 	if version, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
 		r.driver = version

@@ -3,7 +3,6 @@ package pods
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -25,9 +24,6 @@ type API struct {
 	Metadata metadata.Interface
 }
 
-// ErrNotInCluster says that the process runs under no service account and has no kubeconfig.
-var ErrNotInCluster = errors.New("not in a cluster: no service account, and KUBECONFIG is not set")
-
 // Timeout bounds one request.
 const Timeout = 10 * time.Second
 
@@ -43,7 +39,7 @@ func Connect() (*API, error) {
 	}
 	to, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotInCluster, err)
+		return nil, fmt.Errorf("not in a cluster: no service account, and KUBECONFIG is not set: %w", err)
 	}
 	return NewAPI(to)
 }

@@ -21,8 +21,6 @@ const (
 	// clusterRetry is the delay of one more request after a failure or a
 	// change.
 	clusterRetry = 10 * time.Second
-	// clusterPause is the least time between two requests.
-	clusterPause = 2 * time.Second
 	// clusterWait is how long the first attribution waits for the API server.
 	clusterWait = 2 * time.Second
 )
@@ -43,7 +41,6 @@ type world struct {
 // every minute; the last one stays while requests fail.
 type cluster struct {
 	opts     Options
-	version  string // of the ResourceSlice API; refresh's goroutine only
 	now      atomic.Pointer[world]
 	wake     chan struct{}
 	badNotes error // as last logged; refresh's goroutine only
@@ -83,15 +80,10 @@ func (c *cluster) run(ctx context.Context, changed func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(clusterPause):
-		}
-		woken = false
-		select {
-		case <-ctx.Done():
-			return
 		case <-c.wake:
 			woken = true
-		case <-time.After(next - clusterPause):
+		case <-time.After(next):
+			woken = false
 		}
 	}
 }
@@ -109,7 +101,7 @@ func (c *cluster) refresh(ctx context.Context) {
 		}
 	}
 	if c.opts.DRA {
-		if devices, err := c.opts.API.listSlices(ctx, c.opts.Node, &c.version); err != nil {
+		if devices, err := c.opts.API.listSlices(ctx, c.opts.Node); err != nil {
 			errs = append(errs, err)
 		} else {
 			next.devices = devices

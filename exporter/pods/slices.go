@@ -2,7 +2,6 @@ package pods
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -14,9 +13,6 @@ const nvidiaDriver = "gpu.nvidia.com"
 
 // draName names a device as a claim does.
 type draName struct{ driver, pool, device string }
-
-// sliceVersions are the API versions that are tried, newest first.
-var sliceVersions = []string{"v1", "v1beta2", "v1beta1"}
 
 // sliceList is the part of a ResourceSliceList that is read. v1beta1 puts a
 // device's content into "basic".
@@ -42,27 +38,15 @@ type sliceDevice struct {
 	ConsumesCounters []struct{ Counters map[string]any }
 }
 
-// listSlices reads which devices the node's DRA drivers offer. The version that
-// was found is kept in *version.
-func (a *API) listSlices(ctx context.Context, node string, version *string) (map[draName]Device, error) {
-	versions := sliceVersions
-	if *version != "" {
-		versions = []string{*version}
+// listSlices reads which devices the node's DRA drivers offer. Before Kubernetes 1.34 the API
+// was v1beta1.
+func (a *API) listSlices(ctx context.Context, node string) (map[draName]Device, error) {
+	var list sliceList
+	err := a.Read(ctx, "/apis/resource.k8s.io/v1/resourceslices", ofNode(node), &list)
+	if apierrors.IsNotFound(err) {
+		err = a.Read(ctx, "/apis/resource.k8s.io/v1beta1/resourceslices", ofNode(node), &list)
 	}
-	for _, v := range versions {
-		var list sliceList
-		err := a.Read(ctx, "/apis/resource.k8s.io/"+v+"/resourceslices", ofNode(node), &list)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		*version = v
-		return list.devices(), nil
-	}
-	*version = ""
-	return nil, fmt.Errorf("the API server has no resource.k8s.io/%s", strings.Join(versions, ", "))
+	return list.devices(), err
 }
 
 // devices maps the names of NVIDIA's devices to what they are. Only the newest

@@ -68,7 +68,6 @@ type Options struct {
 type Snapshot struct {
 	Taken  time.Time
 	Claims []Claim
-	pods   int // pods in the answer, with devices or without
 }
 
 // Watcher keeps the newest answer of one kubelet.
@@ -88,7 +87,7 @@ type Watcher struct {
 
 	// Of the requesting goroutine.
 	connections uint64    // as of the last answer
-	doubtSince  time.Time // since when the answers may be of a restarted kubelet
+	doubtSince  time.Time // when the connection was last made again
 	warnedDRA   bool      // DRA claims not read: logged once
 	warnedHAMi  bool      // annotations not read: logged once
 }
@@ -168,8 +167,7 @@ func (w *Watcher) ask(ctx context.Context) {
 		w.opts.Log.Info("the kubelet answers again")
 	}
 	w.failed.Store(nil)
-	pods := answer.GetPodResources()
-	w.take(&Snapshot{Taken: taken, Claims: w.claims(pods), pods: len(pods)})
+	w.take(&Snapshot{Taken: taken, Claims: w.claims(answer.GetPodResources())})
 }
 
 // take makes an answer the newest, unless it may be a kubelet's that does not
@@ -190,25 +188,14 @@ func (w *Watcher) take(next *Snapshot) {
 // the pods it knows so far: none, then those of its files, then the API
 // server's. Such an answer would remove the pods from their series for seconds.
 // So an answer with fewer allocations is not used for a while after a new
-// connection. Neither is one without any pod, since the exporter's own pod is
-// on the node. The last good answer ages meanwhile.
+// connection. The last good answer ages meanwhile.
 func (w *Watcher) doubted(old, next *Snapshot) bool {
 	made := w.made.Load()
 	if old != nil && made != w.connections {
 		w.doubtSince = next.Taken
 	}
 	w.connections = made
-	if old == nil || !lost(old.Claims, next.Claims) {
-		return false
-	}
-	if old.pods > 0 && next.pods == 0 && w.doubtSince.IsZero() {
-		w.doubtSince = next.Taken
-	}
-	if !w.doubtSince.IsZero() && next.Taken.Sub(w.doubtSince) < settle {
-		return true
-	}
-	w.doubtSince = time.Time{}
-	return false
+	return old != nil && lost(old.Claims, next.Claims) && next.Taken.Sub(w.doubtSince) < settle
 }
 
 // lost reports whether a claim is no longer there. Both are sorted.

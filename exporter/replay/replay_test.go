@@ -79,6 +79,7 @@ func TestMistakes(t *testing.T) {
 		"- gpus: [{gpu: x}]":                  "cannot unmarshal string",
 		"- gpus: [{values: {DCGM_FI_NO: 1}}]": "recording: frame 0: GPU 0: DCGM_FI_NO: no DCGM field has this name or number",
 		"- gpus: [{instances: [{instanceID: 3, values: {DCGM_FI_DEV_GPU_UTIL: [1]}}]}]": "frame 0: instance 3 of GPU 0: DCGM_FI_DEV_GPU_UTIL: [1] is neither",
+		"- gpus: [{values: {DCGM_FI_DEV_GPU_UTIL: 808334905}}]":                         "frame 0: GPU 0: DCGM_FI_DEV_GPU_UTIL: 8.08334905e+08 is impossible",
 		"- gpus: [{gpu: 0}]\n- gpus: []":                                                "recording: frame 0: seconds: 0, want more than 0",
 	} {
 		frames, err := Parse([]byte(text))

@@ -122,7 +122,9 @@ func values(named map[string]any) ([]collect.Value, error) {
 		v := collect.Value{Field: id}
 		switch value := value.(type) {
 		case float64:
-			v.Number = value
+			if v.Number = value; !collect.Plausible(id, &v.Number) {
+				return nil, fmt.Errorf("%s: %v is impossible", name, value)
+			}
 		case string:
 			v.Text, v.IsText = value, true
 		default:

@@ -72,20 +72,6 @@ func Default() ([]Field, error) {
 	return file.Fields, err
 }
 
-// Operator returns the counters of the other file in dcgm-exporter's image,
-// dcp-metrics-included.csv, which NVIDIA's GPU Operator asks for: the default ones
-// and retired pages.
-func Operator() ([]Field, error) {
-	file, err := Parse("dcp-metrics-included.csv", strings.NewReader(defaultText+`
-DCGM_FI_DEV_RETIRED_SBE, counter, Total number of retired pages due to single-bit errors.
-DCGM_FI_DEV_RETIRED_DBE, counter, Total number of retired pages due to double-bit errors.
-`))
-	return file.Fields, err
-}
-
-// maxText bounds a counters file: DCGM has some 700 fields, a line is short.
-const maxText = 4 << 20
-
 // maxMistakes ends the reading of what is no counters file at all.
 const maxMistakes = 100
 
@@ -99,12 +85,9 @@ var indented = regexp.MustCompile(`(?m)^[ \t]+#`)
 // fields. Of two lines for one series the first is served: dcgm-exporter serves
 // both, and Prometheus keeps the first it reads.
 func Parse(name string, r io.Reader) (file File, err error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxText+1))
+	text, err := io.ReadAll(r)
 	if err != nil {
 		return File{}, fmt.Errorf("reading %s: %w", name, err)
-	}
-	if len(text) > maxText {
-		return File{}, &Error{File: name, Line: 1, Reason: fmt.Sprintf("longer than %d bytes: this is not a counters file", maxText)}
 	}
 	reader := csv.NewReader(bytes.NewReader(indented.ReplaceAll(bytes.TrimPrefix(text, []byte("\uFEFF")), []byte("#"))))
 	reader.Comment = '#'

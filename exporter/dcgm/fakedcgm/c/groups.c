@@ -7,7 +7,6 @@
 
 typedef struct {
     bool used;
-    char name[DCGM_MAX_STR_LENGTH];
     int count;
     unsigned systems; /* health watches, of entities */
     union {
@@ -39,29 +38,24 @@ void forget(void) {
 }
 
 /* Makes an empty group, in *made. */
-static dcgmReturn_t create(int of, const char *name, uintptr_t *out, group **made) {
+static dcgmReturn_t create(int of, uintptr_t *out, group **made) {
     *made = NULL;
-    for (int i = DCGM_MAX_NUM_GROUPS - 1; i >= 0; i--) {
-        group *g = &groups[of][i];
-        if (g->used && of == FIELDS && strcmp(g->name, name) == 0)
-            return DCGM_ST_DUPLICATE_KEY;
-        if (!g->used)
-            *made = g;
-    }
+    for (int i = DCGM_MAX_NUM_GROUPS - 1; i >= 0; i--)
+        if (!groups[of][i].used)
+            *made = &groups[of][i];
     if (*made == NULL)
         return DCGM_ST_MAX_LIMIT;
     memset(*made, 0, sizeof **made);
     (*made)->used = true;
-    snprintf((*made)->name, DCGM_MAX_STR_LENGTH, "%s", name);
     *out = (uintptr_t)(*made - groups[of] + FIRST_ID);
     return DCGM_ST_OK;
 }
 
 /* Only empty groups can be made: go-dcgm makes no others. */
-dcgmReturn_t dcgmGroupCreate(dcgmHandle_t handle, dcgmGroupType_t type, const char *name, uintptr_t *out) {
+dcgmReturn_t dcgmGroupCreate(dcgmHandle_t handle, dcgmGroupType_t type, const char *, uintptr_t *out) {
     group *made;
     ENTER;
-    return type == DCGM_GROUP_EMPTY ? create(ENTITIES, name, out, &made) : DCGM_ST_BADPARAM;
+    return type == DCGM_GROUP_EMPTY ? create(ENTITIES, out, &made) : DCGM_ST_BADPARAM;
 }
 
 dcgmReturn_t dcgmGroupDestroy(dcgmHandle_t handle, uintptr_t id) {
@@ -86,8 +80,7 @@ dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, uintptr_t id, dcgm_field_en
     return DCGM_ST_OK;
 }
 
-dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t handle, int count, const unsigned short *fields, const char *name,
-                                     uintptr_t *out) {
+dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t handle, int count, const unsigned short *fields, const char *, uintptr_t *out) {
     if (count < 1 || count >= DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP)
         return DCGM_ST_BADPARAM;
     ENTER;
@@ -95,7 +88,7 @@ dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t handle, int count, const unsigned
         if (DcgmFieldGetById(fields[i]) == NULL)
             return DCGM_ST_BADPARAM;
     group *f;
-    if ((st = create(FIELDS, name, out, &f)) == DCGM_ST_OK) {
+    if ((st = create(FIELDS, out, &f)) == DCGM_ST_OK) {
         f->count = count;
         memcpy(f->fields, fields, (size_t)count * sizeof *fields);
     }
