@@ -22,6 +22,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
 // Options of an Agent. All but Metrics, Log and Now are required.
@@ -39,13 +40,12 @@ type Options struct {
 
 // Agent is the agent of one node. Only Health is safe for concurrent use.
 type Agent struct {
-	// Health backs /livez and /readyz.
+	// Health backs /readyz.
 	Health *Health
 
 	o         Options
-	free      map[string]time.Time // since when an instance has not been seen allocated, by UUID
 	published time.Time
-	complaint string // logged last
+	repeated  kube.Repeated // errors of ticks
 }
 
 // New returns an Agent.
@@ -57,7 +57,7 @@ func New(o Options) *Agent {
 	if o.Metrics == nil {
 		o.Metrics = newMetrics(prometheus.NewRegistry())
 	}
-	return &Agent{o: o, Health: newHealth(o.Config), free: map[string]time.Time{}}
+	return &Agent{o: o, Health: newHealth(o.Config), repeated: kube.Repeated{}}
 }
 
 // Run ticks on every change of the node and every period, until ctx ends.
@@ -78,22 +78,16 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 }
 
-// warn logs the error of a tick, once while it stays the same. A conflict is usual, since others
-// write to the node too: the next tick reads it again.
+// warn logs the error of a tick, once while it is repeated. A conflict is usual, since others write to the node too: the
+// next tick reads it again.
 func (a *Agent) warn(err error) {
-	complaint := ""
-	if err != nil && !apierrors.IsConflict(err) {
-		complaint = err.Error()
-	}
-	if complaint != "" && complaint != a.complaint {
+	if !apierrors.IsConflict(err) && a.repeated.New(err, a.o.Now()) {
 		a.o.Log.Warn("the node's GPUs cannot be managed", "error", err)
 	}
-	a.complaint = complaint
 }
 
 // Tick reads the node once and carries out the operation on it, if any, to its end.
 func (a *Agent) Tick(ctx context.Context) error {
-	a.Health.beat()
 	node, err := a.o.Cluster.Node(ctx)
 	if err != nil {
 		return err
@@ -118,24 +112,18 @@ func (a *Agent) Tick(ctx context.Context) error {
 
 // Health is the state of an agent. It is safe for concurrent use.
 type Health struct {
-	now func() time.Time
-	// late is the age at which a loop without iteration is stuck; stale is the age at which a
-	// report is old.
-	late, stale time.Duration
+	now   func() time.Time
+	stale time.Duration // the age at which a report is old
 
-	mu     sync.Mutex
-	beaten time.Time
-	wrote  time.Time // a report, zero for never
-	err    error     // why the last tick failed, or the GPUs could not be read
+	mu    sync.Mutex
+	wrote time.Time // a report, zero for never
+	err   error     // why the last tick failed, or the GPUs could not be read
 }
 
-// newHealth allows for three periods, plus the time-outs of one step.
+// newHealth allows for three periods, plus the time-outs of one step and of the device plugin's restart.
 func newHealth(c Config) *Health {
-	three := 3 * c.Period.Duration
 	step := c.CallTimeout.Duration + c.Exporter.Timeout.Duration + kubeletTimeout + 2*time.Duration(retry.DefaultRetry.Steps)*requestTimeout
-	h := &Health{now: time.Now, late: three + step, stale: three + step + c.PluginTimeout.Duration}
-	h.beaten = h.now()
-	return h
+	return &Health{now: time.Now, stale: 3*c.Period.Duration + step + c.PluginTimeout.Duration}
 }
 
 func (h *Health) set(change func()) {
@@ -144,12 +132,9 @@ func (h *Health) set(change func()) {
 	change()
 }
 
-// beat records that the loop runs.
-func (h *Health) beat() { h.set(func() { h.beaten = h.now() }) }
-
 // Waiting records that another agent has the machine's lock.
 func (h *Health) Waiting() {
-	h.set(func() { h.beaten, h.err = h.now(), errors.New("another agent runs on this machine") })
+	h.set(func() { h.err = errors.New("another agent runs on this machine") })
 }
 
 // published records a report on the node; err is why the report lacks the GPUs.
@@ -157,17 +142,6 @@ func (h *Health) published(err error) { h.set(func() { h.wrote, h.err = h.now(),
 
 // ticked records the result of a tick.
 func (h *Health) ticked(err error) { h.set(func() { h.err = cmp.Or(err, h.err) }) }
-
-// Live returns why the agent must be restarted, nil if it need not be. A hanging driver is no
-// reason: a new agent would hang as well.
-func (h *Health) Live() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if since := h.now().Sub(h.beaten); since > h.late {
-		return fmt.Errorf("the loop has not run for %s, more than %s", since.Round(time.Second), h.late)
-	}
-	return nil
-}
 
 // Ready returns why the annotation on the node may not be the state of the GPUs, nil if it is.
 func (h *Health) Ready() error {
@@ -221,8 +195,8 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, urgent bool) err
 		return nil
 	}
 	machine, readErr := a.read(ctx)
-	allocated, allocErr := a.o.Kubelet.Allocations(ctx)
-	report := a.report(machine, allocated, now)
+	_, allocErr := a.o.Kubelet.Allocations(ctx) // an operation requires them
+	report := reportOf(machine)
 	report.At, report.Node, report.Boot = now.UTC().Truncate(time.Second), string(node.UID), a.o.Boot
 	a.o.Metrics.machine(machine, readErr)
 	switch {
@@ -275,10 +249,9 @@ func due(standing string, report contract.Report, now time.Time) bool {
 	return err != nil || !had.Same(report) || age < 0 || age >= contract.ReportEvery
 }
 
-// report returns the machine in the annotation's form.
-func (a *Agent) report(m hardware.Machine, allocated map[string]string, now time.Time) contract.Report {
+// reportOf returns the machine in the annotation's form.
+func reportOf(m hardware.Machine) contract.Report {
 	r := contract.Report{Driver: m.Driver, GPUs: []contract.GPUReport{}}
-	free := map[string]time.Time{}
 	for _, c := range m.GPUs {
 		out := contract.GPUReport{Index: c.Index, UUID: c.UUID, MIG: c.MIG}
 		if c.Product != "" {
@@ -288,22 +261,12 @@ func (a *Agent) report(m hardware.Machine, allocated map[string]string, now time
 			out.Problem, out.MIG = c.Err.Error(), false
 		}
 		for _, i := range c.Instances {
-			if !i.Whole || c.Err != nil {
-				continue
+			if i.Whole && c.Err == nil {
+				out.Instances = append(out.Instances, contract.InstanceReport{Place: i.Placement.String(), UUID: i.UUID})
 			}
-			instance := contract.InstanceReport{Place: i.Placement.String(), UUID: i.UUID, AllocatedTo: allocatedTo(i, allocated)}
-			if instance.AllocatedTo == "" && allocated != nil {
-				since, seen := a.free[i.UUID]
-				if !seen || since.After(now) {
-					since = now.UTC().Truncate(time.Second)
-				}
-				free[i.UUID], instance.Since = since, &since
-			}
-			out.Instances = append(out.Instances, instance)
 		}
 		r.GPUs = append(r.GPUs, out)
 	}
-	a.free = free
 	return r
 }
 

@@ -164,7 +164,6 @@ func (a *Agent) replacePlugins(ctx context.Context, old []string) error {
 	defer cancel()
 	var last error
 	err := pluginPause.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (fresh bool, _ error) {
-		a.Health.beat()
 		fresh, last = a.replaced(ctx, old)
 		return fresh && last == nil, nil
 	})

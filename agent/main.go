@@ -126,7 +126,7 @@ func run(ctx context.Context, c Config, f *flags, log *slog.Logger) error {
 	log.Info("starting", "version", buildinfo.Version(), "node", f.node, "freeze", c.Freeze)
 	together, ctx := errgroup.WithContext(ctx)
 	if f.listen != "" {
-		server, err := serve.New(serve.Options{Address: f.listen, Metrics: serve.Metrics(registry, log), Ready: a.Health.Ready, Live: a.Health.Live, Log: log})
+		server, err := serve.New(serve.Options{Address: f.listen, Metrics: serve.Metrics(registry, log), Ready: a.Health.Ready, Log: log})
 		if err != nil {
 			return err
 		}

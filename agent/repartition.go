@@ -27,7 +27,6 @@ type step struct {
 // state, independent of earlier steps.
 func (j *job) repartition(ctx context.Context, layout string) error {
 	for range maxSteps {
-		j.a.Health.beat()
 		c, allocated, err := j.look(ctx)
 		if err != nil {
 			return err

@@ -40,7 +40,7 @@ type flags struct {
 	config     string
 	kubeconfig string
 	listen     string
-	logLevel   string
+	logLevel   slog.LevelVar
 	check      bool
 	dryRun     bool
 }
@@ -62,18 +62,14 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 				fmt.Fprintln(out, "the configuration is valid")
 				return nil
 			}
-			log, err := newLog(errs, f.logLevel)
-			if err != nil {
-				return err
-			}
-			return run(cmd.Context(), c, f, log)
+			return run(cmd.Context(), c, &f, slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: &f.logLevel})))
 		},
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.config, "config", "", "configuration file; empty means defaults")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means the pod's service account or the user's own")
 	fs.StringVar(&f.listen, "listen", ":9402", "address of /metrics, /livez, /readyz, /debug/plan and /debug/snapshot")
-	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fs.TextVar(&f.logLevel, "log-level", &f.logLevel, "debug, info, warn or error")
 	fs.BoolVar(&f.check, "check", false, "check the configuration and exit")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "decide and log the actions, but write nothing to the cluster")
 	cmd.AddCommand(newPlanCommand(out))
@@ -95,14 +91,6 @@ Exit codes:
   1  failure: the configuration, the cluster or the lease
   2  the command line is wrong
 `
-
-func newLog(w io.Writer, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, command.Usage(fmt.Errorf("--log-level %q: want debug, info, warn or error", level))
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
-}
 
 // Exit codes. They are in --help, and scripts rely on them.
 const (

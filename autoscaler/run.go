@@ -54,7 +54,7 @@ const component = "gpuscale-autoscaler"
 
 // run runs the autoscaler until ctx ends. It returns an error when this replica loses
 // leadership.
-func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
+func run(ctx context.Context, c Config, f *flags, log *slog.Logger) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}

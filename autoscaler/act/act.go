@@ -17,6 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -27,8 +28,7 @@ type Options struct {
 	Live      client.Reader
 	Pools     pools.Provider
 	Partition *partition.Manager
-	// Policy limits the actions. Its limits and its freeze are checked again
-	// before each action.
+	// Policy is the planner's: plans are within its limits.
 	Policy plan.Policy
 	// ConfigDelay is the time between publishing a new MIG config and selecting
 	// it: kubelet syncs ConfigMaps to mig-manager's pod with a delay.
@@ -48,13 +48,14 @@ type Actor struct {
 	promises     promises
 	withdrawn    map[string]time.Time // by pool, the last attempt
 	unended      map[string]bool      // the actions that waited, or failed, in the last reconcile
+	repeated     kube.Repeated        // errors of resume
 }
 
 // New returns an Actor.
 func New(o Options) *Actor {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	c := liveCluster{&o}
-	return &Actor{liveCluster: c, repartitions: repartitions{liveCluster: c}, promises: promises{c, map[string]promise{}, map[metav1.StatusReason]bool{}}, withdrawn: map[string]time.Time{}}
+	return &Actor{liveCluster: c, repartitions: repartitions{liveCluster: c}, promises: promises{c, map[string]promise{}, map[metav1.StatusReason]bool{}}, withdrawn: map[string]time.Time{}, repeated: kube.Repeated{}}
 }
 
 // Outcome of an action, one of the constants below.
@@ -100,7 +101,7 @@ var errTooLong = errors.New("the actions of this reconcile have taken too long")
 // action that does not succeed it continues with the next one.
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
 	if !a.o.DryRun {
-		if err := a.repartitions.resume(ctx, s); err != nil {
+		if err := a.repartitions.resume(ctx, s); a.repeated.New(err, s.Now) {
 			a.o.Log.Error("resuming operations failed", "err", err)
 		}
 	}
@@ -124,7 +125,8 @@ func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Resul
 		}
 		results = append(results, result)
 	}
-	if r.evictions > 0 { // each eviction makes the scheduler retry pending pods, which clears nominations
+	if slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Verb == plan.Reclaim }) {
+		// Each eviction makes the scheduler retry pending pods, which clears nominations.
 		a.promises.keep(ctx, r, false)
 	}
 	a.promises.expect(ctx, r, p.Nominations)
@@ -153,9 +155,6 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 	}
 	if ctx.Err() != nil {
 		return refuse("the reconcile has ended: %v", context.Cause(ctx))
-	}
-	if err := r.admit(action); err != nil {
-		return err
 	}
 	pool, err := a.pool(ctx, action.Pool)
 	switch {
@@ -227,7 +226,7 @@ const withdrawEvery = time.Minute
 
 // withdraw takes back the part of a pool's target that its provider has not delivered.
 func (a *Actor) withdraw(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	if last, ok := a.withdrawn[pool.Name]; ok && r.now.Sub(last) < withdrawEvery && !r.now.Before(last) {
+	if last, ok := a.withdrawn[pool.Name]; ok && r.now.Sub(last) < withdrawEvery {
 		return refuse("the request of pool %s was withdrawn %s ago", pool.Name, r.now.Sub(last))
 	}
 	a.withdrawn[pool.Name] = r.now

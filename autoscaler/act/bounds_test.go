@@ -2,13 +2,11 @@ package act
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,41 +14,15 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
-	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
-// TestBoundsPass: actions older than a limit's period are not counted.
-func TestBoundsPass(t *testing.T) {
-	past := newWorld(t, nil)
-	past.actor.o.Policy.MaxNodesPerHour, past.actor.o.Policy.MaxRemovalsPerTenMinutes = 5, 5
-	past.snap.State.Grown = map[string][]plan.Growth{"p": {{At: start.Add(-time.Hour), Nodes: 4}}}
-	past.snap.State.Removed = map[string][]plan.Growth{"p": {{At: start.Add(-10 * time.Minute), Nodes: 5}}}
-	past.want(Done, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 3})
-	past.want(Waiting, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
-}
-
-// TestMaxRemovalShare: of ten nodes two are removed in one reconcile.
-func TestMaxRemovalShare(t *testing.T) {
-	w := newWorld(t, nil)
-	w.snap.Pools = []plan.Pool{{Name: "p", Size: 10, Target: 10}}
-	r := newReconcile(w.snap, w.actor.o.Policy)
-	for i := range 3 {
-		err := r.admit(plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: fmt.Sprint(i)})
-		if (err != nil) != (i == 2) {
-			t.Errorf("removal %d: %v", i+1, err)
-		}
-	}
-}
-
-// TestFreezeLetsEnd: under a freeze of the policy or of the pool no operation begins, and
-// those under way can be ended.
+// TestFreezeLetsEnd: under a freeze of the pool no operation begins, and those under way can be ended.
 func TestFreezeLetsEnd(t *testing.T) {
 	for name, freeze := range map[string]func(*world){
-		"all":     func(w *world) { w.actor.o.Policy.Freeze = true },
 		"a pool":  func(w *world) { edit(w, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.Freeze = true }) },
 		"no pool": func(w *world) { w.must(w.client.Delete(w.t.Context(), testPool())) },
 	} {
@@ -98,9 +70,8 @@ func TestResumeUnderFreeze(t *testing.T) {
 	}
 }
 
-// TestAnotherOfTheSameSecond: creation times are whole seconds in the API; UIDs
-// distinguish objects recreated within one.
-func TestAnotherOfTheSameSecond(t *testing.T) {
+// TestAnotherOfTheName: an object that was recreated under the name of the snapshot's is left alone.
+func TestAnotherOfTheName(t *testing.T) {
 	w := newWorld(t, nil, replica("a", "p-1"))
 	w.snap.Nodes[0].UID = "the first"
 	edit(w, testNode(), func(n *corev1.Node) { n.UID = "the second" })
@@ -113,20 +84,6 @@ func TestAnotherOfTheSameSecond(t *testing.T) {
 	}
 	w.snap.Nodes[0].UID = "the second"
 	w.want(Waiting, drainAction())
-}
-
-// TestDrainsGoOn: policy.maxDrains limits new drains only.
-func TestDrainsGoOn(t *testing.T) {
-	w := newWorld(t, nil, replica("a", "p-1"))
-	w.full["a"] = true
-	w.want(Waiting, drainAction())
-	w.snap.Nodes[0].Drain = &plan.Draining{}
-	w.snap.Nodes = append(w.snap.Nodes, plan.Node{Name: "p-2", Drain: &plan.Draining{}})
-	w.full["a"] = false
-	w.want(Waiting, drainAction())
-	if len(w.evicted) != 1 {
-		t.Errorf("evicted %v: a drain under way is stopped by another", w.evicted)
-	}
 }
 
 // TestDrainEvictsTheLeastUrgentFirst: where a PodDisruptionBudget allows one eviction,
@@ -142,9 +99,8 @@ func TestDrainEvictsTheLeastUrgentFirst(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a node that the provider terminates is drained despite maxDrains and
-// scaleDown.disabled, with the grace period that is left; without an interruption it is
-// not.
+// TestInterrupted: a node that the provider terminates is drained despite scaleDown.disabled, with the grace period that
+// is left; without an interruption it is not.
 func TestInterrupted(t *testing.T) {
 	long := replica("long", "p-1")
 	long.Spec.TerminationGracePeriodSeconds = ptr.To[int64](600)
@@ -153,7 +109,6 @@ func TestInterrupted(t *testing.T) {
 		replica("saves", "p-1", v1alpha1.EvictFromAnnotation, start.Add(time.Hour).Format(time.RFC3339)),
 		replica("stays", "p-1", v1alpha1.SafeToEvictAnnotation, "false"), tolerant("tolerates"))
 	edit(w, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.ScaleDown.Disabled = true })
-	w.snap.Nodes = append(w.snap.Nodes, plan.Node{Name: "p-2", Drain: &plan.Draining{}})
 	taken := start.Add(2 * time.Minute)
 	do := plan.Action{Verb: plan.Drain, Pool: "p", Node: "p-1", Deadline: taken, Reason: plan.NodeInterrupted}
 	w.want(Refused, do)
@@ -197,7 +152,7 @@ type refusal struct {
 	action func(*plan.Action)
 }
 
-// TestRefused: an action that the cluster or the policy no longer allows writes nothing.
+// TestRefused: an action that the cluster no longer allows writes nothing.
 // Without the change the same action is carried out.
 func TestRefused(t *testing.T) {
 	node := func(change func(*corev1.Node)) func(*world) {
@@ -205,9 +160,6 @@ func TestRefused(t *testing.T) {
 	}
 	pool := func(change func(*v1alpha1.GPUNodePool)) func(*world) {
 		return func(w *world) { edit(w, testPool(), change) }
-	}
-	policy := func(change func(*plan.Policy)) func(*world) {
-		return func(w *world) { change(&w.actor.o.Policy) }
 	}
 	device := func(change func(*plan.GPU)) func(*world) {
 		return func(w *world) { change(&w.snap.Nodes[0].GPUs[0]) }
@@ -228,12 +180,12 @@ func TestRefused(t *testing.T) {
 	}
 	elsewhere := node(func(n *corev1.Node) { n.Labels[v1alpha1.NodePoolLabel] = "q" })
 	foreign := node(func(n *corev1.Node) { n.Labels["karpenter.sh/nodepool"] = "other" })
-	another := func(w *world) { w.snap.Nodes[0].Created = start.Add(-time.Hour) }
+	another := func(w *world) { w.snap.Nodes[0].UID = "another" }
 	recorded := node(func(n *corev1.Node) { annotate(n, contract.RecordAnnotation, "{}") })
 	bare := replica("a", "p-1")
 	bare.OwnerReferences = nil
-	older := replica("a", "p-1")
-	older.CreationTimestamp = metav1.NewTime(start.Add(-time.Hour))
+	later := replica("a", "p-1")
+	later.UID = "later"
 	keeper := daemon("a", "p-1")
 	keeper.Annotations = map[string]string{v1alpha1.DoNotDisruptAnnotation: "true"}
 	storing := replica("a", "p-1")
@@ -246,14 +198,8 @@ func TestRefused(t *testing.T) {
 		refusals map[string]refusal
 	}{
 		"scale-up": {plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 2, To: 3}, nil, map[string]refusal{
-			"a fixed pool":  {change: fixed},
-			"actions":       {change: policy(func(p *plan.Policy) { p.MaxActionsPerReconcile = 0 })},
-			"above max":     {action: func(a *plan.Action) { a.From, a.To = 3, 4 }},
-			"nodes at once": {change: policy(func(p *plan.Policy) { p.MaxNodesPerScaleUp = 0 })},
-			"nodes an hour": {change: func(w *world) {
-				w.actor.o.Policy.MaxNodesPerHour = 4
-				w.snap.State.Grown = map[string][]plan.Growth{"p": {{At: start.Add(-59 * time.Minute), Nodes: 4}}, "q": {{At: start, Nodes: 9}}}
-			}},
+			"a fixed pool": {change: fixed},
+			"above max":    {action: func(a *plan.Action) { a.From, a.To = 3, 4 }},
 		}},
 		"remove-node": {plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}, nil, map[string]refusal{
 			"a fixed pool":        {change: fixed},
@@ -261,12 +207,6 @@ func TestRefused(t *testing.T) {
 			"a pod leaves late":   {pod: overdue(plan.StuckAfter - time.Second)},
 			"a daemon keeps it":   {pod: keeper},
 			"another incarnation": {change: another},
-			"the pool's min":      {change: pool(func(p *v1alpha1.GPUNodePool) { p.Spec.Min = 2 })},
-			"nodes a reconcile":   {change: policy(func(p *plan.Policy) { p.MaxRemovalsPerReconcile = 0 })},
-			"nodes in ten minutes": {change: func(w *world) {
-				w.actor.o.Policy.MaxRemovalsPerTenMinutes = 5
-				w.snap.State.Removed = map[string][]plan.Growth{"q": {{At: start.Add(-9 * time.Minute), Nodes: 5}}}
-			}},
 			"Karpenter's word":    {change: node(func(n *corev1.Node) { annotate(n, v1alpha1.DoNotDisruptAnnotation, "true") })},
 			"its annotation":      {change: node(func(n *corev1.Node) { annotate(n, v1alpha1.ScaleDownDisabledAnnotation, "true") })},
 			"another cordon":      {change: cordoned},
@@ -278,12 +218,9 @@ func TestRefused(t *testing.T) {
 		"repartition": {(&world{t: t}).repartition(), nil, map[string]refusal{
 			"offers something else": {change: func(w *world) { w.answer(contract.StateSuccess, asHalves) }},
 			"another incarnation":   {change: another},
-			"allocated":             {change: device(func(c *plan.GPU) { c.Instances[3].AllocatedTo = "ns/x" })},
-			"unknown pods":          {change: device(func(c *plan.GPU) { c.AllocationKnown = false })},
 			"another layout":        {change: device(func(c *plan.GPU) { c.Instances = nil })},
 			"not in the snapshot":   {change: func(w *world) { w.snap.Nodes = nil }},
 			"being drained":         {change: draining(start.Add(time.Minute))},
-			"without a name":        {action: func(a *plan.Action) { a.Operation = "" }},
 		}},
 		"reclaim": {plan.Action{Verb: plan.Reclaim, Pool: "p", Node: "p-1", Pod: "ns/a", Reason: plan.ReclaimBorrowed}, replica("a", "p-1"), map[string]refusal{
 			"not safe to evict":         {pod: says(v1alpha1.SafeToEvictAnnotation, "false")},
@@ -296,12 +233,9 @@ func TestRefused(t *testing.T) {
 			"no controller":             {pod: bare},
 			"a daemon":                  {pod: daemon("a", "p-1")},
 			"on another node":           {pod: replica("a", "p-2")},
-			"not bound":                 {pod: replica("a", ""), action: func(a *plan.Action) { a.Node = "" }},
-			"another of that name":      {pod: older},
+			"another of that name":      {pod: later},
 			"no disruption allowed":     {change: func(w *world) { w.full["a"] = true }},
 			"not in the snapshot":       {change: func(w *world) { w.snap.Pods = nil }},
-			"borrowing is allowed":      {change: policy(func(p *plan.Policy) { p.ReclaimBorrowed = false })},
-			"reclaiming is off":         {change: policy(func(p *plan.Policy) { p.MaxEvictionsPerReconcile = 0 })},
 		}},
 		"drain": {drainAction(), replica("a", "p-1"), map[string]refusal{
 			"a fixed pool":         {change: fixed},
@@ -310,8 +244,6 @@ func TestRefused(t *testing.T) {
 			"not safe to evict":    {pod: says(v1alpha1.SafeToEvictAnnotation, "false")},
 			"no controller":        {pod: bare},
 			"tolerates the cordon": {pod: tolerant("a")},
-			"draining is off":      {change: policy(func(p *plan.Policy) { p.MaxDrains = 0 })},
-			"another node drains":  {change: func(w *world) { w.snap.Nodes[1].Drain = &plan.Draining{} }},
 			"the pool keeps nodes": {change: keepsNodes},
 			"of another pool":      {change: elsewhere},
 			"being repartitioned":  {change: recorded},
@@ -321,15 +253,8 @@ func TestRefused(t *testing.T) {
 			"another cordon":       {change: cordoned},
 		}},
 		"replace": {replaceFirst, nil, map[string]refusal{
-			"a fixed pool":      {change: fixed},
-			"a pod is there":    {pod: replica("a", "p-1")},
-			"no GPU is sick":    {change: device(func(c *plan.GPU) { c.Health = gpu.Healthy })},
-			"health is unknown": {change: device(func(c *plan.GPU) { c.Health = gpu.HealthUnknown })},
-			"too many are sick": {change: func(w *world) { w.snap.Nodes[1].GPUs[0].Health = gpu.Sick }},
-			"replacing is off":  {change: policy(func(p *plan.Policy) { p.SickAfter = 0 })},
-			"one was replaced": {change: func(w *world) {
-				w.snap.State.LastReplace = plan.Times{"p": start.Add(-59 * time.Minute)}
-			}},
+			"a fixed pool":         {change: fixed},
+			"a pod is there":       {pod: replica("a", "p-1")},
 			"another incarnation":  {change: another},
 			"of no pool":           {change: node(func(n *corev1.Node) { delete(n.Labels, v1alpha1.NodePoolLabel) })},
 			"the pool keeps nodes": {change: keepsNodes},
@@ -345,7 +270,7 @@ func TestRefused(t *testing.T) {
 				if r.pod != nil {
 					w = newVacant(t, r.pod.DeepCopy())
 				}
-				w.snap.Pods = []plan.Pod{{Namespace: "ns", Name: "a", Node: "p-1", Created: start, Evictable: true}}
+				w.snap.Pods = []plan.Pod{{Namespace: "ns", Name: "a", Node: "p-1", UID: "uid-a", Created: start, Evictable: true}}
 				if r.change != nil {
 					r.change(w)
 				}
@@ -447,7 +372,7 @@ func TestStaleCache(t *testing.T) {
 		w := newStaleWorld(t)
 		w.must(w.client.Delete(t.Context(), testNode()))
 		again := testNode()
-		again.CreationTimestamp.Time = start.AddDate(0, 0, 1)
+		again.UID = "again"
 		w.must(w.client.Create(t.Context(), again))
 		w.want(Refused, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
 		w.want(Refused, w.repartition())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,20 +52,11 @@ func (c liveCluster) onSeen(ctx context.Context, r *reconcile, name string, do f
 		return refuse("node %s was not in the snapshot", name)
 	}
 	return c.onNode(ctx, name, func(node *corev1.Node) error {
-		if !same(node, seen.UID, seen.Created) {
+		if string(node.UID) != seen.UID {
 			return refuse("node %s was recreated after the snapshot", name)
 		}
 		return do(node)
 	})
-}
-
-// same reports whether o is the object of the snapshot, not another one of the same
-// name. Where the snapshot has no UID, creation times are compared, to the second.
-func same(o client.Object, uid string, created time.Time) bool {
-	if uid != "" {
-		return string(o.GetUID()) == uid
-	}
-	return o.GetCreationTimestamp().Time.Equal(created)
 }
 
 // gpuPods returns the pods with GPUs on a node, sorted, in the form of a record (contract.PodOf).

@@ -84,8 +84,8 @@ const drainReason = "drain"
 // that a PodDisruptionBudget or a checkpoint keeps.
 func (a *Actor) drain(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	taken := time.Time{} // when the provider terminates the node, zero for never
-	if action.Reason == plan.NodeInterrupted {
-		taken = r.nodes[action.Node].LeavesAt // set: admitDrain has checked it
+	if n := r.nodes[action.Node]; n != nil && action.Reason == plan.NodeInterrupted {
+		taken = n.LeavesAt
 	}
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		may := removable
@@ -243,9 +243,9 @@ func (a *Actor) reclaim(ctx context.Context, r *reconcile, action plan.Action) e
 		return nil // already gone
 	case err != nil:
 		return fmt.Errorf("getting pod %s: %w", action.Pod, err)
-	case !same(pod, seen.UID, seen.Created):
+	case string(pod.UID) != seen.UID:
 		return refuse("pod %s was recreated after the snapshot", action.Pod)
-	case pod.Spec.NodeName == "" || pod.Spec.NodeName != action.Node || seen.Node != action.Node:
+	case pod.Spec.NodeName != action.Node:
 		return refuse("pod %s is on node %q, not %q as in the snapshot", action.Pod, pod.Spec.NodeName, action.Node)
 	case kube.IsOver(pod), pod.DeletionTimestamp != nil:
 		return nil // its GPUs are released, or about to be

@@ -113,7 +113,7 @@ func (a promises) nominate(ctx context.Context, r *reconcile, key, node string) 
 	}
 	a.write(ctx, a.o.Client, key, node, func(pod *corev1.Pod) bool {
 		// The scheduler's own nomination takes precedence.
-		return same(pod, seen.UID, seen.Created) && pod.DeletionTimestamp == nil && pod.Status.NominatedNodeName == ""
+		return string(pod.UID) == seen.UID && pod.DeletionTimestamp == nil && pod.Status.NominatedNodeName == ""
 	})
 }
 

@@ -3,7 +3,6 @@ package act
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,22 +10,19 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
-	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// takeOut takes an empty node out of its pool, or replaces a sick one: it checks the node,
-// cordons it, checks again and deletes the node as last read. A node that is not being
-// drained is recorded as a drain that begins, and deleted plan.RemoveDelay after the drain's
-// start, by a later reconcile. A pod that was bound in between keeps the node; the planner
-// ends the drain.
+// takeOut takes an empty node out of its pool, or replaces a sick one. A node that is not being drained is cordoned and
+// recorded as a drain that begins. It is deleted as it was read, plan.RemoveDelay after the drain's start, by a later
+// reconcile. A pod that was bound in between keeps the node; the planner ends the drain.
 func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	replace, reason := action.Verb == plan.Replace, plan.NodeEmpty
 	if replace {
 		reason = plan.NodeSick
 	}
-	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
+	return a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		if err := removable(pool, node); err != nil {
 			return err
 		}
@@ -36,29 +32,12 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := notCordonedByOthers(node); err != nil {
 			return err
 		}
-		if replace {
-			if err := r.mayReplace(node, pool.Name); err != nil {
-				return err
-			}
-		} else if seen, ok := r.pools[pool.Name]; ok && seen.Target <= int(pool.Spec.Min) { // the provider looks again
-			return refuse("the size of pool %s is %d, and its minimum is %d", pool.Name, seen.Target, pool.Spec.Min)
-		}
 		if err := a.empty(ctx, r, node.Name); err != nil {
 			return err
 		}
-		return a.settle(ctx, r, node, reason)
-	})
-	if err != nil {
-		return err
-	}
-	return a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
-		if err := removable(pool, node); err != nil {
+		if err := a.settle(ctx, r, node, reason); err != nil {
 			return err
 		}
-		if err := a.empty(ctx, r, node.Name); err != nil {
-			return err
-		}
-		r.replaced[pool.Name] = r.replaced[pool.Name] || replace
 		return a.o.Pools.Delete(ctx, pool, node, replace)
 	})
 }
@@ -122,40 +101,4 @@ func (a *Actor) empty(ctx context.Context, r *reconcile, node string) error {
 		}
 	}
 	return nil
-}
-
-// mayReplace checks that the node is sick, and the limits on replacing. A replacement that waits for its
-// cordon to settle was counted when it was decided.
-func (r *reconcile) mayReplace(node *corev1.Node, pool string) error {
-	if !sick(r.nodes[node.Name]) {
-		return refuse("no GPU of node %s is sick", node.Name)
-	}
-	drain, underWay, _ := v1alpha1.DrainOf(node)
-	if r.replaced[pool] {
-		return refuse("a node of pool %s was replaced in this reconcile", pool)
-	}
-	last, known := r.state.LastReplace[pool]
-	began := drain.Deadline.Add(-r.policy.DrainTimeout - time.Second) // the status has microseconds
-	own := underWay && drain.Reason == string(plan.NodeSick) && !last.Before(began)
-	if since := r.now.Sub(last); known && !own && since < r.policy.ReplaceInterval {
-		return refuse("a node of pool %s was replaced %s ago, and %s must lie between replacements", pool, since, r.policy.ReplaceInterval)
-	}
-	all, ill := 0, 0
-	for _, n := range r.nodes {
-		if n.Pool != pool {
-			continue
-		}
-		all++
-		if sick(n) {
-			ill++
-		}
-	}
-	if share := float64(ill) / float64(max(1, all)); ill > 1 && share > r.policy.MaxSickShare {
-		return refuse("%d of %d nodes of pool %s are sick, more than policy.maxSickShare: a common cause is likely", ill, all, pool)
-	}
-	return nil
-}
-
-func sick(n *plan.Node) bool {
-	return n != nil && slices.ContainsFunc(n.GPUs, func(c plan.GPU) bool { return c.Health == gpu.Sick })
 }

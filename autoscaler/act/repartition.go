@@ -14,7 +14,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -29,25 +28,16 @@ type repartitions struct {
 	tidied time.Time // when configs were last collected
 }
 
-// repartition starts an operation. It publishes the configs, writes the record and
-// the cordon at once, checks the node's pods again and sets the label. After a crash
-// resume does the remaining steps.
+// repartition starts an operation: it publishes the configs, and writes the record and the cordon at once. resume does
+// the next step.
 func (a *repartitions) repartition(ctx context.Context, r *reconcile, action plan.Action) error {
-	var record contract.Record
-	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
-		var err error
-		if record, err = a.begin(ctx, r, node, action); err != nil {
+	return a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
+		record, err := a.begin(ctx, r, node, action)
+		if err != nil {
 			return err
 		}
 		return a.o.Partition.Mark(ctx, node, record)
 	})
-	if err != nil {
-		return err
-	}
-	if record.LabelAfter.After(r.now) {
-		return nil // resume sets the label then
-	}
-	return a.selectConfig(ctx, action.Node, record.ID)
 }
 
 // begin checks the node against the snapshot, publishes the configs and returns the
@@ -67,9 +57,13 @@ func (a *repartitions) begin(ctx context.Context, r *reconcile, node *corev1.Nod
 	if !byAgent {
 		names = partition.NamesOn(node)
 	}
-	before, after, err := layouts(r.tables, names, r.nodes[action.Node], action, byAgent)
+	before, err := names.LayoutOf(r.tables, r.nodes[action.Node].GPUs)
 	if err != nil {
-		return contract.Record{}, err
+		return contract.Record{}, refuse("node %s: %v", node.Name, err)
+	}
+	after, err := before.With(r.tables, names, action.GPU, action.Model, action.Target)
+	if err != nil {
+		return contract.Record{}, refuse("node %s: %v", node.Name, err)
 	}
 	if offered, want := partition.Advertised(node), before.Resources(); !partition.SameOffer(offered, want) {
 		return contract.Record{}, refuse("node %s advertises %s, not %s as in the snapshot", node.Name, partition.OfferText(offered), partition.OfferText(want))
@@ -92,115 +86,41 @@ func (a *repartitions) begin(ctx context.Context, r *reconcile, node *corev1.Nod
 		}
 		return record, nil
 	}
-	if err := contract.Synced(node); err != nil {
-		return contract.Record{}, err
-	}
-	published, err := a.o.Partition.Publish(ctx, r.now, before, after)
-	if err != nil {
-		return contract.Record{}, err
-	}
-	record.Config, record.Previous = after.Name(), partition.FirstName(node.Labels[contract.ConfigLabel])
-	again, err := a.name(ctx, r.now, node, before, &record)
-	if err != nil {
-		return contract.Record{}, err
-	}
-	// The config may have been published earlier, for another node or by an attempt whose record was not written. Its
-	// time may be in the future, from a clock that was ahead.
-	record.LabelAfter = r.now.Add(settleDelay)
-	for _, at := range []time.Time{published, again} {
-		at = slices.MinFunc([]time.Time{at, r.now}, time.Time.Compare).Add(a.o.ConfigDelay)
-		record.LabelAfter = slices.MaxFunc([]time.Time{record.LabelAfter, at}, time.Time.Compare)
-	}
-	return record, nil
+	err = a.configs(ctx, r.now, node, before, after, &record)
+	return record, err
 }
 
-// name sets the record's configs, the one to select and the one to roll back to, by
-// their content: the node's label may name a config that is deleted or was never
-// applied. again is when the config's other name was published, if that is selected.
-func (a *repartitions) name(ctx context.Context, now time.Time, node *corev1.Node, before partition.NodeLayout, record *contract.Record) (again time.Time, err error) {
+// configs publishes the configs of a record for mig-manager, the one to select and the one to roll back to. Both are
+// chosen by their content: the node's label may name a config that is deleted or was never applied.
+func (a *repartitions) configs(ctx context.Context, now time.Time, node *corev1.Node, before, after partition.NodeLayout, record *contract.Record) error {
+	if err := contract.Synced(node); err != nil {
+		return err
+	}
+	published, err := a.o.Partition.Publish(ctx, now, before, after)
+	if err != nil {
+		return err
+	}
+	selected := node.Labels[contract.ConfigLabel]
+	record.Config, record.Previous = after.Name(), partition.FirstName(selected)
 	gives, err := a.o.Partition.Gives(ctx, record.Previous, before)
 	if err != nil {
-		return again, err
+		return err
 	}
 	if !gives {
 		record.Previous = before.Name()
 	}
-	if node.Labels[contract.ConfigLabel] == record.Config {
-		record.Config, again, err = a.o.Partition.Again(ctx, now, record.Config)
-	}
-	return again, err
-}
-
-// layouts returns the node's MIG layout in the snapshot and after the action, by these
-// names. The snapshot must agree with the action, and each name must be certain.
-func layouts(tables mig.Tables, names partition.Names, seen *plan.Node, action plan.Action, keepsBusy bool) (before, after partition.NodeLayout, err error) {
-	if action.Operation == "" {
-		return nil, nil, refuse("the operation has no name")
-	}
-	i := slices.IndexFunc(seen.GPUs, func(c plan.GPU) bool { return c.Index == action.GPU })
-	if i < 0 {
-		return nil, nil, refuse("node %s has no GPU %d", seen.Name, action.GPU)
-	}
-	device := seen.GPUs[i]
-	if !device.MIG {
-		return nil, nil, refuse("GPU %d of %s is not in MIG mode", device.Index, seen.Name)
-	}
-	if have := partition.Placements(device); !have.Equal(action.Before) {
-		return nil, nil, refuse("GPU %d of %s has the layout %s, not %s as in the plan", device.Index, seen.Name, have, action.Before)
-	}
-	for _, inst := range device.Instances {
-		stays := keepsBusy && inst.Placed && slices.Contains(action.Target, inst.Placement)
-		if inst.AllocatedTo != "" && !stays {
-			return nil, nil, refuse("GPU %d of %s is allocated to %s: mig-manager repartitions only free GPUs, an agent only free MIG instances", device.Index, seen.Name, inst.AllocatedTo)
-		}
-	}
-	if !device.AllocationKnown || len(device.AllocatedTo) > 0 {
-		return nil, nil, refuse("GPU %d of %s is allocated, or its allocation is unknown", device.Index, seen.Name)
-	}
-	if before, err = names.LayoutOf(tables, seen.GPUs); err != nil {
-		return nil, nil, refuse("node %s: %v", seen.Name, err)
-	}
-	if after, err = before.With(tables, names, action.GPU, action.Model, action.Target); err != nil {
-		return nil, nil, refuse("node %s: %v", seen.Name, err)
-	}
-	return before, after, nil
-}
-
-// selectConfig sets the label for a recorded operation. It ends the operation if a pod
-// was bound to the node before the cordon took effect: the GPU may be allocated to it.
-func (a *repartitions) selectConfig(ctx context.Context, name, operation string) error {
-	return a.onNode(ctx, name, func(node *corev1.Node) error {
-		record, ok, err := contract.RecordOf(node)
-		if err != nil {
-			return fmt.Errorf("node %s: %w", name, err)
-		}
-		if !ok || record.ID != operation || record.Undo != nil {
-			return refuse("operation %s is no longer under way on node %s", operation, name)
-		}
-		if record.Selected {
-			return nil // since the cache was filled; selecting it again would remove mig-manager's answer
-		}
-		if record.Cordoned && !node.Spec.Unschedulable {
-			if err := a.o.Partition.Unmark(ctx, node, record); err != nil {
-				return err
-			}
-			return refuse("node %s was uncordoned by others", name)
-		}
-		pods, err := a.gpuPods(ctx, name)
-		if err != nil {
+	if selected == record.Config {
+		var again time.Time
+		if record.Config, again, err = a.o.Partition.Again(ctx, now, record.Config); err != nil {
 			return err
 		}
-		for _, pod := range pods {
-			if slices.Contains(record.Pods, pod) {
-				continue
-			}
-			if err := a.o.Partition.Unmark(ctx, node, record); err != nil {
-				return err
-			}
-			return refuse("pod %s was bound to node %s meanwhile", pod, name)
-		}
-		return a.o.Partition.Select(ctx, node, record)
-	})
+		published = slices.MaxFunc([]time.Time{published, again}, time.Time.Compare)
+	}
+	// The config may have been published earlier, for another node or by an attempt whose record was not written. Its
+	// time may be in the future, from a clock that was ahead.
+	published = slices.MinFunc([]time.Time{published, now}, time.Time.Compare)
+	record.LabelAfter = slices.MaxFunc([]time.Time{now.Add(settleDelay), published.Add(a.o.ConfigDelay)}, time.Time.Compare)
+	return nil
 }
 
 // minRollbackTimeout bounds one rollback attempt from below, whatever the operation's
@@ -274,11 +194,9 @@ func (a *repartitions) liftCordon(ctx context.Context, node *corev1.Node, why st
 	})
 }
 
-// resume continues the operations of a snapshot whose config is not selected yet, because of
-// ConfigDelay or a restart. It decides nothing; past its deadline an operation is
-// undone by the planner.
+// resume signals the actuators of the recorded operations that are due: after ConfigDelay, or after a restart. It
+// decides nothing; past its deadline an operation is undone by the planner.
 func (a *repartitions) resume(ctx context.Context, s plan.Snapshot) error {
-	now := s.Now
 	var errs []error
 	for i := range s.Nodes {
 		if s.Nodes[i].Operation == nil {
@@ -286,41 +204,58 @@ func (a *repartitions) resume(ctx context.Context, s plan.Snapshot) error {
 		}
 		var node corev1.Node
 		err := a.o.Client.Get(ctx, client.ObjectKey{Name: s.Nodes[i].Name}, &node)
-		if record, due := due(&node, now); due && err == nil {
-			err = a.goOn(ctx, &node, record)
+		if err == nil && due(&node, s.Now) { // the cache may be behind
+			err = a.onNode(ctx, node.Name, func(node *corev1.Node) error { return a.signal(ctx, s.Now, node) })
 		}
 		if outcome(err, false) == Failed {
 			errs = append(errs, err)
 		}
 	}
-	if !a.o.Policy.Freeze && now.Sub(a.tidied) >= tidyEvery {
-		a.tidied = now
-		errs = append(errs, a.tidy(ctx, now))
+	if !a.o.Policy.Freeze && s.Now.Sub(a.tidied) >= tidyEvery {
+		a.tidied = s.Now
+		errs = append(errs, a.tidy(ctx, s.Now))
 	}
 	return errors.Join(errs...)
 }
 
-// goOn selects the config of a recorded operation. Under a freeze, of the policy or of
-// the pool, it removes the record instead: the node is unchanged until then.
-func (a *repartitions) goOn(ctx context.Context, node *corev1.Node, record contract.Record) error {
-	frozen := a.o.Policy.Freeze
-	if name := node.Labels[v1alpha1.NodePoolLabel]; name != "" && !frozen {
-		pool, err := a.pool(ctx, name)
-		if client.IgnoreNotFound(err) != nil {
-			return err
-		}
-		frozen = pool != nil && pool.Spec.Freeze
+// due reports whether the actuator of a node's operation is to be signalled now.
+func due(node *corev1.Node, now time.Time) bool {
+	record, ok, err := contract.RecordOf(node)
+	return ok && err == nil && record.Undo == nil && !record.Selected && !now.Before(record.LabelAfter) && !now.After(record.Deadline)
+}
+
+// signal lets the actuator of a node's operation begin, or ends the operation: the GPU is unchanged until then.
+func (a *repartitions) signal(ctx context.Context, now time.Time, node *corev1.Node) error {
+	if !due(node, now) {
+		return nil
 	}
-	if !frozen {
-		return a.selectConfig(ctx, node.Name, record.ID)
+	record, _, _ := contract.RecordOf(node)
+	may, err := a.mayBegin(ctx, node, record)
+	if err != nil {
+		return err
 	}
-	return a.onNode(ctx, node.Name, func(node *corev1.Node) error {
-		now, ok, err := contract.RecordOf(node)
-		if err != nil || !ok || now.ID != record.ID || now.Undo != nil || now.IsSelected(node) {
-			return nil // it changed meanwhile; the planner continues it
-		}
-		return a.o.Partition.Unmark(ctx, node, now)
-	})
+	if may {
+		return a.o.Partition.Select(ctx, node, record)
+	}
+	return a.o.Partition.Unmark(ctx, node, record)
+}
+
+// mayBegin reports whether a recorded operation may change the GPU. It may not under a freeze of the policy or of the
+// pool, once others have uncordoned the node, or if a pod was bound to it before the cordon took effect: the GPU may be
+// allocated to that pod.
+func (a *repartitions) mayBegin(ctx context.Context, node *corev1.Node, record contract.Record) (bool, error) {
+	pool, err := a.pool(ctx, node.Labels[v1alpha1.NodePoolLabel])
+	if client.IgnoreNotFound(err) != nil {
+		return false, err
+	}
+	if a.o.Policy.Freeze || pool != nil && pool.Spec.Freeze || record.Cordoned && !node.Spec.Unschedulable {
+		return false, nil
+	}
+	pods, err := a.gpuPods(ctx, node.Name)
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(pods, func(pod string) bool { return !slices.Contains(record.Pods, pod) }), nil
 }
 
 // tidyEvery is the interval between removals of unused configs.
@@ -344,13 +279,4 @@ func (a *repartitions) tidy(ctx context.Context, now time.Time) error {
 		}
 	}
 	return a.o.Partition.Collect(ctx, now, used)
-}
-
-// due returns a node's operation and whether its label is to be set now.
-func due(node *corev1.Node, now time.Time) (contract.Record, bool) {
-	record, ok, err := contract.RecordOf(node)
-	if !ok || err != nil || record.Undo != nil {
-		return contract.Record{}, false
-	}
-	return record, !record.IsSelected(node) && !now.Before(record.LabelAfter) && !now.After(record.Deadline)
 }

@@ -1,7 +1,11 @@
 package act
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -10,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
@@ -168,7 +174,7 @@ func TestPodOfTheSameNameCameMeanwhile(t *testing.T) {
 		earlier := seen
 		earlier.UID = "another"
 		w.snap.Pods = []plan.Pod{earlier}
-		if r := w.do(repartition); (r.Outcome == Refused) != byAgent {
+		if r := w.do(repartition); r.Outcome != Done {
 			t.Errorf("by agent %v: %s, %v", byAgent, r.Outcome, r.Err)
 		}
 		w.must(w.resume(start.Add(settleDelay)))
@@ -342,25 +348,6 @@ func TestRefusedRepartitions(t *testing.T) {
 			w.answer(contract.StateSuccess, map[string]string{"nvidia.com/mig-3g.95gb": "3"})
 			return w, action
 		},
-		"an agent, allocated instances go": func() (*world, plan.Action) {
-			w, action := withAgent(t)
-			action.Target = layout(t, "3g.40gb@0 3g.40gb@4")
-			return w, action
-		},
-		"mig-manager, a GPU with an allocation": func() (*world, plan.Action) {
-			w, action := withAgent(t)
-			w.snap.Pools[0].MIG.KeepsBusy = false
-			return w, action
-		},
-		// Only the user may change the MIG mode: that resets all GPUs of the node.
-		"a GPU without MIG": func() (*world, plan.Action) {
-			w := newWorld(t, nil)
-			w.answer(contract.StateSuccess, map[string]string{"nvidia.com/gpu": "1"})
-			w.snap.Nodes[0].GPUs[0].MIG, w.snap.Nodes[0].GPUs[0].Instances = false, nil
-			action := w.repartition()
-			action.Before = nil
-			return w, action
-		},
 		"no agent": reporting(""), "an unreadable report": reporting("{"),
 		"an agent that is off": reporting(contract.Report{At: start, Problem: "switched off", GPUs: []contract.GPUReport{{UUID: "GPU-a"}}}.String()),
 	} {
@@ -430,11 +417,9 @@ func TestAgentIsLetBeginByResume(t *testing.T) {
 			w.must(w.client.Create(t.Context(), gpuPod("reserves", "p-1")))
 			w.snap.Pods = append(w.snap.Pods, plan.Pod{Namespace: "ns", Name: "reserves", Node: "p-1"})
 		}
-		w.want(Done, repartition)
-		n, r := w.node(), w.record()
-		r.Selected = false
-		n.Annotations[contract.RecordAnnotation] = r.String()
-		w.must(w.client.Update(t.Context(), n))
+		if r := w.do(repartition); r.Outcome != Done {
+			t.Fatal(r.Err)
+		}
 		if c.came {
 			w.must(w.client.Create(t.Context(), gpuPod("late", "p-1")))
 		}
@@ -497,5 +482,33 @@ func TestSelectsWhatTheLabelSaysAlready(t *testing.T) {
 	}
 	if r.Previous == first.Config || r.Previous == r.Config {
 		t.Errorf("it would roll back to %s, which is the target", r.Previous)
+	}
+}
+
+// TestResumeFails: an error of resume is logged once, not in each reconcile.
+func TestResumeFails(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, func(o *Options) {
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.Live = interceptor.NewClient(o.Live.(client.WithWatch), interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if _, pods := list.(*corev1.PodList); pods {
+					return errors.New("no pod can be listed")
+				}
+				return c.List(ctx, list, opts...)
+			},
+		})
+	})
+	if r := w.do(w.repartition()); r.Outcome != Done {
+		t.Fatal(r.Err)
+	}
+	w.snap.Now = start.Add(settleDelay)
+	w.snap.Nodes[0].Operation = partition.OperationOf(w.node())
+	for range 3 {
+		w.actor.Apply(t.Context(), w.snap, plan.Plan{})
+		w.snap.Now = w.snap.Now.Add(time.Second)
+	}
+	if n := strings.Count(log.String(), "resuming operations failed"); n != 1 {
+		t.Errorf("logged %d times, want once:\n%s", n, &log)
 	}
 }

@@ -20,9 +20,6 @@ const (
 	// surveyEvery is the interval between surveys of the GPUs. Reconciles are a second
 	// apart; a survey of 8,000 GPUs in each would cost more than planning.
 	surveyEvery = 10 * time.Second
-	// idleSurveyEvery is the interval after idle reconciles, in which only the use of
-	// GPUs changes.
-	idleSurveyEvery = 3 * surveyEvery
 	// Bounds of the series: rows of the ledger, shapes of pending demand, tenants and HPAs.
 	maxRows, maxShapes, maxNamed = 2000, 100, 2000
 )
@@ -34,8 +31,6 @@ type Reconcile struct {
 	Results []act.Result
 	// Acted is when the actions ended.
 	Acted time.Time
-	// Idle means that no pod is pending and nothing is about to change.
-	Idle bool
 }
 
 // Fleet is a prometheus.Collector of the reconciles' series. It is safe for concurrent
@@ -81,25 +76,20 @@ func (f *Fleet) Lead(leading bool) {
 	f.leading = leading
 }
 
-// Observe adds a reconcile. An error means that the ledger of GPU time has rejected it,
-// for example because the clock went back, and has restarted at zero.
-func (f *Fleet) Observe(r Reconcile) error {
+// Observe adds a reconcile, later than those before: a process' clock is monotonic.
+func (f *Fleet) Observe(r Reconcile) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.events.observe(&r)
-	every := surveyEvery
-	if r.Idle {
-		every = idleSurveyEvery
-	}
-	if since := r.Now.Sub(f.surveyed); !f.surveyed.IsZero() && since >= 0 && since < every {
+	if !f.surveyed.IsZero() && r.Now.Sub(f.surveyed) < surveyEvery {
 		// The GPUs' states are those of the last survey; the counters advance in every
 		// reconcile, since scrapes are not aligned with surveys.
-		_ = f.gpuTime.advance(r.Now) // an error recurs at the next survey, which returns it
-		return nil
+		f.gpuTime.advance(r.Now)
+		return
 	}
 	f.surveyed = r.Now
 	survey := newSurvey(&r.Snapshot)
-	err := f.gpuTime.survey(survey)
+	f.gpuTime.survey(survey)
 	f.clear()
 	f.gpus(survey)
 	f.pools(&r)
@@ -108,7 +98,6 @@ func (f *Fleet) Observe(r Reconcile) error {
 	f.demand(scale, &r)
 	f.hpas(&r)
 	f.forecasts(scale, &r)
-	return err
 }
 
 // Describe implements prometheus.Collector.

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -58,10 +57,7 @@ func (l *gpuTime) add(k key, u use, seconds float64) {
 }
 
 // advance adds the time up to now.
-func (l *gpuTime) advance(now time.Time) error {
-	if now.Before(l.upTo) {
-		return fmt.Errorf("time %s, accounted up to %s: time does not go forward", now.UTC().Format(time.RFC3339Nano), l.upTo.UTC().Format(time.RFC3339Nano))
-	}
+func (l *gpuTime) advance(now time.Time) {
 	all := now.Sub(l.upTo)
 	known := min(all, max(l.surveyed.Add(maxGap).Sub(l.upTo), 0))
 	for _, k := range slices.SortedFunc(maps.Keys(l.gpus), key.compare) { // in a fixed order, on which floating-point sums depend
@@ -76,21 +72,14 @@ func (l *gpuTime) advance(now time.Time) error {
 		}
 	}
 	l.upTo = now
-	return nil
 }
 
-// survey adds the time up to a survey, whose states apply from then on. After an error all counters have restarted at
-// zero.
-func (l *gpuTime) survey(v *survey) (err error) {
+// survey adds the time up to a survey, whose states apply from then on.
+func (l *gpuTime) survey(v *survey) {
 	if l.upTo.IsZero() {
 		l.upTo = v.Now
 	}
-	if err = l.advance(v.Now); err != nil {
-		l.used.Reset()
-		l.capacity.Reset()
-		l.known, l.upTo = map[key]bool{}, v.Now
-		err = fmt.Errorf("the ledger of GPU time restarts at zero: %w", err)
-	}
+	l.advance(v.Now)
 	l.surveyed, l.gpus = v.Now, map[key]*[uses]float64{}
 	for _, k := range slices.SortedFunc(maps.Keys(v.rows), key.compare) {
 		row := l.row(k)
@@ -101,5 +90,4 @@ func (l *gpuTime) survey(v *survey) (err error) {
 			l.gpus[row][u] += gpus
 		}
 	}
-	return err
 }

@@ -196,9 +196,7 @@ func (l *Loop) Once(ctx context.Context) (err error) {
 		return err
 	}
 	l.State.set(func(s *State) { s.reconcile, s.snapshot = &reconcile, &reconcile.Snapshot })
-	if err := l.metrics.publish(reconcile, l.o.Now()); err != nil {
-		l.o.Log.Warn("accounting GPU time failed", "err", err)
-	}
+	l.metrics.publish(reconcile, l.o.Now())
 	published := l.o.Now()
 	if l.o.Publisher != nil {
 		l.o.Publisher.Publish(ctx, reconcile)

@@ -112,10 +112,8 @@ func (m *metrics) reconcile(err error, now time.Time) {
 	m.last.Set(float64(now.UnixMilli()) / 1000)
 }
 
-// publish sets the series from a reconcile whose actions ended at acted, and deletes
-// those of objects that are gone. The error is from the ledger of GPU time, which then
-// restarts at zero.
-func (m *metrics) publish(r Reconcile, acted time.Time) error {
+// publish sets the series from a reconcile whose actions ended at acted, and deletes those of objects that are gone.
+func (m *metrics) publish(r Reconcile, acted time.Time) {
 	for _, result := range r.Results {
 		a := result.Action
 		m.actions.WithLabelValues(string(a.Verb), a.Pool, string(a.Reason), cmp.Or(resultLabels[result.Outcome], "skipped")).Inc()
@@ -145,7 +143,7 @@ func (m *metrics) publish(r Reconcile, acted time.Time) error {
 			m.operating.WithLabelValues(string(n.Operation.Phase)).Inc()
 		}
 	}
-	return m.fleet.Observe(fleet.Reconcile{Observation: &r.Observation, Plan: &r.Plan, Results: r.Results, Acted: acted, Idle: idle(r)})
+	m.fleet.Observe(fleet.Reconcile{Observation: &r.Observation, Plan: &r.Plan, Results: r.Results, Acted: acted})
 }
 
 // resultLabels are the values of the label result by outcome; others are "skipped".

@@ -267,22 +267,14 @@ func nodeChanged(a, b *corev1.Node) bool {
 		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// annotationsChanged reports whether an annotation of gpuscale's in a has another meaning, or none, in b.
-// Others can wait for the idle interval: HAMi's device plugin writes a time into one of each node every 30 s
-// (2.9, hami.io/node-handshake).
+// annotationsChanged reports whether an annotation of gpuscale's in a is another one, or none, in b. Those that are
+// written again and again can wait for the idle interval: an agent's report, and others' such as a time of HAMi's device
+// plugin every 30 s (2.9, hami.io/node-handshake).
 func annotationsChanged(a, b map[string]string) bool {
 	for key, text := range a {
-		if !strings.HasPrefix(key, "gpuscale.io/") || b[key] == text {
-			continue
+		if strings.HasPrefix(key, "gpuscale.io/") && key != contract.LayoutAnnotation && b[key] != text {
+			return true
 		}
-		if key == contract.LayoutAnnotation { // written again as it is from time to time
-			before, err := contract.ParseReport(text)
-			after, errAfter := contract.ParseReport(b[key])
-			if err == nil && errAfter == nil && before.Same(after) {
-				continue
-			}
-		}
-		return true
 	}
 	return false
 }

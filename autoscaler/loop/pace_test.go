@@ -364,16 +364,9 @@ func TestWhatWakes(t *testing.T) {
 		n.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("7")}
 	}
 	tainted := func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }
-	reported := func(after time.Duration, gpus int) func(*corev1.Node) {
-		return func(n *corev1.Node) {
-			report := contract.Report{At: start.Add(after)}
-			for i := range gpus {
-				report.GPUs = append(report.GPUs, contract.GPUReport{Index: i})
-			}
-			n.Annotations = map[string]string{contract.LayoutAnnotation: report.String()}
-		}
+	annotated := func(key string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Annotations = map[string]string{key: "x"} }
 	}
-	shaken := func(n *corev1.Node) { n.Annotations = map[string]string{"hami.io/node-handshake": "Reported"} }
 	pool := func(generation int64, ready int32) *v1alpha1.GPUNodePool {
 		return &v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Generation: generation}, Status: v1alpha1.GPUNodePoolStatus{Ready: ready}}
 	}
@@ -393,10 +386,9 @@ func TestWhatWakes(t *testing.T) {
 		"one whose end was missed": {func(w *Waker) {
 			w.Pods().OnDelete(cache.DeletedFinalStateUnknown{Obj: pod()})
 		}, soon},
-		"a report again":       {func(w *Waker) { w.Nodes().OnUpdate(node(reported(0, 2)), node(reported(time.Minute, 2))) }, no},
-		"another report":       {func(w *Waker) { w.Nodes().OnUpdate(node(reported(0, 2)), node(reported(0, 1))) }, soon},
-		"the first report":     {func(w *Waker) { w.Nodes().OnUpdate(node(), node(reported(0, 1))) }, soon},
-		"another's annotation": {func(w *Waker) { w.Nodes().OnUpdate(node(), node(shaken)) }, no},
+		"an agent's report":    {func(w *Waker) { w.Nodes().OnUpdate(node(), node(annotated(contract.LayoutAnnotation))) }, no},
+		"an agent's answer":    {func(w *Waker) { w.Nodes().OnUpdate(node(), node(annotated(contract.AgentAnnotation))) }, soon},
+		"another's annotation": {func(w *Waker) { w.Nodes().OnUpdate(node(), node(annotated("hami.io/node-handshake"))) }, no},
 		"a heartbeat":          {func(w *Waker) { w.Nodes().OnUpdate(node(), node(beat)) }, no},
 		"a node is lost":       {func(w *Waker) { w.Nodes().OnUpdate(node(), node(lost)) }, soon},
 		"a device is lost":     {func(w *Waker) { w.Nodes().OnUpdate(node(), node(fewer)) }, soon},

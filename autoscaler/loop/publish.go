@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -34,6 +35,7 @@ type ClusterPublisher struct {
 	written  map[string]time.Time // when a status was last written, within the last messageEvery
 	// decisions of pools, as their statuses are to have them: the cache may be behind the last write, and a write may fail.
 	decisions map[types.UID][]v1alpha1.Decision
+	repeated  kube.Repeated // errors of writes
 }
 
 // report is the last verdict in an Event of a pod.
@@ -55,7 +57,7 @@ const maxNote = 1024
 
 // NewClusterPublisher returns a Publisher. c may read from a cache.
 func NewClusterPublisher(c client.Client, recorder record.EventRecorder, log *slog.Logger) *ClusterPublisher {
-	return &ClusterPublisher{client: c, recorder: recorder, log: log, reported: map[string]report{}, written: map[string]time.Time{}, decisions: map[types.UID][]v1alpha1.Decision{}}
+	return &ClusterPublisher{client: c, recorder: recorder, log: log, reported: map[string]report{}, written: map[string]time.Time{}, decisions: map[types.UID][]v1alpha1.Decision{}, repeated: kube.Repeated{}}
 }
 
 // Publish implements Publisher. A failed write is logged, and repeated in the next
@@ -71,7 +73,7 @@ func (p *ClusterPublisher) Publish(ctx context.Context, r Reconcile) {
 		}
 	}
 	p.verdictEvents(ctx, r, covered)
-	if err := errors.Join(p.statuses(ctx, r), p.provisioning(ctx, r), p.quotas(ctx, r)); err != nil && ctx.Err() == nil {
+	if err := errors.Join(p.statuses(ctx, r), p.provisioning(ctx, r), p.quotas(ctx, r)); p.repeated.New(err, r.Now) && ctx.Err() == nil {
 		p.log.Warn("publishing statuses failed", "err", err)
 	}
 	maps.DeleteFunc(p.written, func(_ string, at time.Time) bool { return r.Now.Sub(at) >= messageEvery })

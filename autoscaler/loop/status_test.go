@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -292,7 +293,7 @@ pod a/x requests=7g.80gb
 	}}}
 	for range 2 {
 		a.Publish(t.Context(), r)
-		require.NoError(t, m.publish(r, s.Now))
+		m.publish(r, s.Now)
 	}
 	const event = "Warning RolledBackFailed RepartitionOverdue: no result after 6m: the node stays cordoned until it is uncordoned by hand"
 	c.recorded(event, event)
@@ -751,3 +752,31 @@ func poolWith(s v1alpha1.PlannerState) (p v1alpha1.GPUNodePool) {
 
 // kinds are those of the fakes; making them takes longer than most tests.
 var kinds = scheme.New()
+
+// TestRefusedStatus: an error of writing statuses is logged once, not in each reconcile, in whatever order the pools are
+// read.
+func TestRefusedStatus(t *testing.T) {
+	var log bytes.Buffer
+	c := cluster(t, named("p"), named("q"))
+	c.Client = interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "gpunodepools"}, o.GetName(), errors.New("denied the request"))
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if pools, ok := list.(*v1alpha1.GPUNodePoolList); ok && strings.Contains(log.String(), "publishing") {
+				slices.Reverse(pools.Items)
+			}
+			return err
+		},
+	})
+	p := NewClusterPublisher(c, c.events, slog.New(slog.NewTextHandler(&log, nil)))
+	for i := range 3 {
+		p.Publish(t.Context(), Reconcile{Observation: observe.Observation{Snapshot: plan.Snapshot{
+			Now: start.Add(time.Duration(i) * time.Second), Pools: []plan.Pool{{Name: "p"}, {Name: "q"}},
+		}}})
+	}
+	if n := strings.Count(log.String(), "publishing statuses failed"); n != 1 {
+		t.Errorf("logged %d times, want once:\n%s", n, &log)
+	}
+}

@@ -403,9 +403,6 @@ func TestNamesAreTheNodes(t *testing.T) {
 			lines[key] = value
 		}
 		node := offering(memory, offered)
-		if own := lines["own"]; own != "" {
-			node.Annotations[contract.TableAnnotation] = own
-		}
 		names := NamesOn(node)
 		product, _ := gpu.ParseProduct(model)
 		table, _ := mig.ForModel(model)

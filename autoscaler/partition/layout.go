@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -228,22 +227,16 @@ const SharedResource = GPUResource + ".shared"
 type Names struct {
 	node      string
 	offered   []string // the device plugin's, sorted
-	own       mig.Tables
-	memoryMiB int // of the GPUs that GFD reports; 0 for not known
+	memoryMiB int      // of the GPUs that GFD reports; 0 for not known
 }
 
-// NamesOn returns the names on a node: those that its device plugin advertises, and those that its
-// agent has published.
+// NamesOn returns the names on a node: those that its device plugin advertises.
 func NamesOn(node *corev1.Node) Names {
 	n := Names{node: node.Name}
 	for _, resource := range slices.Sorted(maps.Keys(Advertised(node))) {
 		if name, ok := mig.ProfileOfResource(resource); ok {
 			n.offered = append(n.offered, name)
 		}
-	}
-	// A table that cannot be read or contradicts itself has no names.
-	if specs, err := contract.ParseTables(node.Annotations[contract.TableAnnotation]); err == nil {
-		n.own, _ = mig.NewTables(specs...)
 	}
 	if mib, err := strconv.Atoi(strings.TrimSpace(node.Labels[MemoryLabel])); err == nil {
 		n.memoryMiB = max(mib, 0)
@@ -262,9 +255,6 @@ func (n Names) of(table *mig.Table, p mig.Profile) (string, error) {
 	} else if len(spelled) == 1 {
 		return spelled[0], nil
 	}
-	if own, ok := n.own.Published(table.Model()); ok && own.Has(p) && n.agrees(own) {
-		return own.Name(p), nil
-	}
 	return n.derived(table, p)
 }
 
@@ -279,8 +269,8 @@ func (n Names) offeredAs(table *mig.Table, p mig.Profile) []string {
 	return out
 }
 
-// agrees reports whether the node advertises all its profiles by the table's names. Otherwise the table is of an
-// earlier driver.
+// agrees reports whether the node advertises all its profiles by the table's names. Otherwise the table is of another
+// driver.
 func (n Names) agrees(table *mig.Table) bool {
 	for _, name := range n.offered {
 		if p, err := table.Lookup(name); err == nil && table.Name(p) != name {

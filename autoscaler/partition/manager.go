@@ -96,62 +96,93 @@ func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r contract.Reco
 	})
 }
 
-// Undo takes one step back: it selects the previous config or, once that is applied, ends the
-// operation. done is true after the last step. mig-manager acts on a change of the label only, so
-// an attempt that failed, or had no result within patience, is repeated under the config's other
-// name. The node stays cordoned until it offers what it did before, or until it is uncordoned by
-// hand after the last attempt.
+// Undo takes one step back: it has the actuator restore the former layout or, once the node offers it again, ends the
+// operation. done is true after the last step. An attempt that has failed, or had no result within patience, is
+// repeated. The node stays cordoned until it offers what it did before, or until it is uncordoned by hand after the last
+// attempt.
 func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record, now time.Time, patience time.Duration) (done bool, err error) {
-	if r.Actuator == contract.ActuatorAgent {
-		return m.undoByAgent(ctx, node, r, now, patience)
+	if r.Undo == nil && !r.Selected {
+		return true, m.Unmark(ctx, node, r) // it was never begun
 	}
-	if r.Undo == nil && !r.IsSelected(node) {
-		return true, m.Unmark(ctx, node, r) // it was never selected
-	}
-	selected := node.Labels[contract.ConfigLabel]
+	began, progressOf := r.Started, managerProgress
 	if r.Undo != nil {
-		// Another client that keeps a config of its own in the label may also have restored the layout.
-		at := selected == r.Previous || selected == otherName(r.Previous)
-		state, since := node.Labels[contract.StateLabel], elapsed(r.Undo.Since, now)
-		waited, again := since >= patience, since >= retryAfter(state, r.Undo.Attempts, patience)
-		switch {
-		case at && state == contract.StateSuccess && len(paused(node)) > 0:
-			return false, m.resume(ctx, node)
-		case (at || waited) && state == contract.StateSuccess && SameOffer(Advertised(node), r.Was):
-			return true, m.Unmark(ctx, node, r)
-		case at && state == contract.StateSuccess && !waited, !again:
-			return false, nil
-		case r.Undo.Attempts >= MaxUndoAttempts:
-			return m.giveUp(ctx, node, r, fmt.Errorf("%s could not be restored in %d attempts, mig-manager state %q, label %s=%q, the node offers %s, not %s",
-				r.Previous, r.Undo.Attempts, state, contract.ConfigLabel, selected, OfferText(Advertised(node)), OfferText(r.Was)))
-		}
+		began = r.Undo.Since
 	}
-	if r.Undo == nil && selected == r.Previous {
-		// Another client has selected it already. It would react to a further change of the label.
-		r.Undo = &contract.Undo{Since: now, Attempts: 1}
-		return false, m.patch(ctx, node, "rolling back", func(n *corev1.Node) { setRecord(n, r.String()) })
+	if r.Actuator == contract.ActuatorAgent {
+		progressOf = agentProgress
 	}
-	to := r.Previous
-	if selected == to {
-		var err error
-		if to, _, err = m.Again(ctx, now, to); err != nil {
+	switch p := progressOf(node, r, elapsed(began, now), patience); {
+	case p.restored && len(paused(node)) > 0:
+		return false, m.resume(ctx, node)
+	case p.restored && SameOffer(Advertised(node), r.Was):
+		return true, m.Unmark(ctx, node, r)
+	case r.Undo != nil && !p.over:
+		return false, nil
+	case r.Attempt() >= MaxUndoAttempts:
+		return m.giveUp(ctx, node, r, p.words)
+	}
+	to := ""
+	if r.Actuator != contract.ActuatorAgent {
+		if to, err = m.selects(ctx, node, r, now); err != nil {
 			return false, err
 		}
 	}
 	r.Undo = &contract.Undo{Since: now, Attempts: r.Attempt() + 1}
-	return false, m.patch(ctx, node, "rolling back to "+to+" on", func(n *corev1.Node) {
+	return false, m.patch(ctx, node, "rolling back on", func(n *corev1.Node) {
 		setRecord(n, r.String())
-		selectConfig(n, to)
+		if to != "" {
+			selectConfig(n, to)
+		}
 	})
+}
+
+// progress of an actuator that restores a layout.
+type progress struct {
+	restored bool   // by its own account
+	over     bool   // it has failed, or has had no result for too long
+	words    string // for errors
+}
+
+// agentProgress: the agent may be in the middle of a change, so nothing ends before it answers, even where it may not
+// have seen the operation.
+func agentProgress(node *corev1.Node, r contract.Record, since, patience time.Duration) progress {
+	a, ok := contract.AnswerTo(node, r)
+	failed := ok && a.State == contract.AgentFailed && since >= retryAfter(contract.StateFailed, r.Attempt(), patience)
+	return progress{ok && a.State == contract.AgentRestored, failed || since >= patience, fmt.Sprintf("agent state %q, message %q", a.State, a.Message)}
+}
+
+// managerProgress: another client that keeps a config of its own in the label may also have restored the layout.
+func managerProgress(node *corev1.Node, r contract.Record, since, patience time.Duration) progress {
+	state, selected := node.Labels[contract.StateLabel], node.Labels[contract.ConfigLabel]
+	at := selected == r.Previous || selected == otherName(r.Previous)
+	applied, waited := state == contract.StateSuccess, since >= patience
+	return progress{
+		restored: r.Undo != nil && applied && (at || waited),
+		over:     since >= retryAfter(state, r.Attempt(), patience) && (waited || !at || !applied),
+		words:    fmt.Sprintf("mig-manager state %q, label %s=%q", state, contract.ConfigLabel, selected),
+	}
+}
+
+// selects returns the config that a node is to select to go back, empty where another client has selected it already.
+// mig-manager acts on a change of the label only, so a further attempt has the config's other name.
+func (m *Manager) selects(ctx context.Context, node *corev1.Node, r contract.Record, now time.Time) (to string, err error) {
+	if node.Labels[contract.ConfigLabel] != r.Previous {
+		return r.Previous, nil
+	}
+	if r.Undo != nil {
+		to, _, err = m.Again(ctx, now, r.Previous)
+	}
+	return to, err
 }
 
 // giveUp ends the attempts to go back. The node stays cordoned, and each reconcile returns the error. If the node was
 // uncordoned by hand since, the operation ends.
-func (m *Manager) giveUp(ctx context.Context, node *corev1.Node, r contract.Record, why error) (done bool, err error) {
+func (m *Manager) giveUp(ctx context.Context, node *corev1.Node, r contract.Record, words string) (done bool, err error) {
 	if r.Cordoned && !node.Spec.Unschedulable {
 		return true, m.Unmark(ctx, node, r)
 	}
-	return false, fmt.Errorf("node %s: %w: the node stays cordoned until it is uncordoned by hand, or annotation %s is removed", node.Name, why, contract.RecordAnnotation)
+	return false, fmt.Errorf("node %s: GPU %d could not be restored to %s in %d attempts, %s, the node offers %s, not %s: the node stays cordoned until it is uncordoned by hand, or annotation %s is removed",
+		node.Name, r.GPU, cmp.Or(r.Previous, r.Before), r.Attempt(), words, OfferText(Advertised(node)), OfferText(r.Was), contract.RecordAnnotation)
 }
 
 // deployPrefix is the prefix of the labels by which the GPU Operator deploys its components
@@ -321,32 +352,4 @@ func agentPhase(node *corev1.Node, r contract.Record) (plan.Phase, string) {
 		return plan.PhasePending, "the device plugin has not advertised the new layout yet"
 	}
 	return plan.PhaseSucceeded, ""
-}
-
-// undoByAgent asks the node's agent to restore the GPU, and ends the operation once the agent has confirmed it. The
-// agent may be in the middle of a change. So nothing ends before it answers, even where it may not have seen the
-// operation.
-func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r contract.Record, now time.Time, patience time.Duration) (done bool, err error) {
-	a, ok := contract.AnswerTo(node, r)
-	since := r.Started
-	if r.Undo != nil {
-		since = r.Undo.Since
-	}
-	waited := elapsed(since, now) >= patience
-	failed := ok && a.State == contract.AgentFailed && elapsed(since, now) >= retryAfter(contract.StateFailed, r.Attempt(), patience)
-	switch {
-	case r.Undo == nil && !r.Selected:
-		return true, m.Unmark(ctx, node, r) // it was never begun
-	case ok && a.State == contract.AgentRestored && SameOffer(Advertised(node), r.Was):
-		return true, m.Unmark(ctx, node, r)
-	case r.Undo != nil && !waited && !failed:
-		return false, nil
-	case r.Attempt() >= MaxUndoAttempts:
-		return m.giveUp(ctx, node, r, fmt.Errorf("GPU %d could not be restored to %s in %d attempts, agent state %q, message %q",
-			r.GPU, r.Before, r.Attempt(), a.State, a.Message))
-	}
-	r.Undo = &contract.Undo{Since: now, Attempts: r.Attempt() + 1}
-	return false, m.patch(ctx, node, "requesting a rollback from the agent of", func(n *corev1.Node) {
-		setRecord(n, r.String())
-	})
 }

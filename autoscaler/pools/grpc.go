@@ -161,7 +161,7 @@ func (g *grpcGroup) remove(ctx context.Context, node *corev1.Node, replace bool)
 func (e *external) refresh(ctx context.Context, c *externalgrpc.Client, name string, anyway bool) error {
 	e.mu.Lock()
 	last, now := e.refreshed[name], e.now()
-	due := anyway || now.Sub(last) >= groupEvery || now.Before(last)
+	due := anyway || now.Sub(last) >= groupEvery
 	if due {
 		e.refreshed[name] = now
 	}

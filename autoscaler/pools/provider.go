@@ -283,7 +283,7 @@ func (r *remembered) fresh(pool *v1alpha1.GPUNodePool, now time.Time, every time
 	if p := (*Problem)(nil); r.err != nil && !errors.As(r.err, &p) {
 		every = min(time.Second<<min(r.failures, 10), maxRetry)
 	}
-	return r.uid == pool.UID && r.generation == pool.Generation && now.Sub(r.at) < every && !now.Before(r.at)
+	return r.uid == pool.UID && r.generation == pool.Generation && now.Sub(r.at) < every
 }
 
 func newMemo(every time.Duration, now func() time.Time) *memo {

@@ -126,9 +126,30 @@ func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// withinRates: nodes added in an hour, and the share of a pool removed in one
-// plan.
+// withinRates: nodes added in an hour, nodes removed in ten minutes, the share of a pool removed in one plan, and the
+// time between replacements in a pool. A node whose drain waits for its removal was counted before.
 func withinRates(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
+	drains := map[string]plan.Reason{}
+	for _, n := range s.Nodes {
+		if n.Drain != nil {
+			drains[n.Name] = n.Drain.Reason
+		}
+	}
+	all, sick := 0, map[string]int{}
+	for _, a := range made.Actions {
+		switch {
+		case a.Verb == plan.RemoveNode && drains[a.Node] != plan.NodeEmpty:
+			all++
+		case a.Verb == plan.Replace && drains[a.Node] != plan.NodeSick:
+			sick[a.Pool]++
+			if last, known := s.State.LastReplace[a.Pool]; sick[a.Pool] > 1 || known && s.Now.Sub(last) < p.ReplaceInterval || p.SickAfter <= 0 {
+				return fmt.Errorf("too early: %s", a)
+			}
+		}
+	}
+	if before := s.State.RemovedLately(s.Now); all > 0 && before+all > p.MaxRemovalsPerTenMinutes {
+		return fmt.Errorf("%d nodes removed and %d more, %d may be in ten minutes", before, all, p.MaxRemovalsPerTenMinutes)
+	}
 	for _, q := range s.Pools {
 		grown, removed := 0, 0
 		for _, g := range s.State.Grown[q.Name] {

@@ -115,11 +115,6 @@ func (r Record) TargetLayout() mig.Layout {
 	return l
 }
 
-// IsSelected reports whether r's actuator has been signalled to begin.
-func (r Record) IsSelected(node *corev1.Node) bool {
-	return r.Selected || r.Actuator != ActuatorAgent && node.Labels[ConfigLabel] == r.Config
-}
-
 // Node labels of mig-manager.
 const (
 	ConfigLabel = "nvidia.com/mig.config"

@@ -56,11 +56,6 @@ type InstanceReport struct {
 	// Place in slices, as mig.Placement prints it: "3g@0:4".
 	Place string `json:"place"`
 	UUID  string `json:"uuid,omitempty"`
-	// AllocatedTo is the pod ("namespace/name") that it is allocated to, or "pid N". If it is empty, the
-	// instance is free if Since is set; else its allocation is unknown.
-	AllocatedTo string `json:"allocatedTo,omitempty"`
-	// Since when the agent has seen it free.
-	Since *time.Time `json:"since,omitempty"`
 }
 
 // Bounds of an annotation.
