@@ -298,10 +298,10 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 		if t, out := untolerated(k.pod, n.Taints); out {
 			return "with taint " + t.Key
 		}
-		if strings.HasPrefix(why, labelsMismatch) {
-			return "whose " + why
+		if strings.HasPrefix(why, volumeConflict) {
+			return "with a " + why
 		}
-		return "with a " + why
+		return "whose " + why
 	case !w.topology.rulesAllow(k, n):
 		return "excluded by pod affinity or topology spread"
 	}

@@ -106,6 +106,10 @@ func fitsAny(terms []NodeTerm, at *place) bool {
 
 const labelsMismatch = "labels do not match"
 
+// AllocatesClaims begins labels that exist in a Snapshot only. A node or template has one with the value "no" if its
+// devices do not satisfy a pod's resource claims.
+const AllocatesClaims = "gpuscale.io/allocates-claims."
+
 // mismatch returns what keeps a pod from a node with these taints, empty for nothing.
 func mismatch(pod *Pod, at place, taints []Taint) string {
 	if t, out := untolerated(pod, taints); out {
@@ -116,16 +120,21 @@ func mismatch(pod *Pod, at place, taints []Taint) string {
 	}
 	for _, terms := range pod.Devices {
 		if !fitsAny(terms, &at) {
-			return labelsMismatch + " (" + termsText(terms) + ")"
+			if text := termsText(terms); !strings.HasPrefix(text, AllocatesClaims) {
+				return labelsMismatch + " (" + text + ")"
+			}
+			return "devices do not satisfy the pod's resource claims"
 		}
 	}
 	for _, terms := range pod.Volumes {
 		if !fitsAny(terms, &at) {
-			return "volume node affinity conflict (" + termsText(terms) + ")"
+			return volumeConflict + " (" + termsText(terms) + ")"
 		}
 	}
 	return ""
 }
+
+const volumeConflict = "volume node affinity conflict"
 
 // termsText is "zone In a, b or host In c".
 func termsText(terms []NodeTerm) string {

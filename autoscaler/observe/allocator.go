@@ -20,17 +20,17 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
 // A demand is a number of GPUs, MIG devices or parts of GPUs. Claims may require more: devices with enough memory,
 // devices of one NVLink domain, or a network adapter beside each device. For such claims kube-scheduler's own allocator
-// decides which nodes have devices, and which pools do, by their newest node. The answer is a label that exists in a
-// Snapshot only. It is set on the nodes and pools that have no devices for the claims.
+// decides which nodes have devices, and which pools do, by their newest node. The answer is a label with
+// plan.AllocatesClaims and a hash of the claims, set on the nodes and pools that have no devices for the claims.
 
 const (
-	// allocates is the prefix of the label. A hash of the claims follows.
-	allocates, allocatesNot = "gpuscale.io/allocates-claims.", "no"
+	allocatesNot = "no" // value of the label
 	// allocationTime bounds the time of the allocator in a reconcile, allocationTimeOfNode its time for one node and
 	// one set of claims: its search is exhaustive. Nodes and pools that are not decided by then are not labelled.
 	allocationTime, allocationTimeOfNode = 2 * time.Second, 100 * time.Millisecond
@@ -60,6 +60,9 @@ func (c *Claims) required(p *corev1.Pod) (out [][]plan.NodeTerm, err error) {
 		switch {
 		case err != nil || claim == nil: // an error has made the pod unreadable
 		case claim.Status.Allocation == nil:
+			if err := c.besideAdmin(p, &claim.Spec.Devices); err != nil {
+				return nil, fmt.Errorf("resource claim %s: %w", p.Spec.ResourceClaims[i].Name, err)
+			}
 			open, more = append(open, claim), more || c.requiresMore(&claim.Spec.Devices)
 		case claim.Status.Allocation.NodeSelector != nil: // where the pod does not fit and no other pod uses the claim, the scheduler deallocates it
 			out = append(out, nodeTerms(claim.Status.Allocation.NodeSelector.NodeSelectorTerms))
@@ -73,17 +76,38 @@ func (c *Claims) required(p *corev1.Pod) (out [][]plan.NodeTerm, err error) {
 	}
 	text, _ := json.Marshal(open)
 	sum := sha256.Sum256(text)
-	key := allocates + hex.EncodeToString(sum[:10]) // 80 bits: another tenant cannot make claims with the same key
-	by := c.asking[p.Namespace]
-	if !by[key] && len(by) >= mostAsked {
-		return nil, fmt.Errorf("pods of namespace %s have more than %d different claims with requirements on devices beyond their number", p.Namespace, mostAsked)
+	key := plan.AllocatesClaims + hex.EncodeToString(sum[:10]) // 80 bits: another tenant cannot make claims with the same key
+	if c.asked[key] == nil {
+		if c.asking[p.Namespace]++; c.asking[p.Namespace] > mostAsked {
+			return nil, fmt.Errorf("pods of namespace %s have more than %d different claims with requirements on devices beyond their number", p.Namespace, mostAsked)
+		}
 	}
-	if by == nil {
-		by = map[string]bool{}
-		c.asking[p.Namespace] = by
-	}
-	c.asked[key], by[key] = open, true
+	c.asked[key] = open
 	return append(out, requiring(key, corev1.NodeSelectorOpNotIn, allocatesNot)), nil
+}
+
+// besideAdmin returns an error if a claim has admin access to all of a node's devices and the pod requests one of them by an
+// extended resource, too. kube-scheduler allocates the claim that it makes for extended resources last, and counts the
+// devices of the claims before it as in use, those of admin access too (dynamic-resource-allocation 0.37.1,
+// structured/internal: deviceInUse). So it binds the pod to no node.
+func (c *Claims) besideAdmin(p *corev1.Pod, of *resourcev1.DeviceClaim) error {
+	requests := kube.ExtendedRequests(p)
+	for _, r := range of.Requests {
+		if r.Exactly == nil || !ptr.Deref(r.Exactly.AdminAccess, false) || r.Exactly.AllocationMode != resourcev1.DeviceAllocationModeAll {
+			continue
+		}
+		watched, _ := c.devicesOf(r.Exactly.DeviceClassName, nil)
+		for _, name := range slices.Sorted(maps.Keys(requests)) {
+			class := c.serving(name)
+			if class == nil || requests[name] <= 0 {
+				continue
+			}
+			if d, _ := c.devicesOf(class.Name, nil); d.Driver != "" && d.Driver == watched.Driver {
+				return fmt.Errorf("request %s: kube-scheduler allocates no %s beside admin access to all devices of %s: request the devices by a claim before this one", r.Name, name, d.Driver)
+			}
+		}
+	}
+	return nil
 }
 
 // requiresMore reports whether a claim requires more of devices than its demand says.
@@ -106,12 +130,7 @@ func (c *Claims) requiresMore(of *resourcev1.DeviceClaim) bool {
 }
 
 // allocate labels the nodes and pools that have no devices for the claims of pending pods.
-func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.Devices, taints []*foreign.DeviceTaint, out *Observation) error {
-	of := map[string][]*foreign.Devices{} // by node, "" for those of none
-	for _, d := range devices {
-		of[d.Node] = append(of[d.Node], d)
-	}
-	o.remember(c.byName, of, out)
+func (o *Observer) allocate(ctx context.Context, c *cluster, of map[string][]*foreign.Devices, taints []*foreign.DeviceTaint, out *Observation) error {
 	if len(c.claims.asked) == 0 {
 		return nil
 	}
@@ -128,7 +147,7 @@ func (o *Observer) allocate(ctx context.Context, c *cluster, devices []*foreign.
 	for i := range out.Pools {
 		t := &out.Pools[i].Template
 		l := o.learned[out.Pools[i].Name]
-		if l.newest == nil || out.Now.Sub(l.settled) > learnedFor {
+		if l.newest == nil {
 			continue
 		}
 		all, err := unpacked(slices.Concat(l.devices, of[""]), systematic, true)
@@ -174,33 +193,6 @@ func heldBy(claims map[client.ObjectKey]*resourcev1.ResourceClaim, out *Observat
 		}
 	}
 	return held
-}
-
-// settled reports whether a node has been ready for learnAfter: its drivers have announced its devices by then.
-func settled(n *corev1.Node, now time.Time) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && now.Sub(c.LastTransitionTime.Time) >= learnAfter
-	})
-}
-
-// remember keeps the newest settled node of each pool and its devices: the pool's next node will have the same.
-func (o *Observer) remember(nodes map[string]*corev1.Node, of map[string][]*foreign.Devices, out *Observation) {
-	newest := map[string]*corev1.Node{}
-	for i := range out.Nodes {
-		n := &out.Nodes[i]
-		node := nodes[n.Name]
-		if _, known := o.learned[n.Pool]; !known || !n.Ready || n.Cordoned || !settled(node, out.Now) {
-			continue
-		}
-		if had := newest[n.Pool]; had == nil || had.CreationTimestamp.Before(&node.CreationTimestamp) {
-			newest[n.Pool] = node
-		}
-	}
-	for pool, node := range newest {
-		l := o.learned[pool]
-		l.newest, l.devices, l.settled = node, of[node.Name], out.Now
-		o.learned[pool] = l
-	}
 }
 
 // unpacked returns the ResourceSlices with the taints of DeviceTaintRules. For a new node, the devices of a slice lose

@@ -29,7 +29,7 @@ type Claims struct {
 	counted   map[client.ObjectKey]string            // the pod that a claim counts for
 	kai       map[string]bool                        // groups of pods for which KAI reserves a GPU, "node/group"
 	asked     map[string][]*resourcev1.ResourceClaim // claims of pending pods that require more than a demand states, by label
-	asking    map[string]map[string]bool             // labels of asked, by namespace
+	asking    map[string]int                         // number of asked, by the namespace that was the first to ask
 	pools     []plan.Pool
 	tables    mig.Tables
 	objects   foreign.Objects
@@ -42,7 +42,7 @@ func NewClaims(
 ) *Claims {
 	c := &Claims{
 		claims: byKey(claims), templates: byKey(templates), counted: map[client.ObjectKey]string{}, kai: map[string]bool{},
-		asking: map[string]map[string]bool{}, asked: map[string][]*resourcev1.ResourceClaim{},
+		asking: map[string]int{}, asked: map[string][]*resourcev1.ResourceClaim{},
 		classes: map[string]*resourcev1.DeviceClass{}, extended: map[string]*resourcev1.DeviceClass{},
 	}
 	for i := range classes {
@@ -242,19 +242,25 @@ func (c *Claims) servedBy(p *corev1.Pod, claims bool) (out [][]plan.NodeTerm) {
 	return out
 }
 
+// serving returns the DeviceClass that serves an extended resource, nil for none.
+func (c *Claims) serving(resource string) *resourcev1.DeviceClass {
+	if of, ok := strings.CutPrefix(resource, resourcev1.ResourceDeviceClassPrefix); ok {
+		return c.classes[of]
+	}
+	return c.extended[resource]
+}
+
 // extendedOf removes the extended resources that a device class serves from list, and returns their
 // devices. Whole GPUs stay in the list: the device plugin may serve them too, and other resources
 // may be parts of them.
 func (c *Claims) extendedOf(list map[string]int64) ([]demand.Device, error) {
 	var out []demand.Device
 	for _, name := range slices.Sorted(maps.Keys(list)) {
-		n, class := list[name], c.extended[name]
-		if of, ok := strings.CutPrefix(name, resourcev1.ResourceDeviceClassPrefix); ok {
-			if class = c.classes[of]; class == nil && n > 0 {
-				return nil, fmt.Errorf("resource %s: there is no such DeviceClass", name)
-			}
-		}
-		if class == nil || n <= 0 {
+		n, class := list[name], c.serving(name)
+		switch {
+		case class == nil && n > 0 && strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix):
+			return nil, fmt.Errorf("resource %s: there is no such DeviceClass", name)
+		case class == nil || n <= 0:
 			continue
 		}
 		d, err := c.devicesOf(class.Name, nil)

@@ -105,6 +105,8 @@ func TestReadSelectors(t *testing.T) {
 		{"device.attributes['gpu.nvidia.com'].profile in ['3g.40gb']", "", map[string]string{"profile": "3g.40gb"}},
 		{"(device.driver == 'gpu.nvidia.com')\n  &&\n((device.attributes['gpu.nvidia.com'].type == 'mig') && device.attributes['gpu.nvidia.com'].profile == '7g.80gb')",
 			"gpu.nvidia.com", map[string]string{"type": "mig", "profile": "7g.80gb"}},
+		{"device.attributes['gpu.nvidia.com'].profile == r'3g.40gb'", "", map[string]string{"profile": "3g.40gb"}},
+		{`device.attributes['gpu.nvidia.com'].profile == '1g.10gb\x2bme'`, "", map[string]string{"profile": "1g.10gb+me"}},
 		{"device.attributes['gpu.nvidia.com'].type == 'gpu' && device.attributes['gpu.nvidia.com'].type == 'gpu'", "", map[string]string{"type": "gpu"}},
 		{"device.attributes['gpu.nvidia.com'].productName == 'a && b || (c'", "", map[string]string{"productName": "a && b || (c"}},
 	} {
@@ -125,8 +127,6 @@ func TestUnsupportedSelectors(t *testing.T) {
 		"device.attributes['gpu.nvidia.com'].profile != '3g.40gb'",
 		"!(device.attributes['gpu.nvidia.com'].profile == '3g.40gb')",
 		"device.attributes['gpu.nvidia.com'].profile == '3g.40gb' ? true : false",
-		"device.attributes['gpu.nvidia.com'].profile == r'3g.40gb'",
-		`device.attributes['gpu.nvidia.com'].profile == '3g.40gb\x2b'`,
 		"device.attributes['gpu.nvidia.com'].type == 'gpu' && device.attributes['gpu.nvidia.com'].type == 'mig'",
 		"device.driver == 'a' && device.driver == 'b'",
 		"device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity(\"40Gi\"))",
@@ -188,12 +188,12 @@ func FuzzSelectors(f *testing.F) {
 			return
 		}
 		same := "device.driver == 'same'"
-		for _, other := range []string{"(" + expression + ")", "(" + expression + ") && (" + expression + ")"} {
+		for _, other := range []string{"(" + expression + "\n)", "(" + expression + "\n) && (" + expression + "\n)"} {
 			if again := readSelectors(cel(other)); !reflect.DeepEqual(again, s) {
 				t.Fatalf("%q gives %+v, and %q gives %+v", expression, s, other, again)
 			}
 		}
-		if either := readSelectors(cel("(" + expression + ") || " + same)); either.unread == nil || either.driver != "" || len(either.attributes) > 0 {
+		if either := readSelectors(cel("(" + expression + "\n) || " + same)); either.unread == nil || either.driver != "" || len(either.attributes) > 0 {
 			t.Fatalf("one of two is taken for certain: %+v", either)
 		}
 		if s.driver == "" && len(s.attributes) == 0 {

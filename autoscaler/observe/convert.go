@@ -17,7 +17,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
-	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
@@ -157,7 +156,7 @@ func (c *cluster) podsOf() []plan.Pod {
 			c.overGroups(u)
 		}
 	}
-	refused := c.ledger.Refuse(c.made(unmade, out))
+	refused := c.ledger.Refuse(unmade, out)
 	for i := range unmade {
 		u := unmade[i].Plan
 		kind, _, _ := strings.Cut(u.Owner, "/")
@@ -210,28 +209,9 @@ func unserved(p *plan.Pod) string {
 	return ""
 }
 
-// made returns the pods still to be created, as ResourceQuotas will count them.
-func (c *cluster) made(unmade []gangs.Pod, exist []plan.Pod) []ledger.Made {
-	out := make([]ledger.Made, len(unmade))
-	if len(c.resourceQuotas.Items) == 0 {
-		return out
-	}
-	members := map[string]int{} // existing members by gang
-	for i := range exist {
-		members[exist[i].Gang]++
-	}
-	for i := range unmade {
-		p := unmade[i].Plan
-		out[i] = ledger.Made{Pod: unmade[i].Pod, Gang: p.Gang, Least: p.GangMin - members[p.Gang]}
-	}
-	return out
-}
-
 // tenant returns the quota that a pod counts towards.
 func (c *cluster) tenant(p *gangs.Pod) string {
-	return c.ledger.Tenant(ledger.Claim{
-		Pod: p.Pod, Demand: p.Plan.Demand, Shares: amountOf(p.Plan.Others, partition.SharedResource) > 0, Model: func() string { return c.modelOf(p.Plan) }, Workload: p.Workload, PodGroup: p.PodGroup,
-	})
+	return c.ledger.Tenant(p, func() string { return c.modelOf(p.Plan) })
 }
 
 // models returns the models of the nodes' GPUs.

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
-	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
@@ -30,7 +30,7 @@ func (c *cluster) daemons() (out []plan.Pod) {
 		}
 		p, object := c.template(o.Namespace, &o.Maker.Roles[0].Template)
 		p.Groups = c.rules.in(o.Namespace, object.Labels)
-		if c.ledger.Refuse([]ledger.Made{{Pod: object}})[0] != "" {
+		if c.ledger.Refuse([]gangs.Pod{{Pod: object, Plan: &p}}, nil)[0] != "" {
 			continue // a tenant without quota takes nothing from others
 		}
 		p.Owner, p.DaemonSet = o.Kind.Owner()+"/"+o.Name, true

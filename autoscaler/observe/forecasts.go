@@ -16,7 +16,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
-	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
@@ -168,9 +167,9 @@ func (c *cluster) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast, 
 	var wrong []string
 	seen := map[string]bool{}
 	for _, o := range outlooks {
-		object := c.workload(o.Series)
+		found := c.workload(o.Series)
 		switch {
-		case object == nil:
+		case found == nil:
 			wrong = append(wrong, fmt.Sprintf("there is no %s %s", o.Kind, o.key()))
 			continue
 		case seen[o.key()]:
@@ -178,7 +177,7 @@ func (c *cluster) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast, 
 			continue
 		}
 		seen[o.key()] = true
-		like, made := c.template(o.Namespace, &object.Maker.Roles[0].Template)
+		like, made := c.template(o.Namespace, &found.Maker.Roles[0].Template)
 		if like.Demand.Zero() {
 			wrong = append(wrong, fmt.Sprintf("%s %s requests no GPU", o.Kind, o.key()))
 			continue
@@ -186,7 +185,8 @@ func (c *cluster) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast, 
 		like.Namespace, like.Name, like.Owner = o.Namespace, o.Series.Name, o.Kind+"/"+o.Series.Name
 		like.Created, like.PendingSince, like.Evictable = c.now, c.now, true
 		like.Groups = c.rules.in(like.Namespace, made.Labels)
-		like.Tenant = cmp.Or(c.ledger.Refuse([]ledger.Made{{Pod: made}})[0], c.tenant(&gangs.Pod{Pod: made, Plan: &like}))
+		object := gangs.Pod{Pod: made, Plan: &like}
+		like.Tenant = cmp.Or(c.ledger.Refuse([]gangs.Pod{object}, nil)[0], c.tenant(&object))
 		f := plan.Forecast{Name: o.key(), Like: like, Have: have(pods, o), At: o.At}
 		f.Unsure = o.replicas(&f, c.now)
 		out = append(out, f)

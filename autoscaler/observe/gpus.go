@@ -349,8 +349,11 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 		c.MIG = i >= whole && (len(in.facts.instances) > 0 || in.facts.gpus > 0)
 		switch {
 		case layout != nil: // entries of others may list instances with MIG off
-			if c.MIG = layout[i].MIG; c.MIG {
-				c.Instances = unplaced(arranged(in.Tables, c.Model.Name, layout[i].Counts))
+			if c.MIG = layout[i].MIG; !c.MIG {
+				continue
+			}
+			if one := spread(layout[i:i+1].Resources(), gpus[i:i+1], in.Tables); one != nil {
+				c.Instances = unplaced(one[0])
 			}
 		case guess != nil && c.MIG:
 			c.Instances = unplaced(guess[i-whole])
@@ -361,24 +364,6 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 // forgetAllocations drops the allocations of a stale reading.
 func forgetAllocations(c *plan.GPU) {
 	c.AllocationKnown, c.AllocatedTo, c.Instances, c.UnusedSince = false, nil, nil, time.Time{}
-}
-
-// arranged is a possible layout of so many instances, nil for none.
-func arranged(tables mig.Tables, model string, counts map[string]int) mig.Layout {
-	table, ok := tables.ForModel(model)
-	if !ok {
-		return nil
-	}
-	var want []mig.Count
-	for name, n := range counts {
-		profile, err := table.Lookup(name)
-		if err != nil {
-			return nil
-		}
-		want = append(want, mig.Count{Profile: profile, N: n})
-	}
-	layout, _ := table.Arrange(nil, want)
-	return layout
 }
 
 // unplaced returns instances at possible placements. Only their number is known.

@@ -17,73 +17,62 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// learnAfter is how long a pool's ready nodes must differ from its template before a new node is expected to differ
-// too: on a node that has just come up, device plugins and feature discovery may not be done. learnedFor is how long
-// this expectation lasts without ready nodes. cluster-autoscaler (0470fdf, processors/nodeinfosprovider) uses a node as
-// the template after the same minute, but for ten years: it would not try a group again whose image was corrected.
+// learnAfter is how long a node must have been ready before it shows what a new one lacks: on a node that has just come
+// up, device plugins and feature discovery may not be done. learnedFor is how long that counts without such nodes.
+// cluster-autoscaler (0470fdf, processors/nodeinfosprovider) uses a node as the template after the same minute, but for
+// ten years: it would not try a group again whose image was corrected.
 const learnAfter, learnedFor = time.Minute, 6 * time.Hour
 
-// newFor is how long a node is new. What differs on a new node has differed since its creation.
+// newFor is how long a node is new. What only older nodes lack, for example since a plugin failed, a new one has.
 const newFor = time.Hour
 
-// learned is how the ready nodes of a pool have differed from its template.
+// learned is what the ready nodes of a pool have shown of its next node.
 type learned struct {
 	of string // the pool's UID and generation
-	by map[aspect]difference
 	// common are the machine labels, and offeredBy, that all of the last ready nodes had.
 	common  map[string]string
 	byClaim bool       // a DRA driver divided their GPUs on claim
 	had     []plan.Pod // pods of DaemonSets and static pods on most of the last ready nodes
-	// newest is the pool's newest settled node and devices are those of DRA drivers on it, both as of the time settled.
+	// most is the most that one of the pool's settled nodes had. The newest of them had these devices of DRA drivers. All as
+	// of the time at.
+	most    map[aspect]int64
 	newest  *corev1.Node
 	devices []*foreign.Devices
-	settled time.Time
+	at      time.Time
 }
 
-// aspect is what is compared: a label KEY=VALUE, an amount by its name, or a taint that all nodes have.
+// aspect is what is compared with the template: a label KEY=VALUE, an amount by its name, or a taint. Of a label a node
+// has 1 or 0. Of a taint, a node with it has 0 and a node without it 1.
 type aspect struct {
 	label, amount string
 	taint         plan.Taint
 }
 
-// difference has the most that any of the nodes has. For a taint, a node with it has 0 and a node without it 1.
-type difference struct {
-	most        int64
-	since, seen time.Time
-}
-
 // learner corrects the template of one pool.
 type learner struct {
 	learned
-	nodes []*plan.Node // in service, with GPUs
-	now   time.Time
-	// from is the start of a difference that is first seen now. It is zero where no node is new. Then such a difference
-	// does not count: something changed on old nodes, for example a plugin that failed.
-	from time.Time
+	nodes   []*plan.Node // in service, with GPUs
+	settled []*plan.Node // those of nodes that have been ready for learnAfter
+	isNew   bool         // one of them is new, or the spec is: what they lack counts, though they had it before
 }
 
-// expected returns how much of an aspect a new node has. stated is what its template has of it, of what a ready node
-// has.
+// expected returns how much of an aspect a new node has. stated is what its template has of it, of what a node has.
 func (l *learner) expected(what aspect, stated int64, of func(*plan.Node) int64) int64 {
-	d := l.by[what]
-	if len(l.nodes) > 0 {
-		if l.now.Sub(d.seen) > learnedFor {
-			d.since = l.from
+	had, known := l.most[what]
+	if len(l.settled) > 0 && (known || l.isNew) {
+		most := int64(0)
+		for _, n := range l.settled {
+			most = max(most, of(n))
 		}
-		d.most, d.seen = 0, l.now
-		for _, n := range l.nodes {
-			d.most = max(d.most, of(n))
+		if !l.isNew {
+			most = max(most, had)
 		}
-		if d.most >= stated || d.since.IsZero() {
-			delete(l.by, what)
-			return stated
-		}
-		l.by[what] = d
+		l.most[what], had, known = most, most, true
 	}
-	if l.now.Sub(d.since) < learnAfter || l.now.Sub(d.seen) > learnedFor {
+	if !known {
 		return stated
 	}
-	return min(d.most, stated)
+	return min(had, stated)
 }
 
 // template corrects GPUs, other resources, labels and taints, and writes into Differs how the nodes differ. With mig it
@@ -169,7 +158,7 @@ func (l *learner) taints(t *plan.Template) (out []plan.Taint) {
 	if len(l.nodes) > 0 {
 		out = slices.Clone(l.nodes[0].Taints)
 	}
-	for what := range l.by {
+	for what := range l.most {
 		if what.taint.Key != "" && !slices.Contains(out, what.taint) {
 			out = append(out, what.taint)
 		}
@@ -190,9 +179,11 @@ func one(is bool) int64 {
 	return 0
 }
 
-// learn completes the pools by their nodes, and returns the ready nodes of each pool.
-func (o *Observer) learn(out *Observation, bound map[string][]*plan.Pod, daemons []plan.Pod) (ready map[string][]*plan.Node) {
+// learn completes the pools by their nodes, and returns the ready nodes of each pool. devices are those of DRA drivers,
+// by node.
+func (o *Observer) learn(c *cluster, out *Observation, bound map[string][]*plan.Pod, daemons []plan.Pod, devices map[string][]*foreign.Devices) (ready map[string][]*plan.Node) {
 	all, ready := grouped(out.Nodes, func(n *plan.Node) string { return n.Pool }), map[string][]*plan.Node{}
+	learners := make([]learner, len(out.Pools))
 	for i := range out.Pools {
 		p := &out.Pools[i]
 		p.Size = len(all[p.Name])
@@ -201,45 +192,55 @@ func (o *Observer) learn(out *Observation, bound map[string][]*plan.Pod, daemons
 		}
 		ready[p.Name] = slices.DeleteFunc(all[p.Name], func(n *plan.Node) bool { return !n.Ready })
 		learnOthers(&p.Template, withGPUs(ready[p.Name]), out.Now)
+		learners[i] = o.learner(c, p, ready[p.Name], devices)
 	}
-	o.learnNodes(out, ready, bound, daemons)
+	o.lower(out.Pools, learners)
+	for i := range out.Pools {
+		p := &out.Pools[i]
+		take(&p.Template, learners[i].onNewNode(&p.Template, bound, daemons), out.Tables)
+		o.learned[p.Name] = learners[i].learned
+	}
 	maps.DeleteFunc(o.learned, func(name string, _ learned) bool { return o.managed[name] == nil })
 	return ready
 }
 
-// learnNodes lowers the templates of pools to what their ready nodes have. Otherwise node after node would be added for
-// a pod that only the template admits. A new node is expected with no more GPUs and other resources than the best of
-// the nodes, no more CPU and memory than the largest, no label that none of the nodes has, and each taint that all
-// have. A pool without nodes takes CPU and memory from pools that state the same, so that similar pools stay similar.
-// At the end, the requests of DaemonSets' pods are subtracted.
-func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, bound map[string][]*plan.Pod, daemons []plan.Pod) {
+// learner returns what is known of a pool's next node, by its ready nodes now and before. Cordoned nodes do not count: they
+// may be interrupted, and tainted for it.
+func (o *Observer) learner(c *cluster, p *plan.Pool, ready []*plan.Node, devices map[string][]*foreign.Devices) learner {
+	l := learner{learned: o.learned[p.Name]}
+	of := fmt.Sprint(o.managed[p.Name].UID, o.managed[p.Name].Generation)
+	if l.of != of {
+		l.learned, l.isNew = learned{of: of}, true
+	}
+	if c.now.Sub(l.at) > learnedFor {
+		l.most, l.newest, l.devices = map[aspect]int64{}, nil, nil
+	}
+	l.nodes = slices.DeleteFunc(withGPUs(ready), func(n *plan.Node) bool { return n.Cordoned })
+	for _, n := range l.nodes {
+		if !settled(c.byName[n.Name], c.now) {
+			continue
+		}
+		l.settled = append(l.settled, n)
+		l.isNew = l.isNew || c.now.Sub(n.Created) < newFor
+	}
+	if len(l.settled) > 0 {
+		newest := slices.MaxFunc(l.settled, func(a, b *plan.Node) int { return a.Created.Compare(b.Created) }).Name
+		l.newest, l.devices, l.at = c.byName[newest], devices[newest], c.now
+	}
+	return l
+}
+
+// lower lowers the templates of pools to what their ready nodes have. Otherwise node after node would be added for a pod
+// that only the template admits. A new node is expected with no more GPUs and other resources than the best of the nodes,
+// no more CPU and memory than the largest, no label that none of the nodes has, and each taint that all have. A pool
+// without nodes takes CPU and memory from pools that state the same, so that similar pools stay similar.
+func (o *Observer) lower(all []plan.Pool, learners []learner) {
 	type size struct{ cpu, memory int64 }
 	best, empty := map[size]size{}, map[*plan.Template]size{} // by what they state
-	learners := make([]learner, len(out.Pools))
-	for i := range out.Pools {
-		p := &out.Pools[i]
-		t := &p.Template
+	for i := range all {
+		t, l := &all[i].Template, &learners[i]
 		stated := size{t.CPUMilli, t.MemoryMi}
-		of := fmt.Sprint(o.managed[p.Name].UID, o.managed[p.Name].Generation)
-		l := &learners[i]
-		*l = learner{learned: o.learned[p.Name], now: out.Now}
-		first := l.of != of // the first reconcile with this spec: old nodes have differed since their creation
-		if first {
-			l.learned, l.from = learned{of: of, by: map[aspect]difference{}}, out.Now
-		}
-		for _, n := range withGPUs(ready[p.Name]) {
-			if n.Cordoned { // it may be interrupted, and tainted for it
-				continue
-			}
-			l.nodes = append(l.nodes, n)
-			switch {
-			case first && n.Created.Before(l.from):
-				l.from = n.Created
-			case !first && out.Now.Sub(n.Created) < newFor:
-				l.from = out.Now
-			}
-		}
-		l.template(t, p.MIG.Repartition || slices.ContainsFunc(t.GPUs, func(g plan.GPU) bool { return g.MIG }))
+		l.template(t, all[i].MIG.Repartition || slices.ContainsFunc(t.GPUs, func(g plan.GPU) bool { return g.MIG }))
 		l.size(t)
 		l.labels(t)
 		l.gpus(t)
@@ -252,16 +253,18 @@ func (o *Observer) learnNodes(out *Observation, ready map[string][]*plan.Node, b
 		if t.Differs != "" {
 			err = errors.New("its nodes have " + t.Differs)
 		}
-		o.warn("template of pool "+p.Name, err)
+		o.warn("template of pool "+all[i].Name, err)
 	}
 	for t, stated := range empty {
 		if like, ok := best[stated]; ok {
 			t.CPUMilli, t.MemoryMi = min(t.CPUMilli, like.cpu), min(t.MemoryMi, like.memory)
 		}
 	}
-	for i := range out.Pools {
-		p := &out.Pools[i]
-		take(&p.Template, learners[i].onNewNode(&p.Template, bound, daemons), out.Tables)
-		o.learned[p.Name] = learners[i].learned
-	}
+}
+
+// settled reports whether a node has been ready for learnAfter: its drivers have announced its devices by then.
+func settled(n *corev1.Node, now time.Time) bool {
+	return now.Sub(n.CreationTimestamp.Time) >= learnAfter && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && now.Sub(c.LastTransitionTime.Time) >= learnAfter
+	})
 }

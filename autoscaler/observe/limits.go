@@ -32,7 +32,7 @@ const (
 	maxBudgets = 500
 	// maxSelectors is how many bytes the selectors of a claim's request and of its device class may have
 	// together.
-	maxSelectors = 16 << 10
+	maxSelectors = 4 << 10
 	// maxDaemonSets is how many DaemonSets of a namespace are expected on new nodes, the first by name.
 	maxDaemonSets = 100
 )

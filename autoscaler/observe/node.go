@@ -358,8 +358,8 @@ func offer(n *corev1.Node) *demand.Demand {
 	return &all
 }
 
-// spread distributes the MIG devices that a node advertises evenly over its GPUs, where no config defines the layout;
-// nil where they do not fit. The result is one possible layout: the real one is as unknown as the allocations.
+// spread distributes MIG devices, by resource, evenly over GPUs; nil where they do not fit. The result is one possible
+// layout: the real one is as unknown as the allocations.
 func spread(offered map[string]int64, gpus []plan.GPU, tables mig.Tables) []mig.Layout {
 	if len(offered) == 0 || len(gpus) == 0 {
 		return nil

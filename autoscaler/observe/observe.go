@@ -182,7 +182,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Exceeded = c.over.list()
 	bound := grouped(out.Pods, func(p *plan.Pod) string { return p.Node })
 	o.addNodes(c, &out, readings, bound)
-	ready := o.learn(&out, bound, daemons)
+	ready := o.learn(c, &out, bound, daemons, devices)
 	o.warn("resource claims", o.allocate(ctx, c, devices, tainted, &out))
 	c.volumes.limit(&out.Snapshot, ready)
 	c.addOutside(&out.Snapshot, c.apart)

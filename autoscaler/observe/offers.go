@@ -2,7 +2,6 @@ package observe
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -37,8 +36,8 @@ type devicePool struct{ driver, name string }
 
 // sliced returns the ResourceSlices of DRA drivers. Of each device pool the last generation counts, as for the
 // scheduler. While some of its slices are missing, the scheduler allocates none of the pool's devices, and the last
-// complete generation counts here.
-func (o *Observer) sliced(all []*foreign.Object) (devices []*foreign.Devices) {
+// complete generation counts here. The result is by node, "" for slices of no node.
+func (o *Observer) sliced(all []*foreign.Object) map[string][]*foreign.Devices {
 	latest, order := map[devicePool][]*foreign.Devices{}, []devicePool{}
 	for _, object := range all { // of a node's products the first counts
 		d := object.Devices
@@ -55,14 +54,17 @@ func (o *Observer) sliced(all []*foreign.Object) (devices []*foreign.Devices) {
 			latest[p] = append(had, d)
 		}
 	}
+	out := map[string][]*foreign.Devices{}
 	for _, p := range order {
 		if had := o.slices[p]; had != nil && len(latest[p]) < int(latest[p][0].Slices) {
 			latest[p] = had
 		}
-		devices = append(devices, latest[p]...)
+		for _, d := range latest[p] {
+			out[d.Node] = append(out[d.Node], d)
+		}
 	}
 	o.slices = latest
-	return devices
+	return out
 }
 
 // taintsOfRules are those of DeviceTaintRules.
@@ -75,63 +77,66 @@ func taintsOfRules(rules []*foreign.Object) (out []*foreign.DeviceTaint) {
 	return out
 }
 
-// offeredByClaim returns what nodes offer by DRA. A device that its slice or a DeviceTaintRule taints counts only while
-// it is in use: the pod that has it stays, and takes none of the other devices. Tolerations of pods are not considered.
-func offeredByClaim(devices []*foreign.Devices, taints []*foreign.DeviceTaint, inUse map[foreign.DeviceName][]string) map[string]*claimable {
+// offeredByClaim returns what nodes offer by DRA.
+func offeredByClaim(devices map[string][]*foreign.Devices, taints []*foreign.DeviceTaint, inUse map[foreign.DeviceName][]string) map[string]*claimable {
 	out := map[string]*claimable{}
-	for _, d := range devices {
-		if d.Node == "" || !demand.IsAccelerator(d.Driver) {
+	for node, all := range devices {
+		if d := claimableOf(all, taints, inUse); node != "" && (!d.Zero() || len(d.gpus) > 0) {
+			out[node] = d
+		}
+	}
+	return out
+}
+
+// claimableOf returns what the ResourceSlices of a node offer. A device that its slice or a DeviceTaintRule taints counts
+// only while it is in use: the pod that has it stays, and takes none of the other devices. Tolerations of pods are not
+// considered. A GPU and its MIG devices may be in different slices.
+func claimableOf(all []*foreign.Devices, taints []*foreign.DeviceTaint, inUse map[foreign.DeviceName][]string) *claimable {
+	out := &claimable{gpus: map[string]bool{}, divides: map[string]bool{}, users: map[string][]string{}, inUse: map[string][]claimedInstance{}}
+	type device struct {
+		foreign.Device
+		driver string
+		used   bool
+	}
+	var counted []device
+	for _, d := range all {
+		if !demand.IsAccelerator(d.Driver) {
 			continue
 		}
-		node := out[d.Node]
-		if node == nil {
-			node = &claimable{gpus: map[string]bool{}, divides: map[string]bool{}, users: map[string][]string{}, inUse: map[string][]claimedInstance{}}
-			out[d.Node] = node
-		}
-		node.product = cmp.Or(node.product, d.Product)
-		named := func(one foreign.Device) foreign.DeviceName {
-			return foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}
-		}
-		usersOf := func(one foreign.Device) []string { return inUse[named(one)] }
-		isTainted := func(one foreign.Device) bool {
-			return one.Tainted || slices.ContainsFunc(taints, func(t *foreign.DeviceTaint) bool { return t.IsOn(named(one)) })
-		}
+		out.product = cmp.Or(out.product, d.Product)
 		for _, one := range d.Each {
-			users := usersOf(one)
+			name := foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: one.Name}
+			users, used := inUse[name]
+			tainted := one.Tainted || slices.ContainsFunc(taints, func(t *foreign.DeviceTaint) bool { return t.IsOn(name) })
 			if one.Claimed {
-				node.divides[one.GPU] = node.divides[one.GPU] || !isTainted(one)
+				out.divides[one.GPU] = out.divides[one.GPU] || !tainted
+			}
+			if used || !tainted {
+				counted = append(counted, device{one, d.Driver, used})
 			}
 			switch {
-			case users == nil || one.GPU == "":
+			case !used || one.GPU == "":
 			case one.Claimed:
-				node.inUse[one.GPU] = append(node.inUse[one.GPU], claimedInstance{one, users[0]})
+				out.inUse[one.GPU] = append(out.inUse[one.GPU], claimedInstance{one, users[0]})
 			case one.Profile == "":
-				node.users[one.GPU] = users
-			}
-		}
-		types := map[[2]string]int{} // and profile
-		for _, one := range d.Each {
-			used := usersOf(one) != nil
-			if isTainted(one) && !used {
-				continue
-			}
-			if one.GPU != "" {
-				node.gpus[one.GPU] = true
-			}
-			if one.Claimed && used || !one.Claimed && node.inUse[one.GPU] == nil {
-				types[[2]string{one.Type, one.Profile}]++
-			}
-		}
-		for of, n := range types {
-			one, err := demand.FromDevices([]demand.Device{{Driver: d.Driver, Attributes: map[string]string{"type": of[0], "profile": of[1]}, Count: n}})
-			if err != nil {
-				continue // of a size that is not known
-			}
-			if one, err = demand.Sum(node.Demand, one); err == nil { // of one maker: the planner knows no node with two
-				node.Demand = one
+				out.users[one.GPU] = users
 			}
 		}
 	}
-	maps.DeleteFunc(out, func(_ string, c *claimable) bool { return c.Zero() && len(c.gpus) == 0 })
+	for _, one := range counted {
+		if one.GPU != "" {
+			out.gpus[one.GPU] = true
+		}
+		if one.Claimed && !one.used || !one.Claimed && out.inUse[one.GPU] != nil {
+			continue
+		}
+		d, err := demand.FromDevices([]demand.Device{{Driver: one.driver, Attributes: map[string]string{"type": one.Type, "profile": one.Profile}, Count: 1}})
+		if err != nil {
+			continue // of a size that is not known
+		}
+		if d, err = demand.Sum(out.Demand, d); err == nil { // of one maker: the planner knows no node with two
+			out.Demand = d
+		}
+	}
 	return out
 }

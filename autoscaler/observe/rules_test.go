@@ -383,11 +383,11 @@ func TestHostileSelectors(t *testing.T) {
 	nested := func(depth int) string {
 		return strings.Repeat("(", depth) + "device.driver == 'gpu.nvidia.com'" + strings.Repeat(")", depth)
 	}
-	if s := readSelectors(list(nested(maxNested))); s.unread != nil || s.driver != "gpu.nvidia.com" {
-		t.Errorf("nested %d times: %+v", maxNested, s)
+	if s := readSelectors(list(nested(16))); s.unread != nil || s.driver != "gpu.nvidia.com" {
+		t.Errorf("nested 16 times: %+v", s)
 	}
 	for name, selectors := range map[string][]resourcev1.DeviceSelector{
-		"nested": list(nested(maxNested + 1)), "long": list(strings.Repeat(" ", maxSelectors) + "true"), "many": list(slices.Repeat([]string{nested(1000)}, 100)...),
+		"nested": list(nested(1000)), "long": list(strings.Repeat(" ", maxSelectors) + "true"), "many": list(slices.Repeat([]string{nested(1000)}, 100)...),
 	} {
 		if s := readSelectors(selectors); s.unread == nil || s.driver != "" || len(s.unread.Error()) > 1000 {
 			t.Errorf("%s: %v, driver %q", name, s.unread, s.driver)

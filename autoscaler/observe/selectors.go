@@ -3,17 +3,19 @@ package observe
 import (
 	"cmp"
 	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
 
+	celsource "github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/parser"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/utils/lru"
 
 	"github.com/gpuscale/gpuscale/internal/text"
 )
 
-// selected is what CEL selectors require of a device, as far as they have the forms that drivers
-// document: equalities joined by &&. The API server has compiled them.
+// selected is what CEL selectors require of a device, as far as they are equalities joined by &&, as drivers document
+// them. The API server has compiled them.
 type selected struct {
 	driver     string
 	attributes map[string]map[string]string // by domain and name
@@ -35,7 +37,10 @@ func readSelectors(lists ...[]resourcev1.DeviceSelector) selected {
 				s.fail(fmt.Errorf("selectors of more than %d bytes", maxSelectors))
 				return s
 			}
-			s.expression(one.CEL.Expression)
+			if tree := parsed(one.CEL.Expression); tree == nil || !s.read(tree) {
+				const most = 200 // the text is in a condition of each pod
+				s.fail(fmt.Errorf("selector %q is not supported: want equalities joined by &&", text.Short(one.CEL.Expression, most)))
+			}
 		}
 	}
 	return s
@@ -43,117 +48,91 @@ func readSelectors(lists ...[]resourcev1.DeviceSelector) selected {
 
 func (s *selected) fail(err error) { s.unread = cmp.Or(s.unread, err) }
 
-// quoted is a string without escapes.
-var quoted = regexp.MustCompile(`'[^'\\]*'|"[^"\\]*"`)
+// trees has the last expressions that were parsed: the pods of a workload have the same, in each reconcile.
+var trees = lru.New(1000)
 
-// expression reads one expression. Terms beside an unsupported one are read too, since a device
-// must satisfy them as well; the driver above all.
-func (s *selected) expression(expression string) {
-	var literals []string
-	masked := quoted.ReplaceAllStringFunc(expression, func(literal string) string { // as indices, so that their text is not read as operators
-		literals = append(literals, literal[1:len(literal)-1])
-		return "'" + strconv.Itoa(len(literals)-1) + "'"
-	})
-	if !s.conjunction(masked, literals, 0) {
-		const most = 200 // the text is in a condition of each pod
-		s.fail(fmt.Errorf("selector %q is not supported: want equalities joined by &&", text.Short(expression, most)))
+// parsed returns the syntax tree of an expression, nil for what is no CEL.
+func parsed(expression string) ast.Expr {
+	if tree, known := trees.Get(expression); known {
+		out, _ := tree.(ast.Expr)
+		return out
 	}
+	var out ast.Expr
+	if p, err := parser.NewParser(); err == nil {
+		if tree, errs := p.Parse(celsource.NewTextSource(expression)); len(errs.GetErrors()) == 0 {
+			out = tree.Expr()
+		}
+	}
+	trees.Add(expression, out)
+	return out
 }
 
-const maxNested = 16 // brackets in brackets: each level is read again
-
-// conjunction reads the terms between every &&, and reports whether all were read.
-func (s *selected) conjunction(text string, literals []string, nested int) bool {
-	parts, all := conjuncts(text)
-	for _, part := range parts {
-		part = strings.TrimSpace(part)
-		if inner, ok := strings.CutPrefix(part, "("); ok && strings.HasSuffix(inner, ")") && nested < maxNested {
-			all = s.conjunction(strings.TrimSuffix(inner, ")"), literals, nested+1) && all
-		} else {
-			all = s.term(part, literals) && all
-		}
+// read reads an expression, and reports whether it has read all of it. Terms beside an unsupported one are read too, since
+// a device must satisfy them as well; the driver above all.
+func (s *selected) read(e ast.Expr) bool {
+	if e.Kind() != ast.CallKind {
+		return false
 	}
-	return all
-}
-
-// conjuncts splits an expression at every && outside of brackets. It is not ok with an alternative or a conditional
-// outside of brackets: these bind looser, so no part is certain to hold.
-func conjuncts(text string) (parts []string, ok bool) {
-	depth, from := 0, 0
-	for i, r := range text {
-		switch {
-		case strings.ContainsRune("([{", r):
-			depth++
-		case strings.ContainsRune(")]}", r):
-			depth--
-		case depth == 0 && (r == '|' || r == '?'):
-			return nil, false
-		case depth == 0 && i >= from && strings.HasPrefix(text[i:], "&&"):
-			parts = append(parts, text[from:i])
-			from = i + len("&&")
-		}
-		if depth < 0 { // as in "a) == (b"
-			return nil, false
-		}
-	}
-	return append(parts, text[from:]), true
-}
-
-// The supported terms are an equality in either order, and membership in a list of one. A path is
-// device.driver or device.attributes['domain'].name; literals are their indices.
-var (
-	path  = `device\.(driver|attributes\['(\d+)'\](?:\.(\w+)|\['(\d+)'\]))`
-	terms = []*regexp.Regexp{
-		regexp.MustCompile(`^` + path + `\s*==\s*'(?P<is>\d+)'$`),
-		regexp.MustCompile(`^'(?P<is>\d+)'\s*==\s*` + path + `$`),
-		regexp.MustCompile(`^` + path + `\s+in\s*\[\s*'(?P<is>\d+)'\s*\]$`),
-	}
-)
-
-// term reads one term, false for an unsupported form.
-func (s *selected) term(text string, literals []string) bool {
-	literal := func(index string) string {
-		n, err := strconv.Atoi(index)
-		if err != nil || n >= len(literals) {
-			return ""
-		}
-		return literals[n]
-	}
-	for _, form := range terms {
-		m := form.FindStringSubmatch(text)
-		if m == nil {
-			continue
-		}
-		at := form.SubexpIndex("is")
-		value := literal(m[at])
-		if at == 1 {
-			m = m[1:]
-		}
-		if m[1] == "driver" {
-			return s.equal("", "", value)
-		}
-		domain, name := literal(m[2]), cmp.Or(m[3], literal(m[4]))
-		return domain != "" && name != "" && s.equal(domain, name, value)
+	switch args := e.AsCall().Args(); e.AsCall().FunctionName() {
+	case operators.LogicalAnd:
+		first := s.read(args[0])
+		return s.read(args[1]) && first
+	case operators.Equals:
+		return s.equal(args[0], args[1]) || s.equal(args[1], args[0])
+	case operators.In:
+		return args[1].Kind() == ast.ListKind && args[1].AsList().Size() == 1 && s.equal(args[0], args[1].AsList().Elements()[0])
 	}
 	return false
 }
 
-// equal records the value of an attribute, or without a domain that of the driver; false if it has another value
-// already.
-func (s *selected) equal(domain, name, value string) bool {
-	if domain == "" {
-		if value == "" || s.driver != "" && s.driver != value {
-			return false
+// equal records the value of the driver or of an attribute; false if it is neither, or has another value already.
+func (s *selected) equal(of, value ast.Expr) bool {
+	name, is := member(of), literal(value)
+	switch {
+	case is == "":
+	case len(name) == 1 && name[0] == "driver":
+		s.driver = cmp.Or(s.driver, is)
+		return s.driver == is
+	case len(name) == 3 && name[0] == "attributes":
+		if s.attributes[name[1]] == nil {
+			s.attributes[name[1]] = map[string]string{}
 		}
-		s.driver = value
-		return true
+		all := s.attributes[name[1]]
+		all[name[2]] = cmp.Or(all[name[2]], is)
+		return all[name[2]] == is
 	}
-	if s.attributes[domain] == nil {
-		s.attributes[domain] = map[string]string{}
+	return false
+}
+
+// member returns the names of a member of the device, such as [attributes gpu.nvidia.com type]; nil for anything else.
+func member(e ast.Expr) []string {
+	var object ast.Expr
+	name := ""
+	switch e.Kind() {
+	case ast.SelectKind:
+		object, name = e.AsSelect().Operand(), e.AsSelect().FieldName()
+	case ast.CallKind:
+		if call := e.AsCall(); call.FunctionName() == operators.Index {
+			object, name = call.Args()[0], literal(call.Args()[1])
+		}
 	}
-	if had, ok := s.attributes[domain][name]; ok && had != value {
-		return false
+	if name == "" {
+		return nil
 	}
-	s.attributes[domain][name] = value
-	return true
+	if object.Kind() == ast.IdentKind && object.AsIdent() == "device" {
+		return []string{name}
+	}
+	if of := member(object); of != nil {
+		return append(of, name)
+	}
+	return nil
+}
+
+// literal is a text, empty for anything else.
+func literal(e ast.Expr) string {
+	if e.Kind() != ast.LiteralKind {
+		return ""
+	}
+	is, _ := e.AsLiteral().Value().(string)
+	return is
 }

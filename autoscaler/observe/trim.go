@@ -186,16 +186,14 @@ type alike struct {
 // of returns the interned copy of s. Its pointers are shared, with s too, and must not be written
 // to.
 func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
-	node, affinity, volumes := same(s.NodeName), s.Affinity, s.Volumes
+	own := s
 	s.NodeName, s.Affinity = "", nil
-	claims := slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
-	if claims {
+	if slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil }) {
 		s.Volumes = nil
 	}
 	key, err := s.Marshal() // map keys sorted
 	if err != nil {
-		s.NodeName, s.Affinity, s.Volumes = node, affinity, volumes
-		return s
+		return own
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -208,9 +206,9 @@ func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
 		a.specs[string(key)] = kept
 	}
 	out := *kept
-	out.NodeName, out.Affinity = node, affinity
-	if claims {
-		out.Volumes = volumes
+	out.NodeName, out.Affinity = same(own.NodeName), own.Affinity
+	if out.Volumes == nil {
+		out.Volumes = own.Volumes
 	}
 	return out
 }

@@ -61,7 +61,7 @@ var Table = []Layer{
 	{Path: "autoscaler/observe", Ours: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/observe", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "observing only reads"},
 	{Path: "autoscaler/observe/foreign", Ours: []string{"autoscaler/api/amount"}, Outside: []string{"k8s.io/"}, Why: "it reads objects of other projects into plain data"},
 	{Path: "autoscaler/observe/gangs", Ours: []string{"gpu", "plan", "autoscaler/api/amount", "autoscaler/observe/foreign", "internal/kube"}, Outside: []string{"k8s.io/"}, Why: "a pure function of pods and objects"},
-	{Path: "autoscaler/observe/ledger", Ours: []string{"gpu", "plan", "autoscaler/api", "autoscaler/observe/foreign"}, Outside: []string{"k8s.io/"}, Why: "a pure function of quotas"},
+	{Path: "autoscaler/observe/ledger", Ours: []string{"gpu", "plan", "autoscaler/api", "autoscaler/observe/foreign", "autoscaler/observe/gangs", "internal/kube"}, Outside: []string{"k8s.io/"}, Why: "a pure function of quotas"},
 	{Path: "autoscaler/act", Ours: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "acting never decides: no observe, no loop"},
 	{Path: "autoscaler/fleet", Ours: append([]string{"gpu", "plan", "autoscaler/act", "autoscaler/api", "autoscaler/observe", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"github.com/prometheus/client_golang"}, Why: "it publishes metrics of reconciles and does nothing"},
 	{Path: "autoscaler/pools/externalgrpc", Outside: []string{"google.golang.org/grpc", "google.golang.org/protobuf"}, Why: "a client of a protocol: it decides nothing"},

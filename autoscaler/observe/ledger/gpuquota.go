@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan"
@@ -134,11 +135,11 @@ func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool, namespa
 	}
 }
 
-// ofQuota returns the tenant of the GPUQuota over a claim, empty for none. A quota whose podSelector matches goes
+// ofQuota returns the tenant of the GPUQuota over a pod, empty for none. A quota whose podSelector matches goes
 // before one over all pods.
-func (l *Ledger) ofQuota(c Claim) string {
-	all := l.covers[c.Namespace]
-	i := slices.IndexFunc(all, func(over cover) bool { return !over.pods.Empty() && over.pods.Matches(labels.Set(c.Labels)) })
+func (l *Ledger) ofQuota(p *gangs.Pod, model func() string) string {
+	all := l.covers[p.Namespace]
+	i := slices.IndexFunc(all, func(over cover) bool { return !over.pods.Empty() && over.pods.Matches(labels.Set(p.Labels)) })
 	if i < 0 {
 		i = slices.IndexFunc(all, func(over cover) bool { return over.pods.Empty() })
 	}
@@ -146,8 +147,8 @@ func (l *Ledger) ofQuota(c Claim) string {
 		return ""
 	}
 	if of := all[i]; len(of.models) > 0 {
-		if model := c.Model(); of.models[model] {
-			return modelTenant(of.quota, model)
+		if name := model(); of.models[name] {
+			return modelTenant(of.quota, name)
 		}
 	}
 	return all[i].quota

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -62,29 +63,19 @@ func New(in Input) *Ledger {
 	return l
 }
 
-// Claim is a pod that exists or is still to be created.
-type Claim struct {
-	*corev1.Pod
-	Demand demand.Demand
-	Shares bool // the demand's fraction is shares of GPUs
-	// Model returns that of the GPUs it requests or has, empty for any.
-	Model func() string
-	// Workload (Kueue) and PodGroup of the pod, by name, empty for none.
-	Workload, PodGroup string
-}
-
-// Tenant returns the quota that a claim counts towards, empty for none: a GPUQuota first, then the queue of the pod,
-// then a ResourceQuota of its namespace. For a pod that KAI does not start it is a tenant without capacity.
-func (l *Ledger) Tenant(c Claim) string {
-	if name := cmp.Or(l.heldByKAI(c), l.ofQuota(c)); name != "" {
+// Tenant returns the quota that a pod counts towards, empty for none: a GPUQuota first, then the queue of the pod, then a
+// ResourceQuota of its namespace. For a pod that KAI does not start it is a tenant without capacity. model returns that
+// of the GPUs that it requests or has, empty for any.
+func (l *Ledger) Tenant(p *gangs.Pod, model func() string) string {
+	if name := cmp.Or(l.heldByKAI(p), l.ofQuota(p, model)); name != "" {
 		return name
 	}
-	for _, name := range []string{l.ofKueue(c), l.ofVolcano(c), l.ofKAI(c)} {
+	for _, name := range []string{l.ofKueue(p), l.ofVolcano(p), l.ofKAI(p)} {
 		if name != "" && l.names[name] {
 			return name
 		}
 	}
-	return l.ofNamespace(c)
+	return l.ofNamespace(p)
 }
 
 func (l *Ledger) problem(of string, format string, args ...any) {

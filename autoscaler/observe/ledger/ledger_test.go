@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -50,8 +51,9 @@ func TestLedger(t *testing.T) {
 			for _, p := range pods {
 				d, err := demand.FromResources(kube.Extended(limitsOf(&p)))
 				must(t, err)
-				c := Claim{Pod: &p, Demand: d, Model: func() string { return p.Annotations["test/model"] }, PodGroup: p.Annotations["test/group"]}
-				text += fmt.Sprintf("pod %s/%s counts towards %s\n", p.Namespace, p.Name, cmp.Or(l.Tenant(c), "none"))
+				pod := gangs.Pod{Pod: &p, Plan: &plan.Pod{Demand: d}, PodGroup: p.Annotations["test/group"]}
+				tenant := l.Tenant(&pod, func() string { return p.Annotations["test/model"] })
+				text += fmt.Sprintf("pod %s/%s counts towards %s\n", p.Namespace, p.Name, cmp.Or(tenant, "none"))
 			}
 			return text
 		})
@@ -70,17 +72,17 @@ func limitsOf(p *corev1.Pod) corev1.ResourceList {
 func refused(t *testing.T, l *Ledger, pods []corev1.Pod) string {
 	t.Helper()
 	tenants, names := len(l.Tenants), []string(nil)
-	var all []Made
+	var all []gangs.Pod
 	for _, p := range pods {
 		least, _ := strconv.Atoi(p.Annotations["test/min"])
 		many, _ := strconv.Atoi(cmp.Or(p.Annotations["test/replicas"], "1"))
 		for range many {
-			all = append(all, Made{Pod: &p, Gang: p.Annotations["test/gang"], Least: least})
+			all = append(all, gangs.Pod{Pod: &p, Plan: &plan.Pod{Gang: p.Annotations["test/gang"], GangMin: least}})
 			names = append(names, p.Name)
 		}
 	}
 	text := ""
-	for i, tenant := range l.Refuse(all) {
+	for i, tenant := range l.Refuse(all, nil) {
 		_, resource, _ := strings.Cut(tenant, "/no-more/")
 		if tenant != "" && !l.names[tenant] {
 			t.Errorf("%s is no tenant", tenant)
@@ -242,12 +244,15 @@ func TestSharesOfGPUs(t *testing.T) {
 	if len(l.Tenants) != 1 || l.Tenants[0].Guarantee != (quota.Amount{Compute: 16, Memory: 16}) {
 		t.Fatalf("%+v", l.Tenants)
 	}
-	share := Claim{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}}, Demand: demand.Demand{Vendor: "nvidia", Fraction: &demand.Fraction{CoreMilli: 250, MemoryMilli: 250, GPUs: 1}}, Shares: true}
-	if got := l.Tenant(share); got != "resourcequota/a/q" {
+	share := &gangs.Pod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}}, Plan: &plan.Pod{
+		Demand: demand.Demand{Vendor: "nvidia", Fraction: &demand.Fraction{CoreMilli: 250, MemoryMilli: 250, GPUs: 1}}, Others: []plan.Resource{{Name: sharedResource, Amount: 1}},
+	}}
+	anyModel := func() string { return "" }
+	if got := l.Tenant(share, anyModel); got != "resourcequota/a/q" {
 		t.Errorf("a share counts towards %q", got)
 	}
-	if share.Shares = false; l.Tenant(share) != "" {
-		t.Errorf("a part of a GPU counts towards %q", l.Tenant(share))
+	if share.Plan.Others = nil; l.Tenant(share, anyModel) != "" {
+		t.Errorf("a part of a GPU counts towards %q", l.Tenant(share, anyModel))
 	}
 	if none := New(Input{ResourceQuotas: []corev1.ResourceQuota{q}}); len(none.Tenants) != 0 {
 		t.Errorf("without shared GPUs: %+v", none.Tenants)

@@ -8,6 +8,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -108,16 +109,16 @@ func (l *Ledger) addQueues() {
 	}
 }
 
-// ofKueue returns the ClusterQueue that has admitted the claim's Workload, else the one that its LocalQueue points to.
+// ofKueue returns the ClusterQueue that has admitted the pod's Workload, else the one that its LocalQueue points to.
 // It returns none where the pod requests GPUs by a resource of which the queue has no quota: Kueue counts these under
 // another name, or not at all.
-func (l *Ledger) ofKueue(c Claim) string {
-	of := foreign.KueueClusterQueue.Of("", l.clusterQueue(c))
+func (l *Ledger) ofKueue(p *gangs.Pod) string {
+	of := foreign.KueueClusterQueue.Of("", l.clusterQueue(p))
 	o := l.objects.Get(of)
 	if o == nil || o.Queue == nil {
 		return ""
 	}
-	for name := range resourcehelper.PodRequests(c.Pod, resourcehelper.PodResourcesOptions{}) {
+	for name := range resourcehelper.PodRequests(p.Pod, resourcehelper.PodResourcesOptions{}) {
 		_, isGPU := l.units.perUnit(string(name))
 		if isGPU && !slices.ContainsFunc(o.Queue.Quotas, func(q foreign.Quota) bool { return q.Resource == string(name) }) {
 			return ""
@@ -126,30 +127,30 @@ func (l *Ledger) ofKueue(c Claim) string {
 	return clusterQueuePrefix + of.Name
 }
 
-func (l *Ledger) clusterQueue(c Claim) string {
-	queue := c.Labels[foreign.KueueQueueLabel]
-	if w := l.objects.Maker(foreign.KueueWorkload.Of(c.Namespace, c.Workload)); w != nil {
+func (l *Ledger) clusterQueue(p *gangs.Pod) string {
+	queue := p.Labels[foreign.KueueQueueLabel]
+	if w := l.objects.Maker(foreign.KueueWorkload.Of(p.Namespace, p.Workload)); w != nil {
 		if w.Maker.ClusterQueue != "" {
 			return w.Maker.ClusterQueue
 		}
 		queue = w.Maker.Queue
 	}
-	if o := l.objects.Get(foreign.KueueLocalQueue.Of(c.Namespace, queue)); o != nil && o.Queue != nil {
+	if o := l.objects.Get(foreign.KueueLocalQueue.Of(p.Namespace, queue)); o != nil && o.Queue != nil {
 		return o.Queue.ClusterQueue
 	}
 	return ""
 }
 
-func (l *Ledger) ofVolcano(c Claim) string {
-	if o := l.objects.Group(foreign.VolcanoPodGroup.Of(c.Namespace, c.PodGroup)); o != nil {
+func (l *Ledger) ofVolcano(p *gangs.Pod) string {
+	if o := l.objects.Group(foreign.VolcanoPodGroup.Of(p.Namespace, p.PodGroup)); o != nil {
 		return volcanoPrefix + o.Group.Queue
 	}
-	for _, from := range []map[string]string{c.Annotations, c.Labels} {
+	for _, from := range []map[string]string{p.Annotations, p.Labels} {
 		if name := from[volcanoQueueKey]; name != "" {
 			return volcanoPrefix + name
 		}
 	}
-	if c.Spec.SchedulerName == volcanoScheduler {
+	if p.Spec.SchedulerName == volcanoScheduler {
 		return volcanoPrefix + "default"
 	}
 	return ""
@@ -157,19 +158,19 @@ func (l *Ledger) ofVolcano(c Claim) string {
 
 // ofKAI returns the queue of the pod's PodGroup, else the one that the pod's label names. For the PodGroup, KAI's
 // pod-grouper prefers the label of the pod's topmost owner to the pod's own.
-func (l *Ledger) ofKAI(c Claim) string {
-	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group.Queue != "" {
+func (l *Ledger) ofKAI(p *gangs.Pod) string {
+	if o := l.objects.Group(foreign.KAIPodGroup.Of(p.Namespace, p.PodGroup)); o != nil && o.Group.Queue != "" {
 		return kaiPrefix + o.Group.Queue
 	}
-	if name := cmp.Or(c.Labels[kaiQueueKey], c.Labels[kaiQueueOldKey]); name != "" {
+	if name := cmp.Or(p.Labels[kaiQueueKey], p.Labels[kaiQueueOldKey]); name != "" {
 		return kaiPrefix + name
 	}
 	return ""
 }
 
 // heldByKAI returns a tenant without capacity for a pending pod that KAI starts on no node; empty for other pods.
-func (l *Ledger) heldByKAI(c Claim) string {
-	if o := l.objects.Group(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && c.Spec.NodeName == "" {
+func (l *Ledger) heldByKAI(p *gangs.Pod) string {
+	if o := l.objects.Group(foreign.KAIPodGroup.Of(p.Namespace, p.PodGroup)); o != nil && p.Spec.NodeName == "" {
 		return l.held(o.Group)
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/quota"
@@ -74,19 +75,20 @@ func (l *Ledger) addResourceQuotas(quotas []corev1.ResourceQuota) {
 	}
 }
 
-// ofNamespace returns the first ResourceQuota that bounds everything the claim requests.
-func (l *Ledger) ofNamespace(c Claim) string {
-	for _, q := range l.quotas[c.Namespace] {
-		if q.tenant != "" && q.bounds(c) {
+// ofNamespace returns the first ResourceQuota that bounds everything the pod requests.
+func (l *Ledger) ofNamespace(p *gangs.Pod) string {
+	for _, q := range l.quotas[p.Namespace] {
+		if q.tenant != "" && q.bounds(p.Plan) {
 			return q.tenant
 		}
 	}
 	return ""
 }
 
-func (q *resourceQuota) bounds(c Claim) bool {
-	d := c.Demand
-	if d.Zero() || d.Fraction != nil && !(c.Shares && q.names[sharedResource]) {
+func (q *resourceQuota) bounds(p *plan.Pod) bool {
+	d := p.Demand
+	shares := func(r plan.Resource) bool { return r.Name == sharedResource && r.Amount > 0 }
+	if d.Zero() || d.Fraction != nil && !(q.names[sharedResource] && slices.ContainsFunc(p.Others, shares)) {
 		return false
 	}
 	for _, in := range d.MIG {
@@ -106,8 +108,8 @@ func inScope(q *corev1.ResourceQuota, spec *corev1.PodSpec) bool {
 	return !slices.ContainsFunc(all, func(r corev1.ScopedResourceSelectorRequirement) bool { return !matches(r, spec) })
 }
 
-// matches reports whether a pod is in a scope. An unknown scope, or one that is not about pods,
-// matches no pod.
+// matches reports whether a pod is in a scope. An unknown scope, one that is not about pods, and that of affinity across
+// namespaces match no pod.
 func matches(r corev1.ScopedResourceSelectorRequirement, spec *corev1.PodSpec) bool {
 	switch r.ScopeName {
 	case corev1.ResourceQuotaScopeTerminating:
@@ -120,8 +122,6 @@ func matches(r corev1.ScopedResourceSelectorRequirement, spec *corev1.PodSpec) b
 		return !bestEffort(spec)
 	case corev1.ResourceQuotaScopePriorityClass:
 		return ofClass(r, spec.PriorityClassName)
-	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
-		return crossesNamespaces(spec.Affinity)
 	}
 	return false
 }
@@ -158,28 +158,6 @@ func bestEffort(spec *corev1.PodSpec) bool {
 	return true
 }
 
-// crossesNamespaces reports whether a pod's affinity rule names or selects namespaces.
-func crossesNamespaces(a *corev1.Affinity) bool {
-	if a == nil {
-		return false
-	}
-	near, apart := ptr.Deref(a.PodAffinity, corev1.PodAffinity{}), ptr.Deref(a.PodAntiAffinity, corev1.PodAntiAffinity{})
-	terms := slices.Concat(near.RequiredDuringSchedulingIgnoredDuringExecution, apart.RequiredDuringSchedulingIgnoredDuringExecution)
-	for _, w := range slices.Concat(near.PreferredDuringSchedulingIgnoredDuringExecution, apart.PreferredDuringSchedulingIgnoredDuringExecution) {
-		terms = append(terms, w.PodAffinityTerm)
-	}
-	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
-}
-
-// Made is a pod that is still to be created, as the API server would see it, with the namespace's defaults.
-type Made struct {
-	*corev1.Pod
-	// Gang of the pod, empty for none. At least Least of the gang's pods still to be created must
-	// be created for any of them to be useful.
-	Gang  string
-	Least int
-}
-
 // Refuse determines which of the pods still to be created the API server would refuse, because a
 // ResourceQuota of their namespace has no free capacity. For each pod it returns the name of a
 // tenant without free capacity, empty for a pod that would be created. Those tenants are added to
@@ -187,11 +165,15 @@ type Made struct {
 //
 // It is independent of Tenant: a ResourceQuota holds whichever other quota a pod counts towards.
 // Existing pods are not asked about: a ResourceQuota counts a pod when it is created, and its
-// status has the sum.
-func (l *Ledger) Refuse(pods []Made) []string {
+// status has the sum. They count as members of their gangs.
+func (l *Ledger) Refuse(pods []gangs.Pod, exist []plan.Pod) []string {
 	out := make([]string, len(pods))
 	if len(l.quotas) == 0 {
 		return out
+	}
+	members := map[string]int{} // that exist, by gang
+	for i := range exist {
+		members[exist[i].Gang]++
 	}
 	full := map[string]bool{}
 	for _, unit := range unitsOf(pods) {
@@ -205,7 +187,7 @@ func (l *Ledger) Refuse(pods []Made) []string {
 				refused = cmp.Or(refused, out[i])
 			}
 		}
-		if first := &pods[unit[0]]; first.Gang != "" && made < min(max(first.Least, 1), len(unit)) {
+		if first := pods[unit[0]].Plan; first.Gang != "" && made < min(max(first.GangMin-members[first.Gang], 1), len(unit)) {
 			for q, left := range before { // all or nothing: what the first pods took is released
 				q.left = left
 			}
@@ -227,15 +209,15 @@ func (l *Ledger) Refuse(pods []Made) []string {
 }
 
 // unitsOf groups the pods that are created together, by position: gangs, and single pods.
-func unitsOf(pods []Made) [][]int {
+func unitsOf(pods []gangs.Pod) [][]int {
 	var out [][]int
 	at := map[string]int{}
 	for i := range pods {
-		if pods[i].Gang == "" {
+		key := pods[i].Plan.Gang
+		if key == "" {
 			out = append(out, []int{i})
 			continue
 		}
-		key := pods[i].Namespace + "/" + pods[i].Gang
 		if _, known := at[key]; !known {
 			at[key], out = len(out), append(out, nil)
 		}
@@ -246,7 +228,7 @@ func unitsOf(pods []Made) [][]int {
 
 // take subtracts a pod's usage from all quotas over it. If one of them lacks capacity it subtracts nothing, and returns
 // the name of a tenant made of that quota's name and the resource's. before records the former amounts.
-func (l *Ledger) take(p *Made, before map[*resourceQuota]corev1.ResourceList) string {
+func (l *Ledger) take(p *gangs.Pod, before map[*resourceQuota]corev1.ResourceList) string {
 	var over []*resourceQuota
 	usage := l.usageOf(&p.Spec)
 	for _, q := range l.quotas[p.Namespace] {
