@@ -135,19 +135,21 @@ func (w *world) readmit() {
 			freed = true
 		}
 	}
-	for u := 0; freed && u < len(w.units); u++ {
-		core, _ := w.units[u].core()
+	if !freed {
+		return
+	}
+	for _, g := range w.queue.gangs {
+		core, _ := g.core()
 		if len(core) > 0 && w.pending[core[0]].reason == QuotaExceeded && w.try(func() bool { return w.chargeAgain(core, false) }) {
-			w.serveGang(&w.units[u])
+			w.serveGang(g)
 		}
-		_, rest := w.units[u].core()
+		_, rest := g.core()
 		for _, i := range rest {
 			p := &w.pending[i]
 			if !p.refused || p.reason != QuotaExceeded {
 				continue
 			}
-			if w.gangUnserved(&w.units[u]) { // perhaps for another reason by now
-				g := w.units[u].gang
+			if w.gangUnserved(g) { // perhaps for another reason by now
 				p.reason, p.detail = g.reason, g.name+" "+g.detail
 				continue
 			}

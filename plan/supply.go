@@ -208,7 +208,7 @@ func (cond *conditions) judgeNode(n *nodeState) {
 		n.changeAt = later(n.changeAt, n.at)
 		if len(n.GPUs) == 0 {
 			own := n.capacity
-			n.capacity = n.pool.empty.clone()
+			n.capacity = n.pool.fresh.clone()
 			if n.CPUMilli > 0 { // less what pods of DaemonSets use already
 				n.cpu = own.cpu
 			}
