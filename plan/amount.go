@@ -10,14 +10,10 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// gpuMemorySlices is the number of memory slices that a quota counts for a GPU
-// of any product. Other geometries are scaled: on a GPU of four compute and
-// twelve memory slices, an instance of two and six counts as three and four.
-const gpuMemorySlices = 8
-
-// Scale converts demands to quota amounts on the GPUs of one cluster. In every
-// layout the instances of a GPU count at most the whole GPU together, so that a
-// guarantee does not depend on the product or the layout.
+// Scale converts demands to quota amounts on the GPUs of one cluster. Other geometries are
+// scaled: on a GPU of four compute and twelve memory slices, an instance of two and six counts
+// as three and four. In every layout the instances of a GPU count at most the whole GPU
+// together, so that a guarantee does not depend on the product or the layout.
 type Scale struct {
 	tables mig.Tables
 	models []gpu.Model // by name
@@ -88,7 +84,7 @@ func ofGPU(t *mig.Table, p mig.Profile) quota.Amount {
 	}
 	return quota.Amount{
 		Compute: part(p.Compute, t.ComputeSlices(), gpuSlices),
-		Memory:  part(p.Memory, t.MemorySlices(), gpuMemorySlices),
+		Memory:  part(p.Memory, t.MemorySlices(), quota.MemorySlices),
 	}
 }
 
@@ -98,7 +94,7 @@ func ofGPU(t *mig.Table, p mig.Profile) quota.Amount {
 // of each.
 func (s *Scale) Amount(d *demand.Demand, gpuMiB int) quota.Amount {
 	gpus := int64(clampCount(d.GPUs))
-	a := quota.Amount{Compute: gpus * gpuSlices, Memory: gpus * gpuMemorySlices}
+	a := quota.Amount{Compute: gpus * gpuSlices, Memory: gpus * quota.MemorySlices}
 	for i := range d.MIG {
 		one, n := s.Instance(d.MIG[i]), int64(clampCount(d.MIG[i].Count))
 		a = a.Add(quota.Amount{Compute: n * one.Compute, Memory: n * one.Memory})
@@ -108,7 +104,7 @@ func (s *Scale) Amount(d *demand.Demand, gpuMiB int) quota.Amount {
 			gpuMiB = s.smallest(f.MemoryMiB)
 		}
 		part := fractionOf(f, gpuMiB) * float64(clampCount(max(f.GPUs, 1)))
-		a = a.Add(quota.Amount{Compute: int64(part*gpuSlices + 0.999), Memory: int64(part*gpuMemorySlices + 0.999)})
+		a = a.Add(quota.Amount{Compute: int64(part*gpuSlices + 0.999), Memory: int64(part*quota.MemorySlices + 0.999)})
 	}
 	return a
 }
@@ -131,7 +127,7 @@ func (s *Scale) GPUs(d demand.Demand) float64 {
 	f := d.Fraction
 	d.Fraction = nil
 	a := s.Amount(&d, 0)
-	gpus := max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, gpuMemorySlices))
+	gpus := max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, quota.MemorySlices))
 	switch {
 	case f.Shares():
 		gpus += float64(clampCount(max(f.GPUs, 1))) / gpuSlices

@@ -160,7 +160,7 @@ func (w *world) domainsOf(members []int) []*domain {
 		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !n.admits(k) {
 			continue
 		}
-		heap := w.topology.heapOf(k, i)
+		heap := k.heapOf(n)
 		d, known := byHeap[heap]
 		if !known || hosts {
 			d = of(n.place())
@@ -172,7 +172,7 @@ func (w *world) domainsOf(members []int) []*domain {
 		}
 	}
 	for _, p := range w.pools {
-		if !w.admitsNew(k, p) || p.Fixed || p.stop != "" {
+		if !p.fresh.admits(k) || p.Fixed || p.stop != "" {
 			continue
 		}
 		more := p.Max - p.base - p.grown - p.later

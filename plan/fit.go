@@ -34,14 +34,17 @@ func (w *world) classify() {
 		}
 		return id
 	}
+	judge := func(n *nodeState) {
+		n.class, n.heap = class(n.place(), n.taintsWhenReady()), w.topology.heapAt(n.place())
+	}
 	for _, n := range w.eachNode() {
-		n.class = class(n.place(), n.taintsWhenReady())
+		judge(n)
 	}
 	for _, p := range w.pools {
-		p.class = class(w.newPlace(p), p.Template.Taints)
+		judge(p.fresh)
 	}
 	for _, k := range w.kinds {
-		k.static = make([]verdictOnce, len(ids))
+		k.static, k.placed = make([]verdictOnce, len(ids)), w.topology.placed(k.pod)
 	}
 }
 

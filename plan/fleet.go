@@ -2,10 +2,10 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"maps"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -49,7 +49,7 @@ type nodeState struct {
 	unclaimed    bool
 	name         string
 	pool         *poolState // nil for none
-	class        int        // number of its class, see classify
+	class, heap  int        // numbers of its class, see classify, and of its heap, see heapAt
 	tier         tier       // when its free capacity is supply
 	since        Reason     // why its tier is not tierNow; its verdict then
 	at           time.Time  // from when on its free capacity is supply
@@ -85,17 +85,16 @@ type derived struct {
 
 type poolState struct {
 	*Pool
-	index   int      // in the world's pools
-	empty   capacity // of a new node
-	boot    []split  // how each MIG GPU of a new node could be repartitioned
-	class   int      // of a new node, see classify
-	base    int      // nodes that existed or were requested before this plan
-	grown   int      // nodes this plan adds
-	later   int      // nodes reserved that a later plan adds
-	unready int      // nodes that are not ready and should be
-	shrunk  int      // nodes this plan removes
-	price   float64  // of one node for an hour, see estimatePrices
-	settled int      // how many of shrunk an earlier plan decided to remove
+	index   int        // in the world's pools
+	fresh   *nodeState // a new node, which addVirtual adds a copy of
+	boot    []*split   // how each MIG GPU of a new node could be repartitioned
+	base    int        // nodes that existed or were requested before this plan
+	grown   int        // nodes this plan adds
+	later   int        // nodes reserved that a later plan adds
+	unready int        // nodes that are not ready and should be
+	shrunk  int        // nodes this plan removes
+	price   float64    // of one node for an hour, see estimatePrices
+	settled int        // how many of shrunk an earlier plan decided to remove
 	// Numbers of nodes: drained to be removed, being replaced, with a sick GPU, and empty for
 	// long enough to be removed.
 	draining, replacing, sick, surplus int
@@ -138,17 +137,19 @@ func (f *fleet) nodeIndex(name string) int {
 	return -1
 }
 
-// newPlace is the place of the node that addVirtual adds next.
-func (f *fleet) newPlace(p *poolState) place {
-	return place{true, fmt.Sprintf("a new node of %s, %d", p.Name, len(f.nodes)), p.Template.Labels, p.Template.Groups}
-}
-
 // nextPlace is the place of the pool's next node: an unclaimed upcoming one is used before one is added.
 func (f *fleet) nextPlace(p *poolState) place {
 	if len(p.spare) > 0 {
 		return f.nodes[p.spare[0]].place()
 	}
-	return f.newPlace(p)
+	at := p.fresh.place()
+	at.name = f.nextName(p)
+	return at
+}
+
+// nextName is the name of the node that addVirtual adds next.
+func (f *fleet) nextName(p *poolState) string {
+	return p.fresh.name + ", " + strconv.Itoa(len(f.nodes))
 }
 
 func (n *nodeState) upcoming() bool { return n.virtual || n.tier == tierNode }
@@ -179,15 +180,6 @@ func (n *nodeState) taintsWhenReady() []Taint {
 
 // admits reports whether selectors, taints and volumes let the kind onto the node.
 func (n *nodeState) admits(k *kind) bool { return k.judgeOn(n) == fits }
-
-// admitsNew reports whether selectors, taints and volumes let the kind onto a new
-// node of a pool.
-func (f *fleet) admitsNew(k *kind, p *poolState) bool {
-	if k.static != nil && k.static[p.class] != 0 {
-		return k.static[p.class] == fits
-	}
-	return k.judge(p.class, f.newPlace(p), p.Template.Taints) == fits
-}
 
 // gpuPrice is the price of one of a node's GPUs for an hour.
 func (f *fleet) gpuPrice(node string) float64 {

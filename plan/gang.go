@@ -7,20 +7,14 @@ import (
 	"strings"
 )
 
-// unit is pending pods that are served together: one pod, or the members of a
-// gang.
-type unit struct {
-	gang    *gang // nil for a pod by itself
-	members []int // indices into pending, most urgent first
-}
-
-// gang is a group of pods of which at least min must run at the same time.
+// gang is pending pods that are served together: a group of pods of which at least min must run at the same time, or,
+// without a name, a pod by itself.
 type gang struct {
 	name    string // "namespace/name"
 	min     int    // members that must run at the same time
 	running int    // the number of runs
 	runs    []*Pod // members that run and are not leaving
-	members []int  // pending members, as indices into queue.pending
+	members []int  // pending members, as indices into queue.pending: most urgent first, or as order sorts them
 	reason  Reason // its verdict
 	detail  string
 	lacks   Reason   // why the first member that could not be served was not
@@ -30,9 +24,9 @@ type gang struct {
 // lacking is the number of pending members that must be served together.
 func (g *gang) lacking() int { return max(g.min-g.running, 0) }
 
-// formUnits groups the pending pods into units, and returns all gangs by name. running are the gangs' running pods.
+// formGangs groups the pending pods, and returns all gangs that have a name, by it. running are the gangs' running pods.
 // A gang has the rank of its most urgent member.
-func (q *queue) formUnits(running []*Pod) (gangs []*gang) {
+func (q *queue) formGangs(running []*Pod) (named []*gang) {
 	found := map[string]*gang{}
 	of := func(p *Pod) *gang {
 		g := found[p.Gang]
@@ -49,54 +43,48 @@ func (q *queue) formUnits(running []*Pod) (gangs []*gang) {
 			g.runs = append(g.runs, p)
 		}
 	}
+	alone := make([]gang, len(q.pending))
 	for i := range q.pending {
-		p := q.pending[i].pod
-		if p.Gang == "" {
-			q.units = append(q.units, unit{members: []int{i}})
-			continue
+		g := &alone[i]
+		if p := q.pending[i].pod; p.Gang != "" {
+			g = of(p)
 		}
-		g := of(p)
-		if len(g.members) == 0 {
-			q.units = append(q.units, unit{gang: g})
+		if g.members = append(g.members, i); len(g.members) == 1 {
+			q.gangs = append(q.gangs, g)
 		}
-		g.members = append(g.members, i)
 	}
-	for i := range q.units {
-		if u := &q.units[i]; u.gang != nil {
+	for _, g := range q.gangs {
+		if g.name != "" {
 			// Where the readable ones are enough, the gang does not depend on the others.
-			u.members = u.gang.members
-			q.order(u, func(i int) int { return min(len(q.pending[i].pod.Unreadable), 1) })
+			q.order(g, func(i int) int { return min(len(q.pending[i].pod.Unreadable), 1) })
 		}
 	}
 	for _, g := range found { // sorted below
-		gangs = append(gangs, g)
+		named = append(named, g)
 	}
-	slices.SortFunc(gangs, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
-	return gangs
+	slices.SortFunc(named, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
+	return named
 }
 
 // order sorts a gang's members by rank, and then the core by size, the largest first, which
 // wastes least. Age does not count within the core, as all of it is served or none.
-func (q *queue) order(u *unit, rank func(i int) int) {
-	u.members = slices.Clone(u.members)
-	slices.SortStableFunc(u.members, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) })
-	core, _ := u.core()
+func (q *queue) order(g *gang, rank func(i int) int) {
+	g.members = slices.Clone(g.members)
+	slices.SortStableFunc(g.members, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) })
+	core, _ := g.core()
 	slices.SortStableFunc(core, func(a, b int) int {
 		return cmp.Compare(q.pending[b].kind.eq, q.pending[a].kind.eq)
 	})
 }
 
 // core are the members that are served together or not at all, rest the others.
-// Both are empty for a gang that has too few members to run.
-func (u *unit) core() (core, rest []int) {
-	if u.gang == nil {
-		return nil, u.members
-	}
-	n := u.gang.lacking()
-	if n > len(u.members) {
+// Both are nil for a gang that has too few members to run.
+func (g *gang) core() (core, rest []int) {
+	n := g.lacking()
+	if n > len(g.members) {
 		return nil, nil
 	}
-	return u.members[:n], u.members[n:]
+	return g.members[:n], g.members[n:]
 }
 
 // failed is the first member that could not be served: how many were served before it, and why
@@ -135,25 +123,24 @@ const maxCores = 8
 
 // serveGang serves the members a gang lacks, all or none. Where a member cannot be
 // served and there are enough members of other kinds, those are tried instead.
-func (w *world) serveGang(u *unit) {
-	g := u.gang
+func (w *world) serveGang(g *gang) {
 	var first failed
 	var members []int // of the first trial
 	var unserved []*kind
-	for len(unserved) <= maxCores && w.prefer(u, unserved) {
-		core, _ := u.core()
-		f, ok := w.serveCore(u, core)
+	for len(unserved) <= maxCores && w.prefer(g, unserved) {
+		core, _ := g.core()
+		f, ok := w.serveCore(g, core)
 		if ok {
 			w.gangServed(g, core)
 			return
 		}
 		if members == nil {
-			members, first = u.members, f
+			members, first = g.members, f
 		}
 		unserved = append(unserved, w.pending[core[f.done]].kind)
 	}
-	u.members = members
-	core, _ := u.core()
+	g.members = members
+	core, _ := g.core()
 	for _, i := range core {
 		w.discountUnserved(i)
 	}
@@ -162,7 +149,7 @@ func (w *world) serveGang(u *unit) {
 		reason = first.reason
 	}
 	if first.reason == PoolAtMax {
-		w.keepCapacity(u, core[first.done])
+		w.keepCapacity(g, core[first.done])
 	}
 	p := w.pending[core[first.done]].pod
 	g.lacks = first.reason
@@ -180,14 +167,14 @@ func (w *world) serveGang(u *unit) {
 // prefer orders the members of a gang that has more of them than it lacks. First come those that a free or an upcoming
 // node serves, so that no action is taken for others in their place. Last come those that are decided already and those
 // of the kinds in without. Where there are such kinds, it is false if too few other members are left.
-func (w *world) prefer(u *unit, without []*kind) bool {
-	lacking := u.gang.lacking()
-	if len(u.members) == lacking {
+func (w *world) prefer(g *gang, without []*kind) bool {
+	lacking := g.lacking()
+	if len(g.members) == lacking {
 		return len(without) == 0
 	}
 	rank, left := map[int]int{}, 0
 	w.try(func() bool { // what one takes the next one cannot have
-		for _, i := range u.members {
+		for _, i := range g.members {
 			p, k := &w.pending[i], w.pending[i].kind
 			n := w.tightest(k)
 			if n < 0 {
@@ -208,7 +195,7 @@ func (w *world) prefer(u *unit, without []*kind) bool {
 		}
 		return false
 	})
-	w.order(u, func(i int) int { return rank[i] })
+	w.order(g, func(i int) int { return rank[i] })
 	return len(without) == 0 || left >= lacking
 }
 
@@ -239,11 +226,11 @@ func (cond *conditions) mayStage(gang string, members int) bool {
 }
 
 // serveCore serves members together. What a bound delays is reserved for them.
-func (w *world) serveCore(u *unit, core []int) (f failed, ok bool) {
-	w.serving.committing, w.serving.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
+func (w *world) serveCore(g *gang, core []int) (f failed, ok bool) {
+	w.serving.committing, w.serving.staging = true, w.mayStage(g.name, len(core))
 	defer func() { w.serving.committing, w.serving.staging, w.serving.rest = false, false, nil }()
 	w.reclaimTogether(core, func() bool {
-		f, ok = w.inDomains(u.gang, core, func(i int) bool {
+		f, ok = w.inDomains(g, core, func(i int) bool {
 			w.discountUnserved(i)
 			w.serving.rest = w.demandOf(core[slices.Index(core, i)+1:])
 			return w.serve(i, true)
@@ -257,10 +244,10 @@ func (w *world) serveCore(u *unit, core []int) (f failed, ok bool) {
 // them (CapacityKept). Otherwise each node that becomes available would go to the first pod that
 // needs one. Pools are kept only where they could serve the gang if they were empty; for members
 // that must be near each other, the pools of one place. failed is the member that was not served.
-func (w *world) keepCapacity(u *unit, failed int) {
+func (w *world) keepCapacity(g *gang, failed int) {
 	k := w.pending[failed].kind
-	need := u.gang.min
-	if core, _ := u.core(); len(k.pod.Near) > 0 {
+	need := g.min
+	if core, _ := g.core(); len(k.pod.Near) > 0 {
 		need = len(slices.DeleteFunc(slices.Clone(core), func(i int) bool { return nearGroup(w.pending[i].pod) != nearGroup(k.pod) }))
 	}
 	members, pools := map[string]int{}, map[string][]*poolState{} // by place
@@ -283,7 +270,7 @@ func (w *world) keepCapacity(u *unit, failed int) {
 		for _, p := range pools[at] {
 			if p.keptFor == "" { // the most urgent gang comes first
 				p = w.touchPool(p)
-				p.keptFor, p.kept = u.gang.name, w.pending[u.members[0]].pod.Priority
+				p.keptFor, p.kept = g.name, w.pending[g.members[0]].pod.Priority
 			}
 		}
 	}

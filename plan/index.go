@@ -4,14 +4,14 @@ import (
 	"container/heap"
 	"math"
 	"slices"
-	"strings"
+	"strconv"
 )
 
 // index has the nodes that may serve a kind, on one heap for each combination of places
-// that the kind's topology rules distinguish. Whether the rules open a heap is asked at
-// each use. An entry can become stale when its node changes, so best evaluates the first
-// entry of a heap again before it returns the node. A kind thus evaluates each node once,
-// not once for each pod.
+// that topology rules distinguish, or on a single one where no rule concerns the kind.
+// Whether the rules open a heap is asked at each use. An entry can become stale when its
+// node changes, so best evaluates the first entry of a heap again before it returns the
+// node. A kind thus evaluates each node once, not once for each pod.
 type index struct {
 	built bool
 	epoch int // of the kind's rules about hosts when it was built
@@ -99,97 +99,50 @@ func (s *sorted) first(value func(node int) (entry, bool)) (entry, bool) {
 	return entry{}, false
 }
 
-// grouping assigns each node a heap, for the kinds whose rules mention the same labels, the
-// hostname aside.
-type grouping struct {
-	keys   []string       // the labels
-	of     []int          // heap, by node
-	at     map[string]int // heap, by values of the labels
-	places []place        // of a node of each heap
-}
-
-// heapOf is the number of a node's heap in the kind's indices.
-func (t *topology) heapOf(k *kind, node int) int {
-	s := t.groupingOf(k)
-	for i := len(s.of); i <= node; i++ {
-		s.of = append(s.of, s.group(&t.fleet.nodes[i]))
-	}
-	return s.of[node]
-}
-
-func (s *grouping) group(n *nodeState) int {
-	if len(s.keys) == 0 {
-		if len(s.places) == 0 {
-			s.places = make([]place, 1)
+// heapAt is the number of the heap of the nodes that no topology rule of any pod tells from this place. Rules about hosts
+// do not count: value checks them for each node.
+func (t *topology) heapAt(at place) int {
+	if t.heaps == nil {
+		t.heaps, t.places = map[string]int{}, make([]place, 1) // heap 0 is for kinds without such rules
+		for r := range t.rules {
+			if r.Key != hostnameLabel && !slices.Contains(t.labels, r.Key) {
+				t.labels = append(t.labels, r.Key)
+			}
 		}
-		return 0
 	}
-	at := n.place()
-	var b strings.Builder
-	if n.virtual {
-		b.WriteByte('v')
-	}
-	for _, key := range s.keys {
-		b.WriteByte(0)
+	name := strconv.FormatBool(at.virtual)
+	for _, key := range t.labels { // in any order, but always the same
 		if v, ok := at.value(key); ok {
-			b.WriteString("=" + v)
+			name += "=" + v
 		}
+		name += "\x00"
 	}
-	id, ok := s.at[b.String()]
-	if !ok {
-		id = len(s.places)
-		s.at[b.String()] = id
-		s.places = append(s.places, at)
+	id, known := t.heaps[name]
+	if !known {
+		id = len(t.places)
+		t.heaps[name], t.places = id, append(t.places, at)
 	}
 	return id
 }
 
-func (t *topology) groupingOf(k *kind) *grouping {
-	if k.grouping == nil {
-		keys := t.keysOf(k)
-		name := strings.Join(keys, "\x00")
-		s := t.groupings[name]
-		if s == nil {
-			s = &grouping{keys: keys, at: map[string]int{}}
-			t.groupings[name] = s
-		}
-		k.grouping = s
-	}
-	return k.grouping
+// placed reports whether rules of a pod, or about it, tell places larger than a host apart.
+func (t *topology) placed(p *Pod) bool {
+	of := func(r Rule) bool { return r.Key != hostnameLabel }
+	return slices.ContainsFunc(p.Spread, func(s Spread) bool { return of(s.Rule) }) || slices.ContainsFunc(p.Apart, func(a Apart) bool { return of(a.Rule) }) ||
+		slices.ContainsFunc(p.Near, of) || slices.ContainsFunc(t.about(p), func(r *ruleCount) bool { return of(r.Rule) })
 }
 
-// keysOf are the labels by which the kind's rules, and rules about it, tell nodes apart. The
-// hostname is not among them: value checks rules about hosts for each node.
-func (t *topology) keysOf(k *kind) []string {
-	var keys []string
-	add := func(key string) {
-		if key != hostnameLabel {
-			keys = append(keys, key)
-		}
+// heapOf is the number of a node's heap in the kind's indices.
+func (k *kind) heapOf(n *nodeState) int {
+	if !k.placed {
+		return 0
 	}
-	for _, s := range k.pod.Spread {
-		add(s.Key)
-	}
-	for _, r := range k.pod.Apart {
-		add(r.Key)
-	}
-	for _, r := range k.pod.Near {
-		add(r.Key)
-	}
-	for _, r := range t.about(k.pod) {
-		add(r.Key)
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
+	return n.heap
 }
 
 // open reports whether the kind's rules let it onto the nodes of a heap.
 func (t *topology) open(k *kind) func(on int) bool {
-	s := t.groupingOf(k)
-	if len(s.keys) == 0 {
-		return func(int) bool { return true }
-	}
-	return func(on int) bool { return t.allows(k, &s.places[on], false) }
+	return func(on int) bool { return !k.placed || t.allows(k, &t.places[on], false) }
 }
 
 // value is a node's entry for a kind; false where the node cannot serve it. With upcoming the
@@ -218,7 +171,7 @@ func (w *world) fill(k *kind, s *index, value func(node int) (entry, bool)) {
 	}
 	for i := range w.nodes {
 		if e, ok := value(i); ok {
-			s.push(w.topology.heapOf(k, i), e)
+			s.push(k.heapOf(&w.nodes[i]), e)
 		}
 	}
 }
@@ -258,7 +211,7 @@ func (w *world) reindex(node int) {
 	for _, k := range w.kinds {
 		for _, s := range []*index{&k.usable, &k.upcoming, &k.repartitions} {
 			if s.built {
-				s.push(w.topology.heapOf(k, node), unevaluated(node))
+				s.push(k.heapOf(&w.nodes[node]), unevaluated(node))
 			}
 		}
 	}

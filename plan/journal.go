@@ -99,11 +99,6 @@ func (w *world) touchPool(p *poolState) *poolState {
 func (w *world) addNode(n nodeState) int {
 	w.nodes = append(w.nodes, n)
 	last := len(w.nodes) - 1
-	w.journal.record(func() {
-		w.nodes = w.nodes[:last]
-		for _, s := range w.topology.groupings {
-			s.of = s.of[:min(len(s.of), last)]
-		}
-	})
+	w.journal.record(func() { w.nodes = w.nodes[:last] })
 	return last
 }

@@ -153,3 +153,10 @@ func difference(a, b remains) string {
 	}
 	return "in a pointer"
 }
+
+// Retried is the number of gang members that a plan serves in trials of evictions.
+func Retried(s Snapshot, p Policy) int {
+	w := newWorld(s, p)
+	w.decide()
+	return w.serving.retried
+}

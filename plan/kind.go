@@ -35,11 +35,11 @@ type kind struct {
 	blocked   causes
 	ruledOut  string
 	explained bool
-	// groups is the set of its pods' groups. grouping and spreads are the nodes as its
-	// topology rules see them.
-	groups   map[string]bool
-	grouping *grouping
-	spreads  map[Rule]*spreadPlaces
+	// groups is the set of its pods' groups. spreads are the nodes as its topology rules see
+	// them. placed is set if rules concern it that are about more than hosts.
+	groups  map[string]bool
+	spreads map[Rule]*spreadPlaces
+	placed  bool
 	// failedTrial is the number of the trial in which nothing could be reclaimed
 	// for it, see reclaimOption.
 	failedTrial int
@@ -187,22 +187,10 @@ const sameAge = time.Minute
 // orderPending sorts the most urgent first: priority, then age to the minute,
 // then size, then age and name.
 func orderPending(pods []*Pod) {
-	type keyed struct {
-		*Pod
-		slices int
-		minute int64
-	}
-	all := make([]keyed, len(pods))
-	for i, p := range pods {
-		all[i] = keyed{p, slicesOf(p), p.PendingSince.Truncate(sameAge).UnixNano()}
-	}
-	slices.SortFunc(all, func(a, b keyed) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.minute, b.minute), cmp.Compare(b.slices, a.slices),
-			a.PendingSince.Compare(b.PendingSince), byKey(a.Pod, b.Pod))
+	slices.SortFunc(pods, func(a, b *Pod) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.PendingSince.Truncate(sameAge).Compare(b.PendingSince.Truncate(sameAge)),
+			cmp.Compare(slicesOf(b), slicesOf(a)), a.PendingSince.Compare(b.PendingSince), byKey(a, b))
 	})
-	for i := range all {
-		pods[i] = all[i].Pod
-	}
 }
 
 // Weights of rank, each more than any node's free capacity: of a dataset that the node has,
@@ -344,10 +332,10 @@ func (w *world) addDemand(out [][]mig.Count, k *kind, n int) {
 		return
 	}
 	for i, p := range w.pools {
-		if !p.MIG.Repartition || !w.admitsNew(k, p) {
+		if !p.MIG.Repartition || !p.fresh.admits(k) {
 			continue
 		}
-		requested, ok := w.models.requestOf(k, p.empty.model)
+		requested, ok := w.models.requestOf(k, p.fresh.model)
 		if !ok {
 			continue
 		}

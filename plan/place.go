@@ -16,17 +16,16 @@ const schedulerGrace = 2 * time.Minute
 // it would borrow, each most urgent first. A gang is admitted whole or not at all.
 func (w *world) admit() {
 	for _, w.quotas.lends = range []bool{false, true} {
-		for u := range w.units {
-			w.admitUnit(&w.units[u])
+		for _, g := range w.queue.gangs {
+			w.admitGang(g)
 		}
 	}
 }
 
-func (w *world) admitUnit(u *unit) {
-	core, rest := u.core()
-	g := u.gang
+func (w *world) admitGang(g *gang) {
+	core, rest := g.core()
 	if core == nil && rest == nil {
-		w.leavePending(g, u.members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
+		w.leavePending(g, g.members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
 		return
 	}
 	f, ok := w.allOrNone(core, w.chargeReadable)
@@ -81,11 +80,10 @@ func (policy *Policy) expendableText(p *Pod) string {
 // placeNow reserves capacity for the pods that fit now, whether or not the scheduler has
 // marked them unschedulable. The scheduler places them.
 func (w *world) placeNow() {
-	for u := range w.units {
-		core, rest := w.units[u].core()
+	for _, g := range w.queue.gangs {
+		core, rest := g.core()
 		if len(core) > 0 && w.pending[core[0]].undecided() {
-			if _, ok := w.inDomains(w.units[u].gang, core, w.placePodNow); ok {
-				g := w.units[u].gang
+			if _, ok := w.inDomains(g, core, w.placePodNow); ok {
 				g.reason, g.detail = WaitScheduler, w.gangText(g, core)
 			}
 			for _, i := range core {
@@ -93,7 +91,7 @@ func (w *world) placeNow() {
 			}
 		}
 		for _, i := range rest { // those of a gang only once its core is placed
-			if w.pending[i].undecided() && (w.gangUnserved(&w.units[u]) || !w.placePodNow(i)) {
+			if w.pending[i].undecided() && (w.gangUnserved(g) || !w.placePodNow(i)) {
 				w.countUnserved(i)
 			}
 		}
@@ -150,7 +148,7 @@ func (w *world) reconsiderRepartitions(node int) {
 		switch {
 		case !k.repartitions.built:
 		case k.unserved > 0:
-			k.repartitions.push(w.topology.heapOf(k, node), unevaluated(node))
+			k.repartitions.push(k.heapOf(&w.nodes[node]), unevaluated(node))
 		default: // few pods will use the index, and they build it
 			k.repartitions.built = false
 		}
@@ -162,8 +160,8 @@ func (w *world) reconsiderRepartitions(node int) {
 // action is taken for them, so they must not use what an action provides for marked pods.
 func (w *world) placeRest(marked bool) {
 	w.findBorrowers()
-	for u := range w.units {
-		w.serveUnit(&w.units[u], marked)
+	for _, g := range w.queue.gangs {
+		w.serveMembers(g, marked)
 	}
 	if marked {
 		w.serveFollowers()
@@ -180,11 +178,11 @@ func (w *world) serveFollowers() {
 	}
 }
 
-func (w *world) serveUnit(u *unit, marked bool) {
-	core, rest := u.core()
+func (w *world) serveMembers(g *gang, marked bool) {
+	core, rest := g.core()
 	if len(core) > 0 && w.pending[core[0]].undecided() && w.actionable(core) == marked {
-		w.serveGang(u)
-		_, rest = u.core() // it may have changed
+		w.serveGang(g)
+		_, rest = g.core() // it may have changed
 	}
 	for _, i := range rest {
 		p := &w.pending[i]
@@ -192,8 +190,8 @@ func (w *world) serveUnit(u *unit, marked bool) {
 			continue
 		}
 		w.discountUnserved(i)
-		if w.gangUnserved(u) {
-			p.reason, p.detail = u.gang.reason, u.gang.name+" "+u.gang.detail
+		if w.gangUnserved(g) {
+			p.reason, p.detail = g.reason, g.name+" "+g.detail
 			continue
 		}
 		w.serve(i, false)
@@ -201,8 +199,8 @@ func (w *world) serveUnit(u *unit, marked bool) {
 }
 
 // gangUnserved reports a gang whose core is not served: further members are of no use.
-func (q *queue) gangUnserved(u *unit) bool {
-	core, _ := u.core()
+func (q *queue) gangUnserved(g *gang) bool {
+	core, _ := g.core()
 	return len(core) > 0 && !q.pending[core[0]].served
 }
 

@@ -12,7 +12,7 @@ type queue struct {
 	journal  *journal
 	topology *topology
 	pending  []pending // most urgent first
-	units    []unit    // pending pods that are served together, most urgent first
+	gangs    []*gang   // pending pods that are served together, most urgent first; those of one pod too
 	kinds    []*kind
 	kindAt   map[string]*kind
 	further  [][]mig.Count // by pool, what further pending pods could use; nil for not known, see furtherDemand
@@ -44,7 +44,7 @@ func (q *queue) kindOf(p *Pod) *kind {
 			next := *p
 			next.PartsOn, p = nil, &next
 		}
-		k = &kind{pod: p, failedTrial: -1, text: requestText(p), eq: float64(slicesOf(p)) / gpuSlices}
+		k = &kind{pod: p, placed: q.topology.placed(p), failedTrial: -1, text: requestText(p), eq: float64(slicesOf(p)) / gpuSlices}
 		q.kindAt[key] = k
 		q.kinds = append(q.kinds, k)
 	}

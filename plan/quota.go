@@ -135,19 +135,21 @@ func (w *world) readmit() {
 			freed = true
 		}
 	}
-	for u := 0; freed && u < len(w.units); u++ {
-		core, _ := w.units[u].core()
+	if !freed {
+		return
+	}
+	for _, g := range w.queue.gangs {
+		core, _ := g.core()
 		if len(core) > 0 && w.pending[core[0]].reason == QuotaExceeded && w.try(func() bool { return w.chargeAgain(core, false) }) {
-			w.serveGang(&w.units[u])
+			w.serveGang(g)
 		}
-		_, rest := w.units[u].core()
+		_, rest := g.core()
 		for _, i := range rest {
 			p := &w.pending[i]
 			if !p.refused || p.reason != QuotaExceeded {
 				continue
 			}
-			if w.gangUnserved(&w.units[u]) { // perhaps for another reason by now
-				g := w.units[u].gang
+			if w.gangUnserved(g) { // perhaps for another reason by now
 				p.reason, p.detail = g.reason, g.name+" "+g.detail
 				continue
 			}
@@ -229,7 +231,7 @@ func gpuText(a quota.Amount) string {
 	if a.Compute == quota.Unlimited && a.Memory == quota.Unlimited {
 		return "∞"
 	}
-	return twoPlaces(max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, gpuMemorySlices)))
+	return twoPlaces(max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, quota.MemorySlices)))
 }
 
 // availableText is the smaller of compute and memory: one without the other is
@@ -238,7 +240,7 @@ func availableText(a quota.Amount) string {
 	if a.Compute == quota.Unlimited || a.Memory == quota.Unlimited {
 		return gpuText(a)
 	}
-	return twoPlaces(min(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, gpuMemorySlices)))
+	return twoPlaces(min(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, quota.MemorySlices)))
 }
 
 func inGPUs(n int64, ofGPU float64) float64 {
@@ -249,23 +251,3 @@ func inGPUs(n int64, ofGPU float64) float64 {
 }
 
 func twoPlaces(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) }
-
-// amountText is "2 GPUs", "0.43 GPUs" or, where compute and memory are not in
-// a GPU's proportion, "3+4 slices"; "∞" for no bound.
-func amountText(a quota.Amount) string {
-	switch {
-	case a.Compute == quota.Unlimited && a.Memory == quota.Unlimited:
-		return "∞"
-	case a.Zero():
-		return "nothing"
-	case a.Compute%gpuSlices == 0 && a.Memory%gpuMemorySlices == 0 && a.Compute/gpuSlices == a.Memory/gpuMemorySlices:
-		return count(int(a.Compute/gpuSlices), "GPU")
-	}
-	text := func(n int64) string {
-		if n == quota.Unlimited {
-			return "∞"
-		}
-		return fmt.Sprint(n)
-	}
-	return text(a.Compute) + "+" + text(a.Memory) + " slices"
-}

@@ -139,15 +139,14 @@ func (o option) victimsText() string {
 // refused because a tenant above it is at its limit. It evicts pods of tenants
 // below that limit that have borrowed, and only where the demand then fits.
 func (w *world) reclaimGuarantees() {
-	for u := range w.units {
-		unit := &w.units[u]
-		core, rest := unit.core()
+	for _, g := range w.queue.gangs {
+		core, rest := g.core()
 		if slices.ContainsFunc(core, w.crowdedOut) {
-			w.reclaimFor(unit, core)
+			w.reclaimFor(g, core)
 		}
 		for j, i := range rest {
-			if w.crowdedOut(i) && w.pending[i].pod.Unschedulable && !w.gangUnserved(unit) {
-				w.reclaimFor(unit, rest[j:j+1])
+			if w.crowdedOut(i) && w.pending[i].pod.Unschedulable && !w.gangUnserved(g) {
+				w.reclaimFor(g, rest[j:j+1])
 			}
 		}
 	}
@@ -161,14 +160,14 @@ func (w *world) crowdedOut(i int) bool {
 
 // reclaimFor evicts what keeps the members out and serves all of them, or does
 // nothing.
-func (w *world) reclaimFor(u *unit, members []int) {
-	whole := u.gang != nil && len(members) == u.gang.lacking()
-	w.serving.committing, w.serving.staging = whole, whole && w.mayStage(u.gang.name, len(members))
+func (w *world) reclaimFor(g *gang, members []int) {
+	whole := g.name != "" && len(members) == g.lacking()
+	w.serving.committing, w.serving.staging = whole, whole && w.mayStage(g.name, len(members))
 	ok := w.try(func() bool {
 		return w.chargeAgain(members, true) && !slices.ContainsFunc(members, func(i int) bool { return !w.serve(i, true) })
 	})
 	if w.serving.committing, w.serving.staging = false, false; ok && whole {
-		w.gangServed(u.gang, members)
+		w.gangServed(g, members)
 	}
 }
 

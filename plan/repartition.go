@@ -12,11 +12,8 @@ import (
 
 // repartition is a GPU's new layout.
 type repartition struct {
-	device int // position on the node
-	before mig.Layout
-	keep   mig.Layout  // instances of before that stay
-	answer pack.Answer // the new layout
-	at     time.Time   // from when on it may begin
+	*split
+	answer pack.Answer
 }
 
 // repartitionOption finds the GPU whose repartition serves the pod at the least

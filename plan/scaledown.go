@@ -29,8 +29,7 @@ func (w *world) removeEmpty() {
 		if w.keepsPool(p) != "" || w.keepsOne(p) != "" || !w.may(n.pool) {
 			continue
 		}
-		_, after := w.idleAfter(p)
-		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, idleAfter is %s", short(c.idle), after))
+		w.remove(n, NodeEmpty, w.emptyText(p, c.idle))
 		n.decided = verdict{NodeEmpty, w.emptyText(p, c.idle)}
 	}
 	for _, p := range w.pools {
@@ -158,8 +157,7 @@ func (w *world) softTaints() {
 		a := Action{Verb: SoftTaint, Pool: n.Pool, Node: n.name, Reason: reason}
 		switch {
 		case want && !n.SoftTainted:
-			_, after := w.idleAfter(p)
-			a.Detail = fmt.Sprintf("empty for %s, idleAfter is %s", short(idle), after)
+			a.Detail = w.emptyText(p, idle)
 		case !want && n.SoftTainted:
 			a.Verb, a.Detail = RemoveSoftTaint, "the node may be used"
 		default:

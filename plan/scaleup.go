@@ -93,28 +93,28 @@ const immovable = 10
 // capacityFor is a new node's free capacity for the kind, with its GPUs repartitioned where that
 // is needed, and whether it is. Where they cannot be repartitioned, the kind does not fit the result.
 func (ms *models) capacityFor(k *kind, p *poolState) (r capacity, repartitions bool) {
-	if ms.lacks(k, &p.empty) == "slices" {
+	if ms.lacks(k, &p.fresh.capacity) == "slices" {
 		return ms.repartitionNew(k, p)
 	}
-	return p.empty.clone(), false
+	return p.fresh.clone(), false
 }
 
 // repartitionNew returns a new node's free capacity once its GPUs are
 // repartitioned for the kind; false when none of them can be.
 func (ms *models) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
-	requested, known := ms.requestOf(k, p.empty.model)
-	if !p.MIG.Repartition || !known || p.empty.model == "" {
+	requested, known := ms.requestOf(k, p.fresh.model)
+	if !p.MIG.Repartition || !known || p.fresh.model == "" {
 		return capacity{}, false
 	}
-	r = p.empty.clone()
-	for i := range p.boot { // each by itself
-		if change, left, why := ms.changeOf(p, p.empty.model, &p.boot[i], requested, p.empty.free, nil, false); why == "" && left == nil {
+	r = p.fresh.clone()
+	for _, s := range p.boot { // each by itself
+		if change, left, why := ms.changeOf(p, p.fresh.model, s, requested, p.fresh.free, nil, false); why == "" && left == nil {
 			r.relayout(change.before, change.answer.Layout)
 			ok = true
 		}
 	}
 	for i := 0; i < len(p.boot) && !ok && shortOf(requested, nil) > 1; i++ { // or several for one pod
-		if change, left, why := ms.changeOf(p, p.empty.model, &p.boot[i], requested, r.free, nil, true); why == "" {
+		if change, left, why := ms.changeOf(p, p.fresh.model, p.boot[i], requested, r.free, nil, true); why == "" {
 			r.relayout(change.before, change.answer.Layout)
 			ok = left == nil
 		}
@@ -167,24 +167,24 @@ func (p *poolState) atMaxText() string {
 // unobservedFor reports a pool whose new node would have to be repartitioned for the kind,
 // but could not be: its allocation would be unknown, like that of the existing nodes.
 func (ms *models) unobservedFor(k *kind, p *poolState) bool {
-	return p.unobserved && ms.lacks(k, &p.empty) == "slices"
+	return p.unobserved && ms.lacks(k, &p.fresh.capacity) == "slices"
 }
 
 // misfit returns what of the pool's template keeps the kind out, empty for
 // nothing.
 func (w *world) misfit(k *kind, p *poolState) string {
-	if !w.admitsNew(k, p) {
-		return mismatch(k.pod, w.newPlace(p), p.Template.Taints)
+	if !p.fresh.admits(k) {
+		return mismatch(k.pod, p.fresh.place(), p.Template.Taints)
 	}
 	if w.topology.any() && !w.topology.rulesAllowAt(k, w.nextPlace(p)) {
 		return excludedByRules
 	}
-	switch lack := w.models.lacks(k, &p.empty); lack {
+	switch lack := w.models.lacks(k, &p.fresh.capacity); lack {
 	case "slices":
 		if _, ok := w.models.repartitionNew(k, p); ok {
 			return ""
 		}
-		if requested, known := w.models.requestOf(k, p.empty.model); known && p.MIG.Repartition && (len(requested) > 1 || requested[0].N > 1) {
+		if requested, known := w.models.requestOf(k, p.fresh.model); known && p.MIG.Repartition && (len(requested) > 1 || requested[0].N > 1) {
 			return "its GPUs cannot be partitioned into all it requests"
 		}
 		return "has no such slices"
@@ -206,17 +206,17 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 	switch {
 	case len(gpus) == 0:
 		return "its template has no GPU"
-	case p.empty.whole == 0 && !slices.ContainsFunc(gpus, func(c GPU) bool { return !c.MIG }):
+	case p.fresh.whole == 0 && !slices.ContainsFunc(gpus, func(c GPU) bool { return !c.MIG }):
 		return "its GPUs are all in MIG mode"
-	case p.empty.whole > 0 && !sameVendor(pod.Demand.Vendor, p.empty.vendor):
-		return fmt.Sprintf("its GPUs are of %s, not of %s", p.empty.vendor, pod.Demand.Vendor)
+	case p.fresh.whole > 0 && !sameVendor(pod.Demand.Vendor, p.fresh.vendor):
+		return fmt.Sprintf("its GPUs are of %s, not of %s", p.fresh.vendor, pod.Demand.Vendor)
 	case lack == wholeGPUs && gpus[0].Shared:
 		return "its GPUs are offered in parts only"
 	case lack == wholeGPUs:
 		return "its nodes have too few GPUs"
-	case p.empty.undivided:
+	case p.fresh.undivided:
 		return "its GPUs are MIG instances, which are not shared"
-	case p.empty.whole > 0 && p.empty.unmeasured(pod):
+	case p.fresh.whole > 0 && p.fresh.unmeasured(pod):
 		return "the memory of its GPUs is not known"
 	}
 	return "its GPUs are too small for the part that is requested, or too few"
@@ -230,7 +230,7 @@ func (w *world) shareOf(p *pending, ps *poolState, r capacity) (share float64, m
 	w.models.take(k, &r)
 	used, mates, seen := k.eq, 1, 0
 	more := func(q *Pod, qk *kind) bool {
-		if w.admitsNew(qk, ps) && w.models.lacks(qk, &r) == "" {
+		if ps.fresh.admits(qk) && w.models.lacks(qk, &r) == "" {
 			w.models.take(qk, &r)
 			used += qk.eq
 			if q.Gang != "" && q.Gang == p.pod.Gang {

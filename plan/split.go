@@ -173,7 +173,7 @@ func (ms *models) changeOf(p *poolState, model string, s *split, requested, free
 	if !a.ok {
 		return r, nil, blockLayout
 	}
-	return repartition{device: s.device, before: s.before, keep: s.keep, answer: a.Answer, at: s.at}, left, ""
+	return repartition{s, a.Answer}, left, ""
 }
 
 // shortOf is the number of requested instances that are not free.

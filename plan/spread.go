@@ -74,7 +74,7 @@ func (t *topology) spreadOver(k *kind, of Spread) *spreadPlaces {
 	if len(s.values) < max(of.MinDomains, 1) {
 		for _, p := range t.fleet.pools {
 			value, ok := p.Template.Labels[of.Key]
-			if ok && !p.Fixed && p.stop == "" && (p.base < p.Max || p.Target > p.Size) && t.fleet.admitsNew(k, p) && k.spreadsOver(t.fleet.newPlace(p)) {
+			if ok && !p.Fixed && p.stop == "" && (p.base < p.Max || p.Target > p.Size) && p.fresh.admits(k) && k.spreadsOver(p.fresh.place()) {
 				s.values[value] = true
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
 // judgeNodes computes from when on each node is supply, and sets hold.
@@ -208,7 +209,7 @@ func (cond *conditions) judgeNode(n *nodeState) {
 		n.changeAt = later(n.changeAt, n.at)
 		if len(n.GPUs) == 0 {
 			own := n.capacity
-			n.capacity = n.pool.empty.clone()
+			n.capacity = n.pool.fresh.clone()
 			if n.CPUMilli > 0 { // less what pods of DaemonSets use already
 				n.cpu = own.cpu
 			}
@@ -284,12 +285,5 @@ func short(d time.Duration) string {
 	if d >= time.Second || d <= -time.Second {
 		d = d.Round(time.Second)
 	}
-	s := d.String()
-	if n := len(s); n > 2 && s[n-2:] == "0s" && s[n-3] == 'm' {
-		s = s[:n-2]
-	}
-	if n := len(s); n > 2 && s[n-2:] == "0m" && s[n-3] == 'h' {
-		s = s[:n-2]
-	}
-	return s
+	return sample.Short(d)
 }

@@ -36,15 +36,13 @@ func (w *world) reclaimTogether(core []int, serve func() bool) {
 	all, best := w.stoppable(), []*Pod(nil)
 	w.serving.stopOnly = len(all) <= maxStops
 	all = all[:min(len(all), maxStops)]
-	for set := 1; set < 1<<len(all); set++ {
+	for set := 1; set < 1<<len(all) && w.serving.retried < maxTogether; set++ {
+		w.serving.retried += len(core)
 		w.serving.stopping = nil
 		for i, s := range all {
 			if set>>i&1 == 1 {
 				w.serving.stopping = append(w.serving.stopping, s)
 			}
-		}
-		if w.serving.retried += len(core); w.serving.retried > maxTogether {
-			break
 		}
 		w.try(func() bool {
 			if serve() && w.serving.spent-before < least-rounding {

@@ -21,8 +21,11 @@ type topology struct {
 	last     *ruleCount
 	groups   []string
 	ofGroups []*ruleCount
-	// groupings have one grouping of the nodes for each set of labels that rules mention.
-	groupings map[string]*grouping
+	// The labels that rules mention, the hostname aside; the heaps of the nodes by the values of these labels; and the
+	// place of a node of each heap.
+	labels []string
+	heaps  map[string]int
+	places []place
 }
 
 // ruleCount counts the pods of a rule's group in each place.

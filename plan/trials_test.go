@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"math/rand"
 	"os"
 	"path/filepath"
@@ -49,5 +50,20 @@ func TestUnknownPodIsNotExplained(t *testing.T) {
 	}
 	if _, ok := plan.ExplainGang(s, plan.DefaultPolicy(), "a/g"); ok {
 		t.Error("a gang that runs is explained")
+	}
+}
+
+// TestTrialsOfEvictionsAreBounded: 16 members are served once for each of the 255 sets of eight pods, but in one
+// reconcile no more than 2,048 times, with all gangs together.
+func TestTrialsOfEvictionsAreBounded(t *testing.T) {
+	text := "policy reclaim-borrowed max-evictions=99 max-actions=99\nquota a guarantee=99\nquota b borrow=all\npool p max=40 gpus=1 model=L40S idle-after=9h\n" +
+		"pod a/v-{0..15} requests=gpu tenant=a gang=a/v gang-min=16\npod a/w-{0..15} requests=gpu tenant=a gang=a/w gang-min=16\n"
+	for i := range 40 {
+		text += fmt.Sprintf("node n%d pool=p age=9h\ngpu n%d/0 allocated-to=b/p%d\npod b/p%d requests=gpu node=n%d tenant=b age=1h evictable\n", i, i, i, i, i)
+	}
+	s, p, err := scenario.Parse(text)
+	require.NoError(t, err)
+	if got := plan.Retried(s, p); got != 2048 {
+		t.Errorf("%d members are served in trials, want 2048", got)
 	}
 }

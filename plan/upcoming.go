@@ -136,8 +136,10 @@ func (w *world) addSpare(p *poolState, at time.Time, action int) int {
 // addVirtual adds a node of the pool that is ready at the given time, and
 // returns its index.
 func (w *world) addVirtual(p *poolState, at time.Time, action int) int {
-	return w.addNode(nodeState{Node: &Node{Name: w.newPlace(p).name, Pool: p.Name}, virtual: true, name: "a new node of " + p.Name, pool: p,
-		class: p.class, tier: tierNode, since: NodeUpcoming, at: at, changeAt: at, capacity: p.empty.clone(), action: action, expected: p.Template.GPUs})
+	n := *p.fresh
+	n.Node = &Node{Name: w.nextName(p), Pool: p.Name}
+	n.at, n.changeAt, n.action, n.capacity, n.derived = at, at, action, n.clone(), nil
+	return w.addNode(n)
 }
 
 // withdraw takes back requests that a pool's provider has not delivered. Otherwise the nodes

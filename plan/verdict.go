@@ -108,13 +108,13 @@ func (w *world) runningVerdict(r placedPod, v *Verdict) {
 func (t *Tenant) verdict(tree quota.Tree) Verdict {
 	v := Verdict{Kind: KindTenant, Subject: t.Name, Reason: WithinGuarantee}
 	used, over := tree.Total(t.Name), tree.Borrowed(t.Name)
-	v.Detail = fmt.Sprintf("uses %s of %s, limit %s", amountText(used), amountText(tree.Guaranteed(t.Name)), amountText(t.Limit))
+	v.Detail = fmt.Sprintf("uses %s of %s, limit %s", used, tree.Guaranteed(t.Name), t.Limit)
 	switch {
 	case !used.Fits(t.Limit):
 		v.Reason = QuotaExceeded
 	case !over.Zero():
 		v.Reason = Borrowing
-		v.Detail += ", borrows " + amountText(over)
+		v.Detail += ", borrows " + over.String()
 	}
 	return v
 }

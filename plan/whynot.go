@@ -54,7 +54,7 @@ func (w *world) unserved(p *pending) (Reason, string) {
 	case !w.policy.mayScaleUp(p) && reason != NoPoolFits: // what no pool has gives its quota back
 		t := &w.quotas.tenants[w.quotas.tenantIndex(p.pod)]
 		reason = BorrowedWaits
-		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for borrowed demand", t.Name, amountText(t.Guarantee))
+		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for borrowed demand", t.Name, t.Guarantee)
 	case bound != "" && p.charged && !p.borrowed && w.evictions.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
 		reason, detail = BoundReached, bound+"; "+detail
 	case p.charged && !p.borrowed && w.evictions.reclaimable():

@@ -41,7 +41,7 @@ type placedPod struct {
 // newWorld sorts and indexes the snapshot, and computes from when on each node is supply.
 func newWorld(s Snapshot, p Policy) *world {
 	at, all, undo := &conditions{now: s.Now, policy: p, state: s.State}, &fleet{}, &journal{}
-	places := &topology{fleet: all, journal: undo, rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}, groupings: map[string]*grouping{}}
+	places := &topology{fleet: all, journal: undo, rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}}
 	w := &world{conditions: at, fleet: all, journal: undo, topology: places,
 		models: models{tables: s.Tables, tableOf: map[string]*mig.Table{}, requestIDs: map[string]int{}, answers: map[string]answer{},
 			additions: map[string][]mig.Placement{}},
@@ -69,27 +69,16 @@ func (w *world) addPools(pools []Pool) {
 		p := &sorted[i]
 		p.Template.GPUs = sortedGPUs(p.Template.GPUs)
 		ps := &poolState{Pool: p, index: i, action: -1, base: max(p.Target, p.Size, 0)}
-		ps.empty = offering(p.Template.CPUMilli, p.Template.MemoryMi, p.Template.Others)
-		ps.empty.ports = p.Template.HostPorts
+		name := "a new node of " + p.Name
+		ps.fresh = &nodeState{Node: &Node{Name: name, Pool: p.Name}, virtual: true, name: name, pool: ps, tier: tierNode, since: NodeUpcoming,
+			capacity: offering(p.Template.CPUMilli, p.Template.MemoryMi, p.Template.Others), expected: p.Template.GPUs}
+		ps.fresh.ports = p.Template.HostPorts
 		single := InstancesAsGPUs(p.Template.Labels)
 		for c := range p.Template.GPUs {
-			w.models.supplyNew(&ps.empty, &p.Template.GPUs[c], single)
+			w.models.supplyNew(&ps.fresh.capacity, &p.Template.GPUs[c], single)
 			w.models.noteModel(p.Template.GPUs[c].Model)
 		}
-		for c := range p.Template.GPUs {
-			if device := &p.Template.GPUs[c]; device.MIG && device.Model.Name == ps.empty.model && (p.MIG.KeepsBusy || !device.allocated()) {
-				s := split{before: layoutOf(device)}
-				for i := range device.Instances {
-					if in := &device.Instances[i]; in.AllocatedTo != "" {
-						s.keep = append(s.keep, in.Placement)
-					} else {
-						s.spare = append(s.spare, in.Placement)
-					}
-				}
-				s.removed = mig.Counts(s.spare)
-				ps.boot = append(ps.boot, s)
-			}
-		}
+		ps.boot = w.splits(ps.fresh)
 		w.pools = append(w.pools, ps)
 	}
 	w.estimatePrices()
@@ -175,7 +164,7 @@ func (w *world) addPods(pods []Pod) {
 	for _, p := range pendingPods {
 		w.pending = append(w.pending, pending{pod: p, kind: w.kindOf(p), rank: len(w.pending)})
 	}
-	w.evictions.gangs = w.formUnits(ganged)
+	w.evictions.gangs = w.formGangs(ganged)
 }
 
 // notePod records what concerns other pods: the pod's topology rules and its disruption

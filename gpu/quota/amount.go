@@ -9,6 +9,12 @@ import (
 // Unlimited is a number of slices that nothing reduces.
 const Unlimited = math.MaxInt64
 
+// ComputeSlices and MemorySlices are what a quota counts for a GPU of any product.
+const (
+	ComputeSlices = 7
+	MemorySlices  = 8
+)
+
 // Amount is capacity in compute slices and memory slices, added up over GPUs.
 // All arithmetic saturates at Unlimited; Unlimited less anything is Unlimited.
 // Amounts used and requested are never negative.
@@ -54,9 +60,20 @@ func (a Amount) Negative() bool { return a.Compute < 0 || a.Memory < 0 }
 
 func (a Amount) endless() bool { return a.Compute == Unlimited || a.Memory == Unlimited }
 
-// String returns "14 compute + 16 memory slices"; unlimited is "∞".
+// String returns "2 GPUs" or, where compute and memory are not those of whole GPUs, "3+4 slices"; "∞" for no bound.
 func (a Amount) String() string {
-	return fmt.Sprintf("%s compute + %s memory slices", text(a.Compute), text(a.Memory))
+	switch gpus := a.Compute / ComputeSlices; {
+	case a == All():
+		return "∞"
+	case a.Zero():
+		return "nothing"
+	case a.Compute%ComputeSlices != 0 || a.Memory%MemorySlices != 0 || a.Memory/MemorySlices != gpus:
+		return text(a.Compute) + "+" + text(a.Memory) + " slices"
+	case gpus == 1:
+		return "1 GPU"
+	default:
+		return fmt.Sprintf("%d GPUs", gpus)
+	}
 }
 
 func add(x, y int64) int64 {

@@ -29,8 +29,10 @@ func TestAmountSaturates(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", c.name, c.got, c.want)
 		}
 	}
-	if got := (Amount{Unlimited, 16}).String(); got != "∞ compute + 16 memory slices" {
-		t.Error(got)
+	for want, a := range map[string]Amount{"∞": all, "∞+16 slices": {Unlimited, 16}, "nothing": {}, "1 GPU": {7, 8}, "2 GPUs": {14, 16}, "3+4 slices": {3, 4}, "14+8 slices": {14, 8}} {
+		if got := a.String(); got != want {
+			t.Errorf("%d and %d slices are %q, want %q", a.Compute, a.Memory, got, want)
+		}
 	}
 	if (Amount{1, 9}).Fits(Amount{7, 8}) {
 		t.Error("memory does not fit, and yet it fits")

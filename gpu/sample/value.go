@@ -2,6 +2,7 @@ package sample
 
 import (
 	"math"
+	"strings"
 	"time"
 )
 
@@ -41,4 +42,16 @@ func (v Value) Fresh(maxAge time.Duration) Value {
 		return v
 	}
 	return Value{}
+}
+
+// Short prints a duration as Go does, without its tail of zeros: "5m", "1h30m".
+func Short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

@@ -134,9 +134,9 @@ func nearest(points []sample.Point, ago time.Duration) int {
 // String is the forecast in one line.
 func (f Forecast) String() string {
 	if !f.Enough {
-		return fmt.Sprintf("in %s: not enough data: %s: %s", Short(f.Horizon), f.Reason, f.Why)
+		return fmt.Sprintf("in %s: not enough data: %s: %s", sample.Short(f.Horizon), f.Reason, f.Why)
 	}
-	return fmt.Sprintf("in %s: %s (%s … %s at %.3g %%) by %s; %s", Short(f.Horizon),
+	return fmt.Sprintf("in %s: %s (%s … %s at %.3g %%) by %s; %s", sample.Short(f.Horizon),
 		number(f.Expected), number(f.Low), number(f.High), 100*f.Level, way(f.Method, f.Season), f.Error)
 }
 

@@ -2,8 +2,9 @@ package forecast
 
 import (
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
 // way is a method with its season.
@@ -11,7 +12,7 @@ func way(m Method, season time.Duration) string {
 	if season == 0 {
 		return string(m)
 	}
-	return string(m) + " over " + Short(season)
+	return string(m) + " over " + sample.Short(season)
 }
 
 // because returns Forecast.Why: why best was taken, and, where usual is another attempt, why usual was not.
@@ -26,16 +27,4 @@ func because(best, usual *attempt, e Error) string {
 		why += fmt.Sprintf("; %s, which did better before, is far from the newest %d values", way(usual.method, usual.season), newest)
 	}
 	return why
-}
-
-// Short prints a duration as Go does, without its tail of zeros.
-func Short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }

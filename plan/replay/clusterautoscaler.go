@@ -139,13 +139,13 @@ func (c *clusterAutoscaler) scaleUp(s *plan.Snapshot, waiting []*plan.Pod) (plan
 	best, least, found := plan.Action{}, 0.0, false
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		_, used := fill(p, waiting, p.Max-p.Target)
+		used, _ := claims([]*plan.Pool{p}, waiting, p.Max-p.Target)
 		if len(used) == 0 {
 			continue
 		}
 		waste := 0.0
-		for _, r := range used {
-			waste += float64(r.cpu)/float64(p.Template.CPUMilli) + float64(r.memory)/float64(p.Template.MemoryMi)
+		for _, c := range used {
+			waste += float64(c[p].cpu)/float64(p.Template.CPUMilli) + float64(c[p].memory)/float64(p.Template.MemoryMi)
 		}
 		if waste /= float64(len(used)); !found || waste < least {
 			best, least, found = plan.Action{Verb: plan.ScaleUp, Pool: p.Name, From: p.Target, To: p.Target + len(used)}, waste, true

@@ -125,10 +125,6 @@ func byRequest(pods []*plan.Pod) []*plan.Pod {
 	return pods
 }
 
-// claim is a node to be requested: by each pool that it may be of, what the node would have
-// free beside its pods.
-type claim map[*plan.Pool]spare
-
 // cheapest is the pool of the claim with the lowest price.
 func (c claim) cheapest() *plan.Pool {
 	var best *plan.Pool
@@ -140,49 +136,20 @@ func (c claim) cheapest() *plan.Pool {
 	return best
 }
 
-// with returns the claim with one more pod; nil where no pool's node fits all.
-func (c claim) with(pod *plan.Pod) claim {
-	out := claim{}
-	for p, r := range c {
-		if r = r.clone(); r.take(pod) {
-			out[p] = r
-		}
-	}
-	if len(out) == 0 {
-		return nil
-	}
-	return out
-}
-
-// claims returns the nodes that pods need, and how many pods fit no pool's node.
-func claims(s *plan.Snapshot, pods []*plan.Pod) (all []claim, without int) {
-	fresh := claim{}
+// growing are the pools that can add a node.
+func growing(s *plan.Snapshot) (pools []*plan.Pool) {
 	for i := range s.Pools {
 		if p := &s.Pools[i]; p.Target < p.Max {
-			fresh[p] = freeOf(p)
+			pools = append(pools, p)
 		}
 	}
-next:
-	for _, pod := range pods {
-		for i := range all {
-			if more := all[i].with(pod); more != nil {
-				all[i] = more
-				continue next
-			}
-		}
-		if one := fresh.with(pod); one != nil {
-			all = append(all, one)
-		} else {
-			without++
-		}
-	}
-	return all, without
+	return pools
 }
 
 // provision returns how many nodes of each pool are requested for pods.
 func provision(s *plan.Snapshot, pods []*plan.Pod) map[*plan.Pool]int {
 	made := map[*plan.Pool]int{}
-	all, _ := claims(s, pods)
+	all, _ := claims(growing(s), pods, len(pods))
 	for _, c := range all {
 		if p := c.cheapest(); p.Target+made[p] < p.Max {
 			made[p]++
@@ -271,9 +238,9 @@ func (f *nodes) without(of []int) *command {
 	// Upcoming nodes are first for the pods that are pending already.
 	rest := upcoming(f.s, append(byRequest(f.pending), byRequest(left)...))
 	rest = slices.DeleteFunc(rest, func(p *plan.Pod) bool { return p.Node == "" })
-	made, without := claims(f.s, rest)
+	made, without := claims(growing(f.s), rest, 1)
 	switch {
-	case without > 0 || len(made) > 1:
+	case len(without) > 0:
 		return nil
 	case len(made) == 0:
 		return c // they fit upcoming nodes

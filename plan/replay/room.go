@@ -65,23 +65,46 @@ func freeGPUs(cpu, memory int64, gpus []plan.GPU) spare {
 	return r
 }
 
-// fill puts pods on no more than most new nodes of a pool, each pod on the first node that it
-// fits. It returns the pods left and the nodes used.
-func fill(p *plan.Pool, pods []*plan.Pod, most int) (left []*plan.Pod, used []spare) {
+// claim is a node to be requested: by each pool that it may be of, what the node would have
+// free beside its pods.
+type claim map[*plan.Pool]spare
+
+// with returns the claim with one more pod; nil where no pool's node fits all.
+func (c claim) with(pod *plan.Pod) claim {
+	out := claim{}
+	for p, r := range c {
+		if r = r.clone(); r.take(pod) {
+			out[p] = r
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// claims puts pods on no more than most new nodes, each of one of the pools, and each pod on the
+// first node that it fits. It returns the nodes and the pods that are left.
+func claims(pools []*plan.Pool, pods []*plan.Pod, most int) (all []claim, left []*plan.Pod) {
+	fresh := claim{}
+	for _, p := range pools {
+		fresh[p] = freeOf(p)
+	}
 next:
 	for _, pod := range pods {
-		for i := range used {
-			if used[i].take(pod) {
+		for i := range all {
+			if more := all[i].with(pod); more != nil {
+				all[i] = more
 				continue next
 			}
 		}
-		if fresh := freeOf(p); len(used) < most && fresh.take(pod) {
-			used = append(used, fresh)
+		if one := fresh.with(pod); one != nil && len(all) < most {
+			all = append(all, one)
 		} else {
 			left = append(left, pod)
 		}
 	}
-	return left, used
+	return all, left
 }
 
 // upcoming returns the pods that do not fit the upcoming nodes, those that are requested
@@ -89,7 +112,7 @@ next:
 func upcoming(s *plan.Snapshot, pods []*plan.Pod) []*plan.Pod {
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		pods, _ = fill(p, pods, p.Target-ready(s, p))
+		_, pods = claims([]*plan.Pool{p}, pods, p.Target-ready(s, p))
 	}
 	return pods
 }

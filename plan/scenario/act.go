@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
-	"github.com/gpuscale/gpuscale/plan/forecast"
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
@@ -97,7 +97,7 @@ func (w *World) reconciles(length, every time.Duration) (string, error) {
 			seen[state] = true
 		}
 		for _, a := range made.Actions {
-			fmt.Fprintf(&b, "+%s %s\n", forecast.Short(w.Sim.State.Now.Sub(start)), a)
+			fmt.Fprintf(&b, "+%s %s\n", sample.Short(w.Sim.State.Now.Sub(start)), a)
 		}
 		if err := w.Sim.Apply(made); err != nil {
 			return b.String(), err
@@ -121,7 +121,7 @@ func actionsText(p plan.Plan) string {
 func eventsText(events []sim.Event, start time.Time) string {
 	var b strings.Builder
 	for _, e := range events {
-		fmt.Fprintf(&b, "+%s %s\n", forecast.Short(e.At.Sub(start)), e.Text)
+		fmt.Fprintf(&b, "+%s %s\n", sample.Short(e.At.Sub(start)), e.Text)
 	}
 	return b.String()
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuscale/gpuscale/plan/forecast"
+	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
 // fields reads or writes the words of a statement, or of an entry of a list. One function
@@ -171,7 +171,7 @@ func (x *fields) float(key string, v *float64) {
 }
 
 func (x *fields) duration(key string, v *time.Duration) {
-	x.value(key, *v == 0, func() string { return forecast.Short(*v) }, func(s string) (err error) { *v, err = time.ParseDuration(s); return err })
+	x.value(key, *v == 0, func() string { return sample.Short(*v) }, func(s string) (err error) { *v, err = time.ParseDuration(s); return err })
 }
 
 // The signs of times before and after now.
@@ -192,7 +192,7 @@ func (x *fields) timeUnless(zero bool, key string, v *time.Time, sign time.Durat
 		case !x.now.Add(sign*d).Equal(*v) || d == -1<<63: // too far for a duration
 			return "@" + v.UTC().Format(time.RFC3339Nano)
 		}
-		return forecast.Short(d)
+		return sample.Short(d)
 	}, func(s string) error {
 		if s == "never" {
 			*v = time.Time{}

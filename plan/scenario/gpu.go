@@ -12,7 +12,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
-	"github.com/gpuscale/gpuscale/plan/forecast"
 )
 
 // gpu changes a GPU of a node (or, with the word template, of a pool), and adds
@@ -136,7 +135,7 @@ func readSince(x *fields, c *plan.GPU) {
 func (x *fields) busy(key string, v *sample.Value) {
 	n, known := v.Get()
 	age, _ := v.Age()
-	x.value(key, !known, func() string { return strconv.FormatFloat(n, 'g', -1, 64) + "~" + forecast.Short(age) }, func(s string) error {
+	x.value(key, !known, func() string { return strconv.FormatFloat(n, 'g', -1, 64) + "~" + sample.Short(age) }, func(s string) error {
 		number, age, _ := strings.Cut(s, "~")
 		n, err := strconv.ParseFloat(number, 64)
 		if err != nil {

@@ -31,25 +31,21 @@ func quotaFields(x *fields, t *plan.Tenant) {
 	x.duration("reclaim-idle", &t.ReclaimIdle)
 }
 
-// A GPU in slices, and the most GPUs that can be written.
-const (
-	computeSlices = 7
-	memorySlices  = 8
-	mostGPUs      = (quota.Unlimited - 1) / memorySlices
-)
+// mostGPUs is the most GPUs that can be written.
+const mostGPUs = (quota.Unlimited - 1) / quota.MemorySlices
 
 // amount is "2" (whole GPUs), "3+4" (compute and memory slices), "none" or "all". "all" can
 // also stand for one of the two ("3+all"). Parts of a GPU are in slices: no part of 7 compute
 // slices is the same part of 8 memory slices. An amount of unsaid is not written.
 func (x *fields) amount(key string, v *quota.Amount, unsaid quota.Amount) {
 	x.value(key, *v == unsaid, func() string {
-		gpus := v.Compute / computeSlices
+		gpus := v.Compute / quota.ComputeSlices
 		switch {
 		case v.Zero():
 			return "none"
 		case *v == quota.All():
 			return "all"
-		case v.Compute == gpus*computeSlices && gpus <= mostGPUs && v.Memory == gpus*memorySlices:
+		case v.Compute == gpus*quota.ComputeSlices && gpus <= mostGPUs && v.Memory == gpus*quota.MemorySlices:
 			return strconv.FormatInt(gpus, 10)
 		}
 		return slicesText(v.Compute) + "+" + slicesText(v.Memory)
@@ -67,7 +63,7 @@ func (x *fields) amount(key string, v *quota.Amount, unsaid quota.Amount) {
 		case err1 == nil && both && err2 == nil:
 			*v = quota.Amount{Compute: c, Memory: m}
 		case err1 == nil && !both && c <= mostGPUs:
-			*v = quota.Amount{Compute: c * computeSlices, Memory: c * memorySlices}
+			*v = quota.Amount{Compute: c * quota.ComputeSlices, Memory: c * quota.MemorySlices}
 		default:
 			return fmt.Errorf("want whole GPUs (2), slices of compute and memory (14+16), none or all: %q", s)
 		}
