@@ -29,8 +29,7 @@ type Options struct {
 	// Concurrency bounds the queries in flight, per backend. Queries about a
 	// namespace by itself have the same number of slots in addition.
 	Concurrency int `json:"concurrency"`
-	// MaxQuestions bounds the questions of Watch, counted for each namespace. Rules do
-	// not count. A namespace has at most a tenth of it.
+	// MaxQuestions bounds the questions of Watch in one namespace. Rules do not count.
 	MaxQuestions int `json:"maxQuestions"`
 	// Budget bounds an answer about one namespace. An answer about several may be
 	// twice as large.
@@ -42,7 +41,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Interval: 15 * time.Second, IdleAfter: 10 * time.Minute, FirstWait: 3 * time.Second, Timeout: prom.DefaultTimeout,
-		Concurrency: 4, MaxQuestions: 2000, Budget: prom.Limits{Series: 50_000, Bytes: 32 << 20},
+		Concurrency: 4, MaxQuestions: 200, Budget: prom.Limits{Series: 50_000, Bytes: 32 << 20},
 	}
 }
 
