@@ -399,12 +399,3 @@ func TestARepeatedAnswerIsNoFailure(t *testing.T) {
 		}
 	})
 }
-
-// A series of the namespace "*", which a request may name, is nowhere else.
-func TestNoLabelIsEverywhere(t *testing.T) {
-	of := newTopic(forRule(signal.Builtin(time.Minute)[3]), &server{})
-	parts := of.split(prom.Vector{{Labels: prom.FromMap(map[string]string{metric.LabelNamespace: "*", metric.LabelPod: "a"})}}, []string{"*", "chat"})
-	if len(parts["*"]) != 1 || len(parts["chat"]) != 0 {
-		t.Errorf("%v", parts)
-	}
-}

@@ -236,13 +236,7 @@ func (t *topic) split(v prom.Vector, names []string) map[string]prom.Vector {
 	}
 	all := map[string]prom.Vector{}
 	for _, s := range v {
-		switch n := t.Namespace(s.Labels); n {
-		case "":
-		case Everywhere:
-			for _, each := range names {
-				all[each] = append(all[each], s)
-			}
-		default:
+		if n := t.Namespace(s.Labels); n != "" {
 			all[n] = append(all[n], s)
 		}
 	}

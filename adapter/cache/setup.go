@@ -85,9 +85,9 @@ type Question struct {
 	// Queries returns the queries about some namespaces, of the present or of
 	// the recent past. The answers together are complete.
 	Queries func(past bool, namespaces []string) []string
-	// Namespace returns which namespace a series is about; "" for none, Everywhere
-	// for all. Nil means that the queries are about one namespace, or about the
-	// cluster: they are sent for each namespace by itself.
+	// Namespace returns which namespace a series is about, "" for none. Nil means that the
+	// queries are about one namespace, or about the cluster: they are sent for each namespace
+	// by itself.
 	Namespace func(prom.Labels) string
 	// Build makes a namespace's next state from the last one (nil at first) and an
 	// answer. It counts the answer's series, and the unusable ones by reason. For
@@ -97,9 +97,6 @@ type Question struct {
 
 	declared bool // by a rule of the Setup: not counted among those of Watch
 }
-
-// Everywhere stands for every namespace that a query is about. No label has this value: it is not UTF-8.
-const Everywhere = "\xff"
 
 // key identifies a question.
 type key struct{ rule, backend, version string }

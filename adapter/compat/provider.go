@@ -192,10 +192,7 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 		Queries: func(bool, []string) []string { return []string{how.query} },
 		Build:   how.reader(maxAge),
 	}
-	switch {
-	case t.namespace == "": // one query for all namespaces
-		q.Namespace = func(prom.Labels) string { return cache.Everywhere }
-	case how.within != nil:
+	if how.namespace != "" { // about all namespaces
 		q.Queries = func(_ bool, namespaces []string) []string { return []string{how.within(namespaces)} }
 		q.Namespace = func(ls prom.Labels) string { return ls.Get(how.namespace) }
 	}
