@@ -113,7 +113,7 @@ Exit codes:
 				return err
 			}
 			if f.check {
-				if _, _, err := live.Check(f.config, overlay); err != nil {
+				if _, err := live.Check(f.config, overlay); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", f.config)

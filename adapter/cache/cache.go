@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,8 +20,8 @@ import (
 var (
 	// ErrUnknownRule: no rule of that name is declared.
 	ErrUnknownRule = errors.New("unknown rule")
-	// ErrTooManyQuestions: the namespace has its share of questions, and gets no
-	// more until one of them is idle for IdleAfter.
+	// ErrTooManyQuestions: the namespace has MaxQuestions, and gets no more until one of
+	// them is idle for IdleAfter.
 	ErrTooManyQuestions = errors.New("too many questions at once")
 )
 
@@ -199,32 +198,17 @@ func (c *Cache) ask(q Question, namespace string, now time.Time) (*unit, error) 
 	return u, nil
 }
 
-// admit makes space for another question of Watch. Each namespace has a share. Once
-// MaxQuestions is reached, the namespace with the most questions loses the one that it asked
-// longest ago. The caller holds mu.
+// admit returns an error if a namespace has as many questions of Watch as it may have. The
+// caller holds mu.
 func (c *Cache) admit(namespace string) error {
-	shares, total, most := map[string][]*unit{}, 0, c.opts.MaxQuestions
+	has := 0
 	for u := range c.units() {
-		if !u.topic.declared {
-			shares[u.namespace] = append(shares[u.namespace], u)
-			total++
+		if u.namespace == namespace && !u.topic.declared {
+			has++
 		}
 	}
-	has := len(shares[namespace])
-	if share := max(1, most/10); has >= share {
-		return fmt.Errorf("%w: namespace %q has %d, its share; ask fewer different ones, or raise maxQuestions, of which a tenth is the share", ErrTooManyQuestions, namespace, share)
-	}
-	if total < most {
+	if has < c.opts.MaxQuestions {
 		return nil
 	}
-	greediest := slices.MinFunc(slices.Collect(maps.Keys(shares)), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(shares[b]), len(shares[a])), strings.Compare(a, b))
-	})
-	if n := len(shares[greediest]); n <= has+1 {
-		return fmt.Errorf("%w: %d are kept fresh, of which no namespace has more than %d; raise maxQuestions", ErrTooManyQuestions, total, n)
-	}
-	oldest := slices.MinFunc(shares[greediest], func(a, b *unit) int { return a.asked.Compare(b.asked) })
-	oldest.ended(ErrTooManyQuestions)
-	delete(oldest.topic.units, greediest)
-	return nil
+	return fmt.Errorf("%w: namespace %q has %d; ask fewer different ones, or raise maxQuestions", ErrTooManyQuestions, namespace, has)
 }

@@ -29,8 +29,7 @@ type Options struct {
 	// Concurrency bounds the queries in flight, per backend. Queries about a
 	// namespace by itself have the same number of slots in addition.
 	Concurrency int `json:"concurrency"`
-	// MaxQuestions bounds the questions of Watch, counted for each namespace. Rules do
-	// not count. A namespace has at most a tenth of it.
+	// MaxQuestions bounds the questions of Watch in one namespace. Rules do not count.
 	MaxQuestions int `json:"maxQuestions"`
 	// Budget bounds an answer about one namespace. An answer about several may be
 	// twice as large.
@@ -42,7 +41,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Interval: 15 * time.Second, IdleAfter: 10 * time.Minute, FirstWait: 3 * time.Second, Timeout: prom.DefaultTimeout,
-		Concurrency: 4, MaxQuestions: 2000, Budget: prom.Limits{Series: 50_000, Bytes: 32 << 20},
+		Concurrency: 4, MaxQuestions: 200, Budget: prom.Limits{Series: 50_000, Bytes: 32 << 20},
 	}
 }
 
@@ -86,24 +85,18 @@ type Question struct {
 	// Queries returns the queries about some namespaces, of the present or of
 	// the recent past. The answers together are complete.
 	Queries func(past bool, namespaces []string) []string
-	// Namespace returns which namespace a series is about; "" for none, Everywhere
-	// for all. Nil means that the queries are about one namespace, or about the
-	// cluster: they are sent for each namespace by itself.
+	// Namespace returns which namespace a series is about, "" for none. Nil means that the
+	// queries are about one namespace, or about the cluster: they are sent for each namespace
+	// by itself.
 	Namespace func(prom.Labels) string
 	// Build makes a namespace's next state from the last one (nil at first) and an
 	// answer. It counts the answer's series, and the unusable ones by reason. For
 	// a namespace, one call runs at a time. A state is immutable once returned,
 	// and never nil.
 	Build func(previous any, v prom.Vector, r signal.Reading) (next any, series int, dropped map[signal.Reason]int)
-	// Suspects, if not nil, returns a smaller query for each series in one
-	// namespace, with the series' name. They help to find the series at fault.
-	Suspects func(namespace string) (names, queries []string)
 
 	declared bool // by a rule of the Setup: not counted among those of Watch
 }
-
-// Everywhere stands for every namespace that a query is about. No label has this value: it is not UTF-8.
-const Everywhere = "\xff"
 
 // key identifies a question.
 type key struct{ rule, backend, version string }
@@ -133,6 +126,5 @@ func forRule(r signal.Rule) Question {
 			next, dropped := table.Read(Samples(v), reading)
 			return next, next.Series(), dropped
 		},
-		Suspects: r.Suspects,
 	}
 }

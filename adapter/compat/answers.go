@@ -110,10 +110,7 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 	if err != nil {
 		return nil, v.none(t, fmt.Sprintf("namespace %q, selector %q", namespace, selector), err)
 	}
-	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{{
-		MetricName: info.Metric, MetricLabels: provider.Exactly(selector),
-		Timestamp: metav1.NewTime(a.at), WindowSeconds: v.plan.window, Value: quantity(a.value),
-	}}}, nil
+	return provider.External(info.Metric, selector, a.at, v.plan.window, quantity(a.value)), nil
 }
 
 // maxObjects bounds the objects one request may list.

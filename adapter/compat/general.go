@@ -29,40 +29,22 @@ type generalizer struct {
 // template itself writes say nothing about the request and do not have it.
 const placeholder = "gpuscale: of the request"
 
-// rewrite rewrites a whole query. constant is true if the query has a default for a
-// missing sum, as in `sum(…) or vector(0)`.
-func (g generalizer) rewrite(whole parser.Expr) (constant bool, err error) {
-	defaults := map[parser.Node]bool{}
+// rewrite rewrites a whole query.
+func (g generalizer) rewrite(whole parser.Expr) (err error) {
 	parser.Inspect(whole, func(n parser.Node, _ []parser.Node) error {
 		switch n := n.(type) {
 		case *parser.VectorSelector:
 			err = g.selector(n)
 		case *parser.Call:
-			if !defaults[n] {
-				err = g.call(n)
-			}
+			err = g.call(n)
 		case *parser.AggregateExpr:
 			err = g.aggregate(n)
 		case *parser.BinaryExpr:
-			switch {
-			case !defaulted(n):
-				err = g.binary(n)
-			case g.object != "": // a series without the object's label belongs to no object
-				defaults[bare(n.RHS)] = true
-			case n == bare(whole) && single(n.LHS):
-				defaults[bare(n.RHS)], constant = true, true
-			}
+			err = g.binary(n)
 		}
 		return err
 	})
-	return constant, err
-}
-
-// single reports whether an expression is one series without labels. In a query
-// without objects, a default can replace only such a series.
-func single(e parser.Expr) bool {
-	a, ok := bare(e).(*parser.AggregateExpr)
-	return ok && !a.Without && len(a.Grouping) == 0 && !picks(a.Op)
+	return err
 }
 
 func (g generalizer) selector(s *parser.VectorSelector) error {
@@ -117,11 +99,6 @@ func (g generalizer) key(label string) bool {
 	return label != "" && (label == g.namespace || label == g.object)
 }
 
-// picks reports whether an aggregation keeps whole series with their labels.
-func picks(op parser.ItemType) bool {
-	return slices.Contains([]parser.ItemType{parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO}, op)
-}
-
 func (g generalizer) aggregate(a *parser.AggregateExpr) error {
 	if g.object != "" && slices.Contains(a.Grouping, g.object) == a.Without {
 		return fmt.Errorf("%s does not keep the label %s; by (<<.GroupBy>>) would", a.Op, g.object)
@@ -161,29 +138,4 @@ func (g generalizer) binary(b *parser.BinaryExpr) error {
 	}
 	m.MatchingLabels = g.keeping(m.MatchingLabels, m.On)
 	return nil
-}
-
-// defaulted reports whether b is `… or vector(number)`.
-func defaulted(b *parser.BinaryExpr) bool {
-	m := b.VectorMatching
-	if b.Op != parser.LOR || m == nil || m.On || len(m.MatchingLabels) > 0 {
-		return false
-	}
-	c, ok := bare(b.RHS).(*parser.Call)
-	if !ok || c.Func.Name != "vector" {
-		return false
-	}
-	_, number := c.Args[0].(*parser.NumberLiteral)
-	return number
-}
-
-// bare removes parentheses.
-func bare(e parser.Expr) parser.Expr {
-	for {
-		inner, ok := e.(*parser.ParenExpr)
-		if !ok {
-			return e
-		}
-		e = inner.Expr
-	}
 }

@@ -42,10 +42,9 @@ type plan struct {
 	namespace, object string
 	// special is why the query is for this request only; "" if it is for all
 	// objects.
-	special  string
-	constant bool   // see generalizer.rewrite
-	aged     bool   // see withAges
-	window   *int64 // in seconds; nil for a single sample
+	special string
+	aged    bool   // each value has a scrape time
+	window  *int64 // in seconds; nil for a single sample
 }
 
 // general returns the query for all objects in some namespaces, or in all if none
@@ -69,12 +68,11 @@ func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*pl
 	if g.namespace == g.object {
 		g.namespace = ""
 	}
-	constant, err := g.rewrite(e)
-	if err != nil {
+	if err := g.rewrite(e); err != nil {
 		return &plan{special: err.Error()}, nil
 	}
 	keys := slices.DeleteFunc(slices.Compact([]string{t.namespace, t.object}), func(label string) bool { return label == "" })
-	p := t.plan(e, keys, constant)
+	p := t.plan(e, keys)
 	p.namespace = t.namespace
 	p.within = func(namespaces []string) string {
 		if some, err := t.general(selector, namespaces...); err == nil {
@@ -102,7 +100,7 @@ func (t *target) specific(selector k8slabels.Selector, namespace string, objects
 	if t.object != "" {
 		keys = []string{t.object}
 	}
-	p := t.plan(e, keys, t.object == "" && hasDefault(e))
+	p := t.plan(e, keys)
 	p.special = why
 	return p, nil
 }
@@ -134,8 +132,8 @@ func (t *target) expression(selector k8slabels.Selector, namespace string, objec
 
 // plan returns the plan of a query. The keys are the labels that distinguish
 // its answers.
-func (t *target) plan(e parser.Expr, keys []string, constant bool) *plan {
-	p := &plan{value: e.String(), object: t.object, constant: constant, window: window(e)}
+func (t *target) plan(e parser.Expr, keys []string) *plan {
+	p := &plan{value: e.String(), object: t.object, window: window(e)}
 	for s := range signal.Selectors(e) { // no series has our own label
 		s.LabelMatchers = append(s.LabelMatchers, labels.MustNewMatcher(labels.MatchEqual, signal.PartLabel, ""))
 	}
@@ -144,7 +142,7 @@ func (t *target) plan(e parser.Expr, keys []string, constant bool) *plan {
 		by = parser.MAX // v0.12.0 takes any of several series for one object
 	}
 	whole, aged := withAges(e, by, keys)
-	p.query, p.aged = whole.String(), aged
+	p.query, p.aged = whole.String(), aged && (t.object != "" || !hasDefault(e))
 	return p
 }
 

@@ -188,21 +188,13 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 	maxAge := p.opts.MaxAge
 	q := cache.Question{
 		Rule: t.rule.ID, Backend: p.opts.Backend,
-		Version: fmt.Sprintf("%s\xff%s\xff%s\xff%t\xff%s", how.query, how.namespace, how.object, how.constant, maxAge),
+		Version: fmt.Sprintf("%s\xff%s\xff%s\xff%s", how.query, how.namespace, how.object, maxAge),
 		Queries: func(bool, []string) []string { return []string{how.query} },
 		Build:   how.reader(maxAge),
 	}
-	switch {
-	case t.namespace == "": // one query for all namespaces
-		q.Namespace = func(prom.Labels) string { return cache.Everywhere }
-	case how.within != nil:
+	if how.namespace != "" { // about all namespaces
 		q.Queries = func(_ bool, namespaces []string) []string { return []string{how.within(namespaces)} }
-		q.Namespace = func(ls prom.Labels) string {
-			if n := ls.Get(how.namespace); n != "" || !how.constant {
-				return n
-			}
-			return cache.Everywhere
-		}
+		q.Namespace = func(ls prom.Labels) string { return ls.Get(how.namespace) }
 	}
 	state, err := p.Watcher.Watch(ctx, q, namespace)
 	switch {

@@ -44,7 +44,7 @@ func (pt point) wrong(now time.Time, maxAge time.Duration) (signal.Reason, error
 }
 
 // table is one answer for a namespace, by object. For an external metric the key is
-// the namespace. It is "" if the query itself fixes the namespace, and for a default.
+// the namespace. It is "" if the query itself fixes the namespace.
 // A table is immutable.
 type table map[string]point
 
@@ -59,7 +59,7 @@ func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Readin
 			case part == "":
 			case part == "t": // in Unix seconds
 				oldest[k] = s.Value
-			case k != "" || label == "" || p.constant: // a constant default has no labels
+			case k != "" || label == "":
 				t[k] = point{value: s.Value}
 				values++
 			default:
@@ -70,7 +70,7 @@ func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Readin
 		for k, pt := range t {
 			scraped, known := oldest[k]
 			switch age, plausible := r.Age(scraped, maxAge); {
-			case !known && (!p.aged || p.constant && k == ""):
+			case !known && !p.aged:
 				pt.at = r.Now
 			case scraped == 0:
 			default:

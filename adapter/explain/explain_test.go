@@ -182,7 +182,7 @@ func TestExplainErrors(t *testing.T) {
 		{"chat", "vlm", "namespace chat has embed, vllm"},
 		{"empty", "x", "namespace empty has none"},
 		{"secret", "x", "needs the role view in that namespace"},
-		{"chat", "embed", "reading the scale of Deployment chat/embed"},
+		{"chat", "embed", "Deployment chat/embed: reading its scale"},
 	} {
 		if _, err := readWorld(t, c.namespace, c.name); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s/%s: %v lacks %q", c.namespace, c.name, err, c.want)

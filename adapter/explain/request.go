@@ -160,7 +160,7 @@ func (w World) answer(ctx context.Context, a asked, t *signal.Table, failure err
 		values, result.pods, err = r.Each(t, a.namespace, w.Selector, a.selector)
 		result.Pods = map[string]int64{}
 		for _, v := range values {
-			result.Pods[v.Pod], _ = signal.Milli(v.Value)
+			result.Pods[v.Pod] = signal.Milli(v.Value)
 		}
 	default:
 		result.value, result.pods, err = r.Object(ctx, t, a.object, a.selector)
@@ -172,8 +172,7 @@ func (w World) answer(ctx context.Context, a asked, t *signal.Table, failure err
 		}
 		result.Pods, result.Error = nil, provider.Refusal(err, failure)
 	case result.Pods == nil:
-		milli, _ := signal.Milli(result.value.Value)
-		result.Values = []int64{milli}
+		result.Values = []int64{signal.Milli(result.value.Value)}
 	}
 	return result
 }

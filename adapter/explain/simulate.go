@@ -196,8 +196,7 @@ func (s Simulation) answer(ctx context.Context, w World, m simulated, i int, pod
 	if share != 1 {
 		value = min(value*share, m.rule.Maximum)
 	}
-	milli, _ := signal.Milli(value)
-	return hpa.Answer{Values: []int64{milli}}, &value
+	return hpa.Answer{Values: []int64{signal.Milli(value)}}, &value
 }
 
 // spread assigns the recorded pods' values, missing ones included, to the
@@ -214,7 +213,7 @@ func spread(got answer, pods []string, replicas int32, share, maximum float64) (
 		if share != 1 {
 			v = min(v*share, maximum)
 		}
-		values[fmt.Sprintf("p-%d", i)], _ = signal.Milli(v)
+		values[fmt.Sprintf("p-%d", i)] = signal.Milli(v)
 		total += v
 	}
 	if len(values) == 0 {
@@ -236,7 +235,7 @@ func (recorded) Service(string, string) (labels.Selector, bool, error) {
 }
 
 func (r recorded) Scale(context.Context, schema.GroupVersionResource, string, string) (provider.Scale, error) {
-	return provider.Scale{Selector: labels.Everything(), Zero: len(r) == 0}, nil
+	return provider.Scale{Selector: labels.Everything(), Replicas: int32(len(r)), StatusReplicas: int32(len(r))}, nil
 }
 
 func ready(n int32) []hpa.Pod {

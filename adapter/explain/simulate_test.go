@@ -20,7 +20,7 @@ import (
 func worldOf(t *testing.T, spec string) World {
 	t.Helper()
 	w := World{
-		adapter: provider.Answerer{Pods: recorded(nil)}, Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"}),
+		adapter: provider.Answerer{Pods: recorded(nil), Scales: recorded(nil)}, Scale: provider.Scale{Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"})},
 		kinds: testrestmapper.TestOnlyStaticRESTMapper(scheme.Scheme),
 	}
 	w.HPA.Namespace, w.HPA.Name = "chat", "vllm"

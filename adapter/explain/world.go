@@ -12,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -48,9 +46,8 @@ func NewCluster(rc *rest.Config) (c Cluster, err error) {
 // World is the state of the API server at one time.
 type World struct {
 	HPA autoscaling.HorizontalPodAutoscaler
-	// Replicas and StatusReplicas of the target's scale, and its pods' selector.
-	Replicas, StatusReplicas int32
-	Selector                 labels.Selector
+	// Scale of the target.
+	provider.Scale
 	// Pods that the scale selects, as the HPA sees them: it includes those that have
 	// ended.
 	Pods []hpa.Pod
@@ -67,12 +64,12 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 			return w, err
 		}
 	}
-	w.HPA, w.kinds = *given, c.kinds
+	w.HPA, w.kinds, w.adapter.Scales = *given, c.kinds, provider.NewScales(c.dynamic)
 	w.HPA.Namespace = namespace
 	if w.HPA.Spec, err = Set(hpa.Defaulted(given.Spec), changes); err != nil {
 		return w, err
 	}
-	if err := c.scale(ctx, &w); err != nil {
+	if w.Scale, err = w.scale(ctx); err != nil {
 		return w, err
 	}
 	pods, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: w.Selector.String()})
@@ -86,7 +83,7 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 	if err != nil {
 		return w, err
 	}
-	w.adapter = provider.Answerer{Pods: informers, Scales: provider.NewScales(c.dynamic)}
+	w.adapter.Pods = informers
 	if err := informers.List(ctx, namespace); err != nil {
 		return w, allowed(err)
 	}
@@ -116,29 +113,18 @@ func (c Cluster) hpa(ctx context.Context, namespace, name string) (*autoscaling.
 }
 
 // scale reads the target's scale.
-func (c Cluster) scale(ctx context.Context, w *World) error {
+func (w World) scale(ctx context.Context) (s provider.Scale, err error) {
 	target, err := w.objectOf(w.HPA.Spec.ScaleTargetRef)
-	of := fmt.Sprintf("the scale of %s %s/%s", target.Ref.Kind, target.Ref.Namespace, target.Ref.Name)
+	if err == nil {
+		s, err = w.adapter.Scales.Scale(ctx, target.Resource, target.Ref.Namespace, target.Ref.Name)
+	}
+	if err == nil && s.Selector == nil {
+		err = errors.New("its scale has no selector, which an HPA needs")
+	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", of, err)
+		err = allowed(fmt.Errorf("%s %s/%s: %w", target.Ref.Kind, target.Ref.Namespace, target.Ref.Name, err))
 	}
-	o, err := c.dynamic.Resource(target.Resource).Namespace(target.Ref.Namespace).Get(ctx, target.Ref.Name, metav1.GetOptions{}, "scale")
-	if err != nil {
-		return allowed(fmt.Errorf("reading %s: %w", of, err))
-	}
-	s, err := provider.ScaleOf(o.Object)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: %w", of, err)
-	case s.Selector == nil:
-		return fmt.Errorf("%s has no selector, which an HPA needs", of)
-	}
-	number := func(fields ...string) int32 {
-		n, _, _ := unstructured.NestedInt64(o.Object, fields...) // absent is 0, as in the typed object
-		return int32(n)
-	}
-	w.Replicas, w.StatusReplicas, w.Selector = number("spec", "replicas"), number("status", "replicas"), s.Selector
-	return nil
+	return s, err
 }
 
 // allowed adds the required rights to an error of authorization. An error of authentication gets no

@@ -66,7 +66,7 @@ func TestPodsOfObjects(t *testing.T) {
 		}
 		pods, err := w.adapter.PodsOf(t.Context(), of)
 		got := fmt.Sprint(pods)
-		if scale, _ := w.adapter.Scales.Scale(t.Context(), of.Resource, "chat", of.Ref.Name); scale.Zero {
+		if scale, err := w.adapter.Scales.Scale(t.Context(), of.Resource, "chat", of.Ref.Name); err == nil && scale.Zero() {
 			got += " at zero"
 		}
 		if err != nil {

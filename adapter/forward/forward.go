@@ -34,8 +34,7 @@ const (
 	// would otherwise loop until the caller's timeout.
 	Hop = "X-Gpuscale-Forwarded"
 
-	maxAnswer   = 1 << 20 // bytes; an external metric is a few hundred
-	maxInFlight = 64
+	maxAnswer = 1 << 20 // bytes; an external metric is a few hundred
 
 	// others is the one name listed for all of the other server's metrics. KEDA's own server
 	// lists no more (2.21, pkg/provider), and an HPA needs no list.
@@ -51,7 +50,6 @@ type Forwarder struct {
 	caller   bool
 	timeout  time.Duration
 	client   rest.Interface
-	slots    chan struct{}
 	answered *prometheus.CounterVec
 	log      *slog.Logger
 	down     atomic.Bool // the last request failed
@@ -67,7 +65,7 @@ func New(t Target, own cma.MetricsProvider, known func(metric string) (bool, err
 	d := metric.AdapterForwarded
 	f := &Forwarder{
 		MetricsProvider: own, known: known, server: server.Host, caller: t.Identity == Caller,
-		timeout: cmp.Or(t.Timeout, defaultTimeout), slots: make(chan struct{}, maxInFlight), log: log,
+		timeout: cmp.Or(t.Timeout, defaultTimeout), log: log,
 		answered: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
 	}
 	if f.client, err = client(t.config(server.String())); err != nil {
@@ -151,12 +149,6 @@ func (f *Forwarder) forward(ctx context.Context, namespace string, selector labe
 	if ctx.Value(forwardedKey{}) != nil {
 		return nil, provider.Status(http.StatusLoopDetected, metav1.StatusReasonNotFound,
 			"no signal is called %s, and the request has already been forwarded: do two adapters forward to each other?", name)
-	}
-	select {
-	case f.slots <- struct{}{}:
-		defer func() { <-f.slots }()
-	default:
-		return nil, provider.Unavailable("%d requests are waiting for %s, which serves metric %s", maxInFlight, f.server, name)
 	}
 	out := f.client.Get().Namespace(namespace).Resource(name)
 	if !selector.Empty() {

@@ -24,7 +24,7 @@ import (
 
 // Every is how often the files are read. Their contents are compared, not their
 // modification times: kubelet swaps a ConfigMap by a link two directories up.
-const Every = 2 * time.Second
+const Every = 4 * time.Second
 
 // Configuration is the files in force. It is immutable, except for Failure.
 type Configuration struct {
@@ -90,33 +90,16 @@ func read(path string, overlays ...func(*config.Config)) (f *config.File, theirs
 	return f, theirs, sum(raw), nil
 }
 
-// Check returns all that is wrong with the files, and the name of the second one.
-func Check(path string, overlays ...func(*config.Config)) (hash, second string, err error) {
+// Check returns the hash of the files' contents, and all that is wrong with the files.
+func Check(path string, overlays ...func(*config.Config)) (hash string, err error) {
 	f, theirs, hash, err := read(path, overlays...)
-	if f != nil {
-		second = f.Config.PrometheusAdapter.ConfigFile
-	}
 	if err == nil {
 		err = f.Err()
 	}
 	if theirs != nil {
 		err = errors.Join(err, theirs.Err())
 	}
-	return hash, second, err
-}
-
-// contents returns the hash that Read returns, without parsing.
-func contents(path, second string) string {
-	raw, err := os.ReadFile(path)
-	if err == nil && second != "" {
-		var other []byte
-		other, err = os.ReadFile(second)
-		raw = append(raw, other...)
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return sum(raw)
+	return hash, err
 }
 
 // Setup returns the cache's part.
@@ -138,26 +121,21 @@ func (c *Configuration) Backend(name string) *prom.Client {
 func (c *Configuration) Changed(ctx context.Context) bool {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
-	second := c.File.Config.PrometheusAdapter.ConfigFile
 	for seen := c.Hash; ; {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
 		}
-		now := contents(c.path, second)
-		if now == seen {
-			continue
-		}
-		seen = now
-		hash, named, err := Check(c.path, c.overlays...)
-		if named != "" && named != second {
-			second, seen = named, hash
-		}
-		if err == nil && hash != c.Hash {
+		hash, err := Check(c.path, c.overlays...)
+		switch {
+		case hash == seen:
+		case err == nil && hash != c.Hash:
 			return true
+		default:
+			c.failed(err)
 		}
-		c.failed(err)
+		seen = hash
 	}
 }
 

@@ -108,18 +108,6 @@ func TestChanged(t *testing.T) {
 	})
 }
 
-// Files are read every two seconds, and parsed only when the hash of their contents has changed.
-func TestContentsAreNotParsed(t *testing.T) {
-	second := write(t, filepath.Join(t.TempDir(), "pa.yaml"), "rules: []\n")
-	c, _ := open(t, "prometheusAdapter: {configFile: "+second+"}\n"+head+rule("a", "a1"))
-	if got := contents(c.path, second); got != c.Hash {
-		t.Errorf("%s, and %s when it was read", got, c.Hash)
-	}
-	if n := testing.AllocsPerRun(10, func() { contents(c.path, second) }); n > 50 {
-		t.Errorf("a look at unchanged files allocates %.0f times", n)
-	}
-}
-
 func TestAMissingFileCostsItsOwnBackend(t *testing.T) {
 	server := promtest.New(t)
 	ca := filepath.Join(t.TempDir(), "ca.crt")

@@ -159,7 +159,7 @@ func TestScaledToZeroIsNotLost(t *testing.T) {
 	tables := p.tables.(fixedTables)
 	declared, undeclared := 0, 0
 	for _, zero := range []bool{true, false} {
-		scale.Zero = zero
+		scale.Replicas = map[bool]int32{true: 0, false: 1}[zero]
 		for name, view := range tables {
 			info := deployment
 			info.Metric = name
@@ -237,8 +237,8 @@ func TestScaleOf(t *testing.T) {
 	} {
 		object := map[string]any{}
 		require.NoError(t, json.Unmarshal([]byte(text), &object))
-		s, err := ScaleOf(object)
-		got := fmt.Sprint(s.Zero, " ", s.Selector)
+		s, err := scaleOf(object)
+		got := fmt.Sprint(s.Zero(), " ", s.Selector)
 		if err != nil {
 			got = "error"
 		}

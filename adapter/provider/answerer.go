@@ -17,7 +17,7 @@ import (
 // errors are *signal.NoAnswer or the API's own.
 type Answerer struct {
 	Pods   Pods
-	Scales Scales // may be nil: then only Kubernetes' own kinds have pods
+	Scales Scales
 	Now    func() time.Time
 }
 
@@ -76,8 +76,8 @@ func (r Answerer) workload(ctx context.Context, table *signal.Table, o Object, p
 	if len(pods) > 0 {
 		return table.Pods(o.Ref.Namespace, pods, selector, r.Now(), fmt.Sprintf("%s of %s", Count(len(pods), "pod"), name))
 	}
-	if zero := table.Rule().AtZero; zero != nil && r.Scales != nil && !o.Resource.Empty() {
-		if scale, err := r.Scales.Scale(ctx, o.Resource, o.Ref.Namespace, o.Ref.Name); err == nil && scale.Zero {
+	if zero := table.Rule().AtZero; zero != nil && !o.Resource.Empty() {
+		if scale, err := r.Scales.Scale(ctx, o.Resource, o.Ref.Namespace, o.Ref.Name); err == nil && scale.Zero() {
 			return signal.Answer{Value: *zero, Time: r.Now(), Declared: 1}, nil
 		}
 	}
@@ -139,7 +139,7 @@ func (r Answerer) PodsOf(ctx context.Context, o Object) ([]string, error) {
 	switch {
 	case err != nil:
 		return nil, Unavailable("%v", err)
-	case len(pods) > 0, ownsDirectly(o.Kind), r.Scales == nil:
+	case len(pods) > 0, ownsDirectly(o.Kind):
 		return pods, nil
 	}
 	scale, err := r.Scales.Scale(ctx, o.Resource, o.Ref.Namespace, o.Ref.Name)

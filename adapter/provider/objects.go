@@ -189,9 +189,6 @@ func (i *Informers) found(kind schema.GroupKind, index, key string) iter.Seq[*me
 	}
 }
 
-// maxObjects bounds the walk from one object to its pods.
-const maxObjects = 100_000
-
 // Owned implements Pods. A pod may control other objects: the leader of a
 // LeaderWorkerSet's group controls its workers' StatefulSet.
 func (i *Informers) Owned(namespace string, owner schema.GroupKind, name string) (names []string, err error) {
@@ -218,7 +215,7 @@ func (i *Informers) Owned(namespace string, owner schema.GroupKind, name string)
 		for _, kind := range kinds {
 			for m := range i.found(kind, byOwner, ownerKey(namespace, o.kind, o.name)) {
 				below := object{kind, m.Name}
-				if seen[below] || len(seen) >= maxObjects {
+				if seen[below] {
 					continue
 				}
 				seen[below] = true

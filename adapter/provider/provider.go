@@ -47,8 +47,7 @@ type Provider struct {
 
 var _ cma.MetricsProvider = (*Provider)(nil)
 
-// New returns a provider. scales may be nil: then only Kubernetes' own kinds
-// have pods.
+// New returns a provider.
 func New(tables Tables, pods Pods, scales Scales, mapper apimeta.RESTMapper, reg prometheus.Registerer) *Provider {
 	d := metric.AdapterAnswers
 	return &Provider{
@@ -115,13 +114,7 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 	if err != nil {
 		return nil, missing(view, namespace, selector, err)
 	}
-	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{{
-		MetricName:    info.Metric,
-		MetricLabels:  Exactly(selector),
-		Timestamp:     metav1.NewTime(a.Time),
-		WindowSeconds: window(view.Table.Rule()),
-		Value:         quantity(a.Value),
-	}}}, nil
+	return External(info.Metric, selector, a.Time, window(view.Table.Rule()), quantity(a.Value)), nil
 }
 
 // served are the objects in discovery. Others work too, but every client reads
@@ -218,8 +211,9 @@ func identifier(selector labels.Selector) *metav1.LabelSelector {
 	return parsed
 }
 
-// Exactly returns the labels that a selector requires to equal one value.
-func Exactly(selector labels.Selector) map[string]string {
+// External is an external metric's one value in the API. Its labels are those that the selector
+// requires to equal one value.
+func External(metric string, selector labels.Selector, at time.Time, window *int64, v resource.Quantity) *external_metrics.ExternalMetricValueList {
 	fixed := map[string]string{}
 	requirements, _ := selector.Requirements()
 	for _, r := range requirements {
@@ -227,7 +221,9 @@ func Exactly(selector labels.Selector) map[string]string {
 			fixed[r.Key()] = v
 		}
 	}
-	return fixed
+	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{{
+		MetricName: metric, MetricLabels: fixed, Timestamp: metav1.NewTime(at), WindowSeconds: window, Value: v,
+	}}}
 }
 
 func window(rule signal.Rule) *int64 { return new(int64(rule.Window.Seconds())) }
@@ -235,8 +231,7 @@ func window(rule signal.Rule) *int64 { return new(int64(rule.Window.Seconds())) 
 // quantity is in thousandths, the HPA's resolution. v is not NaN: tables drop
 // such values.
 func quantity(v float64) resource.Quantity {
-	milli, _ := signal.Milli(v)
-	return *resource.NewMilliQuantity(milli, resource.DecimalSI)
+	return *resource.NewMilliQuantity(signal.Milli(v), resource.DecimalSI)
 }
 
 func (p *Provider) view(ctx context.Context, rule, namespace string) (cache.View, error) {

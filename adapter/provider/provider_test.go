@@ -136,7 +136,7 @@ func queueDepth() signal.Rule {
 // knowing returns a provider of cluster's pods with one answer to queue_depth.
 func knowing(t *testing.T, samples ...[]signal.Sample) *Provider {
 	t.Helper()
-	p := New(fixedTables{"queue_depth": {Table: tableOf(queueDepth(), now, samples...)}}, cluster(t), nil, mapper(), prometheus.NewRegistry())
+	p := New(fixedTables{"queue_depth": {Table: tableOf(queueDepth(), now, samples...)}}, cluster(t), fixedScale{Replicas: 1}, mapper(), prometheus.NewRegistry())
 	p.Now = func() time.Time { return now }
 	return p
 }

@@ -26,9 +26,12 @@ type Scales interface {
 type Scale struct {
 	// Selector of the pods; nil if the scale names none.
 	Selector labels.Selector
-	// Zero: spec.replicas and status.replicas are 0.
-	Zero bool
+	// Replicas and StatusReplicas are spec.replicas and status.replicas; a missing one is 0.
+	Replicas, StatusReplicas int32
 }
+
+// Zero reports whether the object is scaled to zero.
+func (s Scale) Zero() bool { return s.Replicas == 0 && s.StatusReplicas == 0 }
 
 const (
 	// scaleTTL is how long a selector, or its absence, is cached.
@@ -69,27 +72,26 @@ func (s *scales) Scale(ctx context.Context, resource schema.GroupVersionResource
 	o, err := s.client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{}, "scale")
 	switch {
 	case err == nil:
-		e.Scale, e.err = ScaleOf(o.Object)
+		e.Scale, e.err = scaleOf(o.Object)
 	case ctx.Err() != nil: // the end of this request says nothing about the object
 		return Scale{}, err
 	default:
 		e.err = fmt.Errorf("reading its scale: %w", err)
 	}
 	ttl := scaleTTL
-	if e.Zero || err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+	if e.err == nil && e.Zero() || err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		ttl = briefTTL
 	}
 	s.known.Set(k, e, ttl)
 	return e.Scale, e.err
 }
 
-// ScaleOf reads a scale subresource. A missing count is 0.
-func ScaleOf(o map[string]any) (Scale, error) {
+func scaleOf(o map[string]any) (Scale, error) {
 	var read autoscalingv1.Scale
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &read); err != nil {
 		return Scale{}, err
 	}
-	s := Scale{Zero: read.Spec.Replicas == 0 && read.Status.Replicas == 0}
+	s := Scale{Replicas: read.Spec.Replicas, StatusReplicas: read.Status.Replicas}
 	if read.Status.Selector == "" { // it would select the whole namespace
 		return s, nil
 	}

@@ -40,20 +40,13 @@ func (a Aggregation) of(values []float64) float64 {
 // quantities overflow into nonsense.
 const MaxValue = 1e12
 
-// Milli returns v in thousandths, rounded to the nearest, saturating at the
-// int64 range. A value that is not zero never becomes zero, since zero means
-// "nothing to do". ok is false for NaN, which callers drop first.
-func Milli(v float64) (milli int64, ok bool) {
-	scaled := math.Round(v * 1000)
-	switch {
-	case math.IsNaN(v):
-		return 0, false
-	case scaled >= math.MaxInt64:
-		return math.MaxInt64, true
-	case scaled <= math.MinInt64:
-		return math.MinInt64, true
-	case scaled == 0 && v != 0:
-		return int64(math.Copysign(1, v)), true
+// Milli returns v, which is not NaN, in thousandths, rounded to the nearest. A value that is not
+// zero never becomes zero, since zero means "nothing to do". A sum that is too large is the
+// largest: what Go makes of one depends on the machine.
+func Milli(v float64) int64 {
+	const most = math.MaxInt64 - 1023 // the largest that a float64 has
+	if scaled := math.Round(v * 1000); scaled != 0 || v == 0 {
+		return int64(min(max(scaled, -most), most))
 	}
-	return int64(scaled), true
+	return int64(math.Copysign(1, v))
 }

@@ -20,12 +20,13 @@ var (
 		"Time a request waited, in seconds.")
 )
 
-// Series of llama.cpp's llama-server: one model a server, so no labels.
+// Series of llama.cpp's llama-server. A page is one model's and does not name it; a router has a
+// page for each model, at /metrics?model=NAME (tools/server/README.md), and the scrape adds the label.
 var (
 	LlamaDeferred = read(ServerLlama, Gauge, None, "llamacpp:requests_deferred",
-		"Requests that wait for a free slot.")
+		"Requests that wait for a free slot.", LabelModel)
 	LlamaProcessing = read(ServerLlama, Gauge, None, "llamacpp:requests_processing",
-		"Slots at work, each on a request.")
+		"Slots at work, each on a request.", LabelModel)
 )
 
 // Series of LMDeploy's api_server, which sets its gauges every ten seconds.

@@ -120,8 +120,6 @@ func (a *answer) problem(err error) error {
 	switch {
 	case a.code == http.StatusBadRequest, a.code == http.StatusUnprocessableEntity:
 		return fmt.Errorf("%w: HTTP %d: %s", ErrBadQuery, a.code, a.reason())
-	case a.code == http.StatusNotFound:
-		return fmt.Errorf("%w: %w: HTTP %d: %s", ErrUnavailable, errNoEndpoint, a.code, a.reason())
 	case a.code != http.StatusOK:
 		return fmt.Errorf("%w: HTTP %d: %s", ErrUnavailable, a.code, a.reason())
 	case err != nil && a.status == "":

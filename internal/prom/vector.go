@@ -60,8 +60,6 @@ var (
 	// do with the query: no connection, 401, 403, 404, 405, 429 or a redirect. A proxy's
 	// 502 or 503 is no ErrRefused: the query itself may have crashed the server.
 	ErrRefused = errors.New("the query was not taken")
-
-	errNoEndpoint = errors.New("the server has no such page")
 )
 
 // refused is an error that is an ErrRefused as well.
