@@ -20,7 +20,7 @@ type certificateFlags struct {
 }
 
 func (f *certificateFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.host, "certificate-for", "", "issue the serving certificate in memory, for SERVICE.NAMESPACE.svc, and end when another is due; in place of --tls-cert-file")
+	flags.StringVar(&f.host, "certificate-for", "", "issue the serving certificate in memory, for SERVICE.NAMESPACE.svc, and another in time; in place of --tls-cert-file")
 	flags.StringSliceVar(&f.bundles, "ca-bundles", nil, "with --certificate-for: where its CA is kept current: apiservice/NAME (caBundle), configmap/NAME of the Service's namespace (ca.crt)")
 }
 

@@ -73,8 +73,8 @@ func outsidePods(base *adapterbase.AdapterBase) error {
 	return nil
 }
 
-// serve runs until ctx ends, the configuration has changed or another certificate is due. Then the
-// program ends, and kubelet starts it again.
+// serve runs until ctx ends or the configuration has changed. After a change the program
+// ends, and kubelet starts it again.
 func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateFlags, configFile string, overlay func(*config.Config), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,12 +140,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 			cancel()
 		}
 	})
-	running.Go(func() {
-		if issuer.Run(ctx) {
-			log.Info("another serving certificate is due: starting again")
-			cancel()
-		}
-	})
+	running.Go(func() { issuer.Run(ctx) })
 	pods.Start(ctx.Done())
 	log.Info("serving", slog.Int("rules", len(tables.Rules())), slog.Int("backends", len(cfg.All())))
 	return base.Run(ctx)

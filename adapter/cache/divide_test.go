@@ -42,7 +42,8 @@ type fleet struct {
 type fault struct {
 	err    error
 	delay  time.Duration
-	series int // so many series in place of one
+	series int    // so many series in place of one
+	metric string // only in queries of this metric; "" for all
 }
 
 // pass lets d go by, or fails when ctx ends, as a server that does not answer. Go's race detector crashes when two
@@ -70,7 +71,7 @@ func (f *fleet) QueryWithin(ctx context.Context, promql string, _ time.Time, mos
 	f.widest = max(f.widest, len(namespaces))
 	met := map[string]fault{}
 	for _, n := range namespaces {
-		if bad, ok := f.faults[n]; ok {
+		if bad, ok := f.faults[n]; ok && strings.Contains(promql, bad.metric) {
 			met[n] = bad
 		}
 	}
@@ -211,12 +212,14 @@ func fleetSetup(f *fleet) Setup {
 // Whatever fails in two namespaces, before the first request or later, the 118 others keep their answers, no older than
 // without the fault. The two are queried by themselves, and with the others again after ten good minutes.
 func TestAFaultConcernsItsNamespace(t *testing.T) {
+	const apart = "vllm:num_requests_waiting"
 	cases := map[string]struct {
 		fault
 		says string
 	}{
 		"behind a proxy":  {fault{err: answered(t, http.StatusBadGateway)}, "502"},
 		"an error":        {fault{err: fmt.Errorf("%w: duplicate series", prom.ErrBadQuery)}, "duplicate series"},
+		"one series":      {fault{err: fmt.Errorf("%w: duplicate series", prom.ErrBadQuery), metric: apart}, "the series is " + apart},
 		"a warning":       {fault{err: &prom.PartialError{Warnings: []string{"no bucket"}}}, "no bucket"},
 		"too many series": {fault{series: 1200}, "too large"},
 		"all the budget":  {fault{series: 5000}, "too large"},

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +74,9 @@ func (c *Cache) refresh(ctx context.Context, units []*unit) {
 		blameless = true
 		c.locked(func() { t.narrow(half) })
 	}
-	if !blameless && len(units) > 1 {
+	switch {
+	case blameless:
+	case len(units) > 1:
 		var asking sync.WaitGroup
 		asking.Go(func() { c.refresh(ctx, units[:half]) })
 		c.refresh(ctx, units[half:])
@@ -84,6 +87,8 @@ func (c *Cache) refresh(ctx context.Context, units []*unit) {
 			}
 		})
 		return
+	default:
+		err = c.blame(ctx, units[0], err)
 	}
 	for _, u := range units {
 		c.failed(u, err, !blameless)
@@ -264,7 +269,7 @@ func (c *Cache) store(u *unit, answers []answer) {
 		before = u.Failure
 		now := time.Now()
 		u.Value, u.At, u.evaluated, u.series, u.dropped = value, now, answers[len(answers)-1].Evaluated, series, dropped
-		u.past, u.failures = 0, 0
+		u.past, u.failures, u.blamed, u.culprit = 0, 0, "", ""
 		if u.good.IsZero() {
 			u.good = now
 		}
@@ -299,4 +304,38 @@ func (c *Cache) logChange(u *unit, before, now error) {
 	case now == nil && before != nil && !errors.Is(before, errRepeated):
 		c.log.Info("query answered again", about...)
 	}
+}
+
+// blame adds to an error of one namespace the name of the series at fault, if one
+// can be found. It looks once for each error.
+func (c *Cache) blame(ctx context.Context, u *unit, err error) error {
+	if u.topic.Suspects == nil || errors.Is(err, prom.ErrUnavailable) {
+		return err
+	}
+	if u.blamed != err.Error() {
+		u.blamed, u.culprit = err.Error(), c.find(ctx, u)
+	}
+	if u.culprit == "" || strings.Contains(err.Error(), u.culprit) {
+		return err
+	}
+	return fmt.Errorf("%w; the series is %s of namespace %s", err, u.culprit, u.namespace)
+}
+
+// find returns the name of the first series that cannot be queried by itself. If
+// there is none, it returns the series with the most elements.
+func (c *Cache) find(ctx context.Context, u *unit) (culprit string) {
+	names, queries := u.topic.Suspects(u.namespace)
+	most := 0
+	for i, query := range queries {
+		a, err := c.send(ctx, u.topic, []string{query}, []string{u.namespace}, true)
+		switch {
+		case errors.Is(err, prom.ErrUnavailable) || ctx.Err() != nil:
+			return ""
+		case err != nil:
+			return names[i]
+		case len(a.vector) > most:
+			most, culprit = len(a.vector), names[i]
+		}
+	}
+	return culprit
 }

@@ -94,6 +94,9 @@ type Question struct {
 	// a namespace, one call runs at a time. A state is immutable once returned,
 	// and never nil.
 	Build func(previous any, v prom.Vector, r signal.Reading) (next any, series int, dropped map[signal.Reason]int)
+	// Suspects, if not nil, returns a smaller query for each series in one
+	// namespace, with the series' name. They help to find the series at fault.
+	Suspects func(namespace string) (names, queries []string)
 
 	declared bool // by a rule of the Setup: not counted among those of Watch
 }
@@ -126,5 +129,6 @@ func forRule(r signal.Rule) Question {
 			next, dropped := table.Read(Samples(v), reading)
 			return next, next.Series(), dropped
 		},
+		Suspects: r.Suspects,
 	}
 }

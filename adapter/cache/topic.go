@@ -48,6 +48,8 @@ type unit struct {
 	alone    bool
 	good     time.Time
 	failures int
+	blamed   string // the error whose series has been looked for
+	culprit  string
 }
 
 const (

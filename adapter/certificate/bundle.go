@@ -113,10 +113,10 @@ func (b Bundle) write(text []byte) string {
 	return string(text)
 }
 
-// merge returns a bundle with a process' own CA and those of its replicas. It drops
+// merge returns a bundle with a process' own CAs and those of its replicas. It drops
 // CAs that are expired, that are of an earlier process with the same name, or that
 // the adapter did not issue. All replicas produce the same text.
-func merge(old []byte, own *x509.Certificate, owner string, now time.Time) ([]byte, error) {
+func merge(old []byte, own []*pair, owner string, now time.Time) ([]byte, error) {
 	all, err := cert.ParseCertsPEM(old)
 	if err != nil {
 		all = nil // callers cannot use it either
@@ -126,7 +126,10 @@ func merge(old []byte, own *x509.Certificate, owner string, now time.Time) ([]by
 		return !issuedHere || !c.IsCA || whose == owner || !now.Before(c.NotAfter)
 	})
 	slices.SortFunc(all, older)
-	all = append(all[max(0, len(all)+1-most):], own)
+	all = all[max(0, len(all)+len(own)-most):]
+	for _, p := range own {
+		all = append(all, p.ca)
+	}
 	slices.SortFunc(all, older)
 	var out bytes.Buffer
 	for _, c := range all {

@@ -11,9 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -124,40 +122,48 @@ func TestReplicasAreTrustedTogether(t *testing.T) {
 	}
 }
 
-// TestAnotherIsDue: a process ends before half of the validity is over, not at the same time as its replicas, and not
-// while the bundles cannot be written.
-func TestAnotherIsDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := cluster()
-		one, two := issuer(t, c, "one"), issuer(t, c, "two")
-		start := time.Now()
-		var refused atomic.Bool
+// TestAnotherIsServed: a replica replaces its certificate before half of its validity is over, not at the same time as
+// the other replicas. The served one is trusted all the time.
+func TestAnotherIsServed(t *testing.T) {
+	c := cluster()
+	one, two := issuer(t, c, "one"), issuer(t, c, "two")
+	first, start, chain := one.pairs[0], time.Now(), c.ReactionChain
+	for _, i := range []*Issuer{one, two} {
+		ca := i.pairs[0].ca
+		if life, until := ca.NotAfter.Sub(ca.NotBefore), i.pairs[0].due.Sub(start); life != validFor || until > validFor/2 || until < validFor/2-spread-time.Minute {
+			t.Errorf("valid for %s, another is due after %s", life, until)
+		}
+	}
+	if first.due.Sub(two.pairs[0].due).Abs() < time.Second {
+		t.Error("both replicas replace theirs at once")
+	}
+	two.pairs[0].due = first.due.Add(time.Hour)
+	for _, at := range []struct {
+		after          time.Duration
+		served, trusts int // which of the replica's pairs is served, and how many CAs are trusted
+		refused        bool
+	}{
+		{-time.Second, 0, 2, false}, {0, 0, 2, true}, {1, 0, 3, false}, {settle, 0, 3, false}, {settle + 1, 1, 3, false},
+		{2 * settle, 1, 3, false}, {2*settle + 1, 1, 3, false}, {2*settle + every, 1, 2, false}, {24 * time.Hour, 1, 3, false},
+	} {
+		c.ReactionChain = chain
+		if at.refused {
+			c.PrependReactor("update", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("not now")
+			})
+		}
 		for _, i := range []*Issuer{one, two} {
-			if life, until := i.ca.NotAfter.Sub(i.ca.NotBefore), i.due.Sub(start); life != validFor || until > validFor/2 || until < validFor/2-spread {
-				t.Errorf("valid for %s, another is due after %s", life, until)
+			if err := i.look(t.Context(), first.due.Add(at.after)); (err != nil) != (at.refused && i == one) {
+				t.Errorf("%s: %v", at.after, err)
 			}
 		}
-		if one.due.Sub(two.due).Abs() < time.Second {
-			t.Error("both replicas end at once")
+		if served := one.served.Load(); (served != first) != (at.served == 1) || len(trusted(t, c)) != at.trusts {
+			t.Errorf("%s: the first is served: %t, %d CAs", at.after, served == first, len(trusted(t, c)))
 		}
-		c.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return refused.Load(), nil, errors.New("not now")
-		})
-		one.due = start.Add(time.Hour)
-		due := make(chan bool, 1)
-		go func() { due <- one.Run(t.Context()) }()
-		time.Sleep(59 * time.Minute)
-		refused.Store(true)
-		time.Sleep(time.Hour)
-		if synctest.Wait(); len(due) > 0 {
-			t.Error("it ends while its successor could not publish its CA")
+		if err := errors.Join(verified(t, c, one), verified(t, c, two)); err != nil {
+			t.Errorf("%s: %v", at.after, err)
 		}
-		refused.Store(false)
-		time.Sleep(every)
-		if synctest.Wait(); len(due) != 1 || !<-due {
-			t.Error("it does not end")
-		}
-	})
+	}
 }
 
 func TestWhatIsOverwrittenComesBack(t *testing.T) {

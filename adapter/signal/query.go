@@ -60,6 +60,17 @@ func (r Rule) Queries(over bool, namespaces ...string) []string {
 	return append(all, text(open))
 }
 
+// Suspects returns one query for each of the rule's series in one namespace, with
+// the series' name. A query that fails names the series at fault.
+func (r Rule) Suspects(namespace string) (names, queries []string) {
+	for i, parts := range r.parts([]string{namespace}) {
+		if i < len(r.Sources) {
+			names, queries = append(names, r.Sources[i].Metric), append(queries, anyPart(parts).String())
+		}
+	}
+	return names, queries
+}
+
 // pastStep is the resolution of the past. A series that lived shorter may be
 // missed.
 const pastStep = 30 * time.Second
