@@ -376,6 +376,32 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 	}
 }
 
+// The MIG hierarchy is read when the instances change, not with each reading.
+func TestHierarchyIsReadOnChange(t *testing.T) {
+	log := logging(t)
+	m := newMachine(t, 2)
+	m.partition(0, "3g.40gb@0 3g.40gb@4")
+	s := m.open(Options{}, 155)
+	asked := func(what string, want int) {
+		t.Helper()
+		for range 5 {
+			read(t, s)
+		}
+		if got := strings.Count(log(), "dcgmGetGpuInstanceHierarchy"); got != want {
+			t.Errorf("%s: read %d times, want %d", what, got, want)
+		}
+	}
+	asked("at first", 1)
+	m.partition(1, smalls)
+	m.write()
+	asked("another GPU is partitioned", 2)
+	m.GPUs[0].Instances[0].Computes = []fakenvml.Compute{{Slices: 1, UUID: fakenvml.MIGUUID(0, 0)}, {ID: 1, Slices: 1, UUID: fakenvml.MIGUUID(0, 9)}}
+	m.write()
+	asked("another compute instance", 3)
+	s.hierarchy.read = time.Now().Add(-hierarchyEvery)
+	asked("after a while", 4)
+}
+
 // The requests to a host engine in a minute of readings: the values and the last XIDs with each reading, the devices
 // every five seconds, and the XIDs of each entity when there is a new one. Each request for values takes a millisecond,
 // in which the library clears four megabytes.
@@ -399,7 +425,7 @@ func TestRequests(t *testing.T) {
 		return calls
 	}
 	want := map[string]int{
-		"dcgmGetEntityGroupEntities": 12, "dcgmGetGpuInstanceHierarchy": 12,
+		"dcgmGetEntityGroupEntities": 3 * 12, "dcgmGetGpuInstanceHierarchy": 1,
 		"dcgmGetValuesSince_v2":       1, // half a minute after the first
 		"dcgmEntitiesGetLatestValues": 60 + 12,
 	}
@@ -444,7 +470,8 @@ func TestInstancesAreFollowed(t *testing.T) {
 	m.GPUs[0].Instances = both
 	seen(5*time.Second, 2)
 	m.Lines["fail.dcgmGetGpuInstanceHierarchy"] = "-3"
-	seen(5*time.Second, 2) // a list that fails shows nothing
+	m.GPUs[0].Instances = both[:1]
+	seen(5*time.Second, 2) // an answer that fails shows nothing
 }
 
 // After XID 119 DCGM answers and has no values until it is started again.

@@ -24,10 +24,11 @@ type reader struct {
 	session *session // nil: not connected
 	fresh   bool     // the watches fit fields and layout
 
-	layout  layout
-	known   identities
-	places  map[string][]collect.Entity // what the driver's library knows of instances, by the GPU's UUID
-	learned time.Time                   // layout and identities; zero: to be read
+	layout    layout
+	hierarchy hierarchy
+	known     identities
+	places    map[string][]collect.Entity // what the driver's library knows of instances, by the GPU's UUID
+	learned   time.Time                   // layout and identities; zero: to be read
 
 	events   events
 	slow     slow
@@ -66,7 +67,7 @@ func (r *reader) hangUp() error {
 	if r.session == nil {
 		return nil
 	}
-	r.session = nil
+	r.session, r.hierarchy = nil, hierarchy{}
 	r.events.lostAt = r.options.now()
 	if err := godcgm.Shutdown(); err != nil {
 		return fmt.Errorf("closing the DCGM host engine: %w", err)
@@ -136,6 +137,7 @@ func (r *reader) recheck() (bool, error) {
 			return false, err
 		}
 		if remade, err := r.learnInstances(); remade || err != nil {
+			r.hierarchy.read = time.Time{}
 			return false, err
 		}
 		if r.session.isBack() {

@@ -158,7 +158,7 @@ func (f *fleet) boot(n *corev1.Node) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := exporter.New(exporter.Options{Name: name, Interval: 500 * time.Millisecond, Source: source, Pods: allocated})
+	e := exporter.New(exporter.Options{Options: collect.Options{Node: name, Interval: 500 * time.Millisecond}, Source: source, Pods: allocated})
 	go e.Run(life)
 	h.page = httptest.NewServer(f.spoiled(e.Handler()))
 	return h, nil
