@@ -142,14 +142,14 @@ func TestNewTreeRefuses(t *testing.T) {
 	limited, negative := team("a", "", 7), team("a", "", -1)
 	limited.Limit = slices7(6)
 	for want, tenants := range map[string][]Tenant{
-		`tenant "a": is listed twice`:     {team("a", "", 1), team("a", "", 1)},
-		`tenant "a": no parent "x"`:       {team("a", "x", 1)},
-		"a tenant has no name":            {team("", "", 1)},
-		"in a cycle of parents":           {team("a", "b", 1), team("b", "a", 1)},
-		`below one: "b", "c", "d"`:        {team("a", "", 1), team("b", "c", 1), team("c", "b", 1), team("d", "b", 1)},
-		`tenant "a": limit 6 compute + 6`: {limited},
-		`tenant "a": a negative amount`:   {negative},
-		`tenant "b": no parent "y"`:       {team("a", "x", 1), team("b", "y", 1)},
+		`tenant "a": is listed twice`:   {team("a", "", 1), team("a", "", 1)},
+		`tenant "a": no parent "x"`:     {team("a", "x", 1)},
+		"a tenant has no name":          {team("", "", 1)},
+		"in a cycle of parents":         {team("a", "b", 1), team("b", "a", 1)},
+		`below one: "b", "c", "d"`:      {team("a", "", 1), team("b", "c", 1), team("c", "b", 1), team("d", "b", 1)},
+		`tenant "a": limit 6+6 slices`:  {limited},
+		`tenant "a": a negative amount`: {negative},
+		`tenant "b": no parent "y"`:     {team("a", "x", 1), team("b", "y", 1)},
 	} {
 		if _, err := NewTree(tenants); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
