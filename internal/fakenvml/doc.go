@@ -24,7 +24,9 @@
 // of nvidia-smi on A30, A100, H100 and RTX PRO 6000: the numbers of profiles, the ids of instances and
 // the placements that nvmlDeviceCreateGpuInstance chooses; on some GPUs the ids of the two halves are
 // swapped. On 2026-11-29 the exporter also ran over NVIDIA's own mock of the library (k8s-test-infra at
-// 3b2b865d, which makes no MIG instances), with XIDs 48 and 79, a lost GPU and one that is back.
+// 3b2b865d, which makes no MIG instances), with XIDs 48 and 79, a lost GPU and one that is back; and the host
+// engine of DCGM 4.6.0 over this library, with dcgm-exporter at d5e5f51 beside ours, XIDs of instances and another
+// MIG layout.
 //
 // Not checked against a GPU in MIG mode. What NVIDIA's sources do not say is a guess: the
 // multiprocessors and engines of a slice, for example, are those of A100.
