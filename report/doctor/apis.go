@@ -24,14 +24,8 @@ var adapterChecks = []Check{
 	},
 	{
 		ID: "apiservice-unavailable", Title: "The API server reaches the adapter", Run: registration,
-		Fault: "The API server gets no answer from the adapter, although the APIService's Service and certificate are correct.",
+		Fault: "The API server gets no answer from the adapter, or does not trust it: the Service of an APIService, its port or its endpoints are missing; `caBundle` is not the CA of the adapter's certificate; or the certificate is for another name, has expired or is not valid yet. Or the CA expires within 30 days.",
 		Means: "HPAs get no metrics from the adapter and do not scale; the deletion of a namespace may hang.",
-		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
-	},
-	{
-		ID: "apiservice-ca", Title: "APIServices have the adapter's Service and CA", Run: registration,
-		Fault: "The Service of an APIService, its port or its endpoints are missing, `caBundle` is not the CA of the adapter's certificate, or the certificate is for another name.",
-		Means: "HPAs get no metrics from the adapter and do not scale.",
 		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
 	},
 	{
@@ -41,22 +35,10 @@ var adapterChecks = []Check{
 		Looks: from(Deployments, DaemonSets, APIServices, Services), Also: from(HPAs),
 	},
 	{
-		ID: "adapter-certificate", Title: "The adapter's CA is valid", Run: registration,
-		Fault: "The CA in `caBundle`, or the adapter's certificate, has expired or is not valid yet; or the CA expires within 30 days.",
-		Means: "While the certificate is not valid, HPAs get no metrics from the adapter and do not scale.",
-		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
-	},
-	{
-		ID: "adapter-rights", Title: "The adapter may authenticate callers", Run: adapterRights,
-		Fault: "The adapter's ServiceAccount is not bound to the ClusterRole `system:auth-delegator`, or not to the Role `extension-apiserver-authentication-reader`.",
-		Means: "The adapter refuses all requests, or does not start.",
-		Looks: from(Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings, RoleBindings),
-	},
-	{
 		ID: "program-rights", Title: "The adapter and the autoscaler have the permissions that they need", Run: programRights,
-		Fault: "The adapter or the autoscaler lacks a permission that it needs in every cluster: no ClusterRole grants it.",
-		Means: "Metrics of objects that the adapter may not read have no value. The autoscaler does not plan without objects that it may not read, and its writes fail.",
-		Looks: from(Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings),
+		Fault: "The adapter or the autoscaler lacks a permission that it needs in every cluster: no ClusterRole grants it. The adapter's ServiceAccount also needs the ClusterRole `system:auth-delegator` and, in `kube-system`, the Role `extension-apiserver-authentication-reader`.",
+		Means: "The adapter refuses all requests or does not start, or metrics of objects that it may not read have no value. The autoscaler does not plan without objects that it may not read, and its writes fail.",
+		Looks: from(Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings, RoleBindings),
 	},
 }
 
@@ -281,19 +263,17 @@ func takeover(l *look, a *apiService, p Program) string {
 		return ""
 	}
 	port := int32(443)
-	for _, b := range APIServices.in(l) {
-		if b.Spec.Service != nil && b.Spec.Service.Name == p.Name && b.Spec.Service.Namespace == p.Namespace && b.Spec.Service.Port != nil {
-			port = *b.Spec.Service.Port
-		}
+	if s := find(Services.in(l), p.Namespace, p.Name); s != nil {
+		port = cmp.Or(the(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "https" }), &corev1.ServicePort{Port: port}).Port
 	}
 	return register(l.commands, a, p, fmt.Sprintf(`"service":{"namespace":%q,"name":%q,"port":%d},`, p.Namespace, p.Name, port))
 }
 
 // register writes the command that sets fields of an APIService, and its caBundle from the adapter's Secret.
-// The command sets no caBundle where cert-manager, OpenShift or (without a Secret) the adapter itself does.
+// The command sets no caBundle where cert-manager or (without a Secret) the adapter itself does.
 func register(c commands, a *apiService, p Program, fields string) string {
 	fields = `{"spec":{` + fields + `"insecureSkipTLSVerify":false`
-	if a.Annotations[injectCA] != "" || a.Annotations[injectServiceCA] == "true" || p.Secret == "" {
+	if a.Annotations[injectCA] != "" || p.Secret == "" {
 		return c.patch("", "apiservice", a.Name, fields+"}}")
 	}
 	patch := c.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p")
@@ -307,19 +287,6 @@ func register(c commands, a *apiService, p Program, fields string) string {
 
 // injectCA is cert-manager's annotation for CA injection.
 const injectCA = "cert-manager.io/inject-ca-from"
-
-// Annotations for OpenShift's service CA: one puts its CA into an APIService, the other puts a certificate
-// into the Secret that a Service names. That Secret has no ca.crt.
-const (
-	injectServiceCA = "service.beta.openshift.io/inject-cabundle"
-	servingSecret   = "service.beta.openshift.io/serving-cert-secret-name"
-)
-
-// byServiceCA reports whether OpenShift's service CA issued a program's certificate.
-func byServiceCA(l *look, p Program) bool {
-	service := find(Services.in(l), p.Namespace, p.Name)
-	return p.Secret != "" && service != nil && service.Annotations[servingSecret] == p.Secret
-}
 
 // signals lists the adapter's signals when it has no configuration. TestSignals compares them with the
 // adapter.

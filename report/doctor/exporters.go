@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -201,7 +200,7 @@ func whole(seconds float64) string {
 }
 
 func twoExporters(l *look) {
-	ours, both, remove := map[string]bool{}, map[string][]string{}, map[string]string{} // nodes; nodes of each other exporter; how to remove that exporter
+	ours, both, show := map[string]bool{}, map[string][]string{}, map[string]string{} // nodes; nodes of each other exporter; a command about it
 	for _, p := range Pods.in(l) {
 		if isProgram("exporter", p.Labels, p.Spec) {
 			ours[p.Spec.NodeName] = true
@@ -217,32 +216,11 @@ func twoExporters(l *look) {
 		}
 		object := kind + " " + p.Namespace + "/" + name
 		both[object] = append(both[object], p.Spec.NodeName)
-		remove[object] = l.in(p.Namespace, "delete", strings.ToLower(kind), name)
-		if d := find(DaemonSets.in(l), p.Namespace, name); d != nil && kind == "DaemonSet" {
-			if resource, by := operatorOf(d); by != "" { // the operator would recreate it
-				remove[object] = l.patch("", resource, by, `{"spec":{"dcgmExporter":{"enabled":false}}}`)
-			} else if p.Namespace == "gke-managed-system" || metav1.GetControllerOf(d) != nil { // GKE or CloudWatch's operator would recreate it
-				remove[object] = ""
-			}
-		}
+		show[object] = l.in(p.Namespace, "get", strings.ToLower(kind), name, "-o", "yaml")
 	}
 	for _, object := range slices.Sorted(maps.Keys(both)) {
 		slices.Sort(both[object])
 		l.warn(object, "dcgm-exporter and gpuscale's exporter both run on these nodes: "+several(slices.Compact(both[object])),
-			"Remove dcgm-exporter where it comes from: the GPU Operator's ClusterPolicy or GPUCluster, GKE's DCGM metrics, the CloudWatch add-on of EKS (dcgmExporter.enabled), or its own DaemonSet. Do not set the label "+labelDeployDCGM+"=false: it removes gpuscale's exporter too.", remove[object])
+			"Remove dcgm-exporter where it comes from, which its ownerReferences and annotations show: dcgmExporter.enabled=false in the GPU Operator's ClusterPolicy or GPUCluster, or in the CloudWatch add-on of EKS; GKE's DCGM metrics; or its own release. Do not set the label "+labelDeployDCGM+"=false: it removes gpuscale's exporter too.", show[object])
 	}
-}
-
-// operatorOf returns the GPU Operator's object that made a DaemonSet, or "" for none: a ClusterPolicy (device
-// plugin) or a GPUCluster (DRA).
-func operatorOf(d *daemonSet) (resource, name string) {
-	for _, by := range d.OwnerReferences {
-		switch by.Kind {
-		case "ClusterPolicy":
-			return "clusterpolicies.nvidia.com", by.Name
-		case "GPUCluster":
-			return "gpuclusters.nvidia.com", by.Name
-		}
-	}
-	return "", ""
 }
