@@ -20,9 +20,8 @@ import (
 
 // Forecast is section 6.
 type Forecast struct {
-	Outlooks  []Outlook  `json:"outlooks"`
-	Workloads []Workload `json:"workloads" doc:"The autoscaler's forecasts of workloads."`
-	Note      string     `json:"note"`
+	Outlooks []Outlook `json:"outlooks"`
+	Note     string    `json:"note"`
 }
 
 // Outlook is the forecast of one pool, or of all pools together.
@@ -44,14 +43,12 @@ type Point struct {
 	GPUs Number    `json:"gpus"`
 }
 
-// Band is the number of GPUs that is expected at a time, as ranges.
+// Band is the number of GPUs that is expected at a time, as a range.
 type Band struct {
 	At       time.Time `json:"at"`
 	Low      Number    `json:"low"`
 	Expected Number    `json:"expected"`
 	High     Number    `json:"high"`
-	Low95    Number    `json:"low95" doc:"Of the band that is meant to contain 95 %."`
-	High95   Number    `json:"high95"`
 }
 
 // BackTest is the error of a forecast method on past data.
@@ -59,7 +56,6 @@ type BackTest struct {
 	MAPE     Number `json:"mape" doc:"Mean error as a share of the actual value."`
 	MASE     Number `json:"mase" doc:"Error relative to saying that nothing will change: below 1 is better."`
 	Coverage Number `json:"coverage" doc:"Share of actual values inside the band."`
-	Wide     Number `json:"coverage95" doc:"The same of the band that is meant to contain 95 %."`
 	Tests    int    `json:"tests"`
 }
 
@@ -71,28 +67,18 @@ type Exhausted struct {
 	Text     string `json:"text"`
 }
 
-// Workload is the autoscaler's forecast for one workload, in GPUs.
-type Workload struct {
-	Workload string `json:"workload"`
-	Low      Number `json:"low"`
-	Expected Number `json:"expected"`
-	High     Number `json:"high"`
-	Error    Number `json:"error" doc:"Mean of the errors over its own past, each as a share of the actual value."`
-}
-
 // Bounds of section 6. A forecast reaches at most half as far as its data, and at most a month.
 const (
 	mostOutlooks = 6
 	mostBands    = 48 // steps ahead
 	farthest     = 30 * 24 * time.Hour
 	mostPast     = 240 // points of the past
-	bandLevel    = 0.8
-	wideLevel    = 0.95
+	bandLevel    = 0.8 // forecast.Make's
 )
 
 // forecastOf makes section 6; limits is the maximum number of GPUs by pool or model.
 func forecastOf(a answers, led ledger.Ledger, limits map[string]Number) Forecast {
-	f := Forecast{Note: "The forecast is of allocated GPUs; unserved demand is in section 2. The limit is the number of GPUs of a pool at its maximum, or without a maximum at the end of the window. The bands should contain 80 % and 95 % of outcomes; the table has what they contained in the past. GPUs run out between the times at which the upper and the lower end of the 80 % band reach the limit."}
+	f := Forecast{Note: "The forecast is of allocated GPUs; unserved demand is in section 2. The limit is the number of GPUs of a pool at its maximum, or without a maximum at the end of the window. The band should contain 80 % of outcomes; the table has what it contained in the past. GPUs run out between the times at which the upper and the lower end of the band reach the limit."}
 	whole := series{name: "all GPUs", limit: Known(0)}
 	by := map[string]*series{}
 	for _, s := range led.Series {
@@ -117,10 +103,6 @@ func forecastOf(a answers, led ledger.Ledger, limits map[string]Number) Forecast
 	}
 	for _, p := range parts {
 		f.Outlooks = append(f.Outlooks, outlook(p, a.Window, led.Grid))
-	}
-	f.Workloads = expected(a)
-	if why := a.open(query.Forecasts); why != "" {
-		f.Note += " The autoscaler's forecasts of workloads are unknown: " + why + "."
 	}
 	return f
 }
@@ -198,7 +180,7 @@ func outlook(s series, w query.Window, g query.Grid) Outlook {
 		o.Past = append(o.Past, Point{At: p.At, GPUs: Known(p.Number)})
 	}
 	none := Unknown("there is no forecast")
-	o.Error = BackTest{MAPE: none, MASE: none, Coverage: none, Wide: none}
+	o.Error = BackTest{MAPE: none, MASE: none, Coverage: none}
 	o.Exhausts = Exhausted{Earliest: none, Expected: none, Latest: none, Text: "Not enough data."}
 	points := s.points(g, manyPoints)
 	if len(points) < 2 {
@@ -211,8 +193,7 @@ func outlook(s series, w query.Window, g query.Grid) Outlook {
 		h += step
 		ask.Horizons = append(ask.Horizons, h)
 	}
-	made := forecast.MakeEach(points, ask, bandLevel, wideLevel)
-	o.band(made[0], made[1])
+	o.band(forecast.Make(points, ask))
 	o.exhaust(w.Until, reach)
 	return o
 }
@@ -231,10 +212,9 @@ func ahead(reach time.Duration) time.Duration {
 // manyPoints is the number of values that a forecast is computed from: one month of hourly values.
 const manyPoints = 720
 
-// band fills the bands, up to the first horizon without a forecast. The wide band is computed from the same
-// errors. With few errors it can be narrower than the other band; then it is widened to that one.
-func (o *Outlook) band(all, wide []forecast.Forecast) {
-	for i, f := range all {
+// band fills the band, up to the first horizon without a forecast.
+func (o *Outlook) band(all []forecast.Forecast) {
+	for _, f := range all {
 		if !f.Enough {
 			if len(o.Ahead) == 0 {
 				o.Why = "not enough data: " + f.Why
@@ -247,16 +227,9 @@ func (o *Outlook) band(all, wide []forecast.Forecast) {
 			}
 			return Unknown("too few tests")
 		}
-		b := Band{At: f.At.UTC(), Low: number(f.Low), Expected: number(f.Expected), High: number(f.High), Low95: number(wide[i].Low), High95: number(wide[i].High)}
-		if b.Low95.Or(0) > b.Low.Or(0) {
-			b.Low95 = b.Low
-		}
-		if b.High95.Or(0) < b.High.Or(0) {
-			b.High95 = b.High
-		}
-		o.Ahead = append(o.Ahead, b)
+		o.Ahead = append(o.Ahead, Band{At: f.At.UTC(), Low: number(f.Low), Expected: number(f.Expected), High: number(f.High)})
 		o.Method, o.Why = string(f.Method), f.Why
-		o.Error = BackTest{MAPE: number(f.Error.MAPE), MASE: number(f.Error.MASE), Coverage: number(f.Error.Coverage), Wide: number(wide[i].Error.Coverage), Tests: f.Error.Tests}
+		o.Error = BackTest{MAPE: number(f.Error.MAPE), MASE: number(f.Error.MASE), Coverage: number(f.Error.Coverage), Tests: f.Error.Tests}
 	}
 }
 
@@ -297,21 +270,4 @@ func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 		e.Text += " There is not enough data to look further ahead."
 	}
 	o.Exhausts = e
-}
-
-func expected(a answers) []Workload {
-	by := map[string]*Workload{}
-	for _, s := range a.Vectors[query.Forecasts] {
-		name, none := s.Labels.Get(metric.LabelWorkload), Unknown("the autoscaler has no forecast")
-		w := entry(by, name, Workload{Workload: name, Low: none, Expected: none, High: none, Error: none})
-		if n := map[string]*Number{"low": &w.Low, "expected": &w.Expected, "high": &w.High}[s.Labels.Get(metric.LabelKind)]; n != nil {
-			*n = Known(s.Value)
-		}
-	}
-	for _, s := range a.Vectors[query.ForecastErr] {
-		if w := by[s.Labels.Get(metric.LabelWorkload)]; w != nil {
-			w.Error = Known(s.Value)
-		}
-	}
-	return values(by)
 }
