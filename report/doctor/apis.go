@@ -264,16 +264,16 @@ func takeover(l *look, a *apiService, p Program) string {
 	}
 	port := int32(443)
 	if s := find(Services.in(l), p.Namespace, p.Name); s != nil {
-		port = cmp.Or(the(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "https" }), &corev1.ServicePort{Port: port}).Port
+		port = cmp.Or(httpsPort(s), port)
 	}
 	return register(l.commands, a, p, fmt.Sprintf(`"service":{"namespace":%q,"name":%q,"port":%d},`, p.Namespace, p.Name, port))
 }
 
 // register writes the command that sets fields of an APIService, and its caBundle from the adapter's Secret.
-// The command sets no caBundle where cert-manager or (without a Secret) the adapter itself does.
+// The command sets no caBundle where cert-manager, OpenShift or (without a Secret) the adapter itself does.
 func register(c commands, a *apiService, p Program, fields string) string {
 	fields = `{"spec":{` + fields + `"insecureSkipTLSVerify":false`
-	if a.Annotations[injectCA] != "" || p.Secret == "" {
+	if a.Annotations[injectCA] != "" || a.Annotations[injectServiceCA] == "true" || p.Secret == "" {
 		return c.patch("", "apiservice", a.Name, fields+"}}")
 	}
 	patch := c.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p")
@@ -287,6 +287,19 @@ func register(c commands, a *apiService, p Program, fields string) string {
 
 // injectCA is cert-manager's annotation for CA injection.
 const injectCA = "cert-manager.io/inject-ca-from"
+
+// Annotations for OpenShift's service CA: one puts its CA into an APIService, the other puts a certificate
+// into the Secret that a Service names. That Secret has no ca.crt.
+const (
+	injectServiceCA = "service.beta.openshift.io/inject-cabundle"
+	servingSecret   = "service.beta.openshift.io/serving-cert-secret-name"
+)
+
+// byServiceCA reports whether OpenShift's service CA issued a program's certificate.
+func byServiceCA(l *look, p Program) bool {
+	service := find(Services.in(l), p.Namespace, p.Name)
+	return p.Secret != "" && service != nil && service.Annotations[servingSecret] == p.Secret
+}
 
 // signals lists the adapter's signals when it has no configuration. TestSignals compares them with the
 // adapter.

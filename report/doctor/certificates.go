@@ -51,7 +51,7 @@ func firstFault(l *look, a *apiService, p Program) Finding {
 			f.Commands = []string{takeover(l, a, p)}
 		}
 	case !well && c.Reason == "ServicePortError":
-		f.Fix, f.Commands = "Set spec.service.port to a port of the Service.", []string{takeover(l, a, p)}
+		f.Fix, f.Commands = "Set spec.service.port to a port of the Service.", []string{portOf(l.commands, a, service)}
 	case !well && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound" || !hasEndpoint(l, service)):
 		f = unreachable(l, service, p)
 	case len(a.Spec.CABundle) > 0 && unreadable != nil:
@@ -123,6 +123,25 @@ func reselect(c commands, s *corev1.Service, p Program) string {
 	return c.in(s.Namespace, "patch", "service", s.Name, "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":"/spec/selector","value":%s}]`, selector))
 }
 
+// portOf writes the command that sets the port in the APIService. If the port is uncertain, the command shows the
+// Service's ports.
+func portOf(c commands, a *apiService, s *corev1.Service) string {
+	if port := httpsPort(s); port != 0 {
+		return c.patch("", "apiservice", a.Name, fmt.Sprintf(`{"spec":{"service":{"port":%d}}}`, port))
+	}
+	return c.in(s.Namespace, "get", "service", s.Name, "-o", "jsonpath={.spec.ports}")
+}
+
+// httpsPort returns a Service's only port or the one that is named https, or 0.
+func httpsPort(s *corev1.Service) int32 {
+	for _, port := range s.Spec.Ports {
+		if port.Name == "https" || len(s.Spec.Ports) == 1 {
+			return port.Port
+		}
+	}
+	return 0
+}
+
 // reissue says how the issuer issues the adapter's certificate again, and returns the commands. A user's own
 // certificate is only shown, not deleted: only the user can issue another.
 func reissue(l *look, a *apiService, p Program) (how string, commands []string) {
@@ -132,14 +151,22 @@ func reissue(l *look, a *apiService, p Program) (how string, commands []string) 
 			[]string{l.install(p, "adapter.yaml"), l.in(p.Namespace, "rollout", "restart", p.Ref())}
 	case a.Annotations[injectCA] != "":
 		return "cert-manager issues it again after its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
+	case byServiceCA(l, p):
+		return "OpenShift's service CA issues it again after its Secret is deleted.", []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
 	}
 	return "The certificate in Secret " + p.Secret + " is your own: have its issuer issue another.", []string{l.in(p.Namespace, "describe", "secret", p.Secret)}
 }
 
 // rebundle writes the command that puts the CA into an APIService.
 func rebundle(l *look, a *apiService, p Program) []string {
-	if a.Annotations[injectCA] != "" {
+	injected := a.Annotations[injectServiceCA] == "true"
+	switch {
+	case a.Annotations[injectCA] != "":
 		return []string{l.in("cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector")}
+	case injected && !a.Spec.InsecureSkipTLSVerify:
+		return []string{l.in("openshift-service-ca", "rollout", "restart", "deployment/service-ca")}
+	case injected, byServiceCA(l, p):
+		return []string{l.patch("", "apiservice", a.Name, `{"metadata":{"annotations":{"`+injectServiceCA+`":"true"}},"spec":{"insecureSkipTLSVerify":false}}`)}
 	}
 	if line := register(l.commands, a, p, ""); line != "" && (p.Secret != "" || a.Spec.InsecureSkipTLSVerify) {
 		return []string{line}

@@ -30,6 +30,7 @@ var now = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 //	base [without=KIND/NAME,…]     a chart's objects and a healthy cluster, see testdata/base.yaml
 //	objects                        more objects, YAML; one of the same kind and name replaces another
 //	monitoring KIND…               kinds of the Prometheus Operator that the cluster has
+//	agents                         the Prometheus Operator has PrometheusAgents
 //	answers                        what Prometheus says: SOURCE: {LABEL="VALUE", …} NUMBER
 //	missing                        SOURCE: why it could not be read
 //	local | metrics                single facts
@@ -61,6 +62,8 @@ func TestExamine(t *testing.T) {
 				for _, a := range d.CmdArgs {
 					Monitoring.add(f, metav1.APIResource{Name: a.Key})
 				}
+			case "agents":
+				MonitoringAlpha.add(f, metav1.APIResource{Name: "prometheusagents"})
 			case "answers":
 				answers(t, f, d.Input)
 			case "missing":

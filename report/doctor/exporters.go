@@ -200,7 +200,7 @@ func whole(seconds float64) string {
 }
 
 func twoExporters(l *look) {
-	ours, both, show := map[string]bool{}, map[string][]string{}, map[string]string{} // nodes; nodes of each other exporter; a command about it
+	ours, both, remove := map[string]bool{}, map[string][]string{}, map[string]string{} // nodes; nodes of each other exporter; how to remove that exporter
 	for _, p := range Pods.in(l) {
 		if isProgram("exporter", p.Labels, p.Spec) {
 			ours[p.Spec.NodeName] = true
@@ -216,11 +216,27 @@ func twoExporters(l *look) {
 		}
 		object := kind + " " + p.Namespace + "/" + name
 		both[object] = append(both[object], p.Spec.NodeName)
-		show[object] = l.in(p.Namespace, "get", strings.ToLower(kind), name, "-o", "yaml")
+		remove[object] = l.in(p.Namespace, "delete", strings.ToLower(kind), name)
+		d := find(DaemonSets.in(l), p.Namespace, name)
+		if d != nil && kind == "DaemonSet" && (p.Namespace == "gke-managed-system" || len(d.OwnerReferences) > 0) { // its owner would create it again
+			remove[object] = patchOperator(l, d, `{"dcgmExporter":{"enabled":false}}`)
+		}
 	}
 	for _, object := range slices.Sorted(maps.Keys(both)) {
 		slices.Sort(both[object])
 		l.warn(object, "dcgm-exporter and gpuscale's exporter both run on these nodes: "+several(slices.Compact(both[object])),
-			"Remove dcgm-exporter where it comes from, which its ownerReferences and annotations show: dcgmExporter.enabled=false in the GPU Operator's ClusterPolicy or GPUCluster, or in the CloudWatch add-on of EKS; GKE's DCGM metrics; or its own release. Do not set the label "+labelDeployDCGM+"=false: it removes gpuscale's exporter too.", show[object])
+			"Remove dcgm-exporter where it comes from: the GPU Operator's ClusterPolicy or GPUCluster, GKE's DCGM metrics, the CloudWatch add-on of EKS (dcgmExporter.enabled), or its own DaemonSet. Do not set the label "+labelDeployDCGM+"=false: it removes gpuscale's exporter too.", remove[object])
 	}
+}
+
+// patchOperator writes the command that changes the spec of the GPU Operator's object that made a DaemonSet: a
+// ClusterPolicy (device plugin) or a GPUCluster (DRA). It returns "" if neither made it.
+func patchOperator(l *look, d *daemonSet, spec string) string {
+	resources := map[string]string{"ClusterPolicy": "clusterpolicies.nvidia.com", "GPUCluster": "gpuclusters.nvidia.com"}
+	for _, by := range d.OwnerReferences {
+		if resource := resources[by.Kind]; resource != "" {
+			return l.patch("", resource, by.Name, `{"spec":`+spec+`}`)
+		}
+	}
+	return ""
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"time"
 
@@ -109,6 +110,18 @@ func migStrategy(l *look) {
 			continue
 		}
 		l.fault("Node "+n.Name, fmt.Sprintf("label %s is %s, but its GPUNodePool %s has spec.mig, which needs mixed", labelStrategy, strategy, pool),
-			"Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.", l.kubectl("get", "node", n.Name, "-L", labelStrategy))
+			"Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.", mixed(l, n))
 	}
+}
+
+// mixed writes the command that makes a node offer its MIG instances under their profile names, or one that
+// shows where the strategy is set.
+func mixed(l *look, n *corev1.Node) string {
+	for _, d := range DaemonSets.in(l) {
+		if runs(d.Spec.Template.Spec, "k8s-device-plugin") {
+			return cmp.Or(patchOperator(l, d, `{"mig":{"strategy":"mixed"}}`),
+				l.in(d.Namespace, "get", "daemonset", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].env} {.spec.template.spec.containers[*].args}"))
+		}
+	}
+	return l.kubectl("get", "node", n.Name, "-L", labelStrategy)
 }

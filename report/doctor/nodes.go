@@ -41,7 +41,7 @@ var nodeChecks = []Check{
 		ID: "mig-strategy", Title: "Nodes offer MIG devices by profile", Run: migStrategy,
 		Fault: "The label `nvidia.com/mig.strategy` is `single` or `none` on a node of a GPUNodePool with `spec.mig`.",
 		Means: "The node's GPUs are not repartitioned, and pods that request `nvidia.com/mig-*` are not scheduled there.",
-		Looks: from(Nodes, Pools),
+		Looks: from(Nodes, Pools), Also: from(DaemonSets),
 	},
 	{
 		ID: "orphan-cordon", Title: "Nodes that gpuscale cordoned have an operation", Run: orphanCordon,

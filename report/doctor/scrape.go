@@ -20,7 +20,7 @@ var scrapeChecks = []Check{
 		ID: "scrape-missing", Title: "Prometheus scrapes gpuscale's programs", Run: scrapeMissing,
 		Fault: "A program is installed, but Prometheus has no healthy target of it, scrapes it less often than every two and a half minutes, or gives its series no label `namespace`.",
 		Means: "Boards and reports are empty, and HPAs and the autoscaler get no GPU metrics.",
-		Looks: from(Deployments, DaemonSets, Builds), Also: from(TargetsDown, WithoutNamespace, ScrapedRarely), May: from(Monitoring),
+		Looks: from(Deployments, DaemonSets, Builds), Also: from(TargetsDown, WithoutNamespace, ScrapedRarely), May: from(Monitoring, MonitoringAlpha),
 	},
 	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
@@ -56,7 +56,7 @@ var scrapeChecks = []Check{
 		ID: "two-exporters", Title: "Each GPU node has one exporter", Run: twoExporters,
 		Fault: "NVIDIA's dcgm-exporter and gpuscale's exporter run on the same node.",
 		Means: "On many GPU models only one of them can read the profiling counters, and a GPU is repartitioned only after both have released it.",
-		Looks: from(Pods),
+		Looks: from(DaemonSets, Pods),
 	},
 	{
 		ID: "clock-skew", Title: "Clocks agree", Run: clockSkew,
@@ -105,16 +105,14 @@ func scrapeMissing(l *look) {
 		seen := fmt.Sprintf("Prometheus has no gpuscale_%s_build_info", name)
 		fix := "Set the chart's monitoring.scrape to annotations, if your Prometheus scrapes annotated pods; or add a scrape job for this program."
 		if includes(Monitoring.in(l), "servicemonitors") {
-			fix = "Create a monitor with the chart's monitoring.scrape. Your Prometheus, or PrometheusAgent, must select the monitor's labels (monitoring.labels) and its namespace: compare what these commands print."
+			fix = "Create a monitor with the chart's monitoring.scrape. Your Prometheus must select the monitor's labels (monitoring.labels) and its namespace: compare what these commands print."
 		}
 		commands := []string{
 			l.operator(p.Namespace, "servicemonitors,podmonitors", "--show-labels"),
 			// Some installations select namespaces by label: OpenShift's monitoring of user workloads excludes the
 			// platform's namespaces.
 			l.where("servicemonitors,podmonitors", l.kubectl("get", "namespace", p.Namespace, "--show-labels")),
-			// Which monitors each Prometheus selects, and in which namespaces.
-			l.operator("", "prometheuses", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}`+
-				` in {.spec.serviceMonitorNamespaceSelector} {.spec.podMonitorNamespaceSelector}{"\n"}{end}`),
+			l.pickers(),
 			l.where("servicemonitors", l.install(p, "", "monitoring.scrape=ServiceMonitor")),
 		}
 		if down := values(l.answers(TargetsDown), "instance", "gpuscale-"+name); len(down) > 0 {
@@ -149,6 +147,19 @@ func unread(l *look, p Program, name string) (fix string, commands []string) {
 		commands = append(commands, l.operator("", "prometheuses", "-A", "-o", "custom-columns=NAMESPACE:.metadata.namespace,ACCOUNT:.spec.serviceAccountName"))
 	}
 	return fix, commands
+}
+
+// pickers writes the command that shows which monitors each Prometheus selects, and in which namespaces. A
+// Prometheus agent is a kind of its own.
+func (l *look) pickers() string {
+	kinds := slices.DeleteFunc([]string{"prometheuses", "prometheusagents"}, func(kind string) bool {
+		return !includes(Monitoring.in(l), kind) && !includes(MonitoringAlpha.in(l), kind)
+	})
+	if len(kinds) == 0 {
+		return ""
+	}
+	return l.kubectl("get", strings.Join(kinds, ","), "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}`+
+		` in {.spec.serviceMonitorNamespaceSelector} {.spec.podMonitorNamespaceSelector}{"\n"}{end}`)
 }
 
 // Rules that have series wherever there are GPUs, or an autoscaler. TestSeries compares them with the rules.

@@ -127,6 +127,7 @@ var (
 	CustomMetrics       = listing[metav1.APIResource](nil, "/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1").optional().called("custom metrics")
 	ExternalMetrics     = listing[metav1.APIResource](nil, "/apis/external.metrics.k8s.io/v1beta1").optional().called("external metrics")
 	Monitoring          = listing[metav1.APIResource](nil, "/apis/monitoring.coreos.com/v1").optional().called("monitors")
+	MonitoringAlpha     = listing[metav1.APIResource](nil, "/apis/monitoring.coreos.com/v1alpha1").optional().called("Prometheus agents")
 	CRDs                = listing[apiextensionsv1.CustomResourceDefinition](nil, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/%s").by(ourCRDs)
 	Services            = listing[corev1.Service](nil, "/api/v1/namespaces/%s/services/%s").by(servicesNamed)
 	EndpointSlices      = listing[discoveryv1.EndpointSlice](nil, "/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices").by(servicesNamed)
@@ -176,7 +177,7 @@ func ask(name, promql string) *Source { return &Source{Name: "prometheus: " + na
 // because their age counts until the end of the reading.
 var Table = from(
 	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
-	Budgets, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps,
+	Budgets, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, MonitoringAlpha, CRDs, Services, EndpointSlices, ConfigMaps,
 	ReplicaSets, StatefulSets, Jobs, Leases,
 	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown, WithoutNamespace, ScrapedRarely,
 	Recorded, LastReconcile, Leaders, LimitsExceeded,
