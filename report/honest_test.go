@@ -92,6 +92,9 @@ func TestQuality(t *testing.T) {
 				}
 			}
 		}, "poor", true, "the places add up to 5.0 % more than the capacity"},
+		{"a UUID that two nodes export", 30 * time.Minute, func(a *query.Answers) {
+			a.Vectors[query.Devices] = append(a.Vectors[query.Devices], a.Vectors[query.Devices][0])
+		}, "fair", false, "1 UUID is exported by two nodes, or as two models, such as GPU-1-:"},
 		{"targets in two namespaces, of which one may be a tenant's", 30 * time.Minute, func(a *query.Answers) {
 			a.Targets = append(a.Targets, "tenant")
 		}, "good", false, "in 2 namespaces (gpuscale-system, tenant)"},
@@ -444,6 +447,25 @@ func TestMaximaOfThePast(t *testing.T) {
 				t.Errorf("%s: %s", name, action.Patch)
 			}
 		}
+	}
+}
+
+// TestBands: the 95 % band is never the narrower one, and the page draws both.
+func TestBands(t *testing.T) {
+	r := goldenReport(t)
+	n := 0
+	for _, o := range r.Forecast.Outlooks {
+		for _, b := range o.Ahead {
+			n++
+			if b.Low95.Or(math.Inf(1)) > b.Low.Or(0) || b.High95.Or(-1) < b.High.Or(0) {
+				t.Errorf("%s at %s: 80 %% %v to %v, 95 %% %v to %v", o.Of, b.At, b.Low, b.High, b.Low95, b.High95)
+			}
+		}
+	}
+	var page bytes.Buffer
+	require.NoError(t, render.HTML(&page, r))
+	if n == 0 || strings.Count(page.String(), `class="wide"`) == 0 || strings.Count(page.String(), `class="wide"`) != strings.Count(page.String(), `class="band"`) {
+		t.Errorf("%d values ahead, %d wide bands", n, strings.Count(page.String(), `class="wide"`))
 	}
 }
 

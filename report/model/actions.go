@@ -311,11 +311,38 @@ func scattered(out *proposals, a answers, c pricing, pools []Pool) {
 			}
 			out.propose(Action{
 				Kind: kind.kind, Effect: frees, Title: fmt.Sprintf("Make the %s GPUs of pool %s usable", kind.state, p.Pool),
-				Hours: Known(hours), Money: c.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk,
+				Hours: Known(hours), Money: c.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk, Because: causes(a, p.Pool, kind.state),
 				Query: sampled(a.Window, expression, 1),
 			}, p.Pool)
 		}
 	}
+}
+
+// causes lists the causes of a pool's stranded or fragmented GPUs, those with the most hours first.
+func causes(a answers, pool, state string) string {
+	fragments := []string{"odd", "unpartitioned", "shape", "scattered"}
+	type cause struct {
+		name  string
+		hours Number
+	}
+	var all []cause
+	for _, l := range a.Lines[query.Stranded] {
+		name := l.Labels.Get(metric.LabelCause)
+		if l.Labels.Get(metric.LabelPool) == pool && slices.Contains(fragments, name) == (state == "fragmented") {
+			if h := a.total(a.values(l)); h > 0 {
+				all = append(all, cause{name, Known(h)})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	most(all, func(c cause) Number { return c.hours }, func(c cause) string { return c.name })
+	var words []string
+	for _, c := range all {
+		words = append(words, fmt.Sprintf("%s %.3g h", c.name, c.hours.Or(0)))
+	}
+	return "causes: " + strings.Join(words, ", ")
 }
 
 // replace proposes to replace nodes with sick GPUs. A node whose GPUs are healthy again is not drained, and of a node

@@ -13,10 +13,11 @@ import (
 
 // Demand is section 2.
 type Demand struct {
-	Waits   []Wait  `json:"waits" doc:"Time from a pod's creation until it was bound; the first row is all tenants."`
-	Unmet   []Unmet `json:"unmet" doc:"Unserved demand by shape and reason, the most hours first."`
-	HPAs    []HPA   `json:"hpas" doc:"HPAs at their maximum, the longest first."`
-	Missing string  `json:"missing" doc:"Why the section is empty without the autoscaler."`
+	Waits    []Wait  `json:"waits" doc:"Time from a pod's creation until it was bound; the first row is all tenants."`
+	Decision Wait    `json:"decision" doc:"Time until the autoscaler acted for a pending pod."`
+	Unmet    []Unmet `json:"unmet" doc:"Unserved demand by shape and reason, the most hours first."`
+	HPAs     []HPA   `json:"hpas" doc:"HPAs at their maximum, the longest first."`
+	Missing  string  `json:"missing" doc:"Why the section is empty without the autoscaler."`
 }
 
 // Wait is a distribution of waiting times in seconds.
@@ -47,7 +48,7 @@ type HPA struct {
 
 // demandOf makes section 2.
 func demandOf(a answers) Demand {
-	d := Demand{}
+	d := Demand{Decision: a.waits(query.Decisions, "")[""]}
 	if !a.Autoscaler {
 		d.Missing = noAutoscaler + ": pending demand is unknown"
 		return d

@@ -43,12 +43,14 @@ type Point struct {
 	GPUs Number    `json:"gpus"`
 }
 
-// Band is the number of GPUs that is expected at a time, as a range.
+// Band is the number of GPUs that is expected at a time, as ranges.
 type Band struct {
 	At       time.Time `json:"at"`
 	Low      Number    `json:"low"`
 	Expected Number    `json:"expected"`
 	High     Number    `json:"high"`
+	Low95    Number    `json:"low95" doc:"Of the band that is meant to contain 95 %."`
+	High95   Number    `json:"high95"`
 }
 
 // BackTest is the error of a forecast method on past data.
@@ -56,6 +58,7 @@ type BackTest struct {
 	MAPE     Number `json:"mape" doc:"Mean error as a share of the actual value."`
 	MASE     Number `json:"mase" doc:"Error relative to saying that nothing will change: below 1 is better."`
 	Coverage Number `json:"coverage" doc:"Share of actual values inside the band."`
+	Wide     Number `json:"coverage95" doc:"The same of the band that is meant to contain 95 %."`
 	Tests    int    `json:"tests"`
 }
 
@@ -73,12 +76,13 @@ const (
 	mostBands    = 48 // steps ahead
 	farthest     = 30 * 24 * time.Hour
 	mostPast     = 240 // points of the past
-	bandLevel    = 0.8 // forecast.Make's
+	bandLevel    = 0.8
+	wideLevel    = 0.95
 )
 
 // forecastOf makes section 6; limits is the maximum number of GPUs by pool or model.
 func forecastOf(a answers, led ledger.Ledger, limits map[string]Number) Forecast {
-	f := Forecast{Note: "The forecast is of allocated GPUs; unserved demand is in section 2. The limit is the number of GPUs of a pool at its maximum, or without a maximum at the end of the window. The band should contain 80 % of outcomes; the table has what it contained in the past. GPUs run out between the times at which the upper and the lower end of the band reach the limit."}
+	f := Forecast{Note: "The forecast is of allocated GPUs; unserved demand is in section 2. The limit is the number of GPUs of a pool at its maximum, or without a maximum at the end of the window. The bands should contain 80 % and 95 % of outcomes; the table has what they contained in the past. GPUs run out between the times at which the upper and the lower end of the 80 % band reach the limit."}
 	whole := series{name: "all GPUs", limit: Known(0)}
 	by := map[string]*series{}
 	for _, s := range led.Series {
@@ -180,7 +184,7 @@ func outlook(s series, w query.Window, g query.Grid) Outlook {
 		o.Past = append(o.Past, Point{At: p.At, GPUs: Known(p.Number)})
 	}
 	none := Unknown("there is no forecast")
-	o.Error = BackTest{MAPE: none, MASE: none, Coverage: none}
+	o.Error = BackTest{MAPE: none, MASE: none, Coverage: none, Wide: none}
 	o.Exhausts = Exhausted{Earliest: none, Expected: none, Latest: none, Text: "Not enough data."}
 	points := s.points(g, manyPoints)
 	if len(points) < 2 {
@@ -193,7 +197,8 @@ func outlook(s series, w query.Window, g query.Grid) Outlook {
 		h += step
 		ask.Horizons = append(ask.Horizons, h)
 	}
-	o.band(forecast.Make(points, ask))
+	made := forecast.MakeEach(points, ask, bandLevel, wideLevel)
+	o.band(made[0], made[1])
 	o.exhaust(w.Until, reach)
 	return o
 }
@@ -212,9 +217,10 @@ func ahead(reach time.Duration) time.Duration {
 // manyPoints is the number of values that a forecast is computed from: one month of hourly values.
 const manyPoints = 720
 
-// band fills the band, up to the first horizon without a forecast.
-func (o *Outlook) band(all []forecast.Forecast) {
-	for _, f := range all {
+// band fills the bands, up to the first horizon without a forecast. The wide band is computed from the same
+// errors. With few errors it can be narrower than the other band; then it is widened to that one.
+func (o *Outlook) band(all, wide []forecast.Forecast) {
+	for i, f := range all {
 		if !f.Enough {
 			if len(o.Ahead) == 0 {
 				o.Why = "not enough data: " + f.Why
@@ -227,9 +233,16 @@ func (o *Outlook) band(all []forecast.Forecast) {
 			}
 			return Unknown("too few tests")
 		}
-		o.Ahead = append(o.Ahead, Band{At: f.At.UTC(), Low: number(f.Low), Expected: number(f.Expected), High: number(f.High)})
+		b := Band{At: f.At.UTC(), Low: number(f.Low), Expected: number(f.Expected), High: number(f.High), Low95: number(wide[i].Low), High95: number(wide[i].High)}
+		if b.Low95.Or(0) > b.Low.Or(0) {
+			b.Low95 = b.Low
+		}
+		if b.High95.Or(0) < b.High.Or(0) {
+			b.High95 = b.High
+		}
+		o.Ahead = append(o.Ahead, b)
 		o.Method, o.Why = string(f.Method), f.Why
-		o.Error = BackTest{MAPE: number(f.Error.MAPE), MASE: number(f.Error.MASE), Coverage: number(f.Error.Coverage), Tests: f.Error.Tests}
+		o.Error = BackTest{MAPE: number(f.Error.MAPE), MASE: number(f.Error.MASE), Coverage: number(f.Error.Coverage), Wide: number(wide[i].Error.Coverage), Tests: f.Error.Tests}
 	}
 }
 

@@ -17,12 +17,13 @@ import (
 
 // MIG is section 5.
 type MIG struct {
-	GPUs          []MIGGPU    `json:"gpus" doc:"GPUs partitioned into instances at the end, at most 512."`
-	GPUsTotal     int         `json:"gpusTotal"`
-	Profiles      []Profile   `json:"profiles"`
-	RightSize     []RightSize `json:"rightSize" doc:"Workloads that fit a smaller slice, the most saved first."`
-	RightSizeNote string      `json:"rightSizeNote" doc:"The evidence required, and what it left out."`
-	Missing       string      `json:"missing" doc:"What the section lacks, if anything."`
+	GPUs          []MIGGPU        `json:"gpus" doc:"GPUs partitioned into instances at the end, at most 512."`
+	GPUsTotal     int             `json:"gpusTotal"`
+	Fragmentation []Fragmentation `json:"fragmentation"`
+	Profiles      []Profile       `json:"profiles"`
+	RightSize     []RightSize     `json:"rightSize" doc:"Workloads that fit a smaller slice, the most saved first."`
+	RightSizeNote string          `json:"rightSizeNote" doc:"The evidence required, and what it left out."`
+	Missing       string          `json:"missing" doc:"What the section lacks, if anything."`
 }
 
 // MIGGPU is a GPU and its instances.
@@ -41,6 +42,14 @@ type Instance struct {
 	Start       int    `json:"start" doc:"First memory slice."`
 	Size        int    `json:"size" doc:"Memory slices."`
 	AllocatedTo string `json:"allocatedTo" doc:"namespace/pod, of several the first and how many more; empty where it is free."`
+}
+
+// Fragmentation is how scattered the free slices of a model's MIG GPUs are.
+type Fragmentation struct {
+	Model string `json:"model"`
+	GPUs  int    `json:"gpus"`
+	Free  int    `json:"free" doc:"Free compute slices."`
+	Index Number `json:"index" doc:"1 - (compute slices of the largest instance that fits beside what is allocated, over all GPUs) ÷ free. 0: every GPU's free slices are one piece."`
 }
 
 // Profile is the use of all instances of one profile.
@@ -93,6 +102,7 @@ func migOf(a answers, work map[workKey]*work) MIG {
 	}
 	gpus := migGPUs(a)
 	o.GPUsTotal = len(gpus)
+	o.Fragmentation = fragmentation(gpus)
 	o.Profiles = profiles(a, gpus)
 	o.GPUs = gpus[:min(len(gpus), mostGPUs)]
 	if len(gpus) == 0 {
@@ -136,6 +146,41 @@ func migGPUs(a answers) []MIGGPU {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(x, y))
 	})
 	return all
+}
+
+// fragmentation compares the number of free slices with the largest instance that fits beside the allocated
+// ones.
+func fragmentation(gpus []MIGGPU) []Fragmentation {
+	by := map[string]*Fragmentation{}
+	piece := map[string]int{} // sum of the largest instances that fit, by model
+	for _, c := range gpus {
+		t, ok := mig.ForModel(c.Model)
+		if !ok {
+			continue
+		}
+		var allocated mig.Layout
+		for _, i := range c.Instances {
+			if p, err := t.Lookup(i.Profile); err == nil && i.AllocatedTo != "" {
+				allocated = append(allocated, mig.Placement{Profile: p, Start: i.Start})
+			}
+		}
+		allocated = mig.NewLayout(allocated...)
+		if t.Legal(allocated) != nil {
+			continue
+		}
+		f := entry(by, c.Model, Fragmentation{Model: c.Model, Index: Unknown("no slice is free")})
+		free, _ := t.FreeSlices(allocated)
+		largest := 0
+		for _, p := range t.Free(allocated) {
+			largest = max(largest, p.Profile.Compute)
+		}
+		f.GPUs++
+		f.Free += free
+		if piece[c.Model] += largest; f.Free > 0 {
+			f.Index = Known(1 - float64(piece[c.Model])/float64(f.Free))
+		}
+	}
+	return values(by)
 }
 
 func profiles(a answers, gpus []MIGGPU) []Profile {

@@ -2,10 +2,13 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/query"
 )
 
 // Quality says how reliable the data is.
@@ -66,11 +69,15 @@ func qualityOf(a answers, led ledger.Ledger, priced string) Quality {
 	if over > ledger.Tolerance {
 		q.Problems = append(q.Problems, fmt.Sprintf("the places add up to %s more than the capacity: the excess is counted as capacity, so neither number is reliable", percent(led.Over/(led.Capacity-led.Over))))
 	}
+	twice := twins(a)
+	if twice != "" {
+		q.Problems = append(q.Problems, twice)
+	}
 	covered := q.Coverage.Or(0)
 	switch {
 	case over > mostOver:
 		q.Grade = "poor"
-	case len(a.Problems) == 0 && over <= ledger.Tolerance && covered >= 0.99 && unknown <= 0.01:
+	case len(a.Problems) == 0 && twice == "" && over <= ledger.Tolerance && covered >= 0.99 && unknown <= 0.01:
 		q.Grade = "good"
 	case covered >= 0.9 && unknown <= 0.1:
 		q.Grade = "fair"
@@ -78,6 +85,22 @@ func qualityOf(a answers, led ledger.Ledger, priced string) Quality {
 		q.Grade = "poor"
 	}
 	return q
+}
+
+// twins reports GPUs that two nodes export at the end, or that are exported as two models. Allocations are
+// joined by UUID and count once, so the second copy looks free.
+func twins(a answers) string {
+	met := map[string]int{}
+	for _, s := range a.Vectors[query.Devices] {
+		met[s.Labels.Get(metric.LabelGPUUUID)]++
+	}
+	maps.DeleteFunc(met, func(_ string, n int) bool { return n == 1 })
+	names := keys(met)
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %s exported by two nodes, or as two models, such as %s: the GPU counts twice, and its allocation once",
+		len(names), plural(float64(len(names)), "UUID is", "UUIDs are"), names[0])
 }
 
 // Incomplete reports whether more than a twentieth of the window has no record, or a query was not answered

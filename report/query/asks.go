@@ -69,6 +69,7 @@ const (
 	Capacity    ID = "capacity"
 	Places      ID = "places"
 	GPUs        ID = "gpus"
+	Stranded    ID = "stranded"
 	Tenants     ID = "tenants"
 	PoolNodes   ID = "pool-nodes"
 	PoolPrice   ID = "pool-price"
@@ -78,6 +79,7 @@ const (
 	HPALimited  ID = "hpa-limited"
 	PodWait     ID = "pod-wait"
 	NodeReady   ID = "node-ready"
+	Decisions   ID = "decisions"
 	Actions     ID = "actions"
 	Failures    ID = "failures"
 	Interrupted ID = "interrupted"
@@ -195,6 +197,7 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 			"GPU time of all GPUs; without pool and model 0 while a replica leads, with or without GPUs"},
 		{Places, Ledger, FromAutoscaler, of(metric.AutoscalerGPUSeconds, metric.LabelPool, metric.LabelModel, metric.LabelTenant, d.AutoscalerNamespace(), metric.LabelPlace), "GPU time by place"},
 		{GPUs, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelModel, metric.LabelState}, metric.AutoscalerGPUs), "GPUs by state"},
+		{Stranded, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelCause}, metric.AutoscalerStrandedGPUs), "free GPUs that serve no pod, by cause"},
 		{Tenants, Coarse, FromAutoscaler, max([]string{metric.LabelTenant, metric.LabelKind}, metric.AutoscalerTenantGPUs), "quotas and their use"},
 		{PoolNodes, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelKind}, metric.AutoscalerPoolSize), "nodes by pool"},
 		{PoolPrice, Now, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelSpot}, metric.AutoscalerPoolPrice), "price of a node"},
@@ -204,6 +207,7 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 		{HPALimited, Coarse, FromAutoscaler, max([]string{d.AutoscalerNamespace(), metric.LabelHPA, metric.LabelReason}, metric.AutoscalerHPALimited), "HPAs that are limited, by reason"},
 		{PodWait, Coarse, FromAutoscaler, counter(metric.AutoscalerPodPendingSeconds, "_bucket", metric.LabelTenant, "le"), "time from a pod's creation until it was bound"},
 		{NodeReady, Coarse, FromAutoscaler, counter(metric.AutoscalerNodeReady, "_bucket", metric.LabelPool, "le"), "time until a node was ready"},
+		{Decisions, Coarse, FromAutoscaler, counter(metric.AutoscalerDecisionSeconds, "_bucket", "le"), "time until the autoscaler acted for a pod"},
 		{Actions, Coarse, FromAutoscaler, counter(metric.AutoscalerActions, "", metric.LabelVerb, metric.LabelPool, metric.LabelReason, metric.LabelResult), "actions of the autoscaler"},
 		{Failures, Coarse, FromAutoscaler, counter(metric.AutoscalerPoolFailures, "", metric.LabelPool, metric.LabelReason), "failed actions on pools"},
 		{Interrupted, Coarse, FromAutoscaler, counter(metric.AutoscalerInterruptions, "", metric.LabelPool), "spot interruptions"},

@@ -93,11 +93,12 @@ func demand(d model.Demand) []Table {
 	if len(d.Waits) == 0 { // unknown without the autoscaler
 		return nil
 	}
+	wait := func(x model.Wait) []Cell {
+		return []Cell{word(x.Of), digits(x.Count), seconds(x.P50), seconds(x.P95), seconds(x.P99)}
+	}
 	return []Table{
-		{Name: "waits", Title: "Time from a pod's creation until it was bound", Empty: "No pod was bound in the window.", Columns: []string{"Tenant", "Pods", "Median", "95 %", "99 %"}, From: []query.ID{query.PodWait},
-			Rows: rows(d.Waits, func(x model.Wait) []Cell {
-				return []Cell{word(x.Of), digits(x.Count), seconds(x.P50), seconds(x.P95), seconds(x.P99)}
-			})},
+		{Name: "waits", Title: "Time from a pod's creation until it was bound", Empty: "No pod was bound in the window.", Columns: []string{"Tenant", "Pods", "Median", "95 %", "99 %"}, From: []query.ID{query.PodWait}, Rows: rows(d.Waits, wait)},
+		{Name: "decision", Title: "Time until the autoscaler acted for a pending pod", Columns: []string{"Tenant", "Pods", "Median", "95 %", "99 %"}, From: []query.ID{query.Decisions}, Rows: [][]Cell{wait(d.Decision)}},
 		{Name: "unmet", Title: "Unserved demand", Empty: "All demand was served.", Columns: []string{"Shape", "Reason", "GPU-hours", "Peak GPUs"}, From: []query.ID{query.Waiting},
 			Rows: rows(d.Unmet, func(x model.Unmet) []Cell {
 				return []Cell{word(model.Shape(x.Shape)), word(x.Reason), digits(x.Hours), digits(x.Peak)}
@@ -147,6 +148,10 @@ func pools(all []model.Pool) []Table {
 
 func layouts(m model.MIG) []Table {
 	all := []Table{
+		{Name: "fragmentation", Title: "Fragmentation at the end of the window", Columns: []string{"Model", "MIG GPUs", "Slices free", "Index"}, From: []query.ID{query.Devices, query.Instances, query.AllocatedTo},
+			Rows: rows(m.Fragmentation, func(x model.Fragmentation) []Cell {
+				return []Cell{word(x.Model), whole(x.GPUs), whole(x.Free), digits(x.Index)}
+			})},
 		{Name: "profiles", Title: "Instances by profile", Columns: []string{"Model", "Profile", "Instances", "Allocated", "Allocated, mean"}, From: []query.ID{query.Devices, query.Instances, query.AllocatedTo, query.Allocated},
 			Rows: rows(m.Profiles, func(x model.Profile) []Cell {
 				return []Cell{word(x.Model), word(x.Profile), whole(x.Instances), whole(x.Allocated), digits(x.Mean)}
@@ -166,16 +171,16 @@ func layouts(m model.MIG) []Table {
 func forecasts(f model.Forecast) []Table {
 	return []Table{
 		{Name: "forecast", Title: "GPUs allocated, at the end of the forecast", Empty: "There is no data for a forecast.", From: ofLedger,
-			Columns: []string{"Of", "Limit", "Until", "Expected", "80 %, low", "80 %, high", "Error, MAPE", "Against no change, MASE", "In 80 % band"},
+			Columns: []string{"Of", "Limit", "Until", "Expected", "80 %, low", "80 %, high", "95 %, low", "95 %, high", "Error, MAPE", "Against no change, MASE", "In 80 % band", "In 95 % band"},
 			Rows: rows(f.Outlooks, func(o model.Outlook) []Cell {
 				none := model.Unknown(o.Why)
-				until, last := Cell{Text: model.None, Why: o.Why}, model.Band{Low: none, Expected: none, High: none}
+				until, last := Cell{Text: model.None, Why: o.Why}, model.Band{Low: none, Expected: none, High: none, Low95: none, High95: none}
 				if n := len(o.Ahead); n > 0 {
 					last = o.Ahead[n-1]
 					until = word(Time(last.At))
 				}
-				return []Cell{word(o.Of), digits(o.Limit), until, digits(last.Expected), digits(last.Low), digits(last.High),
-					share(o.Error.MAPE), digits(o.Error.MASE), share(o.Error.Coverage)}
+				return []Cell{word(o.Of), digits(o.Limit), until, digits(last.Expected), digits(last.Low), digits(last.High), digits(last.Low95), digits(last.High95),
+					share(o.Error.MAPE), digits(o.Error.MASE), share(o.Error.Coverage), share(o.Error.Wide)}
 			})},
 	}
 }

@@ -135,7 +135,7 @@ func outlook(o model.Outlook) template.HTML {
 		most = math.Max(most, p.GPUs.Or(0))
 	}
 	for _, b := range o.Ahead {
-		most = math.Max(most, b.High.Or(0))
+		most = math.Max(most, math.Max(b.High.Or(0), b.High95.Or(0)))
 	}
 	if most == 0 || !first.Before(last) {
 		return ""
@@ -150,14 +150,22 @@ func outlook(o model.Outlook) template.HTML {
 	if len(o.Ahead) > 0 {
 		now := o.Past[len(o.Past)-1]
 		begin := at("M", now.At, now.GPUs)
-		band, line := begin, begin
+		band := func(class string, low, high func(model.Band) model.Number) {
+			d := begin
+			for _, b := range o.Ahead {
+				d += at("L", b.At, high(b))
+			}
+			for _, b := range slices.Backward(o.Ahead) {
+				d += at("L", b.At, low(b))
+			}
+			s.path(class, d+"Z")
+		}
+		band("wide", func(b model.Band) model.Number { return b.Low95 }, func(b model.Band) model.Number { return b.High95 })
+		band("band", func(b model.Band) model.Number { return b.Low }, func(b model.Band) model.Number { return b.High })
+		line := begin
 		for _, b := range o.Ahead {
-			band, line = band+at("L", b.At, b.High), line+at("L", b.At, b.Expected)
+			line += at("L", b.At, b.Expected)
 		}
-		for _, b := range slices.Backward(o.Ahead) {
-			band += at("L", b.At, b.Low)
-		}
-		s.path("band", band+"Z")
 		s.path("expected", line)
 		s.path("now", fmt.Sprintf("M%s 0V%s", f(x(now.At)), f(height)))
 	}
