@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/boards"
-	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/internal/command"
@@ -42,7 +40,7 @@ func main() {
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or show them without Grafana"}
-	root.AddCommand(generate(), show(), draw())
+	root.AddCommand(generate(), show())
 	command.Setup(root, "gpuscale-dashboards")
 	return root
 }
@@ -94,66 +92,30 @@ func files() (map[string][]byte, error) {
 	return all, nil
 }
 
-// over returns a command that evaluates boards against a Prometheus.
-func over(use, short, long string, run func(cmd *cobra.Command, src eval.Source, scrape time.Duration) error) *cobra.Command {
+// show is the command that serves the boards.
+func show() *cobra.Command {
 	var flags promflags.Flags
 	var scrape time.Duration
+	var listen string
 	c := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: command.NoArgs,
+		Use: "preview", Short: "Show the boards in a browser, without Grafana", Args: command.NoArgs,
+		Long: "Serve the boards of a Prometheus, drawn by gpuscale: a preview, not Grafana. Pages refresh every 15 seconds.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := flags.Client(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return run(cmd, client, scrape)
-		},
-	}
-	flags.Add(c.Flags())
-	c.Flags().DurationVar(&scrape, "scrape-interval", 15*time.Second, "scrape interval of Prometheus")
-	return c
-}
-
-// show is the command that serves the boards.
-func show() *cobra.Command {
-	var listen string
-	c := over("preview", "Show the boards in a browser, without Grafana",
-		"Serve the boards of a Prometheus, drawn by gpuscale: a preview, not Grafana. Pages refresh every 15 seconds.",
-		func(cmd *cobra.Command, src eval.Source, scrape time.Duration) error {
 			server, err := serve.New(serve.Options{Address: listen, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
-				Routes: func(mux *http.ServeMux) { preview.Routes(mux, src, boards.All(), scrape) }})
+				Routes: func(mux *http.ServeMux) { preview.Routes(mux, client, boards.All(), scrape) }})
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "boards (%s): http://%s/\n", preview.Label, server.Addr())
 			return server.Run(cmd.Context())
-		})
+		},
+	}
+	flags.Add(c.Flags())
+	c.Flags().DurationVar(&scrape, "scrape-interval", 15*time.Second, "scrape interval of Prometheus")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address to serve on")
-	return c
-}
-
-// draw is the command that draws the boards into files.
-func draw() *cobra.Command {
-	var out string
-	var since time.Duration
-	c := over("render", "Draw the boards into SVG files", "Draw the boards of a Prometheus, as they look now, into SVG files for browsers.",
-		func(cmd *cobra.Command, src eval.Source, scrape time.Duration) error {
-			if since < time.Minute {
-				return command.Usage(fmt.Errorf("--since %s: want at least 1m", since))
-			}
-			if _, err := src.Query(cmd.Context(), "vector(1)", time.Now()); err != nil {
-				return err // else each panel would be drawn with it
-			}
-			for _, b := range boards.All() {
-				svg := preview.Board(cmd.Context(), src, b, preview.Window(time.Now(), since, scrape))
-				path := filepath.Join(out, "board-"+strings.TrimPrefix(b.UID, "gpuscale-")+".svg")
-				if err := os.WriteFile(path, []byte(svg), 0o644); err != nil {
-					return fmt.Errorf("writing a picture: %w", err)
-				}
-				fmt.Fprintln(cmd.OutOrStdout(), path)
-			}
-			return nil
-		})
-	c.Flags().StringVar(&out, "out", ".", "folder to write into")
-	c.Flags().DurationVar(&since, "since", preview.DefaultLength, "length of the time to show")
 	return c
 }

@@ -105,28 +105,15 @@ func TestPreview(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// render writes a picture of each board.
-func TestRender(t *testing.T) {
-	dir := t.TempDir()
-	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), &out, append([]string{"render", "--out", dir, "--since", "10m"}, credentials(t)...)...))
-	if n := strings.Count(out.String(), ".svg\n"); n != len(boards.All()) {
-		t.Errorf("%d pictures:\n%s", n, out.String())
-	}
-}
-
 func TestProblemsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		has  string
 	}{
-		{[]string{"render"}, "prometheus"},
-		{[]string{"render", "--prometheus-url", "::"}, "--prometheus-url"},
-		{[]string{"render", "--prometheus-url", "http://127.0.0.1:1", "--since", "1s"}, "--since"},
-		{[]string{"render", "--prometheus-url", "http://127.0.0.1:1", "--out", t.TempDir()}, "connection refused"},
+		{[]string{"preview"}, "prometheus"},
+		{[]string{"preview", "--prometheus-url", "::"}, "--prometheus-url"},
 		{[]string{"draw"}, "unknown command"},
-		{[]string{"render", "--prometheus-url", prometheus(t)}, "401"},
-		{[]string{"render", "all"}, "neither a command nor an argument"},
+		{[]string{"preview", "all"}, "neither a command nor an argument"},
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		if err := run(ctx, io.Discard, c.args...); err == nil || !strings.Contains(err.Error(), c.has) {

@@ -50,7 +50,7 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 			if err := complete(cmd.Flags(), env, &c); err != nil {
 				return err
 			}
-			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			log := slog.New(hints{slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})})
 			k := checker{config: &c, log: log}
 			k.run(cmd.Context())
 			if err := k.print(cmd.OutOrStdout(), output); err != nil {
@@ -63,6 +63,18 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 	// -o is dcgm-exporter's for --use-old-namespace, so the format has no letter.
 	cmd.Flags().StringVar(&output, "output", output, "text or json")
 	return cmd
+}
+
+// hints drops the records of errors, which the findings have.
+type hints struct{ slog.Handler }
+
+func (h hints) Handle(ctx context.Context, r slog.Record) error {
+	failed := false
+	r.Attrs(func(a slog.Attr) bool { failed = failed || a.Key == "error"; return true })
+	if failed {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 // checker tries each part in turn; a failed part does not affect the others.

@@ -52,10 +52,10 @@ func TestPage(t *testing.T) {
 	}
 	write(t, "fleet.yaml", fleet)
 	write(t, "counters.csv", "DCGM_FI_DEV_POWER_USAGE, gauge, Power.\nDCGM_FI_DEV_FB_USED, gauge, Memory in use.\nDCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, Use.\n")
-	var out strings.Builder
+	var out, log strings.Builder
 	check := newCommand(func(string) (string, bool) { return "", false })
 	check.SetOut(&out)
-	check.SetErr(io.Discard)
+	check.SetErr(&log)
 	check.SetArgs([]string{"check", "-k", "-f", "counters.csv", "--replay", "fleet.yaml"})
 	if err := check.ExecuteContext(t.Context()); !errors.Is(err, errCheckFailed) {
 		t.Errorf("error %v", err)
@@ -71,6 +71,9 @@ func TestPage(t *testing.T) {
 	}
 	if got := strings.Replace(out.String(), "recording:", "DCGM, embedded:", 1); !regexp.MustCompile(`^` + strings.Join(want, "\n") + `\n$`).MatchString(got) {
 		t.Errorf("docs/exporter.md shows another check than\n%s", got)
+	}
+	if log.Len() > 0 {
+		t.Errorf("the log repeats a finding: %s", log.String())
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	promvalue "github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -364,6 +365,67 @@ func TestGoneNodes(t *testing.T) {
 	}).Prometheus, time.Hour)
 	if len(r.Reliability.Nodes) != 1 || len(r.Actions) > 0 {
 		t.Errorf("%+v, actions %+v, want the node and no action", r.Reliability.Nodes, r.Actions)
+	}
+}
+
+// TestTwoJobs: two jobs scrape the same autoscaler, and its GPUs count once.
+func TestTwoJobs(t *testing.T) {
+	for name, second := range map[string]func(*labels.Builder){
+		"without a pod":         func(b *labels.Builder) { b.Del("pod") },
+		"with another instance": func(b *labels.Builder) { b.Set("instance", "10.0.0.1:1") },
+	} {
+		c := newCluster(storyEnd.Add(-time.Hour), time.Minute)
+		c.NoExporter, c.Second = true, second
+		c.Nodes = []*Node{whole("n1", "p", modelH, 2)}
+		near(t, name, made(t, until(c).Prometheus, time.Hour).Hours.Capacity.Or(0), 2, 0.2)
+	}
+}
+
+// TestGonePools: of a pool that does not exist any more nothing can be explained.
+func TestGonePools(t *testing.T) {
+	a, _ := answers() // TestGolden reports the error
+	a.Lines = maps.Clone(a.Lines)
+	a.Lines[query.PoolNodes] = slices.Clone(a.Lines[query.PoolNodes])
+	for i, l := range a.Lines[query.PoolNodes] {
+		a.Lines[query.PoolNodes][i].Points = l.Points[:len(l.Points)/2]
+	}
+	for _, action := range model.Make(golden(a)).Actions {
+		if strings.Contains(action.Patch, "explain pool") {
+			t.Errorf("%s: %s", action.Title, action.Patch)
+		}
+	}
+}
+
+// TestRightSizePatch: a patch is YAML, whatever the name of the workload is.
+func TestRightSizePatch(t *testing.T) {
+	a, _ := answers()
+	a.Lines = maps.Clone(a.Lines)
+	for _, id := range []query.ID{query.AllocatedTo, query.MemoryP99, query.UseP95, query.InstUseP95} {
+		var lines []prom.Line
+		for _, l := range a.Lines[id] {
+			words := l.Labels.Map()
+			words[a.Dialect.Pod()] = "x\n: ["
+			lines = append(lines, prom.Line{Labels: prom.FromMap(words), Points: l.Points})
+		}
+		a.Lines[id] = lines
+	}
+	n := 0
+	for _, action := range model.Make(golden(a)).Actions {
+		if action.Kind != "right-size" {
+			continue
+		}
+		n++
+		var patch struct {
+			Resources struct {
+				Limits map[string]int `json:"limits"`
+			} `json:"resources"`
+		}
+		if err := yaml.UnmarshalStrict([]byte(action.Patch), &patch); err != nil || len(patch.Resources.Limits) != 1 {
+			t.Errorf("%v: %s", err, action.Patch)
+		}
+	}
+	if n == 0 {
+		t.Error("nothing is right-sized")
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/common/helpers/templates"
+
 	"github.com/gpuscale/gpuscale/dashboards/board"
 )
 
@@ -55,95 +57,40 @@ func ofColumn(p board.Panel, c board.Column) board.Panel {
 	return p
 }
 
-// scale lists the names of a unit's powers of a base.
-type scale struct {
-	base  float64
-	names []string
-	one   int // the place of the unit's own name
-	unit  string
-}
-
-var si = []string{" f", " p", " n", " µ", " m", " ", " k", " M", " G", " T", " P"}
-
-// scales has Grafana's units that are shown with a power.
-var scales = map[board.Unit]scale{
-	board.Number: {1000, []string{"", " K", " Mil", " Bil", " Tri", " Quadr"}, 0, ""},
-	board.Bytes:  {1024, []string{" B", " KiB", " MiB", " GiB", " TiB", " PiB"}, 0, ""},
-	board.Watts:  {1000, si, slices.Index(si, " "), "W"},
-	board.KWh:    {1000, si, slices.Index(si, " k"), "Wh"},
-	board.PerSec: {1000, []string{"", "K", "M", "B", "T"}, 0, " ops/s"},
-}
-
-// Format writes a value in a unit as Grafana does.
+// Format writes a value in a unit, with about three significant digits.
 func Format(v float64, unit board.Unit) string {
-	number, name := inUnit(v, unit)
-	return digits(number) + name
-}
-
-// Tick formats a value beside an axis. Like Grafana, it leaves out trailing zeros.
-func Tick(v float64, unit board.Unit) string {
-	number, name := inUnit(v, unit)
-	text := digits(number)
-	if strings.Contains(text, ".") {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text + name
-}
-
-// inUnit returns the number to write and the text behind it.
-func inUnit(v float64, unit board.Unit) (number float64, name string) {
+	base, name, powers := 1000.0, "", []string{"", "k", "M", "G", "T", "P"}
 	switch unit {
 	case board.Percent:
-		return v * 100, "%"
-	case board.Seconds:
-		return duration(v)
+		return digits(v*100) + "%"
 	case board.Celsius:
-		return v, " °C"
-	}
-	s, ok := scales[unit]
-	if !ok {
-		return v, ""
+		return digits(v) + " °C"
+	case board.Count:
+		return digits(v)
+	case board.Seconds:
+		text, _ := templates.HumanizeDuration(v) // it refuses no float
+		return strings.TrimSuffix(text, " 0s")
+	case board.Bytes:
+		base, name, powers = 1024, "B", []string{"", "Ki", "Mi", "Gi", "Ti", "Pi"}
+	case board.Watts:
+		name = "W"
+	case board.KWh:
+		v, name = v*1000, "Wh"
+	case board.PerSec:
+		name = "ops/s"
 	}
 	power := 0
-	if v != 0 {
-		power = int(math.Floor(math.Log10(math.Abs(v)) / math.Log10(s.base)))
+	for ; math.Abs(v) >= base && power < len(powers)-1; power++ {
+		v /= base
 	}
-	power = min(max(power, -s.one), len(s.names)-1-s.one)
-	return v / math.Pow(s.base, float64(power)), s.names[s.one+power] + s.unit
+	return strings.TrimSpace(digits(v) + " " + powers[power] + name)
 }
 
-// digits writes three significant digits, and never drops digits before the decimal point. Whole numbers get
-// no decimals.
+// digits writes three significant digits, and all digits before the decimal point.
 func digits(v float64) string {
-	decimals := 0
-	if v != math.Trunc(v) {
-		decimals = max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
+	if v == 0 {
+		return "0"
 	}
-	factor := math.Pow(10, float64(decimals))
-	return strconv.FormatFloat(math.Floor(v*factor+0.5)/factor, 'f', decimals, 64)
-}
-
-// duration uses the largest unit that gives at least one.
-func duration(v float64) (number float64, name string) {
-	for _, u := range []struct {
-		from, of float64
-		name     string
-	}{{31_536_000, 31_556_900, " year"}, {604_800, 604_800, " week"}, {86_400, 86_400, " day"}, {3600, 3600, " hour"}, {60, 60, " min"}} {
-		if math.Abs(v) < u.from {
-			continue
-		}
-		if number = v / u.of; math.Abs(number) > 1 {
-			u.name += "s"
-		}
-		return number, u.name
-	}
-	switch a := math.Abs(v); {
-	case a >= 1 || a == 0:
-		return v, " s"
-	case a >= 1e-3:
-		return v * 1e3, " ms"
-	case a >= 1e-6:
-		return v * 1e6, " µs"
-	}
-	return v * 1e9, " ns"
+	factor := math.Pow(10, max(0, 2-math.Floor(math.Log10(math.Abs(v)))))
+	return strconv.FormatFloat(math.Round(v*factor)/factor, 'f', -1, 64)
 }

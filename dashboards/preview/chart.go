@@ -92,7 +92,7 @@ func (p *panel) scale(all []layer) (x axis) {
 	step := roundUp((most - x.bottom) / 4)
 	x.top, x.bottom = math.Ceil(most/step-1e-9)*step, math.Floor(x.bottom/step)*step
 	for v := x.bottom; v <= x.top+step/2; v += step {
-		p.Ticks = append(p.Ticks, item{Cell: eval.Cell{Text: eval.Tick(v, p.Panel.Unit)}, Part: percent(x.share(v))})
+		p.Ticks = append(p.Ticks, item{Cell: eval.Cell{Text: eval.Format(v, p.Panel.Unit)}, Part: percent(x.share(v))})
 	}
 	return x
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
 
-// DefaultLength is the time range of a page by default.
-const DefaultLength = 30 * time.Minute
+// defaultLength is the time range of a page by default.
+const defaultLength = 30 * time.Minute
 
 // Bounds of a page: the longest time range, and the timeout.
 const (
@@ -48,7 +48,7 @@ func Routes(mux *http.ServeMux, src eval.Source, boards []board.Board, scrape ti
 
 func since(text string) (time.Duration, error) {
 	if text == "" {
-		return DefaultLength, nil
+		return defaultLength, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Minute || d > maxLength {

@@ -34,7 +34,7 @@ func (n *node) nulled() (values map[string]any, count int) {
 func TestNullIsNothing(t *testing.T) {
 	h := helm(t)
 	for _, with := range []string{
-		`{agent: {enabled: true}, report: {enabled: true, persistence: {enabled: true}}, monitoring: {scrape: ServiceMonitor, rules: {recording: true, alerts: true}, dashboards: {enabled: true}}, networkPolicy: {enabled: true, egress: {enabled: true}}}`,
+		`{agent: {enabled: true}, report: {enabled: true, persistence: {enabled: true}}, monitoring: {scrape: ServiceMonitor, rules: {recording: true, alerts: true}, dashboards: {enabled: true}}, networkPolicy: {enabled: true, egress: {enabled: true, to: [{}]}}}`,
 		`{agent: {enabled: true}, exporter: {allocatedPodLabels: true, nodeCondition: true, profiling: true}, monitoring: {scrape: PodMonitor}}`,
 		`{agent: {enabled: true}, adapter: {certificate: {source: cert-manager}}, autoscaler: {pools: {clusterAPI: true}}, monitoring: {scrape: annotations}}`,
 		`{adapter: {certificate: {source: secret, secretName: mine}}, monitoring: {scrape: ServiceMonitor}}`,

@@ -148,7 +148,7 @@ func TestHostNetwork(t *testing.T) {
 // data out.
 func TestEgressNamesPeers(t *testing.T) {
 	policies := 0
-	for _, o := range render(t, helm(t), `{prometheus: {url: "http://p"}, adapter: {enabled: true}, autoscaler: {enabled: true}, report: {enabled: true}, networkPolicy: {enabled: true, egress: {enabled: true}}}`) {
+	for _, o := range render(t, helm(t), `{prometheus: {url: "http://p"}, adapter: {enabled: true}, autoscaler: {enabled: true}, report: {enabled: true}, networkPolicy: {enabled: true, egress: {enabled: true, to: [{to: [{ipBlock: {cidr: 10.0.0.0/24}}]}]}}}`) {
 		if o.GetKind() != "NetworkPolicy" {
 			continue
 		}

@@ -91,9 +91,46 @@ adapter: {enabled: true, certificate: {source: cert-manager}}`, "adapter.certifi
 	}
 }
 
+// TestSecondExporter: the chart refuses an exporter beside that of another release, unless it is for nodes of its own.
+func TestSecondExporter(t *testing.T) {
+	h := helm(t)
+	ofRelease := func(name string) map[string]any {
+		return map[string]any{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": map[string]any{
+			"name": "gpuscale-exporter", "namespace": namespace, "labels": map[string]string{"app.kubernetes.io/part-of": "gpuscale", "app.kubernetes.io/component": "exporter"},
+			"annotations": map[string]string{"meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": namespace},
+		}, "spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{}}}}}
+	}
+	for _, c := range []struct{ of, values, says string }{
+		{"other", "", `DaemonSet ` + namespace + `/gpuscale-exporter, of release "other", is gpuscale's exporter, too`},
+		{release, "", ""},
+		{"other", "exporter: {nodeSelector: {gpu: small}}", ""},
+		{"other", "exporter: {enabled: false}", ""},
+	} {
+		there := h
+		there.Kubeconfig = clusterOf(t, nil, ofRelease(c.of))
+		_, err := there.Run(t.Context(), releaseWith("image: {registry: registry.example}\n"+c.values), "install", release, h.Chart, "--dry-run=server")
+		if says := fmt.Sprint(err); c.says != "" && !strings.Contains(says, c.says) || c.says == "" && strings.Contains(says, "exporter, too") {
+			t.Errorf("%s with %q: %v", c.of, c.values, err)
+		}
+	}
+}
+
+// TestEgressReachesPrometheus: without destinations, programs that query would be cut off.
+func TestEgressReachesPrometheus(t *testing.T) {
+	h := helm(t)
+	for values, refused := range map[string]bool{
+		"adapter: {enabled: true}": true, "exporter: {dra: true}": true, "report: {enabled: true}": true, "": false,
+	} {
+		_, err := h.Template(t.Context(), releaseWith("networkPolicy: {enabled: true, egress: {enabled: true}}\n"+values))
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "networkPolicy.egress.to") {
+			t.Errorf("%q: %v", values, err)
+		}
+	}
+}
+
 // clusterOf is the kubeconfig of a fake API server that has these kinds of the Prometheus Operator, or of the
-// group before them, the namespace kube-system, and no other object.
-func clusterOf(t *testing.T, kinds []string) string {
+// group before them, the namespace kube-system, these DaemonSets, and no other object.
+func clusterOf(t *testing.T, kinds []string, daemonSets ...any) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := func(o any) {
@@ -128,6 +165,8 @@ func clusterOf(t *testing.T, kinds []string) string {
 			answer(list)
 		case path == "/api/v1/namespaces/kube-system":
 			answer(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]string{"name": "kube-system"}})
+		case strings.HasSuffix(path, "/daemonsets"):
+			answer(map[string]any{"apiVersion": "apps/v1", "kind": "DaemonSetList", "items": append([]any{}, daemonSets...)})
 		case strings.HasSuffix(path, "s"):
 			answer(map[string]any{"apiVersion": "v1", "kind": "List", "items": []any{}})
 		default:

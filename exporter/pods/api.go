@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"time"
@@ -32,8 +33,11 @@ const Timeout = 10 * time.Second
 func Connect() (*API, error) {
 	if file := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); file != "" {
 		to, err := clientcmd.BuildConfigFromFlags("", file)
+		if _, unread := errors.AsType[*fs.PathError](err); err != nil && !unread { // client-go's text quotes Go types
+			err = errors.New("it is no kubeconfig that names a cluster; `kubectl config view --raw --flatten` prints one")
+		}
 		if err != nil {
-			return nil, fmt.Errorf("KUBECONFIG: %w", err)
+			return nil, fmt.Errorf("KUBECONFIG %s: %w", file, err)
 		}
 		return NewAPI(to)
 	}

@@ -24,14 +24,8 @@ var adapterChecks = []Check{
 	},
 	{
 		ID: "apiservice-unavailable", Title: "The API server reaches the adapter", Run: registration,
-		Fault: "The API server gets no answer from the adapter, although the APIService's Service and certificate are correct.",
+		Fault: "The API server gets no answer from the adapter, or does not trust it: the Service of an APIService, its port or its endpoints are missing; `caBundle` is not the CA of the adapter's certificate; or the certificate is for another name, has expired or is not valid yet. Or the CA expires within 30 days.",
 		Means: "HPAs get no metrics from the adapter and do not scale; the deletion of a namespace may hang.",
-		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
-	},
-	{
-		ID: "apiservice-ca", Title: "APIServices have the adapter's Service and CA", Run: registration,
-		Fault: "The Service of an APIService, its port or its endpoints are missing, `caBundle` is not the CA of the adapter's certificate, or the certificate is for another name.",
-		Means: "HPAs get no metrics from the adapter and do not scale.",
 		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
 	},
 	{
@@ -41,22 +35,10 @@ var adapterChecks = []Check{
 		Looks: from(Deployments, DaemonSets, APIServices, Services), Also: from(HPAs),
 	},
 	{
-		ID: "adapter-certificate", Title: "The adapter's CA is valid", Run: registration,
-		Fault: "The CA in `caBundle`, or the adapter's certificate, has expired or is not valid yet; or the CA expires within 30 days.",
-		Means: "While the certificate is not valid, HPAs get no metrics from the adapter and do not scale.",
-		Looks: from(Deployments, DaemonSets, APIServices, Services, EndpointSlices), May: from(Pods),
-	},
-	{
-		ID: "adapter-rights", Title: "The adapter may authenticate callers", Run: adapterRights,
-		Fault: "The adapter's ServiceAccount is not bound to the ClusterRole `system:auth-delegator`, or not to the Role `extension-apiserver-authentication-reader`.",
-		Means: "The adapter refuses all requests, or does not start.",
-		Looks: from(Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings, RoleBindings),
-	},
-	{
 		ID: "program-rights", Title: "The adapter and the autoscaler have the permissions that they need", Run: programRights,
-		Fault: "The adapter or the autoscaler lacks a permission that it needs in every cluster: no ClusterRole grants it.",
-		Means: "Metrics of objects that the adapter may not read have no value. The autoscaler does not plan without objects that it may not read, and its writes fail.",
-		Looks: from(Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings),
+		Fault: "The adapter or the autoscaler lacks a permission that it needs in every cluster: no ClusterRole grants it. The adapter's ServiceAccount also needs the ClusterRole `system:auth-delegator` and, in `kube-system`, the Role `extension-apiserver-authentication-reader`.",
+		Means: "The adapter refuses all requests or does not start, or metrics of objects that it may not read have no value. The autoscaler does not plan without objects that it may not read, and its writes fail.",
+		Looks: from(Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings, RoleBindings),
 	},
 }
 
@@ -281,10 +263,8 @@ func takeover(l *look, a *apiService, p Program) string {
 		return ""
 	}
 	port := int32(443)
-	for _, b := range APIServices.in(l) {
-		if b.Spec.Service != nil && b.Spec.Service.Name == p.Name && b.Spec.Service.Namespace == p.Namespace && b.Spec.Service.Port != nil {
-			port = *b.Spec.Service.Port
-		}
+	if s := find(Services.in(l), p.Namespace, p.Name); s != nil {
+		port = cmp.Or(httpsPort(s), port)
 	}
 	return register(l.commands, a, p, fmt.Sprintf(`"service":{"namespace":%q,"name":%q,"port":%d},`, p.Namespace, p.Name, port))
 }

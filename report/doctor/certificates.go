@@ -18,24 +18,22 @@ import (
 // soon is how long before its expiry a certificate is reported.
 const soon = 30 * 24 * time.Hour
 
-// registration checks the way from each of our APIServices to the adapter. Three checks share this way, and
-// only one of them reports its first fault: the check with the id that firstFault returns.
+// registration checks the way from each of our APIServices to the adapter.
 func registration(l *look) {
 	r := registered(l)
 	reported := map[string]bool{} // each Service is reported once
 	for _, a := range r.ours {
-		id, f := firstFault(l, a, adapterOf(l, a, r.adapters))
-		if f.Severity != "" && id == l.check.ID && !reported[f.Object] {
+		f := firstFault(l, a, adapterOf(l, a, r.adapters))
+		if f.Severity != "" && !reported[f.Object] {
 			reported[f.Object] = true
 			l.findings = append(l.findings, f)
 		}
 	}
 }
 
-// firstFault looks for the first fault on the way from an APIService to the adapter. It returns the id of the
-// check that reports the fault, and the finding. Without a fault the finding has no severity.
-func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
-	const certificate = "adapter-certificate"
+// firstFault looks for the first fault on the way from an APIService to the adapter. Without a fault the
+// finding has no severity.
+func firstFault(l *look, a *apiService, p Program) Finding {
 	ref, c := a.Spec.Service, available(a)
 	if c == nil {
 		c = &apiregistrationv1.APIServiceCondition{}
@@ -43,7 +41,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 	service := find(Services.in(l), ref.Namespace, ref.Name)
 	bundle, unreadable := cert.ParseCertsPEM(a.Spec.CABundle)
 	how, commands := reissue(l, a, p)
-	id, f = "apiservice-ca", Finding{Severity: Fault, Object: "APIService " + a.Name, Seen: stated(a)}
+	f := Finding{Severity: Fault, Object: "APIService " + a.Name, Seen: stated(a)}
 	well := c.Status == apiregistrationv1.ConditionTrue
 	switch {
 	case service == nil, c.Reason == "ServiceNotFound":
@@ -60,7 +58,7 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", unreadable)
 		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", rebundle(l, a, p)
 	case refused(a, "certificate has expired or is not yet valid"): // Go reports both cases with this error
-		id, f.Fix, f.Commands = certificate, "Issue a new certificate. "+how, commands
+		f.Fix, f.Commands = "Issue a new certificate. "+how, commands
 		if refused(a, " is before ") {
 			f.Means = "HPAs that use " + a.Spec.Group + " get no metrics until the certificate is valid."
 			f.Fix = "Check the clocks of the control plane and of the certificate's issuer, and correct the wrong one (NTP). If both are right, issue a new certificate. " + how
@@ -76,7 +74,6 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 			f.Fix = "spec.caBundle is not the CA of the adapter's certificate. The adapter writes it within a minute if it may update this APIService: the command restores that permission."
 		}
 	case !well:
-		id = "apiservice-unavailable"
 		f.Fix = "Read the adapter's log. If the adapter is healthy, the API server does not reach it: check NetworkPolicies and firewalls, or set adapter.hostNetwork."
 		f.Commands = []string{l.logs(p), l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version)}
 	case a.Spec.InsecureSkipTLSVerify:
@@ -91,9 +88,10 @@ func firstFault(l *look, a *apiService, p Program) (id string, f Finding) {
 		if f.Severity = ""; until.Before(l.Now.Add(soon)) {
 			f.Severity, f.Seen = Warning, "the CA in spec.caBundle expires on "+until.UTC().Format(time.DateOnly)
 		}
-		id, f.Fix, f.Commands = certificate, "Issue a new certificate. "+how, commands
+		f.Means = "From that day on, HPAs get no metrics from the adapter and do not scale."
+		f.Fix, f.Commands = "Issue a new certificate. "+how, commands
 	}
-	return id, f
+	return f
 }
 
 // unreachable returns the finding about a Service without ready endpoints.
@@ -125,15 +123,23 @@ func reselect(c commands, s *corev1.Service, p Program) string {
 	return c.in(s.Namespace, "patch", "service", s.Name, "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":"/spec/selector","value":%s}]`, selector))
 }
 
-// portOf writes the command that sets the port in the APIService. If the Service has several ports and none
-// is named https, the command shows them.
+// portOf writes the command that sets the port in the APIService. If the port is uncertain, the command shows the
+// Service's ports.
 func portOf(c commands, a *apiService, s *corev1.Service) string {
-	for _, port := range s.Spec.Ports {
-		if port.Name == "https" || len(s.Spec.Ports) == 1 {
-			return c.patch("", "apiservice", a.Name, fmt.Sprintf(`{"spec":{"service":{"port":%d}}}`, port.Port))
-		}
+	if port := httpsPort(s); port != 0 {
+		return c.patch("", "apiservice", a.Name, fmt.Sprintf(`{"spec":{"service":{"port":%d}}}`, port))
 	}
 	return c.in(s.Namespace, "get", "service", s.Name, "-o", "jsonpath={.spec.ports}")
+}
+
+// httpsPort returns a Service's only port or the one that is named https, or 0.
+func httpsPort(s *corev1.Service) int32 {
+	for _, port := range s.Spec.Ports {
+		if port.Name == "https" || len(s.Spec.Ports) == 1 {
+			return port.Port
+		}
+	}
+	return 0
 }
 
 // reissue says how the issuer issues the adapter's certificate again, and returns the commands. A user's own

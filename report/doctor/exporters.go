@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -218,12 +217,9 @@ func twoExporters(l *look) {
 		object := kind + " " + p.Namespace + "/" + name
 		both[object] = append(both[object], p.Spec.NodeName)
 		remove[object] = l.in(p.Namespace, "delete", strings.ToLower(kind), name)
-		if d := find(DaemonSets.in(l), p.Namespace, name); d != nil && kind == "DaemonSet" {
-			if resource, by := operatorOf(d); by != "" { // the operator would recreate it
-				remove[object] = l.patch("", resource, by, `{"spec":{"dcgmExporter":{"enabled":false}}}`)
-			} else if p.Namespace == "gke-managed-system" || metav1.GetControllerOf(d) != nil { // GKE or CloudWatch's operator would recreate it
-				remove[object] = ""
-			}
+		d := find(DaemonSets.in(l), p.Namespace, name)
+		if d != nil && kind == "DaemonSet" && (p.Namespace == "gke-managed-system" || len(d.OwnerReferences) > 0) { // its owner would create it again
+			remove[object] = patchOperator(l, d, `{"dcgmExporter":{"enabled":false}}`)
 		}
 	}
 	for _, object := range slices.Sorted(maps.Keys(both)) {
@@ -233,16 +229,14 @@ func twoExporters(l *look) {
 	}
 }
 
-// operatorOf returns the GPU Operator's object that made a DaemonSet, or "" for none: a ClusterPolicy (device
-// plugin) or a GPUCluster (DRA).
-func operatorOf(d *daemonSet) (resource, name string) {
+// patchOperator writes the command that changes the spec of the GPU Operator's object that made a DaemonSet: a
+// ClusterPolicy (device plugin) or a GPUCluster (DRA). It returns "" if neither made it.
+func patchOperator(l *look, d *daemonSet, spec string) string {
+	resources := map[string]string{"ClusterPolicy": "clusterpolicies.nvidia.com", "GPUCluster": "gpuclusters.nvidia.com"}
 	for _, by := range d.OwnerReferences {
-		switch by.Kind {
-		case "ClusterPolicy":
-			return "clusterpolicies.nvidia.com", by.Name
-		case "GPUCluster":
-			return "gpuclusters.nvidia.com", by.Name
+		if resource := resources[by.Kind]; resource != "" {
+			return l.patch("", resource, by.Name, `{"spec":`+spec+`}`)
 		}
 	}
-	return "", ""
+	return ""
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"time"
 
@@ -117,13 +118,10 @@ func migStrategy(l *look) {
 // shows where the strategy is set.
 func mixed(l *look, n *corev1.Node) string {
 	for _, d := range DaemonSets.in(l) {
-		if !runs(d.Spec.Template.Spec, "k8s-device-plugin") {
-			continue
+		if runs(d.Spec.Template.Spec, "k8s-device-plugin") {
+			return cmp.Or(patchOperator(l, d, `{"mig":{"strategy":"mixed"}}`),
+				l.in(d.Namespace, "get", "daemonset", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].env} {.spec.template.spec.containers[*].args}"))
 		}
-		if resource, name := operatorOf(d); name != "" {
-			return l.patch("", resource, name, `{"spec":{"mig":{"strategy":"mixed"}}}`)
-		}
-		return l.in(d.Namespace, "get", "daemonset", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].env} {.spec.template.spec.containers[*].args}")
 	}
 	return l.kubectl("get", "node", n.Name, "-L", labelStrategy)
 }

@@ -152,13 +152,9 @@ func unread(l *look, p Program, name string) (fix string, commands []string) {
 // pickers writes the command that shows which monitors each Prometheus selects, and in which namespaces. A
 // Prometheus agent is a kind of its own.
 func (l *look) pickers() string {
-	var kinds []string
-	if includes(Monitoring.in(l), "prometheuses") {
-		kinds = append(kinds, "prometheuses")
-	}
-	if includes(MonitoringAlpha.in(l), "prometheusagents") {
-		kinds = append(kinds, "prometheusagents")
-	}
+	kinds := slices.DeleteFunc([]string{"prometheuses", "prometheusagents"}, func(kind string) bool {
+		return !includes(Monitoring.in(l), kind) && !includes(MonitoringAlpha.in(l), kind)
+	})
 	if len(kinds) == 0 {
 		return ""
 	}
@@ -232,13 +228,8 @@ func clockSkew(l *look) {
 		l.cannot("the API server reported no time")
 		return
 	}
-	local := l.Now.Sub(l.Local)
-	if local.Abs() > skewed {
-		l.warn("This machine", fmt.Sprintf("its clock is %s the API server's", behind(-local)), "Correct the clock of this machine (NTP).").
-			Means = "Ages in this report are wrong; the cluster is not affected."
-	}
 	if at, known := l.moment(Clock); known {
-		skew(l, "Prometheus", at.Sub(l.Asked)-local, "Samples look older or newer than they are: the adapter drops those that seem older than maxAge, and HPAs do not scale.")
+		skew(l, "Prometheus", at.Sub(l.Asked)-l.Now.Sub(l.Local), "Samples look older or newer than they are: the adapter drops those that seem older than maxAge, and HPAs do not scale.")
 	}
 	// Kubelets renew their Leases every ten seconds by their own clocks. A Lease from the future proves a wrong clock.
 	// An old Lease may just be renewed late, so it is not reported.
@@ -267,18 +258,14 @@ func skew(l *look, object string, ahead time.Duration, means string) {
 	if ahead.Abs() <= skewed {
 		return
 	}
-	add := l.warn
+	add, where := l.warn, "ahead of"
+	if ahead < 0 {
+		where = "behind"
+	}
 	if ahead.Abs() > broken {
 		add = l.fault
 	}
-	add(object, fmt.Sprintf("its clock is %s the API server's", behind(ahead)), "Correct that clock (NTP, chrony).").Means = means
-}
-
-func behind(ahead time.Duration) string {
-	if ahead < 0 {
-		return (-ahead).Round(time.Second).String() + " behind"
-	}
-	return ahead.Round(time.Second).String() + " ahead of"
+	add(object, fmt.Sprintf("its clock is %s %s the API server's", ahead.Abs().Round(time.Second), where), "Correct that clock (NTP, chrony).").Means = means
 }
 
 func profAbsent(l *look) {

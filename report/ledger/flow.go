@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -70,7 +71,7 @@ func newFlow(a query.Answers, g query.Grid) *flow {
 func (f *flow) read(a query.Answers, g query.Grid) {
 	unanswered := a.Missing(g, query.Places)
 	by := map[string]*replica{}
-	id := func(ls prom.Labels) string { return ls.Get("instance") + "\xff" + ls.Get("pod") }
+	id := func(ls prom.Labels) string { return cmp.Or(ls.Get(a.Dialect.Replica), ls.Get(metric.LabelPod)) }
 	for _, l := range a.Lines[query.Capacity] {
 		r := by[id(l.Labels)]
 		if r == nil {

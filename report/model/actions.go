@@ -147,7 +147,7 @@ func reclaim(out *proposals, a answers, c pricing, work map[workKey]*work) map[w
 			Hours: Known(idle * w.part()), Money: c.money("", w.model, idle*w.part()), Patch: patch,
 			Risk:       "The next request waits until the pod has started. Ask the owner first.",
 			Confidence: word, Because: because, Query: w.proof(a, a.Dialect.IdleAllocations, w.part()),
-		}, w.subject(w.profile)...)
+		}, w.namespace, w.name, w.profile, w.model)
 	}
 	return taken
 }
@@ -174,22 +174,19 @@ func smaller(out *proposals, a answers, c pricing, work map[workKey]*work, recla
 			continue
 		}
 		allocated, _, _ := a.markedHours(w.allocated)
-		word, risk := "medium", "A larger peak than in this window may not fit. Throughput falls if compute is the bottleneck."
+		word := "medium"
 		if s.Evidence.Or(0) < 72 {
 			word = "low"
-		}
-		if w.mixed {
-			risk += " Its pods also have GPUs of other models, which may not offer this slice."
 		}
 		out.propose(Action{
 			Kind: "right-size", Effect: frees,
 			Title: fmt.Sprintf("Give %s/%s a %s slice in place of a %s", s.Namespace, s.Workload, s.To, w.things(s.From)),
 			Hours: s.Hours, Money: c.money("", w.model, s.Hours.Or(0)),
-			Patch:      fmt.Sprintf("resources:            # of the container, in the pods of %s/%s\n  limits:\n    nvidia.com/mig-%s: 1", s.Namespace, s.Workload, strings.ReplaceAll(s.To, "+", ".")),
-			Risk:       risk,
+			Patch:      fmt.Sprintf("resources:            # of the container, in the pods of %s\n  limits:\n    nvidia.com/mig-%s: 1", text.Line(s.Namespace+"/"+s.Workload), strings.ReplaceAll(s.To, "+", ".")),
+			Risk:       "A larger peak than in this window may not fit. Throughput falls if compute is the bottleneck.",
 			Confidence: word, Because: fmt.Sprintf("one pod was observed for %.3g hours", s.Evidence.Or(0)),
 			Query: w.proof(a, a.Dialect.Allocations, s.Hours.Or(0)/allocated),
-		}, w.subject(s.From)...)
+		}, w.namespace, w.name, s.From, w.model)
 	}
 }
 
@@ -309,23 +306,19 @@ func scattered(out *proposals, a answers, c pricing, pools []Pool) {
 		} {
 			values, expression := a.gauge(p.Pool, kind.state)
 			hours := a.total(values)
-			if hours == 0 {
-				continue
-			}
-			because := causes(a, p.Pool, kind.state)
-			if because != "" {
-				because = "causes: " + because
+			if _, there := p.Now.Get(); !there || hours == 0 {
+				continue // nothing can be explained about a pool that is gone
 			}
 			out.propose(Action{
 				Kind: kind.kind, Effect: frees, Title: fmt.Sprintf("Make the %s GPUs of pool %s usable", kind.state, p.Pool),
-				Hours: Known(hours), Money: c.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk, Because: because,
+				Hours: Known(hours), Money: c.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk, Because: causes(a, p.Pool, kind.state),
 				Query: sampled(a.Window, expression, 1),
 			}, p.Pool)
 		}
 	}
 }
 
-// causes lists the reasons with the most hours first.
+// causes lists the causes of a pool's stranded or fragmented GPUs, those with the most hours first.
 func causes(a answers, pool, state string) string {
 	fragments := []string{"odd", "unpartitioned", "shape", "scattered"}
 	type cause struct {
@@ -341,12 +334,15 @@ func causes(a answers, pool, state string) string {
 			}
 		}
 	}
+	if len(all) == 0 {
+		return ""
+	}
 	most(all, func(c cause) Number { return c.hours }, func(c cause) string { return c.name })
 	var words []string
 	for _, c := range all {
 		words = append(words, fmt.Sprintf("%s %.3g h", c.name, c.hours.Or(0)))
 	}
-	return strings.Join(words, ", ")
+	return "causes: " + strings.Join(words, ", ")
 }
 
 // replace proposes to replace nodes with sick GPUs. A node whose GPUs are healthy again is not drained, and of a node

@@ -20,9 +20,8 @@ import (
 
 // Forecast is section 6.
 type Forecast struct {
-	Outlooks  []Outlook  `json:"outlooks"`
-	Workloads []Workload `json:"workloads" doc:"The autoscaler's forecasts of workloads."`
-	Note      string     `json:"note"`
+	Outlooks []Outlook `json:"outlooks"`
+	Note     string    `json:"note"`
 }
 
 // Outlook is the forecast of one pool, or of all pools together.
@@ -71,15 +70,6 @@ type Exhausted struct {
 	Text     string `json:"text"`
 }
 
-// Workload is the autoscaler's forecast for one workload, in GPUs.
-type Workload struct {
-	Workload string `json:"workload"`
-	Low      Number `json:"low"`
-	Expected Number `json:"expected"`
-	High     Number `json:"high"`
-	Error    Number `json:"error" doc:"Mean of the errors over its own past, each as a share of the actual value."`
-}
-
 // Bounds of section 6. A forecast reaches at most half as far as its data, and at most a month.
 const (
 	mostOutlooks = 6
@@ -117,10 +107,6 @@ func forecastOf(a answers, led ledger.Ledger, limits map[string]Number) Forecast
 	}
 	for _, p := range parts {
 		f.Outlooks = append(f.Outlooks, outlook(p, a.Window, led.Grid))
-	}
-	f.Workloads = expected(a)
-	if why := a.open(query.Forecasts); why != "" {
-		f.Note += " The autoscaler's forecasts of workloads are unknown: " + why + "."
 	}
 	return f
 }
@@ -297,21 +283,4 @@ func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 		e.Text += " There is not enough data to look further ahead."
 	}
 	o.Exhausts = e
-}
-
-func expected(a answers) []Workload {
-	by := map[string]*Workload{}
-	for _, s := range a.Vectors[query.Forecasts] {
-		name, none := s.Labels.Get(metric.LabelWorkload), Unknown("the autoscaler has no forecast")
-		w := entry(by, name, Workload{Workload: name, Low: none, Expected: none, High: none, Error: none})
-		if n := map[string]*Number{"low": &w.Low, "expected": &w.Expected, "high": &w.High}[s.Labels.Get(metric.LabelKind)]; n != nil {
-			*n = Known(s.Value)
-		}
-	}
-	for _, s := range a.Vectors[query.ForecastErr] {
-		if w := by[s.Labels.Get(metric.LabelWorkload)]; w != nil {
-			w.Error = Known(s.Value)
-		}
-	}
-	return values(by)
 }

@@ -51,6 +51,22 @@ func reliabilityOf(a answers, led ledger.Ledger, c pricing) Reliability {
 		r.MTBF = Unknown(noExporter)
 		return r
 	}
+	var condemned float64
+	if r.XIDs, condemned = xids(a); condemned > 0 {
+		r.MTBF = Known(led.Capacity / hour / condemned)
+	}
+	r.MTBF = a.unless(r.MTBF, query.XIDs)
+	for _, l := range a.Lines[query.SickNodes] {
+		if hours := a.total(a.values(l)); hours > 0 {
+			r.Nodes = append(r.Nodes, SickNode{Node: l.Labels.Get(metric.LabelNode), Hours: Known(hours)})
+		}
+	}
+	most(r.Nodes, func(n SickNode) Number { return n.Hours }, func(n SickNode) string { return n.Node })
+	return r
+}
+
+// xids counts the errors of each code, and those that condemn a GPU.
+func xids(a answers) (all []XID, condemned float64) {
 	type code struct {
 		count       float64
 		gpus, nodes []string
@@ -82,7 +98,6 @@ func reliabilityOf(a answers, led ledger.Ledger, c pricing) Reliability {
 		e.gpus = append(e.gpus, l.Labels.Get(metric.LabelGPUUUID))
 		e.nodes = append(e.nodes, l.Labels.Get(metric.LabelNode))
 	}
-	condemned := 0.0
 	for _, x := range keys(by) {
 		e := by[x]
 		slices.Sort(e.gpus)
@@ -92,21 +107,11 @@ func reliabilityOf(a answers, led ledger.Ledger, c pricing) Reliability {
 		if is {
 			condemned += e.count
 		}
-		r.XIDs = append(r.XIDs, XID{Code: x, Count: Known(e.count), GPUs: len(slices.Compact(e.gpus)), Nodes: slices.Compact(e.nodes), Condemned: is})
+		all = append(all, XID{Code: x, Count: Known(e.count), GPUs: len(slices.Compact(e.gpus)), Nodes: slices.Compact(e.nodes), Condemned: is})
 	}
-	most(r.XIDs, func(x XID) Number { return x.Count }, func(x XID) string {
+	most(all, func(x XID) Number { return x.Count }, func(x XID) string {
 		n, _ := strconv.Atoi(x.Code)
 		return strconv.Itoa(1e6 + n)
 	})
-	if condemned > 0 {
-		r.MTBF = Known(led.Capacity / hour / condemned)
-	}
-	r.MTBF = a.unless(r.MTBF, query.XIDs)
-	for _, l := range a.Lines[query.SickNodes] {
-		if hours := a.total(a.values(l)); hours > 0 {
-			r.Nodes = append(r.Nodes, SickNode{Node: l.Labels.Get(metric.LabelNode), Hours: Known(hours)})
-		}
-	}
-	most(r.Nodes, func(n SickNode) Number { return n.Hours }, func(n SickNode) string { return n.Node })
-	return r
+	return all, condemned
 }

@@ -25,7 +25,6 @@ type work struct {
 	workKey
 	kind      string               // Deployment, StatefulSet, Pod, or "controller" for other kinds
 	pattern   string               // matches the names of its pods
-	mixed     bool                 // its pods also have GPUs of other models
 	allocated map[string][]float64 // share of each GPU or instance
 	idle      map[string][]float64
 	memory    float64    // 99th percentile, bytes; NaN for unknown
@@ -61,20 +60,14 @@ func Owner(pod string) (name, kind, pattern string) {
 	return pod, "Pod", regexp.QuoteMeta(pod)
 }
 
-// workloads collects the exporter's series by workload and model. A GPU of unknown model, for example on a
-// removed node, is counted with the workload's other GPUs.
+// workloads collects the exporter's series by workload and model.
 func workloads(a answers) map[workKey]*work {
-	all, models := map[workKey]*work{}, workModels(a)
-	d := a.Dialect
+	all, d := map[workKey]*work{}, a.Dialect
 	of := func(ls prom.Labels) *work {
 		name, kind, pattern := Owner(ls.Get(d.Pod()))
-		key := workKey{namespace: ls.Get(d.Namespace()), name: name, profile: ls.Get(metric.LabelProfile)}
-		known := models[key]
-		if key.model = gpu.ProductName(a.models[ls.Get(metric.LabelGPUUUID)]); key.model == "" && len(known) > 0 {
-			key.model = known[0]
-		}
+		key := workKey{ls.Get(d.Namespace()), name, ls.Get(metric.LabelProfile), gpu.ProductName(a.models[ls.Get(metric.LabelGPUUUID)])}
 		return entry(all, key, work{
-			workKey: key, kind: kind, pattern: pattern, mixed: len(known) > 1,
+			workKey: key, kind: kind, pattern: pattern,
 			allocated: map[string][]float64{}, idle: map[string][]float64{}, memory: math.NaN(), use: math.NaN(),
 		})
 	}
@@ -108,22 +101,6 @@ func workloads(a answers) map[workKey]*work {
 	return all
 }
 
-// workModels returns the models of each workload's GPUs, sorted. The key has no model.
-func workModels(a answers) map[workKey][]string {
-	all, d := map[workKey][]string{}, a.Dialect
-	for _, l := range a.Lines[query.AllocatedTo] {
-		name, _, _ := Owner(l.Labels.Get(d.Pod()))
-		key := workKey{namespace: l.Labels.Get(d.Namespace()), name: name, profile: l.Labels.Get(metric.LabelProfile)}
-		if model := gpu.ProductName(a.models[l.Labels.Get(metric.LabelGPUUUID)]); model != "" && !slices.Contains(all[key], model) {
-			all[key] = append(all[key], model)
-		}
-	}
-	for _, models := range all {
-		slices.Sort(models)
-	}
-	return all
-}
-
 // markedHours returns hours: the sum of allocated shares, the sum of whole GPUs or instances, and the hours
 // of the one with the most.
 func (a answers) markedHours(marked map[string][]float64) (parts, whole, longest float64) {
@@ -153,36 +130,27 @@ func atEnd(marked map[string][]float64) bool {
 
 func (w *work) part() float64 { return ledger.Part(w.model, w.profile) }
 
-// things names what is allocated to the workload's pods.
+// things names what is allocated to the workload's pods: a profile, or "whole GPU".
 func (w *work) things(one string) string {
-	if w.mixed {
-		return one + " (" + w.model + ")"
+	if w.model == "" {
+		return one
 	}
-	return one
+	return one + " (" + w.model + ")"
 }
 
-// subject is unique among the workload's actions.
-func (w *work) subject(allocated string) []string {
-	if w.mixed {
-		return []string{w.namespace, w.name, allocated, w.model}
-	}
-	return []string{w.namespace, w.name, allocated}
-}
-
-// proof is the query behind a figure of the workload: its allocations on GPUs of this model only, times a
-// factor.
+// proof is the query behind a figure of the workload: its allocations on GPUs of this model, times a factor.
 func (w *work) proof(a answers, allocations func(matchers ...string) string, factor float64) string {
-	expression := allocations(w.matchers(a.Dialect)...)
-	if w.mixed {
-		var names []string // the driver's names
-		for _, name := range a.models {
-			if gpu.ProductName(name) == w.model {
-				names = append(names, regexp.QuoteMeta(name))
-			}
+	var names []string // the driver's names of the model
+	for _, name := range a.models {
+		if gpu.ProductName(name) == w.model {
+			names = append(names, regexp.QuoteMeta(name))
 		}
+	}
+	expression := allocations(w.matchers(a.Dialect)...)
+	if len(names) > 0 {
 		slices.Sort(names)
-		model := query.Like(metric.LabelModel, strings.Join(slices.Compact(names), "|"))
-		expression = "(" + expression + ") and on (" + metric.LabelGPUUUID + ") " + a.Dialect.Select(metric.GPUInfo.Name, model)
+		expression = "(" + expression + ") and on (" + metric.LabelGPUUUID + ") " +
+			a.Dialect.Select(metric.GPUInfo.Name, query.Like(metric.LabelModel, strings.Join(slices.Compact(names), "|")))
 	}
 	return sampled(a.Window, expression, factor)
 }

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,8 +84,6 @@ const (
 	Failures    ID = "failures"
 	Interrupted ID = "interrupted"
 	Backoff     ID = "backoff"
-	Forecasts   ID = "forecasts"
-	ForecastErr ID = "forecast-error"
 
 	Tokens       ID = "tokens"
 	TokensBeyond ID = "tokens-beyond" // namespaces with too many series of tokens
@@ -181,9 +180,8 @@ func (d Dialect) IdleAllocations(matchers ...string) string {
 }
 
 func (d Dialect) autoscalerAsks(w Window) []Ask {
-	// The target's labels identify a replica's counters. The replica label of a Prometheus server is ignored: if two
-	// servers scrape one target, it counts once.
-	replica := slices.Clip([]string{"instance", "pod"})
+	// The replica label of a Prometheus server is ignored: if two servers scrape one target, it counts once.
+	replica := []string{cmp.Or(d.Replica, metric.LabelPod)}
 	max := func(labels []string, desc metric.Desc, matchers ...string) string {
 		return "max " + by(labels...) + " (" + d.Select(desc.Name, matchers...) + ")"
 	}
@@ -214,8 +212,6 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 		{Failures, Coarse, FromAutoscaler, counter(metric.AutoscalerPoolFailures, "", metric.LabelPool, metric.LabelReason), "failed actions on pools"},
 		{Interrupted, Coarse, FromAutoscaler, counter(metric.AutoscalerInterruptions, "", metric.LabelPool), "spot interruptions"},
 		{Backoff, Coarse, FromAutoscaler, max([]string{metric.LabelPool}, metric.AutoscalerPoolBackoff) + " > 0", "pools in backoff after failures"},
-		{Forecasts, Now, FromAutoscaler, max([]string{metric.LabelWorkload, metric.LabelKind}, metric.AutoscalerForecastGPUs), "forecast demand of workloads"},
-		{ForecastErr, Now, FromAutoscaler, max([]string{metric.LabelWorkload}, metric.AutoscalerForecastError), "past errors of these forecasts"},
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 type Dialect struct {
 	// These report whose labels were moved to exported_*.
 	ExporterMoved, AutoscalerMoved bool
+	// Replica is the label that distinguishes replicas of the autoscaler: pod if empty, or instance where a scrape job sets
+	// no pod. One label, so that a replica that two jobs scrape counts once.
+	Replica string
 	// Match is added to every selector: `cluster="a"`.
 	Match string
 	// Trusted lists the namespaces whose scrape targets are trusted; empty for all. Any scraped pod can expose any

@@ -126,6 +126,10 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	a.Servers = slices.ContainsFunc(metric.Names(tokens...), there)
 	moved := metric.Exported + metric.LabelNamespace + `!=""`
 	a.Dialect.ExporterMoved = count("count("+present(metric.GPUHeld.Name, moved)+")") > 0
+	podless := metric.LabelPod + `=""`
+	if count("count("+present(metric.AutoscalerLeader.Name, podless)+" or "+present(metric.AutoscalerGPUSeconds.Name, podless)+")") > 0 {
+		a.Dialect.Replica = "instance"
+	}
 	a.Dialect.AutoscalerMoved = count("count("+present(metric.AutoscalerGPUSeconds.Name, moved)+")") > 0
 	nodes := count("count(count " + by(metric.LabelNode) + " (" + present(metric.GPUInfo.Name) + "))")
 	series := max(gpus, count("count("+d.Select(metric.GPUHeld.Name)+")"))
@@ -146,27 +150,32 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		return Answers{}, fmt.Errorf("asking Prometheus: %w", err)
 	}
 	if !a.Exporter && !a.Autoscaler {
-		if rest := w.until.Sub(w.Until).Truncate(time.Second); rest > 0 {
-			v, err := p.Query(ctx, fmt.Sprintf("count(present_over_time(%s[%ds]))", d.Select(metric.GPUInfo.Name), int(rest.Seconds())), w.until)
-			if err == nil && len(v) > 0 {
-				return Answers{}, fmt.Errorf("%w: the first series began after %s, and a report has whole steps of %s: try again after %s",
-					ErrYoung, w.Until.Format(time.RFC3339), w.Coarse, w.Until.Add(2*w.Coarse).Format(time.RFC3339))
-			}
-		}
-		others := ""
-		if there(metric.DCGMTemperature.Name) || there(metric.DCGMTemperatureNew.Name) {
-			others = "; those of dcgm-exporter are there, and gpuscale-exporter serves both: docs/migrate.md"
-		}
-		if len(o.Trusted) > 0 {
-			others += "; those of targets in other namespaces than " + strings.Join(o.Trusted, ", ") + " do not count (--exporter-namespaces)"
-		}
-		return Answers{}, fmt.Errorf("%w from %s to %s, whole steps of %s%s", ErrNoData, w.From.Format(time.RFC3339), w.Until.Format(time.RFC3339), w.Coarse, others)
+		return Answers{}, noData(ctx, p, w, d, there(metric.DCGMTemperature.Name) || there(metric.DCGMTemperatureNew.Name))
 	}
 	if err := OneCluster(names); err != nil {
 		return Answers{}, err
 	}
 	a.Window = w.widen(scrape, nodes, series, rows)
 	return a, nil
+}
+
+// noData says why there are no series, or from when on there are enough.
+func noData(ctx context.Context, p Prometheus, w Window, d Dialect, dcgm bool) error {
+	if rest := w.until.Sub(w.Until).Truncate(time.Second); rest > 0 {
+		v, err := p.Query(ctx, fmt.Sprintf("count(present_over_time(%s[%ds]))", d.Select(metric.GPUInfo.Name), int(rest.Seconds())), w.until)
+		if err == nil && len(v) > 0 {
+			return fmt.Errorf("%w: the first series began after %s, and a report has whole steps of %s: try again after %s",
+				ErrYoung, w.Until.Format(time.RFC3339), w.Coarse, w.Until.Add(2*w.Coarse).Format(time.RFC3339))
+		}
+	}
+	others := ""
+	if dcgm {
+		others = "; those of dcgm-exporter are there, and gpuscale-exporter serves both: docs/migrate.md"
+	}
+	if len(d.Trusted) > 0 {
+		others += "; those of targets in other namespaces than " + strings.Join(d.Trusted, ", ") + " do not count (--exporter-namespaces)"
+	}
+	return fmt.Errorf("%w from %s to %s, whole steps of %s%s", ErrNoData, w.From.Format(time.RFC3339), w.Until.Format(time.RFC3339), w.Coarse, others)
 }
 
 // spanned queries the whole window at once. If that exceeds the server's limits, it queries the last day.

@@ -182,10 +182,6 @@ func forecasts(f model.Forecast) []Table {
 				return []Cell{word(o.Of), digits(o.Limit), until, digits(last.Expected), digits(last.Low), digits(last.High), digits(last.Low95), digits(last.High95),
 					share(o.Error.MAPE), digits(o.Error.MASE), share(o.Error.Coverage), share(o.Error.Wide)}
 			})},
-		{Name: "workloads", Title: "Forecasts of the autoscaler", Columns: []string{"Workload", "Low", "Expected", "High", "Past error"}, From: []query.ID{query.Forecasts, query.ForecastErr},
-			Rows: rows(f.Workloads, func(x model.Workload) []Cell {
-				return []Cell{word(x.Workload), digits(x.Low), digits(x.Expected), digits(x.High), share(x.Error)}
-			})},
 	}
 }
 

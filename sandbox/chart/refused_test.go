@@ -55,7 +55,8 @@ func TestRefused(t *testing.T) {
 // other renders what another release would install.
 func (b *env) other(t *testing.T, namespace, values string) string {
 	t.Helper()
-	out, err := b.helm.Run(t.Context(), chart.Release{Namespace: namespace, Values: "image: {registry: registry.example}\n" + values}, "install", "other", b.helm.Chart, "--dry-run=server")
+	r := chart.Release{Namespace: namespace, Values: "image: {registry: registry.example}\n" + values, Args: []string{"--set", "exporter.nodeSelector.gpu=small"}}
+	out, err := b.helm.Run(t.Context(), r, "install", "other", b.helm.Chart, "--dry-run=server")
 	require.NoError(t, err)
 	return string(out)
 }

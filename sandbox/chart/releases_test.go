@@ -11,7 +11,7 @@ import (
 )
 
 // again has values for a second release: what a cluster may have twice, and the CRDs, which it may not.
-const again = `{image: {registry: registry.example}, autoscaler: {enabled: true, dryRun: true}}`
+const again = `{image: {registry: registry.example}, exporter: {enabled: false}, autoscaler: {enabled: true, dryRun: true}}`
 
 // TestTwoReleases: docs/install.md uses two releases in one cluster, to run the exporter in its own
 // namespace. The CRDs belong to one release. The other release fails with the name of the first one and a

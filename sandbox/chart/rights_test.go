@@ -21,7 +21,7 @@ const (
 const maxCalls = 80
 
 // forFixes lists sources that a check reads only to write a command, after it has found something elsewhere.
-var forFixes = map[string]string{"recording-rules-missing": "deployments and daemonsets", "apiservice-ca": "pods"}
+var forFixes = map[string]string{"recording-rules-missing": "deployments and daemonsets", "apiservice-unavailable": "pods"}
 
 // TestLimitedRights: what doctor may not read is unknown, and the missing permission is named. A check that
 // could not read its sources is never ok. Doctor writes nothing.

@@ -31,6 +31,11 @@
 {{- if and (not (empty $v.monitoring.prometheusServiceAccount.name)) (empty $v.monitoring.prometheusServiceAccount.namespace) -}}
 {{- fail "monitoring.prometheusServiceAccount.namespace: needed with a name" -}}
 {{- end -}}
+{{- $e := $v.exporter -}}
+{{- $asks := or $v.adapter.enabled $v.autoscaler.enabled $v.agent.enabled $v.report.enabled (and $e.enabled (or $e.allocatedPodLabels $e.fractionalGPUs $e.virtualGPUs $e.dra $e.nodeCondition $e.quiesceAnnotation)) -}}
+{{- if and $v.networkPolicy.enabled $v.networkPolicy.egress.enabled (empty $v.networkPolicy.egress.to) $asks -}}
+{{- fail "networkPolicy.egress.to: needed with networkPolicy.egress.enabled: without it the programs reach DNS only, neither Prometheus nor the API server. {to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]} is Prometheus' namespace; the API server is an ipBlock with the addresses of kubectl get endpointslices -l kubernetes.io/service-name=kubernetes" -}}
+{{- end -}}
 {{- $writes := dict "exporter" (or $v.exporter.nodeCondition $v.exporter.quiesceAnnotation) "autoscaler" (not $v.autoscaler.dryRun) "agent" true -}}
 {{- $by := dict -}}
 {{- range $name := list "exporter" "autoscaler" "agent" -}}
@@ -121,6 +126,16 @@
 {{- if and $v.agent.enabled (ne $v.agent.devicePlugin.namespace (include "gpuscale.namespace" .)) -}}
 {{- if not (lookup "v1" "Namespace" "" $v.agent.devicePlugin.namespace) -}}
 {{- fail (printf "agent.devicePlugin.namespace: there is no namespace %q. Name that of NVIDIA's device plugin" $v.agent.devicePlugin.namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $e.enabled (not (or $e.nodeSelector $e.affinity)) -}}
+{{- range (lookup "apps/v1" "DaemonSet" "" "").items -}}
+{{- $labels := default dict .metadata.labels -}}
+{{- $by := dig "annotations" "meta.helm.sh/release-name" "" .metadata -}}
+{{- $in := dig "annotations" "meta.helm.sh/release-namespace" "" .metadata -}}
+{{- if and (eq (dig "app.kubernetes.io/part-of" "" $labels) "gpuscale") (eq (dig "app.kubernetes.io/component" "" $labels) "exporter") (or (ne $by $.Release.Name) (ne $in $.Release.Namespace)) -}}
+{{- fail (printf "exporter.enabled: DaemonSet %s/%s, of %s, is gpuscale's exporter, too: each GPU would be exported twice. To keep that one: exporter.enabled=false. To use this one: %s. To have both on different nodes: select this one's by exporter.nodeSelector or exporter.affinity" .metadata.namespace .metadata.name (ternary (printf "release %q" $by) "no release" (not (empty $by))) (ternary (printf "helm -n %s uninstall %s" $in $by) (printf "kubectl -n %s delete daemonset %s" .metadata.namespace .metadata.name) (not (empty $by)))) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -49,6 +49,9 @@ add-on does not count: CloudWatch's agent alone scrapes it. */}}
 {{- with uniq $secrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .root.Values.dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with $c.priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
@@ -60,6 +63,16 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $c.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Both probes, with the values' fields over them. Takes root and name, the port, seconds between two probes of each (live,
+ready), and scheme, or tcp where only the port is tried. */}}
+{{- define "gpuscale.probes" -}}
+{{- range $probe, $x := dict "livenessProbe" (list "/livez" .live) "readinessProbe" (list "/readyz" .ready) }}
+{{- $do := dict "httpGet" (dict "path" (index $x 0) "port" $.port "scheme" (default "HTTP" $.scheme)) }}
+{{- if $.tcp }}{{ $do = dict "tcpSocket" (dict "port" $.port) }}{{ end }}
+{{ $probe }}: {{- toYaml (mergeOverwrite $do (dict "periodSeconds" (index $x 1) "timeoutSeconds" 5) (deepCopy (default dict (index $.root.Values $.name $probe)))) | nindent 2 }}
 {{- end }}
 {{- end -}}
 
