@@ -410,7 +410,8 @@ func TestRequests(t *testing.T) {
 	m := newMachine(t, 2)
 	c := &clock{}
 	s := m.open(Options{Address: m.engine(onTCP), now: c.now, learnEvery: learnEvery})
-	s.Watch([]uint16{155, 230, 252}, time.Hour, nil) // samples stay fresh
+	// Samples stay fresh. Fields that are sampled at different intervals are in the same requests.
+	s.Watch([]uint16{155, 230, 252}, time.Hour, map[uint16]time.Duration{252: 2 * time.Hour})
 	minute := func() map[string]int {
 		m.read(s)
 		before := log()

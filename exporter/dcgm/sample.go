@@ -4,9 +4,7 @@ package dcgm
 import "C"
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -75,7 +73,7 @@ func (r *reader) describe(id uint32, gpu *collect.Entity, now time.Time) (there 
 	return there
 }
 
-// values returns the values of each entity, sorted by field: the watched samples, or with the flag
+// values returns the values of each entity in the order of the fields: the watched samples, or with the flag
 // SHIM_LIVE the driver's values. An entity that fails is counted as one error.
 func (r *reader) values(part string, what []rectangle, flags C.uint, dropped map[string]int) (map[entityKey][]collect.Value, error) {
 	out := make(map[entityKey][]collect.Value, len(r.layout))
@@ -108,9 +106,6 @@ func (r *reader) values(part string, what []rectangle, flags C.uint, dropped map
 		if err != nil {
 			return nil, err
 		}
-	}
-	for _, values := range out {
-		slices.SortFunc(values, func(a, b collect.Value) int { return cmp.Compare(a.Field, b.Field) })
 	}
 	r.complaints.note(part, refused)
 	return out, nil

@@ -27,9 +27,11 @@ type sampling struct {
 	every  time.Duration
 	slower map[uint16]time.Duration // fields with an interval of their own
 
-	absent []uint16    // fields that DCGM supports on no entity
-	looked time.Time   // when absent was determined
-	reads  []rectangle // what is watched, without absent: DCGM logs an error for each value that it has not
+	absent []uint16  // fields that DCGM supports on no entity
+	looked time.Time // when absent was determined
+	// reads are what is watched, in as few requests as possible: in each, DCGM's library clears four megabytes. absent
+	// is not read: DCGM logs an error for each value that it has not.
+	reads []rectangle
 }
 
 // watchAll replaces all watches: the host engine samples the fields of each entity, profiling fields
@@ -37,7 +39,7 @@ type sampling struct {
 // field does not affect the others, unless the host engine refuses everything.
 func (r *reader) watchAll() error {
 	r.session.unwatch()
-	r.reads = nil
+	watched := map[entityKey][]uint16{}
 	for every, fields := range r.plan(r.layout, r.options.absentEvery) {
 		for _, part := range r.layout.rectangles(fields) {
 			watches, err := r.session.watch(part, every, max(3*every, leastKeep))
@@ -45,13 +47,14 @@ func (r *reader) watchAll() error {
 				return err
 			}
 			for _, w := range watches {
-				w.fields = slices.DeleteFunc(slices.Clone(w.fields), func(f uint16) bool { return slices.Contains(r.absent, f) })
-				if len(w.fields) > 0 {
-					r.reads = append(r.reads, w.rectangle)
+				there := slices.DeleteFunc(slices.Clone(w.fields), func(f uint16) bool { return slices.Contains(r.absent, f) })
+				for _, e := range w.entities {
+					watched[e] = append(watched[e], there...)
 				}
 			}
 		}
 	}
+	r.reads = r.layout.rectangles(watched)
 	if len(r.session.watches) == 0 && r.session.refused != nil {
 		return r.session.refused
 	}
