@@ -62,12 +62,8 @@ func (l *library) identify(gpu collect.Entity, dev nvml.Device, d migDevice) col
 	if name, ret := d.handles[0].GetName(); ret == nvml.SUCCESS {
 		e.Profile = profileOf(name)
 	}
-	if l.has("nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo") { // they require rights that not every container has
-		if instance, ret := dev.GetGpuInstanceById(d.instance); ret == nvml.SUCCESS {
-			if info, ret := instance.GetInfo(); ret == nvml.SUCCESS {
-				e.Start, e.Size = int(info.Placement.Start), int(info.Placement.Size)
-			}
-		}
+	if where := l.placement(dev, d.instance, e.InstanceUUID); where.Size > 0 {
+		e.Start, e.Size = int(where.Start), int(where.Size)
 	}
 	if l.has("nvmlDeviceGetAttributes_v2") {
 		if a, ret := d.handles[0].GetAttributes(); ret == nvml.SUCCESS {
@@ -122,4 +118,27 @@ func profileOf(name string) string {
 		return rest
 	}
 	return profile
+}
+
+// placement reads an instance's placement. Its size is 0 if it is unknown: reading it requires
+// rights that not every container has. It is read once for each instance, since it never
+// changes.
+func (l *library) placement(dev nvml.Device, id int, uuid string) (where nvml.GpuInstancePlacement) {
+	if where, known := l.places[uuid]; known {
+		return where
+	}
+	if l.has("nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo") {
+		if instance, ret := dev.GetGpuInstanceById(id); ret == nvml.SUCCESS {
+			if info, ret := instance.GetInfo(); ret == nvml.SUCCESS {
+				where = info.Placement
+			}
+		}
+	}
+	if uuid != "" {
+		if len(l.places) > 1024 { // instances come and go with their UUIDs
+			clear(l.places)
+		}
+		l.places[uuid] = where
+	}
+	return where
 }

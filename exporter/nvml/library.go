@@ -42,13 +42,14 @@ func probe(path string) error {
 // library is NVML initialised. It is for one goroutine.
 type library struct {
 	nvml.Interface
-	log *slog.Logger
+	log    *slog.Logger
+	places map[string]nvml.GpuInstancePlacement // by the UUID of the first MIG device
 }
 
 // open initialises NVML. The driver's own message names a missing driver or a
 // version mismatch.
 func open(path string, log *slog.Logger) (*library, error) {
-	l := &library{Interface: nvml.New(nvml.WithLibraryPath(path)), log: log}
+	l := &library{Interface: nvml.New(nvml.WithLibraryPath(path)), log: log, places: map[string]nvml.GpuInstancePlacement{}}
 	if ret := l.Init(); ret != nvml.SUCCESS {
 		var err error = ret
 		switch ret {
