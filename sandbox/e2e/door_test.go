@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -18,8 +19,10 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/play"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // checkReport reads the report of a story as users would: the page exists, and if the story is long enough,
@@ -111,32 +114,38 @@ func checkAlerts(t *testing.T, result play.Result) {
 	}
 }
 
-// checkRules asks Prometheus whether it evaluates our rule files.
+// checkRules asks Prometheus whether it evaluates our rule files. It evaluates a group for the first time
+// within the group's interval, which may be longer than the story.
 func checkRules(t *testing.T, prometheus string) {
 	t.Helper()
-	var answer struct {
-		Data struct {
-			Groups []struct {
-				Rules []struct {
-					Name, Type, Health, LastError string
+	await.For(t, testenv.Patience, "the rules evaluated", func() error {
+		var answer struct {
+			Data struct {
+				Groups []struct {
+					Rules []struct {
+						Name, Type, Health, LastError string
+					}
 				}
 			}
 		}
-	}
-	_, body := get(t, prometheus+"/api/v1/rules")
-	require.NoError(t, json.Unmarshal([]byte(body), &answer))
-	types := map[string]int{}
-	for _, g := range answer.Data.Groups {
-		for _, r := range g.Rules {
-			types[r.Type]++
-			if r.Health != "ok" {
-				t.Errorf("rule %s is %s: %s", r.Name, r.Health, r.LastError)
+		_, body := get(t, prometheus+"/api/v1/rules")
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			return err
+		}
+		types := map[string]int{}
+		for _, g := range answer.Data.Groups {
+			for _, r := range g.Rules {
+				types[r.Type]++
+				if r.Health != "ok" {
+					return fmt.Errorf("rule %s is %s: %s", r.Name, r.Health, r.LastError)
+				}
 			}
 		}
-	}
-	if types["recording"] < 10 || types["alerting"] < 10 {
-		t.Errorf("Prometheus has these rules: %v", types)
-	}
+		if types["recording"] < 10 || types["alerting"] < 10 {
+			return fmt.Errorf("these rules: %v", types)
+		}
+		return nil
+	})
 }
 
 // panel matches the start of a panel on a board's page: its title, followed by its description.
