@@ -56,17 +56,17 @@ func (m *Moment) addEntity(s *subject, add adder) {
 	}
 	of(s, busy, s.busy.Number, s.busy.Time)
 	if !s.split { // its instances stand for it, so that a sum over the series counts nothing twice
-		divided := func(d *metric.Desc, total Measured, part func(*Usage) Measured) {
-			add := func(s *subject, part Measured) { of(s, d, part.Number, part.Time) }
+		divided := func(d *metric.Desc, total Value, part func(*Usage) Value) {
+			add := func(s *subject, part Value) { of(s, d, part.Number, part.Time) }
 			if !s.addDivided(total, part, add) {
 				add(s, total)
 			}
 		}
 		if weight, known := weight(s.entity); known {
-			divided(&metric.GPUShareRatio, s.busy.times(weight), func(u *Usage) Measured { return u.Busy.times(weight) })
+			divided(&metric.GPUShareRatio, s.busy.times(weight), func(u *Usage) Value { return u.Busy.times(weight) })
 			of(s, &metric.GPUBusySecondsTotal, s.tally.busy, s.busy.Time) // the integral of the share
 		}
-		divided(&metric.GPUMemoryUsedBytes, s.entity.measured(fieldFBUsed).times(mebibyte), func(u *Usage) Measured { return u.Memory })
+		divided(&metric.GPUMemoryUsedBytes, s.entity.number(fieldFBUsed).times(mebibyte), func(u *Usage) Value { return u.Memory })
 		total := s.memoryTotal()
 		of(s, &metric.GPUMemoryTotalBytes, total.Number, total.Time)
 	}
@@ -82,10 +82,10 @@ func (m *Moment) addEntity(s *subject, add adder) {
 // addGPU adds the series that describe a GPU and never an instance, although the driver may
 // repeat their values for one.
 func (m *Moment) addGPU(s *subject, add adder) {
-	one := func(d *metric.Desc, v Measured) { add(d, s.labels.text(d), v.Number, v.Time) }
-	one(&metric.GPUPowerWatts, s.entity.measured(fieldPowerWatts))
-	one(&metric.GPUEnergyJoulesTotal, Measured{s.tally.joules, s.entity.measured(fieldEnergyMilli).Time})
-	if v, ok := s.entity.number(fieldClockEvents); ok { // at 0 too, or the first throttling would show no increase
+	one := func(d *metric.Desc, v Value) { add(d, s.labels.text(d), v.Number, v.Time) }
+	one(&metric.GPUPowerWatts, s.entity.number(fieldPowerWatts))
+	one(&metric.GPUEnergyJoulesTotal, Value{Number: s.tally.joules, Time: s.entity.number(fieldEnergyMilli).Time})
+	if v := s.entity.number(fieldClockEvents); v.Known() { // at 0 too, or the first throttling would show no increase
 		for i, reason := range clockReasons[1:] { // without gpu_idle, which is no throttling
 			add(&metric.GPUThrottleSecondsTotal, s.labels.with(&metric.GPUThrottleSecondsTotal, metric.LabelReason, reason), s.tally.throttled[i+1], v.Time)
 		}
@@ -116,21 +116,15 @@ func (m *Moment) gpus(yield func(*subject) bool) {
 
 const mebibyte = 1 << 20
 
-// measured returns a field's number; unknown where it has none.
-func (e *Entity) measured(field uint16) Measured {
-	v, _ := e.number(field)
-	return Measured{v.Number, v.Time}
-}
-
 // memoryTotal is FB_TOTAL in bytes, or the sum of its parts where all of them are known.
-func (s *subject) memoryTotal() (sum Measured) {
-	if total := s.entity.measured(fieldFBTotal); total.Known() {
+func (s *subject) memoryTotal() (sum Value) {
+	if total := s.entity.number(fieldFBTotal); total.Known() {
 		return total.times(mebibyte)
 	}
 	for _, field := range []uint16{fieldFBFree, fieldFBUsed, fieldFBReserved} {
-		v := s.entity.measured(field)
+		v := s.entity.number(field)
 		if !v.Known() {
-			return Measured{}
+			return Value{}
 		}
 		if !sum.Known() || v.Time.Before(sum.Time) {
 			sum.Time = v.Time

@@ -25,7 +25,7 @@ type Usage struct {
 	Claim Claim
 	// Busy is what the container's processes compute, 0 … 1 of the entity, and
 	// Memory the bytes they use: sums of the driver's values per process.
-	Busy, Memory Measured
+	Busy, Memory Value
 }
 
 // Allocated is an allocation and what is known of it.
@@ -60,15 +60,6 @@ type Claim struct {
 	Driver, Pool, Device string
 	MIGProfile, MIGUUID  string // of a MIG device
 }
-
-// Measured is a number with its time; unknown without a time.
-type Measured struct {
-	Number float64
-	Time   time.Time
-}
-
-// Known reports whether it was measured.
-func (m Measured) Known() bool { return !m.Time.IsZero() }
 
 // Attribution maps the entities of one Reading to the containers they are
 // allocated to. The zero Attribution is unknown.

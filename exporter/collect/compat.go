@@ -1,7 +1,6 @@
 package collect
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,15 +64,21 @@ func (c *CompatOptions) Fields() []uint16 {
 // selects reports whether the entity has DCGM series. With -d f and CompatExact
 // a partitioned GPU has none: its instances stand for it.
 func (c *CompatOptions) selects(e *Entity, split bool) bool {
-	if e.Kind == Instance {
+	switch e.Kind {
+	case Instance:
 		return c.Devices.Minor(e.DCGMID)
+	case GPULink:
+		return c.Devices.Major(e.Parent)
+	case Switch:
+		return c.Switches.Major(e.DCGMID)
+	case SwitchLink:
+		return c.Switches.Minor(e.DCGMID)
+	case CPU:
+		return c.CPUs.Major(e.DCGMID)
+	case Core:
+		return c.CPUs.Minor(e.DCGMID)
 	}
 	return c.Devices.Major(e.GPU) && !(split && c.Mode == CompatExact && c.Devices.Flexible())
-}
-
-// selectsAny reports whether a GPU or one of its instances is selected.
-func (c *CompatOptions) selectsAny(entities []Entity) bool {
-	return slices.ContainsFunc(entities, func(e Entity) bool { return c.selects(&e, false) })
 }
 
 // perInstance reports whether a field is measured on the instance itself, according to
@@ -94,17 +99,17 @@ func perInstance(field uint16) bool {
 }
 
 // compatValue is the value that a DCGM series of the subject shows.
-func (c *CompatOptions) compatValue(m *Moment, s *subject, field uint16) (Value, bool) {
-	v, ok := s.entity.number(field)
+func (c *CompatOptions) compatValue(m *Moment, s *subject, field uint16) Value {
+	v := s.entity.number(field)
 	if s.entity.Kind == Instance && !perInstance(field) {
 		switch {
 		case c.Mode == CompatOnce:
-			return Value{}, false
-		case !ok:
+			return Value{}
+		case !v.Known():
 			return m.subjects[s.device].entity.number(field)
 		}
 	}
-	return v, ok
+	return v
 }
 
 // families returns the DCGM series of a Moment in the counters file's order.
@@ -131,21 +136,19 @@ func (c *CompatOptions) families(m *Moment) []pageFamily {
 
 // addField adds a field's value of every entity selected.
 func (c *CompatOptions) addField(m *Moment, field uint16, page *pageFamily) {
-	c.addDevices(m, field, page)
-	for i := range m.subjects {
-		s := &m.subjects[i]
-		if len(s.dcgm) == 0 {
-			continue
-		}
-		v, ok := c.compatValue(m, s, field)
-		if !ok || c.addShares(s, field, v, page) {
-			continue
-		}
-		for _, l := range c.holders(s) {
-			if field == FieldXID {
-				page.add(l.xid(int(v.Number)), v.Number, m.taken)
-			} else {
-				page.add(l.compat, v.Number, v.Time)
+	for _, list := range [][]subject{m.devices, m.subjects} {
+		for i := range list {
+			s := &list[i]
+			v := c.compatValue(m, s, field)
+			if !s.selected || !v.Known() || c.addShares(s, field, v, page) {
+				continue
+			}
+			for _, l := range c.holders(s) {
+				if field == FieldXID {
+					page.add(l.xid(int(v.Number)), v.Number, m.taken)
+				} else {
+					page.add(l.compat, v.Number, v.Time)
+				}
 			}
 		}
 	}
@@ -174,8 +177,20 @@ func (c *CompatOptions) labels(e *Entity) string {
 	if c.DashedModel {
 		model = strings.Join(strings.Fields(model), "-")
 	}
-	if e.Kind == Instance {
+	id, parent := strconv.Itoa(e.DCGMID), strconv.Itoa(e.Parent)
+	switch e.Kind {
+	case Instance:
 		instance = strconv.Itoa(e.InstanceID)
+	case Switch:
+		return labelText("nvswitch", "nvswitch"+id, "hostname", c.Hostname)
+	case SwitchLink:
+		return labelText("nvlink", id, "nvswitch", "nvswitch"+parent, "hostname", c.Hostname)
+	case GPULink:
+		return labelText("nvlink", id, "gpu", parent, "gpu_uuid", e.UUID, "pci_bus_id", e.PCIBusID, "device", "nvidia"+parent, "model_name", e.Model, "hostname", c.Hostname)
+	case CPU:
+		return labelText("cpu", id, "hostname", c.Hostname)
+	case Core:
+		return labelText("cpucore", id, "cpu", parent, "hostname", c.Hostname)
 	}
 	return labelText("gpu", index, uuid, e.UUID, "pci_bus_id", e.PCIBusID, "device", "nvidia"+index, "modelName", model,
 		"GPU_I_PROFILE", e.Profile, "GPU_I_ID", instance, "hostname", c.Hostname)
@@ -198,34 +213,25 @@ func (c *CompatOptions) held(h Allocated, job, ofPod string) string {
 }
 
 // extra renders the label-type counters of an entity; an instance takes the
-// GPU's where it has none of its own.
+// GPU's where it has none of its own. The driver's version is known without asking for the field.
 func (c *CompatOptions) extra(e, device *Entity) string {
-	return c.labelCounters(func(field uint16) (Value, bool) {
-		v, ok := e.Value(field)
-		if !ok {
-			v, ok = device.Value(field)
-		}
-		return v, ok
-	}, e.DriverVersion)
-}
-
-// labelCounters renders the label-type counters that have a value. The driver's
-// version is known without asking for the field.
-func (c *CompatOptions) labelCounters(value func(field uint16) (Value, bool), driver string) string {
 	var b []byte
 	for i := range c.Counters {
 		f := &c.Counters[i]
 		if f.Kind != counters.Label {
 			continue
 		}
-		v, ok := value(f.ID)
+		v, ok := e.Value(f.ID)
+		if !ok {
+			v, ok = device.Value(f.ID)
+		}
 		switch {
 		case ok && v.IsText:
 			b = appendLabel(b, f.Name, v.Text)
 		case ok:
 			b = appendLabel(b, f.Name, strconv.FormatFloat(f.Value(v.Number), 'f', -1, 64))
 		case f.ID == fieldDriverVersion:
-			b = appendLabel(b, f.Name, driver)
+			b = appendLabel(b, f.Name, e.DriverVersion)
 		}
 	}
 	return string(b)

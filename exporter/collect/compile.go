@@ -1,6 +1,9 @@
 package collect
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // staleAfter is the age, in intervals, at which a value vanishes: one missed
 // pass is tolerated, two are not.
@@ -63,7 +66,7 @@ func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 		for end < len(r.Entities) && r.Entities[end].Kind == Instance && r.Entities[end].GPU == r.Entities[i].GPU {
 			end++
 		}
-		if c.opts.Compat.selectsAny(r.Entities[i:end]) {
+		if slices.ContainsFunc(r.Entities[i:end], func(e Entity) bool { return c.opts.Compat.selects(&e, false) }) {
 			device := len(subjects)
 			for j := i; j < end; j++ {
 				subjects = append(subjects, c.subject(&r.Entities[j], &r.Entities[i], end-i > 1, a, j))
@@ -75,9 +78,33 @@ func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 	return subjects
 }
 
+// devices joins the selected devices with their labels. A GPU's link has the GPU's pod and jobs,
+// as in dcgm-exporter.
+func (c *Compiler) devices(r *Reading, m *Moment) (out []subject) {
+	for i := range r.Devices {
+		e := &r.Devices[i]
+		if c.opts.Compat.Mode == CompatOff || !c.opts.Compat.selects(e, false) {
+			continue
+		}
+		holders := []*labelSet{{}}
+		for s := range m.gpus {
+			if e.Kind == GPULink && s.entity.GPU == e.Parent {
+				holders = c.opts.Compat.holders(s)
+			}
+		}
+		d := subject{entity: e, selected: true}
+		own := joinLabels(c.opts.Compat.labels(e), c.opts.Compat.extra(e, e))
+		for _, l := range holders {
+			d.dcgm = append(d.dcgm, &labelSet{compat: joinLabels(own, l.held)})
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
 // subject joins entity i with its allocations; split means that its GPU is partitioned.
 func (c *Compiler) subject(e, device *Entity, split bool, a Attribution, i int) subject {
-	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU}
+	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU, selected: c.opts.Compat.selects(e, split && e.Kind == GPU)}
 	own := joinLabels(c.opts.Compat.labels(e), c.opts.Compat.extra(e, device))
 	labels := func(h Allocated, job string) *labelSet {
 		l := &labelSet{node: c.opts.Node, entity: e, allocation: h.Allocation}
@@ -100,9 +127,6 @@ func (c *Compiler) subject(e, device *Entity, split bool, a Attribution, i int) 
 		s.labels = labels(common(list), "")
 	}
 	s.divideBusy()
-	if !c.opts.Compat.selects(e, s.split) {
-		return s
-	}
 	for _, job := range a.jobs(e) {
 		s.dcgm = append(s.dcgm, labels(common(list), job))
 	}

@@ -68,7 +68,7 @@ func (c *CompatOptions) addCounts(m *Moment, page *pageFamily, label string, win
 		if s.entity.Kind == Instance {
 			of = strconv.Itoa(s.entity.InstanceID)
 		}
-		if events == nil || of != "" && c.Mode == CompatOnce {
+		if events == nil || !s.selected || of != "" && c.Mode == CompatOnce {
 			continue
 		}
 		counts := count(events, of, m.taken.Add(-window))
@@ -133,16 +133,10 @@ func clockReason(bit int64) string {
 	return ""
 }
 
-// eachWholeGPU calls add once for every GPU, a partitioned one too.
+// eachWholeGPU calls add for every GPU, also for one without DCGM series of its own: a partitioned
+// GPU, or with -d i.
 func (c *CompatOptions) eachWholeGPU(m *Moment, add func(device *Entity, l *labelSet)) {
 	for s := range m.gpus {
-		if !c.Devices.Major(s.entity.GPU) {
-			continue
-		}
-		if s.split {
-			add(s.entity, s.labels)
-			continue
-		}
 		for _, l := range c.holders(s) {
 			add(s.entity, l)
 		}
@@ -209,20 +203,15 @@ type Incident struct {
 	Error  string // from HealthError
 }
 
-// HealthReport is the result of DCGM's health watches of a GPU.
-type HealthReport struct {
-	Incidents []Incident
-}
-
 // HealthWatches are DCGM's health watches of a GPU. "ALL" has what concerns the whole GPU,
 // as the gravest XIDs do.
 var HealthWatches = []string{"PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL"}
 
-// of returns the worst incident of a watch, or a pass.
-func (h *HealthReport) of(watch string) Incident {
+// worstOf returns the worst incident of a watch, the last of several, or a pass.
+func worstOf(watch string, incidents []Incident) Incident {
 	worst := Incident{Watch: watch, Result: HealthPass, Error: "DCGM_FR_OK"}
-	for _, i := range h.Incidents {
-		if i.Watch == watch && i.Result > worst.Result {
+	for _, i := range incidents {
+		if i.Watch == watch && i.Result >= worst.Result {
 			worst = i
 		}
 	}
@@ -236,7 +225,7 @@ func addHealthStatus(c *CompatOptions, m *Moment, page *pageFamily) {
 			return
 		}
 		for _, watch := range HealthWatches {
-			i := device.Health.of(watch)
+			i := worstOf(watch, device.Health)
 			page.add(l.dcgm("health_watch", watch, "health_error_code", i.Error), float64(i.Result), m.taken)
 		}
 	})

@@ -15,12 +15,11 @@ type Event struct {
 	Instance string
 }
 
-// EventCount is how often a thing has happened since the source was opened.
+// EventCount is the newest event of a code and place, and how many there were since the source
+// was opened.
 type EventCount struct {
-	Code     int64     // XID, or one bit of throttle reasons
-	Instance string    // as of an Event
-	Total    int       // each once, over all connections
-	Last     time.Time // of the newest
+	Event     // an XID, or one bit of throttle reasons
+	Total int // each once, over all connections
 }
 
 // concerns reports whether an event on one instance is shown on another; "" is the whole GPU.
@@ -198,9 +197,8 @@ func (l *EventLog) Observe(e *Entity, answers bool, now time.Time) (returned boo
 func count(counts map[Event]EventCount, e Event) {
 	key := Event{Code: e.Code, Instance: e.Instance}
 	c := counts[key]
-	c.Code, c.Instance, c.Total = e.Code, e.Instance, c.Total+1
-	if e.Time.After(c.Last) {
-		c.Last = e.Time
+	if c.Total++; !e.Time.Before(c.Time) {
+		c.Event = e
 	}
 	counts[key] = c
 }

@@ -37,13 +37,13 @@ func plainGPU(i int) Entity {
 
 func TestDeviceSeries(t *testing.T) {
 	value := func(field uint16, n float64) []Value { return []Value{{Field: field, Number: n, Time: now}} }
-	r := &Reading{Taken: now, Entities: []Entity{plainGPU(0), plainGPU(1)}, Devices: []Device{
-		{Kind: Switch, ID: 2, Values: value(858, 41)},
-		{Kind: SwitchLink, ID: 63, Parent: 2, Values: value(780, 5)},
-		{Kind: GPULink, ID: 17, Parent: 1, Values: value(585, 3)},
-		{Kind: CPU, ID: 1, Values: append(value(1120, 3000), Value{Field: 1141, Text: "C1", IsText: true, Time: now})},
-		{Kind: Core, ID: 73, Parent: 1, Values: []Value{{Field: 1120, Number: 3100, Time: now.Add(-3 * time.Second)}}}, // stale
-		{Kind: Core, ID: 74, Parent: 1, Values: value(1120, 3100)},
+	r := &Reading{Taken: now, Entities: []Entity{plainGPU(0), plainGPU(1)}, Devices: []Entity{
+		{Kind: Switch, DCGMID: 2, DriverVersion: "580", Values: value(858, 41)},
+		{Kind: SwitchLink, DCGMID: 63, DriverVersion: "580", Parent: 2, Values: value(780, 5)},
+		{Kind: GPULink, DCGMID: 17, DriverVersion: "580", UUID: "GPU-b", Model: "L40S", Parent: 1, Values: value(585, 3)},
+		{Kind: CPU, DCGMID: 1, DriverVersion: "580", Values: append(value(1120, 3000), Value{Field: 1141, Text: "C1", IsText: true, Time: now})},
+		{Kind: Core, DCGMID: 73, DriverVersion: "580", Parent: 1, Values: []Value{{Field: 1120, Number: 3100, Time: now.Add(-3 * time.Second)}}}, // stale
+		{Kind: Core, DCGMID: 74, DriverVersion: "580", Parent: 1, Values: value(1120, 3100)},
 	}}
 	csv := "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x\nDCGM_FI_DEV_NVSWITCH_LINK_THROUGHPUT_TX, counter, x\n" +
 		"DCGM_FI_DEV_NVLINK_PPCNT_PHYSICAL_LINK_DOWN_COUNTER, counter, x\nDCGM_FI_DEV_CPU_CLOCK_CURRENT, gauge, x\n" +
@@ -141,12 +141,11 @@ func TestHealthReasons(t *testing.T) {
 	}
 	remap := func(n float64) Value { return Value{Field: fieldRowRemapFailure, Number: n, Time: now} }
 	wantsNothing := Value{Field: fieldRecoveryAction, Time: now}
-	failed := func(watches ...string) *HealthReport {
-		report := &HealthReport{}
+	failed := func(watches ...string) (incidents []Incident) {
 		for _, watch := range watches {
-			report.Incidents = append(report.Incidents, Incident{watch, HealthFail, "x"})
+			incidents = append(incidents, Incident{watch, HealthFail, "x"})
 		}
-		return report
+		return incidents
 	}
 	for name, test := range map[string]struct {
 		entity Entity
@@ -181,7 +180,7 @@ func TestHealthReasons(t *testing.T) {
 		"rows not remapped":        {Entity{Values: []Value{at(0, 0), remap(1)}}, "row_remap_failure"},
 		"rows fine":                {Entity{Values: []Value{remap(0)}}, "ok"},
 		"a watch fails":            {Entity{Health: failed("NVLINK")}, "health_nvlink"},
-		"a watch warns":            {Entity{Health: &HealthReport{Incidents: []Incident{{"NVLINK", HealthWarn, "x"}}}}, "ok"},
+		"a watch warns":            {Entity{Health: []Incident{{"NVLINK", HealthWarn, "x"}}}, "ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reason, taken := healthOf(&test.entity, now)

@@ -34,26 +34,21 @@ func Fields() []uint16 {
 }
 
 // Value returns the entity's value of a field and whether it has one.
-func (e *Entity) Value(field uint16) (Value, bool) { return find(e.Values, field) }
-
-// number returns a numeric value.
-func (e *Entity) number(field uint16) (Value, bool) {
-	v, ok := e.Value(field)
-	if v.IsText {
-		return Value{}, false
-	}
-	return v, ok
-}
-
-// Value returns the device's value of a field and whether it has one.
-func (d *Device) Value(field uint16) (Value, bool) { return find(d.Values, field) }
-
-func find(values []Value, field uint16) (Value, bool) {
-	i, ok := slices.BinarySearchFunc(values, field, func(v Value, f uint16) int { return int(v.Field) - int(f) })
+func (e *Entity) Value(field uint16) (Value, bool) {
+	i, ok := slices.BinarySearchFunc(e.Values, field, func(v Value, f uint16) int { return int(v.Field) - int(f) })
 	if !ok {
 		return Value{}, false
 	}
-	return values[i], true
+	return e.Values[i], true
+}
+
+// number returns a field's number; unknown where it has none.
+func (e *Entity) number(field uint16) Value {
+	v, _ := e.Value(field)
+	if v.IsText {
+		return Value{}
+	}
+	return v
 }
 
 // Reasons for which a value is left out, as keys of Reading.Dropped.

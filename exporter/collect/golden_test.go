@@ -104,7 +104,7 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 	for _, allocations := range attribution.Allocations {
 		for i := range allocations {
 			if use, is := g.Uses[allocations[i].Pod]; is {
-				allocations[i].Busy, allocations[i].Memory = collect.Measured{Number: use[0], Time: epoch}, collect.Measured{Number: use[1], Time: epoch}
+				allocations[i].Busy, allocations[i].Memory = collect.Value{Number: use[0], Time: epoch}, collect.Value{Number: use[1], Time: epoch}
 			}
 		}
 	}

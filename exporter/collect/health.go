@@ -33,26 +33,26 @@ func healthOf(e *Entity, now time.Time) (reason string, taken time.Time) {
 	if e.Lost {
 		return reasonLost, now
 	}
-	action, hasAction := e.number(fieldRecoveryAction)
-	if hasAction && recoveryActions[action.Number] != "" {
+	action := e.number(fieldRecoveryAction)
+	if recoveryActions[action.Number] != "" {
 		return reasonRecovery + recoveryActions[action.Number], action.Time
 	}
-	remap, _ := e.number(fieldRowRemapFailure)
+	remap := e.number(fieldRowRemapFailure)
 	if remap.Number != 0 {
 		return reasonRowRemap, remap.Time
 	}
 	if e.Health != nil {
 		// DCGM's watch ALL reports an XID until the host engine ends, even after a reset. XIDs since the GPU's return, or
 		// since the source was opened, are judged above; of those before it the driver's recovery action decides.
-		judged := e.Events != nil && (!e.Events.Returned.IsZero() || e.Events.Listening && hasAction && action.Number == 0)
-		for _, i := range e.Health.Incidents {
+		judged := e.Events != nil && (!e.Events.Returned.IsZero() || e.Events.Listening && action.Known() && action.Number == 0)
+		for _, i := range e.Health {
 			if i.Result == HealthFail && !(judged && i.Watch == "ALL") {
 				return reasonWatch + strings.ToLower(i.Watch), now
 			}
 		}
 		return reasonOK, now
 	}
-	if _, hasXID := e.number(FieldXID); hasXID || e.Events != nil && e.Events.Listening {
+	if e.number(FieldXID).Known() || e.Events != nil && e.Events.Listening {
 		return reasonOK, now
 	}
 	return reasonOK, remap.Time
@@ -72,10 +72,10 @@ func condemnedBy(e *Entity) (int, bool) {
 	if events := e.Events; events != nil {
 		returned = events.Returned
 		for _, x := range events.XIDs {
-			note(x.Code, x.Last)
+			note(x.Code, x.Time)
 		}
 	}
-	if v, ok := e.number(FieldXID); ok {
+	if v := e.number(FieldXID); v.Known() {
 		note(int64(v.Number), v.Time)
 	}
 	return int(newest.Code), newest.Code != 0 && (returned.IsZero() || newest.Time.After(returned))

@@ -112,7 +112,7 @@ type subject struct {
 	entity *Entity
 	labels *labelSet
 	// dcgm are the label sets of a DCGM value: one, or one for each batch job
-	// on the entity; none if -d leaves the entity out.
+	// on the entity.
 	dcgm  []*labelSet
 	usage Usage // only of a subject in allocations
 	// allocations has one subject for each container the entity is allocated
@@ -120,7 +120,8 @@ type subject struct {
 	allocations []subject
 	device      int           // index in Moment.subjects of the entity's GPU
 	split       bool          // a GPU with instances on it
-	busy        Measured      // 0 … 1
+	selected    bool          // it has DCGM series of its own
+	busy        Value         // 0 … 1
 	tally       *tally        // running totals; not of a subject in allocations
 	idle        time.Duration // how long it has been allocated without computing; only of what idling yields
 }
@@ -131,6 +132,6 @@ type Moment struct {
 	taken       time.Time
 	attribution time.Time // zero where unknown
 	subjects    []subject
-	devices     []deviceSeries
+	devices     []subject // beside GPUs and instances; of DCGM series only
 	node        string
 }

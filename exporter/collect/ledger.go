@@ -115,8 +115,8 @@ func (t *tally) addBusy(s *subject, maxGap time.Duration) {
 // addEnergy follows the driver's counter, which restarts when the driver is
 // loaded. Ours never falls. It starts at the driver's value.
 func (t *tally) addEnergy(s *subject) {
-	v, ok := s.entity.number(fieldEnergyMilli)
-	if !ok || s.entity.Kind != GPU || !isNews(v.Time, t.energyAt) {
+	v := s.entity.number(fieldEnergyMilli)
+	if !v.Known() || s.entity.Kind != GPU || !isNews(v.Time, t.energyAt) {
 		return
 	}
 	raw := v.Number / 1000
@@ -134,8 +134,8 @@ func (t *tally) addEnergy(s *subject) {
 
 // addThrottled adds the time since the value before to each active reason.
 func (t *tally) addThrottled(s *subject, maxGap time.Duration) {
-	v, ok := s.entity.number(fieldClockEvents)
-	if !ok || s.entity.Kind != GPU {
+	v := s.entity.number(fieldClockEvents)
+	if !v.Known() || s.entity.Kind != GPU {
 		return
 	}
 	seconds := sinceLast(&t.throttleAt, v.Time, maxGap)

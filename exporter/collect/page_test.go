@@ -119,7 +119,7 @@ func TestIdle(t *testing.T) {
 			s.allocations = []subject{{labels: &labelSet{allocation: h}}}
 		}
 		if known && h != (Allocation{}) {
-			s.allocations[0].busy = Measured{busy, start.Add(at)}
+			s.allocations[0].busy = Value{Number: busy, Time: start.Add(at)}
 		}
 		kept.addIdle(&s, 2500*time.Millisecond)
 		for _, a := range s.allocations {

@@ -12,10 +12,15 @@ type EntityKind uint8
 const (
 	GPU EntityKind = iota
 	Instance
+	Switch     // NvSwitch
+	SwitchLink // NVLink at a switch
+	GPULink    // NVLink at a GPU
+	CPU        // CPU that DCGM knows: Grace
+	Core       // of such a CPU
 )
 
-// Entity is one GPU or one MIG instance at the time of a Reading. The first
-// block is set for both kinds, so that an instance carries its GPU's identity.
+// Entity is a GPU, a MIG instance or a device beside them at the time of a Reading. The first
+// block is a GPU's identity, which its instances and links have too.
 type Entity struct {
 	Kind          EntityKind
 	GPU           int    // number of the source: DCGM's GPU id, NVML's index
@@ -35,33 +40,45 @@ type Entity struct {
 	InstanceUUID  string // "MIG-…" of its first compute instance; empty if unknown
 	// MIGDevices are the UUIDs of all its compute instances.
 	MIGDevices    []string
-	DCGMID        int // DCGM's own number of the instance, by which -d i:… selects it: see NumberInstances
 	GPUMaxCompute int // compute slices of the whole GPU, 7 or 4; 0 if unknown
+
+	// DCGMID is DCGM's number of an instance (see NumberInstances), a switch, a CPU or a core, and the index of a
+	// link. The options -d, -s and -p select by it.
+	DCGMID int
+	Parent int // DCGM's number of a link's GPU or switch, or of a core's CPU
 
 	Values []Value // sorted by Field
 
 	// Of GPUs only; nil where the source does not know.
 	Events *Events
-	Health *HealthReport
+	Health []Incident // of DCGM's health watches; empty where they found nothing
 	Peers  []Peer
 	Lost   bool // the source lists the GPU as lost
 }
 
-// Value of one DCGM field. A value that is blank, refused or impossible is not
-// in the list: Dropped counts it.
+// Value of one DCGM field, or a number made of some. A value that is blank, refused or impossible
+// is not in a Reading: Dropped counts it.
 type Value struct {
 	Field  uint16  // DCGM field id
 	Number float64 // for numbers
 	Text   string  // for strings
 	IsText bool
-	Time   time.Time // when DCGM took it
+	Time   time.Time // when DCGM took it; zero: unknown
+}
+
+// Known reports whether it was measured.
+func (v Value) Known() bool { return !v.Time.IsZero() }
+
+func (v Value) times(factor float64) Value {
+	v.Number *= factor
+	return v
 }
 
 // Reading is the result of one pass over the source; immutable.
 type Reading struct {
 	Taken    time.Time
 	Entities []Entity // GPUs by index, each followed by its instances by id
-	Devices  []Device // switches, links, CPUs and cores, in that order
+	Devices  []Entity // switches, links, CPUs and cores, in that order
 	// Dropped counts values left out, by reason: "blank", "not_supported",
 	// "impossible", "error".
 	Dropped map[string]int

@@ -4,10 +4,10 @@ package collect
 // interval and the same quantity on GPUs and instances; GPU_UTIL, the driver's
 // short-window percentage, stands in on GPUs without profiling. On instances
 // GPU_UTIL would be the GPU's.
-func busyOf(e *Entity) Measured {
-	busy := e.measured(FieldEngineActive)
+func busyOf(e *Entity) Value {
+	busy := e.number(FieldEngineActive)
 	if !busy.Known() && e.Kind == GPU {
-		busy = e.measured(fieldGPUUtil)
+		busy = e.number(fieldGPUUtil)
 		busy.Number /= 100
 	}
 	return busy
@@ -35,7 +35,7 @@ func (s *subject) divideBusy() {
 	if !s.busy.Known() {
 		return // no total bounds the parts
 	}
-	parts := s.divide(s.busy.Number, func(h *Usage) Measured { return h.Busy })
+	parts := s.divide(s.busy.Number, func(h *Usage) Value { return h.Busy })
 	for j := range s.allocations {
 		s.allocations[j].busy = parts[j]
 	}
@@ -45,8 +45,8 @@ func (s *subject) divideBusy() {
 // where the driver does not measure it. The driver measures processes and GPUs
 // at different moments, so where the parts sum to more than the total all are
 // scaled down: the sum over pods never exceeds the GPU.
-func (s *subject) divide(total float64, of func(*Usage) Measured) []Measured {
-	parts, sum := make([]Measured, len(s.allocations)), 0.0
+func (s *subject) divide(total float64, of func(*Usage) Value) []Value {
+	parts, sum := make([]Value, len(s.allocations)), 0.0
 	for j := range s.allocations {
 		if m := of(&s.allocations[j].usage); m.Known() && m.Number >= 0 {
 			parts[j] = m
@@ -63,7 +63,7 @@ func (s *subject) divide(total float64, of func(*Usage) Measured) []Measured {
 
 // addDivided adds an entity's total as the parts of the containers that share it. What remains
 // beside the known parts is added without a container. It reports whether any part was known.
-func (s *subject) addDivided(total Measured, of func(*Usage) Measured, add func(*subject, Measured)) (some bool) {
+func (s *subject) addDivided(total Value, of func(*Usage) Value, add func(*subject, Value)) (some bool) {
 	if len(s.allocations) < 2 || !total.Known() {
 		return false
 	}
@@ -88,17 +88,12 @@ func (c *CompatOptions) addShares(s *subject, field uint16, v Value, page *pageF
 	if !c.VirtualGPUs {
 		return false
 	}
-	add := func(s *subject, part Measured) { page.add(s.labels.compat, part.Number, part.Time) }
-	switch total := (Measured{v.Number, v.Time}); field {
+	add := func(s *subject, part Value) { page.add(s.labels.compat, part.Number, part.Time) }
+	switch field {
 	case fieldGPUUtil:
-		return s.addDivided(total, func(u *Usage) Measured { return u.Busy.times(100) }, add)
+		return s.addDivided(v, func(u *Usage) Value { return u.Busy.times(100) }, add)
 	case fieldFBUsed:
-		return s.addDivided(total, func(u *Usage) Measured { return u.Memory.times(1.0 / mebibyte) }, add)
+		return s.addDivided(v, func(u *Usage) Value { return u.Memory.times(1.0 / mebibyte) }, add)
 	}
 	return false
-}
-
-func (m Measured) times(factor float64) Measured {
-	m.Number *= factor
-	return m
 }

@@ -46,14 +46,14 @@ func sums(f *dto.MetricFamily) (all, ofPods float64) {
 // GPU.
 func TestPartsNeverExceedTheGPU(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	measured := func(scale float64) Measured {
+	measured := func(scale float64) Value {
 		switch random.IntN(4) {
 		case 0:
-			return Measured{}
+			return Value{}
 		case 1:
-			return Measured{Number: 0, Time: start}
+			return Value{Number: 0, Time: start}
 		}
-		return Measured{Number: random.Float64() * scale, Time: start}
+		return Value{Number: random.Float64() * scale, Time: start}
 	}
 	names := []string{"a", "b", "c", "d", "e"}
 	for range 300 {
@@ -92,7 +92,7 @@ func TestIdleOfAPodsContainers(t *testing.T) {
 			side := main
 			side.Container = "side"
 			if apart {
-				main.Busy = Measured{0, at}
+				main.Busy = Value{Number: 0, Time: at}
 			}
 			got = text(c.Compile(&Reading{Taken: at, Entities: []Entity{gpu}}, Attribution{Taken: at, Allocations: [][]Allocated{{main, side}}}), at)
 		}

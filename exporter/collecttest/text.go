@@ -71,11 +71,11 @@ func Text(r *collect.Reading, o Options) string {
 		fmt.Fprintln(&out, strings.Join(words, " "))
 	}
 	for _, d := range r.Devices {
-		kind := []string{"switch", "link of switch", "link of GPU", "CPU", "core of CPU"}[d.Kind]
+		kind := []string{"switch", "link of switch", "link of GPU", "CPU", "core of CPU"}[d.Kind-collect.Switch]
 		if d.Kind != collect.Switch && d.Kind != collect.CPU {
 			kind += fmt.Sprintf(" %d", d.Parent)
 		}
-		fmt.Fprintf(&out, "%s %d: %s\n", kind, d.ID, strings.Join(values(d.Values), " "))
+		fmt.Fprintf(&out, "%s %d: %s\n", kind, d.DCGMID, strings.Join(values(d.Values), " "))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.Dropped)) {
 		if n := r.Dropped[reason]; n > 0 {
@@ -111,7 +111,7 @@ func events(e *collect.Entity) (words []string) {
 	}
 	if e.Health != nil {
 		words = append(words, "watched")
-		for _, i := range e.Health.Incidents {
+		for _, i := range e.Health {
 			words = append(words, fmt.Sprintf("%s:%d:%s", i.Watch, i.Result, i.Error))
 		}
 	}

@@ -27,7 +27,7 @@ type slow struct {
 	askedHealth, askedPeers time.Time
 
 	group  *godcgm.GroupHandle // of the health watches; nil where they are off
-	health map[uint32]*collect.HealthReport
+	health map[uint32][]collect.Incident
 	peers  map[uint32][]collect.Peer
 }
 
@@ -51,8 +51,8 @@ func (r *reader) watchHealth() error {
 // readSlow repeats the slow requests when they are due.
 func (r *reader) readSlow() (err error) {
 	s, every := &r.slow, healthEvery
-	for _, report := range s.health {
-		if len(report.Incidents) > 0 {
+	for _, incidents := range s.health {
+		if len(incidents) > 0 {
 			every = ailingEvery
 		}
 	}
@@ -71,25 +71,23 @@ func (r *reader) readSlow() (err error) {
 	return err
 }
 
-// readHealth gives a report of each GPU of the group.
-func readHealth(group godcgm.GroupHandle, gpus []entityKey) (map[uint32]*collect.HealthReport, error) {
+// readHealth gives the incidents of each GPU of the group, an empty list if there are none.
+func readHealth(group godcgm.GroupHandle, gpus []entityKey) (map[uint32][]collect.Incident, error) {
 	answer, err := godcgm.HealthCheck(group)
 	if err != nil {
 		return nil, refusal("reading health", err)
 	}
-	reports := make(map[uint32]*collect.HealthReport, len(gpus))
+	found := make(map[uint32][]collect.Incident, len(gpus))
 	for _, gpu := range gpus {
-		reports[gpu.id] = &collect.HealthReport{}
+		found[gpu.id] = []collect.Incident{}
 	}
 	for _, i := range answer.Incidents {
-		report, watch := reports[uint32(i.EntityInfo.EntityId)], healthWatch(uint32(i.System))
-		if i.EntityInfo.EntityGroupId == godcgm.FE_GPU && report != nil && watch != "" {
-			report.Incidents = append(report.Incidents, collect.Incident{
-				Watch: watch, Result: int(i.Health), Error: collect.HealthError(int(i.Error.Code)),
-			})
+		gpu, watch := uint32(i.EntityInfo.EntityId), healthWatch(uint32(i.System))
+		if i.EntityInfo.EntityGroupId == godcgm.FE_GPU && found[gpu] != nil && watch != "" {
+			found[gpu] = append(found[gpu], collect.Incident{Watch: watch, Result: int(i.Health), Error: collect.HealthError(int(i.Error.Code))})
 		}
 	}
-	return reports, nil
+	return found, nil
 }
 
 // healthWatch returns the name of a watch of GPUs: its bit counts in the order of

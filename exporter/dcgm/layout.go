@@ -50,7 +50,7 @@ func (e entity) root() entityKey {
 }
 
 // deviceKinds are the kinds of devices by their own kind and that of what they are a part of.
-var deviceKinds = map[[2]uint32]collect.DeviceKind{
+var deviceKinds = map[[2]uint32]collect.EntityKind{
 	{kindSwitch}: collect.Switch, {kindLink, kindSwitch}: collect.SwitchLink, {kindLink, kindGPU}: collect.GPULink,
 	{kindCPU}: collect.CPU, {kindCore, kindCPU}: collect.Core,
 }

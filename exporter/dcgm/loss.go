@@ -35,9 +35,12 @@ func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) (the
 	return status != godcgm.EntityStatusDetached
 }
 
-// answers reports whether a GPU has a value that was taken lately.
+// answers reports whether a GPU has a value that was taken lately. A host engine that no longer
+// samples a GPU keeps returning the last values.
 func (s *sampling) answers(dev *collect.Entity, now time.Time) bool {
-	return slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != collect.FieldXID && s.isFresh(v, now) })
+	return slices.ContainsFunc(dev.Values, func(v collect.Value) bool {
+		return v.Field != collect.FieldXID && now.Sub(v.Time) <= collect.StaleAfter(s.every)
+	})
 }
 
 // stuckAfter is how long an embedded host engine may go without a value of any
@@ -62,10 +65,4 @@ func (r *reader) detectStuck(reading *collect.Reading, now time.Time) error {
 		return fmt.Errorf("no GPU has had a value for %s", age.Round(time.Second))
 	}
 	return nil
-}
-
-// isFresh reports whether a value was taken lately. A host engine that no
-// longer samples a GPU keeps returning the last values.
-func (s *sampling) isFresh(v collect.Value, now time.Time) bool {
-	return now.Sub(v.Time) <= collect.StaleAfter(s.every)
 }

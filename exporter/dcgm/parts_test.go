@@ -318,7 +318,7 @@ func TestHealthThatFailsIsAskedForRarely(t *testing.T) {
 	c := &clock{}
 	s := open(t, Options{Address: m.engine(onTCP), now: c.now}, 155, collect.AskHealth)
 	for range 60 {
-		if r := read(t, s); len(r.Entities[1].Health.Incidents) != 1 {
+		if r := read(t, s); len(r.Entities[1].Health) != 1 {
 			t.Fatalf("%+v", r.Entities[1].Health)
 		}
 		c.advance(time.Second)

@@ -48,11 +48,23 @@ func (r *reader) sample() (*collect.Reading, error) {
 		case kindCompute: // of which only the XIDs are read
 		default:
 			if len(of) > 0 {
-				out.Devices = append(out.Devices, collect.Device{Kind: deviceKinds[[2]uint32{e.kind, e.parent.kind}], ID: e.number, Parent: int(e.parent.id), Values: of})
+				out.Devices = append(out.Devices, r.device(e, of, out.Entities))
 			}
 		}
 	}
 	return out, r.detectStuck(out, now)
+}
+
+// device returns a device beside the GPUs; a GPU's link has the GPU's identity, and any device the machine's driver.
+func (r *reader) device(e entity, values []collect.Value, gpus []collect.Entity) (d collect.Entity) {
+	if gpu := r.known[e.parent]; gpu != nil {
+		d = *gpu
+	}
+	if len(gpus) > 0 {
+		d.DriverVersion = gpus[0].DriverVersion
+	}
+	d.Kind, d.DCGMID, d.Parent, d.Values = deviceKinds[[2]uint32{e.kind, e.parent.kind}], e.number, int(e.parent.id), values
+	return d
 }
 
 // describe adds what is known of a GPU beside its values, and reports whether it is there.

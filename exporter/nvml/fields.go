@@ -118,20 +118,8 @@ func numbered(field uint16, id uint32, divisor float64) call {
 		if ret := d.GetFieldValues(values); ret != nvml.SUCCESS {
 			return nil, ret
 		}
-		v := values[0]
-		bits := binary.NativeEndian.Uint64(v.Value[:])
-		number := float64(bits)
-		switch kind := nvml.ValueType(v.ValueType); {
-		case kind == nvml.VALUE_TYPE_UNSIGNED_INT, id == nvml.FI_DEV_MEMORY_TEMP: // driver r545 calls it a double and returns an integer
-			number = float64(uint32(bits))
-		case kind == nvml.VALUE_TYPE_DOUBLE:
-			number = math.Float64frombits(bits)
-		case kind == nvml.VALUE_TYPE_SIGNED_INT:
-			number = float64(int32(bits))
-		case kind == nvml.VALUE_TYPE_SIGNED_LONG_LONG:
-			number = float64(int64(bits))
-		}
-		return []float64{number / divisor}, nvml.Return(v.NvmlReturn)
+		v := values[0] // an unsigned int, also where driver r545 calls the memory's temperature a double (nvbugs 4300930)
+		return []float64{float64(binary.NativeEndian.Uint32(v.Value[:])) / divisor}, nvml.Return(v.NvmlReturn)
 	}}
 }
 

@@ -20,17 +20,22 @@ var gpmMetrics = []struct {
 // over the interval between two Reads.
 type gpm struct {
 	lib    *library
-	usable bool // the library has GPM
+	usable bool            // the library has GPM
+	able   map[string]bool // whether a GPU can be measured, by UUID
 	before map[place]nvml.GpmSample
 }
 
-// has reports whether a GPU can be measured.
-func (g *gpm) has(dev nvml.Device) bool {
-	if !g.usable {
-		return false
+// has reports whether a GPU can be measured. That depends on its generation, so it is asked once, as DCGM does when
+// it attaches to a GPU (DcgmCacheManager.cpp of 4.6.0); only a refusal is repeated.
+func (g *gpm) has(uuid string, dev nvml.Device) bool {
+	able, known := g.able[uuid]
+	if g.usable && !known {
+		answer, ret := dev.GpmQueryDeviceSupport()
+		if able = answer.IsSupportedDevice != 0; ret == nvml.SUCCESS {
+			g.able[uuid] = able
+		}
 	}
-	answer, ret := dev.GpmQueryDeviceSupport()
-	return ret == nvml.SUCCESS && answer.IsSupportedDevice != 0
+	return able
 }
 
 // read samples an entity and gives the wanted metrics since the sample before:

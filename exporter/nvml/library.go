@@ -80,8 +80,8 @@ func (l *library) has(names ...string) bool {
 
 // gpus are the driver's GPUs. Some may be released.
 type gpus struct {
-	uuids  map[int]string  // of those seen, by index
-	asleep map[string]bool // UUIDs of the released
+	uuids  map[int]string // of those seen, by index
+	asleep []string       // UUIDs of the released
 	// acquired: a released GPU's handle was opened to learn its UUID, so the library must be
 	// closed.
 	acquired bool
@@ -105,7 +105,7 @@ func (g *gpus) list(lib *library) ([]device, error) {
 	g.acquired = false
 	var devices []device
 	for index := range count {
-		if g.asleep[g.uuids[index]] {
+		if slices.Contains(g.asleep, g.uuids[index]) {
 			continue
 		}
 		d := device{index: index}
@@ -115,33 +115,25 @@ func (g *gpus) list(lib *library) ([]device, error) {
 		if d.ret == nvml.SUCCESS {
 			maps.DeleteFunc(g.uuids, func(_ int, uuid string) bool { return uuid == d.uuid })
 			g.uuids[index] = d.uuid
-			g.acquired = g.acquired || g.asleep[d.uuid]
+			g.acquired = g.acquired || slices.Contains(g.asleep, d.uuid)
 		}
 		devices = append(devices, d)
 	}
 	for i := range devices {
 		devices[i].uuid = g.uuids[devices[i].index]
 	}
-	return slices.DeleteFunc(devices, func(d device) bool { return g.asleep[d.uuid] }), nil
+	return slices.DeleteFunc(devices, func(d device) bool { return slices.Contains(g.asleep, d.uuid) }), nil
 }
 
 // allAsleep reports whether every GPU seen is released. NVML is not opened then: it keeps
 // the device file of every GPU open, even of one without a handle (driver 580).
 func (g *gpus) allAsleep() bool {
 	for _, uuid := range g.uuids {
-		if !g.asleep[uuid] {
+		if !slices.Contains(g.asleep, uuid) {
 			return false
 		}
 	}
 	return len(g.uuids) > 0
-}
-
-// release sets which GPUs are released.
-func (g *gpus) release(uuids []string) {
-	g.asleep = map[string]bool{}
-	for _, uuid := range uuids {
-		g.asleep[uuid] = true
-	}
 }
 
 // dropOf returns why a call gave no value.

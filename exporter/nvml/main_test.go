@@ -34,9 +34,8 @@ func machine(t *testing.T, s fakenvml.State) (options Options, set func(fakenvml
 
 func opened(t *testing.T, o Options, fields ...uint16) *Source {
 	t.Helper()
-	opened, err := New(o)
+	s, err := New(o)
 	require.NoError(t, err)
-	s := opened.(*Source)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

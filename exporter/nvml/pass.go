@@ -47,7 +47,11 @@ func (p *pass) add(d device) {
 		listening = p.events.subscribe(dev.UUID, d.handle)
 		dev.Values = p.xid(log, listening, dev.Values)
 	}
-	observe(log, &dev, p.reading.Taken)
+	if dev.Lost {
+		log.Away(time.Time{})
+	}
+	answers := slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != collect.FieldXID })
+	log.Observe(&dev, answers, p.reading.Taken)
 	dev.Events = log.Snapshot(p.reading.Taken)
 	dev.Events.Listening = listening
 	at := len(p.reading.Entities)
@@ -120,16 +124,12 @@ func (p *pass) values(d nvml.Device, at place, dev nvml.Device) []collect.Value 
 			}
 		}
 	}
-	if p.wantsProfiling() && p.gpm.has(dev) {
+	if slices.ContainsFunc(p.wanted, collect.Profiled) && p.gpm.has(at.uuid, dev) {
 		p.seen[at] = true
 		p.gpm.read(at, dev, p.wants, add)
 	}
 	slices.SortFunc(values, func(a, b collect.Value) int { return cmp.Compare(a.Field, b.Field) })
 	return values
-}
-
-func (p *pass) wantsProfiling() bool {
-	return slices.ContainsFunc(p.wanted, collect.Profiled)
 }
 
 // xid adds a GPU's last XID; as in DCGM there is none before the first.
@@ -142,13 +142,4 @@ func (p *pass) xid(log *collect.EventLog, listening bool, values []collect.Value
 		p.reading.Dropped[collect.DropNotSupported]++
 	}
 	return out
-}
-
-// observe records a read of the GPU: its loss and its return.
-func observe(log *collect.EventLog, dev *collect.Entity, now time.Time) {
-	if dev.Lost {
-		log.Away(time.Time{})
-	}
-	answers := slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != collect.FieldXID })
-	log.Observe(dev, answers, now)
 }

@@ -23,10 +23,8 @@ const unknownMemory = ^uint64(0)
 // Processes lists the processes on GPUs, for pods.Watcher. It keeps the library
 // open between calls.
 type Processes struct {
-	options Options
-	busy    chan struct{} // full while the library is in use
-	lib     *library      // nil: not open
-	gpus    gpus
+	source *Source       // of which no values are read
+	busy   chan struct{} // full while the library is in use
 }
 
 var _ pods.Processes = (*Processes)(nil)
@@ -34,11 +32,8 @@ var _ pods.Processes = (*Processes)(nil)
 // NewProcesses looks for the library; it fails with ErrNoLibrary where there is
 // none.
 func NewProcesses(o Options) (*Processes, error) {
-	o = o.withDefaults()
-	if err := probe(o.LibraryPath); err != nil {
-		return nil, err
-	}
-	return &Processes{options: o, busy: make(chan struct{}, 1), gpus: gpus{uuids: map[int]string{}}}, nil
+	source, err := New(o)
+	return &Processes{source, make(chan struct{}, 1)}, err
 }
 
 // Processes lists the processes of every GPU and of its instances. A GPU that
@@ -46,29 +41,26 @@ func NewProcesses(o Options) (*Processes, error) {
 func (p *Processes) Processes() ([]pods.GPU, error) {
 	p.busy <- struct{}{}
 	defer func() { <-p.busy }()
-	if p.gpus.allAsleep() {
+	s := p.source
+	if s.gpus.allAsleep() {
 		return nil, nil
 	}
-	if p.lib == nil {
-		lib, err := open(p.options.LibraryPath, p.options.Log)
-		if err != nil {
-			return nil, err
-		}
-		p.lib = lib
+	if err := s.connect(); err != nil {
+		return nil, err
 	}
-	devices, err := p.gpus.list(p.lib)
+	devices, err := s.gpus.list(s.lib)
 	var out []pods.GPU
 	for _, d := range devices {
 		if d.ret != nvml.SUCCESS {
 			continue
 		}
-		out = append(out, p.lib.usage(d.uuid, -1, d.handle))
-		for _, mig := range p.lib.migDevices(d.handle) {
-			out = append(out, p.lib.usage(d.uuid, mig.instance, mig.handles...))
+		out = append(out, s.lib.usage(d.uuid, -1, d.handle))
+		for _, mig := range s.lib.migDevices(d.handle) {
+			out = append(out, s.lib.usage(d.uuid, mig.instance, mig.handles...))
 		}
 	}
-	if err != nil || p.gpus.acquired {
-		p.close()
+	if err != nil || s.gpus.acquired {
+		s.close()
 	}
 	return out, err
 }
@@ -81,16 +73,7 @@ func (p *Processes) Quiesce(gpus []string) error {
 		return fmt.Errorf("NVML does not answer within %s", timeout)
 	}
 	defer func() { <-p.busy }()
-	p.gpus.release(gpus)
-	p.close()
-	return nil
-}
-
-func (p *Processes) close() {
-	if p.lib != nil {
-		p.lib.close()
-		p.lib = nil
-	}
+	return p.source.Quiesce(gpus)
 }
 
 // usage reads the processes of a GPU or of an instance, which has a handle for each of its

@@ -32,7 +32,7 @@ func TestProcesses(t *testing.T) {
 	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{shared, repartition, old, h100(3)}})
 	p, err := NewProcesses(o)
 	require.NoError(t, err)
-	t.Cleanup(p.close)
+	t.Cleanup(p.source.close)
 	gpus := listed(t, p)
 	if len(gpus) != 6 {
 		t.Fatalf("%d GPUs and instances: %+v", len(gpus), gpus)
@@ -54,8 +54,8 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("no process: %+v", c)
 	}
 
-	for name, before := range map[string]map[int]string{"known before": p.gpus.uuids, "unknown before": {}} {
-		p.gpus.uuids = before
+	for name, before := range map[string]map[int]string{"known before": p.source.gpus.uuids, "unknown before": {}} {
+		p.source.gpus.uuids = before
 		require.NoError(t, p.Quiesce([]string{fakenvml.GPUUUID(0), fakenvml.GPUUUID(1)}))
 		if open := openFiles(t); open != "no device file is open" {
 			t.Errorf("%s: released, and open: %s", name, open)

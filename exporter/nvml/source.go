@@ -23,14 +23,6 @@ type Options struct {
 	Log *slog.Logger
 }
 
-func (o Options) withDefaults() Options {
-	o.LibraryPath = cmp.Or(o.LibraryPath, libraryName)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	return o
-}
-
 // Source reads NVML. It is for one goroutine.
 type Source struct {
 	options Options
@@ -55,12 +47,12 @@ var (
 
 // New looks for the library and gives a Source; it fails with ErrNoLibrary
 // where there is none. Read opens it, again after each failure.
-func New(o Options) (collect.Source, error) {
-	o = o.withDefaults()
-	if err := probe(o.LibraryPath); err != nil {
-		return nil, err
+func New(o Options) (*Source, error) {
+	o.LibraryPath = cmp.Or(o.LibraryPath, libraryName)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{options: o, gpus: gpus{uuids: map[int]string{}}, known: map[string]collect.Entity{}, logs: map[string]*collect.EventLog{}}, nil
+	return &Source{options: o, gpus: gpus{uuids: map[int]string{}}, known: map[string]collect.Entity{}, logs: map[string]*collect.EventLog{}}, probe(o.LibraryPath)
 }
 
 // Watch sets the DCGM fields wanted. Those that NVML does not have are logged
@@ -98,7 +90,7 @@ func (r *Source) connect() error {
 		return err
 	}
 	gpmFound := lib.has("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMigSampleGet", "nvmlGpmMetricsGet")
-	r.lib, r.gpm, r.events = lib, &gpm{lib, gpmFound, map[place]nvml.GpmSample{}}, &events{lib: lib, registered: map[string]bool{}}
+	r.lib, r.gpm, r.events = lib, &gpm{lib, gpmFound, map[string]bool{}, map[place]nvml.GpmSample{}}, &events{lib: lib, registered: map[string]bool{}}
 	r.owners, r.driver = map[nvml.Device]string{}, ""
 	if version, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
 		r.driver = version
@@ -184,7 +176,7 @@ func (r *Source) logOf(uuid string) *collect.EventLog {
 // Quiesce releases the GPUs with these UUIDs and reacquires the others. NVML closes its
 // handles only all at once; the next Read opens those that it needs.
 func (r *Source) Quiesce(gpus []string) error {
-	r.gpus.release(gpus)
+	r.gpus.asleep = slices.Clone(gpus)
 	for _, uuid := range gpus {
 		r.logOf(uuid).Away(time.Time{})
 	}

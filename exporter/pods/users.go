@@ -140,9 +140,9 @@ func (g *GPU) fill(h *collect.Allocated, all []collect.Allocated) {
 		return
 	}
 	if g.BusyKnown {
-		h.Busy = collect.Measured{Number: busy, Time: g.Taken}
+		h.Busy = collect.Value{Number: busy, Time: g.Taken}
 	}
 	if g.MemoryKnown {
-		h.Memory = collect.Measured{Number: memory, Time: g.Taken}
+		h.Memory = collect.Value{Number: memory, Time: g.Taken}
 	}
 }

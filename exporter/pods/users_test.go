@@ -65,8 +65,8 @@ func TestUseOfEachContainer(t *testing.T) {
 	u := &users{source: list, proc: proc, world: twoPods, log: slog.New(slog.DiscardHandler)}
 	a, b := collect.Allocation{Namespace: "ns", Pod: "a", Container: "main"}, collect.Allocation{Namespace: "ns", Pod: "b", Container: "main"}
 	stranger := collect.Allocation{Namespace: "ns", Pod: "new", Container: "main"}
-	at := func(n float64) collect.Measured { return collect.Measured{Number: n, Time: noon} }
-	check := func(what string, got collect.Allocated, busy, memory collect.Measured) {
+	at := func(n float64) collect.Value { return collect.Value{Number: n, Time: noon} }
+	check := func(what string, got collect.Allocated, busy, memory collect.Value) {
 		t.Helper()
 		if got.Busy != busy || got.Memory != memory {
 			t.Errorf("%s: %+v, want %+v and %+v", what, got, busy, memory)
@@ -76,32 +76,32 @@ func TestUseOfEachContainer(t *testing.T) {
 	usages := attributed(t, u, a, b, stranger)
 	check("a", usages[0], at(0.5), at(101))
 	check("b", usages[1], at(0.125), at(10))
-	check("an unknown pod", usages[2], collect.Measured{}, collect.Measured{})
+	check("an unknown pod", usages[2], collect.Value{}, collect.Value{})
 
 	// A GPU with a single allocation has its own values, not the sum of its processes.
-	check("alone", attributed(t, u, a)[0], collect.Measured{}, collect.Measured{})
+	check("alone", attributed(t, u, a)[0], collect.Value{}, collect.Value{})
 
 	// One process of unknown memory makes all memory unknown.
 	list.gpus[0].Processes[3].Memory = -1
 	u.pass()
-	check("memory unknown", attributed(t, u, a, b)[1], at(0.125), collect.Measured{})
+	check("memory unknown", attributed(t, u, a, b)[1], at(0.125), collect.Value{})
 
 	// The driver measures nothing: an empty list is a zero, a missing list is not.
 	list.gpus = []GPU{{UUID: "GPU-a", Instance: -1, MemoryKnown: true, Taken: noon}}
 	u.pass()
-	check("no utilization", attributed(t, u, a, b)[0], collect.Measured{}, at(0))
+	check("no utilization", attributed(t, u, a, b)[0], collect.Value{}, at(0))
 
 	// Old, missing, or refused: the use is unknown.
 	list.gpus[0].Taken = noon.Add(-2 * time.Second)
 	u.pass()
-	check("old", attributed(t, u, a, b)[0], collect.Measured{}, collect.Measured{})
+	check("old", attributed(t, u, a, b)[0], collect.Value{}, collect.Value{})
 	list.err = errors.New("driver gone")
 	u.pass()
-	check("failed", attributed(t, u, a, b)[0], collect.Measured{}, collect.Measured{})
+	check("failed", attributed(t, u, a, b)[0], collect.Value{}, collect.Value{})
 	list.err, u.proc = nil, fakeProc(t, false, nil)
 	list.gpus[0].Taken = noon
 	u.pass()
-	check("without hostPID", attributed(t, u, a, b)[0], collect.Measured{}, collect.Measured{})
+	check("without hostPID", attributed(t, u, a, b)[0], collect.Value{}, collect.Value{})
 	if u.failed == nil || !strings.Contains(u.failed.Error(), "hostPID") {
 		t.Errorf("nothing says why: %v", u.failed)
 	}
