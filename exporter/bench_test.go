@@ -91,7 +91,7 @@ func BenchmarkScrape(b *testing.B) {
 				engine.start()
 				args = []string{"-r", engine.address()}
 			}
-			base, pid := startRealExporter(b, args...)
+			base, pid := startRealExporter(b, realCounters(b, ""), args...)
 			measure(b, base, pid)
 		})
 	}

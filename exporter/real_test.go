@@ -355,7 +355,9 @@ func TestRealHostEngine(t *testing.T) {
 	})
 	t.Run("the field table", func(t *testing.T) { compareTable(t, engine.address()) })
 	t.Run("beside dcgm-exporter", func(t *testing.T) {
-		base, _ := startRealExporter(t, "-r", engine.address())
+		file := realCounters(t, "DCGM_EXP_GPU_HEALTH_STATUS, gauge, x\nDCGM_EXP_XID_ERRORS_COUNT, gauge, x\n")
+		base, _ := startRealExporter(t, file, "-r", engine.address())
+		e := start(t, "-r", engine.address(), "-c", "1000", "-f", file)
 		sameAs(t, func() realPage { return pageAt(t, e.base+"/metrics").of("DCGM_") },
 			func() realPage { return pageAt(t, base+"/metrics").of("DCGM_") })
 	})
@@ -486,32 +488,38 @@ func checkSMI(t *testing.T, page realPage, words []string) {
 	}
 }
 
-// startRealExporter runs the dcgm-exporter that is named with our default counters and
-// interval.
-func startRealExporter(t testing.TB, args ...string) (base string, pid int) {
+// realCounters writes a file of our default counters and further lines.
+func realCounters(t testing.TB, further string) (file string) {
 	t.Helper()
-	program := os.Getenv(envRealExporter)
-	if program == "" {
-		t.Skipf("%s names no dcgm-exporter to compare with", envRealExporter)
-	}
-	address := unusedAddress(t)
 	fields, err := counters.Default()
 	require.NoError(t, err)
 	var rows [][]string
 	for _, f := range fields {
 		rows = append(rows, []string{f.Name, string(f.Kind), f.Help})
 	}
-	var page bytes.Buffer
-	require.NoError(t, csv.NewWriter(&page).WriteAll(rows))
-	file := filepath.Join(t.TempDir(), "counters.csv")
-	require.NoError(t, os.WriteFile(file, page.Bytes(), 0o600))
+	var text bytes.Buffer
+	require.NoError(t, csv.NewWriter(&text).WriteAll(rows))
+	text.WriteString(further)
+	file = filepath.Join(t.TempDir(), "counters.csv")
+	require.NoError(t, os.WriteFile(file, text.Bytes(), 0o600))
+	return file
+}
+
+// startRealExporter runs the dcgm-exporter that is named with a file of counters and our interval.
+func startRealExporter(t testing.TB, file string, args ...string) (base string, pid int) {
+	t.Helper()
+	program := os.Getenv(envRealExporter)
+	if program == "" {
+		t.Skipf("%s names no dcgm-exporter to compare with", envRealExporter)
+	}
+	address := unusedAddress(t)
 	var output bytes.Buffer
 	cmd := exec.Command(program, append(args, "-a", address, "-c", "1000", "-f", file)...)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	base = "http://" + address
-	err = poll(t, func() error {
+	err := poll(t, func() error {
 		resp, err := http.Get(base + "/metrics")
 		if err != nil {
 			return err

@@ -56,17 +56,17 @@ func (m *Moment) addEntity(s *subject, add adder) {
 	}
 	of(s, busy, s.busy.Number, s.busy.Time)
 	if !s.split { // its instances stand for it, so that a sum over the series counts nothing twice
-		divided := func(d *metric.Desc, total Value, part func(*Usage) Value) {
+		divided := func(d *metric.Desc, total Value, part func(*Allocated) Value) {
 			add := func(s *subject, part Value) { of(s, d, part.Number, part.Time) }
 			if !s.addDivided(total, part, add) {
 				add(s, total)
 			}
 		}
 		if weight, known := weight(s.entity); known {
-			divided(&metric.GPUShareRatio, s.busy.times(weight), func(u *Usage) Value { return u.Busy.times(weight) })
+			divided(&metric.GPUShareRatio, s.busy.times(weight), func(u *Allocated) Value { return u.Busy.times(weight) })
 			of(s, &metric.GPUBusySecondsTotal, s.tally.busy, s.busy.Time) // the integral of the share
 		}
-		divided(&metric.GPUMemoryUsedBytes, s.entity.number(fieldFBUsed).times(mebibyte), func(u *Usage) Value { return u.Memory })
+		divided(&metric.GPUMemoryUsedBytes, s.entity.number(fieldFBUsed).times(mebibyte), func(u *Allocated) Value { return u.Memory })
 		total := s.memoryTotal()
 		of(s, &metric.GPUMemoryTotalBytes, total.Number, total.Time)
 	}

@@ -15,8 +15,9 @@ type Allocation struct {
 	Namespace, Pod, Container string
 }
 
-// Usage describes an Allocation of an entity: shares, claim and measured use.
-type Usage struct {
+// Allocated is an allocation of an entity: with shares, claim and measured use.
+type Allocated struct {
+	Allocation
 	// Shares are the names of the allocated shares, "0" of "GPU-…::0"; several
 	// of one GPU are possible. Empty for the whole.
 	Shares []string
@@ -26,12 +27,6 @@ type Usage struct {
 	// Busy is what the container's processes compute, 0 … 1 of the entity, and
 	// Memory the bytes they use: sums of the driver's values per process.
 	Busy, Memory Value
-}
-
-// Allocated is an allocation and what is known of it.
-type Allocated struct {
-	Allocation
-	Usage
 }
 
 // common returns what an entity's allocations have in common: the only allocation; for several

@@ -119,7 +119,7 @@ func (c *Compiler) subject(e, device *Entity, split bool, a Attribution, i int) 
 		list = a.Allocations[i]
 	}
 	for _, h := range list {
-		s.allocations = append(s.allocations, subject{entity: e, labels: labels(h, ""), usage: h.Usage})
+		s.allocations = append(s.allocations, subject{entity: e, labels: labels(h, ""), allocated: h})
 	}
 	if len(list) == 1 {
 		s.labels = s.allocations[0].labels

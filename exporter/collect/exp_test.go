@@ -20,7 +20,7 @@ func lines(t *testing.T, r *Reading, csv string, change func(*CompatOptions)) []
 	o := Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: CompatExact, Counters: parsed.Fields, Hostname: "h"}}
 	change(&o.Compat)
 	text, _ := NewCompiler(o).Compile(r, Attribution{
-		Allocations: [][]Allocated{nil, {pod("p", Usage{})}}, Pods: map[PodName]string{{"ns", "p"}: `app="x"`}, Jobs: map[JobPlace][]string{{1, -1}: {"j"}},
+		Allocations: [][]Allocated{nil, {pod("p", Allocated{})}}, Pods: map[PodName]string{{"ns", "p"}: `app="x"`}, Jobs: map[JobPlace][]string{{1, -1}: {"j"}},
 	}).Append(nil, now, false)
 	var out []string
 	for line := range strings.Lines(string(text)) {

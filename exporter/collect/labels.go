@@ -113,8 +113,8 @@ type subject struct {
 	labels *labelSet
 	// dcgm are the label sets of a DCGM value: one, or one for each batch job
 	// on the entity.
-	dcgm  []*labelSet
-	usage Usage // only of a subject in allocations
+	dcgm      []*labelSet
+	allocated Allocated // only of a subject in allocations
 	// allocations has one subject for each container the entity is allocated
 	// to.
 	allocations []subject

@@ -1,6 +1,10 @@
 package collect
 
-import "time"
+import (
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
 
 // maxGPUWatts is more than any GPU draws. A counter of energy that grows
 // faster has been replaced or misread.
@@ -9,24 +13,17 @@ const maxGPUWatts = 20_000
 // ledger is what adds up over Readings: seconds of computing and of throttling, energy, and since
 // when allocations are idle.
 type ledger struct {
-	maxGap   time.Duration
-	tallies  map[tallyKey]*tally
+	maxGap time.Duration
+	// tallies are by the labels of gpu_busy_seconds_total. A GPU that comes back continues its count, and so does an
+	// instance that is recreated under its old number and profile, since its series continues.
+	tallies  map[string]*tally
 	taken    time.Time // of the last reading
 	readings int       // readings so far
 }
 
 // newLedger returns an empty one for Readings taken every interval.
 func newLedger(interval time.Duration) *ledger {
-	return &ledger{maxGap: StaleAfter(interval), tallies: map[tallyKey]*tally{}}
-}
-
-// tallyKey identifies the series of a tally. A GPU that comes back continues its
-// count, and so does an instance that is recreated under its old number and profile,
-// since its series continues. The number is part of it because some GPUs have no UUID.
-type tallyKey struct {
-	kind          EntityKind
-	gpu, instance int
-	uuid, profile string
+	return &ledger{maxGap: StaleAfter(interval), tallies: map[string]*tally{}}
 }
 
 // tally is what has added up on one GPU or instance.
@@ -49,14 +46,6 @@ type tally struct {
 // idleSpan is since when an allocation is idle, and when that was last confirmed.
 type idleSpan struct{ since, seen time.Time }
 
-func keyOf(e *Entity) tallyKey {
-	key := tallyKey{kind: e.Kind, gpu: e.GPU, uuid: e.UUID}
-	if e.Kind == Instance {
-		key.instance, key.profile = e.InstanceID, e.Profile
-	}
-	return key
-}
-
 // observe takes a Moment in and gives each subject its tally. A Moment of the
 // same Reading as the last one adds nothing.
 func (l *ledger) observe(m *Moment) {
@@ -66,7 +55,7 @@ func (l *ledger) observe(m *Moment) {
 	}
 	for i := range m.subjects {
 		s := &m.subjects[i]
-		s.tally = l.of(s.entity)
+		s.tally = l.of(s.labels.text(&metric.GPUBusySecondsTotal))
 		s.tally.addBusy(s, l.maxGap)
 		s.tally.addThrottled(s, l.maxGap)
 		s.tally.addEnergy(s)
@@ -74,14 +63,13 @@ func (l *ledger) observe(m *Moment) {
 	}
 }
 
-// of returns the entity's tally. Where the entity was missing in the reading
+// of returns the tally of a series. Where its entity was missing in the reading
 // before, its use is unknown, and counting starts at its next value.
-func (l *ledger) of(e *Entity) *tally {
-	key := keyOf(e)
-	t := l.tallies[key]
+func (l *ledger) of(series string) *tally {
+	t := l.tallies[series]
 	if t == nil {
 		t = &tally{}
-		l.tallies[key] = t
+		l.tallies[series] = t
 	} else if t.reading < l.readings-1 {
 		t.busyAt, t.throttleAt, t.idle = time.Time{}, time.Time{}, nil
 	}

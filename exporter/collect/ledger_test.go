@@ -137,7 +137,12 @@ func TestLedgerProperties(t *testing.T) {
 		}
 		for i := range 2 {
 			// Resets lose at most what was drawn before them within one gap.
-			got := c.ledger.tallies[tallyKey{kind: GPU, gpu: i, uuid: fmt.Sprintf("GPU-%d", i)}].joules
+			got := 0.0
+			for series, t := range c.ledger.tallies {
+				if strings.HasSuffix(series, fmt.Sprintf(`gpu_uuid="GPU-%d"`, i)) { // not of an instance
+					got = t.joules
+				}
+			}
 			if math.Abs(got-w.drawn[i]) > 0.1*w.drawn[i] || got > w.drawn[i]+1 {
 				t.Errorf("seed %d: GPU %d drew %g J, counted %g", seed, i, w.drawn[i], got)
 			}
@@ -146,18 +151,18 @@ func TestLedgerProperties(t *testing.T) {
 }
 
 // tallied feeds one GPU's values and returns its tally.
-func tallied(values ...[]Value) *tally {
+func tallied(values ...[]Value) (t *tally) {
 	l := newLedger(time.Second)
 	for _, v := range values {
 		e := Entity{Kind: GPU, UUID: "GPU-a", Values: v}
-		s := subject{entity: &e, busy: busyOf(&e)}
-		taken := start
+		m := &Moment{taken: start, subjects: []subject{{entity: &e, labels: &labelSet{entity: &e}, busy: busyOf(&e)}}}
 		if len(v) > 0 {
-			taken = v[0].Time
+			m.taken = v[0].Time
 		}
-		l.observe(&Moment{taken: taken, subjects: []subject{s}})
+		l.observe(m)
+		t = m.subjects[0].tally
 	}
-	return l.tallies[tallyKey{uuid: "GPU-a"}]
+	return t
 }
 
 func at(seconds float64, field uint16, number float64) []Value {
@@ -220,20 +225,24 @@ func TestBusyAndThrottleSeconds(t *testing.T) {
 // What a GPU did while it was absent is not counted, however short that was.
 func TestAbsenceIsNotBridged(t *testing.T) {
 	l := newLedger(time.Second)
+	counted := 0.0
 	step := func(second float64, there bool) {
 		m := &Moment{taken: start.Add(time.Duration(second * float64(time.Second)))}
 		if there {
 			e := Entity{Kind: GPU, UUID: "GPU-a", Values: at(second, 1001, 1)}
-			m.subjects = []subject{{entity: &e, busy: busyOf(&e)}}
+			m.subjects = []subject{{entity: &e, labels: &labelSet{entity: &e}, busy: busyOf(&e)}}
 		}
 		l.observe(m)
+		for _, s := range m.subjects {
+			counted = s.tally.busy
+		}
 	}
 	step(0, true)
 	step(1, true)
 	step(2, false)
 	step(3, true)
-	if got := l.tallies[tallyKey{uuid: "GPU-a"}].busy; got != 1 {
-		t.Errorf("%g s, want the one that was seen", got)
+	if counted != 1 {
+		t.Errorf("%g s, want the one that was seen", counted)
 	}
 }
 

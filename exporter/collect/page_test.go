@@ -165,7 +165,7 @@ func FuzzLabelsRoundTrip(f *testing.F) {
 		e := device(0.5, start)
 		e.Model = model1
 		page := c.Compile(&Reading{Taken: start, Entities: []Entity{e}},
-			Attribution{Taken: start, Allocations: [][]Allocated{{pod(name, Usage{})}}})
+			Attribution{Taken: start, Allocations: [][]Allocated{{pod(name, Allocated{})}}})
 		_, count := page.Append(nil, start, false)
 		families, series := parsed(t, page, start), 0
 		for _, family := range families {
@@ -248,7 +248,7 @@ func TestPodLabelsChange(t *testing.T) {
 	c := compiler()
 	r := &Reading{Taken: start, Entities: []Entity{device(0.5, start)}}
 	page := func(name, label string) string {
-		return text(c.Compile(r, Attribution{Taken: start, Allocations: [][]Allocated{{pod(name, Usage{})}},
+		return text(c.Compile(r, Attribution{Taken: start, Allocations: [][]Allocated{{pod(name, Allocated{})}},
 			Pods: map[PodName]string{{"ns", name}: label}}), start)
 	}
 	before, after, other := page("p", `app="a"`), page("p", `app="b"`), page("q", `app="b"`)

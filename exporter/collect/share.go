@@ -35,7 +35,7 @@ func (s *subject) divideBusy() {
 	if !s.busy.Known() {
 		return // no total bounds the parts
 	}
-	parts := s.divide(s.busy.Number, func(h *Usage) Value { return h.Busy })
+	parts := s.divide(s.busy.Number, func(h *Allocated) Value { return h.Busy })
 	for j := range s.allocations {
 		s.allocations[j].busy = parts[j]
 	}
@@ -45,10 +45,10 @@ func (s *subject) divideBusy() {
 // where the driver does not measure it. The driver measures processes and GPUs
 // at different moments, so where the parts sum to more than the total all are
 // scaled down: the sum over pods never exceeds the GPU.
-func (s *subject) divide(total float64, of func(*Usage) Value) []Value {
+func (s *subject) divide(total float64, of func(*Allocated) Value) []Value {
 	parts, sum := make([]Value, len(s.allocations)), 0.0
 	for j := range s.allocations {
-		if m := of(&s.allocations[j].usage); m.Known() && m.Number >= 0 {
+		if m := of(&s.allocations[j].allocated); m.Known() && m.Number >= 0 {
 			parts[j] = m
 			sum += m.Number
 		}
@@ -63,7 +63,7 @@ func (s *subject) divide(total float64, of func(*Usage) Value) []Value {
 
 // addDivided adds an entity's total as the parts of the containers that share it. What remains
 // beside the known parts is added without a container. It reports whether any part was known.
-func (s *subject) addDivided(total Value, of func(*Usage) Value, add func(*subject, Value)) (some bool) {
+func (s *subject) addDivided(total Value, of func(*Allocated) Value, add func(*subject, Value)) (some bool) {
 	if len(s.allocations) < 2 || !total.Known() {
 		return false
 	}
@@ -91,9 +91,9 @@ func (c *CompatOptions) addShares(s *subject, field uint16, v Value, page *pageF
 	add := func(s *subject, part Value) { page.add(s.labels.compat, part.Number, part.Time) }
 	switch field {
 	case fieldGPUUtil:
-		return s.addDivided(v, func(u *Usage) Value { return u.Busy.times(100) }, add)
+		return s.addDivided(v, func(u *Allocated) Value { return u.Busy.times(100) }, add)
 	case fieldFBUsed:
-		return s.addDivided(v, func(u *Usage) Value { return u.Memory.times(1.0 / mebibyte) }, add)
+		return s.addDivided(v, func(u *Allocated) Value { return u.Memory.times(1.0 / mebibyte) }, add)
 	}
 	return false
 }

@@ -60,7 +60,7 @@ func TestPartsNeverExceedTheGPU(t *testing.T) {
 		busy, usedMiB := random.Float64(), math.Floor(random.Float64()*10000)
 		a := Attribution{Taken: start, Allocations: make([][]Allocated, 1)}
 		for _, name := range names[:random.IntN(len(names)+1)] {
-			a.Allocations[0] = append(a.Allocations[0], pod(name, Usage{Shares: []string{name}, Busy: measured(1.2), Memory: measured(1.2 * usedMiB * mebibyte)}))
+			a.Allocations[0] = append(a.Allocations[0], pod(name, Allocated{Shares: []string{name}, Busy: measured(1.2), Memory: measured(1.2 * usedMiB * mebibyte)}))
 		}
 		page := virtual().Compile(&Reading{Taken: start, Entities: []Entity{sharedGPU(busy, usedMiB, 300)}}, a)
 		families := parsed(t, page, start)
@@ -76,7 +76,10 @@ func TestPartsNeverExceedTheGPU(t *testing.T) {
 	}
 }
 
-func pod(name string, u Usage) Allocated { return Allocated{Allocation{"ns", name, "c"}, u} }
+func pod(name string, a Allocated) Allocated {
+	a.Allocation = Allocation{"ns", name, "c"}
+	return a
+}
 
 // The containers of one pod are idle together where the driver does not measure them separately.
 func TestIdleOfAPodsContainers(t *testing.T) {
@@ -85,7 +88,7 @@ func TestIdleOfAPodsContainers(t *testing.T) {
 		c, got := virtual(), ""
 		for i := range 3 {
 			at := start.Add(time.Duration(i) * time.Second)
-			main, gpu := pod("p", Usage{}), sharedGPU(0, 1000, 300)
+			main, gpu := pod("p", Allocated{}), sharedGPU(0, 1000, 300)
 			for k := range gpu.Values {
 				gpu.Values[k].Time = at
 			}
@@ -106,7 +109,7 @@ func TestIdleOfAPodsContainers(t *testing.T) {
 // Two containers of one pod have the claim, so the GPU's values are the pod's.
 func TestClaimLabels(t *testing.T) {
 	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}
-	main := pod("p", Usage{Claim: Claim{Name: "claim", Namespace: "ns", Driver: "gpu.nvidia.com", Pool: "n", Device: "gpu-0"}})
+	main := pod("p", Allocated{Claim: Claim{Name: "claim", Namespace: "ns", Driver: "gpu.nvidia.com", Pool: "n", Device: "gpu-0"}})
 	side := main
 	side.Container = "side"
 	got := text(virtual().Compile(r, Attribution{Taken: start, Allocations: [][]Allocated{{main, side}}}), start)

@@ -86,7 +86,7 @@ func TestResolve(t *testing.T) {
 	}
 	a, unresolved := Resolve(entities, claims, nil)
 	only := func(h collect.Allocation, shares ...string) collect.Allocated {
-		return collect.Allocated{Allocation: h, Usage: collect.Usage{Shares: shares}}
+		return collect.Allocated{Allocation: h, Shares: shares}
 	}
 	if want := [][]collect.Allocated{nil, {only(p)}, {only(q)}, {only(p, "2", "10"), only(q, "1")}, {only(p)}}; !reflect.DeepEqual(a.Allocations, want) {
 		t.Errorf("allocations = %v, want %v", a.Allocations, want)

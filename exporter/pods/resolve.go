@@ -46,7 +46,7 @@ func Resolve(entities []collect.Entity, claims []Claim, devices map[draName]Devi
 			if n := len(list); n == 0 || list[n-1].Allocation != claim.Allocation {
 				list = append(list, collect.Allocated{Allocation: claim.Allocation})
 			}
-			take(&list[len(list)-1].Usage, claim, d, &entities[i])
+			take(&list[len(list)-1], claim, d, &entities[i])
 			a.Allocations[i] = list
 		}
 	}
@@ -62,7 +62,7 @@ func device(c Claim, devices map[draName]Device) (Device, bool) {
 }
 
 // take records one claim in the usage of an allocation.
-func take(h *collect.Usage, c Claim, d Device, e *collect.Entity) {
+func take(h *collect.Allocated, c Claim, d Device, e *collect.Entity) {
 	if d.Replica != "" && !slices.Contains(h.Shares, d.Replica) {
 		h.Shares = append(h.Shares, d.Replica)
 		slices.SortFunc(h.Shares, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })

@@ -113,6 +113,7 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t of, unsigned *correctable, u
     ANSWER("remapped", false, correctable, uncorrectable, pending, failed)
 nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t of, unsigned long long *out) ANSWER64("energy", out)
 nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t of, unsigned long long *out) ANSWER64("throttle", out)
+nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t of, unsigned long long *out) ANSWER64("throttle", out)
 nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t of, nvmlPerfPolicyType_t policy, nvmlViolationTime_t *out)
     ANSWER64(path("violation.%u", policy), &out->violationTime)
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t of, nvmlMemoryErrorType_t kind, nvmlEccCounterType_t since, unsigned long long *out)
