@@ -104,7 +104,8 @@ func (c *Compiler) devices(r *Reading, m *Moment) (out []subject) {
 
 // subject joins entity i with its allocations; split means that its GPU is partitioned.
 func (c *Compiler) subject(e, device *Entity, split bool, a Attribution, i int) subject {
-	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU, selected: c.opts.Compat.selects(e, split && e.Kind == GPU)}
+	split = split && e.Kind == GPU // not its instances
+	s := subject{entity: e, busy: busyOf(e), split: split, selected: c.opts.Compat.selects(e, split)}
 	own := joinLabels(c.opts.Compat.labels(e), c.opts.Compat.extra(e, device))
 	labels := func(h Allocated, job string) *labelSet {
 		l := &labelSet{node: c.opts.Node, entity: e, allocation: h.Allocation}

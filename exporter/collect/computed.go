@@ -207,7 +207,7 @@ type Incident struct {
 // as the gravest XIDs do.
 var HealthWatches = []string{"PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL"}
 
-// worstOf returns the worst incident of a watch, the last of several, or a pass.
+// worstOf returns the worst incident of a watch, of equal ones the last, or a pass.
 func worstOf(watch string, incidents []Incident) Incident {
 	worst := Incident{Watch: watch, Result: HealthPass, Error: "DCGM_FR_OK"}
 	for _, i := range incidents {
