@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/gpuscale/gpuscale/agent/hardware"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/text"
@@ -136,7 +137,7 @@ func (j *job) forward(ctx context.Context, node *corev1.Node) error {
 
 // expected returns why the GPU's state is not the one on which the operation was decided, nil if it is. The placements
 // of instances may have been guessed, but not their number.
-func (j *job) expected(m machine) error {
+func (j *job) expected(m hardware.Machine) error {
 	c, err := find(m, j.record.UUID, j.record.GPU)
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (j *job) expected(m machine) error {
 
 // asBefore returns how the GPU's state differs from the one before the operation, nil if it does
 // not.
-func (j *job) asBefore(c device) error {
+func (j *job) asBefore(c hardware.GPU) error {
 	if err := inMIG(c); err != nil {
 		return err
 	}
@@ -166,7 +167,7 @@ func (j *job) asBefore(c device) error {
 
 // permitted returns why no operation may start on this node, nil if it may. An operation that has
 // started is finished regardless.
-func (a *Agent) permitted(node *corev1.Node, m machine) error {
+func (a *Agent) permitted(node *corev1.Node, m hardware.Machine) error {
 	if a.o.Config.Freeze {
 		return errors.New("switched off by the agent's configuration (freeze: true)")
 	}
@@ -289,7 +290,7 @@ func (j *job) resume(ctx context.Context) {
 }
 
 // parse reads a layout of the GPU.
-func parse(c device, text string) (mig.Layout, error) {
+func parse(c hardware.GPU, text string) (mig.Layout, error) {
 	table, err := mig.NewTable(c.Spec)
 	if err != nil {
 		return nil, err

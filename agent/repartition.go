@@ -9,11 +9,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-type (
-	machine = hardware.Machine
-	device  = hardware.GPU
-)
-
 // maxSteps is more than any two layouts are apart.
 const maxSteps = 64
 
@@ -63,7 +58,7 @@ func (j *job) repartition(ctx context.Context, layout string) error {
 }
 
 // look reads the record's GPU, and what is allocated.
-func (j *job) look(ctx context.Context) (c device, allocated map[string]string, err error) {
+func (j *job) look(ctx context.Context) (c hardware.GPU, allocated map[string]string, err error) {
 	m, err := j.a.read(ctx)
 	if err != nil {
 		return c, nil, err
@@ -76,31 +71,31 @@ func (j *job) look(ctx context.Context) (c device, allocated map[string]string, 
 }
 
 // find returns the GPU of a record by its UUID: its index may be another GPU's by now.
-func find(m machine, uuid string, index int) (device, error) {
+func find(m hardware.Machine, uuid string, index int) (hardware.GPU, error) {
 	for _, c := range m.GPUs {
 		if c.UUID != uuid {
 			continue
 		}
 		switch {
 		case c.Err != nil:
-			return device{}, fmt.Errorf("GPU %d: %w", c.Index, c.Err)
+			return hardware.GPU{}, fmt.Errorf("GPU %d: %w", c.Index, c.Err)
 		case !c.CanMIG:
-			return device{}, fmt.Errorf("GPU %d: %s has no MIG", c.Index, c.Product)
+			return hardware.GPU{}, fmt.Errorf("GPU %d: %s has no MIG", c.Index, c.Product)
 		case c.MIG != c.PendingMIG:
-			return device{}, fmt.Errorf("GPU %d: %w: a change of the MIG mode is pending", c.Index, hardware.ErrNeedsReset)
+			return hardware.GPU{}, fmt.Errorf("GPU %d: %w: a change of the MIG mode is pending", c.Index, hardware.ErrNeedsReset)
 		}
 		return c, nil
 	}
 	for _, c := range m.GPUs {
 		if c.Err != nil {
-			return device{}, fmt.Errorf("GPU %d (%s) is not there; GPU %d: %w", index, uuid, c.Index, c.Err)
+			return hardware.GPU{}, fmt.Errorf("GPU %d (%s) is not there; GPU %d: %w", index, uuid, c.Index, c.Err)
 		}
 	}
-	return device{}, fmt.Errorf("GPU %d (%s) is not there", index, uuid)
+	return hardware.GPU{}, fmt.Errorf("GPU %d (%s) is not there", index, uuid)
 }
 
 // inMIG returns an error for a GPU that is not in MIG mode: it may have left it at a reboot. The agent does not change the mode.
-func inMIG(c device) error {
+func inMIG(c hardware.GPU) error {
 	if !c.MIG {
 		return fmt.Errorf("GPU %d: MIG mode is off", c.Index)
 	}
@@ -109,7 +104,7 @@ func inMIG(c device) error {
 
 // nextStep returns the next step towards a layout. done is true if there is none. The error names a busy instance that
 // is in the way.
-func nextStep(c device, layout string, allocated map[string]string) (next step, done bool, err error) {
+func nextStep(c hardware.GPU, layout string, allocated map[string]string) (next step, done bool, err error) {
 	if err := inMIG(c); err != nil {
 		return step{}, false, err
 	}
@@ -132,7 +127,7 @@ func nextStep(c device, layout string, allocated map[string]string) (next step, 
 }
 
 // unused returns an error if a pod or a process uses the instance that a step destroys.
-func unused(c device, next step, allocated map[string]string) error {
+func unused(c hardware.GPU, next step, allocated map[string]string) error {
 	for _, i := range c.Instances {
 		if h := allocatedTo(i, allocated); h != "" && !next.Create && i.ID == next.instance {
 			return fmt.Errorf("%s: it is allocated to %s", next, h)
@@ -141,7 +136,7 @@ func unused(c device, next step, allocated map[string]string) error {
 	return nil
 }
 
-func (j *job) do(ctx context.Context, c device, s step) error {
+func (j *job) do(ctx context.Context, c hardware.GPU, s step) error {
 	h, m := j.a.o.Hardware, j.a.o.Metrics
 	if s.Create {
 		return m.step(verbCreate, func() error { return h.Create(ctx, c.UUID, s.Placement) })

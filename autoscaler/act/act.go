@@ -211,7 +211,7 @@ func (a *Actor) softTaint(ctx context.Context, r *reconcile, action plan.Action)
 		if add == v1alpha1.SoftTainted(node) {
 			return nil
 		}
-		return a.patchNode(ctx, node, func(n *corev1.Node) {
+		return partition.PatchNode(ctx, a.o.Client, node, "patching", func(n *corev1.Node) {
 			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.EmptyTaint })
 			if add {
 				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: v1alpha1.EmptyTaint, Effect: corev1.TaintEffectPreferNoSchedule})

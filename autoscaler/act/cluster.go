@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -93,8 +92,4 @@ func setCordon(n *corev1.Node, why string) {
 	}
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.CordonAnnotation, why)
 	n.Spec.Unschedulable = true
-}
-
-func (c liveCluster) patchNode(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error {
-	return partition.PatchNode(ctx, c.o.Client, node, "patching", change)
 }

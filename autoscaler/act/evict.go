@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
@@ -188,7 +189,7 @@ func (a *Actor) recordDrain(ctx context.Context, r *reconcile, node *corev1.Node
 	default: // uncordoned by hand since: pods may be about to be bound to it
 		record.Started = r.now
 	}
-	return record, a.patchNode(ctx, node, func(n *corev1.Node) {
+	return record, partition.PatchNode(ctx, a.o.Client, node, "patching", func(n *corev1.Node) {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.DrainAnnotation, record.String())
 		setCordon(n, drainReason)
 	})

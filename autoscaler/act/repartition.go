@@ -185,7 +185,7 @@ func (a *repartitions) liftCordon(ctx context.Context, node *corev1.Node, why st
 	case by != "" && by != why:
 		return refuse("node %s is cordoned by %s, not %s", node.Name, by, why)
 	}
-	return a.patchNode(ctx, node, func(n *corev1.Node) {
+	return partition.PatchNode(ctx, a.o.Client, node, "patching", func(n *corev1.Node) {
 		delete(n.Annotations, v1alpha1.DrainAnnotation)
 		delete(n.Annotations, v1alpha1.CordonAnnotation)
 		if by != "" {

@@ -8,6 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -130,14 +134,20 @@ func shapeOf(scale *plan.Scale, d demand.Demand) string {
 // published are absent.
 func (f *Fleet) hpas(r *Reconcile) {
 	for _, h := range r.HPAs[:min(len(r.HPAs), maxNamed)] {
-		f.add(metric.AutoscalerHPAReplicas, float64(h.Min), h.Namespace, h.Name, "min")
-		f.add(metric.AutoscalerHPAReplicas, float64(h.Max), h.Namespace, h.Name, "max")
-		if h.Seen {
-			f.add(metric.AutoscalerHPAReplicas, float64(h.Current), h.Namespace, h.Name, "current")
-			f.add(metric.AutoscalerHPAReplicas, float64(h.Desired), h.Namespace, h.Name, "desired")
+		f.add(metric.AutoscalerHPAReplicas, float64(ptr.Deref(h.Spec.MinReplicas, 1)), h.Namespace, h.Name, "min")
+		f.add(metric.AutoscalerHPAReplicas, float64(h.Spec.MaxReplicas), h.Namespace, h.Name, "max")
+		if len(h.Status.Conditions) > 0 {
+			f.add(metric.AutoscalerHPAReplicas, float64(h.Status.CurrentReplicas), h.Namespace, h.Name, "current")
+			f.add(metric.AutoscalerHPAReplicas, float64(h.Status.DesiredReplicas), h.Namespace, h.Name, "desired")
 		}
-		for _, reason := range h.Limits {
-			f.add(metric.AutoscalerHPALimited, 1, h.Namespace, h.Name, reason)
+		for _, c := range h.Status.Conditions {
+			limits := c.Status == corev1.ConditionFalse
+			if c.Type == autoscalingv2.ScalingLimited {
+				limits = c.Status == corev1.ConditionTrue
+			}
+			if limits && c.Reason != "" {
+				f.gauges[metric.AutoscalerHPALimited.Name].WithLabelValues(h.Namespace, h.Name, c.Reason).Set(1)
+			}
 		}
 	}
 }

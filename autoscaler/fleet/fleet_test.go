@@ -14,6 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
@@ -39,6 +42,7 @@ import (
 //	snapshot         the fleet begins again with these lines alone, as they are: nothing
 //	                 is bound, planned or done
 //	hpa NS/NAME min=1 max=4 [current=2 desired=3] [limits=A,B]
+//	                 A limits its replicas; for B it is not active
 //	show NAME …      the series of these names, without gpuscale_autoscaler_
 //	lead no|yes      whether the replica leads
 func TestSeries(t *testing.T) {
@@ -59,7 +63,7 @@ type testCase struct {
 	world    *scenario.World
 	fleet    *fleet.Fleet
 	registry *prometheus.Registry
-	hpas     []observe.HPA
+	hpas     []*autoscalingv2.HorizontalPodAutoscaler
 	memory   plan.State
 }
 
@@ -100,19 +104,29 @@ func (c *testCase) do(d *datadriven.TestData) (string, error) {
 
 func (c *testCase) hpa(key string, words map[string]string) error {
 	namespace, name, _ := strings.Cut(key, "/")
-	h := observe.HPA{Namespace: namespace, Name: name}
-	for key, at := range map[string]*int{"min": &h.Min, "max": &h.Max, "current": &h.Current, "desired": &h.Desired} {
+	h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	h.Spec.MinReplicas = new(int32)
+	for key, at := range map[string]*int32{"min": h.Spec.MinReplicas, "max": &h.Spec.MaxReplicas, "current": &h.Status.CurrentReplicas, "desired": &h.Status.DesiredReplicas} {
 		if text, ok := words[key]; ok {
-			n, err := strconv.Atoi(text)
+			n, err := strconv.ParseInt(text, 10, 32)
 			if err != nil {
 				return err
 			}
-			*at = n
+			*at = int32(n)
 		}
 	}
-	_, h.Seen = words["current"]
-	if words["limits"] != "" {
-		h.Limits = strings.Split(words["limits"], ",")
+	condition := func(of autoscalingv2.HorizontalPodAutoscalerConditionType, is corev1.ConditionStatus, reason string) {
+		h.Status.Conditions = append(h.Status.Conditions, autoscalingv2.HorizontalPodAutoscalerCondition{Type: of, Status: is, Reason: reason})
+	}
+	if _, seen := words["current"]; seen {
+		condition(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ReadyForNewScale")
+	}
+	switch limited, inactive, _ := strings.Cut(words["limits"], ","); {
+	case limited != "":
+		condition(autoscalingv2.ScalingLimited, corev1.ConditionTrue, limited)
+		condition(autoscalingv2.ScalingActive, corev1.ConditionFalse, inactive)
+	case len(h.Status.Conditions) > 0:
+		condition(autoscalingv2.ScalingLimited, corev1.ConditionFalse, "DesiredWithinRange")
 	}
 	c.hpas = append(c.hpas, h)
 	return nil

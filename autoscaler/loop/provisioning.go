@@ -54,7 +54,7 @@ func (p *ClusterPublisher) provisioning(ctx context.Context, r Reconcile) error 
 		if len(o.Check) > 0 && r.Plans != nil {
 			p.written[key] = r.Now
 			written++
-			if capacity = check(o, r); capacity.state == capacityFound {
+			if capacity = check(o, r); capacity.reason == capacityFound {
 				r.Snapshot.Pods = append(slices.Clip(r.Snapshot.Pods), o.Check...) // the next check finds less
 			}
 		}
@@ -71,21 +71,14 @@ func (p *ClusterPublisher) provisioning(ctx context.Context, r Reconcile) error 
 	return errors.Join(errs...)
 }
 
-// capacity is what there is for the pods of a request.
-type capacity struct {
-	state capacityState
-	why   string
-}
+// capacity is what there is for the pods of a request, as the reason of its condition; empty where that is not known.
+type capacity struct{ reason, why string }
 
-type capacityState int
-
-// States.
 const (
-	capacityUnknown   capacityState = iota
-	capacityNone                    // no pod of it requests a GPU
-	capacityNotFound                // not for all pods at once
-	capacityFound                   // free now
-	capacityRequested               // with nodes or repartitions that were requested
+	capacityNone      = "none of its pods requests a GPU"
+	capacityNotFound  = "CapacityIsNotFound" // not for all pods at once
+	capacityFound     = "CapacityIsFound"    // free now
+	capacityRequested = "CapacityIsProvisioned"
 )
 
 func verdictsOfPods(all []plan.Verdict) map[string]*plan.Verdict {
@@ -101,7 +94,7 @@ func verdictsOfPods(all []plan.Verdict) map[string]*plan.Verdict {
 // capacityOf reads the verdicts of the request's pods: of those that Kueue's Workload stands for, where
 // Kueue made the request.
 func capacityOf(o *observe.Request, r Reconcile, verdicts map[string]*plan.Verdict) capacity {
-	out := capacity{state: capacityFound}
+	out := capacity{reason: capacityFound}
 	pods := 0
 	for i := range r.Pods {
 		pod := &r.Pods[i]
@@ -115,7 +108,7 @@ func capacityOf(o *observe.Request, r Reconcile, verdicts map[string]*plan.Verdi
 			return capacity{}
 		case v.Reason == plan.WaitScheduler:
 		case v.Reason == plan.WaitUpcomingNode || v.Reason == plan.WaitRepartition:
-			out.state = capacityRequested
+			out.reason = capacityRequested
 		default:
 			return capacity{capacityNotFound, string(v.Reason)}
 		}
@@ -124,8 +117,8 @@ func capacityOf(o *observe.Request, r Reconcile, verdicts map[string]*plan.Verdi
 	case pods == 0 && (o.ByKueue || o.Request.Missing != "" || len(o.Check) > 0):
 		return capacity{}
 	case pods == 0:
-		return capacity{state: capacityNone}
-	case out.state == capacityRequested && failedFor(o, r):
+		return capacity{reason: capacityNone}
+	case out.reason == capacityRequested && failedFor(o, r):
 		return capacity{capacityNotFound, "the provider did not accept the request"}
 	}
 	return out
@@ -165,7 +158,7 @@ func check(o *observe.Request, r Reconcile) capacity {
 			return capacity{capacityNotFound, string(v.Reason)}
 		}
 	}
-	return capacity{state: capacityFound}
+	return capacity{reason: capacityFound}
 }
 
 // conditionsOf are the conditions of a request with that capacity.
@@ -188,22 +181,22 @@ func conditionsOf(o *foreign.Object, c capacity, now time.Time) []metav1.Conditi
 	case now.Sub(o.CreationTimestamp.Time) > cmp.Or(o.Request.ValidFor, requestValidFor):
 		set(foreign.RequestFailed, metav1.ConditionTrue, "Expired", "ProvisioningRequest is expired")
 		return out
-	case c.state == capacityNone:
-		set(foreign.RequestFailed, metav1.ConditionTrue, "CapacityIsNotFound", "none of its pods requests a GPU, and gpuscale serves no others")
+	case c.reason == capacityNone:
+		set(foreign.RequestFailed, metav1.ConditionTrue, capacityNotFound, capacityNone+", and gpuscale serves no others")
 		return out
 	}
 	set(foreign.RequestAccepted, metav1.ConditionTrue, "Accepted", "ProvisioningRequest is accepted by gpuscale")
 	switch {
 	case o.Request.Missing != "":
 		set(foreign.RequestProvisioned, metav1.ConditionFalse, "FailedToCreatePods", fmt.Sprintf("there is no PodTemplate %s", o.Request.Missing))
-	case c.state == capacityFound:
-		set(foreign.RequestProvisioned, metav1.ConditionTrue, "CapacityIsFound", "Capacity is found in the cluster")
-	case c.state == capacityRequested && o.Request.Class == foreign.AtomicScaleUp:
-		set(foreign.RequestProvisioned, metav1.ConditionTrue, "CapacityIsProvisioned", "Nodes are requested for all of its pods")
-	case c.state == capacityNotFound && o.Request.NoRetry:
-		set(foreign.RequestFailed, metav1.ConditionTrue, "CapacityIsNotFound", "Capacity is not found: "+c.why)
-	case c.state == capacityNotFound:
-		set(foreign.RequestProvisioned, metav1.ConditionFalse, "CapacityIsNotFound", "Capacity is not found, gpuscale tries again: "+c.why)
+	case c.reason == capacityFound:
+		set(foreign.RequestProvisioned, metav1.ConditionTrue, capacityFound, "Capacity is found in the cluster")
+	case c.reason == capacityRequested && o.Request.Class == foreign.AtomicScaleUp:
+		set(foreign.RequestProvisioned, metav1.ConditionTrue, capacityRequested, "Nodes are requested for all of its pods")
+	case c.reason == capacityNotFound && o.Request.NoRetry:
+		set(foreign.RequestFailed, metav1.ConditionTrue, capacityNotFound, "Capacity is not found: "+c.why)
+	case c.reason == capacityNotFound:
+		set(foreign.RequestProvisioned, metav1.ConditionFalse, capacityNotFound, "Capacity is not found, gpuscale tries again: "+c.why)
 	}
 	return out
 }

@@ -210,10 +210,10 @@ func (c *Claims) devicesInUse() map[foreign.DeviceName][]string {
 		if pods == nil {
 			pods = []string{key.String()}
 		}
-		slices.Sort(pods)
 		for _, d := range claim.Status.Allocation.Devices.Results {
-			if !ptr.Deref(d.AdminAccess, false) {
-				out[foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: d.Device}] = pods
+			name := foreign.DeviceName{Driver: d.Driver, Pool: d.Pool, Device: d.Device}
+			if !ptr.Deref(d.AdminAccess, false) { // several claims may share a device
+				out[name] = slices.Compact(slices.Sorted(slices.Values(append(out[name], pods...))))
 			}
 		}
 	}

@@ -329,29 +329,18 @@ func draining(n *corev1.Node) *plan.Draining {
 // offer is the node's allocatable devices, allocated or not. It is nil where a resource counts parts of GPUs: the GPUs
 // themselves then say more than the resource.
 func offer(n *corev1.Node) *demand.Demand {
-	var each []demand.Demand
-	for _, name := range slices.Sorted(maps.Keys(n.Status.Allocatable)) {
-		amount := n.Status.Allocatable[name]
-		one, err := demandOf(string(name))
-		if one.Fraction.Shares() {
-			continue // no whole GPU, and counted by Others
-		}
-		if err != nil && !strings.HasPrefix(string(name), "nvidia.com/") {
-			continue // a device of unknown size is no whole GPU
-		}
-		if err != nil || one.Fraction != nil {
+	list := map[string]int64{}
+	for name, amount := range n.Status.Allocatable {
+		switch one, err := demandOf(string(name)); {
+		case one.Fraction.Shares(): // no whole GPU, and counted by Others
+		case err != nil && !strings.HasPrefix(string(name), "nvidia.com/"): // a device of unknown size is no whole GPU
+		case err != nil || one.Fraction != nil:
 			return nil
+		default:
+			list[string(name)] = max(amount.Value(), 0)
 		}
-		if one.Zero() || amount.Value() <= 0 {
-			continue
-		}
-		d, err := demand.FromResources(map[string]int64{string(name): amount.Value()})
-		if err != nil {
-			return nil
-		}
-		each = append(each, d)
 	}
-	all, err := demand.Sum(each...)
+	all, err := demand.FromResources(list)
 	if err != nil { // GPUs of two vendors: the planner knows no such node
 		return nil
 	}

@@ -124,8 +124,8 @@ type Observation struct {
 	Ignored Ignored
 	// Exceeded are the limits that namespaces exceed.
 	Exceeded []Exceeded
-	// HPAs are those whose pods request GPUs; for display only.
-	HPAs []HPA
+	// HPAs are those whose pods request GPUs, for display: their demand is in the Snapshot as pods. They are read-only.
+	HPAs []*autoscalingv2.HorizontalPodAutoscaler
 	// Requests are the ProvisioningRequests to serve.
 	Requests []Request
 }

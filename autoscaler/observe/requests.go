@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
@@ -90,24 +88,10 @@ func (c *cluster) checked(o *foreign.Object, gang string) []plan.Pod {
 	return out
 }
 
-// HPA is an HPA whose pods request GPUs, for display. No decision depends on it: its demand is in
-// the Snapshot as pods.
-type HPA struct {
-	Namespace, Name string
-	Min, Max        int
-	// Current and Desired are the controller's last status; Seen is false while the controller has
-	// written none.
-	Current, Desired int
-	Seen             bool
-	// Limits are the condition reasons for which the HPA is not able to scale, not active, or
-	// limited; sorted, without duplicates.
-	Limits []string
-}
-
 // hpas returns the HPAs whose target's pods request GPUs, by namespace and name. A target without
 // pods is judged by its template. The result is cached per object, since there may be thousands
 // that request none.
-func (o *Observer) hpas(c *cluster, pods []plan.Pod) []HPA {
+func (o *Observer) hpas(c *cluster, pods []plan.Pod) []*autoscalingv2.HorizontalPodAutoscaler {
 	wanting := map[string]bool{}
 	for i := range pods {
 		if p := &pods[i]; !p.Demand.Zero() && p.Owner != "" {
@@ -115,7 +99,7 @@ func (o *Observer) hpas(c *cluster, pods []plan.Pod) []HPA {
 		}
 	}
 	o.requesting.begin(c.claims)
-	var out []HPA
+	var out []*autoscalingv2.HorizontalPodAutoscaler
 	for i := range c.hpas.Items {
 		h := &c.hpas.Items[i]
 		ref := h.Spec.ScaleTargetRef
@@ -127,30 +111,11 @@ func (o *Observer) hpas(c *cluster, pods []plan.Pod) []HPA {
 			})
 		}
 		if requests {
-			out = append(out, hpaOf(h))
+			out = append(out, h)
 		}
 	}
-	slices.SortFunc(out, func(a, b HPA) int {
+	slices.SortFunc(out, func(a, b *autoscalingv2.HorizontalPodAutoscaler) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	return out
-}
-
-func hpaOf(h *autoscalingv2.HorizontalPodAutoscaler) HPA {
-	out := HPA{
-		Namespace: h.Namespace, Name: h.Name, Min: int(ptr.Deref(h.Spec.MinReplicas, 1)), Max: int(h.Spec.MaxReplicas),
-		Current: int(h.Status.CurrentReplicas), Desired: int(h.Status.DesiredReplicas), Seen: len(h.Status.Conditions) > 0,
-	}
-	for _, c := range h.Status.Conditions {
-		bad := corev1.ConditionFalse
-		if c.Type == autoscalingv2.ScalingLimited {
-			bad = corev1.ConditionTrue
-		}
-		if c.Status == bad && c.Reason != "" {
-			out.Limits = append(out.Limits, c.Reason)
-		}
-	}
-	slices.Sort(out.Limits)
-	out.Limits = slices.Compact(out.Limits)
 	return out
 }

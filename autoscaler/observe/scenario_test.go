@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,9 +111,7 @@ func (c *scene) do(t *testing.T, d *datadriven.TestData) string {
 	case "problems":
 		return c.problems()
 	case "hpas":
-		return each(c.seen.HPAs, func(h HPA) string {
-			return fmt.Sprintf("%s/%s: %d to %d, seen %v, %d of %d %v", h.Namespace, h.Name, h.Min, h.Max, h.Seen, h.Current, h.Desired, h.Limits)
-		})
+		return each(c.seen.HPAs, func(h *autoscalingv2.HorizontalPodAutoscaler) string { return h.Namespace + "/" + h.Name })
 	case "requests":
 		return each(c.seen.Requests, func(r Request) string {
 			text := fmt.Sprintf("%s/%s checks %d pods", r.Namespace, r.Name, len(r.Check))

@@ -67,7 +67,7 @@ func NewManager(c client.Client, live client.Reader, configMap client.ObjectKey)
 
 // Mark records an operation and cordons its node, in one write. r.Cordoned is set here.
 func (m *Manager) Mark(ctx context.Context, node *corev1.Node, r contract.Record) error {
-	return m.patch(ctx, node, "marking", func(n *corev1.Node) {
+	return PatchNode(ctx, m.client, node, "marking", func(n *corev1.Node) {
 		r.Cordoned = !n.Spec.Unschedulable
 		n.Spec.Unschedulable = true
 		setRecord(n, r.String())
@@ -78,7 +78,7 @@ func (m *Manager) Mark(ctx context.Context, node *corev1.Node, r contract.Record
 // write sets the node's label and removes mig-manager's answer, which is about an older config.
 func (m *Manager) Select(ctx context.Context, node *corev1.Node, r contract.Record) error {
 	r.Selected = true
-	return m.patch(ctx, node, "starting operation "+r.ID+" on", func(n *corev1.Node) {
+	return PatchNode(ctx, m.client, node, "starting operation "+r.ID+" on", func(n *corev1.Node) {
 		setRecord(n, r.String())
 		if r.Actuator != contract.ActuatorAgent {
 			selectConfig(n, r.Config)
@@ -88,7 +88,7 @@ func (m *Manager) Select(ctx context.Context, node *corev1.Node, r contract.Reco
 
 // Unmark ends an operation: it removes the record and, if gpuscale set it, the cordon.
 func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r contract.Record) error {
-	return m.patch(ctx, node, "unmarking", func(n *corev1.Node) {
+	return PatchNode(ctx, m.client, node, "unmarking", func(n *corev1.Node) {
 		delete(n.Annotations, contract.RecordAnnotation)
 		if r.Cordoned {
 			contract.Uncordon(n)
@@ -128,7 +128,7 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record
 		}
 	}
 	r.Undo = &contract.Undo{Since: now, Attempts: r.Attempt() + 1}
-	return false, m.patch(ctx, node, "rolling back on", func(n *corev1.Node) {
+	return false, PatchNode(ctx, m.client, node, "rolling back on", func(n *corev1.Node) {
 		setRecord(n, r.String())
 		if to != "" {
 			selectConfig(n, to)
@@ -207,7 +207,7 @@ func paused(node *corev1.Node) (keys []string) {
 // NoRestartK8sDaemonsetsOnExit). So after a failed change the node would offer nothing until mig-manager's next
 // success.
 func (m *Manager) resume(ctx context.Context, node *corev1.Node) error {
-	return m.patch(ctx, node, "resuming the device plugin on", func(n *corev1.Node) {
+	return PatchNode(ctx, m.client, node, "resuming the device plugin on", func(n *corev1.Node) {
 		for _, key := range paused(n) {
 			n.Labels[key] = "true"
 		}
@@ -253,10 +253,6 @@ func selectConfig(n *corev1.Node, name string) {
 
 func setRecord(n *corev1.Node, value string) {
 	metav1.SetMetaDataAnnotation(&n.ObjectMeta, contract.RecordAnnotation, value)
-}
-
-func (m *Manager) patch(ctx context.Context, node *corev1.Node, what string, change func(*corev1.Node)) error {
-	return PatchNode(ctx, m.client, node, what, change)
 }
 
 // PatchNode writes a change of a node, unless the node has changed since it was read. Afterwards node is as written.

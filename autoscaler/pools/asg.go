@@ -41,6 +41,7 @@ type asg struct {
 	prices  map[string]spotPrice  // by pool
 	raised  map[string]time.Time  // when a pool's size was raised last
 	notices map[string]Notice     // by instance, the strongest
+	failing map[string]bool       // what could not be read the last time, by message and pool
 }
 
 // ASGOptions of an ASG provider.
@@ -60,7 +61,7 @@ func NewASG(o ASGOptions) *Groups {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Notice{}}
+	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Notice{}, failing: map[string]bool{}}
 	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now), listing: 3 * time.Second, seen: map[string]map[string]time.Time{}}
 }
 
@@ -106,6 +107,19 @@ func (g *asgGroup) complete(ctx context.Context, l *Listing, missing int) (err e
 	return nil
 }
 
+// warn logs why something about a pool cannot be read, nil if it can, once until it can. The text of AWS' errors differs
+// each time.
+func (a *asg) warn(message string, pool *v1alpha1.GPUNodePool, err error) {
+	key := pool.Name + " " + message
+	a.mu.Lock()
+	isNew := err != nil && !a.failing[key]
+	a.failing[key] = err != nil
+	a.mu.Unlock()
+	if isNew {
+		a.o.Log.Warn(message, "pool", pool.Name, "err", err)
+	}
+}
+
 // failedFor is how long a failure to start an instance counts at most.
 const failedFor = 10 * time.Minute
 
@@ -116,8 +130,7 @@ func (g *asgGroup) failed(ctx context.Context) string {
 	out, err := g.client.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
 		AutoScalingGroupName: g.group.AutoScalingGroupName, MaxRecords: aws.Int32(50),
 	})
-	if err != nil {
-		g.o.Log.Warn("the activities of an Auto Scaling group cannot be read", "pool", g.pool.Name, "err", err)
+	if g.warn("the activities of an Auto Scaling group cannot be read", g.pool, err); err != nil {
 		return ""
 	}
 	g.mu.Lock()
@@ -355,9 +368,8 @@ func (a *asg) spotPrice(ctx context.Context, pool *v1alpha1.GPUNodePool, group *
 		return last.price
 	}
 	next := spotPrice{asked: now, price: last.price}
-	if price, err := a.askPrice(ctx, ref, group.AvailabilityZones); err != nil {
-		a.o.Log.Warn("the spot price cannot be read", "pool", pool.Name, "err", err)
-	} else {
+	price, err := a.askPrice(ctx, ref, group.AvailabilityZones)
+	if a.warn("the spot price cannot be read", pool, err); err == nil {
 		next.price = price
 	}
 	a.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -223,6 +224,25 @@ func TestSpotPrice(t *testing.T) {
 	w.pool.Spec.Spot, w.pool.Spec.Provider.ASG.InstanceType = true, "p5.48xlarge"
 	if l, err := w.list(); err != nil || l.SpotPrice != nil || l.Target != 3 {
 		t.Errorf("an unknown price is not a number, and keeps nothing else: %+v, %v", l, err)
+	}
+}
+
+// TestFailureIsLoggedOnce: what AWS refuses for hours is logged once, and again after it has succeeded.
+func TestFailureIsLoggedOnce(t *testing.T) {
+	w := newASGWorld(t)
+	var log strings.Builder
+	w.asg = NewASG(ASGOptions{Live: w.client, Now: func() time.Time { return w.now }, Config: w.config, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	w.pool.Spec.Spot, w.pool.Spec.Provider.ASG.InstanceType = true, "p5.48xlarge"
+	for i, want := range []int{1, 1, 1, 1, 2} {
+		if w.fake.prices = nil; i == 3 {
+			w.fake.prices = map[string]string{"eu-west-1a": "21.5"}
+		}
+		_, err := w.list()
+		require.NoError(t, err)
+		if n := strings.Count(log.String(), "the spot price cannot be read"); n != want {
+			t.Errorf("after list %d it is logged %d times, want %d", i, n, want)
+		}
+		w.now = w.now.Add(priceEvery)
 	}
 }
 
@@ -614,6 +634,8 @@ type asgWorld struct {
 	fake *fakeAWS
 	asg  *Groups
 	now  time.Time
+	// config is how the provider reaches the fake.
+	config func(context.Context, string) (aws.Config, error)
 }
 
 func newASGWorld(t *testing.T) *asgWorld {
@@ -629,14 +651,15 @@ func newASGWorld(t *testing.T) *asgWorld {
 	t.Cleanup(server.Close)
 	w := &asgWorld{world: newScaleWorld(t, v1alpha1.ScaleProvider{}, nodes...), fake: fake, now: testNow}
 	w.pool.Spec.Provider = v1alpha1.Provider{ASG: &v1alpha1.ASGProvider{Name: "h100", Region: "eu-west-1"}}
-	w.asg = NewASG(ASGOptions{Live: w.client, Now: func() time.Time { return w.now }, Config: func(_ context.Context, region string) (aws.Config, error) {
+	w.config = func(_ context.Context, region string) (aws.Config, error) {
 		return aws.Config{
 			Region: region, BaseEndpoint: aws.String(server.URL), HTTPClient: server.Client(), RetryMaxAttempts: 1,
 			Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 				return aws.Credentials{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "not-a-secret"}, nil
 			}),
 		}, nil
-	}})
+	}
+	w.asg = NewASG(ASGOptions{Live: w.client, Now: func() time.Time { return w.now }, Config: w.config})
 	return w
 }
 

@@ -74,9 +74,7 @@ func (a *asg) noticesOf(ctx context.Context, pool *v1alpha1.GPUNodePool, group *
 	if ref.InterruptionQueue == "" {
 		return nil
 	}
-	if err := a.receive(ctx, ref); err != nil {
-		a.o.Log.Warn("interruption notices cannot be read", "pool", pool.Name, "err", err)
-	}
+	a.warn("interruption notices cannot be read", pool, a.receive(ctx, ref))
 	return a.noted(group)
 }
 

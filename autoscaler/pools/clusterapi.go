@@ -143,11 +143,15 @@ func (c clusterAPI) remove(ctx context.Context, t target, all []unstructured.Uns
 	}
 	// Of several marked Machines Cluster API removes the first by name (v1.14: machineset_deletion_order.go). So the
 	// mark is removed from Machines that the size still counts. It is left from a removal that was interrupted before
-	// the replicas were lowered, and pods may run there by now.
+	// the replicas were lowered, and pods may run there by now. A mark of another client stays.
 	for i := range all {
 		m := &all[i]
-		other := m.GetUID() != machine.GetUID() && m.GetAnnotations()[deleteMachine] == markedBy
-		if other && m.GetDeletionTimestamp() == nil && !t.leaves(c, m) {
+		by, marked := m.GetAnnotations()[deleteMachine]
+		switch {
+		case !marked || m.GetUID() == machine.GetUID() || m.GetDeletionTimestamp() != nil || t.leaves(c, m):
+		case by != markedBy && m.GetName() < machine.GetName():
+			return fmt.Errorf("%w: %s removes Machine %s first, which another client has marked by the annotation %s", ErrUnnamed, t.name(), m.GetName(), deleteMachine)
+		case by == markedBy:
 			if err := c.mark(ctx, m, false); err != nil {
 				return err
 			}
@@ -184,7 +188,7 @@ func (c clusterAPI) mark(ctx context.Context, machine *unstructured.Unstructured
 	}
 	before := machine.DeepCopy()
 	if on {
-		annotated(machine, deleteMachine, markedBy)
+		set(machine, markedBy, "metadata", "annotations", deleteMachine)
 	} else {
 		unstructured.RemoveNestedField(machine.Object, "metadata", "annotations", deleteMachine)
 	}

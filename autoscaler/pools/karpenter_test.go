@@ -102,7 +102,7 @@ func TestReplicasBesideUnnoticedEnds(t *testing.T) {
 // it is gone. With fewer replicas Karpenter would remove a node with pods.
 func TestReplicasBesideUnlaunchedClaims(t *testing.T) {
 	w := newKarpenterWorld(t, func(u *unstructured.Unstructured) {
-		require.NoError(t, (target{object: u}).set(int64(5), "spec", "replicas"))
+		set(u, int64(5), "spec", "replicas")
 	}, claim("new-0"), claim("new-1"))
 	require.NoError(t, w.scale.Withdraw(t.Context(), w.pool, 5))
 	w.requested(5, "3", 3)
@@ -133,7 +133,7 @@ func TestRaisedLimitIsNoticed(t *testing.T) {
 // That NodeClaim may have no node yet either.
 func TestWithdrawBesideAReplacement(t *testing.T) {
 	w := newKarpenterWorld(t, func(u *unstructured.Unstructured) {
-		require.NoError(t, (target{object: u}).set(int64(4), "spec", "replicas"))
+		set(u, int64(4), "spec", "replicas")
 	}, claim("new-0"), claim("new-1"))
 	require.NoError(t, w.scale.Withdraw(t.Context(), w.pool, 4))
 	w.requested(4, "3", 3)
@@ -162,7 +162,7 @@ func TestNodePoolIsNotReady(t *testing.T) {
 // TestNodePoolDescribesItsNodes: what a NodePool states for all of its nodes is expected of the first one, too.
 func TestNodePoolDescribesItsNodes(t *testing.T) {
 	w := newKarpenterWorld(t, func(u *unstructured.Unstructured) {
-		require.NoError(t, (target{object: u}).set(map[string]any{
+		set(u, map[string]any{
 			"metadata": map[string]any{"labels": map[string]any{"team": "a", v1alpha1.NodePoolLabel: "other"}},
 			"spec": map[string]any{
 				"taints":        []any{map[string]any{"key": "nvidia.com/gpu", "effect": "NoSchedule"}},
@@ -173,7 +173,7 @@ func TestNodePoolDescribesItsNodes(t *testing.T) {
 					map[string]any{"key": "cpus", "operator": "Gt", "values": []any{"7"}},
 				},
 			},
-		}, "spec", "template"))
+		}, "spec", "template")
 	})
 	l := w.listing()
 	if want := []v1alpha1.Taint{{Key: "cilium", Value: "x", Effect: "NoExecute"}}; !slices.Equal(l.StartupTaints, want) {

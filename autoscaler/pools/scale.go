@@ -180,9 +180,7 @@ func (s *Scale) growScale(ctx context.Context, t target, from, to int) error {
 	if due, err := grows(size, from, to); !due {
 		return err
 	}
-	if err := unstructured.SetNestedField(scale.Object, int64(to), "spec", "replicas"); err != nil {
-		return fmt.Errorf("scaling %s: %w", t.name(), err)
-	}
+	set(scale, int64(to), "spec", "replicas")
 	if err := s.client.SubResource("scale").Update(ctx, t.object, client.WithSubResourceBody(scale)); err != nil {
 		return fmt.Errorf("scaling %s: %w", t.name(), err)
 	}

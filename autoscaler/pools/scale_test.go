@@ -108,7 +108,7 @@ func TestSizeChangedMeanwhile(t *testing.T) {
 		w := newScaleWorld(t, ref, objects...)
 		return lowered{w, w.scale, func() {
 			w.update(w.target(), func(u *unstructured.Unstructured) {
-				require.NoError(t, (target{object: u}).set(int64(2), "spec", "replicas"))
+				set(u, int64(2), "spec", "replicas")
 			})
 		}}
 	}
@@ -268,6 +268,21 @@ func TestRemovalBesideADeletedMachine(t *testing.T) {
 	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
 	if got := w.going(); !slices.Equal(got, []string{"w-1", "w-2"}) || w.listed() != 1 {
 		t.Errorf("going %v of %d, want both", got, w.listed())
+	}
+}
+
+// TestMarkOfAnother: of two marked Machines Cluster API removes the first by name. Where another client, such as a user or
+// cluster-autoscaler before us, has marked one that would go in place of the chosen one, nothing is removed.
+func TestMarkOfAnother(t *testing.T) {
+	for node, want := range map[string]error{"w-0": nil, "w-1": nil, "w-2": ErrUnnamed} {
+		w := newScaleWorld(t, deploymentRef, capiObjects()...)
+		w.update(w.object(kinds[2], "fleet", "m-1"), func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{deleteMachine: "2026-11-21 09:00:00 +0000 UTC"})
+		})
+		err := w.scale.Delete(t.Context(), w.pool, w.node(node), false)
+		if left := replicasOf(t, w.target()); !errors.Is(err, want) || (err != nil) != (left == 3) {
+			t.Errorf("%s: %v, %d replicas; want %v", node, err, left, want)
+		}
 	}
 }
 
@@ -501,7 +516,7 @@ func TestWithdraw(t *testing.T) {
 				}
 				w := newScaleWorld(t, c.ref, objects...)
 				w.update(w.target(), func(u *unstructured.Unstructured) {
-					require.NoError(t, (target{object: u}).set(int64(3+test.without+test.unmade), "spec", "replicas"))
+					set(u, int64(3+test.without+test.unmade), "spec", "replicas")
 				})
 				if test.going {
 					require.NoError(t, w.client.Delete(t.Context(), objects[len(objects)-1]))
@@ -536,7 +551,7 @@ func TestWithdraw(t *testing.T) {
 func TestWithdrawBesideARemoval(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	w.update(w.target(), func(u *unstructured.Unstructured) {
-		require.NoError(t, (target{object: u}).set(int64(6), "spec", "replicas"))
+		set(u, int64(6), "spec", "replicas")
 	})
 	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
 	require.NoError(t, w.scale.Withdraw(t.Context(), w.pool, w.listed()))
@@ -549,15 +564,15 @@ func TestWithdrawBesideARemoval(t *testing.T) {
 // remove Machines of the outdated one, which have nodes.
 func TestWithdrawBesideAnOutdatedSet(t *testing.T) {
 	for _, newer := range []string{"h100-abc", "h100-new"} { // m-2's
-		set := object(kinds[1], "fleet", "h100-new", nil, map[string]any{})
-		set.SetAnnotations(map[string]string{revisionAnnotation: "2"})
-		w := newScaleWorld(t, deploymentRef, append(capiObjects(), set)...)
+		machineSet := object(kinds[1], "fleet", "h100-new", nil, map[string]any{})
+		machineSet.SetAnnotations(map[string]string{revisionAnnotation: "2"})
+		w := newScaleWorld(t, deploymentRef, append(capiObjects(), machineSet)...)
 		w.update(w.object(kinds[2], "fleet", "m-2"), func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{machineLabels["MachineDeployment"]: "h100", labelSet: newer})
 		})
 		w.update(w.target(), func(u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{revisionAnnotation: "2"})
-			require.NoError(t, (target{object: u}).set(int64(5), "spec", "replicas"))
+			set(u, int64(5), "spec", "replicas")
 		})
 		if err := w.scale.Withdraw(t.Context(), w.pool, 5); !errors.Is(err, ErrUnnamed) || replicasOf(t, w.target()) != 5 {
 			t.Errorf("%v, %d replicas", err, replicasOf(t, w.target()))

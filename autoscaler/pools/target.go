@@ -97,13 +97,6 @@ func (t target) replicas() (int, error) {
 	return int(n), nil
 }
 
-func (t target) set(value any, path ...string) error {
-	if err := unstructured.SetNestedField(t.object.Object, value, path...); err != nil {
-		return fmt.Errorf("%s: %s: %w", t.name(), strings.Join(path, "."), err)
-	}
-	return nil
-}
-
 func (t target) name() string {
 	return describe(&v1alpha1.ScaleProvider{Kind: t.object.GetKind(), Namespace: t.object.GetNamespace(), Name: t.object.GetName()})
 }
@@ -125,22 +118,18 @@ func (t target) write(ctx context.Context, c client.Client, kind machines, all [
 		uids = append(uids, string(uid))
 	}
 	if len(uids)+len(t.removing()) > 0 {
-		annotated(t.object, removingAnnotation, strings.Join(uids[max(0, len(uids)-maxRemoving):], ","))
+		set(t.object, strings.Join(uids[max(0, len(uids)-maxRemoving):], ","), "metadata", "annotations", removingAnnotation)
 	}
-	if err := t.set(int64(replicas), "spec", "replicas"); err != nil {
-		return err
-	}
+	set(t.object, int64(replicas), "spec", "replicas")
 	if limit != "" {
-		if err := t.set(limit, "spec", "limits", "nodes"); err != nil {
-			return err
-		}
+		set(t.object, limit, "spec", "limits", "nodes")
 	}
 	return patch(ctx, c, before, t.object, "resizing")
 }
 
-// annotated sets an annotation. It cannot fail: the API server's objects have a map there, or none.
-func annotated(u *unstructured.Unstructured, key, value string) {
-	_ = unstructured.SetNestedField(u.Object, value, "metadata", "annotations", key)
+// set sets a field. It cannot fail: what is on its path is absent, or has been read as an object.
+func set(u *unstructured.Unstructured, value any, path ...string) {
+	_ = unstructured.SetNestedField(u.Object, value, path...)
 }
 
 // machines lists the objects of a kind that have a label with the name of t.

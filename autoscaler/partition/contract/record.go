@@ -228,9 +228,6 @@ func parseJSON(key, text string, most int, into any) error {
 // renderJSON is the text of such an annotation, equal for equal values. It is empty for a time
 // beyond year 9999, which could not be parsed.
 func renderJSON(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return ""
-	}
+	b, _ := json.Marshal(v)
 	return string(b)
 }

@@ -178,10 +178,7 @@ func (c *Client) Instances(ctx context.Context, group string) ([]*Instance, erro
 func (c *Client) Template(ctx context.Context, group string) ([]byte, error) {
 	var out Template
 	err := c.call(ctx, "NodeGroupTemplateNodeInfo", &Of{ID: group}, &out)
-	if len(out.Bytes) > 0 {
-		return out.Bytes, err
-	}
-	return out.Info, err
+	return out.Bytes, err
 }
 
 // message makes a struct one that protobuf encodes by its fields' tags.
@@ -290,10 +287,8 @@ func (i *Instance) Failure() string {
 	return i.Status.Error.Code + ": " + i.Status.Error.Text
 }
 
-// Template is an encoded Kubernetes Node like a new one of a group. Providers of before 1.33 send it as the
-// first field.
+// Template is an encoded Kubernetes Node like a new one of a group.
 type Template struct {
 	message
-	Info  []byte `protobuf:"bytes,1,opt,name=nodeInfo,proto3"`
 	Bytes []byte `protobuf:"bytes,2,opt,name=nodeBytes,proto3"`
 }
