@@ -41,6 +41,7 @@ type fakeGRPC struct {
 	target    int
 	instances []*externalgrpc.Instance
 	template  *corev1.Node // nil: not implemented
+	asField1  bool         // the template is in the older field
 	restarted bool         // the provider has no groups before it has read its cloud
 	calls     map[string]int
 	failing   map[string]error
@@ -123,6 +124,9 @@ func (f *fakeGRPC) serve(_ any, stream grpc.ServerStream) error {
 				return nil, status.Error(codes.Unimplemented, "no template")
 			}
 			text, err := f.template.Marshal()
+			if f.asField1 {
+				return &externalgrpc.Template{Info: text}, err
+			}
 			return &externalgrpc.Template{Bytes: text}, err
 		})
 	}
@@ -331,24 +335,27 @@ func TestNodeNeverJoins(t *testing.T) {
 // hostname (AWS', Azure's and GCE's templates have one, 55c37cd) and the state of the node that it was made from are
 // left out. A provider may state that it has no template; one that fails is a failure.
 func TestNodeGroupTemplate(t *testing.T) {
+	for _, older := range []bool{false, true} {
+		w := newGRPCWorld(t)
+		w.fake.asField1 = older
+		w.fake.template = &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"topology.kubernetes.io/zone": "a", "team": "theirs", corev1.LabelHostname: "template"}},
+			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule},
+				{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
+				{Key: "status-taint.cluster-autoscaler.kubernetes.io/repair", Effect: corev1.TaintEffectNoSchedule}}},
+			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"rdma/hca": resource.MustParse("8"), "hugepages-2Mi": resource.MustParse("1Gi"), "hugepages-1Gi": resource.MustParse("0"),
+				"attachable-volumes-disks": resource.MustParse("9"), "cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}},
+		}
+		w.pool.Spec.Template.Labels = map[string]string{"team": "ours"}
+		l, err := w.grpc.List(t.Context(), w.pool)
+		require.NoError(t, err)
+		got, err := Template(w.pool, nil, l)
+		if err != nil || got.Labels["topology.kubernetes.io/zone"] != "a" || got.Labels["team"] != "ours" || got.Labels[corev1.LabelHostname] != "" || len(got.Taints) != 1 ||
+			fmt.Sprint(got.Others) != "[{hugepages-2Mi 1073741824} {rdma/hca 8}]" {
+			t.Errorf("older %v: %+v, %v", older, got, err)
+		}
+	}
 	w := newGRPCWorld(t)
-	w.fake.template = &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"topology.kubernetes.io/zone": "a", "team": "theirs", corev1.LabelHostname: "template"}},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule},
-			{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
-			{Key: "status-taint.cluster-autoscaler.kubernetes.io/repair", Effect: corev1.TaintEffectNoSchedule}}},
-		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"rdma/hca": resource.MustParse("8"), "hugepages-2Mi": resource.MustParse("1Gi"), "hugepages-1Gi": resource.MustParse("0"),
-			"attachable-volumes-disks": resource.MustParse("9"), "cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}},
-	}
-	w.pool.Spec.Template.Labels = map[string]string{"team": "ours"}
-	l, err := w.grpc.List(t.Context(), w.pool)
-	require.NoError(t, err)
-	got, err := Template(w.pool, nil, l)
-	if err != nil || got.Labels["topology.kubernetes.io/zone"] != "a" || got.Labels["team"] != "ours" || got.Labels[corev1.LabelHostname] != "" || len(got.Taints) != 1 ||
-		fmt.Sprint(got.Others) != "[{hugepages-2Mi 1073741824} {rdma/hca 8}]" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	w = newGRPCWorld(t)
 	if _, err := w.grpc.List(t.Context(), w.pool); err != nil {
 		t.Errorf("without a template: %v", err)
 	}

@@ -178,7 +178,10 @@ func (c *Client) Instances(ctx context.Context, group string) ([]*Instance, erro
 func (c *Client) Template(ctx context.Context, group string) ([]byte, error) {
 	var out Template
 	err := c.call(ctx, "NodeGroupTemplateNodeInfo", &Of{ID: group}, &out)
-	return out.Bytes, err
+	if len(out.Bytes) > 0 {
+		return out.Bytes, err
+	}
+	return out.Info, err
 }
 
 // message makes a struct one that protobuf encodes by its fields' tags.
@@ -287,8 +290,10 @@ func (i *Instance) Failure() string {
 	return i.Status.Error.Code + ": " + i.Status.Error.Text
 }
 
-// Template is an encoded Kubernetes Node like a new one of a group.
+// Template is an encoded Kubernetes Node like a new one of a group. Providers of before 1.33 send it as the
+// first field.
 type Template struct {
 	message
+	Info  []byte `protobuf:"bytes,1,opt,name=nodeInfo,proto3"`
 	Bytes []byte `protobuf:"bytes,2,opt,name=nodeBytes,proto3"`
 }

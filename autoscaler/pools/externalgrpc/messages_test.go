@@ -22,8 +22,8 @@ func TestWire(t *testing.T) {
 		"0a08 0a0167 1001 18ac02": &Groups{Groups: []*Group{{ID: "g", MinSize: 1, MaxSize: 300}}},
 		"0a0e 0a0169 1209 0803 1205 0a0163 1801": &Instances{
 			Instances: []*Instance{{ID: "i", Status: &Status{State: Deleting, Error: &Error{Code: "c", Class: 1}}}}},
-		"120162": &Template{Bytes: []byte("b")},
-		"":       &Empty{},
+		"0a0161 120162": &Template{Info: []byte("a"), Bytes: []byte("b")},
+		"":              &Empty{},
 	} {
 		got, err := proto.Marshal(protoadapt.MessageV2Of(message))
 		if text := hex.EncodeToString(got); err != nil || text != strings.ReplaceAll(want, " ", "") {
