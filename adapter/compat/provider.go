@@ -200,10 +200,8 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 	switch {
 	case errors.Is(err, cache.ErrTooManyQuestions):
 		return view{}, provider.Unavailable("%s: %v; fewer distinct metric selectors, or a template without .LabelValuesByName, need fewer", t.rule.ID, err)
-	case err != nil && ctx.Err() != nil:
+	case err != nil: // the request has ended
 		return view{}, apierrors.NewTimeoutError(fmt.Sprintf("waiting for the first value of %s: %v", t.series, err), 1)
-	case err != nil:
-		return view{}, provider.Unavailable("%s: %v", t.rule.ID, err)
 	}
 	v := view{plan: how, failure: state.Failure}
 	v.table, _ = state.Value.(table)

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,8 +44,7 @@ type Configuration struct {
 	good     prometheus.Gauge
 	failures prometheus.Counter // contents that could not be used
 
-	mu      sync.Mutex
-	failure error
+	failure atomic.Value // string
 }
 
 // Open reads the files. The error is about a file as a whole: a bad rule is logged
@@ -140,22 +139,21 @@ func (c *Configuration) Changed(ctx context.Context) bool {
 }
 
 func (c *Configuration) failed(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failure = err; err == nil {
+	if err == nil {
+		c.failure.Store("")
 		c.good.Set(1)
-	} else {
-		c.good.Set(0)
-		c.failures.Inc()
-		c.log.Error("configuration cannot be used, the previous one stays in force", slog.String("file", c.path), slog.Any("error", err))
+		return
 	}
+	c.failure.Store(err.Error())
+	c.good.Set(0)
+	c.failures.Inc()
+	c.log.Error("configuration cannot be used, the previous one stays in force", slog.String("file", c.path), slog.Any("error", err))
 }
 
-// Failure is why the files on disk are not in force; nil if they are.
-func (c *Configuration) Failure() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failure
+// Failure is why the files on disk are not in force; "" if they are.
+func (c *Configuration) Failure() string {
+	why, _ := c.failure.Load().(string)
+	return why
 }
 
 func sum(raw []byte) string {

@@ -274,11 +274,10 @@ func Nearest(requested string, names []string) string {
 
 // missing returns the API's error for a missing value, with PromQL that shows the series.
 func missing(view cache.View, namespace string, selector labels.Selector, why error) error {
-	err := Refusal(why, view.Failure)
-	if hint, bad := view.Table.Rule().Hint(namespace, selector); bad == nil && view.Failure == nil && errors.As(why, new(*signal.NoAnswer)) {
+	if hint := view.Table.Rule().Hint(namespace, selector); hint != "" && view.Failure == nil && errors.As(why, new(*signal.NoAnswer)) {
 		return NotFound("%v; look at %s", why, hint)
 	}
-	return err
+	return Refusal(why, view.Failure)
 }
 
 // Refusal returns the API's error for a missing value: 503 when the last query failed,

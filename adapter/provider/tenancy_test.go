@@ -45,9 +45,7 @@ func (allPods) Ready() error                                               { ret
 func (e allPods) Lives(_, pod string) (time.Time, bool)                    { return time.Time{}, slices.Contains(e, pod) }
 func (e allPods) Select(string, labels.Selector) []string                  { return e }
 func (e allPods) Owned(string, schema.GroupKind, string) ([]string, error) { return e, nil }
-func (e allPods) Service(string, string) (labels.Selector, bool, error) {
-	return labels.Everything(), true, nil
-}
+func (e allPods) Service(string, string) (labels.Selector, error)          { return labels.Everything(), nil }
 
 // Values differ by their size: chat's are below one, those of other namespaces a thousand or more. So no sum or average
 // of chat's own values can look like one that includes another's.

@@ -46,7 +46,7 @@ type Rule struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	Labels     Labels   `json:"labels,omitempty"` // not for Exported
 	// Exporters are the namespaces whose targets may report pods of other
-	// namespaces; nil trusts every target. See [Rule.trusted].
+	// namespaces; nil trusts every target. See [Rule.key].
 	Exporters trust.Exporters `json:"-"`
 	// Identity are the labels that distinguish the real parts of a pod (its
 	// GPUs, its engines). Series equal in these are duplicates of one part:
