@@ -100,34 +100,25 @@ func (c *Cache) Rules() (all []signal.Rule) {
 	return all
 }
 
-// View is what the cache knows about a rule in a namespace.
-type View struct {
-	Table *signal.Table
-	// Failure of the last query, if it failed. The table's values stay usable
-	// until they are too old; the failure says why they are not refreshed.
-	Failure error
-}
-
-// View returns what is known about a rule in a namespace. Only the first request
-// there waits, for at most FirstWait. The error is ErrUnknownRule or the context's.
-func (c *Cache) View(ctx context.Context, name, namespace string) (View, error) {
+// View returns what is known about a rule in a namespace, with an empty table before the
+// first good answer. Only the first request there waits, for at most FirstWait. The error
+// is ErrUnknownRule or the context's.
+func (c *Cache) View(ctx context.Context, name, namespace string) (State, error) {
 	r, ok := c.rules[name]
 	if !ok {
-		return View{}, fmt.Errorf("%w %q", ErrUnknownRule, name)
+		return State{}, fmt.Errorf("%w %q", ErrUnknownRule, name)
 	}
 	s, err := c.await(ctx, r.Question, namespace)
-	table, ok := s.Value.(*signal.Table)
-	if !ok {
-		table = r.empty
-	}
-	return View{table, s.Failure}, err
+	s.Table = cmp.Or(s.Table, r.empty)
+	return s, err
 }
 
 // State is what is known about a question in a namespace.
 type State struct {
-	// Value is what Build last returned; nil before the first good answer.
-	Value any
-	// Failure of the last query, if it failed. The value does not change then.
+	// Table is what Build last returned; nil before the first good answer.
+	Table *signal.Table
+	// Failure of the last query, if it failed. The table's values stay usable
+	// until they are too old; the failure says why they are not refreshed.
 	Failure error
 	// At is when the last good answer came; zero before the first.
 	At time.Time

@@ -71,9 +71,9 @@ func TestTheServersClockCounts(t *testing.T) {
 			Rule: "r", Queries: func(bool, []string) []string {
 				return []string{"nothing", `vllm:num_requests_waiting{namespace="chat"}`}
 			},
-			Build: func(_ any, _ prom.Vector, r signal.Reading) (any, int, map[signal.Reason]int) {
+			Build: func(_ *signal.Table, _ prom.Vector, r signal.Reading) (*signal.Table, map[signal.Reason]int) {
 				at = r
-				return true, 0, nil
+				return signal.NewTable(signal.Rule{}), nil
 			},
 		}
 		if s, err := c.Watch(t.Context(), q, "chat"); err != nil || s.Failure != nil {

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -89,11 +90,10 @@ type Question struct {
 	// queries are about one namespace, or about the cluster: they are sent for each namespace
 	// by itself.
 	Namespace func(prom.Labels) string
-	// Build makes a namespace's next state from the last one (nil at first) and an
-	// answer. It counts the answer's series, and the unusable ones by reason. For
-	// a namespace, one call runs at a time. A state is immutable once returned,
-	// and never nil.
-	Build func(previous any, v prom.Vector, r signal.Reading) (next any, series int, dropped map[signal.Reason]int)
+	// Build makes a namespace's next table from the last one (nil at first) and an
+	// answer. It counts the answer's unusable series by reason. For a namespace, one
+	// call runs at a time.
+	Build func(previous *signal.Table, v prom.Vector, r signal.Reading) (next *signal.Table, dropped map[signal.Reason]int)
 	// Suspects, if not nil, returns a smaller query for each series in one
 	// namespace, with the series' name. They help to find the series at fault.
 	Suspects func(namespace string) (names, queries []string)
@@ -121,13 +121,8 @@ func forRule(r signal.Rule) Question {
 		Rule: r.Name, Backend: r.Backend, Past: true, declared: true,
 		Queries:   func(past bool, namespaces []string) []string { return r.Queries(past, namespaces...) },
 		Namespace: r.Namespace,
-		Build: func(previous any, v prom.Vector, reading signal.Reading) (any, int, map[signal.Reason]int) {
-			table, ok := previous.(*signal.Table)
-			if !ok {
-				table = signal.NewTable(r)
-			}
-			next, dropped := table.Read(Samples(v), reading)
-			return next, next.Series(), dropped
+		Build: func(previous *signal.Table, v prom.Vector, reading signal.Reading) (*signal.Table, map[signal.Reason]int) {
+			return cmp.Or(previous, signal.NewTable(r)).Read(Samples(v), reading)
 		},
 		Suspects: r.Suspects,
 	}

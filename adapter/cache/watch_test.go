@@ -18,16 +18,28 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// counting is a question whose state is the number of its answers.
+// counting is a question whose table has as many series as there have been answers.
 func counting(query string) Question {
 	return Question{
 		Rule: "counting", Version: query,
 		Queries: func(bool, []string) []string { return []string{query} },
-		Build: func(previous any, _ prom.Vector, _ signal.Reading) (any, int, map[signal.Reason]int) {
-			n, _ := previous.(int)
-			return n + 1, 3, map[signal.Reason]int{signal.Stale: 1}
+		Build: func(previous *signal.Table, _ prom.Vector, r signal.Reading) (*signal.Table, map[signal.Reason]int) {
+			series := make([]signal.Sample, seen(State{Table: previous})+1)
+			for i := range series {
+				series[i] = signal.Sample{Part: "v0", Labels: prom.FromMap(map[string]string{"pod": fmt.Sprint(i)})}
+			}
+			next, _ := signal.NewTable(signal.Rule{Subject: signal.Target, Sources: []signal.Source{{Metric: "m"}}}).Read(series, r)
+			return next, map[signal.Reason]int{signal.Stale: 1}
 		},
 	}
+}
+
+// seen is the number of answers to a counting question.
+func seen(s State) int {
+	if s.Table == nil {
+		return 0
+	}
+	return s.Table.Series()
 }
 
 func watched(t *testing.T, c *Cache, q Question) State {
@@ -44,7 +56,7 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if s := watched(t, c, counting("up")); s.Value != 1 || s.Failure != nil || s.At.IsZero() {
+				if s := watched(t, c, counting("up")); seen(s) != 1 || s.Failure != nil || s.At.IsZero() {
 					t.Errorf("the first watch: %+v", s)
 				}
 			})
@@ -57,11 +69,11 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 		b.set(func() { b.down = prom.ErrTooLarge })
 		time.Sleep(2 * b.base) // the end of what is in flight
 		good := watched(t, c, counting("up"))
-		if good.Value.(int) < 8 {
-			t.Errorf("after a minute at 5s: %v answers", good.Value)
+		if seen(good) < 8 {
+			t.Errorf("after a minute at 5s: %d answers", seen(good))
 		}
 		time.Sleep(time.Minute)
-		if s := watched(t, c, counting("up")); s.Value != good.Value || !s.At.Equal(good.At) || !errors.Is(s.Failure, prom.ErrTooLarge) {
+		if s := watched(t, c, counting("up")); s.Table != good.Table || !s.At.Equal(good.At) || !errors.Is(s.Failure, prom.ErrTooLarge) {
 			t.Errorf("%+v: the last good answer and the failure should stand", s)
 		}
 		b.set(func() { b.down = nil })
@@ -82,8 +94,8 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 		if b.count() != before || len(c.topics) != 0 {
 			t.Errorf("an idle question: %d more queries, %d kept", b.count()-before, len(c.topics))
 		}
-		if s := watched(t, c, counting("up")); s.Value != 1 {
-			t.Errorf("after idleness: %v, and not a new beginning", s.Value)
+		if s := watched(t, c, counting("up")); seen(s) != 1 {
+			t.Errorf("after idleness: %v, and not a new beginning", seen(s))
 		}
 	})
 }
@@ -144,11 +156,13 @@ func TestAQuestionThatPanicsStandsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := start(t, setup(&fleet{}))
 		bad := counting("bad")
-		bad.Build = func(any, prom.Vector, signal.Reading) (any, int, map[signal.Reason]int) { panic("no such part") }
-		if s := watched(t, c, bad); s.Value != nil || s.Failure == nil || !strings.Contains(s.Failure.Error(), "no such part") {
+		bad.Build = func(*signal.Table, prom.Vector, signal.Reading) (*signal.Table, map[signal.Reason]int) {
+			panic("no such part")
+		}
+		if s := watched(t, c, bad); s.Table != nil || s.Failure == nil || !strings.Contains(s.Failure.Error(), "no such part") {
 			t.Errorf("%+v", s)
 		}
-		if s := watched(t, c, counting("good")); s.Value != 1 {
+		if s := watched(t, c, counting("good")); seen(s) != 1 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -178,14 +192,14 @@ func TestBackendsStandAlone(t *testing.T) {
 			q := counting(fmt.Sprint("slow", i))
 			q.Backend = "slow"
 			all.Go(func() {
-				if s := watched(t, c, q); s.Value != nil || s.Failure == nil {
+				if s := watched(t, c, q); s.Table != nil || s.Failure == nil {
 					t.Errorf("%+v", s)
 				}
 			})
 		}
 		synctest.Wait()
 		before := time.Now()
-		if s := watched(t, c, counting("quick")); s.Value != 1 || time.Since(before) != 0 {
+		if s := watched(t, c, counting("quick")); seen(s) != 1 || time.Since(before) != 0 {
 			t.Errorf("%+v after %s", s, time.Since(before))
 		}
 		all.Wait()

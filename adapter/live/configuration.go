@@ -161,13 +161,6 @@ func sum(raw []byte) string {
 	return hex.EncodeToString(s[:8])
 }
 
-// State returns the state of a rule of the file.
-func State(r config.Declared) string {
-	if len(r.Problems) > 0 {
-		return compat.Rejected
-	}
-	return compat.InForce
-}
 
 // register creates the series about the configuration in force.
 func (c *Configuration) register(with promauto.Factory) {
@@ -179,7 +172,7 @@ func (c *Configuration) register(with promauto.Factory) {
 		for _, state := range []string{compat.InForce, compat.Rejected} {
 			states.WithLabelValues(r.Title(), state).Set(0)
 		}
-		states.WithLabelValues(r.Title(), State(r)).Set(1)
+		states.WithLabelValues(r.Title(), compat.StateOf("", "", r.Problems).State).Set(1)
 	}
 	gauge(metric.AdapterReloadTime).WithLabelValues().Set(float64(c.Since.UnixMilli()) / 1000)
 	gauge(metric.AdapterConfigInfo).WithLabelValues(c.Hash).Set(1)

@@ -20,13 +20,13 @@ import (
 )
 
 // fixedTables are tables that are never refreshed.
-type fixedTables map[string]cache.View
+type fixedTables map[string]cache.State
 
 func (f fixedTables) Has(rule string) bool { return f[rule].Table != nil }
 
-func (f fixedTables) View(_ context.Context, rule, _ string) (cache.View, error) {
+func (f fixedTables) View(_ context.Context, rule, _ string) (cache.State, error) {
 	if !f.Has(rule) {
-		return cache.View{}, cache.ErrUnknownRule
+		return cache.State{}, cache.ErrUnknownRule
 	}
 	return f[rule], nil
 }
@@ -80,7 +80,7 @@ func tenants(t testing.TB) *Provider {
 				}
 			}
 		}
-		tables[r.Name] = cache.View{Table: tableOf(r, now, samples)}
+		tables[r.Name] = cache.State{Table: tableOf(r, now, samples)}
 	}
 	p := New(tables, allPods{"a", "b"}, fixedScale{Selector: labels.Everything()}, mapper(), prometheus.NewRegistry())
 	p.Now = func() time.Time { return now }

@@ -53,7 +53,7 @@ func (g *gathering) pod(t *Table, k Key) {
 		p := &points[i]
 		age, limit := g.now.Sub(time.UnixMilli(p.at)).Abs(), g.rule.limit(p.every) // a clock may have been set back
 		switch {
-		case p.kind == 'p' || age > Forget || p.at < since.UnixMilli() || !g.rule.selected(p, g.selector):
+		case p.kind == 'p' || age > max(Forget, limit) || p.at < since.UnixMilli() || !g.rule.selected(p, g.selector):
 			continue
 		case p.kind == 'a':
 			if age <= limit && (proof == nil || p.at > proof.at) {

@@ -35,7 +35,7 @@ func (r Rule) Hint(namespace string, selector k8slabels.Selector) string {
 	case r.Sources[0].Form == PromQL:
 		return query{Rule: r, source: r.Sources[0], namespaces: []string{namespace}}.promql().String()
 	case r.Subject == Exported:
-		return or(within(namespaceLabel), within(exportedNamespaceLabel)).String()
+		return Or(within(namespaceLabel), within(exportedNamespaceLabel)).String()
 	}
 	return within(r.namespace()).String()
 }
