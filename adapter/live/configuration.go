@@ -161,7 +161,6 @@ func sum(raw []byte) string {
 	return hex.EncodeToString(s[:8])
 }
 
-
 // register creates the series about the configuration in force.
 func (c *Configuration) register(with promauto.Factory) {
 	gauge := func(d metric.Desc) *prometheus.GaugeVec {
