@@ -124,9 +124,9 @@ func (c *Cache) Status() (all []Status) {
 	var topics []*topic
 	c.locked(func() {
 		for u := range c.units() {
-			one := Status{Rule: u.topic.Rule, Backend: u.topic.Backend, Namespace: u.namespace, Alone: u.alone, Dropped: u.dropped}
+			one := Status{Rule: u.topic.Rule, Backend: u.topic.Backend, Namespace: u.namespace, Alone: u.alone, Series: u.Table.Series(), Dropped: u.dropped}
 			if !u.At.IsZero() {
-				one.AgeSeconds, one.Series = new(time.Since(u.At).Seconds()), u.Table.Series()
+				one.AgeSeconds = new(time.Since(u.At).Seconds())
 			}
 			if u.Failure != nil {
 				one.Failure = u.Failure.Error()

@@ -261,7 +261,10 @@ func (c *Cache) store(u *unit, answers []answer) {
 	}()
 	table, dropped := u.Table, map[signal.Reason]int(nil)
 	for _, a := range answers {
-		table, dropped = t.Build(table, a.vector, a.Reading)
+		if t.Forgetful {
+			table = t.Empty
+		}
+		table, dropped = table.Read(Samples(a.vector), a.Reading)
 	}
 	c.metrics.read(t.Rule, dropped)
 	var before error

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -90,10 +89,10 @@ type Question struct {
 	// queries are about one namespace, or about the cluster: they are sent for each namespace
 	// by itself.
 	Namespace func(prom.Labels) string
-	// Build makes a namespace's next table from the last one (nil at first) and an
-	// answer. It counts the answer's unusable series by reason. For a namespace, one
-	// call runs at a time.
-	Build func(previous *signal.Table, v prom.Vector, r signal.Reading) (next *signal.Table, dropped map[signal.Reason]int)
+	// Empty is a namespace's table before the first answer.
+	Empty *signal.Table
+	// Forgetful: a table knows its own answer only, and not those before it.
+	Forgetful bool
 	// Suspects, if not nil, returns a smaller query for each series in one
 	// namespace, with the series' name. They help to find the series at fault.
 	Suspects func(namespace string) (names, queries []string)
@@ -121,9 +120,7 @@ func forRule(r signal.Rule) Question {
 		Rule: r.Name, Backend: r.Backend, Past: true, declared: true,
 		Queries:   func(past bool, namespaces []string) []string { return r.Queries(past, namespaces...) },
 		Namespace: r.Namespace,
-		Build: func(previous *signal.Table, v prom.Vector, reading signal.Reading) (*signal.Table, map[signal.Reason]int) {
-			return cmp.Or(previous, signal.NewTable(r)).Read(Samples(v), reading)
-		},
-		Suspects: r.Suspects,
+		Empty:     signal.NewTable(r),
+		Suspects:  r.Suspects,
 	}
 }

@@ -18,28 +18,12 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// counting is a question whose table has as many series as there have been answers.
-func counting(query string) Question {
+// question is one of a request's own.
+func question(query string) Question {
 	return Question{
-		Rule: "counting", Version: query,
+		Rule: "question", Version: query, Empty: signal.NewTable(only("queue_depth")), Forgetful: true,
 		Queries: func(bool, []string) []string { return []string{query} },
-		Build: func(previous *signal.Table, _ prom.Vector, r signal.Reading) (*signal.Table, map[signal.Reason]int) {
-			series := make([]signal.Sample, seen(State{Table: previous})+1)
-			for i := range series {
-				series[i] = signal.Sample{Part: "v0", Labels: prom.FromMap(map[string]string{"pod": fmt.Sprint(i)})}
-			}
-			next, _ := signal.NewTable(signal.Rule{Subject: signal.Target, Sources: []signal.Source{{Metric: "m"}}}).Read(series, r)
-			return next, map[signal.Reason]int{signal.Stale: 1}
-		},
 	}
-}
-
-// seen is the number of answers to a counting question.
-func seen(s State) int {
-	if s.Table == nil {
-		return 0
-	}
-	return s.Table.Series()
 }
 
 func watched(t *testing.T, c *Cache, q Question) State {
@@ -56,7 +40,7 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if s := watched(t, c, counting("up")); seen(s) != 1 || s.Failure != nil || s.At.IsZero() {
+				if s := watched(t, c, question("up")); s.Failure != nil || s.At.IsZero() {
 					t.Errorf("the first watch: %+v", s)
 				}
 			})
@@ -68,12 +52,12 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.set(func() { b.down = prom.ErrTooLarge })
 		time.Sleep(2 * b.base) // the end of what is in flight
-		good := watched(t, c, counting("up"))
-		if seen(good) < 8 {
-			t.Errorf("after a minute at 5s: %d answers", seen(good))
+		good := watched(t, c, question("up"))
+		if n := b.count(); n < 8 {
+			t.Errorf("after a minute at 5s: %d queries", n)
 		}
 		time.Sleep(time.Minute)
-		if s := watched(t, c, counting("up")); s.Table != good.Table || !s.At.Equal(good.At) || !errors.Is(s.Failure, prom.ErrTooLarge) {
+		if s := watched(t, c, question("up")); s.Table != good.Table || !s.At.Equal(good.At) || !errors.Is(s.Failure, prom.ErrTooLarge) {
 			t.Errorf("%+v: the last good answer and the failure should stand", s)
 		}
 		b.set(func() { b.down = nil })
@@ -94,8 +78,8 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 		if b.count() != before || len(c.topics) != 0 {
 			t.Errorf("an idle question: %d more queries, %d kept", b.count()-before, len(c.topics))
 		}
-		if s := watched(t, c, counting("up")); seen(s) != 1 {
-			t.Errorf("after idleness: %v, and not a new beginning", seen(s))
+		if s := watched(t, c, question("up")); !s.At.Equal(time.Now()) {
+			t.Errorf("after idleness: the answer of %s, and not a new beginning", s.At)
 		}
 	})
 }
@@ -106,12 +90,12 @@ func TestQuestionsAreDistinct(t *testing.T) {
 		s := setup(b)
 		s.Backends = append(s.Backends, Backend{Name: "other", Querier: b})
 		c, _ := start(t, s)
-		rule, other, version := counting("up"), counting("up"), counting("up")
+		rule, other, version := question("up"), question("up"), question("up")
 		rule.Rule, other.Backend, version.Version = "second", "other", "2"
-		for _, q := range []Question{counting("up"), counting("down"), rule, other, version} {
+		for _, q := range []Question{question("up"), question("down"), rule, other, version} {
 			watched(t, c, q)
 		}
-		same := counting("up")
+		same := question("up")
 		same.Backend = DefaultBackend
 		watched(t, c, same)
 		if b.count() != 5 {
@@ -127,7 +111,7 @@ func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 		s.Options.MaxQuestions = 2
 		c, _ := start(t, s)
 		ask := func(namespace string, n int) error {
-			_, err := c.Watch(t.Context(), counting(fmt.Sprint(namespace, n)), namespace)
+			_, err := c.Watch(t.Context(), question(fmt.Sprint(namespace, n)), namespace)
 			return err
 		}
 		for i := range 10 {
@@ -155,14 +139,12 @@ func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 func TestAQuestionThatPanicsStandsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := start(t, setup(&fleet{}))
-		bad := counting("bad")
-		bad.Build = func(*signal.Table, prom.Vector, signal.Reading) (*signal.Table, map[signal.Reason]int) {
-			panic("no such part")
-		}
-		if s := watched(t, c, bad); s.Table != nil || s.Failure == nil || !strings.Contains(s.Failure.Error(), "no such part") {
+		bad := question("bad")
+		bad.Empty = nil
+		if s := watched(t, c, bad); !s.At.IsZero() || s.Failure == nil || !strings.Contains(s.Failure.Error(), "nil pointer") {
 			t.Errorf("%+v", s)
 		}
-		if s := watched(t, c, counting("good")); seen(s) != 1 {
+		if s := watched(t, c, question("good")); s.At.IsZero() {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -189,17 +171,17 @@ func TestBackendsStandAlone(t *testing.T) {
 		c, _ := start(t, s)
 		var all sync.WaitGroup
 		for i := range 20 {
-			q := counting(fmt.Sprint("slow", i))
+			q := question(fmt.Sprint("slow", i))
 			q.Backend = "slow"
 			all.Go(func() {
-				if s := watched(t, c, q); s.Table != nil || s.Failure == nil {
+				if s := watched(t, c, q); !s.At.IsZero() || s.Failure == nil {
 					t.Errorf("%+v", s)
 				}
 			})
 		}
 		synctest.Wait()
 		before := time.Now()
-		if s := watched(t, c, counting("quick")); seen(s) != 1 || time.Since(before) != 0 {
+		if s := watched(t, c, question("quick")); s.At.IsZero() || time.Since(before) != 0 {
 			t.Errorf("%+v after %s", s, time.Since(before))
 		}
 		all.Wait()

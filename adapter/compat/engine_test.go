@@ -47,6 +47,6 @@ func (m memory) ask(t testing.TB, p *plan, after time.Duration, namespace string
 		return about != "" && about != namespace
 	})
 	r := signal.Reading{Evaluated: epoch.Add(after), Now: epoch.Add(after + time.Hour)}
-	table, _ := p.reader(2*time.Minute)(nil, v, r)
+	table, _ := signal.NewTable(p.rule(2*time.Minute)).Read(cache.Samples(v), r)
 	return view{p, cache.State{Table: table}}
 }

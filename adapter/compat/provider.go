@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,7 +190,7 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 		Rule: t.rule.ID, Backend: p.opts.Backend,
 		Version: fmt.Sprintf("%s\xff%s\xff%s\xff%s", how.query, how.namespace, how.object, maxAge),
 		Queries: func(bool, []string) []string { return []string{how.query} },
-		Build:   how.reader(maxAge),
+		Empty:   signal.NewTable(how.rule(maxAge)), Forgetful: true, // as v0.12.0
 	}
 	if how.namespace != "" { // about all namespaces
 		q.Queries = func(_ bool, namespaces []string) []string { return []string{how.within(namespaces)} }
@@ -204,7 +203,6 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 	case err != nil: // the request has ended
 		return view{}, apierrors.NewTimeoutError(fmt.Sprintf("waiting for the first value of %s: %v", t.series, err), 1)
 	}
-	state.Table = cmp.Or(state.Table, signal.NewTable(how.rule(maxAge)))
 	return view{how, state}, nil
 }
 

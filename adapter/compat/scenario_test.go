@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,14 +115,14 @@ func (s *scenario) Watch(_ context.Context, q cache.Question, namespace string) 
 	s.questions[about] = true
 	about += "\xff" + namespace
 	if s.failure != nil {
-		return cache.State{Table: s.answers[about], Failure: s.failure}, nil
+		return cache.State{Table: cmp.Or(s.answers[about], q.Empty), Failure: s.failure}, nil
 	}
 	v, err := s.data.query(s.t, q.Queries(false, []string{namespace})[0], asked)
 	if err != nil {
-		return cache.State{Failure: fmt.Errorf("%w: %w", prom.ErrBadQuery, err)}, nil
+		return cache.State{Table: q.Empty, Failure: fmt.Errorf("%w: %w", prom.ErrBadQuery, err)}, nil
 	}
 	answered := epoch.Add(asked + time.Hour)
-	s.answers[about], _ = q.Build(nil, v, signal.Reading{Evaluated: epoch.Add(asked), Now: answered})
+	s.answers[about], _ = q.Empty.Read(cache.Samples(v), signal.Reading{Evaluated: epoch.Add(asked), Now: answered})
 	return cache.State{Table: s.answers[about], At: answered}, nil
 }
 

@@ -5,14 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
-	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
-	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // largest is a value of which the thousandths still fit an int64, and so a quantity.
@@ -21,37 +18,19 @@ const largest = 9.2e15
 // everything is the key of an answer that is not divided.
 const everything = "everything"
 
-// label is the label that divides the answer; "" if none does.
-func (p *plan) label() string { return cmp.Or(p.object, p.namespace) }
-
 // rule is how the plan's answers are read: as those of a rule about namespaces, in which the label
-// stands for the namespace.
+// of the objects stands for that of the namespace.
 func (p *plan) rule(maxAge time.Duration) signal.Rule {
 	return signal.Rule{
-		Subject: signal.Namespace, Labels: signal.Labels{Namespace: p.label()}, Sources: []signal.Source{{Metric: p.value, Form: signal.PromQL}},
+		Subject: signal.Namespace, Labels: signal.Labels{Namespace: cmp.Or(p.object, p.namespace)}, Sources: []signal.Source{{Metric: p.value, Form: signal.PromQL}},
 		Duplicates: signal.Max, PerPod: signal.Max, PerWorkload: signal.Max, Minimum: -largest, Maximum: largest, MaxAge: maxAge,
-	}
-}
-
-// reader returns the function that reads the plan's answers into tables. A table knows its own
-// answer only: v0.12.0 has no memory.
-func (p *plan) reader(maxAge time.Duration) func(*signal.Table, prom.Vector, signal.Reading) (*signal.Table, map[signal.Reason]int) {
-	rule := p.rule(maxAge)
-	return func(_ *signal.Table, v prom.Vector, r signal.Reading) (*signal.Table, map[signal.Reason]int) {
-		samples := cache.Samples(v)
-		if p.label() == "" {
-			for i := range samples {
-				samples[i].Labels = labels.FromStrings(metric.LabelNamespace, everything)
-			}
-		}
-		return signal.NewTable(rule).Read(samples, r)
 	}
 }
 
 // answer returns the usable value of an object; of a namespace, for an external metric. subject
 // names it in the error.
 func (v view) answer(object string, now time.Time, subject string) (signal.Answer, error) {
-	if v.plan.label() == "" {
+	if v.plan.object+v.plan.namespace == "" {
 		object = everything
 	}
 	return v.Table.Pods(object, []string{""}, k8slabels.Everything(), now, subject)
@@ -71,7 +50,11 @@ func timed(e parser.Expr, by parser.ItemType, keys []string) parser.Expr {
 		nothing := &parser.BinaryExpr{Op: parser.MUL, LHS: &parser.NumberLiteral{}, RHS: value} // not timestamp(): VictoriaMetrics aligns it
 		times = signal.Or(times, &parser.BinaryExpr{Op: parser.ADD, LHS: nothing, RHS: signal.Call("time")})
 	}
-	return signal.Or(signal.Part("v0", value), signal.Part("t0", times))
+	e = signal.Or(signal.Part("v0", value), signal.Part("t0", times))
+	if len(keys) == 0 {
+		return signal.With(metric.LabelNamespace, everything, e)
+	}
+	return e
 }
 
 // leaves returns the selectors of present samples that have the key labels. all is true if every

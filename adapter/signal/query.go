@@ -173,8 +173,11 @@ func anyPart(parts []parser.Expr) parser.Expr {
 }
 
 // Part marks an expression's series by the part label.
-func Part(name string, e parser.Expr) parser.Expr {
-	return Call("label_replace", e, text(PartLabel), text(name), text(""), text(""))
+func Part(name string, e parser.Expr) parser.Expr { return With(PartLabel, name, e) }
+
+// With gives an expression's series a label.
+func With(label, value string, e parser.Expr) parser.Expr {
+	return Call("label_replace", e, text(label), text(value), text(""), text(""))
 }
 
 // Call returns a call of a PromQL function.
