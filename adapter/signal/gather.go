@@ -186,7 +186,7 @@ func (r *Rule) gateway(p *point) bool {
 	return s.Gateway || routed || s.Server != "" && p.labels.Has(metric.LabelWorkerAddr)
 }
 
-func (r *Rule) tier(p *point) int { return r.Sources[p.source].Tier }
+func (r *Rule) tier(p *point) int { return r.Sources[p.source].Rank() }
 
 // target are the labels that name a scrape's target, and those of the servers that stored it.
 // scraping are all labels that scraping and storing add to a series.

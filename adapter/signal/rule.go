@@ -39,7 +39,7 @@ type Rule struct {
 	Backend string `json:"backend,omitempty"`
 	// Sources in order of preference. For each pod the first Tier with a usable
 	// value is used; sources of one Tier are combined.
-	Sources []Source `json:"-"`
+	Sources []Source `json:"sources"`
 	Subject Subject  `json:"subject"`
 	// Namespaces are those that a query without [NamespacesVariable] is for. Each gets the
 	// query's one number as an external metric, whichever namespace its series are in.
