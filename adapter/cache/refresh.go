@@ -261,7 +261,7 @@ func (c *Cache) store(u *unit, answers []answer) {
 	}()
 	table, dropped := u.Table, map[signal.Reason]int(nil)
 	for _, a := range answers {
-		if t.Forgetful {
+		if !t.Past {
 			table = t.Empty
 		}
 		table, dropped = table.Read(Samples(a.vector), a.Reading)

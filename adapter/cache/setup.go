@@ -80,7 +80,8 @@ type Question struct {
 	Backend string
 	// Version distinguishes the questions of one rule.
 	Version string
-	// Past: a namespace's first state is built from the recent past as well.
+	// Past: a table knows the answers before its own, and a namespace's first one the
+	// recent past. Without it a table knows its own answer only.
 	Past bool
 	// Queries returns the queries about some namespaces, of the present or of
 	// the recent past. The answers together are complete.
@@ -91,8 +92,6 @@ type Question struct {
 	Namespace func(prom.Labels) string
 	// Empty is a namespace's table before the first answer.
 	Empty *signal.Table
-	// Forgetful: a table knows its own answer only, and not those before it.
-	Forgetful bool
 	// Suspects, if not nil, returns a smaller query for each series in one
 	// namespace, with the series' name. They help to find the series at fault.
 	Suspects func(namespace string) (names, queries []string)

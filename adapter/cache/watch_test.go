@@ -21,7 +21,7 @@ import (
 // question is one of a request's own.
 func question(query string) Question {
 	return Question{
-		Rule: "question", Version: query, Empty: signal.NewTable(only("queue_depth")), Forgetful: true,
+		Rule: "question", Version: query, Empty: signal.NewTable(only("queue_depth")),
 		Queries: func(bool, []string) []string { return []string{query} },
 	}
 }

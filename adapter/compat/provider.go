@@ -185,12 +185,11 @@ func (p *Provider) ask(ctx context.Context, t *target, selector k8slabels.Select
 }
 
 func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace string) (view, error) {
-	maxAge := p.opts.MaxAge
 	q := cache.Question{
 		Rule: t.rule.ID, Backend: p.opts.Backend,
-		Version: fmt.Sprintf("%s\xff%s\xff%s\xff%s", how.query, how.namespace, how.object, maxAge),
+		Version: fmt.Sprintf("%s\xff%s\xff%s", how.query, how.namespace, how.object),
 		Queries: func(bool, []string) []string { return []string{how.query} },
-		Empty:   signal.NewTable(how.rule(maxAge)), Forgetful: true, // as v0.12.0
+		Empty:   signal.NewTable(how.rule(p.opts.MaxAge)), // v0.12.0 has no past
 	}
 	if how.namespace != "" { // about all namespaces
 		q.Queries = func(_ bool, namespaces []string) []string { return []string{how.within(namespaces)} }
