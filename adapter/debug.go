@@ -11,7 +11,6 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/compat"
 	"github.com/gpuscale/gpuscale/adapter/config"
-	"github.com/gpuscale/gpuscale/adapter/live"
 )
 
 // maxQuestions bounds the questions shown per rule.
@@ -45,11 +44,7 @@ func newRulesPage(page rulesPage, ours []config.Declared, others []compat.RuleSt
 		page.Rules = append(page.Rules, ruleRow{RuleState: s, Questions: append([]cache.Status{}, its[:shown]...), Left: len(its) - shown})
 	}
 	for _, r := range ours {
-		state := compat.RuleState{Name: r.Title(), State: live.State(r), At: r.At(page.File)}
-		for _, p := range r.Problems {
-			state.Problems = append(state.Problems, p.Error())
-		}
-		add(state, questions[r.Name])
+		add(compat.StateOf(r.Title(), r.At(page.File), r.Problems), questions[r.Name])
 	}
 	for _, s := range others {
 		add(s, questions[s.Name])

@@ -38,12 +38,11 @@ rules are the built-in ones.`
 
 // lookFlags are the flags that explain and simulate share.
 type lookFlags struct {
+	explain.Options
 	config, kubeconfig, context string
 	server                      paFlags
 	hpaFile                     string
 	sets                        []string
-	tolerance                   float64
-	window                      time.Duration
 	timeout                     time.Duration
 	output                      string
 }
@@ -56,8 +55,8 @@ func (f *lookFlags) add(flags *pflag.FlagSet, outputs string) {
 	flags.Lookup("prometheus-url").Usage = "query this Prometheus for every rule, in place of the configuration's; without --config, $PROMETHEUS_URL if empty"
 	flags.StringVar(&f.hpaFile, "hpa", "", "YAML file of an HPA to use in place of the cluster's")
 	flags.StringArrayVar(&f.sets, "set", nil, "try a change, such as minReplicas=2 or metrics[0].target.averageValue=12 (repeatable)")
-	flags.Float64Var(&f.tolerance, "tolerance", hpa.DefaultTolerance, "the controller manager's --horizontal-pod-autoscaler-tolerance")
-	flags.DurationVar(&f.window, "downscale-stabilization", hpa.DefaultWindow, "the controller manager's --horizontal-pod-autoscaler-downscale-stabilization")
+	flags.Float64Var(&f.Tolerance, "tolerance", hpa.DefaultTolerance, "the controller manager's --horizontal-pod-autoscaler-tolerance")
+	flags.DurationVar(&f.Window, "downscale-stabilization", hpa.DefaultWindow, "the controller manager's --horizontal-pod-autoscaler-downscale-stabilization")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "of one query, and of one request to the API server")
 	flags.StringVarP(&f.output, "output", "o", "text", outputs)
 }
@@ -74,17 +73,17 @@ func explainCommand() *cobra.Command {
 			if f.output != "text" && f.output != "json" {
 				return command.Usage(fmt.Errorf("--output %q is neither text nor json", f.output))
 			}
-			w, o, client, err := f.look(cmd.Context(), args[1])
+			w, client, err := f.look(cmd.Context(), args[1])
 			if err != nil {
 				return err
 			}
 			// The version that the HPA controller uses.
-			o.APIVersion = "v1beta2"
+			f.APIVersion = "v1beta2"
 			if v, err := custom_metrics.NewAvailableAPIsGetter(client).PreferredVersion(); err == nil {
-				o.APIVersion = v.Version
+				f.APIVersion = v.Version
 			}
 			if viaAPI {
-				o.ViaAPI = func(ctx context.Context, path string) string {
+				f.ViaAPI = func(ctx context.Context, path string) string {
 					raw, err := client.RESTClient().Get().RequestURI(path).DoRaw(ctx)
 					if err != nil {
 						return "error: " + err.Error() + " " + strings.TrimSpace(string(raw))
@@ -92,7 +91,7 @@ func explainCommand() *cobra.Command {
 					return strings.TrimSpace(string(raw))
 				}
 			}
-			r := explain.Explain(cmd.Context(), w, o)
+			r := explain.Explain(cmd.Context(), w, f.Options)
 			if f.output == "text" {
 				return r.Text(cmd.OutOrStdout())
 			}
@@ -114,40 +113,39 @@ func hpaArgs(_ *cobra.Command, args []string) error {
 }
 
 // look reads what explain and simulate are about, and the adapter's rules.
-func (f *lookFlags) look(ctx context.Context, name string) (w explain.World, o explain.Options, client discovery.DiscoveryInterface, err error) {
-	if f.tolerance < 0 || f.window < 0 || f.timeout <= 0 {
-		return w, o, nil, command.Usage(errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive"))
+func (f *lookFlags) look(ctx context.Context, name string) (w explain.World, client discovery.DiscoveryInterface, err error) {
+	if f.Tolerance < 0 || f.Window < 0 || f.timeout <= 0 {
+		return w, nil, command.Usage(errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive"))
 	}
 	if f.config == "" { // as in gpuscale-report
 		f.server.url = cmp.Or(f.server.url, os.Getenv("PROMETHEUS_URL"))
 	}
 	kube.AwaitForward(ctx, f.server.url)
 	namespace, name, _ := strings.Cut(name, "/")
-	o = explain.Options{Tolerance: f.tolerance, Window: f.window}
-	if o.Rules, o.Elsewhere, err = f.rules(namespace); err != nil {
-		return w, o, nil, err
+	if f.Rules, f.Elsewhere, err = f.rules(namespace); err != nil {
+		return w, nil, err
 	}
 	rc, err := kube.Config(kube.Options{Kubeconfig: f.kubeconfig, Context: f.context, UserAgent: "gpuscale-adapter/" + buildinfo.Version()})
 	if err != nil {
-		return w, o, nil, err
+		return w, nil, err
 	}
 	rc.Timeout = f.timeout
 	cluster, err := explain.NewCluster(rc)
 	if err != nil {
-		return w, o, nil, err
+		return w, nil, err
 	}
 	var given *autoscaling.HorizontalPodAutoscaler
 	if f.hpaFile != "" {
 		raw, err := os.ReadFile(f.hpaFile)
 		if err != nil {
-			return w, o, nil, fmt.Errorf("reading --hpa: %w", err)
+			return w, nil, fmt.Errorf("reading --hpa: %w", err)
 		}
 		if given, err = explain.ReadHPA(f.hpaFile, raw); err != nil {
-			return w, o, nil, err
+			return w, nil, err
 		}
 	}
 	w, err = cluster.Read(ctx, namespace, name, given, f.sets)
-	return w, o, cluster.Kube.Discovery(), err
+	return w, cluster.Kube.Discovery(), err
 }
 
 // file returns the configuration with the flags applied. --prometheus-url replaces every

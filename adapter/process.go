@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -16,10 +17,7 @@ import (
 // registerBuildInfo registers a series with the version as label.
 func registerBuildInfo(reg prometheus.Registerer) {
 	d := metric.AdapterBuildInfo
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: d.Name, Help: d.Help,
-		ConstLabels: prometheus.Labels{metric.LabelVersion: buildinfo.Version(), metric.LabelGoVersion: runtime.Version()},
-	}, func() float64 { return 1 }))
+	promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{Name: d.Name, Help: d.Help}, d.Labels).WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
 }
 
 // ignoreGoneCallers keeps errors of writing to a caller that is gone out of the log.

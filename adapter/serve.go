@@ -127,10 +127,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	pages.Unregister("/metrics") // the library's, which has its own series only
 	pages.Handle("/metrics", promhttp.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, reg}, promhttp.HandlerOpts{}))
 	pages.Handle("/debug/rules", debugRules(func() rulesPage {
-		page := rulesPage{File: conf.File.Name, Hash: conf.Hash, Since: conf.Since}
-		if failure := conf.Failure(); failure != nil {
-			page.Failure = failure.Error()
-		}
+		page := rulesPage{File: conf.File.Name, Hash: conf.Hash, Since: conf.Since, Failure: conf.Failure()}
 		return newRulesPage(page, conf.File.Rules, file.Rules(), tables.Status())
 	}))
 	running.Go(func() { tables.Run(ctx) })

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -14,10 +15,8 @@ import (
 
 type simulateFlags struct {
 	lookFlags
-	from, to time.Time
+	past     explain.Simulation
 	since    model.Duration
-	step     time.Duration
-	load     string
 	replicas int32
 }
 
@@ -33,33 +32,24 @@ arithmetic, with its windows and policies, to simulated replicas.
 ` + reachHelp,
 		Args: hpaArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r := explain.Range{From: f.from, To: f.to, Step: f.step}
-			if r.To.IsZero() {
-				r.To = time.Now()
-			}
-			if r.From.IsZero() {
-				r.From = r.To.Add(-time.Duration(f.since))
-			}
-			if err := r.Validate(); err != nil {
+			s := &f.past
+			s.To = cmp.Or(s.To, time.Now())
+			s.From = cmp.Or(s.From, s.To.Add(-time.Duration(f.since)))
+			if err := cmp.Or(s.Validate(), f.check()); err != nil {
 				return err
 			}
-			if err := f.check(); err != nil {
-				return err
-			}
-			w, o, _, err := f.look(cmd.Context(), args[1])
+			w, _, err := f.look(cmd.Context(), args[1])
 			if err != nil {
 				return err
 			}
-			s := explain.Simulation{
-				Range: r, Options: o, Load: explain.Load(f.load),
-				Progress: func(rule string, done, total int) {
-					_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d steps\n", rule, done, total) // losing progress output is no failure
-				},
+			s.Options = f.Options
+			s.Progress = func(rule string, done, total int) {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d steps\n", rule, done, total) // losing progress output is no failure
 			}
 			if cmd.Flags().Changed("replicas") {
 				s.Replicas = &f.replicas
 			}
-			t, err := explain.Simulate(cmd.Context(), w, s)
+			t, err := explain.Simulate(cmd.Context(), w, *s)
 			if err != nil {
 				return err
 			}
@@ -68,23 +58,22 @@ arithmetic, with its windows and policies, to simulated replicas.
 	}
 	flags := cmd.Flags()
 	f.add(flags, "text, json or csv")
-	flags.TimeVar(&f.from, "from", time.Time{}, []string{time.RFC3339}, "begin, in RFC 3339; empty means --since before the end")
-	flags.TimeVar(&f.to, "to", time.Time{}, []string{time.RFC3339}, "end, in RFC 3339; empty means now")
+	flags.TimeVar(&f.past.From, "from", time.Time{}, []string{time.RFC3339}, "begin, in RFC 3339; empty means --since before the end")
+	flags.TimeVar(&f.past.To, "to", time.Time{}, []string{time.RFC3339}, "end, in RFC 3339; empty means now")
 	f.since = model.Duration(6 * time.Hour)
 	flags.Var(&f.since, "since", "length of the range, such as 6h or 1d")
-	flags.DurationVar(&f.step, "step", hpa.DefaultPeriod, "the controller manager's --horizontal-pod-autoscaler-sync-period")
-	flags.StringVar(&f.load, "load", string(explain.Recorded), "recorded: values as recorded; total: averages are divided among the simulated replicas")
+	flags.DurationVar(&f.past.Step, "step", hpa.DefaultPeriod, "the controller manager's --horizontal-pod-autoscaler-sync-period")
+	flags.StringVar((*string)(&f.past.Load), "load", string(explain.Recorded), "recorded: values as recorded; total: averages are divided among the simulated replicas")
 	flags.Int32Var(&f.replicas, "replicas", 0, "replicas at the beginning; unset means the recorded number")
 	return cmd
 }
 
 func (f *simulateFlags) check() error {
-	load := explain.Load(f.load)
-	switch {
+	switch load := f.past.Load; {
 	case f.output != "text" && f.output != "json" && f.output != "csv":
 		return command.Usage(fmt.Errorf("--output %q is none of text, json, csv", f.output))
 	case load != explain.Recorded && load != explain.Total:
-		return command.Usage(fmt.Errorf("--load %q is neither recorded nor total", f.load))
+		return command.Usage(fmt.Errorf("--load %q is neither recorded nor total", load))
 	case f.replicas < 0:
 		return command.Usage(fmt.Errorf("--replicas %d is negative", f.replicas))
 	}

@@ -30,7 +30,7 @@ var (
 type Cache struct {
 	opts     Options
 	backends map[string]*server
-	rules    map[string]rule
+	rules    map[string]Question
 	metrics  *metrics
 	log      *slog.Logger
 
@@ -40,16 +40,10 @@ type Cache struct {
 	running sync.WaitGroup
 }
 
-// rule is a declared rule's question.
-type rule struct {
-	Question
-	empty *signal.Table // before the first answer
-}
-
 // New returns a cache for a setup. The setup's names must be unique, and it must have each
 // rule's backend. New sends no query; Run does.
 func New(s Setup, reg prometheus.Registerer, log *slog.Logger) *Cache {
-	c := &Cache{opts: s.Options, backends: map[string]*server{}, rules: map[string]rule{}, topics: map[key]*topic{}, log: log}
+	c := &Cache{opts: s.Options, backends: map[string]*server{}, rules: map[string]Question{}, topics: map[key]*topic{}, log: log}
 	slots := max(1, s.Options.Concurrency)
 	for _, b := range s.Backends {
 		c.backends[b.Name] = &server{Backend: b, shared: make(chan struct{}, slots), own: make(chan struct{}, slots)}
@@ -57,8 +51,8 @@ func New(s Setup, reg prometheus.Registerer, log *slog.Logger) *Cache {
 	c.metrics = newMetrics(reg, c)
 	for _, r := range s.Rules {
 		r.Backend = cmp.Or(r.Backend, DefaultBackend)
-		c.rules[r.Name] = rule{forRule(r), signal.NewTable(r)}
-		c.metrics.declare(c.rules[r.Name].Question)
+		c.rules[r.Name] = forRule(r)
+		c.metrics.declare(c.rules[r.Name])
 	}
 	return c
 }
@@ -90,44 +84,32 @@ func (c *Cache) locked(do func()) {
 }
 
 // Has reports whether a rule of that name is in use.
-func (c *Cache) Has(name string) bool { return c.rules[name].empty != nil }
+func (c *Cache) Has(name string) bool { return c.rules[name].Empty != nil }
 
 // Rules returns the declared rules, by name.
 func (c *Cache) Rules() (all []signal.Rule) {
 	for _, name := range slices.Sorted(maps.Keys(c.rules)) {
-		all = append(all, c.rules[name].empty.Rule())
+		all = append(all, c.rules[name].Empty.Rule())
 	}
 	return all
 }
 
-// View is what the cache knows about a rule in a namespace.
-type View struct {
-	Table *signal.Table
-	// Failure of the last query, if it failed. The table's values stay usable
-	// until they are too old; the failure says why they are not refreshed.
-	Failure error
-}
-
 // View returns what is known about a rule in a namespace. Only the first request
 // there waits, for at most FirstWait. The error is ErrUnknownRule or the context's.
-func (c *Cache) View(ctx context.Context, name, namespace string) (View, error) {
-	r, ok := c.rules[name]
+func (c *Cache) View(ctx context.Context, name, namespace string) (State, error) {
+	q, ok := c.rules[name]
 	if !ok {
-		return View{}, fmt.Errorf("%w %q", ErrUnknownRule, name)
+		return State{}, fmt.Errorf("%w %q", ErrUnknownRule, name)
 	}
-	s, err := c.await(ctx, r.Question, namespace)
-	table, ok := s.Value.(*signal.Table)
-	if !ok {
-		table = r.empty
-	}
-	return View{table, s.Failure}, err
+	return c.await(ctx, q, namespace)
 }
 
 // State is what is known about a question in a namespace.
 type State struct {
-	// Value is what Build last returned; nil before the first good answer.
-	Value any
-	// Failure of the last query, if it failed. The value does not change then.
+	// Table of the last good answer, an empty one before the first.
+	Table *signal.Table
+	// Failure of the last query, if it failed. The table's values stay usable
+	// until they are too old; the failure says why they are not refreshed.
 	Failure error
 	// At is when the last good answer came; zero before the first.
 	At time.Time
@@ -186,7 +168,7 @@ func (c *Cache) ask(q Question, namespace string, now time.Time) (*unit, error) 
 		c.metrics.declare(q)
 		c.start(t)
 	}
-	u := &unit{topic: t, namespace: namespace, asked: now, first: make(chan struct{})}
+	u := &unit{State: State{Table: t.Empty}, topic: t, namespace: namespace, asked: now, first: make(chan struct{})}
 	if q.Past {
 		u.past = patience
 	}

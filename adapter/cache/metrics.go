@@ -90,7 +90,7 @@ func (s states) Collect(ch chan<- prometheus.Metric) {
 			active[u.topic.Backend]++
 			if rule := u.topic.Rule; !u.At.IsZero() {
 				ages[rule] = max(ages[rule], time.Since(u.At).Seconds())
-				series[rule] += float64(u.series)
+				series[rule] += float64(u.Table.Series())
 			}
 		}
 	})
@@ -124,7 +124,7 @@ func (c *Cache) Status() (all []Status) {
 	var topics []*topic
 	c.locked(func() {
 		for u := range c.units() {
-			one := Status{Rule: u.topic.Rule, Backend: u.topic.Backend, Namespace: u.namespace, Alone: u.alone, Series: u.series, Dropped: u.dropped}
+			one := Status{Rule: u.topic.Rule, Backend: u.topic.Backend, Namespace: u.namespace, Alone: u.alone, Series: u.Table.Series(), Dropped: u.dropped}
 			if !u.At.IsZero() {
 				one.AgeSeconds = new(time.Since(u.At).Seconds())
 			}

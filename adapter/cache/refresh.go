@@ -259,16 +259,19 @@ func (c *Cache) store(u *unit, answers []answer) {
 			c.failed(u, fmt.Errorf("reading the answer: %v", p), true)
 		}
 	}()
-	value, series, dropped := u.Value, 0, map[signal.Reason]int(nil)
+	table, dropped := u.Table, map[signal.Reason]int(nil)
 	for _, a := range answers {
-		value, series, dropped = t.Build(value, a.vector, a.Reading)
+		if !t.Past {
+			table = t.Empty
+		}
+		table, dropped = table.Read(Samples(a.vector), a.Reading)
 	}
 	c.metrics.read(t.Rule, dropped)
 	var before error
 	c.locked(func() {
 		before = u.Failure
 		now := time.Now()
-		u.Value, u.At, u.evaluated, u.series, u.dropped = value, now, answers[len(answers)-1].Evaluated, series, dropped
+		u.Table, u.At, u.evaluated, u.dropped = table, now, answers[len(answers)-1].Evaluated, dropped
 		u.past, u.failures, u.blamed, u.culprit = 0, 0, "", ""
 		if u.good.IsZero() {
 			u.good = now

@@ -80,7 +80,8 @@ type Question struct {
 	Backend string
 	// Version distinguishes the questions of one rule.
 	Version string
-	// Past: a namespace's first state is built from the recent past as well.
+	// Past: a table knows the answers before its own, and a namespace's first one the
+	// recent past. Without it a table knows its own answer only.
 	Past bool
 	// Queries returns the queries about some namespaces, of the present or of
 	// the recent past. The answers together are complete.
@@ -89,11 +90,8 @@ type Question struct {
 	// queries are about one namespace, or about the cluster: they are sent for each namespace
 	// by itself.
 	Namespace func(prom.Labels) string
-	// Build makes a namespace's next state from the last one (nil at first) and an
-	// answer. It counts the answer's series, and the unusable ones by reason. For
-	// a namespace, one call runs at a time. A state is immutable once returned,
-	// and never nil.
-	Build func(previous any, v prom.Vector, r signal.Reading) (next any, series int, dropped map[signal.Reason]int)
+	// Empty is a namespace's table before the first answer.
+	Empty *signal.Table
 	// Suspects, if not nil, returns a smaller query for each series in one
 	// namespace, with the series' name. They help to find the series at fault.
 	Suspects func(namespace string) (names, queries []string)
@@ -121,14 +119,7 @@ func forRule(r signal.Rule) Question {
 		Rule: r.Name, Backend: r.Backend, Past: true, declared: true,
 		Queries:   func(past bool, namespaces []string) []string { return r.Queries(past, namespaces...) },
 		Namespace: r.Namespace,
-		Build: func(previous any, v prom.Vector, reading signal.Reading) (any, int, map[signal.Reason]int) {
-			table, ok := previous.(*signal.Table)
-			if !ok {
-				table = signal.NewTable(r)
-			}
-			next, dropped := table.Read(Samples(v), reading)
-			return next, next.Series(), dropped
-		},
-		Suspects: r.Suspects,
+		Empty:     signal.NewTable(r),
+		Suspects:  r.Suspects,
 	}
 }

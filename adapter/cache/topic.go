@@ -36,8 +36,7 @@ type unit struct {
 	// evaluated is when the last good answer was evaluated, on the server's
 	// clock.
 	evaluated time.Time
-	series    int // of that answer
-	dropped   map[signal.Reason]int
+	dropped   map[signal.Reason]int // of that answer
 
 	// past is how many more times the past may fail while the present is answered. It is
 	// 0 once the past is known or given up.

@@ -18,15 +18,11 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// counting is a question whose state is the number of its answers.
-func counting(query string) Question {
+// question is one of a request's own.
+func question(query string) Question {
 	return Question{
-		Rule: "counting", Version: query,
+		Rule: "question", Version: query, Empty: signal.NewTable(only("queue_depth")),
 		Queries: func(bool, []string) []string { return []string{query} },
-		Build: func(previous any, _ prom.Vector, _ signal.Reading) (any, int, map[signal.Reason]int) {
-			n, _ := previous.(int)
-			return n + 1, 3, map[signal.Reason]int{signal.Stale: 1}
-		},
 	}
 }
 
@@ -44,7 +40,7 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if s := watched(t, c, counting("up")); s.Value != 1 || s.Failure != nil || s.At.IsZero() {
+				if s := watched(t, c, question("up")); s.Failure != nil || s.At.IsZero() {
 					t.Errorf("the first watch: %+v", s)
 				}
 			})
@@ -56,12 +52,12 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.set(func() { b.down = prom.ErrTooLarge })
 		time.Sleep(2 * b.base) // the end of what is in flight
-		good := watched(t, c, counting("up"))
-		if good.Value.(int) < 8 {
-			t.Errorf("after a minute at 5s: %v answers", good.Value)
+		good := watched(t, c, question("up"))
+		if n := b.count(); n < 8 {
+			t.Errorf("after a minute at 5s: %d queries", n)
 		}
 		time.Sleep(time.Minute)
-		if s := watched(t, c, counting("up")); s.Value != good.Value || !s.At.Equal(good.At) || !errors.Is(s.Failure, prom.ErrTooLarge) {
+		if s := watched(t, c, question("up")); s.Table != good.Table || !s.At.Equal(good.At) || !errors.Is(s.Failure, prom.ErrTooLarge) {
 			t.Errorf("%+v: the last good answer and the failure should stand", s)
 		}
 		b.set(func() { b.down = nil })
@@ -82,8 +78,8 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 		if b.count() != before || len(c.topics) != 0 {
 			t.Errorf("an idle question: %d more queries, %d kept", b.count()-before, len(c.topics))
 		}
-		if s := watched(t, c, counting("up")); s.Value != 1 {
-			t.Errorf("after idleness: %v, and not a new beginning", s.Value)
+		if s := watched(t, c, question("up")); !s.At.Equal(time.Now()) {
+			t.Errorf("after idleness: the answer of %s, and not a new beginning", s.At)
 		}
 	})
 }
@@ -94,12 +90,12 @@ func TestQuestionsAreDistinct(t *testing.T) {
 		s := setup(b)
 		s.Backends = append(s.Backends, Backend{Name: "other", Querier: b})
 		c, _ := start(t, s)
-		rule, other, version := counting("up"), counting("up"), counting("up")
+		rule, other, version := question("up"), question("up"), question("up")
 		rule.Rule, other.Backend, version.Version = "second", "other", "2"
-		for _, q := range []Question{counting("up"), counting("down"), rule, other, version} {
+		for _, q := range []Question{question("up"), question("down"), rule, other, version} {
 			watched(t, c, q)
 		}
-		same := counting("up")
+		same := question("up")
 		same.Backend = DefaultBackend
 		watched(t, c, same)
 		if b.count() != 5 {
@@ -115,7 +111,7 @@ func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 		s.Options.MaxQuestions = 2
 		c, _ := start(t, s)
 		ask := func(namespace string, n int) error {
-			_, err := c.Watch(t.Context(), counting(fmt.Sprint(namespace, n)), namespace)
+			_, err := c.Watch(t.Context(), question(fmt.Sprint(namespace, n)), namespace)
 			return err
 		}
 		for i := range 10 {
@@ -143,12 +139,12 @@ func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 func TestAQuestionThatPanicsStandsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := start(t, setup(&fleet{}))
-		bad := counting("bad")
-		bad.Build = func(any, prom.Vector, signal.Reading) (any, int, map[signal.Reason]int) { panic("no such part") }
-		if s := watched(t, c, bad); s.Value != nil || s.Failure == nil || !strings.Contains(s.Failure.Error(), "no such part") {
+		bad := question("bad")
+		bad.Empty = nil
+		if s := watched(t, c, bad); !s.At.IsZero() || s.Failure == nil || !strings.Contains(s.Failure.Error(), "nil pointer") {
 			t.Errorf("%+v", s)
 		}
-		if s := watched(t, c, counting("good")); s.Value != 1 {
+		if s := watched(t, c, question("good")); s.At.IsZero() {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -175,17 +171,17 @@ func TestBackendsStandAlone(t *testing.T) {
 		c, _ := start(t, s)
 		var all sync.WaitGroup
 		for i := range 20 {
-			q := counting(fmt.Sprint("slow", i))
+			q := question(fmt.Sprint("slow", i))
 			q.Backend = "slow"
 			all.Go(func() {
-				if s := watched(t, c, q); s.Value != nil || s.Failure == nil {
+				if s := watched(t, c, q); !s.At.IsZero() || s.Failure == nil {
 					t.Errorf("%+v", s)
 				}
 			})
 		}
 		synctest.Wait()
 		before := time.Now()
-		if s := watched(t, c, counting("quick")); s.Value != 1 || time.Since(before) != 0 {
+		if s := watched(t, c, question("quick")); s.At.IsZero() || time.Since(before) != 0 {
 			t.Errorf("%+v after %s", s, time.Since(before))
 		}
 		all.Wait()

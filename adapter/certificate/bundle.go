@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,10 +56,7 @@ func ParseBundle(s, service, namespace string) (Bundle, error) {
 // put changes the bundle if change returns another text. It does nothing if the
 // object does not exist or leads to another server; a later call tries again.
 func (b Bundle) put(ctx context.Context, c dynamic.Interface, change func([]byte) ([]byte, error)) error {
-	objects := dynamic.ResourceInterface(c.Resource(b.resource))
-	if b.namespace != "" {
-		objects = c.Resource(b.resource).Namespace(b.namespace)
-	}
+	objects := c.Resource(b.resource).Namespace(b.namespace) // "" is the cluster
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		o, err := objects.Get(ctx, b.name, metav1.GetOptions{})
 		if err != nil || !b.ours(o) {
@@ -131,13 +127,7 @@ func merge(old []byte, own []*pair, owner string, now time.Time) ([]byte, error)
 		all = append(all, p.ca)
 	}
 	slices.SortFunc(all, older)
-	var out bytes.Buffer
-	for _, c := range all {
-		if err := pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}); err != nil {
-			return nil, fmt.Errorf("writing a bundle: %w", err)
-		}
-	}
-	return out.Bytes(), nil
+	return cert.EncodeCertificates(all...)
 }
 
 func older(a, b *x509.Certificate) int {

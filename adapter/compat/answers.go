@@ -40,11 +40,11 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 	if err != nil {
 		return nil, err
 	}
-	a, err := v.table.answer(name.Name, p.now(), p.opts.MaxAge)
+	a, err := v.answer(name.Name, p.now(), fmt.Sprintf("%s %s", info.GroupResource, name))
 	if err != nil {
-		return nil, v.none(t, fmt.Sprintf("%s %s", info.GroupResource, name), err)
+		return nil, v.none(t, err)
 	}
-	return provider.Value(info.Metric, provider.Reference(kind, name), selector, a.at, v.plan.window, quantity(a.value)), nil
+	return provider.Value(info.Metric, provider.Reference(kind, name), selector, a.Time, v.plan.window, quantity(a.Value)), nil
 }
 
 // GetMetricBySelector answers for each object that the selector matches and
@@ -77,16 +77,16 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 	list := &custom_metrics.MetricValueList{Items: make([]custom_metrics.MetricValue, 0, len(objects))}
 	var why error
 	for _, name := range objects {
-		a, err := v.table.answer(name, p.now(), p.opts.MaxAge)
+		a, err := v.answer(name, p.now(), subject)
 		if err != nil {
 			why = err
 			continue // left out: the HPA treats the object as missing
 		}
 		ref := provider.Reference(kind, types.NamespacedName{Namespace: namespace, Name: name})
-		list.Items = append(list.Items, *provider.Value(info.Metric, ref, metricSelector, a.at, v.plan.window, quantity(a.value)))
+		list.Items = append(list.Items, *provider.Value(info.Metric, ref, metricSelector, a.Time, v.plan.window, quantity(a.Value)))
 	}
 	if len(list.Items) == 0 {
-		return nil, v.none(t, subject, why)
+		return nil, v.none(t, why)
 	}
 	return list, nil
 }
@@ -106,11 +106,11 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 	if err != nil {
 		return nil, err
 	}
-	a, err := v.table.answer(namespace, p.now(), p.opts.MaxAge)
+	a, err := v.answer(namespace, p.now(), fmt.Sprintf("namespace %q, selector %q", namespace, selector))
 	if err != nil {
-		return nil, v.none(t, fmt.Sprintf("namespace %q, selector %q", namespace, selector), err)
+		return nil, v.none(t, err)
 	}
-	return provider.External(info.Metric, selector, a.at, v.plan.window, quantity(a.value)), nil
+	return provider.External(info.Metric, selector, a.Time, v.plan.window, quantity(a.Value)), nil
 }
 
 // maxObjects bounds the objects one request may list.

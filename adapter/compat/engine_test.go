@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
@@ -46,6 +47,6 @@ func (m memory) ask(t testing.TB, p *plan, after time.Duration, namespace string
 		return about != "" && about != namespace
 	})
 	r := signal.Reading{Evaluated: epoch.Add(after), Now: epoch.Add(after + time.Hour)}
-	state, _, _ := p.reader(2*time.Minute)(nil, v, r)
-	return view{plan: p, table: state.(table)}
+	table, _ := signal.NewTable(p.rule(2*time.Minute)).Read(cache.Samples(v), r)
+	return view{p, cache.State{Table: table}}
 }

@@ -110,11 +110,11 @@ func TestOneQueryForAllAnswersAsOneForEach(t *testing.T) {
 }
 
 func reply(v view, object string) string {
-	a, err := v.table.answer(object, epoch.Add(at10m+time.Hour), 2*time.Minute)
+	a, err := v.answer(object, epoch.Add(at10m+time.Hour), object)
 	if err != nil {
 		return "none"
 	}
-	return fmt.Sprintf("%.9g", a.value)
+	return fmt.Sprintf("%.9g", a.Value)
 }
 
 func TestExternalSumsAreThoseOfEachNamespace(t *testing.T) {

@@ -32,7 +32,7 @@ type target struct {
 type plan struct {
 	// value is the query of the values alone, for error messages.
 	value string
-	// query is the query sent: the values and their ages. A general query is
+	// query is the query sent: the values and their times. A general query is
 	// about all namespaces; within returns the one about some of them.
 	query  string
 	within func(namespaces []string) string
@@ -43,7 +43,6 @@ type plan struct {
 	// special is why the query is for this request only; "" if it is for all
 	// objects.
 	special string
-	aged    bool   // each value has a scrape time
 	window  *int64 // in seconds; nil for a single sample
 }
 
@@ -141,8 +140,7 @@ func (t *target) plan(e parser.Expr, keys []string) *plan {
 	if t.object != "" {
 		by = parser.MAX // v0.12.0 takes any of several series for one object
 	}
-	whole, aged := withAges(e, by, keys)
-	p.query, p.aged = whole.String(), aged && (t.object != "" || !hasDefault(e))
+	p.query = timed(e, by, keys).String()
 	return p
 }
 

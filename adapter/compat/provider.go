@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/provider"
+	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -153,9 +154,8 @@ func (p *Provider) lookup(info cma.CustomMetricInfo) *target {
 
 // view is an answer and how to read it.
 type view struct {
-	plan    *plan
-	table   table
-	failure error
+	plan *plan
+	cache.State
 }
 
 // ask answers from the query for all objects. If there is none, or Prometheus rejects it and no
@@ -173,10 +173,10 @@ func (p *Provider) ask(ctx context.Context, t *target, selector k8slabels.Select
 	}
 	v, err := p.watch(ctx, t, how, namespace)
 	known := func(object string) bool {
-		_, err := v.table.answer(object, p.now(), p.opts.MaxAge)
+		_, err := v.answer(object, p.now(), "")
 		return err == nil
 	}
-	if how.special == "" && len(objects) > 0 && !slices.ContainsFunc(objects, known) && (errors.Is(v.failure, prom.ErrBadQuery) || errors.Is(v.failure, prom.ErrTooLarge)) {
+	if how.special == "" && len(objects) > 0 && !slices.ContainsFunc(objects, known) && (errors.Is(v.Failure, prom.ErrBadQuery) || errors.Is(v.Failure, prom.ErrTooLarge)) {
 		if how, err = t.specific(selector, namespace, objects, "Prometheus rejects the query about all objects"); err == nil {
 			return p.watch(ctx, t, how, namespace)
 		}
@@ -185,12 +185,11 @@ func (p *Provider) ask(ctx context.Context, t *target, selector k8slabels.Select
 }
 
 func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace string) (view, error) {
-	maxAge := p.opts.MaxAge
 	q := cache.Question{
 		Rule: t.rule.ID, Backend: p.opts.Backend,
-		Version: fmt.Sprintf("%s\xff%s\xff%s\xff%s", how.query, how.namespace, how.object, maxAge),
+		Version: fmt.Sprintf("%s\xff%s\xff%s", how.query, how.namespace, how.object),
 		Queries: func(bool, []string) []string { return []string{how.query} },
-		Build:   how.reader(maxAge),
+		Empty:   signal.NewTable(how.rule(p.opts.MaxAge)), // v0.12.0 has no past
 	}
 	if how.namespace != "" { // about all namespaces
 		q.Queries = func(_ bool, namespaces []string) []string { return []string{how.within(namespaces)} }
@@ -200,28 +199,20 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 	switch {
 	case errors.Is(err, cache.ErrTooManyQuestions):
 		return view{}, provider.Unavailable("%s: %v; fewer distinct metric selectors, or a template without .LabelValuesByName, need fewer", t.rule.ID, err)
-	case err != nil && ctx.Err() != nil:
+	case err != nil: // the request has ended
 		return view{}, apierrors.NewTimeoutError(fmt.Sprintf("waiting for the first value of %s: %v", t.series, err), 1)
-	case err != nil:
-		return view{}, provider.Unavailable("%s: %v", t.rule.ID, err)
 	}
-	v := view{plan: how, failure: state.Failure}
-	v.table, _ = state.Value.(table)
-	return v, nil
+	return view{how, state}, nil
 }
 
 // none returns the API's error for a missing value: 503 when Prometheus is
 // unavailable, 500 when it cannot answer, 404 when it has no usable value.
-func (v view) none(t *target, subject string, why error) error {
-	switch {
-	case errors.Is(v.failure, prom.ErrBadQuery):
-		return provider.Internal("%s: %v", t.rule.ID, v.failure)
-	case v.failure != nil:
-		return provider.Unavailable("%s: %s: %v; the last query failed: %v", t.rule.ID, subject, why, v.failure)
+func (v view) none(t *target, why error) error {
+	if errors.Is(v.Failure, prom.ErrBadQuery) {
+		return provider.Internal("%s: %v", t.rule.ID, v.Failure)
 	}
-	alone := ""
 	if v.plan.special != "" { // it may be the reason too: `avg(…)` without by has no pod label
-		alone = ", sent for this request alone: " + v.plan.special
+		why = fmt.Errorf("%w; the query is for this request alone: %s", why, v.plan.special)
 	}
-	return provider.NotFound("%s: %s: %v; the query is %s%s", t.rule.ID, subject, why, v.plan.value, alone)
+	return provider.Refusal(fmt.Errorf("%s: %w", t.rule.ID, why), v.Failure)
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
 func pods(metric string) cma.CustomMetricInfo {
@@ -41,7 +43,7 @@ func TestWhatTheFileDoesNotDeclareIsTheOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scenario{t: t, data: load(t, world), questions: map[string]bool{}, answers: map[string]any{}}
+	s := &scenario{t: t, data: load(t, world), questions: map[string]bool{}, answers: map[string]*signal.Table{}}
 	p := New(Options{}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: objects(t), Mapper: kinds()}, slog.New(slog.DiscardHandler))
 	own := len(p.ListAllMetrics())
 	p.Other = other{}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/prometheus-adapter/pkg/naming"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 // registry is what the API serves at one time. It is immutable.
@@ -47,6 +48,16 @@ const (
 	Rejected = "rejected"
 )
 
+// StateOf returns the state of a rule with the problems of reading it.
+func StateOf(name, at string, problems []strict.Problem) RuleState {
+	s := RuleState{Name: name, State: InForce, At: at}
+	for _, p := range problems {
+		s.problem(p)
+		s.State = Rejected
+	}
+	return s
+}
+
 func (s *RuleState) problem(err error) {
 	if text := err.Error(); !slices.Contains(s.Problems, text) {
 		s.Problems = append(s.Problems, text)
@@ -63,11 +74,7 @@ func newRegistry(f *File, listings map[string]*listing, mapper apimeta.RESTMappe
 		}
 	}
 	for _, rule := range f.Rules {
-		state := RuleState{Name: rule.ID, State: InForce, At: fmt.Sprintf("%s:%d", rule.File, rule.Line)}
-		for _, p := range rule.Problems {
-			state.problem(p)
-			state.State = Rejected
-		}
+		state := StateOf(rule.ID, fmt.Sprintf("%s:%d", rule.File, rule.Line), rule.Problems)
 		if l := listings[rule.SeriesQuery]; l != nil && state.State == InForce {
 			if l.err != nil {
 				state.problem(fmt.Errorf("listing its series: %w", l.err))

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ import (
 // -rewrite writes the outputs again.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
-		s := &scenario{t: t, pods: map[string][]string{}, questions: map[string]bool{}, answers: map[string]any{}}
+		s := &scenario{t: t, pods: map[string][]string{}, questions: map[string]bool{}, answers: map[string]*signal.Table{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "load":
@@ -95,7 +96,7 @@ type scenario struct {
 	listed        time.Time
 	failure       error
 	questions     map[string]bool
-	answers       map[string]any // the last good answer to each question
+	answers       map[string]*signal.Table // the last good answer to each question
 
 	mu    sync.Mutex // guards what follows: listings are parallel
 	lists int
@@ -114,15 +115,15 @@ func (s *scenario) Watch(_ context.Context, q cache.Question, namespace string) 
 	s.questions[about] = true
 	about += "\xff" + namespace
 	if s.failure != nil {
-		return cache.State{Value: s.answers[about], Failure: s.failure}, nil
+		return cache.State{Table: cmp.Or(s.answers[about], q.Empty), Failure: s.failure}, nil
 	}
 	v, err := s.data.query(s.t, q.Queries(false, []string{namespace})[0], asked)
 	if err != nil {
-		return cache.State{Failure: fmt.Errorf("%w: %w", prom.ErrBadQuery, err)}, nil
+		return cache.State{Table: q.Empty, Failure: fmt.Errorf("%w: %w", prom.ErrBadQuery, err)}, nil
 	}
 	answered := epoch.Add(asked + time.Hour)
-	s.answers[about], _, _ = q.Build(nil, v, signal.Reading{Evaluated: epoch.Add(asked), Now: answered})
-	return cache.State{Value: s.answers[about], At: answered}, nil
+	s.answers[about], _ = q.Empty.Read(cache.Samples(v), signal.Reading{Evaluated: epoch.Add(asked), Now: answered})
+	return cache.State{Table: s.answers[about], At: answered}, nil
 }
 
 // Series implements Lister over the loaded series.

@@ -2,115 +2,59 @@ package compat
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
-	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// point is the value of an object.
-type point struct {
-	value float64
-	// at is the time of its oldest sample on this process's clock, or of the answer if the
-	// query does not return that. It is zero if the value has no present sample in it.
-	at  time.Time
-	odd bool // a sample's time is impossible
-}
+// largest is a value of which the thousandths still fit an int64, and so a quantity.
+const largest = 9.2e15
 
-// limit is the value whose thousandths overflow an int64, and so a quantity.
-const limit = math.MaxInt64 / 1000
+// everything is the key of an answer that is not divided.
+const everything = "everything"
 
-// wrong returns why a point is not usable, for the metric and in words.
-func (pt point) wrong(now time.Time, maxAge time.Duration) (signal.Reason, error) {
-	switch age := now.Sub(pt.at); {
-	case math.IsNaN(pt.value):
-		return signal.NotANumber, errors.New("the value is NaN")
-	case math.IsInf(pt.value, 0):
-		return signal.Infinite, errors.New("the value is infinite")
-	case math.Abs(pt.value) >= limit || pt.odd:
-		return signal.OutOfRange, errors.New("the value, or its time, is out of range")
-	case pt.at.IsZero():
-		return signal.Stale, errors.New("its series have no present sample")
-	case age > maxAge:
-		return signal.Stale, fmt.Errorf("the value is %s old, more than %s", age.Round(time.Second), maxAge)
-	}
-	return "", nil
-}
-
-// table is one answer for a namespace, by object. For an external metric the key is
-// the namespace. It is "" if the query itself fixes the namespace.
-// A table is immutable.
-type table map[string]point
-
-// reader returns the function that reads the plan's answers into tables.
-func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Reading) (any, int, map[signal.Reason]int) {
-	return func(_ any, v prom.Vector, r signal.Reading) (any, int, map[signal.Reason]int) {
-		t, oldest, dropped, values := table{}, map[string]float64{}, map[signal.Reason]int{}, 0
-		label := cmp.Or(p.object, p.namespace)
-		for _, s := range v {
-			k := s.Labels.Get(label)
-			switch part := s.Labels.Get(signal.PartLabel); {
-			case part == "":
-			case part == "t": // in Unix seconds
-				oldest[k] = s.Value
-			case k != "" || label == "":
-				t[k] = point{value: s.Value}
-				values++
-			default:
-				dropped[signal.Unlabelled]++
-				values++
-			}
-		}
-		for k, pt := range t {
-			scraped, known := oldest[k]
-			switch age, plausible := r.Age(scraped, maxAge); {
-			case !known && !p.aged:
-				pt.at = r.Now
-			case scraped == 0:
-			default:
-				pt.at, pt.odd = r.Now.Add(-age), !plausible
-			}
-			if why, _ := pt.wrong(r.Now, maxAge); why != "" {
-				dropped[why]++
-			}
-			t[k] = pt
-		}
-		return t, values, dropped
+// rule is how the plan's answers are read: as those of a rule about namespaces, in which the label
+// of the objects stands for that of the namespace.
+func (p *plan) rule(maxAge time.Duration) signal.Rule {
+	return signal.Rule{
+		Subject: signal.Namespace, Labels: signal.Labels{Namespace: cmp.Or(p.object, p.namespace)}, Sources: []signal.Source{{Metric: p.value, Form: signal.PromQL}},
+		Duplicates: signal.Max, PerPod: signal.Max, PerWorkload: signal.Max, Minimum: -largest, Maximum: largest, MaxAge: maxAge,
 	}
 }
 
-// answer returns the usable value of an object; of a namespace, for an external metric.
-func (t table) answer(object string, now time.Time, maxAge time.Duration) (point, error) {
-	pt, ok := t[object]
-	if !ok {
-		pt, ok = t[""]
+// answer returns the usable value of an object; of a namespace, for an external metric. subject
+// names it in the error.
+func (v view) answer(object string, now time.Time, subject string) (signal.Answer, error) {
+	if v.plan.object+v.plan.namespace == "" {
+		object = everything
 	}
-	if !ok {
-		return pt, errors.New("the query has no series for it")
-	}
-	_, err := pt.wrong(now, maxAge)
-	return pt, err
+	return v.Table.Pods(object, []string{""}, k8slabels.Everything(), now, subject)
 }
 
-// withAges returns a query for one value of e for each set of key labels, aggregated by an
-// operator, and for the oldest scrape time of its series. Part "v" is the value, "t" is a Unix
-// time. aged is false if there may be a value without a time.
-func withAges(e parser.Expr, by parser.ItemType, keys []string) (whole parser.Expr, aged bool) {
-	whole = signal.Part("v", &parser.AggregateExpr{Op: by, Expr: e, Grouping: keys})
-	selectors, aged := leaves(e, keys)
+// timed returns a query for one value of e for each set of key labels, aggregated by an operator,
+// and for when the oldest sample in it was scraped. A value that may have no present sample has
+// the time of the evaluation without one.
+func timed(e parser.Expr, by parser.ItemType, keys []string) parser.Expr {
+	value := &parser.AggregateExpr{Op: by, Expr: e, Grouping: keys}
+	var times parser.Expr
+	selectors, all := leaves(e, keys)
 	if len(selectors) > 0 {
-		oldest := &parser.AggregateExpr{Op: parser.MIN, Expr: signal.ScrapeTimes(selectors), Grouping: keys}
-		whole = &parser.BinaryExpr{
-			Op: parser.LOR, LHS: whole, RHS: signal.Part("t", oldest), VectorMatching: &parser.VectorMatching{Card: parser.CardManyToMany},
-		}
+		times = &parser.AggregateExpr{Op: parser.MIN, Expr: signal.ScrapeTimes(selectors), Grouping: keys}
 	}
-	return whole, aged
+	if !all || by == parser.SUM && hasDefault(e) {
+		nothing := &parser.BinaryExpr{Op: parser.MUL, LHS: &parser.NumberLiteral{}, RHS: value} // not timestamp(): VictoriaMetrics aligns it
+		times = signal.Or(times, &parser.BinaryExpr{Op: parser.ADD, LHS: nothing, RHS: signal.Call("time")})
+	}
+	e = signal.Or(signal.Part("v0", value), signal.Part("t0", times))
+	if len(keys) == 0 {
+		return signal.With(metric.LabelNamespace, everything, e)
+	}
+	return e
 }
 
 // leaves returns the selectors of present samples that have the key labels. all is true if every

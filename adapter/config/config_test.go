@@ -108,7 +108,7 @@ func described(f *File) string {
 			say("rule %s of backend %s: about %v, duplicates %v, parts of a pod %v, pods %v, no older than %s",
 				r.Name, cmp.Or(r.Backend, cache.DefaultBackend), r.Subject, r.Duplicates, r.PerPod, r.PerWorkload, r.MaxAge)
 			for _, s := range r.Sources {
-				say("  %s × %v", s.Metric, cmp.Or(s.Scale, 1))
+				say("  %s × %v", s.Metric, *cmp.Or(s.Scale, new(1.0)))
 				if s.Query != "" {
 					say("  %s", r.Query("shop"))
 				}

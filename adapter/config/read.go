@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -92,12 +91,7 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 	if theirs && f.Config.Prometheus.URL == "" {
 		problems = append(problems, strict.Problem{File: name, Path: "prometheus.url", Err: errors.New("is required; with a prometheus-adapter file, set --prometheus-url")})
 	}
-	for _, p := range d.Problems(d.Root, "", f.Config.validate()) {
-		// A field that could not be read has its default, and so have those in it.
-		if !slices.ContainsFunc(problems, func(read strict.Problem) bool { return strings.HasPrefix(p.Path, read.Path) }) {
-			problems = append(problems, p)
-		}
-	}
+	problems = d.With(problems, f.Config.validate())
 	f.Rules = d.rules(rules, f.Config)
 	if len(problems) > 0 {
 		return nil, strict.Join(append(problems, f.problems()...))

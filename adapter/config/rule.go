@@ -21,17 +21,7 @@ type Rule struct {
 	// Query in PromQL, in place of sources: one number for each pod if it groups by the
 	// pod, else one for each namespace. $namespaces in a matcher stands for the
 	// namespaces from which requests come.
-	Query   string   `json:"query,omitempty"`
-	Sources []Source `json:"sources"`
-}
-
-// Source is a series to read, in order of preference.
-type Source struct {
-	signal.Source
-	Scale *float64 `json:"scale,omitempty"`
-	// Tier of the source; its index in the list if unset. Sources of one tier
-	// are combined.
-	Tier *int `json:"tier,omitempty"`
+	Query string `json:"query,omitempty"`
 }
 
 // over returns the rule whose fields are the defaults of this one. It has no
@@ -61,29 +51,15 @@ func (r Rule) over() (Rule, error) {
 	return base, fmt.Errorf("like: no built-in rule is called %q; there are %q", r.Like, names)
 }
 
-// signal returns the rule. signal.Rule's Validate checks it as a whole.
-func (r Rule) signal() (signal.Rule, error) {
-	out := r.Rule
+// signal returns the rule. Its Validate checks it as a whole.
+func (r Rule) signal() signal.Rule {
 	if r.Query != "" {
-		out.Sources = []signal.Source{{Metric: signal.FirstMetric(r.Query), Form: signal.PromQL, Query: r.Query}}
+		r.Sources = []signal.Source{{Metric: signal.FirstMetric(r.Query), Form: signal.PromQL, Query: r.Query}}
 	}
-	if len(r.Sources) > 0 {
-		out.Sources = nil
+	for i := range r.Sources {
+		r.Sources[i].Tier = cmp.Or(r.Sources[i].Tier, &i)
 	}
-	var errs []error
-	for i, s := range r.Sources {
-		s.Source.Tier = i
-		if s.Tier != nil {
-			s.Source.Tier = *s.Tier
-		}
-		if s.Scale != nil {
-			if s.Source.Scale = *s.Scale; *s.Scale == 0 {
-				errs = append(errs, fmt.Errorf("sources[%d].scale: zero would hide every value", i))
-			}
-		}
-		out.Sources = append(out.Sources, s.Source)
-	}
-	return out, errors.Join(errs...)
+	return r.Rule
 }
 
 // rule reads one rule of the file: first to know its Like, then again over those
@@ -97,11 +73,11 @@ func (d document) rule(n *yaml.Node, path string, c Config) Declared {
 	}
 	own, err := first.over()
 	d.Fields(n, path, &own)
-	s, wrong := own.signal()
+	s := own.signal()
 	if err == nil {
 		c.age(&s)
 		s.Exporters = trust.From(c.ExporterNamespaces)
-		err = errors.Join(wrong, s.Validate(), c.fresh("maxAge", own.MaxAge))
+		err = errors.Join(s.Validate(), c.fresh("maxAge", own.MaxAge))
 	}
 	if own.Backend != "" {
 		err = errors.Join(err, c.knows("backend", own.Backend))

@@ -46,7 +46,7 @@ func TestARuleCanSayEverything(t *testing.T) {
 			}
 		}
 	}
-	if s := r.Sources[1]; s.Form != signal.Rate || s.Over != "my_count_total" || s.Tier != 1 || len(s.Without) != 1 {
+	if s := r.Sources[1]; s.Form != signal.Rate || s.Over != "my_count_total" || s.Rank() != 1 || len(s.Without) != 1 {
 		t.Errorf("%+v", s)
 	}
 	if w := r.Sources[0].Idle.While; len(w) != 1 || w[0].Metric != "my_queue" || len(w[0].Matchers) != 1 {

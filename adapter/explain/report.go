@@ -198,14 +198,12 @@ func (x *Metric) explain(ctx context.Context, w World, m autoscaling.MetricSpec,
 	return got.Answer, true
 }
 
-// hint is the PromQL of the first source that is used, or of the first source if none is;
-// "" if it cannot be written.
+// hint is the PromQL of the first source that is used, or of the first source if none is.
 func hint(rule signal.Rule, a asked, samples []Row) string {
 	if i := slices.IndexFunc(samples, func(row Row) bool { return row.Reason == "" }); i >= 0 {
 		rule.Sources = rule.Sources[samples[i].source:]
 	}
-	text, _ := rule.Hint(a.namespace, a.selector)
-	return text
+	return rule.Hint(a.namespace, a.selector)
 }
 
 // missing lists the counted pods without a usable value.

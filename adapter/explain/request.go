@@ -31,26 +31,21 @@ type asked struct {
 // HPA controller sends no request for the metric either.
 func (w World) metricOf(m autoscaling.MetricSpec) (a asked, err error) {
 	a = asked{kind: m.Type, namespace: w.HPA.Namespace, selector: labels.Everything()}
-	var id autoscaling.MetricIdentifier
 	other := func(name any) error {
 		return fmt.Errorf("metrics of type %s (%s) are served by metrics.k8s.io, which is metrics-server and not this adapter: see `kubectl top pods`", m.Type, name)
 	}
+	id, target := partsOf(m)
 	switch {
-	case m.Type == autoscaling.PodsMetricSourceType && m.Pods != nil:
-		id = m.Pods.Metric
-	case m.Type == autoscaling.ObjectMetricSourceType && m.Object != nil:
-		id = m.Object.Metric
-		a.object, err = w.objectOf(m.Object.DescribedObject)
-	case m.Type == autoscaling.ExternalMetricSourceType && m.External != nil:
-		id = m.External.Metric
 	case m.Type == autoscaling.ResourceMetricSourceType && m.Resource != nil:
 		return a, other(m.Resource.Name)
 	case m.Type == autoscaling.ContainerResourceMetricSourceType && m.ContainerResource != nil:
 		return a, other(m.ContainerResource.Name)
-	default:
+	case id == nil:
 		return a, fmt.Errorf("a metric of type %q needs the field of that name", m.Type)
+	case m.Type == autoscaling.ObjectMetricSourceType:
+		a.object, err = w.objectOf(m.Object.DescribedObject)
 	}
-	a.name, a.target = id.Name, *targetOf(m)
+	a.name, a.target = id.Name, *target
 	if id.Selector != nil && err == nil {
 		var selector labels.Selector
 		if selector, err = metav1.LabelSelectorAsSelector(id.Selector); err == nil {
@@ -63,18 +58,18 @@ func (w World) metricOf(m autoscaling.MetricSpec) (a asked, err error) {
 	return a, err
 }
 
-// targetOf returns the target of a metric of type Pods, Object or External; nil for another
-// type.
-func targetOf(m autoscaling.MetricSpec) *autoscaling.MetricTarget {
+// partsOf returns the identifier and the target of a metric of type Pods, Object or External; nil
+// for another type.
+func partsOf(m autoscaling.MetricSpec) (*autoscaling.MetricIdentifier, *autoscaling.MetricTarget) {
 	switch {
 	case m.Type == autoscaling.PodsMetricSourceType && m.Pods != nil:
-		return &m.Pods.Target
+		return &m.Pods.Metric, &m.Pods.Target
 	case m.Type == autoscaling.ObjectMetricSourceType && m.Object != nil:
-		return &m.Object.Target
+		return &m.Object.Metric, &m.Object.Target
 	case m.Type == autoscaling.ExternalMetricSourceType && m.External != nil:
-		return &m.External.Target
+		return &m.External.Metric, &m.External.Target
 	}
-	return nil
+	return nil, nil
 }
 
 // objectOf returns the object that the HPA names, in the cluster's preferred version, as the

@@ -41,7 +41,7 @@ func sane(spec autoscaling.HorizontalPodAutoscalerSpec) error {
 	when(minimum < 0 || s.MaxReplicas < 1 || minimum > s.MaxReplicas,
 		"minReplicas: %d, and maxReplicas %d: maxReplicas must be at least 1, minReplicas not negative, the first not above the second", minimum, s.MaxReplicas)
 	for i, m := range s.Metrics {
-		t := targetOf(m)
+		_, t := partsOf(m)
 		when(t != nil && (t.Value != nil && t.Value.MilliValue() <= 0 || t.AverageValue != nil && t.AverageValue.MilliValue() <= 0 || t.Value == nil && t.AverageValue == nil),
 			"metrics[%d]: a target needs a value or an averageValue, of at least a thousandth", i)
 	}

@@ -230,9 +230,7 @@ func (recorded) Ready() error                                               { re
 func (r recorded) Lives(_, pod string) (time.Time, bool)                    { return time.Time{}, slices.Contains(r, pod) }
 func (r recorded) Select(string, labels.Selector) []string                  { return r }
 func (r recorded) Owned(string, schema.GroupKind, string) ([]string, error) { return r, nil }
-func (recorded) Service(string, string) (labels.Selector, bool, error) {
-	return labels.Everything(), true, nil
-}
+func (recorded) Service(string, string) (labels.Selector, error)            { return labels.Everything(), nil }
 
 func (r recorded) Scale(context.Context, schema.GroupVersionResource, string, string) (provider.Scale, error) {
 	return provider.Scale{Selector: labels.Everything(), Replicas: int32(len(r)), StatusReplicas: int32(len(r))}, nil

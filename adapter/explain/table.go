@@ -97,14 +97,14 @@ func (r reading) rows(rule signal.Rule, a asked, counts func(pod string) bool) [
 			if (p.Dropped == "" || p.Dropped == signal.Stale) && k.Pod != "" && !counts(k.Pod) {
 				row.Reason = "pod does not count"
 			}
-			if known, ok := best[k.Pod]; row.Reason == "" && (!ok || source.Tier < known.Tier) {
+			if known, ok := best[k.Pod]; row.Reason == "" && (!ok || source.Rank() < known.Rank()) {
 				best[k.Pod] = source
 			}
 			rows = append(rows, row)
 		}
 	}
 	for i, row := range rows {
-		if used := best[row.Pod]; row.Reason == "" && rule.Sources[row.source].Tier > used.Tier {
+		if used := best[row.Pod]; row.Reason == "" && rule.Sources[row.source].Rank() > used.Rank() {
 			rows[i].Reason = "superseded by " + used.Metric
 		}
 	}

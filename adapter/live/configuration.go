@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,8 +44,7 @@ type Configuration struct {
 	good     prometheus.Gauge
 	failures prometheus.Counter // contents that could not be used
 
-	mu      sync.Mutex
-	failure error
+	failure atomic.Value // string
 }
 
 // Open reads the files. The error is about a file as a whole: a bad rule is logged
@@ -140,35 +139,26 @@ func (c *Configuration) Changed(ctx context.Context) bool {
 }
 
 func (c *Configuration) failed(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failure = err; err == nil {
+	if err == nil {
+		c.failure.Store("")
 		c.good.Set(1)
-	} else {
-		c.good.Set(0)
-		c.failures.Inc()
-		c.log.Error("configuration cannot be used, the previous one stays in force", slog.String("file", c.path), slog.Any("error", err))
+		return
 	}
+	c.failure.Store(err.Error())
+	c.good.Set(0)
+	c.failures.Inc()
+	c.log.Error("configuration cannot be used, the previous one stays in force", slog.String("file", c.path), slog.Any("error", err))
 }
 
-// Failure is why the files on disk are not in force; nil if they are.
-func (c *Configuration) Failure() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failure
+// Failure is why the files on disk are not in force; "" if they are.
+func (c *Configuration) Failure() string {
+	why, _ := c.failure.Load().(string)
+	return why
 }
 
 func sum(raw []byte) string {
 	s := sha256.Sum256(raw)
 	return hex.EncodeToString(s[:8])
-}
-
-// State returns the state of a rule of the file.
-func State(r config.Declared) string {
-	if len(r.Problems) > 0 {
-		return compat.Rejected
-	}
-	return compat.InForce
 }
 
 // register creates the series about the configuration in force.
@@ -181,7 +171,7 @@ func (c *Configuration) register(with promauto.Factory) {
 		for _, state := range []string{compat.InForce, compat.Rejected} {
 			states.WithLabelValues(r.Title(), state).Set(0)
 		}
-		states.WithLabelValues(r.Title(), State(r)).Set(1)
+		states.WithLabelValues(r.Title(), compat.StateOf("", "", r.Problems).State).Set(1)
 	}
 	gauge(metric.AdapterReloadTime).WithLabelValues().Set(float64(c.Since.UnixMilli()) / 1000)
 	gauge(metric.AdapterConfigInfo).WithLabelValues(c.Hash).Set(1)

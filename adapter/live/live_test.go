@@ -80,7 +80,7 @@ func TestChanged(t *testing.T) {
 			t.Helper()
 			time.Sleep(Every + time.Millisecond) // of the bubble's clock
 			synctest.Wait()
-			if (c.Failure() == nil) != good || len(changed) > 0 {
+			if (c.Failure() == "") != good || len(changed) > 0 {
 				t.Errorf("%s: %v, ended %d", what, c.Failure(), len(changed))
 			}
 		}

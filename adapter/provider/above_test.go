@@ -60,7 +60,7 @@ func hierarchy(t *testing.T) *Informers {
 	require.NoError(t, err)
 	ready := func() error {
 		_, below := h.Owned("chat", schema.GroupKind{Kind: "Any"}, "x")
-		_, _, services := h.Service("chat", "x")
+		_, services := h.Service("chat", "vllm")
 		return errors.Join(below, services)
 	}
 	if ready() == nil {
@@ -88,14 +88,11 @@ func TestPodsFarBelow(t *testing.T) {
 			t.Errorf("%s %s: %v, want %v, %v", c.kind, c.name, got, c.pods, err)
 		}
 	}
-	if s, there, err := h.Service("chat", "vllm"); err != nil || !there || s.String() != "app=vllm" {
-		t.Errorf("Service vllm: %v, %v", s, there)
+	if s, err := h.Service("chat", "vllm"); err != nil || s.String() != "app=vllm" {
+		t.Errorf("Service vllm: %v, %v", s, err)
 	}
-	if s, there, err := h.Service("chat", "headless"); err != nil || !there || s != nil {
-		t.Errorf("a Service without a selector: %v, %v", s, there)
-	}
-	if _, there, _ := h.Service("other", "vllm"); there {
-		t.Error("a Service of another namespace")
+	if s, err := h.Service("other", "vllm"); !apierrors.IsNotFound(err) {
+		t.Errorf("a Service of another namespace: %v, %v", s, err)
 	}
 	stored, _, _ := h.services.GetIndexer().GetByKey("chat/vllm")
 	if s := stored.(*corev1.Service); s.Spec.ClusterIP != "" || s.Annotations != nil {
@@ -109,7 +106,7 @@ type servicesOf struct {
 	services Pods
 }
 
-func (s servicesOf) Service(namespace, name string) (labels.Selector, bool, error) {
+func (s servicesOf) Service(namespace, name string) (labels.Selector, error) {
 	return s.services.Service(namespace, name)
 }
 

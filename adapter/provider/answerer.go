@@ -124,14 +124,9 @@ func (r Answerer) External(table *signal.Table, namespace string, selector label
 // selects. There may be none.
 func (r Answerer) PodsOf(ctx context.Context, o Object) ([]string, error) {
 	if o.Kind == serviceKind {
-		selector, there, err := r.Pods.Service(o.Ref.Namespace, o.Ref.Name)
-		switch {
-		case err != nil:
-			return nil, Unavailable("%v", err)
-		case !there:
-			return nil, NotFound("there is no Service %s/%s", o.Ref.Namespace, o.Ref.Name)
-		case selector == nil:
-			return nil, NotFound("Service %s/%s has no selector: it has no pods of its own", o.Ref.Namespace, o.Ref.Name)
+		selector, err := r.Pods.Service(o.Ref.Namespace, o.Ref.Name)
+		if err != nil {
+			return nil, err
 		}
 		return r.Pods.Select(o.Ref.Namespace, selector), nil
 	}

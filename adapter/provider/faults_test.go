@@ -117,7 +117,7 @@ func TestFaults(t *testing.T) {
 			v = 0.4
 		}
 		r.Sources = r.Sources[:1]
-		r.Sources[0].Idle, r.Sources[0].Absent, r.Sources[0].Scale = nil, nil, 0
+		r.Sources[0].Idle, r.Sources[0].Absent, r.Sources[0].Scale = nil, nil, nil
 		r.Activation = 0
 		for _, c := range faults(v) {
 			t.Run(fmt.Sprint(r.Name, "/", c.name), func(t *testing.T) {

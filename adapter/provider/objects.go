@@ -33,9 +33,8 @@ type Pods interface {
 	// control them directly, a Deployment through a ReplicaSet. Other kinds control
 	// them through any objects in between.
 	Owned(namespace string, owner schema.GroupKind, name string) ([]string, error)
-	// Service returns a Service's selector, nil if it has none; false if there
-	// is no such Service.
-	Service(namespace, name string) (selector labels.Selector, ok bool, err error)
+	// Service returns a Service's selector. Its errors are the API's.
+	Service(namespace, name string) (labels.Selector, error)
 }
 
 var (
@@ -233,19 +232,19 @@ func (i *Informers) Owned(namespace string, owner schema.GroupKind, name string)
 }
 
 // Service implements Pods.
-func (i *Informers) Service(namespace, name string) (labels.Selector, bool, error) {
+func (i *Informers) Service(namespace, name string) (labels.Selector, error) {
 	if !i.listed && !i.services.HasSynced() {
-		return nil, false, errors.New("the list of services is not complete yet: may we list and watch them?")
+		return nil, Unavailable("the list of services is not complete yet: may we list and watch them?")
 	}
 	o, there, err := i.services.GetIndexer().GetByKey(namespace + "/" + name)
 	if err != nil || !there {
-		return nil, false, err
+		return nil, NotFound("there is no Service %s/%s", namespace, name)
 	}
-	s := o.(*corev1.Service)
-	if len(s.Spec.Selector) == 0 {
-		return nil, true, nil // it would select the whole namespace
+	selector := o.(*corev1.Service).Spec.Selector
+	if len(selector) == 0 { // it would select the whole namespace
+		return nil, NotFound("Service %s/%s has no selector: it has no pods of its own", namespace, name)
 	}
-	return labels.SelectorFromSet(s.Spec.Selector), true, nil
+	return labels.SelectorFromSet(selector), nil
 }
 
 // ownerKeys indexes an object by its controller.

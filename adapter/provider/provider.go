@@ -32,7 +32,7 @@ import (
 
 // Tables is the part of *cache.Cache the provider needs.
 type Tables interface {
-	View(ctx context.Context, rule, namespace string) (cache.View, error)
+	View(ctx context.Context, rule, namespace string) (cache.State, error)
 	Rules() []signal.Rule
 	Has(rule string) bool
 }
@@ -234,7 +234,7 @@ func quantity(v float64) resource.Quantity {
 	return *resource.NewMilliQuantity(signal.Milli(v), resource.DecimalSI)
 }
 
-func (p *Provider) view(ctx context.Context, rule, namespace string) (cache.View, error) {
+func (p *Provider) view(ctx context.Context, rule, namespace string) (cache.State, error) {
 	view, err := p.tables.View(ctx, rule, namespace)
 	switch {
 	case errors.Is(err, cache.ErrUnknownRule):
@@ -273,12 +273,11 @@ func Nearest(requested string, names []string) string {
 }
 
 // missing returns the API's error for a missing value, with PromQL that shows the series.
-func missing(view cache.View, namespace string, selector labels.Selector, why error) error {
-	err := Refusal(why, view.Failure)
-	if hint, bad := view.Table.Rule().Hint(namespace, selector); bad == nil && view.Failure == nil && errors.As(why, new(*signal.NoAnswer)) {
+func missing(view cache.State, namespace string, selector labels.Selector, why error) error {
+	if hint := view.Table.Rule().Hint(namespace, selector); hint != "" && view.Failure == nil && errors.As(why, new(*signal.NoAnswer)) {
 		return NotFound("%v; look at %s", why, hint)
 	}
-	return err
+	return Refusal(why, view.Failure)
 }
 
 // Refusal returns the API's error for a missing value: 503 when the last query failed,

@@ -90,8 +90,10 @@ func cluster(t testing.TB) *Informers {
 	}
 	informers.Start(t.Context().Done())
 	await.For(t, time.Minute, "the informers", func() error {
-		_, _, services := informers.Service("chat", "x")
-		return errors.Join(services, informers.synced(slices.Collect(maps.Keys(informers.kinds))...))
+		if !informers.services.HasSynced() {
+			return errors.New("the services are not known")
+		}
+		return informers.synced(slices.Collect(maps.Keys(informers.kinds))...)
 	})
 	if narrowed.Load() == 0 {
 		t.Error("no list of pods was seen")

@@ -20,13 +20,13 @@ import (
 )
 
 // fixedTables are tables that are never refreshed.
-type fixedTables map[string]cache.View
+type fixedTables map[string]cache.State
 
 func (f fixedTables) Has(rule string) bool { return f[rule].Table != nil }
 
-func (f fixedTables) View(_ context.Context, rule, _ string) (cache.View, error) {
+func (f fixedTables) View(_ context.Context, rule, _ string) (cache.State, error) {
 	if !f.Has(rule) {
-		return cache.View{}, cache.ErrUnknownRule
+		return cache.State{}, cache.ErrUnknownRule
 	}
 	return f[rule], nil
 }
@@ -45,9 +45,7 @@ func (allPods) Ready() error                                               { ret
 func (e allPods) Lives(_, pod string) (time.Time, bool)                    { return time.Time{}, slices.Contains(e, pod) }
 func (e allPods) Select(string, labels.Selector) []string                  { return e }
 func (e allPods) Owned(string, schema.GroupKind, string) ([]string, error) { return e, nil }
-func (e allPods) Service(string, string) (labels.Selector, bool, error) {
-	return labels.Everything(), true, nil
-}
+func (e allPods) Service(string, string) (labels.Selector, error)          { return labels.Everything(), nil }
 
 // Values differ by their size: chat's are below one, those of other namespaces a thousand or more. So no sum or average
 // of chat's own values can look like one that includes another's.
@@ -82,7 +80,7 @@ func tenants(t testing.TB) *Provider {
 				}
 			}
 		}
-		tables[r.Name] = cache.View{Table: tableOf(r, now, samples)}
+		tables[r.Name] = cache.State{Table: tableOf(r, now, samples)}
 	}
 	p := New(tables, allPods{"a", "b"}, fixedScale{Selector: labels.Everything()}, mapper(), prometheus.NewRegistry())
 	p.Now = func() time.Time { return now }

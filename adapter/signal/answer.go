@@ -46,9 +46,9 @@ func (e *NoAnswer) Error() string {
 	var b strings.Builder
 	metric := e.metric()
 	if e.Stale > 0 && e.Stale < e.Asked {
-		fmt.Fprintf(&b, "%d of %s are stale: no usable sample of %s younger than %s", e.Stale, e.Subject, metric, e.limit())
+		fmt.Fprintf(&b, "%d of %s are stale: no usable sample of %s younger than %s", e.Stale, e.Subject, metric, e.Limit)
 	} else {
-		fmt.Fprintf(&b, "no sample of %s younger than %s for %s", metric, e.limit(), e.Subject)
+		fmt.Fprintf(&b, "no sample of %s younger than %s for %s", metric, e.Limit, e.Subject)
 	}
 	if len(e.Rule.Exporters) > 0 && e.Rule.Subject == Exported && e.Stale == 0 {
 		fmt.Fprintf(&b, "; exporters in namespace %s are trusted, others are not (exporterNamespaces)", strings.Join(e.Rule.Exporters, ", "))
@@ -67,8 +67,6 @@ func (e *NoAnswer) Error() string {
 	}
 	return b.String()
 }
-
-func (e *NoAnswer) limit() time.Duration { return max(e.Limit, e.Rule.MaxAge) }
 
 // metric names the missing series. Without any sample the server may be any of
 // those the rule knows.

@@ -76,7 +76,7 @@ func latency(name string, maxAge time.Duration, sources []Source) Rule {
 func tiers(groups ...[][]Source) (all []Source) {
 	for tier, group := range slices.Concat(groups...) {
 		for _, s := range group {
-			s.Tier = tier
+			s.Tier = &tier
 			all = append(all, s)
 		}
 	}

@@ -80,11 +80,11 @@ func (r query) histogram() parser.Expr {
 	}
 	natively := grown(r.native(), by...)
 	if r.source.Form == Mean {
-		return or(divided(grown(r.of(name+"_sum"), by...), grown(r.of(name+"_count"), by...)), Call("histogram_avg", natively))
+		return Or(divided(grown(r.of(name+"_sum"), by...), grown(r.of(name+"_count"), by...)), Call("histogram_avg", natively))
 	}
 	q := number(r.source.Quantile)
 	classic := grown(r.of(name+"_bucket", labels.MustNewMatcher(labels.MatchRegexp, labels.BucketLabel, bounds)), append(slices.Clone(by), labels.BucketLabel)...)
-	return or(Call("histogram_quantile", q, classic), Call("histogram_quantile", q, natively))
+	return Or(Call("histogram_quantile", q, classic), Call("histogram_quantile", q, natively))
 }
 
 // together aggregates the series that differ in Without only.
@@ -103,7 +103,7 @@ func (r query) wider(of func(query) parser.Expr) parser.Expr {
 	if r.Wide <= r.Window {
 		return of(r)
 	}
-	return or(of(r), of(wide))
+	return Or(of(r), of(wide))
 }
 
 // scrapeTime returns when the newest sample of each value was scraped. A
@@ -120,7 +120,7 @@ func (r query) scrapeTime() parser.Expr {
 	if r.source.Form == Mean {
 		classic = r.of(r.source.Metric + "_count")
 	}
-	return or(newest(Call("timestamp", classic), r.subject()), newest(Call("timestamp", r.native()), r.subject()))
+	return Or(newest(Call("timestamp", classic), r.subject()), newest(Call("timestamp", r.native()), r.subject()))
 }
 
 // idle is the scrape time of the series that show an idle window.
@@ -143,7 +143,7 @@ func (r query) idle() parser.Expr {
 	}
 	if l := r.source.Lives; l != nil {
 		free := r.parts(r.wider(func(r query) parser.Expr { return r.windowed("max_over_time", r.shown(l.Series)) }))
-		e = or(e, r.among(newest(r.scrapeTime(), by), is(&parser.ParenExpr{Expr: free}, 0)))
+		e = Or(e, r.among(newest(r.scrapeTime(), by), is(&parser.ParenExpr{Expr: free}, 0)))
 	}
 	if idle.Progress == nil {
 		return e
@@ -152,14 +152,14 @@ func (r query) idle() parser.Expr {
 	queue.source.Idle, queue.source.Lives = &Idle{While: idle.While[:1], By: idle.By}, nil
 	rate := r.wider(func(r query) parser.Expr { return newest(r.windowed("rate", r.shown(*idle.Progress)), by) })
 	grows := &parser.BinaryExpr{Op: parser.GTR, LHS: &parser.ParenExpr{Expr: rate}, RHS: number(0)}
-	return or(e, set(parser.LAND, queue.idle(), grows))
+	return Or(e, set(parser.LAND, queue.idle(), grows))
 }
 
 // parts returns the values of Lives by the parts' label, and the highest of each pod for parts
 // without that label.
 func (r query) parts(e parser.Expr) parser.Expr {
 	l := r.source.Lives
-	return or(l.named(newest(e, append(r.owner(), metric.WithExported(l.From)...))), newest(e, r.owner()))
+	return Or(l.named(newest(e, append(r.owner(), metric.WithExported(l.From)...))), newest(e, r.owner()))
 }
 
 // named gives the evidence its label.

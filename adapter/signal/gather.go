@@ -27,7 +27,7 @@ type gathering struct {
 }
 
 func (t *Table) gathering(selector k8slabels.Selector, now time.Time) gathering {
-	return gathering{NoAnswer: NoAnswer{Newest: -1}, rule: &t.rule, selector: selector, now: now}
+	return gathering{NoAnswer: NoAnswer{Newest: -1, Limit: t.rule.MaxAge}, rule: &t.rule, selector: selector, now: now}
 }
 
 // podValue is the value of one pod's series.
@@ -53,7 +53,7 @@ func (g *gathering) pod(t *Table, k Key) {
 		p := &points[i]
 		age, limit := g.now.Sub(time.UnixMilli(p.at)).Abs(), g.rule.limit(p.every) // a clock may have been set back
 		switch {
-		case p.kind == 'p' || age > Forget || p.at < since.UnixMilli() || !g.rule.selected(p, g.selector):
+		case p.kind == 'p' || age > max(Forget, limit) || p.at < since.UnixMilli() || !g.rule.selected(p, g.selector):
 			continue
 		case p.kind == 'a':
 			if age <= limit && (proof == nil || p.at > proof.at) {
@@ -156,8 +156,26 @@ func (g *gathering) ended(p *point, pod []point) bool {
 	})
 }
 
+// selected reports whether a request's selector matches a series. A selector about a label that the
+// query has summed away matches nothing, even if it excludes a value: the value may be in the sum.
 func (r *Rule) selected(p *point, selector k8slabels.Selector) bool {
-	return selector.Empty() || selector.Matches(seriesLabels{p.labels, r.Sources[p.source].Server})
+	requirements, _ := selector.Requirements()
+	summed := func(q k8slabels.Requirement) bool { return !r.keeps(p, q.Key()) }
+	return selector.Empty() || !slices.ContainsFunc(requirements, summed) && selector.Matches(seriesLabels{p.labels, r.Sources[p.source].Server})
+}
+
+// keeps reports whether the query keeps a label that a point's series may have had.
+func (r *Rule) keeps(p *point, label string) bool {
+	s := &r.Sources[p.source]
+	switch {
+	case label == SourceLabel:
+		return true
+	case s.Form == PromQL:
+		return slices.Contains(r.owner(), label)
+	case s.histogram(), p.kind != 'v':
+		return slices.Contains(query{Rule: *r, source: *s}.subject(), label)
+	}
+	return !slices.Contains(s.Without, label)
 }
 
 // gateway reports whether a series is a gateway's. The series of vLLM's router have no model (its
@@ -168,7 +186,7 @@ func (r *Rule) gateway(p *point) bool {
 	return s.Gateway || routed || s.Server != "" && p.labels.Has(metric.LabelWorkerAddr)
 }
 
-func (r *Rule) tier(p *point) int { return r.Sources[p.source].Tier }
+func (r *Rule) tier(p *point) int { return r.Sources[p.source].Rank() }
 
 // target are the labels that name a scrape's target, and those of the servers that stored it.
 // scraping are all labels that scraping and storing add to a series.
@@ -182,7 +200,9 @@ var (
 // clusterLabel distinguishes the clusters in a Thanos or Mimir that has several.
 const clusterLabel = "cluster"
 
-func sameTarget(a, b labels.Labels) bool { return values(a, target) == values(b, target) }
+func sameTarget(a, b labels.Labels) bool {
+	return labels.Equal(a.MatchLabels(true, target...), b.MatchLabels(true, target...))
+}
 
 // added returns the labels that scraping has added to a pod's series. Two series of one target that
 // differ in nothing but the other labels of scraping are not duplicates: these labels are the page's
@@ -193,7 +213,7 @@ func (r *Rule) added(fresh, silent []*point) []string {
 		if p.gone || r.Sources[p.source].Parts(r) != nil {
 			continue
 		}
-		id := fmt.Sprint(p.source, values(p.labels, target), r.identity(p, scraping))
+		id := fmt.Sprint(p.source, p.labels.MatchLabels(true, target...), r.identity(p, scraping))
 		if met[id] {
 			return target
 		}
@@ -225,16 +245,6 @@ func own(ls labels.Labels, names []string) string {
 	for _, name := range names {
 		b.WriteByte(0)
 		b.WriteString(cmp.Or(ls.Get(metric.Exported+name), ls.Get(name)))
-	}
-	return b.String()
-}
-
-// values joins the values of the named labels.
-func values(ls labels.Labels, names []string) string {
-	var b strings.Builder
-	for _, name := range names {
-		b.WriteString(ls.Get(name))
-		b.WriteByte(0)
 	}
 	return b.String()
 }

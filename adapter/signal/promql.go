@@ -221,7 +221,7 @@ func (r query) perSubject(op parser.ItemType, e parser.Expr) parser.Expr {
 	var all parser.Expr
 	for _, n := range r.Namespaces {
 		if len(r.namespaces) == 0 || slices.Contains(r.namespaces, n) {
-			all = or(all, Call("label_replace", e, text(r.namespace()), text(n), text(""), text("")))
+			all = Or(all, With(r.namespace(), n, e))
 		}
 	}
 	if all == nil { // the rule is for other namespaces

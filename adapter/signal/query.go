@@ -90,7 +90,7 @@ func (r Rule) parts(namespaces []string) [][]parser.Expr {
 		add := func(kind string, of func(query) parser.Expr) {
 			var whole parser.Expr
 			for _, reach := range reaches {
-				whole = or(whole, of(query{r, s, reach, namespaces}))
+				whole = Or(whole, of(query{r, s, reach, namespaces}))
 			}
 			if whole != nil {
 				parts = append(parts, Part(kind+n, whole))
@@ -169,12 +169,15 @@ func anyPart(parts []parser.Expr) parser.Expr {
 		return parts[0]
 	}
 	half := (len(parts) + 1) / 2
-	return or(anyPart(parts[:half]), anyPart(parts[half:]))
+	return Or(anyPart(parts[:half]), anyPart(parts[half:]))
 }
 
 // Part marks an expression's series by the part label.
-func Part(name string, e parser.Expr) parser.Expr {
-	return Call("label_replace", e, text(PartLabel), text(name), text(""), text(""))
+func Part(name string, e parser.Expr) parser.Expr { return With(PartLabel, name, e) }
+
+// With gives an expression's series a label.
+func With(label, value string, e parser.Expr) parser.Expr {
+	return Call("label_replace", e, text(label), text(value), text(""), text(""))
 }
 
 // Call returns a call of a PromQL function.
@@ -186,8 +189,8 @@ func text(s string) parser.Expr { return &parser.StringLiteral{Val: s} }
 
 func number(v float64) parser.Expr { return &parser.NumberLiteral{Val: v} }
 
-// or joins two expressions by PromQL's or; nil means no expression.
-func or(a, b parser.Expr) parser.Expr {
+// Or joins two expressions by PromQL's or; nil means no expression.
+func Or(a, b parser.Expr) parser.Expr {
 	switch {
 	case a == nil:
 		return b

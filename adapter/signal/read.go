@@ -97,7 +97,10 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 			continue // a scrape failed: the window still has a value, but the series has no current sample
 		}
 		delete(older, p.stamp)
-		p.value = s.Value * cmp.Or(t.rule.Sources[n].Scale, 1)
+		p.value = s.Value
+		if scale := t.rule.Sources[n].Scale; scale != nil {
+			p.value *= *scale
+		}
 		if reason := p.judge(k, &t.rule, b, r, before); reason != "" {
 			dropped[reason]++
 		}

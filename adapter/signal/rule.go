@@ -39,14 +39,14 @@ type Rule struct {
 	Backend string `json:"backend,omitempty"`
 	// Sources in order of preference. For each pod the first Tier with a usable
 	// value is used; sources of one Tier are combined.
-	Sources []Source `json:"-"`
+	Sources []Source `json:"sources"`
 	Subject Subject  `json:"subject"`
 	// Namespaces are those that a query without [NamespacesVariable] is for. Each gets the
 	// query's one number as an external metric, whichever namespace its series are in.
 	Namespaces []string `json:"namespaces,omitempty"`
 	Labels     Labels   `json:"labels,omitempty"` // not for Exported
 	// Exporters are the namespaces whose targets may report pods of other
-	// namespaces; nil trusts every target. See [Rule.trusted].
+	// namespaces; nil trusts every target. See [Rule.key].
 	Exporters trust.Exporters `json:"-"`
 	// Identity are the labels that distinguish the real parts of a pod (its
 	// GPUs, its engines). Series equal in these are duplicates of one part:

@@ -1,7 +1,6 @@
 package signal
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -15,32 +14,30 @@ import (
 
 // Hint returns PromQL that shows the series behind a request: the first
 // source's, within one namespace, narrowed by the request's metric selector. It
-// is for users and never sent: requests are answered from tables. A selector
-// that PromQL cannot express is an error.
-func (r Rule) Hint(namespace string, selector k8slabels.Selector) (string, error) {
+// is for users and never sent: requests are answered from tables. It is "" for a selector
+// that PromQL cannot express.
+func (r Rule) Hint(namespace string, selector k8slabels.Selector) string {
 	requirements, selectable := selector.Requirements()
-	if !selectable {
-		return "", errors.New("the selector matches nothing")
-	}
 	var narrowed []*labels.Matcher
 	for _, req := range requirements {
 		m, err := MatcherOf(req)
-		if err != nil {
-			return "", fmt.Errorf("selector key %s: %w", req.Key(), err)
-		}
+		selectable = selectable && err == nil
 		narrowed = append(narrowed, m)
+	}
+	if !selectable {
+		return ""
 	}
 	within := func(label string) parser.Expr {
 		only := labels.MustNewMatcher(labels.MatchEqual, label, namespace)
 		return series(r.Sources[0].Metric, slices.Concat([]*labels.Matcher{only}, r.Sources[0].Matchers.promql(), narrowed))
 	}
-	if r.Sources[0].Form == PromQL {
-		return query{Rule: r, source: r.Sources[0], namespaces: []string{namespace}}.promql().String(), nil
+	switch {
+	case r.Sources[0].Form == PromQL:
+		return query{Rule: r, source: r.Sources[0], namespaces: []string{namespace}}.promql().String()
+	case r.Subject == Exported:
+		return Or(within(namespaceLabel), within(exportedNamespaceLabel)).String()
 	}
-	if r.Subject != Exported {
-		return within(r.namespace()).String(), nil
-	}
-	return or(within(namespaceLabel), within(exportedNamespaceLabel)).String(), nil
+	return within(r.namespace()).String()
 }
 
 // MatcherOf translates one requirement of a Kubernetes selector. Values never reach a regular

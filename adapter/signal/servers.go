@@ -76,7 +76,7 @@ func firstTokens(q float64) []Source {
 	staged.Idle.Progress = dynamo.Idle.Progress
 	trtllm := []metric.Read{metric.TRTLLMWaiting, metric.TRTLLMRunning}
 	triton := quantile(metric.TritonFirstResponse, q)
-	triton.Scale = 1e-3
+	triton.Scale = new(1e-3)
 	return tiers(
 		variants(vllm), variants(sglang), variants(lmdeploy),
 		variants(quantile(metric.TRTLLMFirstToken, q, trtllm...)), variants(quantile(metric.TRTLLMFirstTokenOld, q, trtllm...)),
@@ -109,7 +109,7 @@ func queueTimes(form Form, q float64) []Source {
 	}
 	if form == Mean {
 		triton := quantile(metric.TritonQueueDuration, q, metric.TritonPending)
-		triton.Form, triton.Over, triton.Scale = Rate, metric.TritonSuccess.Name, 1e-6
+		triton.Form, triton.Over, triton.Scale = Rate, metric.TritonSuccess.Name, new(1e-6)
 		groups = append(groups, variants(triton)...)
 	}
 	return tiers(groups)

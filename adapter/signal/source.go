@@ -38,9 +38,11 @@ type Source struct {
 	// Without are labels that Prometheus sums away, since a page may have hundreds of
 	// their values. A histogram has none: it is summed by Identity.
 	Without []string `json:"without,omitempty"`
-	// Scale multiplies the value; zero means 1.
-	Scale float64 `json:"-"`
-	Tier  int     `json:"-"`
+	// Scale, if set, multiplies the value.
+	Scale *float64 `json:"scale,omitempty"`
+	// Tier of the source; in a file its index in the list if unset. Sources of one tier are
+	// combined.
+	Tier *int `json:"tier,omitempty"`
 	// Server is the software that exports the series. A request can select by
 	// it, under the name [SourceLabel].
 	Server string `json:"server,omitempty"`
@@ -175,7 +177,8 @@ func (s Source) validate(p *problems) {
 	p.when(s.histogram() && s.Over != "", "over", "a histogram is divided by nothing")
 	p.when(s.histogram() && len(s.Without) > 0, "without", "a histogram is summed by its identity")
 	p.parts("without", s.Without)
-	p.when(s.Tier < 0, "tier", "must not be negative")
+	p.when(s.Scale != nil && *s.Scale == 0, "scale", "zero would hide every value")
+	p.when(s.Rank() < 0, "tier", "must not be negative")
 	p.parts("identity", s.Identity)
 	if i := s.Idle; i != nil {
 		p.within("idle.value", i.Value)
@@ -199,6 +202,14 @@ func (s Source) validate(p *problems) {
 			p.when(slices.Contains([]string{labels.MetricName, PartLabel, namespaceLabel, podLabel}, l), "absent.while.label", "%q has a meaning of its own", l)
 		}
 	}
+}
+
+// Rank is the source's Tier, the first if unset.
+func (s *Source) Rank() int {
+	if s.Tier == nil {
+		return 0
+	}
+	return *s.Tier
 }
 
 // histogram reports whether the source reads one.

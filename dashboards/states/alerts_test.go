@@ -17,7 +17,7 @@ func fired(t *testing.T, s State, honor bool) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	for _, a := range alerts.All() {
-		lines, err := memstore.Range(t.Context(), engine, s.Storage(honor), a.Query(), s.Start(), s.End(), time.Minute)
+		lines, err := memstore.Server{Data: s.Storage(honor), Engine: engine}.Range(t.Context(), a.Query(), s.Start(), s.End(), time.Minute)
 		if err != nil {
 			t.Fatalf("%s: %s: %v", s.Name, a.Name, err)
 		}

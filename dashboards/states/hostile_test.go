@@ -45,13 +45,13 @@ func (s *server) Query(ctx context.Context, text string, at time.Time) (prom.Vec
 		at = s.now
 	}
 	s.queries = append(s.queries, text)
-	return memstore.Query(ctx, engine, s, text, at)
+	return memstore.Server{Data: s, Engine: engine}.Query(ctx, text, at)
 }
 
 // Range implements query.Prometheus.
 func (s *server) Range(ctx context.Context, text string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
 	s.queries = append(s.queries, text)
-	return memstore.Range(ctx, engine, s, text, from, to, step)
+	return memstore.Server{Data: s, Engine: engine}.Range(ctx, text, from, to, step)
 }
 
 // resultOf is the result of a rule as text, without the series of the tenant itself. As in Prometheus a warning is no

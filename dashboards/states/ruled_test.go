@@ -48,7 +48,7 @@ func (r *ruled) of(record string, over view) []*memstore.Recorded {
 // evaluated is what a rule records. A series that is missing at the next evaluation gets a staleness marker, as in
 // Prometheus.
 func evaluated(r rules.Rule, over view) (all []*memstore.Recorded) {
-	lines, err := memstore.Range(context.Background(), engine, over, r.Expr, begin, begin.Add(Length), ruleEvery)
+	lines, err := memstore.Server{Data: over, Engine: engine}.Range(context.Background(), r.Expr, begin, begin.Add(Length), ruleEvery)
 	if err != nil {
 		panic(fmt.Sprintf("a rule of ours: %s: %v", r.Record, err)) // the rules' own tests find this first
 	}

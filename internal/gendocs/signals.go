@@ -192,8 +192,8 @@ func readAs(r signal.Rule, s signal.Source) string {
 	case signal.Rate:
 		name = fmt.Sprintf("growth of %s over %s", name, short(r.Window))
 	}
-	if s.Scale != 0 {
-		name += fmt.Sprintf(" × %g", s.Scale)
+	if s.Scale != nil {
+		name += fmt.Sprintf(" × %g", *s.Scale)
 	}
 	return name
 }

@@ -82,13 +82,7 @@ func Read(name string, raw []byte, into any, check func() error) error {
 	if err != nil {
 		return err
 	}
-	problems := d.Fields(d.Root, "", into)
-	for _, p := range d.Problems(d.Root, "", check()) {
-		if !slices.ContainsFunc(problems, func(read Problem) bool { return read.Path == p.Path }) {
-			problems = append(problems, p)
-		}
-	}
-	return Join(problems)
+	return Join(d.With(d.Fields(d.Root, "", into), check()))
 }
 
 // Alone returns an error if there is a second document.
@@ -250,10 +244,11 @@ type duration time.Duration
 // UnmarshalJSON implements json.Unmarshaler.
 func (d *duration) UnmarshalJSON(raw []byte) error {
 	var text string
-	err := json.Unmarshal(raw, &text)
-	if err == nil {
-		var read time.Duration
-		read, err = time.ParseDuration(text)
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return err
+	}
+	read, err := time.ParseDuration(text)
+	if err == nil { // else the field keeps its default
 		*d = duration(read)
 	}
 	return err

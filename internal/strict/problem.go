@@ -77,6 +77,21 @@ func (d *Document) Problems(node *yaml.Node, below string, err error) (all []Pro
 	return all
 }
 
+// With adds the problems of the whole file's validation to those of reading it. A field that could
+// not be read has its default, and so have those in it: they are left out.
+func (d *Document) With(read []Problem, err error) []Problem {
+	for _, p := range d.Problems(d.Root, "", err) {
+		unread := func(r Problem) bool {
+			below, in := strings.CutPrefix(p.Path, r.Path)
+			return in && (below == "" || strings.ContainsAny(below[:1], ".["))
+		}
+		if !slices.ContainsFunc(read, unread) {
+			read = append(read, p)
+		}
+	}
+	return read
+}
+
 // Single splits joined problems. A prefix of the whole error is repeated before
 // each.
 func Single(err error) []string {

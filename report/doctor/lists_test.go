@@ -200,7 +200,7 @@ func given(t *testing.T, series, match string) (lines []string) {
 		if !strings.Contains(s.Query, "$") {
 			continue
 		}
-		v, err := memstore.Query(t.Context(), engine, recorded, Written(s.Query, match), now.Add(20*time.Minute))
+		v, err := memstore.Server{Data: recorded, Engine: engine}.Query(t.Context(), Written(s.Query, match), now.Add(20*time.Minute))
 		require.NoError(t, err)
 		for _, one := range v {
 			lines = append(lines, fmt.Sprintf("%s: %s %g", strings.TrimPrefix(s.Name, "prometheus: "), one.Labels, one.Value))

@@ -105,7 +105,7 @@ func (p *prometheusOf) QueryWithin(ctx context.Context, text string, at time.Tim
 	if at.IsZero() {
 		at = time.Now()
 	}
-	v, err := memstore.Query(ctx, engine, p.src, text, at)
+	v, err := memstore.Server{Data: p.src, Engine: engine}.Query(ctx, text, at)
 	if err == nil && most.Series > 0 && len(v) > most.Series {
 		return nil, prom.ErrTooLarge
 	}
@@ -128,7 +128,7 @@ func (p twoPods) Select(namespace string, _ k8slabels.Selector) []string {
 func (p twoPods) Owned(namespace string, _ schema.GroupKind, _ string) ([]string, error) {
 	return p.Select(namespace, nil), nil
 }
-func (twoPods) Service(string, string) (k8slabels.Selector, bool, error) { return nil, false, nil }
+func (twoPods) Service(string, string) (k8slabels.Selector, error) { return nil, nil }
 
 // answers returns what the HPAs of namespace chat get for every built-in signal, while the tenant's HPAs read
 // all signals too. For a signal without an answer it is the error.

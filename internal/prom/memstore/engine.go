@@ -44,10 +44,34 @@ func Instant(ctx context.Context, engine *promql.Engine, over storage.Queryable,
 	return slices.Clone(vector), result.Warnings, nil // Close reuses the memory
 }
 
-// Query evaluates as prom.Client answers: for a query with warnings the error is a
-// [*prom.PartialError]. The samples are in the order of their labels.
-func Query(ctx context.Context, engine *promql.Engine, over storage.Queryable, query string, at time.Time) (prom.Vector, error) {
-	vector, warnings, err := Instant(ctx, engine, over, query, at)
+// Server answers over a storage as prom.Client does over a Prometheus.
+type Server struct {
+	Data   storage.Queryable
+	Engine *promql.Engine
+	// Now is the time of queries without one.
+	Now time.Time
+	// Fail, if not nil, is called before each query, with its time or its first time.
+	Fail func(query string, at time.Time) error
+}
+
+// Over returns a Server with Prometheus' engine.
+func Over(data storage.Queryable) Server { return Server{Data: data, Engine: NewEngine(nil)} }
+
+func (s Server) fails(query string, at time.Time) error {
+	if s.Fail == nil {
+		return nil
+	}
+	return s.Fail(query, at)
+}
+
+// Query evaluates an instant query. For a query with warnings the error is a [*prom.PartialError].
+// The samples are in the order of their labels.
+func (s Server) Query(ctx context.Context, query string, at time.Time) (prom.Vector, error) {
+	at = cmp.Or(at, s.Now)
+	if err := s.fails(query, at); err != nil {
+		return nil, err
+	}
+	vector, warnings, err := Instant(ctx, s.Engine, s.Data, query, at)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
 	}
@@ -66,8 +90,11 @@ func Query(ctx context.Context, engine *promql.Engine, over storage.Queryable, q
 }
 
 // Range is Query over a time.
-func Range(ctx context.Context, engine *promql.Engine, over storage.Queryable, query string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
-	q, err := engine.NewRangeQuery(ctx, over, nil, query, from, to, step)
+func (s Server) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
+	if err := s.fails(query, from); err != nil {
+		return nil, err
+	}
+	q, err := s.Engine.NewRangeQuery(ctx, s.Data, nil, query, from, to, step)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
 	}
@@ -137,40 +164,3 @@ func (s *seriesSet) Next() bool                      { s.next++; return s.next <
 func (s *seriesSet) At() storage.Series              { return s.found[s.next-1] }
 func (*seriesSet) Err() error                        { return nil }
 func (*seriesSet) Warnings() annotations.Annotations { return nil }
-
-// Server answers over a storage as prom.Client does over a Prometheus.
-type Server struct {
-	Data   storage.Queryable
-	Engine *promql.Engine
-	// Now is the time of queries without one.
-	Now time.Time
-	// Fail, if not nil, is called before each query, with its time or its first time.
-	Fail func(query string, at time.Time) error
-}
-
-// Over returns a Server with Prometheus' engine.
-func Over(data storage.Queryable) Server { return Server{Data: data, Engine: NewEngine(nil)} }
-
-// Query is Query over the server's storage.
-func (s Server) Query(ctx context.Context, query string, at time.Time) (prom.Vector, error) {
-	at = cmp.Or(at, s.Now)
-	if err := s.fails(query, at); err != nil {
-		return nil, err
-	}
-	return Query(ctx, s.Engine, s.Data, query, at)
-}
-
-// Range is Range over the server's storage.
-func (s Server) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
-	if err := s.fails(query, from); err != nil {
-		return nil, err
-	}
-	return Range(ctx, s.Engine, s.Data, query, from, to, step)
-}
-
-func (s Server) fails(query string, at time.Time) error {
-	if s.Fail == nil {
-		return nil
-	}
-	return s.Fail(query, at)
-}
