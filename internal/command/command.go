@@ -44,8 +44,12 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return Usage(fmt.Errorf("%q is neither a command nor an argument of %s; %s", args[0], cmd.CommandPath(), hint(cmd.SuggestionsFor(args[0]))))
 }
 
-// mistyped adds the flags that may have been meant to an error about an unknown flag.
+// mistyped adds the flags that may have been meant to an error about an unknown flag, and the values of a
+// flag that takes one of several words.
 func mistyped(cmd *cobra.Command, err error) error {
+	if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is && invalid.GetFlag().Value.Type() == "" { // a TextVar
+		return fmt.Errorf("%w; want %s", err, invalid.GetFlag().Usage)
+	}
 	unknown, is := errors.AsType[*pflag.NotExistError](err)
 	if !is {
 		return err

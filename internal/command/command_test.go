@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,6 +14,7 @@ import (
 func TestSetup(t *testing.T) {
 	run := func(args ...string) (string, error) {
 		root := &cobra.Command{Use: "gpuscale-x", Short: "Do it", Args: NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+		root.Flags().TextVar(new(slog.Level), "level", slog.LevelInfo, "debug or info")
 		root.Flags().String("a-flag-with-a-long-name", "", strings.Repeat("words about it ", 20))
 		Setup(root, "gpuscale-x")
 		var out bytes.Buffer
@@ -41,6 +43,7 @@ func TestSetup(t *testing.T) {
 		"did you mean --output?":                  "version --outpt=json",
 		"see its --help":                          "--nothing-of-that",
 		"in -a; see its --help":                   "-a",
+		"unknown name; want debug or info":        "--level=loud",
 	} {
 		if _, err := run(strings.Fields(line)...); err == nil || !strings.HasSuffix(err.Error(), meant) {
 			t.Errorf("%s: %v, want %s", line, err, meant)
