@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -44,8 +43,6 @@ func (s Snapshot) problems() []Problem {
 		c.of = Problem{Kind: KindForecast, Name: s.Forecasts[i].Name, at: i}
 		c.forecast(&s.Forecasts[i], forecasts)
 	}
-	c.of = Problem{}
-	c.state(&s.State)
 	return c.problems
 }
 
@@ -210,20 +207,11 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 }
 
 func (c *checker) gpus(gpus []GPU) {
-	ascending := true // then no index is there twice
-	for i := range gpus[min(1, len(gpus)):] {
-		ascending = ascending && gpus[i].Index < gpus[i+1].Index
-	}
-	seen := map[int]bool{}
 	for i := range gpus {
-		device := &gpus[i]
-		if !ascending {
-			if seen[device.Index] {
-				c.add(gpuPath(device), "occurs twice")
-			}
-			seen[device.Index] = true
+		if i > 0 && gpus[i].Index <= gpus[i-1].Index {
+			c.add(gpuPath(&gpus[i]), "occurs twice, or is not in order")
 		}
-		c.instances(device)
+		c.instances(&gpus[i])
 	}
 }
 
@@ -369,20 +357,5 @@ func (c *checker) forecast(f *Forecast, seen map[string]bool) {
 	}
 	if f.Unsure == "" && f.At.IsZero() {
 		c.add(".at", "is not set")
-	}
-}
-
-func (c *checker) state(m *State) {
-	growths := func(path string, all map[string][]Growth) {
-		for _, pool := range slices.Sorted(maps.Keys(all)) {
-			for _, g := range all[pool] {
-				c.notNegative(path+"["+pool+"].nodes", int64(g.Nodes))
-			}
-		}
-	}
-	growths("state.grown", m.Grown)
-	growths("state.removed", m.Removed)
-	for _, name := range slices.Sorted(maps.Keys(m.Failures)) {
-		c.notNegative("state.failures["+name+"].count", int64(m.Failures[name].Count))
 	}
 }
