@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -43,6 +44,8 @@ func (s Snapshot) problems() []Problem {
 		c.of = Problem{Kind: KindForecast, Name: s.Forecasts[i].Name, at: i}
 		c.forecast(&s.Forecasts[i], forecasts)
 	}
+	c.of = Problem{}
+	c.state(&s.State)
 	return c.problems
 }
 
@@ -357,5 +360,20 @@ func (c *checker) forecast(f *Forecast, seen map[string]bool) {
 	}
 	if f.Unsure == "" && f.At.IsZero() {
 		c.add(".at", "is not set")
+	}
+}
+
+func (c *checker) state(m *State) {
+	growths := func(path string, all map[string][]Growth) {
+		for _, pool := range slices.Sorted(maps.Keys(all)) {
+			for _, g := range all[pool] {
+				c.notNegative(path+"["+pool+"].nodes", int64(g.Nodes))
+			}
+		}
+	}
+	growths("state.grown", m.Grown)
+	growths("state.removed", m.Removed)
+	for _, name := range slices.Sorted(maps.Keys(m.Failures)) {
+		c.notNegative("state.failures["+name+"].count", int64(m.Failures[name].Count))
 	}
 }

@@ -24,7 +24,7 @@ type Problem struct {
 //   - a pod stays with an unreadable demand, and a node that it is on is set apart too; one that exists twice,
 //     or is on no node of the snapshot, is left out;
 //   - a tenant may use nothing more: its pods stay pending;
-//   - a forecast is left out.
+//   - a forecast is left out, and so are records of State.
 //
 // A valid snapshot is returned as it is.
 func (s Snapshot) Contain() (Snapshot, []Problem) {
@@ -77,6 +77,8 @@ func (s Snapshot) Contain() (Snapshot, []Problem) {
 	}
 	out.Tenants = closed(s.Tenants, bad[KindTenant])
 	out.Forecasts = well(s.Forecasts, bad[KindForecast])
+	out.State.Grown, out.State.Removed = counted(s.State.Grown), counted(s.State.Removed)
+	out.State.Failures = kept(s.State.Failures, func(_ string, f Failure) bool { return f.Count >= 0 })
 	return out, problems
 }
 
@@ -140,4 +142,10 @@ func closed(tenants []Tenant, bad map[int]error) []Tenant {
 		}
 	}
 	return out
+}
+
+func counted(all map[string][]Growth) map[string][]Growth {
+	return kept(all, func(_ string, list []Growth) bool {
+		return !slices.ContainsFunc(list, func(g Growth) bool { return g.Nodes < 0 })
+	})
 }
