@@ -210,20 +210,11 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 }
 
 func (c *checker) gpus(gpus []GPU) {
-	ascending := true // then no index is there twice
-	for i := range gpus[min(1, len(gpus)):] {
-		ascending = ascending && gpus[i].Index < gpus[i+1].Index
-	}
-	seen := map[int]bool{}
 	for i := range gpus {
-		device := &gpus[i]
-		if !ascending {
-			if seen[device.Index] {
-				c.add(gpuPath(device), "occurs twice")
-			}
-			seen[device.Index] = true
+		if i > 0 && gpus[i].Index <= gpus[i-1].Index {
+			c.add(gpuPath(&gpus[i]), "occurs twice, or is not in order")
 		}
-		c.instances(device)
+		c.instances(&gpus[i])
 	}
 }
 

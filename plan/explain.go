@@ -109,28 +109,22 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	}, true
 }
 
-// outcome marks the option that was taken.
+// outcome marks the option that was taken. Where it was not recorded, since the world has changed, it takes the place of
+// its kind.
 func (t *watch) outcome(p *pending) []Option {
 	c := p.chosen
 	if c == (choice{}) {
 		return t.options
 	}
-	for i := range t.options {
-		o := &t.options[i]
-		if o.Kind == c.kind && (o.On == c.on || strings.HasPrefix(o.On, c.on+"/")) {
-			o.Chosen = true
-			return t.options
+	at := slices.IndexFunc(t.options, func(o Option) bool { return o.Kind == c.kind && (o.On == c.on || strings.HasPrefix(o.On, c.on+"/")) })
+	if at < 0 {
+		if at = slices.IndexFunc(t.options, func(o Option) bool { return o.Kind == c.kind }); at < 0 {
+			at, t.options = len(t.options), append(t.options, Option{})
 		}
+		t.options[at] = Option{Kind: c.kind, On: c.on, Possible: true, Reason: p.reason, Detail: p.detail}
 	}
-	// The option was not recorded: the world has changed since.
-	o := Option{Kind: c.kind, On: c.on, Possible: true, Chosen: true, Reason: p.reason, Detail: p.detail}
-	for i := range t.options {
-		if t.options[i].Kind == c.kind {
-			t.options[i] = o
-			return t.options
-		}
-	}
-	return append(t.options, o)
+	t.options[at].Chosen = true
+	return t.options
 }
 
 // consider records every option of a pod that is watched. It decides nothing.

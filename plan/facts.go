@@ -42,10 +42,6 @@ func (w *world) readGPUs(others int) {
 	var table *mig.Table
 	var model gpu.Model // there are many GPUs and few models
 	for _, n := range w.eachNode() {
-		if gpus := sortedGPUs(n.GPUs); len(gpus) > 0 && &gpus[0] != &n.GPUs[0] {
-			own := *n.Node
-			own.GPUs, n.Node = gpus, &own
-		}
 		n.idle = math.MaxInt64
 		n.capacity = offering(n.CPUMilli, n.MemoryMi, n.Others)
 		single := InstancesAsGPUs(n.Labels)

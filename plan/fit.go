@@ -67,26 +67,21 @@ func (q *queue) requestedLabels() []string {
 	return slices.Compact(keys)
 }
 
-// judgeOn is judge for a node.
+// judgeOn reports how selectors, taints, volumes and devices admit the kind to a node's class. The
+// result is cached, except for a kind that was added after classify.
 func (k *kind) judgeOn(n *nodeState) verdictOnce {
 	if k.static != nil && k.static[n.class] != 0 {
 		return k.static[n.class]
 	}
-	return k.judge(n.class, n.place(), n.taintsWhenReady())
-}
-
-// judge reports how selectors, taints, volumes and devices admit the kind to a class of nodes. The
-// result is cached, except for a kind that was added after classify.
-func (k *kind) judge(class int, at place, taints []Taint) verdictOnce {
-	v := fits
+	v, at := fits, n.place()
 	switch {
 	case !fitsSelector(k.pod, &at):
 		v = fitsNot
-	case mismatch(k.pod, at, taints) != "":
+	case mismatch(k.pod, at, n.taintsWhenReady()) != "":
 		v = fitsSelectors
 	}
 	if k.static != nil {
-		k.static[class] = v
+		k.static[n.class] = v
 	}
 	return v
 }

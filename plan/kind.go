@@ -18,7 +18,7 @@ import (
 // kind is a group of pods that do not differ in anything the planner reads.
 type kind struct {
 	pod  *Pod    // one of them
-	text string  // their requests, see requestText
+	text string  // their requests
 	eq   float64 // GPU equivalents
 	// static caches per class of nodes whether selectors and taints admit the pod.
 	static []verdictOnce
@@ -107,37 +107,6 @@ func (t *topology) kindKey(p *Pod) string {
 		fmt.Fprintf(&b, "|v%q|d%q|h%q", p.Volumes, p.Devices, p.HostPorts)
 	}
 	return b.String()
-}
-
-// requestText is a demand as text: "3g.40gb", "2 × 1g.10gb + 1 × 3g.40gb", "2
-// GPUs".
-func requestText(p *Pod) string {
-	d := p.Demand
-	var parts []string
-	switch {
-	case d.GPUs == 1:
-		parts = append(parts, "a GPU")
-	case d.GPUs > 1:
-		parts = append(parts, fmt.Sprintf("%d GPUs", d.GPUs))
-	}
-	for _, i := range d.MIG {
-		if i.Count == 1 {
-			parts = append(parts, i.Name)
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("%d × %s", i.Count, i.Name))
-	}
-	switch f := d.Fraction; {
-	case f == nil:
-	case f.CoreMilli >= 1000 && f.MemoryMilli >= 1000: // as dialects give whole GPUs
-		parts = append(parts, "all of "+count(max(f.GPUs, 1), "GPU"))
-	default:
-		parts = append(parts, "part of a GPU")
-	}
-	if len(parts) == 0 {
-		return "nothing"
-	}
-	return strings.Join(parts, " + ")
 }
 
 // gpuSlices is how many compute slices count as one GPU where no product's table

@@ -44,7 +44,7 @@ func (q *queue) kindOf(p *Pod) *kind {
 			next := *p
 			next.PartsOn, p = nil, &next
 		}
-		k = &kind{pod: p, placed: q.topology.placed(p), failedTrial: -1, text: requestText(p), eq: float64(slicesOf(p)) / gpuSlices}
+		k = &kind{pod: p, placed: q.topology.placed(p), failedTrial: -1, text: p.Demand.String(), eq: float64(slicesOf(p)) / gpuSlices}
 		q.kindAt[key] = k
 		q.kinds = append(q.kinds, k)
 	}

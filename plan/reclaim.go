@@ -74,7 +74,7 @@ func (w *world) reclaimOption(p *pending) (option, bool) {
 		if tried++; tried > maxBorrowers {
 			break
 		}
-		victims := w.choose(w.victims(i), func(v *Pod) bool { return v.Tenant != p.pod.Tenant }, func(gone []placedPod) bool {
+		victims := w.choose(w.victims(i), p.mayEvict, func(gone []placedPod) bool {
 			r := n.capacity.clone()
 			for _, v := range gone {
 				w.models.putBack(w.models.located(n, v.pod), &r)
@@ -103,6 +103,12 @@ func (w *world) reclaimOption(p *pending) (option, bool) {
 		p.kind.failedTrial = w.journal.current
 	}
 	return best, found
+}
+
+// mayEvict reports whether another tenant's pod may be evicted for this one. It may not where it has a higher priority: the
+// scheduler would give its successor the GPU again.
+func (p *pending) mayEvict(v *Pod) bool {
+	return v.Tenant != p.pod.Tenant && v.Priority <= p.pod.Priority
 }
 
 // mayEvictMore reports whether the plan may have n more evictions. For a gang,
@@ -195,7 +201,7 @@ func (w *world) reclaimLimit(p *pending) bool {
 			from = append(from, w.victims(i)...)
 		}
 	}
-	chosen := w.choose(from, func(v *Pod) bool { return v.Tenant != p.pod.Tenant && w.quotas.tree.Within(v.Tenant, full) }, holds)
+	chosen := w.choose(from, func(v *Pod) bool { return p.mayEvict(v) && w.quotas.tree.Within(v.Tenant, full) }, holds)
 	if !w.mayEvictMore(len(chosen)) {
 		return false
 	}

@@ -22,15 +22,16 @@ func (w *world) scaleDown() {
 // pod will use, the longest empty first and those with cached data last, never
 // below the pool's minimum.
 func (w *world) removeEmpty() {
-	for _, c := range w.removable() {
-		n := &w.nodes[c.node]
+	for _, i := range w.removable() {
+		n := &w.nodes[i]
 		p := n.pool
 		p.surplus++
 		if w.keepsPool(p) != "" || w.keepsOne(p) != "" || !w.may(n.pool) {
 			continue
 		}
-		w.remove(n, NodeEmpty, w.emptyText(p, c.idle))
-		n.decided = verdict{NodeEmpty, w.emptyText(p, c.idle)}
+		_, idle := w.emptiness(n)
+		w.remove(n, NodeEmpty, w.emptyText(p, idle))
+		n.decided = verdict{NodeEmpty, w.emptyText(p, idle)}
 	}
 	for _, p := range w.pools {
 		if p.shrunk > p.settled {
@@ -79,30 +80,23 @@ func (w *world) keepsOne(p *poolState) Reason {
 	return ""
 }
 
-// removal is an empty node, and for how long it has been empty.
-type removal struct {
-	node int
-	idle time.Duration
-}
-
 // removable lists the nodes that have been empty for IdleAfter, in the order of
 // removal.
-func (w *world) removable() []removal {
-	var out []removal
+func (w *world) removable() (out []int) {
 	for i, n := range w.eachNode() {
 		if n.pool == nil || n.virtual || n.action >= 0 {
 			continue
 		}
 		reason, idle := w.emptiness(n)
-		if reason != NodeEmpty {
-			continue
-		}
-		if after, _ := w.idleAfter(n.pool); idle >= after {
-			out = append(out, removal{i, idle})
+		if after, _ := w.idleAfter(n.pool); reason == NodeEmpty && idle >= after {
+			out = append(out, i)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b removal) int {
-		return cmp.Or(cmp.Compare(one(w.nodes[a.node].HoldsData), one(w.nodes[b.node].HoldsData)), cmp.Compare(b.idle, a.idle), cmp.Compare(a.node, b.node))
+	slices.SortStableFunc(out, func(a, b int) int {
+		n, m := &w.nodes[a], &w.nodes[b]
+		_, idle := w.emptiness(n)
+		_, idleToo := w.emptiness(m)
+		return cmp.Or(cmp.Compare(one(n.HoldsData), one(m.HoldsData)), cmp.Compare(idleToo, idle))
 	})
 	return out
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // Snapshot is everything a plan depends on. Slices may come in any order; Make
-// sorts its own copy. A copy of a Snapshot's slices is a copy of it.
+// sorts its own copy. Only the GPUs of a node are in order of their index, and the
+// instances of a GPU in that of their placements. A copy of a Snapshot's slices is a copy of it.
 type Snapshot struct {
 	Now       time.Time
 	Pools     []Pool

@@ -154,6 +154,7 @@ func (w *world) withdraw() {
 			continue
 		}
 		w.actions.add(Action{Verb: Withdraw, Pool: p.Name, From: p.Target, To: p.Target - n, Reason: NotDelivered, Detail: why})
+		p.base -= n
 	}
 }
 

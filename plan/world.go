@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -67,7 +66,6 @@ func (w *world) addPools(pools []Pool) {
 	slices.SortStableFunc(sorted, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
 	for i := range sorted {
 		p := &sorted[i]
-		p.Template.GPUs = sortedGPUs(p.Template.GPUs)
 		ps := &poolState{Pool: p, index: i, action: -1, base: max(p.Target, p.Size, 0)}
 		name := "a new node of " + p.Name
 		ps.fresh = &nodeState{Node: &Node{Name: name, Pool: p.Name}, virtual: true, name: name, pool: ps, tier: tierNode, since: NodeUpcoming,
@@ -105,39 +103,6 @@ func (w *world) addNodes(nodes []Node) {
 		s := &w.nodes[i] // it is large
 		s.Node, s.name, s.pool, s.action = w.interrupted(n), n.Name, w.poolNamed(n.Pool), -1
 	}
-}
-
-// inOrder is the sorted list. It copies the list only where it is not in order yet: GPUs are large.
-func inOrder[T any](list []T, compare func(a, b *T) int) []T {
-	for i := 1; i < len(list); i++ {
-		if compare(&list[i-1], &list[i]) > 0 {
-			list = slices.Clone(list)
-			slices.SortStableFunc(list, func(a, b T) int { return compare(&a, &b) })
-			return list
-		}
-	}
-	return list
-}
-
-func sortedGPUs(gpus []GPU) []GPU {
-	out := inOrder(gpus, func(a, b *GPU) int { return cmp.Compare(a.Index, b.Index) })
-	for c := range out {
-		instances := inOrder(out[c].Instances, compareInstances)
-		if len(instances) > 0 && &instances[0] != &out[c].Instances[0] {
-			if &out[0] == &gpus[0] {
-				out = slices.Clone(gpus)
-			}
-			out[c].Instances = instances
-		}
-	}
-	return out
-}
-
-func compareInstances(a, b *Instance) int {
-	if a.Start != b.Start { // nearly always
-		return cmp.Compare(a.Start, b.Start)
-	}
-	return cmp.Or(a.Placement.Compare(b.Placement), strings.Compare(a.AllocatedTo, b.AllocatedTo), a.IdleSince.Compare(b.IdleSince))
 }
 
 // addPods separates running from pending pods. It leaves the reading of running pods to
@@ -185,7 +150,7 @@ func byKey(a, b *Pod) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// layoutOf returns a GPU's instances as a layout. They are in order, see sortedGPUs.
+// layoutOf returns a GPU's instances as a layout.
 func layoutOf(c *GPU) mig.Layout {
 	l := make(mig.Layout, len(c.Instances))
 	for i := range c.Instances {

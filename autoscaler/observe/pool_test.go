@@ -293,7 +293,7 @@ spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/
 				}
 				return
 			}
-			if f.Unsure != "" || f.Name != "chat/vllm" || f.Expected < 9.9 || f.Expected > 10.1 || f.Error > 0.01 || f.Have != 0 || fmt.Sprint(f.Like.Demand) != "3g.40gb×1" {
+			if f.Unsure != "" || f.Name != "chat/vllm" || f.Expected < 9.9 || f.Expected > 10.1 || f.Error > 0.01 || f.Have != 0 || fmt.Sprint(f.Like.Demand) != "3g.40gb" {
 				t.Errorf("%+v", f)
 			}
 		})

@@ -26,22 +26,22 @@ func TestFromDevices(t *testing.T) {
 		devices []Device
 		want    string
 	}{
-		{"no requests", nil, "none"},
-		{"DRA driver quickstart, gpu-test1", []Device{device(1)}, "1 GPU"},
+		{"no requests", nil, "nothing"},
+		{"DRA driver quickstart, gpu-test1", []Device{device(1)}, "a GPU"},
 		{"DRA driver quickstart, gpu-test-count", []Device{device(2)}, "2 GPUs"},
 		{
 			"DRA driver quickstart, gpu-test4",
 			[]Device{instance("1g.5gb", 1), instance("1g.5gb", 1), instance("2g.10gb", 1), instance("3g.20gb", 1)},
-			"1g.5gb×2, 2g.10gb×1, 3g.20gb×1",
+			"2 × 1g.5gb + 2g.10gb + 3g.20gb",
 		},
 		{"DRA driver consumable-shares, memory-sharing", []Device{with(device(1), func(d *Device) { d.MemoryMiB = 4096 })}, "4096 MiB of a GPU"},
 		{"a GPU of a certain product", []Device{with(device(1), func(d *Device) {
 			d.Attributes = map[string]string{"type": "gpu", "productName": "NVIDIA A100-SXM4-80GB"}
-		})}, "1 GPU"},
-		{"a profile implies MIG", []Device{with(instance("1g.10gb+me", 3), func(d *Device) { delete(d.Attributes, "type") })}, "1g.10gb+me×3"},
-		{"admin access is not counted", []Device{device(1), with(device(8), func(d *Device) { d.Admin = true })}, "1 GPU"},
-		{"admin access to all", []Device{with(device(0), func(d *Device) { d.Admin, d.All = true, true })}, "none"},
-		{"another driver", []Device{{Name: "nic", Driver: "dra.net", All: true}}, "none"},
+		})}, "a GPU"},
+		{"a profile implies MIG", []Device{with(instance("1g.10gb+me", 3), func(d *Device) { delete(d.Attributes, "type") })}, "3 × 1g.10gb+me"},
+		{"admin access is not counted", []Device{device(1), with(device(8), func(d *Device) { d.Admin = true })}, "a GPU"},
+		{"admin access to all", []Device{with(device(0), func(d *Device) { d.Admin, d.All = true, true })}, "nothing"},
+		{"another driver", []Device{{Name: "nic", Driver: "dra.net", All: true}}, "nothing"},
 		{"Intel", []Device{{Name: "gpu", Driver: "gpu.intel.com", Count: 2}}, "2 intel GPUs"},
 		{"AMD", []Device{{Name: "gpu", Driver: "gpu.amd.com", Attributes: map[string]string{"type": "amdgpu"}, Count: 1}}, "1 amd GPU"},
 	} {

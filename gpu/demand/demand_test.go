@@ -61,14 +61,14 @@ func TestSumAndMax(t *testing.T) {
 		return d
 	}
 	for _, c := range []struct{ a, b, sum, most string }{
-		{"", "", "none", "none"},
-		{"nvidia.com/gpu 1", "", "1 GPU", "1 GPU"},
+		{"", "", "nothing", "nothing"},
+		{"nvidia.com/gpu 1", "", "a GPU", "a GPU"},
 		{"nvidia.com/gpu 1", "nvidia.com/gpu 2", "3 GPUs", "2 GPUs"},
-		{"nvidia.com/mig-3g.40gb 1", "nvidia.com/mig-1g.10gb 1 nvidia.com/mig-3g.40gb 2", "1g.10gb×1, 3g.40gb×3", "1g.10gb×1, 3g.40gb×2"},
+		{"nvidia.com/mig-3g.40gb 1", "nvidia.com/mig-1g.10gb 1 nvidia.com/mig-3g.40gb 2", "1g.10gb + 3 × 3g.40gb", "1g.10gb + 2 × 3g.40gb"},
 		{"aliyun.com/gpu-mem 2", "aliyun.com/gpu-mem 3", "5120 MiB of a GPU", "3072 MiB of a GPU"},
 		{"tencent.com/vcuda-core 60", "tencent.com/vcuda-core 30", "90 % core of a GPU", "60 % core of a GPU"},
 		{"tencent.com/vcuda-core 60", "tencent.com/vcuda-core 50", "60 % core of each of 2 GPUs", "60 % core of a GPU"},
-		{"nvidia.com/gpu 1 nvidia.com/gpucores 60", "nvidia.com/gpu 1 nvidia.com/gpucores 60", "60 % core + 100 % memory of each of 2 GPUs", "60 % core + 100 % memory of a GPU"},
+		{"nvidia.com/gpu 1 nvidia.com/gpucores 60", "nvidia.com/gpu 1 nvidia.com/gpucores 60", "60 % core and 100 % memory of each of 2 GPUs", "60 % core and 100 % memory of a GPU"},
 		{"aliyun.com/gpu-mem 2", "", "2048 MiB of a GPU", "2048 MiB of a GPU"},
 		{"amd.com/gpu 1", "amd.com/gpu 1", "2 amd GPUs", "1 amd GPU"},
 	} {

@@ -27,7 +27,7 @@ func TestFromKAI(t *testing.T) {
 		},
 		{"a whole one", map[string]string{"gpu-fraction": "1", "gpu-fraction-num-devices": "2"}, "2 GPUs"},
 		{"a third, never less", map[string]string{"gpu-fraction": "0.3333333"}, "33.4 % memory of a GPU"},
-		{"none", map[string]string{"runai/queue": "test"}, "none"},
+		{"none", map[string]string{"runai/queue": "test"}, "nothing"},
 	} {
 		if got, err := FromKAI(c.annotations); err != nil || got.String() != c.want {
 			t.Errorf("%s: got %s, %v, want %s", c.document, got, err, c.want)

@@ -112,8 +112,8 @@ func TestDivideOffersWhatANodeDoes(t *testing.T) {
 
 func TestExclusive(t *testing.T) {
 	for text, want := range map[string]string{
-		"cpu 1": "none", "tke.cloud.tencent.com/qgpu-core 40": "40 % core of a GPU",
-		"tke.cloud.tencent.com/qgpu-core 200": "100 % core + 100 % memory of each of 2 GPUs",
+		"cpu 1": "nothing", "tke.cloud.tencent.com/qgpu-core 40": "40 % core of a GPU",
+		"tke.cloud.tencent.com/qgpu-core 200": "100 % core and 100 % memory of each of 2 GPUs",
 	} {
 		d, err := FromResources(res(t, text))
 		if got := d.Exclusive().String(); err != nil || got != want {
@@ -121,7 +121,7 @@ func TestExclusive(t *testing.T) {
 		}
 	}
 	both := Demand{GPUs: 1, Fraction: &Fraction{CoreMilli: 300}}
-	if got := both.Exclusive().String(); got != "100 % core + 100 % memory of each of 2 GPUs" {
+	if got := both.Exclusive().String(); got != "100 % core and 100 % memory of each of 2 GPUs" {
 		t.Error(got)
 	}
 }

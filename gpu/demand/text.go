@@ -5,38 +5,39 @@ import (
 	"strings"
 )
 
-// String returns the demand as text: "3g.40gb×1", "2 GPUs", "1 amd GPU", "30 %
-// core + 4096 MiB of a GPU", joined by ", ". The zero demand is "none". Equal
-// demands have equal texts.
+// String returns the demand as text: "3g.40gb", "2 × 1g.10gb", "a GPU", "2 amd GPUs", "30 % core and 4096 MiB of a
+// GPU", joined by " + ". The zero demand is "nothing". Equal demands have equal texts.
 func (d Demand) String() string {
 	var words []string
-	if d.GPUs > 0 {
-		words = append(words, gpusText(d.GPUs, d.Vendor))
+	maker := ""
+	if d.Vendor != "" && d.Vendor != "nvidia" {
+		maker = d.Vendor + " "
+	}
+	switch {
+	case d.GPUs == 1 && maker == "":
+		words = append(words, "a GPU")
+	case d.GPUs == 1:
+		words = append(words, "1 "+maker+"GPU")
+	case d.GPUs > 1:
+		words = append(words, fmt.Sprintf("%d %sGPUs", d.GPUs, maker))
 	}
 	for _, in := range d.MIG {
-		words = append(words, fmt.Sprintf("%s×%d", in.Name, in.Count))
+		if in.Count == 1 {
+			words = append(words, in.Name)
+		} else {
+			words = append(words, fmt.Sprintf("%d × %s", in.Count, in.Name))
+		}
 	}
 	if d.Fraction != nil {
 		words = append(words, d.Fraction.String())
 	}
 	if len(words) == 0 {
-		return "none"
+		return "nothing"
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(words, " + ")
 }
 
-func gpusText(n int, vendor string) string {
-	word := "GPUs"
-	if n == 1 {
-		word = "GPU"
-	}
-	if vendor != "" && vendor != "nvidia" {
-		word = vendor + " " + word
-	}
-	return fmt.Sprintf("%d %s", n, word)
-}
-
-// String returns "30 % core + 4096 MiB of a GPU", or "a share of a GPU" where
+// String returns "30 % core and 4096 MiB of a GPU", or "a share of a GPU" where
 // no size is stated.
 func (f Fraction) String() string {
 	var words []string
@@ -59,7 +60,7 @@ func (f Fraction) String() string {
 	case len(words) == 0:
 		return "a share of a GPU"
 	}
-	return strings.Join(words, " + ") + " of " + of
+	return strings.Join(words, " and ") + " of " + of
 }
 
 func percent(milli int) string { return fmt.Sprintf("%g %%", float64(milli)/10) }

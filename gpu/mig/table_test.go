@@ -12,20 +12,17 @@ import (
 // table returns a product's table, or one reduced to some of its profiles.
 func table(t testing.TB, model string, profiles ...string) *Table {
 	t.Helper()
-	for _, p := range products {
-		if !slices.Contains(p.models, model) {
-			continue
-		}
-		s := p.spec(model)
-		s.Profiles = slices.DeleteFunc(s.Profiles, func(ps ProfileSpec) bool {
-			return len(profiles) > 0 && !slices.Contains(profiles, ps.Name)
-		})
-		tab, err := NewTable(s)
-		require.NoError(t, err)
-		return tab
+	full, ok := ForModel(model)
+	if !ok {
+		t.Fatalf("no product %s", model)
 	}
-	t.Fatalf("no product %s", model)
-	return nil
+	s := full.Spec()
+	s.Profiles = slices.DeleteFunc(s.Profiles, func(ps ProfileSpec) bool {
+		return len(profiles) > 0 && !slices.Contains(profiles, ps.Name)
+	})
+	tab, err := NewTable(s)
+	require.NoError(t, err)
+	return tab
 }
 
 // TestMaximalLayouts: NVIDIA publishes nineteen layouts for the classic seven-slice profiles; the

@@ -47,11 +47,10 @@ const (
 	Last           Method = "last-value"      // no change
 	Level          Method = "level"           // exponentially weighted mean
 	DampedTrend    Method = "damped-trend"    // Holt's, its trend fading
-	Line           Method = "line"            // regression on a straight line, by QR
+	Line           Method = "line"            // Holt's, its trend lasting
 	SeasonalNaive  Method = "seasonal-naive"  // the value one season before
-	SeasonalMedian Method = "seasonal-median" // the median of some seasons before
+	SeasonalMedian Method = "seasonal-median" // the median of some seasons before, smoothed or not
 	HoltWinters    Method = "holt-winters"    // additive season on a damped trend
-	Fourier        Method = "fourier"         // a straight line, and sines and cosines of a season
 	Holiday        Method = "holiday"         // the median of some holidays before
 	Weekend        Method = "weekend"         // for a holiday: the median of some weekend days before
 )

@@ -31,22 +31,15 @@ func candidates(g *grid) []candidate {
 		{method: Last, settings: []model{lastValue{}}},
 		{method: Level, settings: levels},
 		{method: DampedTrend, settings: trends},
-		{method: Line, settings: []model{waves{}}},
+		{method: Line, settings: lines},
 	}
 	for _, s := range g.seasons {
 		out = append(out,
-			candidate{SeasonalNaive, s, []model{sameTime{s, 1}}},
-			candidate{SeasonalMedian, s, []model{sameTime{s, 3}, sameTime{s, 5}}})
+			candidate{SeasonalNaive, s, []model{sameTime{period: s, count: 1}}},
+			candidate{SeasonalMedian, s, medians(s)})
 	}
 	for _, s := range g.seasons {
 		out = append(out, candidate{HoltWinters, s, seasonal(s)})
-	}
-	for i, s := range g.seasons {
-		c := candidate{Fourier, s, []model{waves{g.seasons[i : i+1], 2}, waves{g.seasons[i : i+1], 5}}}
-		if i > 0 {
-			c.settings = append(c.settings, waves{g.seasons[i-1 : i+1], 4})
-		}
-		out = append(out, c)
 	}
 	return out
 }
@@ -60,6 +53,16 @@ var trends = []model{
 	smoothing{level: 0.5, trend: 0.2, damp: 0.95}, smoothing{level: 0.5, trend: 0.05, damp: 0.99},
 	smoothing{level: 0.2, trend: 0.1, damp: 0.95}, smoothing{level: 0.2, trend: 0.02, damp: 0.99},
 	smoothing{level: 0.05, trend: 0.02, damp: 0.99}, smoothing{level: 0.05, trend: 0.005, damp: 0.998},
+}
+
+var lines = []model{smoothing{level: 0.05, trend: 0.005, damp: 0.9999}, smoothing{level: 0.02, trend: 0.001, damp: 0.9999}}
+
+func medians(period time.Duration) []model {
+	out := []model{sameTime{period: period, count: 3}, sameTime{period: period, count: 5}}
+	for _, around := range []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour} {
+		out = append(out, sameTime{period, 5, around, 0}, sameTime{period, 5, around, Day})
+	}
+	return out
 }
 
 func seasonal(period time.Duration) []model {

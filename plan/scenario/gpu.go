@@ -38,6 +38,7 @@ func (w *World) gpu(x *fields, name string) error {
 		i = len(*gpus) - 1
 	}
 	gpuFields(x, &(*gpus)[i])
+	slices.SortFunc(*gpus, func(a, b plan.GPU) int { return cmp.Compare(a.Index, b.Index) })
 	return nil
 }
 
@@ -91,6 +92,7 @@ func gpuFields(x *fields, c *plan.GPU) {
 		x.either("", "unplaced", &i.Placed, true)
 	}) {
 		c.MIG = true
+		slices.SortStableFunc(c.Instances, func(a, b plan.Instance) int { return a.Placement.Compare(b.Placement) })
 	}
 	x.either("mig", "no-mig", &c.MIG, len(c.Instances) > 0)
 	x.flag("shared", &c.Shared)

@@ -257,12 +257,7 @@ func reoffer(n *plan.Node, tables mig.Tables) {
 		t, known := tables.ForModel(g.Model.Name)
 		for i := 0; known && i < len(g.Instances); i++ {
 			name, _ := mig.ParseName(t.Name(g.Instances[i].Profile)) // a table's names always parse
-			one := demand.Named(name, 1)
-			if j := slices.IndexFunc(offer.MIG, func(in demand.Instances) bool { return in.Name == one.Name }); j >= 0 {
-				offer.MIG[j].Count++
-			} else {
-				offer.MIG = append(offer.MIG, one)
-			}
+			offer.MIG = append(offer.MIG, demand.Named(name, 1))
 		}
 	}
 	n.Allocatable = &offer

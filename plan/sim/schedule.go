@@ -24,7 +24,7 @@ func (w *World) Schedule() []Event {
 	if len(pending) == 0 {
 		return nil
 	}
-	s := newScheduler(w)
+	s := &scheduler{w: w, hosts: Hosts(&w.State), nominees: map[string][]*plan.Pod{}, apart: slices.ContainsFunc(w.State.Pods, func(p plan.Pod) bool { return len(p.Apart) > 0 })}
 	for _, p := range pending {
 		if node, ok := w.nominated[p.Key()]; ok {
 			s.nominees[node] = append(s.nominees[node], p)
@@ -72,10 +72,6 @@ type scheduler struct {
 	events []Event
 	// nominees are, by node, the pending pods that are nominated for it.
 	nominees map[string][]*plan.Pod
-}
-
-func newScheduler(w *World) *scheduler {
-	return &scheduler{w: w, hosts: Hosts(&w.State), nominees: map[string][]*plan.Pod{}, apart: slices.ContainsFunc(w.State.Pods, func(p plan.Pod) bool { return len(p.Apart) > 0 })}
 }
 
 // Host is a node and what runs there.
@@ -274,6 +270,7 @@ func allocate(p *plan.Pod, got []grant) string {
 			name += " " + plan.LayoutText(g.device.Model.Name, mig.Layout{in.Placement})
 			if g.device.ByClaim {
 				g.device.MIG, g.device.Instances = true, append(g.device.Instances, *in)
+				slices.SortFunc(g.device.Instances, func(a, b plan.Instance) int { return a.Placement.Compare(b.Placement) })
 			}
 		} else {
 			g.device.AllocatedTo = append(g.device.AllocatedTo, p.Key())
