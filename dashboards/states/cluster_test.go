@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
@@ -38,7 +39,7 @@ type cluster struct {
 	ecc        map[string]ecc   // by GPU
 	down       bool             // no exporter answers
 	lastAnswer time.Time        // when they last did
-	hpas       map[string]observe.HPA
+	hpas       map[string]*autoscalingv2.HorizontalPodAutoscaler
 	err        error // of the simulated world, or a warning of the loop
 }
 
@@ -48,7 +49,7 @@ type ecc struct{ corrected, uncorrected int }
 
 func newCluster() *cluster {
 	return &cluster{world: scenario.NewWorld(), registry: prometheus.NewRegistry(),
-		xids: map[string][]int{}, hot: map[string]bool{}, ecc: map[string]ecc{}, hpas: map[string]observe.HPA{}}
+		xids: map[string][]int{}, hot: map[string]bool{}, ecc: map[string]ecc{}, hpas: map[string]*autoscalingv2.HorizontalPodAutoscaler{}}
 }
 
 // start makes the loop, with the policy of the story's first chapter, and reconciles.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/plan"
@@ -19,7 +20,7 @@ import (
 //	hot NODE/GPU                    the GPU is too warm from now on, and throttled
 //	ecc NODE/GPU SINGLE DOUBLE      its memory has had so many errors
 //	exporters down|up               none of them answers
-//	hpa KEY {field: value}          the HPA controller writes these fields of observe.HPA
+//	hpa KEY {field: value}          these fields of an HPA are written
 //	notice NODE                     its provider interrupts it
 type story struct{ chapters []chapter }
 
@@ -86,12 +87,13 @@ func (c *cluster) ours(line string) error {
 	case "notice":
 		return c.notice(name)
 	case "hpa":
-		h := c.hpas[name]
+		h := c.hpas[name].DeepCopy() // what was seen before does not change
+		if h == nil {
+			h = &autoscalingv2.HorizontalPodAutoscaler{}
+		}
 		h.Namespace, h.Name, _ = strings.Cut(name, "/")
-		h.Seen = true
-		err := yaml.UnmarshalStrict([]byte(rest), &h)
 		c.hpas[name] = h
-		return err
+		return yaml.UnmarshalStrict([]byte(rest), h)
 	}
 	return nil
 }
