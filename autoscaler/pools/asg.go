@@ -109,14 +109,14 @@ func (g *asgGroup) complete(ctx context.Context, l *Listing, missing int) (err e
 
 // warn logs why something about a pool cannot be read, nil if it can, once until it can. The text of AWS' errors differs
 // each time.
-func (a *asg) warn(message string, pool *v1alpha1.GPUNodePool, err error) {
-	key := pool.Name + " " + message
+func (a *asg) warn(what string, pool *v1alpha1.GPUNodePool, err error) {
+	key := pool.Name + " " + what
 	a.mu.Lock()
 	isNew := err != nil && !a.failing[key]
 	a.failing[key] = err != nil
 	a.mu.Unlock()
 	if isNew {
-		a.o.Log.Warn(message, "pool", pool.Name, "err", err)
+		a.o.Log.Warn("something about a pool cannot be read from AWS", "what", what, "pool", pool.Name, "err", err)
 	}
 }
 
@@ -130,7 +130,7 @@ func (g *asgGroup) failed(ctx context.Context) string {
 	out, err := g.client.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
 		AutoScalingGroupName: g.group.AutoScalingGroupName, MaxRecords: aws.Int32(50),
 	})
-	if g.warn("the activities of an Auto Scaling group cannot be read", g.pool, err); err != nil {
+	if g.warn("scaling activities", g.pool, err); err != nil {
 		return ""
 	}
 	g.mu.Lock()
@@ -369,7 +369,7 @@ func (a *asg) spotPrice(ctx context.Context, pool *v1alpha1.GPUNodePool, group *
 	}
 	next := spotPrice{asked: now, price: last.price}
 	price, err := a.askPrice(ctx, ref, group.AvailabilityZones)
-	if a.warn("the spot price cannot be read", pool, err); err == nil {
+	if a.warn("spot price", pool, err); err == nil {
 		next.price = price
 	}
 	a.mu.Lock()

@@ -239,7 +239,7 @@ func TestFailureIsLoggedOnce(t *testing.T) {
 		}
 		_, err := w.list()
 		require.NoError(t, err)
-		if n := strings.Count(log.String(), "the spot price cannot be read"); n != want {
+		if n := strings.Count(log.String(), `what="spot price"`); n != want {
 			t.Errorf("after list %d it is logged %d times, want %d", i, n, want)
 		}
 		w.now = w.now.Add(priceEvery)

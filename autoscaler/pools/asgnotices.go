@@ -74,7 +74,7 @@ func (a *asg) noticesOf(ctx context.Context, pool *v1alpha1.GPUNodePool, group *
 	if ref.InterruptionQueue == "" {
 		return nil
 	}
-	a.warn("interruption notices cannot be read", pool, a.receive(ctx, ref))
+	a.warn("interruption notices", pool, a.receive(ctx, ref))
 	return a.noted(group)
 }
 
