@@ -137,10 +137,10 @@ func TestForeign(t *testing.T) {
 1 × ml/jobset/pytorch min 2, 8 GPUs of "ml-team", exists
 1 × ml/jobset/pytorch min 2, 8 GPUs of "ml-team", to come
 2 × ml/lws/vllm/0 min 2, 8 GPUs of "ml-team", to come
-2 × ml/nginx min 2, 1 GPU of "ml-team", exists
+2 × ml/nginx min 2, a GPU of "ml-team", exists
 2 × ml/own min 2, 8 GPUs of "ml-team", exists
 2 × ml/volcano min 2, 8 GPUs of "ml-team", to come
-3 × queued/workload/job-sample-1 min 3, 1 GPU of "kueue/cluster-queue", to come on h100, tolerations 1`)
+3 × queued/workload/job-sample-1 min 3, a GPU of "kueue/cluster-queue", to come on h100, tolerations 1`)
 	n.sees("all of it, once", func(s observe.Observation) error {
 		if got := gangs(s); got != want {
 			return fmt.Errorf("got\n%s", got)
