@@ -150,7 +150,10 @@ func (o *Observer) allocate(ctx context.Context, c *cluster, of map[string][]*fo
 		if l.newest == nil {
 			continue
 		}
-		all, err := unpacked(slices.Concat(l.devices, of[""]), systematic, true)
+		// Taints that not all devices of a slice have, or that left the node no GPU, are not a new node's.
+		all, err := unpacked(slices.Concat(l.devices, of[""]), systematic, func(d *foreign.Devices) bool {
+			return sound(d) || !slices.ContainsFunc(l.devices, func(d *foreign.Devices) bool { return demand.IsAccelerator(d.Driver) && sound(d) })
+		})
 		if err != nil {
 			return err
 		}
@@ -167,7 +170,7 @@ func (o *Observer) allocate(ctx context.Context, c *cluster, of map[string][]*fo
 		if ctx.Err() != nil {
 			break
 		}
-		all, err := unpacked(slices.Concat(of[n.Name], of[""]), taints, false)
+		all, err := unpacked(slices.Concat(of[n.Name], of[""]), taints, func(*foreign.Devices) bool { return false })
 		if err != nil {
 			return err
 		}
@@ -195,9 +198,18 @@ func heldBy(claims map[client.ObjectKey]*resourcev1.ResourceClaim, out *Observat
 	return held
 }
 
-// unpacked returns the ResourceSlices with the taints of DeviceTaintRules. For a new node, the devices of a slice lose
-// the slice's own taints, unless all of them are tainted.
-func unpacked(devices []*foreign.Devices, taints []*foreign.DeviceTaint, ofNewNode bool) ([]*resourcev1.ResourceSlice, error) {
+// hasAccelerators reports whether some of the devices are GPUs, or other accelerators that pods request.
+func hasAccelerators(devices []*foreign.Devices) bool {
+	return slices.ContainsFunc(devices, func(d *foreign.Devices) bool { return demand.IsAccelerator(d.Driver) })
+}
+
+// sound reports whether a device of a slice has no taint of its own.
+func sound(d *foreign.Devices) bool {
+	return slices.ContainsFunc(d.Each, func(one foreign.Device) bool { return !one.Tainted })
+}
+
+// unpacked returns the ResourceSlices with the taints of DeviceTaintRules, without the own taints of some slices.
+func unpacked(devices []*foreign.Devices, taints []*foreign.DeviceTaint, without func(*foreign.Devices) bool) ([]*resourcev1.ResourceSlice, error) {
 	out := make([]*resourcev1.ResourceSlice, len(devices))
 	for i, d := range devices {
 		s, err := d.Slice()
@@ -205,10 +217,9 @@ func unpacked(devices []*foreign.Devices, taints []*foreign.DeviceTaint, ofNewNo
 			return nil, err
 		}
 		s.Name = fmt.Sprint(i)
-		sound := slices.ContainsFunc(d.Each, func(one foreign.Device) bool { return !one.Tainted })
 		for k := range s.Spec.Devices {
 			one := &s.Spec.Devices[k]
-			if ofNewNode && sound {
+			if without(d) {
 				one.Taints = nil
 			}
 			for _, t := range taints {

@@ -227,6 +227,11 @@ func (o *Observer) learner(c *cluster, p *plan.Pool, ready []*plan.Node, devices
 		newest := slices.MaxFunc(l.settled, func(a, b *plan.Node) int { return a.Created.Compare(b.Created) }).Name
 		l.newest, l.devices, l.at = c.byName[newest], devices[newest], c.now
 	}
+	for _, n := range ready { // one whose GPUs are all tainted has none, but shows what they are
+		if l.newest == nil && hasAccelerators(devices[n.Name]) && settled(c.byName[n.Name], c.now) {
+			l.newest, l.devices = c.byName[n.Name], devices[n.Name]
+		}
+	}
 	return l
 }
 
