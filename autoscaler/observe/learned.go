@@ -228,7 +228,7 @@ func (o *Observer) learner(c *cluster, p *plan.Pool, ready []*plan.Node, devices
 		l.newest, l.devices, l.at = c.byName[newest], devices[newest], c.now
 	}
 	for _, n := range ready { // one whose GPUs are all tainted has none, but shows what they are
-		if l.newest == nil && hasAccelerators(devices[n.Name]) && settled(c.byName[n.Name], c.now) {
+		if l.newest == nil && !n.Cordoned && hasAccelerators(devices[n.Name]) && settled(c.byName[n.Name], c.now) {
 			l.newest, l.devices = c.byName[n.Name], devices[n.Name]
 		}
 	}
