@@ -430,8 +430,9 @@ func TestGroupFails(t *testing.T) {
 }
 
 // fakeAWS is a fake of the AWS calls in use: Auto Scaling and EC2 by their query protocol, SQS by
-// its JSON protocol. It follows the sample answers of the API references and has never been
-// compared with AWS itself. It has one group.
+// its JSON protocol. It follows the sample answers of the API references, and has one group. The names in its
+// answers are those that aws-sdk-go-v2 reads (autoscaling 1.79.4). It has never been compared with AWS itself;
+// TestMoto has others' fake in its place.
 type fakeAWS struct {
 	t *testing.T
 

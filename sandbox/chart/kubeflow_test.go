@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -68,8 +71,12 @@ health: {healthProbeBindAddress: %q}
 	x.whole("trainjob.yaml", "trainer.kubeflow.org/v1alpha1/TrainJob", "jobset.sigs.k8s.io/jobset-name", 4, "RUNTIME", "torch-distributed", "SUSPEND", "false")
 	// A suspended TrainJob already has a PodGroup. The PodGroup has resources and no selector, so it fits any pool.
 	x.add(strings.NewReplacer("name: torch-distributed", "name: gang", "\nspec:\n  mlPolicy:", "\nspec:\n  podGroupPolicy: {coscheduling: {}}\n  mlPolicy:").Replace(string(runtime)))
-	suspended := x.text("trainjob.yaml", "NAME", "suspended", "PODS", "1", "RUNTIME", "gang", "SUSPEND", "true")
-	x.wait("the runtime known to Trainer's webhook", func() error { return x.Create(t.Context(), suspended) })
+	suspended, err := neighbours.Parse([]byte(x.text("trainjob.yaml", "NAME", "suspended", "PODS", "1", "RUNTIME", "gang", "SUSPEND", "true")))
+	x.must(err)
+	x.wait("the runtime known to Trainer's webhook", func() error {
+		return x.Admin.Create(t.Context(), suspended[0].DeepCopy(), client.DryRunAll)
+	})
+	x.addObjects(suspended)
 	x.wait("its PodGroup", func() error {
 		group := testenv.Object("scheduling.x-k8s.io/v1alpha1/PodGroup", guests, "suspended")
 		return x.Admin.Get(t.Context(), keyOf(group), group)
