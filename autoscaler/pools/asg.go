@@ -62,7 +62,7 @@ func NewASG(o ASGOptions) *Groups {
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, raised: map[string]time.Time{}, notices: map[string]Notice{}, failing: map[string]bool{}}
-	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now), listing: 3 * time.Second, seen: map[string]map[string]time.Time{}}
+	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now), listing: 3 * time.Second, known: map[string]map[string]known{}}
 }
 
 // asgGroup is one group.

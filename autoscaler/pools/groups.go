@@ -3,6 +3,7 @@ package pools
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -40,9 +41,17 @@ type Groups struct {
 	// listing bounds a listing, for which a reconcile waits.
 	listing time.Duration
 
-	mu   sync.Mutex
-	seen map[string]map[string]time.Time // by pool and machine, when it was first seen
+	mu    sync.Mutex
+	known map[string]map[string]known // by pool and machine
 }
+
+// known is what is remembered of a machine while it is listed: when it was seen first, and when it was deleted.
+type known struct{ seen, deleted time.Time }
+
+// deletedFor bounds how long a deleted machine counts as going although its provider lists it without saying so. Those
+// of cluster-autoscaler answer from their last reading of the cloud for a minute (AWS, Azure, GCE at 1.36.1) to five
+// (OCI). A second deletion would lower the size again that they keep, and the next size set from it would be too small.
+const deletedFor = 10 * time.Minute
 
 // group is a cloud's group of machines.
 type group struct {
@@ -84,7 +93,8 @@ type groupAPI interface {
 	// withdraw removes the absent machines, by their IDs, and those that could not be created, and lowers a larger size
 	// to size. It removes no other machine.
 	withdraw(ctx context.Context, size int, absent []string) error
-	// remove removes the node's machine and lowers the size by it. With replace the size is the same afterwards.
+	// remove removes the node's machine and lowers the size by it. With replace the size is the same afterwards; an
+	// error that is errGone says that the machine is gone all the same.
 	remove(ctx context.Context, node *corev1.Node, replace bool) error
 }
 
@@ -129,7 +139,7 @@ func (p *Groups) write(ctx context.Context, pool *v1alpha1.GPUNodePool, do func(
 	return do(ctx, g)
 }
 
-// group reads a pool's group, and notes which of its machines are new.
+// group reads a pool's group, and notes which of its machines are new. Those that were deleted are going.
 func (p *Groups) group(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group, error) {
 	g, err := p.read(ctx, pool)
 	if err != nil {
@@ -137,11 +147,15 @@ func (p *Groups) group(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group,
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before, now := p.seen[pool.Name], map[string]time.Time{}
-	for _, m := range g.machines {
-		now[m.id] = cmp.Or(before[m.id], p.memo.now())
+	now, machines := p.memo.now(), map[string]known{}
+	for i := range g.machines {
+		m := &g.machines[i]
+		k := p.known[pool.Name][m.id]
+		k.seen = cmp.Or(k.seen, now)
+		m.going = m.going || now.Sub(k.deleted) < deletedFor
+		machines[m.id] = k
 	}
-	p.seen[pool.Name] = now
+	p.known[pool.Name] = machines
 	return g, nil
 }
 
@@ -181,9 +195,18 @@ func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 			return &Problem{ReasonTarget, "spec.min",
 				fmt.Sprintf("the minimum of %s is %d, and so is its size", g.name, g.least), "lower it at the provider, or raise spec.min to it"}
 		}
-		return g.cloud.remove(ctx, node, replace)
+		err := g.cloud.remove(ctx, node, replace)
+		if err == nil || errors.Is(err, errGone) {
+			p.mu.Lock()
+			p.known[pool.Name][node.Spec.ProviderID] = known{p.known[pool.Name][node.Spec.ProviderID].seen, p.memo.now()}
+			p.mu.Unlock()
+		}
+		return err
 	})
 }
+
+// errGone is a removal whose machine is gone and whose replacement is not requested.
+var errGone = errors.New("it is gone; requesting its replacement")
 
 // Withdraw implements Provider. The size becomes the number of machines, without those that have had no node for too
 // long. The error states why these are unknown.
@@ -212,7 +235,7 @@ func (p *Groups) absent(ctx context.Context, pool *v1alpha1.GPUNodePool, g *grou
 	within := max(joinsWithin, 3*ptr.Deref(pool.Spec.ReadyAfter, metav1.Duration{}).Duration)
 	p.mu.Lock()
 	for _, m := range g.machines {
-		if m.counts() && p.memo.now().Sub(p.seen[pool.Name][m.id]) > within {
+		if m.counts() && p.memo.now().Sub(p.known[pool.Name][m.id].seen) > within {
 			out = append(out, m.id)
 		}
 	}

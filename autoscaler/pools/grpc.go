@@ -30,7 +30,7 @@ type external struct {
 // NewGRPC returns the provider over clients by name. live must read from the API server.
 func NewGRPC(live client.Reader, clients map[string]*externalgrpc.Client, now func() time.Time) *Groups {
 	e := &external{clients: clients, now: now, refreshed: map[string]time.Time{}}
-	return &Groups{read: e.read, live: live, memo: newMemo(groupEvery, now), listing: externalgrpc.MaxTimeout, seen: map[string]map[string]time.Time{}}
+	return &Groups{read: e.read, live: live, memo: newMemo(groupEvery, now), listing: externalgrpc.MaxTimeout, known: map[string]map[string]known{}}
 }
 
 // grpcGroup is one node group.
@@ -151,7 +151,7 @@ func (g *grpcGroup) remove(ctx context.Context, node *corev1.Node, replace bool)
 		return err
 	}
 	if err := g.IncreaseSize(ctx, g.id, 1); err != nil {
-		return fmt.Errorf("it is gone; requesting its replacement: %w", err)
+		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return nil
 }

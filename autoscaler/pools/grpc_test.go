@@ -43,6 +43,7 @@ type fakeGRPC struct {
 	template  *corev1.Node // nil: not implemented
 	asField1  bool         // the template is in the older field
 	restarted bool         // the provider has no groups before it has read its cloud
+	stale     bool         // what it lists is from before the deletions
 	calls     map[string]int
 	failing   map[string]error
 	patience  map[string]time.Duration // that calls have
@@ -139,7 +140,9 @@ func (f *fakeGRPC) remove(in *externalgrpc.DeleteNodes) (any, error) {
 		if at < 0 || f.target <= f.min || n.ProviderID == "" && n.Annotations["k8s.io/cluster-autoscaler/fake-node-reason"] != "create-error" {
 			return nil, status.Errorf(codes.FailedPrecondition, "node %q", n.ProviderID)
 		}
-		f.instances[at].Status = &externalgrpc.Status{State: externalgrpc.Deleting}
+		if !f.stale {
+			f.instances[at].Status = &externalgrpc.Status{State: externalgrpc.Deleting}
+		}
 		f.target--
 	}
 	return &externalgrpc.Empty{}, nil
@@ -235,6 +238,34 @@ func TestNodeGroupIsGivenTime(t *testing.T) {
 		w.connect(externalgrpc.Config{Address: w.address, Timeout: timeout})
 		if _, err := w.grpc.List(t.Context(), w.pool); err != nil || w.fake.patience["Refresh"] <= least {
 			t.Errorf("with a timeout of %s: Refresh may take %s, %v", timeout, w.fake.patience["Refresh"], err)
+		}
+	}
+}
+
+// TestDeletionsAreListedLate: cluster-autoscaler's providers list a deleted instance as before until they read their
+// cloud again, and lower the size that they keep with each deletion (auto_scaling_groups.go at 1.36.1). The instance
+// is deleted once, and again if it is still there ten minutes later.
+func TestDeletionsAreListedLate(t *testing.T) {
+	for _, replace := range []bool{false, true} {
+		w := newGRPCWorld(t)
+		w.fake.stale = true
+		if replace {
+			w.fake.failing["NodeGroupIncreaseSize"] = status.Error(codes.ResourceExhausted, "stockout")
+		}
+		for range 3 {
+			if err := w.grpc.Delete(t.Context(), w.pool, w.node("w-1"), replace); err != nil != replace {
+				t.Errorf("replaced %v: %v", replace, err)
+			}
+			replace = false
+		}
+		l, err := w.grpc.List(t.Context(), w.pool)
+		if err != nil || l.Target != 2 || !slices.Equal(l.Going, []string{"w-1"}) || w.fake.calls["NodeGroupDeleteNodes"] != 1 {
+			t.Errorf("%+v, %v, %d deletions", l, err, w.fake.calls["NodeGroupDeleteNodes"])
+		}
+		w.now = w.now.Add(11 * time.Minute)
+		require.NoError(t, w.grpc.Delete(t.Context(), w.pool, w.node("w-1"), false))
+		if w.fake.calls["NodeGroupDeleteNodes"] != 2 {
+			t.Errorf("%d deletions", w.fake.calls["NodeGroupDeleteNodes"])
 		}
 	}
 }
