@@ -48,9 +48,10 @@ type Groups struct {
 // known is what is remembered of a machine while it is listed: when it was seen first, and when it was deleted.
 type known struct{ seen, deleted time.Time }
 
-// deletedFor bounds how long a deleted machine counts as going although its provider lists it without saying so. Those
-// of cluster-autoscaler answer from their last reading of the cloud for a minute (AWS, Azure, GCE at 1.36.1) to five
-// (OCI). A second deletion would lower the size again that they keep, and the next size set from it would be too small.
+// deletedFor bounds how long a deleted machine counts as going although its provider lists it as before.
+// cluster-autoscaler's provider for AWS (aws_manager.go at 1.36.1) answers from its last reading of the cloud, at least
+// until the next Refresh. A second deletion would lower the size again that it keeps, and the next size that is set from
+// it would be too small.
 const deletedFor = 10 * time.Minute
 
 // group is a cloud's group of machines.

@@ -242,9 +242,9 @@ func TestNodeGroupIsGivenTime(t *testing.T) {
 	}
 }
 
-// TestDeletionsAreListedLate: cluster-autoscaler's providers list a deleted instance as before until they read their
-// cloud again, and lower the size that they keep with each deletion (auto_scaling_groups.go at 1.36.1). The instance
-// is deleted once, and again if it is still there ten minutes later.
+// TestDeletionsAreListedLate: cluster-autoscaler's provider for AWS lists a deleted instance as before until it reads
+// AWS again, and lowers the size that it keeps with each deletion (auto_scaling_groups.go at 1.36.1). The instance is
+// deleted once, and again if it is still there ten minutes later.
 func TestDeletionsAreListedLate(t *testing.T) {
 	for _, replace := range []bool{false, true} {
 		w := newGRPCWorld(t)
