@@ -233,8 +233,8 @@ func (r *reading) unknown(s *Source, why string) {
 }
 
 // ask sends all queries to Prometheus, one after the other. It stops at the first failure to reach the
-// server, so that an unreachable server costs one timeout, not twenty. A server with series of several
-// clusters is not asked further: nodes and pods of different clusters may have the same names.
+// server, so that an unreachable server costs one timeout, not twenty. Without an answer of one cluster to the first
+// query the server is not asked further: nodes and pods of different clusters may have the same names.
 func (r *reading) ask() {
 	why := ""
 	if r.Prometheus == nil {
@@ -249,8 +249,7 @@ func (r *reading) ask() {
 			if err == nil {
 				continue
 			}
-			_, several := errors.AsType[*query.ClustersError](err)
-			if !several && !errors.Is(err, prom.ErrUnavailable) && r.ctx.Err() == nil {
+			if s != Clusters && !errors.Is(err, prom.ErrUnavailable) && r.ctx.Err() == nil {
 				r.unknown(s, r.advised(err))
 				continue
 			}

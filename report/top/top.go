@@ -50,7 +50,7 @@ const (
 )
 
 // ErrNoGPUs means that there is no GPU series.
-var ErrNoGPUs = fmt.Errorf("Prometheus has no %s: check on its page /targets that it scrapes gpuscale-exporter (port 9400)", metric.GPUInfo.Name)
+var ErrNoGPUs = fmt.Errorf("Prometheus has no %s: check on its page /targets that it scrapes gpuscale-exporter (port 9400); and what --match and --exporter-namespaces leave out", metric.GPUInfo.Name)
 
 // Read returns what is allocated at one moment to a namespace's pods, or to all pods if the namespace is
 // empty. complete is false if something is unknown. The error is of Prometheus, or ErrNoGPUs.
