@@ -3,7 +3,6 @@ package top
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -217,9 +216,7 @@ func Write(w io.Writer, rows []Row, namespace, form string) error {
 	}
 	switch form {
 	case "json":
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(list{1, rows})
+		return text.JSON(w, list{1, rows})
 	case "yaml":
 		raw, err := yaml.Marshal(list{1, rows})
 		if err != nil {
