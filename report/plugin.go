@@ -59,11 +59,8 @@ PATH. For its flags see ` + asPlugin + ` explain pod --help.
 			if len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
 				return cmd.Help()
 			}
-			if len(args) == 0 {
-				return command.Usage(errors.New("a subject is required: pod, gang, pool or hpa"))
-			}
-			if explainers[args[0]] == "" {
-				return command.Usage(fmt.Errorf("%q cannot be explained: want pod, gang, pool or hpa", args[0]))
+			if len(args) == 0 || explainers[args[0]] == "" {
+				return command.Usage(fmt.Errorf("%s: want pod, gang, pool or hpa, and its name", strings.Join(append([]string{"explain"}, args...), " ")))
 			}
 			return pass(cmd.Context(), explainers[args[0]], append([]string{"explain"}, args...), out, errs)
 		},

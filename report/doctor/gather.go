@@ -215,12 +215,15 @@ func (r *reading) pages(s *Source, all any, path string, one bool, values url.Va
 	}
 }
 
+// denied begins the reason of a source that the caller may not read.
+const denied = "you lack permission to "
+
 // missing records why a source was not read.
 func (r *reading) missing(s *Source, err error) {
 	switch {
 	case err == nil:
 	case apierrors.IsForbidden(err):
-		r.unknown(s, "you lack permission to "+s.Right())
+		r.unknown(s, denied+s.Right())
 	default:
 		r.unknown(s, fmt.Sprintf("%s: %v", s.Name, err))
 	}
