@@ -172,7 +172,7 @@ func (f *lookFlags) file() (*config.File, error) {
 	case f.config == "" && f.server.url == "":
 		return nil, command.Usage(errors.New("--prometheus-url is required, such as http://localhost:9090 behind kubectl port-forward, or --config with the adapter's configuration file"))
 	case f.config == "":
-		return config.Read("built in", nil, override)
+		return config.Read("--prometheus-url", nil, override)
 	}
 	return load(f.config, override)
 }

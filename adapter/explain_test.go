@@ -139,16 +139,16 @@ func TestExplainCommandRefuses(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(silent.Close)
 	for want, args := range map[string][]string{
-		"hpa NAMESPACE/NAME":                     {"explain", "hpa", "vllm"},
-		"prometheus.url: scheme":                 {"explain", "hpa", "chat/vllm", "--prometheus-url", "localhost:9090"},
-		"must not be negative":                   {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--tolerance=-1"},
-		"--prometheus-url is required":           {"explain", "hpa", "chat/vllm"},
-		"HorizontalPodAutoscaler chat/vllm: Get": {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--timeout=1s", "--kubeconfig", kubeconfigOf(t, silent.URL)},
-		"neither text nor json":                  {"explain", "hpa", "chat/vllm", "-o", "yaml"},
-		"none of text, json, csv":                {"simulate", "hpa", "chat/vllm", "-o", "yaml"},
-		"neither recorded nor total":             {"simulate", "hpa", "chat/vllm", "--load", "all"},
-		"which is not later":                     {"simulate", "hpa", "chat/vllm", "--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z"},
-		`for "--to" flag`:                        {"simulate", "hpa", "chat/vllm", "--to", "yesterday"},
+		"hpa NAMESPACE/NAME":                       {"explain", "hpa", "vllm"},
+		"--prometheus-url: prometheus.url: scheme": {"explain", "hpa", "chat/vllm", "--prometheus-url", "localhost:9090"},
+		"must not be negative":                     {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--tolerance=-1"},
+		"--prometheus-url is required":             {"explain", "hpa", "chat/vllm"},
+		"HorizontalPodAutoscaler chat/vllm: Get":   {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--timeout=1s", "--kubeconfig", kubeconfigOf(t, silent.URL)},
+		"neither text nor json":                    {"explain", "hpa", "chat/vllm", "-o", "yaml"},
+		"none of text, json, csv":                  {"simulate", "hpa", "chat/vllm", "-o", "yaml"},
+		"neither recorded nor total":               {"simulate", "hpa", "chat/vllm", "--load", "all"},
+		"which is not later":                       {"simulate", "hpa", "chat/vllm", "--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z"},
+		`for "--to" flag`:                          {"simulate", "hpa", "chat/vllm", "--to", "yesterday"},
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, &out, &out); err == nil || !strings.Contains(err.Error(), want) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -75,7 +76,7 @@ type totalsDocument struct {
 
 // writePlanJSON writes p as one indented document. Equal plans give equal bytes.
 func writePlanJSON(w io.Writer, p plan.Plan) error {
-	return explain.Encode(w, documentOf(p))
+	return text.JSON(w, documentOf(p))
 }
 
 func documentOf(p plan.Plan) planDocument {

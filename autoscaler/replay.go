@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan/replay"
 )
 
@@ -145,7 +145,7 @@ func (o *replaying) run(out io.Writer) error {
 		}
 	}
 	if o.output == "json" {
-		return explain.Encode(out, result)
+		return text.JSON(out, result)
 	}
 	_, err = fmt.Fprint(out, result)
 	return err

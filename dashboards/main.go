@@ -39,7 +39,8 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	root := &cobra.Command{Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or show them without Grafana"}
+	root := &cobra.Command{Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or show them without Grafana", Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	root.AddCommand(generate(), show())
 	command.Setup(root, "gpuscale-dashboards")
 	return root

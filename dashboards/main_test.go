@@ -112,7 +112,7 @@ func TestProblemsAreReported(t *testing.T) {
 	}{
 		{[]string{"preview"}, "prometheus"},
 		{[]string{"preview", "--prometheus-url", "::"}, "--prometheus-url"},
-		{[]string{"draw"}, "unknown command"},
+		{[]string{"draw"}, `"draw" is neither a command nor an argument`},
 		{[]string{"preview", "all"}, "neither a command nor an argument"},
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)

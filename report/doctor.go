@@ -17,6 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/command"
 	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/doctor"
 )
 
@@ -150,7 +151,7 @@ func (o doctorOptions) catalogue(checks []doctor.Check) error {
 func (o doctorOptions) write(r doctor.Report) error {
 	var err error
 	if o.form == "json" {
-		err = doctor.WriteJSON(o.stdout, r)
+		err = text.JSON(o.stdout, r)
 	} else {
 		err = doctor.Write(o.stdout, r, painted(o.stdout) && os.Getenv("NO_COLOR") == "")
 	}

@@ -244,10 +244,11 @@ func TestNoAPIServer(t *testing.T) {
 	}
 }
 
-// A Prometheus that is unreachable, or has series of several clusters, is queried once.
+// A Prometheus that is unreachable, refuses --match, or has series of several clusters, is queried once.
 func TestPrometheusAway(t *testing.T) {
 	for status, c := range map[int]struct{ body, says string }{
 		http.StatusServiceUnavailable: {"starting up", "HTTP 503"},
+		http.StatusBadRequest:         {`{"status":"error","errorType":"bad_data","error":"1:35: parse error: unexpected identifier"}`, "--match takes matchers"},
 		http.StatusOK:                 {`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"cluster":"b"},"value":[1,"4"]},{"metric":{"cluster":"a"},"value":[1,"4"]}]}}`, "of 2 clusters (a, b)"},
 	} {
 		asked := 0

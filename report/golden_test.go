@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	goldenfile "github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/require"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/prices"
@@ -84,12 +85,12 @@ func TestGolden(t *testing.T) {
 	for i := range r.Forecast.Outlooks {
 		r.Forecast.Outlooks[i].Past, r.Forecast.Outlooks[i].Ahead = nil, nil
 	}
-	require.NoError(t, render.JSON(&out, r))
+	require.NoError(t, text.JSON(&out, r))
 	goldenfile.Equal(t, filepath.Join("testdata", "golden", "report.json"), out.String())
 }
 
-// text is the words of a report's page: sections, and tables with one row in a line.
-func text(r model.Report) string {
+// words are the words of a report's page: sections, and tables with one row in a line.
+func words(r model.Report) string {
 	var b strings.Builder
 	b.WriteString(r.Answer.Text + "\nData quality: " + r.Answer.Quality.Grade + "\n")
 	for _, s := range render.Sections(r) {
@@ -171,7 +172,7 @@ func TestPriceList(t *testing.T) {
 	if rows := r.Use.Rows; rows[1].Namespace != "batch" || rows[0].Money.Or(0) == 0 {
 		t.Errorf("the hours of batch, which have no price, are compared with money: %+v", rows)
 	}
-	if text := text(r); !strings.Contains(text, "Money (CHF)") || strings.Contains(text, "USD") || !strings.Contains(text, list.Source+", of "+list.Date) {
+	if page := words(r); !strings.Contains(page, "Money (CHF)") || strings.Contains(page, "USD") || !strings.Contains(page, list.Source+", of "+list.Date) {
 		t.Error("the report does not say in which currency and whose its prices are")
 	}
 }

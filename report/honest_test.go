@@ -102,7 +102,7 @@ func TestQuality(t *testing.T) {
 		a := answered(t, two("", nil).Prometheus, c.since)
 		c.change(&a)
 		r := model.Make(model.Input{Answers: a})
-		if q := r.Answer.Quality; q.Grade != c.grade || r.Incomplete() != c.exit3 || !strings.Contains(text(r), c.says) {
+		if q := r.Answer.Quality; q.Grade != c.grade || r.Incomplete() != c.exit3 || !strings.Contains(words(r), c.says) {
 			t.Errorf("%s: %s, exit code 3 %v: %s\n%+v", c.name, q.Grade, r.Incomplete(), r.Answer.Text, q)
 		}
 	}
@@ -239,7 +239,7 @@ func TestUnmeasuredUse(t *testing.T) {
 		if v, known := r.Answer.Figures[1].Value.Get(); known {
 			t.Errorf("%s: of all hours %v computed, want unknown", c.name, v)
 		}
-		if page := text(r); !strings.Contains(page, "How much pods computed on the GPUs is not known; 52.3 % were not allocated.") || !strings.Contains(page, c.place) {
+		if page := words(r); !strings.Contains(page, "How much pods computed on the GPUs is not known; 52.3 % were not allocated.") || !strings.Contains(page, c.place) {
 			t.Errorf("%s, want %q in\n%s", c.name, c.place, page)
 		}
 		if cluster.NoAutoscaler != (len(r.Pools) == 0) {

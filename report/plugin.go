@@ -60,7 +60,7 @@ PATH. For its flags see ` + asPlugin + ` explain pod --help.
 				return cmd.Help()
 			}
 			if len(args) == 0 || explainers[args[0]] == "" {
-				return command.Usage(errors.New("a subject is required: pod, gang, pool or hpa"))
+				return command.Usage(fmt.Errorf("%s: want pod, gang, pool or hpa, and its name", strings.Join(append([]string{"explain"}, args...), " ")))
 			}
 			return pass(cmd.Context(), explainers[args[0]], append([]string{"explain"}, args...), out, errs)
 		},

@@ -18,6 +18,7 @@ import (
 
 	goldenfile "github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/require"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/prices"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -38,7 +39,7 @@ func TestSchema(t *testing.T) {
 		"whole": goldenReport(t), "without autoscaler": alone(t), "hostile": hostile(t), "nothing": model.Make(model.Input{Answers: query.Answers{Window: since(t, time.Hour)}}),
 	} {
 		var out bytes.Buffer
-		require.NoError(t, render.JSON(&out, r))
+		require.NoError(t, text.JSON(&out, r))
 		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(out.Bytes()))
 		require.NoError(t, err)
 		if err := compiled.Validate(document); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/command"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/prices"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -119,11 +120,11 @@ func (o options) run(ctx context.Context) error {
 
 // shortcomings says why a script should not rely on the report; empty if it can.
 func shortcomings(q model.Quality) string {
-	text := fmt.Sprintf("the report is written but incomplete: %s of the window has a record, and the data quality is %s", model.Share(q.Coverage), q.Grade)
+	why := fmt.Sprintf("the report is written but incomplete: %s of the window has a record, and the data quality is %s", model.Share(q.Coverage), q.Grade)
 	if n := len(q.Unanswered); n > 0 {
-		text += fmt.Sprintf("; %d of its queries were not answered in full (%s)", n, strings.Join(q.Unanswered, ", "))
+		why += fmt.Sprintf("; %d of its queries were not answered in full (%s)", n, strings.Join(q.Unanswered, ", "))
 	}
-	return text + "; section 0 has the details"
+	return why + "; section 0 has the details"
 }
 
 // check validates the flags that require no file.
@@ -164,15 +165,15 @@ func (o options) read(in *model.Input) error {
 }
 
 func (o options) write(r model.Report) error {
-	write := render.HTML
+	write := func(w io.Writer) error { return render.HTML(w, r) }
 	if o.form == "json" {
-		write = render.JSON
+		write = func(w io.Writer) error { return text.JSON(w, r) }
 	}
 	var b bytes.Buffer
-	if err := write(&b, r); err != nil {
+	err := write(&b)
+	if err != nil {
 		return err
 	}
-	var err error
 	if o.out != "" {
 		err = replace(o.out, b.Bytes())
 	} else {

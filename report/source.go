@@ -73,7 +73,7 @@ var advices = []struct {
 }
 
 // noSeries says which scrape jobs to check if there are no series.
-var noSeries = fmt.Sprintf("Prometheus has no %s and no %s in the window: check on its page /targets that it scrapes gpuscale-exporter (port 9400) and gpuscale-autoscaler",
+var noSeries = fmt.Sprintf("Prometheus has no %s and no %s in the window: check on its page /targets that it scrapes gpuscale-exporter (port 9400) and gpuscale-autoscaler; and what --match and --exporter-namespaces leave out",
 	metric.GPUInfo.Name, metric.AutoscalerGPUSeconds.Name)
 
 // badMatch appears only in errors about --match, since our own queries are valid.

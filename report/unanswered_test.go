@@ -55,7 +55,7 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 		if err := balanced(r); err != nil {
 			t.Errorf("%s: %v", id, err)
 		}
-		page := text(r)
+		page := words(r)
 		if zero := zeros[id]; zero != "" {
 			met++
 			if strings.Contains(page, zero) {

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"reflect"
@@ -14,15 +13,7 @@ import (
 )
 
 // WriteJSON writes d as one indented document. Equal documents give equal bytes.
-func (d Document) WriteJSON(w io.Writer) error { return Encode(w, d) }
-
-// Encode writes v as indented JSON.
-func Encode(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false) // details have < and > in them
-	return e.Encode(v)
-}
+func (d Document) WriteJSON(w io.Writer) error { return text.JSON(w, d) }
 
 // maxLines bounds the members, actions and pods in text; JSON has all.
 const maxLines = 20

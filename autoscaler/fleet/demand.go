@@ -130,6 +130,12 @@ func shapeOf(scale *plan.Scale, d demand.Demand) string {
 	return text
 }
 
+// limiting has the status with which a condition limits an HPA. ScaledToZero, which Kubernetes 1.37 sets on every HPA,
+// limits none.
+var limiting = map[autoscalingv2.HorizontalPodAutoscalerConditionType]corev1.ConditionStatus{
+	autoscalingv2.AbleToScale: corev1.ConditionFalse, autoscalingv2.ScalingActive: corev1.ConditionFalse, autoscalingv2.ScalingLimited: corev1.ConditionTrue,
+}
+
 // hpas adds the replicas and limits of HPAs. Values that their controller has not
 // published are absent.
 func (f *Fleet) hpas(r *Reconcile) {
@@ -141,11 +147,7 @@ func (f *Fleet) hpas(r *Reconcile) {
 			f.add(metric.AutoscalerHPAReplicas, float64(h.Status.DesiredReplicas), h.Namespace, h.Name, "desired")
 		}
 		for _, c := range h.Status.Conditions {
-			limits := c.Status == corev1.ConditionFalse
-			if c.Type == autoscalingv2.ScalingLimited {
-				limits = c.Status == corev1.ConditionTrue
-			}
-			if limits && c.Reason != "" {
+			if c.Status == limiting[c.Type] && c.Reason != "" {
 				f.gauges[metric.AutoscalerHPALimited.Name].WithLabelValues(h.Namespace, h.Name, c.Reason).Set(1)
 			}
 		}

@@ -120,6 +120,7 @@ func (c *testCase) hpa(key string, words map[string]string) error {
 	}
 	if _, seen := words["current"]; seen {
 		condition(autoscalingv2.AbleToScale, corev1.ConditionTrue, "ReadyForNewScale")
+		condition(autoscalingv2.ScaledToZero, corev1.ConditionFalse, "NotScaledToZero") // of each HPA from Kubernetes 1.37 on
 	}
 	switch limited, inactive, _ := strings.Cut(words["limits"], ","); {
 	case limited != "":

@@ -122,13 +122,10 @@ func (p *panel) line(l layer, x axis, name string, hues map[string]board.Colour)
 			to++
 		}
 		points := p.edge(l.upper, x, from, to)
-		switch {
-		case drawn.Area:
+		if drawn.Area {
 			lower := p.edge(l.lower, x, from, to)
 			slices.Reverse(lower)
 			points = append(points, lower...)
-		case from == to:
-			points = append(points, [2]float64{points[0][0] + 3, points[0][1]}) // a dot
 		}
 		var words []string
 		for _, xy := range points {
@@ -150,6 +147,9 @@ func (p *panel) edge(values []float64, x axis, from, to int) (out [][2]float64) 
 			out = out[:n-1]
 		}
 		out = append(out, [2]float64{across, y})
+	}
+	if from == to {
+		out = append(out, [2]float64{out[0][0] - 3, out[0][1]}) // a dot
 	}
 	return out
 }

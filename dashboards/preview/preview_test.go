@@ -39,6 +39,11 @@ func TestBoards(t *testing.T) {
 		for what, src := range map[string]eval.Source{"nothing": nothing(), "hostile": fake{value: evil}, "failing": fake{err: errRefused}} {
 			svg := preview.Board(t.Context(), src, b, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
 			wellFormed(t, b.UID, svg)
+			for _, m := range drawn.FindAllStringSubmatch(svg, -1) {
+				if m[1] == m[2] { // the answers have one point
+					t.Errorf("%s: a series of one point has no width: %s", b.UID, m[0])
+				}
+			}
 			if !strings.Contains(svg, preview.Label) || strings.Contains(svg, "<script") {
 				t.Errorf("%s, %s: not marked as a preview, or a label is an element", b.UID, what)
 			}
@@ -51,6 +56,9 @@ func TestBoards(t *testing.T) {
 		}
 	}
 }
+
+// drawn matches a line or an area, with the first two abscissas.
+var drawn = regexp.MustCompile(`points="([^",]+),\S+ ([^",]+),[^"]*"`)
 
 func wellFormed(t *testing.T, name, text string) {
 	t.Helper()

@@ -25,9 +25,9 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
-	"github.com/gpuscale/gpuscale/report/render"
 	"github.com/gpuscale/gpuscale/sandbox/hostile"
 )
 
@@ -114,7 +114,7 @@ var views = map[string]func(t *testing.T, src storage.Queryable, s State) map[st
 		r := model.Make(model.Input{Answers: a, Generated: s.End(), Version: "x"})
 		r.Use.Serving = slices.DeleteFunc(r.Use.Serving, func(s model.Serving) bool { return s.Namespace == "tenant" })
 		var b bytes.Buffer
-		if err := render.JSON(&b, r); err != nil {
+		if err := text.JSON(&b, r); err != nil {
 			return map[string]string{"": err.Error()}
 		}
 		return map[string]string{"": b.String()}

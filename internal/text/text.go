@@ -1,9 +1,11 @@
-// Package text handles text from users and from other programs: it quotes for a shell, prints on one
-// line, shortens lists, and finds the word that was meant.
+// Package text handles text from users and from other programs, and for them: it quotes for a shell, prints on one
+// line, shortens lists, finds the word that was meant, and writes JSON.
 package text
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
 )
@@ -31,6 +33,17 @@ func Lines(words string) string {
 	return strings.Join(lines, "\n")
 }
 
+// JSON writes a value for programs, indented. <, > and & are written as they are: users paste commands and queries.
+func JSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	return nil
+}
+
 // bare are the characters without a meaning in any shell.
 const bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
 
@@ -49,6 +62,14 @@ func Several(names []string, most int) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// Thousands puts commas into a decimal number.
+func Thousands(decimal string) string {
+	for i := strings.IndexByte(decimal+".", '.') - 3; i > 0 && decimal[i-1] != '-'; i -= 3 {
+		decimal = decimal[:i] + "," + decimal[i:]
+	}
+	return decimal
 }
 
 // Short cuts a text to at most most bytes of valid UTF-8.

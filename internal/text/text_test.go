@@ -45,3 +45,11 @@ func TestLine(t *testing.T) {
 		}
 	}
 }
+
+func TestThousands(t *testing.T) {
+	for in, want := range map[string]string{"0": "0", "-999": "-999", "999": "999", "1000": "1,000", "-1234567.5": "-1,234,567.5"} {
+		if got := Thousands(in); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
+}

@@ -16,7 +16,8 @@ import (
 const late = 5 * time.Minute
 
 func orphanCordon(l *look) {
-	none := len(l.programs("autoscaler")) == 0 && l.Namespace == "" // with a given namespace, an autoscaler may run in another
+	// It may run in another namespace than the given one, or outside the cluster.
+	none := len(l.programs("autoscaler")) == 0 && l.Namespace == "" && !l.scraped("autoscaler")
 	for _, n := range Nodes.in(l) {
 		marks := marksOf(n)
 		if !n.Spec.Unschedulable || len(marks) == 0 {

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
@@ -64,11 +62,6 @@ func lacking(c *apiextensionsv1.CustomResourceDefinition, t reflect.Type) (out [
 	return out
 }
 
-// leaves lists types that are a single value in a schema, whatever fields they have in Go.
-var leaves = []reflect.Type{
-	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
-}
-
 // undeclared lists what a schema lacks of a field and its subfields. path is the path of the struct around
 // the field.
 func undeclared(f reflect.StructField, path string, around apiextensionsv1.JSONSchemaProps) (out []string) {
@@ -86,7 +79,7 @@ func undeclared(f reflect.StructField, path string, around apiextensionsv1.JSONS
 	}
 	t := f.Type
 	for {
-		if schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields || slices.Contains(leaves, t) {
+		if schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields {
 			return nil
 		}
 		switch t.Kind() {
@@ -101,6 +94,11 @@ func undeclared(f reflect.StructField, path string, around apiextensionsv1.JSONS
 			}
 			path, schema = path+"{}", *schema.AdditionalProperties.Schema
 		case reflect.Struct: // our types have no cycles
+			// A time or a quantity is one value, whatever fields it has in Go. The API server requires the type of every other
+			// schema (apiextensions-apiserver 0.37, pkg/apiserver/schema/validation.go).
+			if schema.Type != "object" {
+				return nil
+			}
 			for inner := range t.Fields() {
 				out = append(out, undeclared(inner, path, schema)...)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // untrusted is what others write into a cluster: text of any kind, and fields with a format of their own.
@@ -98,14 +99,14 @@ func FuzzExamine(f *testing.F) {
 	add(untrusted{"x509: certificate has expired or is not yet valid: a is before b", "{", "[]", "a: &a [*a]", "99999999999999999999%",
 		`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"status":null,"spec":{"items":{}}}}}}]}}`, "no certificate"})
 	add(untrusted{})
-	f.Fuzz(func(t *testing.T, text, record, fields, file, share, crd, bundle string) {
-		r := Examine(untrusted{text, record, fields, file, share, crd, bundle}.facts(t), All())
+	f.Fuzz(func(t *testing.T, line, record, fields, file, share, crd, bundle string) {
+		r := Examine(untrusted{line, record, fields, file, share, crd, bundle}.facts(t), All())
 		if len(r.Checks) != len(All()) || record == hostile && r.Faults < 5 {
 			t.Fatalf("%d checks, %d faults: the facts were not looked at", len(r.Checks), r.Faults)
 		}
 		var plain, document bytes.Buffer
 		require.NoError(t, Write(&plain, r, false))
-		require.NoError(t, WriteJSON(&document, r))
+		require.NoError(t, text.JSON(&document, r))
 		for name, out := range map[string]string{"text": plain.String(), "JSON": document.String()} {
 			for line := range strings.SplitSeq(out, "\n") {
 				if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) || len([]rune(line)) > maxCommand+100 {

@@ -215,12 +215,15 @@ func (r *reading) pages(s *Source, all any, path string, one bool, values url.Va
 	}
 }
 
+// denied begins the reason of a source that the caller may not read.
+const denied = "you lack permission to "
+
 // missing records why a source was not read.
 func (r *reading) missing(s *Source, err error) {
 	switch {
 	case err == nil:
 	case apierrors.IsForbidden(err):
-		r.unknown(s, "you lack permission to "+s.Right())
+		r.unknown(s, denied+s.Right())
 	default:
 		r.unknown(s, fmt.Sprintf("%s: %v", s.Name, err))
 	}
@@ -233,8 +236,8 @@ func (r *reading) unknown(s *Source, why string) {
 }
 
 // ask sends all queries to Prometheus, one after the other. It stops at the first failure to reach the
-// server, so that an unreachable server costs one timeout, not twenty. A server with series of several
-// clusters is not asked further: nodes and pods of different clusters may have the same names.
+// server, so that an unreachable server costs one timeout, not twenty. Without an answer of one cluster to the first
+// query the server is not asked further: nodes and pods of different clusters may have the same names.
 func (r *reading) ask() {
 	why := ""
 	if r.Prometheus == nil {
@@ -249,8 +252,7 @@ func (r *reading) ask() {
 			if err == nil {
 				continue
 			}
-			_, several := errors.AsType[*query.ClustersError](err)
-			if !several && !errors.Is(err, prom.ErrUnavailable) && r.ctx.Err() == nil {
+			if s != Clusters && !errors.Is(err, prom.ErrUnavailable) && r.ctx.Err() == nil {
 				r.unknown(s, r.advised(err))
 				continue
 			}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -44,9 +45,15 @@ func (l *look) programs(name string) []Program {
 	return l.Programs(name)
 }
 
-// cannot records why something is unknown.
+// cannot records why something is unknown. Missing rights become one sentence.
 func (l *look) cannot(format string, args ...any) {
-	if why := clean(fmt.Sprintf(format, args...), maxText); !slices.Contains(l.unknown, why) {
+	why, last := clean(fmt.Sprintf(format, args...), maxText), len(l.unknown)-1
+	right, lacks := strings.CutPrefix(why, denied)
+	switch {
+	case slices.Contains(l.unknown, why):
+	case lacks && last >= 0 && strings.HasPrefix(l.unknown[last], denied):
+		l.unknown[last] += ", " + right
+	default:
 		l.unknown = append(l.unknown, why)
 	}
 }

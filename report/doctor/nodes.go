@@ -47,7 +47,7 @@ var nodeChecks = []Check{
 		ID: "orphan-cordon", Title: "Nodes that gpuscale cordoned have an operation", Run: orphanCordon,
 		Fault: "gpuscale cordoned a node for an operation that is over, was given up or is unknown.",
 		Means: "No pod is scheduled on the node until you uncordon it.",
-		Looks: from(Nodes, Pools, Deployments, DaemonSets),
+		Looks: from(Nodes, Pools, Deployments, DaemonSets), May: from(Builds),
 	},
 	{
 		ID: "cordon-forgotten", Title: "No GPU node was cordoned and forgotten", Run: cordonForgotten,

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -97,15 +96,4 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// WriteJSON writes a report as JSON for programs; see [Schema].
-func WriteJSON(w io.Writer, r Report) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false) // commands contain quotes and brackets, and are pasted unchanged
-	if err := e.Encode(r); err != nil {
-		return fmt.Errorf("writing: %w", err)
-	}
-	return nil
 }

@@ -58,7 +58,7 @@ func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
 	g := a.Window.Grid(a.Window.Step)
 	models := exporterModels(a, g)
 	return &exporterRecord{
-		models: models, names: sorted(models), step: g.Step.Seconds(), each: int(ledger.Step / g.Step), noGPUs: a.Missing(g, query.Nodes),
+		models: models, names: slices.Sorted(maps.Keys(models)), step: g.Step.Seconds(), each: int(ledger.Step / g.Step), noGPUs: a.Missing(g, query.Nodes),
 		noPod: a.Missing(g, query.Allocated, query.Sick, query.Dark), noUse: a.Missing(g, query.Measured, query.IdleAllocated, query.Busy),
 	}
 }
@@ -156,7 +156,7 @@ func (m *model) at(name string, i int, noPod, noUse bool, enter func(Key, Place,
 	unseen := Key{Model: name}
 	put(unseen, Unknown, m.unseen[i]+m.dark[i])
 	put(unseen, Sick, m.sick[i])
-	for _, ns := range sorted(m.namespaces) {
+	for _, ns := range slices.Sorted(maps.Keys(m.namespaces)) {
 		u := m.namespaces[ns]
 		key := Key{Model: name, Namespace: ns}
 		allocated := u[query.Allocated][i]
@@ -205,5 +205,3 @@ func Part(model, profile string) float64 {
 	}
 	return min(1, float64(n.Compute)/7)
 }
-
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
+
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // None is written for an unknown number; its reason is shown beside it.
@@ -45,17 +46,7 @@ func digits(v float64) string {
 }
 
 // thousands writes a whole number with commas.
-func thousands(v float64) string {
-	text := fmt.Sprintf("%.0f", v)
-	sign := ""
-	if strings.HasPrefix(text, "-") {
-		sign, text = "-", text[1:]
-	}
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return sign + text
-}
+func thousands(v float64) string { return text.Thousands(fmt.Sprintf("%.0f", v)) }
 
 // Money writes an amount without its currency.
 func Money(n Number) string {

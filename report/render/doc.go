@@ -1,2 +1,2 @@
-// Package render writes a report as an HTML page and as JSON, and formats its figures.
+// Package render writes a report as an HTML page.
 package render

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	_ "embed" // the page and its style
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -26,16 +25,6 @@ const (
 	mostGPUs    = 96
 	mostActions = 25
 )
-
-// JSON writes the report in its versioned form, indented.
-func JSON(w io.Writer, r model.Report) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	if err := e.Encode(r); err != nil {
-		return fmt.Errorf("writing JSON: %w", err)
-	}
-	return nil
-}
 
 // HTML writes the report as a page that loads no other resources and runs no scripts.
 func HTML(w io.Writer, r model.Report) error {

@@ -3,7 +3,6 @@ package top
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -50,7 +49,7 @@ const (
 )
 
 // ErrNoGPUs means that there is no GPU series.
-var ErrNoGPUs = fmt.Errorf("Prometheus has no %s: check on its page /targets that it scrapes gpuscale-exporter (port 9400)", metric.GPUInfo.Name)
+var ErrNoGPUs = fmt.Errorf("Prometheus has no %s: check on its page /targets that it scrapes gpuscale-exporter (port 9400); and what --match and --exporter-namespaces leave out", metric.GPUInfo.Name)
 
 // Read returns what is allocated at one moment to a namespace's pods, or to all pods if the namespace is
 // empty. complete is false if something is unknown. The error is of Prometheus, or ErrNoGPUs.
@@ -217,9 +216,7 @@ func Write(w io.Writer, rows []Row, namespace, form string) error {
 	}
 	switch form {
 	case "json":
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(list{1, rows})
+		return text.JSON(w, list{1, rows})
 	case "yaml":
 		raw, err := yaml.Marshal(list{1, rows})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // missing is shown for every unknown value.
@@ -18,7 +19,7 @@ func number(v sample.Value, digits int, unit string) string {
 	if !ok {
 		return missing
 	}
-	return thousands(strconv.FormatFloat(n, 'f', digits, 64)) + unit
+	return text.Thousands(strconv.FormatFloat(n, 'f', digits, 64)) + unit
 }
 
 func percent(v sample.Value) string {
@@ -27,22 +28,6 @@ func percent(v sample.Value) string {
 		return missing
 	}
 	return strconv.FormatFloat(100*n, 'f', 0, 64) + " %"
-}
-
-// thousands puts commas into a plain decimal number.
-func thousands(s string) string {
-	whole, rest, dot := strings.Cut(s, ".")
-	sign := ""
-	if strings.HasPrefix(whole, "-") {
-		sign, whole = "-", whole[1:]
-	}
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if dot {
-		rest = "." + rest
-	}
-	return sign + whole + rest
 }
 
 func clock(d time.Duration) string {
@@ -103,7 +88,7 @@ func (d Decision) line() string {
 func (s Summary) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "summary   %s requests in %s · p95 wait %s · %s pod-seconds pending\n",
-		thousands(strconv.Itoa(s.Requests)), clock(s.Length), number(s.WaitP95, 1, " s"), number(s.PendingSeconds, 0, ""))
+		text.Thousands(strconv.Itoa(s.Requests)), clock(s.Length), number(s.WaitP95, 1, " s"), number(s.PendingSeconds, 0, ""))
 	fmt.Fprintf(&b, "          first capacity by repartition after %s, by a node after %s\n",
 		number(s.ByRepartition, 1, " s"), number(s.ByNode, 1, " s"))
 	fmt.Fprintf(&b, "          %s GPU-hours, %s busy · %s wrong scale-downs\n",

@@ -79,14 +79,6 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-func TestThousands(t *testing.T) {
-	for in, want := range map[string]string{"0": "0", "999": "999", "1000": "1,000", "-1234567.5": "-1,234,567.5"} {
-		if got := thousands(in); got != want {
-			t.Errorf("%s: got %s, want %s", in, got, want)
-		}
-	}
-}
-
 // TestLiveLineIsPaintedOver: permanent lines are printed above the live line, and no line is wider than the
 // terminal.
 func TestLiveLineIsPaintedOver(t *testing.T) {
