@@ -83,13 +83,10 @@ func (i *Issuer) issue(now time.Time) error {
 	if err == nil {
 		all, err = cert.ParseCertsPEM(chain)
 	}
-	if err == nil && len(all) != 2 {
-		err = fmt.Errorf("%d certificates instead of two", len(all))
-	}
 	if err != nil {
 		return fmt.Errorf("issuing a certificate: %w", err)
 	}
-	i.pairs, i.since = append(i.pairs, &pair{chain, key, all[1], now.Add(validFor/2 - rand.N(spread))}), time.Time{}
+	i.pairs, i.since = append(i.pairs, &pair{chain, key, all[len(all)-1], now.Add(validFor/2 - rand.N(spread))}), time.Time{}
 	return nil
 }
 

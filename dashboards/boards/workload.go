@@ -93,16 +93,25 @@ func replicas() []board.Panel {
 // gateways repeat only in namespaces without own series. The router of vLLM's production stack repeats vLLM's
 // without a model. Triton has one series name for several numbers: a label value selects the right one. SGLang
 // with --enable-priority-scheduling also exposes a number per priority; only the total, without a priority, is read.
+// Another server may have that label from its pod.
 func anyOf(label, value string, of ...metric.Read) string {
 	selected := func(keep func(metric.Read) bool, matchers ...string) string {
-		reads := slices.DeleteFunc(slices.Clone(of), func(r metric.Read) bool { return !keep(r) })
-		return board.Named("", append(matchers, named(reads...), `namespace=~"$namespace"`, `priority=""`, label+`=~"|`+value+`"`)...)
+		var all []string
+		matchers = append(matchers, `namespace=~"$namespace"`, label+`=~"|`+value+`"`)
+		for _, sglang := range []bool{false, true} {
+			reads := slices.DeleteFunc(slices.Clone(of), func(r metric.Read) bool { return !keep(r) || (r.Server == metric.ServerSGLang) != sglang })
+			if len(reads) > 0 {
+				all = append(all, board.Named("", append(matchers, named(reads...))...))
+			}
+			matchers = append(matchers, `priority=""`)
+		}
+		return strings.Join(all, " or ")
 	}
 	modelled := func(r metric.Read) bool { return r.Mark() != "" || r.Server == metric.ServerVLLM }
 	const notRepeated = metric.LabelWorkerAddr + `=""`
 	own := selected(modelled, metric.LabelModelName+`!=""`, notRepeated) + " or " +
 		selected(func(r metric.Read) bool { return !modelled(r) }, notRepeated)
-	return fmt.Sprintf("%[1]s or %[2]s unless on (cluster,%[3]s) (%[1]s)", own, selected(func(r metric.Read) bool { return r.Mark() == "" }), metric.LabelNamespace)
+	return fmt.Sprintf("%[1]s or (%[2]s) unless on (cluster,%[3]s) (%[1]s)", own, selected(func(r metric.Read) bool { return r.Mark() == "" }), metric.LabelNamespace)
 }
 
 func named(of ...metric.Read) string {

@@ -208,8 +208,9 @@ func cells(a eval.Answer) []eval.Cell {
 
 // TestRequestsWaiting: each server of docs/signals.md is on the panels. Requests that a gateway repeats of its servers
 // count once. In a namespace whose servers are not scraped, the gateway's series are read. A server whose pod has a
-// label of gateways' series is no gateway. Series with NIM's names and without a model are another program's. The names
-// are those of the adapter's TestServers and scenarios.
+// label of gateways' series is no gateway. A pod's label priority is not SGLang's, whose numbers by priority are in its
+// total. Series with NIM's names and without a model are another program's. The names are those of the adapter's
+// TestServers and scenarios.
 func TestRequestsWaiting(t *testing.T) {
 	to := time.Unix(1_800_000_000, 0)
 	series, err := memstore.Read(`
@@ -228,8 +229,10 @@ num_requests_waiting{namespace="others",pod="nim",model_name="m"} 3x20
 te_queue_size{namespace="others",pod="tei"} 6x20
 num_requests_waiting{namespace="others",pod="rag"} 50x20
 llamacpp:requests_deferred{namespace="others",pod="llama"} 1x20
-vllm:num_requests_waiting{namespace="labelled",pod="a",server="of-the-pod",model_name="m",engine="0"} 8x20
+vllm:num_requests_waiting{namespace="labelled",pod="a",server="of-the-pod",priority="of-the-pod",model_name="m",engine="0"} 8x20
 tgi_queue_size{namespace="labelled",pod="b"} 1x20
+sglang_num_queue_reqs{namespace="labelled",pod="c",model_name="m"} 4x20
+sglang_num_queue_reqs{namespace="labelled",pod="c",model_name="m",priority="1"} 4x20
 `, memstore.Until(to, Every))
 	require.NoError(t, err)
 	w := eval.Window{From: to.Add(-5 * time.Minute), To: to, Step: 30 * time.Second, Scrape: Every}
@@ -245,8 +248,8 @@ tgi_queue_size{namespace="labelled",pod="b"} 1x20
 		for _, one := range a.Series {
 			total += one.Last()
 		}
-		if total != 62 {
-			t.Errorf("%s: %v requests, want 5 and 2 of chat, 25 that the gateway reports of alone, 21 of others, and 8 and 1 of labelled: %+v", p.Title, total, a.Series)
+		if total != 66 {
+			t.Errorf("%s: %v requests, want 5 and 2 of chat, 25 that the gateway reports of alone, 21 of others, and 8, 1 and 4 of labelled: %+v", p.Title, total, a.Series)
 		}
 	}
 	if asked != 2 {

@@ -1,7 +1,7 @@
 package agent
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	kjson "sigs.k8s.io/json"
 
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/internal/serve"
@@ -159,15 +161,11 @@ func (s selection) check() error {
 	return nil
 }
 
-// strict decodes one JSON object and nothing after it.
+// strict decodes one JSON object, with each of its fields once, and nothing after it.
 func strict(text []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
+	problems, err := kjson.UnmarshalStrict(text, into)
+	if err = cmp.Or(err, errors.Join(problems...)); err != nil {
 		return fmt.Errorf("no request: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("no request: more than one JSON object")
 	}
 	return nil
 }

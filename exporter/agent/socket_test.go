@@ -58,7 +58,8 @@ func TestSocket(t *testing.T) {
 	for line, want := range map[string]string{
 		`{`: "no request", `{"op":"reset","gpus":["0"]}`: "want quiesce, resume or status", `{"op":"quiesce"}`: "want at least one",
 		`{"op":"resume","gpus":["0"],"seconds":1}`: "has no time", `{"op":"quiesce","gpus":["0"],"seconds":100000}`: "want 1 to 3600",
-		`{"op":"status","gpus":["0"]}`: "about all GPUs", `{"op":"status"} {}`: "more than one", `{"op":"status","gpu":"0"}`: "unknown field",
+		`{"op":"status","gpus":["0"]}`: "about all GPUs", `{"op":"status"} {}`: "after top-level value", `{"op":"status","gpu":"0"}`: "unknown field",
+		`{"op":"quiesce","gpus":["0"],"seconds":9,"seconds":1}`: "duplicate field",
 	} {
 		if a := ask(line); a.OK || !strings.Contains(a.Error, want) {
 			t.Errorf("%s: %+v, want %q", line, a, want)

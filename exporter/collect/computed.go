@@ -122,8 +122,12 @@ func (e *Events) clockTotals(string, time.Time) map[int64]int {
 	return counts
 }
 
-// clockReasons are DCGM's bits of field 112, from 1 on, by their names in DCGM's tools.
-var clockReasons = [...]string{"gpu_idle", "clocks_setting", "power_cap", "hw_slowdown", "sync_boost", "sw_thermal", "hw_thermal", "hw_power_brake", "display_clocks"}
+// clockReasons are the bits of field 112, from 1 on, by their names in DCGM's tools. The last two, of NVML 13.4
+// (nvml.h of go-nvml v0.13.4-1), have none there: DCGM passes the driver's bits on.
+var clockReasons = [...]string{
+	"gpu_idle", "clocks_setting", "power_cap", "hw_slowdown", "sync_boost", "sw_thermal", "hw_thermal", "hw_power_brake", "display_clocks",
+	"board_limit", "reliability",
+}
 
 // clockReason is a bit's name; empty where it has none.
 func clockReason(bit int64) string {

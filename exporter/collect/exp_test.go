@@ -272,7 +272,7 @@ func TestStaleByItsOwnInterval(t *testing.T) {
 
 // Names of health errors are DCGM's, by number. An error newer than DCGM's last one has its number.
 func TestHealthErrors(t *testing.T) {
-	for code, want := range map[int]string{0: "DCGM_FR_OK", 89: "DCGM_FR_EUD_BINARY_PERMISSIONS", 132: "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", 133: "DCGM_FR_UNKNOWN(133)"} {
+	for code, want := range map[int]string{0: "DCGM_FR_OK", 89: "DCGM_FR_EUD_BINARY_PERMISSIONS", 132: "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", 133: "DCGM_FR_CPU_SDC_TEST_FAILED", 134: "DCGM_FR_UNKNOWN(134)"} {
 		if got := HealthError(code); got != want {
 			t.Errorf("%d: %s, want %s", code, got, want)
 		}

@@ -122,8 +122,10 @@ func leastEvery(field uint16) time.Duration {
 	return 0
 }
 
-// Profiled reports whether a field is a profiling field.
-func Profiled(field uint16) bool { return field > 1000 && field < 1100 }
+// Profiled reports whether a field is a profiling field; the last two are of single NVLinks.
+func Profiled(field uint16) bool {
+	return field > 1000 && field < 1100 || field == 1532 || field == 1533
+}
 
 // isRatio covers the profiling fields that are shares of time; the others of
 // that range are bytes per second.

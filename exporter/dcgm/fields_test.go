@@ -18,7 +18,7 @@ import (
 // for which DCGM has it.
 func TestFieldsOfDCGM(t *testing.T) {
 	fields := fieldTable(t)
-	if len(fields) != 633 {
+	if len(fields) != 643 {
 		t.Fatalf("%d fields in the table", len(fields))
 	}
 	for id, f := range fields {

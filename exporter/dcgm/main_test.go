@@ -1,7 +1,6 @@
 package dcgm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,11 +120,9 @@ func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 // defaults are fields of dcgm-exporter's default counters.
 var defaults = []uint16{100, 101, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 449, 1001, 1004, 1005, 1009, 1010}
 
-// open returns a source of these fields, which closes the library before the next test. It looks for devices with each
-// reading, unless the options have another interval.
+// open returns a source of these fields, which closes the library before the next test.
 func open(t testing.TB, o Options, fields ...uint16) *reader {
 	t.Helper()
-	o.learnEvery = cmp.Or(o.learnEvery, 1)
 	s, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
@@ -142,7 +139,7 @@ func (m *machine) open(o Options, fields ...uint16) *reader {
 	return open(m.t, o, fields...)
 }
 
-func (m *machine) read(s collect.Source) *collect.Reading {
+func (m *machine) read(s *reader) *collect.Reading {
 	m.t.Helper()
 	m.write()
 	return read(m.t, s)
@@ -153,8 +150,10 @@ func watchFields(t testing.TB, s collect.Source, fields ...uint16) {
 	s.Watch(fields, 100*time.Millisecond, nil)
 }
 
-func read(t testing.TB, s collect.Source) *collect.Reading {
+// read looks for devices too.
+func read(t testing.TB, s *reader) *collect.Reading {
 	t.Helper()
+	s.learned = time.Time{}
 	r, err := s.Read()
 	require.NoError(t, err)
 	return r

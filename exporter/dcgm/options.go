@@ -1,7 +1,6 @@
 package dcgm
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,9 +26,7 @@ type Options struct {
 	// Log gets changes of state; nil discards them.
 	Log *slog.Logger
 
-	// For tests; zero means learnEvery, absentEvery and time.Now.
-	learnEvery, absentEvery time.Duration
-	now                     func() time.Time
+	now func() time.Time // for tests; nil means time.Now
 }
 
 // Errors that callers distinguish.
@@ -49,7 +46,6 @@ var (
 func (o Options) embedded() bool { return o.Address == "" }
 
 func (o Options) withDefaults() Options {
-	o.learnEvery, o.absentEvery = cmp.Or(o.learnEvery, learnEvery), cmp.Or(o.absentEvery, absentEvery)
 	if o.now == nil {
 		o.now = time.Now
 	}

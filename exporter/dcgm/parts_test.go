@@ -17,7 +17,6 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collecttest"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
-	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -365,12 +364,9 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 		t.Errorf("%d lines after a minute, want one more than %d", logged(), before)
 	}
 	// One GPU supports the field, as after the fabric manager's start.
-	s.options.absentEvery = time.Millisecond
-	watchFields(t, s, 155, 449)
-	read(t, s)
 	m.set(1, 449, 7)
 	m.write()
-	await.True(t, time.Minute, "field 449 of the second GPU", func() bool { return has(read(t, s).Entities[1], 449) })
+	c.advance(absentEvery)
 	if e := read(t, s).Entities; number(t, e[1], 449) != 7 || has(e[0], 449) {
 		t.Errorf("%+v", e)
 	}
@@ -409,7 +405,7 @@ func TestRequests(t *testing.T) {
 	log := logging(t)
 	m := newMachine(t, 2)
 	c := &clock{}
-	s := m.open(Options{Address: m.engine(onTCP), now: c.now, learnEvery: learnEvery})
+	s := m.open(Options{Address: m.engine(onTCP), now: c.now})
 	// Samples stay fresh. Fields that are sampled at different intervals are in the same requests.
 	s.Watch([]uint16{155, 230, 252}, time.Hour, map[uint16]time.Duration{252: 2 * time.Hour})
 	minute := func() map[string]int {
@@ -417,7 +413,8 @@ func TestRequests(t *testing.T) {
 		before := log()
 		for range 60 {
 			c.advance(time.Second)
-			read(t, s)
+			_, err := s.Read()
+			require.NoError(t, err)
 		}
 		calls := map[string]int{}
 		for line := range strings.Lines(strings.TrimPrefix(log(), before)) {
@@ -434,7 +431,6 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%v, want %v", quiet, want)
 	}
 	m.partition(0, "3g.40gb@0 3g.40gb@4")
-	c.advance(learnEvery)                             // the next reading sees it
 	want["dcgmEntitiesGetLatestValues"] = 60*3 + 12*2 // of GPUs, of instances, and XIDs of compute instances; identities of GPUs and instances
 	if quiet := minute(); !maps.Equal(quiet, want) {
 		t.Errorf("%v, want %v", quiet, want)
@@ -453,11 +449,14 @@ func TestInstancesAreFollowed(t *testing.T) {
 	m := newMachine(t, 1)
 	m.partition(0, "3g.40gb@0 3g.40gb@4")
 	c := &clock{}
-	s := m.open(Options{now: c.now, learnEvery: learnEvery}, 155, 252)
+	s := m.open(Options{now: c.now}, 155, 252)
 	seen := func(after time.Duration, want int) {
 		t.Helper()
 		c.advance(after)
-		if n := len(m.read(s).Entities) - 1; n != want {
+		m.write()
+		r, err := s.Read()
+		require.NoError(t, err)
+		if n := len(r.Entities) - 1; n != want {
 			t.Errorf("%d instances, want %d", n, want)
 		}
 	}

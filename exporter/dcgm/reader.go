@@ -128,7 +128,7 @@ func (r *reader) refresh() error {
 // recheck looks for changes when that is due, and reports whether the watches still fit.
 func (r *reader) recheck() (bool, error) {
 	stranger := func(gpu entityKey) bool { return r.known[gpu].UUID == "" }
-	if r.options.due(r.learned, r.options.learnEvery) || slices.ContainsFunc(r.layout.keys(kindGPU), stranger) {
+	if r.options.due(r.learned, learnEvery) || slices.ContainsFunc(r.layout.keys(kindGPU), stranger) {
 		r.learned = r.options.now()
 		if found, err := r.readLayout(); err != nil || !slices.Equal(found, r.layout) {
 			return false, err
@@ -144,7 +144,7 @@ func (r *reader) recheck() (bool, error) {
 			return false, nil
 		}
 	}
-	if len(r.absent) > 0 && r.options.due(r.looked, r.options.absentEvery) {
+	if len(r.absent) > 0 && r.options.due(r.looked, absentEvery) {
 		absent, err := r.lookForAbsent()
 		return slices.Equal(absent, r.absent), err
 	}
@@ -202,7 +202,7 @@ func (r *reader) adopt(found layout) error {
 	absent, err := r.lookForAbsent()
 	if err == nil && !slices.Equal(absent, r.absent) {
 		r.absent = absent
-		r.options.Log.Debug("dcgm: fields that are not supported are sampled more rarely", "fields", absent, "every", r.options.absentEvery.String())
+		r.options.Log.Debug("dcgm: fields that are not supported are sampled more rarely", "fields", absent, "every", absentEvery.String())
 		err = r.watchAll()
 	}
 	if err != nil {

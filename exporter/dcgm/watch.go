@@ -40,7 +40,7 @@ type sampling struct {
 func (r *reader) watchAll() error {
 	r.session.unwatch()
 	watched := map[entityKey][]uint16{}
-	for every, fields := range r.plan(r.layout, r.options.absentEvery) {
+	for every, fields := range r.plan(r.layout) {
 		for _, part := range r.layout.rectangles(fields) {
 			watches, err := r.session.watch(part, every, max(3*every, leastKeep))
 			if err != nil {
@@ -68,14 +68,12 @@ func (r *reader) watchAll() error {
 }
 
 // plan returns which fields of which entities are sampled, by interval. Profiling fields are planned
-// only for GPUs that have them: DCGM refuses a whole list for one GPU that lacks one of its profiling
-// fields.
-func (s *sampling) plan(l layout, absentEvery time.Duration) map[time.Duration]map[entityKey][]uint16 {
+// only for GPUs that have them, and for their instances and links: DCGM refuses a whole list for one GPU
+// that lacks one of its profiling fields.
+func (s *sampling) plan(l layout) map[time.Duration]map[entityKey][]uint16 {
 	plan, profiled := map[time.Duration]map[entityKey][]uint16{}, map[entityKey][]uint16{}
-	if slices.ContainsFunc(s.fields.of[kindGPU], collect.Profiled) {
-		for _, gpu := range l.keys(kindGPU) {
-			profiled[gpu] = profiledFields(gpu.id)
-		}
+	for _, gpu := range l.keys(kindGPU) {
+		profiled[gpu] = profiledFields(gpu.id)
 	}
 	for _, e := range l {
 		for _, f := range s.fields.of[e.kind] {

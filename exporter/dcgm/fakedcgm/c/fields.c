@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-/* The fields of DCGM 4.6.0 as its own library reports them, without those from 1524 on, which go-dcgm's
- * headers do not have: the level of entity that has them, type, and ids. Facts of NVIDIA DCGM
- * (Apache-2.0). */
+/* The fields of DCGM 4.6.0 as its own library reports them, more than go-dcgm's headers have: the level of
+ * entity that has them, type, and ids. Facts of NVIDIA DCGM (Apache-2.0). */
+enum { MAX_FIELDS = 1534 };
 static const struct {
     int level;
     char type;
@@ -24,11 +24,12 @@ static const struct {
     { DCGM_FE_VGPU, 'i', "522 525-527 534" },
     { DCGM_FE_VGPU, 's', "520-521 523-524 532-533" },
     { DCGM_FE_SWITCH, 'i', "701-707 856-864 866-869" },
+    { DCGM_FE_SWITCH, 's', "1524" },
     { DCGM_FE_GPU_I, 'd', "1005" },
     { DCGM_FE_GPU_CI, 'd', "254 1001-1004 1006-1008 1013-1016" },
     { DCGM_FE_GPU_CI, 'i', "90 92-93 230 250-253" },
     { DCGM_FE_GPU_CI, 's', "50 54 68" },
-    { DCGM_FE_LINK, 'i', "580-592 780-824 865 870-876 1508-1509" },
+    { DCGM_FE_LINK, 'i', "580-592 780-824 865 870-876 1508-1509 1525-1533" },
     { DCGM_FE_LINK, 's', "877-878" },
     { DCGM_FE_CPU, 'd', "1110-1112 1130-1133" },
     { DCGM_FE_CPU, 's', "1140-1141" },
@@ -38,7 +39,7 @@ static const struct {
     { DCGM_FE_CONNECTX, 'i', "1300-1309" },
 };
 
-static dcgm_field_meta_t table[DCGM_FI_MAX_FIELDS];
+static dcgm_field_meta_t table[MAX_FIELDS];
 
 __attribute__((constructor)) static void fill_table(void) {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
@@ -52,4 +53,4 @@ __attribute__((constructor)) static void fill_table(void) {
 
 int DcgmFieldsInit(void) { return 0; }
 
-dcgm_field_meta_p DcgmFieldGetById(unsigned short id) { return id < DCGM_FI_MAX_FIELDS && table[id].fieldType != 0 ? &table[id] : NULL; }
+dcgm_field_meta_p DcgmFieldGetById(unsigned short id) { return id < MAX_FIELDS && table[id].fieldType != 0 ? &table[id] : NULL; }

@@ -102,13 +102,15 @@ dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t handle, uintptr_t id) {
     return DCGM_ST_OK;
 }
 
-/* DCGM refuses a whole list if one GPU cannot profile one of its fields. */
+/* DCGM refuses a whole list if one GPU cannot profile one of its fields or one of its links'. */
 static bool may_watch(const group *g, const group *f) {
     for (int i = 0; i < g->count * f->count; i++) {
         unsigned long long can[MAX_PROFILED];
-        const entity e = g->list[i / f->count];
+        entity e = g->list[i / f->count];
         const unsigned short field = f->fields[i % f->count];
-        bool may = e.entityGroupId != DCGM_FE_GPU || field < 1001 || field > 1083;
+        if (e.entityGroupId == DCGM_FE_LINK)
+            e = (entity){ e.entityId & 0xff, e.entityId >> 24 };
+        bool may = e.entityGroupId != DCGM_FE_GPU || !((field >= 1001 && field <= 1096) || field == 1532 || field == 1533);
         for (int n = may ? 0 : profiled_fields(e, can); n > 0 && !may; n--)
             may = can[n - 1] == field;
         if (!may)
