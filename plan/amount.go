@@ -127,7 +127,7 @@ func (s *Scale) GPUs(d demand.Demand) float64 {
 	f := d.Fraction
 	d.Fraction = nil
 	a := s.Amount(&d, 0)
-	gpus := max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, quota.MemorySlices))
+	gpus := max(float64(a.Compute)/gpuSlices, float64(a.Memory)/quota.MemorySlices)
 	switch {
 	case f.Shares():
 		gpus += float64(clampCount(max(f.GPUs, 1))) / gpuSlices

@@ -16,6 +16,18 @@ const RemoveDelay = 5 * time.Second
 // frees reports a drain that may be ended for a pending pod.
 func (d *Draining) frees() bool { return d.Reason == NodeUnderused || d.Reason == NodeEmpty }
 
+// reopens reports a node in a drain that may be ended for a pending pod.
+func (w *world) reopens(n *nodeState) bool {
+	return n.since == NodeDraining && n.draining() && n.Drain.frees() && w.may(n.pool)
+}
+
+// reopen ends the drain of a node for a pending pod. The next reconcile may repartition its GPUs.
+func (w *world) reopen(n *nodeState, p *pending, why string) {
+	w.giveUp(n, NodeNeeded, p.pod.Key()+why+", so it is not removed")
+	n.tier, n.since, n.at = tierChange, NodeUpcoming, w.now
+	n.changeAt = later(n.changeAt, w.now.Add(aMoment))
+}
+
 // draining reports a node of a pool that is being drained.
 func (n *nodeState) draining() bool { return n.Drain != nil && n.pool != nil }
 
@@ -40,13 +52,10 @@ func (w *world) countDrain(i int) {
 func (w *world) reopenFor(p *pending) bool {
 	for _, i := range w.reopenable {
 		n := &w.nodes[i]
-		if n.since != NodeDraining || !w.may(n.pool) || !n.admits(p.kind) || !w.topology.rulesAllow(p.kind, n) || w.models.lacks(p.kind, &n.capacity) != "" {
+		if !w.reopens(n) || !n.admits(p.kind) || !w.topology.rulesAllow(p.kind, n) || w.models.lacks(p.kind, &n.capacity) != "" {
 			continue
 		}
-		n = w.touch(i)
-		w.giveUp(n, NodeNeeded, fmt.Sprintf("%s fits on it, so it is not removed", p.pod.Key()))
-		n.tier, n.since, n.at = tierChange, NodeUpcoming, w.now
-		n.changeAt = later(n.changeAt, w.now.Add(aMoment))
+		w.reopen(w.touch(i), p, " fits on it")
 		w.reindex(i)
 		p.chosen = choice{OptionWait, n.name}
 		w.commitWait(p, option{node: i})

@@ -2,10 +2,8 @@ package plan
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -112,10 +110,10 @@ func (q *quotas) charge(p *pending) bool {
 func (q *quotas) refuse(p *pending, tenant int, a quota.Amount) bool {
 	t := &q.tenants[tenant]
 	p.refused, p.reason = true, QuotaExceeded
-	p.detail = fmt.Sprintf("%s %s/%s GPU guaranteed, %s available, limit %s; requests %s more",
-		t.Name, gpuText(q.tree.Used(t.Name)), gpuText(t.Guarantee), availableText(q.tree.Available(t.Name)), gpuText(t.Limit), gpuText(a))
+	p.detail = fmt.Sprintf("%s uses %s, is guaranteed %s, limit %s; requests %s more, available %s",
+		t.Name, q.tree.Used(t.Name), t.Guarantee, t.Limit, a, q.tree.Available(t.Name))
 	if above, limit := q.tree.Full(t.Name, a); above != "" && above != t.Name {
-		p.detail += fmt.Sprintf("; %s above it %s/%s GPU of its limit", above, gpuText(q.tree.Total(above)), gpuText(limit))
+		p.detail += fmt.Sprintf("; %s above it uses %s of its limit %s", above, q.tree.Total(above), limit)
 	}
 	return false
 }
@@ -224,30 +222,3 @@ func (q *quotas) without(gone []placedPod) quota.Tree {
 	}
 	return tree
 }
-
-// gpuText is an amount in GPUs: "8", "0.43"; "∞" for no bound. It is the larger
-// of compute and memory.
-func gpuText(a quota.Amount) string {
-	if a.Compute == quota.Unlimited && a.Memory == quota.Unlimited {
-		return "∞"
-	}
-	return twoPlaces(max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, quota.MemorySlices)))
-}
-
-// availableText is the smaller of compute and memory: one without the other is
-// of no use.
-func availableText(a quota.Amount) string {
-	if a.Compute == quota.Unlimited || a.Memory == quota.Unlimited {
-		return gpuText(a)
-	}
-	return twoPlaces(min(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, quota.MemorySlices)))
-}
-
-func inGPUs(n int64, ofGPU float64) float64 {
-	if n == quota.Unlimited {
-		return 0
-	}
-	return float64(n) / ofGPU
-}
-
-func twoPlaces(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) }

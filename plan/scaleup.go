@@ -184,6 +184,9 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		if _, ok := w.models.repartitionNew(k, p); ok {
 			return ""
 		}
+		if why := w.models.withoutProfile(k, p); why != "" {
+			return why
+		}
 		if requested, known := w.models.requestOf(k, p.fresh.model); known && p.MIG.Repartition && (len(requested) > 1 || requested[0].N > 1) {
 			return "its GPUs cannot be partitioned into all it requests"
 		}
@@ -198,6 +201,27 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		}
 		return lackText(lack)
 	}
+}
+
+// withoutProfile returns which of the requested profiles no GPU of a new node can have, and why; empty for none.
+func (ms *models) withoutProfile(k *kind, p *poolState) string {
+	model, allowed := p.fresh.model, p.MIG.Allowed
+	if _, ok := ms.table(model); !ok {
+		return ""
+	}
+	for _, in := range k.pod.Demand.MIG {
+		switch profile, ok := ms.profile(model, in.Name); {
+		case !ok:
+			return model + " has no profile " + in.Name
+		case p.MIG.Repartition && len(allowed) > 0 && !slices.Contains(allowed, profile):
+			names := make([]string, len(allowed))
+			for i := range allowed {
+				names[i] = ProfileText(model, allowed[i])
+			}
+			return in.Name + " is not among its mig.allowedProfiles, " + strings.Join(names, ", ")
+		}
+	}
+	return ""
 }
 
 // shortOfGPUs returns what the GPUs of a new node lack.

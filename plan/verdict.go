@@ -188,7 +188,7 @@ func (cond *conditions) nodeVerdict(n *nodeState) Verdict {
 			v.Detail = "scale down is disabled for it"
 		}
 	case NodeUpcoming:
-		v.Detail = "ready in " + short(n.at.Sub(cond.now))
+		v.Detail = n.dueText("ready in ", cond.now)
 	case NodeInterrupted:
 		v.Detail = cond.interruptionText(n)
 	case NodeUnready:
@@ -206,7 +206,7 @@ func (cond *conditions) operationVerdict(n *nodeState, o *Operation) (Reason, st
 	case cond.failed(o):
 		return RepartitionOverdue, o.ID
 	}
-	return WaitRepartition, fmt.Sprintf("%s, ready in %s", o.ID, short(n.at.Sub(cond.now)))
+	return WaitRepartition, o.ID + ", " + n.dueText("ready in ", cond.now)
 }
 
 // decideGPU changes the verdict on a GPU that this plan repartitions, or that is unusual.

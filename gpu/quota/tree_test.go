@@ -220,8 +220,10 @@ func TestConservation(t *testing.T) {
 					r.Fatalf("%s borrows %v of %v", n.Name, tr.over(i), n.Borrow)
 				}
 				below := tr.used[i].own
-				for _, c := range n.children {
-					below = below.Add(tr.used[c].total)
+				for c, child := range tr.nodes {
+					if child.parent == i {
+						below = below.Add(tr.used[c].total)
+					}
 				}
 				if below != tr.used[i].total {
 					r.Fatalf("%s: total %v, sum %v", n.Name, tr.used[i].total, below)

@@ -74,6 +74,11 @@ func (s *scheduler) near(p *plan.Pod, h *Host) bool {
 		return !slices.ContainsFunc(p.Near, func(r plan.Rule) bool { return !slices.Contains(q.Groups, r.Group) })
 	}
 	there, anywhere := true, false
+	if slices.ContainsFunc(s.tried, func(at *Host) bool {
+		return len(p.Near) > 0 && !slices.ContainsFunc(p.Near, func(r plan.Rule) bool { return !together(at, h, r.Key) })
+	}) {
+		return false
+	}
 	for _, r := range p.Near {
 		if _, ok := h.Place(r.Key); !ok {
 			return false
