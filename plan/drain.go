@@ -247,6 +247,8 @@ func (w *world) endDrain(n *nodeState) {
 	case n.Drain.Reason == NodeEmpty: // counted when its removal was decided
 		p.draining--
 		w.takeAway(n, NodeEmpty, took)
+	case w.keepsOne(p) != "" && w.now.After(n.Drain.Deadline):
+		w.giveUp(n, BoundReached, "empty, and the limit on removals is reached")
 	case w.keepsOne(p) != "":
 		n.decided = verdict{BoundReached, "empty, and the limit on removals is reached"}
 	default:

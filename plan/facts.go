@@ -91,7 +91,7 @@ func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
 		if since := c.releasedAt(); since.IsZero() {
 			n.unstated = true
 		} else {
-			idle := w.now.Sub(since)
+			idle := max(w.now.Sub(since), 0)
 			v.Detail, n.idle = "for "+short(idle), min(n.idle, idle)
 		}
 	}

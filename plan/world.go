@@ -39,7 +39,7 @@ type placedPod struct {
 
 // newWorld sorts and indexes the snapshot, and computes from when on each node is supply.
 func newWorld(s Snapshot, p Policy) *world {
-	at, all, undo := &conditions{now: s.Now, policy: p, state: s.State}, &fleet{}, &journal{}
+	at, all, undo := &conditions{now: s.Now, policy: p, state: s.State.asOf(s.Now)}, &fleet{}, &journal{}
 	places := &topology{fleet: all, journal: undo, rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}}
 	w := &world{conditions: at, fleet: all, journal: undo, topology: places,
 		models: models{tables: s.Tables, tableOf: map[string]*mig.Table{}, requestIDs: map[string]int{}, answers: map[string]answer{},

@@ -101,7 +101,7 @@ func TestWithoutCRD(t *testing.T) {
 	none := kubefake.New(kinds).WithInterceptorFuncs(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return &meta.NoKindMatchError{GroupKind: v1alpha1.GroupVersion.WithKind("GPUNodePool").GroupKind(), SearchedVersions: []string{"v1alpha1"}}
 	}}).Build()
-	_, err := NewStatusStore(none, none, nil).Load(t.Context(), start)
+	_, err := NewStatusStore(none, none, nil).Load(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "the CRD gpunodepools.gpuscale.io is not installed: set crds.install of the chart") {
 		t.Error(err)
 	}
@@ -139,7 +139,7 @@ func TestAllStateIsPersisted(t *testing.T) {
 	}
 	_, err := s.Save(t.Context(), snap, m)
 	require.NoError(t, err)
-	got, err := s.Load(t.Context(), at.Add(time.Hour))
+	got, err := s.Load(t.Context())
 	require.NoError(t, err)
 	if text := func(m plan.State) string { return scenario.Print(plan.Snapshot{Now: at, State: m}) }; text(got) != text(m) {
 		t.Errorf("read back\n%swant\n%s", text(got), text(m))
@@ -580,7 +580,7 @@ func follower(c client.Client, live client.Reader, holder string) *StatusStore {
 // load loads the state, which makes the store's replica the leader.
 func load(t *testing.T, s *StatusStore) plan.State {
 	t.Helper()
-	m, err := s.Load(t.Context(), start)
+	m, err := s.Load(t.Context())
 	require.NoError(t, err)
 	return m
 }
@@ -684,7 +684,7 @@ func TestTakingOverUnderWay(t *testing.T) {
 	c := cluster(t, named("p"))
 	reader := &late{Reader: c}
 	reader.then = func() { load(t, follower(c, c, "second")) }
-	if _, err := follower(c, reader, "first").Load(t.Context(), start); !errors.Is(err, act.ErrDeposed) {
+	if _, err := follower(c, reader, "first").Load(t.Context()); !errors.Is(err, act.ErrDeposed) {
 		t.Errorf("the first leads: %v", err)
 	}
 	if e := c.pool().Status.PlannerState.Epoch; e.Holder != "second" {
@@ -739,7 +739,7 @@ func TestPlannerStateIsBounded(t *testing.T) {
 	if _, ok := s.LastRepartitionTime[fmt.Sprintf("n-%04d", 2*v1alpha1.MaxPlannerStates-1)]; !ok {
 		t.Error("the latest is not kept")
 	}
-	again := poolState(stateOf([]v1alpha1.GPUNodePool{poolWith(s)}, at.Add(time.Hour)), "p", poolOf, s)
+	again := poolState(stateOf([]v1alpha1.GPUNodePool{poolWith(s)}), "p", poolOf, s)
 	if len(again.Failures) != len(s.Failures) || len(again.SickSinceTime) != len(s.SickSinceTime) {
 		t.Errorf("read back: %d failures, %d sick", len(again.Failures), len(again.SickSinceTime))
 	}
