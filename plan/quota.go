@@ -96,12 +96,11 @@ func (q *quotas) charge(p *pending) bool {
 	if q.borrows[t] = q.borrows[t] || !guaranteed; q.borrows[t] && !q.lends {
 		return false
 	}
-	tree := q.tree.Force(tenant.Name, a)
-	if !guaranteed {
-		var err error
-		if tree, err = q.tree.Add(tenant.Name, a); err != nil {
-			return q.refuse(p, t, a)
-		}
+	tree, available := q.tree.Add(tenant.Name, a)
+	if guaranteed {
+		tree = q.tree.Force(tenant.Name, a)
+	} else if !available {
+		return q.refuse(p, t, a)
 	}
 	q.tree, p.charged, p.borrowed, p.shared = tree, true, !guaranteed, tree.Covered(tenant.Name)
 	return true

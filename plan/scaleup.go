@@ -214,11 +214,11 @@ func (ms *models) withoutProfile(k *kind, p *poolState) string {
 		case !ok:
 			return model + " has no profile " + in.Name
 		case p.MIG.Repartition && len(allowed) > 0 && !slices.Contains(allowed, profile):
-			names := make([]string, len(allowed))
-			for i := range allowed {
-				names[i] = ProfileText(model, allowed[i])
+			why := in.Name + " is not among its mig.allowedProfiles:"
+			for _, other := range allowed {
+				why += " " + ProfileText(model, other)
 			}
-			return in.Name + " is not among its mig.allowedProfiles, " + strings.Join(names, ", ")
+			return why
 		}
 	}
 	return ""
@@ -323,7 +323,6 @@ func (w *world) newNode(p *pending, o option, all []option) int {
 		reason, detail = w.whyScaleUp(p, o, all)
 	}
 	w.scaleUp(o.pool, 1, reason, detail)
-	w.actions.edit(ps.action).Cost += w.policy.life(ps)
 	return w.addSpare(o.pool, o.at, ps.action)
 }
 
@@ -357,7 +356,8 @@ func (w *world) scaleUp(p *poolState, n int, reason Reason, detail string) {
 		w.state.LastRegret = with(w.state.LastRegret, p.Name, w.now)
 	}
 	p.grown += n
-	w.actions.edit(p.action).To = p.base + p.grown
+	a := w.actions.edit(p.action)
+	a.To, a.Cost = p.base+p.grown, a.Cost+float64(n)*w.policy.life(p)
 	w.state.Grown = w.grown(w.state.Grown, p.Name, n)
 }
 
@@ -372,6 +372,5 @@ func (w *world) raiseToMin() {
 		for range n {
 			w.addSpare(p, w.now.Add(p.ReadyAfter), p.action)
 		}
-		w.actions.list[p.action].Cost += float64(n) * w.policy.life(p)
 	}
 }

@@ -42,8 +42,7 @@ func newWorld(s Snapshot, p Policy) *world {
 	at, all, undo := &conditions{now: s.Now, policy: p, state: s.State.asOf(s.Now)}, &fleet{}, &journal{}
 	places := &topology{fleet: all, journal: undo, rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}}
 	w := &world{conditions: at, fleet: all, journal: undo, topology: places,
-		models: models{tables: s.Tables, tableOf: map[string]*mig.Table{}, requestIDs: map[string]int{}, answers: map[string]answer{},
-			additions: map[string][]mig.Placement{}},
+		models:    models{tables: s.Tables, tableOf: map[string]*mig.Table{}, requestIDs: map[string]int{}, answers: map[string]answer{}},
 		queue:     &queue{journal: undo, topology: places, kindAt: map[string]*kind{}},
 		evictions: evictions{conditions: at, fleet: all, journal: undo, pods: map[*Pod]bool{}, later: map[*Pod]string{}, budgets: map[string]int{}},
 		actions:   actions{conditions: at, journal: undo}}

@@ -67,9 +67,9 @@ func (w *World) pending() []*plan.Pod {
 // scheduler is one run of scheduling.
 type scheduler struct {
 	w      *World
-	hosts  []Host  // by name
-	apart  bool    // a pod has an Apart rule
-	tried  []*Host // hosts in places that are too small for the pods that are bound together
+	hosts  []Host       // by name
+	apart  bool         // a pod has an Apart rule
+	tried  []*plan.Node // in places that are too small for the pods that are bound together
 	events []Event
 	// nominees are, by node, the pending pods that are nominated for it.
 	nominees map[string][]*plan.Pod
@@ -144,16 +144,13 @@ func (s *scheduler) gang(name string, pending []*plan.Pod) (members []*plan.Pod,
 func (s *scheduler) together(pods []*plan.Pod, need int) {
 	for s.tried = nil; ; {
 		var undo []func()
-		var first *Host // of those that must be near others
+		var first *plan.Node // of those that must be near others
 		events := len(s.events)
 		for _, p := range pods {
-			release := s.place(p)
-			if release == nil {
-				continue
-			}
-			undo = append(undo, release)
-			if first == nil && len(p.Near) > 0 {
-				first = s.host(p.Node)
+			if release := s.place(p); release != nil {
+				if undo = append(undo, release); first == nil && len(p.Near) > 0 {
+					first = s.w.node(p.Node)
+				}
 			}
 		}
 		if len(undo) >= need {
@@ -167,10 +164,6 @@ func (s *scheduler) together(pods []*plan.Pod, need int) {
 		}
 		s.tried = append(s.tried, first)
 	}
-}
-
-func (s *scheduler) host(name string) *Host {
-	return &s.hosts[slices.IndexFunc(s.hosts, func(h Host) bool { return h.Name == name })]
 }
 
 // place binds a pod to its nominated node if it fits there, as kube-scheduler does (1.37, pkg/scheduler/schedule_one.go:
