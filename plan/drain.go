@@ -41,9 +41,7 @@ func (w *world) countDrain(i int) {
 		p.replacing++
 	default:
 		p.draining++
-		if n.since == NodeDraining {
-			w.reopenable = append(w.reopenable, i)
-		}
+		w.reopenable = append(w.reopenable, i)
 	}
 }
 
@@ -241,7 +239,7 @@ func (w *world) endDrain(n *nodeState) {
 			w.replace(n, NodeDrained, took)
 		}
 	case w.keepsOne(p) == AtMin:
-		w.giveUp(n, AtMin, fmt.Sprintf("the pool has %d nodes, and its minimum is %d", min(p.Target, p.Size)-p.shrunk, p.Min))
+		w.giveUp(n, AtMin, p.minText(min(p.Target, p.Size)-p.shrunk))
 	case w.keepsOne(p) == CoolingDown:
 		n.decided = verdict{CoolingDown, "empty, and its pool grows in this reconcile"}
 	case n.Drain.Reason == NodeEmpty: // counted when its removal was decided

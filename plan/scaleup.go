@@ -361,6 +361,10 @@ func (w *world) scaleUp(p *poolState, n int, reason Reason, detail string) {
 	w.state.Grown = w.grown(w.state.Grown, p.Name, n)
 }
 
+func (p *poolState) minText(nodes int) string {
+	return fmt.Sprintf("the pool has %s, and its minimum is %d", count(nodes, "node"), p.Min)
+}
+
 // raiseToMin scales up the pools that are smaller than their minimum.
 func (w *world) raiseToMin() {
 	for _, p := range w.pools {
@@ -368,7 +372,7 @@ func (w *world) raiseToMin() {
 		if n <= 0 || p.Fixed || p.stop != "" || w.actions.full() {
 			continue
 		}
-		w.scaleUp(p, n, BelowMin, fmt.Sprintf("the pool has %d nodes, and its minimum is %d", p.base, p.Min))
+		w.scaleUp(p, n, BelowMin, p.minText(p.base))
 		for range n {
 			w.addSpare(p, w.now.Add(p.ReadyAfter), p.action)
 		}

@@ -26,7 +26,7 @@ type world struct {
 	serving     serving     // the gang or pod for which options are weighed
 	watch       *watch      // the pods being explained, nil in Make
 
-	reopenable  []int     // nodes whose drain a pending pod may end
+	reopenable  []int     // nodes whose drain a pending pod may end, see reopens
 	names       names     // memory for the names in verdicts
 	gpuVerdicts []Verdict // on all GPUs, by node and position, as readGPU makes them; verdicts begins with them
 }
