@@ -117,8 +117,8 @@ func (q *quotas) refuse(p *pending, tenant int, a quota.Amount) bool {
 	return false
 }
 
-// readmit charges refused pods again once pods admitted before them turn out to
-// be unservable: those must not keep the quota used up.
+// readmit charges refused pods again once pods admitted before them turn out to be unservable, or to wait for capacity
+// to borrow: those must not keep the quota used up.
 func (w *world) readmit() {
 	freed := false // for the tenant's own pods, and those that share a limit or borrow
 	for i := range w.pending {
@@ -127,7 +127,7 @@ func (w *world) readmit() {
 		if why == GangWaits { // the reason of the member that keeps the gang unserved
 			why = w.evictions.gangNamed(p.pod.Gang).lacks
 		}
-		if p.charged && (why == NoPoolFits || why == RepartitionExhausted) {
+		if p.charged && (why == NoPoolFits || why == RepartitionExhausted || why == BorrowedWaits) {
 			w.quotas.discharge(p)
 			freed = true
 		}
