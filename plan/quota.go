@@ -200,9 +200,6 @@ func (q *quotas) guaranteed(p *Pod) bool {
 // limitAbove names the tenant, from the pod's to the root, whose limit one more such
 // pod would exceed; empty for none.
 func (q *quotas) limitAbove(p *Pod) string {
-	if q.tenantIndex(p) < 0 {
-		return ""
-	}
 	full, _ := q.tree.Full(p.Tenant, q.amountOf(p))
 	return full
 }
