@@ -37,7 +37,7 @@ func newQuotas(f *fleet, tenants []Tenant, running []placedPod, scale *Scale, no
 	}
 	var err error
 	if q.tree, err = quota.NewTree(plain); err != nil {
-		q.tenants = nil
+		q.tenants, q.tree = nil, quota.Tree{}
 		return q
 	}
 	q.borrows = make([]bool, len(q.tenants))
