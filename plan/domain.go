@@ -123,10 +123,11 @@ func (w *world) allOrNoneIn(d *domain, members []int, do func(i int) bool) (f fa
 // ones stay free for larger gangs. Last come the others, those with the most free capacity first. It is nil where the
 // members need not be in one place, or where a pod of their group has a place already.
 func (w *world) domainsOf(members []int) []*domain {
-	k, need := (*kind)(nil), 0.0
+	k, need, alike := (*kind)(nil), 0.0, true
 	for _, i := range members {
 		other := w.pending[i].kind
-		if need += other.eq; k == nil && len(other.pod.Near) > 0 {
+		need, alike = need+other.eq, alike && w.pending[i].kind == w.pending[members[0]].kind
+		if k == nil && len(other.pod.Near) > 0 {
 			k = other
 		}
 	}
@@ -153,6 +154,7 @@ func (w *world) domainsOf(members []int) []*domain {
 		return all[id]
 	}
 	hosts := slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel })
+	worth := w.worthOf(k, alike)
 	byHeap := map[int]*domain{} // unless it is about hosts, all nodes of a heap are in one place
 	for _, n := range w.eachNode() {
 		if n.tier == tierOut && !w.reopens(n) || !n.admits(k) {
@@ -166,7 +168,7 @@ func (w *world) domainsOf(members []int) []*domain {
 		}
 		if d != nil {
 			now := float64(w.models.fitting(k, &n.capacity)) * k.eq
-			d.most, d.now, d.free = d.most+len(n.gpus()), d.now+now, d.free+max(now, float64(w.repartitioned(k, n)))
+			d.most, d.now, d.free = d.most+len(n.gpus()), d.now+now, d.free+max(now, w.repartitioned(k, n, worth))
 		}
 	}
 	for _, p := range w.pools {
@@ -176,7 +178,7 @@ func (w *world) domainsOf(members []int) []*domain {
 		more := p.Max - p.base - p.grown - p.later
 		if d := of(w.nextPlace(p)); d != nil && more > 0 {
 			d.most += more * len(p.Template.GPUs)
-			d.free += float64(more * len(p.Template.GPUs))
+			d.free += float64(more*len(p.Template.GPUs)) * worth[p.index]
 		}
 	}
 	rank := func(d *domain) (int, float64) {
@@ -203,17 +205,30 @@ func (w *world) domainsOf(members []int) []*domain {
 	return out[:min(len(out), maxDomains)]
 }
 
-// repartitioned is how many of a node's GPUs can be repartitioned for members.
-func (w *world) repartitioned(k *kind, n *nodeState) (sum int) {
+// repartitioned is the most that members can have of a node's GPUs once these are repartitioned for them, in GPUs.
+func (w *world) repartitioned(k *kind, n *nodeState, worth []float64) (sum float64) {
 	if len(k.pod.Demand.MIG) == 0 {
 		return 0
 	}
 	if _, ok := w.mayRepartition(k, n); ok {
 		for _, c := range w.repartitionable(n) {
-			sum += c.alike
+			sum += float64(c.alike) * worth[n.pool.index]
 		}
 	}
 	return sum
+}
+
+// worthOf is, for each pool, the share of a GPU that members can have once it is repartitioned for
+// them. It is 1 where they request no instances, or are not alike.
+func (w *world) worthOf(k *kind, alike bool) []float64 {
+	worth := make([]float64, len(w.pools))
+	for i, p := range w.pools {
+		if worth[i] = 1; alike && len(k.pod.Demand.MIG) > 0 {
+			empty, _ := w.models.capacityFor(k, p)
+			worth[i] = float64(w.models.fitting(k, &empty)) * k.eq / p.gpus()
+		}
+	}
+	return worth
 }
 
 // rounding is more than the error of a sum of GPU equivalents.
