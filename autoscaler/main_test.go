@@ -286,7 +286,7 @@ type still struct{ seen plan.Snapshot }
 func (s still) Observe(context.Context, time.Time) (observe.Observation, error) {
 	return observe.Observation{Snapshot: s.seen}, nil
 }
-func (s still) Load(context.Context, time.Time) (plan.State, error) { return s.seen.State, nil }
+func (s still) Load(context.Context) (plan.State, error) { return s.seen.State, nil }
 func (still) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {
 	return nil, nil
 }

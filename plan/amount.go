@@ -31,8 +31,7 @@ func NewScale(tables mig.Tables, models []gpu.Model) *Scale {
 }
 
 // Instance is the amount of one instance of a profile: on the first product of
-// the cluster that has a profile of this name; else the least that it counts on
-// any product; else the slices that its name states.
+// the cluster that has a profile of this name; else the slices that its name states.
 func (s *Scale) Instance(in demand.Instances) quota.Amount {
 	if a, ok := s.known[in.Name]; ok {
 		return a
@@ -49,21 +48,6 @@ func (s *Scale) instance(in demand.Instances) quota.Amount {
 				return ofGPU(t, p)
 			}
 		}
-	}
-	var least quota.Amount
-	found := false
-	for _, model := range mig.Models() {
-		t, ok := mig.ForModel(model)
-		if !ok {
-			continue
-		}
-		p, ok := t.Exact(in.Name)
-		if a := ofGPU(t, p); ok && (!found || a.Memory < least.Memory || a.Memory == least.Memory && a.Compute < least.Compute) {
-			least, found = a, true
-		}
-	}
-	if found {
-		return least
 	}
 	compute := min(max(in.Profile.Compute, 0), gpuSlices)
 	memory := compute
@@ -127,7 +111,7 @@ func (s *Scale) GPUs(d demand.Demand) float64 {
 	f := d.Fraction
 	d.Fraction = nil
 	a := s.Amount(&d, 0)
-	gpus := max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, quota.MemorySlices))
+	gpus := max(float64(a.Compute)/gpuSlices, float64(a.Memory)/quota.MemorySlices)
 	switch {
 	case f.Shares():
 		gpus += float64(clampCount(max(f.GPUs, 1))) / gpuSlices

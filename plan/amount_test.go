@@ -63,7 +63,7 @@ func TestScaleAmounts(t *testing.T) {
 		{"a quarter of a GPU of four slices", []gpu.Model{pro}, instance("1g.24gb"), 0, quota.Amount{Compute: 1, Memory: 2}},
 		{"half of it", []gpu.Model{pro}, instance("2g.48gb+gfx"), 0, quota.Amount{Compute: 3, Memory: 4}},
 		{"the same name on another GPU", []gpu.Model{{Name: "H20"}}, instance("1g.24gb"), 0, quota.Amount{Compute: 1, Memory: 2}},
-		{"a GPU that is not here", []gpu.Model{t4}, instance("2g.12gb"), 0, quota.Amount{Compute: 3, Memory: 4}},
+		{"of a GPU that is not here, by its name", []gpu.Model{t4}, instance("2g.12gb"), 0, quota.Amount{Compute: 2, Memory: 2}},
 		{"a profile of no product", []gpu.Model{t4}, instance("3g.999gb"), 0, quota.Amount{Compute: 3, Memory: 4}},
 	} {
 		if got := NewScale(nil, c.models).Amount(&c.d, c.device); got != c.want {

@@ -29,6 +29,17 @@ type capacity struct {
 	ports       []HostPort   // host ports that are taken
 }
 
+// models are the GPU models of the snapshot with their MIG tables. They translate what capacity offers
+// and what pods request into a model's profiles. What has been computed once is kept: it depends on no
+// trial.
+type models struct {
+	tables     mig.Tables
+	tableOf    map[string]*mig.Table // nil: the model has none
+	seen       []gpu.Model           // of all GPUs
+	requestIDs map[string]int        // numbers of the requests on each model
+	answers    map[string]answer     // of pack.Target, by question
+}
+
 // unstated stands for CPU or memory that the snapshot does not state: no limit.
 const unstated = math.MaxInt64 / 4
 

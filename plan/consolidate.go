@@ -21,7 +21,7 @@ type underused struct {
 // first, nodes with cached data last.
 func (w *world) consolidate() {
 	left := w.freeDrains()
-	if left <= 0 || w.hold != "" {
+	if left <= 0 || w.hold != "" || !w.mayRemove() {
 		return
 	}
 	trials, drained := maxTrials, make([]bool, len(w.pools))

@@ -19,7 +19,7 @@
 //   - scale down: scaledown.go, drain.go, consolidate.go, sick.go, idle.go
 //
 // Whether a pod fits a node is in fit.go (selectors, taints), topology.go and spread.go
-// (rules), capacity.go, models.go, gpuparts.go and ports.go (resources); index.go finds
-// the node. verdict.go, stranded.go, whynot.go and explain.go make the texts.
+// (rules), capacity.go, gpuparts.go and ports.go (resources); index.go finds
+// the node. verdict.go, whynot.go and explain.go make the texts.
 // docs/internals/003-planner.md has the reasons.
 package plan

@@ -156,8 +156,8 @@ func (w *world) domainsOf(members []int) []*domain {
 	hosts := slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel })
 	worth := w.worthOf(k, alike)
 	byHeap := map[int]*domain{} // unless it is about hosts, all nodes of a heap are in one place
-	for i, n := range w.eachNode() {
-		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !n.admits(k) {
+	for _, n := range w.eachNode() {
+		if n.tier == tierOut && !w.reopens(n) || !n.admits(k) {
 			continue
 		}
 		heap := k.heapOf(n)

@@ -16,6 +16,18 @@ const RemoveDelay = 5 * time.Second
 // frees reports a drain that may be ended for a pending pod.
 func (d *Draining) frees() bool { return d.Reason == NodeUnderused || d.Reason == NodeEmpty }
 
+// reopens reports a node in a drain that may be ended for a pending pod.
+func (w *world) reopens(n *nodeState) bool {
+	return n.since == NodeDraining && n.draining() && n.Drain.frees() && w.may(n.pool)
+}
+
+// reopen ends the drain of a node for a pending pod. The next reconcile may repartition its GPUs.
+func (w *world) reopen(n *nodeState, p *pending, why string) {
+	w.giveUp(n, NodeNeeded, p.pod.Key()+why+", so it is not removed")
+	n.tier, n.since, n.at = tierChange, NodeUpcoming, w.now
+	n.changeAt = later(n.changeAt, w.now.Add(aMoment))
+}
+
 // draining reports a node of a pool that is being drained.
 func (n *nodeState) draining() bool { return n.Drain != nil && n.pool != nil }
 
@@ -29,9 +41,7 @@ func (w *world) countDrain(i int) {
 		p.replacing++
 	default:
 		p.draining++
-		if n.since == NodeDraining {
-			w.reopenable = append(w.reopenable, i)
-		}
+		w.reopenable = append(w.reopenable, i)
 	}
 }
 
@@ -40,13 +50,10 @@ func (w *world) countDrain(i int) {
 func (w *world) reopenFor(p *pending) bool {
 	for _, i := range w.reopenable {
 		n := &w.nodes[i]
-		if n.since != NodeDraining || !w.may(n.pool) || !n.admits(p.kind) || !w.topology.rulesAllow(p.kind, n) || w.models.lacks(p.kind, &n.capacity) != "" {
+		if !w.reopens(n) || !n.admits(p.kind) || !w.topology.rulesAllow(p.kind, n) || w.models.lacks(p.kind, &n.capacity) != "" {
 			continue
 		}
-		n = w.touch(i)
-		w.giveUp(n, NodeNeeded, fmt.Sprintf("%s fits on it, so it is not removed", p.pod.Key()))
-		n.tier, n.since, n.at = tierChange, NodeUpcoming, w.now
-		n.changeAt = later(n.changeAt, w.now.Add(aMoment))
+		w.reopen(w.touch(i), p, " fits on it")
 		w.reindex(i)
 		p.chosen = choice{OptionWait, n.name}
 		w.commitWait(p, option{node: i})
@@ -232,12 +239,14 @@ func (w *world) endDrain(n *nodeState) {
 			w.replace(n, NodeDrained, took)
 		}
 	case w.keepsOne(p) == AtMin:
-		w.giveUp(n, AtMin, fmt.Sprintf("the pool has %d nodes, and its minimum is %d", min(p.Target, p.Size)-p.shrunk, p.Min))
+		w.giveUp(n, AtMin, p.minText(min(p.Target, p.Size)-p.shrunk))
 	case w.keepsOne(p) == CoolingDown:
 		n.decided = verdict{CoolingDown, "empty, and its pool grows in this reconcile"}
 	case n.Drain.Reason == NodeEmpty: // counted when its removal was decided
 		p.draining--
 		w.takeAway(n, NodeEmpty, took)
+	case w.keepsOne(p) != "" && w.now.After(n.Drain.Deadline):
+		w.giveUp(n, BoundReached, "empty, and the limit on removals is reached")
 	case w.keepsOne(p) != "":
 		n.decided = verdict{BoundReached, "empty, and the limit on removals is reached"}
 	default:

@@ -253,11 +253,11 @@ func (o Option) compare(p Option) int {
 }
 
 // pricedText itemizes a new node's cost.
-func (cond *conditions) pricedText(o option) string {
+func (w *world) pricedText(o option) string {
 	if o.node >= 0 {
-		return "a node that was requested and that no pod uses yet, ready in " + short(o.at.Sub(cond.now))
+		return "a node that was requested and that no pod uses yet, " + w.nodes[o.node].dueText("ready in ", w.now)
 	}
-	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", o.pool.price, short(o.at.Sub(cond.now)))
+	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", o.pool.price, short(o.at.Sub(w.now)))
 	if o.repartitions {
 		text += ", then repartitioned"
 	}

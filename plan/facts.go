@@ -22,7 +22,6 @@ type facts struct {
 	sick       bool          // a GPU is broken
 	hasUnused  bool          // an allocated device was measured idle
 	addable    bool          // an instance can perhaps be added to a GPU
-	plain      bool          // a GPU is without MIG
 	// plainUnallocated is the number of unallocated GPUs without MIG, unallocated are the unallocated instances. Sick
 	// GPUs do not count.
 	plainUnallocated int
@@ -91,16 +90,13 @@ func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
 		if since := c.releasedAt(); since.IsZero() {
 			n.unstated = true
 		} else {
-			idle := w.now.Sub(since)
+			idle := max(w.now.Sub(since), 0)
 			v.Detail, n.idle = "for "+short(idle), min(n.idle, idle)
 		}
 	}
 	n.unknown, n.unknownMIG = n.unknown || !c.AllocationKnown, n.unknownMIG || c.MIG && !c.AllocationKnown
-	if !c.MIG {
-		n.plain = true
-		if len(c.AllocatedTo) == 0 && c.Health != gpu.Sick {
-			n.plainUnallocated++
-		}
+	if !c.MIG && len(c.AllocatedTo) == 0 && c.Health != gpu.Sick {
+		n.plainUnallocated++
 	}
 	if n.pool != nil {
 		n.hasUnused = n.hasUnused || unused
@@ -173,7 +169,7 @@ func (n *nodeState) discountAllocated() {
 			f.N = min(f.N, mig.CountOf(n.unallocated, f.Profile))
 		}
 	}
-	if n.plain {
+	if !n.undivided {
 		n.whole = min(n.whole, n.plainUnallocated)
 	}
 }

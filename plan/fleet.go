@@ -53,6 +53,7 @@ type nodeState struct {
 	tier         tier       // when its free capacity is supply
 	since        Reason     // why its tier is not tierNow; its verdict then
 	at           time.Time  // from when on its free capacity is supply
+	due          time.Time  // the same, where that is over; zero for unknown
 	capacity                // free
 	facts                   // what its GPUs say together
 	bound        int        // pods that keep it from being empty

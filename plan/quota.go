@@ -2,10 +2,8 @@ package plan
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -39,7 +37,7 @@ func newQuotas(f *fleet, tenants []Tenant, running []placedPod, scale *Scale, no
 	}
 	var err error
 	if q.tree, err = quota.NewTree(plain); err != nil {
-		q.tenants = nil
+		q.tenants, q.tree = nil, quota.Tree{}
 		return q
 	}
 	q.borrows = make([]bool, len(q.tenants))
@@ -98,12 +96,11 @@ func (q *quotas) charge(p *pending) bool {
 	if q.borrows[t] = q.borrows[t] || !guaranteed; q.borrows[t] && !q.lends {
 		return false
 	}
-	tree := q.tree.Force(tenant.Name, a)
-	if !guaranteed {
-		var err error
-		if tree, err = q.tree.Add(tenant.Name, a); err != nil {
-			return q.refuse(p, t, a)
-		}
+	tree, available := q.tree.Add(tenant.Name, a)
+	if guaranteed {
+		tree = q.tree.Force(tenant.Name, a)
+	} else if !available {
+		return q.refuse(p, t, a)
 	}
 	q.tree, p.charged, p.borrowed, p.shared = tree, true, !guaranteed, tree.Covered(tenant.Name)
 	return true
@@ -112,16 +109,16 @@ func (q *quotas) charge(p *pending) bool {
 func (q *quotas) refuse(p *pending, tenant int, a quota.Amount) bool {
 	t := &q.tenants[tenant]
 	p.refused, p.reason = true, QuotaExceeded
-	p.detail = fmt.Sprintf("%s %s/%s GPU guaranteed, %s available, limit %s; requests %s more",
-		t.Name, gpuText(q.tree.Used(t.Name)), gpuText(t.Guarantee), availableText(q.tree.Available(t.Name)), gpuText(t.Limit), gpuText(a))
+	p.detail = fmt.Sprintf("%s uses %s, is guaranteed %s, limit %s; requests %s more, available %s",
+		t.Name, q.tree.Used(t.Name), t.Guarantee, t.Limit, a, q.tree.Available(t.Name))
 	if above, limit := q.tree.Full(t.Name, a); above != "" && above != t.Name {
-		p.detail += fmt.Sprintf("; %s above it %s/%s GPU of its limit", above, gpuText(q.tree.Total(above)), gpuText(limit))
+		p.detail += fmt.Sprintf("; %s above it uses %s of its limit %s", above, q.tree.Total(above), limit)
 	}
 	return false
 }
 
-// readmit charges refused pods again once pods admitted before them turn out to
-// be unservable: those must not keep the quota used up.
+// readmit charges refused pods again once pods admitted before them turn out to be unservable, or to wait for capacity
+// to borrow: those must not keep the quota used up.
 func (w *world) readmit() {
 	freed := false // for the tenant's own pods, and those that share a limit or borrow
 	for i := range w.pending {
@@ -130,7 +127,7 @@ func (w *world) readmit() {
 		if why == GangWaits { // the reason of the member that keeps the gang unserved
 			why = w.evictions.gangNamed(p.pod.Gang).lacks
 		}
-		if p.charged && (why == NoPoolFits || why == RepartitionExhausted) {
+		if p.charged && (why == NoPoolFits || why == RepartitionExhausted || why == BorrowedWaits) {
 			w.quotas.discharge(p)
 			freed = true
 		}
@@ -203,9 +200,6 @@ func (q *quotas) guaranteed(p *Pod) bool {
 // limitAbove names the tenant, from the pod's to the root, whose limit one more such
 // pod would exceed; empty for none.
 func (q *quotas) limitAbove(p *Pod) string {
-	if q.tenantIndex(p) < 0 {
-		return ""
-	}
 	full, _ := q.tree.Full(p.Tenant, q.amountOf(p))
 	return full
 }
@@ -224,30 +218,3 @@ func (q *quotas) without(gone []placedPod) quota.Tree {
 	}
 	return tree
 }
-
-// gpuText is an amount in GPUs: "8", "0.43"; "∞" for no bound. It is the larger
-// of compute and memory.
-func gpuText(a quota.Amount) string {
-	if a.Compute == quota.Unlimited && a.Memory == quota.Unlimited {
-		return "∞"
-	}
-	return twoPlaces(max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, quota.MemorySlices)))
-}
-
-// availableText is the smaller of compute and memory: one without the other is
-// of no use.
-func availableText(a quota.Amount) string {
-	if a.Compute == quota.Unlimited || a.Memory == quota.Unlimited {
-		return gpuText(a)
-	}
-	return twoPlaces(min(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, quota.MemorySlices)))
-}
-
-func inGPUs(n int64, ofGPU float64) float64 {
-	if n == quota.Unlimited {
-		return 0
-	}
-	return float64(n) / ofGPU
-}
-
-func twoPlaces(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) }

@@ -181,7 +181,7 @@ func (w *world) reclaimFor(g *gang, members []int) {
 // above; false where that is impossible. It evicts only pods of tenants that have borrowed and are
 // below the tenant with that limit.
 func (w *world) reclaimLimit(p *pending) bool {
-	if !w.quotas.guaranteed(p.pod) || w.quotas.tenantIndex(p.pod) < 0 {
+	if !w.quotas.guaranteed(p.pod) {
 		return true // beyond its guarantee nothing is evicted; charge decides
 	}
 	full := ""

@@ -206,7 +206,7 @@ func (w *world) repartitionInTurn(p *pending, node int, requested []mig.Count, s
 	n := &w.nodes[node]
 	o, begun, blocked := option{kind: OptionRepartition, node: node}, false, blockLayout
 	free, at := n.free, n.changeAt
-	if n.settling && !(w.serving.committing && n.settlingGang != "" && n.settlingGang == p.pod.Gang) { // pods are about to be bound to it
+	if n.tier == tierOut || n.settling && !(w.serving.committing && n.settlingGang != "" && n.settlingGang == p.pod.Gang) { // it is uncordoned first, or pods are about to be bound to it
 		at = later(at, w.now.Add(aMoment))
 	}
 	for _, s := range splits {
@@ -240,7 +240,7 @@ func (w *world) nodeBlocks(k *kind, n *nodeState) blocker {
 	switch {
 	case n.pool.Freeze:
 		return blockFrozen
-	case n.tier == tierOut, n.operating() && w.failed(n.Operation):
+	case n.tier == tierOut && !w.reopens(n), n.operating() && w.failed(n.Operation):
 		return blockBusyNode
 	}
 	if lack := w.models.lacks(k, &n.capacity); lack != "" && lack != "slices" {
@@ -292,6 +292,10 @@ func question(pool int, model string, keep, spare mig.Layout, must, further []mi
 // promise when later. Of several GPUs, the others follow the first.
 func (w *world) commitRepartition(p *pending, o option, alternative string) {
 	n := w.touch(o.node)
+	if n.tier == tierOut {
+		w.reopen(n, p, " requests "+p.kind.text+", for which a GPU of it can be repartitioned")
+		w.actions.doneFor(n.action, p)
+	}
 	detail := fmt.Sprintf("%s requests %s; the repartition costs %.2f%s", p.pod.Key(), p.kind.text, o.cost, alternative)
 	w.changeLayout(n, o, detail)
 	if n.action >= 0 && n.tier != tierNode && len(o.then) > 0 {

@@ -184,6 +184,9 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		if _, ok := w.models.repartitionNew(k, p); ok {
 			return ""
 		}
+		if why := w.models.withoutProfile(k, p); why != "" {
+			return why
+		}
 		if requested, known := w.models.requestOf(k, p.fresh.model); known && p.MIG.Repartition && (len(requested) > 1 || requested[0].N > 1) {
 			return "its GPUs cannot be partitioned into all it requests"
 		}
@@ -198,6 +201,27 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		}
 		return lackText(lack)
 	}
+}
+
+// withoutProfile returns which of the requested profiles no GPU of a new node can have, and why; empty for none.
+func (ms *models) withoutProfile(k *kind, p *poolState) string {
+	model, allowed := p.fresh.model, p.MIG.Allowed
+	if _, ok := ms.table(model); !ok {
+		return ""
+	}
+	for _, in := range k.pod.Demand.MIG {
+		switch profile, ok := ms.profile(model, in.Name); {
+		case !ok:
+			return model + " has no profile " + in.Name
+		case p.MIG.Repartition && len(allowed) > 0 && !slices.Contains(allowed, profile):
+			why := in.Name + " is not among its mig.allowedProfiles:"
+			for _, other := range allowed {
+				why += " " + ProfileText(model, other)
+			}
+			return why
+		}
+	}
+	return ""
 }
 
 // shortOfGPUs returns what the GPUs of a new node lack.
@@ -299,7 +323,6 @@ func (w *world) newNode(p *pending, o option, all []option) int {
 		reason, detail = w.whyScaleUp(p, o, all)
 	}
 	w.scaleUp(o.pool, 1, reason, detail)
-	w.actions.edit(ps.action).Cost += w.policy.life(ps)
 	return w.addSpare(o.pool, o.at, ps.action)
 }
 
@@ -333,8 +356,13 @@ func (w *world) scaleUp(p *poolState, n int, reason Reason, detail string) {
 		w.state.LastRegret = with(w.state.LastRegret, p.Name, w.now)
 	}
 	p.grown += n
-	w.actions.edit(p.action).To = p.base + p.grown
+	a := w.actions.edit(p.action)
+	a.To, a.Cost = p.base+p.grown, a.Cost+float64(n)*w.policy.life(p)
 	w.state.Grown = w.grown(w.state.Grown, p.Name, n)
+}
+
+func (p *poolState) minText(nodes int) string {
+	return fmt.Sprintf("the pool has %s, and its minimum is %d", count(nodes, "node"), p.Min)
 }
 
 // raiseToMin scales up the pools that are smaller than their minimum.
@@ -344,10 +372,9 @@ func (w *world) raiseToMin() {
 		if n <= 0 || p.Fixed || p.stop != "" || w.actions.full() {
 			continue
 		}
-		w.scaleUp(p, n, BelowMin, fmt.Sprintf("the pool has %d nodes, and its minimum is %d", p.base, p.Min))
+		w.scaleUp(p, n, BelowMin, p.minText(p.base))
 		for range n {
 			w.addSpare(p, w.now.Add(p.ReadyAfter), p.action)
 		}
-		w.actions.list[p.action].Cost += float64(n) * w.policy.life(p)
 	}
 }

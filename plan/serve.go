@@ -285,7 +285,7 @@ func (n *nodeState) promise(now time.Time) (Reason, string) {
 	case n.later != "":
 		return BoundReached, fmt.Sprintf("%s: reserved on %s, and done in a later reconcile", n.later, n.name)
 	case n.since == NodeUpcoming:
-		return WaitUpcomingNode, fmt.Sprintf("%s, in %s", n.name, in)
+		return WaitUpcomingNode, n.name + ", " + n.dueText("in ", now)
 	case n.since == CoolingDown:
 		return CoolingDown, fmt.Sprintf("a GPU of %s can be repartitioned in %s", n.name, in)
 	case n.since == AllocationUnknown:
@@ -295,7 +295,19 @@ func (n *nodeState) promise(now time.Time) (Reason, string) {
 	case n.since == PodLeaving:
 		return WaitReclaim, fmt.Sprintf("on %s when pods have left, in about %s", n.name, in)
 	}
-	return WaitRepartition, fmt.Sprintf("on %s, in %s", n.name, in)
+	return WaitRepartition, "on " + n.name + ", " + n.dueText("in ", now)
+}
+
+// dueText is the time until the node's capacity is supply, "in 5m"; where that is over, "due now" or "due 7m ago".
+func (n *nodeState) dueText(in string, now time.Time) string {
+	switch late := now.Sub(n.due); {
+	case n.at.Sub(now) >= time.Second/2:
+		return in + short(n.at.Sub(now))
+	case n.due.IsZero() || late < time.Second/2:
+		return "due now"
+	default:
+		return "due " + short(late) + " ago"
+	}
 }
 
 // maxNominations bounds the pods that one plan nominates.

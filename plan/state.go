@@ -60,6 +60,35 @@ type Failure struct {
 	At    time.Time `json:"at"` // of the last one
 }
 
+// asOf is the state in which no time is after now: what a clock that was ahead has recorded counts as recorded now.
+// Otherwise cooldowns and limits would last until then. FreeSince, UnknownSince and SickSince are read by since.
+func (m State) asOf(now time.Time) State {
+	for _, times := range []*Times{&m.LastScaleUp, &m.LastScaleDown, &m.LastRepartition, &m.LastReplace, &m.LastDrain, &m.LastRegret, &m.ShortSince} {
+		for name, at := range *times {
+			if at.After(now) {
+				*times = with(*times, name, now)
+			}
+		}
+	}
+	for _, growths := range []*map[string][]Growth{&m.Grown, &m.Removed} {
+		for pool, list := range *growths {
+			if i := slices.IndexFunc(list, func(g Growth) bool { return g.At.After(now) }); i >= 0 { // and those after it
+				list = slices.Clone(list)
+				for ; i < len(list); i++ {
+					list[i].At = now
+				}
+				*growths = with(*growths, pool, list)
+			}
+		}
+	}
+	for name, f := range m.Failures {
+		if f.At.After(now) {
+			m.Failures = with(m.Failures, name, Failure{f.Count, now})
+		}
+	}
+	return m
+}
+
 // Without returns a plan's state for the case that its actions on some pools and nodes are not executed: the
 // records of these pools and nodes are those of the state before.
 func (m State) Without(before State, pool, node func(name string) bool) State {

@@ -190,7 +190,6 @@ func (ms *models) release(request []demand.Instances, model string, p mig.Profil
 func (n *nodeState) operating() bool { return n.Operation != nil }
 
 func (cond *conditions) judgeNode(n *nodeState) {
-	n.at = cond.now
 	n.changeAt = cond.now
 	if at, ok := cond.state.LastRepartition[n.name]; ok {
 		n.changeAt = later(n.changeAt, at.Add(cond.policy.RepartitionCooldown))
@@ -198,15 +197,13 @@ func (cond *conditions) judgeNode(n *nodeState) {
 	young := cond.young(n)
 	switch {
 	case !n.ReadyAt.IsZero() && n.pool == nil && !n.Cordoned:
-		n.tier, n.since, n.at = tierNode, NodeUpcoming, later(cond.now, n.ReadyAt)
+		n.tier, n.since, n.due = tierNode, NodeUpcoming, n.ReadyAt
 	case n.LeavesAt.After(cond.now) && n.Drain == nil: // its provider takes it
 		n.since = NodeInterrupted
 	case !n.LeavesAt.IsZero() && n.Drain != nil && (young || n.booting): // it is drained for that already
 		n.since = NodeDraining
 	case !n.Ready && young, young && n.withoutPlugin(), n.booting:
-		n.tier, n.since = tierNode, NodeUpcoming
-		n.at = later(cond.now, n.Created.Add(n.pool.ReadyAfter))
-		n.changeAt = later(n.changeAt, n.at)
+		n.tier, n.since, n.due = tierNode, NodeUpcoming, n.Created.Add(n.pool.ReadyAfter)
 		if len(n.GPUs) == 0 {
 			own := n.capacity
 			n.capacity = n.pool.fresh.clone()
@@ -221,9 +218,7 @@ func (cond *conditions) judgeNode(n *nodeState) {
 	case !n.Ready, n.pool != nil && n.withoutPlugin():
 		n.since = NodeUnready
 	case n.Operation != nil && n.Operation.Phase == PhasePending && !cond.failed(n.Operation):
-		n.tier, n.since = tierChange, WaitRepartition
-		n.at = later(cond.now, n.Operation.Started.Add(n.repartitioning()))
-		n.changeAt = later(n.changeAt, n.at)
+		n.tier, n.since, n.due = tierChange, WaitRepartition, n.Operation.Started.Add(n.repartitioning())
 	case n.Drain != nil:
 		n.since = NodeDraining
 	case n.CordonedBy != "" || n.Operation != nil && !n.Cordoned:
@@ -232,11 +227,12 @@ func (cond *conditions) judgeNode(n *nodeState) {
 	case n.Cordoned:
 		n.since = NodeCordoned
 	case n.leaving > 0:
-		n.tier, n.since, n.at = tierChange, PodLeaving, n.leftAt
-		n.changeAt = later(n.changeAt, n.at)
+		n.tier, n.since, n.due = tierChange, PodLeaving, n.leftAt
 	default:
 		n.tier = tierNow
 	}
+	n.at = later(cond.now, n.due)
+	n.changeAt = later(n.changeAt, n.at)
 }
 
 // interrupted is the node as the planner treats it. Once its provider has announced an

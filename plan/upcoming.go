@@ -105,7 +105,7 @@ func (w *world) addUnregistered() {
 	for _, p := range w.pools {
 		failed, _ := w.undelivered(p)
 		for _, at := range w.requestTimes(p, min(max(p.Target-p.Size-failed, 0), maxUpcoming)) {
-			w.addSpare(p, later(w.now, at.Add(p.ReadyAfter)), -1)
+			w.addSpare(p, at.Add(p.ReadyAfter), -1)
 		}
 	}
 }
@@ -133,12 +133,12 @@ func (w *world) addSpare(p *poolState, at time.Time, action int) int {
 	return n
 }
 
-// addVirtual adds a node of the pool that is ready at the given time, and
-// returns its index.
+// addVirtual adds a node of the pool that is ready at the given time, or now where that is over, and returns its index.
 func (w *world) addVirtual(p *poolState, at time.Time, action int) int {
 	n := *p.fresh
 	n.Node = &Node{Name: w.nextName(p), Pool: p.Name}
-	n.at, n.changeAt, n.action, n.capacity, n.derived = at, at, action, n.clone(), nil
+	n.due, n.at, n.action, n.capacity, n.derived = at, later(w.now, at), action, n.clone(), nil
+	n.changeAt = n.at
 	return w.addNode(n)
 }
 

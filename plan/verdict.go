@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
@@ -188,7 +189,7 @@ func (cond *conditions) nodeVerdict(n *nodeState) Verdict {
 			v.Detail = "scale down is disabled for it"
 		}
 	case NodeUpcoming:
-		v.Detail = "ready in " + short(n.at.Sub(cond.now))
+		v.Detail = n.dueText("ready in ", cond.now)
 	case NodeInterrupted:
 		v.Detail = cond.interruptionText(n)
 	case NodeUnready:
@@ -206,7 +207,7 @@ func (cond *conditions) operationVerdict(n *nodeState, o *Operation) (Reason, st
 	case cond.failed(o):
 		return RepartitionOverdue, o.ID
 	}
-	return WaitRepartition, fmt.Sprintf("%s, ready in %s", o.ID, short(n.at.Sub(cond.now)))
+	return WaitRepartition, o.ID + ", " + n.dueText("ready in ", cond.now)
 }
 
 // decideGPU changes the verdict on a GPU that this plan repartitions, or that is unusual.
@@ -225,7 +226,27 @@ func (w *world) decideGPU(v *Verdict, node, device int) {
 		}
 	case n.hasUnused && w.idlers(c) != "":
 		v.Reason, v.Detail = GPUUnused, w.idlers(c)
-	case len(w.models.stranded(n, c)) > 0:
+	case w.models.stranded(n, c):
 		v.Reason, v.Detail = GPUStranded, w.models.strandedText(c)
 	}
+}
+
+// stranded reports whether an instance could be added to a GPU's layout: it would use slices that are in no instance.
+// Slices that no further instance can use (3g.40gb twice leaves one) do not count, since no repartition helps. A GPU
+// with an unplaced instance has none.
+func (ms *models) stranded(n *nodeState, c *GPU) bool {
+	t, ok := ms.table(c.Model.Name)
+	if !ok || !n.addable || !c.MIG || n.pool == nil || c.Health == gpu.Sick || !n.pool.MIG.Repartition || c.Model.Name != n.model ||
+		slices.ContainsFunc(c.Instances, func(in Instance) bool { return !in.Placed }) {
+		return false
+	}
+	allowed := n.pool.MIG.Allowed
+	return slices.ContainsFunc(t.Free(layoutOf(c)), func(p mig.Placement) bool { return len(allowed) == 0 || slices.Contains(allowed, p.Profile) })
+}
+
+// strandedText is "2 compute and 4 memory slices are in no GPU instance".
+func (ms *models) strandedText(c *GPU) string {
+	t, _ := ms.table(c.Model.Name) // there is one, as something could be added
+	compute, memory := t.FreeSlices(layoutOf(c))
+	return fmt.Sprintf("%d compute and %d memory slices are in no GPU instance", compute, memory)
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // evictions are the pods that this plan evicts, drains included, and what is needed to choose
@@ -20,7 +21,7 @@ type evictions struct {
 
 // movable reports whether a pod may be evicted now.
 func (e *evictions) movable(p *Pod) bool {
-	return !e.conditions.policy.keepsStorage(p) && e.mayEvict(p)
+	return !e.conditions.policy.keepsStorage(p) && e.mayEvict(p, e.conditions.now)
 }
 
 // keepsStorage reports a pod that the policy keeps for its local storage.
@@ -28,9 +29,9 @@ func (policy *Policy) keepsStorage(p *Pod) bool {
 	return p.LocalStorage && policy.SkipNodesWithLocalStorage
 }
 
-// mayEvict is movable for a pod whose local storage is lost in any case.
-func (e *evictions) mayEvict(p *Pod) bool {
-	return p.Evictable && !p.Leaving && !p.DaemonSet && !e.pods[p] && !p.EvictFrom.After(e.conditions.now) && e.budgetsAllow(p, nil)
+// mayEvict is movable at a time, for a pod whose local storage is lost in any case.
+func (e *evictions) mayEvict(p *Pod, at time.Time) bool {
+	return p.Evictable && !p.Leaving && !p.DaemonSet && !e.pods[p] && !p.EvictFrom.After(at) && e.budgetsAllow(p, nil)
 }
 
 // spend subtracts an evicted pod from its budgets.
@@ -51,9 +52,14 @@ func (e *evictions) spend(p *Pod) {
 // reclaimable reports whether anything borrowed can be reclaimed.
 func (e *evictions) reclaimable() bool { return len(e.borrowers) > 0 }
 
-// mayLeave reports whether a pod may be evicted from an interrupted node now.
+// mayLeave reports whether a pod may be evicted from an interrupted node now. Right before the node's end no checkpoint
+// is awaited.
 func (e *evictions) mayLeave(n *nodeState, p *Pod) bool {
-	return e.mayEvict(p) || p.Evictable && !p.Leaving && !p.DaemonSet && !e.pods[p] && !p.EvictFrom.IsZero() && n.LeavesAt.Sub(e.conditions.now) <= LastCall
+	at := e.conditions.now
+	if n.LeavesAt.Sub(at) <= LastCall {
+		at = p.EvictFrom
+	}
+	return e.mayEvict(p, at)
 }
 
 // left is how many members of a gang run and stay.

@@ -26,7 +26,7 @@ type world struct {
 	serving     serving     // the gang or pod for which options are weighed
 	watch       *watch      // the pods being explained, nil in Make
 
-	reopenable  []int     // nodes whose drain a pending pod may end
+	reopenable  []int     // nodes whose drain a pending pod may end, see reopens
 	names       names     // memory for the names in verdicts
 	gpuVerdicts []Verdict // on all GPUs, by node and position, as readGPU makes them; verdicts begins with them
 }
@@ -39,11 +39,10 @@ type placedPod struct {
 
 // newWorld sorts and indexes the snapshot, and computes from when on each node is supply.
 func newWorld(s Snapshot, p Policy) *world {
-	at, all, undo := &conditions{now: s.Now, policy: p, state: s.State}, &fleet{}, &journal{}
+	at, all, undo := &conditions{now: s.Now, policy: p, state: s.State.asOf(s.Now)}, &fleet{}, &journal{}
 	places := &topology{fleet: all, journal: undo, rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}}
 	w := &world{conditions: at, fleet: all, journal: undo, topology: places,
-		models: models{tables: s.Tables, tableOf: map[string]*mig.Table{}, requestIDs: map[string]int{}, answers: map[string]answer{},
-			additions: map[string][]mig.Placement{}},
+		models:    models{tables: s.Tables, tableOf: map[string]*mig.Table{}, requestIDs: map[string]int{}, answers: map[string]answer{}},
 		queue:     &queue{journal: undo, topology: places, kindAt: map[string]*kind{}},
 		evictions: evictions{conditions: at, fleet: all, journal: undo, pods: map[*Pod]bool{}, later: map[*Pod]string{}, budgets: map[string]int{}},
 		actions:   actions{conditions: at, journal: undo}}

@@ -28,9 +28,8 @@ type Actor interface {
 
 // Store persists the planner's state; *StatusStore is one.
 type Store interface {
-	// Load returns what was saved. Times in the future are read as now: a leader whose clock was ahead recorded them,
-	// and cooldowns and limits would last until then.
-	Load(ctx context.Context, now time.Time) (plan.State, error)
+	// Load returns what was saved.
+	Load(ctx context.Context) (plan.State, error)
 	// Save returns once the state is persisted. It writes changes only. Unsaved are the pools whose state the
 	// API server refuses to store; no action may be taken on them.
 	Save(ctx context.Context, s plan.Snapshot, m plan.State) (unsaved map[string]error, err error)
@@ -183,7 +182,7 @@ func (l *Loop) Once(ctx context.Context) (err error) {
 		l.metrics.reconcile(err, l.o.Now())
 	}()
 	if !l.loaded {
-		if l.state, err = l.o.Store.Load(ctx, l.o.Now()); err != nil {
+		if l.state, err = l.o.Store.Load(ctx); err != nil {
 			return fmt.Errorf("loading the state: %w", err)
 		}
 		l.loaded = true

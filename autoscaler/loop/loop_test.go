@@ -83,7 +83,7 @@ func (r *rig) Observe(context.Context, time.Time) (observe.Observation, error) {
 	return observe.Observation{Snapshot: s, Ignored: r.ignored, Exceeded: r.exceeded}, r.note("observe")
 }
 
-func (r *rig) Load(context.Context, time.Time) (plan.State, error) { return r.state, r.note("load") }
+func (r *rig) Load(context.Context) (plan.State, error) { return r.state, r.note("load") }
 
 func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.State) (map[string]error, error) {
 	if len(m.LastScaleUp) > 0 {
@@ -144,7 +144,7 @@ func TestStateOfAClockAhead(t *testing.T) {
 		LastScaleUp: stamps(), LastScaleDown: stamps(), LastRepartition: stamps(), SickSince: stamps(), LastReplace: stamps(), LastDrain: stamps(),
 		Grown: map[string][]plan.Growth{"p": {{At: ahead, Nodes: 1000}}}, Removed: map[string][]plan.Growth{"p": {{At: ahead, Nodes: 1}}}, Failures: map[string]plan.Failure{"p": {At: ahead}},
 	}, "p", map[string]string{"p": "p"}, v1alpha1.PlannerState{})
-	r.state = stateOf([]v1alpha1.GPUNodePool{poolWith(saved)}, r.world.State.Now)
+	r.state = stateOf([]v1alpha1.GPUNodePool{poolWith(saved)})
 	r.want(nil, "load", "observe", "save scale-up")
 	if text := scenario.Print(plan.Snapshot{Now: r.world.State.Now, State: r.state}); strings.Contains(text, "14:00") {
 		t.Errorf("times to come are kept: %s", text)

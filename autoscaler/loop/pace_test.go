@@ -121,7 +121,7 @@ func (p *pacer) Observe(_ context.Context, now time.Time) (observe.Observation, 
 	seen.Now = now
 	return seen, p.err
 }
-func (*pacer) Load(context.Context, time.Time) (plan.State, error) { return plan.State{}, nil }
+func (*pacer) Load(context.Context) (plan.State, error) { return plan.State{}, nil }
 func (*pacer) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {
 	return nil, nil
 }

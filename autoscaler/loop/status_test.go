@@ -101,7 +101,7 @@ func TestWithoutCRD(t *testing.T) {
 	none := kubefake.New(kinds).WithInterceptorFuncs(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return &meta.NoKindMatchError{GroupKind: v1alpha1.GroupVersion.WithKind("GPUNodePool").GroupKind(), SearchedVersions: []string{"v1alpha1"}}
 	}}).Build()
-	_, err := NewStatusStore(none, none, nil).Load(t.Context(), start)
+	_, err := NewStatusStore(none, none, nil).Load(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "the CRD gpunodepools.gpuscale.io is not installed: set crds.install of the chart") {
 		t.Error(err)
 	}
@@ -139,7 +139,7 @@ func TestAllStateIsPersisted(t *testing.T) {
 	}
 	_, err := s.Save(t.Context(), snap, m)
 	require.NoError(t, err)
-	got, err := s.Load(t.Context(), at.Add(time.Hour))
+	got, err := s.Load(t.Context())
 	require.NoError(t, err)
 	if text := func(m plan.State) string { return scenario.Print(plan.Snapshot{Now: at, State: m}) }; text(got) != text(m) {
 		t.Errorf("read back\n%swant\n%s", text(got), text(m))
@@ -434,13 +434,13 @@ func TestOneEventPerPod(t *testing.T) {
 			Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(after)},
 				Contained: []plan.Problem{{Kind: plan.KindPod, Name: "a/b"}, {Kind: plan.KindNode, Name: "n", Err: errors.New("nodes[n].cpuMilli: is negative: -1")}}},
 			Plan: plan.Plan{Verdicts: []plan.Verdict{
-				{Kind: plan.KindPod, Subject: "a/refused", Reason: plan.QuotaExceeded, Detail: "team-a 8/8 GPU guaranteed, 0 available, limit 8; requests 1 more"},
+				{Kind: plan.KindPod, Subject: "a/refused", Reason: plan.QuotaExceeded, Detail: "team-a uses 8 GPUs, is guaranteed 8 GPUs, limit 8 GPUs; requests 1 GPU more, available nothing"},
 				{Kind: plan.KindPod, Subject: "a/served", Reason: plan.WaitUpcomingNode, Detail: "a new node of p, in 5m"},
 			}}, Results: results,
 		})
 	}
 	const invalid = "Warning InvalidNode nodes[n].cpuMilli: is negative: -1; gpuscale counts the node as cordoned, and does not change it"
-	const refused = "Warning QuotaExceeded team-a 8/8 GPU guaranteed, 0 available, limit 8; requests 1 more. Raise the tenant's guarantee, limit or borrow limit, or end a workload of the tenant's."
+	const refused = "Warning QuotaExceeded team-a uses 8 GPUs, is guaranteed 8 GPUs, limit 8 GPUs; requests 1 GPU more, available nothing. Raise the tenant's guarantee, limit or borrow limit, or end a workload of the tenant's."
 	publish(0, act.Result{Outcome: act.Done, Action: plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 2, Reason: plan.NoFreeSlice, Detail: "a/served requests a GPU", For: []string{"a/served"}}})
 	c.recorded("Normal TriggeredScaleUp p 1→2, NoFreeSlice: a/served requests a GPU; a new node of p, in 5m", refused, invalid)
 	publish(reportAgain - time.Second)
@@ -580,7 +580,7 @@ func follower(c client.Client, live client.Reader, holder string) *StatusStore {
 // load loads the state, which makes the store's replica the leader.
 func load(t *testing.T, s *StatusStore) plan.State {
 	t.Helper()
-	m, err := s.Load(t.Context(), start)
+	m, err := s.Load(t.Context())
 	require.NoError(t, err)
 	return m
 }
@@ -684,7 +684,7 @@ func TestTakingOverUnderWay(t *testing.T) {
 	c := cluster(t, named("p"))
 	reader := &late{Reader: c}
 	reader.then = func() { load(t, follower(c, c, "second")) }
-	if _, err := follower(c, reader, "first").Load(t.Context(), start); !errors.Is(err, act.ErrDeposed) {
+	if _, err := follower(c, reader, "first").Load(t.Context()); !errors.Is(err, act.ErrDeposed) {
 		t.Errorf("the first leads: %v", err)
 	}
 	if e := c.pool().Status.PlannerState.Epoch; e.Holder != "second" {
@@ -739,7 +739,7 @@ func TestPlannerStateIsBounded(t *testing.T) {
 	if _, ok := s.LastRepartitionTime[fmt.Sprintf("n-%04d", 2*v1alpha1.MaxPlannerStates-1)]; !ok {
 		t.Error("the latest is not kept")
 	}
-	again := poolState(stateOf([]v1alpha1.GPUNodePool{poolWith(s)}, at.Add(time.Hour)), "p", poolOf, s)
+	again := poolState(stateOf([]v1alpha1.GPUNodePool{poolWith(s)}), "p", poolOf, s)
 	if len(again.Failures) != len(s.Failures) || len(again.SickSinceTime) != len(s.SickSinceTime) {
 		t.Errorf("read back: %d failures, %d sick", len(again.Failures), len(again.SickSinceTime))
 	}

@@ -41,10 +41,10 @@ func NewStatusStore(c client.Client, live client.Reader, e *act.Epoch) *StatusSt
 // Load implements Store. It begins the store's epoch and writes it to every pool. What it reads afterwards includes all
 // writes of earlier leaders, and their later writes fail. Where the API server refuses a pool's status, no leader can
 // save the pool's state, so none acts on it.
-func (s *StatusStore) Load(ctx context.Context, now time.Time) (plan.State, error) {
+func (s *StatusStore) Load(ctx context.Context) (plan.State, error) {
 	pools, err := s.pools(ctx)
 	if err != nil || s.epoch == nil {
-		return stateOf(pools, now), err
+		return stateOf(pools), err
 	}
 	latest := int64(0)
 	for i := range pools {
@@ -64,7 +64,7 @@ func (s *StatusStore) Load(ctx context.Context, now time.Time) (plan.State, erro
 		}
 	}
 	pools, err = s.pools(ctx)
-	return stateOf(pools, now), err
+	return stateOf(pools), err
 }
 
 // takeOverTries bounds the attempts to write one pool's status after conflicts.
@@ -137,19 +137,13 @@ func changed(before, after plan.State, pool string, poolOf map[string]string) bo
 	return !equality.Semantic.DeepEqual(poolState(before, pool, poolOf, none), poolState(after, pool, poolOf, none))
 }
 
-// stateOf collects the state from the pools' statuses. Times after now are now.
-func stateOf(pools []v1alpha1.GPUNodePool, now time.Time) plan.State {
+// stateOf collects the state from the pools' statuses.
+func stateOf(pools []v1alpha1.GPUNodePool) plan.State {
 	m := plan.State{LastScaleUp: plan.Times{}, LastScaleDown: plan.Times{}, LastDrain: plan.Times{}, LastReplace: plan.Times{}, LastRepartition: plan.Times{},
 		SickSince: plan.Times{}, Grown: map[string][]plan.Growth{}, Removed: map[string][]plan.Growth{}, Failures: map[string]plan.Failure{}}
-	at := func(t metav1.MicroTime) time.Time {
-		if t.After(now) {
-			return now
-		}
-		return t.Time
-	}
 	growth := func(to map[string][]plan.Growth, pool string, list []v1alpha1.Growth) {
 		for _, g := range list {
-			to[pool] = append(to[pool], plan.Growth{At: at(g.Time), Nodes: int(g.Nodes)})
+			to[pool] = append(to[pool], plan.Growth{At: g.Time.Time, Nodes: int(g.Nodes)})
 		}
 	}
 	for i := range pools {
@@ -159,17 +153,17 @@ func stateOf(pools []v1alpha1.GPUNodePool, now time.Time) plan.State {
 			at *metav1.MicroTime
 		}{{m.LastScaleUp, p.LastScaleUpTime}, {m.LastScaleDown, p.LastScaleDownTime}, {m.LastDrain, p.LastDrainTime}, {m.LastReplace, p.LastReplaceTime}} {
 			if f.at != nil {
-				f.to[name] = at(*f.at)
+				f.to[name] = f.at.Time
 			}
 		}
 		for node, t := range p.LastRepartitionTime {
-			m.LastRepartition[node] = at(t)
+			m.LastRepartition[node] = t.Time
 		}
 		for node, t := range p.SickSinceTime {
-			m.SickSince[node] = at(t)
+			m.SickSince[node] = t.Time
 		}
 		for device, f := range p.Failures {
-			m.Failures[device] = plan.Failure{Count: int(f.Count), At: at(f.LastTime)}
+			m.Failures[device] = plan.Failure{Count: int(f.Count), At: f.LastTime.Time}
 		}
 		growth(m.Grown, name, p.Grown)
 		growth(m.Removed, name, p.Removed)

@@ -33,12 +33,11 @@ type Tree struct {
 // node is a Tenant and its place in the tree.
 type node struct {
 	Tenant
-	parent   int // index, -1 for a root
-	children []int
-	below    Amount // guaranteed to it and its children
-	share    Amount // own guarantee and what the children lend into it
-	lent     Amount // of share, what it lends to its parent
-	kept     Amount // of share, what it does not lend
+	parent int    // index, -1 for a root
+	below  Amount // guaranteed to it and its children
+	share  Amount // own guarantee and what the children lend into it
+	lent   Amount // of share, what it lends to its parent
+	kept   Amount // of share, what it does not lend
 }
 
 // NewTree builds the tree, nothing used. The error names every tenant that is
@@ -55,9 +54,7 @@ func NewTree(tenants []Tenant) (Tree, error) {
 		t.byName[tenant.Name] = i
 		t.used[i] = &use{}
 		if tenant.Parent != "" {
-			p := t.index(tenant.Parent) // before it, since parents come first
-			t.nodes[i].parent = p
-			t.nodes[p].children = append(t.nodes[p].children, i)
+			t.nodes[i].parent = t.index(tenant.Parent) // before it, since parents come first
 		}
 	}
 	var errs []error

@@ -1,9 +1,6 @@
 package quota
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // use is what one node's tenant uses.
 type use struct {
@@ -59,22 +56,19 @@ func (t Tree) Available(name string) Amount {
 	return Amount{}
 }
 
-// Add adds a to a tenant's use if it is available. The error states how much is.
-func (t Tree) Add(name string, a Amount) (Tree, error) {
+// Add adds a to a tenant's use; false where it is not available, or the tenant is unknown.
+func (t Tree) Add(name string, a Amount) (Tree, bool) {
 	i := t.index(name)
-	switch {
-	case i < 0:
-		return t, fmt.Errorf("no tenant %q", name)
-	case a.Negative() || a.endless():
-		return t, fmt.Errorf("tenant %q: cannot use %s", name, a)
+	if i < 0 || a.Negative() || a.endless() {
+		return t, false
 	}
 	// A zero part is never refused: memory may be overdrawn while only compute is
 	// requested.
 	free := t.available(i).Floor()
 	if a.Compute > 0 && a.Compute > free.Compute || a.Memory > 0 && a.Memory > free.Memory {
-		return t, fmt.Errorf("tenant %q: requests %s, available are %s", name, a, free)
+		return t, false
 	}
-	return t.change(i, a), nil
+	return t.change(i, a), true
 }
 
 // Force adds a to a tenant's use, available or not: it is for what a tenant uses already.
@@ -87,16 +81,12 @@ func (t Tree) Force(name string, a Amount) Tree {
 	return t.change(i, a)
 }
 
-// Remove takes a off a tenant's use. The error is for more than the tenant uses.
-func (t Tree) Remove(name string, a Amount) (Tree, error) {
-	i := t.index(name)
-	switch {
-	case i < 0:
-		return t, fmt.Errorf("no tenant %q", name)
-	case a.Negative() || !a.Fits(t.used[i].own):
-		return t, fmt.Errorf("tenant %q: cannot release %s, uses %s", name, a, t.used[i].own)
+// Remove takes a off a tenant's use; false where it uses less, or is unknown.
+func (t Tree) Remove(name string, a Amount) (Tree, bool) {
+	if i := t.index(name); i >= 0 && !a.Negative() && a.Fits(t.used[i].own) {
+		return t.change(i, Amount{}.Sub(a)), true
 	}
-	return t.change(i, Amount{}.Sub(a)), nil
+	return t, false
 }
 
 // change adds a to what node i uses and carries it up to the root.

@@ -61,7 +61,7 @@ func withinLimits(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	then, wanted := now, servedPods(made)
 	for _, p := range s.Pods {
 		reclaimed := slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.Reclaim && a.Pod == p.Key() })
-		if less, err := then.Remove(p.Tenant, atLeast(p)); reclaimed && err == nil {
+		if less, ok := then.Remove(p.Tenant, atLeast(p)); reclaimed && ok {
 			then = less
 		}
 		if wanted[p.Key()] && p.Node == "" {

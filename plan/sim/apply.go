@@ -97,13 +97,7 @@ func (w *World) addNode(pool string) string {
 	}
 	n := NewNode(w.newName(pool), p)
 	n.Created = w.State.Now
-	for c := range n.GPUs {
-		device := &n.GPUs[c]
-		device.AllocationKnown, device.IdleSince = true, w.State.Now
-		for i := range device.Instances {
-			device.Instances[i].IdleSince = w.State.Now
-		}
-	}
+	w.boot(&n)
 	p.Size++
 	boots := p.ReadyAfter - w.unregistered(p)
 	n.Ready = boots <= 0
@@ -124,13 +118,19 @@ func (w *World) ready(name string) string {
 		return ""
 	}
 	n.Ready = true
+	w.boot(n)
+	return name + " is ready"
+}
+
+// boot makes all GPUs of a node free from now on.
+func (w *World) boot(n *plan.Node) {
 	for c := range n.GPUs {
-		n.GPUs[c].IdleSince = w.State.Now
-		for i := range n.GPUs[c].Instances {
-			n.GPUs[c].Instances[i].IdleSince = w.State.Now
+		device := &n.GPUs[c]
+		device.AllocationKnown, device.IdleSince = true, w.State.Now
+		for i := range device.Instances {
+			device.Instances[i].IdleSince = w.State.Now
 		}
 	}
-	return name + " is ready"
 }
 
 // NewNode is a ready node of a pool's template.

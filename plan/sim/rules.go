@@ -48,7 +48,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, h *Host) bool {
 		for q, at := range s.running() {
 			excludes := func(a, b *plan.Pod) bool {
 				return slices.ContainsFunc(a.Apart, func(r plan.Apart) bool {
-					return slices.Contains(b.Groups, r.Group) && !slices.Contains(b.Groups, r.Except) && together(at, h, r.Key)
+					return slices.Contains(b.Groups, r.Group) && !slices.Contains(b.Groups, r.Except) && together(at.Node, h.Node, r.Key)
 				})
 			}
 			if excludes(p, q) || excludes(q, p) {
@@ -60,7 +60,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, h *Host) bool {
 }
 
 // together reports whether two nodes have the same value of a label.
-func together(a, b *Host, key string) bool {
+func together(a, b *plan.Node, key string) bool {
 	value, ok := a.Place(key)
 	other, has := b.Place(key)
 	return ok && has && value == other
@@ -74,6 +74,11 @@ func (s *scheduler) near(p *plan.Pod, h *Host) bool {
 		return !slices.ContainsFunc(p.Near, func(r plan.Rule) bool { return !slices.Contains(q.Groups, r.Group) })
 	}
 	there, anywhere := true, false
+	if len(p.Near) > 0 && slices.ContainsFunc(s.tried, func(at *plan.Node) bool {
+		return !slices.ContainsFunc(p.Near, func(r plan.Rule) bool { return !together(at, h.Node, r.Key) })
+	}) {
+		return false
+	}
 	for _, r := range p.Near {
 		if _, ok := h.Place(r.Key); !ok {
 			return false
@@ -82,7 +87,7 @@ func (s *scheduler) near(p *plan.Pod, h *Host) bool {
 		for q, at := range s.running() {
 			if all(q) {
 				_, has := at.Place(r.Key)
-				here, anywhere = here || together(at, h, r.Key), anywhere || has
+				here, anywhere = here || together(at.Node, h.Node, r.Key), anywhere || has
 			}
 		}
 		there = there && here

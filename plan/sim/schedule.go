@@ -67,8 +67,9 @@ func (w *World) pending() []*plan.Pod {
 // scheduler is one run of scheduling.
 type scheduler struct {
 	w      *World
-	hosts  []Host // by name
-	apart  bool   // a pod has an Apart rule
+	hosts  []Host       // by name
+	apart  bool         // a pod has an Apart rule
+	tried  []*plan.Node // in places that are too small for the pods that are bound together
 	events []Event
 	// nominees are, by node, the pending pods that are nominated for it.
 	nominees map[string][]*plan.Pod
@@ -138,23 +139,31 @@ func (s *scheduler) gang(name string, pending []*plan.Pod) (members []*plan.Pod,
 	return members, need - bound
 }
 
-// together binds as many of the pods as fit, but none where that is fewer than
-// need.
+// together binds as many of the pods as fit, but none where that is fewer than need. Pods that must be near each other
+// are tried in one place after the other, as by Kueue's topology aware scheduling.
 func (s *scheduler) together(pods []*plan.Pod, need int) {
-	var undo []func()
-	events := len(s.events)
-	for _, p := range pods {
-		if release := s.place(p); release != nil {
-			undo = append(undo, release)
+	for s.tried = nil; ; {
+		var undo []func()
+		var first *plan.Node // of those that must be near others
+		events := len(s.events)
+		for _, p := range pods {
+			if release := s.place(p); release != nil {
+				if undo = append(undo, release); first == nil && len(p.Near) > 0 {
+					first = s.w.node(p.Node)
+				}
+			}
 		}
+		if len(undo) >= need {
+			return
+		}
+		for _, release := range slices.Backward(undo) {
+			release()
+		}
+		if s.events = s.events[:events]; first == nil {
+			return
+		}
+		s.tried = append(s.tried, first)
 	}
-	if len(undo) >= need {
-		return
-	}
-	for _, release := range slices.Backward(undo) {
-		release()
-	}
-	s.events = s.events[:events]
 }
 
 // place binds a pod to its nominated node if it fits there, as kube-scheduler does (1.37, pkg/scheduler/schedule_one.go:
