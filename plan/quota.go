@@ -109,7 +109,7 @@ func (q *quotas) charge(p *pending) bool {
 func (q *quotas) refuse(p *pending, tenant int, a quota.Amount) bool {
 	t := &q.tenants[tenant]
 	p.refused, p.reason = true, QuotaExceeded
-	p.detail = fmt.Sprintf("%s uses %s, is guaranteed %s, limit %s; requests %s more, available %s",
+	p.detail = fmt.Sprintf("%s uses %s (guarantee %s, limit %s) and requests %s more; available: %s",
 		t.Name, q.tree.Used(t.Name), t.Guarantee, t.Limit, a, q.tree.Available(t.Name))
 	if above, limit := q.tree.Full(t.Name, a); above != "" && above != t.Name {
 		p.detail += fmt.Sprintf("; %s above it uses %s of its limit %s", above, q.tree.Total(above), limit)

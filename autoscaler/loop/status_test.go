@@ -434,13 +434,13 @@ func TestOneEventPerPod(t *testing.T) {
 			Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(after)},
 				Contained: []plan.Problem{{Kind: plan.KindPod, Name: "a/b"}, {Kind: plan.KindNode, Name: "n", Err: errors.New("nodes[n].cpuMilli: is negative: -1")}}},
 			Plan: plan.Plan{Verdicts: []plan.Verdict{
-				{Kind: plan.KindPod, Subject: "a/refused", Reason: plan.QuotaExceeded, Detail: "team-a uses 8 GPUs, is guaranteed 8 GPUs, limit 8 GPUs; requests 1 GPU more, available nothing"},
+				{Kind: plan.KindPod, Subject: "a/refused", Reason: plan.QuotaExceeded, Detail: "team-a uses 8 GPUs (guarantee 8 GPUs, limit 8 GPUs) and requests 1 GPU more; available: nothing"},
 				{Kind: plan.KindPod, Subject: "a/served", Reason: plan.WaitUpcomingNode, Detail: "a new node of p, in 5m"},
 			}}, Results: results,
 		})
 	}
 	const invalid = "Warning InvalidNode nodes[n].cpuMilli: is negative: -1; gpuscale counts the node as cordoned, and does not change it"
-	const refused = "Warning QuotaExceeded team-a uses 8 GPUs, is guaranteed 8 GPUs, limit 8 GPUs; requests 1 GPU more, available nothing. Raise the tenant's guarantee, limit or borrow limit, or end a workload of the tenant's."
+	const refused = "Warning QuotaExceeded team-a uses 8 GPUs (guarantee 8 GPUs, limit 8 GPUs) and requests 1 GPU more; available: nothing. Raise the tenant's guarantee, limit or borrow limit, or end a workload of the tenant's."
 	publish(0, act.Result{Outcome: act.Done, Action: plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 2, Reason: plan.NoFreeSlice, Detail: "a/served requests a GPU", For: []string{"a/served"}}})
 	c.recorded("Normal TriggeredScaleUp p 1→2, NoFreeSlice: a/served requests a GPU; a new node of p, in 5m", refused, invalid)
 	publish(reportAgain - time.Second)
