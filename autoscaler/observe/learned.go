@@ -83,6 +83,13 @@ func (l *learner) template(t *plan.Template, mig bool) {
 		if n := l.expected(aspect{amount: "GPUs"}, stated, func(n *plan.Node) int64 { return int64(len(n.GPUs)) }); n < stated {
 			t.GPUs, differs = t.GPUs[:n], append(differs, fmt.Sprintf("%d of %d GPUs", n, stated))
 		}
+		stated = int64(len(t.GPUs))
+		if n := l.expected(aspect{amount: "whole GPUs"}, stated, wholeOf); n < stated {
+			t.GPUs, differs = slices.Clone(t.GPUs), append(differs, fmt.Sprintf("%d of %d GPUs without MIG", n, stated))
+			for i := range t.GPUs[n:] {
+				t.GPUs[n:][i].MIG = true
+			}
+		}
 	}
 	var others []plan.Resource
 	for _, r := range t.Others {
@@ -172,6 +179,14 @@ func (l *learner) taints(t *plan.Template) (out []plan.Taint) {
 	return out
 }
 
+// wholeOf counts a node's GPUs that pods may have as GPUs, or could have while no claim divides them.
+func wholeOf(n *plan.Node) (whole int64) {
+	for i := range n.GPUs {
+		whole += one(!n.GPUs[i].MIG || n.GPUs[i].ByClaim || plan.InstancesAsGPUs(n.Labels))
+	}
+	return whole
+}
+
 func one(is bool) int64 {
 	if is {
 		return 1
@@ -230,6 +245,9 @@ func (o *Observer) learner(c *cluster, p *plan.Pool, ready []*plan.Node, devices
 	for _, n := range ready { // one whose GPUs are all tainted has none, but shows what they are
 		if l.newest == nil && !n.Cordoned && hasAccelerators(devices[n.Name]) && settled(c.byName[n.Name], c.now) {
 			l.newest, l.devices = c.byName[n.Name], devices[n.Name]
+			if len(c.claims.classes) > 0 {
+				l.common = withLabel(l.common, offeredBy, byDRA)
+			}
 		}
 	}
 	return l

@@ -29,7 +29,8 @@
 //     of partitionable devices, which the planner does not know.
 //   - While the scheduler allocates a pod's claims, a device of an admin access claim counts as in use for the claims after it
 //     (deviceInUse in structured/internal of dynamic-resource-allocation 0.37.1). The claim for an extended resource is the
-//     last one, so a pod with both fits on no node. The planner calls it unreadable.
+//     last one, so a pod with both fits on no node, or only on one with more devices than it requests. The planner calls it
+//     unreadable.
 //   - If a claim for MIG devices requires more of them than their number, the planner expects a new node to have the
 //     devices of the pool's newest node, whatever layout new nodes get.
 //   - If a claim requires more of its devices than their number, devices of leaving pods count as free for it.

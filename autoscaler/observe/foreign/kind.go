@@ -322,6 +322,8 @@ type Device struct {
 	Start   int
 	// Tainted: a taint of its slice keeps pods away.
 	Tainted bool
+	// Parts is how many requests without a capacity the device serves at once, at most MostParts.
+	Parts int
 }
 
 // Queue is a node in a tree of quotas.

@@ -194,7 +194,7 @@ func parseDRASlice(f fields, o *Object) {
 	for i := range spec.Devices {
 		d := &spec.Devices[i]
 		attribute := func(name resourcev1.QualifiedName) string { return ptr.Deref(d.Attributes[name].StringValue, "") }
-		one := Device{Name: d.Name, Type: attribute("type"), Profile: attribute("profile")}
+		one := Device{Name: d.Name, Type: attribute("type"), Profile: attribute("profile"), Parts: parts(d)}
 		one.Tainted = slices.ContainsFunc(d.Taints, func(t resourcev1.DeviceTaint) bool { return t.Effect != resourcev1.DeviceTaintEffectNone })
 		switch {
 		case one.Profile != "":
@@ -208,6 +208,29 @@ func parseDRASlice(f fields, o *Object) {
 		o.Devices.Product = cmp.Or(o.Devices.Product, attribute("productName"))
 		o.Devices.Each = append(o.Devices.Each, one)
 	}
+}
+
+// MostParts stands for any number of requests that share a device.
+const MostParts = 1000
+
+// parts counts the requests without a capacity that a device serves at once. Of each capacity, such a request consumes the
+// policy's default, else all (dynamic-resource-allocation 0.37.1, structured/internal: calculateConsumedCapacity). NVIDIA's
+// driver (9593204, consumable_shares.go) publishes "shares" of which 1 is the default, or memory of which 0 or all is.
+func parts(d *resourcev1.Device) int {
+	if !ptr.Deref(d.AllowMultipleAllocations, false) {
+		return 1
+	}
+	n := float64(MostParts)
+	for _, of := range d.Capacity {
+		each := of.Value
+		if of.RequestPolicy != nil && of.RequestPolicy.Default != nil {
+			each = *of.RequestPolicy.Default
+		}
+		if each.Sign() > 0 {
+			n = min(n, of.Value.AsApproximateFloat64()/each.AsApproximateFloat64())
+		}
+	}
+	return max(int(n), 1)
 }
 
 // parseDRATaint reads a DeviceTaintRule. Without a selector it selects no device.
