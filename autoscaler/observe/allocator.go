@@ -124,7 +124,7 @@ func (c *Claims) requiresMore(of *resourcev1.DeviceClaim) bool {
 				delete(others, name)
 			}
 			return s.unread != nil || len(others) > 0 || len(s.attributes) > 1 || !demand.IsAccelerator(s.driver) || a.Capacity != nil ||
-				c.parts[deviceType{s.driver, s.attributes[s.driver]["type"]}] > 1 || len(a.Tolerations) > 0 || a.AllocationMode == resourcev1.DeviceAllocationModeAll
+				c.parts[[2]string{s.driver, s.attributes[s.driver]["type"]}] > 1 || len(a.Tolerations) > 0 || a.AllocationMode == resourcev1.DeviceAllocationModeAll
 		})
 	})
 }
@@ -196,11 +196,6 @@ func heldBy(claims map[client.ObjectKey]*resourcev1.ResourceClaim, out *Observat
 		}
 	}
 	return held
-}
-
-// hasAccelerators reports whether some of the devices are GPUs, or other accelerators that pods request.
-func hasAccelerators(devices []*foreign.Devices) bool {
-	return slices.ContainsFunc(devices, func(d *foreign.Devices) bool { return demand.IsAccelerator(d.Driver) })
 }
 
 // sound reports whether a device of a slice has no taint of its own.

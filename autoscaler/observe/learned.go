@@ -14,6 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -243,7 +244,8 @@ func (o *Observer) learner(c *cluster, p *plan.Pool, ready []*plan.Node, devices
 		l.newest, l.devices, l.at = c.byName[newest], devices[newest], c.now
 	}
 	for _, n := range ready { // one whose GPUs are all tainted has none, but shows what they are
-		if l.newest == nil && !n.Cordoned && hasAccelerators(devices[n.Name]) && settled(c.byName[n.Name], c.now) {
+		accelerators := slices.ContainsFunc(devices[n.Name], func(d *foreign.Devices) bool { return demand.IsAccelerator(d.Driver) })
+		if l.newest == nil && accelerators && !n.Cordoned && settled(c.byName[n.Name], c.now) {
 			l.newest, l.devices = c.byName[n.Name], devices[n.Name]
 			if len(c.claims.classes) > 0 {
 				l.common = withLabel(l.common, offeredBy, byDRA)

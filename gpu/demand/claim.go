@@ -43,12 +43,14 @@ var drivers = map[string]driver{
 // IsAccelerator reports whether a DRA driver's devices are accelerators.
 func IsAccelerator(name string) bool { return drivers[name].vendor != "" }
 
-// OneOf is one whole GPU of a DRA driver, zero for a driver without accelerators.
-func OneOf(name string) Demand {
-	if !IsAccelerator(name) {
-		return Demand{}
+// OneOf is one whole GPU of the first of these DRA drivers that has accelerators; zero if none has.
+func OneOf(names []string) Demand {
+	for _, name := range names {
+		if IsAccelerator(name) {
+			return Demand{Vendor: drivers[name].vendor, GPUs: 1}
+		}
 	}
-	return Demand{Vendor: drivers[name].vendor, GPUs: 1}
+	return Demand{}
 }
 
 // FromDevices reads the requests of one claim. Devices of drivers that have no

@@ -163,10 +163,6 @@ func parseKueueQueue(f fields, o *Object) {
 	}
 }
 
-func parseLocalQueue(f fields, o *Object) {
-	o.Queue = &Queue{ClusterQueue: f.text("spec.clusterQueue")}
-}
-
 func parseFlavor(f fields, o *Object) {
 	o.Flavor = &Flavor{NodeLabels: f.names("spec.nodeLabels"), Tolerations: into[[]corev1.Toleration](f, "spec.tolerations")}
 }
@@ -210,8 +206,7 @@ func parseDRASlice(f fields, o *Object) {
 	}
 }
 
-// MostParts stands for any number of requests that share a device.
-const MostParts = 1000
+const mostParts = 1000
 
 // parts counts the requests without a capacity that a device serves at once. Of each capacity, such a request consumes the
 // policy's default, else all (dynamic-resource-allocation 0.37.1, structured/internal: calculateConsumedCapacity). NVIDIA's
@@ -220,7 +215,7 @@ func parts(d *resourcev1.Device) int {
 	if !ptr.Deref(d.AllowMultipleAllocations, false) {
 		return 1
 	}
-	n := float64(MostParts)
+	n := float64(mostParts)
 	for _, of := range d.Capacity {
 		each := of.Value
 		if of.RequestPolicy != nil && of.RequestPolicy.Default != nil {
@@ -248,9 +243,13 @@ func parseRuntimeClass(f fields, o *Object) {
 }
 
 // parseVolcanoQueue reads a queue. Its deserved amount is its guarantee, since Volcano reclaims for
-// it; a queue that only has a capability is guaranteed up to there.
+// it; a queue that only has a capability is guaranteed up to there. Nothing is allocated to a queue that is not open
+// (ed72c7c, pkg/scheduler/plugins/proportion).
 func parseVolcanoQueue(f fields, o *Object) {
 	o.Queue = &Queue{Parent: f.text("spec.parent"), Whole: true}
+	if state := f.text("status.state"); state == "Closed" || state == "Closing" {
+		o.Queue.Closed = "Queue" + state
+	}
 	capability, deserved, guarantee := f.resources("spec.capability"), f.resources("spec.deserved"), f.resources("spec.guarantee.resource")
 	all := corev1.ResourceList{}
 	for _, list := range []corev1.ResourceList{capability, guarantee, deserved} {

@@ -99,12 +99,11 @@ func (l *Ledger) addQueues() {
 		return isQueue && !bounds && !parents[e.Name]
 	})
 	l.entries = append(l.entries, implied...)
-	for _, o := range l.objects[foreign.KAIPodGroup] {
-		if o.Group == nil {
-			continue
-		}
-		if name := l.held(o.Group); name != "" {
-			l.add(string(o.Kind)+" "+o.Namespace+"/"+o.Name, quota.Tenant{Name: name}, false)
+	for kind := range heldKinds {
+		for _, o := range l.objects[kind] {
+			if name := l.held(o); name != "" {
+				l.add(string(o.Kind)+" "+o.Namespace+"/"+o.Name, quota.Tenant{Name: name}, false)
+			}
 		}
 	}
 }
@@ -168,25 +167,39 @@ func (l *Ledger) ofKAI(p *gangs.Pod) string {
 	return ""
 }
 
-// heldByKAI returns a tenant without capacity for a pending pod that KAI starts on no node; empty for other pods.
-func (l *Ledger) heldByKAI(p *gangs.Pod) string {
-	if o := l.objects.Group(foreign.KAIPodGroup.Of(p.Namespace, p.PodGroup)); o != nil && p.Spec.NodeName == "" {
-		return l.held(o.Group)
+// heldKinds are the kinds of PodGroups that are held back, with those of their queues and the prefix of these.
+var heldKinds = map[foreign.Kind]struct {
+	queue  foreign.Kind
+	prefix string
+}{foreign.KAIPodGroup: {foreign.KAIQueue, kaiPrefix}, foreign.VolcanoPodGroup: {foreign.VolcanoQueue, volcanoPrefix}}
+
+// heldBack returns a tenant without capacity for a pending pod that its scheduler starts on no node; empty for other pods.
+func (l *Ledger) heldBack(p *gangs.Pod) (name string) {
+	for kind := range heldKinds {
+		if o := l.objects.Group(kind.Of(p.Namespace, p.PodGroup)); o != nil && p.Spec.NodeName == "" {
+			name = cmp.Or(name, l.held(o))
+		}
 	}
-	return ""
+	return name
 }
 
-// held names the tenant of the pods of a PodGroup that KAI holds back, by KAI's own reason or since the PodGroup's
-// queue does not exist while others do; empty for other PodGroups.
-func (l *Ledger) held(g *foreign.PodGroup) string {
-	why := g.Held
-	if all := l.objects[foreign.KAIQueue]; len(all) > 0 && all[foreign.KAIQueue.Of("", g.Queue)] == nil {
+// held names the tenant of the pods of a PodGroup that its scheduler holds back: by KAI's own reason, since Volcano's
+// queue is closed, or since the PodGroup's queue does not exist while others do. It is empty for other PodGroups.
+func (l *Ledger) held(o *foreign.Object) string {
+	if o.Group == nil {
+		return ""
+	}
+	of, why := heldKinds[o.Kind], o.Group.Held
+	all := l.objects[of.queue]
+	if queue := all[of.queue.Of("", o.Group.Queue)]; queue == nil && len(all) > 0 {
 		why = "QueueDoesNotExist"
+	} else if queue != nil && queue.Queue != nil {
+		why = cmp.Or(why, queue.Queue.Closed)
 	}
 	if why == "" {
 		return ""
 	}
-	return kaiPrefix + g.Queue + "/" + why
+	return of.prefix + o.Group.Queue + "/" + why
 }
 
 // plainName removes "requests." from the name of a resource in a quota.
