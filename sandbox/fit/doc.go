@@ -16,7 +16,7 @@
 //   - Several claims of one pod may be given the same available volume.
 //   - Storage capacity by topology is not read.
 //   - A claim's tolerations of device taints count only if the claim requires more of its devices than their number.
-//     Devices that may be allocated several times (consumable capacity) count once. A claim for all devices of a node,
+//     Requests that share a device (consumable capacity) count as equal shares of it. A claim for all devices of a node,
 //     or with selectors that leave a device's size open, makes a pod unreadable.
 //   - If the DRA driver divides a GPU as it is claimed, either all its unused devices are tainted, or none. Only a pool's
 //     nodes show that its GPUs are divided in this way.

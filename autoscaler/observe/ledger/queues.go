@@ -99,9 +99,9 @@ func (l *Ledger) addQueues() {
 		return isQueue && !bounds && !parents[e.Name]
 	})
 	l.entries = append(l.entries, implied...)
-	for kind := range heldKinds {
-		for _, o := range l.objects[kind] {
-			if name := l.held(o); name != "" {
+	for _, s := range starters {
+		for _, o := range l.objects[s.group] {
+			if name := l.held(s, o); name != "" {
 				l.add(string(o.Kind)+" "+o.Namespace+"/"+o.Name, quota.Tenant{Name: name}, false)
 			}
 		}
@@ -167,17 +167,19 @@ func (l *Ledger) ofKAI(p *gangs.Pod) string {
 	return ""
 }
 
-// heldKinds are the kinds of PodGroups that are held back, with those of their queues and the prefix of these.
-var heldKinds = map[foreign.Kind]struct {
-	queue  foreign.Kind
-	prefix string
-}{foreign.KAIPodGroup: {foreign.KAIQueue, kaiPrefix}, foreign.VolcanoPodGroup: {foreign.VolcanoQueue, volcanoPrefix}}
+// starter is a scheduler that may start no pod of a PodGroup, whatever nodes there are.
+type starter struct {
+	group, queue foreign.Kind
+	prefix       string // of its queues' tenants
+}
+
+var starters = []starter{{foreign.KAIPodGroup, foreign.KAIQueue, kaiPrefix}, {foreign.VolcanoPodGroup, foreign.VolcanoQueue, volcanoPrefix}}
 
 // heldBack returns a tenant without capacity for a pending pod that its scheduler starts on no node; empty for other pods.
 func (l *Ledger) heldBack(p *gangs.Pod) (name string) {
-	for kind := range heldKinds {
-		if o := l.objects.Group(kind.Of(p.Namespace, p.PodGroup)); o != nil && p.Spec.NodeName == "" {
-			name = cmp.Or(name, l.held(o))
+	for _, s := range starters {
+		if o := l.objects.Group(s.group.Of(p.Namespace, p.PodGroup)); o != nil && p.Spec.NodeName == "" {
+			name = cmp.Or(name, l.held(s, o))
 		}
 	}
 	return name
@@ -185,13 +187,12 @@ func (l *Ledger) heldBack(p *gangs.Pod) (name string) {
 
 // held names the tenant of the pods of a PodGroup that its scheduler holds back: by KAI's own reason, since Volcano's
 // queue is closed, or since the PodGroup's queue does not exist while others do. It is empty for other PodGroups.
-func (l *Ledger) held(o *foreign.Object) string {
+func (l *Ledger) held(by starter, o *foreign.Object) string {
 	if o.Group == nil {
 		return ""
 	}
-	of, why := heldKinds[o.Kind], o.Group.Held
-	all := l.objects[of.queue]
-	if queue := all[of.queue.Of("", o.Group.Queue)]; queue == nil && len(all) > 0 {
+	all, why := l.objects[by.queue], o.Group.Held
+	if queue := all[by.queue.Of("", o.Group.Queue)]; queue == nil && len(all) > 0 {
 		why = "QueueDoesNotExist"
 	} else if queue != nil && queue.Queue != nil {
 		why = cmp.Or(why, queue.Queue.Closed)
@@ -199,7 +200,7 @@ func (l *Ledger) held(o *foreign.Object) string {
 	if why == "" {
 		return ""
 	}
-	return of.prefix + o.Group.Queue + "/" + why
+	return by.prefix + o.Group.Queue + "/" + why
 }
 
 // plainName removes "requests." from the name of a resource in a quota.
