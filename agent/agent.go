@@ -93,21 +93,20 @@ func (a *Agent) Tick(ctx context.Context) error {
 		return err
 	}
 	record, ok, err := contract.RecordOf(node)
+	worked := false
 	switch {
 	case err != nil:
-		return errors.Join(fmt.Errorf("GPUs left unchanged: %w", err), a.publish(ctx, node, false))
+		err = fmt.Errorf("GPUs left unchanged: %w", err)
 	case ok && record.Actuator == contract.ActuatorAgent && (record.Selected || record.Undo != nil):
-		worked, err := a.serve(ctx, node, record)
-		if worked {
-			if node, err2 := a.o.Cluster.Node(ctx); err2 == nil {
-				return errors.Join(err, a.publish(ctx, node, true))
+		if worked, err = a.serve(ctx, node, record); worked {
+			if now, getErr := a.o.Cluster.Node(ctx); getErr == nil {
+				node = now
 			}
 		}
-		return errors.Join(err, a.publish(ctx, node, false))
 	case !ok && node.Annotations[contract.AgentAnnotation] != "":
 		err = a.o.Cluster.annotate(ctx, node.ResourceVersion, map[string]any{contract.AgentAnnotation: nil})
 	}
-	return errors.Join(err, a.publish(ctx, node, false))
+	return errors.Join(err, a.publish(ctx, node, worked))
 }
 
 // Health is the state of an agent. It is safe for concurrent use.

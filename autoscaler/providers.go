@@ -28,7 +28,7 @@ func newReader(config Config, log *slog.Logger) (*observe.Prometheus, error) {
 	} else {
 		querier = p
 	}
-	return observe.NewPrometheus(querier, trust.From(config.ExporterNamespaces), c.Interval, log), nil
+	return &observe.Prometheus{Querier: querier, Trusted: trust.From(config.ExporterNamespaces), Every: c.Interval, MaxAge: c.MaxAge, Log: log}, nil
 }
 
 // newProviders returns all providers. A provider that no pool names makes no calls. epoch is nil in a dry run.

@@ -127,7 +127,7 @@ func run(ctx context.Context, c Config, f *flags, log *slog.Logger) error {
 	}
 	l := loop.New(o)
 	if c.IdleInterval > c.Interval {
-		reader.AskRarely(c.Prometheus.MaxAge, l.State.Unhurried)
+		reader.Idle = l.State.Unhurried
 	}
 	server, err := newServer(f.listen, l, c, registry, mgr.GetCache(), log)
 	if err != nil {
@@ -218,6 +218,9 @@ func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.
 // API server that accepts connections and does not answer blocks the start for ever.
 const discoveryTimeout = 30 * time.Second
 
+// discoveryEvery is the interval at which new APIs are looked for.
+const discoveryEvery = 30 * time.Second
+
 func boundedMapper(timeout time.Duration) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return func(rc *rest.Config, shared *http.Client) (meta.RESTMapper, error) {
 		own := *shared
@@ -246,11 +249,11 @@ func newEpoch(c ElectionConfig, dryRun bool, holder string, live client.Reader, 
 	if dryRun {
 		return nil
 	}
-	o := act.EpochOptions{Holder: holder, Live: live, Log: log}
+	e := &act.Epoch{Holder: holder, Live: live, Now: time.Now, Log: log}
 	if c.Enabled {
-		o.Lease = client.ObjectKey{Namespace: c.Namespace, Name: c.Name}
+		e.Lease = client.ObjectKey{Namespace: c.Namespace, Name: c.Name}
 	}
-	return act.NewEpoch(o)
+	return e
 }
 
 // newWatcher watches gangs and queues of other APIs (JobSet, Kueue and others), and ProvisioningRequests of these
@@ -264,7 +267,7 @@ func newWatcher(rc *rest.Config, classes []string, changed func(), log *slog.Log
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	return foreign.NewWatcher(foreign.WatcherOptions{Client: objects, Discovery: apis, Classes: classes, Changed: changed, Log: log}), nil
+	return &foreign.Watcher{Client: objects, Discovery: apis, Classes: classes, Every: discoveryEvery, Changed: changed, Log: log}, nil
 }
 
 // Bounds of the requests for Events: the number in a second, and the number at once.

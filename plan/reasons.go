@@ -76,6 +76,9 @@ const (
 	TooManyIdle        Reason = "TooManyIdle"
 )
 
+// Served are the reasons of pending pods for which capacity is free or upcoming.
+var Served = []Reason{WaitScheduler, WaitUpcomingNode, WaitRepartition, WaitReclaim}
+
 // ReasonDoc explains one reason to readers of an event, a condition or an alert.
 type ReasonDoc struct {
 	Reason   Reason

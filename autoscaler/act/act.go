@@ -43,19 +43,18 @@ type Options struct {
 
 // Actor carries out plans. It is used from one goroutine.
 type Actor struct {
-	liveCluster
-	repartitions repartitions
-	promises     promises
-	withdrawn    map[string]time.Time // by pool, the last attempt
-	unended      map[string]bool      // the actions that waited, or failed, in the last reconcile
-	repeated     kube.Repeated        // errors of resume
+	o         *Options
+	promises  promises
+	tidied    time.Time            // when configs were last collected
+	withdrawn map[string]time.Time // by pool, the last attempt
+	unended   map[string]bool      // the actions that waited, or failed, in the last reconcile
+	repeated  kube.Repeated        // errors of resume
 }
 
 // New returns an Actor.
 func New(o Options) *Actor {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	c := liveCluster{&o}
-	return &Actor{liveCluster: c, repartitions: repartitions{liveCluster: c}, promises: promises{c, map[string]promise{}, map[metav1.StatusReason]bool{}}, withdrawn: map[string]time.Time{}, repeated: kube.Repeated{}}
+	return &Actor{o: &o, promises: promises{&o, map[string]promise{}, map[metav1.StatusReason]bool{}}, withdrawn: map[string]time.Time{}, repeated: kube.Repeated{}}
 }
 
 // Outcome of an action, one of the constants below.
@@ -101,7 +100,7 @@ var errTooLong = errors.New("the actions of this reconcile have taken too long")
 // action that does not succeed it continues with the next one.
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
 	if !a.o.DryRun {
-		if err := a.repartitions.resume(ctx, s); a.repeated.New(err, s.Now) {
+		if err := a.resume(ctx, s); a.repeated.New(err, s.Now) {
 			a.o.Log.Error("resuming operations failed", "err", err)
 		}
 	}
@@ -170,11 +169,11 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 	case plan.ScaleUp:
 		return a.scaleUp(ctx, r, pool, action)
 	case plan.Repartition:
-		return a.repartitions.repartition(ctx, r, action)
+		return a.repartition(ctx, r, action)
 	case plan.Rollback:
-		return a.repartitions.rollback(ctx, r, action)
+		return a.rollback(ctx, r, action)
 	case plan.Uncordon:
-		return a.repartitions.uncordon(ctx, action)
+		return a.uncordon(ctx, action)
 	case plan.Drain:
 		return a.drain(ctx, r, pool, action)
 	case plan.Reclaim:

@@ -16,17 +16,14 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
-// liveCluster reads the pools, nodes and pods that actions are about, as they are now, and patches nodes.
-type liveCluster struct{ o *Options }
-
 // pool reads the action's pool from the API server; nil for an action on a node
 // without a pool.
-func (c liveCluster) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, error) {
+func (a *Actor) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, error) {
 	if name == "" {
 		return nil, nil
 	}
 	var pool v1alpha1.GPUNodePool
-	if err := c.o.Live.Get(ctx, client.ObjectKey{Name: name}, &pool); err != nil {
+	if err := a.o.Live.Get(ctx, client.ObjectKey{Name: name}, &pool); err != nil {
 		return nil, fmt.Errorf("getting GPUNodePool %s: %w", name, err)
 	}
 	return &pool, nil
@@ -34,10 +31,10 @@ func (c liveCluster) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePo
 
 // onNode reads a node and calls do with it, again after a conflict: kubelet and the node lifecycle
 // controller write to it as well.
-func (c liveCluster) onNode(ctx context.Context, name string, do func(*corev1.Node) error) error {
+func (a *Actor) onNode(ctx context.Context, name string, do func(*corev1.Node) error) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var node corev1.Node
-		if err := c.o.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		if err := a.o.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return fmt.Errorf("getting node %s: %w", name, err)
 		}
 		return do(&node)
@@ -45,12 +42,12 @@ func (c liveCluster) onNode(ctx context.Context, name string, do func(*corev1.No
 }
 
 // onSeen is onNode for the node of the snapshot; it refuses another node of that name.
-func (c liveCluster) onSeen(ctx context.Context, r *reconcile, name string, do func(*corev1.Node) error) error {
+func (a *Actor) onSeen(ctx context.Context, r *reconcile, name string, do func(*corev1.Node) error) error {
 	seen, ok := r.nodes[name]
 	if !ok {
 		return refuse("node %s was not in the snapshot", name)
 	}
-	return c.onNode(ctx, name, func(node *corev1.Node) error {
+	return a.onNode(ctx, name, func(node *corev1.Node) error {
 		if string(node.UID) != seen.UID {
 			return refuse("node %s was recreated after the snapshot", name)
 		}
@@ -59,8 +56,8 @@ func (c liveCluster) onSeen(ctx context.Context, r *reconcile, name string, do f
 }
 
 // gpuPods returns the pods with GPUs on a node, sorted, in the form of a record (contract.PodOf).
-func (c liveCluster) gpuPods(ctx context.Context, node string) ([]string, error) {
-	pods, err := c.podsOn(ctx, node)
+func (a *Actor) gpuPods(ctx context.Context, node string) ([]string, error) {
+	pods, err := a.podsOn(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +73,9 @@ func (c liveCluster) gpuPods(ctx context.Context, node string) ([]string, error)
 }
 
 // podsOn returns the pods on a node that have not ended.
-func (c liveCluster) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+func (a *Actor) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := c.o.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
+	if err := a.o.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return nil, fmt.Errorf("listing pods on node %s: %w", node, err)
 	}
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return kube.IsOver(&p) }), nil

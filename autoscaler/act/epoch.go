@@ -1,7 +1,6 @@
 package act
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,20 +22,6 @@ import (
 // outcome of its action is Refused.
 var ErrDeposed = fmt.Errorf("%w: this replica no longer leads", errRefused)
 
-// EpochOptions of an Epoch.
-type EpochOptions struct {
-	// Holder is this replica's identity in the lease.
-	Holder string
-	// Lease of the leader election; empty without one: then only the epochs in the
-	// pools' statuses are checked.
-	Lease client.ObjectKey
-	// Live reads from the API server, never from a cache.
-	Live client.Reader
-	// Now is the clock, nil for time.Now.
-	Now func() time.Time
-	Log *slog.Logger
-}
-
 // Epoch is one replica's term as leader. Leader election alone does not stop a
 // replica that was suspended: it resumes its writes before it notices that another
 // replica leads. So every write first checks the lease, and the state that every
@@ -50,21 +35,20 @@ type EpochOptions struct {
 //
 // It is safe for concurrent use.
 type Epoch struct {
-	o EpochOptions
+	// Holder is this replica's identity in the lease.
+	Holder string
+	// Lease of the leader election; empty without one: then only the epochs in the
+	// pools' statuses are checked.
+	Lease client.ObjectKey
+	// Live reads from the API server, never from a cache.
+	Live client.Reader
+	Now  func() time.Time
+	Log  *slog.Logger
 
 	mu      sync.Mutex
 	term    int64 // 0: not begun
 	changes int32 // the lease's transitions when the epoch began
 	deposed error // nil until another leader is observed
-}
-
-// NewEpoch returns an Epoch that has not begun.
-func NewEpoch(o EpochOptions) *Epoch {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Epoch{o: o}
 }
 
 // Begin starts the epoch after the latest recorded term. The lease's transitions
@@ -78,7 +62,7 @@ func (e *Epoch) Begin(ctx context.Context, latest int64) error {
 	defer e.mu.Unlock()
 	e.changes = changes
 	e.term = max(int64(e.changes), latest+1)
-	e.o.Log.Info("leading", "term", e.term, "holder", e.o.Holder)
+	e.Log.Info("leading", "term", e.term, "holder", e.Holder)
 	return nil
 }
 
@@ -86,7 +70,7 @@ func (e *Epoch) Begin(ctx context.Context, latest int64) error {
 func (e *Epoch) Stamp() *v1alpha1.Epoch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return &v1alpha1.Epoch{Term: e.term, Holder: e.o.Holder}
+	return &v1alpha1.Epoch{Term: e.term, Holder: e.Holder}
 }
 
 // Follows returns nil if this epoch may replace state that was written in epoch last.
@@ -103,7 +87,7 @@ func (e *Epoch) Follows(last *v1alpha1.Epoch) error {
 func (e *Epoch) May(ctx context.Context, write string) (err error) {
 	defer func() {
 		if errors.Is(err, ErrDeposed) {
-			e.o.Log.Warn("write refused", "write", write, "err", err)
+			e.Log.Warn("write refused", "write", write, "err", err)
 		}
 	}()
 	e.mu.Lock()
@@ -122,21 +106,21 @@ func (e *Epoch) May(ctx context.Context, write string) (err error) {
 // transitions returns the number of transitions of the lease; 0 without leader election. It returns an error if this
 // replica does not hold the lease.
 func (e *Epoch) transitions(ctx context.Context) (int32, error) {
-	if e.o.Lease.Name == "" {
+	if e.Lease.Name == "" {
 		return 0, nil
 	}
 	var lease coordinationv1.Lease
-	if err := e.o.Live.Get(ctx, e.o.Lease, &lease); err != nil {
-		return 0, fmt.Errorf("checking leadership: getting lease %s: %w", e.o.Lease, err)
+	if err := e.Live.Get(ctx, e.Lease, &lease); err != nil {
+		return 0, fmt.Errorf("checking leadership: getting lease %s: %w", e.Lease, err)
 	}
-	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != e.o.Holder {
-		return 0, e.depose(fmt.Sprintf("lease %s is held by %q", e.o.Lease, holder))
+	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != e.Holder {
+		return 0, e.depose(fmt.Sprintf("lease %s is held by %q", e.Lease, holder))
 	}
 	// Both times are of this machine's clock: the lease holder writes them.
 	if renewed := lease.Spec.RenewTime; renewed != nil {
 		end := renewed.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
-		if late := e.o.Now().Sub(end); late > 0 {
-			return 0, fmt.Errorf("%w: lease %s expired %s ago", ErrDeposed, e.o.Lease, late.Round(time.Millisecond))
+		if late := e.Now().Sub(end); late > 0 {
+			return 0, fmt.Errorf("%w: lease %s expired %s ago", ErrDeposed, e.Lease, late.Round(time.Millisecond))
 		}
 	}
 	return ptr.Deref(lease.Spec.LeaseTransitions, 0), nil

@@ -39,7 +39,7 @@ type promise struct {
 // promises nominate pods for the nodes on which capacity is freed for them, or that are coming up for them. They are not
 // persisted: a new leader starts without any.
 type promises struct {
-	liveCluster
+	o      *Options
 	byPod  map[string]promise
 	failed map[metav1.StatusReason]bool // why nominations have failed since the last one that was written
 }

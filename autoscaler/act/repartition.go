@@ -22,15 +22,9 @@ import (
 // needs none: it reads the kubelet's allocations right before it destroys an instance.
 const settleDelay = plan.RemoveDelay
 
-// repartitions begins, continues and ends the operations on nodes.
-type repartitions struct {
-	liveCluster
-	tidied time.Time // when configs were last collected
-}
-
 // repartition starts an operation: it publishes the configs, and writes the record and the cordon at once. resume does
 // the next step.
-func (a *repartitions) repartition(ctx context.Context, r *reconcile, action plan.Action) error {
+func (a *Actor) repartition(ctx context.Context, r *reconcile, action plan.Action) error {
 	return a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		record, err := a.begin(ctx, r, node, action)
 		if err != nil {
@@ -42,7 +36,7 @@ func (a *repartitions) repartition(ctx context.Context, r *reconcile, action pla
 
 // begin checks the node against the snapshot, publishes the configs and returns the
 // record to write to the node.
-func (a *repartitions) begin(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) (contract.Record, error) {
+func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) (contract.Record, error) {
 	if _, underWay, _ := contract.RecordOf(node); underWay {
 		return contract.Record{}, refuse("node %s has an operation under way", node.Name)
 	}
@@ -92,7 +86,7 @@ func (a *repartitions) begin(ctx context.Context, r *reconcile, node *corev1.Nod
 
 // configs publishes the configs of a record for mig-manager, the one to select and the one to roll back to. Both are
 // chosen by their content: the node's label may name a config that is deleted or was never applied.
-func (a *repartitions) configs(ctx context.Context, now time.Time, node *corev1.Node, before, after partition.NodeLayout, record *contract.Record) error {
+func (a *Actor) configs(ctx context.Context, now time.Time, node *corev1.Node, before, after partition.NodeLayout, record *contract.Record) error {
 	if err := contract.Synced(node); err != nil {
 		return err
 	}
@@ -141,7 +135,7 @@ func underWay(node *corev1.Node, action plan.Action) (contract.Record, bool, err
 
 // rollback does one step of a rollback. The planner repeats it each reconcile until the
 // operation is gone from the node.
-func (a *repartitions) rollback(ctx context.Context, r *reconcile, action plan.Action) error {
+func (a *Actor) rollback(ctx context.Context, r *reconcile, action plan.Action) error {
 	return a.onNode(ctx, action.Node, func(node *corev1.Node) error {
 		record, ok, err := underWay(node, action)
 		if err != nil || !ok { // already undone
@@ -158,7 +152,7 @@ func (a *repartitions) rollback(ctx context.Context, r *reconcile, action plan.A
 
 // uncordon ends a repartition that succeeded, or lifts a cordon of ours whose
 // operation has ended. A cordon without our annotation stays.
-func (a *repartitions) uncordon(ctx context.Context, action plan.Action) error {
+func (a *Actor) uncordon(ctx context.Context, action plan.Action) error {
 	return a.onNode(ctx, action.Node, func(node *corev1.Node) error {
 		record, ok, err := underWay(node, action)
 		if err != nil {
@@ -176,7 +170,7 @@ func (a *repartitions) uncordon(ctx context.Context, action plan.Action) error {
 
 // liftCordon lifts a cordon of ours with this reason and ends the node's drain. A
 // cordon without our annotation stays.
-func (a *repartitions) liftCordon(ctx context.Context, node *corev1.Node, why string) error {
+func (a *Actor) liftCordon(ctx context.Context, node *corev1.Node, why string) error {
 	by := node.Annotations[v1alpha1.CordonAnnotation]
 	_, draining := node.Annotations[v1alpha1.DrainAnnotation]
 	switch {
@@ -196,7 +190,7 @@ func (a *repartitions) liftCordon(ctx context.Context, node *corev1.Node, why st
 
 // resume signals the actuators of the recorded operations that are due: after ConfigDelay, or after a restart. It
 // decides nothing; past its deadline an operation is undone by the planner.
-func (a *repartitions) resume(ctx context.Context, s plan.Snapshot) error {
+func (a *Actor) resume(ctx context.Context, s plan.Snapshot) error {
 	var errs []error
 	for i := range s.Nodes {
 		if s.Nodes[i].Operation == nil {
@@ -225,7 +219,7 @@ func due(node *corev1.Node, now time.Time) bool {
 }
 
 // signal lets the actuator of a node's operation begin, or ends the operation: the GPU is unchanged until then.
-func (a *repartitions) signal(ctx context.Context, now time.Time, node *corev1.Node) error {
+func (a *Actor) signal(ctx context.Context, now time.Time, node *corev1.Node) error {
 	if !due(node, now) {
 		return nil
 	}
@@ -243,7 +237,7 @@ func (a *repartitions) signal(ctx context.Context, now time.Time, node *corev1.N
 // mayBegin reports whether a recorded operation may change the GPU. It may not under a freeze of the policy or of the
 // pool, once others have uncordoned the node, or if a pod was bound to it before the cordon took effect: the GPU may be
 // allocated to that pod.
-func (a *repartitions) mayBegin(ctx context.Context, node *corev1.Node, record contract.Record) (bool, error) {
+func (a *Actor) mayBegin(ctx context.Context, node *corev1.Node, record contract.Record) (bool, error) {
 	pool, err := a.pool(ctx, node.Labels[v1alpha1.NodePoolLabel])
 	if client.IgnoreNotFound(err) != nil {
 		return false, err
@@ -261,7 +255,7 @@ func (a *repartitions) mayBegin(ctx context.Context, node *corev1.Node, record c
 // tidyEvery is the interval between removals of unused configs.
 const tidyEvery = 10 * time.Minute
 
-func (a *repartitions) tidy(ctx context.Context, now time.Time) error {
+func (a *Actor) tidy(ctx context.Context, now time.Time) error {
 	var nodes corev1.NodeList
 	if err := a.o.Live.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)

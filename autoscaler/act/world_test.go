@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -207,7 +208,7 @@ func (w *world) resume(at time.Time) error {
 	for i := range nodes.Items {
 		s.Nodes = append(s.Nodes, plan.Node{Name: nodes.Items[i].Name, Operation: partition.OperationOf(&nodes.Items[i])})
 	}
-	return w.actor.repartitions.resume(w.t.Context(), s)
+	return w.actor.resume(w.t.Context(), s)
 }
 
 func (w *world) node() *corev1.Node {
@@ -358,7 +359,7 @@ func newLeased(t *testing.T, holder string) *leased {
 // epoch returns this replica's epoch, begun.
 func (l *leased) epoch(now func() time.Time) *Epoch {
 	l.t.Helper()
-	e := NewEpoch(EpochOptions{Holder: "us", Lease: l.key, Live: l.client, Now: now})
+	e := &Epoch{Holder: "us", Lease: l.key, Live: l.client, Now: now, Log: slog.New(slog.DiscardHandler)}
 	require.NoError(l.t, e.Begin(l.t.Context(), 0))
 	return e
 }
@@ -509,7 +510,7 @@ func TestTerms(t *testing.T) {
 		{"the lease was deleted and recreated", l.key, 9, 10},
 		{"no lease", client.ObjectKey{}, 2, 3},
 	} {
-		e := NewEpoch(EpochOptions{Holder: "us", Lease: test.lease, Live: l.client, Now: func() time.Time { return start }})
+		e := &Epoch{Holder: "us", Lease: test.lease, Live: l.client, Now: func() time.Time { return start }, Log: slog.New(slog.DiscardHandler)}
 		require.NoError(t, e.Begin(t.Context(), test.latest))
 		if got := e.Stamp().Term; got != test.want {
 			t.Errorf("%s: term %d, want %d", test.name, got, test.want)

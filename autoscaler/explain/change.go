@@ -47,9 +47,6 @@ func (w *world) pool(name string) *plan.Pool {
 	return &w.Pools[slices.IndexFunc(w.Pools, func(p plan.Pool) bool { return p.Name == name })]
 }
 
-// serves are the verdicts of a pod that will run without a change.
-var serves = []plan.Reason{plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}
-
 // search collects the changes that may serve the pod of an explanation.
 type search struct {
 	s          plan.Snapshot
@@ -61,7 +58,7 @@ type search struct {
 // changes lists the candidates that would serve the pod: single ones, or pairs if no single
 // one does. For a pod that is served already it is empty.
 func changes(s plan.Snapshot, p plan.Policy, e plan.Explanation) (found []Change, tried int) {
-	if slices.Contains(serves, e.Verdict.Reason) {
+	if slices.Contains(plan.Served, e.Verdict.Reason) {
 		return nil, 0
 	}
 	q := candidates(s, p, e)
@@ -114,7 +111,7 @@ func (q *search) try(change func(w *world)) (plan.Verdict, bool) {
 		return v, v.Reason == plan.GangServed || v.Reason == plan.WaitScheduler
 	}
 	v := verdictOf(made, plan.KindPod, q.e.Pod.Key())
-	return v, slices.Contains(serves, v.Reason)
+	return v, slices.Contains(plan.Served, v.Reason)
 }
 
 // least is the smallest number from 1 to most with which the change serves the pod; 0 if most does not.
@@ -271,6 +268,9 @@ func (q *search) repartitions() {
 	}
 }
 
+// starters are schedulers that start no pod of some queues, by the prefix of these tenants.
+var starters = map[string]string{"kai": "KAI", "volcano": "Volcano"}
+
 // quotas adds changes of the quotas of the pod's tenant and its ancestors.
 func (q *search) quotas() {
 	line := lineage(q.s.Tenants, q.e.Pod.Tenant)
@@ -279,12 +279,12 @@ func (q *search) quotas() {
 	}
 	of := func(i int) string { return q.s.Tenants[i].Name }
 	// The ledger's tenant of pods that a ResourceQuota refuses has the names of that quota and the resource. The tenant
-	// of pods that KAI does not start has the names of their queue and KAI's reason.
+	// of pods that KAI or Volcano does not start has the names of their queue and the reason.
 	remedy := ""
 	if name, resource, ok := strings.Cut(strings.TrimPrefix(of(line[0]), "resourcequota/"), "/no-more/"); ok {
 		remedy = fmt.Sprintf("raise %s of ResourceQuota %s", resource, name)
-	} else if queue, reason, ok := strings.Cut(strings.TrimPrefix(of(line[0]), "kai/"), "/"); ok && strings.HasPrefix(of(line[0]), "kai/") {
-		remedy = fmt.Sprintf("remove the reason why KAI does not start it in Queue %s: %s", queue, reason)
+	} else if held := strings.Split(of(line[0]), "/"); len(held) == 3 && starters[held[0]] != "" {
+		remedy = fmt.Sprintf("remove the reason why %s does not start it in Queue %s: %s", starters[held[0]], held[1], held[2])
 	}
 	if remedy != "" {
 		q.add(remedy, func(w *world) { w.Tenants[line[0]].Guarantee, w.Tenants[line[0]].Limit = quota.All(), quota.All() })

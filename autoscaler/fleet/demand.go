@@ -55,9 +55,6 @@ func (f *Fleet) tenants(r *Reconcile) {
 	}
 }
 
-// served are the verdicts of pods for which capacity is free or upcoming.
-var served = []plan.Reason{plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}
-
 // demand adds pending demand that is not served, in GPUs. Unreadable demand has no size, so its pods are counted
 // instead.
 func (f *Fleet) demand(scale *plan.Scale, r *Reconcile) {
@@ -79,7 +76,7 @@ func (f *Fleet) demand(scale *plan.Scale, r *Reconcile) {
 		p := &r.Pods[i]
 		reason := reasons[p.Key()]
 		switch {
-		case p.Node != "", slices.Contains(served, reason):
+		case p.Node != "", slices.Contains(plan.Served, reason):
 		case p.Unreadable != "":
 			sums[kind{unreadable, string(reason)}]++
 		case !p.Demand.Zero():

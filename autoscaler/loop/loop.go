@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -86,14 +87,12 @@ type Loop struct {
 	o        Options
 	state    plan.State
 	loaded   bool
-	waves    int    // reconciles in a row that pods woke, each less than Interval after the one before
-	failures int    // reconciles in a row that failed
-	failed   string // the last one's error
-	// contained are the problems of the last snapshot's objects, unsaved why the state of pools was not saved.
-	contained map[string]bool
-	unsaved   map[string]string
-	metrics   *metrics
-	State     *State
+	waves    int           // reconciles in a row that pods woke, each less than Interval after the one before
+	failures int           // reconciles in a row that failed
+	failed   string        // the last one's error
+	repeated kube.Repeated // problems of objects, and why the state of pools was not saved
+	metrics  *metrics
+	State    *State
 }
 
 // New returns a Loop that has not reconciled yet.
@@ -112,7 +111,7 @@ func New(o Options) *Loop {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	return &Loop{o: o, State: &State{interval: o.Interval, now: o.Now}, metrics: newMetrics(o.Registry, o.Now)}
+	return &Loop{o: o, repeated: kube.Repeated{}, State: &State{interval: o.Interval, now: o.Now}, metrics: newMetrics(o.Registry, o.Now)}
 }
 
 // Run reconciles until ctx ends and returns nil. A failed reconcile is counted and followed by the next one. It is
@@ -232,10 +231,8 @@ func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 // for. It returns an error if the snapshot is still invalid.
 func (l *Loop) contain(seen *observe.Observation) error {
 	seen.Snapshot, seen.Contained = seen.Snapshot.Contain()
-	logged := map[string]bool{}
-	for _, p := range seen.Contained {
-		logged[p.Err.Error()] = true
-		if !l.contained[p.Err.Error()] && len(logged) <= maxContained {
+	for i, p := range seen.Contained {
+		if l.repeated.New(p.Err, seen.Now) && i < maxContained {
 			l.o.Log.Warn("invalid object left out", "kind", p.Kind, "name", p.Name, "err", p.Err)
 		}
 		if p.Kind == plan.KindPool {
@@ -245,7 +242,6 @@ func (l *Loop) contain(seen *observe.Observation) error {
 			seen.Invalid[p.Name] = p.Err
 		}
 	}
-	l.contained = logged
 	l.metrics.containedObjects(seen.Contained)
 	if len(seen.Contained) == 0 {
 		return nil
@@ -281,14 +277,13 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 // leaveUnsaved removes the actions on pools with unsaved state from a plan and from the plan's state: an action that is
 // not taken uses up no limit and begins no cooldown.
 func (l *Loop) leaveUnsaved(reconcile *Reconcile) {
-	unsaved, logged := reconcile.Unsaved, map[string]string{}
+	unsaved := reconcile.Unsaved
 	l.metrics.unsaved.Set(float64(len(unsaved)))
 	for _, pool := range slices.Sorted(maps.Keys(unsaved)) {
-		if logged[pool] = unsaved[pool].Error(); logged[pool] != l.unsaved[pool] {
+		if l.repeated.New(unsaved[pool], reconcile.Now) {
 			l.o.Log.Error("the state of a pool is not saved; no action is taken on it", "pool", pool, "err", unsaved[pool])
 		}
 	}
-	l.unsaved = logged
 	if len(unsaved) == 0 {
 		return
 	}

@@ -63,13 +63,13 @@ func NewClusterPublisher(c client.Client, recorder record.EventRecorder, log *sl
 // Publish implements Publisher. A failed write is logged, and repeated in the next
 // reconcile.
 func (p *ClusterPublisher) Publish(ctx context.Context, r Reconcile) {
-	answers, covered := map[string]string{}, map[string]bool{}
+	verdicts, covered := map[string]*plan.Verdict{}, map[string]bool{}
 	if len(r.Results) > 0 {
-		answers = servedPods(r.Plan.Verdicts)
+		verdicts = verdictsOfPods(r.Plan.Verdicts)
 	}
 	for _, result := range r.Results {
 		if result.Outcome == act.Done || !result.Continued && (result.Outcome == act.Failed || result.Outcome == act.Waiting) {
-			p.actionEvents(ctx, result, answers, covered)
+			p.actionEvents(ctx, result, verdicts, covered)
 		}
 	}
 	p.verdictEvents(ctx, r, covered)
@@ -93,21 +93,10 @@ var eventReasons = map[plan.Verb]struct{ begins, done string }{
 	plan.Withdraw:    {"WithdrawingRequest", "WithdrewRequest"},
 }
 
-// servedPods returns the details of the verdicts of pods that an action serves, by pod.
-func servedPods(verdicts []plan.Verdict) map[string]string {
-	out := map[string]string{}
-	for _, v := range verdicts {
-		if v.Kind == plan.KindPod && (v.Reason == plan.WaitUpcomingNode || v.Reason == plan.WaitRepartition || v.Reason == plan.WaitReclaim) {
-			out[v.Subject] = v.Detail
-		}
-	}
-	return out
-}
-
 // actionEvents writes the Events of an action, on its node and on its pods. The Event of
-// a pod that the action is done for includes the detail of the pod's verdict; the pod is
+// a pod that the action serves includes the detail of the pod's verdict; the pod is
 // then added to covered, so that its verdict has no Event of its own.
-func (p *ClusterPublisher) actionEvents(ctx context.Context, r act.Result, answers map[string]string, covered map[string]bool) {
+func (p *ClusterPublisher) actionEvents(ctx context.Context, r act.Result, verdicts map[string]*plan.Verdict, covered map[string]bool) {
 	eventType, reason := corev1.EventTypeNormal, eventReasons[r.Action.Verb].done
 	if reason == "" {
 		return
@@ -137,8 +126,8 @@ func (p *ClusterPublisher) actionEvents(ctx context.Context, r act.Result, answe
 	for _, key := range pods {
 		if pod := p.pod(ctx, key); pod != nil {
 			note := about
-			if answer := answers[key]; answer != "" && r.Outcome != act.Failed {
-				note, covered[key] = about+"; "+answer, true
+			if v := verdicts[key]; v != nil && v.Detail != "" && v.Reason != plan.WaitScheduler && slices.Contains(plan.Served, v.Reason) && r.Outcome != act.Failed {
+				note, covered[key] = about+"; "+v.Detail, true
 			}
 			p.recorder.Event(pod, eventType, reason, text.Short(note, maxNote))
 		}

@@ -574,7 +574,7 @@ func TestQuotaStatus(t *testing.T) {
 
 // follower is the store of a replica without leader election; its Load begins an epoch.
 func follower(c client.Client, live client.Reader, holder string) *StatusStore {
-	return NewStatusStore(c, live, act.NewEpoch(act.EpochOptions{Holder: holder}))
+	return NewStatusStore(c, live, &act.Epoch{Holder: holder, Log: slog.New(slog.DiscardHandler)})
 }
 
 // load loads the state, which makes the store's replica the leader.

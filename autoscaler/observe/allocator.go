@@ -86,14 +86,14 @@ func (c *Claims) required(p *corev1.Pod) (out [][]plan.NodeTerm, err error) {
 	return append(out, requiring(key, corev1.NodeSelectorOpNotIn, allocatesNot)), nil
 }
 
-// besideAdmin returns an error if a claim has admin access to all of a node's devices and the pod requests one of them by an
-// extended resource, too. kube-scheduler allocates the claim that it makes for extended resources last, and counts the
-// devices of the claims before it as in use, those of admin access too (dynamic-resource-allocation 0.37.1,
-// structured/internal: deviceInUse). So it binds the pod to no node.
+// besideAdmin returns an error if a claim has admin access to devices that the pod requests by an extended resource, too.
+// kube-scheduler allocates the claim that it makes for extended resources last, and counts the devices of the claims before
+// it as in use, those of admin access too (dynamic-resource-allocation 0.37.1, structured/internal: deviceInUse). So it
+// binds the pod to no node, or only to one with more devices than the pod requests.
 func (c *Claims) besideAdmin(p *corev1.Pod, of *resourcev1.DeviceClaim) error {
 	requests := kube.ExtendedRequests(p)
 	for _, r := range of.Requests {
-		if r.Exactly == nil || !ptr.Deref(r.Exactly.AdminAccess, false) || r.Exactly.AllocationMode != resourcev1.DeviceAllocationModeAll {
+		if r.Exactly == nil || !ptr.Deref(r.Exactly.AdminAccess, false) {
 			continue
 		}
 		watched, _ := c.devicesOf(r.Exactly.DeviceClassName, nil)
@@ -103,7 +103,7 @@ func (c *Claims) besideAdmin(p *corev1.Pod, of *resourcev1.DeviceClaim) error {
 				continue
 			}
 			if d, _ := c.devicesOf(class.Name, nil); d.Driver != "" && d.Driver == watched.Driver {
-				return fmt.Errorf("request %s: kube-scheduler allocates no %s beside admin access to all devices of %s: request the devices by a claim before this one", r.Name, name, d.Driver)
+				return fmt.Errorf("request %s: kube-scheduler allocates no %s on devices of %s to which the pod has admin access: request the devices by a claim before this one", r.Name, name, d.Driver)
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func (c *Claims) requiresMore(of *resourcev1.DeviceClaim) bool {
 				delete(others, name)
 			}
 			return s.unread != nil || len(others) > 0 || len(s.attributes) > 1 || !demand.IsAccelerator(s.driver) || a.Capacity != nil ||
-				len(a.Tolerations) > 0 || a.AllocationMode == resourcev1.DeviceAllocationModeAll
+				c.parts[[2]string{s.driver, s.attributes[s.driver]["type"]}] > 1 || len(a.Tolerations) > 0 || a.AllocationMode == resourcev1.DeviceAllocationModeAll
 		})
 	})
 }
@@ -196,11 +196,6 @@ func heldBy(claims map[client.ObjectKey]*resourcev1.ResourceClaim, out *Observat
 		}
 	}
 	return held
-}
-
-// hasAccelerators reports whether some of the devices are GPUs, or other accelerators that pods request.
-func hasAccelerators(devices []*foreign.Devices) bool {
-	return slices.ContainsFunc(devices, func(d *foreign.Devices) bool { return demand.IsAccelerator(d.Driver) })
 }
 
 // sound reports whether a device of a slice has no taint of its own.

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -262,9 +263,10 @@ func (c *cluster) modelOf(p *plan.Pod) string {
 	return c.onlyModel(func(of *plan.Pool) bool { return plan.Admits(*p, "", of.Template.Labels, nil) })
 }
 
-// version identifies a set of device classes.
+// version identifies what determines the meaning of extended resources.
 func (c *Claims) version() string {
 	var b strings.Builder
+	fmt.Fprint(&b, c.parts)
 	for _, name := range slices.Sorted(maps.Keys(c.classes)) {
 		class := c.classes[name]
 		b.WriteString(name + "\x00" + string(class.UID) + "\x00" + class.ResourceVersion + "\x00")
@@ -275,7 +277,7 @@ func (c *Claims) version() string {
 // perVersion caches what objects were converted to, by resourceVersion: of thousands of objects few change between
 // reconciles. Reconciles share the cached values. Copy a value before writing to its fields.
 type perVersion[T any] struct {
-	classes   string // device classes, which determine the meaning of extended resources
+	classes   string // the version of Claims
 	last, now map[version]*T
 }
 

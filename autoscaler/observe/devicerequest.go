@@ -3,6 +3,7 @@ package observe
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
@@ -118,9 +120,8 @@ func (c *Claims) exactly(of string, exact alternative, allocation *resourcev1.Al
 	default:
 		return demand.Device{}, fmt.Errorf("allocation mode %q is not known", exact.AllocationMode)
 	}
-	if exact.Capacity != nil {
-		d.MemoryMiB, err = memoryOf(exact.Capacity.Requests)
-	}
+	parts := c.parts[[2]string{d.Driver, d.Attributes["type"]}]
+	d.MemoryMiB, d.CoreMilli, err = partOf(ptr.Deref(exact.Capacity, resourcev1.CapacityRequirements{}).Requests, parts)
 	return d, err
 }
 
@@ -183,17 +184,41 @@ func hasSize(d *demand.Device) bool {
 	return true
 }
 
-// memoryOf reads the capacity requested of each device.
-func memoryOf(requests map[resourcev1.QualifiedName]apiresource.Quantity) (int, error) {
-	mib := 0
+// partOf returns what a request takes of each device: of its memory, and in thousandths of the device. parts is how many
+// requests without a capacity share a device; 0 and 1 for none.
+func partOf(requests map[resourcev1.QualifiedName]apiresource.Quantity, parts int) (mib, milli int, err error) {
+	shares := int64(1)
 	for name, q := range requests {
-		if _, id, qualified := strings.Cut(string(name), "/"); name != "memory" && (!qualified || id != "memory") {
-			return 0, fmt.Errorf("capacity %s: its share of a GPU is unknown", name)
+		switch id := string(name[strings.IndexByte(string(name), '/')+1:]); {
+		case q.Sign() <= 0:
+			return 0, 0, fmt.Errorf("capacity %s: %s", name, q.String())
+		case id == "memory":
+			mib = int((bounded(q).Value() + 1<<20 - 1) >> 20)
+		case id == "shares" && parts > 1:
+			shares = min(q.Value(), int64(parts))
+		default:
+			return 0, 0, fmt.Errorf("capacity %s: its share of a GPU is unknown", name)
 		}
-		if q.Sign() <= 0 {
-			return 0, fmt.Errorf("capacity %s: %s", name, q.String())
-		}
-		mib = int((bounded(q).Value() + 1<<20 - 1) >> 20)
 	}
-	return mib, nil
+	if parts > 1 {
+		milli = int(1000 * shares / int64(parts))
+	}
+	return mib, milli, nil
+}
+
+// partsOf returns how many requests without a capacity share a device, by driver and type of devices. The least shared one
+// of a type counts.
+func partsOf(devices map[string][]*foreign.Devices, learned map[string]learned) map[[2]string]int {
+	out := map[[2]string]int{}
+	all := slices.Collect(maps.Values(devices))
+	for _, l := range learned {
+		all = append(all, l.devices)
+	}
+	for _, d := range slices.Concat(all...) {
+		for _, one := range d.Each {
+			of := [2]string{d.Driver, one.Type}
+			out[of] = min(cmp.Or(out[of], one.Parts), one.Parts)
+		}
+	}
+	return out
 }

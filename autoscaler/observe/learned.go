@@ -14,6 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -82,6 +83,13 @@ func (l *learner) template(t *plan.Template, mig bool) {
 	if stated := int64(len(t.GPUs)); !mig {
 		if n := l.expected(aspect{amount: "GPUs"}, stated, func(n *plan.Node) int64 { return int64(len(n.GPUs)) }); n < stated {
 			t.GPUs, differs = t.GPUs[:n], append(differs, fmt.Sprintf("%d of %d GPUs", n, stated))
+		}
+		stated = int64(len(t.GPUs))
+		if n := l.expected(aspect{amount: "whole GPUs"}, stated, wholeOf); n < stated {
+			t.GPUs, differs = slices.Clone(t.GPUs), append(differs, fmt.Sprintf("%d of %d GPUs without MIG", n, stated))
+			for i := range t.GPUs[n:] {
+				t.GPUs[n:][i].MIG = true
+			}
 		}
 	}
 	var others []plan.Resource
@@ -172,6 +180,14 @@ func (l *learner) taints(t *plan.Template) (out []plan.Taint) {
 	return out
 }
 
+// wholeOf counts a node's GPUs that pods may have as GPUs, or could have while no claim divides them.
+func wholeOf(n *plan.Node) (whole int64) {
+	for i := range n.GPUs {
+		whole += one(!n.GPUs[i].MIG || n.GPUs[i].ByClaim || plan.InstancesAsGPUs(n.Labels))
+	}
+	return whole
+}
+
 func one(is bool) int64 {
 	if is {
 		return 1
@@ -228,8 +244,12 @@ func (o *Observer) learner(c *cluster, p *plan.Pool, ready []*plan.Node, devices
 		l.newest, l.devices, l.at = c.byName[newest], devices[newest], c.now
 	}
 	for _, n := range ready { // one whose GPUs are all tainted has none, but shows what they are
-		if l.newest == nil && !n.Cordoned && hasAccelerators(devices[n.Name]) && settled(c.byName[n.Name], c.now) {
+		accelerators := slices.ContainsFunc(devices[n.Name], func(d *foreign.Devices) bool { return demand.IsAccelerator(d.Driver) })
+		if l.newest == nil && accelerators && !n.Cordoned && settled(c.byName[n.Name], c.now) {
 			l.newest, l.devices = c.byName[n.Name], devices[n.Name]
+			if len(c.claims.classes) > 0 {
+				l.common = withLabel(l.common, offeredBy, byDRA)
+			}
 		}
 	}
 	return l

@@ -32,10 +32,10 @@ func (o *Observer) addUpcoming(c *cluster) {
 		if up.Launched {
 			within = registerWithin
 		}
-		byClaim := leastOf(up.Drivers)
+		byClaim := demand.OneOf(up.Drivers) // the least that it offers by claims
 		if offersDevices(&up.Node) {
-			byClaim = nil
-		} else if byClaim == nil {
+			byClaim = demand.Demand{}
+		} else if byClaim.Zero() {
 			continue
 		}
 		if c.now.Sub(claim.CreationTimestamp.Time) >= within || o.ofPool(claim.Labels) {
@@ -61,21 +61,11 @@ func (o *Observer) addUpcoming(c *cluster) {
 			maps.Copy(n.Labels, have.Labels)
 			c.nodes.Items[at] = n
 		}
-		if byClaim != nil {
-			c.claimable[n.Name] = byClaim
+		if !byClaim.Zero() {
+			c.claimable[n.Name] = &claimable{Demand: byClaim}
 		}
 		c.upcoming[n.Name] = claim.CreationTimestamp.Add(defaultReadyAfter)
 	}
-}
-
-// leastOf returns the least that an upcoming node offers by claims of these drivers: one GPU; nil for no GPU.
-func leastOf(drivers []string) *claimable {
-	for _, driver := range drivers {
-		if one := demand.OneOf(driver); !one.Zero() {
-			return &claimable{Demand: one}
-		}
-	}
-	return nil
 }
 
 // ofPool reports whether Karpenter makes a node with these labels for the target of a valid pool.

@@ -154,6 +154,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	o.addPools(ctx, c, &out)
 	c.claims.tables, c.claims.pools, c.claims.objects = out.Tables, out.Pools, c.foreign
 	devices, tainted := o.sliced(c.foreign.Sorted(foreign.DRASlice)), taintsOfRules(c.foreign.Sorted(foreign.DRATaint))
+	c.claims.parts = partsOf(devices, o.learned)
 	c.claimable = offeredByClaim(devices, tainted, c.claims.devicesInUse())
 	o.addUpcoming(c)
 	for i := range c.nodes.Items {

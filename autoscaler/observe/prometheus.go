@@ -25,36 +25,27 @@ type Querier interface {
 // Prometheus takes Readings in the background, so that a slow server does not delay a reconcile.
 // Readings grow old, and then count as unknown.
 type Prometheus struct {
-	querier Querier
-	trusted trust.Exporters
-	every   time.Duration
-	log     *slog.Logger
+	Querier Querier // nil for no answers
+	Trusted trust.Exporters
+	Every   time.Duration
+	Log     *slog.Logger
+	// Idle reports whether Run may skip queries, as long as the latest answers stay within MaxAge for every node: skipping
+	// makes no value unknown. Nil for never.
+	Idle   func() bool
+	MaxAge time.Duration
+
 	latest  atomic.Pointer[Readings]
 	failing bool
-	silent  bool        // the latest answers have no exporter's series
-	idle    func() bool // whether answers may be older; nil for never
-	maxAge  time.Duration
-}
-
-// NewPrometheus returns a reader whose Run queries once per interval, for the series of trusted
-// targets. A nil Querier has no answers.
-func NewPrometheus(q Querier, trusted trust.Exporters, every time.Duration, log *slog.Logger) *Prometheus {
-	return &Prometheus{querier: q, trusted: trusted, every: every, log: log}
-}
-
-// AskRarely has Run skip queries while idle returns true, as long as the latest answers stay within
-// maxAge for every node: skipping makes no value unknown. Call it before Run.
-func (p *Prometheus) AskRarely(maxAge time.Duration, idle func() bool) {
-	p.maxAge, p.idle = maxAge, idle
+	silent  bool // the latest answers have no exporter's series
 }
 
 // due reports whether it is time for the next query.
 func (p *Prometheus) due(now time.Time) bool {
 	last := p.latest.Load()
-	if p.idle == nil || last == nil || p.failing || !p.idle() {
+	if p.Idle == nil || last == nil || p.failing || !p.Idle() {
 		return true
 	}
-	return last.oldest(p.maxAge)+now.Sub(last.Taken)+2*p.every > p.maxAge // the next chance would be too late
+	return last.oldest(p.MaxAge)+now.Sub(last.Taken)+2*p.Every > p.MaxAge // the next chance would be too late
 }
 
 // Latest returns the latest complete set of answers, nil before the first.
@@ -62,26 +53,26 @@ func (p *Prometheus) Latest() *Readings { return p.latest.Load() }
 
 // Run queries until ctx ends. It always returns nil.
 func (p *Prometheus) Run(ctx context.Context) error {
-	if p.querier == nil {
+	if p.Querier == nil {
 		return nil
 	}
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if p.due(time.Now()) {
 			p.once(ctx)
 		}
-	}, p.every)
+	}, p.Every)
 	return nil
 }
 
 func (p *Prometheus) once(ctx context.Context) {
-	r, err := Read(ctx, p.querier, p.trusted, time.Now())
+	r, err := Read(ctx, p.Querier, p.Trusted, time.Now())
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil && !p.failing:
-		p.log.Warn("Prometheus does not answer; allocations become unknown", "err", err)
+		p.Log.Warn("Prometheus does not answer; allocations become unknown", "err", err)
 	case err == nil && p.failing:
-		p.log.Info("Prometheus answers again")
+		p.Log.Info("Prometheus answers again")
 	}
 	if p.failing = err != nil; !p.failing {
 		p.report(len(r.nodes) > 0)
@@ -93,10 +84,10 @@ func (p *Prometheus) once(ctx context.Context) {
 func (p *Prometheus) report(found bool) {
 	switch {
 	case !found && !p.silent:
-		p.log.Warn("Prometheus has no series of a trusted exporter; allocations are unknown",
-			"metric", metric.GPUAttributionAgeSeconds.Name, "exporterNamespaces", []string(p.trusted))
+		p.Log.Warn("Prometheus has no series of a trusted exporter; allocations are unknown",
+			"metric", metric.GPUAttributionAgeSeconds.Name, "exporterNamespaces", []string(p.Trusted))
 	case found && p.silent:
-		p.log.Info("Prometheus has the exporters' series again")
+		p.Log.Info("Prometheus has the exporters' series again")
 	}
 	p.silent = !found
 }

@@ -350,7 +350,7 @@ func TestGPUBound(t *testing.T) {
 // once that this has ended.
 func TestNoTrustedExporter(t *testing.T) {
 	var log bytes.Buffer
-	p := NewPrometheus(&answering{vectors: make([]prom.Vector, 10), fails: -1}, trust.From([]string{"gpus"}), time.Second, slog.New(slog.NewTextHandler(&log, nil)))
+	p := &Prometheus{Querier: &answering{vectors: make([]prom.Vector, 10), fails: -1}, Trusted: trust.From([]string{"gpus"}), Every: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, found := range []bool{true, false, false, true} {
 		p.report(found)
 	}
@@ -464,8 +464,7 @@ func TestIdlePolling(t *testing.T) {
 		"it does not answer": {aging{age: 5, err: prom.ErrUnavailable}, true, 31},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := NewPrometheus(&each.prometheus, nil, 2*time.Second, slog.New(slog.DiscardHandler))
-			p.AskRarely(30*time.Second, func() bool { return each.idle })
+			p := &Prometheus{Querier: &each.prometheus, Every: 2 * time.Second, Log: slog.New(slog.DiscardHandler), MaxAge: 30 * time.Second, Idle: func() bool { return each.idle }}
 			ctx, stop := context.WithTimeout(t.Context(), 61*time.Second)
 			defer stop()
 			require.NoError(t, p.Run(ctx))

@@ -219,6 +219,7 @@ func (m *Manager) read(ctx context.Context) (cm corev1.ConfigMap, missing bool, 
 
 // edit applies change to the live ConfigMap and creates it if missing. It returns when configs were added.
 func (m *Manager) edit(ctx context.Context, now time.Time, change func(*Config) error) (added map[string]time.Time, err error) {
+	retriable := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 	err = retry.OnError(retry.DefaultBackoff, retriable, func() error {
 		cm, missing, c, err := m.read(ctx)
 		if err != nil {
@@ -260,5 +261,3 @@ func (m *Manager) edit(ctx context.Context, now time.Time, change func(*Config) 
 	}
 	return added, nil
 }
-
-func retriable(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

@@ -66,8 +66,12 @@ func tagsOf(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) (*corev1.
 		return nil, &Problem{ReasonTarget, fieldASG + ".name",
 			fmt.Sprintf("Auto Scaling group %s: %v", aws.ToString(group.AutoScalingGroupName), err), "correct or remove the tag"}
 	}
+	zone := ""
+	if len(group.AvailabilityZones) == 1 {
+		zone = group.AvailabilityZones[0]
+	}
 	for key, value := range map[string]string{
-		corev1.LabelInstanceTypeStable: pool.Spec.Provider.ASG.InstanceType, corev1.LabelTopologyRegion: pool.Spec.Provider.ASG.Region, corev1.LabelTopologyZone: onlyOne(group.AvailabilityZones),
+		corev1.LabelInstanceTypeStable: pool.Spec.Provider.ASG.InstanceType, corev1.LabelTopologyRegion: pool.Spec.Provider.ASG.Region, corev1.LabelTopologyZone: zone,
 	} {
 		if _, tagged := described.Labels[key]; !tagged && value != "" {
 			described.Labels[key] = value
@@ -84,12 +88,4 @@ func tagsOf(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) (*corev1.
 			fmt.Sprintf("%d, but the group's tag %sresources/%s says %d", gpus, templateTag, partition.GPUResource, n), "correct the one that is wrong"}
 	}
 	return described, nil
-}
-
-// onlyOne is the element of a list of one, empty for other lists.
-func onlyOne(list []string) string {
-	if len(list) != 1 {
-		return ""
-	}
-	return list[0]
 }

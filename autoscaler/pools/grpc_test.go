@@ -187,7 +187,6 @@ func (w *grpcWorld) connect(c externalgrpc.Config) {
 	w.t.Helper()
 	cloud, err := externalgrpc.New(c)
 	require.NoError(w.t, err)
-	w.t.Cleanup(func() { _ = cloud.Close() })
 	w.grpc = NewGRPC(w.client, map[string]*externalgrpc.Client{"cloud": cloud}, func() time.Time { return w.now })
 }
 

@@ -22,9 +22,9 @@ type Device struct {
 	All bool
 	// Admin access observes devices that are allocated to others and allocates none.
 	Admin bool
-	// MemoryMiB is the requested part of each device's memory, 0 for the whole
-	// device.
-	MemoryMiB int
+	// MemoryMiB and CoreMilli are the requested part of each device: of its memory, and in thousandths of the device. The
+	// whole device is requested if both are 0.
+	MemoryMiB, CoreMilli int
 }
 
 // driver is a DRA driver of accelerators. gpu is the type of its whole GPUs. mustSay is set
@@ -43,12 +43,14 @@ var drivers = map[string]driver{
 // IsAccelerator reports whether a DRA driver's devices are accelerators.
 func IsAccelerator(name string) bool { return drivers[name].vendor != "" }
 
-// OneOf is one whole GPU of a DRA driver, zero for a driver without accelerators.
-func OneOf(name string) Demand {
-	if !IsAccelerator(name) {
-		return Demand{}
+// OneOf is one whole GPU of the first of these DRA drivers that has accelerators; zero if none has.
+func OneOf(names []string) Demand {
+	for _, name := range names {
+		if IsAccelerator(name) {
+			return Demand{Vendor: drivers[name].vendor, GPUs: 1}
+		}
 	}
-	return Demand{Vendor: drivers[name].vendor, GPUs: 1}
+	return Demand{}
 }
 
 // FromDevices reads the requests of one claim. Devices of drivers that have no
@@ -91,8 +93,8 @@ func (d Device) demand() (Demand, error) {
 		return d.instances(known.vendor)
 	case kind != known.gpu && (kind != "" || known.mustSay):
 		return Demand{}, fmt.Errorf("type %q: the size of such a device is unknown", kind)
-	case d.MemoryMiB > 0:
-		return Demand{Vendor: known.vendor, Fraction: &Fraction{MemoryMiB: d.MemoryMiB, GPUs: d.Count}}, nil
+	case d.MemoryMiB+d.CoreMilli > 0:
+		return Demand{Vendor: known.vendor, Fraction: &Fraction{CoreMilli: d.CoreMilli, MemoryMiB: d.MemoryMiB, GPUs: d.Count}}, nil
 	}
 	return Demand{Vendor: known.vendor, GPUs: d.Count}, nil
 }
@@ -104,7 +106,7 @@ func (d Device) instances(vendor string) (Demand, error) {
 		return Demand{}, fmt.Errorf("profile %q of a device of type %q", profile, t)
 	case profile == "":
 		return Demand{}, fmt.Errorf("MIG instances of any profile: want one profile")
-	case d.MemoryMiB > 0:
+	case d.MemoryMiB+d.CoreMilli > 0:
 		return Demand{}, fmt.Errorf("the size of a part of a MIG instance is unknown")
 	}
 	name, err := mig.ParseName(profile)

@@ -16,7 +16,7 @@
 //   - Several claims of one pod may be given the same available volume.
 //   - Storage capacity by topology is not read.
 //   - A claim's tolerations of device taints count only if the claim requires more of its devices than their number.
-//     Devices that may be allocated several times (consumable capacity) count once. A claim for all devices of a node,
+//     Requests that share a device (consumable capacity) count as equal shares of it. A claim for all devices of a node,
 //     or with selectors that leave a device's size open, makes a pod unreadable.
 //   - If the DRA driver divides a GPU as it is claimed, either all its unused devices are tainted, or none. Only a pool's
 //     nodes show that its GPUs are divided in this way.
@@ -29,7 +29,8 @@
 //     of partitionable devices, which the planner does not know.
 //   - While the scheduler allocates a pod's claims, a device of an admin access claim counts as in use for the claims after it
 //     (deviceInUse in structured/internal of dynamic-resource-allocation 0.37.1). The claim for an extended resource is the
-//     last one, so a pod with both fits on no node. The planner calls it unreadable.
+//     last one, so a pod with both fits on no node, or only on one with more devices than it requests. The planner calls it
+//     unreadable.
 //   - If a claim for MIG devices requires more of them than their number, the planner expects a new node to have the
 //     devices of the pool's newest node, whatever layout new nodes get.
 //   - If a claim requires more of its devices than their number, devices of leaving pods count as free for it.

@@ -309,7 +309,9 @@ func (c *testCase) newNode(p *plan.Pool) *core.Node {
 	}
 	of := c.Pools[slices.IndexFunc(c.Pools, func(of *v1alpha1.GPUNodePool) bool { return of.Name == p.Name })]
 	n.Labels["nvidia.com/gpu.product"], n.Labels["nvidia.com/gpu.count"] = of.Spec.Template.Product, strconv.Itoa(len(t.GPUs))
-	maps.Copy(n.Status.Allocatable, offered(int64(len(t.GPUs)), layoutOf(of)))
+	if layout := layoutOf(of); layout != nil || !slices.ContainsFunc(t.GPUs, func(g plan.GPU) bool { return g.MIG }) {
+		maps.Copy(n.Status.Allocatable, offered(int64(len(t.GPUs)), layout))
+	}
 	for _, r := range t.Others { // includes places for volumes, see csiNode
 		n.Status.Allocatable[core.ResourceName(r.Name)] = *resource.NewQuantity(r.Amount, resource.DecimalSI)
 	}

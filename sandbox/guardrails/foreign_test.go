@@ -52,9 +52,9 @@ func newWatching(t *testing.T) watching {
 	objects, err := dynamic.NewForConfig(rc)
 	apis, apisErr := discovery.NewDiscoveryClientForConfig(rc)
 	require.NoError(t, errors.Join(err, apisErr))
-	watcher := foreign.NewWatcher(foreign.WatcherOptions{
-		Client: objects, Discovery: apis, Every: 500 * time.Millisecond, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
+	watcher := &foreign.Watcher{
+		Client: objects, Discovery: apis, Every: 500 * time.Millisecond, Changed: func() {}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
 	n := watching{newWorld(t, setup{foreign: watcher.Objects})}
 	n.play(watcher.Run)
 	t.Cleanup(func() { // other tests would read the pods of these namespaces

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Kind is one kind of object that is read: its resource and group.
@@ -140,7 +141,7 @@ var kinds = map[Kind]kind{
 
 	KueueClusterQueue: {[]string{"v1beta2", "v1beta1"}, parseKueueQueue, ""},
 	KueueCohort:       {[]string{"v1beta2", "v1beta1", "v1alpha1"}, parseKueueQueue, ""},
-	KueueLocalQueue:   {[]string{"v1beta2", "v1beta1"}, parseLocalQueue, ""},
+	KueueLocalQueue:   {[]string{"v1beta2", "v1beta1"}, func(f fields, o *Object) { o.Queue = &Queue{ClusterQueue: f.text("spec.clusterQueue")} }, ""},
 	KueueFlavor:       {[]string{"v1beta2", "v1beta1"}, parseFlavor, ""},
 	KueueCheck:        {[]string{"v1beta2", "v1beta1"}, parseCheck, ""},
 	VolcanoQueue:      {[]string{"v1beta1"}, parseVolcanoQueue, ""},
@@ -153,7 +154,7 @@ var kinds = map[Kind]kind{
 	NodeClaim:         {[]string{"v1"}, parseNodeClaim, ""},
 
 	ProvisioningRequest: {[]string{"v1", "v1beta1"}, parseProvisioningRequest, "ProvisioningRequest"},
-	PodTemplate:         {[]string{"v1"}, parsePodTemplate, ""},
+	PodTemplate:         {[]string{"v1"}, func(f fields, o *Object) { o.Template = ptr.To(f.template("template")) }, ""},
 }
 
 // Object is what is kept of one object. Of its metadata these are names, UID, age, labels and owners. At most one of
@@ -322,6 +323,8 @@ type Device struct {
 	Start   int
 	// Tainted: a taint of its slice keeps pods away.
 	Tainted bool
+	// Parts is how many requests without a capacity the device serves at once; mostParts for any number.
+	Parts int
 }
 
 // Queue is a node in a tree of quotas.
@@ -332,6 +335,8 @@ type Queue struct {
 	Quotas       []Quota
 	// Whole: the quota includes those of the children; else it comes on top of them.
 	Whole bool
+	// Closed is why its scheduler starts no pod of the queue, empty if it may (Volcano).
+	Closed string
 }
 
 // Quota of one resource. A nil amount is not set, an infinite one is no bound.

@@ -303,11 +303,6 @@ func parseProvisioningRequest(f fields, o *Object) {
 	o.Request, o.Maker = r, m
 }
 
-func parsePodTemplate(f fields, o *Object) {
-	t := f.template("template")
-	o.Template = &t
-}
-
 // MadeFor returns the Workload that Kueue made a ProvisioningRequest for, empty for none.
 func MadeFor(o *Object) string {
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && o.Request != nil && ref.Kind == "Workload" {

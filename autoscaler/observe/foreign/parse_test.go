@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -213,7 +214,7 @@ metadata: {namespace: ml, name: train}
 spec: {replicatedJobs: []}`)
 	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{jobSets: "JobSetList"}, o)
 	apis := &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{}}
-	w := NewWatcher(WatcherOptions{Client: objects, Discovery: apis})
+	w := &Watcher{Client: objects, Discovery: apis, Changed: func() {}, Log: slog.New(slog.DiscardHandler)}
 	if _, err := w.Objects(); !errors.Is(err, ErrNotYet) {
 		t.Errorf("before it has asked: err = %v", err)
 	}
@@ -269,7 +270,7 @@ func TestDiscovery(t *testing.T) {
 	defer server.Close()
 	apis, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
 	require.NoError(t, err)
-	w := NewWatcher(WatcherOptions{Discovery: apis})
+	w := &Watcher{Discovery: apis}
 	groups = []string{
 		group("apps", "v1", "Current", "deployments"), group("jobset.x-k8s.io", "v1alpha2", "Current", "jobsets"),
 		group("kueue.x-k8s.io", "v1beta1", "Current", "workloads"), group("metrics.k8s.io", "v1beta1", "Stale", "pods"),
@@ -305,7 +306,7 @@ func TestChangesAreReported(t *testing.T) {
 		{GroupVersion: "karpenter.sh/v1", APIResources: []metav1.APIResource{{Name: "nodeclaims"}}},
 	}
 	reported := make(chan struct{}, 100)
-	w := NewWatcher(WatcherOptions{Client: objects, Discovery: apis, Changed: func() { reported <- struct{}{} }})
+	w := &Watcher{Client: objects, Discovery: apis, Changed: func() { reported <- struct{}{} }, Log: slog.New(slog.DiscardHandler)}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	require.NoError(t, w.refresh(ctx))

@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +22,15 @@ import (
 
 // Watcher caches the objects of all kinds that a cluster serves.
 type Watcher struct {
-	o WatcherOptions
+	Client    dynamic.Interface
+	Discovery discovery.DiscoveryInterface
+	// Classes of ProvisioningRequests to serve; without any, none is served.
+	Classes []string
+	// Every is the interval of API discovery.
+	Every time.Duration
+	// Changed is called on every change that is worth a reconcile, and not for fields that are not read. It must not block.
+	Changed func()
+	Log     *slog.Logger
 
 	mu      sync.Mutex
 	asked   bool // discovery has succeeded once
@@ -45,35 +52,13 @@ type running struct {
 	since    time.Time
 }
 
-// WatcherOptions of a Watcher. Every is the interval of API discovery, 0 for 30 s. Changed, which may be nil, is called
-// on every change that is worth a reconcile, and not for fields that are not read. It must not block. Classes are the
-// classes of ProvisioningRequests to serve; without any, none is served.
-type WatcherOptions struct {
-	Client    dynamic.Interface
-	Discovery discovery.DiscoveryInterface
-	Classes   []string
-	Every     time.Duration
-	Changed   func()
-	Log       *slog.Logger
-}
-
-// NewWatcher returns an empty Watcher.
-func NewWatcher(o WatcherOptions) *Watcher {
-	o.Every = cmp.Or(o.Every, 30*time.Second)
-	if o.Changed == nil {
-		o.Changed = func() {}
-	}
-	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Watcher{o: o, running: map[Kind]*running{}}
-}
-
 // Run watches until ctx ends. It always returns nil: discovery is retried.
 func (w *Watcher) Run(ctx context.Context) error {
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := w.refresh(ctx); err != nil && ctx.Err() == nil {
-			w.o.Log.Warn("API discovery failed; the known APIs stay", "err", err)
+			w.Log.Warn("API discovery failed; the known APIs stay", "err", err)
 		}
-	}, w.o.Every)
+	}, w.Every)
 	return nil
 }
 
@@ -100,7 +85,7 @@ func (w *Watcher) Objects() (Objects, error) {
 			}
 		}
 	}
-	return out.Resolve(w.o.Classes), nil
+	return out.Resolve(w.Classes), nil
 }
 
 // refresh starts watching kinds that have appeared and stops those that are gone.
@@ -111,12 +96,15 @@ func (w *Watcher) refresh(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.running == nil {
+		w.running = map[Kind]*running{}
+	}
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		gvr, ok := served[k]
 		if r := w.running[k]; r != nil && (!ok || r.gvr != gvr) {
 			r.stop()
 			delete(w.running, k)
-			w.o.Log.Info("API is gone", "kind", k, "version", r.gvr.Version)
+			w.Log.Info("API is gone", "kind", k, "version", r.gvr.Version)
 		}
 		if ok && w.running[k] == nil {
 			r, err := w.watch(ctx, k, gvr)
@@ -124,7 +112,7 @@ func (w *Watcher) refresh(ctx context.Context) error {
 				return fmt.Errorf("watching %s: %w", k, err)
 			}
 			w.running[k] = r
-			w.o.Log.Info("watching API", "kind", k, "version", gvr.Version)
+			w.Log.Info("watching API", "kind", k, "version", gvr.Version)
 		}
 	}
 	w.asked = true
@@ -134,7 +122,7 @@ func (w *Watcher) refresh(ctx context.Context) error {
 // served returns the version that each kind is served at. A version that is listed and does not
 // answer is an error: it is not gone.
 func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
-	_, lists, err := w.o.Discovery.ServerGroupsAndResources()
+	_, lists, err := w.Discovery.ServerGroupsAndResources()
 	silent, some := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !some {
 		return nil, fmt.Errorf("listing APIs: %w", err)
@@ -151,7 +139,7 @@ func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 	}
 	out := map[Kind]schema.GroupVersionResource{}
 	for k, known := range kinds {
-		if (k == ProvisioningRequest || k == PodTemplate) && len(w.o.Classes) == 0 {
+		if (k == ProvisioningRequest || k == PodTemplate) && len(w.Classes) == 0 {
 			continue
 		}
 		for _, version := range known.versions {
@@ -169,7 +157,7 @@ func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 }
 
 func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionResource) (*running, error) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(w.o.Client, gvr, "", 0, cache.Indexers{}, nil).Informer()
+	informer := dynamicinformer.NewFilteredDynamicInformer(w.Client, gvr, "", 0, cache.Indexers{}, nil).Informer()
 	err := informer.SetTransform(func(item any) (any, error) {
 		if u, ok := item.(*unstructured.Unstructured); ok {
 			return Parse(k, u), nil
@@ -180,12 +168,12 @@ func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionReso
 		return nil, err
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		w.o.Log.Warn("watch failed; retrying", "kind", k, "err", err)
+		w.Log.Warn("watch failed; retrying", "kind", k, "err", err)
 	}); err != nil {
 		return nil, err
 	}
 	if !notWatched[k] {
-		changed := func(any) { w.o.Changed() }
+		changed := func(any) { w.Changed() }
 		if _, err := informer.AddEventHandler(cache.FilteringResourceEventHandler{FilterFunc: matters, Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(before, now any) {
 				if !alike(before, now) {

@@ -67,7 +67,7 @@ func New(in Input) *Ledger {
 // ResourceQuota of its namespace. For a pod that KAI does not start it is a tenant without capacity. model returns that
 // of the GPUs that it requests or has, empty for any.
 func (l *Ledger) Tenant(p *gangs.Pod, model func() string) string {
-	if name := cmp.Or(l.heldByKAI(p), l.ofQuota(p, model)); name != "" {
+	if name := cmp.Or(l.heldBack(p), l.ofQuota(p, model)); name != "" {
 		return name
 	}
 	for _, name := range []string{l.ofKueue(p), l.ofVolcano(p), l.ofKAI(p)} {

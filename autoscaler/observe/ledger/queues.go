@@ -99,12 +99,11 @@ func (l *Ledger) addQueues() {
 		return isQueue && !bounds && !parents[e.Name]
 	})
 	l.entries = append(l.entries, implied...)
-	for _, o := range l.objects[foreign.KAIPodGroup] {
-		if o.Group == nil {
-			continue
-		}
-		if name := l.held(o.Group); name != "" {
-			l.add(string(o.Kind)+" "+o.Namespace+"/"+o.Name, quota.Tenant{Name: name}, false)
+	for _, s := range starters {
+		for _, o := range l.objects[s.group] {
+			if name := l.held(s, o); name != "" {
+				l.add(string(o.Kind)+" "+o.Namespace+"/"+o.Name, quota.Tenant{Name: name}, false)
+			}
 		}
 	}
 }
@@ -168,25 +167,40 @@ func (l *Ledger) ofKAI(p *gangs.Pod) string {
 	return ""
 }
 
-// heldByKAI returns a tenant without capacity for a pending pod that KAI starts on no node; empty for other pods.
-func (l *Ledger) heldByKAI(p *gangs.Pod) string {
-	if o := l.objects.Group(foreign.KAIPodGroup.Of(p.Namespace, p.PodGroup)); o != nil && p.Spec.NodeName == "" {
-		return l.held(o.Group)
-	}
-	return ""
+// starter is a scheduler that may start no pod of a PodGroup, whatever nodes there are.
+type starter struct {
+	group, queue foreign.Kind
+	prefix       string // of its queues' tenants
 }
 
-// held names the tenant of the pods of a PodGroup that KAI holds back, by KAI's own reason or since the PodGroup's
-// queue does not exist while others do; empty for other PodGroups.
-func (l *Ledger) held(g *foreign.PodGroup) string {
-	why := g.Held
-	if all := l.objects[foreign.KAIQueue]; len(all) > 0 && all[foreign.KAIQueue.Of("", g.Queue)] == nil {
+var starters = []starter{{foreign.KAIPodGroup, foreign.KAIQueue, kaiPrefix}, {foreign.VolcanoPodGroup, foreign.VolcanoQueue, volcanoPrefix}}
+
+// heldBack returns a tenant without capacity for a pending pod that its scheduler starts on no node; empty for other pods.
+func (l *Ledger) heldBack(p *gangs.Pod) (name string) {
+	for _, s := range starters {
+		if o := l.objects.Group(s.group.Of(p.Namespace, p.PodGroup)); o != nil && p.Spec.NodeName == "" {
+			name = cmp.Or(name, l.held(s, o))
+		}
+	}
+	return name
+}
+
+// held names the tenant of the pods of a PodGroup that its scheduler holds back: by KAI's own reason, since Volcano's
+// queue is closed, or since the PodGroup's queue does not exist while others do. It is empty for other PodGroups.
+func (l *Ledger) held(by starter, o *foreign.Object) string {
+	if o.Group == nil {
+		return ""
+	}
+	all, why := l.objects[by.queue], o.Group.Held
+	if queue := all[by.queue.Of("", o.Group.Queue)]; queue == nil && len(all) > 0 {
 		why = "QueueDoesNotExist"
+	} else if queue != nil && queue.Queue != nil {
+		why = cmp.Or(why, queue.Queue.Closed)
 	}
 	if why == "" {
 		return ""
 	}
-	return kaiPrefix + g.Queue + "/" + why
+	return by.prefix + o.Group.Queue + "/" + why
 }
 
 // plainName removes "requests." from the name of a resource in a quota.

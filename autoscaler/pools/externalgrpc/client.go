@@ -118,9 +118,6 @@ func (r renewed) ClientHandshake(ctx context.Context, authority string, conn net
 // Clone implements credentials.TransportCredentials.
 func (r renewed) Clone() credentials.TransportCredentials { return r }
 
-// Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
-
 func (c *Client) call(ctx context.Context, method string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
