@@ -124,7 +124,7 @@ func (c *Claims) requiresMore(of *resourcev1.DeviceClaim) bool {
 				delete(others, name)
 			}
 			return s.unread != nil || len(others) > 0 || len(s.attributes) > 1 || !demand.IsAccelerator(s.driver) || a.Capacity != nil ||
-				c.parts[[2]string{s.driver, s.attributes[s.driver]["type"]}] > 1 || len(a.Tolerations) > 0 || a.AllocationMode == resourcev1.DeviceAllocationModeAll
+				c.parts[deviceType{s.driver, s.attributes[s.driver]["type"]}] > 1 || len(a.Tolerations) > 0 || a.AllocationMode == resourcev1.DeviceAllocationModeAll
 		})
 	})
 }

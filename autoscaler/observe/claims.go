@@ -30,7 +30,7 @@ type Claims struct {
 	kai       map[string]bool                        // groups of pods for which KAI reserves a GPU, "node/group"
 	asked     map[string][]*resourcev1.ResourceClaim // claims of pending pods that require more than a demand states, by label
 	asking    map[string]int                         // number of asked, by the namespace that was the first to ask
-	parts     map[[2]string]int                      // how many requests without a capacity share a device, by driver and type
+	parts     map[deviceType]int                     // how many requests without a capacity share a device
 	pools     []plan.Pool
 	tables    mig.Tables
 	objects   foreign.Objects
@@ -275,7 +275,7 @@ func (c *Claims) extendedOf(list map[string]int64) ([]demand.Device, error) {
 			return nil, fmt.Errorf("resource %s: %w", name, err)
 		}
 		d.Name, d.Count = name, int(n)
-		_, d.CoreMilli, _ = partOf(nil, c.parts[[2]string{d.Driver, d.Attributes["type"]}])
+		_, d.CoreMilli, _ = partOf(nil, c.parts[deviceType{d.Driver, d.Attributes["type"]}])
 		delete(list, name)
 		out = append(out, d)
 	}

@@ -120,7 +120,7 @@ func (c *Claims) exactly(of string, exact alternative, allocation *resourcev1.Al
 	default:
 		return demand.Device{}, fmt.Errorf("allocation mode %q is not known", exact.AllocationMode)
 	}
-	parts := c.parts[[2]string{d.Driver, d.Attributes["type"]}]
+	parts := c.parts[deviceType{d.Driver, d.Attributes["type"]}]
 	d.MemoryMiB, d.CoreMilli, err = partOf(ptr.Deref(exact.Capacity, resourcev1.CapacityRequirements{}).Requests, parts)
 	return d, err
 }
@@ -206,17 +206,19 @@ func partOf(requests map[resourcev1.QualifiedName]apiresource.Quantity, parts in
 	return mib, milli, nil
 }
 
-// partsOf returns how many requests without a capacity share a device, by driver and type of devices. The least shared one
-// of a type counts.
-func partsOf(devices map[string][]*foreign.Devices, learned map[string]learned) map[[2]string]int {
-	out := map[[2]string]int{}
+// deviceType is a type of a driver's devices.
+type deviceType struct{ driver, name string }
+
+// partsOf returns how many requests without a capacity share a device. The least shared one of a type counts.
+func partsOf(devices map[string][]*foreign.Devices, learned map[string]learned) map[deviceType]int {
+	out := map[deviceType]int{}
 	all := slices.Collect(maps.Values(devices))
 	for _, l := range learned {
 		all = append(all, l.devices)
 	}
 	for _, d := range slices.Concat(all...) {
 		for _, one := range d.Each {
-			of := [2]string{d.Driver, one.Type}
+			of := deviceType{d.Driver, one.Type}
 			out[of] = min(cmp.Or(out[of], one.Parts), one.Parts)
 		}
 	}

@@ -181,7 +181,6 @@ func TestMotoOverGRPC(t *testing.T) {
 
 	cloud, err := externalgrpc.New(externalgrpc.Config{Address: address})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = cloud.Close() })
 	nodes := NewGRPC(w.client, map[string]*externalgrpc.Client{"cloud": cloud}, func() time.Time { return w.now })
 	w.pool.Spec.Provider = v1alpha1.Provider{ExternalGRPC: &v1alpha1.ExternalGRPCProvider{Name: "cloud", NodeGroup: *h100}}
 	within, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -148,7 +148,7 @@ func (c *cluster) Apply(_ context.Context, s plan.Snapshot, p plan.Plan) []act.R
 }
 
 // Load implements loop.Store.
-func (c *cluster) Load(context.Context, time.Time) (plan.State, error) { return plan.State{}, nil }
+func (c *cluster) Load(context.Context) (plan.State, error) { return plan.State{}, nil }
 
 // Save implements loop.Store.
 func (c *cluster) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {
