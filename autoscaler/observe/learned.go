@@ -84,11 +84,10 @@ func (l *learner) template(t *plan.Template, mig bool) {
 		if n := l.expected(aspect{amount: "GPUs"}, stated, func(n *plan.Node) int64 { return int64(len(n.GPUs)) }); n < stated {
 			t.GPUs, differs = t.GPUs[:n], append(differs, fmt.Sprintf("%d of %d GPUs", n, stated))
 		}
-		stated = int64(len(t.GPUs))
-		if n := l.expected(aspect{amount: "whole GPUs"}, stated, wholeOf); n < stated {
-			t.GPUs, differs = slices.Clone(t.GPUs), append(differs, fmt.Sprintf("%d of %d GPUs without MIG", n, stated))
-			for i := range t.GPUs[n:] {
-				t.GPUs[n:][i].MIG = true
+		if l.expected(aspect{amount: "whole GPUs"}, 1, hasWhole) == 0 && len(t.GPUs) > 0 {
+			t.GPUs, differs = slices.Clone(t.GPUs), append(differs, fmt.Sprintf("0 of %d GPUs without MIG", len(t.GPUs)))
+			for i := range t.GPUs {
+				t.GPUs[i].MIG = true
 			}
 		}
 	}
@@ -180,12 +179,10 @@ func (l *learner) taints(t *plan.Template) (out []plan.Taint) {
 	return out
 }
 
-// wholeOf counts a node's GPUs that pods may have as GPUs, or could have while no claim divides them.
-func wholeOf(n *plan.Node) (whole int64) {
-	for i := range n.GPUs {
-		whole += one(!n.GPUs[i].MIG || n.GPUs[i].ByClaim || plan.InstancesAsGPUs(n.Labels))
-	}
-	return whole
+// hasWhole is 1 if pods may have some of a node's GPUs as GPUs, or could have while no claim divides them; else 0. Some GPUs
+// of a node may only be missing: they are not offered while they are tainted or sick.
+func hasWhole(n *plan.Node) int64 {
+	return one(plan.InstancesAsGPUs(n.Labels) || slices.ContainsFunc(n.GPUs, func(g plan.GPU) bool { return !g.MIG || g.ByClaim }))
 }
 
 func one(is bool) int64 {
