@@ -18,7 +18,10 @@ const (
 	clusterQueuePrefix = "kueue/"
 	cohortPrefix       = "kueue/cohort/"
 	volcanoPrefix      = "volcano/"
-	kaiPrefix          = "kai/"
+	// volcanoDefault is the queue of pods that state none. Volcano's scheduler creates it, under a name that its flag may
+	// change (ed72c7c, pkg/scheduler/cache).
+	volcanoDefault = volcanoPrefix + "default"
+	kaiPrefix      = "kai/"
 )
 
 // Labels by which pods name their queue.
@@ -150,7 +153,7 @@ func (l *Ledger) ofVolcano(p *gangs.Pod) string {
 		}
 	}
 	if p.Spec.SchedulerName == volcanoScheduler {
-		return volcanoPrefix + "default"
+		return volcanoDefault
 	}
 	return ""
 }
@@ -191,16 +194,18 @@ func (l *Ledger) held(by starter, o *foreign.Object) string {
 	if o.Group == nil {
 		return ""
 	}
-	all, why := l.objects[by.queue], o.Group.Held
-	if queue := all[by.queue.Of("", o.Group.Queue)]; queue == nil && len(all) > 0 {
-		why = "QueueDoesNotExist"
-	} else if queue != nil && queue.Queue != nil {
+	name, why := by.prefix+o.Group.Queue, o.Group.Held
+	all := l.objects[by.queue]
+	switch queue := all[by.queue.Of("", o.Group.Queue)]; {
+	case queue != nil && queue.Queue != nil:
 		why = cmp.Or(why, queue.Queue.Closed)
+	case queue == nil && len(all) > 0 && name != volcanoDefault:
+		why = "QueueDoesNotExist"
 	}
 	if why == "" {
 		return ""
 	}
-	return by.prefix + o.Group.Queue + "/" + why
+	return name + "/" + why
 }
 
 // plainName removes "requests." from the name of a resource in a quota.
