@@ -161,42 +161,44 @@ var panel = regexp.MustCompile(`<section title="([^"\n]*)\n\n`)
 // faults and quotas.
 const leastPanels = 80
 
-// checkBoards opens every board by the links from the first one.
+// checkBoards opens every board by the links from the first one, until enough panels have a value: some show rates over
+// more time than a short story takes.
 func checkBoards(t *testing.T, first string) {
 	t.Helper()
 	home, err := url.Parse(first)
 	require.NoError(t, err)
 	_, page := get(t, first)
-	seen := map[string]bool{}
-	full, all := 0, 0
-	for _, link := range regexp.MustCompile(`href="(/gpuscale-[a-z]+)\?`).FindAllStringSubmatch(page, -1) {
-		if seen[link[1]] {
-			continue
-		}
-		seen[link[1]] = true
-		code, board := get(t, home.Scheme+"://"+home.Host+link[1]+"?"+home.RawQuery)
-		if code != http.StatusOK || !strings.Contains(board, preview.Label) {
-			t.Errorf("%s: %d: %.200s", link[1], code, board)
-		}
+	await.For(t, testenv.Patience, "the boards have values", func() error {
+		seen, full, all := map[string]bool{}, 0, 0
 		var empty []string
-		starts := panel.FindAllStringSubmatchIndex(board, -1)
-		for i, at := range starts {
-			end := len(board)
-			if i+1 < len(starts) {
-				end = starts[i+1][0]
-			}
-			all++
-			if text := board[at[0]:end]; strings.Contains(text, ">n/a<") {
-				empty = append(empty, board[at[2]:at[3]])
+		for _, link := range regexp.MustCompile(`href="(/gpuscale-[a-z]+)\?`).FindAllStringSubmatch(page, -1) {
+			if seen[link[1]] {
 				continue
 			}
-			full++
+			seen[link[1]] = true
+			code, board := get(t, home.Scheme+"://"+home.Host+link[1]+"?"+home.RawQuery)
+			if code != http.StatusOK || !strings.Contains(board, preview.Label) {
+				return fmt.Errorf("%s: %d: %.200s", link[1], code, board)
+			}
+			starts := panel.FindAllStringSubmatchIndex(board, -1)
+			all += len(starts)
+			for i, at := range starts {
+				end := len(board)
+				if i+1 < len(starts) {
+					end = starts[i+1][0]
+				}
+				if strings.Contains(board[at[0]:end], ">n/a<") {
+					empty = append(empty, board[at[2]:at[3]])
+				} else {
+					full++
+				}
+			}
 		}
-		t.Logf("%s: %d panels; without a value: %s", link[1], len(starts), strings.Join(empty, ", "))
-	}
-	if want := len(boards.All()); len(seen) != want || full < leastPanels {
-		t.Errorf("%d boards with values in %d of %d panels, want %d with %d", len(seen), full, all, want, leastPanels)
-	}
+		if want := len(boards.All()); len(seen) != want || full < leastPanels {
+			return fmt.Errorf("%d boards with values in %d of %d panels, want %d with %d; without: %s", len(seen), full, all, want, leastPanels, strings.Join(empty, ", "))
+		}
+		return nil
+	})
 }
 
 // checkPasted runs the lines that the demo prints for pasting.
